@@ -1,0 +1,44 @@
+// Making errors: one function a kind, the message put together from its parts.
+#pragma once
+
+#include <unisono/result.h>
+
+#include "base/str.h"
+
+namespace unisono {
+
+template <class... Parts>
+Error misuse(const Parts&... parts) {
+  return {.kind = ErrorKind::misuse, .message = str(parts...)};
+}
+
+template <class... Parts>
+Error bug(const Parts&... parts) {
+  return {.kind = ErrorKind::bug, .message = str(parts...)};
+}
+
+template <class... Parts>
+Error environment_error(const Parts&... parts) {
+  return {.kind = ErrorKind::environment, .message = str(parts...)};
+}
+
+// `peer` is the rank at fault, -1 when it is not known which.
+template <class... Parts>
+Error peer_error(int peer, const Parts&... parts) {
+  return {.kind = ErrorKind::peer, .peer = peer, .message = str(parts...)};
+}
+
+template <class... Parts>
+Error timeout_error(int peer, const Parts&... parts) {
+  return {.kind = ErrorKind::peer, .timed_out = true, .peer = peer, .message = str(parts...)};
+}
+
+template <class... Parts>
+Error aborted_error(const Parts&... parts) {
+  return {.kind = ErrorKind::misuse, .aborted = true, .message = str(parts...)};
+}
+
+// The environment refused a system call: "open /dev/shm/x: Permission denied".
+Error system_error(std::string_view what, int error_number);
+
+}  // namespace unisono

@@ -1,0 +1,188 @@
+#include "base/settings.h"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace unisono {
+namespace {
+
+using enum SettingType;
+
+constexpr std::array rows{
+    SettingRow{Setting::log, "UNISONO_LOG", text, "warn",
+               "How much is logged to standard error: off, error, warn, info or debug."},
+    SettingRow{Setting::rank, "UNISONO_RANK", integer, "-1",
+               "This process's rank; -1 reads RANK as torchrun sets it."},
+    SettingRow{Setting::world_size, "UNISONO_WORLD_SIZE", integer, "-1",
+               "The number of ranks; -1 reads WORLD_SIZE as torchrun sets it."},
+    SettingRow{Setting::local_rank, "UNISONO_LOCAL_RANK", integer, "-1",
+               "The rank within the node; -1 reads LOCAL_RANK."},
+    SettingRow{Setting::rendezvous, "UNISONO_RENDEZVOUS", text, "",
+               "Where ranks find each other: tcp://host:port or file:///path on a shared file "
+               "system. Empty uses MASTER_ADDR and the port after MASTER_PORT, as torchrun sets "
+               "them."},
+    SettingRow{Setting::secret, "UNISONO_SECRET", text, "",
+               "The job's secret, proved by every connection before anything else is read. "
+               "`unisono run` makes a fresh one for each job."},
+    SettingRow{Setting::secret_file, "UNISONO_SECRET_FILE", text, "",
+               "A file that holds the job's secret, readable by its owner only; used when "
+               "UNISONO_SECRET is empty."},
+    SettingRow{Setting::node, "UNISONO_NODE", text, "",
+               "The name of the node this rank is on; ranks with one name share memory. Empty "
+               "takes the host's identity. Different names on one host make virtual nodes."},
+    SettingRow{Setting::interface, "UNISONO_INTERFACE", text, "",
+               "The address or interface that listeners bind to; empty takes the one that routes "
+               "to the rendezvous."},
+    SettingRow{Setting::timeout, "UNISONO_TIMEOUT", duration, "300s",
+               "How long a collective may take before it fails and says what it waits for."},
+    SettingRow{Setting::bootstrap_timeout, "UNISONO_BOOTSTRAP_TIMEOUT", duration, "120s",
+               "How long making a communicator may take before it fails and names the missing "
+               "ranks."},
+    SettingRow{Setting::algorithm, "UNISONO_ALGORITHM", text, "",
+               "Forces algorithms: 'ring' for every collective that has it, or "
+               "'all_reduce:tree,all_gather:bruck'. Empty lets the selection table choose."},
+    SettingRow{Setting::protocol, "UNISONO_PROTOCOL", text, "",
+               "Forces the protocol: simple, ll or ll128. Empty lets the selection table choose."},
+    SettingRow{Setting::channels, "UNISONO_CHANNELS", integer, "0",
+               "Forces the number of channels; 0 lets the selection table choose."},
+    SettingRow{Setting::selection_file, "UNISONO_SELECTION_FILE", text, "",
+               "A selection table (JSON) that goes before the built-in one."},
+    SettingRow{Setting::simple_slots, "UNISONO_SLOTS", integer, "8",
+               "Slots in each connection's buffer, for every protocol (nccl.txt V-C: NCCL_STEPS)."},
+    SettingRow{Setting::simple_slot_bytes, "UNISONO_SIMPLE_SLOT_BYTES", size_bytes, "512KiB",
+               "Bytes in a slot of the Simple protocol (nccl.txt Table IV)."},
+    SettingRow{Setting::ll_slot_bytes, "UNISONO_LL_SLOT_BYTES", size_bytes, "32KiB",
+               "Bytes in a slot of the LL protocol, flags included (nccl.txt Table IV)."},
+    SettingRow{Setting::ll128_slot_bytes, "UNISONO_LL128_SLOT_BYTES", size_bytes, "600KiB",
+               "Bytes in a slot of the LL128 protocol, flags included (nccl.txt Table IV)."},
+    SettingRow{Setting::zero_copy, "UNISONO_ZERO_COPY", boolean, "1",
+               "Lets the receiver read a large message straight from the sender's memory "
+               "(cross-memory attach, or the same process) where the kernel allows it."},
+    SettingRow{Setting::zero_copy_min_bytes, "UNISONO_ZERO_COPY_MIN_BYTES", size_bytes, "256KiB",
+               "Messages of at least this many bytes go by zero-copy where it is possible."},
+    SettingRow{Setting::socket_streams, "UNISONO_SOCKET_STREAMS", integer, "2",
+               "TCP streams in each connection of the socket transport."},
+    SettingRow{Setting::transport, "UNISONO_TRANSPORT", text, "",
+               "Forces the transport between ranks: shm or socket. Empty takes shm inside a node "
+               "and socket between nodes."},
+    SettingRow{Setting::record_slots, "UNISONO_RECORD_SLOTS", integer, "1024",
+               "Collectives kept in each communicator's record."},
+    SettingRow{Setting::dump_directory, "UNISONO_DUMP_DIRECTORY", text, "",
+               "Where records are dumped as JSON on timeout and by signal; empty dumps on request "
+               "only."},
+    SettingRow{Setting::dump_signal, "UNISONO_DUMP_SIGNAL", integer, "0",
+               "The signal number that makes the process dump its records; 0 for none."},
+    SettingRow{Setting::check_calls, "UNISONO_CHECK_CALLS", boolean, "0",
+               "Compares collective, count, type, operation and root of every call across ranks "
+               "before it runs, and names the rank that differs. Costs nothing when off."},
+    SettingRow{Setting::spin, "UNISONO_SPIN", integer, "-1",
+               "Polls without progress before a waiting thread yields; -1 decides by the number "
+               "of ranks and cores on the host."},
+    SettingRow{Setting::simd, "UNISONO_SIMD", text, "",
+               "Caps the instruction set of the reductions: baseline, avx2 or avx512. Empty takes "
+               "the best the processor has."},
+};
+
+const SettingRow& row_of(Setting setting) { return rows[static_cast<std::size_t>(setting)]; }
+
+// Every row stands at its setting's index; checked when this file compiles.
+constexpr bool rows_in_order() {
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (static_cast<std::size_t>(rows[i].setting) != i) return false;
+  return true;
+}
+static_assert(rows_in_order());
+
+Result<std::int64_t> parse_number(const SettingRow& row, std::string_view value) {
+  switch (row.type) {
+    case text: return std::int64_t{0};
+    case integer: {
+      std::int64_t number = 0;
+      const char* end = value.data() + value.size();
+      const auto parsed = std::from_chars(value.data(), end, number);
+      if (parsed.ec != std::errc{} || parsed.ptr != end)
+        return misuse("cannot read '", value, "' as a whole number");
+      return number;
+    }
+    case size_bytes: {
+      auto bytes = parse_bytes(value);
+      if (!bytes.ok()) return bytes.take_error();
+      return static_cast<std::int64_t>(*bytes);
+    }
+    case duration: return parse_duration_ns(value);
+    case boolean:
+      if (value == "1" || value == "true" || value == "yes" || value == "on") return 1;
+      if (value == "0" || value == "false" || value == "no" || value == "off") return 0;
+      return misuse("cannot read '", value, "' as yes or no; write 1 or 0");
+  }
+  return bug("setting ", row.variable, " has no type");
+}
+
+}  // namespace
+
+std::span<const SettingRow> setting_rows() { return rows; }
+
+const std::string& Settings::text(Setting setting) const {
+  return values_[static_cast<std::size_t>(setting)].text;
+}
+std::int64_t Settings::integer(Setting setting) const {
+  return values_[static_cast<std::size_t>(setting)].number;
+}
+std::uint64_t Settings::bytes(Setting setting) const {
+  return static_cast<std::uint64_t>(values_[static_cast<std::size_t>(setting)].number);
+}
+std::int64_t Settings::duration_ns(Setting setting) const { return integer(setting); }
+bool Settings::boolean(Setting setting) const { return integer(setting) != 0; }
+bool Settings::is_set(Setting setting) const {
+  return values_[static_cast<std::size_t>(setting)].is_set;
+}
+
+Status Settings::set(Setting setting, std::string_view value) {
+  const SettingRow& row = row_of(setting);
+  auto number = parse_number(row, value);
+  if (!number.ok()) return misuse(row.variable, ": ", number.error().message);
+  values_[static_cast<std::size_t>(setting)] = {std::string(value), *number, true};
+  return {};
+}
+
+Status Settings::set(std::string_view variable, std::string_view value) {
+  for (const SettingRow& row : rows)
+    if (row.variable == variable) return set(row.setting, value);
+  std::vector<std::string> known;
+  for (const SettingRow& row : rows) known.emplace_back(row.variable);
+  return misuse("there is no setting ", variable, "; near names: ",
+                join(near_names(variable, known)));
+}
+
+Status Settings::check() const {
+  if (complaints_.empty()) return {};
+  return misuse(join(complaints_, "; "));
+}
+
+Settings Settings::from_environment() {
+  Settings out;
+  out.values_.resize(rows.size());
+  for (const SettingRow& row : rows) {
+    const auto index = static_cast<std::size_t>(row.setting);
+    out.values_[index].text = row.default_text;
+    if (!row.default_text.empty())
+      if (auto number = parse_number(row, row.default_text); number.ok())
+        out.values_[index].number = *number;
+    const char* value = std::getenv(std::string(row.variable).c_str());
+    if (value == nullptr) continue;
+    if (auto status = out.set(row.setting, value); !status.ok())
+      out.complaints_.push_back(status.error().message);
+  }
+  return out;
+}
+
+Settings& settings() {
+  static Settings process_settings = Settings::from_environment();
+  return process_settings;
+}
+
+}  // namespace unisono

@@ -1,0 +1,91 @@
+// The one table of settings: every UNISONO_* variable, its type, default and meaning.
+// The reference page is generated from it; nothing else reads the environment.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace unisono {
+
+enum class SettingType : std::uint8_t { text, integer, size_bytes, duration, boolean };
+
+enum class Setting : std::uint8_t {
+  log,
+  rank,
+  world_size,
+  local_rank,
+  rendezvous,
+  secret,
+  secret_file,
+  node,
+  interface,
+  timeout,
+  bootstrap_timeout,
+  algorithm,
+  protocol,
+  channels,
+  selection_file,
+  simple_slots,
+  simple_slot_bytes,
+  ll_slot_bytes,
+  ll128_slot_bytes,
+  zero_copy,
+  zero_copy_min_bytes,
+  socket_streams,
+  transport,
+  record_slots,
+  dump_directory,
+  dump_signal,
+  check_calls,
+  spin,
+  simd,
+};
+
+struct SettingRow {
+  Setting setting;
+  std::string_view variable;  // "UNISONO_LOG"
+  SettingType type;
+  std::string_view default_text;
+  std::string_view meaning;  // one or two full sentences
+};
+
+std::span<const SettingRow> setting_rows();
+
+// The settings of this process, read from the environment once. A value that does not parse is
+// reported by check() when a communicator is made; until then its default holds.
+class Settings {
+ public:
+  const std::string& text(Setting setting) const;
+  std::int64_t integer(Setting setting) const;
+  std::uint64_t bytes(Setting setting) const;
+  std::int64_t duration_ns(Setting setting) const;
+  bool boolean(Setting setting) const;
+  bool is_set(Setting setting) const;
+
+  // Sets a value as if the variable had it; for tests, the C++ API and the command line.
+  Status set(Setting setting, std::string_view value);
+  Status set(std::string_view variable, std::string_view value);
+  // The first value that could not be read, naming the variable and what would be right.
+  Status check() const;
+
+  static Settings from_environment();
+
+ private:
+  struct Value {
+    std::string text;
+    std::int64_t number = 0;
+    bool is_set = false;
+  };
+  std::vector<Value> values_;
+  std::vector<std::string> complaints_;
+};
+
+// The process-wide settings.
+Settings& settings();
+
+}  // namespace unisono

@@ -1,0 +1,60 @@
+// Strings from parts, without iostreams and without <format> (absent from g++ 12).
+#pragma once
+
+#include <concepts>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace unisono {
+
+void append(std::string& out, std::string_view part);
+void append(std::string& out, char part);
+void append(std::string& out, bool part);
+void append(std::string& out, long long part);
+void append(std::string& out, unsigned long long part);
+void append(std::string& out, double part);  // shortest form that reads back the same
+
+inline void append(std::string& out, const char* part) { append(out, std::string_view(part)); }
+inline void append(std::string& out, const std::string& part) {
+  append(out, std::string_view(part));
+}
+
+template <std::integral T>
+  requires(!std::same_as<T, bool> && !std::same_as<T, char>)
+void append(std::string& out, T part) {
+  if constexpr (std::is_signed_v<T>)
+    append(out, static_cast<long long>(part));
+  else
+    append(out, static_cast<unsigned long long>(part));
+}
+
+inline void append(std::string& out, float part) { append(out, static_cast<double>(part)); }
+
+// "3 of 8 ranks": str(3, " of ", 8, " ranks").
+template <class... Parts>
+std::string str(const Parts&... parts) {
+  std::string out;
+  (append(out, parts), ...);
+  return out;
+}
+
+// "1, 2, 3".
+template <class Range>
+std::string join(const Range& parts, std::string_view separator = ", ") {
+  std::string out;
+  bool first = true;
+  for (const auto& part : parts) {
+    if (!first) append(out, separator);
+    append(out, part);
+    first = false;
+  }
+  return out;
+}
+
+// The candidates nearest to a mistyped name, best first, at most `most`; for "did you mean".
+std::vector<std::string> near_names(std::string_view name,
+                                    const std::vector<std::string>& candidates, int most = 3);
+
+}  // namespace unisono
