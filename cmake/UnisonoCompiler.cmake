@@ -1,0 +1,39 @@
+# The flags that every target of this project is compiled with.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_package(Threads REQUIRED)
+
+add_library(unisono_flags INTERFACE)
+target_compile_options(unisono_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -fno-omit-frame-pointer)
+if(UNISONO_WERROR)
+  target_compile_options(unisono_flags INTERFACE -Werror)
+endif()
+target_link_libraries(unisono_flags INTERFACE Threads::Threads)
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  target_link_libraries(unisono_flags INTERFACE rt)
+endif()
+
+# -O1 keeps the sanitizers' reports readable and their tests bearable. The flags are global, so that
+# no object, of whichever target, is left without instrumentation.
+if(UNISONO_SANITIZE STREQUAL "address")
+  add_compile_options(-O1 -fsanitize=address,undefined -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=address,undefined)
+elseif(UNISONO_SANITIZE STREQUAL "thread")
+  add_compile_options(-O1 -fsanitize=thread)
+  add_link_options(-fsanitize=thread)
+endif()
+
+if(UNISONO_BUILD_FUZZERS)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "UNISONO_BUILD_FUZZERS needs clang, but the compiler is "
+      "${CMAKE_CXX_COMPILER_ID}; configure with -DCMAKE_CXX_COMPILER=clang++")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=address,undefined)
+endif()

@@ -1,0 +1,66 @@
+# unisono_layer(<name> [DEPENDS <layer>...])
+#
+# Turns src/<name> into the static library unisono_<name>, which links the layers it depends on. A
+# folder that does not exist is skipped, one with headers only becomes an interface library.
+# UNISONO_LAYERS collects the targets' names, lowest layer first.
+
+set(UNISONO_LAYERS "")
+string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}" UNISONO_PROCESSOR)
+
+# A translation unit named for an instruction set is compiled for it, and only on a processor family
+# that can have it; which one runs is decided at run time. Contraction stays off, because a fused
+# multiply-add in one variant and not in another would give different bits.
+set(UNISONO_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
+set(UNISONO_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
+set(UNISONO_ISA_FLAGS_f16c -mavx -mf16c)
+
+function(unisono_isa_sources out)
+  set(kept "")
+  foreach(source IN LISTS ARGN)
+    if(source MATCHES "_(avx2|avx512|f16c)\\.cc$")
+      if(NOT UNISONO_PROCESSOR MATCHES "^(x86_64|amd64)$")
+        continue()
+      endif()
+      set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_OPTIONS
+        ${UNISONO_ISA_FLAGS_${CMAKE_MATCH_1}})
+    elseif(source MATCHES "_neon\\.cc$" AND NOT UNISONO_PROCESSOR MATCHES "^(aarch64|arm64)$")
+      continue()
+    endif()
+    if(source MATCHES "/engine/reduce/")
+      set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_OPTIONS -ffp-contract=off)
+      if(NOT UNISONO_SANITIZE)
+        set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_OPTIONS -O3)
+      endif()
+    endif()
+    list(APPEND kept "${source}")
+  endforeach()
+  set(${out} "${kept}" PARENT_SCOPE)
+endfunction()
+
+function(unisono_layer name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPENDS")
+  set(folder "${PROJECT_SOURCE_DIR}/src/${name}")
+  if(NOT IS_DIRECTORY "${folder}")
+    return()
+  endif()
+
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${folder}/*.cc")
+  unisono_isa_sources(sources ${sources})
+  set(target unisono_${name})
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope}
+    "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(${target} ${scope} unisono_flags)
+  foreach(layer IN LISTS arg_DEPENDS)
+    if(TARGET unisono_${layer})
+      target_link_libraries(${target} ${scope} unisono_${layer})
+    endif()
+  endforeach()
+  set(UNISONO_LAYERS ${UNISONO_LAYERS} ${target} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,32 @@
+# Every switch of the build, in one place.
+
+string(COMPARE EQUAL "${CMAKE_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}" UNISONO_IS_TOP_LEVEL)
+
+set(UNISONO_SANITIZE "" CACHE STRING
+    "Instrument everything: empty, 'address' (address and undefined behaviour) or 'thread'")
+set_property(CACHE UNISONO_SANITIZE PROPERTY STRINGS "" address thread)
+if(NOT UNISONO_SANITIZE MATCHES "^(address|thread|)$")
+  message(FATAL_ERROR
+    "UNISONO_SANITIZE is '${UNISONO_SANITIZE}'; it must be empty, 'address' or 'thread'")
+endif()
+
+option(UNISONO_WERROR "Treat warnings as errors" OFF)
+option(UNISONO_BUILD_PYTHON "Build the Python extension" OFF)
+option(UNISONO_BUILD_FUZZERS "Build the libFuzzer binaries (needs clang)" OFF)
+
+set(tests_default OFF)
+if(UNISONO_IS_TOP_LEVEL AND NOT UNISONO_BUILD_PYTHON)
+  find_package(GTest QUIET)
+  set(tests_default ${GTest_FOUND})
+endif()
+option(UNISONO_BUILD_TESTS "Build the C++ tests (needs GoogleTest)" ${tests_default})
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(UNISONO_CCACHE ccache)
+mark_as_advanced(UNISONO_CCACHE)
+if(UNISONO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${UNISONO_CCACHE}")
+endif()

@@ -1,0 +1,17 @@
+# The extension module unisono._unisono: the layers, linked statically, behind nanobind.
+
+file(GLOB python_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bindings/python/*.cc")
+if(NOT python_sources)
+  message(STATUS "bindings/python has no sources; the extension is not built")
+  return()
+endif()
+
+find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
+execute_process(COMMAND "${Python_EXECUTABLE}" -m nanobind --cmake_dir
+  OUTPUT_STRIP_TRAILING_WHITESPACE OUTPUT_VARIABLE nanobind_ROOT COMMAND_ERROR_IS_FATAL ANY)
+find_package(nanobind CONFIG REQUIRED)
+
+nanobind_add_module(_unisono NB_STATIC ${python_sources})
+target_compile_definitions(_unisono PRIVATE UNISONO_VERSION="${PROJECT_VERSION}")
+target_link_libraries(_unisono PRIVATE ${UNISONO_LAYERS})
+install(TARGETS _unisono LIBRARY DESTINATION unisono COMPONENT python)

@@ -1,0 +1,48 @@
+# Every folder tests/<name> with *_test.cc files becomes the program <name>_test and one ctest of the
+# same name; tests/support is the library that they share.
+
+find_package(GTest REQUIRED)
+
+add_library(unisono_all INTERFACE)
+target_link_libraries(unisono_all INTERFACE ${UNISONO_LAYERS})
+target_include_directories(unisono_all INTERFACE
+  "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+
+file(GLOB support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cc")
+if(support_sources)
+  add_library(unisono_test_support STATIC ${support_sources})
+  target_link_libraries(unisono_test_support PUBLIC unisono_all GTest::gtest)
+else()
+  add_library(unisono_test_support INTERFACE)
+  target_link_libraries(unisono_test_support INTERFACE unisono_all GTest::gtest)
+endif()
+
+# No test may hang the suite; the longest under a sanitizer on two cores stays well below this.
+set(UNISONO_TEST_TIMEOUT_SECONDS 600)
+
+file(GLOB test_folders CONFIGURE_DEPENDS LIST_DIRECTORIES true "${PROJECT_SOURCE_DIR}/tests/*")
+foreach(folder IN LISTS test_folders)
+  file(GLOB sources CONFIGURE_DEPENDS "${folder}/*_test.cc")
+  if(NOT sources)
+    continue()
+  endif()
+  get_filename_component(name "${folder}" NAME)
+  file(GLOB helpers CONFIGURE_DEPENDS "${folder}/*.cc")
+  list(FILTER helpers EXCLUDE REGEX "_(test|main)\\.cc$")
+  add_executable(${name}_test ${sources} ${helpers})
+  target_compile_definitions(${name}_test PRIVATE
+    UNISONO_SOURCE_DIR="${PROJECT_SOURCE_DIR}" UNISONO_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_link_libraries(${name}_test PRIVATE unisono_test_support GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name}_test)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS})
+
+  # A <word>_main.cc beside the tests is a program of its own, which they start.
+  file(GLOB mains CONFIGURE_DEPENDS "${folder}/*_main.cc")
+  foreach(main IN LISTS mains)
+    get_filename_component(program "${main}" NAME_WE)
+    string(REGEX REPLACE "_main$" "" program "${program}")
+    add_executable(${program} "${main}")
+    target_link_libraries(${program} PRIVATE unisono_test_support)
+    add_dependencies(${name}_test ${program})
+  endforeach()
+endforeach()
