@@ -1,0 +1,76 @@
+// The built-in algorithms and their registry.
+//
+// An algorithm is rank-local: it writes the program of one rank, in time and memory that grow
+// with that rank's own steps, because a communicator of 100,000 ranks never holds the others'.
+#pragma once
+
+#include <unisono/result.h>
+#include <unisono/types.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/plan.h"
+#include "topo/placement.h"
+
+namespace unisono::algorithm {
+
+// For which communicator and call a plan is wanted. The same on every rank.
+struct Request {
+  Collective collective = Collective::all_reduce;
+  topo::Placement placement = topo::Placement::single_node(1);
+  int root = 0;
+  bool in_place = false;
+  Protocol protocol = Protocol::simple;
+  int channels = 1;
+};
+
+// What a plan costs, as its algorithm's file states and a test holds against the plan.
+struct Cost {
+  // Messages on the longest chain, each of which can start only when the one before has arrived;
+  // the number of alphas. Of these at most `steps_inter_node` cross nodes.
+  std::int64_t steps = 0;
+  std::int64_t steps_inter_node = 0;
+  // Bytes sent by the rank that sends most, and by the rank that sends most between nodes.
+  double bytes_sent = 0;
+  double bytes_sent_inter_node = 0;
+  // Bytes of results of reductions computed by the rank that computes most.
+  double bytes_reduced = 0;
+};
+
+struct Entry {
+  std::string_view name;  // "ring"
+  Collective collective = Collective::all_reduce;
+  std::string_view summary;     // one sentence
+  std::string_view source;      // paper section or author
+  std::string_view constraint;  // "any number of ranks", or what it needs
+
+  // Misuse, saying which value is wrong and what would be right, if it cannot serve the request.
+  Status (*supports)(const Request& request);
+  // chunks_per_block and what else the header says; only for supported requests.
+  plan::Header (*header)(const Request& request);
+  plan::RankProgram (*program)(const Request& request, int rank);
+  // For blocks of `block_bytes` (the collective's count times the element's size), divisible
+  // by the chunks of the plan.
+  Cost (*cost)(const Request& request, double block_bytes);
+
+  std::string plan_name() const;  // "ring_all_reduce"
+};
+
+// All entries, grouped by collective; within one, in the order of files.
+std::span<const Entry> entries();
+std::vector<const Entry*> entries_for(Collective collective);
+// By algorithm name and collective, or by plan name. Unknown: misuse with the near names.
+Result<const Entry*> find(Collective collective, std::string_view name);
+Result<const Entry*> find_plan(std::string_view plan_name);
+
+// One rank's program and header, checked against the request; and the plan of all ranks, for the
+// verifier, the drawings and the tests.
+Result<plan::Header> make_header(const Entry& entry, const Request& request);
+Result<plan::RankProgram> make_program(const Entry& entry, const Request& request, int rank);
+Result<plan::Plan> make_plan(const Entry& entry, const Request& request);
+
+}  // namespace unisono::algorithm

@@ -1,0 +1,34 @@
+// Where the chunks of a block lie: the same arithmetic for every reader of a plan.
+#pragma once
+
+#include <cstdint>
+
+namespace unisono::plan {
+
+// Divides a block of `count` elements into `chunks` chunks: all of `chunk_elements`, but the last
+// non-empty one may be shorter, and those after it are empty.
+//
+// chunk_elements = ceil(count / chunks), rounded up so that a chunk is a multiple of 64 bytes (a
+// cache line, and LL128's and vector units' grain) once it has at least 512: rounding smaller ones
+// would leave ranks without work.
+struct ChunkLayout {
+  std::int64_t count = 0;
+  std::int64_t chunk_elements = 0;
+
+  static ChunkLayout of(std::int64_t count, int chunks, std::int64_t element_bytes) {
+    std::int64_t elements = (count + chunks - 1) / chunks;
+    const std::int64_t grain = 64 / element_bytes;
+    if (elements * element_bytes >= 512) elements = (elements + grain - 1) / grain * grain;
+    return {count, elements};
+  }
+
+  // First element of chunk i of the block, at most `count`.
+  std::int64_t begin(std::int64_t chunk) const {
+    const std::int64_t first = chunk * chunk_elements;
+    return first < count ? first : count;
+  }
+  std::int64_t end(std::int64_t chunk) const { return begin(chunk + 1); }
+  std::int64_t elements(std::int64_t chunk) const { return end(chunk) - begin(chunk); }
+};
+
+}  // namespace unisono::plan

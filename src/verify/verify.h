@@ -1,0 +1,68 @@
+// Proves a plan right, or says which rank, thread block, step and chunk is wrong.
+//
+// All ranks' programs are executed symbolically, one tile. Thread blocks are sequential and
+// deterministic, connections are bounded queues, dependencies only ever become true: a Kahn network, whose
+// outcome does not depend on the schedule. One greedy execution therefore decides deadlock and
+// contents for all of them. Races between thread blocks of a rank are decided apart, on the
+// order that the rank's own `after` edges give: an executor may rely on them alone.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace unisono::verify {
+
+struct Options {
+  // Messages that a connection holds before a sending step blocks. The proof holds for this
+  // number and every larger one.
+  int slots = 8;
+  // Also prove that the plan ends when messages are read from the sender's memory: a step
+  // that overwrites what an earlier step sent waits until the receiver has taken it.
+  bool zero_copy = true;
+};
+
+enum class Problem : std::uint8_t {
+  malformed,            // plan::check refuses it
+  unwritten_read,       // a step uses data that nothing has written
+  stale_read,           // a step uses data that is not what the operation needs (overwritten or raw)
+  double_contribution,  // a reduction takes a contribution that it already holds
+  size_mismatch,        // a message's chunks do not fit the receiver's
+  race,                 // two thread blocks touch a chunk in no order, one of them writing
+  input_written,        // out of place, the input is written
+  deadlock,             // steps wait for each other in a cycle, or for what never comes
+  message_left,         // sent but never received
+  wrong_result,         // an output chunk does not hold what the collective requires
+  different_results,    // the same sum in another order on another rank: not the same bit for bit
+};
+std::string_view name(Problem problem);
+
+struct Failure {
+  Problem problem = Problem::malformed;
+  int rank = -1;
+  int thread_block = -1;
+  std::int64_t step = -1;  // unrolled number
+  plan::Buffer buffer = plan::Buffer::input;
+  std::int64_t chunk = -1;
+  std::string expected;
+  std::string got;
+  std::vector<std::string> story;  // the shortest chain of steps that leads there, oldest first
+
+  std::string describe() const;  // several lines, for a person
+};
+
+struct Report {
+  std::vector<Failure> failures;  // empty: proved
+  std::int64_t steps = 0;         // executed
+  std::int64_t messages = 0;
+  bool ok() const { return failures.empty(); }
+};
+
+// For collectives with a fixed meaning. A custom plan's conditions are for a later interface.
+Report verify(const plan::Plan& plan, const Options& options = {});
+
+}  // namespace unisono::verify
