@@ -162,6 +162,7 @@ struct Header {
   int channels = 1;
   bool in_place = false;
   int chunks_per_block = 1;
+  int max_step_count = 1;       // the largest Step::count of any rank: sizes the tiles everywhere
   int input_blocks = 1;         // of the largest rank; see blocks_of()
   int output_blocks = 1;
   std::uint64_t min_bytes = 0;  // the sizes (of the input or output, the larger) it serves

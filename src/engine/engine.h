@@ -1,0 +1,84 @@
+// The host engine: runs one rank's program on CPU memory.
+//
+// Thread blocks are state machines, polled in turn by whoever drives the communicator. poll() never
+// blocks, allocates, locks or calls the system on the way of a small message.
+#pragma once
+
+#include <unisono/result.h>
+#include <unisono/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "plan/check.h"
+#include "plan/plan.h"
+#include "transport/fifo.h"
+
+namespace unisono::engine {
+
+// The data of one call. Buffers are shaped by plan.h: input_blocks_of() blocks of `count` elements
+// and so on. input and output alias exactly when the plan is in place.
+struct Arguments {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::int64_t count = 0;  // elements in a block
+  DataType type = DataType::uint8;
+  ReduceOperation operation = ReduceOperation::sum;
+  double pre_multiplier = 1;  // pre_multiplied_sum only: this rank's scalar
+
+  // Blocks of unequal size (all_to_all_v, point_to_point): elements in each block and where it starts,
+  // in elements from input or output. Empty: blocks of `count`, one after another. Must stay valid
+  // until the execution is complete.
+  std::span<const std::int64_t> input_counts, input_displacements;
+  std::span<const std::int64_t> output_counts, output_displacements;
+};
+
+// What a running execution needs of its communicator. Implemented by src/comm and by tests.
+class Resources {
+ public:
+  virtual ~Resources() = default;
+  // The fifo of a connection, made on first use; nullptr while the connection is being made.
+  virtual Result<transport::SendFifo*> send_fifo(int peer, int channel, Protocol protocol) = 0;
+  virtual Result<transport::RecvFifo*> recv_fifo(int peer, int channel, Protocol protocol) = 0;
+  // Scratch memory of at least `bytes`, aligned to 64; the same memory may be returned to the next call.
+  virtual Result<void*> scratch(std::size_t bytes) = 0;
+};
+
+// What the least advanced blocked thread block waits for: goes into the record.
+struct Waiting {
+  enum class Kind : std::uint8_t { nothing, connection, message, credit, dependency, consumption };
+  Kind kind = Kind::nothing;
+  int peer = -1;
+  int channel = -1;
+  int thread_block = -1;
+  std::int64_t step = -1;  // unrolled number within the tile
+  std::int64_t tile = -1;
+  std::uint64_t expected = 0;  // message number, credit count, or steps of the dependency
+  std::uint64_t got = 0;
+};
+
+// One rank's program made ready to run, again and again. Holds no reference to the plan it came from.
+class Execution {
+ public:
+  virtual ~Execution() = default;
+
+  // Begins a call. Only when no call is running. Misuse if the arguments do not fit the plan.
+  virtual Status start(const Arguments& arguments) = 0;
+  // Advances; true when this rank's part is complete and its buffers may be used again. An error is
+  // final for the communicator.
+  virtual Result<bool> poll() = 0;
+  // Whether the last poll() moved anything: for the decision to spin or to sleep.
+  virtual bool progressed() const = 0;
+  virtual Waiting waiting() const = 0;
+};
+
+// Memory and thread blocks a host engine runs; the operations that it implements.
+plan::Limits limits();
+
+Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
+                                                  const plan::RankProgram& program,
+                                                  Resources& resources,
+                                                  const transport::FifoOptions& options);
+
+}  // namespace unisono::engine

@@ -1,0 +1,95 @@
+// Two-sided queues of slots over a connection, for each protocol (nccl.txt sections III and V-C).
+//
+// A fifo is one direction of a connection in one protocol. Message n goes into slot n mod slots.
+// The sender may fill a slot when the receiver has given it back (credits: a signal that counts
+// messages consumed). How arrival is told differs:
+//   simple  bytes in the slot, then a signal that counts messages (release; acquire to see it)
+//   ll      each 8-byte word is 4 bytes of data and a 4-byte flag, stored atomically
+//   ll128   each 128-byte line is 120 bytes of data and an 8-byte flag, stored last
+// The flag is the message's number, so a slot needs no clearing.
+//
+// A Simple message may instead carry, in its slot, where its bytes lie in the sender's memory;
+// the receiver reads them from there (zero-copy). Giving back the slot says that it has.
+#pragma once
+
+#include <unisono/result.h>
+#include <unisono/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "transport/transport.h"
+
+namespace unisono::transport {
+
+struct FifoOptions {
+  int slots = 8;
+  std::size_t simple_slot_bytes = 512 << 10;
+  std::size_t ll_slot_bytes = 32 << 10;
+  std::size_t ll128_slot_bytes = 600 << 10;
+  bool zero_copy = true;
+  std::size_t zero_copy_min_bytes = 256 << 10;
+
+  static FifoOptions from_settings();
+  bool operator==(const FifoOptions&) const = default;
+};
+
+// Payload bytes that one slot takes: 512 KiB, 16 KiB, 562.5 KiB by default (Table IV).
+std::size_t slot_payload_bytes(const FifoOptions& options, Protocol protocol);
+// Region and signals for the fifos of all protocols in one direction, and both uses of signals.
+Geometry fifo_geometry(const FifoOptions& options);
+
+struct Piece {
+  const void* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+// The sending end. All calls return at once.
+class SendFifo {
+ public:
+  virtual ~SendFifo() = default;
+  // Whether a slot is free. Then exactly one of the three ways to send:
+  virtual Result<bool> can_send() = 0;
+  // (1) Copies the pieces into the message.
+  virtual Status send(std::span<const Piece> pieces) = 0;
+  // (2) `bytes` of memory to write the message into, then commit(). Aligned to 64 bytes.
+  virtual void* begin(std::size_t bytes) = 0;
+  virtual Status commit() = 0;
+  // (3) Zero-copy: the receiver will read the pieces, which must not change until `consumed()`
+  // exceeds this message's number. Only if offers_zero_copy(pieces).
+  virtual bool offers_zero_copy(std::span<const Piece> pieces) const = 0;
+  virtual Status offer(std::span<const Piece> pieces) = 0;
+
+  // Messages sent so far (the next one's number), and messages that the receiver has given back.
+  virtual std::uint64_t sent() const = 0;
+  virtual std::uint64_t consumed() = 0;
+  // Pushes what a non-mapped transport has not taken yet; true when nothing is pending.
+  virtual Result<bool> flush() = 0;
+};
+
+// The receiving end. All calls return at once.
+class RecvFifo {
+ public:
+  virtual ~RecvFifo() = default;
+  // Whether the next message, of exactly `bytes`, is there. The receiver knows the size
+  // from the plan; another size is a peer error (mismatched calls), naming both.
+  virtual Result<bool> arrived(std::size_t bytes) = 0;
+  // Then its bytes, contiguous; or nullptr if it must be taken with copy_to (zero-copy offers).
+  // Valid until release().
+  virtual const void* data() = 0;
+  // Copies bytes [offset, offset + bytes) of the message. Any parts, in any order.
+  virtual Status copy_to(void* destination, std::size_t offset, std::size_t bytes) = 0;
+  // Gives the slot back.
+  virtual Status release() = 0;
+  // Messages received so far.
+  virtual std::uint64_t received() const = 0;
+};
+
+std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protocol,
+                                         const FifoOptions& options);
+std::unique_ptr<RecvFifo> make_recv_fifo(Connection& connection, Protocol protocol,
+                                         const FifoOptions& options);
+
+}  // namespace unisono::transport

@@ -1,0 +1,145 @@
+// The transport seam: one-sided connections between two ranks.
+//
+// A Transport makes Connections. A connection joins two ranks on one channel, in both directions
+// at once: each end owns a region of memory and some signals; the peer puts bytes into the region
+// and stores values into the signals. That is all that shared memory, sockets, NVLink and RDMA have in
+// common, and all that fifo.h needs.
+//
+// Ordering: a signal is seen only after all the data of its own put and of every put before it on this
+// connection. Puts without a signal may become visible in any order.
+//
+// Threads: a Transport may be used by several communicators' threads at once; a Connection
+// belongs to whoever drives its communicator, one thread at a time. abort() alone may be
+// called from any thread.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace unisono::transport {
+
+// Names a connection, the same at both ends. What does not match in everything is refused.
+struct ConnectionKey {
+  std::uint64_t communicator = 0;
+  std::uint32_t epoch = 0;
+  std::uint32_t channel = 0;
+  bool operator==(const ConnectionKey&) const = default;
+};
+
+// Per direction; the same at both ends.
+struct Geometry {
+  std::size_t region_bytes = 0;  // address space; memory is committed as it is touched
+  int signals = 0;
+  bool operator==(const Geometry&) const = default;
+};
+
+struct ConnectionRequest {
+  ConnectionKey key;
+  int self = 0;                   // ranks in the communicator of `key`
+  int peer = 0;
+  std::string_view peer_address;  // the peer transport's address()
+  Geometry geometry;
+};
+
+// Stores `value` into the peer's signal `index` after the put's bytes. Values of a signal only grow.
+struct Signal {
+  int index = -1;  // -1: none
+  std::uint64_t value = 0;
+};
+
+// Why a connection is no longer to be used, told to the peer: who is to blame.
+struct Fault {
+  enum class Kind : std::uint32_t { none, aborted, died, timed_out, protocol_violation };
+  Kind kind = Kind::none;
+  int rank = -1;
+};
+
+class Connection {
+ public:
+  virtual ~Connection() = default;
+
+  int self() const { return self_; }
+  int peer() const { return peer_; }
+
+  // Whether the peer has joined; an error if it cannot. Never blocks; call it repeatedly, with
+  // Transport::progress() between.
+  virtual Result<bool> ready() = 0;
+
+  // Ours: puts of the peer land here. Aligned to a page, zeroed at first. Valid at once.
+  std::byte* region() const { return region_; }
+  // Ours: stored to by the peer. Read with acquire. Valid at once.
+  const std::atomic<std::uint64_t>* signals() const { return signals_; }
+
+  // The peer's region and signals if this process can load and store them, else nullptr; valid
+  // once ready. A signal stored with release after the data is a put.
+  std::byte* peer_region() const { return peer_region_; }
+  std::atomic<std::uint64_t>* peer_signals() const { return peer_signals_; }
+
+  // Starts to move `bytes` from `source` to `peer_offset` of the peer's region, then to store
+  // the signal. False: too much is under way, try again after progress(). bytes may be 0. The source
+  // must stay as it is until the put is complete. Only when ready.
+  virtual Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
+                               Signal signal) = 0;
+  // Puts accepted, and of those, how many (in order) no longer need their source.
+  virtual std::uint64_t puts_started() const = 0;
+  virtual std::uint64_t puts_completed() const = 0;
+
+  // Whether read_peer works: probed when the connection is made.
+  virtual bool can_read_peer() const = 0;
+  // Reads the peer process's memory at `peer_address` (an address there, in memory that the peer
+  // has offered). Blocks for the time of the copy only.
+  virtual Status read_peer(void* destination, std::uint64_t peer_address, std::size_t bytes) = 0;
+
+  // Moves what is pending in both directions. Cheap when nothing is. An error is final: the peer
+  // is dead (named, with the fault that it told), or sent what it must not.
+  virtual Status progress() = 0;
+  // As progress(), but also looks for a dead or aborted peer where that costs a system call.
+  virtual Status check_peer() = 0;
+
+  // Tells the peer, as far as it can still be told, that this connection is given up, and why.
+  // Idempotent; any thread.
+  virtual void abort(Fault fault) = 0;
+
+  // Memory that this connection holds now (touched pages, queues), in bytes.
+  virtual std::size_t memory_bytes() const = 0;
+
+ protected:
+  Connection(int self, int peer) : self_(self), peer_(peer) {}
+
+  int self_;
+  int peer_;
+  std::byte* region_ = nullptr;
+  std::atomic<std::uint64_t>* signals_ = nullptr;
+  std::byte* peer_region_ = nullptr;
+  std::atomic<std::uint64_t>* peer_signals_ = nullptr;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view name() const = 0;
+  // What a peer needs to reach this one, opaque, at most max_address_bytes; travels in the bootstrap.
+  virtual std::string address() const = 0;
+  // Begins a connection; returns at once. Both ends call it, in any order, at any time.
+  virtual Result<std::unique_ptr<Connection>> connect(const ConnectionRequest& request) = 0;
+  // Accepts and advances connections under way. Thread-safe; cheap when nothing is under way.
+  virtual Status progress() = 0;
+
+  static constexpr std::size_t max_address_bytes = 512;
+};
+
+// What every transport is made from.
+struct TransportOptions {
+  std::string job;        // a name unique to this job on this machine, [a-z0-9]+
+  std::string secret;     // proved on every connection that leaves the process's own memory
+  int process_rank = 0;   // the rank in the first communicator; tells the transports of one job apart
+  std::string interface;  // where listeners bind; see Setting::interface
+};
+
+}  // namespace unisono::transport
