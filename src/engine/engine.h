@@ -41,6 +41,8 @@ class Resources {
   // The fifo of a connection, made on first use; nullptr while the connection is being made.
   virtual Result<transport::SendFifo*> send_fifo(int peer, int channel, Protocol protocol) = 0;
   virtual Result<transport::RecvFifo*> recv_fifo(int peer, int channel, Protocol protocol) = 0;
+  // Moves the bytes of connections that are not mapped; poll() calls it when it cannot advance.
+  virtual Status progress() = 0;
   // Scratch memory of at least `bytes`, aligned to 64; the same memory may be returned to the next call.
   virtual Result<void*> scratch(std::size_t bytes) = 0;
 };

@@ -85,6 +85,8 @@ class RecvFifo {
   virtual Status release() = 0;
   // Messages received so far.
   virtual std::uint64_t received() const = 0;
+  // Pushes credits that a non-mapped transport has not taken yet; true when nothing is pending.
+  virtual Result<bool> flush() = 0;
 };
 
 std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protocol,
