@@ -7,8 +7,8 @@
 
 namespace unisono::plan {
 
-Index affine(std::int64_t base, std::int64_t coefficient, std::int64_t modulus,
-             std::int64_t scale, std::int64_t offset) {
+Index affine(std::int64_t base, std::int64_t coefficient, std::int64_t modulus, std::int64_t scale,
+             std::int64_t offset) {
   Index index(base);
   index.coefficient[0] = coefficient;
   index.modulus = modulus;
@@ -43,10 +43,8 @@ std::int64_t BlockBuilder::recv(Location destination, int count) {
   return step({.operation = Operation::recv, .destination = destination, .count = count});
 }
 std::int64_t BlockBuilder::copy(Location source, Location destination, int count) {
-  return step({.operation = Operation::copy,
-               .source = source,
-               .destination = destination,
-               .count = count});
+  return step(
+      {.operation = Operation::copy, .source = source, .destination = destination, .count = count});
 }
 std::int64_t BlockBuilder::reduce(Location source, Location destination, int count) {
   return step({.operation = Operation::reduce,
@@ -61,8 +59,7 @@ std::int64_t BlockBuilder::copy_send(Location source, Location destination, int 
                .count = count});
 }
 std::int64_t BlockBuilder::recv_copy_send(Location destination, int count) {
-  return step(
-      {.operation = Operation::recv_copy_send, .destination = destination, .count = count});
+  return step({.operation = Operation::recv_copy_send, .destination = destination, .count = count});
 }
 std::int64_t BlockBuilder::recv_reduce_copy(Location source, Location destination, int count) {
   return step({.operation = Operation::recv_reduce_copy,
@@ -73,8 +70,7 @@ std::int64_t BlockBuilder::recv_reduce_copy(Location source, Location destinatio
 std::int64_t BlockBuilder::recv_reduce_send(Location source, int count) {
   return step({.operation = Operation::recv_reduce_send, .source = source, .count = count});
 }
-std::int64_t BlockBuilder::recv_reduce_copy_send(Location source, Location destination,
-                                                 int count) {
+std::int64_t BlockBuilder::recv_reduce_copy_send(Location source, Location destination, int count) {
   return step({.operation = Operation::recv_reduce_copy_send,
                .source = source,
                .destination = destination,

@@ -10,15 +10,15 @@ namespace unisono::plan {
 
 // What an executor can run. A plan that exceeds one is refused when it is made.
 struct Limits {
-  std::string executor;               // named in messages
+  std::string executor;  // named in messages
   int max_ranks = 1 << 20;
-  int max_thread_blocks = 4096;       // a rank
+  int max_thread_blocks = 4096;  // a rank
   int max_channels = 64;
-  std::int64_t max_steps = 1 << 24;   // a thread block, unrolled
-  int max_step_count = 1 << 16;       // chunks in one step
+  std::int64_t max_steps = 1 << 24;  // a thread block, unrolled
+  int max_step_count = 1 << 16;      // chunks in one step
   int max_chunks_per_block = 1 << 20;
   std::int64_t max_scratch_blocks = 1 << 20;
-  std::uint32_t operations = 0;       // bit i: operation i can be run
+  std::uint32_t operations = 0;  // bit i: operation i can be run; none unless said
 };
 
 // The limits of the plan format itself.

@@ -80,16 +80,22 @@ int input_blocks_of(const Header& header, int rank) {
   switch (header.collective) {
     case Collective::reduce_scatter:
     case Collective::all_to_all:
-    case Collective::all_to_all_v: return header.ranks;
-    case Collective::scatter: return rank == header.root ? header.ranks : 0;
-    case Collective::broadcast: return rank == header.root || header.in_place ? 1 : 0;
-    case Collective::barrier: return 0;
+    case Collective::all_to_all_v:
+      return header.ranks;
+    case Collective::scatter:
+      return rank == header.root ? header.ranks : 0;
+    case Collective::broadcast:
+      return rank == header.root || header.in_place ? 1 : 0;
+    case Collective::barrier:
+      return 0;
     case Collective::all_reduce:
     case Collective::all_gather:
     case Collective::reduce:
-    case Collective::gather: return 1;
+    case Collective::gather:
+      return 1;
     case Collective::point_to_point:
-    case Collective::custom: return header.input_blocks;
+    case Collective::custom:
+      return header.input_blocks;
   }
   return 0;
 }
@@ -98,16 +104,22 @@ int output_blocks_of(const Header& header, int rank) {
   switch (header.collective) {
     case Collective::all_gather:
     case Collective::all_to_all:
-    case Collective::all_to_all_v: return header.ranks;
-    case Collective::gather: return rank == header.root ? header.ranks : 0;
-    case Collective::reduce: return rank == header.root || header.in_place ? 1 : 0;
-    case Collective::barrier: return 0;
+    case Collective::all_to_all_v:
+      return header.ranks;
+    case Collective::gather:
+      return rank == header.root ? header.ranks : 0;
+    case Collective::reduce:
+      return rank == header.root || header.in_place ? 1 : 0;
+    case Collective::barrier:
+      return 0;
     case Collective::all_reduce:
     case Collective::reduce_scatter:
     case Collective::broadcast:
-    case Collective::scatter: return 1;
+    case Collective::scatter:
+      return 1;
     case Collective::point_to_point:
-    case Collective::custom: return header.output_blocks;
+    case Collective::custom:
+      return header.output_blocks;
   }
   return 0;
 }
@@ -131,7 +143,8 @@ Storage storage_of(const Header& header, int rank, Buffer buffer, std::int64_t c
     case Collective::scatter:
       if (rank != header.root) return {buffer, chunk};
       return {Buffer::input, buffer == Buffer::output ? own_block + chunk : chunk};
-    default: return {Buffer::output, chunk};
+    default:
+      return {Buffer::output, chunk};
   }
 }
 

@@ -9,10 +9,10 @@
 // Buffers. Each rank has an input, an output and a scratch buffer. A buffer is a sequence of
 // blocks; a block holds `count` elements (the collective's count: what one rank contributes or
 // receives; in all_to_all_v each block has its own). Every block is divided into
-// `chunks_per_block` chunks, the last ones ragged (see chunk_layout.h). Chunk i of a buffer is chunk
-// i mod chunks_per_block of block i / chunks_per_block. Scratch blocks are shaped like data blocks,
-// so a chunk's size depends only on its place in its block, and sender and receiver agree on it.
-// A message of no bytes is not sent.
+// `chunks_per_block` chunks, the last ones ragged (see chunk_layout.h). Chunk i of a buffer is
+// chunk i mod chunks_per_block of block i / chunks_per_block. Scratch blocks are shaped like data
+// blocks, so a chunk's size depends only on its place in its block, and sender and receiver agree
+// on it. A message of no bytes is not sent.
 //
 // Tiles. An executor cuts every chunk into tiles, such that the largest step of one tile fits in
 // one slot, and runs the whole program once for each tile. Thread blocks go through the tiles on
@@ -26,8 +26,8 @@
 //
 // Aliasing. In a plan that is `in_place`, all_reduce, broadcast, reduce, all_to_all and custom have
 // input = output; all_gather has input = block `rank` of the output; reduce_scatter has output =
-// block `rank` of the input; gather at its root has input = block `root` of the output; scatter at its
-// root has output = block `root` of the input. Out of place, the input is never written.
+// block `rank` of the input; gather at its root has input = block `root` of the output; scatter at
+// its root has output = block `root` of the input. Out of place, the input is never written.
 //
 // Reductions are commutative. A step reads a rank's own raw contribution through `input`, exactly
 // so (pre-multiplication is applied on that reading), and everything else through `output` and
@@ -37,10 +37,10 @@
 #include <unisono/types.h>
 
 #include <array>
-#include <optional>
-#include <string_view>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -102,12 +102,12 @@ std::optional<Operation> operation_from_name(std::string_view name);
 std::string_view name(Buffer buffer);
 std::optional<Buffer> buffer_from_name(std::string_view name);
 
-bool sends(Operation operation);                // puts a message (or token) on the connection
-bool receives(Operation operation);             // takes one
-bool reads_source(Operation operation);         // uses `source`
-bool writes_destination(Operation operation);   // uses `destination`
-bool reduces(Operation operation);              // applies the reduction
-bool is_one_sided(Operation operation);         // put, signal, wait, read_reduce
+bool sends(Operation operation);               // puts a message (or token) on the connection
+bool receives(Operation operation);            // takes one
+bool reads_source(Operation operation);        // uses `source`
+bool writes_destination(Operation operation);  // uses `destination`
+bool reduces(Operation operation);             // applies the reduction
+bool is_one_sided(Operation operation);        // put, signal, wait, read_reduce
 
 // Waits until `thread_block` of the same rank has completed `steps` steps of the same tile
 // (counting unrolled loops).
@@ -119,11 +119,11 @@ struct Dependency {
 
 struct Step {
   Operation operation = Operation::copy;
-  Location source;       // meaningful if reads_source
-  Location destination;  // meaningful if writes_destination
-  int count = 1;         // chunks: source and destination each cover index .. index + count - 1
-  std::vector<Dependency> after;
-  std::vector<int> peers;  // read_reduce only
+  Location source{};       // default unless reads_source
+  Location destination{};  // default unless writes_destination
+  int count = 1;           // chunks: source and destination each cover index .. index + count - 1
+  std::vector<Dependency> after{};
+  std::vector<int> peers{};  // read_reduce only
   bool operator==(const Step&) const = default;
 };
 
@@ -134,7 +134,7 @@ using Body = std::vector<Node>;
 // Runs its body `count` times, its variable going 0, 1, ... count-1.
 struct Loop {
   std::int64_t count = 0;
-  Body body;
+  Body body{};
   bool operator==(const Loop&) const;
 };
 
@@ -142,7 +142,7 @@ struct ThreadBlock {
   int channel = 0;
   int send_peer = -1;
   int recv_peer = -1;
-  Body body;
+  Body body{};
   bool operator==(const ThreadBlock&) const = default;
 };
 
@@ -162,8 +162,8 @@ struct Header {
   int channels = 1;
   bool in_place = false;
   int chunks_per_block = 1;
-  int max_step_count = 1;       // the largest Step::count of any rank: sizes the tiles everywhere
-  int input_blocks = 1;         // of the largest rank; see blocks_of()
+  int max_step_count = 1;  // the largest Step::count of any rank: sizes the tiles everywhere
+  int input_blocks = 1;    // of the largest rank; see blocks_of()
   int output_blocks = 1;
   std::uint64_t min_bytes = 0;  // the sizes (of the input or output, the larger) it serves
   std::uint64_t max_bytes = 0;  // 0 = no limit
@@ -176,9 +176,9 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// How many blocks of `count` elements a rank's buffer has in this collective: all_gather has 1 in and
-// `ranks` out; gather has `ranks` out at the root and 0 elsewhere. Scratch: the program says. For
-// custom and point_to_point: the header says.
+// How many blocks of `count` elements a rank's buffer has in this collective: all_gather has 1 in
+// and `ranks` out; gather has `ranks` out at the root and 0 elsewhere. Scratch: the program says.
+// For custom and point_to_point: the header says.
 int input_blocks_of(const Header& header, int rank);
 int output_blocks_of(const Header& header, int rank);
 
