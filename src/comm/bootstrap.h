@@ -1,0 +1,193 @@
+// How the ranks of a job find each other, and how members of a communicator exchange small control
+// messages afterwards. The blocking interface over the real world; the code behind it is written
+// once as coroutines (bootstrap_node.h, bootstrap_group.h) and also runs in the simulated world.
+//
+// Finding each other, p ranks. Rank 0's listener is the rendezvous; it introduces, nothing more.
+//   1. Each rank r > 0 connects to the rendezvous, both sides prove the job's secret (see
+//      bootstrap_handshake.h; nothing else is read before), and r registers {r, p, its own
+//      address}.
+//   2. The rendezvous answers r with the address of rank r+1 (mod p) as soon as that is known.
+//   3. The ranks gather everybody's address and bytes without a star. Invariant: before round k,
+//      k = 0, 1, ..., rank r holds the entries of r, r+1, ..., r+2^k-1 (mod p, at most p of them).
+//      In round k it connects to r+2^k, whose address it holds (in round 0: the rendezvous told
+//      it), which is the request for that rank's first min(2^k, p-2^k) entries; it serves the same
+//      to r-2^k. After ceil(log2 p) rounds every rank holds all p entries.
+//   4. Each rank reports to the rendezvous that it is done; when all are, the rendezvous lets them
+//      go. So either every living rank succeeds, or every living rank gets an error that names the
+//      same culprit: the missing ranks, the dead rank, the rank whose connection broke.
+// Messages: 3 handshake + 4 rendezvous messages of under 200 bytes for each rank, ceil(log2 p)
+// table messages sent and received by each rank, p-1 entries in all. Rank 0 holds p-1 idle
+// connections until step 4 ends.
+//
+// Threads. None is made. Whoever is inside a call runs the process's one event loop and so serves
+// everybody else's traffic too; of several threads inside calls one runs the loop for all. A rank
+// outside of every call does not answer, which is no loss, because every exchange is collective.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace unisono::comm {
+
+// The most bytes that a rank may contribute to the bootstrap and to an exchange afterwards.
+inline constexpr std::size_t max_bootstrap_bytes = 4096;
+inline constexpr std::size_t max_exchange_bytes = 65536;
+
+struct BootstrapOptions {
+  int rank = 0;
+  int world_size = 1;
+  // "tcp://host:port": rank 0 listens there. "file:///path": rank 0 listens on a port of its own
+  // choice and writes its address into this file, which all ranks can read. May be empty when
+  // world_size is 1.
+  std::string rendezvous;
+  // The job's secret. When empty: with file://, rank 0 makes one and shares it through the file
+  // <path>.secret (mode 0600); with tcp:// to a loopback address written as such (127.x.x.x, ::1,
+  // localhost), a key from a file of this user's on this host; with any other host the job runs
+  // with an empty secret after a warning, because then anybody who reaches the port can join.
+  std::string secret;
+  // The address or the name of the interface that this rank's listener binds to; empty takes the
+  // one that routes to the rendezvous.
+  std::string interface;
+  std::int64_t timeout_ns = 120'000'000'000;
+};
+
+// Fills the options from the settings: UNISONO_RANK, _WORLD_SIZE, _RENDEZVOUS, _SECRET,
+// _SECRET_FILE, _INTERFACE, _BOOTSTRAP_TIMEOUT; and where those are unset from what torchrun sets:
+// RANK, WORLD_SIZE, MASTER_ADDR and the port after MASTER_PORT (MASTER_PORT itself belongs to
+// torchrun's own store). A missing or unreadable value is a misuse error that names the variable.
+Result<BootstrapOptions> bootstrap_options_from_settings();
+
+// What all members contributed, one byte string each.
+class Gathered {
+ public:
+  Gathered() = default;
+  Gathered(std::vector<std::byte> bytes, std::vector<std::size_t> ends)
+      : bytes_(std::move(bytes)), ends_(std::move(ends)) {}
+
+  int size() const { return static_cast<int>(ends_.size()); }
+  std::span<const std::byte> operator[](int member) const {
+    const auto index = static_cast<std::size_t>(member);
+    const std::size_t begin = index == 0 ? 0 : ends_[index - 1];
+    return std::span(bytes_).subspan(begin, ends_[index] - begin);
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::vector<std::size_t> ends_;  // where each member's string ends in bytes_
+};
+
+class BootstrapRuntime;
+class GroupExchange;
+
+// The members of one communicator, as the control plane sees them. A group of a communicator that
+// is used concurrently with others may be used concurrently too; within one group every member
+// makes the same collective calls in the same order, one at a time.
+//
+// Errors. Every call ends at its timeout with an error that names the member it waited for. A
+// member whose process ended is named at once. A call that fails tells the other members, so that
+// they fail too and name the same culprit. After a failed collective call the group is of no
+// further use: every later call returns the first error.
+class ControlGroup {
+ public:
+  ~ControlGroup();
+  ControlGroup(const ControlGroup&) = delete;
+  ControlGroup& operator=(const ControlGroup&) = delete;
+
+  int rank() const;  // this process's place among the members
+  int size() const;
+  std::uint64_t communicator() const;
+  std::uint32_t epoch() const;
+  // The members' ranks in the job (of bootstrap), in member order.
+  std::span<const int> world_ranks() const;
+
+  // Collective. Everybody's bytes (at most max_exchange_bytes each) to everybody, in ceil(log2 p)
+  // rounds.
+  Result<Gathered> all_gather(std::span<const std::byte> mine, std::int64_t timeout_ns);
+  // Collective. Returns when all members have entered.
+  Status barrier(std::int64_t timeout_ns);
+
+  // One message to one member; it is received by the call with the same tag. Messages with one
+  // tag from one member arrive in order. Returns when the kernel has taken the message.
+  Status send(int member, std::uint64_t tag, std::span<const std::byte> message,
+              std::int64_t timeout_ns);
+  Result<std::vector<std::byte>> receive(int member, std::uint64_t tag, std::int64_t timeout_ns);
+
+  // A fresh authenticated TCP connection for a transport: one member connects, the other accepts,
+  // with the same tag. The descriptor is connected, non-blocking, close-on-exec, has TCP_NODELAY,
+  // has nothing buffered, and belongs to the caller. Several connections with one tag pair up in
+  // the order of the connect calls. connect_socket returns when the peer has proved the secret,
+  // which the peer does inside any call.
+  Result<int> connect_socket(int member, std::uint64_t tag, std::int64_t timeout_ns);
+  Result<int> accept_socket(int member, std::uint64_t tag, std::int64_t timeout_ns);
+
+  // Not collective by itself; every member of the new group makes it with the same identity and
+  // the same members (ranks in this group, in the new order). Groups may overlap; their identities
+  // must differ (see child_communicator). `epoch` counts memberships of one communicator: what
+  // arrives for an older epoch than the newest one made here is refused.
+  Result<std::unique_ptr<ControlGroup>> subgroup(std::uint64_t communicator, std::uint32_t epoch,
+                                                 std::span<const int> members);
+
+  // Gives up from any thread: calls in progress and later ones return an aborted error, and the
+  // other members learn of it when they next wait.
+  void abort(std::string_view reason);
+
+ private:
+  friend class Bootstrap;
+  ControlGroup(std::shared_ptr<BootstrapRuntime> runtime, std::shared_ptr<GroupExchange> exchange);
+
+  std::shared_ptr<BootstrapRuntime> runtime_;
+  std::shared_ptr<GroupExchange> exchange_;
+};
+
+// The identity of the communicator that members of `parent` make with their `sequence`-th split
+// and the same color: a hash, the same on every member, different for different arguments.
+std::uint64_t child_communicator(std::uint64_t parent, std::uint64_t sequence, std::int64_t color);
+
+// The job, once all ranks have found each other.
+struct BootstrapResult {
+  Gathered contributions;               // in rank order
+  std::unique_ptr<ControlGroup> world;  // all ranks; communicator = the job's random identity
+};
+
+// Blocking; `mine` is at most max_bootstrap_bytes. Errors name what is wrong: the missing ranks,
+// the duplicate rank, the differing world size, the refused secret, the port in use.
+Result<BootstrapResult> bootstrap(const BootstrapOptions& options, std::span<const std::byte> mine);
+
+// For launchers that can broadcast a string but cannot choose a free port (MPI, tests): rank 0
+// makes the listener first, everybody learns rendezvous(), then all call bootstrap, rank 0 with
+// the listener.
+class RendezvousListener {
+ public:
+  // Listens on `interface` (an address or a name; empty: the address that the host's name resolves
+  // to, or loopback when that fails) on a port that the kernel chooses, or on `port`.
+  static Result<RendezvousListener> open(std::string_view interface, int port = 0);
+  RendezvousListener(RendezvousListener&&) noexcept;
+  RendezvousListener& operator=(RendezvousListener&&) noexcept;
+  ~RendezvousListener();
+
+  const std::string& rendezvous() const { return rendezvous_; }  // "tcp://10.0.0.1:43121"
+
+ private:
+  friend Result<BootstrapResult> bootstrap(const BootstrapOptions& options,
+                                           std::span<const std::byte> mine,
+                                           RendezvousListener listener);
+  RendezvousListener(int descriptor, std::string rendezvous);
+  int descriptor_ = -1;
+  std::string rendezvous_;
+};
+
+Result<BootstrapResult> bootstrap(const BootstrapOptions& options, std::span<const std::byte> mine,
+                                  RendezvousListener listener);
+
+// A fresh secret from the kernel's random numbers, 64 hexadecimal digits; for launchers.
+Result<std::string> make_secret();
+
+}  // namespace unisono::comm
