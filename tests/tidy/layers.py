@@ -1,0 +1,151 @@
+"""The layer rule: a folder includes folders with a smaller number, itself, and include/unisono.
+
+Folders of one number never include each other. Bindings are leaves: nothing includes them. Python
+modules follow the same rule with the table below.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tidy.tree import CXX_SUFFIXES, Violation, lines_of, project_files
+
+CXX_LAYERS = {
+    "base": 0,
+    "trace": 1,
+    "plan": 1,
+    "topo": 1,
+    "sys": 1,
+    "algorithm": 2,
+    "verify": 2,
+    "compile": 3,
+    "simulate": 3,
+    "device": 3,
+    "transport": 3,
+    "engine": 4,
+    "comm": 5,
+}
+
+# Bindings see the public headers only, but for Python's, which shows the layers too.
+BINDINGS_THAT_SEE_LAYERS = {"python"}
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def includes_of(path: Path) -> Iterator[tuple[int, bool, str]]:
+    """Each include of a file: line number, whether it is quoted, and the name."""
+    for number, line in enumerate(lines_of(path), start=1):
+        if match := _INCLUDE.match(line):
+            yield number, match[1] == '"', match[2]
+
+
+def _public_header_fault(quoted: bool, name: str) -> str | None:
+    folder = name.split("/")[0]
+    if quoted:
+        return (
+            f'a public header includes "{name}"; it may include <unisono/...> and the standard only'
+        )
+    if folder in CXX_LAYERS and "/" in name:
+        return f"a public header includes <{name}>, which is not installed"
+    return None
+
+
+def _layer_fault(layer: str, quoted: bool, name: str) -> str | None:
+    folder = name.split("/")[0]
+    if not quoted:
+        if folder in CXX_LAYERS and "/" in name:
+            return f'write #include "{name}" for a header of this project\'s own layers'
+        return None
+    if folder not in CXX_LAYERS or "/" not in name:
+        return f'"{name}" does not start with a layer; write "layer/header.h" or <unisono/header.h>'
+    own, other = CXX_LAYERS[layer], CXX_LAYERS[folder]
+    if folder != layer and other >= own:
+        return f'{layer} (layer {own}) includes "{name}" of {folder} (layer {other})'
+    return None
+
+
+def _binding_fault(binding: str, quoted: bool, name: str) -> str | None:
+    folder = name.split("/")[0]
+    if quoted and folder in CXX_LAYERS and binding not in BINDINGS_THAT_SEE_LAYERS:
+        return f'bindings/{binding} includes "{name}"; it may see include/unisono only'
+    return None
+
+
+def cxx_violations(root: Path) -> list[Violation]:
+    """Every include in the tree that points upward, sideways, or into a leaf."""
+    found = []
+    for path in project_files(root):
+        relative = path.relative_to(root)
+        if path.suffix not in CXX_SUFFIXES or len(relative.parts) < 3:
+            continue
+        area, folder = relative.parts[:2]
+        if area == "src" and folder not in CXX_LAYERS:
+            found.append(Violation(str(relative), 1, f"src/{folder} is not in the list of layers"))
+            continue
+        for line, quoted, name in includes_of(path):
+            fault = None
+            if area == "include":
+                fault = _public_header_fault(quoted, name)
+            elif area == "src":
+                fault = _layer_fault(folder, quoted, name)
+            elif area == "bindings":
+                fault = _binding_fault(folder, quoted, name)
+            if fault:
+                found.append(Violation(str(relative), line, fault))
+    return found
+
+
+def imports_of(path: Path, package: str) -> Iterator[tuple[int, str]]:
+    """Each module that a Python file imports, by its absolute name; `package` is the file's own."""
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")
+                parents = parents[: len(parents) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
+            yield node.lineno, base
+            for alias in node.names:
+                yield node.lineno, f"{base}.{alias.name}"
+
+
+def python_violations(root: Path, layers: dict[str, int]) -> list[Violation]:
+    """Every import among the package's modules that points upward or sideways.
+
+    `layers` gives the number of each module right under unisono ("cli": 4); the package itself,
+    its __init__.py, is "". A module that the table lacks is a violation too.
+    """
+    found = []
+    source = root / "python" / "unisono"
+    for path in sorted(source.rglob("*.py")):
+        relative = path.relative_to(source)
+        own = "" if relative.parts[0] == "__init__.py" else relative.parts[0].removesuffix(".py")
+        package = ".".join(["unisono", *relative.parent.parts])
+        shown = str(path.relative_to(root))
+        if own not in layers:
+            found.append(Violation(shown, 1, f"unisono.{own} is not in the table of Python layers"))
+            continue
+        for line, name in imports_of(path, package):
+            parts = name.split(".")
+            if parts[0] != "unisono" or len(parts) < 2:
+                continue
+            # A name that is no module is something the package itself offers.
+            other = parts[1] if parts[1] in layers else ""
+            if other != own and layers[other] >= layers[own]:
+                label = f"unisono.{other}" if other else "unisono"
+                found.append(
+                    Violation(
+                        shown,
+                        line,
+                        f"{own or 'unisono'} (layer {layers[own]}) imports {label} "
+                        f"(layer {layers[other]})",
+                    )
+                )
+    return list(dict.fromkeys(found))

@@ -1,0 +1,127 @@
+"""Format, lint and types of the whole tree: clang-format, clang-tidy, ruff, mypy, the tidy tests."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from cpp import configure
+from stage import BIN, ROOT, Log, Outcome, Suite
+
+
+def tracked(*patterns: str) -> list[str]:
+    """The repository's files that match, new ones included."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if listing.returncode == 0:
+        names = [name for name in listing.stdout.split("\0") if name]
+    else:
+        names = [
+            str(path.relative_to(ROOT))
+            for folder in ("include", "src", "bindings", "tests", "examples")
+            for pattern in patterns
+            for path in (ROOT / folder).rglob(pattern)
+        ]
+    return sorted({name for name in names if (ROOT / name).is_file()})
+
+
+def clang_format(log: Log, fix: bool) -> Outcome:
+    """Layout of the C++ files."""
+    outcome = Outcome()
+    files = tracked("*.h", "*.cc")
+    mode = ["-i"] if fix else ["--dry-run", "--Werror"]
+    outcome.check("clang-format", log.run([BIN / "clang-format", *mode, *files]))
+    return outcome
+
+
+def ruff(log: Log, fix: bool) -> Outcome:
+    """Lint and layout of the Python files."""
+    outcome = Outcome()
+    outcome.check("ruff check", log.run([BIN / "ruff", "check", *(["--fix"] if fix else []), "."]))
+    mode = [] if fix else ["--check"]
+    outcome.check("ruff format", log.run([BIN / "ruff", "format", *mode, "."]))
+    return outcome
+
+
+def mypy(log: Log) -> Outcome:
+    """Types of the package, strictly."""
+    outcome = Outcome()
+    if (ROOT / "python" / "unisono").is_dir():
+        outcome.check("mypy --strict", log.run([BIN / "mypy"]))
+    return outcome
+
+
+def clang_tidy(log: Log, fix: bool) -> Outcome:
+    """The checks of .clang-tidy on every translation unit of the layers."""
+    outcome = Outcome()
+    build = ROOT / "build" / "test"
+    if not outcome.check("clang-tidy: configure", configure(log, build, [])):
+        return outcome
+    units = [
+        entry["file"]
+        for entry in json.loads((build / "compile_commands.json").read_text())
+        if Path(entry["file"]).is_relative_to(ROOT / "src")
+    ]
+    command = [BIN / "clang-tidy", "--quiet", "-p", build, *(["--fix"] if fix else [])]
+
+    def check(unit: str) -> tuple[str, int, str]:
+        done = subprocess.run([*command, unit], cwd=ROOT, capture_output=True, text=True)
+        return unit, done.returncode, done.stdout
+
+    # Fixing several units at a time would write one header twice.
+    with ThreadPoolExecutor(1 if fix else os.cpu_count() or 1) as pool:
+        for unit, code, text in pool.map(check, sorted(set(units))):
+            if not outcome.check(f"clang-tidy {Path(unit).relative_to(ROOT)}", code == 0):
+                with log.path.open("a") as out:
+                    out.write(text)
+    return outcome
+
+
+def tidy(log: Log) -> Outcome:
+    """The project's own rules: layers, lengths, words, settings, dependencies."""
+    outcome = Outcome()
+    outcome.check("tests/tidy", log.run([BIN / "python", "-m", "pytest", "-q", "tests/tidy"]))
+    return outcome
+
+
+def run(suite: Suite, fix: bool = False, with_tidy_tests: bool = True, quick: bool = False) -> None:
+    """Adds every check to the suite; quick leaves out clang-tidy, the slow one."""
+    parts = [
+        ("clang-format", lambda log: clang_format(log, fix)),
+        ("ruff", lambda log: ruff(log, fix)),
+        ("mypy", mypy),
+    ]
+    if not quick:
+        parts.append(("clang-tidy", lambda log: clang_tidy(log, fix)))
+    if with_tidy_tests:
+        parts.append(("tidy", tidy))
+    for name, part in parts:
+        started = time.monotonic()
+        log = Log(name)
+        outcome = part(log)
+        suite.stage(name, outcome, log, time.monotonic() - started)
+
+
+def main() -> int:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(prog="tools/lint", description=__doc__)
+    parser.add_argument("--fix", action="store_true", help="repair what can be repaired")
+    parser.add_argument("--quick", action="store_true", help="leave out clang-tidy")
+    arguments = parser.parse_args()
+    suite = Suite()
+    run(suite, fix=arguments.fix, quick=arguments.quick)
+    return suite.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

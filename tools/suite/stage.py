@@ -1,0 +1,157 @@
+"""Runs the parts of the test suite one after the other, and sums up what they found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build"
+BIN = ROOT / ".venv" / "bin"
+
+# The tail of a failed part's log that goes to the screen.
+SHOWN_LINES = 80
+
+
+@dataclass
+class Outcome:
+    """What one part found."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def check(self, name: str, ok: bool) -> bool:
+        """Counts one check that either holds or does not."""
+        if ok:
+            self.passed += 1
+        else:
+            self.failed += 1
+            self.failures.append(name)
+        return ok
+
+    def add(self, other: Outcome) -> None:
+        """Adds another outcome's figures to this one's."""
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.failures += other.failures
+
+
+class Log:
+    """The commands of one part and their output, in build/logs/<name>.log."""
+
+    def __init__(self, name: str) -> None:
+        self.path = BUILD / "logs" / f"{name}.log"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text("")
+
+    def run(
+        self,
+        command: list[str | Path],
+        environment: dict[str, str] | None = None,
+        timeout_seconds: float = 3600,
+    ) -> bool:
+        """Runs a command to its end; true when it succeeded."""
+        words = [str(word) for word in command]
+        path = f"{BIN}:{os.environ.get('PATH', '')}"
+        with self.path.open("a") as log:
+            log.write(f"$ {' '.join(words)}\n")
+            log.flush()
+            try:
+                code = subprocess.run(
+                    words,
+                    cwd=ROOT,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    stdin=subprocess.DEVNULL,
+                    env={**os.environ, "PATH": path, **(environment or {})},
+                    timeout=timeout_seconds,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                log.write(f"did not end within {timeout_seconds:g} s\n")
+                return False
+            if code != 0:
+                log.write(f"ended with code {code}\n")
+            return code == 0
+
+    def show_tail(self) -> None:
+        """Prints the log's last lines."""
+        lines = self.path.read_text(errors="replace").splitlines()
+        for line in lines[-SHOWN_LINES:]:
+            print(f"  | {line}")
+        if len(lines) > SHOWN_LINES:
+            print(f"  the whole log: {self.path.relative_to(ROOT)}")
+
+
+class Suite:
+    """Prints a line for each part as it ends, and a closing line for all."""
+
+    def __init__(self) -> None:
+        self.total = Outcome()
+        self.started = time.monotonic()
+
+    def stage(self, name: str, outcome: Outcome, log: Log | None, seconds: float) -> None:
+        """Adds a part that has ended."""
+        self.total.add(outcome)
+        verdict = "FAILED" if outcome.failed else "ok"
+        counts = f"{outcome.passed} passed"
+        if outcome.failed:
+            counts += f", {outcome.failed} failed"
+        print(f"{name:<28} {verdict:<7} {counts} in {seconds:.0f} s", flush=True)
+        if outcome.failed and log is not None:
+            log.show_tail()
+
+    def skip(self, name: str, reason: str) -> None:
+        """Notes a part that does not run, to be listed at the end."""
+        self.total.skipped.append(f"{name}: {reason}")
+        print(f"{name:<28} skipped ({reason})", flush=True)
+
+    def close(self) -> int:
+        """Prints what failed, what was skipped, and the sum; the exit status."""
+        for failure in self.total.failures:
+            print(f"FAILED {failure}")
+        for skipped in self.total.skipped:
+            print(f"SKIPPED {skipped}")
+        seconds = time.monotonic() - self.started
+        parts = [f"{self.total.passed} passed", f"{self.total.failed} failed"]
+        if self.total.skipped:
+            parts.append(f"{len(self.total.skipped)} skipped")
+        print(f"==== {', '.join(parts)} in {seconds:.0f} s ====")
+        sys.stdout.flush()
+        return 1 if self.total.failed or not self.total.passed else 0
+
+
+def gtest_outcome(folder: Path, label: str) -> Outcome:
+    """The sum of GoogleTest's JSON reports in a folder."""
+    outcome = Outcome()
+    for path in sorted(folder.glob("*.json")):
+        for suite in json.loads(path.read_text())["testsuites"]:
+            for case in suite["testsuite"]:
+                name = f"{label}{case['classname']}.{case['name']}"
+                if case.get("result") == "SKIPPED":
+                    outcome.skipped.append(name)
+                elif case.get("status") == "RUN":
+                    outcome.check(name, "failures" not in case)
+    return outcome
+
+
+def junit_outcome(path: Path) -> Outcome:
+    """The sum of a JUnit report."""
+    outcome = Outcome()
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        name = f"{case.get('classname')}::{case.get('name')}"
+        skipped = case.find("skipped")
+        if skipped is not None:
+            outcome.skipped.append(f"{name}: {skipped.get('message')}")
+        else:
+            failed = case.find("failure") is not None or case.find("error") is not None
+            outcome.check(name, not failed)
+    return outcome
