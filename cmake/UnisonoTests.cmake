@@ -32,6 +32,10 @@ foreach(folder IN LISTS test_folders)
   add_executable(${name}_test ${sources} ${helpers})
   target_compile_definitions(${name}_test PRIVATE
     UNISONO_SOURCE_DIR="${PROJECT_SOURCE_DIR}" UNISONO_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  # Instrumented code is some ten times slower: tests draw fewer random cases by this.
+  if(UNISONO_SANITIZE)
+    target_compile_definitions(${name}_test PRIVATE UNISONO_SANITIZED=1)
+  endif()
   target_link_libraries(${name}_test PRIVATE unisono_test_support GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name}_test)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS})

@@ -35,7 +35,7 @@ def has_gtest() -> bool:
     return subprocess.run(probe, input=text, text=True, capture_output=True).returncode == 0
 
 
-def test(log: Log, name: str, definitions: list[str], label: str = "") -> Outcome:
+def build_and_run(log: Log, name: str, definitions: list[str], label: str) -> Outcome:
     """Builds all C++ tests in build/<name> and runs them."""
     outcome = Outcome()
     build = BUILD / name

@@ -1,4 +1,4 @@
-"""Format, lint and types of the whole tree: clang-format, clang-tidy, ruff, mypy, the tidy tests."""
+"""Format, lint and types of the tree: clang-format, clang-tidy, ruff, mypy, the tidy tests."""
 
 from __future__ import annotations
 

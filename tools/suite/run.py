@@ -65,7 +65,7 @@ def main() -> int:
 
     gtest = cpp.has_gtest()
     if gtest:
-        stage("c++", lambda log: cpp.test(log, "test", []))
+        stage("c++", lambda log: cpp.build_and_run(log, "test", [], label=""))
     else:
         suite.skip("c++", "GoogleTest is missing: libgtest-dev")
     stage("python", lambda log: python_tests(log, arguments.quick))
@@ -84,7 +84,9 @@ def main() -> int:
             definitions = [f"UNISONO_SANITIZE={sanitizer}"]
             stage(
                 name,
-                lambda log, s=sanitizer, d=definitions: cpp.test(log, s, d, label=f"[{s}] "),
+                lambda log, s=sanitizer, d=definitions: cpp.build_and_run(
+                    log, s, d, label=f"[{s}] "
+                ),
             )
 
     compiler = cpp.clang()
