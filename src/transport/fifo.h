@@ -7,6 +7,8 @@
 //   ll      each 8-byte word is 4 bytes of data and a 4-byte flag, stored atomically
 //   ll128   each 128-byte line is 120 bytes of data and an 8-byte flag, stored last
 // The flag is the message's number, so a slot needs no clearing.
+// Where the peer's region is not mapped, every protocol is one put of a header and the bytes, whose
+// signal tells arrival: a flag in each word would tell nothing more there.
 //
 // A Simple message may instead carry, in its slot, where its bytes lie in the sender's memory;
 // the receiver reads them from there (zero-copy). Giving back the slot says that it has.
@@ -36,7 +38,7 @@ struct FifoOptions {
   bool operator==(const FifoOptions&) const = default;
 };
 
-// Payload bytes that one slot takes: 512 KiB, 16 KiB, 562.5 KiB by default (Table IV).
+// Payload bytes that one slot takes (an offer that the receiver reads itself may be longer): 512 KiB, 16 KiB, 562.5 KiB by default (Table IV).
 std::size_t slot_payload_bytes(const FifoOptions& options, Protocol protocol);
 // Region and signals for the fifos of all protocols in one direction, and both uses of signals.
 Geometry fifo_geometry(const FifoOptions& options);
@@ -81,14 +83,19 @@ class RecvFifo {
   virtual const void* data() = 0;
   // Copies bytes [offset, offset + bytes) of the message. Any parts, in any order.
   virtual Status copy_to(void* destination, std::size_t offset, std::size_t bytes) = 0;
-  // Gives the slot back.
+  // Gives the slot back: at once and each one, for a plan that is proved free of deadlock with so many
+  // slots is proved for credits that are not held back.
   virtual Status release() = 0;
   // Messages received so far.
   virtual std::uint64_t received() const = 0;
   // Pushes credits that a non-mapped transport has not taken yet; true when nothing is pending.
   virtual Result<bool> flush() = 0;
+  // Pushes credits that a non-mapped transport has not taken yet; true when nothing is pending.
+  virtual Result<bool> flush() = 0;
 };
 
+// Only when the connection is ready; one of each direction and protocol for its lifetime. A fifo must
+// not outlive the connection.
 std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protocol,
                                          const FifoOptions& options);
 std::unique_ptr<RecvFifo> make_recv_fifo(Connection& connection, Protocol protocol,

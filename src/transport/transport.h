@@ -2,11 +2,11 @@
 //
 // A Transport makes Connections. A connection joins two ranks on one channel, in both directions
 // at once: each end owns a region of memory and some signals; the peer puts bytes into the region
-// and stores values into the signals. That is all that shared memory, sockets, NVLink and RDMA have in
-// common, and all that fifo.h needs.
+// and stores values into the signals. That is all that shared memory, sockets, NVLink and RDMA
+// have in common, and all that fifo.h needs.
 //
-// Ordering: a signal is seen only after all the data of its own put and of every put before it on this
-// connection. Puts without a signal may become visible in any order.
+// Ordering: a signal is seen only after all the data of its own put and of every put before it on
+// this connection. Puts without a signal may become visible in any order.
 //
 // Threads: a Transport may be used by several communicators' threads at once; a Connection
 // belongs to whoever drives its communicator, one thread at a time. abort() alone may be
@@ -36,6 +36,7 @@ struct ConnectionKey {
 struct Geometry {
   std::size_t region_bytes = 0;  // address space; memory is committed as it is touched
   int signals = 0;
+  std::uint64_t layout = 0;  // a fingerprint of what the user of the region lays out in it
   bool operator==(const Geometry&) const = default;
 };
 
@@ -77,33 +78,39 @@ class Connection {
   const std::atomic<std::uint64_t>* signals() const { return signals_; }
 
   // The peer's region and signals if this process can load and store them, else nullptr; valid
-  // once ready. A signal stored with release after the data is a put.
+  // once ready. A signal stored with release after the data is a put. Both ends map or neither does.
   std::byte* peer_region() const { return peer_region_; }
   std::atomic<std::uint64_t>* peer_signals() const { return peer_signals_; }
 
   // Starts to move `bytes` from `source` to `peer_offset` of the peer's region, then to store
-  // the signal. False: too much is under way, try again after progress(). bytes may be 0. The source
-  // must stay as it is until the put is complete. Only when ready.
+  // the signal. False: too much is under way, try again after progress(). A put of 0 bytes is always
+  // taken (of a signal, only the latest value is kept). The source must stay as it is until the put
+  // is complete. Only when ready. What is put to a peer that has left is dropped.
   virtual Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                                Signal signal) = 0;
   // Puts accepted, and of those, how many (in order) no longer need their source.
   virtual std::uint64_t puts_started() const = 0;
   virtual std::uint64_t puts_completed() const = 0;
 
-  // Whether read_peer works: probed when the connection is made.
+  // Whether read_peer works: probed when the connection is made; valid once ready.
   virtual bool can_read_peer() const = 0;
   // Reads the peer process's memory at `peer_address` (an address there, in memory that the peer
-  // has offered). Blocks for the time of the copy only.
+  // has offered). Blocks for the time of the copy only. The peer may free what it offered once it has
+  // called abort() or destroyed its end: a read fails from then on.
   virtual Status read_peer(void* destination, std::uint64_t peer_address, std::size_t bytes) = 0;
 
   // Moves what is pending in both directions. Cheap when nothing is. An error is final: the peer
-  // is dead (named, with the fault that it told), or sent what it must not.
+  // told a fault (its culprit is named) or sent what it must not, or this end was aborted. That the
+  // peer has left is no error here: a rank that has done its part may go, and what it put stays.
   virtual Status progress() = 0;
-  // As progress(), but also looks for a dead or aborted peer where that costs a system call.
+  // As progress(), and fails when the peer has left or died. For a connection whose message or credit
+  // is awaited, now and then: it may cost a system call. A peer that left is told by the second call
+  // that sees it, so that what it put before can be looked for in between.
   virtual Status check_peer() = 0;
 
-  // Tells the peer, as far as it can still be told, that this connection is given up, and why.
-  // Idempotent; any thread.
+  // Tells the peer, as far as it can still be told, that this connection is given up, and why. Of
+  // several faults the first counts. No copy by the peer out of this process's own memory is under
+  // way when it returns. Any thread.
   virtual void abort(Fault fault) = 0;
 
   // Memory that this connection holds now (touched pages, queues), in bytes.
