@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 
+#include "engine/reduce/reduce.h"
 #include "plan/check.h"
 #include "plan/plan.h"
 #include "transport/fifo.h"
@@ -25,7 +26,7 @@ struct Arguments {
   std::int64_t count = 0;  // elements in a block
   DataType type = DataType::uint8;
   ReduceOperation operation = ReduceOperation::sum;
-  double pre_multiplier = 1;  // pre_multiplied_sum only: this rank's scalar
+  ScaleFactor pre_multiplier;  // pre_multiplied_sum only: this rank's scalar
 
   // Blocks of unequal size (all_to_all_v, point_to_point): elements in each block and where it starts,
   // in elements from input or output. Empty: blocks of `count`, one after another. Must stay valid

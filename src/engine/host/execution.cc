@@ -1,0 +1,149 @@
+#include "engine/host/execution.h"
+
+#include "base/error.h"
+#include "base/try.h"
+
+namespace unisono::engine {
+namespace {
+
+constexpr std::size_t largest_element_bytes = 8;
+
+constexpr std::uint32_t bit(plan::Operation operation) {
+  return std::uint32_t{1} << static_cast<unsigned>(operation);
+}
+
+}  // namespace
+
+plan::Limits limits() {
+  using enum plan::Operation;
+  plan::Limits out = plan::format_limits();
+  out.executor = "host engine";
+  out.operations = bit(send) | bit(recv) | bit(copy) | bit(reduce) | bit(copy_send) |
+                   bit(recv_copy_send) | bit(recv_reduce_copy) | bit(recv_reduce_send) |
+                   bit(recv_reduce_copy_send);
+  return out;
+}
+
+Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
+                                                  const plan::RankProgram& program,
+                                                  Resources& resources,
+                                                  const transport::FifoOptions& options) {
+  UNISONO_TRY(plan::check(header, program, limits()));
+  const std::size_t payload = transport::slot_payload_bytes(options, header.protocol);
+  const std::size_t needed =
+      static_cast<std::size_t>(header.max_step_count) * largest_element_bytes;
+  if (needed > payload)
+    return misuse("plan ", header.name, " sends ", header.max_step_count,
+                  " chunks in one message, which need ", needed, " bytes of a slot; a slot of ",
+                  name(header.protocol), " holds ", payload,
+                  ". Use another protocol or larger slots");
+  return std::unique_ptr<Execution>(
+      std::make_unique<HostExecution>(header, program, resources, payload));
+}
+
+HostExecution::HostExecution(plan::Header header, plan::RankProgram program,
+                             Resources& resources, std::size_t slot_payload_bytes)
+    : header_(std::move(header)),
+      program_(std::move(program)),
+      slot_payload_bytes_(slot_payload_bytes) {
+  call_.header = &header_;
+  call_.program = &program_;
+  call_.resources = &resources;
+  call_.blocks.reserve(program_.thread_blocks.size());
+  for (std::size_t i = 0; i < program_.thread_blocks.size(); ++i)
+    call_.blocks.emplace_back(program_.thread_blocks[i], static_cast<int>(i));
+}
+
+Status HostExecution::check(const Arguments& arguments) const {
+  const auto rank = program_.rank;
+  if (running_)
+    return bug("rank ", rank, " started plan ", header_.name, " while it was running");
+  if (arguments.count < 0)
+    return misuse("count is ", arguments.count, " on rank ", rank, "; it must be 0 or more");
+  const auto inputs = static_cast<std::size_t>(plan::input_blocks_of(header_, rank));
+  const auto outputs = static_cast<std::size_t>(plan::output_blocks_of(header_, rank));
+  const bool unequal = !arguments.input_counts.empty() || !arguments.output_counts.empty();
+  if (!unequal) return {};
+  if (program_.scratch_blocks > 0)
+    return misuse("plan ", header_.name, " needs scratch blocks, which blocks of unequal size "
+                  "do not allow");
+  if (arguments.input_counts.size() != inputs ||
+      arguments.input_displacements.size() != inputs ||
+      arguments.output_counts.size() != outputs ||
+      arguments.output_displacements.size() != outputs)
+    return misuse("rank ", rank, " gave counts for ", arguments.input_counts.size(),
+                  " input and ", arguments.output_counts.size(), " output blocks; plan ",
+                  header_.name, " has ", inputs, " and ", outputs);
+  return {};
+}
+
+Status HostExecution::start(const Arguments& arguments) {
+  UNISONO_TRY(check(arguments));
+  arguments_ = arguments;
+  const std::size_t element_bytes = size_bytes(arguments.type);
+  void* scratch = nullptr;
+  if (program_.scratch_blocks > 0 && arguments.count > 0) {
+    UNISONO_ASSIGN(scratch, call_.resources->scratch(
+                                static_cast<std::size_t>(program_.scratch_blocks) *
+                                static_cast<std::size_t>(arguments.count) * element_bytes));
+  }
+  call_.memory.bind(header_, arguments, scratch,
+                    CallMemory::tile_elements(slot_payload_bytes_, header_.max_step_count,
+                                              element_bytes));
+  call_.arithmetic.bind(header_, arguments);
+  call_.tiles = call_.memory.tiles(header_, program_.rank);
+  for (ThreadBlockRun& block : call_.blocks) block.start();
+  running_ = true;
+  return {};
+}
+
+Result<bool> HostExecution::poll() {
+  progressed_ = false;
+  bool done = true;
+  for (ThreadBlockRun& block : call_.blocks) {
+    if (block.done(call_)) continue;
+    UNISONO_ASSIGN(const bool moved, block.advance(call_));
+    progressed_ |= moved;
+    done &= block.done(call_);
+  }
+  if (done) {
+    UNISONO_ASSIGN(done, finish());
+  }
+  if (!done && !progressed_) UNISONO_TRY(call_.resources->progress());
+  return done;
+}
+
+Result<bool> HostExecution::finish() {
+  for (ThreadBlockRun& block : call_.blocks) {
+    UNISONO_ASSIGN(const bool finished, block.finished(call_));
+    if (!finished) return false;
+  }
+  if (is_reduction(header_.collective) && arguments_.operation == ReduceOperation::average) {
+    const bool holds_result =
+        header_.collective != Collective::reduce || program_.rank == header_.root;
+    const int blocks = holds_result ? plan::output_blocks_of(header_, program_.rank) : 0;
+    call_.arithmetic.divide(static_cast<std::byte*>(arguments_.output),
+                            static_cast<std::size_t>(blocks) *
+                                static_cast<std::size_t>(arguments_.count) *
+                                size_bytes(arguments_.type),
+                            header_.ranks);
+  }
+  running_ = false;
+  return true;
+}
+
+Waiting HostExecution::waiting() const {
+  const ThreadBlockRun* least = nullptr;
+  const auto behind = [](const Waiting& a, const Waiting& b) {
+    return a.tile != b.tile ? a.tile < b.tile : a.step < b.step;
+  };
+  for (const ThreadBlockRun& block : call_.blocks) {
+    const bool waits_outside = block.waiting().kind != Waiting::Kind::nothing &&
+                               block.waiting().kind != Waiting::Kind::dependency;
+    if (!waits_outside) continue;
+    if (least == nullptr || behind(block.waiting(), least->waiting())) least = &block;
+  }
+  return least == nullptr ? Waiting{} : least->waiting();
+}
+
+}  // namespace unisono::engine

@@ -1,0 +1,33 @@
+// The host engine's Execution: a rank's thread blocks polled in turn.
+#pragma once
+
+#include <memory>
+
+#include "engine/host/thread_block.h"
+
+namespace unisono::engine {
+
+class HostExecution : public Execution {
+ public:
+  HostExecution(plan::Header header, plan::RankProgram program, Resources& resources,
+                std::size_t slot_payload_bytes);
+
+  Status start(const Arguments& arguments) override;
+  Result<bool> poll() override;
+  bool progressed() const override { return progressed_; }
+  Waiting waiting() const override;
+
+ private:
+  Status check(const Arguments& arguments) const;
+  Result<bool> finish();
+
+  plan::Header header_;
+  plan::RankProgram program_;
+  CallState call_;
+  Arguments arguments_;
+  std::size_t slot_payload_bytes_;
+  bool running_ = false;
+  bool progressed_ = false;
+};
+
+}  // namespace unisono::engine

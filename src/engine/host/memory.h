@@ -1,0 +1,55 @@
+// From (buffer, chunk, tile) to addresses.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/engine.h"
+#include "plan/chunk_layout.h"
+
+namespace unisono::engine {
+
+// A stretch of a rank's memory that belongs to one or more chunks of a step.
+struct Extent {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+// The memory of one call: where each tile of each chunk lies.
+class CallMemory {
+ public:
+  // Elements of a tile: the largest step of `max_step_count` chunks fits in `slot_bytes`. Rounded
+  // down to 64 bytes where that leaves anything. The same on every rank, as it must be.
+  static std::int64_t tile_elements(std::size_t slot_bytes, int max_step_count,
+                                    std::size_t element_bytes);
+
+  // `scratch` holds scratch_blocks blocks of arguments.count elements.
+  void bind(const plan::Header& header, const Arguments& arguments, void* scratch,
+            std::int64_t tile_elements);
+
+  // How many tiles cover every chunk of this rank.
+  std::int64_t tiles(const plan::Header& header, int rank) const;
+
+  // The parts of chunks first .. first + count - 1 that lie in `tile`, in order, empty ones left
+  // out and adjacent ones joined. Replaces `extents`, whose capacity is kept. Returns their bytes.
+  std::size_t extents(plan::Buffer buffer, std::int64_t first, int count, std::int64_t tile,
+                      std::vector<Extent>& extents) const;
+
+ private:
+  struct Block {
+    std::byte* data;
+    plan::ChunkLayout layout;
+  };
+  Block block(plan::Buffer buffer, std::int64_t index) const;
+
+  Arguments arguments_;
+  std::byte* scratch_ = nullptr;
+  std::int64_t element_bytes_ = 1;
+  std::int64_t tile_elements_ = 1;
+  int chunks_per_block_ = 1;
+  plan::ChunkLayout uniform_;
+};
+
+}  // namespace unisono::engine

@@ -1,0 +1,99 @@
+#include "engine/host/move.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace unisono::engine {
+namespace {
+
+// Calls visit(a, b, bytes, offset) for the stretches on which both lists are contiguous.
+template <class Visit>
+void zip(const std::vector<Extent>& a, const std::vector<Extent>& b, Visit visit) {
+  std::size_t ia = 0, ib = 0, used_a = 0, used_b = 0, offset = 0;
+  while (ia < a.size() && ib < b.size()) {
+    const std::size_t bytes = std::min(a[ia].bytes - used_a, b[ib].bytes - used_b);
+    visit(a[ia].data + used_a, b[ib].data + used_b, bytes, offset);
+    offset += bytes;
+    used_a += bytes;
+    used_b += bytes;
+    if (used_a == a[ia].bytes) ++ia, used_a = 0;
+    if (used_b == b[ib].bytes) ++ib, used_b = 0;
+  }
+}
+
+}  // namespace
+
+Arithmetic::Arithmetic() : bounce_(new std::byte[2 * bounce_half_bytes]) {}
+
+void Arithmetic::bind(const plan::Header& header, const Arguments& arguments) {
+  type_ = arguments.type;
+  element_bytes_ = size_bytes(type_);
+  reduce_ = reduce_function(type_, arguments.operation);
+  scales_input_ = is_reduction(header.collective) &&
+                  arguments.operation == ReduceOperation::pre_multiplied_sum;
+  factor_ = arguments.pre_multiplier;
+}
+
+void Arithmetic::copy(const std::vector<Extent>& source, const std::vector<Extent>& destination,
+                      bool raw) const {
+  zip(source, destination, [&](std::byte* from, std::byte* to, std::size_t bytes, std::size_t) {
+    if (raw && scales_input_)
+      scale(type_, to, from, bytes / element_bytes_, factor_);
+    else if (from != to)
+      std::memmove(to, from, bytes);
+  });
+}
+
+void Arithmetic::scale_into(const std::vector<Extent>& source, std::byte* destination) const {
+  for (const Extent& extent : source) {
+    scale(type_, destination, extent.data, extent.bytes / element_bytes_, factor_);
+    destination += extent.bytes;
+  }
+}
+
+void Arithmetic::combine(std::byte* destination, const std::byte* a, const std::byte* source,
+                         std::size_t bytes, bool raw) const {
+  if (!raw || !scales_input_) {
+    reduce_(destination, a, source, bytes / element_bytes_);
+    return;
+  }
+  for (std::size_t done = 0; done < bytes; done += bounce_half_bytes) {
+    const std::size_t elements = std::min(bounce_half_bytes, bytes - done) / element_bytes_;
+    scale(type_, bounce_.get(), source + done, elements, factor_);
+    reduce_(destination + done, a + done, bounce_.get(), elements);
+  }
+}
+
+void Arithmetic::reduce(const std::vector<Extent>& source,
+                        const std::vector<Extent>& destination, bool raw) const {
+  zip(source, destination, [&](std::byte* from, std::byte* to, std::size_t bytes, std::size_t) {
+    combine(to, to, from, bytes, raw);
+  });
+}
+
+Status Arithmetic::reduce_message(transport::RecvFifo& message,
+                                  const std::vector<Extent>& source,
+                                  const std::vector<Extent>& destination, bool raw) const {
+  const auto* received = static_cast<const std::byte*>(message.data());
+  Status status;
+  zip(source, destination,
+      [&](std::byte* from, std::byte* to, std::size_t bytes, std::size_t offset) {
+        if (received != nullptr) {
+          combine(to, received + offset, from, bytes, raw);
+          return;
+        }
+        std::byte* piece = bounce_.get() + bounce_half_bytes;
+        for (std::size_t done = 0; done < bytes && status.ok(); done += bounce_half_bytes) {
+          const std::size_t part = std::min(bounce_half_bytes, bytes - done);
+          status = message.copy_to(piece, offset + done, part);
+          if (status.ok()) combine(to + done, piece, from + done, part, raw);
+        }
+      });
+  return status;
+}
+
+void Arithmetic::divide(std::byte* data, std::size_t bytes, int ranks) const {
+  engine::divide(type_, data, data, bytes / element_bytes_, ranks);
+}
+
+}  // namespace unisono::engine

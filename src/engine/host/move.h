@@ -1,0 +1,54 @@
+// Moving and combining the bytes of one step.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <memory>
+#include <vector>
+
+#include "engine/host/memory.h"
+#include "engine/reduce/reduce.h"
+#include "transport/fifo.h"
+
+namespace unisono::engine {
+
+// The arithmetic of one call, and a bounce buffer for what cannot be combined where it lies.
+class Arithmetic {
+ public:
+  Arithmetic();
+  void bind(const plan::Header& header, const Arguments& arguments);
+
+  // Whether reading the input must scale it (pre_multiplied_sum).
+  bool scales_input() const { return scales_input_; }
+
+  // destination = source, scaled if `raw` and this call scales its input. Extents of equal total.
+  void copy(const std::vector<Extent>& source, const std::vector<Extent>& destination,
+            bool raw) const;
+  // destination = source, scaled, one after another at `destination`.
+  void scale_into(const std::vector<Extent>& source, std::byte* destination) const;
+  // destination = destination (+) source.
+  void reduce(const std::vector<Extent>& source, const std::vector<Extent>& destination,
+              bool raw) const;
+  // destination = message (+) source.
+  Status reduce_message(transport::RecvFifo& message, const std::vector<Extent>& source,
+                        const std::vector<Extent>& destination, bool raw) const;
+  // The average's division of a final result, in place.
+  void divide(std::byte* data, std::size_t bytes, int ranks) const;
+
+ private:
+  // destination = a (+) source, `bytes` of them.
+  void combine(std::byte* destination, const std::byte* a, const std::byte* source,
+               std::size_t bytes, bool raw) const;
+
+  DataType type_ = DataType::uint8;
+  std::size_t element_bytes_ = 1;
+  ReduceFunction reduce_ = nullptr;
+  bool scales_input_ = false;
+  ScaleFactor factor_;
+  // Two halves: one for a scaled source, one for a message that is read piece by piece. Each half
+  // fits the first-level cache beside the operands.
+  static constexpr std::size_t bounce_half_bytes = 16 << 10;
+  std::unique_ptr<std::byte[]> bounce_;
+};
+
+}  // namespace unisono::engine

@@ -1,0 +1,86 @@
+// One thread block of a running execution: a state machine over its unrolled steps and tiles.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/host/memory.h"
+#include "engine/host/move.h"
+#include "plan/walk.h"
+
+namespace unisono::engine {
+
+class ThreadBlockRun;
+
+// What the thread blocks of one call share.
+struct CallState {
+  const plan::Header* header = nullptr;
+  const plan::RankProgram* program = nullptr;
+  Resources* resources = nullptr;
+  CallMemory memory;
+  Arithmetic arithmetic;
+  std::vector<ThreadBlockRun> blocks;
+  std::int64_t tiles = 0;
+};
+
+class ThreadBlockRun {
+ public:
+  ThreadBlockRun(const plan::ThreadBlock& block, int index);
+
+  void start();
+  // Runs steps until one blocks or the last is done. Returns whether any step was completed.
+  Result<bool> advance(CallState& call);
+  // All steps done, and nothing pending in the connections: only then may the buffers be used.
+  Result<bool> finished(CallState& call);
+
+  // Whether `steps` steps of `tile` are complete.
+  bool has_completed(std::int64_t tile, std::int64_t steps) const {
+    return tile_ > tile || (tile_ == tile && cursor_.number() >= steps);
+  }
+  bool done(const CallState& call) const { return tile_ == call.tiles; }
+  const Waiting& waiting() const { return waiting_; }
+
+  // Zero-copy: the first offer not yet read by the receiver that overlaps `destination`, if any.
+  bool offers(const std::vector<Extent>& destination);
+  bool has_offers() const { return first_offer_ < offers_.size(); }
+
+ private:
+  struct Offer {
+    std::uint64_t message;
+    const std::byte* begin;
+    const std::byte* end;
+  };
+
+  // False: blocked, and waiting_ says on what.
+  Result<bool> try_step(CallState& call);
+  Result<bool> connected(CallState& call, const plan::Step& step);
+  bool dependencies_met(const CallState& call, const plan::Step& step);
+  bool destination_free(CallState& call);
+  Status execute(CallState& call, const plan::Step& step);
+  Status execute_receive(CallState& call, const plan::Step& step);
+  Status receive_into_destination();
+  Status receive_reduce_send(CallState& call, bool raw);
+  Status send_extents(CallState& call, const std::vector<Extent>& extents, bool raw);
+  void retire_offers();
+  bool block_on(Waiting::Kind kind, std::uint64_t expected = 0, std::uint64_t got = 0,
+                int peer = -1);
+
+  const plan::ThreadBlock* block_;
+  int index_;
+  plan::StepCursor cursor_;
+  std::int64_t tile_ = 0;
+  transport::SendFifo* send_ = nullptr;
+  transport::RecvFifo* recv_ = nullptr;
+  std::vector<Extent> source_;
+  std::vector<Extent> destination_;
+  std::vector<transport::Piece> pieces_;
+  std::size_t bytes_ = 0;  // of the current step's message
+  std::vector<Offer> offers_;
+  std::size_t first_offer_ = 0;
+  Waiting waiting_;
+};
+
+}  // namespace unisono::engine

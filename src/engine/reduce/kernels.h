@@ -1,0 +1,304 @@
+// The loops of every kernel and the table of them, for the instruction set that the including file is
+// compiled for. Only kernels_*.cc includes this, and nothing here has external linkage: see
+// float_formats.h. No template of the standard library is used, for the same reason.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/reduce/float16_vectors.h"
+#include "engine/reduce/float_formats.h"
+#include "engine/reduce/levels.h"
+
+// Operands are equal or apart, so iterations never depend on each other: without this the compiler
+// would run a scalar loop for the in-place case.
+#if defined(__clang__)
+#define UNISONO_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define UNISONO_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
+#endif
+
+namespace unisono::engine {
+namespace {
+
+// An element at any address.
+template <class T>
+struct [[gnu::packed, gnu::may_alias]] Cell {
+  T value;
+};
+
+template <class Element, class Function>
+inline void transform(void* destination, const void* a, const void* b, std::size_t count,
+                      Function function) {
+  using Stored = Cell<typename Element::Storage>;
+  auto* out = static_cast<Stored*>(destination);
+  const auto* left = static_cast<const Stored*>(a);
+  const auto* right = static_cast<const Stored*>(b);
+  UNISONO_INDEPENDENT_ITERATIONS
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i].value =
+        Element::encode(function(Element::decode(left[i].value), Element::decode(right[i].value)));
+  }
+}
+
+#if defined(UNISONO_FLOAT16_VECTORS)
+template <class Function>
+inline void transform_float16(void* destination, const void* a, const void* b, std::size_t count,
+                              Function function) {
+  const Float16Vectors vectors{destination, a, b};
+  std::size_t i = 0;
+  for (; i + float16_lanes <= count; i += float16_lanes) vectors.apply(i, function);
+  if (i < count) vectors.apply_tail(i, count - i, function);
+}
+#else
+template <class Function>
+inline void transform_float16(void* destination, const void* a, const void* b, std::size_t count,
+                              Function function) {
+  transform<Float16>(destination, a, b, count, function);
+}
+#endif
+
+// Operations. Integers are unsigned here, which wraps; 8 and 16 bits would promote to signed int.
+
+struct Sum {
+  template <class T>
+  auto operator()(T a, T b) const { return a + b; }
+  std::uint8_t operator()(std::uint8_t a, std::uint8_t b) const {
+    return static_cast<std::uint8_t>(static_cast<unsigned>(a) + b);
+  }
+  std::uint16_t operator()(std::uint16_t a, std::uint16_t b) const {
+    return static_cast<std::uint16_t>(static_cast<unsigned>(a) + b);
+  }
+};
+
+struct Product {
+  template <class T>
+  auto operator()(T a, T b) const { return a * b; }
+  std::uint8_t operator()(std::uint8_t a, std::uint8_t b) const {
+    return static_cast<std::uint8_t>(static_cast<unsigned>(a) * b);
+  }
+  std::uint16_t operator()(std::uint16_t a, std::uint16_t b) const {
+    return static_cast<std::uint16_t>(static_cast<unsigned>(a) * b);
+  }
+};
+
+struct IntegerMin {
+  template <class T>
+  T operator()(T a, T b) const { return a < b ? a : b; }
+};
+
+struct IntegerMax {
+  template <class T>
+  T operator()(T a, T b) const { return a < b ? b : a; }
+};
+
+// For float32 and float64, computed as Bits in the integer type of their width. A choice by `<` in
+// both directions gives equal operands or the two zeros, whose bits then combine: -0 wins a min as
+// the union of bits, and loses a max as their intersection.
+template <class Float, class Bits>
+struct WideMin {
+  Float operator()(Float a, Float b) const {
+    const Float forward = a < b ? a : b;
+    const Float backward = b < a ? b : a;
+    const Bits bits =
+        __builtin_bit_cast(Bits, forward) | __builtin_bit_cast(Bits, backward);
+    return __builtin_isunordered(a, b) ? Float{__builtin_nanf("")} : __builtin_bit_cast(Float, bits);
+  }
+};
+
+template <class Float, class Bits>
+struct WideMax {
+  Float operator()(Float a, Float b) const {
+    const Float forward = a > b ? a : b;
+    const Float backward = b > a ? b : a;
+    const Bits bits =
+        __builtin_bit_cast(Bits, forward) & __builtin_bit_cast(Bits, backward);
+    return __builtin_isunordered(a, b) ? Float{__builtin_nanf("")} : __builtin_bit_cast(Float, bits);
+  }
+};
+
+// For the narrower floats, on the stored bits: with the magnitude of negative numbers complemented,
+// their order is that of signed integers, -0 below +0 included.
+template <class Format>
+inline typename Format::Signed ordered(typename Format::Signed bits) {
+  using Signed = typename Format::Signed;
+  const Signed flip = bits < 0 ? Format::magnitude_mask : Signed{0};
+  return static_cast<Signed>(bits ^ flip);
+}
+
+template <class Format>
+inline bool is_nan(typename Format::Signed bits) {
+  return static_cast<typename Format::Signed>(bits & Format::magnitude_mask) >
+         Format::largest_ordered;
+}
+
+template <class Format, class Choice>
+struct Narrow {
+  using Signed = typename Format::Signed;
+  Signed operator()(Signed a, Signed b) const {
+    const Signed chosen =
+        ordered<Format>(Choice()(ordered<Format>(a), ordered<Format>(b)));
+    return is_nan<Format>(a) | is_nan<Format>(b) ? Format::nan : chosen;
+  }
+};
+
+template <class Element, class Function>
+void combine(void* destination, const void* a, const void* b, std::size_t count) {
+  transform<Element>(destination, a, b, count, Function());
+}
+
+template <class Function>
+void combine_float16(void* destination, const void* a, const void* b, std::size_t count) {
+  transform_float16(destination, a, b, count, Function());
+}
+
+template <class T>
+void scale_integer(void* destination, const void* source, std::size_t count, ScaleFactor factor) {
+  const T wrapped = static_cast<T>(factor.integer);
+  transform<Raw<T>>(destination, source, source, count,
+                    [wrapped](T a, T) { return Product()(a, wrapped); });
+}
+
+template <class Element>
+void scale_float(void* destination, const void* source, std::size_t count, ScaleFactor factor) {
+  using Computed = decltype(Element::decode({}));
+  const auto rounded = static_cast<Computed>(factor.real);
+  transform<Element>(destination, source, source, count,
+                     [rounded](Computed a, Computed) { return a * rounded; });
+}
+
+void scale_float16(void* destination, const void* source, std::size_t count, ScaleFactor factor) {
+  const auto rounded = static_cast<float>(factor.real);
+  transform_float16(destination, source, source, count,
+                    [rounded](auto a, auto) { return a * rounded; });
+}
+
+// Integers of at most half the significand of Float: |value| / ranks differs from the next integer by
+// at least 1 / ranks, far more than the quotient's rounding error, so truncation is exact.
+template <class T, class Float, class Truncated>
+void divide_narrow(void* destination, const void* source, std::size_t count, int ranks) {
+  const auto divisor = static_cast<Float>(ranks);
+  transform<Raw<T>>(destination, source, source, count, [divisor](T a, T) {
+    return static_cast<T>(static_cast<Truncated>(static_cast<Float>(a) / divisor));
+  });
+}
+
+// x / divisor, by a multiplication. With reciprocal = (2^64 - 1 - e) / divisor, e < divisor, the
+// product's high half lies in (x / divisor - 1, x / divisor], so that one correction suffices.
+class UnsignedDivisor {
+ public:
+  explicit UnsignedDivisor(std::uint64_t divisor)
+      : divisor_(divisor), reciprocal_(~std::uint64_t{0} / divisor) {}
+  std::uint64_t quotient(std::uint64_t x) const {
+    __extension__ using Wide = unsigned __int128;
+    const auto estimate = static_cast<std::uint64_t>((Wide{x} * reciprocal_) >> 64);
+    return estimate + (x - estimate * divisor_ >= divisor_ ? 1 : 0);
+  }
+
+ private:
+  std::uint64_t divisor_;
+  std::uint64_t reciprocal_;
+};
+
+void divide_uint64(void* destination, const void* source, std::size_t count, int ranks) {
+  const UnsignedDivisor divisor(static_cast<std::uint64_t>(ranks));
+  transform<Raw<std::uint64_t>>(
+      destination, source, source, count,
+      [&divisor](std::uint64_t a, std::uint64_t) { return divisor.quotient(a); });
+}
+
+void divide_int64(void* destination, const void* source, std::size_t count, int ranks) {
+  const UnsignedDivisor divisor(static_cast<std::uint64_t>(ranks));
+  transform<Raw<std::uint64_t>>(
+      destination, source, source, count, [&divisor](std::uint64_t a, std::uint64_t) {
+        const std::uint64_t negative = -(a >> 63);
+        return (divisor.quotient((a ^ negative) - negative) ^ negative) - negative;
+      });
+}
+
+template <class Element>
+void divide_float(void* destination, const void* source, std::size_t count, int ranks) {
+  using Computed = decltype(Element::decode({}));
+  const auto divisor = static_cast<Computed>(ranks);
+  transform<Element>(destination, source, source, count,
+                     [divisor](Computed a, Computed) { return a / divisor; });
+}
+
+void divide_float16(void* destination, const void* source, std::size_t count, int ranks) {
+  const auto divisor = static_cast<float>(ranks);
+  transform_float16(destination, source, source, count,
+                    [divisor](auto a, auto) { return a / divisor; });
+}
+
+constexpr int row(DataType type) { return static_cast<int>(type); }
+
+template <class Signed, class Unsigned>
+constexpr void add_integers(KernelTable& table, DataType signed_type, DataType unsigned_type) {
+  for (const int type : {row(signed_type), row(unsigned_type)}) {
+    table.combine[type][0] = combine<Raw<Unsigned>, Sum>;
+    table.combine[type][1] = combine<Raw<Unsigned>, Product>;
+    table.scale[type] = scale_integer<Unsigned>;
+  }
+  table.combine[row(signed_type)][2] = combine<Raw<Signed>, IntegerMin>;
+  table.combine[row(signed_type)][3] = combine<Raw<Signed>, IntegerMax>;
+  table.combine[row(unsigned_type)][2] = combine<Raw<Unsigned>, IntegerMin>;
+  table.combine[row(unsigned_type)][3] = combine<Raw<Unsigned>, IntegerMax>;
+}
+
+template <class Element>
+constexpr void add_float(KernelTable& table, DataType type) {
+  table.combine[row(type)][0] = combine<Element, Sum>;
+  table.combine[row(type)][1] = combine<Element, Product>;
+  table.scale[row(type)] = scale_float<Element>;
+  table.divide[row(type)] = divide_float<Element>;
+}
+
+template <class Format>
+constexpr void add_narrow_order(KernelTable& table, DataType type) {
+  using Bits = Raw<typename Format::Signed>;
+  table.combine[row(type)][2] = combine<Bits, Narrow<Format, IntegerMin>>;
+  table.combine[row(type)][3] = combine<Bits, Narrow<Format, IntegerMax>>;
+}
+
+template <class Float, class Bits>
+constexpr void add_wide_order(KernelTable& table, DataType type) {
+  table.combine[row(type)][2] = combine<Raw<Float>, WideMin<Float, Bits>>;
+  table.combine[row(type)][3] = combine<Raw<Float>, WideMax<Float, Bits>>;
+}
+
+constexpr KernelTable make_table() {
+  KernelTable table{};
+  add_integers<std::int8_t, std::uint8_t>(table, DataType::int8, DataType::uint8);
+  add_integers<std::int16_t, std::uint16_t>(table, DataType::int16, DataType::uint16);
+  add_integers<std::int32_t, std::uint32_t>(table, DataType::int32, DataType::uint32);
+  add_integers<std::int64_t, std::uint64_t>(table, DataType::int64, DataType::uint64);
+  table.divide[row(DataType::int8)] = divide_narrow<std::int8_t, float, std::int32_t>;
+  table.divide[row(DataType::uint8)] = divide_narrow<std::uint8_t, float, std::int32_t>;
+  table.divide[row(DataType::int16)] = divide_narrow<std::int16_t, float, std::int32_t>;
+  table.divide[row(DataType::uint16)] = divide_narrow<std::uint16_t, float, std::int32_t>;
+  table.divide[row(DataType::int32)] = divide_narrow<std::int32_t, double, std::int32_t>;
+  table.divide[row(DataType::uint32)] = divide_narrow<std::uint32_t, double, std::int64_t>;
+  table.divide[row(DataType::int64)] = divide_int64;
+  table.divide[row(DataType::uint64)] = divide_uint64;
+
+  add_float<BFloat16>(table, DataType::bfloat16);
+  add_float<Float8E4M3>(table, DataType::float8_e4m3);
+  add_float<Float8E5M2>(table, DataType::float8_e5m2);
+  add_float<Float32>(table, DataType::float32);
+  add_float<Float64>(table, DataType::float64);
+  table.combine[row(DataType::float16)][0] = combine_float16<Sum>;
+  table.combine[row(DataType::float16)][1] = combine_float16<Product>;
+  table.scale[row(DataType::float16)] = scale_float16;
+  table.divide[row(DataType::float16)] = divide_float16;
+
+  add_narrow_order<Float16>(table, DataType::float16);
+  add_narrow_order<BFloat16>(table, DataType::bfloat16);
+  add_narrow_order<Float8E4M3>(table, DataType::float8_e4m3);
+  add_narrow_order<Float8E5M2>(table, DataType::float8_e5m2);
+  add_wide_order<float, std::uint32_t>(table, DataType::float32);
+  add_wide_order<double, std::uint64_t>(table, DataType::float64);
+  return table;
+}
+
+}  // namespace
+}  // namespace unisono::engine
