@@ -1,0 +1,190 @@
+// Communicators: ranks that exchange data in collectives and point to point, in CPU memory.
+//
+// Every rank of a communicator makes the same calls in the same order. Calls named *_async (and
+// submit) return at once; others return when this rank's part is complete, that is, when its
+// output is there and its buffers may be used again. Calls of one communicator run in their order;
+// point-to-point calls run beside the collectives, in order for each peer and direction.
+//
+// Threads: a communicator may be used from several threads if they agree on the order of calls.
+// Different communicators are independent. abort() may be called from any thread at any time.
+//
+// Failure: an error of kind `misuse` leaves the communicator usable and nothing started. Any other
+// error, and a timeout, is final: every later call returns it, and the peers are told who is to blame.
+#pragma once
+
+#include <unisono/result.h>
+#include <unisono/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace unisono {
+
+// How to join a job. Whatever is left at its default is taken from the settings (UNISONO_*), then from
+// torchrun's variables.
+struct InitOptions {
+  int rank = -1;
+  int world_size = -1;
+  std::string rendezvous;  // "tcp://host:port", "file:///path"
+  std::string secret;
+  std::string node;        // ranks with one node name share memory
+  std::string interface;
+  std::string transport;   // "", "shm", "socket"
+  std::chrono::nanoseconds timeout{0};            // of collectives; 0: UNISONO_TIMEOUT
+  std::chrono::nanoseconds bootstrap_timeout{0};  // 0: UNISONO_BOOTSTRAP_TIMEOUT
+};
+
+// Choices for one call; the defaults let the selection table choose.
+struct CallOptions {
+  std::string algorithm;  // "ring"; see `unisono plan list`
+  std::optional<Protocol> protocol;
+  int channels = 0;
+  std::chrono::nanoseconds timeout{0};  // 0: the communicator's
+};
+
+// One call. `count` is in elements: of each rank's contribution for all_gather and gather, of each
+// rank's result for reduce_scatter and scatter, of each pair's block for all_to_all, else of the
+// whole buffer. In place: see Aliasing in src/plan/plan.h; given by the pointers alone.
+struct Call {
+  Collective collective = Collective::all_reduce;
+  const void* input = nullptr;  // may be nullptr where the rank has none (scatter, not the root)
+  void* output = nullptr;
+  std::int64_t count = 0;
+  DataType type = DataType::float32;
+  ReduceOperation operation = ReduceOperation::sum;
+  int root = 0;
+  // pre_multiplied_sum: this rank's scalar. Integers are multiplied by `integer_multiplier`.
+  double multiplier = 1;
+  std::int64_t integer_multiplier = 1;
+  // all_to_all_v: elements for and from each rank, and where they start in input and output.
+  std::span<const std::int64_t> send_counts, send_displacements;
+  std::span<const std::int64_t> recv_counts, recv_displacements;
+  CallOptions options;
+};
+
+// A started call. Cheap to copy; all copies are one call. Dropping it does not cancel the call, but
+// the buffers must live until the call is complete.
+class Work {
+ public:
+  struct State;
+  Work() = default;
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  bool valid() const { return state_ != nullptr; }
+  // Whether it is complete or has failed; helps it along.
+  bool test();
+  // Waits for it, at most until its own deadline; then its outcome.
+  Status wait();
+  // As wait(), but gives up after `patience` with a timeout error that leaves the call running.
+  Status wait_for(std::chrono::nanoseconds patience);
+  // The outcome of a complete call.
+  Status status() const;
+  // The call's number in its communicator.
+  std::uint64_t sequence() const;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// A message of a group.
+struct Message {
+  bool is_send = true;
+  const void* send_data = nullptr;
+  void* recv_data = nullptr;
+  std::int64_t count = 0;
+  DataType type = DataType::uint8;
+  int peer = 0;
+};
+
+struct ConnectionMemory {
+  int peer = 0;
+  int channel = 0;
+  std::string transport;
+  std::size_t bytes = 0;
+};
+
+struct MemoryReport {
+  std::size_t total_bytes = 0;
+  std::size_t scratch_bytes = 0;
+  std::size_t plans_bytes = 0;
+  std::size_t record_bytes = 0;
+  std::vector<ConnectionMemory> connections;
+};
+
+class Communicator {
+ public:
+  struct Core;
+
+  // Collective: returns when all ranks have joined, or a timeout names those that have not.
+  static Result<Communicator> init(const InitOptions& options = {});
+
+  Communicator() = default;
+  explicit Communicator(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+  bool valid() const { return core_ != nullptr; }
+
+  int rank() const;
+  int size() const;
+  int nodes() const;
+  int node_of(int rank) const;
+  std::uint64_t id() const;
+  // Ranks of this communicator in the numbering of the one made by init.
+  const std::vector<int>& world_ranks() const;
+
+  Status run(const Call& call);
+  Result<Work> submit(const Call& call);
+
+  Status all_reduce(const void* input, void* output, std::int64_t count, DataType type,
+                    ReduceOperation operation = ReduceOperation::sum,
+                    const CallOptions& options = {});
+  Status all_gather(const void* input, void* output, std::int64_t count, DataType type,
+                    const CallOptions& options = {});
+  Status reduce_scatter(const void* input, void* output, std::int64_t count, DataType type,
+                        ReduceOperation operation = ReduceOperation::sum,
+                        const CallOptions& options = {});
+  Status broadcast(const void* input, void* output, std::int64_t count, DataType type, int root,
+                   const CallOptions& options = {});
+  Status reduce(const void* input, void* output, std::int64_t count, DataType type, int root,
+                ReduceOperation operation = ReduceOperation::sum, const CallOptions& options = {});
+  Status gather(const void* input, void* output, std::int64_t count, DataType type, int root,
+                const CallOptions& options = {});
+  Status scatter(const void* input, void* output, std::int64_t count, DataType type, int root,
+                 const CallOptions& options = {});
+  Status all_to_all(const void* input, void* output, std::int64_t count, DataType type,
+                    const CallOptions& options = {});
+  Status barrier(const CallOptions& options = {});
+
+  Status send(const void* data, std::int64_t count, DataType type, int peer);
+  Status recv(void* data, std::int64_t count, DataType type, int peer);
+  // Starts all messages together; complete when all are. Sends and receives between two ranks match in
+  // order; a send to the own rank needs a receive from it in the same group.
+  Result<Work> submit(std::span<const Message> messages,
+                      std::chrono::nanoseconds timeout = std::chrono::nanoseconds{0});
+
+  // Collective over this communicator. Ranks that give one color form a new communicator, ordered by
+  // key, then by rank here; a negative color joins none and yields an invalid Communicator.
+  Result<Communicator> split(int color, int key);
+
+  // Which plan a call would take, and why: a table for a person.
+  Result<std::string> explain(Collective collective, std::uint64_t bytes) const;
+
+  MemoryReport memory() const;
+  // The record of this communicator's calls, as JSON.
+  std::string dump_record() const;
+
+  // Gives up all calls here and tells the peers. Idempotent.
+  void abort();
+  // Waits for all calls, then frees everything. The handle and its copies stay valid to ask rank() and
+  // size(); calls fail. Not collective.
+  Status destroy();
+
+ private:
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace unisono
