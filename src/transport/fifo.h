@@ -38,7 +38,8 @@ struct FifoOptions {
   bool operator==(const FifoOptions&) const = default;
 };
 
-// Payload bytes that one slot takes (an offer that the receiver reads itself may be longer): 512 KiB, 16 KiB, 562.5 KiB by default (Table IV).
+// Payload bytes that one slot takes: 512 KiB, 16 KiB, 562.5 KiB by default (Table IV). A message
+// that is offered to a receiver which reads it itself may be longer.
 std::size_t slot_payload_bytes(const FifoOptions& options, Protocol protocol);
 // Region and signals for the fifos of all protocols in one direction, and both uses of signals.
 Geometry fifo_geometry(const FifoOptions& options);
@@ -83,19 +84,17 @@ class RecvFifo {
   virtual const void* data() = 0;
   // Copies bytes [offset, offset + bytes) of the message. Any parts, in any order.
   virtual Status copy_to(void* destination, std::size_t offset, std::size_t bytes) = 0;
-  // Gives the slot back: at once and each one, for a plan that is proved free of deadlock with so many
-  // slots is proved for credits that are not held back.
+  // Gives the slot back: at once and each one, because a plan that is proved free of deadlock with
+  // so many slots is proved for credits that are not held back.
   virtual Status release() = 0;
   // Messages received so far.
   virtual std::uint64_t received() const = 0;
   // Pushes credits that a non-mapped transport has not taken yet; true when nothing is pending.
   virtual Result<bool> flush() = 0;
-  // Pushes credits that a non-mapped transport has not taken yet; true when nothing is pending.
-  virtual Result<bool> flush() = 0;
 };
 
-// Only when the connection is ready; one of each direction and protocol for its lifetime. A fifo must
-// not outlive the connection.
+// Only when the connection is ready; one of each direction and protocol for its lifetime. The fifo
+// must not outlive the connection.
 std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protocol,
                                          const FifoOptions& options);
 std::unique_ptr<RecvFifo> make_recv_fifo(Connection& connection, Protocol protocol,
