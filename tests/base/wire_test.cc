@@ -39,7 +39,7 @@ TEST(Wire, NumbersAreLittleEndian) {
 TEST(Wire, EveryCutOffMessageIsNoticed) {
   const auto bytes = sample();
   for (std::size_t kept = 0; kept < bytes.size(); ++kept) {
-    WireReader reader(std::span(bytes).first(kept));
+    WireReader reader{std::span(bytes).first(kept)};
     reader.number<std::uint8_t>();
     reader.number<std::uint16_t>();
     reader.number<std::uint32_t>();
