@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import cpp
 import lint
@@ -30,6 +31,12 @@ def python_tests(log: Log, quick: bool) -> Outcome:
     if not ran and not outcome.failed:
         outcome.check("pytest", False)
     return outcome
+
+
+def sanitized_tests(sanitizer: str, log: Log) -> Outcome:
+    """All C++ tests, instrumented."""
+    definitions = [f"UNISONO_SANITIZE={sanitizer}"]
+    return cpp.build_and_run(log, sanitizer, definitions, label=f"[{sanitizer}] ")
 
 
 def documentation(log: Log) -> Outcome:
@@ -81,13 +88,7 @@ def main() -> int:
         elif not gtest:
             suite.skip(name, "GoogleTest is missing: libgtest-dev")
         else:
-            definitions = [f"UNISONO_SANITIZE={sanitizer}"]
-            stage(
-                name,
-                lambda log, s=sanitizer, d=definitions: cpp.build_and_run(
-                    log, s, d, label=f"[{s}] "
-                ),
-            )
+            stage(name, partial(sanitized_tests, sanitizer))
 
     compiler = cpp.clang()
     if arguments.fuzz <= 0:

@@ -1,0 +1,54 @@
+"""Adds to the site the pages that are made from the code, and those that live in the root."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import cpp_headers
+import settings_table
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOT_PAGES = {"ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"}
+
+
+def _root_page(text: str) -> str:
+    """A root page's links point from the root; on the site it is a sibling of docs/."""
+    text = re.sub(r"\]\(docs/", "](", text)
+    return re.sub(r"\]\(((?!https?:|#)[^)]*)\)", _keep_if_on_site, text)
+
+
+def _keep_if_on_site(match: re.Match[str]) -> str:
+    target = match[1].split("#")[0]
+    on_site = (ROOT / "docs" / target).exists() or target in ROOT_PAGES
+    return match[0] if on_site else "]"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Generates the pages."""
+
+    def add(uri: str, text: str) -> None:
+        files.append(File.generated(config, uri, content=text))
+
+    for name in sorted(ROOT_PAGES):
+        if (ROOT / name).exists():
+            add(name, _root_page((ROOT / name).read_text()))
+
+    add(
+        "reference/settings.md",
+        settings_table.markdown((ROOT / "src" / "base" / "settings.cc").read_text()),
+    )
+
+    headers = sorted((ROOT / "include" / "unisono").glob("*.h"))
+    index = ["# C++", "", "Link `unisono::unisono` of the CMake package `unisono`.", ""]
+    for header in headers:
+        name = f"unisono/{header.name}"
+        text = header.read_text()
+        add(f"reference/cpp/{header.stem}.md", cpp_headers.markdown(name, text))
+        leading, _ = cpp_headers.parse(text)
+        summary = " ".join(leading).split(". ")[0].rstrip(".")
+        index.append(f"- [`<{name}>`]({header.stem}.md): {summary.replace('<', '&lt;')}.")
+    add("reference/cpp/index.md", "\n".join(index) + "\n")
+    return files

@@ -1,0 +1,57 @@
+"""Turns the table in src/base/settings.cc into the reference page of settings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_ROW = re.compile(
+    r'SettingRow\{\s*Setting::\w+,\s*"(?P<variable>\w+)",\s*(?P<type>\w+),\s*'
+    r'"(?P<default>[^"]*)",\s*(?P<meaning>(?:"(?:[^"\\]|\\.)*"\s*)+)\}',
+)
+
+_TYPES = {
+    "text": "text",
+    "integer": "whole number",
+    "size_bytes": "size (`512KiB`)",
+    "duration": "time (`300s`, `250ms`)",
+    "boolean": "`1` or `0`",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting."""
+
+    variable: str
+    type: str
+    default: str
+    meaning: str
+
+
+def rows(source: str) -> list[Row]:
+    """The rows of the table, in order."""
+    found = []
+    for match in _ROW.finditer(source):
+        words = re.findall(r'"((?:[^"\\]|\\.)*)"', match["meaning"])
+        meaning = "".join(words).replace('\\"', '"')
+        found.append(Row(match["variable"], match["type"], match["default"], meaning))
+    return found
+
+
+def markdown(source: str) -> str:
+    """The page."""
+    lines = [
+        "# Settings",
+        "",
+        "Every setting is an environment variable, read once, when the library is first used.",
+        "A value that cannot be read is an error when a communicator is made; it names the variable.",
+        "",
+        "| variable | type | default | meaning |",
+        "|---|---|---|---|",
+    ]
+    for row in rows(source):
+        default = f"`{row.default}`" if row.default else "empty"
+        meaning = row.meaning.replace("|", "\\|")
+        lines.append(f"| `{row.variable}` | {_TYPES[row.type]} | {default} | {meaning} |")
+    return "\n".join(lines) + "\n"
