@@ -14,6 +14,7 @@
 #include "engine/reduce/reduce.h"
 #include "plan/check.h"
 #include "plan/plan.h"
+#include "trace/record.h"
 #include "transport/fifo.h"
 
 namespace unisono::engine {
@@ -48,18 +49,7 @@ class Resources {
   virtual Result<void*> scratch(std::size_t bytes) = 0;
 };
 
-// What the least advanced blocked thread block waits for: goes into the record.
-struct Waiting {
-  enum class Kind : std::uint8_t { nothing, connection, message, credit, dependency, consumption };
-  Kind kind = Kind::nothing;
-  int peer = -1;
-  int channel = -1;
-  int thread_block = -1;
-  std::int64_t step = -1;  // unrolled number within the tile
-  std::int64_t tile = -1;
-  std::uint64_t expected = 0;  // message number, credit count, or steps of the dependency
-  std::uint64_t got = 0;
-};
+using trace::Waiting;
 
 // One rank's program made ready to run, again and again. Holds no reference to the plan it came from.
 class Execution {

@@ -1,0 +1,97 @@
+#include "trace/record.h"
+
+#include <algorithm>
+
+#include "base/str.h"
+
+namespace unisono::trace {
+namespace {
+
+constexpr std::array<std::string_view, 6> waiting_names{
+    "nothing", "connection", "message", "credit", "dependency", "consumption"};
+constexpr std::array<std::string_view, 4> state_names{"enqueued", "started", "completed",
+                                                      "failed"};
+
+}  // namespace
+
+std::string_view name(Waiting::Kind kind) {
+  return waiting_names[static_cast<std::size_t>(kind)];
+}
+std::string_view name(State state) { return state_names[static_cast<std::size_t>(state)]; }
+
+std::string describe(const Waiting& waiting) {
+  std::string what;
+  switch (waiting.kind) {
+    case Waiting::Kind::nothing: return "nothing";
+    case Waiting::Kind::connection: what = str("rank ", waiting.peer, " to connect"); break;
+    case Waiting::Kind::message:
+      what = str("message ", waiting.expected, " of rank ", waiting.peer, " (", waiting.got,
+                 " have arrived)");
+      break;
+    case Waiting::Kind::credit:
+      what = str("a free slot for message ", waiting.expected, " to rank ", waiting.peer,
+                 " (it has taken ", waiting.got, ")");
+      break;
+    case Waiting::Kind::dependency:
+      what = str("step ", waiting.expected, " of another thread block (it has done ",
+                 waiting.got, ")");
+      break;
+    case Waiting::Kind::consumption:
+      what = str("rank ", waiting.peer, " to read message ", waiting.expected, " (it has read ",
+                 waiting.got, ")");
+      break;
+  }
+  return str(what, " on channel ", waiting.channel, ", at step ", waiting.step,
+             " of thread block ", waiting.thread_block, ", tile ", waiting.tile);
+}
+
+void Entry::set_plan(std::string_view name) {
+  plan.fill(0);
+  std::copy_n(name.data(), std::min(name.size(), plan.size() - 1), plan.data());
+}
+
+Ring::Ring(std::size_t slots)
+    : slots_(std::max<std::size_t>(slots, 1)), ring_(new Slot[slots_]) {}
+
+void Ring::write(const Entry& entry) {
+  static_assert(std::is_trivially_copyable_v<Entry>);
+  std::array<std::uint64_t, words> image{};
+  std::memcpy(image.data(), &entry, sizeof entry);
+  Slot& slot = ring_[entry.sequence % slots_];
+  const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
+  // The words are stored with release so that a reader who sees any of them also sees the odd
+  // version; the even version is stored with release so that who sees it sees all words.
+  slot.version.store(version + 1, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < words; ++i) slot.data[i].store(image[i], std::memory_order_release);
+  slot.version.store(version + 2, std::memory_order_release);
+}
+
+bool Ring::read_slot(const Slot& slot, Entry& entry) const {
+  std::array<std::uint64_t, words> image;
+  const std::uint32_t before = slot.version.load(std::memory_order_acquire);
+  if (before == 0 || before % 2 == 1) return false;
+  for (std::size_t i = 0; i < words; ++i) image[i] = slot.data[i].load(std::memory_order_acquire);
+  if (slot.version.load(std::memory_order_relaxed) != before) return false;
+  std::memcpy(static_cast<void*>(&entry), image.data(), sizeof entry);
+  return true;
+}
+
+std::vector<Entry> Ring::read() const {
+  std::vector<Entry> entries;
+  for (std::size_t i = 0; i < slots_; ++i) {
+    Entry entry;
+    // A slot caught in the middle of a write is tried again a few times, then left out.
+    for (int attempt = 0; attempt < 8; ++attempt) {
+      if (!read_slot(ring_[i], entry)) continue;
+      entries.push_back(entry);
+      break;
+    }
+  }
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.sequence < b.sequence; });
+  return entries;
+}
+
+std::size_t Ring::memory_bytes() const { return slots_ * sizeof(Slot); }
+
+}  // namespace unisono::trace

@@ -1,0 +1,100 @@
+// The record: what every call of a communicator did, and what a running one waits for.
+//
+// One format, written where it happens; the timeout's message, the dump and whatever
+// else tells of a communicator's past reads it. A ring of fixed-size entries: the newest ones are kept.
+#pragma once
+
+#include <unisono/types.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace unisono::trace {
+
+// What the least advanced blocked thread block of a call waits for.
+struct Waiting {
+  enum class Kind : std::uint8_t {
+    nothing,
+    connection,   // the peer to join the connection
+    message,      // the peer's message number `expected`; `got` have arrived
+    credit,       // a free slot: `expected` messages were to be sent, the peer has given back `got`
+    dependency,   // `expected` steps of another thread block, which has done `got`
+    consumption,  // the peer to read message `expected` - 1 from this rank's memory
+  };
+  Kind kind = Kind::nothing;
+  std::int32_t peer = -1;
+  std::int32_t channel = -1;
+  std::int32_t thread_block = -1;
+  std::int64_t step = -1;  // unrolled number within the tile
+  std::int64_t tile = -1;
+  std::uint64_t expected = 0;
+  std::uint64_t got = 0;
+};
+std::string_view name(Waiting::Kind kind);
+// "message 5 of rank 3 on channel 0 (4 have arrived), at step 2 of thread block 0, tile 0".
+std::string describe(const Waiting& waiting);
+
+enum class State : std::uint8_t { enqueued, started, completed, failed };
+std::string_view name(State state);
+
+struct Entry {
+  std::uint64_t sequence = 0;
+  Collective collective = Collective::all_reduce;
+  Protocol protocol = Protocol::simple;
+  DataType type = DataType::uint8;
+  ReduceOperation operation = ReduceOperation::sum;
+  State state = State::enqueued;
+  std::int32_t root = 0;
+  std::array<char, 44> plan{};  // the plan's name, cut to fit, ending in 0
+  std::uint64_t bytes = 0;
+  std::int64_t enqueued_ns = 0;  // of the steady clock, like the others; 0: not yet
+  std::int64_t started_ns = 0;
+  std::int64_t ended_ns = 0;
+  Waiting waiting;
+
+  void set_plan(std::string_view name);
+};
+
+// Written by one thread at a time (whoever drives the communicator), read by any.
+class Ring {
+ public:
+  explicit Ring(std::size_t slots);
+
+  // Writes the entry to the slot of its sequence number. Neither blocks nor allocates.
+  void write(const Entry& entry);
+  // The entries held now, oldest first. Entries that are being overwritten are left out.
+  std::vector<Entry> read() const;
+  std::size_t memory_bytes() const;
+
+ private:
+  static constexpr std::size_t words = (sizeof(Entry) + 7) / 8;
+  // A sequence lock: `version` is odd while a write is under way and changes with each.
+  struct Slot {
+    std::atomic<std::uint32_t> version{0};
+    std::array<std::atomic<std::uint64_t>, words> data{};
+  };
+  bool read_slot(const Slot& slot, Entry& entry) const;
+
+  std::size_t slots_;
+  std::unique_ptr<Slot[]> ring_;
+};
+
+// Who the record belongs to: the head of a dump.
+struct Owner {
+  std::uint64_t communicator = 0;
+  std::uint32_t epoch = 0;
+  int rank = 0;
+  int ranks = 1;
+  std::string node;
+};
+
+// {"format": "unisono-record", "version": 1, "rank": 0, ..., "entries": [...]}.
+std::string to_json(const Owner& owner, const std::vector<Entry>& entries);
+
+}  // namespace unisono::trace
