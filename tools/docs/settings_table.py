@@ -45,7 +45,7 @@ def markdown(source: str) -> str:
         "# Settings",
         "",
         "Every setting is an environment variable, read once, when the library is first used.",
-        "A value that cannot be read is an error when a communicator is made; it names the variable.",
+        "A value that cannot be read is an error when a communicator is made, by name.",
         "",
         "| variable | type | default | meaning |",
         "|---|---|---|---|",

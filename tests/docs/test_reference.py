@@ -1,0 +1,88 @@
+"""The generators of the reference pages: nothing public is lost, nothing private is shown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import cpp_headers
+import pytest
+import settings_table
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADERS = sorted((ROOT / "include" / "unisono").glob("*.h"))
+
+
+HEADER = """\
+// A small header, about Box<T>.
+//
+// More about it.
+#pragma once
+
+#include <vector>
+
+namespace unisono {
+
+// Holds a T.
+template <class T>
+class Box {
+ public:
+  Box();
+
+  // Returns what is held.
+  T& get() { return value_; }
+
+ private:
+  T value_;
+};
+
+// Two of a kind.
+int size(const Box<int>& box);
+int weight(
+    const Box<int>& box);
+
+inline constexpr int box_count = 3;
+
+}  // namespace unisono
+"""
+
+
+def test_each_declaration_has_its_heading_comment_and_code() -> None:
+    page = cpp_headers.markdown("unisono/box.h", HEADER)
+    assert re.findall(r"^## `(.*)`$", page, re.MULTILINE) == ["Box", "size, weight", "box_count"]
+    assert "Holds a T." in page
+    assert "  // Returns what is held.\n  T& get() { return value_; }\n};" in page
+    assert "int weight(\n    const Box<int>& box);" in page
+
+
+def test_private_members_are_not_shown() -> None:
+    page = cpp_headers.markdown("unisono/box.h", HEADER)
+    assert "private" not in page
+    assert "T value_;" not in page
+
+
+def test_angle_brackets_of_prose_do_not_become_tags() -> None:
+    assert "about Box&lt;T>." in cpp_headers.markdown("unisono/box.h", HEADER)
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=lambda path: path.name)
+def test_every_class_enum_and_constant_of_a_header_is_on_its_page(header: Path) -> None:
+    text = header.read_text()
+    page = cpp_headers.markdown(f"unisono/{header.name}", text)
+    declared = re.findall(
+        r"^(?:class|struct|enum class|using)\s+(?:\[\[\w+\]\]\s+)?(\w+)[^;]*?[{=]",
+        text,
+        re.MULTILINE,
+    )
+    assert declared or "(" in text
+    headings = " ".join(re.findall(r"^## `(.*)`$", page, re.MULTILINE))
+    assert [name for name in declared if name not in headings] == []
+
+
+def test_every_row_of_the_settings_table_is_on_the_page() -> None:
+    source = (ROOT / "src" / "base" / "settings.cc").read_text()
+    page = settings_table.markdown(source)
+    variables = re.findall(r'"(UNISONO_\w+)"', source)
+    assert len(variables) > 10
+    assert [name for name in variables if f"| `{name}` |" not in page] == []
+    assert all(len(row.meaning) > 20 for row in settings_table.rows(source))
