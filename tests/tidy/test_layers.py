@@ -29,7 +29,7 @@ def test_downward_own_public_and_standard_includes_pass(tmp_path: Path) -> None:
         tmp_path,
         "src/engine/run.cc",
         '#include "engine/run.h"\n#include "base/log.h"\n#include "transport/transport.h"\n'
-        "#include <unisono/types.h>\n#include <vector>\n",
+        "#include <unisono/types.h>\n#include <vector>\n#include <sys/stat.h>\n",
     )
     write(tmp_path, "include/unisono/a.h", "#include <unisono/types.h>\n#include <span>\n")
     write(tmp_path, "bindings/python/m.cc", '#include "plan/plan.h"\n')
@@ -55,6 +55,8 @@ def test_downward_own_public_and_standard_includes_pass(tmp_path: Path) -> None:
     ],
 )
 def test_a_forbidden_include_is_found(tmp_path: Path, file: str, include: str) -> None:
+    write(tmp_path, "src/base/log.h", "#pragma once\n")
+    write(tmp_path, "src/comm/communicator.h", "#pragma once\n")
     write(tmp_path, file, f"#pragma once\n#include {include}\n")
     violations = cxx_violations(tmp_path)
     assert len(violations) == 1
