@@ -1,0 +1,109 @@
+#include "algorithm/algorithm.h"
+
+#include <algorithm>
+
+#include "algorithm/algorithms.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "plan/check.h"
+
+namespace unisono::algorithm {
+namespace {
+
+// By collective, in the order of files.
+std::vector<Entry> all_entries() {
+  return {
+      ring_all_reduce,
+      bidirectional_ring_all_reduce,
+      recursive_doubling_all_reduce,
+  };
+}
+
+std::string unknown(std::string_view wanted, const std::vector<std::string>& known) {
+  std::string message = str("there is no algorithm '", wanted, "'");
+  const std::vector<std::string> near = near_names(wanted, known);
+  if (!near.empty()) append(message, str("; did you mean ", join(near, " or "), "?"));
+  return message;
+}
+
+Status check_request(const Entry& entry, const Request& request) {
+  const std::string plan = entry.plan_name();
+  if (request.collective != entry.collective)
+    return misuse(plan, " was asked to do ", name(request.collective), "; it does ",
+                  name(entry.collective));
+  const int ranks = request.placement.ranks();
+  if (has_root(entry.collective) && (request.root < 0 || request.root >= ranks))
+    return misuse(plan, ": root ", request.root, " is not a rank; ranks are 0 to ", ranks - 1);
+  if (request.channels < 1) return misuse(plan, ": ", request.channels, " channels; at least 1");
+  return entry.supports(request);
+}
+
+plan::Header named_header(const Entry& entry, const Request& request) {
+  plan::Header header = entry.header(request);
+  header.name = entry.plan_name();
+  return header;
+}
+
+}  // namespace
+
+std::string Entry::plan_name() const { return str(name, "_", unisono::name(collective)); }
+
+std::span<const Entry> entries() {
+  static const std::vector<Entry> all = all_entries();
+  return all;
+}
+
+std::vector<const Entry*> entries_for(Collective collective) {
+  std::vector<const Entry*> result;
+  for (const Entry& entry : entries())
+    if (entry.collective == collective) result.push_back(&entry);
+  return result;
+}
+
+Result<const Entry*> find(Collective collective, std::string_view name) {
+  std::vector<std::string> known;
+  for (const Entry* entry : entries_for(collective)) {
+    if (entry->name == name || entry->plan_name() == name) return entry;
+    known.emplace_back(entry->name);
+  }
+  std::string message = unknown(name, known);
+  append(message, str(" (for ", unisono::name(collective), ")"));
+  return misuse(message);
+}
+
+Result<const Entry*> find_plan(std::string_view plan_name) {
+  std::vector<std::string> known;
+  for (const Entry& entry : entries()) {
+    known.push_back(entry.plan_name());
+    if (known.back() == plan_name) return &entry;
+  }
+  return misuse(unknown(plan_name, known));
+}
+
+Result<plan::Header> make_header(const Entry& entry, const Request& request) {
+  UNISONO_TRY(check_request(entry, request));
+  return named_header(entry, request);
+}
+
+Result<plan::RankProgram> make_program(const Entry& entry, const Request& request, int rank) {
+  UNISONO_TRY(check_request(entry, request));
+  if (rank < 0 || rank >= request.placement.ranks())
+    return misuse(entry.plan_name(), ": a program for rank ", rank, "; ranks are 0 to ",
+                  request.placement.ranks() - 1);
+  plan::RankProgram program = entry.program(request, rank);
+  UNISONO_TRY(plan::check(named_header(entry, request), program, plan::format_limits()));
+  return program;
+}
+
+Result<plan::Plan> make_plan(const Entry& entry, const Request& request) {
+  UNISONO_TRY(check_request(entry, request));
+  plan::Plan plan;
+  plan.header = named_header(entry, request);
+  for (int rank = 0; rank < request.placement.ranks(); ++rank)
+    plan.programs.push_back(entry.program(request, rank));
+  UNISONO_TRY(plan::check(plan, plan::format_limits()));
+  return plan;
+}
+
+}  // namespace unisono::algorithm

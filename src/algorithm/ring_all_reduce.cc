@@ -1,0 +1,119 @@
+// Ring all-reduce: a reduce-scatter around the ring followed by an all-gather around it, in one
+// thread block. (Patarasuk and Yuan 2009; primitives as Table V of "Demystifying NCCL".)
+//
+//   step 0             send                   chunk q-1          q: this rank's position
+//   steps 1 .. k-2     recv_reduce_send       chunk q-1-step     k: the number of ranks
+//   step k-1           recv_reduce_copy_send  chunk q
+//   steps k .. 2k-3    recv_copy_send         chunk q+k-1-step
+//   step 2k-2          recv                   chunk q+1
+//
+//   steps          2 (k-1)
+//   bytes sent     2 n (k-1)/k
+//   bytes reduced  n (k-1)/k
+//   cost           2 (k-1) α + 2 n (k-1)/k β + n (k-1)/k γ
+//
+// Every chunk is reduced along one path and then copied: all ranks get the same bits. A rank
+// sends before it receives, so one slot per connection is enough; in place, what step 0 sent is
+// overwritten in step k, long after the receiver took it in its step 1.
+//
+// The bidirectional ring sends half of the chunks the other way round: the same steps and bytes,
+// on both directions of every link. Its direction is the lowest bit of the channel.
+#include "algorithm/algorithms.h"
+#include "algorithm/request.h"
+#include "algorithm/ring.h"
+#include "plan/builder.h"
+
+namespace unisono::algorithm {
+namespace {
+
+using plan::input;
+using plan::output;
+
+// Chunk j of the ring on this channel is chunk j * channels + channel of the buffer.
+void write_ring(plan::ProgramBuilder& builder, const Ring& ring, int rank, int channel,
+                int channels) {
+  const std::int64_t k = ring.size();
+  const std::int64_t q = ring.position_of(rank);
+  const auto chunk = [&](std::int64_t position, std::int64_t step = 0) {
+    const std::int64_t wrapped = (position + 2 * k) % k;
+    if (step == 0) return plan::Index(wrapped * channels + channel);
+    return plan::affine(wrapped, step, k, channels, channel);
+  };
+  plan::BlockBuilder block = builder.block(channel, ring.rank_at(q + 1), ring.rank_at(q - 1));
+  block.send(input(chunk(q - 1)));
+  block.loop(k - 2);
+  block.recv_reduce_send(input(chunk(q - 2, -1)));
+  block.end_loop();
+  block.recv_reduce_copy_send(input(chunk(q)), output(chunk(q)));
+  block.loop(k - 2);
+  block.recv_copy_send(output(chunk(q - 1, -1)));
+  block.end_loop();
+  block.recv(output(chunk(q + 1)));
+}
+
+template <int directions>
+plan::Header header(const Request& request) {
+  const int channels = request.channels * directions;
+  plan::Header header = header_for(request, request.placement.ranks() * channels);
+  header.channels = channels;
+  return header;
+}
+
+template <int directions>
+plan::RankProgram program(const Request& request, int rank) {
+  plan::ProgramBuilder builder(rank);
+  const int channels = request.channels * directions;
+  for (int channel = 0; channel < channels; ++channel) {
+    const Ring ring(request.placement, channel / directions, channel % directions == 1);
+    if (ring.size() > 1)
+      write_ring(builder, ring, rank, channel, channels);
+    else if (!request.in_place)
+      builder.block(channel, -1, -1).copy(input(channel), output(channel));
+  }
+  return builder.take();
+}
+
+template <int directions>
+Cost cost(const Request& request, double block_bytes) {
+  const double k = request.placement.ranks();
+  const auto hops = static_cast<std::int64_t>(2 * (k - 1));
+  const double sent = 2 * block_bytes * (k - 1) / k;
+  const double leaving =
+      max_channels_leaving_at_a_rank(request.placement, request.channels, directions == 2);
+  Cost cost{.steps = hops,
+            .bytes_sent = sent,
+            .bytes_sent_inter_node = sent * leaving / (request.channels * directions),
+            .bytes_reduced = block_bytes * (k - 1) / k};
+  for (int channel = 0; channel < request.channels; ++channel)
+    cost.steps_inter_node =
+        std::max(cost.steps_inter_node, Ring(request.placement, channel).max_crossings(hops));
+  return cost;
+}
+
+}  // namespace
+
+const Entry ring_all_reduce = {
+    .name = "ring",
+    .collective = Collective::all_reduce,
+    .summary = "Partial sums go round a ring, then the sums.",
+    .source = "Patarasuk, Yuan 2009; Demystifying NCCL, Table V",
+    .constraint = "any number of ranks",
+    .supports = any_ranks,
+    .header = header<1>,
+    .program = program<1>,
+    .cost = cost<1>,
+};
+
+const Entry bidirectional_ring_all_reduce = {
+    .name = "bidirectional_ring",
+    .collective = Collective::all_reduce,
+    .summary = "Two rings in opposite directions with half of the data each.",
+    .source = "Demystifying NCCL, Table V, in both directions",
+    .constraint = "any number of ranks",
+    .supports = any_ranks,
+    .header = header<2>,
+    .program = program<2>,
+    .cost = cost<2>,
+};
+
+}  // namespace unisono::algorithm
