@@ -41,21 +41,16 @@ inline constexpr std::int64_t most_of =
 // Any JSON value. An accessor may be called only for the type that the value has.
 class Value {
  public:
-  Value() = default;
-  Value(std::nullptr_t) {}
-  Value(bool value) : data_(value) {}
+  Value();
+  Value(std::nullptr_t);
+  Value(bool value);
   // Beyond 64 bits with a sign it becomes the nearest double.
   template <Whole T>
-  Value(T value) {
-    if (std::in_range<std::int64_t>(value))
-      data_ = static_cast<std::int64_t>(value);
-    else
-      data_ = static_cast<double>(value);
-  }
-  Value(double value) : data_(value) {}
-  Value(std::string value) : data_(std::move(value)) {}
-  Value(std::string_view value) : data_(std::string(value)) {}
-  Value(const char* value) : data_(std::string(value)) {}
+  Value(T value);
+  Value(double value);
+  Value(std::string value);
+  Value(std::string_view value);
+  Value(const char* value);
   Value(Array value);
   Value(Object value);
 
@@ -93,8 +88,26 @@ struct Member {
   bool operator==(const Member&) const = default;
 };
 
+// Defined here because a Value's destructor, and so each constructor, needs Member to be complete.
+inline Value::Value() = default;
+inline Value::Value(std::nullptr_t) {}
+inline Value::Value(bool value) : data_(value) {}
+template <Whole T>
+Value::Value(T value) {
+  if (std::in_range<std::int64_t>(value))
+    data_ = static_cast<std::int64_t>(value);
+  else
+    data_ = static_cast<double>(value);
+}
+inline Value::Value(double value) : data_(value) {}
+inline Value::Value(std::string value) : data_(std::move(value)) {}
+inline Value::Value(std::string_view value) : data_(std::string(value)) {}
+inline Value::Value(const char* value) : data_(std::string(value)) {}
+
 struct ReadLimits {
   std::size_t max_bytes = std::size_t{64} << 20;
+  // A Value takes some 20 times the memory of the shortest text of one; this keeps it below 1 GB.
+  std::size_t max_values = std::size_t{16} << 20;
   int max_depth = 64;  // of nested arrays and objects
 };
 
