@@ -47,7 +47,7 @@ def _public_header_fault(root: Path, quoted: bool, name: str) -> str | None:
         return (
             f'a public header includes "{name}"; it may include <unisono/...> and the standard only'
         )
-    if (root / "src" / name).exists():
+    if (root / "src" / name).is_file():
         return f"a public header includes <{name}>, which is not installed"
     return None
 
@@ -56,7 +56,7 @@ def _layer_fault(root: Path, layer: str, quoted: bool, name: str) -> str | None:
     folder = name.split("/")[0]
     if not quoted:
         # <sys/stat.h> is the system's, although we have a layer of that name.
-        if (root / "src" / name).exists():
+        if (root / "src" / name).is_file():
             return f'write #include "{name}" for a header of this project\'s own layers'
         return None
     if folder not in CXX_LAYERS or "/" not in name:
