@@ -128,6 +128,7 @@ struct Phase {
   // Scratch blocks (of chunks_per_block chunks) from this one on are free; what an algorithm takes
   // it adds here. A chunk keeps its place within its block in scratch, since that fixes its size.
   int first_scratch_block = 0;
+  int chunks_per_block = 1;  // the plan's
 };
 
 }  // namespace unisono::algorithm
