@@ -27,7 +27,9 @@ function(unisono_isa_sources out)
       continue()
     endif()
     if(source MATCHES "/engine/reduce/")
-      set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_OPTIONS -ffp-contract=off)
+      # Floating-point exceptions are not observed; assuming so lets branches over them become selects.
+      set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_OPTIONS
+        -ffp-contract=off -fno-trapping-math)
       if(NOT UNISONO_SANITIZE)
         set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_OPTIONS -O3)
       endif()
