@@ -1,0 +1,103 @@
+"""A project outside the tree finds the installed library, builds against it, and runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RANKS = 4
+RUN_SECONDS = 60
+
+
+def tool(name: str) -> str:
+    """A build tool, from this environment if it has one."""
+    found = shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    assert found, f"{name} is missing"
+    return found
+
+
+def run(*command: str | Path) -> None:
+    """Runs a command; its output is the failure's message."""
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the library is installed for these tests."""
+    build = ROOT / "build" / "test"
+    if not (build / "build.ninja").exists():
+        build = ROOT / "build" / "package"
+        run(tool("cmake"), "-S", ROOT, "-B", build, "-G", "Ninja", "-DUNISONO_BUILD_TESTS=OFF")
+    run(tool("cmake"), "--build", build, "--target", "unisono")
+    folder = tmp_path_factory.mktemp("prefix")
+    run(tool("cmake"), "--install", build, "--component", "cpp", "--prefix", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def program(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example, built from a copy outside this tree."""
+    folder = tmp_path_factory.mktemp("consumer")
+    shutil.copytree(ROOT / "examples" / "cpp_consumer", folder, dirs_exist_ok=True)
+    build = folder / "build"
+    options = ["-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-Wall -Werror"]
+    run(tool("cmake"), "-S", folder, "-B", build, *options)
+    run(tool("cmake"), "--build", build)
+    return build / "sum"
+
+
+def test_only_public_headers_are_installed(prefix: Path) -> None:
+    installed = {path.relative_to(prefix / "include") for path in prefix.rglob("*.h")}
+    public = {path.relative_to(ROOT / "include") for path in (ROOT / "include").rglob("*.h")}
+    assert installed == public
+
+
+def test_every_public_header_compiles_by_itself(prefix: Path, tmp_path: Path) -> None:
+    for header in sorted((prefix / "include" / "unisono").glob("*.h")):
+        source = tmp_path / f"{header.stem}.cc"
+        source.write_text(f"#include <unisono/{header.name}>\n")
+        options = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+        run(os.environ.get("CXX", "c++"), *options, f"-I{prefix / 'include'}", source)
+
+
+def test_the_example_sums_over_four_processes(program: Path, tmp_path: Path) -> None:
+    secret = os.urandom(16).hex()
+    processes = [
+        subprocess.Popen(
+            [program],
+            env={
+                **os.environ,
+                "UNISONO_RANK": str(rank),
+                "UNISONO_WORLD_SIZE": str(RANKS),
+                "UNISONO_RENDEZVOUS": f"file://{tmp_path}/meet",
+                "UNISONO_SECRET": secret,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]
+    outputs = [process.communicate(timeout=RUN_SECONDS)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * RANKS, outputs
+    assert outputs == [f"rank {rank} of {RANKS}: sum 10\n" for rank in range(RANKS)]
+
+
+def test_the_example_fails_with_a_reason_where_no_rank_is_known(program: Path) -> None:
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("UNISONO_", "RANK", "WORLD_SIZE", "MASTER_"))
+    }
+    environment["UNISONO_RANK"] = "5"
+    environment["UNISONO_WORLD_SIZE"] = "2"
+    done = subprocess.run([program], env=environment, capture_output=True, timeout=RUN_SECONDS)
+    assert done.returncode == 1
+    assert b"5" in done.stderr

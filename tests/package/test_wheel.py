@@ -1,0 +1,55 @@
+"""The wheel holds the package, its types and the extension, and nothing else; it imports alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from this tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    options = ["--no-build-isolation", "--no-deps", "--wheel-dir", str(folder)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", *options, str(ROOT)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    version = (ROOT / "VERSION").read_text().strip()
+    names = zipfile.ZipFile(wheel).namelist()
+    allowed = ("unisono/", f"unisono-{version}.dist-info/")
+    assert [name for name in names if not name.startswith(allowed)] == []
+    assert "unisono/py.typed" in names
+    assert sum(name.startswith("unisono/_unisono.") and name.endswith(".so") for name in names) == 1
+    assert [name for name in names if name.endswith((".h", ".cc", ".a", ".pyc"))] == []
+
+
+@pytest.mark.slow
+def test_the_wheel_imports_without_the_tree(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    code = "import unisono; print(unisono.__file__, unisono.__version__)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [
+        str(tmp_path / "unisono" / "__init__.py"),
+        (ROOT / "VERSION").read_text().strip(),
+    ]
