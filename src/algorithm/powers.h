@@ -20,10 +20,10 @@ inline int reverse_bits(int value, int bits) {
 }
 
 // p ranks as a core of 2^m, the largest power of two that fits, and rem = p - 2^m others: of each
-// of the first rem pairs (2i, 2i + 1) the even rank is folded into the odd one, which acts for both.
+// of the first rem pairs (2i, 2i + 1) the even rank is folded into the odd one, which acts for
+// both.
 struct Fold {
-  explicit Fold(int ranks)
-      : bits(floor_log2(ranks)), size(1 << bits), remainder(ranks - size) {}
+  explicit Fold(int ranks) : bits(floor_log2(ranks)), size(1 << bits), remainder(ranks - size) {}
 
   int bits;
   int size;  // of the core

@@ -14,7 +14,7 @@
 // One slot per connection is enough.
 #include "algorithm/algorithms.h"
 #include "algorithm/cost_tally.h"
-#include "algorithm/moment.h"
+#include "algorithm/group.h"
 #include "algorithm/powers.h"
 #include "algorithm/request.h"
 #include "plan/builder.h"
@@ -55,11 +55,11 @@ void write_core(ProgramBuilder& builder, const Request& request, const Fold& fol
   builder.need_scratch(1);
 
   int number = 0;
-  Moment ready;
+  Ready ready;
   if (for_two) {
     BlockBuilder take = builder.block(channel, -1, rank - 1);
     take.recv_reduce_copy(partial.at(number), partial.at(number + 1));
-    ready = take;
+    ready = {done(take)};
     number = 1;
   }
   // In place and with an odd number of exchanges the first would overwrite the input that it sends.
@@ -69,7 +69,7 @@ void write_core(ProgramBuilder& builder, const Request& request, const Fold& fol
   for (int bit = 0; bit < fold.bits; ++bit, ++number) {
     const int peer = fold.rank_of(index ^ (1 << bit));
     BlockBuilder exchange = builder.block(channel, peer, peer);
-    after(exchange, ready);
+    wait_for(exchange, ready);
     if (send_copy && number == 0) {
       exchange.copy(plan::input(channel), plan::scratch(channel));
       exchange.send(plan::scratch(channel));
@@ -77,11 +77,12 @@ void write_core(ProgramBuilder& builder, const Request& request, const Fold& fol
       exchange.send(partial.at(number));
     }
     exchange.recv_reduce_copy(partial.at(number), partial.at(number + 1));
-    ready = exchange;
+    ready = {done(exchange)};
   }
   if (!for_two) return;
   BlockBuilder give = builder.block(channel, rank - 1, -1);
-  after(give, ready).send(plan::output(channel));
+  wait_for(give, ready);
+  give.send(plan::output(channel));
 }
 
 plan::Header header(const Request& request) { return header_for(request, request.channels); }

@@ -17,6 +17,17 @@ std::vector<Entry> all_entries() {
       ring_all_reduce,
       bidirectional_ring_all_reduce,
       recursive_doubling_all_reduce,
+      ring_all_gather,
+      bidirectional_ring_all_gather,
+      ring_reduce_scatter,
+      bidirectional_ring_reduce_scatter,
+      ring_broadcast,
+      ring_reduce,
+      direct_all_to_all,
+      pairwise_all_to_all,
+      direct_all_to_all_v,
+      pairwise_all_to_all_v,
+      dissemination_barrier,
   };
 }
 
