@@ -1,0 +1,71 @@
+// The connections of one communicator, made when a plan first needs them.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "comm/job.h"
+#include "engine/engine.h"
+#include "transport/fifo.h"
+
+namespace unisono::comm {
+
+// Channels that plans number 0, 1, ...; point-to-point messages have one of their own.
+inline constexpr int point_to_point_channel = 1 << 16;
+
+class Connections : public engine::Resources {
+ public:
+  Connections(std::shared_ptr<Job> job, std::uint64_t communicator, std::uint32_t epoch, int rank,
+              const std::vector<int>& world_ranks);
+
+  Result<transport::SendFifo*> send_fifo(int peer, int channel, Protocol protocol) override;
+  Result<transport::RecvFifo*> recv_fifo(int peer, int channel, Protocol protocol) override;
+  Status progress() override;
+  Result<void*> scratch(std::size_t bytes) override;
+
+  // Looks whether the awaited peer is still alive; on each call for the awaited connection, and for
+  // all connections in turn, so that a death that reaches nobody directly is seen as well.
+  Status check_peers(const trace::Waiting& waiting);
+  // Tells all peers. Any thread.
+  void abort(transport::Fault fault);
+  void report(MemoryReport& report) const;
+
+ private:
+  struct Entry {
+    int peer;
+    int channel;
+    bool ready = false;
+    std::unique_ptr<transport::Connection> connection;
+    std::array<std::unique_ptr<transport::SendFifo>, protocol_count> send;
+    std::array<std::unique_ptr<transport::RecvFifo>, protocol_count> recv;
+  };
+  // nullptr while the peer has not joined.
+  Result<Entry*> ready_entry(int peer, int channel);
+  Entry* find(int peer, int channel);
+  Status make_entry(int peer, int channel);
+
+  std::shared_ptr<Job> job_;
+  std::uint64_t communicator_;
+  std::uint32_t epoch_;
+  int rank_;
+  const std::vector<int>& world_ranks_;
+  // Guards the list against report() and abort() from other threads; whoever drives the
+  // communicator takes it only to add an entry.
+  mutable std::mutex mutex_;
+  std::vector<std::vector<std::unique_ptr<Entry>>> by_peer_;
+  std::vector<Entry*> all_;
+  std::size_t next_checked_ = 0;
+  bool aborted_ = false;
+  transport::Fault fault_;
+  struct FreeScratch {
+    void operator()(void* memory) const;
+  };
+  std::unique_ptr<void, FreeScratch> scratch_;
+  std::size_t scratch_bytes_ = 0;
+};
+
+}  // namespace unisono::comm

@@ -1,0 +1,26 @@
+#include "comm/cost_model.h"
+
+namespace unisono::comm {
+
+double CostModel::time_us(const algorithm::Cost& cost, Protocol protocol) const {
+  const LinkCost& inside = intra_node[static_cast<std::size_t>(protocol)];
+  const LinkCost& between = inter_node[static_cast<std::size_t>(protocol)];
+  const auto between_steps = static_cast<double>(cost.steps_inter_node);
+  const double inside_steps = static_cast<double>(cost.steps) - between_steps;
+  const double inside_bytes = cost.bytes_sent - cost.bytes_sent_inter_node;
+  return inside_steps * inside.alpha_us + between_steps * between.alpha_us +
+         1e-3 * (inside_bytes * inside.beta_ns_per_byte +
+                 cost.bytes_sent_inter_node * between.beta_ns_per_byte +
+                 cost.bytes_reduced * reduce_ns_per_byte);
+}
+
+const CostModel& host_cost_model() {
+  static constexpr CostModel model{
+      .intra_node = {{0.45, 0.15}, {0.40, 0.35}, {0.42, 0.20}},
+      .inter_node = {{20, 0.45}, {20, 0.50}, {20, 0.47}},
+      .reduce_ns_per_byte = 0.08,
+  };
+  return model;
+}
+
+}  // namespace unisono::comm

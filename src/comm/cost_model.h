@@ -1,0 +1,27 @@
+// What a message costs on each kind of link: the numbers behind the default selection.
+#pragma once
+
+#include "algorithm/algorithm.h"
+
+namespace unisono::comm {
+
+// t = alpha for each message on the longest chain + bytes * beta of the busiest rank.
+struct LinkCost {
+  double alpha_us;
+  double beta_ns_per_byte;
+};
+
+struct CostModel {
+  // By protocol: inside a node (shared memory) and between nodes (sockets).
+  LinkCost intra_node[protocol_count];
+  LinkCost inter_node[protocol_count];
+  double reduce_ns_per_byte;
+
+  double time_us(const algorithm::Cost& cost, Protocol protocol) const;
+};
+
+// Of the host engine. The numbers are measured by bench/transport_bench and bench/reduce_bench on 2
+// cores at 2 ranks; they need only be right in proportion.
+const CostModel& host_cost_model();
+
+}  // namespace unisono::comm

@@ -1,0 +1,63 @@
+// What init made and every communicator split from it shares: who the ranks are, and how to
+// reach them.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/bootstrap.h"
+#include "transport/fifo.h"
+#include "transport/transport.h"
+
+namespace unisono::comm {
+
+// One rank of the job, as it introduced itself.
+struct Member {
+  std::string node;
+  std::string shm_address;
+  std::string socket_address;
+};
+
+class Job {
+ public:
+  // Bootstraps, checks that all ranks agree on what they must agree on, and makes the transports.
+  static Result<std::shared_ptr<Job>> join(const InitOptions& options);
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  const Member& member(int world_rank) const {
+    return members_[static_cast<std::size_t>(world_rank)];
+  }
+  const transport::FifoOptions& fifo_options() const { return fifo_options_; }
+  std::int64_t timeout_ns() const { return timeout_ns_; }
+  // Owns the control group of all ranks until the first communicator takes it.
+  std::unique_ptr<ControlGroup> take_world() { return std::move(world_); }
+  // Ranks of the job on this host: how many share its cores.
+  int ranks_on_host() const { return ranks_on_host_; }
+  const std::string& name() const { return name_; }
+
+  // The transport to a rank, and that rank's address in it.
+  transport::Transport& transport_to(int world_rank) const;
+  const std::string& address_of(int world_rank) const;
+
+ private:
+  Job() = default;
+  bool uses_shm(int world_rank) const;
+  Status introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options);
+
+  int rank_ = 0;
+  std::string name_;
+  std::string forced_transport_;
+  std::int64_t timeout_ns_ = 0;
+  transport::FifoOptions fifo_options_;
+  std::vector<Member> members_;
+  int ranks_on_host_ = 1;
+  std::unique_ptr<transport::Transport> shm_;
+  std::unique_ptr<transport::Transport> socket_;
+  std::unique_ptr<ControlGroup> world_;
+};
+
+}  // namespace unisono::comm

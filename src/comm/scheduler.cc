@@ -1,0 +1,311 @@
+#include "comm/scheduler.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/try.h"
+
+namespace unisono::comm {
+namespace {
+
+// Looking at the clock costs some 25 ns; every 64th idle poll is often enough.
+constexpr std::int64_t rounds_between_looks = 64;
+// Looking for a dead peer costs a system call or two.
+constexpr std::int64_t peer_check_interval_ns = 5'000'000;
+
+}  // namespace
+
+std::int64_t Scheduler::now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+Scheduler::Scheduler(Options options, Connections& connections, Attendance& attendance)
+    : options_(options),
+      connections_(connections),
+      attendance_(attendance),
+      record_(options.record_slots) {}
+
+Scheduler::~Scheduler() {
+  {
+    const std::lock_guard lock(thread_mutex_);
+    stopping_ = true;
+  }
+  thread_wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<const Error> Scheduler::failure_pointer() const {
+  if (!failed_.load(std::memory_order_acquire)) return nullptr;
+  const std::lock_guard lock(failure_mutex_);
+  return failure_;
+}
+
+Status Scheduler::failure() const {
+  if (auto error = failure_pointer()) return *error;
+  return {};
+}
+
+Status Scheduler::run(Task& task) {
+  UNISONO_TRY(failure());
+  waiters_.fetch_add(1);
+  Status status;
+  if (idle() && take_seat()) {
+    if (idle()) {
+      pending_.fetch_add(1);
+      start(task);
+    }
+    leave_seat();
+  }
+  if (task.phase.load(std::memory_order_relaxed) == Task::Phase::idle)
+    status = submit(task, true);
+  if (status.ok()) status = wait(task, INT64_MAX);
+  waiters_.fetch_sub(1);
+  if (!idle()) wake_progress_thread();
+  return status;
+}
+
+Status Scheduler::submit(Task& task, bool is_collective) {
+  UNISONO_TRY(failure());
+  {
+    const std::lock_guard lock(queue_mutex_);
+    task.phase.store(Task::Phase::queued, std::memory_order_relaxed);
+    pending_.fetch_add(1);
+    (is_collective ? queued_collectives_ : queued_messages_).push_back(&task);
+    has_queued_.store(true, std::memory_order_release);
+  }
+  wake_progress_thread();
+  return {};
+}
+
+Status Scheduler::wait(Task& task, std::int64_t until_ns) {
+  if (task.done()) return task.outcome();
+  waiters_.fetch_add(1);
+  Backoff backoff(options_.spins);
+  Status gave_up;
+  while (!task.done()) {
+    bool moved = false;
+    if (take_seat()) {
+      moved = round();
+      leave_seat();
+    }
+    if (moved) {
+      backoff.reset();
+      continue;
+    }
+    backoff.step();
+    if (until_ns != INT64_MAX && now_ns() >= until_ns && !task.done()) {
+      gave_up = timeout_error(-1, "call ", task.entry.sequence, " (",
+                              name(task.entry.collective), ") is not complete yet on rank ",
+                              options_.rank);
+      break;
+    }
+  }
+  waiters_.fetch_sub(1);
+  if (!idle()) wake_progress_thread();
+  if (!gave_up.ok()) return gave_up;
+  return task.outcome();
+}
+
+void Scheduler::help() {
+  if (!take_seat()) return;
+  round();
+  leave_seat();
+}
+
+bool Scheduler::round() {
+  if (failed_.load(std::memory_order_acquire)) {
+    fail_pending(failure_pointer());
+    return false;
+  }
+  bool moved = poll_collective();
+  if (!messages_.empty() || has_queued_.load(std::memory_order_acquire)) moved |= poll_messages();
+  idle_rounds_ = moved ? 0 : idle_rounds_ + 1;
+  if (idle_rounds_ % rounds_between_looks == rounds_between_looks - 1) look_around();
+  return moved;
+}
+
+bool Scheduler::poll_collective() {
+  if (current_ == nullptr && has_queued_.load(std::memory_order_acquire)) {
+    Task* next = nullptr;
+    {
+      const std::lock_guard lock(queue_mutex_);
+      if (!queued_collectives_.empty()) {
+        next = queued_collectives_.front();
+        queued_collectives_.pop_front();
+      }
+      has_queued_.store(!queued_collectives_.empty() || !queued_messages_.empty(),
+                        std::memory_order_relaxed);
+    }
+    if (next != nullptr) start(*next);
+  }
+  return current_ != nullptr && poll(*current_);
+}
+
+bool Scheduler::poll_messages() {
+  std::vector<Task*> arrived;
+  if (has_queued_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(queue_mutex_);
+    arrived.assign(queued_messages_.begin(), queued_messages_.end());
+    queued_messages_.clear();
+    has_queued_.store(!queued_collectives_.empty(), std::memory_order_relaxed);
+  }
+  for (Task* task : arrived) start(*task);
+  bool moved = !arrived.empty();
+  const std::vector<Task*> running = messages_;  // poll() takes finished ones off the list
+  for (Task* task : running) moved |= poll(*task);
+  return moved;
+}
+
+void Scheduler::start(Task& task) {
+  const bool is_collective = task.owned == nullptr;
+  if (is_collective)
+    current_ = &task;
+  else
+    messages_.push_back(&task);
+  task.phase.store(Task::Phase::running, std::memory_order_relaxed);
+  task.entry.state = trace::State::started;
+  task.entry.started_ns = now_ns();
+  record_.write(task.entry);
+  if (is_collective) attendance_.joined(task.entry.sequence);
+  if (auto status = task.execution->start(task.arguments); !status.ok())
+    fail(status.error());
+}
+
+bool Scheduler::poll(Task& task) {
+  auto complete = task.execution->poll();
+  if (!complete.ok()) {
+    fail(complete.error());
+    return true;
+  }
+  if (*complete) {
+    finish(task, nullptr);
+    return true;
+  }
+  return task.execution->progressed();
+}
+
+void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
+  task.entry.state = error ? trace::State::failed : trace::State::completed;
+  task.entry.ended_ns = now_ns();
+  task.entry.waiting = error && task.execution ? task.execution->waiting() : trace::Waiting{};
+  record_.write(task.entry);
+  if (current_ == &task) current_ = nullptr;
+  std::erase(messages_, &task);
+  task.error = std::move(error);
+  pending_.fetch_sub(1);
+  // After this store the task may be gone.
+  task.phase.store(Task::Phase::done, std::memory_order_release);
+}
+
+void Scheduler::look_around() {
+  const std::int64_t now = now_ns();
+  if (current_ != nullptr) look_at(*current_, now);
+  for (Task* task : std::vector<Task*>(messages_)) look_at(*task, now);
+  {
+    // A call that waits for its turn has a deadline too.
+    const std::lock_guard lock(queue_mutex_);
+    for (Task* task : queued_collectives_)
+      if (now >= task->deadline_ns) fail(timeout_of(*task));
+  }
+  if (now - last_peer_check_ns_ >= peer_check_interval_ns) last_peer_check_ns_ = now;
+}
+
+void Scheduler::look_at(Task& task, std::int64_t now) {
+  task.entry.waiting = task.execution->waiting();
+  record_.write(task.entry);
+  if (now >= task.deadline_ns) {
+    fail(timeout_of(task));
+    return;
+  }
+  if (now - last_peer_check_ns_ < peer_check_interval_ns) return;
+  if (auto status = connections_.check_peers(task.entry.waiting); !status.ok())
+    fail(status.error());
+}
+
+Error Scheduler::timeout_of(const Task& task) const {
+  const trace::Waiting waiting = task.execution ? task.execution->waiting() : trace::Waiting{};
+  const std::vector<int> absent = attendance_.absent(task.entry.sequence);
+  std::string message =
+      str("rank ", options_.rank, " gave up on call ", task.entry.sequence, " (",
+          name(task.entry.collective), ", plan ", task.entry.plan.data(), ") of communicator ",
+          options_.communicator, "; it waits for ", trace::describe(waiting));
+  if (!absent.empty())
+    message += str(". Ranks that have not joined this call: ", join(absent));
+  return timeout_error(absent.empty() ? waiting.peer : absent.front(), message);
+}
+
+void Scheduler::fail(const Error& error) {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_) return;
+    failure_ = std::make_shared<const Error>(error);
+  }
+  failed_.store(true, std::memory_order_release);
+  if (!error.aborted)
+    log(LogLevel::error, "communicator ", options_.communicator, ", rank ", options_.rank, ": ",
+        error.describe());
+  using Kind = transport::Fault::Kind;
+  const Kind kind = error.aborted     ? Kind::aborted
+                    : error.timed_out ? Kind::timed_out
+                    : error.kind == ErrorKind::peer ? Kind::died
+                                                    : Kind::protocol_violation;
+  connections_.abort({kind, error.peer >= 0 ? error.peer : options_.rank});
+}
+
+void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
+  std::vector<Task*> tasks(messages_);
+  if (current_ != nullptr) tasks.push_back(current_);
+  {
+    const std::lock_guard lock(queue_mutex_);
+    tasks.insert(tasks.end(), queued_collectives_.begin(), queued_collectives_.end());
+    tasks.insert(tasks.end(), queued_messages_.begin(), queued_messages_.end());
+    queued_collectives_.clear();
+    queued_messages_.clear();
+    has_queued_.store(false, std::memory_order_relaxed);
+  }
+  for (Task* task : tasks) finish(*task, error);
+}
+
+void Scheduler::wake_progress_thread() {
+  if (waiters_.load() > 0) return;
+  const std::lock_guard lock(thread_mutex_);
+  if (!thread_.joinable() && !stopping_)
+    thread_ = std::thread([this] { run_progress_thread(); });
+  thread_wake_.notify_one();
+}
+
+void Scheduler::run_progress_thread() {
+  set_log_rank(options_.rank);
+  Backoff backoff(options_.spins);
+  std::unique_lock lock(thread_mutex_);
+  while (!stopping_) {
+    const bool needed = !idle() && waiters_.load() == 0;
+    if (!needed) {
+      thread_wake_.wait(lock);
+      backoff.reset();
+      continue;
+    }
+    lock.unlock();
+    bool moved = false;
+    if (take_seat()) {
+      moved = round();
+      leave_seat();
+    }
+    if (moved)
+      backoff.reset();
+    else
+      backoff.step();
+    lock.lock();
+  }
+}
+
+Scheduler::Pause::Pause(Scheduler& scheduler) : scheduler_(scheduler) {
+  Backoff backoff(100);
+  while (!scheduler_.take_seat()) backoff.step();
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,193 @@
+#include "comm/selection.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/try.h"
+#include "base/units.h"
+
+namespace unisono::comm {
+namespace {
+
+// One row of the default table for each power of two up to this; larger calls take its row.
+constexpr int largest_size_exponent = 32;
+constexpr std::size_t largest_element_bytes = 8;
+
+bool one_block_per_rank(Collective collective) {
+  switch (collective) {
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::all_to_all:
+    case Collective::all_to_all_v: return true;
+    default: return false;
+  }
+}
+
+std::size_t index(Collective collective) { return static_cast<std::size_t>(collective); }
+
+std::string pad(std::string text, std::size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+
+}  // namespace
+
+std::uint64_t call_bytes(Collective collective, int ranks, std::uint64_t block_bytes) {
+  return one_block_per_rank(collective) ? block_bytes * static_cast<std::uint64_t>(ranks)
+                                        : block_bytes;
+}
+
+Selection::Selection(topo::Placement placement, transport::FifoOptions fifo_options)
+    : placement_(std::move(placement)), fifo_options_(fifo_options) {}
+
+double Selection::block_bytes(Collective collective, std::uint64_t bytes) const {
+  const auto total = static_cast<double>(bytes);
+  return one_block_per_rank(collective) ? total / placement_.ranks() : total;
+}
+
+algorithm::Request Selection::request(Collective collective, const Choice& choice, int root,
+                                      bool in_place) const {
+  return {.collective = collective,
+          .placement = placement_,
+          .root = root,
+          .in_place = in_place,
+          .protocol = choice.protocol,
+          .channels = choice.channels};
+}
+
+// Whether the executor can run it: its largest step must fit a slot.
+bool Selection::fits(const algorithm::Entry& entry, const algorithm::Request& request) const {
+  if (!entry.supports(request).ok()) return false;
+  const plan::Header header = entry.header(request);
+  return static_cast<std::size_t>(header.max_step_count) * largest_element_bytes <=
+         transport::slot_payload_bytes(fifo_options_, request.protocol);
+}
+
+std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_t bytes) const {
+  std::vector<Candidate> out;
+  for (const algorithm::Entry* entry : algorithm::entries_for(collective)) {
+    for (int i = 0; i < protocol_count; ++i) {
+      const Choice choice{entry, static_cast<Protocol>(i), 1};
+      const algorithm::Request wanted = request(collective, choice, 0, false);
+      if (!fits(*entry, wanted)) continue;
+      const algorithm::Cost cost = entry->cost(wanted, block_bytes(collective, bytes));
+      out.push_back({choice, host_cost_model().time_us(cost, choice.protocol), cost});
+    }
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) {
+    return a.time_us < b.time_us;
+  });
+  return out;
+}
+
+std::vector<SelectionRow> Selection::make_rows(Collective collective) const {
+  std::vector<SelectionRow> rows;
+  // In all_to_all_v and barrier ranks know no common size: one row serves all.
+  const bool any_size = collective == Collective::all_to_all_v || collective == Collective::barrier;
+  for (int exponent = 0; exponent <= (any_size ? 0 : largest_size_exponent); ++exponent) {
+    const std::uint64_t bytes = std::uint64_t{1} << exponent;
+    const auto ranked = candidates(collective, bytes);
+    if (ranked.empty()) return {};
+    if (!rows.empty() && rows.back().choice == ranked.front().choice) continue;
+    if (!rows.empty()) rows.back().max_bytes = bytes - 1;
+    rows.push_back({rows.empty() ? 0 : bytes, UINT64_MAX, ranked.front().choice, "cost model"});
+  }
+  return rows;
+}
+
+const std::vector<SelectionRow>& Selection::rows(Collective collective) {
+  auto& rows = rows_[index(collective)];
+  if (rows.empty()) {
+    rows = file_rows_[index(collective)];
+    const auto made = make_rows(collective);
+    rows.insert(rows.end(), made.begin(), made.end());
+  }
+  return rows;
+}
+
+Status Selection::apply_forced(Collective collective, CallOptions& options) const {
+  if (options.algorithm.empty())
+    for (const auto& [for_collective, algorithm] : forced_algorithms_) {
+      if (!for_collective.empty() && for_collective != name(collective)) continue;
+      // A bare name forces every collective that has it and leaves the others alone.
+      const bool known = algorithm::find(collective, algorithm).ok();
+      if (known || !for_collective.empty()) options.algorithm = algorithm;
+    }
+  if (!options.protocol) options.protocol = forced_protocol_;
+  if (options.channels == 0) options.channels = forced_channels_;
+  if (options.channels < 0)
+    return misuse("channels is ", options.channels, "; it must be 1 or more, or 0 to choose");
+  return {};
+}
+
+Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int root,
+                                 bool in_place, const CallOptions& call_options) {
+  const auto by_table = [&]() -> const SelectionRow* {
+    for (const SelectionRow& row : rows(collective))
+      if (row.min_bytes <= bytes && bytes <= row.max_bytes) return &row;
+    return nullptr;
+  };
+  const bool nothing_forced = forced_algorithms_.empty() && !forced_protocol_ &&
+                              forced_channels_ == 0 && call_options.algorithm.empty() &&
+                              !call_options.protocol && call_options.channels == 0;
+  const SelectionRow* row = by_table();
+  if (row == nullptr)
+    return misuse("no algorithm serves ", name(collective), " on ", placement_.ranks(), " ranks");
+  if (nothing_forced) return row->choice;
+
+  CallOptions options = call_options;
+  UNISONO_TRY(apply_forced(collective, options));
+  Choice choice = row->choice;
+  if (!options.algorithm.empty()) {
+    UNISONO_ASSIGN(choice.entry, algorithm::find(collective, options.algorithm));
+    if (!options.protocol) {
+      // The protocol that the model likes best for this algorithm.
+      for (const Candidate& candidate : candidates(collective, bytes))
+        if (candidate.choice.entry == choice.entry) {
+          choice.protocol = candidate.choice.protocol;
+          break;
+        }
+    }
+  }
+  if (options.protocol) choice.protocol = *options.protocol;
+  if (options.channels > 0) choice.channels = options.channels;
+  const algorithm::Request wanted = request(collective, choice, root, in_place);
+  UNISONO_TRY(choice.entry->supports(wanted));
+  if (!fits(*choice.entry, wanted))
+    return misuse("plan ", choice.entry->plan_name(), " does not fit a slot of protocol ",
+                  name(choice.protocol), " on ", placement_.ranks(), " ranks");
+  return choice;
+}
+
+Result<std::string> Selection::explain(Collective collective, std::uint64_t bytes) {
+  UNISONO_ASSIGN(const Choice choice, choose(collective, bytes, 0, false, {}));
+  std::string out = str(name(collective), " of ", format_bytes(bytes), " on ",
+                        placement_.ranks(), " ranks, ", placement_.nodes(), " nodes: ",
+                        choice.entry->name, ", ", name(choice.protocol), ", ", choice.channels,
+                        " channel", choice.channels == 1 ? "" : "s", "\n\n");
+  for (const SelectionRow& row : rows(collective))
+    if (row.min_bytes <= bytes && bytes <= row.max_bytes) {
+      out += str("decided by the row for ", format_bytes(row.min_bytes), " .. ",
+                 row.max_bytes == UINT64_MAX ? "any" : format_bytes(row.max_bytes), " (",
+                 row.origin, ")\n\n");
+      break;
+    }
+  out += pad("algorithm", 28) + pad("protocol", 10) + pad("time_us", 12) + pad("steps", 8) +
+         pad("inter-node", 12) + pad("bytes sent", 14) + "inter-node\n";
+  for (const Candidate& candidate : candidates(collective, bytes)) {
+    const auto round = [](double value) { return str(std::round(value * 100) / 100); };
+    out += pad(std::string(candidate.choice.entry->name), 28) +
+           pad(std::string(name(candidate.choice.protocol)), 10) +
+           pad(round(candidate.time_us), 12) + pad(str(candidate.cost.steps), 8) +
+           pad(str(candidate.cost.steps_inter_node), 12) +
+           pad(round(candidate.cost.bytes_sent), 14) +
+           round(candidate.cost.bytes_sent_inter_node) + "\n";
+  }
+  return out;
+}
+
+}  // namespace unisono::comm

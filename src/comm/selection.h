@@ -1,0 +1,80 @@
+// Which plan a call takes. Selection is data: a table of rows, made from the cost model when a
+// collective is first called, preceded by the rows of a file; readable, and explained on request.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "algorithm/algorithm.h"
+#include "comm/cost_model.h"
+#include "transport/fifo.h"
+
+namespace unisono::comm {
+
+struct Choice {
+  const algorithm::Entry* entry = nullptr;
+  Protocol protocol = Protocol::simple;
+  int channels = 1;
+  bool operator==(const Choice&) const = default;
+};
+
+// Serves calls of min_bytes .. max_bytes (the larger of a rank's input and output).
+struct SelectionRow {
+  std::uint64_t min_bytes = 0;
+  std::uint64_t max_bytes = UINT64_MAX;
+  Choice choice;
+  std::string origin;  // "cost model", or the file
+};
+
+// One plan that could serve, and what the model says.
+struct Candidate {
+  Choice choice;
+  double time_us = 0;
+  algorithm::Cost cost;
+};
+
+class Selection {
+ public:
+  Selection(topo::Placement placement, transport::FifoOptions fifo_options);
+
+  // Reads UNISONO_SELECTION_FILE, UNISONO_ALGORITHM, UNISONO_PROTOCOL and UNISONO_CHANNELS.
+  Status read_settings();
+
+  // Unknown algorithm: misuse with the near names. An algorithm that cannot serve says why.
+  Result<Choice> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
+                        const CallOptions& options);
+  const std::vector<SelectionRow>& rows(Collective collective);
+  // All plans that could serve, fastest first.
+  std::vector<Candidate> candidates(Collective collective, std::uint64_t bytes) const;
+  // The table of candidates and the row that decides, for a person.
+  Result<std::string> explain(Collective collective, std::uint64_t bytes);
+
+  const topo::Placement& placement() const { return placement_; }
+  algorithm::Request request(Collective collective, const Choice& choice, int root,
+                             bool in_place) const;
+
+ private:
+  bool fits(const algorithm::Entry& entry, const algorithm::Request& request) const;
+  std::vector<SelectionRow> make_rows(Collective collective) const;
+  Status read_file(const std::string& path);
+  Status apply_forced(Collective collective, CallOptions& options) const;
+  double block_bytes(Collective collective, std::uint64_t bytes) const;
+
+  topo::Placement placement_;
+  transport::FifoOptions fifo_options_;
+  std::array<std::vector<SelectionRow>, collective_count> rows_;
+  std::array<std::vector<SelectionRow>, collective_count> file_rows_;
+  std::vector<std::pair<std::string, std::string>> forced_algorithms_;  // collective or "", name
+  std::optional<Protocol> forced_protocol_;
+  int forced_channels_ = 0;
+};
+
+// The bytes that selection and the bench go by: the larger of input and output of the rank that has
+// most, for blocks of `block_bytes`.
+std::uint64_t call_bytes(Collective collective, int ranks, std::uint64_t block_bytes);
+
+}  // namespace unisono::comm

@@ -1,0 +1,35 @@
+// A call on its way through a communicator.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "engine/engine.h"
+#include "trace/record.h"
+
+namespace unisono::comm {
+
+struct Task {
+  enum class Phase : std::uint8_t { idle, queued, running, done };
+
+  engine::Execution* execution = nullptr;      // of a collective: the communicator's own
+  std::unique_ptr<engine::Execution> owned;    // of a group of messages: made for it
+  std::unique_ptr<engine::Resources> lane;     // what `owned` runs on
+  engine::Arguments arguments;
+  std::vector<std::int64_t> counts;            // what the arguments' spans point to
+  trace::Entry entry;
+  std::int64_t deadline_ns = 0;
+
+  // Stored with release when `error` is set: whoever sees `done` (acquire) may read the outcome
+  // and use the buffers.
+  std::atomic<Phase> phase{Phase::idle};
+  std::shared_ptr<const Error> error;  // null: success
+
+  bool done() const { return phase.load(std::memory_order_acquire) == Phase::done; }
+  Status outcome() const { return error ? Status(*error) : Status(); }
+};
+
+}  // namespace unisono::comm
