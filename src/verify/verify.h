@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/plan.h"
@@ -24,6 +25,9 @@ struct Options {
   // Also prove that the plan ends when messages are read from the sender's memory: a step
   // that overwrites what an earlier step sent waits until the receiver has taken it.
   bool zero_copy = true;
+  // A plan with more chunks of memory, all ranks together, is refused: a proof needs some
+  // 40 bytes for each.
+  std::int64_t max_cells = std::int64_t{1} << 27;
 };
 
 enum class Problem : std::uint8_t {
@@ -39,6 +43,7 @@ enum class Problem : std::uint8_t {
   wrong_result,         // an output chunk does not hold what the collective requires
   different_results,    // the same sum in another order on another rank: not the same bit for bit
 };
+inline constexpr int problem_count = 11;
 std::string_view name(Problem problem);
 
 struct Failure {

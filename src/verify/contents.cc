@@ -1,0 +1,127 @@
+#include "verify/contents.h"
+
+#include <algorithm>
+
+#include "base/str.h"
+
+namespace unisono::verify {
+
+Sums::Sums(int ranks) : ranks_(ranks), sets_(ranks) {
+  sets_of_.push_back(RankSets::none);
+  operands_.push_back({});
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int twice = 0; twice < 2; ++twice) {
+      sets_of_.push_back(sets_.single(rank));
+      operands_.push_back({});
+    }
+  }
+}
+
+Sum Sums::add(Sum a, Sum b) {
+  if (a > b) std::swap(a, b);
+  const std::uint64_t key = pair_key(a, b);
+  if (const std::uint64_t* known = known_.find(key)) return static_cast<Sum>(*known);
+  const RankSets::Union both = sets_.unite(ranks_of(a), ranks_of(b));
+  if (!both.disjoint) return -1;
+  const auto sum = static_cast<Sum>(sets_of_.size());
+  sets_of_.push_back(both.set);
+  operands_.push_back({a, b});
+  known_.insert(key, static_cast<std::uint64_t>(sum));
+  return sum;
+}
+
+std::string Sums::describe(Sum sum) const {
+  constexpr std::size_t most = 120;
+  std::string text;
+  // A stack of sums and, negated, of characters: sums nest as deep as there are ranks.
+  std::vector<Sum> open{sum};
+  while (!open.empty() && text.size() < most) {
+    const Sum top = open.back();
+    open.pop_back();
+    if (top < 0) {
+      append(text, static_cast<char>(-top));
+    } else if (top <= 2 * ranks_) {
+      append(text, (top - 1) / 2);
+    } else {
+      const Operands& operands = operands_[static_cast<std::size_t>(top)];
+      open.insert(open.end(), {-Sum{')'}, operands.right, -Sum{'+'}, operands.left, -Sum{'('}});
+    }
+  }
+  if (!open.empty()) append(text, "...");
+  return text;
+}
+
+std::size_t Sums::memory_bytes() const {
+  return sets_.memory_bytes() + sets_of_.size() * (sizeof(Sum) + sizeof(Operands)) +
+         known_.size() * 32;
+}
+
+std::int64_t Contents::initial(int rank, std::int64_t chunk) const {
+  const std::int64_t chunks = header_->chunks_per_block;
+  switch (header_->collective) {
+    case Collective::all_reduce:
+    case Collective::reduce:
+    case Collective::reduce_scatter: return chunk;
+    case Collective::all_gather:
+    case Collective::gather: return rank * chunks + chunk;
+    case Collective::broadcast:
+    case Collective::scatter: return rank == header_->root ? chunk : -1;
+    case Collective::all_to_all:
+    case Collective::all_to_all_v:
+      return std::int64_t{rank} * header_->ranks * chunks + chunk;
+    case Collective::barrier:
+    case Collective::point_to_point:
+    case Collective::custom: return -1;
+  }
+  return -1;
+}
+
+std::int64_t Contents::required(int rank, std::int64_t chunk) const {
+  const std::int64_t chunks = header_->chunks_per_block;
+  const bool is_root = rank == header_->root;
+  switch (header_->collective) {
+    case Collective::all_reduce:
+    case Collective::all_gather:
+    case Collective::broadcast: return chunk;
+    case Collective::reduce:
+    case Collective::gather: return is_root ? chunk : -1;
+    case Collective::reduce_scatter:
+    case Collective::scatter: return rank * chunks + chunk;
+    case Collective::all_to_all:
+    case Collective::all_to_all_v: {
+      const std::int64_t source = chunk / chunks;
+      return (source * header_->ranks + rank) * chunks + chunk % chunks;
+    }
+    case Collective::barrier:
+    case Collective::point_to_point:
+    case Collective::custom: return -1;
+  }
+  return -1;
+}
+
+std::string Contents::describe(std::int64_t position) const {
+  const std::int64_t chunks = header_->chunks_per_block;
+  const std::int64_t block = position / chunks;
+  const std::int64_t chunk = position % chunks;
+  switch (header_->collective) {
+    case Collective::all_reduce:
+    case Collective::reduce: return str("chunk ", chunk);
+    case Collective::reduce_scatter: return str("chunk ", chunk, " of block ", block);
+    case Collective::all_gather:
+    case Collective::gather: return str("chunk ", chunk, " of rank ", block, "'s input");
+    case Collective::broadcast:
+      return str("chunk ", chunk, " of rank ", header_->root, "'s input");
+    case Collective::scatter:
+      return str("chunk ", chunk, " of block ", block, " of rank ", header_->root, "'s input");
+    case Collective::all_to_all:
+    case Collective::all_to_all_v:
+      return str("chunk ", chunk, " of block ", block % header_->ranks, " of rank ",
+                 block / header_->ranks, "'s input");
+    case Collective::barrier:
+    case Collective::point_to_point:
+    case Collective::custom: break;
+  }
+  return str("chunk ", position);
+}
+
+}  // namespace unisono::verify

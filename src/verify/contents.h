@@ -1,0 +1,81 @@
+// What a chunk of memory holds, and what a collective puts there and asks for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+#include "verify/flat_map.h"
+#include "verify/rank_sets.h"
+
+namespace unisono::verify {
+
+// How contributions were added: equal ids are equal expressions, up to the order of two operands,
+// and so give the same bits on any rank. 0 is a chunk that nothing has written.
+using Sum = std::int32_t;
+inline constexpr Sum unwritten = 0;
+inline constexpr Sum plain = 1;  // data that is moved, never added
+
+struct Value {
+  // Which data: see Collective's comment at Contents. Sums add only data of one position.
+  std::int64_t position = -1;
+  Sum sum = unwritten;
+  std::int32_t event = -1;  // what wrote it; only while a story is being recorded
+};
+
+// Interned sums. A raw contribution (as the user gave it) and a contribution that was read (and
+// pre-multiplied) differ.
+class Sums {
+ public:
+  explicit Sums(int ranks);
+
+  Sum raw(int rank) const { return 1 + 2 * rank; }
+  bool is_raw(Sum sum) const { return sum != unwritten && sum <= 2 * ranks_ && sum % 2 == 1; }
+  Sum read(Sum raw) const { return raw + 1; }
+
+  // -1 if both hold a contribution of the same rank.
+  Sum add(Sum a, Sum b);
+  RankSets::Id ranks_of(Sum sum) const { return sets_of_[static_cast<std::size_t>(sum)]; }
+  RankSets& sets() { return sets_; }
+  const RankSets& sets() const { return sets_; }
+  // "((0+1)+2)"; long ones are cut.
+  std::string describe(Sum sum) const;
+  std::size_t memory_bytes() const;
+
+ private:
+  struct Operands {
+    Sum left;
+    Sum right;
+  };
+  int ranks_;
+  RankSets sets_;
+  std::vector<RankSets::Id> sets_of_;  // by sum
+  std::vector<Operands> operands_;     // by sum
+  FlatMap known_;
+};
+
+// The meaning of a collective. A position names data across ranks:
+//   all_reduce, reduce            chunk of the block
+//   reduce_scatter                chunk of all blocks, block after block
+//   all_gather, gather            (source rank, chunk)
+//   broadcast                     chunk of the root's block
+//   scatter                       (destination rank, chunk)
+//   all_to_all, all_to_all_v      (source rank, destination rank, chunk)
+class Contents {
+ public:
+  explicit Contents(const plan::Header& header) : header_(&header) {}
+
+  bool adds() const { return is_reduction(header_->collective); }
+  // Position of the data in input chunk `chunk` at the start; -1: none.
+  std::int64_t initial(int rank, std::int64_t chunk) const;
+  // Position of the data that output chunk `chunk` must hold at the end; -1: any.
+  std::int64_t required(int rank, std::int64_t chunk) const;
+  // "chunk 2 of rank 3's input".
+  std::string describe(std::int64_t position) const;
+
+ private:
+  const plan::Header* header_;
+};
+
+}  // namespace unisono::verify

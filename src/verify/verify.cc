@@ -1,0 +1,88 @@
+#include "verify/verify.h"
+
+#include <array>
+
+#include "base/str.h"
+#include "plan/check.h"
+#include "verify/execution.h"
+#include "verify/memory.h"
+#include "verify/races.h"
+
+namespace unisono::verify {
+namespace {
+
+constexpr std::array<std::string_view, problem_count> problems{
+    "malformed",     "unwritten_read", "stale_read", "double_contribution",
+    "size_mismatch", "race",           "input_written", "deadlock",
+    "message_left",  "wrong_result",   "different_results"};
+
+constexpr std::size_t most_races = 4;
+
+Failure malformed(std::string expected, std::string got) {
+  Failure failure;
+  failure.problem = Problem::malformed;
+  failure.expected = std::move(expected);
+  failure.got = std::move(got);
+  return failure;
+}
+
+}  // namespace
+
+std::string_view name(Problem problem) { return problems[static_cast<std::size_t>(problem)]; }
+
+std::string Failure::describe() const {
+  std::string text(name(problem));
+  if (rank >= 0) append(text, str(", rank ", rank));
+  if (thread_block >= 0) append(text, str(", thread block ", thread_block));
+  if (step >= 0) append(text, str(", step ", step));
+  if (chunk >= 0) append(text, str(", ", plan::name(buffer), " chunk ", chunk));
+  append(text, str("\n  expected: ", expected, "\n  got:      ", got));
+  if (!story.empty()) append(text, str("\n  how:      ", join(story, "\n            ")));
+  return text;
+}
+
+Report verify(const plan::Plan& plan, const Options& options) {
+  Report report;
+  const plan::Header& header = plan.header;
+  if (const Status status = plan::check(plan, plan::format_limits()); !status.ok()) {
+    report.failures.push_back(malformed("a plan within the format", status.error().message));
+    return report;
+  }
+  if (header.collective == Collective::custom || header.collective == Collective::point_to_point) {
+    report.failures.push_back(malformed("a collective with a fixed meaning",
+                                        str(name(header.collective), ", which has none")));
+    return report;
+  }
+  if (options.slots < 1) {
+    report.failures.push_back(malformed("at least 1 slot", str(options.slots)));
+    return report;
+  }
+  if (const std::int64_t cells = count_cells(plan); cells > options.max_cells) {
+    report.failures.push_back(malformed(
+        str("at most ", options.max_cells, " chunks of memory, all ranks together"), str(cells)));
+    return report;
+  }
+
+  // What chunks hold is only certain where there is no race.
+  report.failures = find_races(plan, Memory(plan), most_races);
+  if (!report.ok()) return report;
+
+  Execution execution(plan, options, false);
+  const bool failed = execution.run().has_value();
+  report.steps = execution.steps();
+  report.messages = execution.messages();
+  if (!failed) return report;
+  // Once more, the same, with its history.
+  Failure failure = *Execution(plan, options, true).run();
+  if (failure.problem == Problem::deadlock && options.zero_copy) {
+    Options copying = options;
+    copying.zero_copy = false;
+    const std::optional<Failure> without = Execution(plan, copying, false).run();
+    if (!without || without->problem != Problem::deadlock)
+      failure.story.push_back("Only with zero copy: it would end if messages were copied.");
+  }
+  report.failures.push_back(std::move(failure));
+  return report;
+}
+
+}  // namespace unisono::verify
