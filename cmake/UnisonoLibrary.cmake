@@ -26,6 +26,13 @@ if(layer_objects AND NOT UNISONO_BUILD_PYTHON)
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(unisono PRIVATE $<BUILD_INTERFACE:unisono_flags>)
 
+  # A sanitizer's run-time finds its hooks by symbols that this would hide.
+  if(NOT UNISONO_SANITIZE)
+    set(exports "${CMAKE_CURRENT_LIST_DIR}/exports.map")
+    target_link_options(unisono PRIVATE "LINKER:--version-script=${exports}")
+    set_property(TARGET unisono PROPERTY LINK_DEPENDS "${exports}")
+  endif()
+
   set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/unisono")
   install(TARGETS unisono EXPORT unisonoTargets
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT cpp)
