@@ -80,8 +80,7 @@ struct Run {
 class BlockMap {
  public:
   // Block i: `chunks` chunks from chunk first + i * stride.
-  static BlockMap strided(plan::Buffer buffer, std::int64_t first, std::int64_t stride,
-                          int chunks);
+  static BlockMap strided(plan::Buffer buffer, std::int64_t first, std::int64_t stride, int chunks);
   // Block i: chunks[i] chunks from chunk first[i]; chunks[i] may be 0.
   static BlockMap table(plan::Buffer buffer, std::vector<std::int64_t> first,
                         std::vector<int> chunks);

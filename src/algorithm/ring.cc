@@ -8,7 +8,8 @@ Ring::Ring(const topo::Placement& placement, int channel, bool backward) : place
   order_.reserve(static_cast<std::size_t>(placement.ranks()));
   for (int node = 0; node < placement.nodes(); ++node) {
     const int ranks = placement.ranks_on(node);
-    for (int i = 0; i < ranks; ++i) order_.push_back(placement.rank_at(node, (i + channel) % ranks));
+    for (int i = 0; i < ranks; ++i)
+      order_.push_back(placement.rank_at(node, (i + channel) % ranks));
   }
   if (backward) std::reverse(order_.begin(), order_.end());
 }
@@ -33,22 +34,6 @@ std::int64_t Ring::max_crossings(std::int64_t hops) const {
   for (std::int64_t first = 0; first < size(); ++first) {
     crossings += (crosses_after(first + hops) ? 1 : 0) - (crosses_after(first) ? 1 : 0);
     most = std::max(most, crossings);
-  }
-  return most;
-}
-
-int max_channels_leaving_at_a_rank(const topo::Placement& placement, int channels,
-                                   bool both_ways) {
-  if (placement.nodes() == 1) return 0;
-  int most = 0;
-  for (int node = 0; node < placement.nodes(); ++node) {
-    const int ranks = placement.ranks_on(node);
-    std::vector<int> leaving(static_cast<std::size_t>(ranks));
-    for (int channel = 0; channel < channels; ++channel) {
-      ++leaving[static_cast<std::size_t>((ranks - 1 + channel) % ranks)];
-      if (both_ways) ++leaving[static_cast<std::size_t>(channel % ranks)];
-    }
-    most = std::max(most, *std::max_element(leaving.begin(), leaving.end()));
   }
   return most;
 }
@@ -82,8 +67,7 @@ std::vector<Progression> progressions_of(const std::vector<std::int64_t>& values
   for (std::size_t i = 0; i < values.size();) {
     Progression one{values[i], 0, 1};
     if (i + 1 < values.size()) one.stride = difference(values[i + 1], values[i], modulus);
-    while (i + 1 < values.size() &&
-           difference(values[i + 1], values[i], modulus) == one.stride) {
+    while (i + 1 < values.size() && difference(values[i + 1], values[i], modulus) == one.stride) {
       ++one.count;
       ++i;
     }
@@ -119,7 +103,8 @@ Repetition repetition_at(const std::vector<Progression>& all, std::size_t at, st
 void for_each_value(plan::BlockBuilder& block, const std::vector<std::int64_t>& values,
                     std::int64_t modulus, std::int64_t scale, std::int64_t offset,
                     const std::function<void(plan::Index)>& body) {
-  // A node's ranks are two progressions (its order rotated), at most three where greedy cuts differ.
+  // A node's ranks are two progressions (its order rotated), at most three where greedy cuts
+  // differ.
   constexpr std::size_t max_period = 4;
   const std::vector<Progression> all = progressions_of(values, modulus);
   for (std::size_t at = 0; at < all.size();) {
@@ -127,8 +112,7 @@ void for_each_value(plan::BlockBuilder& block, const std::vector<std::int64_t>& 
     for (std::size_t period = 1; period <= max_period; ++period) {
       const Repetition one = repetition_at(all, at, period, modulus);
       const auto covered = static_cast<std::size_t>(one.times) * one.period;
-      if (one.times > 1 && covered > static_cast<std::size_t>(best.times) * best.period)
-        best = one;
+      if (one.times > 1 && covered > static_cast<std::size_t>(best.times) * best.period) best = one;
     }
     if (best.times > 1) block.loop(best.times);
     for (std::size_t i = at; i < at + best.period; ++i) {

@@ -31,11 +31,6 @@ class Ring {
   std::vector<int> order_;
 };
 
-// The most channels, of channels 0 .. channels-1, on which one rank is the last of its node. With
-// `both_ways`, of the rings on these channels in both directions.
-int max_channels_leaving_at_a_rank(const topo::Placement& placement, int channels,
-                                   bool both_ways = false);
-
 // Appends body(index) for each of `values` in turn, all in 0 .. modulus-1, with loops wherever
 // they are arithmetic progressions modulo `modulus`, or progressions of such. The index that
 // `body` gets is offset + scale * value; it must add steps that depend on it alone.

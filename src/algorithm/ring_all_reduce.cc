@@ -21,6 +21,7 @@
 #include "algorithm/algorithms.h"
 #include "algorithm/request.h"
 #include "algorithm/ring.h"
+#include "algorithm/ring_cost.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {
@@ -75,19 +76,9 @@ plan::RankProgram program(const Request& request, int rank) {
 
 template <int directions>
 Cost cost(const Request& request, double block_bytes) {
-  const double k = request.placement.ranks();
-  const auto hops = static_cast<std::int64_t>(2 * (k - 1));
-  const double sent = 2 * block_bytes * (k - 1) / k;
-  const double leaving =
-      max_channels_leaving_at_a_rank(request.placement, request.channels, directions == 2);
-  Cost cost{.steps = hops,
-            .bytes_sent = sent,
-            .bytes_sent_inter_node = sent * leaving / (request.channels * directions),
-            .bytes_reduced = block_bytes * (k - 1) / k};
-  for (int channel = 0; channel < request.channels; ++channel)
-    cost.steps_inter_node =
-        std::max(cost.steps_inter_node, Ring(request.placement, channel).max_crossings(hops));
-  return cost;
+  const std::int64_t k = request.placement.ranks();
+  const double passed = block_bytes * static_cast<double>(k - 1) / static_cast<double>(k);
+  return ring_cost(request, directions, 2 * (k - 1), 2 * passed, passed);
 }
 
 }  // namespace

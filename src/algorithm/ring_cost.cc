@@ -1,0 +1,49 @@
+#include "algorithm/ring_cost.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "algorithm/ring.h"
+
+namespace unisono::algorithm {
+
+Cost ring_cost(const Request& request, int directions, std::int64_t hops, double bytes_sent,
+               double bytes_reduced) {
+  Cost cost{.steps = hops, .bytes_sent = bytes_sent, .bytes_reduced = bytes_reduced};
+  std::vector<int> rings_leaving(static_cast<std::size_t>(request.placement.ranks()));
+  const int rings = request.channels * directions;
+  for (int i = 0; i < rings; ++i) {
+    const Ring ring(request.placement, i / directions, i % directions == 1);
+    cost.steps_inter_node = std::max(cost.steps_inter_node, ring.max_crossings(hops));
+    for (int position = 0; position < ring.size(); ++position)
+      if (ring.crosses_after(position))
+        ++rings_leaving[static_cast<std::size_t>(ring.rank_at(position))];
+  }
+  const int most = *std::max_element(rings_leaving.begin(), rings_leaving.end());
+  cost.bytes_sent_inter_node = bytes_sent * most / rings;
+  return cost;
+}
+
+Cost chain_cost(const Request& request, ChainEnd end, double bytes_sent, double bytes_reduced) {
+  const int ranks = request.placement.ranks();
+  if (ranks == 1) return {};
+  Cost cost{.steps = ranks - 1, .bytes_sent = bytes_sent, .bytes_reduced = bytes_reduced};
+  std::vector<int> chains_leaving(static_cast<std::size_t>(ranks));
+  for (int channel = 0; channel < request.channels; ++channel) {
+    const Ring ring(request.placement, channel);
+    const int root = ring.position_of(request.root);
+    const int first = end == ChainEnd::before_root ? root : root + 1;
+    std::int64_t crossings = 0;
+    for (int position = first; position < first + ranks - 1; ++position) {
+      if (!ring.crosses_after(position)) continue;
+      ++crossings;
+      ++chains_leaving[static_cast<std::size_t>(ring.rank_at(position))];
+    }
+    cost.steps_inter_node = std::max(cost.steps_inter_node, crossings);
+  }
+  const int most = *std::max_element(chains_leaving.begin(), chains_leaving.end());
+  cost.bytes_sent_inter_node = bytes_sent * most / request.channels;
+  return cost;
+}
+
+}  // namespace unisono::algorithm

@@ -1,0 +1,96 @@
+// Ring reduce-scatter: the partial sum of every block goes around the ring and ends at its owner.
+// (Primitives as Table VII of "Demystifying NCCL".) Block j stands for the block of the rank at
+// position j.
+//
+//   step 0            send               block q-1          q: this rank's position
+//   steps 1 .. k-2    recv_reduce_send   block q-1-step     k: the number of ranks
+//   step k-1          recv_reduce_copy   block q
+//
+//   steps          k-1
+//   bytes sent     (k-1) b             b: bytes of a block
+//   bytes reduced  (k-1) b
+//   cost           (k-1) (α + b β + b γ)
+//
+// Only the own block is written, in the last step, and it is never sent. A rank sends before
+// it receives: one slot per connection is enough. The bidirectional ring sends half of every block
+// the other way round; its direction is the lowest bit of the channel.
+#include "algorithm/algorithms.h"
+#include "algorithm/request.h"
+#include "algorithm/ring.h"
+#include "algorithm/ring_cost.h"
+#include "plan/builder.h"
+
+namespace unisono::algorithm {
+namespace {
+
+using plan::input;
+using plan::output;
+
+void write_ring(plan::ProgramBuilder& builder, const Ring& ring, int rank, int channel,
+                int channels) {
+  const int k = ring.size();
+  const std::int64_t q = ring.position_of(rank);
+  const auto chunk_of = [&](int owner) { return std::int64_t{owner} * channels + channel; };
+  plan::BlockBuilder block = builder.block(channel, ring.rank_at(q + 1), ring.rank_at(q - 1));
+  block.send(input(chunk_of(ring.rank_at(q - 1))));
+  for_each_value(block, ranks_going_back(ring, q - 2, k - 2), k, channels, channel,
+                 [&](plan::Index chunk) { block.recv_reduce_send(input(chunk)); });
+  block.recv_reduce_copy(input(chunk_of(rank)), output(channel));
+}
+
+template <int directions>
+plan::Header header(const Request& request) {
+  const int channels = request.channels * directions;
+  plan::Header header = header_for(request, channels);
+  header.channels = channels;
+  return header;
+}
+
+template <int directions>
+plan::RankProgram program(const Request& request, int rank) {
+  plan::ProgramBuilder builder(rank);
+  const int channels = request.channels * directions;
+  for (int channel = 0; channel < channels; ++channel) {
+    const Ring ring(request.placement, channel / directions, channel % directions == 1);
+    if (ring.size() > 1)
+      write_ring(builder, ring, rank, channel, channels);
+    else if (!request.in_place)
+      builder.block(channel, -1, -1).copy(input(channel), output(channel));
+  }
+  return builder.take();
+}
+
+template <int directions>
+Cost cost(const Request& request, double block_bytes) {
+  const std::int64_t hops = request.placement.ranks() - 1;
+  const double bytes = static_cast<double>(hops) * block_bytes;
+  return ring_cost(request, directions, hops, bytes, bytes);
+}
+
+}  // namespace
+
+const Entry ring_reduce_scatter = {
+    .name = "ring",
+    .collective = Collective::reduce_scatter,
+    .summary = "The partial sum of every block goes around a ring and ends at its owner.",
+    .source = "Demystifying NCCL, Table VII",
+    .constraint = "any number of ranks",
+    .supports = any_ranks,
+    .header = header<1>,
+    .program = program<1>,
+    .cost = cost<1>,
+};
+
+const Entry bidirectional_ring_reduce_scatter = {
+    .name = "bidirectional_ring",
+    .collective = Collective::reduce_scatter,
+    .summary = "Half of every block's partial sums go around a ring, the others the other way.",
+    .source = "Demystifying NCCL, Table VII, in both directions",
+    .constraint = "any number of ranks",
+    .supports = any_ranks,
+    .header = header<2>,
+    .program = program<2>,
+    .cost = cost<2>,
+};
+
+}  // namespace unisono::algorithm

@@ -1,0 +1,74 @@
+// What each algorithm says that it costs is what its plans cost.
+#include <gtest/gtest.h>
+
+#include "algorithm/algorithm.h"
+#include "algorithm/measure.h"
+#include "algorithm/placements.h"
+#include "base/str.h"
+
+namespace unisono::algorithm {
+namespace {
+
+std::vector<int> ranks_to_try() {
+  std::vector<int> ranks;
+  for (int p = 1; p <= 17; ++p) ranks.push_back(p);
+  ranks.push_back(32);
+  ranks.push_back(33);
+  return ranks;
+}
+
+void expect_cost_holds(const Entry& entry, const Request& request, const std::string& where) {
+  SCOPED_TRACE(str(entry.plan_name(), " of ", request.placement.ranks(), " ranks, ", where, ", ",
+                   request.channels, " channels, root ", request.root,
+                   request.in_place ? ", in place" : ", out of place"));
+  Result<plan::Plan> plan = make_plan(entry, request);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  // Chunks of 64 bytes each.
+  const double block_bytes = 64.0 * plan->header.chunks_per_block;
+  const Cost measured = measure(*plan, request.placement, block_bytes);
+  const Cost stated = entry.cost(request, block_bytes);
+  EXPECT_EQ(stated.steps, measured.steps);
+  EXPECT_DOUBLE_EQ(stated.bytes_sent, measured.bytes_sent);
+  EXPECT_DOUBLE_EQ(stated.bytes_sent_inter_node, measured.bytes_sent_inter_node);
+  EXPECT_DOUBLE_EQ(stated.bytes_reduced, measured.bytes_reduced);
+  // Stated as a bound, which no chain may break.
+  EXPECT_GE(stated.steps_inter_node, measured.steps_inter_node);
+  EXPECT_LE(stated.steps_inter_node, stated.steps);
+  if (request.placement.nodes() == 1) {
+    EXPECT_EQ(stated.steps_inter_node, 0);
+  }
+  if (request.placement.nodes() == request.placement.ranks()) {
+    EXPECT_EQ(stated.steps_inter_node, stated.steps);
+  }
+}
+
+class CostOf : public testing::TestWithParam<const Entry*> {};
+
+TEST_P(CostOf, IsWhatThePlanDoes) {
+  const Entry& entry = *GetParam();
+  for (int ranks : ranks_to_try())
+    for (const NamedPlacement& where : placements_of(ranks))
+      for (int channels : {1, 3})
+        for (bool in_place : {false, true}) {
+          Request request{.collective = entry.collective,
+                          .placement = where.placement,
+                          .root = has_root(entry.collective) ? ranks / 2 : 0,
+                          .in_place = in_place,
+                          .channels = channels};
+          if (!entry.supports(request).ok()) continue;
+          expect_cost_holds(entry, request, where.name);
+          if (testing::Test::HasFailure()) return;
+        }
+}
+
+std::vector<const Entry*> all() {
+  std::vector<const Entry*> result;
+  for (const Entry& entry : entries()) result.push_back(&entry);
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, CostOf, testing::ValuesIn(all()),
+                         [](const auto& entry) { return entry.param->plan_name(); });
+
+}  // namespace
+}  // namespace unisono::algorithm

@@ -1,0 +1,130 @@
+#include "algorithm/measure.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <tuple>
+
+#include "plan/walk.h"
+
+namespace unisono::algorithm {
+namespace {
+
+struct Chain {
+  std::int64_t messages = 0;
+  std::int64_t crossings = 0;
+  void follow(const Chain& other) {
+    messages = std::max(messages, other.messages);
+    crossings = std::max(crossings, other.crossings);
+  }
+};
+
+struct Running {
+  int rank;
+  const plan::ThreadBlock* code;
+  plan::StepCursor cursor;
+  Chain chain;
+  std::vector<Chain> after_steps{Chain{}};  // [n]: when n steps are complete
+};
+
+class Measurement {
+ public:
+  Measurement(const plan::Plan& plan, const topo::Placement& placement, double block_bytes)
+      : plan_(plan),
+        placement_(placement),
+        chunk_bytes_(block_bytes / plan.header.chunks_per_block),
+        sent_(plan.programs.size()),
+        sent_inter_node_(plan.programs.size()),
+        reduced_(plan.programs.size()) {
+    for (const plan::RankProgram& program : plan.programs) {
+      first_.push_back(running_.size());
+      for (const plan::ThreadBlock& code : program.thread_blocks)
+        running_.push_back({program.rank, &code, plan::StepCursor(code.body), {}});
+    }
+  }
+
+  Cost run() {
+    for (bool advanced = true; advanced;) {
+      advanced = false;
+      for (Running& block : running_)
+        while (block.cursor.step() != nullptr && advance(block)) advanced = true;
+    }
+    for (const Running& block : running_)
+      EXPECT_EQ(block.cursor.step(), nullptr) << plan_.header.name << " does not end";
+    longest_.messages = std::max<std::int64_t>(longest_.messages, 0);
+    return {.steps = longest_.messages,
+            .steps_inter_node = longest_.crossings,
+            .bytes_sent = *std::max_element(sent_.begin(), sent_.end()),
+            .bytes_sent_inter_node =
+                *std::max_element(sent_inter_node_.begin(), sent_inter_node_.end()),
+            .bytes_reduced = *std::max_element(reduced_.begin(), reduced_.end())};
+  }
+
+ private:
+  using Connection = std::tuple<int, int, int>;  // sender, receiver, channel
+
+  // False if the step must wait.
+  bool advance(Running& block) {
+    const plan::Step& step = *block.cursor.step();
+    const plan::ThreadBlock& code = *block.code;
+    Chain chain = block.chain;
+    for (const plan::Dependency& dependency : step.after) {
+      const Running& other = running_[first_[static_cast<std::size_t>(block.rank)] +
+                                      static_cast<std::size_t>(dependency.thread_block)];
+      const auto steps = static_cast<std::size_t>(dependency.steps.at(block.cursor.loops()));
+      if (other.after_steps.size() <= steps) return false;
+      chain.follow(other.after_steps[steps]);
+    }
+    if (plan::receives(step.operation)) {
+      std::deque<Chain>& arriving = messages_[{code.recv_peer, block.rank, code.channel}];
+      if (arriving.empty()) return false;
+      chain.follow(arriving.front());
+      arriving.pop_front();
+    }
+    const auto rank = static_cast<std::size_t>(block.rank);
+    const double bytes = chunk_bytes_ * step.count;
+    const bool moves = plan::sends(step.operation) || step.operation == plan::Operation::put;
+    const bool crosses = moves && !placement_.same_node(block.rank, code.send_peer);
+    if (moves && step.operation != plan::Operation::signal) {
+      sent_[rank] += bytes;
+      if (crosses) sent_inter_node_[rank] += bytes;
+    }
+    if (plan::reduces(step.operation))
+      reduced_[rank] += bytes * static_cast<double>(std::max<std::size_t>(step.peers.size(), 1));
+    if (plan::sends(step.operation)) {
+      const Chain message{chain.messages + 1, chain.crossings + (crosses ? 1 : 0)};
+      messages_[{block.rank, code.send_peer, code.channel}].push_back(message);
+      longest_.follow(message);
+    }
+    block.chain = chain;
+    block.after_steps.push_back(chain);
+    block.cursor.advance();
+    return true;
+  }
+
+  const plan::Plan& plan_;
+  const topo::Placement& placement_;
+  double chunk_bytes_;
+  std::vector<double> sent_, sent_inter_node_, reduced_;  // by rank
+  std::vector<Running> running_;
+  std::vector<std::size_t> first_;  // by rank, in running_
+  std::map<Connection, std::deque<Chain>> messages_;
+  Chain longest_;
+};
+
+}  // namespace
+
+Cost measure(const plan::Plan& plan, const topo::Placement& placement, double block_bytes) {
+  return Measurement(plan, placement, block_bytes).run();
+}
+
+std::vector<plan::Operation> operations_of(const plan::ThreadBlock& thread_block) {
+  std::vector<plan::Operation> operations;
+  for (plan::StepCursor cursor(thread_block.body); cursor.step() != nullptr; cursor.advance())
+    operations.push_back(cursor.step()->operation);
+  return operations;
+}
+
+}  // namespace unisono::algorithm
