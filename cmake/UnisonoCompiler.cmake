@@ -10,7 +10,8 @@ find_package(Threads REQUIRED)
 
 add_library(unisono_flags INTERFACE)
 target_compile_options(unisono_flags INTERFACE
-  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -fno-omit-frame-pointer)
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+  -Wno-missing-field-initializers -fno-omit-frame-pointer)
 if(UNISONO_WERROR)
   target_compile_options(unisono_flags INTERFACE -Werror)
 endif()
