@@ -42,13 +42,14 @@ struct Geometry {
 
 struct ConnectionRequest {
   ConnectionKey key;
-  int self = 0;                   // ranks in the communicator of `key`
+  int self = 0;  // ranks in the communicator of `key`
   int peer = 0;
   std::string_view peer_address;  // the peer transport's address()
   Geometry geometry;
 };
 
-// Stores `value` into the peer's signal `index` after the put's bytes. Values of a signal only grow.
+// Stores `value` into the peer's signal `index` after the put's bytes. Values of a signal only
+// grow.
 struct Signal {
   int index = -1;  // -1: none
   std::uint64_t value = 0;
@@ -78,14 +79,15 @@ class Connection {
   const std::atomic<std::uint64_t>* signals() const { return signals_; }
 
   // The peer's region and signals if this process can load and store them, else nullptr; valid
-  // once ready. A signal stored with release after the data is a put. Both ends map or neither does.
+  // once ready. A signal stored with release after the data is a put. Both ends map or neither
+  // does.
   std::byte* peer_region() const { return peer_region_; }
   std::atomic<std::uint64_t>* peer_signals() const { return peer_signals_; }
 
   // Starts to move `bytes` from `source` to `peer_offset` of the peer's region, then to store
-  // the signal. False: too much is under way, try again after progress(). A put of 0 bytes is always
-  // taken (of a signal, only the latest value is kept). The source must stay as it is until the put
-  // is complete. Only when ready. What is put to a peer that has left is dropped.
+  // the signal. False: too much is under way, try again after progress(). A put of 0 bytes is
+  // always taken (of a signal, only the latest value is kept). The source must stay as it is until
+  // the put is complete. Only when ready. What is put to a peer that has left is dropped.
   virtual Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                                Signal signal) = 0;
   // Puts accepted, and of those, how many (in order) no longer need their source.
@@ -95,17 +97,17 @@ class Connection {
   // Whether read_peer works: probed when the connection is made; valid once ready.
   virtual bool can_read_peer() const = 0;
   // Reads the peer process's memory at `peer_address` (an address there, in memory that the peer
-  // has offered). Blocks for the time of the copy only. The peer may free what it offered once it has
-  // called abort() or destroyed its end: a read fails from then on.
+  // has offered). Blocks for the time of the copy only. The peer may free what it offered once it
+  // has called abort() or destroyed its end: a read fails from then on.
   virtual Status read_peer(void* destination, std::uint64_t peer_address, std::size_t bytes) = 0;
 
   // Moves what is pending in both directions. Cheap when nothing is. An error is final: the peer
   // told a fault (its culprit is named) or sent what it must not, or this end was aborted. That the
   // peer has left is no error here: a rank that has done its part may go, and what it put stays.
   virtual Status progress() = 0;
-  // As progress(), and fails when the peer has left or died. For a connection whose message or credit
-  // is awaited, now and then: it may cost a system call. A peer that left is told by the second call
-  // that sees it, so that what it put before can be looked for in between.
+  // As progress(), and fails when the peer has left or died. For a connection whose message or
+  // credit is awaited, now and then: it may cost a system call. A peer that left is told by the
+  // second call that sees it, so that what it put before can be looked for in between.
   virtual Status check_peer() = 0;
 
   // Tells the peer, as far as it can still be told, that this connection is given up, and why. Of
@@ -131,7 +133,8 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
-  // What a peer needs to reach this one, opaque, at most max_address_bytes; travels in the bootstrap.
+  // What a peer needs to reach this one, opaque, at most max_address_bytes; travels in the
+  // bootstrap.
   virtual std::string address() const = 0;
   // Begins a connection; returns at once. Both ends call it, in any order, at any time.
   virtual Result<std::unique_ptr<Connection>> connect(const ConnectionRequest& request) = 0;
@@ -143,9 +146,10 @@ class Transport {
 
 // What every transport is made from.
 struct TransportOptions {
-  std::string job;        // a name unique to this job on this machine, [a-z0-9]+
-  std::string secret;     // proved on every connection that leaves the process's own memory
-  int process_rank = 0;   // the rank in the first communicator; tells the transports of one job apart
+  std::string job;     // a name unique to this job on this machine, [a-z0-9]+
+  std::string secret;  // proved on every connection that leaves the process's own memory
+  int process_rank =
+      0;  // the rank in the first communicator; tells the transports of one job apart
   std::string interface;  // where listeners bind; see Setting::interface
 };
 

@@ -1,0 +1,20 @@
+// Reading another process's memory (cross-memory attach).
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace unisono::sys {
+
+// Lets other processes of this user read this one's memory where the kernel (Yama) wants to be
+// told.
+void allow_cross_memory_reads();
+
+// Copies `bytes` at `address` of process `pid`. Environment error when the kernel refuses or the
+// memory is not there.
+Status read_process_memory(std::int32_t pid, void* destination, std::uint64_t address,
+                           std::size_t bytes);
+
+}  // namespace unisono::sys

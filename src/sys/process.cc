@@ -1,0 +1,95 @@
+#include "sys/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/str.h"
+
+namespace unisono::sys {
+namespace {
+
+struct ProcessStat {
+  char state = 0;
+  std::uint64_t start_time = 0;
+};
+
+// /proc/PID/stat is "pid (name) state ..."; the name may hold anything, also ") ", so the fields
+// are counted from the last parenthesis. State is field 3, the start time field 22 (proc(5)).
+std::optional<ProcessStat> parse_stat(std::string_view text) {
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string_view::npos || name_end + 2 >= text.size()) return std::nullopt;
+  text.remove_prefix(name_end + 2);
+  ProcessStat stat{.state = text.front()};
+  for (int field = 3; field < 22; ++field) {
+    const std::size_t space = text.find(' ');
+    if (space == std::string_view::npos) return std::nullopt;
+    text.remove_prefix(space + 1);
+  }
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), stat.start_time);
+  if (parsed.ec != std::errc{}) return std::nullopt;
+  return stat;
+}
+
+std::optional<ProcessStat> read_stat(std::int32_t pid) {
+  const int fd = open(str("/proc/", pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  char buffer[1024];
+  const ssize_t got = read(fd, buffer, sizeof buffer);
+  close(fd);
+  if (got <= 0) return std::nullopt;
+  return parse_stat({buffer, static_cast<std::size_t>(got)});
+}
+
+bool runs(const std::optional<ProcessStat>& stat, const ProcessIdentity& identity) {
+  return stat && stat->start_time == identity.start_time && stat->state != 'Z' &&
+         stat->state != 'X';
+}
+
+}  // namespace
+
+ProcessIdentity this_process() {
+  ProcessIdentity identity{.pid = getpid()};
+  if (const auto stat = read_stat(identity.pid)) identity.start_time = stat->start_time;
+  struct stat name_space{};
+  if (stat("/proc/self/ns/pid", &name_space) == 0) identity.pid_namespace = name_space.st_ino;
+  return identity;
+}
+
+ProcessWatch::ProcessWatch(const ProcessIdentity& identity) : identity_(identity) {
+  if (identity.pid_namespace != this_process().pid_namespace) return;
+  watched_ = true;
+  pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, identity.pid, 0));
+  // The id may have passed to another process before the descriptor was opened; afterwards it
+  // cannot.
+  dead_at_start_ = !runs(read_stat(identity.pid), identity);
+}
+
+ProcessWatch::~ProcessWatch() {
+  if (pidfd_ >= 0) close(pidfd_);
+}
+
+void ProcessWatch::swap(ProcessWatch& other) {
+  std::swap(identity_, other.identity_);
+  std::swap(pidfd_, other.pidfd_);
+  std::swap(watched_, other.watched_);
+  std::swap(dead_at_start_, other.dead_at_start_);
+}
+
+bool ProcessWatch::alive() const {
+  if (!watched_) return true;
+  if (dead_at_start_) return false;
+  if (pidfd_ < 0) return runs(read_stat(identity_.pid), identity_);
+  pollfd ended{.fd = pidfd_, .events = POLLIN, .revents = 0};
+  return poll(&ended, 1, 0) == 0;
+}
+
+}  // namespace unisono::sys

@@ -1,0 +1,306 @@
+#include "sys/real_socket.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/try.h"
+
+namespace unisono::sys {
+namespace {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t bytes = sizeof(sockaddr_storage);
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+Result<Address> to_address(SocketAddress& from) {
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  const int failed = getnameinfo(from.get(), from.bytes, host, sizeof host, port, sizeof port,
+                                 NI_NUMERICHOST | NI_NUMERICSERV);
+  if (failed != 0) return environment_error("cannot read a socket's address: ",
+                                            gai_strerror(failed));
+  return Address{host, std::atoi(port)};
+}
+
+void set_port(SocketAddress& address, int port) {
+  const auto in_order = htons(static_cast<std::uint16_t>(port));
+  if (address.storage.ss_family == AF_INET6)
+    reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_port = in_order;
+  else
+    reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port = in_order;
+}
+
+// The first IPv4 address of an interface, else its first global IPv6 address; false if there is no
+// such interface or it has none.
+bool find_interface(const std::string& name, SocketAddress& out) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return false;
+  bool found = false;
+  for (const int family : {AF_INET, AF_INET6})
+    for (const ifaddrs* one = all; one != nullptr && !found; one = one->ifa_next) {
+      if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family || name != one->ifa_name)
+        continue;
+      out.bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+      std::memcpy(&out.storage, one->ifa_addr, out.bytes);
+      found = true;
+    }
+  freeifaddrs(all);
+  return found;
+}
+
+Result<SocketAddress> resolve(const Address& address) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int failed = getaddrinfo(address.host.c_str(), nullptr, &hints, &found);
+  if (failed != 0)
+    return environment_error("cannot find the host '", address.host, "': ", gai_strerror(failed));
+  SocketAddress out;
+  out.bytes = found->ai_addrlen;
+  std::memcpy(&out.storage, found->ai_addr, found->ai_addrlen);
+  freeaddrinfo(found);
+  set_port(out, address.port);
+  return out;
+}
+
+Result<int> make_socket(const SocketAddress& address) {
+  const int descriptor =
+      socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) return system_error("cannot make a socket", errno);
+  return descriptor;
+}
+
+// Small messages leave at once.
+void set_no_delay(int descriptor) {
+  const int on = 1;
+  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+// The soft limit of open files is often 1,024 where the hard one is a million; a rendezvous of
+// more ranks needs more. True if the limit was raised.
+bool raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+Error closed_error() { return environment_error("the connection is closed at this side"); }
+
+class SocketStream final : public Stream {
+ public:
+  SocketStream(Scheduler& scheduler, std::unique_ptr<Descriptor> descriptor, Address local,
+               Address peer)
+      : scheduler_(scheduler),
+        descriptor_(std::move(descriptor)),
+        local_(std::move(local)),
+        peer_(std::move(peer)) {}
+
+  Task<Result<std::size_t>> read_some(std::span<std::byte> buffer,
+                                      std::int64_t deadline_ns) override {
+    for (;;) {
+      if (closed_) co_return closed_error();
+      const ssize_t got = recv(descriptor_->get(), buffer.data(), buffer.size(), 0);
+      if (got >= 0) co_return static_cast<std::size_t>(got);
+      const int why = errno;
+      if (why == EINTR) continue;
+      if (why != EAGAIN) co_return system_error(str("reading from ", peer_.text()), why);
+      Wait wait(scheduler_, descriptor_->readable, deadline_ns);
+      const bool notified = co_await wait;
+      if (!notified) co_return timeout_error(-1, "nothing came from ", peer_.text(), " in time");
+    }
+  }
+
+  Task<Result<std::size_t>> write_some(std::span<const std::byte> bytes,
+                                       std::int64_t deadline_ns) override {
+    for (;;) {
+      if (closed_) co_return closed_error();
+      const ssize_t taken = send(descriptor_->get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (taken >= 0) co_return static_cast<std::size_t>(taken);
+      const int why = errno;
+      if (why == EINTR) continue;
+      if (why != EAGAIN) co_return system_error(str("writing to ", peer_.text()), why);
+      Wait wait(scheduler_, descriptor_->writable, deadline_ns);
+      const bool notified = co_await wait;
+      if (!notified) co_return timeout_error(-1, peer_.text(), " took no more bytes in time");
+    }
+  }
+
+  void close() override {
+    if (closed_) return;
+    closed_ = true;
+    shutdown(descriptor_->get(), SHUT_RDWR);
+    descriptor_->readable.notify_all();
+    descriptor_->writable.notify_all();
+  }
+
+  const Address& local_address() const override { return local_; }
+  const Address& peer_address() const override { return peer_; }
+  int release_descriptor() override {
+    closed_ = true;
+    return descriptor_->release();
+  }
+
+ private:
+  Scheduler& scheduler_;
+  std::unique_ptr<Descriptor> descriptor_;
+  Address local_;
+  Address peer_;
+  bool closed_ = false;
+};
+
+class SocketListener final : public Listener {
+ public:
+  SocketListener(Scheduler& scheduler, int epoll, std::unique_ptr<Descriptor> descriptor,
+                 Address address)
+      : scheduler_(scheduler),
+        epoll_(epoll),
+        descriptor_(std::move(descriptor)),
+        address_(std::move(address)) {}
+
+  const Address& address() const override { return address_; }
+
+  Task<Result<std::unique_ptr<Stream>>> accept(std::int64_t deadline_ns) override {
+    for (;;) {
+      const int accepted =
+          accept4(descriptor_->get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (accepted >= 0) co_return make_stream(accepted);
+      const int why = errno;
+      // A connection that its maker gave up meanwhile is no error of the listener.
+      if (why == EINTR || why == ECONNABORTED || why == EPROTO) continue;
+      if (why == EMFILE && raise_descriptor_limit()) continue;
+      if (why == EMFILE)
+        co_return environment_error("this process may open no more files (ulimit -n) to accept ",
+                                    "connections at ", address_.text(), "; raise the limit");
+      if (why != EAGAIN) co_return system_error(str("accepting at ", address_.text()), why);
+      Wait wait(scheduler_, descriptor_->readable, deadline_ns);
+      const bool notified = co_await wait;
+      if (!notified) co_return timeout_error(-1, "nobody connected to ", address_.text());
+    }
+  }
+
+ private:
+  Result<std::unique_ptr<Stream>> make_stream(int accepted) {
+    UNISONO_ASSIGN(auto descriptor, Descriptor::adopt(epoll_, accepted));
+    UNISONO_ASSIGN(Address local, sys::local_address(accepted));
+    // The far end may be gone already; the first read says so.
+    auto peer = sys::peer_address(accepted);
+    set_no_delay(accepted);
+    return make_socket_stream(scheduler_, std::move(descriptor), std::move(local),
+                              peer.ok() ? *peer : Address{"?", 0});
+  }
+
+  Scheduler& scheduler_;
+  int epoll_;
+  std::unique_ptr<Descriptor> descriptor_;
+  Address address_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Descriptor>> Descriptor::adopt(int epoll, int descriptor) {
+  std::unique_ptr<Descriptor> out(new Descriptor(epoll, descriptor));
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.ptr = out.get();
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) != 0)
+    return system_error("cannot watch a socket", errno);
+  return out;
+}
+
+Descriptor::~Descriptor() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+int Descriptor::release() {
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptor_, nullptr);
+  return std::exchange(descriptor_, -1);
+}
+
+void Descriptor::on_events(unsigned events) {
+  if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) readable.notify_all();
+  if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) writable.notify_all();
+}
+
+Result<Address> local_address(int descriptor) {
+  SocketAddress out;
+  if (getsockname(descriptor, out.get(), &out.bytes) != 0)
+    return system_error("cannot read a socket's own address", errno);
+  return to_address(out);
+}
+
+Result<Address> peer_address(int descriptor) {
+  SocketAddress out;
+  if (getpeername(descriptor, out.get(), &out.bytes) != 0)
+    return system_error("cannot read a socket's far address", errno);
+  return to_address(out);
+}
+
+Result<int> open_listener(const Address& address) {
+  SocketAddress where;
+  if (find_interface(address.host, where)) {
+    set_port(where, address.port);
+  } else {
+    UNISONO_ASSIGN(where, resolve(address));
+  }
+  UNISONO_ASSIGN(const int descriptor, make_socket(where));
+  // So that a job may follow another on the same port at once; it does not let two listen.
+  const int on = 1;
+  setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  // The kernel cuts the backlog to net.core.somaxconn; who finds it full tries again.
+  constexpr int backlog = 4096;
+  if (bind(descriptor, where.get(), where.bytes) == 0 && listen(descriptor, backlog) == 0)
+    return descriptor;
+  const int why = errno;
+  ::close(descriptor);
+  if (why == EADDRINUSE)
+    return environment_error("port ", address.port, " on ", address.host,
+                             " is in use by another program; choose a free port for the "
+                             "rendezvous, or end the program that holds it");
+  if (why == EADDRNOTAVAIL)
+    return environment_error("this machine has no address ", address.host,
+                             " to listen on; rank 0 must run where the rendezvous address is");
+  return system_error(str("cannot listen on ", address.text()), why);
+}
+
+Result<int> begin_connect(const Address& address) {
+  UNISONO_ASSIGN(SocketAddress where, resolve(address));
+  UNISONO_ASSIGN(const int descriptor, make_socket(where));
+  set_no_delay(descriptor);
+  if (connect(descriptor, where.get(), where.bytes) == 0 || errno == EINPROGRESS)
+    return descriptor;
+  const int why = errno;
+  ::close(descriptor);
+  return system_error(str("connecting to ", address.text()), why);
+}
+
+std::unique_ptr<Stream> make_socket_stream(Scheduler& scheduler,
+                                           std::unique_ptr<Descriptor> descriptor, Address local,
+                                           Address peer) {
+  return std::make_unique<SocketStream>(scheduler, std::move(descriptor), std::move(local),
+                                        std::move(peer));
+}
+
+std::unique_ptr<Listener> make_socket_listener(Scheduler& scheduler, int epoll,
+                                               std::unique_ptr<Descriptor> descriptor,
+                                               Address address) {
+  return std::make_unique<SocketListener>(scheduler, epoll, std::move(descriptor),
+                                          std::move(address));
+}
+
+}  // namespace unisono::sys

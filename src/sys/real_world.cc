@@ -1,0 +1,250 @@
+#include "sys/real_world.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "sys/real_socket.h"
+
+namespace unisono::sys {
+namespace {
+
+// Closes a descriptor at the end of its scope.
+struct OwnedDescriptor {
+  int value = -1;
+  ~OwnedDescriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RealWorld>> RealWorld::create() {
+  OwnedDescriptor epoll{epoll_create1(EPOLL_CLOEXEC)};
+  if (epoll.value < 0) return system_error("cannot make an epoll", errno);
+  OwnedDescriptor wake{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+  if (wake.value < 0) return system_error("cannot make an eventfd", errno);
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.ptr = nullptr;  // the one that is no Descriptor
+  if (epoll_ctl(epoll.value, EPOLL_CTL_ADD, wake.value, &event) != 0)
+    return system_error("cannot watch an eventfd", errno);
+  return std::unique_ptr<RealWorld>(new RealWorld(std::make_unique<Scheduler>(),
+                                                  std::exchange(epoll.value, -1),
+                                                  std::exchange(wake.value, -1)));
+}
+
+RealWorld::RealWorld(std::unique_ptr<Scheduler> scheduler, int epoll, int wake_event)
+    : World(*scheduler),
+      scheduler_(std::move(scheduler)),
+      epoll_(epoll),
+      wake_event_(wake_event) {}
+
+RealWorld::~RealWorld() {
+  ::close(epoll_);
+  ::close(wake_event_);
+}
+
+void RealWorld::wake() {
+  // Fails only when the counter is full, and then a wake-up is under way.
+  [[maybe_unused]] const int failed = eventfd_write(wake_event_, 1);
+}
+
+void RealWorld::post(std::function<void()> action) {
+  std::unique_lock lock(mutex_);
+  if (driving_) {
+    actions_.push_back(std::move(action));
+    wake();
+    return;
+  }
+  // Under the mutex, so that no driver starts meanwhile.
+  action();
+}
+
+void RealWorld::drive(Task<void>& task) {
+  Root own{&task};
+  std::unique_lock lock(mutex_);
+  submitted_.push_back(&own);
+  if (driving_) wake();
+  while (!own.done) {
+    if (driving_) {
+      changed_.wait(lock);
+      continue;
+    }
+    driving_ = true;
+    lock.unlock();
+    drive_until(own);
+    lock.lock();
+    driving_ = false;
+    changed_.notify_all();
+  }
+}
+
+void RealWorld::drive_until(const Root& own) {
+  for (;;) {
+    take_submitted();
+    scheduler_->run_ready();
+    finish_done();
+    if (own.done) return;
+    wait_for_input();
+    scheduler_->expire(now_ns());
+  }
+}
+
+void RealWorld::take_submitted() {
+  std::vector<Root*> roots;
+  std::vector<std::function<void()>> actions;
+  {
+    std::lock_guard lock(mutex_);
+    roots.swap(submitted_);
+    actions.swap(actions_);
+  }
+  for (const auto& action : actions) action();
+  for (Root* root : roots) {
+    active_.push_back(root);
+    root->task->start();
+  }
+}
+
+void RealWorld::finish_done() {
+  const auto ended = [](const Root* root) { return root->task->done(); };
+  const auto first = std::stable_partition(active_.begin(), active_.end(),
+                                           [&](const Root* root) { return !ended(root); });
+  if (first == active_.end()) return;
+  std::lock_guard lock(mutex_);
+  for (auto root = first; root != active_.end(); ++root) (*root)->done = true;
+  active_.erase(first, active_.end());
+  changed_.notify_all();
+}
+
+void RealWorld::wait_for_input() {
+  int timeout_ms = -1;
+  if (const std::int64_t deadline_ns = scheduler_->next_deadline_ns();
+      deadline_ns != no_deadline_ns) {
+    // Rounded up, so that the deadline has passed when the wait ends.
+    const std::int64_t left_ms = (deadline_ns - now_ns() + 999'999) / 1'000'000;
+    timeout_ms = static_cast<int>(std::clamp<std::int64_t>(left_ms, 0, 60'000));
+  }
+  if (scheduler_->has_ready()) timeout_ms = 0;
+  std::array<epoll_event, 64> events;
+  const int count =
+      epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), timeout_ms);
+  // Below zero only when a signal came; the loop comes round again.
+  for (int i = 0; i < count; ++i) {
+    const auto& event = events[static_cast<std::size_t>(i)];
+    if (event.data.ptr != nullptr) static_cast<Descriptor*>(event.data.ptr)->on_events(event.events);
+  }
+}
+
+std::int64_t RealWorld::now_ns() const {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+Status RealWorld::fill_random(std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t got = getrandom(bytes.data(), bytes.size(), 0);
+    if (got < 0 && errno != EINTR) return system_error("the kernel gives no random numbers", errno);
+    if (got > 0) bytes = bytes.subspan(static_cast<std::size_t>(got));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Listener>> RealWorld::listen(const Address& address) {
+  UNISONO_ASSIGN(const int descriptor, open_listener(address));
+  return adopt_listener(descriptor);
+}
+
+Result<std::unique_ptr<Listener>> RealWorld::adopt_listener(int descriptor) {
+  UNISONO_ASSIGN(auto watched, Descriptor::adopt(epoll_, descriptor));
+  UNISONO_ASSIGN(Address got, local_address(descriptor));
+  return make_socket_listener(*scheduler_, epoll_, std::move(watched), std::move(got));
+}
+
+Task<Result<std::unique_ptr<Stream>>> RealWorld::connect(const Address& address,
+                                                         std::int64_t deadline_ns) {
+  Result<int> begun = begin_connect(address);
+  if (!begun.ok()) co_return begun.take_error();
+  Result<std::unique_ptr<Descriptor>> watched = Descriptor::adopt(epoll_, *begun);
+  if (!watched.ok()) co_return watched.take_error();
+  Descriptor& descriptor = **watched;
+  // Connected or refused: both make the socket writable, which raises an edge.
+  int why = 0;
+  socklen_t why_bytes = sizeof why;
+  Wait wait(*scheduler_, descriptor.writable, deadline_ns);
+  const bool notified = co_await wait;
+  if (!notified) co_return timeout_error(-1, "connecting to ", address.text(), " took too long");
+  getsockopt(descriptor.get(), SOL_SOCKET, SO_ERROR, &why, &why_bytes);
+  if (why != 0) co_return system_error(str("connecting to ", address.text()), why);
+  Result<Address> local = sys::local_address(descriptor.get());
+  if (!local.ok()) co_return local.take_error();
+  Result<Address> peer = sys::peer_address(descriptor.get());
+  if (!peer.ok()) co_return peer.take_error();
+  co_return make_socket_stream(*scheduler_, std::move(*watched), std::move(*local),
+                               std::move(*peer));
+}
+
+Result<std::string> RealWorld::read_file(const std::string& path, std::size_t most_bytes,
+                                         bool private_only) {
+  OwnedDescriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.value < 0) return system_error(str("cannot open ", path), errno);
+  struct stat info{};
+  if (fstat(file.value, &info) != 0) return system_error(str("cannot look at ", path), errno);
+  if (!S_ISREG(info.st_mode)) return environment_error(path, " is not a regular file");
+  if (private_only && (info.st_uid != geteuid() || (info.st_mode & 077) != 0))
+    return environment_error(path, " must belong to this user and be readable by nobody else "
+                             "(chmod 600)");
+  std::string content(most_bytes + 1, '\0');
+  std::size_t filled = 0;
+  while (filled < content.size()) {
+    const ssize_t got = read(file.value, content.data() + filled, content.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return system_error(str("cannot read ", path), errno);
+    if (got == 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  if (filled > most_bytes)
+    return environment_error(path, " is longer than the ", most_bytes, " bytes it may have");
+  content.resize(filled);
+  return content;
+}
+
+Status RealWorld::publish_file(const std::string& path, std::string_view content) {
+  std::string temporary = path + ".XXXXXX";
+  OwnedDescriptor file{mkostemp(temporary.data(), O_CLOEXEC)};  // mode 0600
+  if (file.value < 0) return system_error(str("cannot make a file beside ", path), errno);
+  std::string_view rest = content;
+  while (!rest.empty()) {
+    const ssize_t written = write(file.value, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int why = errno;
+      unlink(temporary.c_str());
+      return system_error(str("cannot write ", temporary), why);
+    }
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    const int why = errno;
+    unlink(temporary.c_str());
+    return system_error(str("cannot make ", path), why);
+  }
+  return {};
+}
+
+void RealWorld::remove_file(const std::string& path) { unlink(path.c_str()); }
+
+}  // namespace unisono::sys

@@ -1,0 +1,80 @@
+// The World of real sockets and clocks: non-blocking sockets under one epoll, run by whichever
+// thread is inside run().
+//
+// Any number of threads may be inside run() at once: one of them drives the loop for all, the
+// others sleep until their task is done or the driver leaves and one of them takes over. So tasks
+// of several communicators advance together and no thread is made. Everything that a task touches
+// is touched by one thread at a time, with a mutex between one driver and the next.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "sys/world.h"
+
+namespace unisono::sys {
+
+class RealWorld final : public World {
+ public:
+  static Result<std::unique_ptr<RealWorld>> create();
+  ~RealWorld() override;
+
+  // Runs the task to its end in the calling thread, and everybody else's beside it.
+  template <class T>
+  T run(Task<T> task) {
+    std::optional<T> out;
+    Task<void> root = keep(task, out);
+    drive(root);
+    return std::move(*out);
+  }
+
+  // Has `action` called by the thread that drives the loop, or here and now when nobody does. The
+  // way to touch this world's objects from outside of a task. It must not block.
+  void post(std::function<void()> action);
+
+  std::int64_t now_ns() const override;
+  Status fill_random(std::span<std::byte> bytes) override;
+  Result<std::unique_ptr<Listener>> listen(const Address& address) override;
+  // Takes over a listening socket.
+  Result<std::unique_ptr<Listener>> adopt_listener(int descriptor);
+  Task<Result<std::unique_ptr<Stream>>> connect(const Address& address,
+                                                std::int64_t deadline_ns) override;
+  Result<std::string> read_file(const std::string& path, std::size_t most_bytes,
+                                bool private_only) override;
+  Status publish_file(const std::string& path, std::string_view content) override;
+  void remove_file(const std::string& path) override;
+
+ private:
+  struct Root {
+    Task<void>* task;
+    bool done = false;
+  };
+
+  RealWorld(std::unique_ptr<Scheduler> scheduler, int epoll, int wake_event);
+  template <class T>
+  static Task<void> keep(Task<T>& task, std::optional<T>& out) {
+    out.emplace(co_await task);
+  }
+  void drive(Task<void>& task);
+  void drive_until(const Root& own);
+  void take_submitted();
+  void finish_done();
+  void wait_for_input();
+  void wake();
+
+  std::unique_ptr<Scheduler> scheduler_;
+  const int epoll_;
+  const int wake_event_;
+  std::vector<Root*> active_;  // of the driver
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  bool driving_ = false;
+  std::vector<Root*> submitted_;
+  std::vector<std::function<void()>> actions_;
+};
+
+}  // namespace unisono::sys

@@ -1,0 +1,102 @@
+#include "sys/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "base/units.h"
+
+namespace unisono::sys {
+namespace {
+
+Status check_owner(int fd, const std::string& name) {
+  struct stat status{};
+  if (fstat(fd, &status) != 0) return system_error(str("fstat of shared memory ", name), errno);
+  if (status.st_uid != geteuid() || (status.st_mode & 077) != 0)
+    return environment_error("shared memory ", name, " belongs to user ", status.st_uid,
+                             " with mode ", status.st_mode & 0777, ", not to user ", geteuid(),
+                             " alone; somebody else took this name, remove it");
+  return {};
+}
+
+Status check_space(int fd, const std::string& name, std::size_t bytes) {
+  struct statvfs filesystem{};
+  if (fstatvfs(fd, &filesystem) != 0 || filesystem.f_blocks == 0) return {};
+  const std::uint64_t free = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
+  if (free >= bytes) return {};
+  return environment_error("/dev/shm has ", format_bytes(free), " free, but ", name, " may need ",
+                           format_bytes(bytes),
+                           "; enlarge it (containers: --shm-size) or make the slots smaller");
+}
+
+// Taking the last page makes the file long enough and, unlike ftruncate, never makes it shorter,
+// whatever another process does at the same time.
+Status grow(int fd, const std::string& name, std::size_t bytes) {
+  struct stat status{};
+  if (fstat(fd, &status) == 0 && static_cast<std::size_t>(status.st_size) >= bytes) return {};
+  int failed = EINTR;
+  for (int attempt = 0; failed == EINTR && attempt < 100; ++attempt)
+    failed = posix_fallocate(fd, static_cast<off_t>(bytes - 1), 1);
+  if (failed != 0)
+    return system_error(str("growing shared memory ", name, " to ", format_bytes(bytes)), failed);
+  return {};
+}
+
+Result<std::byte*> map(int fd, const std::string& name, std::size_t bytes) {
+  UNISONO_TRY(check_owner(fd, name));
+  UNISONO_TRY(check_space(fd, name, bytes));
+  UNISONO_TRY(grow(fd, name, bytes));
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED)
+    return system_error(str("mapping ", format_bytes(bytes), " of shared memory ", name), errno);
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+std::size_t page_bytes() {
+  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+Result<SharedMemory> SharedMemory::open(const std::string& name, std::size_t bytes) {
+  const int fd = shm_open(name.c_str(), O_CREAT | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) return system_error(str("opening shared memory ", name), errno);
+  auto data = map(fd, name, bytes);
+  close(fd);
+  if (!data.ok()) return data.take_error();
+  return SharedMemory(*data, bytes);
+}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+std::size_t SharedMemory::resident_bytes(std::size_t offset, std::size_t bytes) const {
+  std::array<unsigned char, 1024> pages;
+  const std::size_t window = pages.size() * page_bytes();
+  std::size_t resident = 0;
+  for (std::size_t at = 0; at < bytes; at += window) {
+    const std::size_t length = std::min(window, bytes - at);
+    if (mincore(data_ + offset + at, length, pages.data()) != 0) return bytes;
+    const std::size_t count = (length + page_bytes() - 1) / page_bytes();
+    for (std::size_t i = 0; i < count; ++i) resident += (pages[i] & 1) * page_bytes();
+  }
+  return resident;
+}
+
+void SharedMemory::unlink(const std::string& name) { shm_unlink(name.c_str()); }
+
+}  // namespace unisono::sys

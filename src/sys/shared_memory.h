@@ -1,0 +1,40 @@
+// Named shared memory (POSIX), mapped into this process.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstddef>
+#include <string>
+
+namespace unisono::sys {
+
+std::size_t page_bytes();
+
+class SharedMemory {
+ public:
+  // Opens the object `name` ("/..."), or creates it for this user only, and maps `bytes` of it,
+  // zeroed at first. Whoever comes first creates; the object grows to the largest size asked for
+  // and never shrinks. Memory is taken page by page as it is touched, but an error is returned when
+  // less than `bytes` is free: later there would be a SIGBUS.
+  static Result<SharedMemory> open(const std::string& name, std::size_t bytes);
+
+  ~SharedMemory();
+  SharedMemory(SharedMemory&& other) noexcept;
+  SharedMemory& operator=(SharedMemory&&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  // Bytes in [offset, offset + bytes), page-aligned, for which memory has been taken.
+  std::size_t resident_bytes(std::size_t offset, std::size_t bytes) const;
+
+  // Removes the name; mappings stay.
+  static void unlink(const std::string& name);
+
+ private:
+  SharedMemory(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
+
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace unisono::sys

@@ -1,0 +1,95 @@
+// The world of the control plane: time, randomness, byte streams, small files. Code written against
+// it runs on real sockets and clocks (real_world.h), and in a simulated world where a seed replays
+// every delay, loss and death (simulated_world.h).
+//
+// Deadlines are absolute, in ns of this world's clock. Errors of streams and listeners are
+// environment errors, or timeouts; which peer is to blame is known to the caller only.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "sys/scheduler.h"
+#include "sys/task.h"
+
+namespace unisono::sys {
+
+struct Address {
+  std::string host;  // a numeric address or a name, IPv6 without brackets
+  int port = 0;
+
+  std::string text() const;  // "10.0.0.1:4000", "[::1]:4000"
+  // The host must not be empty, the port is 0 to 65535.
+  static Result<Address> parse(std::string_view text);
+  // Whether the host is written as a loopback address: 127.x.x.x, ::1 or localhost.
+  bool is_loopback() const;
+  bool operator==(const Address&) const = default;
+};
+
+// A connected byte stream; closed when destroyed, with what is unread discarded. One reader and one
+// writer at a time.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // Reads 1 to buffer.size() bytes; 0 when the peer has closed its side.
+  virtual Task<Result<std::size_t>> read_some(std::span<std::byte> buffer,
+                                              std::int64_t deadline_ns) = 0;
+  // Takes 1 to bytes.size() bytes.
+  virtual Task<Result<std::size_t>> write_some(std::span<const std::byte> bytes,
+                                               std::int64_t deadline_ns) = 0;
+  // Ends both directions now; reads and writes in progress and later ones fail or see the end.
+  virtual void close() = 0;
+  virtual const Address& local_address() const = 0;
+  virtual const Address& peer_address() const = 0;
+  // Gives the socket to the caller (see ControlGroup::connect_socket); -1 where there is none.
+  virtual int release_descriptor() = 0;
+};
+
+// Reads the whole buffer. A stream that ends before is an environment error.
+Task<Status> read_exactly(Stream& stream, std::span<std::byte> buffer, std::int64_t deadline_ns);
+Task<Status> write_all(Stream& stream, std::span<const std::byte> bytes, std::int64_t deadline_ns);
+
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual const Address& address() const = 0;  // numeric, with the port that was got
+  virtual Task<Result<std::unique_ptr<Stream>>> accept(std::int64_t deadline_ns) = 0;
+};
+
+class World {
+ public:
+  virtual ~World() = default;
+
+  virtual std::int64_t now_ns() const = 0;
+  virtual Status fill_random(std::span<std::byte> bytes) = 0;
+  Scheduler& scheduler() { return *scheduler_; }
+
+  // `address.host` may be an address, a host's name or a network interface's name; port 0 lets
+  // the system choose. A port in use is an environment error that says so.
+  virtual Result<std::unique_ptr<Listener>> listen(const Address& address) = 0;
+  // One attempt. Names are resolved by the system's resolver, whose own timeouts hold then.
+  virtual Task<Result<std::unique_ptr<Stream>>> connect(const Address& address,
+                                                        std::int64_t deadline_ns) = 0;
+
+  // At most `most_bytes`; a longer file is an error. With `private_only`, the file must belong to
+  // this user and be readable by nobody else.
+  virtual Result<std::string> read_file(const std::string& path, std::size_t most_bytes,
+                                        bool private_only) = 0;
+  // Makes or replaces the file at once (readers see the old or the new one whole), mode 0600.
+  virtual Status publish_file(const std::string& path, std::string_view content) = 0;
+  virtual void remove_file(const std::string& path) = 0;
+
+ protected:
+  explicit World(Scheduler& scheduler) : scheduler_(&scheduler) {}
+
+ private:
+  Scheduler* scheduler_;
+};
+
+}  // namespace unisono::sys

@@ -1,0 +1,146 @@
+#include "transport/fifo.h"
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "transport/fifo_flagged.h"
+#include "transport/fifo_layout.h"
+#include "transport/fifo_put.h"
+#include "transport/fifo_simple.h"
+
+namespace unisono::transport {
+namespace {
+
+constexpr int max_slots = 1024;
+constexpr std::size_t max_slot_bytes = std::size_t{1} << 30;
+// A signal lies in a cache line of its own: what one protocol polls, no other one writes.
+constexpr int signals_per_line = 8;
+
+std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+
+std::size_t slot_bytes(const FifoOptions& options, Protocol protocol) {
+  switch (protocol) {
+    case Protocol::simple:
+      return options.simple_slot_bytes;
+    case Protocol::ll:
+      return options.ll_slot_bytes;
+    case Protocol::ll128:
+      return options.ll128_slot_bytes;
+  }
+  return 0;
+}
+
+// Room for the bytes of a slot behind a SlotHeader; LL uses a word of that for its size, LL128
+// none.
+std::size_t slot_stride(const FifoOptions& options, Protocol protocol) {
+  return round_up(sizeof(SlotHeader) + slot_bytes(options, protocol), slot_alignment);
+}
+
+std::size_t fifo_bytes(const FifoOptions& options, Protocol protocol) {
+  return static_cast<std::size_t>(options.slots) * slot_stride(options, protocol);
+}
+
+// FNV-1a over the numbers that decide where everything lies.
+std::uint64_t fingerprint(const FifoOptions& options) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const std::uint64_t part :
+       {static_cast<std::uint64_t>(options.slots), std::uint64_t{options.simple_slot_bytes},
+        std::uint64_t{options.ll_slot_bytes}, std::uint64_t{options.ll128_slot_bytes}})
+    for (int shift = 0; shift < 64; shift += 8) {
+      hash ^= part >> shift & 0xff;
+      hash *= 0x100000001b3;
+    }
+  return hash;
+}
+
+Status check_slot_bytes(std::string_view what, std::size_t bytes, std::size_t multiple,
+                        std::size_t most) {
+  if (bytes >= multiple && bytes <= most && bytes % multiple == 0) return {};
+  return misuse(what, " is ", bytes, " bytes; it must be a multiple of ", multiple, " from ",
+                multiple, " to ", most);
+}
+
+}  // namespace
+
+FifoOptions FifoOptions::from_settings() {
+  const Settings& from = settings();
+  return {.slots = static_cast<int>(from.integer(Setting::simple_slots)),
+          .simple_slot_bytes = from.bytes(Setting::simple_slot_bytes),
+          .ll_slot_bytes = from.bytes(Setting::ll_slot_bytes),
+          .ll128_slot_bytes = from.bytes(Setting::ll128_slot_bytes),
+          .zero_copy = from.boolean(Setting::zero_copy),
+          .zero_copy_min_bytes = from.bytes(Setting::zero_copy_min_bytes)};
+}
+
+Status FifoOptions::check() const {
+  if (slots < 1 || slots > max_slots)
+    return misuse("UNISONO_SLOTS is ", slots, "; it must be 1 to ", max_slots);
+  if (auto status =
+          check_slot_bytes("UNISONO_SIMPLE_SLOT_BYTES", simple_slot_bytes, 64, max_slot_bytes);
+      !status.ok())
+    return status;
+  if (auto status = check_slot_bytes("UNISONO_LL_SLOT_BYTES", ll_slot_bytes, 64, max_slot_bytes);
+      !status.ok())
+    return status;
+  return check_slot_bytes("UNISONO_LL128_SLOT_BYTES", ll128_slot_bytes, ll128_line_bytes,
+                          max_ll128_payload / ll128_line_payload * ll128_line_bytes);
+}
+
+std::size_t slot_payload_bytes(const FifoOptions& options, Protocol protocol) {
+  switch (protocol) {
+    case Protocol::simple:
+      return options.simple_slot_bytes;
+    case Protocol::ll:
+      return options.ll_slot_bytes / ll_word_bytes * ll_word_payload;
+    case Protocol::ll128:
+      return options.ll128_slot_bytes / ll128_line_bytes * ll128_line_payload;
+  }
+  return 0;
+}
+
+Geometry fifo_geometry(const FifoOptions& options) {
+  return {.region_bytes = fifo_bytes(options, Protocol::simple) +
+                          fifo_bytes(options, Protocol::ll) + fifo_bytes(options, Protocol::ll128),
+          .signals = 2 * protocol_count * signals_per_line,
+          .layout = fingerprint(options)};
+}
+
+FifoLayout fifo_layout(const FifoOptions& options, Protocol protocol) {
+  std::size_t offset = 0;
+  for (int before = 0; before < static_cast<int>(protocol); ++before)
+    offset += fifo_bytes(options, static_cast<Protocol>(before));
+  const int first_signal = 2 * static_cast<int>(protocol) * signals_per_line;
+  return {.slots = static_cast<std::uint64_t>(options.slots),
+          .payload_bytes = slot_payload_bytes(options, protocol),
+          .slot_stride = slot_stride(options, protocol),
+          .offset = offset,
+          .arrived_signal = first_signal,
+          .credit_signal = first_signal + signals_per_line};
+}
+
+std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protocol,
+                                         const FifoOptions& options) {
+  const FifoLayout layout = fifo_layout(options, protocol);
+  if (connection.peer_region() == nullptr)
+    return std::make_unique<PutSendFifo>(connection, layout, options);
+  switch (protocol) {
+    case Protocol::simple:
+      return std::make_unique<SimpleSendFifo>(connection, layout, options);
+    case Protocol::ll:
+      return std::make_unique<FlaggedSendFifo<LlCodec>>(connection, layout);
+    case Protocol::ll128:
+      return std::make_unique<FlaggedSendFifo<Ll128Codec>>(connection, layout);
+  }
+  return nullptr;
+}
+
+std::unique_ptr<RecvFifo> make_recv_fifo(Connection& connection, Protocol protocol,
+                                         const FifoOptions& options) {
+  const FifoLayout layout = fifo_layout(options, protocol);
+  if (connection.peer_region() == nullptr || protocol == Protocol::simple)
+    return std::make_unique<SignalledRecvFifo>(connection, layout);
+  if (protocol == Protocol::ll)
+    return std::make_unique<FlaggedRecvFifo<LlCodec>>(connection, layout);
+  return std::make_unique<FlaggedRecvFifo<Ll128Codec>>(connection, layout);
+}
+
+}  // namespace unisono::transport

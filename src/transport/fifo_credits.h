@@ -1,0 +1,103 @@
+// Credits: which slots the sender may fill.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/error.h"
+#include "transport/fifo_layout.h"
+#include "transport/transport.h"
+
+namespace unisono::transport {
+
+// The sender's count of messages, and of those that the receiver has given back.
+class SentMessages {
+ public:
+  SentMessages(Connection& connection, const FifoLayout& layout)
+      : given_back_(&connection.signals()[layout.credit_signal]),
+        slots_(layout.slots),
+        peer_(connection.peer()) {}
+
+  // Looks at the signal only when the slots known to be free are used up: its line is written by
+  // the peer, and every look may fetch it from there.
+  Result<bool> has_free_slot() {
+    if (sent_ - consumed_ < slots_) return true;
+    // Acquire: the receiver's reads of a slot happen before our next writes to it.
+    const std::uint64_t consumed = given_back_->load(std::memory_order_acquire);
+    if (consumed < consumed_ || consumed > sent_) [[unlikely]]
+      return peer_error(peer_, "rank ", peer_, " gave back ", consumed, " messages after ",
+                        consumed_, " of the ", sent_, " that were sent");
+    consumed_ = consumed;
+    return sent_ - consumed_ < slots_;
+  }
+
+  std::uint64_t sent() const { return sent_; }
+  void add() { ++sent_; }
+  // Acquire: as above, for memory that was offered.
+  std::uint64_t consumed() const {
+    return std::min(given_back_->load(std::memory_order_acquire), sent_);
+  }
+
+ private:
+  const std::atomic<std::uint64_t>* given_back_;
+  std::uint64_t slots_;
+  int peer_;
+  std::uint64_t sent_ = 0;
+  std::uint64_t consumed_ = 0;
+};
+
+// The receiver's count of messages taken, told to the sender one by one.
+class TakenMessages {
+ public:
+  TakenMessages(Connection& connection, const FifoLayout& layout)
+      : connection_(connection), credit_signal_(layout.credit_signal) {}
+
+  std::uint64_t taken() const { return taken_; }
+
+  Status give_back() {
+    ++taken_;
+    if (auto* signals = connection_.peer_signals()) {
+      // Release: our reads of the slot, and of offered memory, happen before the sender's next
+      // writes.
+      signals[credit_signal_].store(taken_, std::memory_order_release);
+      return {};
+    }
+    // A put of no bytes is always taken.
+    auto put = connection_.try_put(nullptr, 0, 0, {credit_signal_, taken_});
+    if (!put.ok()) return put.take_error();
+    last_put_ = connection_.puts_started();
+    return {};
+  }
+
+  bool flushed() const { return connection_.puts_completed() >= last_put_; }
+
+ private:
+  Connection& connection_;
+  int credit_signal_;
+  std::uint64_t taken_ = 0;
+  std::uint64_t last_put_ = 0;
+};
+
+inline std::size_t total_bytes(std::span<const Piece> pieces) {
+  std::size_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.bytes;
+  return bytes;
+}
+
+// A message's size as the caller of a SendFifo must keep it.
+inline Status check_message(std::size_t bytes, std::size_t payload_bytes) {
+  if (bytes > 0 && bytes <= payload_bytes) return {};
+  return bug("a message of ", bytes, " bytes; a slot takes 1 to ", payload_bytes);
+}
+
+// The two ends do not agree on what is sent.
+inline Error size_mismatch(int peer, std::uint64_t number, std::uint64_t sent,
+                           std::uint64_t expected) {
+  return peer_error(peer, "message ", number, " of rank ", peer, " has ", sent,
+                    " bytes where this rank expects ", expected,
+                    "; the ranks call collectives that do not match");
+}
+
+}  // namespace unisono::transport

@@ -1,0 +1,82 @@
+#include "transport/fifo_flagged.h"
+
+#include <cstring>
+
+#include "base/try.h"
+
+namespace unisono::transport {
+
+template <class Codec>
+Status FlaggedSendFifo<Codec>::send(std::span<const Piece> pieces) {
+  const std::size_t bytes = total_bytes(pieces);
+  UNISONO_TRY(check_message(bytes, layout_.payload_bytes));
+  if (pieces.size() == 1) {
+    encode(static_cast<const std::byte*>(pieces[0].data), bytes);
+    return {};
+  }
+  std::byte* to = staging_.data();
+  for (const Piece& piece : pieces) {
+    if (piece.bytes > 0) std::memcpy(to, piece.data, piece.bytes);
+    to += piece.bytes;
+  }
+  encode(staging_.data(), bytes);
+  return {};
+}
+
+template <class Codec>
+Status FlaggedSendFifo<Codec>::commit() {
+  UNISONO_TRY(check_message(begun_bytes_, layout_.payload_bytes));
+  encode(staging_.data(), begun_bytes_);
+  return {};
+}
+
+template <class Codec>
+void FlaggedSendFifo<Codec>::encode(const std::byte* source, std::size_t bytes) {
+  const std::uint64_t number = messages_.sent();
+  std::byte* slot = connection_.peer_region() + layout_.slot_offset(number);
+  Codec::encode(slot, source, bytes, number);
+  if (number % Codec::fill_interval < layout_.slots && number >= Codec::fill_interval) [[unlikely]]
+    Codec::fill(slot, bytes, layout_.payload_bytes, number);
+  messages_.add();
+}
+
+template <class Codec>
+Result<bool> FlaggedRecvFifo<Codec>::arrived(std::size_t bytes) {
+  if (complete_ && bytes == bytes_) return true;
+  if (bytes != bytes_) {
+    UNISONO_TRY(check_message(bytes, layout_.payload_bytes));
+    bytes_ = bytes;
+    decoding_ = {};
+  }
+  const std::uint64_t number = messages_.taken();
+  const std::byte* slot = connection_.region() + layout_.slot_offset(number);
+  const DecodeResult result = Codec::decode(slot, staging_.data(), bytes, number, decoding_);
+  if (result.state == DecodeResult::State::other_size) [[unlikely]]
+    return size_mismatch(connection_.peer(), number, result.sent, bytes);
+  complete_ = result.state == DecodeResult::State::complete;
+  return complete_;
+}
+
+template <class Codec>
+Status FlaggedRecvFifo<Codec>::copy_to(void* destination, std::size_t offset, std::size_t bytes) {
+  if (!complete_ || bytes > bytes_ || offset > bytes_ - bytes)
+    return bug("bytes ", offset, " to ", offset + bytes, " of a message of ",
+               complete_ ? bytes_ : 0);
+  if (bytes > 0) std::memcpy(destination, staging_.data() + offset, bytes);
+  return {};
+}
+
+template <class Codec>
+Status FlaggedRecvFifo<Codec>::release() {
+  if (!complete_) return bug("release of a message that has not arrived");
+  complete_ = false;
+  decoding_ = {};
+  return messages_.give_back();
+}
+
+template class FlaggedSendFifo<LlCodec>;
+template class FlaggedSendFifo<Ll128Codec>;
+template class FlaggedRecvFifo<LlCodec>;
+template class FlaggedRecvFifo<Ll128Codec>;
+
+}  // namespace unisono::transport

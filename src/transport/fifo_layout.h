@@ -1,0 +1,57 @@
+// Where the slots and signals of each protocol lie; the same at both ends.
+#pragma once
+
+#include <unisono/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/fifo.h"
+
+namespace unisono::transport {
+
+// A region holds the slots of one direction: those of Simple, then of LL, then of LL128. A slot is
+// aligned to a line of LL128 (two cache lines, which processors also fetch in pairs).
+inline constexpr std::size_t slot_alignment = 128;
+// LL: 4 bytes of each 8. LL128: 120 bytes of each 128.
+inline constexpr std::size_t ll_word_payload = 4;
+inline constexpr std::size_t ll_word_bytes = 8;
+inline constexpr std::size_t ll128_line_payload = 120;
+inline constexpr std::size_t ll128_line_bytes = 128;
+// LL128's flag has 24 bits for the message's size.
+inline constexpr std::size_t max_ll128_payload = (std::size_t{1} << 24) - 1;
+
+// The head of a slot whose arrival a signal tells; the bytes follow it.
+struct alignas(64) SlotHeader {
+  enum class Kind : std::uint32_t { bytes, offer };
+  std::uint64_t number;  // the message's
+  std::uint64_t bytes;   // of the message
+  Kind kind;
+  std::uint32_t pieces;  // of an offer: PieceRecords that follow
+};
+static_assert(sizeof(SlotHeader) == 64);
+
+// An offered piece, as it lies in the sender's memory.
+struct PieceRecord {
+  std::uint64_t address;
+  std::uint64_t bytes;
+};
+// Bounds what a receiver keeps for an offer (16 KiB).
+inline constexpr std::size_t max_offer_pieces = 1024;
+
+struct FifoLayout {
+  std::uint64_t slots;
+  std::size_t payload_bytes;  // of a slot
+  std::size_t slot_stride;
+  std::size_t offset;  // of the first slot in the region
+  int arrived_signal;  // of the receiver: messages that have arrived
+  int credit_signal;   // of the sender: messages that have been given back
+
+  std::size_t slot_offset(std::uint64_t number) const {
+    return offset + static_cast<std::size_t>(number % slots) * slot_stride;
+  }
+};
+
+FifoLayout fifo_layout(const FifoOptions& options, Protocol protocol);
+
+}  // namespace unisono::transport

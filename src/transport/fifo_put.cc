@@ -1,0 +1,109 @@
+#include "transport/fifo_put.h"
+
+#include <cstring>
+
+#include "base/try.h"
+
+namespace unisono::transport {
+
+PutSendFifo::PutSendFifo(Connection& connection, const FifoLayout& layout,
+                         const FifoOptions& options)
+    : connection_(connection),
+      layout_(layout),
+      options_(options),
+      messages_(connection, layout),
+      staging_(static_cast<std::size_t>(layout.slots) * layout.slot_stride),
+      pending_(static_cast<std::size_t>(layout.slots)) {}
+
+Result<bool> PutSendFifo::can_send() {
+  UNISONO_TRY(push());
+  return messages_.has_free_slot();
+}
+
+Status PutSendFifo::send(std::span<const Piece> pieces) {
+  const std::size_t bytes = total_bytes(pieces);
+  UNISONO_TRY(check_message(bytes, layout_.payload_bytes));
+  std::byte* to = staging_slot(messages_.sent()) + sizeof(SlotHeader);
+  for (const Piece& piece : pieces) {
+    if (piece.bytes > 0) std::memcpy(to, piece.data, piece.bytes);
+    to += piece.bytes;
+  }
+  return publish(bytes, {});
+}
+
+void* PutSendFifo::begin(std::size_t bytes) {
+  begun_bytes_ = bytes;
+  return staging_slot(messages_.sent()) + sizeof(SlotHeader);
+}
+
+Status PutSendFifo::commit() {
+  UNISONO_TRY(check_message(begun_bytes_, layout_.payload_bytes));
+  return publish(begun_bytes_, {});
+}
+
+bool PutSendFifo::offers_zero_copy(std::span<const Piece> pieces) const {
+  const std::size_t bytes = total_bytes(pieces);
+  return options_.zero_copy && pieces.size() <= max_offered && bytes > 0 &&
+         bytes >= options_.zero_copy_min_bytes && bytes <= layout_.payload_bytes;
+}
+
+Status PutSendFifo::offer(std::span<const Piece> pieces) {
+  if (!offers_zero_copy(pieces))
+    return bug("an offer of ", pieces.size(), " pieces is not possible");
+  return publish(total_bytes(pieces), pieces);
+}
+
+Status PutSendFifo::publish(std::size_t bytes, std::span<const Piece> offered) {
+  const std::uint64_t number = messages_.sent();
+  const SlotHeader header{
+      .number = number, .bytes = bytes, .kind = SlotHeader::Kind::bytes, .pieces = 0};
+  std::memcpy(staging_slot(number), &header, sizeof header);
+  Pending& message = pending(number);
+  message.bytes = bytes;
+  message.offered_count = 0;
+  for (const Piece& piece : offered)
+    if (piece.bytes > 0) message.offered[message.offered_count++] = piece;
+  message.parts_put = 0;
+  message.bytes_put = 0;
+  messages_.add();
+  return push();
+}
+
+Status PutSendFifo::push() {
+  while (pushed_ < messages_.sent()) {
+    UNISONO_ASSIGN(const bool taken, push_message());
+    if (!taken) break;
+    ++pushed_;
+  }
+  return {};
+}
+
+// The signal goes with the last part: a signal is seen after every put before it.
+Result<bool> PutSendFifo::push_message() {
+  Pending& message = pending(pushed_);
+  const std::byte* head = staging_slot(pushed_);
+  const std::size_t offset = layout_.slot_offset(pushed_);
+  for (std::size_t& part = message.parts_put; part <= message.offered_count; ++part) {
+    const bool is_head = part == 0;
+    const Piece piece =
+        !is_head
+            ? message.offered[part - 1]
+            : Piece{head, sizeof(SlotHeader) + (message.offered_count > 0 ? 0 : message.bytes)};
+    Signal signal;
+    if (part == message.offered_count) signal = {layout_.arrived_signal, pushed_ + 1};
+    const std::size_t at = is_head ? 0 : sizeof(SlotHeader) + message.bytes_put;
+    UNISONO_ASSIGN(const bool taken,
+                   connection_.try_put(piece.data, piece.bytes, offset + at, signal));
+    if (!taken) return false;
+    last_put_ = connection_.puts_started();
+    if (!is_head) message.bytes_put += piece.bytes;
+  }
+  return true;
+}
+
+Result<bool> PutSendFifo::flush() {
+  UNISONO_TRY(push());
+  return pushed_ == messages_.sent() && connection_.puts_completed() >= last_put_;
+}
+
+}  // namespace unisono::transport

@@ -1,0 +1,62 @@
+// Any protocol over a connection that is not mapped: one put of a header and the bytes, whose
+// signal counts messages. Received by SignalledRecvFifo.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "transport/aligned_bytes.h"
+#include "transport/fifo_credits.h"
+
+namespace unisono::transport {
+
+class PutSendFifo final : public SendFifo {
+ public:
+  PutSendFifo(Connection& connection, const FifoLayout& layout, const FifoOptions& options);
+
+  Result<bool> can_send() override;
+  Status send(std::span<const Piece> pieces) override;
+  void* begin(std::size_t bytes) override;
+  Status commit() override;
+  // Bytes of an offer are put from where they lie, without the copy into the staging slot.
+  bool offers_zero_copy(std::span<const Piece> pieces) const override;
+  Status offer(std::span<const Piece> pieces) override;
+  std::uint64_t sent() const override { return messages_.sent(); }
+  std::uint64_t consumed() override { return messages_.consumed(); }
+  Result<bool> flush() override;
+
+ private:
+  static constexpr std::size_t max_offered = 8;
+
+  // A message that the connection has not taken wholly: its header and bytes in its staging slot,
+  // or its header there and its bytes in `offered`.
+  struct Pending {
+    std::size_t bytes = 0;
+    std::array<Piece, max_offered> offered;
+    std::size_t offered_count = 0;
+    std::size_t parts_put = 0;
+    std::size_t bytes_put = 0;
+  };
+
+  std::byte* staging_slot(std::uint64_t number) const {
+    return staging_.data() + static_cast<std::size_t>(number % layout_.slots) * layout_.slot_stride;
+  }
+  Pending& pending(std::uint64_t number) {
+    return pending_[static_cast<std::size_t>(number % layout_.slots)];
+  }
+  Status publish(std::size_t bytes, std::span<const Piece> offered);
+  Status push();
+  Result<bool> push_message();
+
+  Connection& connection_;
+  FifoLayout layout_;
+  FifoOptions options_;
+  SentMessages messages_;
+  AlignedBytes staging_;  // free again when the slot at the receiver is, for then it has been read
+  std::vector<Pending> pending_;
+  std::uint64_t pushed_ = 0;    // messages that the connection has taken
+  std::uint64_t last_put_ = 0;  // the connection's count after our last one
+  std::size_t begun_bytes_ = 0;
+};
+
+}  // namespace unisono::transport

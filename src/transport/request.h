@@ -1,0 +1,20 @@
+// What every transport refuses in a request to connect.
+#pragma once
+
+#include <unisono/result.h>
+
+#include "transport/transport.h"
+
+namespace unisono::transport {
+
+// Both ends' address space for one direction; far above any use, far below what overflows a sum.
+inline constexpr std::size_t max_region_bytes = std::size_t{1} << 40;
+// One page of them would do: fifo.h uses a line for each of two signals of three protocols.
+inline constexpr int max_signals = 4096;
+
+Status check_request(const ConnectionRequest& request);
+
+// "communicator 1f, epoch 0, channel 2".
+std::string describe(const ConnectionKey& key);
+
+}  // namespace unisono::transport
