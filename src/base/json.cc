@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/text_position.h"
 #include "base/try.h"
 #include "base/utf8.h"
 
@@ -29,29 +30,12 @@ class Reader {
   }
 
  private:
-  // The line and column of `position`, and what stands there.
   Error wrong(std::size_t position, std::string_view problem) const {
-    std::size_t line = 1;
-    std::size_t column = 1;
-    for (std::size_t i = 0; i < position; ++i) {
-      if (text_[i] == '\n') {
-        ++line;
-        column = 1;
-      } else if (starts_character(text_[i])) {
-        ++column;
-      }
-    }
-    return misuse("JSON, line ", line, ", column ", column, ": ", problem);
+    return misuse("JSON, ", position_in(text_, position), ": ", problem);
   }
 
   Error expected(std::string_view what) const {
-    if (at_ == text_.size())
-      return wrong(at_, str("expected ", what, ", found the end of the text"));
-    const std::size_t length = utf8_length(text_.substr(at_));
-    const auto byte = static_cast<unsigned char>(text_[at_]);
-    if (length == 0 || byte < 0x20)
-      return wrong(at_, str("expected ", what, ", found byte ", static_cast<unsigned>(byte)));
-    return wrong(at_, str("expected ", what, ", found '", text_.substr(at_, length), "'"));
+    return wrong(at_, str("expected ", what, ", found ", character_at(text_, at_)));
   }
 
   bool next_is(char c) const { return at_ < text_.size() && text_[at_] == c; }
@@ -67,6 +51,8 @@ class Reader {
   Status read_value(Value& out, int depth) {
     skip_space();
     if (at_ == text_.size()) return expected("a value");
+    if (++values_ > limits_.max_values)
+      return wrong(at_, str("more than ", limits_.max_values, " values"));
     switch (text_[at_]) {
       case '{':
         return read_object(out, depth);
@@ -257,6 +243,7 @@ class Reader {
   std::string_view text_;
   const ReadLimits& limits_;
   std::size_t at_ = 0;
+  std::size_t values_ = 0;
 };
 
 }  // namespace

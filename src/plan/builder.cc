@@ -32,7 +32,7 @@ Body& BlockBuilder::body() {
 
 std::int64_t BlockBuilder::step(Step step) {
   step.after = std::exchange(pending_, {});
-  body().push_back(std::move(step));
+  body().emplace_back(std::in_place_type<Step>, std::move(step));
   return open_.empty() ? ++steps_ : steps_;
 }
 
@@ -84,7 +84,7 @@ void BlockBuilder::end_loop() {
   open_.pop_back();
   if (loop.count <= 0 || loop.body.empty()) return;
   if (open_.empty()) steps_ += loop.count * unrolled_steps(loop.body);
-  body().push_back(std::move(loop));
+  body().emplace_back(std::in_place_type<Loop>, std::move(loop));
 }
 
 BlockBuilder ProgramBuilder::block(int channel, int send_peer, int recv_peer) {

@@ -141,6 +141,9 @@ Status check_header(const Header& header, const Limits& limits) {
   if (header.max_bytes != 0 && header.min_bytes > header.max_bytes)
     return wrong("serves ", header.min_bytes, " to ", header.max_bytes,
                  " bytes, which is no size; 0 as the upper one means no limit");
+  if (std::max(header.min_bytes, header.max_bytes) > std::uint64_t{INT64_MAX})
+    return wrong("serves ", header.min_bytes, " to ", header.max_bytes,
+                 " bytes; sizes are at most ", INT64_MAX);
   Header fixed = header;
   set_blocks(fixed);
   if (header.input_blocks != fixed.input_blocks || header.output_blocks != fixed.output_blocks)
@@ -213,8 +216,8 @@ class ProgramChecker {
     for (std::size_t d = 0; d < loops.size(); ++d)
       number += loops[d] * nest_.steps_per_iteration[d];
     std::string where = str("thread block ", block_, ", step ", number, " (", name(step.operation));
-    if (nest_.depth > 0) append(where, str(", i = ", loops[0]));
-    if (nest_.depth > 1) append(where, str(", j = ", loops[1]));
+    for (std::size_t d = 0; d < static_cast<std::size_t>(nest_.depth); ++d)
+      append(where, str(", ", loop_variables[d], " = ", loops[d]));
     return wrong(where, "): ", parts...);
   }
 
@@ -375,7 +378,7 @@ class ProgramChecker {
   Status check_index(const Step& step, const Index& index) const {
     for (std::size_t d = static_cast<std::size_t>(nest_.depth); d < index.coefficient.size(); ++d)
       if (index.coefficient[d] != 0)
-        return wrong_step(step, "an index uses loop variable ", d == 0 ? "i" : "j", ", but only ",
+        return wrong_step(step, "an index uses loop variable ", loop_variables[d], ", but only ",
                           nest_.depth, " loops are around the step");
     if (index.modulus < 0)
       return wrong_step(step, "an index has modulus ", index.modulus,
@@ -405,6 +408,9 @@ class ProgramChecker {
   Status check_dependencies(const Step& step) const {
     for (const Dependency& dependency : step.after) {
       const int other = dependency.thread_block;
+      if (block_count() == 1)
+        return wrong_step(step, "waits for thread block ", other,
+                          ", but there is no other than its own; leave the wait out");
       if (other < 0 || other >= block_count() || other == block_)
         return wrong_step(step, "waits for thread block ", other, "; it can wait for 0 to ",
                           block_count() - 1, " but not itself");

@@ -53,6 +53,8 @@ enum class Buffer : std::uint8_t { input, output, scratch };
 
 // The values of the enclosing loops' variables, outermost first.
 using LoopValues = std::array<std::int64_t, max_loop_depth>;
+// Their names in texts and messages.
+inline constexpr std::array<std::string_view, max_loop_depth> loop_variables{"i", "j"};
 
 // offset + scale * ((base + sum of coefficient[d] * loop[d]) mod modulus); modulus 0 = no modulo.
 // The modulo is the mathematical one: never negative.

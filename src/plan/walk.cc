@@ -62,6 +62,17 @@ std::int64_t unrolled_steps(const Body& body) {
   return steps;
 }
 
+std::size_t memory_bytes(const Body& body) {
+  std::size_t bytes = body.capacity() * sizeof(Node);
+  for (const Node& node : body) {
+    if (const Loop* loop = std::get_if<Loop>(&node))
+      bytes += memory_bytes(loop->body);
+    else
+      bytes += std::get<Step>(node).after.capacity() * sizeof(Dependency);
+  }
+  return bytes;
+}
+
 namespace {
 
 int max_count_in(const Body& body) {

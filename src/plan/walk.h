@@ -34,6 +34,8 @@ class StepCursor {
 
 // Steps of the unrolled body.
 std::int64_t unrolled_steps(const Body& body);
+// Bytes that the body's nodes hold.
+std::size_t memory_bytes(const Body& body);
 // The largest `count` of any step of the program; at least 1.
 int max_step_count(const RankProgram& program);
 
