@@ -97,7 +97,7 @@ Status Connections::progress() {
 
 Status Connections::check_peers(const trace::Waiting& waiting) {
   if (waiting.peer >= 0)
-    if (Entry* entry = find(waiting.peer, waiting.channel); entry != nullptr)
+    for (const auto& entry : by_peer_[static_cast<std::size_t>(waiting.peer)])
       UNISONO_TRY(entry->connection->check_peer());
   if (all_.empty()) return {};
   next_checked_ = (next_checked_ + 1) % all_.size();
@@ -122,6 +122,14 @@ Result<void*> Connections::scratch(std::size_t bytes) {
       return environment_error("no memory for ", rounded, " bytes of scratch on rank ", rank_);
   }
   return scratch_.get();
+}
+
+void Connections::close() {
+  const std::lock_guard lock(mutex_);
+  all_.clear();
+  for (auto& entries : by_peer_) entries.clear();
+  scratch_.reset();
+  scratch_bytes_ = 0;
 }
 
 void Connections::report(MemoryReport& report) const {

@@ -14,7 +14,7 @@
 
 namespace unisono::comm {
 
-// Channels that plans number 0, 1, ...; point-to-point messages have one of their own.
+// Plans number their channels 0, 1, ...; groups of messages have one of their own.
 inline constexpr int point_to_point_channel = 1 << 16;
 
 class Connections : public engine::Resources {
@@ -27,12 +27,14 @@ class Connections : public engine::Resources {
   Status progress() override;
   Result<void*> scratch(std::size_t bytes) override;
 
-  // Looks whether the awaited peer is still alive; on each call for the awaited connection, and for
-  // all connections in turn, so that a death that reaches nobody directly is seen as well.
+  // Looks whether the awaited peer is still alive; on each call for the awaited peer's
+  // connections; and lets one of all connections, in turn, tell the fault that its peer told.
   Status check_peers(const trace::Waiting& waiting);
   // Tells all peers. Any thread.
   void abort(transport::Fault fault);
   void report(MemoryReport& report) const;
+  // Closes all connections and frees the scratch memory; only when no call is pending.
+  void close();
 
  private:
   struct Entry {

@@ -196,8 +196,13 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   if (current_ == &task) current_ = nullptr;
   std::erase(messages_, &task);
   task.error = std::move(error);
+  // A group gives the connections that it holds to the next one, whoever still looks at its outcome.
+  task.execution = nullptr;
+  task.owned.reset();
+  task.lane.reset();
+  const std::shared_ptr<void> keeps_alive = std::move(task.keeps_alive);
   pending_.fetch_sub(1);
-  // After this store the task may be gone.
+  // After this store the task may be gone when `keeps_alive` is.
   task.phase.store(Task::Phase::done, std::memory_order_release);
 }
 

@@ -64,6 +64,8 @@ class Execution {
   // Whether the last poll() moved anything: for the decision to spin or to sleep.
   virtual bool progressed() const = 0;
   virtual Waiting waiting() const = 0;
+  // Memory that the program and its state hold, about, in bytes.
+  virtual std::size_t memory_bytes() const = 0;
 };
 
 // Memory and thread blocks a host engine runs; the operations that it implements.

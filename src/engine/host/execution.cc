@@ -132,6 +132,13 @@ Result<bool> HostExecution::finish() {
   return true;
 }
 
+std::size_t HostExecution::memory_bytes() const {
+  std::size_t bytes = sizeof *this + Arithmetic::bounce_bytes;
+  for (const plan::ThreadBlock& block : program_.thread_blocks)
+    bytes += sizeof(ThreadBlockRun) + sizeof block + plan::memory_bytes(block.body);
+  return bytes;
+}
+
 Waiting HostExecution::waiting() const {
   const ThreadBlockRun* least = nullptr;
   const auto behind = [](const Waiting& a, const Waiting& b) {

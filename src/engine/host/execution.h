@@ -16,6 +16,7 @@ class HostExecution : public Execution {
   Result<bool> poll() override;
   bool progressed() const override { return progressed_; }
   Waiting waiting() const override;
+  std::size_t memory_bytes() const override;
 
  private:
   Status check(const Arguments& arguments) const;

@@ -23,7 +23,7 @@ void zip(const std::vector<Extent>& a, const std::vector<Extent>& b, Visit visit
 
 }  // namespace
 
-Arithmetic::Arithmetic() : bounce_(new std::byte[2 * bounce_half_bytes]) {}
+Arithmetic::Arithmetic() : bounce_(new std::byte[bounce_bytes]) {}
 
 void Arithmetic::bind(const plan::Header& header, const Arguments& arguments) {
   type_ = arguments.type;

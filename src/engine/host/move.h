@@ -15,6 +15,8 @@ namespace unisono::engine {
 // The arithmetic of one call, and a bounce buffer for what cannot be combined where it lies.
 class Arithmetic {
  public:
+  static constexpr std::size_t bounce_bytes = 32 << 10;
+
   Arithmetic();
   void bind(const plan::Header& header, const Arguments& arguments);
 
@@ -47,7 +49,7 @@ class Arithmetic {
   ScaleFactor factor_;
   // Two halves: one for a scaled source, one for a message that is read piece by piece. Each half
   // fits the first-level cache beside the operands.
-  static constexpr std::size_t bounce_half_bytes = 16 << 10;
+  static constexpr std::size_t bounce_half_bytes = bounce_bytes / 2;
   std::unique_ptr<std::byte[]> bounce_;
 };
 

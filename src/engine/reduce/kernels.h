@@ -1,13 +1,12 @@
 // The loops of every kernel and the table of them, for the instruction set that the including file is
 // compiled for. Only kernels_*.cc includes this, and nothing here has external linkage: see
-// float_formats.h. No template of the standard library is used, for the same reason.
+// float_vectors.h. No template of the standard library is used, for the same reason.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/reduce/float16_vectors.h"
-#include "engine/reduce/float_formats.h"
+#include "engine/reduce/float_vectors.h"
 #include "engine/reduce/levels.h"
 
 // Operands are equal or apart, so iterations never depend on each other: without this the compiler
@@ -27,6 +26,23 @@ struct [[gnu::packed, gnu::may_alias]] Cell {
   T value;
 };
 
+// Stored as computed: integers, and floats whose operation works on their bits.
+template <class T>
+struct Raw {
+  using Storage = T;
+  static T encode(T value) { return value; }
+};
+
+struct Float32 {
+  using Storage = float;
+  static float encode(float value) { return value == value ? value : __builtin_nanf(""); }
+};
+
+struct Float64 {
+  using Storage = double;
+  static double encode(double value) { return value == value ? value : __builtin_nan(""); }
+};
+
 template <class Element, class Function>
 inline void transform(void* destination, const void* a, const void* b, std::size_t count,
                       Function function) {
@@ -36,27 +52,9 @@ inline void transform(void* destination, const void* a, const void* b, std::size
   const auto* right = static_cast<const Stored*>(b);
   UNISONO_INDEPENDENT_ITERATIONS
   for (std::size_t i = 0; i < count; ++i) {
-    out[i].value =
-        Element::encode(function(Element::decode(left[i].value), Element::decode(right[i].value)));
+    out[i].value = Element::encode(function(left[i].value, right[i].value));
   }
 }
-
-#if defined(UNISONO_FLOAT16_VECTORS)
-template <class Function>
-inline void transform_float16(void* destination, const void* a, const void* b, std::size_t count,
-                              Function function) {
-  const Float16Vectors vectors{destination, a, b};
-  std::size_t i = 0;
-  for (; i + float16_lanes <= count; i += float16_lanes) vectors.apply(i, function);
-  if (i < count) vectors.apply_tail(i, count - i, function);
-}
-#else
-template <class Function>
-inline void transform_float16(void* destination, const void* a, const void* b, std::size_t count,
-                              Function function) {
-  transform<Float16>(destination, a, b, count, function);
-}
-#endif
 
 // Operations. Integers are unsigned here, which wraps; 8 and 16 bits would promote to signed int.
 
@@ -147,9 +145,9 @@ void combine(void* destination, const void* a, const void* b, std::size_t count)
   transform<Element>(destination, a, b, count, Function());
 }
 
-template <class Function>
-void combine_float16(void* destination, const void* a, const void* b, std::size_t count) {
-  transform_float16(destination, a, b, count, Function());
+template <class Format, class Function>
+void combine_narrow(void* destination, const void* a, const void* b, std::size_t count) {
+  transform_vectors<Format>(destination, a, b, count, Function());
 }
 
 template <class T>
@@ -161,22 +159,24 @@ void scale_integer(void* destination, const void* source, std::size_t count, Sca
 
 template <class Element>
 void scale_float(void* destination, const void* source, std::size_t count, ScaleFactor factor) {
-  using Computed = decltype(Element::decode({}));
-  const auto rounded = static_cast<Computed>(factor.real);
+  using Float = typename Element::Storage;
+  const auto rounded = static_cast<Float>(factor.real);
   transform<Element>(destination, source, source, count,
-                     [rounded](Computed a, Computed) { return a * rounded; });
+                     [rounded](Float a, Float) { return a * rounded; });
 }
 
-void scale_float16(void* destination, const void* source, std::size_t count, ScaleFactor factor) {
+template <class Format>
+void scale_narrow(void* destination, const void* source, std::size_t count, ScaleFactor factor) {
   const auto rounded = static_cast<float>(factor.real);
-  transform_float16(destination, source, source, count,
-                    [rounded](auto a, auto) { return a * rounded; });
+  transform_vectors<Format>(
+      destination, source, source, count,
+      [rounded](const Floats& a, const Floats&) { return a * rounded; });
 }
 
 // Integers of at most half the significand of Float: |value| / ranks differs from the next integer by
 // at least 1 / ranks, far more than the quotient's rounding error, so truncation is exact.
 template <class T, class Float, class Truncated>
-void divide_narrow(void* destination, const void* source, std::size_t count, int ranks) {
+void divide_integer(void* destination, const void* source, std::size_t count, int ranks) {
   const auto divisor = static_cast<Float>(ranks);
   transform<Raw<T>>(destination, source, source, count, [divisor](T a, T) {
     return static_cast<T>(static_cast<Truncated>(static_cast<Float>(a) / divisor));
@@ -218,16 +218,18 @@ void divide_int64(void* destination, const void* source, std::size_t count, int 
 
 template <class Element>
 void divide_float(void* destination, const void* source, std::size_t count, int ranks) {
-  using Computed = decltype(Element::decode({}));
-  const auto divisor = static_cast<Computed>(ranks);
+  using Float = typename Element::Storage;
+  const auto divisor = static_cast<Float>(ranks);
   transform<Element>(destination, source, source, count,
-                     [divisor](Computed a, Computed) { return a / divisor; });
+                     [divisor](Float a, Float) { return a / divisor; });
 }
 
-void divide_float16(void* destination, const void* source, std::size_t count, int ranks) {
+template <class Format>
+void divide_narrow(void* destination, const void* source, std::size_t count, int ranks) {
   const auto divisor = static_cast<float>(ranks);
-  transform_float16(destination, source, source, count,
-                    [divisor](auto a, auto) { return a / divisor; });
+  transform_vectors<Format>(
+      destination, source, source, count,
+      [divisor](const Floats& a, const Floats&) { return a / divisor; });
 }
 
 constexpr int row(DataType type) { return static_cast<int>(type); }
@@ -245,25 +247,26 @@ constexpr void add_integers(KernelTable& table, DataType signed_type, DataType u
   table.combine[row(unsigned_type)][3] = combine<Raw<Unsigned>, IntegerMax>;
 }
 
-template <class Element>
-constexpr void add_float(KernelTable& table, DataType type) {
-  table.combine[row(type)][0] = combine<Element, Sum>;
-  table.combine[row(type)][1] = combine<Element, Product>;
-  table.scale[row(type)] = scale_float<Element>;
-  table.divide[row(type)] = divide_float<Element>;
-}
-
 template <class Format>
-constexpr void add_narrow_order(KernelTable& table, DataType type) {
+constexpr void add_narrow(KernelTable& table, DataType type) {
   using Bits = Raw<typename Format::Signed>;
+  table.combine[row(type)][0] = combine_narrow<Format, Sum>;
+  table.combine[row(type)][1] = combine_narrow<Format, Product>;
   table.combine[row(type)][2] = combine<Bits, Narrow<Format, IntegerMin>>;
   table.combine[row(type)][3] = combine<Bits, Narrow<Format, IntegerMax>>;
+  table.scale[row(type)] = scale_narrow<Format>;
+  table.divide[row(type)] = divide_narrow<Format>;
 }
 
-template <class Float, class Bits>
-constexpr void add_wide_order(KernelTable& table, DataType type) {
+template <class Element, class Bits>
+constexpr void add_wide(KernelTable& table, DataType type) {
+  using Float = typename Element::Storage;
+  table.combine[row(type)][0] = combine<Element, Sum>;
+  table.combine[row(type)][1] = combine<Element, Product>;
   table.combine[row(type)][2] = combine<Raw<Float>, WideMin<Float, Bits>>;
   table.combine[row(type)][3] = combine<Raw<Float>, WideMax<Float, Bits>>;
+  table.scale[row(type)] = scale_float<Element>;
+  table.divide[row(type)] = divide_float<Element>;
 }
 
 constexpr KernelTable make_table() {
@@ -272,31 +275,21 @@ constexpr KernelTable make_table() {
   add_integers<std::int16_t, std::uint16_t>(table, DataType::int16, DataType::uint16);
   add_integers<std::int32_t, std::uint32_t>(table, DataType::int32, DataType::uint32);
   add_integers<std::int64_t, std::uint64_t>(table, DataType::int64, DataType::uint64);
-  table.divide[row(DataType::int8)] = divide_narrow<std::int8_t, float, std::int32_t>;
-  table.divide[row(DataType::uint8)] = divide_narrow<std::uint8_t, float, std::int32_t>;
-  table.divide[row(DataType::int16)] = divide_narrow<std::int16_t, float, std::int32_t>;
-  table.divide[row(DataType::uint16)] = divide_narrow<std::uint16_t, float, std::int32_t>;
-  table.divide[row(DataType::int32)] = divide_narrow<std::int32_t, double, std::int32_t>;
-  table.divide[row(DataType::uint32)] = divide_narrow<std::uint32_t, double, std::int64_t>;
+  table.divide[row(DataType::int8)] = divide_integer<std::int8_t, float, std::int32_t>;
+  table.divide[row(DataType::uint8)] = divide_integer<std::uint8_t, float, std::int32_t>;
+  table.divide[row(DataType::int16)] = divide_integer<std::int16_t, float, std::int32_t>;
+  table.divide[row(DataType::uint16)] = divide_integer<std::uint16_t, float, std::int32_t>;
+  table.divide[row(DataType::int32)] = divide_integer<std::int32_t, double, std::int32_t>;
+  table.divide[row(DataType::uint32)] = divide_integer<std::uint32_t, double, std::int64_t>;
   table.divide[row(DataType::int64)] = divide_int64;
   table.divide[row(DataType::uint64)] = divide_uint64;
 
-  add_float<BFloat16>(table, DataType::bfloat16);
-  add_float<Float8E4M3>(table, DataType::float8_e4m3);
-  add_float<Float8E5M2>(table, DataType::float8_e5m2);
-  add_float<Float32>(table, DataType::float32);
-  add_float<Float64>(table, DataType::float64);
-  table.combine[row(DataType::float16)][0] = combine_float16<Sum>;
-  table.combine[row(DataType::float16)][1] = combine_float16<Product>;
-  table.scale[row(DataType::float16)] = scale_float16;
-  table.divide[row(DataType::float16)] = divide_float16;
-
-  add_narrow_order<Float16>(table, DataType::float16);
-  add_narrow_order<BFloat16>(table, DataType::bfloat16);
-  add_narrow_order<Float8E4M3>(table, DataType::float8_e4m3);
-  add_narrow_order<Float8E5M2>(table, DataType::float8_e5m2);
-  add_wide_order<float, std::uint32_t>(table, DataType::float32);
-  add_wide_order<double, std::uint64_t>(table, DataType::float64);
+  add_narrow<Float16>(table, DataType::float16);
+  add_narrow<BFloat16>(table, DataType::bfloat16);
+  add_narrow<Float8E4M3>(table, DataType::float8_e4m3);
+  add_narrow<Float8E5M2>(table, DataType::float8_e5m2);
+  add_wide<Float32, std::uint32_t>(table, DataType::float32);
+  add_wide<Float64, std::uint64_t>(table, DataType::float64);
   return table;
 }
 

@@ -1,0 +1,46 @@
+// Who has joined which call: a page of shared memory for each node of a communicator, on which every
+// rank stores the number of the collective that it started last. Read when a call times out.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/scheduler.h"
+#include "sys/shared_memory.h"
+
+namespace unisono::comm {
+
+class Board : public Attendance {
+ public:
+  // `neighbours` are the ranks on this rank's node, in order, this one among them. `name` is the same
+  // for these and for no other communicator. Where shared memory cannot be had, only this rank is
+  // known.
+  Board(const std::string& name, int rank, std::vector<int> neighbours);
+
+  // Once all neighbours have made theirs: removes the name, so that nothing is left behind.
+  void all_have_joined();
+
+  void joined(std::uint64_t sequence) override;
+  std::vector<int> absent(std::uint64_t sequence) const override;
+  std::size_t memory_bytes() const;
+
+ private:
+  // One line a rank: every collective stores to it.
+  struct alignas(64) Line {
+    std::atomic<std::uint64_t> started{0};  // the sequence number plus 1; 0: none
+  };
+  Line& line_of(std::size_t neighbour) const;
+
+  std::vector<int> neighbours_;
+  std::size_t own_ = 0;  // this rank's place among them
+  std::string name_;
+  std::optional<sys::SharedMemory> memory_;
+  Line lonely_;  // stands for the page where there is none
+};
+
+}  // namespace unisono::comm

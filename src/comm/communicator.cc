@@ -1,0 +1,171 @@
+#include <unisono/communicator.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/try.h"
+#include "comm/core.h"
+#include "comm/dump.h"
+
+namespace unisono {
+
+using comm::Scheduler;
+
+namespace {
+
+Error no_communicator() {
+  return misuse("this Communicator is empty: make one with Communicator::init or split");
+}
+
+}  // namespace
+
+bool Work::test() {
+  if (!state_ || state_->task.done()) return true;
+  state_->core->scheduler->help();
+  return state_->task.done();
+}
+
+Status Work::wait() {
+  if (!state_) return misuse("this Work is empty");
+  return state_->core->scheduler->wait(state_->task, INT64_MAX);
+}
+
+Status Work::wait_for(std::chrono::nanoseconds patience) {
+  if (!state_) return misuse("this Work is empty");
+  return state_->core->scheduler->wait(state_->task, Scheduler::now_ns() + patience.count());
+}
+
+Status Work::status() const {
+  if (!state_) return misuse("this Work is empty");
+  if (!state_->task.done())
+    return misuse("call ", sequence(), " is not complete; wait for it or test it first");
+  return state_->task.outcome();
+}
+
+std::uint64_t Work::sequence() const { return state_ ? state_->task.entry.sequence : 0; }
+
+Result<Communicator> Communicator::init(const InitOptions& options) {
+  UNISONO_ASSIGN(auto job, comm::Job::join(options));
+  auto world = job->take_world();
+  UNISONO_ASSIGN(auto core, Core::make(std::move(job), std::move(world)));
+  return Communicator(std::move(core));
+}
+
+int Communicator::rank() const { return core_ ? core_->rank : -1; }
+int Communicator::size() const { return core_ ? core_->size : 0; }
+int Communicator::nodes() const { return core_ ? core_->selection->placement().nodes() : 0; }
+int Communicator::node_of(int rank) const {
+  if (!core_ || rank < 0 || rank >= core_->size) return -1;
+  return core_->selection->placement().node_of(rank);
+}
+std::uint64_t Communicator::id() const { return core_ ? core_->id : 0; }
+const std::vector<int>& Communicator::world_ranks() const {
+  static const std::vector<int> none;
+  return core_ ? core_->world_ranks : none;
+}
+
+Status Communicator::run(const Call& call) {
+  if (!core_) return no_communicator();
+  comm::Task task;
+  UNISONO_TRY(core_->prepare(call, task));
+  Status status = core_->scheduler->run(task);
+  if (!status.ok()) comm::dump_to_directory(*core_);
+  return status;
+}
+
+Result<Work> Communicator::submit(const Call& call) {
+  if (!core_) return no_communicator();
+  auto state = std::make_shared<Work::State>();
+  state->core = core_;
+  comm::Task& task = state->task;
+  UNISONO_TRY(core_->prepare(call, task));
+  if (call.collective == Collective::all_to_all_v) {
+    // The caller's spans may end with the call.
+    for (const auto list : {call.send_counts, call.send_displacements, call.recv_counts,
+                            call.recv_displacements})
+      task.counts.insert(task.counts.end(), list.begin(), list.end());
+    const std::span<const std::int64_t> all(task.counts);
+    const auto ranks = static_cast<std::size_t>(core_->size);
+    task.arguments.input_counts = all.subspan(0, ranks);
+    task.arguments.input_displacements = all.subspan(ranks, ranks);
+    task.arguments.output_counts = all.subspan(2 * ranks, ranks);
+    task.arguments.output_displacements = all.subspan(3 * ranks, ranks);
+  }
+  task.keeps_alive = state;
+  if (auto status = core_->scheduler->submit(task, true); !status.ok()) {
+    task.keeps_alive.reset();
+    return status.take_error();
+  }
+  return Work(std::move(state));
+}
+
+Result<Work> Communicator::submit(std::span<const Message> messages,
+                                  std::chrono::nanoseconds timeout) {
+  if (!core_) return no_communicator();
+  auto state = std::make_shared<Work::State>();
+  state->core = core_;
+  UNISONO_TRY(core_->prepare(messages, timeout.count(), state->task));
+  state->task.keeps_alive = state;
+  if (auto status = core_->scheduler->submit(state->task, false); !status.ok()) {
+    state->task.keeps_alive.reset();
+    return status.take_error();
+  }
+  return Work(std::move(state));
+}
+
+Status Communicator::send(const void* data, std::int64_t count, DataType type, int peer) {
+  const Message message{.is_send = true, .send_data = data, .count = count, .type = type,
+                        .peer = peer};
+  UNISONO_ASSIGN(Work work, submit(std::span(&message, 1)));
+  return work.wait();
+}
+
+Status Communicator::recv(void* data, std::int64_t count, DataType type, int peer) {
+  const Message message{.is_send = false, .recv_data = data, .count = count, .type = type,
+                        .peer = peer};
+  UNISONO_ASSIGN(Work work, submit(std::span(&message, 1)));
+  return work.wait();
+}
+
+Result<Communicator> Communicator::split(int color, int key) {
+  if (!core_) return no_communicator();
+  UNISONO_TRY(core_->usable());
+  return core_->split(color, key);
+}
+
+Result<std::string> Communicator::explain(Collective collective, std::uint64_t bytes) const {
+  if (!core_) return no_communicator();
+  return core_->explain(collective, bytes);
+}
+
+MemoryReport Communicator::memory() const {
+  MemoryReport report;
+  if (!core_) return report;
+  const Scheduler::Pause pause(*core_->scheduler);
+  core_->connections->report(report);
+  report.record_bytes =
+      core_->scheduler->record().memory_bytes() + core_->board->memory_bytes();
+  report.plans_bytes = core_->plans_bytes();
+  report.total_bytes = report.scratch_bytes + report.record_bytes + report.plans_bytes;
+  for (const ConnectionMemory& connection : report.connections)
+    report.total_bytes += connection.bytes;
+  return report;
+}
+
+std::string Communicator::dump_record() const {
+  return core_ ? comm::record_json(*core_) : std::string();
+}
+
+void Communicator::abort() {
+  if (!core_) return;
+  Error error = aborted_error("communicator ", core_->id, " was aborted on rank ", core_->rank);
+  error.peer = core_->rank;
+  core_->scheduler->fail(error);
+  core_->group->abort(error.message);
+}
+
+Status Communicator::destroy() {
+  if (!core_ || core_->destroyed.exchange(true)) return {};
+  return core_->drain();
+}
+
+}  // namespace unisono

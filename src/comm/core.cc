@@ -1,0 +1,221 @@
+#include "comm/core.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/try.h"
+#include "comm/calls.h"
+#include "comm/dump.h"
+
+namespace unisono {
+
+using comm::Scheduler;
+
+namespace {
+
+// Where ranks outnumber cores, spinning takes the core from the rank that is waited for.
+int spins_of(const comm::Job& job) {
+  const auto wanted = static_cast<int>(settings().integer(Setting::spin));
+  if (wanted >= 0) return wanted;
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return job.ranks_on_host() <= cores ? 4000 : 0;
+}
+
+Result<topo::Placement> placement_of(const comm::Job& job, const std::vector<int>& world_ranks) {
+  std::vector<std::string> names;
+  std::vector<int> nodes;
+  for (int world_rank : world_ranks) {
+    const std::string& node = job.member(world_rank).node;
+    const auto found = std::find(names.begin(), names.end(), node);
+    nodes.push_back(static_cast<int>(found - names.begin()));
+    if (found == names.end()) names.push_back(node);
+  }
+  return topo::Placement::from_nodes(nodes);
+}
+
+}  // namespace
+
+std::size_t Communicator::Core::PlanKeyHash::operator()(const PlanKey& key) const {
+  std::size_t hash = std::hash<const void*>{}(key.entry);
+  for (int part : {static_cast<int>(key.protocol), static_cast<int>(key.in_place), key.channels,
+                   key.root})
+    hash = hash * 1000003 + static_cast<std::size_t>(part);
+  return hash;
+}
+
+Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
+    std::shared_ptr<comm::Job> job, std::unique_ptr<comm::ControlGroup> group) {
+  auto core = std::make_shared<Core>();
+  core->id = group->communicator();
+  core->epoch = group->epoch();
+  core->rank = group->rank();
+  core->size = group->size();
+  core->world_ranks.assign(group->world_ranks().begin(), group->world_ranks().end());
+  core->timeout_ns = job->timeout_ns();
+  core->checks_calls = settings().boolean(Setting::check_calls);
+
+  UNISONO_ASSIGN(auto placement, placement_of(*job, core->world_ranks));
+  std::vector<int> neighbours;
+  const int node = placement.node_of(core->rank);
+  for (int i = 0; i < placement.ranks_on(node); ++i)
+    neighbours.push_back(placement.rank_at(node, i));
+  core->board = std::make_unique<comm::Board>(
+      str(job->name(), "-", core->id, "-", core->epoch, "-", node), core->rank, neighbours);
+  core->selection = std::make_unique<comm::Selection>(std::move(placement), job->fifo_options());
+  UNISONO_TRY(core->selection->read_settings());
+  core->connections = std::make_unique<comm::Connections>(job, core->id, core->epoch, core->rank,
+                                                          core->world_ranks);
+  core->point_to_point = std::make_unique<comm::PointToPoint>(
+      *core->connections, core->rank, core->size, job->fifo_options());
+  core->scheduler = std::make_unique<Scheduler>(
+      Scheduler::Options{
+          .rank = core->rank,
+          .communicator = core->id,
+          .spins = spins_of(*job),
+          .record_slots =
+              static_cast<std::size_t>(std::max<std::int64_t>(
+                  settings().integer(Setting::record_slots), 1))},
+      *core->connections, *core->board);
+  UNISONO_TRY(group->barrier(settings().duration_ns(Setting::bootstrap_timeout)));
+  core->board->all_have_joined();
+  core->group = std::move(group);
+  core->job = std::move(job);
+  comm::register_for_dumps(core);
+  return core;
+}
+
+Communicator::Core::~Core() {
+  // The scheduler's thread uses all the rest.
+  scheduler.reset();
+}
+
+Status Communicator::Core::usable() const {
+  if (destroyed.load(std::memory_order_acquire))
+    return misuse("communicator ", id, " was destroyed on rank ", rank);
+  return scheduler->failure();
+}
+
+trace::Owner Communicator::Core::owner() const {
+  return {.communicator = id,
+          .epoch = epoch,
+          .rank = rank,
+          .ranks = size,
+          .node = job->member(world_ranks[static_cast<std::size_t>(rank)]).node};
+}
+
+// With plans_mutex_.
+Result<engine::Execution*> Communicator::Core::execution(const PlanKey& key,
+                                                         Collective collective) {
+  auto found = executions_.find(key);
+  if (found == executions_.end()) {
+    const algorithm::Request request = selection->request(
+        collective, {key.entry, key.protocol, key.channels}, key.root, key.in_place);
+    UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*key.entry, request));
+    UNISONO_ASSIGN(const plan::RankProgram program,
+                   algorithm::make_program(*key.entry, request, rank));
+    UNISONO_ASSIGN(auto made, engine::make_execution(header, program, *connections,
+                                                     job->fifo_options()));
+    found = executions_.emplace(key, std::move(made)).first;
+  }
+  return found->second.get();
+}
+
+void Communicator::Core::stamp(comm::Task& task, std::int64_t timeout) {
+  const std::int64_t now = Scheduler::now_ns();
+  task.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  task.entry.enqueued_ns = now;
+  task.deadline_ns = now + (timeout > 0 ? timeout : timeout_ns);
+}
+
+Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
+  UNISONO_TRY(usable());
+  UNISONO_TRY(comm::check_call(call, rank, size));
+  if (checks_calls) UNISONO_TRY(compare_calls(call));
+  return select(call, task);
+}
+
+Status Communicator::Core::select(const Call& call, comm::Task& task) {
+  const bool in_place = comm::is_in_place(call, rank);
+  const int root = has_root(call.collective) ? call.root : 0;
+  const std::uint64_t bytes =
+      comm::call_bytes(call.collective, size, comm::block_bytes(call));
+  const std::lock_guard lock(plans_mutex_);
+  UNISONO_ASSIGN(const comm::Choice choice,
+                 selection->choose(call.collective, bytes, root, in_place, call.options));
+  const PlanKey key{choice.entry, choice.protocol, in_place, choice.channels, root};
+  UNISONO_ASSIGN(task.execution, execution(key, call.collective));
+  task.arguments = comm::arguments_of(call);
+  task.entry.collective = call.collective;
+  task.entry.protocol = choice.protocol;
+  task.entry.type = call.type;
+  task.entry.operation = call.operation;
+  task.entry.root = root;
+  task.entry.bytes = bytes;
+  task.entry.set_plan(choice.entry->name);
+  stamp(task, call.options.timeout.count());
+  return {};
+}
+
+Status Communicator::Core::prepare(std::span<const Message> messages, std::int64_t timeout,
+                                   comm::Task& task) {
+  UNISONO_TRY(usable());
+  for (const Message& message : messages)
+    UNISONO_TRY(comm::check_message(message, rank, size));
+  UNISONO_TRY(point_to_point->prepare(messages, task));
+  stamp(task, timeout);
+  return {};
+}
+
+// Every rank's fingerprint to every rank, by the one call whose shape no rank can get wrong.
+Status Communicator::Core::compare_calls(const Call& call) {
+  const comm::Fingerprint mine = comm::fingerprint(call);
+  std::vector<comm::Fingerprint> all(static_cast<std::size_t>(size));
+  Call exchange;
+  exchange.collective = Collective::all_gather;
+  exchange.input = &mine;
+  exchange.output = all.data();
+  exchange.count = sizeof mine;
+  exchange.type = DataType::uint8;
+  comm::Task task;
+  UNISONO_TRY(select(exchange, task));
+  UNISONO_TRY(scheduler->run(task));
+  for (int other = 0; other < size; ++other) {
+    const comm::Fingerprint& theirs = all[static_cast<std::size_t>(other)];
+    if (theirs != all[0])
+      return misuse("ranks disagree on call ", task.entry.sequence + 1, " of communicator ", id,
+                    ": rank 0 calls ", comm::describe(all[0]), "; rank ", other, " calls ",
+                    comm::describe(theirs),
+                    theirs.options != all[0].options ? " (with other options)" : "");
+  }
+  return {};
+}
+
+Result<std::string> Communicator::Core::explain(Collective collective, std::uint64_t bytes) {
+  const std::lock_guard lock(plans_mutex_);
+  return selection->explain(collective, bytes);
+}
+
+std::size_t Communicator::Core::plans_bytes() {
+  const std::lock_guard lock(plans_mutex_);
+  std::size_t bytes = 0;
+  for (const auto& [key, execution] : executions_) bytes += execution->memory_bytes();
+  return bytes;
+}
+
+Status Communicator::Core::drain() {
+  // Every pending call has its own deadline, so this wait ends.
+  comm::Backoff backoff(0);
+  while (!scheduler->idle()) {
+    scheduler->help();
+    backoff.step();
+  }
+  const Scheduler::Pause pause(*scheduler);
+  connections->close();
+  return {};
+}
+
+}  // namespace unisono

@@ -1,0 +1,86 @@
+// The inside of a Communicator.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "comm/board.h"
+#include "comm/connections.h"
+#include "comm/job.h"
+#include "comm/point_to_point.h"
+#include "comm/scheduler.h"
+#include "comm/selection.h"
+#include "comm/task.h"
+
+namespace unisono {
+
+struct Work::State {
+  std::shared_ptr<Communicator::Core> core;
+  comm::Task task;
+};
+
+struct Communicator::Core {
+  // `group` is this communicator's control plane; its members are in the order of ranks.
+  static Result<std::shared_ptr<Core>> make(std::shared_ptr<comm::Job> job,
+                                            std::unique_ptr<comm::ControlGroup> group);
+  ~Core();
+
+  std::shared_ptr<comm::Job> job;
+  std::unique_ptr<comm::ControlGroup> group;
+  std::uint64_t id = 0;
+  std::uint32_t epoch = 0;
+  int rank = 0;
+  int size = 1;
+  std::vector<int> world_ranks;
+  std::int64_t timeout_ns = 0;
+  bool checks_calls = false;
+  std::uint64_t splits = 0;
+  std::atomic<std::uint64_t> next_sequence{0};
+  std::atomic<bool> destroyed{false};
+
+  std::unique_ptr<comm::Connections> connections;
+  std::unique_ptr<comm::Selection> selection;
+  std::unique_ptr<comm::Board> board;
+  std::unique_ptr<comm::PointToPoint> point_to_point;
+  std::unique_ptr<comm::Scheduler> scheduler;
+
+  // Fills the task for a call: checks it, selects, finds or makes the execution.
+  Status prepare(const Call& call, comm::Task& task);
+  Status prepare(std::span<const Message> messages, std::int64_t timeout, comm::Task& task);
+  // Usable at all: neither destroyed nor failed.
+  Status usable() const;
+  trace::Owner owner() const;
+  Result<Communicator> split(int color, int key);
+  Result<std::string> explain(Collective collective, std::uint64_t bytes);
+  std::size_t plans_bytes();
+  // Waits for all calls, then closes the connections.
+  Status drain();
+
+ private:
+  struct PlanKey {
+    const algorithm::Entry* entry;
+    Protocol protocol;
+    bool in_place;
+    int channels;
+    int root;
+    bool operator==(const PlanKey&) const = default;
+  };
+  struct PlanKeyHash {
+    std::size_t operator()(const PlanKey& key) const;
+  };
+  Result<engine::Execution*> execution(const PlanKey& key, Collective collective);
+  Status select(const Call& call, comm::Task& task);
+  Status compare_calls(const Call& call);
+  void stamp(comm::Task& task, std::int64_t timeout);
+
+  // Guards the selection and the executions of all plans used so far.
+  std::mutex plans_mutex_;
+  std::unordered_map<PlanKey, std::unique_ptr<engine::Execution>, PlanKeyHash> executions_;
+};
+
+}  // namespace unisono

@@ -1,0 +1,196 @@
+#include "comm/job.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/try.h"
+#include "base/wire.h"
+#include "sys/host.h"
+#include "transport/shm/transport.h"
+#include "transport/socket/transport.h"
+
+namespace unisono::comm {
+namespace {
+
+constexpr std::size_t max_name_bytes = 1024;
+
+// What ranks tell of themselves before they can talk by transports.
+struct Introduction {
+  std::string node;
+  std::string host;
+  transport::FifoOptions fifo_options;
+  bool checks_calls = false;
+};
+
+std::vector<std::byte> write(const Introduction& introduction) {
+  WireWriter writer;
+  writer.text(introduction.node);
+  writer.text(introduction.host);
+  const transport::FifoOptions& fifo = introduction.fifo_options;
+  writer.number(static_cast<std::uint64_t>(fifo.slots));
+  writer.number(static_cast<std::uint64_t>(fifo.simple_slot_bytes));
+  writer.number(static_cast<std::uint64_t>(fifo.ll_slot_bytes));
+  writer.number(static_cast<std::uint64_t>(fifo.ll128_slot_bytes));
+  writer.number(static_cast<std::uint8_t>(introduction.checks_calls));
+  return writer.take();
+}
+
+Result<Introduction> read_introduction(std::span<const std::byte> bytes, int rank) {
+  WireReader reader(bytes);
+  Introduction out;
+  out.node = reader.text(max_name_bytes);
+  out.host = reader.text(max_name_bytes);
+  out.fifo_options.slots = static_cast<int>(reader.number<std::uint64_t>());
+  out.fifo_options.simple_slot_bytes = reader.number<std::uint64_t>();
+  out.fifo_options.ll_slot_bytes = reader.number<std::uint64_t>();
+  out.fifo_options.ll128_slot_bytes = reader.number<std::uint64_t>();
+  out.checks_calls = reader.number<std::uint8_t>() != 0;
+  if (!reader.done())
+    return peer_error(rank, "rank ", rank, " introduced itself with ", bytes.size(),
+                      " bytes that cannot be read; is it another version of unisono?");
+  return out;
+}
+
+// Geometry is part of the protocol: ranks must agree on it.
+Status agree(const Introduction& mine, const Introduction& theirs, int rank) {
+  const auto same = [&](Setting setting, std::uint64_t a, std::uint64_t b) -> Status {
+    if (a == b) return {};
+    return misuse(setting_rows()[static_cast<std::size_t>(setting)].variable, " is ", a,
+                  " here and ", b, " on rank ", rank, "; it must be the same on all ranks");
+  };
+  const auto& a = mine.fifo_options;
+  const auto& b = theirs.fifo_options;
+  UNISONO_TRY(same(Setting::simple_slots, static_cast<std::uint64_t>(a.slots),
+                   static_cast<std::uint64_t>(b.slots)));
+  UNISONO_TRY(same(Setting::simple_slot_bytes, a.simple_slot_bytes, b.simple_slot_bytes));
+  UNISONO_TRY(same(Setting::ll_slot_bytes, a.ll_slot_bytes, b.ll_slot_bytes));
+  UNISONO_TRY(same(Setting::ll128_slot_bytes, a.ll128_slot_bytes, b.ll128_slot_bytes));
+  return same(Setting::check_calls, mine.checks_calls, theirs.checks_calls);
+}
+
+std::string hexadecimal(std::uint64_t value) {
+  std::array<char, 16> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  return {digits.data(), end.ptr};
+}
+
+// The host part of "tcp://host:port"; empty for other rendezvous.
+std::string host_of(const std::string& rendezvous) {
+  constexpr std::string_view scheme = "tcp://";
+  if (!rendezvous.starts_with(scheme)) return {};
+  const auto colon = rendezvous.rfind(':');
+  std::string host = rendezvous.substr(scheme.size(), colon - scheme.size());
+  std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
+  return host;
+}
+
+Result<BootstrapOptions> merge(const InitOptions& options) {
+  const bool complete = options.rank >= 0 && options.world_size > 0 &&
+                        (!options.rendezvous.empty() || options.world_size == 1);
+  BootstrapOptions out;
+  if (!complete) {
+    UNISONO_ASSIGN(out, bootstrap_options_from_settings());
+  } else {
+    out.secret = settings().text(Setting::secret);
+    out.timeout_ns = settings().duration_ns(Setting::bootstrap_timeout);
+    out.interface = settings().text(Setting::interface);
+  }
+  if (options.rank >= 0) out.rank = options.rank;
+  if (options.world_size > 0) out.world_size = options.world_size;
+  if (!options.rendezvous.empty()) out.rendezvous = options.rendezvous;
+  if (!options.secret.empty()) out.secret = options.secret;
+  if (!options.interface.empty()) out.interface = options.interface;
+  if (options.bootstrap_timeout.count() > 0)
+    out.timeout_ns = options.bootstrap_timeout.count();
+  return out;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Job>> Job::join(const InitOptions& options) {
+  UNISONO_TRY(settings().check());
+  std::shared_ptr<Job> job(new Job);
+  job->forced_transport_ =
+      options.transport.empty() ? settings().text(Setting::transport) : options.transport;
+  if (const std::string& forced = job->forced_transport_;
+      !forced.empty() && forced != "shm" && forced != "socket")
+    return misuse("there is no transport '", forced, "'; write shm or socket, or nothing");
+  job->timeout_ns_ = options.timeout.count() > 0 ? options.timeout.count()
+                                                 : settings().duration_ns(Setting::timeout);
+  job->fifo_options_ = transport::FifoOptions::from_settings();
+  UNISONO_ASSIGN(const BootstrapOptions bootstrap_options, merge(options));
+  job->rank_ = bootstrap_options.rank;
+  set_log_rank(job->rank_);
+  UNISONO_TRY(job->introduce(options, bootstrap_options));
+  return job;
+}
+
+Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options) {
+  Introduction mine;
+  mine.host = sys::host_identity();
+  mine.node = !options.node.empty() ? options.node : settings().text(Setting::node);
+  if (mine.node.empty()) mine.node = mine.host;
+  if (mine.node.size() > max_name_bytes)
+    return misuse("the node's name has ", mine.node.size(), " bytes; at most ", max_name_bytes,
+                  " are allowed");
+  mine.fifo_options = fifo_options_;
+  mine.checks_calls = settings().boolean(Setting::check_calls);
+  UNISONO_ASSIGN(BootstrapResult found, bootstrap(bootstrap_options, write(mine)));
+  world_ = std::move(found.world);
+  name_ = hexadecimal(world_->communicator());
+
+  bool one_host = true;
+  ranks_on_host_ = 0;
+  for (int rank = 0; rank < world_->size(); ++rank) {
+    UNISONO_ASSIGN(const Introduction theirs,
+                   read_introduction(found.contributions[rank], rank));
+    UNISONO_TRY(agree(mine, theirs, rank));
+    members_.push_back({.node = theirs.node, .shm_address = {}, .socket_address = {}});
+    one_host &= theirs.host == mine.host;
+    ranks_on_host_ += theirs.host == mine.host;
+  }
+
+  transport::TransportOptions transport_options{.job = name_,
+                                                .secret = bootstrap_options.secret + name_,
+                                                .process_rank = rank_,
+                                                .interface = bootstrap_options.interface};
+  if (transport_options.interface.empty() && !one_host)
+    transport_options.interface = sys::address_towards(host_of(bootstrap_options.rendezvous));
+  UNISONO_ASSIGN(shm_, transport::shm::make_transport(transport_options));
+  UNISONO_ASSIGN(socket_, transport::socket::make_transport(transport_options));
+  WireWriter writer;
+  writer.text(shm_->address());
+  writer.text(socket_->address());
+  UNISONO_ASSIGN(const Gathered addresses,
+                 world_->all_gather(writer.bytes(), bootstrap_options.timeout_ns));
+  for (int rank = 0; rank < world_->size(); ++rank) {
+    WireReader reader(addresses[rank]);
+    Member& member = members_[static_cast<std::size_t>(rank)];
+    member.shm_address = reader.text(transport::Transport::max_address_bytes);
+    member.socket_address = reader.text(transport::Transport::max_address_bytes);
+    if (!reader.done())
+      return peer_error(rank, "rank ", rank, " sent transport addresses that cannot be read");
+  }
+  return {};
+}
+
+bool Job::uses_shm(int world_rank) const {
+  if (forced_transport_ == "shm") return true;
+  if (forced_transport_ == "socket") return false;
+  return member(world_rank).node == member(rank_).node;
+}
+
+transport::Transport& Job::transport_to(int world_rank) const {
+  return uses_shm(world_rank) ? *shm_ : *socket_;
+}
+
+const std::string& Job::address_of(int world_rank) const {
+  const Member& peer = member(world_rank);
+  return uses_shm(world_rank) ? peer.shm_address : peer.socket_address;
+}
+
+}  // namespace unisono::comm
