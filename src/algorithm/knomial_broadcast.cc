@@ -1,0 +1,176 @@
+// Broadcast and reduce over a k-nomial tree; binomial for k = 2. The tree is rotated so that the
+// root of the collective is its root.
+//
+//   steps          the depth of the tree, at most ceil(log_k p)
+//   bytes sent     broadcast: n by a rank for each child, (k - 1) ceil(log_k p) n at most, by the
+//                  root; reduce: n
+//   bytes reduced  reduce: n for each child
+//   cost           broadcast: ceil(log_k p) α + (k - 1) ceil(log_k p) n β, for one tile; tiles
+//                  follow each other down the tree
+//
+// Larger subtrees are served first, and children are added in the opposite order, which is the
+// order in which they are ready. A rank of a reduce that is not the root adds in scratch (one
+// block), as it may have no output. Nothing that was sent is overwritten; one slot per connection.
+#include "algorithm/algorithms.h"
+#include "algorithm/cost_tally.h"
+#include "algorithm/group.h"
+#include "algorithm/knomial.h"
+#include "algorithm/request.h"
+#include "plan/builder.h"
+
+namespace unisono::algorithm {
+namespace {
+
+using plan::BlockBuilder;
+using plan::Location;
+using plan::ProgramBuilder;
+
+int position_of(const Request& request, int rank) {
+  const int ranks = request.placement.ranks();
+  return (rank - request.root + ranks) % ranks;
+}
+int rank_at(const Request& request, int position) {
+  return (position + request.root) % request.placement.ranks();
+}
+
+plan::Header header(const Request& request) { return header_for(request, request.channels); }
+
+void write_broadcast(ProgramBuilder& builder, const Request& request, const KnomialTree& tree,
+                     int position, int channel) {
+  const std::vector<int> children = tree.children(position);
+  Ready ready;
+  Location source = plan::input(channel);
+  std::size_t next = 0;
+  if (position > 0) {
+    source = plan::output(channel);
+    const int parent = rank_at(request, tree.parent(position));
+    if (children.empty()) {
+      builder.block(channel, -1, parent).recv(source);
+      return;
+    }
+    BlockBuilder take = builder.block(channel, rank_at(request, children[next++]), parent);
+    take.recv_copy_send(source);
+    ready = {done(take)};
+  } else if (!request.in_place) {
+    builder.block(channel, -1, -1).copy(source, plan::output(channel));
+  }
+  for (; next < children.size(); ++next) {
+    BlockBuilder give = builder.block(channel, rank_at(request, children[next]), -1);
+    wait_for(give, ready);
+    give.send(source);
+  }
+}
+
+void write_reduce(ProgramBuilder& builder, const Request& request, const KnomialTree& tree,
+                  int position, int channel) {
+  std::vector<int> children = tree.children(position);
+  const bool is_root = position == 0;
+  const int parent = is_root ? -1 : rank_at(request, tree.parent(position));
+  const Location raw = plan::input(channel);
+  if (children.empty()) {
+    if (is_root)
+      builder.block(channel, -1, -1).copy(raw, plan::output(channel));
+    else
+      builder.block(channel, parent, -1).send(raw);
+    return;
+  }
+  const Location sum = is_root ? plan::output(channel) : plan::scratch(channel);
+  if (!is_root && children.size() > 1) builder.need_scratch(1);
+  Ready ready;
+  for (std::size_t left = children.size(); left > 0; --left) {
+    const Location source = left == children.size() ? raw : sum;
+    const bool passes_on = !is_root && left == 1;
+    BlockBuilder take =
+        builder.block(channel, passes_on ? parent : -1, rank_at(request, children[left - 1]));
+    wait_for(take, ready);
+    if (passes_on)
+      take.recv_reduce_send(source);
+    else
+      take.recv_reduce_copy(source, sum);
+    ready = {done(take)};
+  }
+}
+
+template <int radix>
+plan::RankProgram program(const Request& request, int rank) {
+  const KnomialTree tree(radix, request.placement.ranks());
+  const int position = position_of(request, rank);
+  ProgramBuilder builder(rank);
+  for (int channel = 0; channel < request.channels; ++channel) {
+    if (request.collective == Collective::broadcast)
+      write_broadcast(builder, request, tree, position, channel);
+    else
+      write_reduce(builder, request, tree, position, channel);
+  }
+  return builder.take();
+}
+
+template <int radix>
+Cost cost(const Request& request, double block_bytes) {
+  const int ranks = request.placement.ranks();
+  const KnomialTree tree(radix, ranks);
+  const bool adds = request.collective == Collective::reduce;
+  CostTally tally(request.placement);
+  for (int depth = 1; depth <= tree.max_depth(); ++depth) {
+    for (int position = 1; position < ranks; ++position) {
+      if (tree.depth(position) != depth) continue;
+      const int child = rank_at(request, position);
+      const int parent = rank_at(request, tree.parent(position));
+      tally.send(adds ? child : parent, adds ? parent : child, block_bytes);
+    }
+    tally.end_phase();
+  }
+  return tally.total(adds ? block_bytes * static_cast<double>(tree.children(0).size()) : 0);
+}
+
+}  // namespace
+
+const Entry binomial_broadcast = {
+    .name = "binomial",
+    .collective = Collective::broadcast,
+    .summary = "Down a binomial tree.",
+    .source = "Thakur, Rabenseifner, Gropp 2005, section 4.2",
+    .constraint = "any number of ranks, any root",
+    .supports = any_ranks,
+    .header = header,
+    .program = program<2>,
+    .cost = cost<2>,
+};
+
+const Entry knomial_broadcast = {
+    .name = "knomial4",
+    .collective = Collective::broadcast,
+    .summary = "Down a tree of radix 4: half the depth of a binomial one, more children.",
+    .source = "folklore; the binomial tree in base 4",
+    .constraint = "any number of ranks, any root",
+    .supports = any_ranks,
+    .header = header,
+    .program = program<4>,
+    .cost = cost<4>,
+};
+
+const Entry binomial_reduce = {
+    .name = "binomial",
+    .collective = Collective::reduce,
+    .summary = "Up a binomial tree.",
+    .source = "Thakur, Rabenseifner, Gropp 2005, section 4.4",
+    .constraint = "any number of ranks, any root",
+    .supports = any_ranks,
+    .header = header,
+    .program = program<2>,
+    .cost = cost<2>,
+};
+
+const Entry knomial_reduce = {
+    .name = "knomial4",
+    .collective = Collective::reduce,
+    .summary = "Up a tree of radix 4: half the depth of a binomial one, more children.",
+    .source = "folklore; the binomial tree in base 4",
+    .constraint = "any number of ranks, any root",
+    .supports = any_ranks,
+    .header = header,
+    .program = program<4>,
+    .cost = cost<4>,
+};
+
+}  // namespace unisono::algorithm
