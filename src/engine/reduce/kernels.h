@@ -1,12 +1,12 @@
 // The loops of every kernel and the table of them, for the instruction set that the including file is
 // compiled for. Only kernels_*.cc includes this, and nothing here has external linkage: see
-// float_vectors.h. No template of the standard library is used, for the same reason.
+// vectors.h. No template of the standard library is used, for the same reason.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/reduce/float_vectors.h"
+#include "engine/reduce/float_formats.h"
 #include "engine/reduce/levels.h"
 
 // Operands are equal or apart, so iterations never depend on each other: without this the compiler
@@ -170,7 +170,7 @@ void scale_narrow(void* destination, const void* source, std::size_t count, Scal
   const auto rounded = static_cast<float>(factor.real);
   transform_vectors<Format>(
       destination, source, source, count,
-      [rounded](const Floats& a, const Floats&) { return a * rounded; });
+      [rounded](Floats a, Floats) { return a * rounded; });
 }
 
 // Integers of at most half the significand of Float: |value| / ranks differs from the next integer by
@@ -229,7 +229,7 @@ void divide_narrow(void* destination, const void* source, std::size_t count, int
   const auto divisor = static_cast<float>(ranks);
   transform_vectors<Format>(
       destination, source, source, count,
-      [divisor](const Floats& a, const Floats&) { return a / divisor; });
+      [divisor](Floats a, Floats) { return a / divisor; });
 }
 
 constexpr int row(DataType type) { return static_cast<int>(type); }

@@ -1,40 +1,16 @@
 // The floats narrower than float32, a vector of elements at a time: how they become float32 and are
-// rounded back. Written with the vector types of g++ and clang, because the automatic vectoriser
-// narrows every intermediate value separately and loses a factor of three to it.
-//
-// Only the kernels_*.cc files include this. Everything is in an unnamed namespace on purpose: each of
-// them compiles it for another instruction set, and the linker must not merge the copies.
+// rounded back. In explicit vectors, because the automatic vectoriser narrows every intermediate value
+// separately and loses a factor of three to it. Only the kernels_*.cc files include this; see vectors.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
+#include "engine/reduce/vectors.h"
 
 namespace unisono::engine {
 namespace {
 
-#if defined(__AVX512F__)
-inline constexpr std::size_t lanes = 16;
-#else
-inline constexpr std::size_t lanes = 8;
-#endif
-
-template <class T>
-struct VectorOf {
-  typedef T Type [[gnu::vector_size(sizeof(T) * lanes)]];
-};
-template <class T>
-using Vector = typename VectorOf<T>::Type;
-using Floats = Vector<float>;
-// Signed, because vector units before AVX-512 compare nothing else.
-using Ints = Vector<std::int32_t>;
-
-inline Ints bits_of(const Floats& value) { return __builtin_bit_cast(Ints, value); }
-inline Floats floats_of(const Ints& bits) { return __builtin_bit_cast(Floats, bits); }
-inline Ints all(std::int32_t value) { return Ints{} + value; }
 // 2^exponent, for normal numbers.
 constexpr std::int32_t power_bits(int exponent) { return (exponent + 127) << 23; }
 
@@ -43,7 +19,7 @@ inline constexpr std::int32_t float32_infinity = 0x7f800000;
 inline constexpr std::int32_t float32_nan = 0x7fc00000;
 
 // Any NaN becomes the one that narrows to the format's canonical NaN.
-inline Floats canonical(const Floats& value) {
+inline Floats canonical(Floats value) {
   return value == value ? value : floats_of(all(float32_nan));
 }
 
@@ -54,14 +30,11 @@ struct BFloat16 {
   static constexpr Signed largest_ordered = 0x7f80;  // infinity; what is above is NaN
   static constexpr Signed nan = 0x7fc0;
 
-  static Floats decode(const Vector<Storage>& stored) {
-    return floats_of(__builtin_convertvector(stored, Ints) << 16);
-  }
-  static Vector<Storage> encode(const Floats& value) {
-    using Words = Vector<std::uint32_t>;
-    const auto bits = __builtin_bit_cast(Words, canonical(value));
-    const Words rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-    return __builtin_convertvector(rounded, Vector<Storage>);
+  static Floats load(const Storage* source) { return floats_of(widen(source) << 16); }
+  static void store(Floats value, Storage* destination) {
+    const Ints bits = bits_of(canonical(value));
+    const Ints rounded = bits + 0x7fff + ((bits >> 16) & 1);
+    narrow((rounded >> 16) & 0xffff, destination);
   }
 };
 
@@ -82,8 +55,8 @@ struct SmallFloat {
   static constexpr Signed largest_ordered = static_cast<Signed>(
       infinities ? ((1 << exponent_bits) - 1) << mantissa_bits : magnitude_mask - 1);
 
-  static Floats decode(const Vector<Storage>& stored) {
-    const Ints wide = __builtin_convertvector(stored, Ints);
+  static Floats load(const Storage* source) {
+    const Ints wide = widen(source);
     const Ints magnitude = (wide & magnitude_mask) << dropped_bits;
     // The exponent field moves from this bias to float32's: smallest_normal stands for field 1. A
     // subnormal is read as 1.m * 2^(1 - bias); taking 2^(1 - bias) off leaves 0.m * 2^(1 - bias).
@@ -98,7 +71,7 @@ struct SmallFloat {
     return floats_of(bits | (wide >> (width - 1)) << 31);
   }
 
-  static Vector<Storage> encode(const Floats& value) {
+  static void store(Floats value, Storage* destination) {
     const Ints unclamped = bits_of(value) & float32_magnitude;
     const Ints magnitude = unclamped < clamp_bits ? unclamped : all(clamp_bits);
     // Adding a power of two whose unit in the last place is that of the result makes the float adder
@@ -111,8 +84,7 @@ struct SmallFloat {
     // The implicit one carries into the exponent field, which therefore starts from field 1 as 0.
     const Ints rounded = significand + ((exponent - smallest_normal) >> dropped_bits);
     const Ints sign = (bits_of(value) >> (32 - width)) & (1 << (width - 1));
-    const Ints result = value == value ? rounded | sign : all(canonical_nan);
-    return __builtin_convertvector(result, Vector<Storage>);
+    narrow(value == value ? rounded | sign : all(canonical_nan), destination);
   }
 };
 
@@ -127,27 +99,26 @@ using PortableFloat16 =
     SmallFloat<std::uint16_t, std::int16_t, 5, 10, true, power_bits(16), 0x7e00>;
 
 #if defined(__F16C__)
-// By the processor's conversions, which ignore the thread's rounding and denormal modes as used here.
+// By the processor's conversions: rounding is stated in the instruction, and denormal float16 numbers
+// convert exactly whatever the thread's flush modes are.
 struct Float16 : PortableFloat16 {
 #if defined(__AVX512F__)
-  // The unmasked forms make g++ 12 warn of an uninitialised register; with all lanes these are equal.
-  static constexpr __mmask16 all_lanes = 0xffff;
-  static Floats decode(const Vector<Storage>& stored) {
-    return _mm512_maskz_cvtph_ps(all_lanes, __builtin_bit_cast(__m256i, stored));
+  static Floats load(const Storage* source) {
+    return _mm512_maskz_cvtph_ps(all_lanes,
+                                 _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source)));
   }
-  static Vector<Storage> encode(const Floats& value) {
-    return __builtin_bit_cast(
-        Vector<Storage>,
-        _mm512_maskz_cvtps_ph(all_lanes, canonical(value),
-                              _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  static void store(Floats value, Storage* destination) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(destination),
+                        _mm512_maskz_cvtps_ph(all_lanes, canonical(value),
+                                              _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
 #else
-  static Floats decode(const Vector<Storage>& stored) {
-    return _mm256_cvtph_ps(__builtin_bit_cast(__m128i, stored));
+  static Floats load(const Storage* source) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(source)));
   }
-  static Vector<Storage> encode(const Floats& value) {
-    return __builtin_bit_cast(Vector<Storage>,
-                              _mm256_cvtps_ph(canonical(value), _MM_FROUND_TO_NEAREST_INT));
+  static void store(Floats value, Storage* destination) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(destination),
+                     _mm256_cvtps_ph(canonical(value), _MM_FROUND_TO_NEAREST_INT));
   }
 #endif
 };
@@ -159,28 +130,22 @@ using Float16 = PortableFloat16;
 template <class Format, class Function>
 inline void transform_vectors(void* destination, const void* a, const void* b, std::size_t count,
                               Function function) {
-  using Stored = Vector<typename Format::Storage>;
-  const std::size_t bytes = count * sizeof(typename Format::Storage);
-  const auto step = [&](void* to, const void* left, const void* right) {
-    Stored x;
-    Stored y;
-    __builtin_memcpy(&x, left, sizeof x);
-    __builtin_memcpy(&y, right, sizeof y);
-    const Stored result = Format::encode(function(Format::decode(x), Format::decode(y)));
-    __builtin_memcpy(to, &result, sizeof result);
-  };
-  auto* to = static_cast<char*>(destination);
-  const auto* left = static_cast<const char*>(a);
-  const auto* right = static_cast<const char*>(b);
+  using Storage = typename Format::Storage;
+  auto* out = static_cast<Storage*>(destination);
+  const auto* left = static_cast<const Storage*>(a);
+  const auto* right = static_cast<const Storage*>(b);
   std::size_t i = 0;
-  for (; i + sizeof(Stored) <= bytes; i += sizeof(Stored)) step(to + i, left + i, right + i);
-  if (i == bytes) return;
-  char padded_left[sizeof(Stored)] = {};
-  char padded_right[sizeof(Stored)] = {};
-  __builtin_memcpy(padded_left, left + i, bytes - i);
-  __builtin_memcpy(padded_right, right + i, bytes - i);
-  step(padded_left, padded_left, padded_right);
-  __builtin_memcpy(to + i, padded_left, bytes - i);
+  for (; i + lanes <= count; i += lanes) {
+    Format::store(function(Format::load(left + i), Format::load(right + i)), out + i);
+  }
+  if (i == count) return;
+  const std::size_t bytes = (count - i) * sizeof(Storage);
+  Storage padded_left[lanes] = {};
+  Storage padded_right[lanes] = {};
+  __builtin_memcpy(padded_left, left + i, bytes);
+  __builtin_memcpy(padded_right, right + i, bytes);
+  Format::store(function(Format::load(padded_left), Format::load(padded_right)), padded_left);
+  __builtin_memcpy(out + i, padded_left, bytes);
 }
 
 }  // namespace
