@@ -68,7 +68,7 @@ plan::RankProgram program(const Request& request, int rank) {
     const Ring ring(request.placement, channel / directions, channel % directions == 1);
     if (ring.size() > 1)
       write_ring(builder, ring, rank, channel, channels);
-    else if (!request.in_place)
+    else
       builder.block(channel, -1, -1).copy(input(channel), output(channel));
   }
   return builder.take();

@@ -45,7 +45,7 @@ plan::RankProgram program(const Request& request, int rank) {
     const Ring ring(request.placement, channel);
     if (ring.size() > 1)
       write_chain(builder, ring, request.root, rank, channel);
-    else if (!request.in_place)
+    else
       builder.block(channel, -1, -1).copy(input(channel), output(channel));
   }
   return builder.take();
