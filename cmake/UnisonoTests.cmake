@@ -3,6 +3,13 @@
 
 find_package(GTest REQUIRED)
 
+# Tests are compiled more often than run: the code under test is optimised, they hardly.
+if(UNISONO_SANITIZE)
+  set(test_options -O0)
+else()
+  set(test_options -O1 -g1)
+endif()
+
 add_library(unisono_all INTERFACE)
 target_link_libraries(unisono_all INTERFACE ${UNISONO_LAYERS})
 target_include_directories(unisono_all INTERFACE
@@ -30,6 +37,7 @@ foreach(folder IN LISTS test_folders)
   file(GLOB helpers CONFIGURE_DEPENDS "${folder}/*.cc")
   list(FILTER helpers EXCLUDE REGEX "_(test|main)\\.cc$")
   add_executable(${name}_test ${sources} ${helpers})
+  target_compile_options(${name}_test PRIVATE ${test_options})
   target_compile_definitions(${name}_test PRIVATE
     UNISONO_SOURCE_DIR="${PROJECT_SOURCE_DIR}" UNISONO_BINARY_DIR="${PROJECT_BINARY_DIR}")
   # Instrumented code is some ten times slower: tests draw fewer random cases by this.
