@@ -136,9 +136,9 @@ def gtest_outcome(folder: Path, label: str) -> Outcome:
         for suite in json.loads(path.read_text())["testsuites"]:
             for case in suite["testsuite"]:
                 name = f"{label}{case['classname']}.{case['name']}"
-                if case.get("result") == "SKIPPED":
+                if case["status"] == "NOTRUN" or case["result"] == "SKIPPED":
                     outcome.skipped.append(name)
-                elif case.get("status") == "RUN":
+                else:
                     outcome.check(name, "failures" not in case)
     return outcome
 

@@ -1,0 +1,74 @@
+"""The suite's sums: nothing that failed, crashed or was left out ends in a green line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from stage import Outcome, Suite, gtest_outcome, junit_outcome
+
+
+def gtest_report(folder: Path, *cases: dict[str, object]) -> None:
+    """Writes a report as GoogleTest does."""
+    suites = [{"testsuite": [{"classname": "Plan", **case} for case in cases]}]
+    (folder / "plan_test.json").write_text(json.dumps({"testsuites": suites}))
+
+
+def test_gtest_cases_are_counted_by_their_result(tmp_path: Path) -> None:
+    gtest_report(
+        tmp_path,
+        {"name": "holds", "status": "RUN", "result": "COMPLETED"},
+        {"name": "breaks", "status": "RUN", "result": "COMPLETED", "failures": [{}]},
+        {"name": "cannot", "status": "RUN", "result": "SKIPPED"},
+        {"name": "disabled", "status": "NOTRUN", "result": "SUPPRESSED"},
+    )
+    outcome = gtest_outcome(tmp_path, "[thread] ")
+    assert (outcome.passed, outcome.failed) == (1, 1)
+    assert outcome.failures == ["[thread] Plan.breaks"]
+    assert outcome.skipped == ["[thread] Plan.cannot", "[thread] Plan.disabled"]
+
+
+def test_junit_cases_are_counted_by_their_result(tmp_path: Path) -> None:
+    report = tmp_path / "pytest.xml"
+    report.write_text(
+        "<testsuites><testsuite>"
+        '<testcase classname="a" name="holds"/>'
+        '<testcase classname="a" name="breaks"><failure/></testcase>'
+        '<testcase classname="a" name="stumbles"><error/></testcase>'
+        '<testcase classname="a" name="cannot"><skipped message="no GPU"/></testcase>'
+        "</testsuite></testsuites>"
+    )
+    outcome = junit_outcome(report)
+    assert (outcome.passed, outcome.failed) == (1, 2)
+    assert outcome.failures == ["a::breaks", "a::stumbles"]
+    assert outcome.skipped == ["a::cannot: no GPU"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (Outcome(passed=3), 0),
+        (Outcome(passed=3, failed=1, failures=["Plan.breaks"]), 1),
+        (Outcome(), 1),
+    ],
+    ids=["all passed", "one failed", "nothing ran"],
+)
+def test_the_exit_status_tells_the_truth(
+    outcome: Outcome, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = Suite()
+    suite.stage("c++", outcome, None, 1.0)
+    assert suite.close() == status
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert f"{outcome.passed} passed, {outcome.failed} failed" in last
+
+
+def test_what_was_left_out_is_listed_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    suite = Suite()
+    suite.stage("c++", Outcome(passed=1), None, 1.0)
+    suite.skip("fuzz", "clang is missing")
+    assert suite.close() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "SKIPPED fuzz: clang is missing" in lines
+    assert "1 passed, 0 failed, 1 skipped" in lines[-1]
