@@ -23,8 +23,8 @@ constexpr std::array rows{
                "The rank within the node; -1 reads LOCAL_RANK."},
     SettingRow{Setting::rendezvous, "UNISONO_RENDEZVOUS", text, "",
                "Where ranks find each other: tcp://host:port or file:///path on a shared file "
-               "system. Empty uses MASTER_ADDR and the port after MASTER_PORT, as torchrun sets "
-               "them."},
+               "system. Empty uses torchrun's MASTER_ADDR and the port after MASTER_PORT, because "
+               "torchrun's own store listens on MASTER_PORT itself."},
     SettingRow{Setting::secret, "UNISONO_SECRET", text, "",
                "The job's secret, proved by every connection before anything else is read. "
                "`unisono run` makes a fresh one for each job."},
@@ -178,6 +178,29 @@ Settings Settings::from_environment() {
       out.complaints_.push_back(status.error().message);
   }
   return out;
+}
+
+std::string_view name(TorchrunVariable variable) {
+  constexpr std::array<std::string_view, 5> names{"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR",
+                                                  "MASTER_PORT"};
+  return names[static_cast<std::size_t>(variable)];
+}
+
+std::optional<std::string> torchrun_text(TorchrunVariable variable) {
+  const char* value = std::getenv(std::string(name(variable)).c_str());
+  if (value == nullptr || *value == 0) return std::nullopt;
+  return value;
+}
+
+Result<std::optional<std::int64_t>> torchrun_integer(TorchrunVariable variable) {
+  const auto text = torchrun_text(variable);
+  if (!text) return std::optional<std::int64_t>();
+  std::int64_t number = 0;
+  const char* end = text->data() + text->size();
+  const auto parsed = std::from_chars(text->data(), end, number);
+  if (parsed.ec != std::errc{} || parsed.ptr != end)
+    return misuse("cannot read ", name(variable), "='", *text, "' as a whole number");
+  return std::optional(number);
 }
 
 Settings& settings() {

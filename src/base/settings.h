@@ -5,6 +5,7 @@
 #include <unisono/result.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -84,6 +85,14 @@ class Settings {
   std::vector<Value> values_;
   std::vector<std::string> complaints_;
 };
+
+// What torchrun (and other launchers that imitate it) sets for each process; read when the setting
+// of the same meaning is unset.
+enum class TorchrunVariable : std::uint8_t { rank, world_size, local_rank, master_addr, master_port };
+std::string_view name(TorchrunVariable variable);  // "MASTER_ADDR"
+// Nothing when it is unset or empty. A number that cannot be read is a misuse error.
+std::optional<std::string> torchrun_text(TorchrunVariable variable);
+Result<std::optional<std::int64_t>> torchrun_integer(TorchrunVariable variable);
 
 // The process-wide settings.
 Settings& settings();

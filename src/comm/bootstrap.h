@@ -139,8 +139,11 @@ class ControlGroup {
   // other members learn of it when they next wait.
   void abort(std::string_view reason);
 
+  // For bootstrap().
+  static std::unique_ptr<ControlGroup> make(std::shared_ptr<BootstrapRuntime> runtime,
+                                            std::shared_ptr<GroupExchange> exchange);
+
  private:
-  friend class Bootstrap;
   ControlGroup(std::shared_ptr<BootstrapRuntime> runtime, std::shared_ptr<GroupExchange> exchange);
 
   std::shared_ptr<BootstrapRuntime> runtime_;
@@ -166,8 +169,8 @@ Result<BootstrapResult> bootstrap(const BootstrapOptions& options, std::span<con
 // the listener.
 class RendezvousListener {
  public:
-  // Listens on `interface` (an address or a name; empty: the address that the host's name resolves
-  // to, or loopback when that fails) on a port that the kernel chooses, or on `port`.
+  // Listens on `interface` (an address or a name; empty: the first interface that is up and not
+  // loopback) on a port that the kernel chooses, or on `port`.
   static Result<RendezvousListener> open(std::string_view interface, int port = 0);
   RendezvousListener(RendezvousListener&&) noexcept;
   RendezvousListener& operator=(RendezvousListener&&) noexcept;

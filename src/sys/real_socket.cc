@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -32,8 +33,8 @@ Result<Address> to_address(SocketAddress& from) {
   char port[NI_MAXSERV];
   const int failed = getnameinfo(from.get(), from.bytes, host, sizeof host, port, sizeof port,
                                  NI_NUMERICHOST | NI_NUMERICSERV);
-  if (failed != 0) return environment_error("cannot read a socket's address: ",
-                                            gai_strerror(failed));
+  if (failed != 0)
+    return environment_error("cannot read a socket's address: ", gai_strerror(failed));
   return Address{host, std::atoi(port)};
 }
 
@@ -251,6 +252,25 @@ Result<Address> peer_address(int descriptor) {
   return to_address(out);
 }
 
+std::string first_host_address() {
+  std::string out = "127.0.0.1";
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return out;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    if ((one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    SocketAddress address;
+    address.bytes = sizeof(sockaddr_in);
+    std::memcpy(&address.storage, one->ifa_addr, address.bytes);
+    if (auto numeric = to_address(address); numeric.ok()) {
+      out = numeric->host;
+      break;
+    }
+  }
+  freeifaddrs(all);
+  return out;
+}
+
 Result<int> open_listener(const Address& address) {
   SocketAddress where;
   if (find_interface(address.host, where)) {
@@ -282,8 +302,7 @@ Result<int> begin_connect(const Address& address) {
   UNISONO_ASSIGN(SocketAddress where, resolve(address));
   UNISONO_ASSIGN(const int descriptor, make_socket(where));
   set_no_delay(descriptor);
-  if (connect(descriptor, where.get(), where.bytes) == 0 || errno == EINPROGRESS)
-    return descriptor;
+  if (connect(descriptor, where.get(), where.bytes) == 0 || errno == EINPROGRESS) return descriptor;
   const int why = errno;
   ::close(descriptor);
   return system_error(str("connecting to ", address.text()), why);

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
 #include "sys/world.h"
 
@@ -37,6 +38,9 @@ class Descriptor {
 // The numeric address of a socket's own or far end.
 Result<Address> local_address(int descriptor);
 Result<Address> peer_address(int descriptor);
+
+// The first IPv4 address of an interface that is up and not loopback; else 127.0.0.1.
+std::string first_host_address();
 
 // A listening socket on an address, a host's name or an interface's name.
 Result<int> open_listener(const Address& address);

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <utility>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -47,10 +48,7 @@ Result<std::unique_ptr<RealWorld>> RealWorld::create() {
 }
 
 RealWorld::RealWorld(std::unique_ptr<Scheduler> scheduler, int epoll, int wake_event)
-    : World(*scheduler),
-      scheduler_(std::move(scheduler)),
-      epoll_(epoll),
-      wake_event_(wake_event) {}
+    : World(*scheduler), scheduler_(std::move(scheduler)), epoll_(epoll), wake_event_(wake_event) {}
 
 RealWorld::~RealWorld() {
   ::close(epoll_);
@@ -87,6 +85,8 @@ void RealWorld::drive(Task<void>& task) {
     lock.unlock();
     drive_until(own);
     lock.lock();
+    // What was posted since the last look; afterwards post() acts by itself.
+    for (const auto& action : std::exchange(actions_, {})) action();
     driving_ = false;
     changed_.notify_all();
   }
@@ -139,12 +139,12 @@ void RealWorld::wait_for_input() {
   }
   if (scheduler_->has_ready()) timeout_ms = 0;
   std::array<epoll_event, 64> events;
-  const int count =
-      epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), timeout_ms);
+  const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), timeout_ms);
   // Below zero only when a signal came; the loop comes round again.
   for (int i = 0; i < count; ++i) {
     const auto& event = events[static_cast<std::size_t>(i)];
-    if (event.data.ptr != nullptr) static_cast<Descriptor*>(event.data.ptr)->on_events(event.events);
+    if (event.data.ptr != nullptr)
+      static_cast<Descriptor*>(event.data.ptr)->on_events(event.events);
   }
 }
 
@@ -162,6 +162,8 @@ Status RealWorld::fill_random(std::span<std::byte> bytes) {
   }
   return {};
 }
+
+std::string RealWorld::own_host() { return first_host_address(); }
 
 Result<std::unique_ptr<Listener>> RealWorld::listen(const Address& address) {
   UNISONO_ASSIGN(const int descriptor, open_listener(address));
@@ -205,7 +207,8 @@ Result<std::string> RealWorld::read_file(const std::string& path, std::size_t mo
   if (fstat(file.value, &info) != 0) return system_error(str("cannot look at ", path), errno);
   if (!S_ISREG(info.st_mode)) return environment_error(path, " is not a regular file");
   if (private_only && (info.st_uid != geteuid() || (info.st_mode & 077) != 0))
-    return environment_error(path, " must belong to this user and be readable by nobody else "
+    return environment_error(path,
+                             " must belong to this user and be readable by nobody else "
                              "(chmod 600)");
   std::string content(most_bytes + 1, '\0');
   std::size_t filled = 0;

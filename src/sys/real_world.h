@@ -37,6 +37,7 @@ class RealWorld final : public World {
 
   std::int64_t now_ns() const override;
   Status fill_random(std::span<std::byte> bytes) override;
+  std::string own_host() override;
   Result<std::unique_ptr<Listener>> listen(const Address& address) override;
   // Takes over a listening socket.
   Result<std::unique_ptr<Listener>> adopt_listener(int descriptor);

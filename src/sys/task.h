@@ -96,9 +96,7 @@ class [[nodiscard]] Task {
     handle_.resume();
     return handle_.done();
   }
-  void await_suspend(std::coroutine_handle<> awaiter) {
-    handle_.promise().continuation = awaiter;
-  }
+  void await_suspend(std::coroutine_handle<> awaiter) { handle_.promise().continuation = awaiter; }
   T await_resume() {
     if constexpr (!std::is_void_v<T>) return std::move(*handle_.promise().value);
   }

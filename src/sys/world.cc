@@ -20,7 +20,8 @@ Result<Address> Address::parse(std::string_view text) {
   if (host.starts_with('[') && host.ends_with(']'))
     host = host.substr(1, host.size() - 2);
   else if (host.find(':') != std::string_view::npos)
-    return misuse("'", text, "' is ambiguous; write an IPv6 address in brackets, as in [::1]:29500");
+    return misuse("'", text,
+                  "' is ambiguous; write an IPv6 address in brackets, as in [::1]:29500");
   if (host.empty()) return misuse("'", text, "' has no host; write host:port");
   int port = -1;
   const char* end = port_text.data() + port_text.size();
@@ -45,8 +46,7 @@ Task<Status> read_exactly(Stream& stream, std::span<std::byte> buffer, std::int6
   co_return Status();
 }
 
-Task<Status> write_all(Stream& stream, std::span<const std::byte> bytes,
-                       std::int64_t deadline_ns) {
+Task<Status> write_all(Stream& stream, std::span<const std::byte> bytes, std::int64_t deadline_ns) {
   while (!bytes.empty()) {
     Result<std::size_t> taken = co_await stream.write_some(bytes, deadline_ns);
     if (!taken.ok()) co_return taken.take_error();

@@ -70,6 +70,8 @@ class World {
   virtual Status fill_random(std::span<std::byte> bytes) = 0;
   Scheduler& scheduler() { return *scheduler_; }
 
+  // An address of this host that other hosts may reach; loopback where there is none.
+  virtual std::string own_host() = 0;
   // `address.host` may be an address, a host's name or a network interface's name; port 0 lets
   // the system choose. A port in use is an environment error that says so.
   virtual Result<std::unique_ptr<Listener>> listen(const Address& address) = 0;

@@ -1,0 +1,156 @@
+#include "comm/bootstrap_group.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace unisono::comm {
+namespace {
+
+constexpr std::int64_t tell_timeout_ns = 2'000'000'000;
+
+}  // namespace
+
+sys::Task<Result<std::vector<std::vector<std::byte>>>> gather_tables(
+    ControlNode& node, MessageKey key, std::span<const int> members, int me,
+    std::span<const std::byte> mine, std::size_t max_entry_bytes, std::string* next_address,
+    std::int64_t deadline_ns) {
+  const int p = static_cast<int>(members.size());
+  const GroupId group{key.communicator, key.epoch};
+  const auto member_at = [&](int distance) {
+    return members[static_cast<std::size_t>(((me + distance) % p + p) % p)];
+  };
+  std::vector<std::vector<std::byte>> table;
+  table.reserve(static_cast<std::size_t>(p));
+  table.emplace_back(mine.begin(), mine.end());
+  for (int distance = 1; distance < p; distance *= 2, ++key.round) {
+    const int ahead = member_at(distance);
+    const int behind = member_at(-distance);
+    const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
+    if (next_address != nullptr) {
+      node.set_address(ahead, *next_address);
+      Status linked = co_await node.link(ahead, group, deadline_ns);
+      if (!linked.ok()) co_return linked.take_error();
+    }
+    const std::string_view next = next_address == nullptr ? std::string_view() : *next_address;
+    const std::vector<std::byte> own = encode_table(std::span(table).first(count), next);
+    Status sent = co_await node.send(behind, key, own, deadline_ns);
+    if (!sent.ok()) co_return sent.take_error();
+    Result<std::vector<std::byte>> received = co_await node.receive(ahead, key, deadline_ns);
+    if (!received.ok()) co_return received.take_error();
+    Result<TableView> theirs = decode_table(*received, count, max_entry_bytes);
+    if (!theirs.ok()) co_return peer_error(ahead, "rank ", ahead, ": ", theirs.error().message);
+    for (const auto entry : theirs->entries) table.emplace_back(entry.begin(), entry.end());
+    if (next_address != nullptr) *next_address = theirs->next_address;
+  }
+  co_return std::move(table);
+}
+
+GroupExchange::GroupExchange(std::shared_ptr<ControlNode> node, GroupId id,
+                             std::vector<int> members, int me)
+    : node_(std::move(node)), id_(id), members_(std::move(members)), me_(me) {
+  node_->open_group(id_);
+}
+
+sys::Task<Error> GroupExchange::give_up(Error error) {
+  node_->fail(id_, error);
+  const Error first = *node_->failure(id_);
+  if (has_told_) co_return first;
+  has_told_ = true;
+  const std::int64_t deadline_ns = node_->world().now_ns() + tell_timeout_ns;
+  for (const int member : members_) {
+    if (member == node_->rank()) continue;
+    co_await node_->send_failure(member, id_, first, deadline_ns);
+  }
+  co_return first;
+}
+
+sys::Task<Result<Gathered>> GroupExchange::all_gather(std::span<const std::byte> mine,
+                                                      std::int64_t timeout_ns) {
+  if (mine.size() > max_exchange_bytes)
+    co_return misuse("an exchange takes at most ", max_exchange_bytes, " bytes from a member, not ",
+                     mine.size());
+  const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
+  const MessageKey key{id_.communicator, id_.epoch, sequence_++, 0, false};
+  Result<std::vector<std::vector<std::byte>>> table = co_await gather_tables(
+      *node_, key, members_, me_, mine, max_exchange_bytes, nullptr, deadline_ns);
+  if (!table.ok()) {
+    Error error = co_await give_up(table.error());
+    co_return std::move(error);
+  }
+  std::vector<std::byte> bytes;
+  std::vector<std::size_t> ends;
+  const std::size_t p = members_.size();
+  for (std::size_t member = 0; member < p; ++member) {
+    const auto& entry = (*table)[(member + p - static_cast<std::size_t>(me_)) % p];
+    bytes.insert(bytes.end(), entry.begin(), entry.end());
+    ends.push_back(bytes.size());
+  }
+  co_return Gathered(std::move(bytes), std::move(ends));
+}
+
+sys::Task<Status> GroupExchange::barrier(std::int64_t timeout_ns) {
+  Result<Gathered> gathered = co_await all_gather({}, timeout_ns);
+  if (!gathered.ok()) co_return gathered.take_error();
+  co_return Status();
+}
+
+Status GroupExchange::check_member(int member) const {
+  if (member >= 0 && member < static_cast<int>(members_.size()) && member != me_) return {};
+  return misuse("member ", member, " is not another member of this group; members are 0 to ",
+                members_.size() - 1, ", this is ", me_);
+}
+
+MessageKey GroupExchange::direct_key(std::uint64_t tag) const {
+  return {id_.communicator, id_.epoch, tag, 0, true};
+}
+
+sys::Task<Status> GroupExchange::send(int member, std::uint64_t tag,
+                                      std::span<const std::byte> message, std::int64_t timeout_ns) {
+  if (Status valid = check_member(member); !valid.ok()) co_return std::move(valid);
+  if (message.size() > max_exchange_bytes)
+    co_return misuse("a message has at most ", max_exchange_bytes, " bytes, not ", message.size());
+  const MessageKey key = direct_key(tag);
+  const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
+  const int peer = members_[static_cast<std::size_t>(member)];
+  Status sent = co_await node_->send(peer, key, message, deadline_ns);
+  co_return std::move(sent);
+}
+
+sys::Task<Result<std::vector<std::byte>>> GroupExchange::receive(int member, std::uint64_t tag,
+                                                                 std::int64_t timeout_ns) {
+  if (Status valid = check_member(member); !valid.ok()) co_return valid.take_error();
+  const MessageKey key = direct_key(tag);
+  const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
+  const int peer = members_[static_cast<std::size_t>(member)];
+  Result<std::vector<std::byte>> received = co_await node_->receive(peer, key, deadline_ns);
+  co_return std::move(received);
+}
+
+sys::Task<Result<std::unique_ptr<sys::Stream>>> GroupExchange::connect(int member,
+                                                                       std::uint64_t tag,
+                                                                       std::int64_t timeout_ns) {
+  if (Status valid = check_member(member); !valid.ok()) co_return valid.take_error();
+  const MessageKey key = direct_key(tag);
+  const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
+  const int peer = members_[static_cast<std::size_t>(member)];
+  Result<std::unique_ptr<sys::Stream>> stream = co_await node_->attach(peer, key, deadline_ns);
+  co_return std::move(stream);
+}
+
+sys::Task<Result<std::unique_ptr<sys::Stream>>> GroupExchange::accept(int member, std::uint64_t tag,
+                                                                      std::int64_t timeout_ns) {
+  if (Status valid = check_member(member); !valid.ok()) co_return valid.take_error();
+  const MessageKey key = direct_key(tag);
+  const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
+  const int peer = members_[static_cast<std::size_t>(member)];
+  Result<std::unique_ptr<sys::Stream>> stream =
+      co_await node_->accept_attached(peer, key, deadline_ns);
+  co_return std::move(stream);
+}
+
+void GroupExchange::abort(const std::string& reason) {
+  node_->fail(id_, aborted_error("rank ", node_->rank(), " gave the communicator up: ", reason));
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,64 @@
+// The exchanges of one communicator's members, as coroutines in any world. ControlGroup
+// (bootstrap.h) is the blocking skin over it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/bootstrap.h"
+#include "comm/bootstrap_node.h"
+
+namespace unisono::comm {
+
+// The all-gather without a star that bootstrap.h describes, among the ranks `members` (job ranks),
+// of which this is number `me`. Returns the entries of members me, me+1, ... (mod p).
+//
+// `next_address` is for the bootstrap, where a rank knows the address of the next one only: it
+// comes in as that, travels with the tables (round k brings the address that round k+1 connects
+// to), and the addresses learned are told to the node. Null once all addresses are known.
+sys::Task<Result<std::vector<std::vector<std::byte>>>> gather_tables(
+    ControlNode& node, MessageKey key, std::span<const int> members, int me,
+    std::span<const std::byte> mine, std::size_t max_entry_bytes, std::string* next_address,
+    std::int64_t deadline_ns);
+
+class GroupExchange {
+ public:
+  // `members` are job ranks; `me` is this process's place among them.
+  GroupExchange(std::shared_ptr<ControlNode> node, GroupId id, std::vector<int> members, int me);
+
+  const GroupId& id() const { return id_; }
+  int rank() const { return me_; }
+  std::span<const int> members() const { return members_; }
+  const std::shared_ptr<ControlNode>& node() const { return node_; }
+
+  sys::Task<Result<Gathered>> all_gather(std::span<const std::byte> mine, std::int64_t timeout_ns);
+  sys::Task<Status> barrier(std::int64_t timeout_ns);
+  sys::Task<Status> send(int member, std::uint64_t tag, std::span<const std::byte> message,
+                         std::int64_t timeout_ns);
+  sys::Task<Result<std::vector<std::byte>>> receive(int member, std::uint64_t tag,
+                                                    std::int64_t timeout_ns);
+  sys::Task<Result<std::unique_ptr<sys::Stream>>> connect(int member, std::uint64_t tag,
+                                                          std::int64_t timeout_ns);
+  sys::Task<Result<std::unique_ptr<sys::Stream>>> accept(int member, std::uint64_t tag,
+                                                         std::int64_t timeout_ns);
+  // Tells the members and fails every call, this one's and later ones.
+  void abort(const std::string& reason);
+
+ private:
+  Status check_member(int member) const;
+  // The group is over: tells the others the first error, and returns it.
+  sys::Task<Error> give_up(Error error);
+  MessageKey direct_key(std::uint64_t tag) const;
+
+  std::shared_ptr<ControlNode> node_;
+  const GroupId id_;
+  const std::vector<int> members_;
+  const int me_;
+  std::uint64_t sequence_ = 0;  // of collective exchanges
+  bool has_told_ = false;
+};
+
+}  // namespace unisono::comm

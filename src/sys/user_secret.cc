@@ -1,0 +1,83 @@
+#include "sys/user_secret.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/try.h"
+
+namespace unisono::sys {
+namespace {
+
+constexpr std::size_t secret_digits = 64;
+
+Status check_directory(const std::string& path) {
+  struct stat info{};
+  if (lstat(path.c_str(), &info) != 0) return system_error(str("cannot look at ", path), errno);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0)
+    return environment_error(path,
+                             " must be a folder of this user's that is closed to all others "
+                             "(chmod 700); or set UNISONO_SECRET");
+  return {};
+}
+
+Result<std::string> read_secret(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0) return system_error(str("cannot open ", path), errno);
+  std::string content(secret_digits + 1, '\0');
+  const ssize_t got = read(file, content.data(), content.size());
+  close(file);
+  if (got != static_cast<ssize_t>(secret_digits))
+    return environment_error(path, " does not hold a secret of ", secret_digits,
+                             " digits; remove it");
+  content.resize(secret_digits);
+  return content;
+}
+
+// Makes the file whole at once: of several processes one wins, and all read what it wrote.
+Status make_secret_file(const std::string& path) {
+  UNISONO_ASSIGN(const std::string secret, random_secret());
+  std::string temporary = path + ".XXXXXX";
+  const int file = mkostemp(temporary.data(), O_CLOEXEC);  // mode 0600
+  if (file < 0) return system_error(str("cannot make a file beside ", path), errno);
+  const bool is_written =
+      write(file, secret.data(), secret.size()) == static_cast<ssize_t>(secret.size());
+  close(file);
+  const bool is_there =
+      is_written && (link(temporary.c_str(), path.c_str()) == 0 || errno == EEXIST);
+  const int why = errno;
+  unlink(temporary.c_str());
+  if (!is_there) return system_error(str("cannot make ", path), why);
+  return {};
+}
+
+}  // namespace
+
+std::string user_directory() { return str("/tmp/unisono-", geteuid()); }
+
+Result<std::string> user_secret(const std::string& directory) {
+  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
+    return system_error(str("cannot make ", directory), errno);
+  UNISONO_TRY(check_directory(directory));
+  const std::string path = directory + "/secret";
+  if (access(path.c_str(), F_OK) != 0) UNISONO_TRY(make_secret_file(path));
+  return read_secret(path);
+}
+
+Result<std::string> random_secret() {
+  std::array<unsigned char, secret_digits / 2> bytes;
+  // Up to 256 bytes come whole and without interruption.
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    return system_error("the kernel gives no random numbers", errno);
+  std::string out;
+  for (const unsigned char byte : bytes)
+    for (const int nibble : {byte >> 4, byte & 15}) out.push_back("0123456789abcdef"[nibble]);
+  return out;
+}
+
+}  // namespace unisono::sys

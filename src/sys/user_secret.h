@@ -1,0 +1,20 @@
+// A secret that all processes of one user on one host share, and nobody else can read.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <string>
+#include <string_view>
+
+namespace unisono::sys {
+
+// The content of <directory>/secret; made by the first to ask. The directory and the file must
+// belong to this user and be closed to all others, else it is an environment error.
+Result<std::string> user_secret(const std::string& directory);
+// "/tmp/unisono-<user id>".
+std::string user_directory();
+
+// 32 bytes from the kernel's random numbers, as 64 hexadecimal digits.
+Result<std::string> random_secret();
+
+}  // namespace unisono::sys
