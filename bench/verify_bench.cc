@@ -2,8 +2,8 @@
 //
 //   verify_bench [name=...] [ranks=LOW..HIGH] [also=100,128]
 //
-// Every entry, in place and out of place, on one node and on nodes of 4 (where it makes another plan),
-// on one core. Prints a line for each entry, and every failure.
+// Every entry, in place and out of place, on one node and on nodes of 4 (where it makes another
+// plan), on one core. Prints a line for each entry, and every failure.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -45,16 +45,17 @@ struct Totals {
     }
   }
   void print(std::string_view name) const {
-    std::printf("%-44.*s %5d plans %9lld steps  make %6.2f s  verify %6.2f s  slowest %5.2f s %s%s\n",
-                static_cast<int>(name.size()), name.data(), plans,
-                static_cast<long long>(steps), make_seconds, verify_seconds, slowest_seconds,
-                slowest.c_str(), failures > 0 ? str("  ", failures, " FAILED").c_str() : "");
+    std::printf(
+        "%-44.*s %5d plans %9lld steps  make %6.2f s  verify %6.2f s  slowest %5.2f s %s%s\n",
+        static_cast<int>(name.size()), name.data(), plans, static_cast<long long>(steps),
+        make_seconds, verify_seconds, slowest_seconds, slowest.c_str(),
+        failures > 0 ? str("  ", failures, " FAILED").c_str() : "");
     std::fflush(stdout);
   }
 };
 
-void prove(const algorithm::Entry& entry, const algorithm::Request& request, const std::string& what,
-           Totals& totals) {
+void prove(const algorithm::Entry& entry, const algorithm::Request& request,
+           const std::string& what, Totals& totals) {
   if (!entry.supports(request).ok()) return;
   const auto start = std::chrono::steady_clock::now();
   const Result<plan::Plan> plan = algorithm::make_plan(entry, request);

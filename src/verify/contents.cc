@@ -61,17 +61,21 @@ std::int64_t Contents::initial(int rank, std::int64_t chunk) const {
   switch (header_->collective) {
     case Collective::all_reduce:
     case Collective::reduce:
-    case Collective::reduce_scatter: return chunk;
+    case Collective::reduce_scatter:
+      return chunk;
     case Collective::all_gather:
-    case Collective::gather: return rank * chunks + chunk;
+    case Collective::gather:
+      return rank * chunks + chunk;
     case Collective::broadcast:
-    case Collective::scatter: return rank == header_->root ? chunk : -1;
+    case Collective::scatter:
+      return rank == header_->root ? chunk : -1;
     case Collective::all_to_all:
     case Collective::all_to_all_v:
       return std::int64_t{rank} * header_->ranks * chunks + chunk;
     case Collective::barrier:
     case Collective::point_to_point:
-    case Collective::custom: return -1;
+    case Collective::custom:
+      return -1;
   }
   return -1;
 }
@@ -82,11 +86,14 @@ std::int64_t Contents::required(int rank, std::int64_t chunk) const {
   switch (header_->collective) {
     case Collective::all_reduce:
     case Collective::all_gather:
-    case Collective::broadcast: return chunk;
+    case Collective::broadcast:
+      return chunk;
     case Collective::reduce:
-    case Collective::gather: return is_root ? chunk : -1;
+    case Collective::gather:
+      return is_root ? chunk : -1;
     case Collective::reduce_scatter:
-    case Collective::scatter: return rank * chunks + chunk;
+    case Collective::scatter:
+      return rank * chunks + chunk;
     case Collective::all_to_all:
     case Collective::all_to_all_v: {
       const std::int64_t source = chunk / chunks;
@@ -94,7 +101,8 @@ std::int64_t Contents::required(int rank, std::int64_t chunk) const {
     }
     case Collective::barrier:
     case Collective::point_to_point:
-    case Collective::custom: return -1;
+    case Collective::custom:
+      return -1;
   }
   return -1;
 }
@@ -105,10 +113,13 @@ std::string Contents::describe(std::int64_t position) const {
   const std::int64_t chunk = position % chunks;
   switch (header_->collective) {
     case Collective::all_reduce:
-    case Collective::reduce: return str("chunk ", chunk);
-    case Collective::reduce_scatter: return str("chunk ", chunk, " of block ", block);
+    case Collective::reduce:
+      return str("chunk ", chunk);
+    case Collective::reduce_scatter:
+      return str("chunk ", chunk, " of block ", block);
     case Collective::all_gather:
-    case Collective::gather: return str("chunk ", chunk, " of rank ", block, "'s input");
+    case Collective::gather:
+      return str("chunk ", chunk, " of rank ", block, "'s input");
     case Collective::broadcast:
       return str("chunk ", chunk, " of rank ", header_->root, "'s input");
     case Collective::scatter:
@@ -119,7 +130,8 @@ std::string Contents::describe(std::int64_t position) const {
                  block / header_->ranks, "'s input");
     case Collective::barrier:
     case Collective::point_to_point:
-    case Collective::custom: break;
+    case Collective::custom:
+      break;
   }
   return str("chunk ", position);
 }

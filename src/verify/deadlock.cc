@@ -24,7 +24,8 @@ Execution::Need Execution::need_of(int block) const {
   };
 
   switch (it.wait) {
-    case Wait::nothing: break;
+    case Wait::nothing:
+      break;
     case Wait::dependency: {
       const plan::Dependency& on = it.cursor.step()->after[it.dependency];
       const int other = first_block_[rank] + on.thread_block;
@@ -45,10 +46,10 @@ Execution::Need Execution::need_of(int block) const {
     case Wait::slot: {
       if (it.out < 0) return {-1, "a slot, but it has no peer to send to"};
       const Connection& out = connections_[static_cast<std::size_t>(it.out)];
-      return from(out.receiver,
-                  str("a free slot of ", options_.slots, " towards rank ", out.destination_rank),
-                  str("no thread block of it receives from rank ", it.rank, " on channel ",
-                      out.channel));
+      return from(
+          out.receiver,
+          str("a free slot of ", options_.slots, " towards rank ", out.destination_rank),
+          str("no thread block of it receives from rank ", it.rank, " on channel ", out.channel));
     }
     case Wait::taken:
       for (const Connection& out : connections_) {

@@ -14,11 +14,16 @@ using plan::Step;
 bool Execution::execute(int block) {
   const Step& step = *blocks_[static_cast<std::size_t>(block)].cursor.step();
   switch (step.operation) {
-    case Operation::barrier: return true;
-    case Operation::wait: return take_token(block);
-    case Operation::put: return put(block, step);
-    case Operation::read_reduce: return read_reduce(block, step);
-    default: return move_data(block, step);
+    case Operation::barrier:
+      return true;
+    case Operation::wait:
+      return take_token(block);
+    case Operation::put:
+      return put(block, step);
+    case Operation::read_reduce:
+      return read_reduce(block, step);
+    default:
+      return move_data(block, step);
   }
 }
 
@@ -34,8 +39,8 @@ bool Execution::find_operand(int block, const Location& location, int rank, int 
               str("chunks ", chunk, " to ", chunk + count - 1));
 }
 
-// What `location` gives when this rank reads it: through `input` only what the user put there, through
-// any other name, in a reduction, only what was read before.
+// What `location` gives when this rank reads it: through `input` only what the user put there,
+// through any other name, in a reduction, only what was read before.
 bool Execution::read(int block, const Location& location, std::int64_t chunk, std::int64_t cell,
                      Value& value) {
   const int rank = blocks_[static_cast<std::size_t>(block)].rank;
@@ -100,9 +105,12 @@ std::int64_t Execution::size_class(const Location& location, std::int64_t chunk,
   const std::int64_t block = chunk / chunks;
   const std::int64_t ranks = header_.ranks;
   switch (location.buffer) {
-    case plan::Buffer::input: return (rank * ranks + block) * chunks + chunk % chunks;
-    case plan::Buffer::output: return (block * ranks + rank) * chunks + chunk % chunks;
-    case plan::Buffer::scratch: return -1;  // no count says how large its blocks are
+    case plan::Buffer::input:
+      return (rank * ranks + block) * chunks + chunk % chunks;
+    case plan::Buffer::output:
+      return (block * ranks + rank) * chunks + chunk % chunks;
+    case plan::Buffer::scratch:
+      return -1;  // no count says how large its blocks are
   }
   return -1;
 }
@@ -116,9 +124,9 @@ std::string Execution::describe_size(std::int64_t size_class) const {
              size_class / chunks / header_.ranks, " to rank ", size_class / chunks % header_.ranks);
 }
 
-bool Execution::sizes_match(int block, const Location& left, std::int64_t left_chunk,
-                            int left_rank, const Location& right, std::int64_t right_chunk,
-                            int right_rank, int count, bool is_message) {
+bool Execution::sizes_match(int block, const Location& left, std::int64_t left_chunk, int left_rank,
+                            const Location& right, std::int64_t right_chunk, int right_rank,
+                            int count, bool is_message) {
   const bool linear = header_.collective != Collective::all_to_all_v;
   for (int i = 0; i < (linear ? 1 : count); ++i) {
     const std::int64_t wanted = size_class(left, left_chunk + i, left_rank);
@@ -162,8 +170,7 @@ void Execution::note(int block, Value& value, const Value& memory, const Value& 
   if (!record_) return;
   value.event = static_cast<std::int32_t>(events_.size());
   const std::int64_t step = blocks_[static_cast<std::size_t>(block)].cursor.number();
-  events_.push_back(
-      {block, static_cast<std::int32_t>(step), memory.event, message.event, value});
+  events_.push_back({block, static_cast<std::int32_t>(step), memory.event, message.event, value});
 }
 
 bool Execution::move_data(int block, const Step& step) {
@@ -189,8 +196,8 @@ bool Execution::move_data(int block, const Step& step) {
                   "results in output or scratch", "a step that writes to input");
   }
   if (reads && writes) {
-    if (!sizes_match(block, step.destination, destination_chunk, it.rank, step.source,
-                     source_chunk, it.rank, count, false))
+    if (!sizes_match(block, step.destination, destination_chunk, it.rank, step.source, source_chunk,
+                     it.rank, count, false))
       return false;
     if (source != destination && std::abs(source - destination) < count)
       return fail(block, Problem::stale_read, step.source.buffer, source_chunk,
@@ -222,8 +229,7 @@ bool Execution::move_data(int block, const Step& step) {
   const bool sends = plan::sends(step.operation);
   outgoing_.clear();
   for (int i = 0; i < count; ++i) {
-    const Value message =
-        in ? in->values[first_value + static_cast<std::size_t>(i)] : Value{};
+    const Value message = in ? in->values[first_value + static_cast<std::size_t>(i)] : Value{};
     Value memory;
     if (reads && !read(block, step.source, source_chunk + i, source + i, memory)) return false;
     Value result = reads ? memory : message;
@@ -283,7 +289,8 @@ bool Execution::put(int block, const Step& step) {
     return false;
   if (step.destination.buffer == plan::Buffer::input)
     return fail(block, Problem::input_written, plan::Buffer::input, destination_chunk,
-                "results in output or scratch", str("a step that writes to rank ", peer, "'s input"));
+                "results in output or scratch",
+                str("a step that writes to rank ", peer, "'s input"));
   if (!sizes_match(block, step.destination, destination_chunk, peer, step.source, source_chunk,
                    it.rank, step.count, false))
     return false;

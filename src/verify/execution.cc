@@ -142,9 +142,8 @@ bool Execution::ready(int block) {
   }
   if (options_.zero_copy && plan::writes_destination(step.operation) &&
       step.operation != plan::Operation::put) {
-    const std::int64_t first =
-        memory_.cell(it.rank, step.destination.buffer, step.destination.index.at(it.cursor.loops()),
-                     step.count);
+    const std::int64_t first = memory_.cell(
+        it.rank, step.destination.buffer, step.destination.index.at(it.cursor.loops()), step.count);
     for (std::int64_t cell = first; cell < first + step.count && first >= 0; ++cell) {
       if (held_[static_cast<std::size_t>(cell)] == 0) continue;
       it.wait = Wait::taken;
@@ -223,8 +222,8 @@ void Execution::learn(Block& block, RankSets::Id knowledge) {
 
 // An `after` promises what the other thread block knew then, not what it has learned since.
 RankSets::Id Execution::knowledge_after(const Block& block, std::int64_t steps) const {
-  const auto later = std::ranges::upper_bound(
-      block.learned, steps, {}, &std::pair<std::int64_t, RankSets::Id>::first);
+  const auto later = std::ranges::upper_bound(block.learned, steps, {},
+                                              &std::pair<std::int64_t, RankSets::Id>::first);
   return later == block.learned.begin() ? RankSets::none : (later - 1)->second;
 }
 

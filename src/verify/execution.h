@@ -40,30 +40,30 @@ class Execution {
     plan::StepCursor cursor;
     const plan::ThreadBlock* thread_block;
     int rank;
-    int index;  // in its rank
-    int in = -1;   // connections
+    int index;    // in its rank
+    int in = -1;  // connections
     int out = -1;
     Wait wait = Wait::nothing;
     bool queued = false;
     bool at_barrier = false;
-    std::size_t dependency = 0;        // the first of the step's that is not yet known to hold
-    std::int64_t wanted_steps = 0;     // while wait is `dependency`
-    std::int64_t wanted_cell = -1;     // while wait is `taken`
+    std::size_t dependency = 0;     // the first of the step's that is not yet known to hold
+    std::int64_t wanted_steps = 0;  // while wait is `dependency`
+    std::int64_t wanted_cell = -1;  // while wait is `taken`
     RankSets::Id knowledge = RankSets::none;
-    std::vector<int> waiters;          // thread blocks that wait for steps of this one
+    std::vector<int> waiters;  // thread blocks that wait for steps of this one
     // Barrier collectives: whose start is known after how many steps, ascending.
     std::vector<std::pair<std::int64_t, RankSets::Id>> learned;
   };
 
   struct Message {
     int count = 0;
-    plan::Location shape;             // chunks of the same sizes, in the sender's memory
+    plan::Location shape;  // chunks of the same sizes, in the sender's memory
     std::int64_t shape_chunk = 0;
-    int sender = -1;                  // thread block
+    int sender = -1;  // thread block
     std::int64_t sender_step = 0;
     std::int64_t held[2] = {-1, -1};  // cells that must stay as they are until it is taken
     RankSets::Id knowledge = RankSets::none;
-    int puts = 0;                     // a token: how many pending puts it makes visible
+    int puts = 0;  // a token: how many pending puts it makes visible
   };
   // Data that put wrote, and that no wait has made visible yet.
   struct Put {
@@ -141,8 +141,7 @@ class Execution {
                    std::string expected, std::string got);
   std::string describe(const Value& value) const;
   std::string describe_sum(std::int64_t position, RankSets::Id ranks) const;
-  std::string describe_step(int block, const plan::Step& step,
-                            const plan::LoopValues& loops) const;
+  std::string describe_step(int block, const plan::Step& step, const plan::LoopValues& loops) const;
   std::string describe_step(int block, std::int64_t step) const;
   std::vector<std::string> story_of(const Value& value, int contribution, std::size_t most) const;
   void tell(const std::array<Value, 2>& because);
@@ -166,8 +165,8 @@ class Execution {
   std::vector<Value> cells_;
   std::vector<std::uint32_t> held_;  // by cell: messages not yet taken
   std::vector<Block> blocks_;
-  std::vector<int> first_block_;  // by rank; one more at the end
-  std::vector<int> arrived_;      // by rank, at its barrier
+  std::vector<int> first_block_;                    // by rank; one more at the end
+  std::vector<int> arrived_;                        // by rank, at its barrier
   std::vector<std::vector<int>> waiting_for_take_;  // by rank
   std::vector<Connection> connections_;
   std::vector<int> ready_;       // thread blocks to run; a stack

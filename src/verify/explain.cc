@@ -74,8 +74,8 @@ std::string Execution::describe_step(int block, std::int64_t step) const {
              step_text(*it.thread_block, step));
 }
 
-// How `value` came about, oldest step first, at most `most` lines. Of the two operands of a sum, the
-// one is followed that holds rank `contribution`; without one, what the message brought.
+// How `value` came about, oldest step first, at most `most` lines. Of the two operands of a sum,
+// the one is followed that holds rank `contribution`; without one, what the message brought.
 std::vector<std::string> Execution::story_of(const Value& value, int contribution,
                                              std::size_t most) const {
   std::vector<std::int32_t> chain;

@@ -1,4 +1,5 @@
-// A hash table from 64-bit keys to 64-bit values: what the memo tables of a proof spend their time in.
+// A hash table from 64-bit keys to 64-bit values: what the memo tables of a proof spend their time
+// in.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,8 @@ class FlatMap {
     std::uint64_t value = 0;
   };
 
-  // The finaliser of SplitMix64: keys are pairs of small numbers, whose low bits alone would collide.
+  // The finaliser of SplitMix64: keys are pairs of small numbers, whose low bits alone would
+  // collide.
   std::size_t home(std::uint64_t key) const {
     key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
     key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;

@@ -12,9 +12,12 @@ constexpr std::array<plan::Buffer, 3> buffers{plan::Buffer::input, plan::Buffer:
 std::int64_t blocks_of(const plan::Plan& plan, const plan::RankProgram& program,
                        plan::Buffer buffer) {
   switch (buffer) {
-    case plan::Buffer::input: return plan::input_blocks_of(plan.header, program.rank);
-    case plan::Buffer::output: return plan::output_blocks_of(plan.header, program.rank);
-    case plan::Buffer::scratch: return program.scratch_blocks;
+    case plan::Buffer::input:
+      return plan::input_blocks_of(plan.header, program.rank);
+    case plan::Buffer::output:
+      return plan::output_blocks_of(plan.header, program.rank);
+    case plan::Buffer::scratch:
+      return program.scratch_blocks;
   }
   return 0;
 }
@@ -28,8 +31,7 @@ Memory::Memory(const plan::Plan& plan) {
     // A buffer that is renamed into another one has no cells of its own.
     std::array<std::int64_t, 3> start{};
     for (const plan::Buffer buffer : buffers) {
-      const std::int64_t chunks =
-          blocks_of(plan, program, buffer) * plan.header.chunks_per_block;
+      const std::int64_t chunks = blocks_of(plan, program, buffer) * plan.header.chunks_per_block;
       const plan::Storage storage = plan::storage_of(plan.header, program.rank, buffer, 0);
       views_.push_back({storage.chunk, chunks});
       if (storage.buffer != buffer) continue;
@@ -51,7 +53,8 @@ Memory::Place Memory::place(std::int64_t cell) const {
   for (const plan::Buffer buffer :
        {plan::Buffer::output, plan::Buffer::scratch, plan::Buffer::input}) {
     const View& view = of(rank, buffer);
-    if (cell >= view.cell && cell < view.cell + view.chunks) return {rank, buffer, cell - view.cell};
+    if (cell >= view.cell && cell < view.cell + view.chunks)
+      return {rank, buffer, cell - view.cell};
   }
   return {rank, plan::Buffer::scratch, -1};
 }

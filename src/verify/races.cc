@@ -13,8 +13,8 @@ namespace {
 
 using plan::Step;
 
-// Executes the thread blocks of one rank in an order that `after` allows, with a vector clock for each:
-// how many steps of every other thread block come before its next step.
+// Executes the thread blocks of one rank in an order that `after` allows, with a vector clock for
+// each: how many steps of every other thread block come before its next step.
 class RankRaces {
  public:
   RankRaces(const plan::RankProgram& program, const Memory& memory)
@@ -39,7 +39,8 @@ class RankRaces {
   using Clock = std::vector<std::int64_t>;
 
   struct Block {
-    Block(const plan::ThreadBlock& program, std::size_t width) : cursor(program.body), clock(width) {}
+    Block(const plan::ThreadBlock& program, std::size_t width)
+        : cursor(program.body), clock(width) {}
     plan::StepCursor cursor;
     Clock clock;
     // What the clock was from which of its steps on, whenever it took over another one.
@@ -85,8 +86,8 @@ class RankRaces {
         other.waiters.emplace_back(wanted, index);
         return false;
       }
-      const auto later = std::ranges::upper_bound(
-          other.history, wanted - 1, {}, &std::pair<std::int64_t, Clock>::first);
+      const auto later = std::ranges::upper_bound(other.history, wanted - 1, {},
+                                                  &std::pair<std::int64_t, Clock>::first);
       if (later != other.history.begin()) join(block.clock, (later - 1)->second);
       block.clock[on] = std::max(block.clock[on], wanted);
       block.history.emplace_back(block.cursor.number(), block.clock);
@@ -140,8 +141,7 @@ class RankRaces {
   void touch_range(std::size_t index, const Step& step, const plan::Location& location,
                    bool writes) {
     const std::int64_t chunk = location.index.at(blocks_[index].cursor.loops());
-    const std::int64_t first =
-        memory_.cell(program_.rank, location.buffer, chunk, step.count);
+    const std::int64_t first = memory_.cell(program_.rank, location.buffer, chunk, step.count);
     if (first < 0) return;  // the execution reports it
     for (std::int64_t i = 0; i < step.count && !failure_; ++i) {
       const std::int64_t cell = first + i - memory_.first(program_.rank);
@@ -206,8 +206,8 @@ class RankRaces {
     failure_->step = step;
     failure_->buffer = buffer;
     failure_->chunk = chunk;
-    failure_->expected = str("an `after` that orders it with thread block ", other_block,
-                             " step ", other.step);
+    failure_->expected =
+        str("an `after` that orders it with thread block ", other_block, " step ", other.step);
     failure_->got = "two steps that touch the chunk in any order, one of them writing";
     failure_->story = {text(other_block, other.step), text(index, step)};
   }

@@ -41,8 +41,8 @@ RankSets::Id RankSets::intern(std::span<const Range> wanted) {
     last = id;
   }
   const auto id = static_cast<Id>(sets_.size());
-  sets_.push_back({static_cast<std::uint32_t>(arena_.size()),
-                   static_cast<std::uint32_t>(wanted.size())});
+  sets_.push_back(
+      {static_cast<std::uint32_t>(arena_.size()), static_cast<std::uint32_t>(wanted.size())});
   arena_.insert(arena_.end(), wanted.begin(), wanted.end());
   next_same_hash_.push_back(-1);
   if (last >= 0)

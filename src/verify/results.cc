@@ -14,8 +14,8 @@ bool Execution::check_left_messages() {
                   str("a token for rank ", connection.destination_rank, " after the last put"),
                   str(connection.new_puts, " chunks put without one"));
     const Message& message = connection.messages[connection.first_message];
-    const std::string where = str("rank ", connection.destination_rank, " on channel ",
-                                  connection.channel);
+    const std::string where =
+        str("rank ", connection.destination_rank, " on channel ", connection.channel);
     fail(message.sender, Problem::message_left, message.shape.buffer, message.shape_chunk,
          str("a step of ", where, " that receives it"),
          str(connection.waiting(), connection.waiting() == 1 ? " message" : " messages",
@@ -60,14 +60,13 @@ bool Execution::check_results() {
       const std::int64_t position = contents_.required(rank, chunk);
       if (position < 0) continue;
       const Value& value = cells_[static_cast<std::size_t>(first + chunk)];
-      const bool right_sum =
-          contents_.adds() ? value.sum != unwritten && !sums_.is_raw(value.sum) &&
-                                 sums_.ranks_of(value.sum) == sums_.sets().all()
-                           : value.sum == plain;
+      const bool right_sum = contents_.adds()
+                                 ? value.sum != unwritten && !sums_.is_raw(value.sum) &&
+                                       sums_.ranks_of(value.sum) == sums_.sets().all()
+                                 : value.sum == plain;
       if (value.position != position || !right_sum) {
-        const std::string expected = contents_.adds()
-                                         ? describe_sum(position, sums_.sets().all())
-                                         : contents_.describe(position);
+        const std::string expected = contents_.adds() ? describe_sum(position, sums_.sets().all())
+                                                      : contents_.describe(position);
         return fail_result(Problem::wrong_result, rank, chunk, value, expected, describe(value));
       }
       if (!must_agree) continue;

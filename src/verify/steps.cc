@@ -20,7 +20,8 @@ std::string location_text(const plan::Location& location, int count,
 std::string step_text(const plan::ThreadBlock& thread_block, const plan::Step& step,
                       const plan::LoopValues& loops) {
   std::string text(name(step.operation));
-  if (plan::reads_source(step.operation)) append(text, location_text(step.source, step.count, loops));
+  if (plan::reads_source(step.operation))
+    append(text, location_text(step.source, step.count, loops));
   if (plan::reads_source(step.operation) && plan::writes_destination(step.operation))
     append(text, " ->");
   if (plan::writes_destination(step.operation))

@@ -12,8 +12,8 @@ namespace unisono::verify {
 namespace {
 
 constexpr std::array<std::string_view, problem_count> problems{
-    "malformed",     "unwritten_read", "stale_read", "double_contribution",
-    "size_mismatch", "race",           "input_written", "deadlock",
+    "malformed",     "unwritten_read", "stale_read",       "double_contribution",
+    "size_mismatch", "race",           "input_written",    "deadlock",
     "message_left",  "wrong_result",   "different_results"};
 
 constexpr std::size_t most_races = 4;

@@ -1,10 +1,10 @@
 // Proves a plan right, or says which rank, thread block, step and chunk is wrong.
 //
 // All ranks' programs are executed symbolically, one tile. Thread blocks are sequential and
-// deterministic, connections are bounded queues, dependencies only ever become true: a Kahn network, whose
-// outcome does not depend on the schedule. One greedy execution therefore decides deadlock and
-// contents for all of them. Races between thread blocks of a rank are decided apart, on the
-// order that the rank's own `after` edges give: an executor may rely on them alone.
+// deterministic, connections are bounded queues, dependencies only ever become true: a Kahn
+// network, whose outcome does not depend on the schedule. One greedy execution therefore decides
+// deadlock and contents for all of them. Races between thread blocks of a rank are decided apart,
+// on the order that the rank's own `after` edges give: an executor may rely on them alone.
 #pragma once
 
 #include <unisono/result.h>
@@ -31,9 +31,9 @@ struct Options {
 };
 
 enum class Problem : std::uint8_t {
-  malformed,            // plan::check refuses it
-  unwritten_read,       // a step uses data that nothing has written
-  stale_read,           // a step uses data that is not what the operation needs (overwritten or raw)
+  malformed,       // plan::check refuses it
+  unwritten_read,  // a step uses data that nothing has written
+  stale_read,      // a step uses data that is not what the operation needs (overwritten or raw)
   double_contribution,  // a reduction takes a contribution that it already holds
   size_mismatch,        // a message's chunks do not fit the receiver's
   race,                 // two thread blocks touch a chunk in no order, one of them writing

@@ -1,6 +1,6 @@
 #include "verify/plans.h"
 
-namespace unisono::verify::testing {
+namespace unisono::test {
 
 using plan::affine;
 using plan::BlockBuilder;
@@ -170,4 +170,4 @@ plan::Step& step_of(Plan& plan, int rank, int thread_block, int step) {
   return std::get<plan::Step>(body[static_cast<std::size_t>(step)]);
 }
 
-}  // namespace unisono::verify::testing
+}  // namespace unisono::test

@@ -4,7 +4,7 @@
 #include "plan/builder.h"
 #include "plan/plan.h"
 
-namespace unisono::verify::testing {
+namespace unisono::test {
 
 plan::Header header(Collective collective, int ranks, int chunks_per_block = 1,
                     bool in_place = false);
@@ -23,4 +23,4 @@ plan::Plan put_broadcast();
 
 plan::Step& step_of(plan::Plan& plan, int rank, int thread_block, int step);
 
-}  // namespace unisono::verify::testing
+}  // namespace unisono::test
