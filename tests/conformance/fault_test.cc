@@ -1,0 +1,197 @@
+// Peers that leave, die or give up: who is told what, and that nobody waits for ever.
+
+#include "conformance/harness.h"
+
+namespace unisono::test {
+namespace {
+
+class Faults : public testing::TestWithParam<Factory> {};
+INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(factories()), factory_name);
+
+constexpr Geometry small{.region_bytes = 1 << 16, .signals = 2};
+
+// The error that a connection's check ends in.
+Error check_until_error(Connection& connection) {
+  Error told;
+  EXPECT_TRUE(eventually([&] {
+    auto status = connection.check_peer();
+    if (status.ok()) return false;
+    told = *status.take_error();
+    return true;
+  }));
+  return told;
+}
+
+Error progress_until_error(Connection& connection) {
+  Error told;
+  EXPECT_TRUE(eventually([&] {
+    auto status = connection.progress();
+    if (status.ok()) return false;
+    told = *status.take_error();
+    return true;
+  }));
+  return told;
+}
+
+TEST_P(Faults, AbortTellsThePeerWhoIsToBlame) {
+  const std::vector<Fault> faults{{Fault::Kind::aborted, 0},
+                                  {Fault::Kind::died, 17},
+                                  {Fault::Kind::timed_out, 3},
+                                  {Fault::Kind::protocol_violation, 1},
+                                  {Fault::Kind::died, -1}};
+  for (const Fault& fault : faults) {
+    Job job(GetParam(), 2);
+    Pair pair(job, small);
+    pair.a->abort(fault);
+    const Error told = progress_until_error(*pair.b);
+    EXPECT_EQ(told.kind, ErrorKind::peer);
+    EXPECT_EQ(told.peer, fault.rank);
+    EXPECT_EQ(told.aborted, fault.kind == Fault::Kind::aborted);
+    EXPECT_EQ(told.timed_out, fault.kind == Fault::Kind::timed_out);
+    EXPECT_NE(told.message.find("rank 0"), std::string::npos) << told.message;
+    // And it stays so, at both ends.
+    EXPECT_EQ(progress_until_error(*pair.b).peer, fault.rank);
+    EXPECT_EQ(progress_until_error(*pair.a).peer, fault.rank);
+    EXPECT_EQ(check_until_error(*pair.b).peer, fault.rank);
+  }
+}
+
+TEST_P(Faults, TheFirstFaultCounts) {
+  Job job(GetParam(), 2);
+  Pair pair(job, small);
+  pair.a->abort({Fault::Kind::died, 5});
+  pair.a->abort({Fault::Kind::aborted, 0});
+  EXPECT_EQ(progress_until_error(*pair.b).peer, 5);
+}
+
+TEST_P(Faults, AbortFromAnotherThreadReachesAPeerThatWaits) {
+  Job job(GetParam(), 2);
+  Pair pair(job, small);
+  std::atomic<bool> waiting{false};
+  std::thread victim([&] {
+    // As a collective would: waits for a signal that never comes.
+    const Error told = [&] {
+      for (;;) {
+        waiting = true;
+        auto status = pair.a->progress();
+        if (!status.ok()) return *status.take_error();
+        std::this_thread::yield();
+      }
+    }();
+    EXPECT_EQ(told.peer, 0);
+    EXPECT_TRUE(told.aborted);
+  });
+  EXPECT_TRUE(eventually([&] { return waiting.load(); }));
+  pair.a->abort({Fault::Kind::aborted, 0});
+  EXPECT_EQ(progress_until_error(*pair.b).peer, 0);
+  victim.join();
+}
+
+TEST_P(Faults, AbortInTheMiddleOfALargePutIsTold) {
+  Job job(GetParam(), 2);
+  constexpr std::size_t bytes = 32u << 20;
+  Pair pair(job, {.region_bytes = bytes, .signals = 1});
+  const std::vector<std::byte> source(bytes, std::byte{3});
+  const auto taken = pair.a->try_put(source.data(), bytes, 0, {0, 1});
+  ASSERT_TRUE(taken.ok());
+  pair.a->abort({Fault::Kind::timed_out, 1});
+  // The source may go now.
+  const Error told = [&] {
+    Error error;
+    EXPECT_TRUE(eventually([&] {
+      EXPECT_FALSE(pair.a->progress().ok());
+      auto status = pair.b->check_peer();
+      if (!status.ok()) error = *status.take_error();
+      return !status.ok();
+    }));
+    return error;
+  }();
+  EXPECT_EQ(told.kind, ErrorKind::peer);
+}
+
+TEST_P(Faults, APeerThatLeavesIsAnErrorOnlyForWhoWaits) {
+  std::mt19937_64 random(11);
+  Job job(GetParam(), 2);
+  Pair pair(job, small);
+  const auto source = random_bytes(random, 50'001);
+  ASSERT_TRUE(put(*pair.a, source.data(), source.size(), 7, {0, 1}));
+  pair.a.reset();
+  // What it put before it left arrives.
+  ASSERT_TRUE(eventually([&] {
+    job.progress();
+    const auto status = pair.b->progress();
+    EXPECT_TRUE(status.ok()) << status.error().describe();
+    return pair.b->signals()[0].load(std::memory_order_acquire) == 1;
+  }));
+  EXPECT_TRUE(equal_bytes(pair.b->region() + 7, source.data(), source.size()));
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(pair.b->progress().ok());
+  // Puts towards it are dropped, without an error and without an end.
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(put(*pair.b, source.data(), source.size(), 0, {0, 1}));
+  EXPECT_TRUE(wait_for_completion(*pair.b));
+  const Error told = check_until_error(*pair.b);
+  EXPECT_EQ(told.kind, ErrorKind::peer);
+  EXPECT_EQ(told.peer, 0);
+  EXPECT_FALSE(told.aborted);
+}
+
+TEST_P(Faults, ALeavingPeerIsToldOnlyAfterALookForWhatItLeft) {
+  Job job(GetParam(), 2);
+  Pair pair(job, small);
+  ASSERT_TRUE(put(*pair.a, "last", 4, 0, {0, 1}));
+  pair.a.reset();
+  ASSERT_TRUE(eventually([&] {
+    job.progress();
+    const bool arrived_before = pair.b->signals()[0].load(std::memory_order_acquire) == 1;
+    const bool ok = pair.b->check_peer().ok();
+    // An error before the signal could be looked at would lose the message.
+    EXPECT_TRUE(ok || arrived_before);
+    return !ok;
+  }));
+}
+
+TEST_P(Faults, OfferedMemoryIsReadWhole) {
+  std::mt19937_64 random(12);
+  Job job(GetParam(), 2);
+  Pair pair(job, small);
+  if (!pair.b->can_read_peer()) GTEST_SKIP() << "this transport does not read the peer's memory";
+  const auto source = random_bytes(random, 5'000'003);
+  for (int round = 0; round < 50; ++round) {
+    const std::size_t bytes = random_below(random, round % 5 == 0 ? 4'000'000 : 5'000);
+    const std::size_t offset = random_below(random, source.size() - bytes);
+    std::vector<std::byte> got(bytes + 1, std::byte{0xaa});
+    const auto status = pair.b->read_peer(
+        got.data(), reinterpret_cast<std::uint64_t>(source.data() + offset), bytes);
+    ASSERT_TRUE(status.ok()) << status.error().describe();
+    ASSERT_TRUE(equal_bytes(got.data(), source.data() + offset, bytes));
+    ASSERT_EQ(got[bytes], std::byte{0xaa});
+  }
+}
+
+TEST_P(Faults, OfferedMemoryMayBeFreedAfterAbort) {
+  for (const bool destroy : {false, true}) {
+    Job job(GetParam(), 2);
+    Pair pair(job, small);
+    if (!pair.b->can_read_peer()) GTEST_SKIP() << "this transport does not read the peer's memory";
+    auto source = std::make_unique<std::vector<std::byte>>(24u << 20, std::byte{7});
+    const auto address = reinterpret_cast<std::uint64_t>(source->data());
+    const std::size_t bytes = source->size();
+    std::atomic<int> reads{0};
+    std::thread reader([&] {
+      std::vector<std::byte> got(bytes);
+      const Deadline deadline;
+      while (pair.b->read_peer(got.data(), address, bytes).ok() && !deadline.passed()) ++reads;
+      EXPECT_FALSE(deadline.passed());
+    });
+    EXPECT_TRUE(eventually([&] { return reads > 2; }));
+    if (destroy)
+      pair.a.reset();
+    else
+      pair.a->abort({Fault::Kind::aborted, 0});
+    // A sanitizer tells if the reader still touches it.
+    source.reset();
+    reader.join();
+  }
+}
+
+}  // namespace
+}  // namespace unisono::test

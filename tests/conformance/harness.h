@@ -1,0 +1,196 @@
+// What the conformance suite and the tests of the fifos stand on: transports to choose from, pairs
+// of connected ends, and waiting with a deadline.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/str.h"
+#include "transport/transport.h"
+
+namespace unisono::test {
+
+using transport::Connection;
+using transport::ConnectionKey;
+using transport::ConnectionRequest;
+using transport::Fault;
+using transport::Geometry;
+using transport::Transport;
+using transport::TransportOptions;
+
+struct Factory {
+  std::string name;
+  std::function<Result<std::unique_ptr<Transport>>(const TransportOptions&)> make;
+  bool across_processes = false;
+};
+
+inline void PrintTo(const Factory& factory, std::ostream* out) { *out << factory.name; }
+
+// All transports, in the variants that must pass.
+const std::vector<Factory>& factories();
+
+inline std::string factory_name(const testing::TestParamInfo<Factory>& info) {
+  return info.param.name;
+}
+
+// No test's job meets another's, also when two test programs run at once.
+inline std::string fresh_job() {
+  static std::atomic<int> count{0};
+  return str("test", getpid(), "n", count++);
+}
+
+class Deadline {
+ public:
+  explicit Deadline(int seconds = 60)
+      : end_(std::chrono::steady_clock::now() + std::chrono::seconds(seconds)) {}
+  bool passed() const { return std::chrono::steady_clock::now() > end_; }
+
+ private:
+  std::chrono::steady_clock::time_point end_;
+};
+
+// Calls `step` until it returns true; false when the deadline passed before.
+template <class Step>
+bool eventually(Step step, int seconds = 60) {
+  const Deadline deadline(seconds);
+  while (!step()) {
+    if (deadline.passed()) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// Transports of the ranks 0 to n-1 of one job, in this process.
+struct Job {
+  Job(const Factory& factory, int ranks, std::string name = fresh_job()) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto made = factory.make(options(name, rank));
+      EXPECT_TRUE(made.ok()) << made.error().describe();
+      transports.push_back(std::move(*made));
+    }
+  }
+  static TransportOptions options(const std::string& job, int rank,
+                                  const std::string& secret = "the job's secret") {
+    return {.job = job, .secret = secret, .process_rank = rank, .interface = {}};
+  }
+  Result<std::unique_ptr<Connection>> connect(int self, int peer, const Geometry& geometry,
+                                              const ConnectionKey& key = {}) {
+    const std::string address = transports[static_cast<std::size_t>(peer)]->address();
+    return transports[static_cast<std::size_t>(self)]->connect(
+        {.key = key, .self = self, .peer = peer, .peer_address = address, .geometry = geometry});
+  }
+  void progress() {
+    for (auto& transport : transports) {
+      const auto status = transport->progress();
+      EXPECT_TRUE(status.ok()) << status.error().describe();
+    }
+  }
+
+  std::vector<std::unique_ptr<Transport>> transports;
+};
+
+inline std::unique_ptr<Connection> must(Result<std::unique_ptr<Connection>> made) {
+  EXPECT_TRUE(made.ok()) << made.error().describe();
+  return made.ok() ? std::move(*made) : nullptr;
+}
+
+// Whether an end is ready; an error fails the test.
+inline bool is_ready(Connection& connection) {
+  auto ready = connection.ready();
+  EXPECT_TRUE(ready.ok()) << ready.error().describe();
+  return ready.ok() && *ready;
+}
+
+// Two ends of one connection.
+struct Pair {
+  std::unique_ptr<Connection> a;  // rank 0
+  std::unique_ptr<Connection> b;  // rank 1
+
+  Pair() = default;
+  Pair(Job& job, const Geometry& geometry, const ConnectionKey& key = {}) {
+    a = must(job.connect(0, 1, geometry, key));
+    b = must(job.connect(1, 0, geometry, key));
+    EXPECT_TRUE(eventually([&] {
+      job.progress();
+      const bool ready = is_ready(*a);
+      return is_ready(*b) && ready;
+    }));
+  }
+};
+
+inline Status progress_all(std::initializer_list<Connection*> connections) {
+  for (Connection* connection : connections)
+    if (auto status = connection->progress(); !status.ok()) return status;
+  return {};
+}
+
+// Puts, with progress of this end until the connection takes it.
+inline testing::AssertionResult put(Connection& connection, const void* source, std::size_t bytes,
+                                    std::size_t offset, transport::Signal signal = {}) {
+  const Deadline deadline;
+  for (;;) {
+    auto taken = connection.try_put(source, bytes, offset, signal);
+    if (!taken.ok()) return testing::AssertionFailure() << taken.error().describe();
+    if (*taken) return testing::AssertionSuccess();
+    if (auto status = connection.progress(); !status.ok())
+      return testing::AssertionFailure() << status.error().describe();
+    if (deadline.passed()) return testing::AssertionFailure() << "not taken before the deadline";
+    std::this_thread::yield();
+  }
+}
+
+inline testing::AssertionResult wait_for_signal(Connection& connection, int index,
+                                                std::uint64_t value) {
+  const Deadline deadline;
+  while (connection.signals()[index].load(std::memory_order_acquire) < value) {
+    if (auto status = connection.progress(); !status.ok())
+      return testing::AssertionFailure() << status.error().describe();
+    if (deadline.passed())
+      return testing::AssertionFailure()
+             << "signal " << index << " did not reach " << value << " before the deadline";
+    std::this_thread::yield();
+  }
+  return testing::AssertionSuccess();
+}
+
+// Until every accepted put has left its source.
+inline testing::AssertionResult wait_for_completion(Connection& connection) {
+  const bool done = eventually([&] {
+    const auto status = connection.progress();
+    EXPECT_TRUE(status.ok()) << status.error().describe();
+    return !status.ok() || connection.puts_completed() == connection.puts_started();
+  });
+  return done ? testing::AssertionSuccess() : testing::AssertionFailure() << "puts do not complete";
+}
+
+inline std::vector<std::byte> random_bytes(std::mt19937_64& random, std::size_t count) {
+  std::vector<std::byte> bytes(count);
+  std::size_t at = 0;
+  for (; at + 8 <= count; at += 8) {
+    const std::uint64_t word = random();
+    std::memcpy(bytes.data() + at, &word, 8);
+  }
+  for (; at < count; ++at) bytes[at] = static_cast<std::byte>(random());
+  return bytes;
+}
+
+inline std::size_t random_below(std::mt19937_64& random, std::size_t limit) {
+  return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random);
+}
+
+inline bool equal_bytes(const void* a, const void* b, std::size_t bytes) {
+  return bytes == 0 || std::memcmp(a, b, bytes) == 0;
+}
+
+}  // namespace unisono::test

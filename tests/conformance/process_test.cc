@@ -1,0 +1,185 @@
+// The two ends as real processes: data across them, and an end that is killed.
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "conformance/harness.h"
+
+namespace unisono::test {
+namespace {
+
+class Processes : public testing::TestWithParam<Factory> {};
+
+std::vector<Factory> process_factories() {
+  std::vector<Factory> chosen;
+  for (const Factory& factory : factories())
+    if (factory.across_processes) chosen.push_back(factory);
+  return chosen;
+}
+INSTANTIATE_TEST_SUITE_P(All, Processes, testing::ValuesIn(process_factories()), factory_name);
+
+constexpr Geometry geometry{.region_bytes = 1 << 20, .signals = 2};
+
+std::unique_ptr<Connection> connect_ready(Transport& transport, int self,
+                                          const std::string& peer_address) {
+  auto connection = must(transport.connect({.key = {.communicator = 5},
+                                            .self = self,
+                                            .peer = 1 - self,
+                                            .peer_address = peer_address,
+                                            .geometry = geometry}));
+  const bool ready = eventually([&] {
+    EXPECT_TRUE(transport.progress().ok());
+    return is_ready(*connection);
+  });
+  EXPECT_TRUE(ready);
+  return connection;
+}
+
+// Runs `child` as rank 1 in a process of its own; its exit status 0 is success. Either end has the
+// other's address when it connects.
+class ChildProcess {
+ public:
+  ChildProcess(const Factory& factory, const std::function<bool(Transport&, Connection&)>& child) {
+    const std::string job = fresh_job();
+    transport = must_make(factory, job, 0);
+    int pipe_ends[2];
+    EXPECT_EQ(pipe(pipe_ends), 0);
+    pid = fork();
+    if (pid == 0) {
+      auto own = must_make(factory, job, 1);
+      const std::string address = own->address();
+      const auto length = static_cast<ssize_t>(address.size());
+      bool good = write(pipe_ends[1], address.data(), address.size()) == length;
+      close(pipe_ends[1]);
+      auto connection = connect_ready(*own, 1, transport->address());
+      good = good && child(*own, *connection) && !testing::Test::HasFailure();
+      connection.reset();
+      own.reset();
+      _exit(good ? 0 : 1);
+    }
+    close(pipe_ends[1]);
+    char address[Transport::max_address_bytes];
+    const ssize_t got = read(pipe_ends[0], address, sizeof address);
+    close(pipe_ends[0]);
+    EXPECT_GT(got, 0);
+    connection = connect_ready(*transport, 0, {address, static_cast<std::size_t>(got)});
+  }
+  ~ChildProcess() {
+    if (pid > 0) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+  }
+  int wait_status() {
+    int status = -1;
+    waitpid(pid, &status, 0);
+    pid = -1;
+    return status;
+  }
+
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Connection> connection;
+  pid_t pid = -1;
+
+ private:
+  static std::unique_ptr<Transport> must_make(const Factory& factory, const std::string& job,
+                                              int rank) {
+    auto made = factory.make(Job::options(job, rank));
+    EXPECT_TRUE(made.ok()) << made.error().describe();
+    return std::move(*made);
+  }
+};
+
+TEST_P(Processes, BytesGoThereAndBack) {
+  constexpr std::uint64_t rounds = 300;
+  const auto content_of = [](std::uint64_t round) {
+    std::mt19937_64 random(round);
+    return random_bytes(random, 1 + random_below(random, round % 20 == 0 ? 1 << 20 : 2000));
+  };
+  ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
+    std::vector<std::byte> copy(geometry.region_bytes);
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      if (!wait_for_signal(connection, 0, round)) return false;
+      const std::size_t bytes = content_of(round).size();
+      std::memcpy(copy.data(), connection.region(), bytes);
+      if (!put(connection, copy.data(), bytes, 0, {1, round})) return false;
+      if (!wait_for_completion(connection)) return false;
+    }
+    return true;
+  });
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    const auto content = content_of(round);
+    ASSERT_TRUE(put(*child.connection, content.data(), content.size(), 0, {0, round}));
+    ASSERT_TRUE(wait_for_signal(*child.connection, 1, round));
+    ASSERT_TRUE(equal_bytes(child.connection->region(), content.data(), content.size())) << round;
+  }
+  EXPECT_EQ(child.wait_status(), 0);
+}
+
+TEST_P(Processes, OfferedMemoryIsReadAcross) {
+  ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
+    std::mt19937_64 random(3);
+    const auto offered = random_bytes(random, 3'000'001);
+    const auto address = reinterpret_cast<std::uint64_t>(offered.data());
+    if (!put(connection, &address, sizeof address, 0, {0, 1})) return false;
+    return static_cast<bool>(wait_for_signal(connection, 0, 1));
+  });
+  ASSERT_TRUE(wait_for_signal(*child.connection, 0, 1));
+  if (child.connection->can_read_peer()) {
+    std::mt19937_64 random(3);
+    const auto expected = random_bytes(random, 3'000'001);
+    std::uint64_t address = 0;
+    std::memcpy(&address, child.connection->region(), sizeof address);
+    std::vector<std::byte> got(expected.size());
+    const auto status = child.connection->read_peer(got.data(), address, got.size());
+    EXPECT_TRUE(status.ok()) << status.error().describe();
+    EXPECT_EQ(got, expected);
+    // Memory that is not there is an error and not a crash.
+    const auto refused = child.connection->read_peer(got.data(), 4096, got.size());
+    EXPECT_FALSE(refused.ok());
+  }
+  ASSERT_TRUE(put(*child.connection, nullptr, 0, 0, {0, 1}));
+  EXPECT_TRUE(wait_for_completion(*child.connection));
+  EXPECT_EQ(child.wait_status(), 0);
+}
+
+TEST_P(Processes, AKilledPeerIsNamed) {
+  ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
+    if (!put(connection, "last words", 10, 3, {0, 1})) return false;
+    return static_cast<bool>(wait_for_signal(connection, 0, 1));
+  });
+  ASSERT_TRUE(wait_for_signal(*child.connection, 0, 1));
+  for (int i = 0; i < 50; ++i) {
+    const auto status = child.connection->check_peer();
+    ASSERT_TRUE(status.ok()) << status.error().describe();
+  }
+  kill(child.pid, SIGKILL);
+  Error told;
+  ASSERT_TRUE(eventually([&] {
+    auto status = child.connection->check_peer();
+    if (!status.ok()) told = *status.take_error();
+    return !status.ok();
+  }));
+  EXPECT_EQ(told.kind, ErrorKind::peer);
+  EXPECT_EQ(told.peer, 1);
+  EXPECT_NE(told.message.find("died"), std::string::npos) << told.message;
+  EXPECT_TRUE(equal_bytes(child.connection->region() + 3, "last words", 10));
+}
+
+TEST_P(Processes, AFaultGoesAcross) {
+  ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
+    connection.abort({Fault::Kind::died, 9});
+    return true;
+  });
+  Error told;
+  ASSERT_TRUE(eventually([&] {
+    auto status = child.connection->progress();
+    if (!status.ok()) told = *status.take_error();
+    return !status.ok();
+  }));
+  EXPECT_EQ(told.peer, 9);
+  EXPECT_EQ(child.wait_status(), 0);
+}
+
+}  // namespace
+}  // namespace unisono::test

@@ -1,0 +1,233 @@
+// Puts and signals: where bytes land, in which order they are seen, and what is refused.
+
+#include "conformance/harness.h"
+
+namespace unisono::test {
+namespace {
+
+class Put : public testing::TestWithParam<Factory> {};
+INSTANTIATE_TEST_SUITE_P(All, Put, testing::ValuesIn(factories()), factory_name);
+
+constexpr std::uint64_t seed = 20261120;
+
+TEST_P(Put, RegionsStartZeroedAndPageAligned) {
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = 100'003, .signals = 5});
+  for (Connection* end : {pair.a.get(), pair.b.get()}) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(end->region()) % 4096, 0u);
+    for (std::size_t i = 0; i < 100'003; ++i)
+      ASSERT_EQ(end->region()[i], std::byte{0}) << "at byte " << i;
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(end->signals()[i].load(), 0u);
+  }
+  EXPECT_EQ(pair.a->self(), 0);
+  EXPECT_EQ(pair.a->peer(), 1);
+  EXPECT_EQ(pair.a->peer_region() == nullptr, pair.b->peer_region() == nullptr);
+}
+
+TEST_P(Put, BytesLandWhereTheyWereAimedAndNowhereElse) {
+  std::mt19937_64 random(seed);
+  constexpr std::size_t region_bytes = 70'001;
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = region_bytes, .signals = 1});
+  std::vector<std::byte> expected(region_bytes);
+  for (std::uint64_t round = 1; round <= 300; ++round) {
+    const std::size_t bytes = random_below(random, round % 10 == 0 ? 60'000 : 200);
+    const std::size_t offset = random_below(random, region_bytes - bytes + 1);
+    const auto source = random_bytes(random, bytes + 3);
+    const std::byte* unaligned = source.data() + random_below(random, 4);
+    ASSERT_TRUE(put(*pair.a, unaligned, bytes, offset, {0, round}));
+    std::memcpy(expected.data() + offset, unaligned, bytes);
+    ASSERT_TRUE(eventually([&] {
+      EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
+      return pair.b->signals()[0].load(std::memory_order_acquire) == round;
+    }));
+    ASSERT_TRUE(equal_bytes(pair.b->region(), expected.data(), region_bytes)) << round;
+  }
+}
+
+// The heart of the contract. The receiver looks only when the signal tells it to, and then every
+// byte of every put before must be there.
+TEST_P(Put, SignalIsSeenAfterTheBytesOfEveryPutBefore) {
+  constexpr std::size_t region_bytes = 1 << 20;
+  constexpr std::uint64_t rounds = 60;
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = region_bytes, .signals = 2});
+
+  // Both sides derive a round's puts from its number: disjoint, odd sizes, in shuffled order.
+  struct Part {
+    std::size_t offset, bytes;
+  };
+  const auto parts_of = [](std::uint64_t round) {
+    std::mt19937_64 random(seed + round);
+    std::vector<Part> parts;
+    for (std::size_t at = 0; at < region_bytes;) {
+      const std::size_t limit = random_below(random, 8) == 0 ? 200'000 : 3'000;
+      const std::size_t bytes = std::min(random_below(random, limit), region_bytes - at);
+      parts.push_back({at, bytes});
+      at += bytes + random_below(random, 100);
+    }
+    std::shuffle(parts.begin(), parts.end(), random);
+    return parts;
+  };
+  const auto content_of = [](std::uint64_t round) {
+    std::mt19937_64 random(seed * 7 + round);
+    return random_bytes(random, region_bytes);
+  };
+
+  std::thread sender([&] {
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      const auto content = content_of(round);
+      const auto parts = parts_of(round);
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        transport::Signal signal;
+        if (i + 1 == parts.size()) signal = {0, round};
+        const Part& part = parts[i];
+        ASSERT_TRUE(put(*pair.a, content.data() + part.offset, part.bytes, part.offset, signal));
+      }
+      ASSERT_TRUE(wait_for_signal(*pair.a, 1, round));
+    }
+  });
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    const auto content = content_of(round);
+    EXPECT_TRUE(wait_for_signal(*pair.b, 0, round));
+    for (const Part& part : parts_of(round))
+      EXPECT_TRUE(
+          equal_bytes(pair.b->region() + part.offset, content.data() + part.offset, part.bytes))
+          << "round " << round << ", " << part.bytes << " bytes at " << part.offset;
+    EXPECT_TRUE(put(*pair.b, nullptr, 0, 0, {1, round}));
+  }
+  EXPECT_TRUE(wait_for_completion(*pair.b));
+  sender.join();
+}
+
+TEST_P(Put, BothDirectionsMoveAtOnce) {
+  constexpr std::size_t bytes = 300'007;
+  constexpr std::uint64_t rounds = 40;
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = 2 * bytes, .signals = 1});
+  const auto run = [&](Connection& connection, std::uint64_t own, std::uint64_t other) {
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      std::mt19937_64 mine(seed + 1000 * own + round);
+      std::mt19937_64 theirs(seed + 1000 * other + round);
+      const auto sent = random_bytes(mine, bytes);
+      const auto expected = random_bytes(theirs, bytes);
+      // Two halves of the region in turn: the peer may still read the other one.
+      const std::size_t half = round % 2 * bytes;
+      ASSERT_TRUE(put(connection, sent.data(), bytes, half, {0, round}));
+      ASSERT_TRUE(wait_for_signal(connection, 0, round));
+      ASSERT_TRUE(equal_bytes(connection.region() + half, expected.data(), bytes)) << round;
+      ASSERT_TRUE(wait_for_completion(connection));
+    }
+  };
+  std::thread other([&] { run(*pair.b, 2, 1); });
+  run(*pair.a, 1, 2);
+  other.join();
+}
+
+TEST_P(Put, TensOfMebibytesArriveWhole) {
+  std::mt19937_64 random(seed);
+  constexpr std::size_t bytes = (40u << 20) + 13;
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = bytes + 5, .signals = 1});
+  const auto source = random_bytes(random, bytes);
+  std::thread receiver([&] { EXPECT_TRUE(wait_for_signal(*pair.b, 0, 1)); });
+  EXPECT_TRUE(put(*pair.a, source.data(), bytes, 5, {0, 1}));
+  EXPECT_TRUE(wait_for_completion(*pair.a));
+  receiver.join();
+  EXPECT_TRUE(equal_bytes(pair.b->region() + 5, source.data(), bytes));
+}
+
+TEST_P(Put, OfNoBytesCarriesItsSignal) {
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = 64, .signals = 3});
+  ASSERT_TRUE(put(*pair.a, nullptr, 0, 64, {2, 77}));
+  ASSERT_TRUE(put(*pair.a, nullptr, 0, 0));
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
+    return pair.b->signals()[2].load() == 77 && pair.a->puts_completed() == 2;
+  }));
+  EXPECT_EQ(pair.a->puts_started(), 2u);
+  EXPECT_EQ(pair.b->signals()[0].load(), 0u);
+}
+
+TEST_P(Put, OfNoBytesIsAlwaysTakenAndTheLatestValueArrives) {
+  constexpr std::uint64_t values = 50'000;
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = 64, .signals = 2});
+  // The peer does not move meanwhile.
+  for (std::uint64_t value = 1; value <= values; ++value) {
+    auto taken = pair.a->try_put(nullptr, 0, 0, {static_cast<int>(value % 2), value});
+    ASSERT_TRUE(taken.ok()) << taken.error().describe();
+    ASSERT_TRUE(*taken) << "at value " << value;
+  }
+  std::uint64_t seen = 0;
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
+    const std::uint64_t now = pair.b->signals()[0].load(std::memory_order_acquire);
+    EXPECT_GE(now, seen);
+    seen = now;
+    return now == values && pair.b->signals()[1].load() == values - 1;
+  }));
+}
+
+TEST_P(Put, LeavesItsSourceWhenItIsComplete) {
+  std::mt19937_64 random(seed);
+  constexpr std::size_t bytes = 3'000'001;
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = bytes, .signals = 1});
+  const auto original = random_bytes(random, bytes);
+  auto source = original;
+  std::thread receiver([&] { EXPECT_TRUE(wait_for_signal(*pair.b, 0, 1)); });
+  EXPECT_TRUE(put(*pair.a, source.data(), bytes, 0, {0, 1}));
+  EXPECT_TRUE(wait_for_completion(*pair.a));
+  std::memset(source.data(), 0xee, bytes);
+  receiver.join();
+  EXPECT_TRUE(equal_bytes(pair.b->region(), original.data(), bytes));
+}
+
+TEST_P(Put, EndsAtTheRegionsLastByte) {
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = 1001, .signals = 1});
+  const std::vector<std::byte> source(1002, std::byte{0x5a});
+  ASSERT_TRUE(put(*pair.a, source.data(), 1, 1000, {0, 1}));
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
+    return pair.b->signals()[0].load(std::memory_order_acquire) == 1;
+  }));
+  EXPECT_EQ(pair.b->region()[1000], std::byte{0x5a});
+
+  const auto refused = [&](std::size_t bytes, std::size_t offset, transport::Signal signal) {
+    const auto taken = pair.a->try_put(source.data(), bytes, offset, signal);
+    return !taken.ok() && taken.error().kind == ErrorKind::bug;
+  };
+  EXPECT_TRUE(refused(2, 1000, {}));
+  EXPECT_TRUE(refused(1002, 0, {}));
+  EXPECT_TRUE(refused(1, ~std::size_t{0}, {}));
+  EXPECT_TRUE(refused(1, 0, {1, 1}));
+}
+
+TEST_P(Put, BeforeTheConnectionIsReadyIsABug) {
+  Job job(GetParam(), 2);
+  auto alone = must(job.connect(0, 1, {.region_bytes = 64, .signals = 1}));
+  const auto taken = alone->try_put("x", 1, 0, {});
+  ASSERT_FALSE(taken.ok());
+  EXPECT_EQ(taken.error().kind, ErrorKind::bug);
+}
+
+TEST_P(Put, ManyWaitingPutsAllComeThrough) {
+  std::mt19937_64 random(seed);
+  constexpr std::size_t count = 5'000;
+  constexpr std::size_t stride = 301;
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = count * stride, .signals = 1});
+  const auto source = random_bytes(random, count * stride);
+  std::thread receiver([&] { EXPECT_TRUE(wait_for_signal(*pair.b, 0, count)); });
+  for (std::size_t i = 0; i < count; ++i)
+    ASSERT_TRUE(put(*pair.a, source.data() + i * stride, stride, i * stride, {0, i + 1}));
+  EXPECT_TRUE(wait_for_completion(*pair.a));
+  receiver.join();
+  EXPECT_TRUE(equal_bytes(pair.b->region(), source.data(), source.size()));
+}
+
+}  // namespace
+}  // namespace unisono::test
