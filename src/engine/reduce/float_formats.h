@@ -54,6 +54,7 @@ struct SmallFloat {
   // Infinity, or without infinities the largest finite number; what is above is NaN.
   static constexpr Signed largest_ordered = static_cast<Signed>(
       infinities ? ((1 << exponent_bits) - 1) << mantissa_bits : magnitude_mask - 1);
+  static constexpr Signed largest_finite = infinities ? largest_ordered - 1 : largest_ordered;
 
   static Floats load(const Storage* source) {
     const Ints wide = widen(source);

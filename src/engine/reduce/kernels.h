@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/reduce/float8_sum.h"
 #include "engine/reduce/float_formats.h"
 #include "engine/reduce/levels.h"
 
@@ -183,6 +184,22 @@ void divide_integer(void* destination, const void* source, std::size_t count, in
   });
 }
 
+// As above; the vector units convert signed integers only, so 2^31 is taken off and added again. For
+// two ranks and more the quotient fits a signed integer.
+void divide_uint32(void* destination, const void* source, std::size_t count, int ranks) {
+  if (ranks == 1) {
+    __builtin_memmove(destination, source, count * sizeof(std::uint32_t));
+    return;
+  }
+  const auto divisor = static_cast<double>(ranks);
+  transform<Raw<std::uint32_t>>(
+      destination, source, source, count, [divisor](std::uint32_t a, std::uint32_t) {
+        const auto lowered = static_cast<std::int32_t>(a ^ 0x80000000U);
+        const double value = static_cast<double>(lowered) + 0x1p31;
+        return static_cast<std::uint32_t>(static_cast<std::int32_t>(value / divisor));
+      });
+}
+
 // x / divisor, by a multiplication. With reciprocal = (2^64 - 1 - e) / divisor, e < divisor, the
 // product's high half lies in (x / divisor - 1, x / divisor], so that one correction suffices.
 class UnsignedDivisor {
@@ -280,7 +297,7 @@ constexpr KernelTable make_table() {
   table.divide[row(DataType::int16)] = divide_integer<std::int16_t, float, std::int32_t>;
   table.divide[row(DataType::uint16)] = divide_integer<std::uint16_t, float, std::int32_t>;
   table.divide[row(DataType::int32)] = divide_integer<std::int32_t, double, std::int32_t>;
-  table.divide[row(DataType::uint32)] = divide_integer<std::uint32_t, double, std::int64_t>;
+  table.divide[row(DataType::uint32)] = divide_uint32;
   table.divide[row(DataType::int64)] = divide_int64;
   table.divide[row(DataType::uint64)] = divide_uint64;
 
@@ -288,6 +305,10 @@ constexpr KernelTable make_table() {
   add_narrow<BFloat16>(table, DataType::bfloat16);
   add_narrow<Float8E4M3>(table, DataType::float8_e4m3);
   add_narrow<Float8E5M2>(table, DataType::float8_e5m2);
+#if defined(UNISONO_FLOAT8_SUM)
+  table.combine[row(DataType::float8_e4m3)][0] = sum_float8<Float8E4M3>;
+  table.combine[row(DataType::float8_e5m2)][0] = sum_float8<Float8E5M2>;
+#endif
   add_wide<Float32, std::uint32_t>(table, DataType::float32);
   add_wide<Float64, std::uint64_t>(table, DataType::float64);
   return table;
