@@ -43,13 +43,10 @@ Ready write_bruck_all_gather(Phase& phase, plan::Location own, const BlockMap& b
     const int count = blocks_in_step(step, group.size());
     const std::vector<Run> out =
         step == 0 ? own_runs(blocks, group, own) : runs_from(blocks, group, group.me(), count);
-    plan::BlockBuilder block =
-        phase.program.block(phase.channel, group.rank(group.member_at(group.me() - distance)),
-                            group.rank(group.member_at(group.me() + distance)));
     if (step > 0) ready = both(ready, placed);
-    wait_for(block, ready);
-    exchange(block, out, {.destination = runs_from(blocks, group, group.me() + distance, count)});
-    ready = {done(block)};
+    ready = exchange(phase, ready, group.rank(group.member_at(group.me() - distance)), out,
+                     group.rank(group.member_at(group.me() + distance)),
+                     {.destination = runs_from(blocks, group, group.me() + distance, count)});
   }
   return both(ready, placed);
 }

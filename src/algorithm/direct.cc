@@ -19,11 +19,8 @@ Ready write_direct_all_gather(Phase& phase, plan::Location own, const BlockMap& 
   Ready ready = place_own_block(phase, own, blocks);
   for (int distance = 1; distance < group.size(); ++distance) {
     const int peer = group.member_at(group.me() + distance);
-    plan::BlockBuilder block =
-        phase.program.block(phase.channel, group.rank(peer), group.rank(peer));
-    wait_for(block, phase.start);
-    exchange(block, own_runs(blocks, group, own), {.destination = blocks.runs(peer, 1)});
-    ready.push_back(done(block));
+    ready = both(ready, exchange(phase, phase.start, group.rank(peer), own_runs(blocks, group, own),
+                                 group.rank(peer), {.destination = blocks.runs(peer, 1)}));
   }
   return ready;
 }
@@ -42,12 +39,9 @@ Ready write_direct_reduce_scatter(Phase& phase, const BlockMap& contributions,
   Ready added;
   for (int distance = 1; distance < group.size(); ++distance) {
     const int peer = group.member_at(group.me() + distance);
-    plan::BlockBuilder block =
-        phase.program.block(phase.channel, group.rank(peer), group.rank(peer));
-    wait_for(block, phase.start);
-    exchange(block, contributions.runs(peer, 1),
-             {.destination = sum, .source = distance == 1 ? mine : sum, .ready = added});
-    added = {done(block)};
+    added = exchange(phase, phase.start, group.rank(peer), contributions.runs(peer, 1),
+                     group.rank(peer),
+                     {.destination = sum, .source = distance == 1 ? mine : sum, .ready = added});
   }
   return added;
 }

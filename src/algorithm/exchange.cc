@@ -1,21 +1,42 @@
 #include "algorithm/exchange.h"
 
-#include <algorithm>
-
 namespace unisono::algorithm {
 
-void exchange(plan::BlockBuilder& block, const std::vector<Run>& out, const Incoming& in) {
-  const std::size_t turns = std::max(out.size(), in.destination.size());
-  for (std::size_t i = 0; i < turns; ++i) {
-    if (i < out.size()) block.send(out[i].location, out[i].count);
-    if (i >= in.destination.size()) continue;
-    if (i == 0) wait_for(block, in.ready);
+void send_runs(plan::BlockBuilder& block, const std::vector<Run>& runs) {
+  for (const Run& run : runs) block.send(run.location, run.count);
+}
+
+void receive_runs(plan::BlockBuilder& block, const Incoming& in) {
+  if (!in.destination.empty()) wait_for(block, in.ready);
+  for (std::size_t i = 0; i < in.destination.size(); ++i) {
     const Run& run = in.destination[i];
     if (in.source.empty())
       block.recv(run.location, run.count);
     else
       block.recv_reduce_copy(in.source[i].location, run.location, run.count);
   }
+}
+
+Ready exchange(Phase& phase, const Ready& start, int to, const std::vector<Run>& out, int from,
+               const Incoming& in) {
+  const bool sends = !out.empty();
+  const bool receives = !in.destination.empty();
+  if (!sends && !receives) return start;
+  Ready ready;
+  const auto add = [&](int send_peer, int recv_peer) {
+    plan::BlockBuilder block = phase.program.block(phase.channel, send_peer, recv_peer);
+    wait_for(block, start);
+    if (send_peer >= 0) send_runs(block, out);
+    if (recv_peer >= 0) receive_runs(block, in);
+    ready.push_back(done(block));
+  };
+  if (sends && receives && out.size() == 1 && in.destination.size() == 1) {
+    add(to, from);
+  } else {
+    if (sends) add(to, -1);
+    if (receives) add(-1, from);
+  }
+  return ready;
 }
 
 std::vector<Run> moved(std::vector<Run> runs, std::int64_t from, plan::Location to) {

@@ -7,16 +7,23 @@
 
 namespace unisono::algorithm {
 
-// What a thread block receives in a step, and where to.
+// What is received in a step, and where to.
 struct Incoming {
-  std::vector<Run> destination;
+  std::vector<Run> destination{};
   std::vector<Run> source{};  // added to what arrives, run by run; empty: nothing is
   Ready ready{};              // before the first of it is taken
 };
 
-// Appends the sends of `out` and the receives of `in` in turn, so that one slot each way is enough
-// however many messages there are: each rank sends its i-th when its (i-1)-th has been taken.
-void exchange(plan::BlockBuilder& block, const std::vector<Run>& out, const Incoming& in);
+// Appends sends of all runs, receives of all runs.
+void send_runs(plan::BlockBuilder& block, const std::vector<Run>& runs);
+void receive_runs(plan::BlockBuilder& block, const Incoming& in);
+
+// Sends `out` to rank `to` and receives `in` from rank `from`, all after `start`: with one message
+// each way in one thread block, with more in two, so that no message waits for one that comes the
+// other way, and one slot is enough. Ranks without anything to send or receive are not looked at.
+// Returns the completion of all of it.
+Ready exchange(Phase& phase, const Ready& start, int to, const std::vector<Run>& out, int from,
+               const Incoming& in);
 
 // The same cuts in other memory: `runs`, which start at `from`, moved to start at `to`.
 std::vector<Run> moved(std::vector<Run> runs, std::int64_t from, plan::Location to);

@@ -37,25 +37,11 @@ Ready write_recursive_all_gather(Phase& phase, plan::Location own, const BlockMa
         alone ? own_runs(blocks, group, own) : blocks.runs(level->my_first(), level->my_size());
     const std::vector<Run> other = blocks.runs(level->other_first(), level->other_size());
     if (!alone) ready = both(ready, placed);
-    Ready next;
-    if (level->is_odd()) {
-      plan::BlockBuilder block = phase.program.block(phase.channel, -1, group.rank(level->host()));
-      wait_for(block, ready);
-      exchange(block, {}, {.destination = other});
-      next.push_back(done(block));
-    } else {
-      const int peer = group.rank(level->partner());
-      plan::BlockBuilder block = phase.program.block(phase.channel, peer, peer);
-      wait_for(block, ready);
-      exchange(block, mine, {.destination = other});
-      next.push_back(done(block));
-    }
-    if (level->is_host()) {
-      plan::BlockBuilder block = phase.program.block(phase.channel, group.rank(level->odd()), -1);
-      wait_for(block, ready);
-      exchange(block, mine, {});
-      next.push_back(done(block));
-    }
+    const std::vector<Run> given = level->is_odd() ? std::vector<Run>{} : mine;
+    const int peer = group.rank(level->is_odd() ? level->host() : level->partner());
+    Ready next = exchange(phase, ready, peer, given, peer, {.destination = other});
+    if (level->is_host())
+      next = both(next, exchange(phase, ready, group.rank(level->odd()), mine, -1, {}));
     ready = next;
   }
   return both(ready, placed);
@@ -121,25 +107,18 @@ Ready write_recursive_reduce_scatter(Phase& phase, const BlockMap& contributions
   for (const Halves& level : levels) {
     const std::vector<Run> give = partial.at(level.other_first(), level.other_size());
     if (level.is_odd()) {
-      plan::BlockBuilder block = phase.program.block(phase.channel, group.rank(level.host()), -1);
-      wait_for(block, ready);
-      exchange(block, give, {});
-      ready = {done(block)};
+      ready = exchange(phase, ready, group.rank(level.host()), give, -1, {});
       continue;
     }
     const std::vector<Run> source = partial.at(level.my_first(), level.my_size());
     const std::vector<Run> destination =
         level.my_size() == 1 ? sum : partial.added(level.my_first(), level.my_size());
     const int peer = group.rank(level.partner());
-    plan::BlockBuilder block = phase.program.block(phase.channel, peer, peer);
-    wait_for(block, ready);
-    exchange(block, give, {.destination = destination, .source = source});
-    ready = {done(block)};
-    if (level.is_host()) {
-      plan::BlockBuilder more = phase.program.block(phase.channel, -1, group.rank(level.odd()));
-      exchange(more, {}, {.destination = destination, .source = destination, .ready = ready});
-      ready = {done(more)};
-    }
+    ready =
+        exchange(phase, ready, peer, give, peer, {.destination = destination, .source = source});
+    if (level.is_host())
+      ready = exchange(phase, ready, -1, {}, group.rank(level.odd()),
+                       {.destination = destination, .source = destination});
     partial.have_been_added();
   }
   return ready;
