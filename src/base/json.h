@@ -173,7 +173,8 @@ class Writer {
 std::string write(const Value& value, Writer::Layout layout = Writer::Layout::one_line);
 
 // Takes an object apart into variables, one call a member; the first thing wrong is kept, and
-// finish() returns it. A member that no call asked for is an error too, with the near names.
+// finish() returns it. A member that no call asked for is an error too, with the near names. The
+// value and the names must outlive the reader.
 //
 //   json::ObjectReader in(value, "rows[3]");
 //   in.required("rank", rank, 0, ranks - 1);
@@ -205,12 +206,16 @@ class ObjectReader {
     if (const Value* found = take(name, false)) read(name, *found, out);
   }
 
-  // An array or object inside, for its own reader; nullptr if it is absent or of another type.
-  const Array* array(std::string_view name);
-  const Value* object(std::string_view name);
+  // A member for the caller to look into; nullptr if it is absent or something is wrong already.
+  const Value* required(std::string_view name) { return take(name, true); }
+  const Value* optional(std::string_view name) { return take(name, false); }
+  // The same of an array.
+  const Array* required_array(std::string_view name);
+  const Array* optional_array(std::string_view name);
 
   // Keeps an error of the caller's own, unless there is one already.
   void fail(std::string_view name, std::string_view problem);
+  void fail(Status status);
   bool ok() const { return status_.ok(); }
   Status finish();
 
@@ -220,6 +225,7 @@ class ObjectReader {
 
  private:
   const Value* take(std::string_view name, bool is_required);
+  const Array* as_array(std::string_view name, const Value* found);
   void read(std::string_view name, const Value& found, bool& out);
   void read(std::string_view name, const Value& found, double& out);
   void read(std::string_view name, const Value& found, std::string& out);
@@ -235,7 +241,7 @@ class ObjectReader {
 
   const Value& value_;
   std::string where_;
-  std::vector<std::string> known_;
+  std::vector<std::string_view> known_;
   Status status_;
 };
 

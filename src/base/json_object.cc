@@ -27,7 +27,7 @@ std::string ObjectReader::place(std::string_view name, std::size_t element) cons
 }
 
 const Value* ObjectReader::take(std::string_view name, bool is_required) {
-  known_.emplace_back(name);
+  known_.push_back(name);
   const Value* found = value_.find(name);
   if (found == nullptr && is_required) fail(name, "is missing");
   return status_.ok() ? found : nullptr;
@@ -69,20 +69,23 @@ bool ObjectReader::read_integer(std::string_view name, const Value& found, std::
   return false;
 }
 
-const Array* ObjectReader::array(std::string_view name) {
-  const Value* found = take(name, true);
+const Array* ObjectReader::as_array(std::string_view name, const Value* found) {
   if (found == nullptr) return nullptr;
   if (found->is_array()) return &found->array();
   wrong_type(name, *found, json::name(Type::array));
   return nullptr;
 }
 
-const Value* ObjectReader::object(std::string_view name) {
-  const Value* found = take(name, true);
-  if (found == nullptr) return nullptr;
-  if (found->is_object()) return found;
-  wrong_type(name, *found, json::name(Type::object));
-  return nullptr;
+const Array* ObjectReader::required_array(std::string_view name) {
+  return as_array(name, take(name, true));
+}
+
+const Array* ObjectReader::optional_array(std::string_view name) {
+  return as_array(name, take(name, false));
+}
+
+void ObjectReader::fail(Status status) {
+  if (status_.ok()) status_ = std::move(status);
 }
 
 Status ObjectReader::finish() {
@@ -90,7 +93,7 @@ Status ObjectReader::finish() {
     for (const Member& member : value_.object()) {
       if (std::find(known_.begin(), known_.end(), member.name) != known_.end()) continue;
       const std::string name = member.name.substr(0, max_name_shown);
-      const auto near = near_names(name, known_);
+      const auto near = near_names(name, {known_.begin(), known_.end()});
       fail(name, near.empty() ? str("is not known; known are ", join(known_))
                               : str("is not known; did you mean ", join(near), "?"));
     }

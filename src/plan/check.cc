@@ -378,8 +378,8 @@ class ProgramChecker {
   Status check_index(const Step& step, const Index& index) const {
     for (std::size_t d = static_cast<std::size_t>(nest_.depth); d < index.coefficient.size(); ++d)
       if (index.coefficient[d] != 0)
-        return wrong_step(step, "an index uses loop variable ", loop_variables[d], ", but only ",
-                          nest_.depth, " loops are around the step");
+        return wrong_step(step, "an index uses loop variable ", loop_variables[d],
+                          ", whose loop the step is not in");
     if (index.modulus < 0)
       return wrong_step(step, "an index has modulus ", index.modulus,
                         "; it must be positive, or 0 for none");

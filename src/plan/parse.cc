@@ -225,7 +225,7 @@ class Parser {
   }
 
   Status read_location(Location& location) {
-    UNISONO_TRY(read_name(location.buffer, "a buffer", buffer_from_name, 3));
+    UNISONO_TRY(read_name(location.buffer, "a buffer", buffer_from_name, buffer_count));
     UNISONO_TRY(lexer_.expect("["));
     UNISONO_TRY(read_index(lexer_, location.index));
     return lexer_.expect("]");

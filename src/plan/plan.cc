@@ -27,7 +27,7 @@ constexpr std::array<OperationRow, operation_count> operations{{
 }};
 // clang-format on
 
-constexpr std::array<std::string_view, 3> buffers{"input", "output", "scratch"};
+constexpr std::array<std::string_view, buffer_count> buffers{"input", "output", "scratch"};
 
 const OperationRow& row(Operation operation) {
   return operations[static_cast<std::size_t>(operation)];

@@ -50,6 +50,7 @@ inline constexpr int format_version = 1;
 inline constexpr int max_loop_depth = 2;
 
 enum class Buffer : std::uint8_t { input, output, scratch };
+inline constexpr int buffer_count = 3;
 
 // The values of the enclosing loops' variables, outermost first.
 using LoopValues = std::array<std::int64_t, max_loop_depth>;

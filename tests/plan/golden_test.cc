@@ -1,0 +1,37 @@
+#include <gtest/gtest.h>
+
+#include "plan/check.h"
+#include "plan/json.h"
+#include "plan/sample_plans.h"
+#include "plan/text.h"
+#include "support/golden.h"
+
+namespace unisono::plan {
+namespace {
+
+class Golden : public testing::TestWithParam<Plan> {};
+
+TEST_P(Golden, TextIsAsBefore) {
+  const Plan& plan = GetParam();
+  ASSERT_TRUE(check(plan, format_limits()).ok()) << check(plan, format_limits()).error().message;
+  const std::string name = plan.header.name + ".plan";
+  test::expect_golden(name, print(plan));
+  const auto again = parse(test::read_golden(name));
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_TRUE(*again == plan);
+}
+
+TEST_P(Golden, JsonIsAsBefore) {
+  const Plan& plan = GetParam();
+  const std::string name = plan.header.name + ".plan.json";
+  test::expect_golden(name, to_json(plan));
+  const auto again = from_json(test::read_golden(name));
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_TRUE(*again == plan);
+}
+
+INSTANTIATE_TEST_SUITE_P(Samples, Golden, testing::ValuesIn(test::sample_plans()),
+                         [](const auto& sample) { return sample.param.header.name; });
+
+}  // namespace
+}  // namespace unisono::plan
