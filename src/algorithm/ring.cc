@@ -38,98 +38,13 @@ std::int64_t Ring::max_crossings(std::int64_t hops) const {
   return most;
 }
 
-std::vector<std::int64_t> ranks_going_back(const Ring& ring, std::int64_t position, int count) {
-  std::vector<std::int64_t> ranks;
-  ranks.reserve(static_cast<std::size_t>(std::max(count, 0)));
-  for (int i = 0; i < count; ++i) ranks.push_back(ring.rank_at(position - i));
-  return ranks;
-}
-
-namespace {
-
-struct Progression {
-  std::int64_t first = 0;
-  std::int64_t stride = 0;
-  std::int64_t count = 0;
-  bool same_shape(const Progression& other) const {
-    return stride == other.stride && count == other.count;
-  }
-};
-
-std::int64_t difference(std::int64_t a, std::int64_t b, std::int64_t modulus) {
-  const std::int64_t value = (a - b) % modulus;
-  return value < 0 ? value + modulus : value;
-}
-
-std::vector<Progression> progressions_of(const std::vector<std::int64_t>& values,
-                                         std::int64_t modulus) {
-  std::vector<Progression> result;
-  for (std::size_t i = 0; i < values.size();) {
-    Progression one{values[i], 0, 1};
-    if (i + 1 < values.size()) one.stride = difference(values[i + 1], values[i], modulus);
-    while (i + 1 < values.size() && difference(values[i + 1], values[i], modulus) == one.stride) {
-      ++one.count;
-      ++i;
-    }
-    if (one.count == 1) one.stride = 0;
-    result.push_back(one);
-    ++i;
-  }
-  return result;
-}
-
-// From `at` on, `period` progressions repeat `times` times, each time shifted by `shift`.
-struct Repetition {
-  std::size_t period = 1;
-  std::int64_t times = 1;
-  std::int64_t shift = 0;
-};
-
-Repetition repetition_at(const std::vector<Progression>& all, std::size_t at, std::size_t period,
-                         std::int64_t modulus) {
-  Repetition result{period, 1, 0};
-  if (at + 2 * period > all.size()) return result;
-  result.shift = difference(all[at + period].first, all[at].first, modulus);
-  std::size_t i = at + period;
-  while (i < all.size() && all[i].same_shape(all[i - period]) &&
-         difference(all[i].first, all[i - period].first, modulus) == result.shift)
-    ++i;
-  result.times = static_cast<std::int64_t>((i - at) / period);
-  return result;
-}
-
-}  // namespace
-
-void for_each_value(plan::BlockBuilder& block, const std::vector<std::int64_t>& values,
-                    std::int64_t modulus, std::int64_t scale, std::int64_t offset,
-                    const std::function<void(plan::Index)>& body) {
-  // A node's ranks are two progressions (its order rotated), at most three where greedy cuts
-  // differ.
-  constexpr std::size_t max_period = 4;
-  const std::vector<Progression> all = progressions_of(values, modulus);
-  for (std::size_t at = 0; at < all.size();) {
-    Repetition best;
-    for (std::size_t period = 1; period <= max_period; ++period) {
-      const Repetition one = repetition_at(all, at, period, modulus);
-      const auto covered = static_cast<std::size_t>(one.times) * one.period;
-      if (one.times > 1 && covered > static_cast<std::size_t>(best.times) * best.period) best = one;
-    }
-    if (best.times > 1) block.loop(best.times);
-    for (std::size_t i = at; i < at + best.period; ++i) {
-      const std::size_t depth = best.times > 1 ? 1 : 0;
-      plan::Index index = plan::affine(all[i].first, 0, modulus, scale, offset);
-      if (best.times > 1) index.coefficient[0] = best.shift;
-      if (all[i].count > 1) {
-        index.coefficient[depth] = all[i].stride;
-        block.loop(all[i].count);
-      }
-      if (index.is_constant()) index = plan::Index(offset + scale * all[i].first);
-      body(index);
-      if (all[i].count > 1) block.end_loop();
-    }
-    if (best.times > 1) block.end_loop();
-    at += best.period * static_cast<std::size_t>(best.times);
-  }
+std::vector<std::int64_t> chunks_going_back(const Ring& ring, std::int64_t position, int count,
+                                            int channels, int channel) {
+  std::vector<std::int64_t> chunks;
+  chunks.reserve(static_cast<std::size_t>(std::max(count, 0)));
+  for (int i = 0; i < count; ++i)
+    chunks.push_back(std::int64_t{ring.rank_at(position - i)} * channels + channel);
+  return chunks;
 }
 
 }  // namespace unisono::algorithm

@@ -1,11 +1,9 @@
-// Rings over all ranks, and writing the steps that go around them in few loops.
+// Rings over all ranks.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
-#include "plan/builder.h"
 #include "topo/placement.h"
 
 namespace unisono::algorithm {
@@ -31,14 +29,9 @@ class Ring {
   std::vector<int> order_;
 };
 
-// Appends body(index) for each of `values` in turn, all in 0 .. modulus-1, with loops wherever
-// they are arithmetic progressions modulo `modulus`, or progressions of such. The index that
-// `body` gets is offset + scale * value; it must add steps that depend on it alone.
-void for_each_value(plan::BlockBuilder& block, const std::vector<std::int64_t>& values,
-                    std::int64_t modulus, std::int64_t scale, std::int64_t offset,
-                    const std::function<void(plan::Index)>& body);
-
-// The ranks that a ring visits from `position` on, going back, `count` of them.
-std::vector<std::int64_t> ranks_going_back(const Ring& ring, std::int64_t position, int count);
+// The ranks that a ring visits from `position` on, going back, `count` of them; each stands for
+// chunk rank * channels + channel.
+std::vector<std::int64_t> chunks_going_back(const Ring& ring, std::int64_t position, int count,
+                                            int channels, int channel);
 
 }  // namespace unisono::algorithm

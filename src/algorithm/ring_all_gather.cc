@@ -21,6 +21,7 @@
 #include "algorithm/request.h"
 #include "algorithm/ring.h"
 #include "algorithm/ring_cost.h"
+#include "algorithm/sequence.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {
@@ -39,7 +40,8 @@ void write_ring(plan::ProgramBuilder& builder, const Ring& ring, const Request& 
     block.send(input(channel));
   else
     block.copy_send(input(channel), output(chunk_of(rank)));
-  for_each_value(block, ranks_going_back(ring, q - 1, k - 2), k, channels, channel,
+  for_each_chunk(block, chunks_going_back(ring, q - 1, k - 2, channels, channel),
+                 std::int64_t{k} * channels,
                  [&](plan::Index chunk) { block.recv_copy_send(output(chunk)); });
   block.recv(output(chunk_of(ring.rank_at(q + 1))));
 }

@@ -18,6 +18,7 @@
 #include "algorithm/request.h"
 #include "algorithm/ring.h"
 #include "algorithm/ring_cost.h"
+#include "algorithm/sequence.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {
@@ -33,7 +34,8 @@ void write_ring(plan::ProgramBuilder& builder, const Ring& ring, int rank, int c
   const auto chunk_of = [&](int owner) { return std::int64_t{owner} * channels + channel; };
   plan::BlockBuilder block = builder.block(channel, ring.rank_at(q + 1), ring.rank_at(q - 1));
   block.send(input(chunk_of(ring.rank_at(q - 1))));
-  for_each_value(block, ranks_going_back(ring, q - 2, k - 2), k, channels, channel,
+  for_each_chunk(block, chunks_going_back(ring, q - 2, k - 2, channels, channel),
+                 std::int64_t{k} * channels,
                  [&](plan::Index chunk) { block.recv_reduce_send(input(chunk)); });
   block.recv_reduce_copy(input(chunk_of(rank)), output(channel));
 }

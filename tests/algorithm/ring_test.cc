@@ -142,40 +142,5 @@ TEST(Ring, ProgramsOfNumberedNodesStayShort) {
       }
 }
 
-std::vector<std::int64_t> read_back(const std::vector<std::int64_t>& values, std::int64_t modulus,
-                                    std::int64_t scale, std::int64_t offset) {
-  plan::ProgramBuilder builder(0);
-  plan::BlockBuilder block = builder.block(0, -1, 1);
-  for_each_value(block, values, modulus, scale, offset,
-                 [&](plan::Index index) { block.recv(plan::output(index)); });
-  const plan::RankProgram program = builder.take();
-  std::vector<std::int64_t> seen;
-  for (plan::StepCursor cursor(program.thread_blocks[0].body); cursor.step() != nullptr;
-       cursor.advance())
-    seen.push_back(cursor.step()->destination.index.at(cursor.loops()));
-  return seen;
-}
-
-TEST(ForEachValue, GivesEveryValueInOrderForAnySequence) {
-  std::mt19937 random(20);
-  for (int trial = 0; trial < 2000; ++trial) {
-    const auto modulus = static_cast<std::int64_t>(1 + random() % 40);
-    // Pieces of progressions and noise: what a ring may look like, and what not.
-    std::vector<std::int64_t> values;
-    for (std::size_t piece = random() % 8; piece > 0; --piece) {
-      const auto first = static_cast<std::int64_t>(random() % 40);
-      const auto stride = static_cast<std::int64_t>(random() % 40) - 20;
-      const std::size_t copies = 1 + random() % 3;
-      const auto length = static_cast<std::int64_t>(random() % 6);
-      for (std::size_t copy = 0; copy < copies; ++copy)
-        for (std::int64_t i = 0; i < length; ++i)
-          values.push_back((((first + i * stride) % modulus) + modulus) % modulus);
-    }
-    std::vector<std::int64_t> expected;
-    for (std::int64_t value : values) expected.push_back(5 + 3 * value);
-    ASSERT_EQ(read_back(values, modulus, 3, 5), expected) << "trial " << trial;
-  }
-}
-
 }  // namespace
 }  // namespace unisono::algorithm
