@@ -1,0 +1,346 @@
+#include "sys/simulated_world.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <deque>
+
+#include "base/error.h"
+
+namespace unisono::sys {
+namespace {
+
+// One direction of a connection, as its reader sees it.
+struct Pipe {
+  std::deque<std::byte> arrived;
+  bool has_ended = false;  // the writer closed, and all it wrote has arrived
+  bool is_broken = false;  // reset
+  std::int64_t last_arrival_ns = 0;
+  WaitQueue changed;
+};
+
+struct Connection {
+  std::uint64_t number = 0;
+  std::array<Pipe, 2> pipes;  // pipes[i] is read by end i
+  std::array<bool, 2>
+      is_silent{};  // that end's host is lost: nothing leaves it, nothing reaches it
+};
+
+constexpr std::size_t most_per_write_bytes = 65536;
+
+}  // namespace
+
+class SimulatedWorld final : public World {
+ public:
+  SimulatedWorld(Simulation& simulation, std::string host, std::uint64_t seed)
+      : World(simulation.scheduler_),
+        simulation_(simulation),
+        host_(std::move(host)),
+        random_(seed) {}
+
+  std::int64_t now_ns() const override { return simulation_.now_ns_; }
+  Status fill_random(std::span<std::byte> bytes) override {
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random_());
+    return {};
+  }
+  std::string own_host() override { return host_; }
+  Result<std::unique_ptr<Listener>> listen(const Address& address) override;
+  Task<Result<std::unique_ptr<Stream>>> connect(const Address& address,
+                                                std::int64_t deadline_ns) override;
+  Result<std::string> read_file(const std::string& path, std::size_t most_bytes,
+                                bool private_only) override;
+  Status publish_file(const std::string& path, std::string_view content) override;
+  void remove_file(const std::string& path) override { simulation_.files_.erase(path); }
+
+ private:
+  friend class Simulation;
+  friend class SimulatedStream;
+  friend class SimulatedListener;
+
+  Simulation& simulation_;
+  const std::string host_;
+  std::mt19937_64 random_;
+  int next_port_ = 32768;
+  bool is_alive_ = true;
+  bool is_host_lost_ = false;
+  int running_ = 0;
+  TaskScope tasks_;
+};
+
+class SimulatedStream final : public Stream {
+ public:
+  SimulatedStream(SimulatedWorld& world, std::shared_ptr<Connection> connection, std::size_t end,
+                  Address local, Address peer)
+      : world_(world),
+        connection_(std::move(connection)),
+        end_(end),
+        local_(std::move(local)),
+        peer_(std::move(peer)) {}
+  ~SimulatedStream() override { close(); }
+
+  Task<Result<std::size_t>> read_some(std::span<std::byte> buffer,
+                                      std::int64_t deadline_ns) override {
+    Pipe& pipe = connection_->pipes[end_];
+    for (;;) {
+      if (is_closed_) co_return environment_error("the connection is closed at this side");
+      if (pipe.is_broken) co_return system_error(str("reading from ", peer_.text()), ECONNRESET);
+      if (!pipe.arrived.empty()) {
+        const std::size_t count = std::min(buffer.size(), pipe.arrived.size());
+        const auto end = pipe.arrived.begin() + static_cast<std::ptrdiff_t>(count);
+        std::copy(pipe.arrived.begin(), end, buffer.begin());
+        pipe.arrived.erase(pipe.arrived.begin(), end);
+        co_return count;
+      }
+      if (pipe.has_ended) co_return std::size_t{0};
+      Wait wait(world_.scheduler(), pipe.changed, deadline_ns);
+      const bool notified = co_await wait;
+      if (!notified) co_return timeout_error(-1, "nothing came from ", peer_.text(), " in time");
+    }
+  }
+
+  Task<Result<std::size_t>> write_some(std::span<const std::byte> bytes, std::int64_t) override {
+    Simulation& simulation = world_.simulation_;
+    if (is_closed_) co_return environment_error("the connection is closed at this side");
+    const Pipe& own = connection_->pipes[end_];
+    if (own.is_broken || own.has_ended)
+      co_return system_error(str("writing to ", peer_.text()), own.is_broken ? ECONNRESET : EPIPE);
+    const std::size_t count = std::min(bytes.size(), most_per_write_bytes);
+    if (simulation.draw(simulation.options_.break_probability)) {
+      for (const std::size_t end : {0, 1}) arrive(end, [](Pipe& pipe) { pipe.is_broken = true; });
+      co_return count;
+    }
+    std::uint64_t what = connection_->number;
+    for (const std::byte byte : bytes.first(std::min<std::size_t>(count, 64)))
+      what = what * 131 + std::to_integer<std::uint64_t>(byte);
+    simulation.note(what);
+    simulation.note(count);
+    arrive(1 - end_,
+           [data = std::vector<std::byte>(
+                bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count))](Pipe& pipe) {
+             pipe.arrived.insert(pipe.arrived.end(), data.begin(), data.end());
+           });
+    co_return count;
+  }
+
+  void close() override {
+    if (is_closed_) return;
+    is_closed_ = true;
+    connection_->pipes[end_].changed.notify_all();
+    if (world_.is_host_lost_) connection_->is_silent[end_] = true;
+    arrive(1 - end_, [](Pipe& pipe) { pipe.has_ended = true; });
+  }
+
+  const Address& local_address() const override { return local_; }
+  const Address& peer_address() const override { return peer_; }
+  int release_descriptor() override { return -1; }
+
+ private:
+  // Something happens to what `reader` reads, after a delay and after all that was sent before.
+  void arrive(std::size_t reader, std::function<void(Pipe&)> change) {
+    if (connection_->is_silent[end_]) return;
+    Simulation& simulation = world_.simulation_;
+    Pipe& pipe = connection_->pipes[reader];
+    pipe.last_arrival_ns = std::max(pipe.last_arrival_ns, simulation.after_delay());
+    simulation.schedule(pipe.last_arrival_ns,
+                        [connection = connection_, reader, change = std::move(change)] {
+                          change(connection->pipes[reader]);
+                          connection->pipes[reader].changed.notify_all();
+                        });
+  }
+
+  SimulatedWorld& world_;
+  const std::shared_ptr<Connection> connection_;
+  const std::size_t end_;
+  const Address local_;
+  const Address peer_;
+  bool is_closed_ = false;
+};
+
+class SimulatedListener final : public Listener {
+ public:
+  SimulatedListener(SimulatedWorld& world, Address address)
+      : world_(world), address_(std::move(address)) {
+    world_.simulation_.listeners_[address_.text()] = this;
+  }
+  ~SimulatedListener() override {
+    world_.simulation_.listeners_.erase(address_.text());
+    if (world_.is_host_lost_) world_.simulation_.lost_addresses_.insert(address_.text());
+  }
+
+  const Address& address() const override { return address_; }
+  SimulatedWorld& world() { return world_; }
+
+  Task<Result<std::unique_ptr<Stream>>> accept(std::int64_t deadline_ns) override {
+    while (waiting_.empty()) {
+      Wait wait(world_.scheduler(), changed_, deadline_ns);
+      const bool notified = co_await wait;
+      if (!notified) co_return timeout_error(-1, "nobody connected to ", address_.text());
+    }
+    std::unique_ptr<Stream> stream = std::move(waiting_.front());
+    waiting_.pop_front();
+    co_return std::move(stream);
+  }
+
+  void push(std::unique_ptr<Stream> stream) {
+    waiting_.push_back(std::move(stream));
+    changed_.notify_all();
+  }
+
+ private:
+  SimulatedWorld& world_;
+  const Address address_;
+  std::deque<std::unique_ptr<Stream>> waiting_;
+  WaitQueue changed_;
+};
+
+Result<std::unique_ptr<Listener>> SimulatedWorld::listen(const Address& address) {
+  Address got = address;
+  if (got.port == 0) got.port = next_port_++;
+  if (simulation_.listeners_.contains(got.text()))
+    return environment_error("port ", got.port, " on ", got.host, " is in use");
+  return std::unique_ptr<Listener>(std::make_unique<SimulatedListener>(*this, got));
+}
+
+Task<Result<std::unique_ptr<Stream>>> SimulatedWorld::connect(const Address& address,
+                                                              std::int64_t deadline_ns) {
+  struct Attempt {
+    bool is_refused = false;
+    std::unique_ptr<Stream> stream;
+    WaitQueue changed;
+  };
+  auto attempt = std::make_shared<Attempt>();
+  const bool is_unlucky = simulation_.draw(simulation_.options_.refuse_probability);
+  const Address own{host_, next_port_++};
+  simulation_.schedule(simulation_.after_delay(), [this, attempt, address, own, is_unlucky] {
+    if (simulation_.lost_addresses_.contains(address.text())) return;
+    const auto found = simulation_.listeners_.find(address.text());
+    std::unique_ptr<Stream> stream;
+    if (is_alive_ && !is_unlucky && found != simulation_.listeners_.end()) {
+      auto connection = std::make_shared<Connection>();
+      connection->number = ++simulation_.last_connection_;
+      SimulatedWorld& peer = found->second->world();
+      found->second->push(std::make_unique<SimulatedStream>(peer, connection, 1, address, own));
+      stream = std::make_unique<SimulatedStream>(*this, connection, 0, own, address);
+    }
+    // std::function copies what it holds, so the stream travels in the shared attempt.
+    attempt->stream = std::move(stream);
+    simulation_.schedule(simulation_.after_delay(), [attempt] {
+      attempt->is_refused = attempt->stream == nullptr;
+      attempt->changed.notify_all();
+    });
+  });
+  Wait wait(scheduler(), attempt->changed, deadline_ns);
+  const bool notified = co_await wait;
+  if (!notified) co_return timeout_error(-1, "connecting to ", address.text(), " took too long");
+  if (attempt->is_refused)
+    co_return system_error(str("connecting to ", address.text()), ECONNREFUSED);
+  co_return std::move(attempt->stream);
+}
+
+Result<std::string> SimulatedWorld::read_file(const std::string& path, std::size_t most_bytes,
+                                              bool) {
+  const auto found = simulation_.files_.find(path);
+  if (found == simulation_.files_.end()) return system_error(str("cannot open ", path), ENOENT);
+  if (found->second.size() > most_bytes)
+    return environment_error(path, " is longer than the ", most_bytes, " bytes it may have");
+  return found->second;
+}
+
+Status SimulatedWorld::publish_file(const std::string& path, std::string_view content) {
+  simulation_.files_[path] = content;
+  return {};
+}
+
+Simulation::Simulation(SimulationOptions options) : options_(options), random_(options.seed) {}
+
+Simulation::~Simulation() {
+  // Tasks use everything else; what they close on their way out must still find it.
+  for (const auto& world : worlds_) world->tasks_.cancel_all();
+  // One by one: a stream that is dropped with its event schedules its end.
+  while (!events_.empty()) events_.extract(events_.begin());
+}
+
+int Simulation::add_process(const std::string& host) {
+  worlds_.push_back(std::make_unique<SimulatedWorld>(*this, host, random_()));
+  return static_cast<int>(worlds_.size()) - 1;
+}
+
+World& Simulation::world(int process) { return *worlds_[static_cast<std::size_t>(process)]; }
+
+Task<void> Simulation::counted(SimulatedWorld& world, Task<void> task) {
+  co_await task;
+  --world.running_;
+  --running_;
+}
+
+void Simulation::start(int process, Task<void> task) {
+  SimulatedWorld& world = *worlds_[static_cast<std::size_t>(process)];
+  ++world.running_;
+  ++running_;
+  world.tasks_.spawn(counted(world, std::move(task)));
+}
+
+bool Simulation::is_alive(int process) const {
+  return worlds_[static_cast<std::size_t>(process)]->is_alive_;
+}
+
+void Simulation::kill_at(int process, std::int64_t time_ns, Death death) {
+  schedule(time_ns, [this, process, death] { kill(process, death); });
+}
+
+void Simulation::kill(int process, Death death) {
+  SimulatedWorld& world = *worlds_[static_cast<std::size_t>(process)];
+  note(static_cast<std::uint64_t>(process));
+  world.is_alive_ = false;
+  world.is_host_lost_ = death == Death::host;
+  running_ -= std::exchange(world.running_, 0);
+  world.tasks_.cancel_all();
+}
+
+void Simulation::schedule(std::int64_t time_ns, std::function<void()> happen) {
+  events_.emplace(std::pair(time_ns, ++last_event_), std::move(happen));
+}
+
+std::int64_t Simulation::after_delay() {
+  const auto range = static_cast<std::uint64_t>(options_.max_delay_ns - options_.min_delay_ns + 1);
+  return now_ns_ + options_.min_delay_ns + static_cast<std::int64_t>(random_() % range);
+}
+
+bool Simulation::draw(double probability) {
+  if (probability <= 0) return false;
+  return static_cast<double>(random_() >> 11) * 0x1p-53 < probability;
+}
+
+// FNV-1a over words.
+void Simulation::note(std::uint64_t what) {
+  for (const std::uint64_t word : {static_cast<std::uint64_t>(now_ns_), what})
+    trace_hash_ = (trace_hash_ ^ word) * 0x100000001b3;
+}
+
+bool Simulation::is_quiet() const {
+  return !scheduler_.has_ready() && scheduler_.next_deadline_ns() == no_deadline_ns;
+}
+
+void Simulation::happen_first() {
+  const auto event = events_.extract(events_.begin());
+  note(event.key().second);
+  event.mapped()();
+}
+
+bool Simulation::run(std::int64_t until_ns) {
+  for (;;) {
+    scheduler_.run_ready();
+    if (running_ == 0) return true;
+    const std::int64_t deadline_ns = scheduler_.next_deadline_ns();
+    const std::int64_t event_ns = events_.empty() ? no_deadline_ns : events_.begin()->first.first;
+    const std::int64_t next_ns = std::min(deadline_ns, event_ns);
+    if (next_ns == no_deadline_ns || next_ns > until_ns) return false;
+    now_ns_ = std::max(now_ns_, next_ns);
+    if (event_ns <= deadline_ns)
+      happen_first();
+    else
+      scheduler_.expire(now_ns_);
+  }
+}
+
+}  // namespace unisono::sys

@@ -1,0 +1,89 @@
+// A deterministic world: many processes on a virtual network, in one thread and in virtual time.
+//
+// Every delay, refused connection, broken connection and random number comes from one seed, and
+// events happen in the order of (time, number), so a run with the same seed and the same program is
+// the same run, event for event: trace_hash() says so. A process that is killed loses its tasks,
+// its connections and its listeners at once; the others see its connections end, as when a kernel
+// closes them, or, if its host is lost, see nothing at all.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sys/world.h"
+
+namespace unisono::sys {
+
+struct SimulationOptions {
+  std::uint64_t seed = 1;
+  // Each thing sent takes a time drawn evenly from here; within a connection order is kept.
+  std::int64_t min_delay_ns = 10'000;
+  std::int64_t max_delay_ns = 1'000'000;
+  double refuse_probability = 0;  // of each connection attempt
+  double break_probability = 0;   // of each write: the connection is reset instead
+};
+
+enum class Death { process, host };  // connections end; or nothing is heard any more
+
+class SimulatedWorld;
+
+class Simulation {
+ public:
+  explicit Simulation(SimulationOptions options);
+  ~Simulation();
+  Simulation(const Simulation&) = delete;
+  Simulation& operator=(const Simulation&) = delete;
+
+  // Processes count from 0. Several may share a host.
+  int add_process(const std::string& host);
+  World& world(int process);
+  void start(int process, Task<void> task);
+  void kill_at(int process, std::int64_t time_ns, Death death);
+  bool is_alive(int process) const;
+
+  // Runs until the tasks of all living processes have ended (true), or until nothing more can
+  // happen or virtual time reaches `until_ns` (false).
+  bool run(std::int64_t until_ns);
+
+  std::int64_t now_ns() const { return now_ns_; }
+  std::uint64_t trace_hash() const { return trace_hash_; }
+  std::uint64_t events() const { return last_event_; }
+  // Whether nothing waits any more: no task of any process, finished or killed, has left a wait.
+  bool is_quiet() const;
+
+ private:
+  friend class SimulatedWorld;
+  friend class SimulatedStream;
+  friend class SimulatedListener;
+
+  void schedule(std::int64_t time_ns, std::function<void()> happen);
+  std::int64_t after_delay();
+  bool draw(double probability);
+  void note(std::uint64_t what);
+  void kill(int process, Death death);
+  Task<void> counted(SimulatedWorld& world, Task<void> task);
+  void happen_first();
+
+  const SimulationOptions options_;
+  std::mt19937_64 random_;
+  Scheduler scheduler_;
+  std::int64_t now_ns_ = 0;
+  std::uint64_t last_event_ = 0;
+  std::uint64_t last_connection_ = 0;
+  std::uint64_t trace_hash_ = 0xcbf29ce484222325;
+  std::map<std::string, class SimulatedListener*> listeners_;  // by address
+  std::set<std::string> lost_addresses_;                       // of hosts that do not answer
+  std::map<std::string, std::string> files_;
+  std::map<std::pair<std::int64_t, std::uint64_t>, std::function<void()>>
+      events_;       // by time, number
+  int running_ = 0;  // started tasks of living processes that have not ended
+  std::vector<std::unique_ptr<SimulatedWorld>> worlds_;
+};
+
+}  // namespace unisono::sys

@@ -1,0 +1,260 @@
+// The bootstrap in the simulated world: the code that runs on real sockets, with seeded delays,
+// losses and deaths.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "base/log.h"
+#include "comm/bootstrap_group.h"
+#include "comm/bootstrap_join.h"
+#include "real_ranks.h"
+#include "sys/simulated_world.h"
+
+namespace unisono::comm {
+namespace {
+
+using sys::Death;
+using sys::Simulation;
+using sys::SimulationOptions;
+
+constexpr std::int64_t timeout_ns = 20 * second_ns;
+// Past every timeout and every grace of the protocol.
+constexpr std::int64_t hang_ns = 120 * second_ns;
+
+struct Outcome {
+  bool has_ended = false;
+  bool succeeded = false;
+  bool is_right = false;  // every contribution is what its rank gave
+  Error error;
+  std::int64_t ended_ns = 0;
+};
+
+struct Job {
+  Job(int ranks, SimulationOptions options) : simulation(options), outcomes(ranks) {
+    quiet_before = log_level();
+    set_log_level(LogLevel::off);
+    for (int rank = 0; rank < ranks; ++rank) simulation.add_process(str("host", rank));
+  }
+  ~Job() { set_log_level(quiet_before); }
+
+  BootstrapOptions options_of(int rank) const {
+    BootstrapOptions options;
+    options.rank = rank;
+    options.world_size = static_cast<int>(outcomes.size());
+    options.rendezvous = "tcp://host0:29500";
+    options.secret = "a secret";
+    options.timeout_ns = timeout_ns;
+    return options;
+  }
+
+  sys::Task<void> rank_main(int rank, BootstrapOptions options) {
+    sys::World& world = simulation.world(rank);
+    std::vector<std::byte> mine = contribution_of(rank % 50);
+    Result<Joined> joined = co_await join(world, std::move(options), std::move(mine), nullptr);
+    Outcome& out = outcomes[static_cast<std::size_t>(rank)];
+    out.has_ended = true;
+    out.succeeded = joined.ok();
+    out.ended_ns = world.now_ns();
+    if (!joined.ok()) {
+      out.error = joined.error();
+      co_return;
+    }
+    out.is_right = joined->contributions.size() == static_cast<int>(outcomes.size());
+    for (int other = 0; other < joined->contributions.size(); ++other)
+      out.is_right = out.is_right && is_contribution_of(other % 50, joined->contributions[other]);
+    if (!after_join) co_return;
+    std::vector<int> everyone(outcomes.size());
+    for (std::size_t i = 0; i < everyone.size(); ++i) everyone[i] = static_cast<int>(i);
+    GroupExchange group(joined->node, {joined->node->job(), 0}, everyone, rank);
+    co_await after_join(group, out);
+  }
+
+  void start(int rank) { simulation.start(rank, rank_main(rank, options_of(rank))); }
+  void start_all() {
+    for (int rank = 0; rank < static_cast<int>(outcomes.size()); ++rank) start(rank);
+  }
+
+  Simulation simulation;
+  std::vector<Outcome> outcomes;
+  std::function<sys::Task<void>(GroupExchange&, Outcome&)> after_join;
+  LogLevel quiet_before;
+};
+
+TEST(SimulatedBootstrap, AThousandRanksFindEachOther) {
+  Job job(1000, {.seed = 7});
+  job.start_all();
+  ASSERT_TRUE(job.simulation.run(hang_ns));
+  for (const Outcome& outcome : job.outcomes) {
+    ASSERT_TRUE(outcome.succeeded) << outcome.error.describe();
+    ASSERT_TRUE(outcome.is_right);
+  }
+  EXPECT_TRUE(job.simulation.is_quiet());
+}
+
+std::uint64_t trace_of(std::uint64_t seed) {
+  Job job(20, {.seed = seed, .refuse_probability = 0.1, .break_probability = 0.002});
+  job.simulation.kill_at(static_cast<int>(seed % 20), 2'000'000, Death::process);
+  job.start_all();
+  EXPECT_TRUE(job.simulation.run(hang_ns));
+  return job.simulation.trace_hash();
+}
+
+TEST(SimulatedBootstrap, ASeedReplaysTheRunEventForEvent) {
+  std::set<std::uint64_t> different;
+  for (std::uint64_t seed = 100; seed < 110; ++seed) {
+    const std::uint64_t first = trace_of(seed);
+    EXPECT_EQ(first, trace_of(seed)) << "seed " << seed;
+    different.insert(first);
+  }
+  EXPECT_EQ(different.size(), 10u);
+}
+
+TEST(SimulatedBootstrap, RefusedConnectionsAreTriedAgain) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Job job(13, {.seed = seed, .refuse_probability = 0.15});
+    job.start_all();
+    ASSERT_TRUE(job.simulation.run(hang_ns));
+    for (const Outcome& outcome : job.outcomes)
+      EXPECT_TRUE(outcome.is_right) << "seed " << seed << ": " << outcome.error.describe();
+  }
+}
+
+TEST(SimulatedBootstrap, MissingRanksAreNamedToAllWhoWait) {
+  Job job(16, {.seed = 3});
+  for (int rank = 0; rank < 16; ++rank)
+    if (rank != 4 && rank != 5 && rank != 6 && rank != 11) job.start(rank);
+  ASSERT_TRUE(job.simulation.run(hang_ns));
+  for (int rank = 0; rank < 16; ++rank) {
+    const Outcome& outcome = job.outcomes[static_cast<std::size_t>(rank)];
+    if (rank == 4 || rank == 5 || rank == 6 || rank == 11) continue;
+    EXPECT_TRUE(outcome.has_ended);
+    EXPECT_TRUE(outcome.error.timed_out);
+    EXPECT_EQ(outcome.error.peer, 4);
+    EXPECT_NE(outcome.error.message.find("missing: 4-6, 11"), std::string::npos)
+        << outcome.error.message;
+    EXPECT_GE(outcome.ended_ns, timeout_ns);
+    EXPECT_LE(outcome.ended_ns, timeout_ns + 5 * second_ns);
+  }
+}
+
+TEST(SimulatedBootstrap, WithoutRankZeroEveryRankNamesIt) {
+  Job job(5, {.seed = 3});
+  for (int rank = 1; rank < 5; ++rank) job.start(rank);
+  ASSERT_TRUE(job.simulation.run(hang_ns));
+  for (int rank = 1; rank < 5; ++rank) {
+    const Outcome& outcome = job.outcomes[static_cast<std::size_t>(rank)];
+    EXPECT_TRUE(outcome.error.timed_out);
+    EXPECT_EQ(outcome.error.peer, 0);
+    EXPECT_NE(outcome.error.message.find("rendezvous"), std::string::npos);
+  }
+}
+
+// A death at any time: nobody hangs, and either the living all succeed (the rank died after it had
+// done its part) or they all name the dead rank, or, when it had not enrolled, the missing one.
+TEST(SimulatedBootstrap, ADeathEndsEveryRankTheSameWay) {
+  int failed_jobs = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    const int p = 2 + static_cast<int>(seed % 15);
+    const int victim = 1 + static_cast<int>((seed * 7) % static_cast<std::uint64_t>(p - 1));
+    Job job(p, {.seed = seed});
+    job.simulation.kill_at(victim, static_cast<std::int64_t>(seed) * 100'000, Death::process);
+    job.start_all();
+    ASSERT_TRUE(job.simulation.run(hang_ns)) << "seed " << seed;
+    int succeeded = 0;
+    for (int rank = 0; rank < p; ++rank) {
+      const Outcome& outcome = job.outcomes[static_cast<std::size_t>(rank)];
+      if (rank == victim) continue;
+      ASSERT_TRUE(outcome.has_ended) << "seed " << seed << " rank " << rank;
+      succeeded += outcome.succeeded;
+      if (outcome.succeeded) {
+        EXPECT_TRUE(outcome.is_right);
+        continue;
+      }
+      EXPECT_EQ(outcome.error.peer, victim)
+          << "seed " << seed << " rank " << rank << ": " << outcome.error.describe();
+    }
+    EXPECT_TRUE(succeeded == 0 || succeeded == p - 1) << "seed " << seed << ": " << succeeded;
+    failed_jobs += succeeded == 0;
+    EXPECT_TRUE(job.simulation.is_quiet()) << "seed " << seed;
+  }
+  EXPECT_GT(failed_jobs, 30);
+  EXPECT_LT(failed_jobs, 150);
+}
+
+TEST(SimulatedBootstrap, TheDeathOfRankZeroIsNamedByEveryRankThatFails) {
+  int failed = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const int p = 2 + static_cast<int>(seed % 9);
+    Job job(p, {.seed = seed});
+    job.simulation.kill_at(0, static_cast<std::int64_t>(seed) * 200'000, Death::process);
+    job.start_all();
+    ASSERT_TRUE(job.simulation.run(hang_ns)) << "seed " << seed;
+    for (int rank = 1; rank < p; ++rank) {
+      const Outcome& outcome = job.outcomes[static_cast<std::size_t>(rank)];
+      ASSERT_TRUE(outcome.has_ended);
+      if (outcome.succeeded) continue;
+      ++failed;
+      EXPECT_EQ(outcome.error.peer, 0) << "seed " << seed << ": " << outcome.error.describe();
+    }
+  }
+  EXPECT_GT(failed, 50);
+}
+
+// A host that falls silent says nothing, so only the deadline finds out; nobody hangs.
+TEST(SimulatedBootstrap, ASilentHostEndsTheJobAtTheDeadline) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const int p = 3 + static_cast<int>(seed % 7);
+    Job job(p, {.seed = seed});
+    job.simulation.kill_at(1 + static_cast<int>(seed) % (p - 1), 3'000'000, Death::host);
+    job.start_all();
+    ASSERT_TRUE(job.simulation.run(hang_ns)) << "seed " << seed;
+    std::set<int> named;
+    for (int rank = 0; rank < p; ++rank) {
+      const Outcome& outcome = job.outcomes[static_cast<std::size_t>(rank)];
+      if (!job.simulation.is_alive(rank)) continue;
+      ASSERT_TRUE(outcome.has_ended);
+      EXPECT_LE(outcome.ended_ns, timeout_ns + 5 * second_ns);
+      if (!outcome.succeeded) named.insert(outcome.error.peer);
+    }
+    EXPECT_LE(named.size(), 1u) << "seed " << seed;
+  }
+}
+
+// Everything at once: refused and broken connections, sometimes a death. Every run ends, and a run
+// in which a rank fails fails everywhere with one culprit.
+TEST(SimulatedBootstrap, RandomFaultsEndInSuccessOrInErrorsThatNameACulprit) {
+  int succeeded_jobs = 0;
+  for (std::uint64_t seed = 1000; seed < 1300; ++seed) {
+    const int p = 2 + static_cast<int>(seed % 23);
+    Job job(p, {.seed = seed,
+                .refuse_probability = 0.05,
+                .break_probability = seed % 3 == 0 ? 0.0 : 0.003});
+    if (seed % 4 == 0)
+      job.simulation.kill_at(static_cast<int>(seed / 4) % p,
+                             static_cast<std::int64_t>(seed % 100) * 100'000, Death::process);
+    job.start_all();
+    ASSERT_TRUE(job.simulation.run(hang_ns)) << "seed " << seed;
+    int living = 0;
+    int succeeded = 0;
+    for (int rank = 0; rank < p; ++rank) {
+      const Outcome& outcome = job.outcomes[static_cast<std::size_t>(rank)];
+      if (!job.simulation.is_alive(rank) && !outcome.has_ended) continue;
+      ++living;
+      ASSERT_TRUE(outcome.has_ended) << "seed " << seed << " rank " << rank;
+      succeeded += outcome.succeeded;
+      if (outcome.succeeded) continue;
+      EXPECT_GE(outcome.error.peer, 0)
+          << "seed " << seed << " rank " << rank << ": " << outcome.error.describe();
+    }
+    succeeded_jobs += succeeded == living;
+    EXPECT_TRUE(job.simulation.is_quiet()) << "seed " << seed;
+  }
+  EXPECT_GT(succeeded_jobs, 60);
+  EXPECT_LT(succeeded_jobs, 290);
+}
+
+}  // namespace
+}  // namespace unisono::comm
