@@ -18,11 +18,12 @@ function(unisono_isa_sources out)
   set(kept "")
   foreach(source IN LISTS ARGN)
     if(source MATCHES "_(avx2|avx512|f16c)\\.cc$")
+      set(isa "${CMAKE_MATCH_1}")  # the next MATCHES overwrites it
       if(NOT UNISONO_PROCESSOR MATCHES "^(x86_64|amd64)$")
         continue()
       endif()
       set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_OPTIONS
-        ${UNISONO_ISA_FLAGS_${CMAKE_MATCH_1}})
+        ${UNISONO_ISA_FLAGS_${isa}})
     elseif(source MATCHES "_neon\\.cc$" AND NOT UNISONO_PROCESSOR MATCHES "^(aarch64|arm64)$")
       continue()
     endif()
