@@ -157,7 +157,7 @@ struct RankProgram {
 };
 
 struct Header {
-  std::string name;  // the algorithm's registered name, or the author's choice
+  std::string name{};  // the algorithm's registered name, or the author's choice
   Collective collective = Collective::all_reduce;
   int ranks = 0;
   int root = 0;  // for collectives that have one, else 0

@@ -45,10 +45,11 @@ Result<Placement> Placement::blocks(std::span<const int> ranks_per_node) {
 
 Result<Placement> Placement::from_nodes(std::span<const int> node_of_rank) {
   if (node_of_rank.empty()) return misuse("a placement needs at least 1 rank");
-  const int nodes = *std::max_element(node_of_rank.begin(), node_of_rank.end()) + 1;
-  if (nodes > static_cast<int>(node_of_rank.size()))
-    return misuse("node number ", nodes - 1, " is out of range: ", node_of_rank.size(),
+  const int last = *std::max_element(node_of_rank.begin(), node_of_rank.end());
+  if (last >= static_cast<int>(node_of_rank.size()))
+    return misuse("node number ", last, " is out of range: ", node_of_rank.size(),
                   " ranks fill at most nodes 0 to ", node_of_rank.size() - 1);
+  const int nodes = last + 1;
   std::vector<bool> used(static_cast<std::size_t>(std::max(nodes, 0)));
   for (std::size_t rank = 0; rank < node_of_rank.size(); ++rank) {
     if (node_of_rank[rank] < 0)
