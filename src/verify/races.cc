@@ -3,55 +3,50 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "base/str.h"
-#include "plan/walk.h"
+#include "verify/order.h"
 #include "verify/steps.h"
 
 namespace unisono::verify {
 namespace {
 
+using plan::Operation;
 using plan::Step;
 
-// Executes the thread blocks of one rank in an order that `after` allows, with a vector clock for
-// each: how many steps of every other thread block come before its next step.
-class RankRaces {
+// Clocks of all thread blocks for each of them: 64 MiB.
+constexpr std::size_t max_blocks_across_ranks = 4096;
+
+// One pass over the steps of some ranks.
+class Pass {
  public:
-  RankRaces(const plan::RankProgram& program, const Memory& memory)
-      : program_(program), memory_(memory), width_(program.thread_blocks.size()) {
-    for (const plan::ThreadBlock& thread_block : program.thread_blocks)
-      blocks_.emplace_back(thread_block, width_);
-    const auto cells = memory.first(program.rank + 1) - memory.first(program.rank);
-    cells_.resize(static_cast<std::size_t>(cells));
-  }
+  Pass(std::vector<const plan::RankProgram*> programs, const Memory& memory, Ordering ordering)
+      : memory_(memory),
+        ordering_(ordering),
+        first_cell_(memory.first(programs.front()->rank)),
+        cells_(static_cast<std::size_t>(memory.first(programs.back()->rank + 1) - first_cell_)),
+        order_(std::move(programs), ordering) {}
 
   std::optional<Failure> run() {
-    for (std::size_t i = 0; i < width_; ++i) ready_.push_back(i);
-    while (!ready_.empty() && !failure_) {
-      const std::size_t block = ready_.back();
-      ready_.pop_back();
-      run_block(block);
+    while (!failure_) {
+      const Step* step = order_.next();
+      if (!step) break;
+      touch(*step);
+    }
+    if (!failure_ && order_.gave_up()) {
+      failure_ = Failure{};
+      failure_->problem = Problem::malformed;
+      failure_->expected = "fewer thread blocks, or fewer steps that wait for others";
+      failure_->got = "so many that their order takes over 1 GiB to prove";
     }
     return std::move(failure_);
   }
 
  private:
-  using Clock = std::vector<std::int64_t>;
-
-  struct Block {
-    Block(const plan::ThreadBlock& program, std::size_t width)
-        : cursor(program.body), clock(width) {}
-    plan::StepCursor cursor;
-    Clock clock;
-    // What the clock was from which of its steps on, whenever it took over another one.
-    std::vector<std::pair<std::int64_t, Clock>> history;
-    std::size_t dependency = 0;
-    bool at_barrier = false;
-    std::vector<std::pair<std::int64_t, std::size_t>> waiters;  // (steps, thread block)
-  };
   struct Access {
     std::int32_t block = -1;
-    std::int64_t step = -1;
+    std::int32_t step = -1;
     std::int32_t next = -1;  // in reads_
   };
   struct Cell {
@@ -59,168 +54,137 @@ class RankRaces {
     std::int32_t first_read = -1;  // since the last write, one a thread block
   };
 
-  void run_block(std::size_t index) {
-    Block& block = blocks_[index];
-    while (!failure_ && block.cursor.step()) {
-      const Step& step = *block.cursor.step();
-      if (!take_dependencies(index)) return;
-      if (step.operation == plan::Operation::barrier) {
-        if (!pass_barrier(index)) return;
-        continue;
-      }
-      touch(index, step);
-      complete_step(index);
+  void touch(const Step& step) {
+    const int rank = order_.program_of(order_.block()).rank;
+    const bool across = ordering_ == Ordering::across_ranks;
+    if (step.operation == Operation::read_reduce) {
+      for (const int peer : step.peers)
+        if (across) touch_range(step, step.source, peer, false);
+    } else if (plan::reads_source(step.operation)) {
+      touch_range(step, step.source, rank, false);
+    }
+    if (step.operation == Operation::put) {
+      const plan::RankProgram& program = order_.program_of(order_.block());
+      const auto index = static_cast<std::size_t>(order_.index_in_rank(order_.block()));
+      if (across) touch_range(step, step.destination, program.thread_blocks[index].send_peer, true);
+    } else if (plan::writes_destination(step.operation)) {
+      touch_range(step, step.destination, rank, true);
     }
   }
 
-  bool take_dependencies(std::size_t index) {
-    Block& block = blocks_[index];
-    const Step& step = *block.cursor.step();
-    for (; block.dependency < step.after.size(); ++block.dependency) {
-      const plan::Dependency& dependency = step.after[block.dependency];
-      const auto on = static_cast<std::size_t>(dependency.thread_block);
-      const std::int64_t wanted = dependency.steps.at(block.cursor.loops());
-      if (wanted <= block.clock[on]) continue;
-      Block& other = blocks_[on];
-      if (other.cursor.number() < wanted) {
-        other.waiters.emplace_back(wanted, index);
-        return false;
-      }
-      const auto later = std::ranges::upper_bound(other.history, wanted - 1, {},
-                                                  &std::pair<std::int64_t, Clock>::first);
-      if (later != other.history.begin()) join(block.clock, (later - 1)->second);
-      block.clock[on] = std::max(block.clock[on], wanted);
-      block.history.emplace_back(block.cursor.number(), block.clock);
-    }
-    return true;
-  }
-
-  static void join(Clock& into, const Clock& other) {
-    for (std::size_t i = 0; i < into.size(); ++i) into[i] = std::max(into[i], other[i]);
-  }
-
-  bool pass_barrier(std::size_t index) {
-    blocks_[index].at_barrier = true;
-    Clock all(width_);
-    for (std::size_t i = 0; i < width_; ++i) {
-      if (!blocks_[i].at_barrier) return false;
-      join(all, blocks_[i].clock);
-      all[i] = blocks_[i].cursor.number() + 1;
-    }
-    for (std::size_t i = 0; i < width_; ++i) {
-      Block& block = blocks_[i];
-      block.at_barrier = false;
-      block.clock = all;
-      block.history.emplace_back(block.cursor.number(), all);
-      complete_step(i);
-      if (i != index) ready_.push_back(i);
-    }
-    return true;
-  }
-
-  void complete_step(std::size_t index) {
-    Block& block = blocks_[index];
-    block.cursor.advance();
-    block.dependency = 0;
-    std::erase_if(block.waiters, [&](const auto& waiter) {
-      if (waiter.first > block.cursor.number()) return false;
-      ready_.push_back(waiter.second);
-      return true;
-    });
-  }
-
-  void touch(std::size_t index, const Step& step) {
-    const bool is_remote_write = step.operation == plan::Operation::put;
-    const bool is_remote_read = step.operation == plan::Operation::read_reduce;
-    if (plan::reads_source(step.operation) && !is_remote_read)
-      touch_range(index, step, step.source, false);
-    if (plan::writes_destination(step.operation) && !is_remote_write)
-      touch_range(index, step, step.destination, true);
-  }
-
-  void touch_range(std::size_t index, const Step& step, const plan::Location& location,
-                   bool writes) {
-    const std::int64_t chunk = location.index.at(blocks_[index].cursor.loops());
-    const std::int64_t first = memory_.cell(program_.rank, location.buffer, chunk, step.count);
+  void touch_range(const Step& step, const plan::Location& location, int rank, bool writes) {
+    const std::int64_t chunk = location.index.at(order_.loops());
+    const std::int64_t first = memory_.cell(rank, location.buffer, chunk, step.count);
     if (first < 0) return;  // the execution reports it
     for (std::int64_t i = 0; i < step.count && !failure_; ++i) {
-      const std::int64_t cell = first + i - memory_.first(program_.rank);
-      if (writes)
-        write(index, cells_[static_cast<std::size_t>(cell)], location.buffer, chunk + i);
-      else
-        read(index, cells_[static_cast<std::size_t>(cell)], location.buffer, chunk + i);
+      Cell& cell = cells_[static_cast<std::size_t>(first - first_cell_ + i)];
+      const Access* other = writes ? write(cell) : read(cell);
+      if (other) report(*other, location.buffer, chunk + i);
     }
   }
 
-  bool comes_before(const Access& access, std::size_t index) const {
-    const auto block = static_cast<std::size_t>(access.block);
-    return block == index || access.step < blocks_[index].clock[block];
+  bool is_ordered(const Access& access) const {
+    return access.block < 0 ||
+           order_.comes_before(static_cast<std::size_t>(access.block), access.step);
   }
 
-  void read(std::size_t index, Cell& cell, plan::Buffer buffer, std::int64_t chunk) {
-    if (cell.write.block >= 0 && !comes_before(cell.write, index)) {
-      report(index, cell.write, buffer, chunk);
-      return;
-    }
-    const std::int64_t step = blocks_[index].cursor.number();
+  Access here() const {
+    return {static_cast<std::int32_t>(order_.block()), static_cast<std::int32_t>(order_.step()),
+            -1};
+  }
+
+  // Both return an access in no order with this one, or null.
+  const Access* read(Cell& cell) {
+    if (!is_ordered(cell.write)) return &cell.write;
+    Access access = here();
     for (std::int32_t at = cell.first_read; at >= 0;) {
-      Access& access = reads_[static_cast<std::size_t>(at)];
-      if (access.block == static_cast<std::int32_t>(index)) {
-        access.step = step;
-        return;
+      Access& known = reads_[static_cast<std::size_t>(at)];
+      if (known.block == access.block) {
+        known.step = access.step;
+        return nullptr;
       }
-      at = access.next;
+      at = known.next;
     }
-    reads_.push_back({static_cast<std::int32_t>(index), step, cell.first_read});
-    cell.first_read = static_cast<std::int32_t>(reads_.size()) - 1;
+    access.next = std::exchange(cell.first_read, static_cast<std::int32_t>(reads_.size()));
+    reads_.push_back(access);
+    return nullptr;
   }
 
-  void write(std::size_t index, Cell& cell, plan::Buffer buffer, std::int64_t chunk) {
-    if (cell.write.block >= 0 && !comes_before(cell.write, index)) {
-      report(index, cell.write, buffer, chunk);
-      return;
-    }
-    for (std::int32_t at = cell.first_read; at >= 0;
-         at = reads_[static_cast<std::size_t>(at)].next) {
-      const Access& access = reads_[static_cast<std::size_t>(at)];
-      if (comes_before(access, index)) continue;
-      report(index, access, buffer, chunk);
-      return;
-    }
-    cell.first_read = -1;
-    cell.write = {static_cast<std::int32_t>(index), blocks_[index].cursor.number(), -1};
+  const Access* write(Cell& cell) {
+    if (!is_ordered(cell.write)) return &cell.write;
+    for (std::int32_t at = cell.first_read; at >= 0; at = reads_[static_cast<std::size_t>(at)].next)
+      if (!is_ordered(reads_[static_cast<std::size_t>(at)]))
+        return &reads_[static_cast<std::size_t>(at)];
+    cell = {here(), -1};
+    return nullptr;
   }
 
   std::string text(std::size_t block, std::int64_t step) const {
-    return str("rank ", program_.rank, " thread block ", block, " step ", step, ": ",
-               step_text(program_.thread_blocks[block], step));
+    const plan::RankProgram& program = order_.program_of(block);
+    const int index = order_.index_in_rank(block);
+    return str("rank ", program.rank, " thread block ", index, " step ", step, ": ",
+               step_text(program.thread_blocks[static_cast<std::size_t>(index)], step));
   }
 
-  void report(std::size_t index, const Access& other, plan::Buffer buffer, std::int64_t chunk) {
+  void report(const Access& other, plan::Buffer buffer, std::int64_t chunk) {
     const auto other_block = static_cast<std::size_t>(other.block);
-    const std::int64_t step = blocks_[index].cursor.number();
     failure_ = Failure{};
     failure_->problem = Problem::race;
-    failure_->rank = program_.rank;
-    failure_->thread_block = static_cast<int>(index);
-    failure_->step = step;
+    failure_->rank = order_.program_of(order_.block()).rank;
+    failure_->thread_block = order_.index_in_rank(order_.block());
+    failure_->step = order_.step();
     failure_->buffer = buffer;
     failure_->chunk = chunk;
-    failure_->expected =
-        str("an `after` that orders it with thread block ", other_block, " step ", other.step);
+    const int other_rank = order_.program_of(other_block).rank;
+    if (other_rank == failure_->rank)
+      failure_->expected = str("an `after` that orders it with thread block ",
+                               order_.index_in_rank(other_block), " step ", other.step);
+    else
+      failure_->expected =
+          str("a signal and a wait that order it with rank ", other_rank, " thread block ",
+              order_.index_in_rank(other_block), " step ", other.step);
     failure_->got = "two steps that touch the chunk in any order, one of them writing";
-    failure_->story = {text(other_block, other.step), text(index, step)};
+    failure_->story = {text(other_block, other.step), text(order_.block(), order_.step())};
   }
 
-  const plan::RankProgram& program_;
   const Memory& memory_;
-  std::size_t width_;
-  std::vector<Block> blocks_;
+  Ordering ordering_;
+  std::int64_t first_cell_;
   std::vector<Cell> cells_;
+  Order order_;
   std::vector<Access> reads_;
-  std::vector<std::size_t> ready_;
   std::optional<Failure> failure_;
 };
+
+bool touches_other_ranks(const plan::Body& body) {
+  return std::ranges::any_of(body, [](const plan::Node& node) {
+    if (const plan::Loop* loop = std::get_if<plan::Loop>(&node))
+      return touches_other_ranks(loop->body);
+    const Operation operation = std::get<Step>(node).operation;
+    return operation == Operation::put || operation == Operation::read_reduce;
+  });
+}
+
+std::optional<Failure> find_race_across_ranks(const plan::Plan& plan, const Memory& memory) {
+  std::vector<const plan::RankProgram*> programs;
+  std::size_t blocks = 0;
+  bool is_needed = false;
+  for (const plan::RankProgram& program : plan.programs) {
+    programs.push_back(&program);
+    blocks += program.thread_blocks.size();
+    for (const plan::ThreadBlock& thread_block : program.thread_blocks)
+      is_needed = is_needed || touches_other_ranks(thread_block.body);
+  }
+  if (!is_needed) return std::nullopt;
+  if (blocks <= max_blocks_across_ranks)
+    return Pass(std::move(programs), memory, Ordering::across_ranks).run();
+  Failure failure;
+  failure.problem = Problem::malformed;
+  failure.expected = str("at most ", max_blocks_across_ranks,
+                         " thread blocks, all ranks together, in a plan with put or read_reduce");
+  failure.got = str(blocks);
+  return failure;
+}
 
 }  // namespace
 
@@ -228,10 +192,13 @@ std::vector<Failure> find_races(const plan::Plan& plan, const Memory& memory, st
   std::vector<Failure> failures;
   for (const plan::RankProgram& program : plan.programs) {
     if (program.thread_blocks.size() < 2) continue;
-    if (std::optional<Failure> failure = RankRaces(program, memory).run())
+    if (auto failure = Pass({&program}, memory, Ordering::within_ranks).run())
       failures.push_back(std::move(*failure));
-    if (failures.size() == most) break;
+    if (failures.size() == most) return failures;
   }
+  if (failures.empty())
+    if (auto failure = find_race_across_ranks(plan, memory))
+      failures.push_back(std::move(*failure));
   return failures;
 }
 

@@ -1,8 +1,8 @@
-// Races between thread blocks of one rank.
+// Races: whoever touches a chunk that another thread block writes must come before or after it.
 //
-// Two steps are ordered if program order, `after` and barriers say so; that a message may order
-// them too does not count. Whoever touches a chunk that another thread block writes must come
-// before or after it in that order.
+// Among a rank's own thread blocks, only program order, `after` and barriers count; that a message
+// may order them too does not. Plans with put or read_reduce are looked at once more with all ranks
+// together, where messages and tokens count: there a rank also touches the memory of others.
 #pragma once
 
 #include <vector>

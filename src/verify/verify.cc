@@ -1,6 +1,10 @@
 #include "verify/verify.h"
 
+#include <algorithm>
 #include <array>
+#include <optional>
+#include <utility>
+#include <variant>
 
 #include "base/str.h"
 #include "plan/check.h"
@@ -26,6 +30,47 @@ Failure malformed(std::string expected, std::string got) {
   return failure;
 }
 
+// Chunks that the steps of a body touch, those of `most` or more counted as `most`.
+std::int64_t chunk_moves(const plan::Body& body, std::int64_t most) {
+  std::int64_t moves = 0;
+  for (const plan::Node& node : body) {
+    std::int64_t more = 0;
+    if (const plan::Loop* loop = std::get_if<plan::Loop>(&node)) {
+      if (__builtin_mul_overflow(loop->count, chunk_moves(loop->body, most), &more)) return most;
+    } else {
+      const plan::Step& step = std::get<plan::Step>(node);
+      more = std::max<std::int64_t>(1, step.count) *
+             std::max<std::int64_t>(1, static_cast<std::int64_t>(step.peers.size()));
+    }
+    if (more >= most - moves) return most;
+    moves += more;
+  }
+  return moves;
+}
+
+// What the verifier does not look into; nothing if it does.
+std::optional<Failure> refusal(const plan::Plan& plan, const Options& options) {
+  const plan::Header& header = plan.header;
+  if (const Status status = plan::check(plan, plan::format_limits()); !status.ok())
+    return malformed("a plan within the format", status.error().message);
+  if (header.collective == Collective::custom || header.collective == Collective::point_to_point)
+    return malformed("a collective with a fixed meaning",
+                     str(name(header.collective), ", which has none"));
+  if (options.slots < 1) return malformed("at least 1 slot", str(options.slots));
+  if (const std::int64_t cells = count_cells(plan); cells > options.max_cells)
+    return malformed(str("at most ", options.max_cells, " chunks of memory, all ranks together"),
+                     str(cells));
+  std::int64_t moves = 0;
+  for (const plan::RankProgram& program : plan.programs)
+    for (const plan::ThreadBlock& thread_block : program.thread_blocks)
+      moves += chunk_moves(thread_block.body, options.max_chunk_moves + 1);
+  if (moves > options.max_chunk_moves)
+    return malformed(
+        str("steps that move at most ", options.max_chunk_moves, " chunks, all ranks together"),
+        moves > 2 * options.max_chunk_moves ? std::string("far more") : str(moves));
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string_view name(Problem problem) { return problems[static_cast<std::size_t>(problem)]; }
@@ -43,26 +88,10 @@ std::string Failure::describe() const {
 
 Report verify(const plan::Plan& plan, const Options& options) {
   Report report;
-  const plan::Header& header = plan.header;
-  if (const Status status = plan::check(plan, plan::format_limits()); !status.ok()) {
-    report.failures.push_back(malformed("a plan within the format", status.error().message));
+  if (std::optional<Failure> refused = refusal(plan, options)) {
+    report.failures.push_back(std::move(*refused));
     return report;
   }
-  if (header.collective == Collective::custom || header.collective == Collective::point_to_point) {
-    report.failures.push_back(malformed("a collective with a fixed meaning",
-                                        str(name(header.collective), ", which has none")));
-    return report;
-  }
-  if (options.slots < 1) {
-    report.failures.push_back(malformed("at least 1 slot", str(options.slots)));
-    return report;
-  }
-  if (const std::int64_t cells = count_cells(plan); cells > options.max_cells) {
-    report.failures.push_back(malformed(
-        str("at most ", options.max_cells, " chunks of memory, all ranks together"), str(cells)));
-    return report;
-  }
-
   // What chunks hold is only certain where there is no race.
   report.failures = find_races(plan, Memory(plan), most_races);
   if (!report.ok()) return report;

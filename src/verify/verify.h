@@ -25,9 +25,12 @@ struct Options {
   // Also prove that the plan ends when messages are read from the sender's memory: a step
   // that overwrites what an earlier step sent waits until the receiver has taken it.
   bool zero_copy = true;
-  // A plan with more chunks of memory, all ranks together, is refused: a proof needs some
-  // 40 bytes for each.
-  std::int64_t max_cells = std::int64_t{1} << 27;
+  // A plan with more chunks of memory, all ranks together, is refused: a proof needs some 40 bytes
+  // for each.
+  std::int64_t max_cells = std::int64_t{1} << 26;
+  // So is one whose steps move more chunks: a proof takes some 100 ns for each, and up to 100 bytes
+  // for each that is added.
+  std::int64_t max_chunk_moves = std::int64_t{1} << 28;
 };
 
 enum class Problem : std::uint8_t {

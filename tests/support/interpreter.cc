@@ -93,15 +93,6 @@ class Run {
   }
 
  private:
-  struct Block {
-    const plan::ThreadBlock* thread_block;
-    int rank;
-    std::vector<Unrolled> steps{};
-    int tile = 0;
-    std::size_t next = 0;
-    bool at_barrier = false;
-    std::uint64_t eagerness = 0;
-  };
   struct Held {
     int rank;
     int tile;
@@ -118,6 +109,23 @@ class Run {
   struct Connection {
     std::deque<Message> messages;
     std::vector<std::pair<Held, Chunk>> puts;  // since the last token
+  };
+  // What a step that has read will write: others may run in between.
+  struct Pending {
+    std::vector<std::pair<Held, Chunk>> writes;
+    Connection* out = nullptr;
+    Message message;
+  };
+  struct Block {
+    const plan::ThreadBlock* thread_block;
+    int rank;
+    std::vector<Unrolled> steps{};
+    int tile = 0;
+    std::size_t next = 0;
+    bool at_barrier = false;
+    std::uint64_t eagerness = 0;
+    bool has_pending = false;  // it has read for its next step, and not yet written
+    Pending pending{};
   };
   using Key = std::pair<Buffer, std::int64_t>;
   using Memory = std::map<std::pair<int, Key>, Chunk>;
@@ -234,9 +242,22 @@ class Run {
                        block.tile, on.steps.at(now.loops)))
         return false;
     if (now.step->operation == Operation::barrier) return try_barrier(block);
+    if (std::exchange(block.has_pending, false)) {
+      write(std::exchange(block.pending, {}));
+      finish_step(block);
+      return true;
+    }
     if (!execute(block, *now.step, now.loops)) return false;
-    finish_step(block);
+    block.has_pending = true;
     return true;
+  }
+
+  void write(Pending pending) {
+    for (const auto& [to, data] : pending.writes)
+      memory(to.tile, to.rank, to.buffer, to.chunk) = data;
+    if (!pending.out) return;
+    for (const Held& held : pending.message.held) hold(held, 1);
+    pending.out->messages.push_back(std::move(pending.message));
   }
 
   bool try_barrier(Block& block) {
@@ -314,9 +335,9 @@ class Run {
 
     if (step.operation == Operation::wait) return take_token(block, *in);
     if (step.operation == Operation::signal) {
-      Message& token = out->messages.emplace_back();
-      token.is_token = true;
-      token.puts = std::exchange(out->puts, {});
+      block.pending.out = out;
+      block.pending.message.is_token = true;
+      block.pending.message.puts = std::exchange(out->puts, {});
       return true;
     }
     Message received;
@@ -332,7 +353,7 @@ class Run {
         hold(held, -1);
       }
     }
-    Message message;
+    Message& message = block.pending.message;
     const bool by_reference =
         options_.zero_copy && sends && step.operation != Operation::recv_reduce_send;
     for (int i = 0; i < step.count; ++i) {
@@ -353,18 +374,19 @@ class Run {
         for (std::size_t e = 0; e < mine.size(); ++e)
           result[e] = plan::reduces(step.operation) ? result[e] + mine[e] : mine[e];
       }
-      if (writes) memory(block.tile, block.rank, step.destination.buffer, destination + i) = result;
+      if (writes)
+        block.pending.writes.push_back(
+            {{block.rank, block.tile, step.destination.buffer, destination + i}, result});
       if (!sends) continue;
       if (by_reference) {
         message.scale = !writes && step.source.buffer == Buffer::input;
         message.held.push_back(
             {block.rank, block.tile, shape.buffer, (writes ? destination : source) + i});
-        hold(message.held.back(), 1);
       } else {
         message.data.push_back(std::move(result));
       }
     }
-    if (sends) out->messages.push_back(std::move(message));
+    block.pending.out = out;
     return true;
   }
 
