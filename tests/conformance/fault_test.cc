@@ -10,27 +10,12 @@ INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(factories()), factory_na
 
 constexpr Geometry small{.region_bytes = 1 << 16, .signals = 2};
 
-// The error that a connection's check ends in.
 Error check_until_error(Connection& connection) {
-  Error told;
-  EXPECT_TRUE(eventually([&] {
-    auto status = connection.check_peer();
-    if (status.ok()) return false;
-    told = *status.take_error();
-    return true;
-  }));
-  return told;
+  return until_error([&] { return connection.check_peer(); });
 }
 
 Error progress_until_error(Connection& connection) {
-  Error told;
-  EXPECT_TRUE(eventually([&] {
-    auto status = connection.progress();
-    if (status.ok()) return false;
-    told = *status.take_error();
-    return true;
-  }));
-  return told;
+  return until_error([&] { return connection.progress(); });
 }
 
 TEST_P(Faults, AbortTellsThePeerWhoIsToBlame) {
@@ -96,16 +81,10 @@ TEST_P(Faults, AbortInTheMiddleOfALargePutIsTold) {
   ASSERT_TRUE(taken.ok());
   pair.a->abort({Fault::Kind::timed_out, 1});
   // The source may go now.
-  const Error told = [&] {
-    Error error;
-    EXPECT_TRUE(eventually([&] {
-      EXPECT_FALSE(pair.a->progress().ok());
-      auto status = pair.b->check_peer();
-      if (!status.ok()) error = *status.take_error();
-      return !status.ok();
-    }));
-    return error;
-  }();
+  const Error told = until_error([&] {
+    EXPECT_FALSE(pair.a->progress().ok());
+    return pair.b->check_peer();
+  });
   EXPECT_EQ(told.kind, ErrorKind::peer);
 }
 

@@ -174,6 +174,19 @@ inline testing::AssertionResult wait_for_completion(Connection& connection) {
   return done ? testing::AssertionSuccess() : testing::AssertionFailure() << "puts do not complete";
 }
 
+// The error that a repeated `step` ends in.
+template <class Step>
+Error until_error(Step step) {
+  Error told;
+  EXPECT_TRUE(eventually([&] {
+    Status status = step();
+    if (status.ok()) return false;
+    told = *status.take_error();
+    return true;
+  })) << "no error before the deadline";
+  return told;
+}
+
 inline std::vector<std::byte> random_bytes(std::mt19937_64& random, std::size_t count) {
   std::vector<std::byte> bytes(count);
   std::size_t at = 0;

@@ -51,9 +51,9 @@ class ChildProcess {
       const auto length = static_cast<ssize_t>(address.size());
       bool good = write(pipe_ends[1], address.data(), address.size()) == length;
       close(pipe_ends[1]);
-      auto connection = connect_ready(*own, 1, transport->address());
-      good = good && child(*own, *connection) && !testing::Test::HasFailure();
-      connection.reset();
+      auto end = connect_ready(*own, 1, transport->address());
+      good = good && child(*own, *end) && !testing::Test::HasFailure();
+      end.reset();
       own.reset();
       _exit(good ? 0 : 1);
     }
@@ -154,12 +154,7 @@ TEST_P(Processes, AKilledPeerIsNamed) {
     ASSERT_TRUE(status.ok()) << status.error().describe();
   }
   kill(child.pid, SIGKILL);
-  Error told;
-  ASSERT_TRUE(eventually([&] {
-    auto status = child.connection->check_peer();
-    if (!status.ok()) told = *status.take_error();
-    return !status.ok();
-  }));
+  const Error told = until_error([&] { return child.connection->check_peer(); });
   EXPECT_EQ(told.kind, ErrorKind::peer);
   EXPECT_EQ(told.peer, 1);
   EXPECT_NE(told.message.find("died"), std::string::npos) << told.message;
@@ -168,15 +163,12 @@ TEST_P(Processes, AKilledPeerIsNamed) {
 
 TEST_P(Processes, AFaultGoesAcross) {
   ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
+    if (!wait_for_signal(connection, 0, 1)) return false;
     connection.abort({Fault::Kind::died, 9});
     return true;
   });
-  Error told;
-  ASSERT_TRUE(eventually([&] {
-    auto status = child.connection->progress();
-    if (!status.ok()) told = *status.take_error();
-    return !status.ok();
-  }));
+  ASSERT_TRUE(put(*child.connection, nullptr, 0, 0, {0, 1}));
+  const Error told = until_error([&] { return child.connection->progress(); });
   EXPECT_EQ(told.peer, 9);
   EXPECT_EQ(child.wait_status(), 0);
 }
