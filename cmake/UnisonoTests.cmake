@@ -19,6 +19,8 @@ file(GLOB support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support
 if(support_sources)
   add_library(unisono_test_support STATIC ${support_sources})
   target_link_libraries(unisono_test_support PUBLIC unisono_all GTest::gtest)
+  target_compile_definitions(unisono_test_support PRIVATE
+    UNISONO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 else()
   add_library(unisono_test_support INTERFACE)
   target_link_libraries(unisono_test_support INTERFACE unisono_all GTest::gtest)
