@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -127,7 +128,10 @@ bool write_json(const std::string& file_name, const double (&limits)[std::size(s
                 const std::vector<Row>& rows) {
   std::FILE* file = std::fopen(file_name.c_str(), "w");
   if (file == nullptr) return false;
-  std::fprintf(file, "{\"unit\": \"GB/s moved\", \"memcpy\": {");
+  // Caches are a core's own, but memory is shared with whatever else ran.
+  double load[1] = {0};
+  getloadavg(load, 1);
+  std::fprintf(file, "{\"unit\": \"GB/s moved\", \"load_average\": %.1f, \"memcpy\": {", load[0]);
   for (std::size_t i = 0; i < std::size(sizes); ++i) {
     std::fprintf(file, "%s\"%s\": %.1f", i == 0 ? "" : ", ", sizes[i].name, limits[i]);
   }
