@@ -47,6 +47,8 @@ extern const Entry rabenseifner_all_reduce;
 extern const Entry recursive_doubling_all_reduce;
 extern const Entry pat_all_gather;
 extern const Entry pat_reduce_scatter;
+extern const Entry pat8_all_gather;
+extern const Entry pat8_reduce_scatter;
 
 // Everybody to everybody at once.
 extern const Entry all_pairs_one_shot_all_reduce;

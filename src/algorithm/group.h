@@ -88,6 +88,7 @@ class BlockMap {
   // Messages of at most this many chunks from now on; without it, as long as memory is contiguous.
   // Short messages let an executor cut larger tiles (bandwidth), long ones save starts (latency).
   BlockMap& limit_message(int chunks);
+  int message_limit() const { return message_limit_; }
 
   plan::Buffer buffer() const { return buffer_; }
   std::int64_t first_chunk(int block) const {
