@@ -1,10 +1,10 @@
-// Bandwidth of the reduction kernels, for each type, operation, instruction set and size, beside that
-// of memcpy in the same run.
+// Bandwidth of the reduction kernels, for each type, operation, instruction set and size, beside
+// that of memcpy in the same run.
 //
-// Bytes are counted as the memory sees them: a combination in place reads two operands and writes one
-// (3 bytes a result byte), scale and divide read and write one (2), and so does memcpy. The table gives
-// the share of memcpy's bandwidth in per cent. Out of the caches more than 100 is possible: what is
-// written in place was just read, while memcpy's destination comes on top.
+// Bytes are counted as the memory sees them: a combination in place reads two operands and writes
+// one (3 bytes a result byte), scale and divide read and write one (2), and so does memcpy. The
+// table gives the share of memcpy's bandwidth in per cent. Out of the caches more than 100 is
+// possible: what is written in place was just read, while memcpy's destination comes on top.
 #include <unisono/types.h>
 
 #include <algorithm>
@@ -182,8 +182,7 @@ int main(int argc, char** argv) {
       for (int type = 0; type < data_type_count; ++type) {
         Row row{level.name, sizes[i].name, static_cast<DataType>(type), {}};
         for (int operation = 0; operation < operation_count; ++operation) {
-          row.gb_s[operation] =
-              operation_gb_s(*level.kernels, row.type, operation, buffers, bytes);
+          row.gb_s[operation] = operation_gb_s(*level.kernels, row.type, operation, buffers, bytes);
         }
         rows.push_back(row);
         limits[i] = std::max(limits[i], memcpy_gb_s(buffers, bytes));

@@ -7,12 +7,18 @@ namespace {
 
 int mantissa_bits(DataType type) {
   switch (type) {
-    case DataType::float16: return 10;
-    case DataType::bfloat16: return 7;
-    case DataType::float8_e4m3: return 3;
-    case DataType::float8_e5m2: return 2;
-    case DataType::float32: return 23;
-    default: return 52;
+    case DataType::float16:
+      return 10;
+    case DataType::bfloat16:
+      return 7;
+    case DataType::float8_e4m3:
+      return 3;
+    case DataType::float8_e5m2:
+      return 2;
+    case DataType::float32:
+      return 23;
+    default:
+      return 52;
   }
 }
 

@@ -60,9 +60,9 @@ class EveryKernel : public testing::TestWithParam<Case> {
     kernel(GetParam(), operation)(out.data(), a.data(), b.data(), left.size());
     for (std::size_t i = 0; i < left.size(); ++i) {
       const std::uint64_t expected = reference_combine(type, operation, a.get(i), b.get(i));
-      ASSERT_EQ(out.get(i), expected) << std::hex << name(operation) << " of 0x" << a.get(i)
-                                      << " and 0x" << b.get(i) << std::dec << " at " << i
-                                      << ", seed " << seed_;
+      ASSERT_EQ(out.get(i), expected)
+          << std::hex << name(operation) << " of 0x" << a.get(i) << " and 0x" << b.get(i)
+          << std::dec << " at " << i << ", seed " << seed_;
     }
     EXPECT_TRUE(out.margins_intact());
   }
@@ -110,8 +110,8 @@ TEST_P(EveryKernel, CombinesAllPairsOfSpecialValues) {
 }
 
 TEST_P(EveryKernel, CombinesAnyCountAtAnyAlignment) {
-  for (const std::size_t count : {0, 1, 2, 3, 5, 7, 8, 13, 15, 16, 17, 31, 33, 63, 65, 97, 127, 129,
-                                  191, 257, 509, 1021}) {
+  for (const std::size_t count :
+       {0, 1, 2, 3, 5, 7, 8, 13, 15, 16, 17, 31, 33, 63, 65, 97, 127, 129, 191, 257, 509, 1021}) {
     for (const ReduceOperation operation : combining) {
       expect_reference(operation, mixed_values(GetParam().type, count, random_),
                        mixed_values(GetParam().type, count, random_), random_() % 64);
@@ -199,23 +199,22 @@ TEST_P(EveryKernel, DividesRoundingIntegersTowardsZero) {
   const DataType type = GetParam().type;
   constexpr std::size_t count = 2053;
   const auto any_ranks = static_cast<int>(2 + random_() % 100000);
-  for (const int ranks : {1, 2, 3, 5, 7, 8, 13, 64, 255, 256, 65537, any_ranks,
-                          std::numeric_limits<int>::max()}) {
+  for (const int ranks :
+       {1, 2, 3, 5, 7, 8, 13, 64, 255, 256, 65537, any_ranks, std::numeric_limits<int>::max()}) {
     Elements source(type, count, 1);
     Elements out(type, count, 4);
     source.set_all(mixed_values(type, count, random_));
     // Multiples and their neighbours are where a rounded quotient would go wrong.
     for (std::size_t i = 0; i + 3 <= count / 2 && is_integer(type); i += 3) {
-      const std::uint64_t multiple = random_() / static_cast<unsigned>(ranks) *
-                                     static_cast<unsigned>(ranks);
+      const std::uint64_t multiple =
+          random_() / static_cast<unsigned>(ranks) * static_cast<unsigned>(ranks);
       for (std::uint64_t j = 0; j < 3; ++j) source.set(i + j, multiple + j - 1);
     }
     const DivideFunction function = GetParam().level.kernels->divide[static_cast<int>(type)];
     function(out.data(), source.data(), count, ranks);
     for (std::size_t i = 0; i < count; ++i) {
       ASSERT_EQ(out.get(i), reference_divide(type, source.get(i), ranks))
-          << std::hex << "0x" << source.get(i) << std::dec << " by " << ranks << ", seed "
-          << seed_;
+          << std::hex << "0x" << source.get(i) << std::dec << " by " << ranks << ", seed " << seed_;
     }
     EXPECT_TRUE(out.margins_intact());
     function(source.data(), source.data(), count, ranks);

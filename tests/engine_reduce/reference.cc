@@ -18,13 +18,16 @@ struct Format {
 
 Format format_of(DataType type) {
   switch (type) {
-    case DataType::float16: return {5, 10, true, false, 0x7e00};
-    case DataType::bfloat16: return {8, 7, true, false, 0x7fc0};
-    case DataType::float8_e4m3: return {4, 3, false, true, 0x7f};
-    default: return {5, 2, true, true, 0x7f};
+    case DataType::float16:
+      return {5, 10, true, false, 0x7e00};
+    case DataType::bfloat16:
+      return {8, 7, true, false, 0x7fc0};
+    case DataType::float8_e4m3:
+      return {4, 3, false, true, 0x7f};
+    default:
+      return {5, 2, true, true, 0x7f};
   }
 }
-
 
 double decode(const Format& format, std::uint64_t bits) {
   const auto mantissa = static_cast<double>(bits & ((1U << format.mantissa_bits) - 1));
@@ -51,16 +54,17 @@ std::uint64_t encode(const Format& format, float value) {
   const std::uint64_t largest =
       format.infinities ? infinity - 1 : (infinity | ((1U << format.mantissa_bits) - 1)) - 1;
   const std::uint64_t overflow = format.saturates ? largest : infinity;
-  const std::uint64_t sign =
-      static_cast<std::uint64_t>(std::signbit(value)) << (format.exponent_bits + format.mantissa_bits);
+  const std::uint64_t sign = static_cast<std::uint64_t>(std::signbit(value))
+                             << (format.exponent_bits + format.mantissa_bits);
   const double magnitude = std::fabs(static_cast<double>(value));
   if (std::isinf(magnitude)) return sign | overflow;
   int exponent = 1 - bias;
   if (magnitude > 0) exponent = std::max(exponent, std::ilogb(magnitude));
   const double units = std::nearbyint(std::ldexp(magnitude, format.mantissa_bits - exponent));
   // units counts from 0 in the subnormals; each exponent above adds one binade of codes.
-  const std::uint64_t code = static_cast<std::uint64_t>(units) +
-                             (static_cast<std::uint64_t>(exponent - 1 + bias) << format.mantissa_bits);
+  const std::uint64_t code =
+      static_cast<std::uint64_t>(units) +
+      (static_cast<std::uint64_t>(exponent - 1 + bias) << format.mantissa_bits);
   return sign | (code > largest ? overflow : code);
 }
 
@@ -84,9 +88,12 @@ Float ordered_choice(bool want_min, Float a, Float b) {
 template <class Float>
 Float combine_float(ReduceOperation operation, Float a, Float b) {
   switch (operation) {
-    case ReduceOperation::sum: return a + b;
-    case ReduceOperation::product: return a * b;
-    default: return ordered_choice(operation == ReduceOperation::min, a, b);
+    case ReduceOperation::sum:
+      return a + b;
+    case ReduceOperation::product:
+      return a * b;
+    default:
+      return ordered_choice(operation == ReduceOperation::min, a, b);
   }
 }
 
@@ -95,10 +102,14 @@ std::uint64_t combine_integer(DataType type, ReduceOperation operation, std::uin
   const bool a_below =
       is_signed_integer(type) ? sign_extended(type, a) < sign_extended(type, b) : a < b;
   switch (operation) {
-    case ReduceOperation::sum: return (a + b) & bits_mask(type);
-    case ReduceOperation::product: return (a * b) & bits_mask(type);
-    case ReduceOperation::min: return a_below ? a : b;
-    default: return a_below ? b : a;
+    case ReduceOperation::sum:
+      return (a + b) & bits_mask(type);
+    case ReduceOperation::product:
+      return (a * b) & bits_mask(type);
+    case ReduceOperation::min:
+      return a_below ? a : b;
+    default:
+      return a_below ? b : a;
   }
 }
 
@@ -135,8 +146,7 @@ std::uint64_t reference_combine(DataType type, ReduceOperation operation, std::u
                                 std::uint64_t b) {
   if (is_integer(type)) return combine_integer(type, operation, a, b);
   if (type == DataType::float64) {
-    return canonical(
-        combine_float(operation, std::bit_cast<double>(a), std::bit_cast<double>(b)));
+    return canonical(combine_float(operation, std::bit_cast<double>(a), std::bit_cast<double>(b)));
   }
   if (type == DataType::float32) {
     return canonical(combine_float(operation, as_float(a), as_float(b)));
@@ -156,9 +166,8 @@ std::uint64_t reference_combine(DataType type, ReduceOperation operation, std::u
 
 std::uint64_t reference_scale(DataType type, std::uint64_t a, double real, std::int64_t integer) {
   if (is_integer(type)) return (a * static_cast<std::uint64_t>(integer)) & bits_mask(type);
-  return map_float(type, a, [real](auto value) {
-    return value * static_cast<decltype(value)>(real);
-  });
+  return map_float(type, a,
+                   [real](auto value) { return value * static_cast<decltype(value)>(real); });
 }
 
 std::uint64_t reference_divide(DataType type, std::uint64_t a, int ranks) {
@@ -166,9 +175,8 @@ std::uint64_t reference_divide(DataType type, std::uint64_t a, int ranks) {
     return static_cast<std::uint64_t>(sign_extended(type, a) / ranks) & bits_mask(type);
   }
   if (is_integer(type)) return a / static_cast<std::uint64_t>(ranks);
-  return map_float(type, a, [ranks](auto value) {
-    return value / static_cast<decltype(value)>(ranks);
-  });
+  return map_float(type, a,
+                   [ranks](auto value) { return value / static_cast<decltype(value)>(ranks); });
 }
 
 }  // namespace unisono::engine

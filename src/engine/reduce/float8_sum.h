@@ -1,10 +1,11 @@
 // The sum of float8 numbers through the processor's float16 conversions, which halves the work.
 //
-// Both formats become float16 by shifting: e5m2 exactly, e4m3 times 2^-8, which makes the subnormals
-// of both formats coincide. The exact sum is rounded to float16 by the processor and from there to
-// float8 by integer arithmetic. Rounding twice gives what rounding once does: a sum needs more than
-// float16's 11 bits only if one operand is below 2^-4 units in the last place of the other, where
-// neither rounding can reach a tie. (Products have no such gap; they take the general way.)
+// Both formats become float16 by shifting: e5m2 exactly, e4m3 times 2^-8, which makes the
+// subnormals of both formats coincide. The exact sum is rounded to float16 by the processor and
+// from there to float8 by integer arithmetic. Rounding twice gives what rounding once does: a sum
+// needs more than float16's 11 bits only if one operand is below 2^-4 units in the last place of
+// the other, where neither rounding can reach a tie. (Products have no such gap; they take the
+// general way.)
 #pragma once
 
 #include "engine/reduce/float_formats.h"

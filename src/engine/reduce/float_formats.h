@@ -1,6 +1,7 @@
 // The floats narrower than float32, a vector of elements at a time: how they become float32 and are
-// rounded back. In explicit vectors, because the automatic vectoriser narrows every intermediate value
-// separately and loses a factor of three to it. Only the kernels_*.cc files include this; see vectors.h.
+// rounded back. In explicit vectors, because the automatic vectoriser narrows every intermediate
+// value separately and loses a factor of three to it. Only the kernels_*.cc files include this; see
+// vectors.h.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +39,8 @@ struct BFloat16 {
   }
 };
 
-// IEEE-like formats of at most 16 bits whose numbers are all normal in float32. Values above clamp_bits
-// are stored as clamp_bits is.
+// IEEE-like formats of at most 16 bits whose numbers are all normal in float32. Values above
+// clamp_bits are stored as clamp_bits is.
 template <class StorageType, class SignedType, int exponent_bits, int mantissa_bits,
           bool infinities, std::int32_t clamp_bits, SignedType canonical_nan>
 struct SmallFloat {
@@ -62,22 +63,22 @@ struct SmallFloat {
     // The exponent field moves from this bias to float32's: smallest_normal stands for field 1. A
     // subnormal is read as 1.m * 2^(1 - bias); taking 2^(1 - bias) off leaves 0.m * 2^(1 - bias).
     const Ints normal = magnitude + (smallest_normal - (1 << 23));
-    const Ints subnormal = bits_of(floats_of(magnitude + smallest_normal) -
-                                   floats_of(all(smallest_normal)));
+    const Ints subnormal =
+        bits_of(floats_of(magnitude + smallest_normal) - floats_of(all(smallest_normal)));
     const Ints finite = magnitude < (1 << 23) ? subnormal : normal;
     constexpr std::int32_t largest = largest_ordered << dropped_bits;
-    const Ints bits = infinities
-                          ? (magnitude >= largest ? magnitude + (float32_infinity - largest) : finite)
-                          : (magnitude > largest ? all(float32_nan) : finite);
+    const Ints bits =
+        infinities ? (magnitude >= largest ? magnitude + (float32_infinity - largest) : finite)
+                   : (magnitude > largest ? all(float32_nan) : finite);
     return floats_of(bits | (wide >> (width - 1)) << 31);
   }
 
   static void store(Floats value, Storage* destination) {
     const Ints unclamped = bits_of(value) & float32_magnitude;
     const Ints magnitude = unclamped < clamp_bits ? unclamped : all(clamp_bits);
-    // Adding a power of two whose unit in the last place is that of the result makes the float adder
-    // round to nearest even there, and leaves the significand, implicit one included, in the low
-    // bits. A subnormal's unit is that of the smallest normal number.
+    // Adding a power of two whose unit in the last place is that of the result makes the float
+    // adder round to nearest even there, and leaves the significand, implicit one included, in the
+    // low bits. A subnormal's unit is that of the smallest normal number.
     const Ints own_exponent = magnitude & float32_infinity;
     const Ints exponent = own_exponent > smallest_normal ? own_exponent : all(smallest_normal);
     const Ints magic = exponent + (dropped_bits << 23);
@@ -100,8 +101,8 @@ using PortableFloat16 =
     SmallFloat<std::uint16_t, std::int16_t, 5, 10, true, power_bits(16), 0x7e00>;
 
 #if defined(__F16C__)
-// By the processor's conversions: rounding is stated in the instruction, and denormal float16 numbers
-// convert exactly whatever the thread's flush modes are.
+// By the processor's conversions: rounding is stated in the instruction, and denormal float16
+// numbers convert exactly whatever the thread's flush modes are.
 struct Float16 : PortableFloat16 {
 #if defined(__AVX512F__)
   static Floats load(const Storage* source) {

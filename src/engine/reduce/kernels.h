@@ -1,5 +1,5 @@
-// The loops of every kernel and the table of them, for the instruction set that the including file is
-// compiled for. Only kernels_*.cc includes this, and nothing here has external linkage: see
+// The loops of every kernel and the table of them, for the instruction set that the including file
+// is compiled for. Only kernels_*.cc includes this, and nothing here has external linkage: see
 // vectors.h. No template of the standard library is used, for the same reason.
 #pragma once
 
@@ -61,7 +61,9 @@ inline void transform(void* destination, const void* a, const void* b, std::size
 
 struct Sum {
   template <class T>
-  auto operator()(T a, T b) const { return a + b; }
+  auto operator()(T a, T b) const {
+    return a + b;
+  }
   std::uint8_t operator()(std::uint8_t a, std::uint8_t b) const {
     return static_cast<std::uint8_t>(static_cast<unsigned>(a) + b);
   }
@@ -72,7 +74,9 @@ struct Sum {
 
 struct Product {
   template <class T>
-  auto operator()(T a, T b) const { return a * b; }
+  auto operator()(T a, T b) const {
+    return a * b;
+  }
   std::uint8_t operator()(std::uint8_t a, std::uint8_t b) const {
     return static_cast<std::uint8_t>(static_cast<unsigned>(a) * b);
   }
@@ -83,12 +87,16 @@ struct Product {
 
 struct IntegerMin {
   template <class T>
-  T operator()(T a, T b) const { return a < b ? a : b; }
+  T operator()(T a, T b) const {
+    return a < b ? a : b;
+  }
 };
 
 struct IntegerMax {
   template <class T>
-  T operator()(T a, T b) const { return a < b ? b : a; }
+  T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
 };
 
 // For float32 and float64, computed as Bits in the integer type of their width. A choice by `<` in
@@ -99,9 +107,9 @@ struct WideMin {
   Float operator()(Float a, Float b) const {
     const Float forward = a < b ? a : b;
     const Float backward = b < a ? b : a;
-    const Bits bits =
-        __builtin_bit_cast(Bits, forward) | __builtin_bit_cast(Bits, backward);
-    return __builtin_isunordered(a, b) ? Float{__builtin_nanf("")} : __builtin_bit_cast(Float, bits);
+    const Bits bits = __builtin_bit_cast(Bits, forward) | __builtin_bit_cast(Bits, backward);
+    return __builtin_isunordered(a, b) ? Float{__builtin_nanf("")}
+                                       : __builtin_bit_cast(Float, bits);
   }
 };
 
@@ -110,9 +118,9 @@ struct WideMax {
   Float operator()(Float a, Float b) const {
     const Float forward = a > b ? a : b;
     const Float backward = b > a ? b : a;
-    const Bits bits =
-        __builtin_bit_cast(Bits, forward) & __builtin_bit_cast(Bits, backward);
-    return __builtin_isunordered(a, b) ? Float{__builtin_nanf("")} : __builtin_bit_cast(Float, bits);
+    const Bits bits = __builtin_bit_cast(Bits, forward) & __builtin_bit_cast(Bits, backward);
+    return __builtin_isunordered(a, b) ? Float{__builtin_nanf("")}
+                                       : __builtin_bit_cast(Float, bits);
   }
 };
 
@@ -135,8 +143,7 @@ template <class Format, class Choice>
 struct Narrow {
   using Signed = typename Format::Signed;
   Signed operator()(Signed a, Signed b) const {
-    const Signed chosen =
-        ordered<Format>(Choice()(ordered<Format>(a), ordered<Format>(b)));
+    const Signed chosen = ordered<Format>(Choice()(ordered<Format>(a), ordered<Format>(b)));
     return is_nan<Format>(a) | is_nan<Format>(b) ? Format::nan : chosen;
   }
 };
@@ -169,13 +176,12 @@ void scale_float(void* destination, const void* source, std::size_t count, Scale
 template <class Format>
 void scale_narrow(void* destination, const void* source, std::size_t count, ScaleFactor factor) {
   const auto rounded = static_cast<float>(factor.real);
-  transform_vectors<Format>(
-      destination, source, source, count,
-      [rounded](Floats a, Floats) { return a * rounded; });
+  transform_vectors<Format>(destination, source, source, count,
+                            [rounded](Floats a, Floats) { return a * rounded; });
 }
 
-// Integers of at most half the significand of Float: |value| / ranks differs from the next integer by
-// at least 1 / ranks, far more than the quotient's rounding error, so truncation is exact.
+// Integers of at most half the significand of Float: |value| / ranks differs from the next integer
+// by at least 1 / ranks, far more than the quotient's rounding error, so truncation is exact.
 template <class T, class Float, class Truncated>
 void divide_integer(void* destination, const void* source, std::size_t count, int ranks) {
   const auto divisor = static_cast<Float>(ranks);
@@ -184,8 +190,8 @@ void divide_integer(void* destination, const void* source, std::size_t count, in
   });
 }
 
-// As above; the vector units convert signed integers only, so 2^31 is taken off and added again. For
-// two ranks and more the quotient fits a signed integer.
+// As above; the vector units convert signed integers only, so 2^31 is taken off and added again.
+// For two ranks and more the quotient fits a signed integer.
 void divide_uint32(void* destination, const void* source, std::size_t count, int ranks) {
   if (ranks == 1) {
     __builtin_memmove(destination, source, count * sizeof(std::uint32_t));
@@ -244,9 +250,8 @@ void divide_float(void* destination, const void* source, std::size_t count, int 
 template <class Format>
 void divide_narrow(void* destination, const void* source, std::size_t count, int ranks) {
   const auto divisor = static_cast<float>(ranks);
-  transform_vectors<Format>(
-      destination, source, source, count,
-      [divisor](Floats a, Floats) { return a / divisor; });
+  transform_vectors<Format>(destination, source, source, count,
+                            [divisor](Floats a, Floats) { return a / divisor; });
 }
 
 constexpr int row(DataType type) { return static_cast<int>(type); }

@@ -20,7 +20,8 @@ using DivideFunction = void (*)(void* destination, const void* source, std::size
 inline constexpr int combining_operation_count = 4;  // sum, product, min, max
 
 // Indexed by DataType, and by the first four of ReduceOperation. A plain aggregate of arrays: the
-// files that fill it are compiled for one instruction set and must not emit a shared inline function.
+// files that fill it are compiled for one instruction set and must not emit a shared inline
+// function.
 struct KernelTable {
   ReduceFunction combine[data_type_count][combining_operation_count];
   ScaleFunction scale[data_type_count];

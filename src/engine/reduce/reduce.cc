@@ -29,8 +29,8 @@ const Level& active_level() {
 int row(DataType type) { return static_cast<int>(type); }
 
 int column(ReduceOperation operation) {
-  const bool is_sum = operation == ReduceOperation::average ||
-                      operation == ReduceOperation::pre_multiplied_sum;
+  const bool is_sum =
+      operation == ReduceOperation::average || operation == ReduceOperation::pre_multiplied_sum;
   return is_sum ? static_cast<int>(ReduceOperation::sum) : static_cast<int>(operation);
 }
 
@@ -104,23 +104,37 @@ ScaleFactor scale_factor(DataType type, const void* element) {
     return ScaleFactor{static_cast<double>(value), value};
   };
   switch (type) {
-    case DataType::int8: return from_integer(load_integer<std::int8_t>(element));
-    case DataType::uint8: return from_integer(load_integer<std::uint8_t>(element));
-    case DataType::int16: return from_integer(load_integer<std::int16_t>(element));
-    case DataType::uint16: return from_integer(load_integer<std::uint16_t>(element));
-    case DataType::int32: return from_integer(load_integer<std::int32_t>(element));
-    case DataType::uint32: return from_integer(load_integer<std::uint32_t>(element));
-    case DataType::int64: return from_integer(load_integer<std::int64_t>(element));
-    case DataType::uint64: return from_integer(load_integer<std::uint64_t>(element));
-    case DataType::float32: return scale_factor(load_real<float>(element));
-    case DataType::float64: return scale_factor(load_real<double>(element));
-    default: break;
+    case DataType::int8:
+      return from_integer(load_integer<std::int8_t>(element));
+    case DataType::uint8:
+      return from_integer(load_integer<std::uint8_t>(element));
+    case DataType::int16:
+      return from_integer(load_integer<std::int16_t>(element));
+    case DataType::uint16:
+      return from_integer(load_integer<std::uint16_t>(element));
+    case DataType::int32:
+      return from_integer(load_integer<std::int32_t>(element));
+    case DataType::uint32:
+      return from_integer(load_integer<std::uint32_t>(element));
+    case DataType::int64:
+      return from_integer(load_integer<std::int64_t>(element));
+    case DataType::uint64:
+      return from_integer(load_integer<std::uint64_t>(element));
+    case DataType::float32:
+      return scale_factor(load_real<float>(element));
+    case DataType::float64:
+      return scale_factor(load_real<double>(element));
+    default:
+      break;
   }
   const auto byte = static_cast<unsigned>(load_integer<std::uint8_t>(element));
   switch (type) {
-    case DataType::float8_e4m3: return scale_factor(narrow_real(byte, 4, 3, false));
-    case DataType::float8_e5m2: return scale_factor(narrow_real(byte, 5, 2, true));
-    default: break;
+    case DataType::float8_e4m3:
+      return scale_factor(narrow_real(byte, 4, 3, false));
+    case DataType::float8_e5m2:
+      return scale_factor(narrow_real(byte, 5, 2, true));
+    default:
+      break;
   }
   const auto half = static_cast<unsigned>(load_integer<std::uint16_t>(element));
   if (type == DataType::bfloat16) return scale_factor(narrow_real(half, 8, 7, true));

@@ -29,15 +29,14 @@ namespace unisono::engine {
 
 // Elements at destination become a (op) b. Any two of the three may be equal but must not overlap
 // partly; none needs to be aligned. count is in elements and may be 0.
-using ReduceFunction = void (*)(void* destination, const void* a, const void* b,
-                                std::size_t count);
+using ReduceFunction = void (*)(void* destination, const void* a, const void* b, std::size_t count);
 
 // Looked up once per plan; never null. average and pre_multiplied_sum combine as sum: scale() comes
 // before their first step and divide() after their last.
 ReduceFunction reduce_function(DataType type, ReduceOperation operation);
 
-// The scalar of pre_multiplied_sum. Integer types use `integer`, modulo 2^bits; float64 uses `real`,
-// the other floats use `real` rounded to float32.
+// The scalar of pre_multiplied_sum. Integer types use `integer`, modulo 2^bits; float64 uses
+// `real`, the other floats use `real` rounded to float32.
 struct ScaleFactor {
   double real = 1;
   std::int64_t integer = 1;
@@ -51,11 +50,12 @@ ScaleFactor scale_factor(double value);
 void scale(DataType type, void* destination, const void* source, std::size_t count,
            ScaleFactor factor);
 
-// destination = source / ranks, integers rounded towards zero; equal or not overlapping, ranks >= 1.
+// destination = source / ranks, integers rounded towards zero; equal or not overlapping, ranks
+// >= 1.
 void divide(DataType type, void* destination, const void* source, std::size_t count, int ranks);
 
-// What the functions above run on: "baseline", "avx2", "avx512" or "neon". The best of the processor,
-// capped by Setting::simd when it was first needed.
+// What the functions above run on: "baseline", "avx2", "avx512" or "neon". The best of the
+// processor, capped by Setting::simd when it was first needed.
 std::string_view simd_level();
 
 }  // namespace unisono::engine

@@ -1,8 +1,8 @@
 // Vectors of float32 and int32 in the widest register of the including file's instruction set, and
 // the way from and to arrays of 8 and 16-bit words, for which compilers have no good portable form.
 //
-// Only the kernels_*.cc files include this. Everything is in an unnamed namespace on purpose: each of
-// them compiles it for another instruction set, and the linker must not merge the copies.
+// Only the kernels_*.cc files include this. Everything is in an unnamed namespace on purpose: each
+// of them compiles it for another instruction set, and the linker must not merge the copies.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,8 @@ inline constexpr __mmask16 all_lanes = 0xffff;
 
 inline Ints widen(const std::uint8_t* source) {
   return __builtin_bit_cast(
-      Ints, _mm512_maskz_cvtepu8_epi32(
-                all_lanes, _mm_loadu_si128(reinterpret_cast<const __m128i*>(source))));
+      Ints, _mm512_maskz_cvtepu8_epi32(all_lanes,
+                                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(source))));
 }
 inline Ints widen(const std::uint16_t* source) {
   return __builtin_bit_cast(
