@@ -1,0 +1,89 @@
+#include "base/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+
+namespace unisono {
+namespace {
+
+// Sets a variable and takes it back.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+TEST(Settings, EveryRowIsCompleteAndItsDefaultReads) {
+  std::set<std::string_view> variables;
+  Settings settings = Settings::from_environment();
+  for (const SettingRow& row : setting_rows()) {
+    EXPECT_TRUE(row.variable.starts_with("UNISONO_")) << row.variable;
+    EXPECT_TRUE(variables.insert(row.variable).second) << row.variable;
+    EXPECT_TRUE(row.meaning.ends_with(".")) << row.variable;
+    const auto status = settings.set(row.setting, row.default_text);
+    EXPECT_TRUE(status.ok()) << status.error().message;
+  }
+}
+
+TEST(Settings, HoldDefaultsUntilSet) {
+  Settings settings = Settings::from_environment();
+  EXPECT_EQ(settings.bytes(Setting::ll_slot_bytes), 32768U);
+  EXPECT_FALSE(settings.is_set(Setting::ll_slot_bytes));
+  ASSERT_TRUE(settings.set(Setting::ll_slot_bytes, "1MiB").ok());
+  EXPECT_EQ(settings.bytes(Setting::ll_slot_bytes), 1048576U);
+  EXPECT_EQ(settings.text(Setting::ll_slot_bytes), "1MiB");
+  EXPECT_TRUE(settings.is_set(Setting::ll_slot_bytes));
+}
+
+TEST(Settings, ReadEachType) {
+  Settings settings = Settings::from_environment();
+  ASSERT_TRUE(settings.set("UNISONO_TIMEOUT", "5ms").ok());
+  EXPECT_EQ(settings.duration_ns(Setting::timeout), 5000000);
+  ASSERT_TRUE(settings.set("UNISONO_CHANNELS", "-3").ok());
+  EXPECT_EQ(settings.integer(Setting::channels), -3);
+  for (const char* yes : {"1", "true", "yes", "on"}) {
+    ASSERT_TRUE(settings.set("UNISONO_CHECK_CALLS", yes).ok());
+    EXPECT_TRUE(settings.boolean(Setting::check_calls)) << yes;
+  }
+  ASSERT_TRUE(settings.set("UNISONO_CHECK_CALLS", "off").ok());
+  EXPECT_FALSE(settings.boolean(Setting::check_calls));
+}
+
+TEST(Settings, RefuseWhatDoesNotReadAndKeepTheValue) {
+  Settings settings = Settings::from_environment();
+  const Status failed = settings.set("UNISONO_SLOTS", "8x");
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().message, "UNISONO_SLOTS: cannot read '8x' as a whole number");
+  EXPECT_EQ(settings.integer(Setting::simple_slots), 8);
+  EXPECT_FALSE(settings.set("UNISONO_TIMEOUT", "soon").ok());
+  EXPECT_FALSE(settings.set("UNISONO_ZERO_COPY", "maybe").ok());
+}
+
+TEST(Settings, UnknownNamesGetTheNearOnes) {
+  Settings settings = Settings::from_environment();
+  const Status failed = settings.set("UNISONO_TIMOUT", "1s");
+  ASSERT_FALSE(failed.ok());
+  EXPECT_NE(failed.error().message.find("near names: UNISONO_TIMEOUT"), std::string::npos)
+      << failed.error().message;
+}
+
+TEST(Settings, AreReadFromTheEnvironmentAndComplainWhenChecked) {
+  const Variable timeout("UNISONO_TIMEOUT", "7s");
+  const Variable slots("UNISONO_SLOTS", "many");
+  const Settings settings = Settings::from_environment();
+  EXPECT_EQ(settings.duration_ns(Setting::timeout), 7000000000);
+  EXPECT_EQ(settings.integer(Setting::simple_slots), 8);
+  ASSERT_FALSE(settings.check().ok());
+  EXPECT_EQ(settings.check().error().message,
+            "UNISONO_SLOTS: cannot read 'many' as a whole number");
+}
+
+}  // namespace
+}  // namespace unisono
