@@ -3,10 +3,12 @@
 // Collective Communication Operations in MPICH, 2005, section 4.) For p not a power of two,
 // rem = p - 2^m even ranks are folded into their neighbours before and get the result after.
 //
-//   steps            m = floor(log2 p), + 2 if p is not a power of two
+//   steps            m = floor(log2 p), + 1 if p is no power of two, + 2 if 2 rem > 2^m: only then
+//                    is there a pair of ranks that act for two and have all m exchanges between
+//                    them
 //   bytes sent       n m by each rank of the core, + n by those that act for two
 //   bytes reduced    n m, + n by those that act for two
-//   cost             (m + 2 [rem > 0]) α + n (m + 2 [rem > 0]) β
+//   cost             (m + 2 [rem > 0]) (α + n β), at most
 //
 // Both partners of an exchange compute a + b and b + a, which are the same bits, so all ranks end
 // with the same ones. No step overwrites what it has just sent: partial results alternate
@@ -113,7 +115,10 @@ Cost cost(const Request& request, double block_bytes) {
   }
   for (int i = 0; i < fold.remainder; ++i) tally.send(2 * i + 1, 2 * i, block_bytes);
   tally.end_phase();
-  return tally.total(block_bytes * (fold.bits + (fold.remainder > 0 ? 1 : 0)));
+  Cost cost = tally.total(block_bytes * (fold.bits + (fold.remainder > 0 ? 1 : 0)));
+  if (fold.remainder > 0) cost.steps = fold.bits + (2 * fold.remainder > fold.size ? 2 : 1);
+  cost.steps_inter_node = std::min(cost.steps_inter_node, cost.steps);
+  return cost;
 }
 
 }  // namespace
