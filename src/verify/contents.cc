@@ -43,8 +43,9 @@ std::string Sums::describe(Sum sum) const {
     } else if (top <= 2 * ranks_) {
       append(text, (top - 1) / 2);
     } else {
-      const Operands& operands = operands_[static_cast<std::size_t>(top)];
-      open.insert(open.end(), {-Sum{')'}, operands.right, -Sum{'+'}, operands.left, -Sum{'('}});
+      auto [left, right] = operands_[static_cast<std::size_t>(top)];
+      if (left <= 2 * ranks_ && right > 2 * ranks_) std::swap(left, right);  // as one writes it
+      open.insert(open.end(), {-Sum{')'}, right, -Sum{'+'}, left, -Sum{'('}});
     }
   }
   if (!open.empty()) append(text, "...");

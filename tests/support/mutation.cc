@@ -327,15 +327,17 @@ Sample sample_request(std::mt19937_64& random, int max_ranks) {
   }
 }
 
-Trial judge(const Mutant& mutant, int runs, std::uint64_t seed) {
+std::optional<std::string> find_fault_of(const Mutant& mutant, int runs, std::uint64_t seed) {
+  return find_fault(mutant.plan, runs, seed, verify::Options{}.slots);
+}
+
+Trial judge(const Plan& original, const Mutant& mutant, int runs, std::uint64_t seed) {
   if (const Status status = plan::check(mutant.plan, plan::format_limits()); !status.ok())
     return {Outcome::refused, status.error().message};
-  const verify::Options options;
-  const verify::Report report = verify::verify(mutant.plan, options);
+  const verify::Report report = verify::verify(mutant.plan);
   if (!report.ok()) return {Outcome::caught, report.failures.front().describe()};
-  if (auto fault = find_fault(mutant.plan, runs, seed, options.slots))
-    return {Outcome::hole, *fault};
-  return {Outcome::equivalent, ""};
+  if (auto fault = find_fault_of(mutant, runs, seed)) return {Outcome::hole, *fault};
+  return {means_the_same(original, mutant.plan) ? Outcome::same : Outcome::equivalent, ""};
 }
 
 void Tally::add(const Sample& sample, const Mutant& mutant, const Trial& trial) {

@@ -71,8 +71,10 @@ struct Trial {
   Outcome outcome;
   std::string evidence;  // what was reported, or went wrong
 };
-// Judges one mutant, by `runs` concrete runs if it survives.
-Trial judge(const Mutant& mutant, int runs, std::uint64_t seed);
+// Judges a mutant of `original`, by `runs` concrete runs if it survives.
+Trial judge(const plan::Plan& original, const Mutant& mutant, int runs, std::uint64_t seed);
+// What goes wrong with it in so many concrete runs; it must pass plan::check.
+std::optional<std::string> find_fault_of(const Mutant& mutant, int runs, std::uint64_t seed);
 
 // What became of all mutants.
 struct Tally {

@@ -12,7 +12,6 @@
 #include <string_view>
 
 #include "base/str.h"
-#include "support/interpreter.h"
 #include "support/mutation.h"
 #include "verify/verify.h"
 
@@ -61,21 +60,24 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "%s: %s\n", sample.describe().c_str(), plan.error().message.c_str());
       return 2;
     }
+    if (const verify::Report report = verify::verify(*plan); !report.ok()) {
+      std::fprintf(stderr, "%s is wrong before any change: %s\n", sample.describe().c_str(),
+                   report.failures.front().describe().c_str());
+      return 2;
+    }
     std::optional<test::Mutant> mutant;
     for (int tries = 0; tries < 20 && !mutant; ++tries) mutant = test::mutate(*plan, random);
     if (!mutant) continue;
     ++made;
-    test::Trial trial = test::judge(*mutant, static_cast<int>(arguments.runs), random());
-    if (trial.outcome == test::Outcome::equivalent && test::means_the_same(*plan, mutant->plan))
-      trial.outcome = test::Outcome::same;
+    const test::Trial trial =
+        test::judge(*plan, *mutant, static_cast<int>(arguments.runs), random());
     tally.add(sample, *mutant, trial);
     if (trial.outcome == test::Outcome::equivalent && arguments.equivalent-- > 0)
       std::printf("equivalent: %s: %s\n", sample.describe().c_str(), mutant->what.c_str());
     if (trial.outcome == test::Outcome::caught && arguments.audit > 0 &&
         made % arguments.audit == 0) {
       ++audited;
-      if (!test::find_fault(mutant->plan, static_cast<int>(arguments.runs), random(),
-                            verify::Options{}.slots)) {
+      if (!test::find_fault_of(*mutant, static_cast<int>(arguments.runs), random())) {
         ++harmless;
         if (harmless <= 5)
           std::printf("nothing went wrong with: %s: %s\n%s\n", sample.describe().c_str(),
