@@ -39,6 +39,8 @@ struct Cost {
   double bytes_sent_inter_node = 0;
   // Bytes of results of reductions computed by the rank that computes most.
   double bytes_reduced = 0;
+  // Otherwise these are upper bounds (nodes of unequal size).
+  bool exact = true;
 };
 
 struct Entry {

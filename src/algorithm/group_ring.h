@@ -5,9 +5,11 @@
 
 namespace unisono::algorithm {
 
-// All-gather: size-1 steps; each member sends all blocks but its successor's. Slots: 1.
+// For blocks of one run at most (see BlockMap), for which one slot is enough.
+//
+// All-gather: size-1 steps; each member sends all blocks but its successor's.
 Ready write_ring_all_gather(Phase& phase, plan::Location own, const BlockMap& blocks);
-// Reduce-scatter: size-1 steps; each member sends, added up, all blocks but its own. Slots: 1.
+// Reduce-scatter: size-1 steps; each member sends, added up, all blocks but its own.
 Ready write_ring_reduce_scatter(Phase& phase, const BlockMap& contributions, plan::Location result);
 
 }  // namespace unisono::algorithm

@@ -38,13 +38,4 @@ std::int64_t Ring::max_crossings(std::int64_t hops) const {
   return most;
 }
 
-std::vector<std::int64_t> chunks_going_back(const Ring& ring, std::int64_t position, int count,
-                                            int channels, int channel) {
-  std::vector<std::int64_t> chunks;
-  chunks.reserve(static_cast<std::size_t>(std::max(count, 0)));
-  for (int i = 0; i < count; ++i)
-    chunks.push_back(std::int64_t{ring.rank_at(position - i)} * channels + channel);
-  return chunks;
-}
-
 }  // namespace unisono::algorithm

@@ -29,9 +29,4 @@ class Ring {
   std::vector<int> order_;
 };
 
-// The ranks that a ring visits from `position` on, going back, `count` of them; each stands for
-// chunk rank * channels + channel.
-std::vector<std::int64_t> chunks_going_back(const Ring& ring, std::int64_t position, int count,
-                                            int channels, int channel);
-
 }  // namespace unisono::algorithm

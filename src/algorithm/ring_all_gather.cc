@@ -40,9 +40,10 @@ void write_ring(plan::ProgramBuilder& builder, const Ring& ring, const Request& 
     block.send(input(channel));
   else
     block.copy_send(input(channel), output(chunk_of(rank)));
-  for_each_chunk(block, chunks_going_back(ring, q - 1, k - 2, channels, channel),
-                 std::int64_t{k} * channels,
-                 [&](plan::Index chunk) { block.recv_copy_send(output(chunk)); });
+  StepList steps;
+  for (int step = 1; step < k - 1; ++step)
+    steps.recv_copy_send({output(chunk_of(ring.rank_at(q - step))), 1});
+  steps.write_to(block, std::int64_t{k} * channels);
   block.recv(output(chunk_of(ring.rank_at(q + 1))));
 }
 

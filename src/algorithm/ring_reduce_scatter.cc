@@ -34,9 +34,10 @@ void write_ring(plan::ProgramBuilder& builder, const Ring& ring, int rank, int c
   const auto chunk_of = [&](int owner) { return std::int64_t{owner} * channels + channel; };
   plan::BlockBuilder block = builder.block(channel, ring.rank_at(q + 1), ring.rank_at(q - 1));
   block.send(input(chunk_of(ring.rank_at(q - 1))));
-  for_each_chunk(block, chunks_going_back(ring, q - 2, k - 2, channels, channel),
-                 std::int64_t{k} * channels,
-                 [&](plan::Index chunk) { block.recv_reduce_send(input(chunk)); });
+  StepList steps;
+  for (int step = 1; step < k - 1; ++step)
+    steps.recv_reduce_send({input(chunk_of(ring.rank_at(q - 1 - step))), 1});
+  steps.write_to(block, std::int64_t{k} * channels);
   block.recv_reduce_copy(input(chunk_of(rank)), output(channel));
 }
 

@@ -27,6 +27,14 @@ void expect_cost_holds(const Entry& entry, const Request& request, const std::st
   const double block_bytes = 64.0 * plan->header.chunks_per_block;
   const Cost measured = measure(*plan, request.placement, block_bytes);
   const Cost stated = entry.cost(request, block_bytes);
+  if (!stated.exact) {
+    EXPECT_GE(stated.steps, measured.steps);
+    EXPECT_GE(stated.steps_inter_node, measured.steps_inter_node);
+    EXPECT_GE(stated.bytes_sent, measured.bytes_sent);
+    EXPECT_GE(stated.bytes_sent_inter_node, measured.bytes_sent_inter_node);
+    EXPECT_GE(stated.bytes_reduced, measured.bytes_reduced);
+    return;
+  }
   EXPECT_EQ(stated.steps, measured.steps);
   EXPECT_DOUBLE_EQ(stated.bytes_sent, measured.bytes_sent);
   EXPECT_DOUBLE_EQ(stated.bytes_sent_inter_node, measured.bytes_sent_inter_node);

@@ -1,0 +1,147 @@
+#include "algorithm/hierarchical.h"
+
+#include <algorithm>
+
+#include "algorithm/group_collectives.h"
+#include "algorithm/group_ring.h"
+#include "algorithm/powers.h"
+#include "algorithm/recursive_cost.h"
+#include "algorithm/request.h"
+#include "base/error.h"
+#include "plan/check.h"
+
+namespace unisono::algorithm {
+namespace {
+
+// Single blocks in a message: they need not be contiguous, and the chain is the shortest.
+constexpr int pat_aggregation = 1;
+
+Cost all_between_nodes(Cost cost) {
+  cost.steps_inter_node = cost.steps;
+  cost.bytes_sent_inter_node = cost.bytes_sent;
+  return cost;
+}
+
+// Of Bruck's algorithm; and of PAT, where a block goes through no more nodes than its distance has
+// bits.
+std::int64_t log_steps(BetweenNodes between, int nodes) {
+  return between == BetweenNodes::pat ? floor_log2(nodes) : ceil_log2(nodes);
+}
+
+// Every block but one, in single or joint messages.
+Cost cost_of_all_but_one(std::int64_t steps, int nodes, double block_bytes, bool adds) {
+  const double bytes = block_bytes * (nodes - 1);
+  return all_between_nodes(
+      {.steps = steps, .bytes_sent = bytes, .bytes_reduced = adds ? bytes : 0});
+}
+
+}  // namespace
+
+bool sends_long_messages(BetweenNodes between) { return between != BetweenNodes::ring; }
+
+bool is_staged(const Request& request, BetweenNodes between) {
+  return sends_long_messages(between) && request.placement.nodes() > 1 &&
+         request.placement.max_ranks_on_a_node() > 1;
+}
+
+namespace {
+
+int channels_for(const Request& request, int ways) {
+  return ways * Lanes(request.placement, 0).lane_channels();
+}
+
+}  // namespace
+
+int channels_used(const Request& request, BetweenNodes between, int ways) {
+  if (sends_long_messages(between)) return 1;
+  const int fitting = plan::format_limits().max_channels / channels_for(request, ways);
+  return std::max(1, std::min(request.channels, fitting));
+}
+
+Status fits_channels(const Request& request, int ways) {
+  const int needed = channels_for(request, ways);
+  const int most = plan::format_limits().max_channels;
+  if (needed <= most) return {};
+  return misuse("a node of ", request.placement.max_ranks_on_a_node(),
+                " ranks among much smaller ones needs ", needed, " channels; a plan has at most ",
+                most, ", so the second smallest node must have more ranks");
+}
+
+plan::Header hierarchical_header(const Request& request, BetweenNodes between, int ways,
+                                 int chunks_per_channel, bool joins_lane) {
+  const int nodes = request.placement.nodes();
+  int most = 1;
+  if (sends_long_messages(between)) most = joins_lane ? nodes : (nodes + 1) / 2;
+  const int channels = channels_used(request, between, ways);
+  plan::Header header = header_for(request, channels * chunks_per_channel, most);
+  header.channels = channels * channels_for(request, ways);
+  return header;
+}
+
+Ready gather_between_nodes(Phase& phase, BetweenNodes between, plan::Location own,
+                           const BlockMap& blocks) {
+  if (phase.group.size() == 1) between = BetweenNodes::ring;
+  switch (between) {
+    case BetweenNodes::ring:
+      return write_ring_all_gather(phase, own, blocks);
+    case BetweenNodes::recursive:
+      return write_recursive_all_gather(phase, own, blocks);
+    case BetweenNodes::bruck:
+      return write_bruck_all_gather(phase, own, blocks);
+    case BetweenNodes::pat:
+      return write_pat_all_gather(phase, own, blocks, pat_aggregation);
+  }
+  return {};
+}
+
+Ready reduce_between_nodes(Phase& phase, BetweenNodes between, const BlockMap& contributions,
+                           plan::Location result, const BlockMap* sums) {
+  if (phase.group.size() == 1) between = BetweenNodes::ring;
+  if (between == BetweenNodes::recursive)
+    return write_recursive_reduce_scatter(phase, contributions, result, sums);
+  if (between == BetweenNodes::pat)
+    return write_pat_reduce_scatter(phase, contributions, result, pat_aggregation);
+  return write_ring_reduce_scatter(phase, contributions, result);
+}
+
+Cost cost_of_gather_between_nodes(BetweenNodes between, int nodes, double block_bytes) {
+  if (between == BetweenNodes::ring)
+    return cost_of_all_but_one(nodes - 1, nodes, block_bytes, false);
+  if (between != BetweenNodes::recursive)
+    return cost_of_all_but_one(log_steps(between, nodes), nodes, block_bytes, false);
+  const topo::Placement placement = topo::Placement::uniform(nodes, 1);
+  CostTally tally(placement);
+  tally_recursive_all_gather(tally, Group::all(nodes, 0), block_bytes);
+  return all_between_nodes(tally.total(0));
+}
+
+Cost cost_of_reduce_between_nodes(BetweenNodes between, int nodes, double block_bytes) {
+  if (between == BetweenNodes::ring)
+    return cost_of_all_but_one(nodes - 1, nodes, block_bytes, true);
+  if (between != BetweenNodes::recursive)
+    return cost_of_all_but_one(log_steps(between, nodes), nodes, block_bytes, true);
+  const topo::Placement placement = topo::Placement::uniform(nodes, 1);
+  CostTally tally(placement);
+  const double reduced = tally_recursive_reduce_scatter(tally, Group::all(nodes, 0), block_bytes);
+  return all_between_nodes(tally.total(reduced));
+}
+
+int most_lanes_of_a_rank(const topo::Placement& placement) {
+  int fewest = placement.ranks();
+  for (int node = 0; node < placement.nodes(); ++node)
+    fewest = std::min(fewest, placement.ranks_on(node));
+  return (placement.max_ranks_on_a_node() + fewest - 1) / fewest;
+}
+
+std::vector<LaneLoad> lane_loads(const topo::Placement& placement, BetweenNodes between,
+                                 double block_bytes) {
+  const Lanes lanes(placement, 0);
+  std::vector<LaneLoad> loads;
+  for (int lane = 0; lane < lanes.count(); ++lane) {
+    const int blocks = lanes.blocks_in(lane);
+    loads.push_back({blocks * block_bytes, sends_long_messages(between) ? 1 : blocks});
+  }
+  return loads;
+}
+
+}  // namespace unisono::algorithm

@@ -1,0 +1,183 @@
+// Hierarchical all-gather: first every lane gathers between nodes, all lanes at once, so that a
+// node has every block once, spread over its ranks; then the ranks of each node share what they
+// have. (Singh, Singh, Bhatele: PCCL, section 4; lanes.h says how unequal nodes are served,
+// hierarchical.h where chunks are placed.)
+//
+//   equal nodes: N of M ranks, b bytes a block
+//   steps          between nodes: ring N-1; recursive, Bruck, PAT ceil(log2 N)
+//                  inside: ring M-1, direct 1
+//   bytes sent     (p - 1) b, of which (N - 1) b between nodes (recursive, N no power of two: more)
+//   bytes reduced  none
+//   cost           steps α + (N - 1) b β_between + N (M - 1) b β_inside
+//
+// Unequal nodes: these are bounds, with M the largest node, and the bytes between nodes
+// times the lanes that a rank runs. The levels are in thread blocks of their own and overlap from
+// tile to tile. Nothing that was sent is overwritten: one slot per connection is enough.
+#include <algorithm>
+
+#include "algorithm/algorithms.h"
+#include "algorithm/hierarchical.h"
+#include "algorithm/request.h"
+#include "algorithm/sequence.h"
+
+namespace unisono::algorithm {
+namespace {
+
+constexpr int ways = 1;
+
+class Writer {
+ public:
+  Writer(plan::ProgramBuilder& builder, const Request& request, Hierarchy hierarchy, int rank)
+      : builder_(builder),
+        request_(request),
+        hierarchy_(hierarchy),
+        lanes_(request.placement, rank),
+        staged_(is_staged(request, hierarchy.between)),
+        chunks_per_block_(channels_used(request, hierarchy.between, ways)) {
+    if (staged_) builder.need_scratch(request.placement.ranks());
+  }
+
+  void write(int channel) {
+    const int first_channel = channel * lanes_.lane_channels();
+    Ready gathered;
+    for (int lane : lanes_.lanes_of(lanes_.local_index())) {
+      const Group group = lanes_.group_of(lane);
+      const BlockMap map = map_of(lane, channel);
+      Phase phase{.program = builder_,
+                  .group = group,
+                  .channel = first_channel + lanes_.lane_channel(lane),
+                  .first_scratch_block = staged_ ? request_.placement.ranks() : 0,
+                  .chunks_per_block = chunks_per_block_};
+      const bool in_place = request_.in_place && !staged_;
+      const Ready one = gather_between_nodes(
+          phase, hierarchy_.between, in_place ? map.at(lanes_.node()) : plan::input(channel), map);
+      gathered.insert(gathered.end(), one.begin(), one.end());
+    }
+    const Group node = lanes_.node_group();
+    Phase phase{.program = builder_,
+                .group = node,
+                .channel = first_channel,
+                .start = gathered,
+                .chunks_per_block = chunks_per_block_};
+    const Ready complete = gather_in_node(phase, hierarchy_.inside, shares(channel));
+    if (staged_) shuffle(first_channel, complete);
+  }
+
+ private:
+  BlockMap map_of(int lane, int channel) const {
+    std::vector<std::int64_t> first;
+    std::vector<int> chunks;
+    std::int64_t place = lanes_.first_place_of(lane);
+    for (int node = 0; node < lanes_.nodes(); ++node) {
+      const bool carries = lanes_.carries(lane, node);
+      const std::int64_t owner = carries ? lanes_.owner(lane, node) : 0;
+      first.push_back(staged_ ? place : owner * chunks_per_block_ + channel);
+      chunks.push_back(carries ? 1 : 0);
+      place += carries ? 1 : 0;
+    }
+    return BlockMap::table(staged_ ? plan::Buffer::scratch : plan::Buffer::output, std::move(first),
+                           std::move(chunks));
+  }
+
+  Shares shares(int channel) const {
+    Shares result;
+    for (int member = 0; member < lanes_.node_group().size(); ++member) {
+      std::vector<Run>& share = result.emplace_back();
+      for (int lane : lanes_.lanes_of(member)) {
+        BlockMap map = map_of(lane, channel);
+        if (!staged_) map.limit_message(1);
+        const std::vector<Run> runs = map.runs(0, lanes_.nodes());
+        share.insert(share.end(), runs.begin(), runs.end());
+      }
+    }
+    return result;
+  }
+
+  // From lane after lane in scratch to rank after rank in the output.
+  void shuffle(int channel, const Ready& complete) {
+    StepList copies;
+    std::int64_t place = 0;
+    for (int lane = 0; lane < lanes_.count(); ++lane)
+      for (int node = 0; node < lanes_.nodes(); ++node)
+        if (lanes_.carries(lane, node))
+          copies.copy({plan::scratch(place++), 1}, {plan::output(lanes_.owner(lane, node)), 1});
+    plan::BlockBuilder block = builder_.block(channel, -1, -1);
+    wait_for(block, complete);
+    copies.write_to(block);
+  }
+
+  plan::ProgramBuilder& builder_;
+  const Request& request_;
+  Hierarchy hierarchy_;
+  Lanes lanes_;
+  bool staged_;
+  int chunks_per_block_;
+};
+
+template <BetweenNodes between, InsideNode inside>
+struct Algorithm {
+  static Status supports(const Request& request) { return fits_channels(request, ways); }
+
+  static plan::Header header(const Request& request) {
+    return hierarchical_header(request, between, ways, 1, is_staged(request, between));
+  }
+
+  static plan::RankProgram program(const Request& request, int rank) {
+    plan::ProgramBuilder builder(rank);
+    Writer writer(builder, request, {between, inside}, rank);
+    for (int channel = 0; channel < channels_used(request, between, ways); ++channel)
+      writer.write(channel);
+    return builder.take();
+  }
+
+  static Cost cost(const Request& request, double block_bytes) {
+    const topo::Placement& placement = request.placement;
+    const NodeCost inside_node =
+        cost_in_node(placement, inside, lane_loads(placement, between, block_bytes), false);
+    const int lanes = most_lanes_of_a_rank(placement);
+    Cost cost = cost_of_gather_between_nodes(between, placement.nodes(), block_bytes);
+    cost.steps += inside_node.steps;
+    cost.bytes_sent_inter_node *= lanes;
+    cost.bytes_sent = cost.bytes_sent_inter_node + inside_node.sent;
+    cost.bytes_reduced = cost.bytes_reduced * lanes + inside_node.reduced;
+    cost.exact = placement.is_uniform();
+    return cost;
+  }
+
+  static constexpr Entry entry(std::string_view name, std::string_view summary) {
+    return {.name = name,
+            .collective = Collective::all_gather,
+            .summary = summary,
+            .source = "PCCL, section 4",
+            .constraint = "any number of ranks; one node not 64 times larger than two others",
+            .supports = supports,
+            .header = header,
+            .program = program,
+            .cost = cost};
+  }
+};
+
+using enum BetweenNodes;
+
+}  // namespace
+
+const Entry hierarchical_ring_all_gather = Algorithm<ring, InsideNode::ring>::entry(
+    "hierarchical_ring", "Rings between nodes, one for each local index, then a ring inside.");
+const Entry hierarchical_ring_direct_all_gather = Algorithm<ring, InsideNode::direct>::entry(
+    "hierarchical_ring_direct",
+    "Rings between nodes, one for each local index, then everybody to everybody inside.");
+const Entry hierarchical_recursive_all_gather = Algorithm<recursive, InsideNode::ring>::entry(
+    "hierarchical_recursive",
+    "Recursive doubling between nodes, for each local index, then a ring inside.");
+const Entry hierarchical_recursive_direct_all_gather =
+    Algorithm<recursive, InsideNode::direct>::entry(
+        "hierarchical_recursive_direct",
+        "Recursive doubling between nodes, for each local index, then everybody to everybody "
+        "inside.");
+const Entry hierarchical_bruck_all_gather = Algorithm<bruck, InsideNode::ring>::entry(
+    "hierarchical_bruck",
+    "Bruck's algorithm between nodes, for each local index, then a ring inside.");
+const Entry hierarchical_pat_all_gather = Algorithm<pat, InsideNode::ring>::entry(
+    "hierarchical_pat", "PAT between nodes, for each local index, then a ring inside.");
+
+}  // namespace unisono::algorithm

@@ -1,0 +1,220 @@
+// Hierarchical reduce-scatter: first the ranks of each node add what they have, each for the
+// owners in its lanes; then every lane reduces between nodes, all lanes at once. (PCCL, section 4,
+// the all-gather backwards; lanes.h says how unequal nodes are served, hierarchical.h where chunks
+// are placed.)
+//
+//   equal nodes: N of M ranks, b bytes a block
+//   steps          inside: ring M-1, direct 1
+//                  between nodes: ring N-1; recursive, PAT ceil(log2 N)
+//   bytes sent     (p - 1) b, of which (N - 1) b between nodes (recursive, N no power of two: more)
+//   bytes reduced  the same
+//   cost           steps α + N (M - 1) b (β_inside + γ) + (N - 1) b (β_between + γ)
+//
+// Unequal nodes: these are bounds, with M the largest node, and the bytes between nodes
+// times the lanes that a rank runs. The node's sums stand in scratch: one block for each node and
+// lane of the rank, or all p where messages are long. The levels are in thread blocks of their own
+// and overlap from tile to tile. One slot per connection is enough.
+#include <algorithm>
+
+#include "algorithm/algorithms.h"
+#include "algorithm/hierarchical.h"
+#include "algorithm/request.h"
+#include "algorithm/sequence.h"
+
+namespace unisono::algorithm {
+namespace {
+
+constexpr int ways = 1;
+
+class Writer {
+ public:
+  Writer(plan::ProgramBuilder& builder, const Request& request, Hierarchy hierarchy, int rank)
+      : builder_(builder),
+        request_(request),
+        hierarchy_(hierarchy),
+        lanes_(request.placement, rank),
+        node_(lanes_.node_group()),
+        staged_(is_staged(request, hierarchy.between)),
+        chunks_per_block_(channels_used(request, hierarchy.between, ways)) {}
+
+  void write(int channel) {
+    const int first_channel = channel * lanes_.lane_channels();
+    Phase phase{.program = builder_,
+                .group = node_,
+                .channel = first_channel,
+                .chunks_per_block = chunks_per_block_};
+    if (staged_) phase.start = shuffle(first_channel);
+    int scratch_blocks = staged_ ? request_.placement.ranks() : 0;
+    std::vector<BlockMap> maps;
+    for (int lane : lanes_.lanes_of(lanes_.local_index())) {
+      maps.push_back(sums_of(lane, channel, scratch_blocks));
+      if (!staged_ && node_.size() > 1) scratch_blocks += lanes_.blocks_in(lane);
+    }
+    builder_.need_scratch(scratch_blocks);
+
+    // Alone on its node a rank's sums are its contributions.
+    if (node_.size() > 1) {
+      std::vector<Run> sums;
+      for (const BlockMap& map : maps) append(sums, map);
+      phase.start = reduce_in_node(phase, hierarchy_.inside, shares(channel), sums);
+    }
+
+    std::size_t i = 0;
+    for (int lane : lanes_.lanes_of(lanes_.local_index())) {
+      const BlockMap& map = maps[i++];
+      const Group group = lanes_.group_of(lane);
+      Phase between{.program = builder_,
+                    .group = group,
+                    .channel = first_channel + lanes_.lane_channel(lane),
+                    .start = phase.start,
+                    .first_scratch_block = scratch_blocks,
+                    .chunks_per_block = chunks_per_block_};
+      // Only the lane of this rank's own index carries a block for this node.
+      const bool is_own = lane == lanes_.local_index();
+      const bool may_overwrite = map.buffer() == plan::Buffer::scratch;
+      reduce_between_nodes(between, hierarchy_.between, map,
+                           is_own ? plan::output(channel) : map.at(lanes_.node()),
+                           may_overwrite ? &map : nullptr);
+      scratch_blocks = between.first_scratch_block;
+    }
+  }
+
+ private:
+  // The blocks of a lane, from `place` on in scratch.
+  BlockMap in_scratch(int lane, int channel, std::int64_t place) const {
+    std::vector<std::int64_t> first;
+    std::vector<int> chunks;
+    for (int node = 0; node < lanes_.nodes(); ++node) {
+      const bool carries = lanes_.carries(lane, node);
+      first.push_back(place * chunks_per_block_ + channel);
+      chunks.push_back(carries ? 1 : 0);
+      place += carries ? 1 : 0;
+    }
+    return BlockMap::table(plan::Buffer::scratch, std::move(first), std::move(chunks));
+  }
+
+  BlockMap in_input(int lane, int channel) const {
+    std::vector<std::int64_t> first;
+    std::vector<int> chunks;
+    for (int node = 0; node < lanes_.nodes(); ++node) {
+      const bool carries = lanes_.carries(lane, node);
+      const std::int64_t owner = carries ? lanes_.owner(lane, node) : 0;
+      first.push_back(owner * chunks_per_block_ + channel);
+      chunks.push_back(carries ? 1 : 0);
+    }
+    return BlockMap::table(plan::Buffer::input, std::move(first), std::move(chunks));
+  }
+
+  // Where this rank's contributions stand before the first level.
+  BlockMap contributions_of(int lane, int channel) const {
+    return staged_ ? in_scratch(lane, channel, lanes_.first_place_of(lane))
+                   : in_input(lane, channel);
+  }
+  // Where the node's sums for a lane of this rank stand after it.
+  BlockMap sums_of(int lane, int channel, int free_scratch) const {
+    if (staged_ || node_.size() == 1) return contributions_of(lane, channel);
+    return in_scratch(lane, channel, free_scratch);
+  }
+
+  void append(std::vector<Run>& runs, BlockMap map) const {
+    if (!staged_) map.limit_message(1);
+    const std::vector<Run> more = map.runs(0, lanes_.nodes());
+    runs.insert(runs.end(), more.begin(), more.end());
+  }
+
+  Shares shares(int channel) const {
+    Shares result;
+    for (int member = 0; member < node_.size(); ++member) {
+      std::vector<Run>& share = result.emplace_back();
+      for (int lane : lanes_.lanes_of(member)) append(share, contributions_of(lane, channel));
+    }
+    return result;
+  }
+
+  // From rank after rank in the input to lane after lane in scratch.
+  Ready shuffle(int channel) {
+    StepList copies;
+    std::int64_t place = 0;
+    for (int lane = 0; lane < lanes_.count(); ++lane)
+      for (int node = 0; node < lanes_.nodes(); ++node)
+        if (lanes_.carries(lane, node))
+          copies.copy({plan::input(lanes_.owner(lane, node)), 1}, {plan::scratch(place++), 1});
+    builder_.need_scratch(static_cast<int>(place));
+    plan::BlockBuilder block = builder_.block(channel, -1, -1);
+    copies.write_to(block);
+    return {done(block)};
+  }
+
+  plan::ProgramBuilder& builder_;
+  const Request& request_;
+  Hierarchy hierarchy_;
+  Lanes lanes_;
+  Group node_;
+  bool staged_;
+  int chunks_per_block_;
+};
+
+template <BetweenNodes between, InsideNode inside>
+struct Algorithm {
+  static Status supports(const Request& request) { return fits_channels(request, ways); }
+
+  static plan::Header header(const Request& request) {
+    return hierarchical_header(request, between, ways, 1, is_staged(request, between));
+  }
+
+  static plan::RankProgram program(const Request& request, int rank) {
+    plan::ProgramBuilder builder(rank);
+    Writer writer(builder, request, {between, inside}, rank);
+    for (int channel = 0; channel < channels_used(request, between, ways); ++channel)
+      writer.write(channel);
+    return builder.take();
+  }
+
+  static Cost cost(const Request& request, double block_bytes) {
+    const topo::Placement& placement = request.placement;
+    const NodeCost inside_node =
+        cost_in_node(placement, inside, lane_loads(placement, between, block_bytes), true);
+    const int lanes = most_lanes_of_a_rank(placement);
+    Cost cost = cost_of_reduce_between_nodes(between, placement.nodes(), block_bytes);
+    cost.steps += inside_node.steps;
+    cost.bytes_sent_inter_node *= lanes;
+    cost.bytes_sent = cost.bytes_sent_inter_node + inside_node.sent;
+    cost.bytes_reduced = cost.bytes_reduced * lanes + inside_node.reduced;
+    cost.exact = placement.is_uniform();
+    return cost;
+  }
+
+  static constexpr Entry entry(std::string_view name, std::string_view summary) {
+    return {.name = name,
+            .collective = Collective::reduce_scatter,
+            .summary = summary,
+            .source = "PCCL, section 4",
+            .constraint = "any number of ranks; one node not 64 times larger than two others",
+            .supports = supports,
+            .header = header,
+            .program = program,
+            .cost = cost};
+  }
+};
+
+using enum BetweenNodes;
+
+}  // namespace
+
+const Entry hierarchical_ring_reduce_scatter = Algorithm<ring, InsideNode::ring>::entry(
+    "hierarchical_ring", "A ring inside each node, then rings between, one for each local index.");
+const Entry hierarchical_ring_direct_reduce_scatter = Algorithm<ring, InsideNode::direct>::entry(
+    "hierarchical_ring_direct",
+    "Everybody to everybody inside each node, then rings between, one for each local index.");
+const Entry hierarchical_recursive_reduce_scatter = Algorithm<recursive, InsideNode::ring>::entry(
+    "hierarchical_recursive",
+    "A ring inside each node, then recursive halving between, for each local index.");
+const Entry hierarchical_recursive_direct_reduce_scatter =
+    Algorithm<recursive, InsideNode::direct>::entry(
+        "hierarchical_recursive_direct",
+        "Everybody to everybody inside each node, then recursive halving between, for each local "
+        "index.");
+const Entry hierarchical_pat_reduce_scatter = Algorithm<pat, InsideNode::ring>::entry(
+    "hierarchical_pat", "A ring inside each node, then PAT between, for each local index.");
+
+}  // namespace unisono::algorithm
