@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "plan/check.h"
 #include "plan/json.h"
 #include "plan/sample_plans.h"
@@ -28,6 +31,15 @@ TEST_P(Golden, JsonIsAsBefore) {
   const auto again = from_json(test::read_golden(name));
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_TRUE(*again == plan);
+}
+
+// What docs/plan.md reads line by line is what the printer prints.
+TEST(Documentation, ShowsTheRingAsPrinted) {
+  std::ifstream file(UNISONO_SOURCE_DIR "/docs/plan.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  const Plan ring = test::ring();
+  EXPECT_NE(page.find("```text\n" + print(ring.header, ring.programs[0]) + "```"),
+            std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Samples, Golden, testing::ValuesIn(test::sample_plans()),
