@@ -1,8 +1,5 @@
 #include "algorithm/request.h"
 
-#include "algorithm/powers.h"
-#include "base/error.h"
-
 namespace unisono::algorithm {
 
 plan::Header header_for(const Request& request, int chunks_per_block, int max_step_count) {
@@ -20,12 +17,5 @@ plan::Header header_for(const Request& request, int chunks_per_block, int max_st
 }
 
 Status any_ranks(const Request&) { return {}; }
-
-Status only_powers_of_two(const Request& request) {
-  const int ranks = request.placement.ranks();
-  if (is_power_of_two(ranks)) return {};
-  return misuse(ranks, " ranks are no power of two; this algorithm needs ", 1 << floor_log2(ranks),
-                " or ", 2 << floor_log2(ranks));
-}
 
 }  // namespace unisono::algorithm

@@ -8,8 +8,7 @@ namespace unisono::algorithm {
 // Everything the request decides; `max_step_count` is the largest count of a step of any rank.
 plan::Header header_for(const Request& request, int chunks_per_block, int max_step_count = 1);
 
-// Constraints, for Entry::supports.
+// For Entry::supports: no constraint.
 Status any_ranks(const Request& request);
-Status only_powers_of_two(const Request& request);
 
 }  // namespace unisono::algorithm
