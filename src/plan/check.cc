@@ -1,106 +1,23 @@
 #include "plan/check.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/try.h"
+#include "plan/index_range.h"
 
 namespace unisono::plan {
 namespace {
 
-// Every term of an index, and every sum on the way to its value, stays below this in magnitude,
-// so that Index::at never overflows.
-constexpr std::int64_t max_index_magnitude = std::int64_t{1} << 62;
 constexpr std::size_t max_name_length = 200;
-
-struct Range {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-  bool holds(std::int64_t value) const { return first <= value && value <= last; }
-};
-
-// The loops around a step: how often each runs, and how many steps one iteration has.
-struct LoopNest {
-  int depth = 0;
-  LoopValues counts{1, 1};
-  LoopValues steps_per_iteration{0, 0};
-};
 
 bool name_is_printable(std::string_view name) {
   return std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '-' || c == '.' || c == '+';
   });
-}
-
-bool add_magnitude(std::int64_t& sum, std::int64_t factor, std::int64_t times) {
-  std::int64_t product = 0;
-  // The most negative number has no magnitude, and is beyond the limit in any case.
-  if (factor == INT64_MIN || times == INT64_MIN) return false;
-  const std::int64_t magnitude = factor < 0 ? -factor : factor;
-  return !__builtin_mul_overflow(magnitude, times, &product) &&
-         !__builtin_add_overflow(sum, product, &sum) && sum <= max_index_magnitude;
-}
-
-bool fits_64_bits(const Index& index, const LoopNest& nest) {
-  std::int64_t linear = 0;
-  if (!add_magnitude(linear, index.base, 1)) return false;
-  for (std::size_t d = 0; d < nest.counts.size(); ++d)
-    if (!add_magnitude(linear, index.coefficient[d], nest.counts[d] - 1)) return false;
-  std::int64_t value = 0;
-  return add_magnitude(value, index.scale, index.modulus > 0 ? index.modulus : linear) &&
-         add_magnitude(value, index.offset, 1);
-}
-
-Range scaled(const Index& index, Range linear) {
-  const std::int64_t a = index.offset + index.scale * linear.first;
-  const std::int64_t b = index.offset + index.scale * linear.last;
-  return {std::min(a, b), std::max(a, b)};
-}
-
-Range linear_range(const Index& index, const LoopNest& nest) {
-  Range range{index.base, index.base};
-  for (std::size_t d = 0; d < nest.counts.size(); ++d) {
-    const std::int64_t reach = index.coefficient[d] * (nest.counts[d] - 1);
-    (reach < 0 ? range.first : range.last) += reach;
-  }
-  return range;
-}
-
-// Holds every value that the index takes; exact without a modulo. With one, all values of
-// (base + c0 i + c1 j) mod m are congruent to base modulo gcd(c0, c1, m).
-Range bounds(const Index& index, const LoopNest& nest) {
-  const Range linear = linear_range(index, nest);
-  if (index.modulus == 0) return scaled(index, linear);
-  const Range residues{0, index.modulus - 1};
-  if (residues.holds(linear.first) && residues.holds(linear.last)) return scaled(index, linear);
-  std::int64_t grain = index.modulus;
-  for (std::size_t d = 0; d < nest.counts.size(); ++d)
-    if (nest.counts[d] > 1) grain = std::gcd(grain, index.coefficient[d]);
-  std::int64_t least = index.base % grain;
-  if (least < 0) least += grain;
-  return scaled(index, {least, index.modulus - grain + least});
-}
-
-struct Outlier {
-  LoopValues loops{};
-  std::int64_t value = 0;
-};
-
-// Loop values for which the index leaves `allowed`. Where the bounds overshoot, every value is
-// looked at: at most as many as the thread block has steps, which `max_steps` limits.
-std::optional<Outlier> find_outlier(const Index& index, const LoopNest& nest, Range allowed) {
-  const Range reach = bounds(index, nest);
-  if (allowed.holds(reach.first) && allowed.holds(reach.last)) return std::nullopt;
-  LoopValues loops{};
-  for (loops[0] = 0; loops[0] < nest.counts[0]; ++loops[0])
-    for (loops[1] = 0; loops[1] < nest.counts[1]; ++loops[1])
-      if (const std::int64_t value = index.at(loops); !allowed.holds(value))
-        return Outlier{loops, value};
-  return std::nullopt;
 }
 
 // Steps of the unrolled body; more than `most` are counted as most + 1.

