@@ -8,9 +8,9 @@
 //      address}.
 //   2. The rendezvous answers r with the address of rank r+1 (mod p) as soon as that is known.
 //   3. The ranks gather everybody's address and bytes without a star. Invariant: before round k,
-//      k = 0, 1, ..., rank r holds the entries of r, r+1, ..., r+2^k-1 (mod p, at most p of them).
-//      In round k it connects to r+2^k, whose address it holds (in round 0: the rendezvous told
-//      it), which is the request for that rank's first min(2^k, p-2^k) entries; it serves the same
+//      k = 0, 1, ..., rank r holds the entries of r, r+1, ..., r+2^k-1 (mod p, at most p of them)
+//      and the address of r+2^k. In round k it connects to r+2^k, which is the request for that
+//      rank's first min(2^k, p-2^k) entries and for the address of r+2^k+2^k; it serves the same
 //      to r-2^k. After ceil(log2 p) rounds every rank holds all p entries.
 //   4. Each rank reports to the rendezvous that it is done; when all are, the rendezvous lets them
 //      go. So either every living rank succeeds, or every living rank gets an error that names the
@@ -136,7 +136,7 @@ class ControlGroup {
                                                  std::span<const int> members);
 
   // Gives up from any thread: calls in progress and later ones return an aborted error, and the
-  // other members learn of it when they next wait.
+  // other members are told.
   void abort(std::string_view reason);
 
   // For bootstrap().

@@ -7,14 +7,17 @@
 namespace unisono::comm {
 namespace {
 
-constexpr std::int64_t tell_timeout_ns = 2'000'000'000;
+// How long members compare their suspicions after a timeout: a part of the timeout, some seconds
+// at most.
+constexpr std::int64_t max_compare_ns = 2'000'000'000;
+constexpr std::int64_t compare_part = 4;
 
 }  // namespace
 
 sys::Task<Result<std::vector<std::vector<std::byte>>>> gather_tables(
     ControlNode& node, MessageKey key, std::span<const int> members, int me,
     std::span<const std::byte> mine, std::size_t max_entry_bytes, std::string* next_address,
-    std::int64_t deadline_ns) {
+    std::int64_t deadline_ns, GatherProgress& progress) {
   const int p = static_cast<int>(members.size());
   const GroupId group{key.communicator, key.epoch};
   const auto member_at = [&](int distance) {
@@ -27,15 +30,21 @@ sys::Task<Result<std::vector<std::vector<std::byte>>>> gather_tables(
     const int ahead = member_at(distance);
     const int behind = member_at(-distance);
     const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
+    progress = {key.round, ahead};
     if (next_address != nullptr) {
       node.set_address(ahead, *next_address);
-      Status linked = co_await node.link(ahead, group, deadline_ns);
-      if (!linked.ok()) co_return linked.take_error();
+      Status reached = co_await node.link(ahead, group, deadline_ns);
+      if (!reached.ok()) co_return reached.take_error();
     }
     const std::string_view next = next_address == nullptr ? std::string_view() : *next_address;
     const std::vector<std::byte> own = encode_table(std::span(table).first(count), next);
+    progress.waits_for = behind;
     Status sent = co_await node.send(behind, key, own, deadline_ns);
     if (!sent.ok()) co_return sent.take_error();
+    // With a link, the end of the process that is waited for is seen at once.
+    progress.waits_for = ahead;
+    Status linked = co_await node.link(ahead, group, deadline_ns);
+    if (!linked.ok()) co_return linked.take_error();
     Result<std::vector<std::byte>> received = co_await node.receive(ahead, key, deadline_ns);
     if (!received.ok()) co_return received.take_error();
     Result<TableView> theirs = decode_table(*received, count, max_entry_bytes);
@@ -52,17 +61,27 @@ GroupExchange::GroupExchange(std::shared_ptr<ControlNode> node, GroupId id,
   node_->open_group(id_);
 }
 
-sys::Task<Error> GroupExchange::give_up(Error error) {
-  node_->fail(id_, error);
-  const Error first = *node_->failure(id_);
-  if (has_told_) co_return first;
-  has_told_ = true;
-  const std::int64_t deadline_ns = node_->world().now_ns() + tell_timeout_ns;
-  for (const int member : members_) {
-    if (member == node_->rank()) continue;
-    co_await node_->send_failure(member, id_, first, deadline_ns);
+sys::Task<Error> GroupExchange::give_up(const Error& error, const GatherProgress& progress,
+                                        std::uint64_t sequence, std::int64_t timeout_ns) {
+  Error own = error;
+  if (error.timed_out)
+    own = timeout_error(progress.waits_for, "rank ", progress.waits_for,
+                        " did not take part in exchange ", sequence, " of communicator ",
+                        id_.communicator, " (epoch ", id_.epoch, ") in time");
+  node_->fail(id_, own, progress.round);
+  sys::World& world = node_->world();
+  const std::int64_t end_ns = world.now_ns() + std::min(max_compare_ns, timeout_ns / compare_part);
+  for (;;) {
+    const Error told = *node_->failure(id_);
+    node_->spread_failure(id_, members_);
+    // Until somebody knows better.
+    while (told.timed_out && node_->failure(id_)->message == told.message) {
+      sys::Wait wait(world.scheduler(), node_->changed(), end_ns);
+      const bool notified = co_await wait;
+      if (!notified) co_return told;
+    }
+    if (!told.timed_out) co_return told;
   }
-  co_return first;
 }
 
 sys::Task<Result<Gathered>> GroupExchange::all_gather(std::span<const std::byte> mine,
@@ -71,11 +90,13 @@ sys::Task<Result<Gathered>> GroupExchange::all_gather(std::span<const std::byte>
     co_return misuse("an exchange takes at most ", max_exchange_bytes, " bytes from a member, not ",
                      mine.size());
   const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
-  const MessageKey key{id_.communicator, id_.epoch, sequence_++, 0, false};
+  const std::uint64_t sequence = sequence_++;
+  const MessageKey key{id_.communicator, id_.epoch, sequence, 0, false};
+  GatherProgress progress;
   Result<std::vector<std::vector<std::byte>>> table = co_await gather_tables(
-      *node_, key, members_, me_, mine, max_exchange_bytes, nullptr, deadline_ns);
+      *node_, key, members_, me_, mine, max_exchange_bytes, nullptr, deadline_ns, progress);
   if (!table.ok()) {
-    Error error = co_await give_up(table.error());
+    Error error = co_await give_up(table.error(), progress, sequence, timeout_ns);
     co_return std::move(error);
   }
   std::vector<std::byte> bytes;
@@ -151,6 +172,7 @@ sys::Task<Result<std::unique_ptr<sys::Stream>>> GroupExchange::accept(int member
 
 void GroupExchange::abort(const std::string& reason) {
   node_->fail(id_, aborted_error("rank ", node_->rank(), " gave the communicator up: ", reason));
+  node_->spread_failure(id_, members_);
 }
 
 }  // namespace unisono::comm

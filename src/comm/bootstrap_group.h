@@ -19,10 +19,16 @@ namespace unisono::comm {
 // `next_address` is for the bootstrap, where a rank knows the address of the next one only: it
 // comes in as that, travels with the tables (round k brings the address that round k+1 connects
 // to), and the addresses learned are told to the node. Null once all addresses are known.
+//
+// `progress` says, while and after it runs, in which round whom it waits for.
+struct GatherProgress {
+  std::uint32_t round = 0;
+  int waits_for = -1;  // a job rank
+};
 sys::Task<Result<std::vector<std::vector<std::byte>>>> gather_tables(
     ControlNode& node, MessageKey key, std::span<const int> members, int me,
     std::span<const std::byte> mine, std::size_t max_entry_bytes, std::string* next_address,
-    std::int64_t deadline_ns);
+    std::int64_t deadline_ns, GatherProgress& progress);
 
 class GroupExchange {
  public:
@@ -49,8 +55,15 @@ class GroupExchange {
 
  private:
   Status check_member(int member) const;
-  // The group is over: tells the others the first error, and returns it.
-  sys::Task<Error> give_up(Error error);
+  // The group is over. Tells the others why, and returns what all of them agree on.
+  //
+  // After a timeout each member only suspects the one it waits for, which may itself be waiting.
+  // Whoever waits in round k waits for a member that has not finished round k-1 or has not come;
+  // so of all suspicions that of the lowest round names a member that waits for nobody: one that
+  // has not come. The members tell each other their suspicions for a short while and keep the
+  // lowest (ControlNode::fail).
+  sys::Task<Error> give_up(const Error& error, const GatherProgress& progress,
+                           std::uint64_t sequence, std::int64_t timeout_ns);
   MessageKey direct_key(std::uint64_t tag) const;
 
   std::shared_ptr<ControlNode> node_;
@@ -58,7 +71,6 @@ class GroupExchange {
   const std::vector<int> members_;
   const int me_;
   std::uint64_t sequence_ = 0;  // of collective exchanges
-  bool has_told_ = false;
 };
 
 }  // namespace unisono::comm

@@ -331,9 +331,11 @@ sys::Task<Status> Joining::gather(std::string next_address) {
   std::vector<int> members(static_cast<std::size_t>(options_.world_size));
   std::iota(members.begin(), members.end(), 0);
   const MessageKey key{node_->job(), 0, bootstrap_tag, 0, false};
+  GatherProgress progress;
   constexpr std::size_t max_entry_bytes = 8 + max_address_bytes + max_bootstrap_bytes;
-  Result<std::vector<std::vector<std::byte>>> table = co_await gather_tables(
-      *node_, key, members, options_.rank, entry, max_entry_bytes, &next_address, deadline_ns_);
+  Result<std::vector<std::vector<std::byte>>> table =
+      co_await gather_tables(*node_, key, members, options_.rank, entry, max_entry_bytes,
+                             &next_address, deadline_ns_, progress);
   if (!table.ok()) co_return table.take_error();
 
   const std::size_t p = members.size();

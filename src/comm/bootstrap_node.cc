@@ -1,6 +1,8 @@
 #include "comm/bootstrap_node.h"
 
 #include <algorithm>
+#include <array>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -14,6 +16,7 @@ constexpr std::int64_t second_ns = 1'000'000'000;
 constexpr std::int64_t handshake_timeout_ns = 10 * second_ns;
 // Strangers held at once, beyond one connection that each rank may be making.
 constexpr int max_strangers = 256;
+constexpr std::int64_t tell_timeout_ns = 2 * second_ns;
 // Attempts to reach a rank whose listener is known to have been there; with doubling pauses from
 // 20 ms the last follows 620 ms after the first.
 constexpr int connect_attempts = 6;
@@ -180,7 +183,8 @@ sys::Task<void> ControlNode::read_loop(Link& link) {
     const FrameHeader& header = frame->header;
     if (header.kind == FrameKind::failure) {
       const Error error = decode_failure(frame->payload);
-      if (!is_retired(header.key)) fail({header.key.communicator, header.key.epoch}, error);
+      if (!is_retired(header.key))
+        fail({header.key.communicator, header.key.epoch}, error, header.key.round);
     } else if (header.kind != FrameKind::message ||
                !deposit(link.peer, header.key, std::move(frame->payload))) {
       lose(link, str("it sent a frame of kind ", static_cast<int>(header.kind),
@@ -231,12 +235,16 @@ sys::Task<Result<std::unique_ptr<sys::Stream>>> ControlNode::connect_authenticat
       why = stream.error().message;
       continue;
     }
+    // The peer answers when it is next inside a call, which may take as long as we may wait.
     bool secret_refused = false;
-    Status ready = co_await prove_to_server(world_, **stream, secret_, attempt_ns, secret_refused);
-    if (ready.ok()) ready = co_await write_frame(**stream, purpose, key, payload, attempt_ns);
+    Status ready = co_await prove_to_server(world_, **stream, secret_, deadline_ns, secret_refused);
+    if (ready.ok()) ready = co_await write_frame(**stream, purpose, key, payload, deadline_ns);
     if (ready.ok()) co_return std::move(*stream);
     why = ready.error().message;
   }
+  if (world_.now_ns() >= deadline_ns)
+    co_return timeout_error(peer, "rank ", peer, " at ", address->text(),
+                            " did not take a connection in time: ", why);
   co_return peer_error(peer, "cannot connect to rank ", peer, " at ", address->text(), ": ", why);
 }
 
@@ -314,19 +322,32 @@ sys::Task<Result<std::vector<std::byte>>> ControlNode::receive(int peer, const M
   }
 }
 
-sys::Task<void> ControlNode::send_failure(int peer, GroupId group, const Error& error,
-                                          std::int64_t deadline_ns) {
-  const std::vector<std::byte> payload = encode_failure(error);
-  const auto found = link_of_peer_.find(peer);
-  if (found == link_of_peer_.end() || found->second->is_lost || found->second->is_being_written)
-    co_return;
-  Link& link = *found->second;
-  link.is_being_written = true;
-  const MessageKey key{group.communicator, group.epoch, 0, 0, false};
-  Status sent = co_await write_frame(*link.stream, FrameKind::failure, key, payload, deadline_ns);
-  link.is_being_written = false;
-  link.write_turn.notify_all();
-  if (!sent.ok()) lose(link, sent.error().message);
+void ControlNode::spread_failure(GroupId group, std::vector<int> peers) {
+  tasks_.spawn(tell_failure(group, std::move(peers)));
+}
+
+sys::Task<void> ControlNode::tell_failure(GroupId group, std::vector<int> peers) {
+  const auto failed = failures_.find(group);
+  if (failed == failures_.end()) co_return;
+  const std::vector<std::byte> payload = encode_failure(failed->second.error);
+  const MessageKey key{group.communicator, group.epoch, 0, failed->second.round, false};
+  const std::int64_t deadline_ns = world_.now_ns() + tell_timeout_ns;
+  for (const int peer : peers) {
+    const auto found = link_of_peer_.find(peer);
+    if (found == link_of_peer_.end()) continue;
+    Link& link = *found->second;
+    bool has_turn = true;
+    while (link.is_being_written && !link.is_lost && has_turn) {
+      sys::Wait turn(world_.scheduler(), link.write_turn, deadline_ns);
+      has_turn = co_await turn;
+    }
+    if (link.is_lost || !has_turn) continue;
+    link.is_being_written = true;
+    Status sent = co_await write_frame(*link.stream, FrameKind::failure, key, payload, deadline_ns);
+    link.is_being_written = false;
+    link.write_turn.notify_all();
+    if (!sent.ok()) lose(link, sent.error().message);
+  }
 }
 
 sys::Task<Result<std::unique_ptr<sys::Stream>>> ControlNode::attach(int peer, const MessageKey& key,
@@ -355,14 +376,24 @@ sys::Task<Result<std::unique_ptr<sys::Stream>>> ControlNode::accept_attached(
   }
 }
 
-void ControlNode::fail(GroupId group, const Error& error) {
-  failures_.emplace(group, error);
+void ControlNode::fail(GroupId group, const Error& error, std::uint32_t round) {
+  const auto [found, is_first] = failures_.try_emplace(group, Failure{error, round});
+  Failure& known = found->second;
+  const auto rank_of = [](const Failure& failure) {
+    return std::tuple(failure.error.timed_out, failure.round, failure.error.peer);
+  };
+  // Of two certain failures the first stands.
+  Failure told{error, round};
+  if (!is_first) {
+    if (!known.error.timed_out || rank_of(told) >= rank_of(known)) return;
+    known = std::move(told);
+  }
   changed_.notify_all();
 }
 
 const Error* ControlNode::failure(GroupId group) const {
   const auto found = failures_.find(group);
-  return found == failures_.end() ? nullptr : &found->second;
+  return found == failures_.end() ? nullptr : &found->second.error;
 }
 
 bool ControlNode::is_retired(const MessageKey& key) const {

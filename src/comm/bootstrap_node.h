@@ -58,19 +58,21 @@ class ControlNode {
                          std::int64_t deadline_ns);
   sys::Task<Result<std::vector<std::byte>>> receive(int peer, const MessageKey& key,
                                                     std::int64_t deadline_ns);
-  // Tells the peer that the group has failed; a rank that cannot be told will find out by itself.
-  sys::Task<void> send_failure(int peer, GroupId group, const Error& error,
-                               std::int64_t deadline_ns);
-
   // A fresh authenticated connection outside of the mailbox.
   sys::Task<Result<std::unique_ptr<sys::Stream>>> attach(int peer, const MessageKey& key,
                                                          std::int64_t deadline_ns);
   sys::Task<Result<std::unique_ptr<sys::Stream>>> accept_attached(int peer, const MessageKey& key,
                                                                   std::int64_t deadline_ns);
 
-  // A failed group's waits end with its first error.
-  void fail(GroupId group, const Error& error);
+  // A failed group's waits end with its error. Of several failures one counts, whatever the order
+  // in which they come, so that all members end with the same: what is known (a death, an abort)
+  // before what is suspected (a timeout), and among suspicions the one of the lowest round, then
+  // of the lowest rank. `round` is that of the exchange in which the suspect was waited for.
+  void fail(GroupId group, const Error& error, std::uint32_t round = 0);
   const Error* failure(GroupId group) const;
+  // Tells the group's failure to those of `peers` that this rank has a link to, as far as the
+  // links take it. Who waits for this rank has a link to it.
+  void spread_failure(GroupId group, std::vector<int> peers);
   // From now on messages of older epochs of this communicator are refused.
   void open_group(GroupId group);
   // Its messages are dropped, those that wait and those that come.
@@ -87,6 +89,10 @@ class ControlNode {
     bool is_being_written = false;
     sys::WaitQueue write_turn;
   };
+  struct Failure {
+    Error error;
+    std::uint32_t round = 0;
+  };
   using MailKey = std::pair<MessageKey, int>;  // the int: from which rank
 
   sys::Task<void> accept_loop();
@@ -94,6 +100,7 @@ class ControlNode {
   sys::Task<Status> serve_checked(std::unique_ptr<sys::Stream>& stream);
   sys::Task<Status> wait_for_job(std::int64_t deadline_ns);
   sys::Task<void> read_loop(Link& link);
+  sys::Task<void> tell_failure(GroupId group, std::vector<int> peers);
   sys::Task<Result<std::unique_ptr<sys::Stream>>> connect_authenticated(int peer, FrameKind purpose,
                                                                         const MessageKey& key,
                                                                         std::int64_t deadline_ns);
@@ -124,7 +131,7 @@ class ControlNode {
   std::map<MailKey, std::deque<std::vector<std::byte>>> mail_;
   std::map<int, std::size_t> unclaimed_bytes_;  // in mail_, by peer
   std::map<MailKey, std::deque<std::unique_ptr<sys::Stream>>> attached_;
-  std::map<GroupId, Error> failures_;
+  std::map<GroupId, Failure> failures_;
   std::map<std::uint64_t, std::uint32_t> newest_epoch_;
   std::deque<GroupId> retired_;  // the latest, at most max_retired
 

@@ -66,6 +66,7 @@ std::int64_t Rendezvous::tell_deadline_ns() const {
 
 sys::Task<void> Rendezvous::serve(std::shared_ptr<Rendezvous> self,
                                   std::unique_ptr<sys::Stream> stream, const Enrolment& enrolment) {
+  ++self->seen_;
   Status admitted = self->admit(enrolment, stream->peer_address().text());
   if (!admitted.ok()) self->report(admitted.error());
   if (self->verdict_) {
@@ -222,6 +223,8 @@ sys::Task<Status> Rendezvous::released() {
 sys::Task<void> Rendezvous::drain(std::int64_t deadline_ns) {
   const auto is_drained = [this] {
     if (being_told_ > 0) return false;
+    // Ranks on their way shall hear it too, unless it is that they did not come.
+    if (verdict_ && !verdict_->timed_out && seen_ < setup_.world_size - 1) return false;
     for (const auto& member : members_)
       if (member && !member->is_over) return false;
     return true;

@@ -39,8 +39,8 @@ class Rendezvous {
   // missing becomes an error that names the missing ranks.
   void report(const Error& error);
   const std::optional<Error>& verdict() const { return verdict_; }
-  // Waits until every enrolled rank has been told how it ended; those that do not listen are
-  // given up at the deadline.
+  // Waits until every rank that has enrolled, or is on its way, has been told how it ended; those
+  // that do not listen are given up at the deadline.
   sys::Task<void> drain(std::int64_t deadline_ns);
 
  private:
@@ -71,7 +71,8 @@ class Rendezvous {
   std::vector<std::unique_ptr<Member>> members_;  // by rank; [0] stays empty
   int enrolled_ = 1;
   int done_ = 0;
-  int being_told_ = 0;
+  int seen_ = 0;        // processes that enrolled or wanted to
+  int being_told_ = 0;  // of those, refused ones that are hearing the verdict
   std::optional<Error> verdict_;
   sys::WaitQueue changed_;
   sys::TaskScope readers_;

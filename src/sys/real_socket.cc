@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -111,6 +112,16 @@ class SocketStream final : public Stream {
         descriptor_(std::move(descriptor)),
         local_(std::move(local)),
         peer_(std::move(peer)) {}
+
+  // Closing with bytes unread resets the connection, and the reset can overtake what was sent last
+  // (why this side gives up, say). So what is there is read first, up to a limit.
+  ~SocketStream() override {
+    if (descriptor_->get() < 0) return;
+    shutdown(descriptor_->get(), SHUT_WR);
+    std::array<std::byte, 4096> unread;
+    for (int i = 0; i < 64; ++i)
+      if (recv(descriptor_->get(), unread.data(), unread.size(), 0) <= 0) return;
+  }
 
   Task<Result<std::size_t>> read_some(std::span<std::byte> buffer,
                                       std::int64_t deadline_ns) override {

@@ -1,0 +1,220 @@
+// Both worlds keep the same promises.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "base/str.h"
+#include "sys/real_world.h"
+#include "sys/simulated_world.h"
+#include "sys/user_secret.h"
+
+namespace unisono::sys {
+namespace {
+
+constexpr std::int64_t second_ns = 1'000'000'000;
+
+// Runs a task of one process in the world named by the parameter.
+class EveryWorld : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == std::string("real")) {
+      real_ = std::move(*RealWorld::create());
+    } else {
+      simulation_ = std::make_unique<Simulation>(SimulationOptions{});
+      simulation_->add_process("127.0.0.1");
+    }
+  }
+  World& world() { return real_ ? static_cast<World&>(*real_) : simulation_->world(0); }
+  std::string run(Task<std::string> task) {
+    if (real_) return real_->run(std::move(task));
+    std::string out = "never ended";
+    simulation_->start(0, keep(std::move(task), out));
+    simulation_->run(3600 * second_ns);
+    return out;
+  }
+  static Task<void> keep(Task<std::string> task, std::string& out) { out = co_await task; }
+
+  std::unique_ptr<RealWorld> real_;
+  std::unique_ptr<Simulation> simulation_;
+};
+
+std::vector<std::byte> pattern(std::size_t bytes) {
+  std::vector<std::byte> out(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 31 + i / 251);
+  return out;
+}
+
+Task<void> echo(Listener& listener, std::size_t bytes, std::int64_t deadline_ns) {
+  Result<std::unique_ptr<Stream>> stream = co_await listener.accept(deadline_ns);
+  if (!stream.ok()) co_return;
+  std::vector<std::byte> buffer(bytes);
+  Status status = co_await read_exactly(**stream, buffer, deadline_ns);
+  if (status.ok()) status = co_await write_all(**stream, buffer, deadline_ns);
+}
+
+Task<std::string> send_through_echo(World& world, std::size_t bytes) {
+  const std::int64_t deadline_ns = world.now_ns() + 60 * second_ns;
+  const Address anywhere{"127.0.0.1", 0};
+  Result<std::unique_ptr<Listener>> listener = world.listen(anywhere);
+  if (!listener.ok()) co_return listener.error().describe();
+  TaskScope tasks;
+  tasks.spawn(echo(**listener, bytes, deadline_ns));
+  const Address& there = (*listener)->address();
+  Result<std::unique_ptr<Stream>> stream = co_await world.connect(there, deadline_ns);
+  if (!stream.ok()) co_return stream.error().describe();
+  const std::vector<std::byte> sent = pattern(bytes);
+  Status status = co_await write_all(**stream, sent, deadline_ns);
+  if (!status.ok()) co_return status.error().describe();
+  std::vector<std::byte> received(bytes);
+  status = co_await read_exactly(**stream, received, deadline_ns);
+  if (!status.ok()) co_return status.error().describe();
+  std::array<std::byte, 1> nothing;
+  Result<std::size_t> end = co_await (*stream)->read_some(nothing, deadline_ns);
+  if (!end.ok() || *end != 0) co_return "the end was not seen";
+  co_return received == sent ? "equal" : "different";
+}
+
+TEST_P(EveryWorld, AStreamCarriesItsBytesInOrderAndThenEnds) {
+  // The larger one is more than a socket's buffers hold at once.
+  for (const std::size_t bytes : {1, 1000, 200'000})
+    EXPECT_EQ(run(send_through_echo(world(), bytes)), "equal");
+}
+
+Task<std::string> connect_to_nobody(World& world) {
+  const Address nobody{"127.0.0.1", 1};
+  Result<std::unique_ptr<Stream>> stream =
+      co_await world.connect(nobody, world.now_ns() + second_ns);
+  co_return stream.ok() ? "connected" : stream.error().message;
+}
+
+TEST_P(EveryWorld, AConnectionToNobodyIsRefused) {
+  EXPECT_NE(run(connect_to_nobody(world())).find("refused"), std::string::npos);
+}
+
+Task<std::string> wait_in_vain(World& world) {
+  const std::int64_t deadline_ns = world.now_ns() + second_ns / 20;
+  const Address anywhere{"127.0.0.1", 0};
+  Result<std::unique_ptr<Listener>> listener = world.listen(anywhere);
+  Result<std::unique_ptr<Stream>> nobody = co_await (*listener)->accept(deadline_ns);
+  if (nobody.ok() || !nobody.error().timed_out) co_return "accept did not time out";
+  const Address& there = (*listener)->address();
+  Result<std::unique_ptr<Stream>> stream =
+      co_await world.connect(there, world.now_ns() + 10 * second_ns);
+  if (!stream.ok()) co_return stream.error().describe();
+  std::array<std::byte, 1> byte;
+  const std::int64_t soon_ns = world.now_ns() + second_ns / 20;
+  Result<std::size_t> got = co_await (*stream)->read_some(byte, soon_ns);
+  if (got.ok() || !got.error().timed_out) co_return "read did not time out";
+  co_return world.now_ns() >= soon_ns ? "timed out" : "timed out early";
+}
+
+TEST_P(EveryWorld, EveryWaitEndsAtItsDeadline) {
+  EXPECT_EQ(run(wait_in_vain(world())), "timed out");
+}
+
+Task<std::string> listen_twice(World& world) {
+  const Address anywhere{"127.0.0.1", 0};
+  Result<std::unique_ptr<Listener>> first = world.listen(anywhere);
+  const Address taken = (*first)->address();
+  Result<std::unique_ptr<Listener>> second = world.listen(taken);
+  co_return second.ok() ? "listens twice" : second.error().message;
+}
+
+TEST_P(EveryWorld, APortIsListenedOnByOneOnly) {
+  EXPECT_NE(run(listen_twice(world())).find("in use"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, EveryWorld, testing::Values("real", "simulated"),
+                         [](const auto& test) { return test.param; });
+
+Task<int> add_after_others(RealWorld& world, WaitQueue& queue, int& arrived, int all) {
+  ++arrived;
+  queue.notify_all();
+  while (arrived < all) {
+    Wait wait(world.scheduler(), queue, world.now_ns() + 60 * second_ns);
+    const bool notified = co_await wait;
+    if (!notified) co_return -1;
+  }
+  co_return arrived;
+}
+
+// Each task waits for all the others, so the loop must run all threads' tasks, whoever drives it.
+TEST(RealWorld, RunsTheTasksOfManyThreadsTogether) {
+  auto world = std::move(*RealWorld::create());
+  constexpr int threads = 8;
+  for (int round = 0; round < 50; ++round) {
+    WaitQueue queue;
+    int arrived = 0;
+    std::atomic<int> right{0};
+    std::vector<std::thread> all;
+    for (int i = 0; i < threads; ++i)
+      all.emplace_back([&] {
+        right += world->run(add_after_others(*world, queue, arrived, threads)) == threads;
+      });
+    for (auto& thread : all) thread.join();
+    ASSERT_EQ(right, threads);
+  }
+}
+
+Task<bool> wait_for_flag(RealWorld& world, WaitQueue& queue, const bool& flag) {
+  while (!flag) {
+    Wait wait(world.scheduler(), queue, world.now_ns() + 60 * second_ns);
+    const bool notified = co_await wait;
+    if (!notified) co_return false;
+  }
+  co_return true;
+}
+
+TEST(RealWorld, APostedActionReachesTheLoopFromAnotherThread) {
+  auto world = std::move(*RealWorld::create());
+  for (int round = 0; round < 50; ++round) {
+    WaitQueue queue;
+    bool flag = false;
+    std::thread other([&] {
+      world->post([&] {
+        flag = true;
+        queue.notify_all();
+      });
+    });
+    EXPECT_TRUE(world->run(wait_for_flag(*world, queue, flag)));
+    other.join();
+  }
+}
+
+TEST(Address, IsReadAndWrittenTheSameWay) {
+  for (const char* text : {"10.0.0.1:0", "node-7.cluster:29500", "[::1]:65535"}) {
+    const auto address = Address::parse(text);
+    ASSERT_TRUE(address.ok()) << text;
+    EXPECT_EQ(address->text(), text);
+  }
+  for (const char* text : {"", "host", ":1", "h:", "h:x", "h:65536", "h:-1", "::1:80", "h:1 "})
+    EXPECT_FALSE(Address::parse(text).ok()) << text;
+}
+
+TEST(Address, OnlyWhatIsWrittenAsLoopbackCountsAsSuch) {
+  EXPECT_TRUE((Address{"127.0.0.1", 1}.is_loopback()));
+  EXPECT_TRUE((Address{"::1", 1}.is_loopback()));
+  EXPECT_TRUE((Address{"localhost", 1}.is_loopback()));
+  EXPECT_FALSE((Address{"127.example.org", 1}.is_loopback()));
+  EXPECT_FALSE((Address{"10.0.0.1", 1}.is_loopback()));
+}
+
+TEST(UserSecret, IsMadeOnceAndRefusedWhenOthersCouldReadIt) {
+  char name[] = "/tmp/unisono-test-XXXXXX";
+  const std::string folder = std::string(mkdtemp(name)) + "/private";
+  const auto first = user_secret(folder);
+  ASSERT_TRUE(first.ok()) << first.error().describe();
+  EXPECT_EQ(first->size(), 64u);
+  EXPECT_EQ(*user_secret(folder), *first);
+  std::filesystem::permissions(folder, std::filesystem::perms::group_read,
+                               std::filesystem::perm_options::add);
+  EXPECT_FALSE(user_secret(folder).ok());
+  std::filesystem::remove_all(name);
+}
+
+}  // namespace
+}  // namespace unisono::sys
