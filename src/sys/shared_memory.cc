@@ -68,6 +68,19 @@ std::size_t page_bytes() {
   return bytes;
 }
 
+std::size_t resident_bytes(const std::byte* data, std::size_t bytes) {
+  std::array<unsigned char, 1024> pages;
+  const std::size_t window = pages.size() * page_bytes();
+  std::size_t resident = 0;
+  for (std::size_t at = 0; at < bytes; at += window) {
+    const std::size_t length = std::min(window, bytes - at);
+    if (mincore(const_cast<std::byte*>(data) + at, length, pages.data()) != 0) return bytes;
+    const std::size_t count = (length + page_bytes() - 1) / page_bytes();
+    for (std::size_t i = 0; i < count; ++i) resident += (pages[i] & 1) * page_bytes();
+  }
+  return resident;
+}
+
 Result<SharedMemory> SharedMemory::open(const std::string& name, std::size_t bytes) {
   const int fd = shm_open(name.c_str(), O_CREAT | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return system_error(str("opening shared memory ", name), errno);
@@ -84,19 +97,22 @@ SharedMemory::~SharedMemory() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
-std::size_t SharedMemory::resident_bytes(std::size_t offset, std::size_t bytes) const {
-  std::array<unsigned char, 1024> pages;
-  const std::size_t window = pages.size() * page_bytes();
-  std::size_t resident = 0;
-  for (std::size_t at = 0; at < bytes; at += window) {
-    const std::size_t length = std::min(window, bytes - at);
-    if (mincore(data_ + offset + at, length, pages.data()) != 0) return bytes;
-    const std::size_t count = (length + page_bytes() - 1) / page_bytes();
-    for (std::size_t i = 0; i < count; ++i) resident += (pages[i] & 1) * page_bytes();
-  }
-  return resident;
+void SharedMemory::unlink(const std::string& name) { shm_unlink(name.c_str()); }
+
+Result<PrivateMemory> PrivateMemory::allocate(std::size_t bytes) {
+  const std::size_t mapped = std::max<std::size_t>(bytes, 1);
+  void* data = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) return system_error(str("reserving ", format_bytes(bytes)), errno);
+  madvise(data, mapped, MADV_NOHUGEPAGE);
+  return PrivateMemory(static_cast<std::byte*>(data), mapped);
 }
 
-void SharedMemory::unlink(const std::string& name) { shm_unlink(name.c_str()); }
+PrivateMemory::PrivateMemory(PrivateMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+PrivateMemory::~PrivateMemory() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
 
 }  // namespace unisono::sys

@@ -1,4 +1,4 @@
-// Named shared memory (POSIX), mapped into this process.
+// Memory by the page: named and shared between processes (POSIX), or this process's own.
 #pragma once
 
 #include <unisono/result.h>
@@ -9,6 +9,8 @@
 namespace unisono::sys {
 
 std::size_t page_bytes();
+// Bytes in [data, data + bytes), which starts at a page, for which memory has been taken.
+std::size_t resident_bytes(const std::byte* data, std::size_t bytes);
 
 class SharedMemory {
  public:
@@ -24,14 +26,30 @@ class SharedMemory {
 
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
-  // Bytes in [offset, offset + bytes), page-aligned, for which memory has been taken.
-  std::size_t resident_bytes(std::size_t offset, std::size_t bytes) const;
-
   // Removes the name; mappings stay.
   static void unlink(const std::string& name);
 
  private:
   SharedMemory(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
+
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// Zeroed at first, and taken page by page as it is touched (no huge pages: they would take more).
+class PrivateMemory {
+ public:
+  static Result<PrivateMemory> allocate(std::size_t bytes);
+
+  ~PrivateMemory();
+  PrivateMemory(PrivateMemory&& other) noexcept;
+  PrivateMemory& operator=(PrivateMemory&&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  PrivateMemory(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
 
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;

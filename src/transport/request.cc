@@ -22,6 +22,13 @@ Status check_request(const ConnectionRequest& request) {
   return {};
 }
 
+Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours) {
+  return peer_error(peer, "rank ", peer, " made the connection with a region of ",
+                    theirs.region_bytes, " bytes, ", theirs.signals, " signals and layout ",
+                    theirs.layout, ", this rank with ", ours.region_bytes, ", ", ours.signals,
+                    " and ", ours.layout, "; the slot settings of all ranks must be the same");
+}
+
 std::string describe(const ConnectionKey& key) {
   char hex[16];
   const auto end = std::to_chars(hex, hex + sizeof hex, key.communicator, 16).ptr;

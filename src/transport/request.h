@@ -14,6 +14,9 @@ inline constexpr int max_signals = 4096;
 
 Status check_request(const ConnectionRequest& request);
 
+// The two ends of a connection were given different geometries.
+Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours);
+
 // "communicator 1f, epoch 0, channel 2".
 std::string describe(const ConnectionKey& key);
 

@@ -38,9 +38,9 @@ INSTANTIATE_TEST_SUITE_P(All, Fifo,
                          testing::Combine(testing::ValuesIn(factories()),
                                           testing::Values(Protocol::simple, Protocol::ll,
                                                           Protocol::ll128)),
-                         [](const testing::TestParamInfo<Parameters>& info) {
-                           return std::get<0>(info.param).name + "_" +
-                                  std::string(name(std::get<1>(info.param)));
+                         [](const testing::TestParamInfo<Parameters>& parameters) {
+                           return std::get<0>(parameters.param).name + "_" +
+                                  std::string(name(std::get<1>(parameters.param)));
                          });
 
 // One direction, from a to b.

@@ -148,13 +148,8 @@ Status ShmConnection::check_joined_peer() const {
   if (!(record.key == key_) || record.self != peer_)
     return peer_error(peer_, "expected rank ", peer_, " on ", describe(key_), ", but rank ",
                       record.self, " joined on ", describe(record.key));
-  const Geometry& geometry = record.geometry;
-  if (!(geometry == geometry_))
-    return peer_error(peer_, "rank ", peer_, " made the connection with a region of ",
-                      geometry.region_bytes, " bytes, ", geometry.signals, " signals and layout ",
-                      hex(geometry.layout), ", this rank with ", geometry_.region_bytes, ", ",
-                      geometry_.signals, " and ", hex(geometry_.layout),
-                      "; the slot settings of all ranks must be the same");
+  const Geometry joined_with = record.geometry;
+  if (!(joined_with == geometry_)) return geometry_mismatch(peer_, joined_with, geometry_);
   return {};
 }
 

@@ -71,7 +71,7 @@ std::byte* Segment::region(int end) const {
 
 std::size_t Segment::resident_bytes(int end) const {
   const std::size_t offset = sys::page_bytes() + static_cast<std::size_t>(end) * end_bytes_;
-  return sys::page_bytes() / 2 + memory_.resident_bytes(offset, end_bytes_);
+  return sys::page_bytes() / 2 + sys::resident_bytes(memory_.data() + offset, end_bytes_);
 }
 
 void Segment::unlink_once() {

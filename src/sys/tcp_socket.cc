@@ -1,0 +1,121 @@
+#include "sys/tcp_socket.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+
+#ifdef __linux__
+#include <linux/sockios.h>
+#endif
+
+namespace unisono::sys {
+namespace {
+
+// Ten seconds of silence, then a probe every five: a dead host is noticed after 25 s, and one that
+// does not acknowledge what is sent to it after 30 s.
+constexpr int keep_alive_idle_s = 10;
+constexpr int keep_alive_interval_s = 5;
+constexpr int keep_alive_probes = 3;
+constexpr int unacknowledged_ms = 30'000;
+
+void set_option(const Socket& socket, int level, int name, int value) {
+  setsockopt(socket.get(), level, name, &value, sizeof value);
+}
+
+msghdr message_of(std::span<const iovec> parts) {
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(parts.data());
+  message.msg_iovlen = parts.size();
+  return message;
+}
+
+Transferred failed_with(int error) {
+  if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) return {.would_block = true};
+  return {.error = error};
+}
+
+}  // namespace
+
+void Socket::close() {
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
+
+Transferred send_some(const Socket& socket, std::span<const iovec> parts) {
+  const msghdr message = message_of(parts);
+  const ssize_t sent = sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0) return failed_with(errno);
+  return {.bytes = static_cast<std::size_t>(sent)};
+}
+
+Transferred receive_some(const Socket& socket, std::span<const iovec> parts) {
+  msghdr message = message_of(parts);
+  const ssize_t got = recvmsg(socket.get(), &message, MSG_DONTWAIT);
+  if (got < 0) return failed_with(errno);
+  return {.bytes = static_cast<std::size_t>(got), .ended = got == 0};
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Result<Socket> accept_one(const Socket& listener) {
+  const int accepted = accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (accepted >= 0) return Socket(accepted);
+  const int error = errno;
+  // The others are connections that their maker gave up meanwhile.
+  if (error == EAGAIN || error == EINTR || error == ECONNABORTED || error == EPROTO)
+    return Socket();
+  return system_error("accepting a connection", error);
+}
+
+Result<bool> is_connected(const Socket& socket) {
+  pollfd writable{.fd = socket.get(), .events = POLLOUT, .revents = 0};
+  if (poll(&writable, 1, 0) <= 0) return false;
+  int error = 0;
+  socklen_t bytes = sizeof error;
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
+  if (error != 0) return system_error("connecting", error);
+  return true;
+}
+
+void tune_for_data(const Socket& socket) {
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, keep_alive_idle_s);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, keep_alive_interval_s);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, keep_alive_probes);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, unacknowledged_ms);
+}
+
+void end_sending(const Socket& socket) { shutdown(socket.get(), SHUT_WR); }
+
+bool all_acknowledged(const Socket& socket) {
+  int unacknowledged = 0;
+  return ioctl(socket.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
+}
+
+bool discard_received(const Socket& socket) {
+  std::byte dropped[16 << 10];
+  constexpr int most_reads = 64;
+  for (int i = 0; i < most_reads; ++i) {
+    const iovec part{.iov_base = dropped, .iov_len = sizeof dropped};
+    const Transferred got = receive_some(socket, {&part, 1});
+    if (got.ended || got.error != 0) return true;
+    if (got.would_block) return false;
+  }
+  return false;
+}
+
+}  // namespace unisono::sys

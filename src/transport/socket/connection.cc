@@ -1,0 +1,224 @@
+#include "transport/socket/connection.h"
+
+#include <mutex>
+#include <optional>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "sys/shared_memory.h"
+#include "transport/fault.h"
+#include "transport/request.h"
+#include "transport/socket/inbox.h"
+#include "transport/socket/outbox.h"
+
+namespace unisono::transport::socket {
+namespace {
+
+class SocketConnection final : public Connection {
+ public:
+  SocketConnection(std::shared_ptr<Hub> hub, std::shared_ptr<Meeting> meeting,
+                   sys::PrivateMemory region, sys::PrivateMemory signals)
+      : Connection(meeting->self, meeting->peer),
+        hub_(std::move(hub)),
+        meeting_(std::move(meeting)),
+        geometry_(meeting_->geometry),
+        region_memory_(std::move(region)),
+        signals_memory_(std::move(signals)) {
+    region_ = region_memory_.data();
+    signals_ = reinterpret_cast<std::atomic<std::uint64_t>*>(signals_memory_.data());
+  }
+  ~SocketConnection() override;
+
+  Result<bool> ready() override;
+  Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
+                       Signal signal) override;
+  std::uint64_t puts_started() const override {
+    const std::lock_guard lock(mutex_);
+    return outbox_ ? outbox_->started() : 0;
+  }
+  std::uint64_t puts_completed() const override {
+    const std::lock_guard lock(mutex_);
+    return outbox_ ? outbox_->completed() : 0;
+  }
+  bool can_read_peer() const override { return false; }
+  Status read_peer(void*, std::uint64_t, std::size_t) override {
+    return bug("the memory of rank ", peer_, " cannot be read over a socket");
+  }
+  Status progress() override;
+  Status check_peer() override;
+  void abort(Fault fault) override;
+  std::size_t memory_bytes() const override;
+
+ private:
+  Status adopt();
+  Status state() const;
+  Status violated(std::unique_ptr<Error> error);
+  void tell_fault();
+  bool gone() const { return inbox_ && inbox_->over(); }
+
+  std::shared_ptr<Hub> hub_;
+  std::shared_ptr<Meeting> meeting_;
+  Geometry geometry_;
+  sys::PrivateMemory region_memory_;
+  sys::PrivateMemory signals_memory_;
+
+  // abort() comes from any thread; everything below is its business, too.
+  mutable std::mutex mutex_;
+  Streams streams_;
+  std::optional<Outbox> outbox_;  // both from when the connection is ready
+  std::optional<Inbox> inbox_;
+  std::uint64_t fault_ = 0;  // ours, packed
+  std::optional<Error> violation_;
+  bool saw_peer_gone_ = false;
+};
+
+SocketConnection::~SocketConnection() {
+  hub_->leave(meeting_);
+  const std::lock_guard lock(mutex_);
+  // The peer may have joined a connection that was never looked at again here.
+  const bool joined = meeting_->state.load(std::memory_order_acquire) == Meeting::State::joined;
+  if (!outbox_ && (!joined || !adopt().ok())) return;
+  if (fault_ == 0) {
+    outbox_->drop();
+    if (streams_[0]->has_room()) streams_[0]->push({.type = Frame::Type::bye}, nullptr, 0);
+  }
+  outbox_->send();
+  inbox_.reset();
+  outbox_.reset();
+  hub_->see_off(std::move(streams_));
+}
+
+Result<bool> SocketConnection::ready() {
+  const std::lock_guard lock(mutex_);
+  UNISONO_TRY(state());
+  if (outbox_) return true;
+  switch (meeting_->state.load(std::memory_order_acquire)) {
+    case Meeting::State::waiting:
+      return false;
+    case Meeting::State::failed:
+      return Error(meeting_->error);
+    case Meeting::State::joined:
+      break;
+  }
+  UNISONO_TRY(adopt());
+  return true;
+}
+
+Status SocketConnection::adopt() {
+  for (sys::Socket& socket : meeting_->sockets) {
+    streams_.push_back(std::make_unique<Stream>(std::move(socket), hub_->poller()));
+    UNISONO_TRY(streams_.back()->watch());
+  }
+  inbox_.emplace(streams_, region_, signals_, geometry_, peer_);
+  outbox_.emplace(streams_, geometry_.signals);
+  if (fault_ != 0) tell_fault();
+  return {};
+}
+
+Result<bool> SocketConnection::try_put(const void* source, std::size_t bytes,
+                                       std::size_t peer_offset, Signal signal) {
+  const std::lock_guard lock(mutex_);
+  if (!outbox_) return bug("put to rank ", peer_, " before the connection is ready");
+  if (bytes > geometry_.region_bytes || peer_offset > geometry_.region_bytes - bytes)
+    return bug("put of ", bytes, " bytes at offset ", peer_offset, " to rank ", peer_,
+               " leaves its region of ", geometry_.region_bytes, " bytes");
+  if (signal.index >= geometry_.signals)
+    return bug("signal ", signal.index, " of rank ", peer_, "; it has ", geometry_.signals);
+  if (fault_ != 0 || violation_ || gone()) {
+    outbox_->add_dropped();
+    return true;
+  }
+  const auto* from = static_cast<const std::byte*>(source);
+  bool taken = outbox_->add(from, bytes, peer_offset, signal);
+  outbox_->send();
+  if (!taken) {
+    taken = outbox_->add(from, bytes, peer_offset, signal);
+    if (taken) outbox_->send();
+  }
+  return taken;
+}
+
+Status SocketConnection::state() const {
+  if (inbox_ && inbox_->fault()) return told_error(peer_, *inbox_->fault());
+  if (fault_ != 0) return own_error(peer_, unpack_fault(fault_));
+  if (violation_) return Error(*violation_);
+  return {};
+}
+
+Status SocketConnection::progress() {
+  hub_->poller().poll();
+  const std::lock_guard lock(mutex_);
+  if (outbox_) {
+    if (!violation_)
+      if (auto received = inbox_->receive(); !received.ok()) return violated(received.take_error());
+    outbox_->send();
+    if (inbox_->over() && outbox_->completed() != outbox_->started()) outbox_->drop();
+  }
+  return state();
+}
+
+Status SocketConnection::violated(std::unique_ptr<Error> error) {
+  violation_ = *error;
+  outbox_->drop();
+  const Fault fault{.kind = Fault::Kind::protocol_violation, .rank = peer_};
+  for (auto& stream : streams_)
+    if (stream->has_room())
+      stream->push({.type = Frame::Type::fault, .value = pack(fault)}, nullptr, 0);
+  outbox_->send();
+  return error;
+}
+
+Status SocketConnection::check_peer() {
+  UNISONO_TRY(progress());
+  const std::lock_guard lock(mutex_);
+  if (!gone()) return {};
+  if (!saw_peer_gone_) {
+    saw_peer_gone_ = true;
+    return {};
+  }
+  if (inbox_->said_bye())
+    return peer_error(peer_, "rank ", peer_, " left while this rank still waits for it");
+  return peer_error(peer_, "rank ", peer_, " died: its connection from ", meeting_->peer_address,
+                    " has ended");
+}
+
+void SocketConnection::abort(Fault fault) {
+  if (fault.kind == Fault::Kind::none) fault = {.kind = Fault::Kind::aborted, .rank = self_};
+  const std::lock_guard lock(mutex_);
+  if (fault_ != 0) return;
+  fault_ = pack(fault);
+  if (outbox_) tell_fault();
+}
+
+// On every stream: one of them may be stuck in the middle of a piece.
+void SocketConnection::tell_fault() {
+  outbox_->drop();
+  for (auto& stream : streams_)
+    if (stream->has_room()) stream->push({.type = Frame::Type::fault, .value = fault_}, nullptr, 0);
+  outbox_->send();
+}
+
+std::size_t SocketConnection::memory_bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t bytes = sizeof *this + streams_.size() * sizeof(Stream);
+  bytes += sys::resident_bytes(region_memory_.data(), region_memory_.bytes());
+  bytes += sys::resident_bytes(signals_memory_.data(), signals_memory_.bytes());
+  if (inbox_) bytes += inbox_->memory_bytes();
+  return bytes;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Connection>> make_connection(std::shared_ptr<Hub> hub,
+                                                    const ConnectionRequest& request) {
+  UNISONO_TRY(check_request(request));
+  UNISONO_ASSIGN(auto region, sys::PrivateMemory::allocate(request.geometry.region_bytes));
+  UNISONO_ASSIGN(auto signals,
+                 sys::PrivateMemory::allocate(static_cast<std::size_t>(request.geometry.signals) *
+                                              sizeof(std::uint64_t)));
+  UNISONO_ASSIGN(auto meeting, hub->meet(request));
+  return std::unique_ptr<Connection>(std::make_unique<SocketConnection>(
+      std::move(hub), std::move(meeting), std::move(region), std::move(signals)));
+}
+
+}  // namespace unisono::transport::socket

@@ -1,0 +1,48 @@
+// What travels on a stream once it has joined its connection: frames of a head and, for puts and
+// pieces, bytes.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/transport.h"
+
+namespace unisono::transport::socket {
+
+// A connection has several streams. A short put is one frame on stream 0. A long one is cut into
+// pieces; the g-th piece of a connection travels on stream g mod streams, and a signal, on stream
+// 0, says how many pieces were cut before it. Who has received so many holds back no signal: stream
+// s must have brought (pieces + streams - 1 - s) / streams of them.
+struct Frame {
+  enum class Type : std::uint32_t {
+    put = 1,  // bytes follow; then the signal, if there is one
+    piece,    // bytes follow
+    signal,
+    fault,  // value: packed; this connection is given up
+    bye,    // this end leaves; nothing follows on stream 0
+  };
+  static constexpr std::uint32_t no_signal = 0xffffffff;
+
+  Type type = Type::put;
+  std::uint32_t signal = no_signal;
+  std::uint64_t offset = 0;  // in the receiver's region
+  std::uint64_t bytes = 0;   // that follow
+  std::uint64_t value = 0;   // of the signal
+  std::uint64_t pieces = 0;  // cut before this frame
+};
+
+// Type and signal, 4 bytes each, and four numbers of 8 bytes, little-endian.
+inline constexpr std::size_t frame_bytes = 40;
+using FrameBytes = std::array<std::byte, frame_bytes>;
+
+FrameBytes encode(const Frame& frame);
+Frame decode(std::span<const std::byte, frame_bytes> bytes);
+
+// Whether the peer may send this frame, on this stream, to a connection of this geometry.
+Status check(const Frame& frame, int stream, const Geometry& geometry, int peer);
+
+}  // namespace unisono::transport::socket

@@ -1,0 +1,115 @@
+#include "transport/socket/hub.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/try.h"
+#include "sys/real_socket.h"
+#include "transport/clock.h"
+#include "transport/request.h"
+
+namespace unisono::transport::socket {
+namespace {
+
+constexpr const char* default_interface = "127.0.0.1";
+// When nobody here waits for a connection, those of others may wait as long.
+constexpr std::int64_t idle_look_ns = 10 * ns_per_ms;
+// How long a process may stay for its last bytes when it ends.
+constexpr std::int64_t last_farewell_ns = 2 * ns_per_s;
+
+}  // namespace
+
+Result<std::shared_ptr<Hub>> Hub::make(const TransportOptions& options) {
+  const std::int64_t streams = settings().integer(Setting::socket_streams);
+  if (streams < 1 || streams > max_streams)
+    return misuse("UNISONO_SOCKET_STREAMS is ", streams, "; it must be 1 to ", max_streams);
+  sys::raise_descriptor_limit();
+  UNISONO_ASSIGN(auto poller, Poller::make());
+  const std::string host = options.interface.empty() ? default_interface : options.interface;
+  UNISONO_ASSIGN(const int descriptor, sys::open_listener({.host = host, .port = 0}));
+  sys::Socket listener(descriptor);
+  UNISONO_ASSIGN(const sys::Address bound, sys::local_address(listener.get()));
+  if (bound.host == "0.0.0.0" || bound.host == "::")
+    return misuse("listening on ", bound.host,
+                  ", all interfaces at once; name the one that the "
+                  "other ranks reach this one by");
+  return std::make_shared<Hub>(std::move(poller), std::move(listener), bound.text(), options.secret,
+                               static_cast<int>(streams));
+}
+
+Hub::Hub(std::unique_ptr<Poller> poller, sys::Socket listener, std::string address,
+         const std::string& secret, int streams)
+    : poller_(std::move(poller)),
+      address_(std::move(address)),
+      acceptor_(std::move(listener), secret),
+      connector_(secret, streams) {}
+
+Hub::~Hub() {
+  const std::int64_t deadline = now_ns() + last_farewell_ns;
+  while (!farewell_.empty() && now_ns() < deadline) {
+    poller_->poll();
+    farewell_.progress();
+    if (!farewell_.empty()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+bool Hub::under_way() const {
+  return acceptor_.under_way() || !farewell_.empty() ||
+         std::any_of(meetings_.begin(), meetings_.end(),
+                     [](const auto& meeting) { return meeting->waits(); });
+}
+
+void Hub::progress() {
+  if (!busy_.load(std::memory_order_relaxed) &&
+      now_ns() - last_progress_ns_.load(std::memory_order_relaxed) < idle_look_ns)
+    return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) progress_locked();
+}
+
+void Hub::progress_locked() {
+  last_progress_ns_.store(now_ns(), std::memory_order_relaxed);
+  poller_->poll();
+  acceptor_.progress(meetings_);
+  connector_.progress();
+  farewell_.progress();
+  busy_.store(under_way(), std::memory_order_relaxed);
+}
+
+Result<std::shared_ptr<Meeting>> Hub::meet(const ConnectionRequest& request) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& other : meetings_)
+    if (other->key == request.key && other->self == request.self && other->peer == request.peer)
+      return misuse("rank ", request.self, " already has a connection to rank ", request.peer,
+                    " on ", describe(request.key));
+  auto meeting = std::make_shared<Meeting>();
+  meeting->key = request.key;
+  meeting->self = request.self;
+  meeting->peer = request.peer;
+  meeting->geometry = request.geometry;
+  meeting->peer_address = std::string(request.peer_address);
+  meetings_.push_back(meeting);
+  if (meeting->connects()) connector_.begin(meeting);
+  busy_.store(true, std::memory_order_relaxed);
+  return meeting;
+}
+
+void Hub::leave(const std::shared_ptr<Meeting>& meeting) {
+  const std::lock_guard lock(mutex_);
+  std::erase(meetings_, meeting);
+  if (meeting->waits()) meeting->fail(bug("the connection was destroyed before it was made"));
+  // Lets go of half-made streams.
+  progress_locked();
+}
+
+void Hub::see_off(Streams streams) {
+  const std::lock_guard lock(mutex_);
+  farewell_.add(std::move(streams));
+  farewell_.progress();
+  busy_.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace unisono::transport::socket

@@ -1,0 +1,50 @@
+// What the socket connections of one transport share: the listener, the handshakes under way, the
+// poller, and the streams that are on their way out.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "transport/socket/acceptor.h"
+#include "transport/socket/connector.h"
+#include "transport/socket/farewell.h"
+#include "transport/socket/poller.h"
+
+namespace unisono::transport::socket {
+
+class Hub {
+ public:
+  static Result<std::shared_ptr<Hub>> make(const TransportOptions& options);
+  Hub(std::unique_ptr<Poller> poller, sys::Socket listener, std::string address,
+      const std::string& secret, int streams);
+  ~Hub();
+
+  const std::string& address() const { return address_; }
+  Poller& poller() { return *poller_; }
+  void progress();
+
+  Result<std::shared_ptr<Meeting>> meet(const ConnectionRequest& request);
+  // Afterwards the meeting does not change any more.
+  void leave(const std::shared_ptr<Meeting>& meeting);
+  void see_off(Streams streams);
+
+ private:
+  void progress_locked();
+  bool under_way() const;
+
+  std::unique_ptr<Poller> poller_;
+  std::string address_;
+  std::mutex mutex_;
+  Acceptor acceptor_;
+  Connector connector_;
+  Farewell farewell_;
+  Meetings meetings_;
+  std::atomic<bool> busy_{true};
+  std::atomic<std::int64_t> last_progress_ns_{0};
+};
+
+}  // namespace unisono::transport::socket

@@ -1,0 +1,109 @@
+// The receiving half of a connection: frames that come in on its streams, their bytes straight into
+// the region, and signals that wait for the pieces before them.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "transport/socket/outbox.h"
+
+namespace unisono::transport::socket {
+
+// Assembles the frames of one stream. Knows nothing of sockets: room() says where the next bytes
+// go, took() that so many have come.
+class FrameReader {
+ public:
+  struct Room {
+    std::byte* payload;  // the rest of a payload that is under way; may be empty
+    std::size_t payload_bytes;
+    std::byte* buffer;  // and what comes behind it
+    std::size_t buffer_bytes;
+  };
+
+  FrameReader(std::byte* region, const Geometry& geometry, int stream, int peer)
+      : region_(region), geometry_(geometry), stream_(stream), peer_(peer) {}
+
+  Room room();
+  void took(std::size_t bytes);
+  // The next frame whose payload is in the region wholly; nothing when more bytes are needed. A
+  // frame that the peer must not send is an error.
+  Result<std::optional<Frame>> next();
+  // Whether it stands between two frames.
+  bool between_frames() const { return !current_ && begin_ == end_; }
+
+ private:
+  // Bytes that are read along with a head are copied into the region: few, so at most so many.
+  static constexpr std::size_t buffer_bytes = std::size_t{4} << 10;
+
+  std::byte* region_;
+  Geometry geometry_;
+  int stream_;
+  int peer_;
+  std::array<std::byte, buffer_bytes> buffer_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::optional<Frame> current_;  // its payload is under way
+  std::size_t payload_done_ = 0;
+};
+
+class Inbox {
+ public:
+  Inbox(Streams& streams, std::byte* region, std::atomic<std::uint64_t>* signals,
+        const Geometry& geometry, int peer);
+
+  // Takes what has come, on streams that are ready. An error is final.
+  Status receive();
+
+  // What the peer told last.
+  const std::optional<Fault>& fault() const { return fault_; }
+  bool said_bye() const { return said_bye_; }
+  // Nothing more will come: all streams have ended, or one with an error.
+  bool over() const;
+  std::size_t memory_bytes() const {
+    return sizeof *waiting_ + incoming_.size() * sizeof(Incoming);
+  }
+
+ private:
+  struct Incoming {
+    FrameReader reader;
+    std::uint64_t pieces = 0;
+    bool ended = false;
+  };
+  struct WaitingSignal {
+    std::uint32_t index;
+    std::uint64_t value;
+    std::uint64_t pieces;
+  };
+  // Then stream 0 is not read until the pieces that its signals wait for have come.
+  static constexpr std::uint64_t max_waiting_signals = 1024;
+
+  Status receive_from(std::size_t stream);
+  Status take_frames(std::size_t stream);
+  Status accept(const Frame& frame, std::size_t stream);
+  bool have_pieces(std::uint64_t pieces) const;
+  void release_signals();
+  bool may_read(std::size_t stream) const {
+    return stream != 0 || signals_end_ - signals_begin_ < max_waiting_signals;
+  }
+
+  Streams& streams_;
+  std::atomic<std::uint64_t>* signals_;
+  Geometry geometry_;
+  int peer_;
+  std::vector<Incoming> incoming_;
+  std::unique_ptr<std::array<WaitingSignal, max_waiting_signals>> waiting_;
+  std::uint64_t signals_begin_ = 0;
+  std::uint64_t signals_end_ = 0;
+  std::uint64_t last_pieces_ = 0;
+  std::optional<Fault> fault_;
+  bool said_bye_ = false;
+};
+
+}  // namespace unisono::transport::socket

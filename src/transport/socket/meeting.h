@@ -1,0 +1,43 @@
+// Where a connection that was asked for waits for its streams.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "sys/tcp_socket.h"
+#include "transport/transport.h"
+
+namespace unisono::transport::socket {
+
+// Shared by a connection and the hub. The lower rank connects, the higher one accepts. The hub
+// alone writes, under its lock; the connection takes over when it sees `joined` or `failed`
+// (acquire).
+struct Meeting {
+  enum class State : std::uint8_t { waiting, joined, failed };
+
+  ConnectionKey key;
+  int self = 0;
+  int peer = 0;
+  Geometry geometry;
+  std::string peer_address;
+
+  std::atomic<State> state{State::waiting};
+  std::vector<sys::Socket> sockets;  // of all streams, once joined
+  Error error;                       // once failed
+
+  bool connects() const { return self < peer; }
+  bool waits() const { return state.load(std::memory_order_relaxed) == State::waiting; }
+  void join(std::vector<sys::Socket> all) {
+    sockets = std::move(all);
+    state.store(State::joined, std::memory_order_release);
+  }
+  void fail(Error why) {
+    error = std::move(why);
+    state.store(State::failed, std::memory_order_release);
+  }
+};
+
+}  // namespace unisono::transport::socket

@@ -1,0 +1,129 @@
+#include "transport/socket/outbox.h"
+
+#include <algorithm>
+
+namespace unisono::transport::socket {
+
+bool Outbox::add(const std::byte* source, std::size_t bytes, std::size_t offset, Signal signal) {
+  if (bytes == 0) {
+    if (signal.index >= 0)
+      add_signal(signal);
+    else
+      ++started_;
+    return true;
+  }
+  if (end_ - first_ == max_puts) return false;
+  put_at(end_++) = {.source = source,
+                    .bytes = bytes,
+                    .offset = offset,
+                    .signal = signal,
+                    .cut_bytes = 0,
+                    .frames_waiting = 0,
+                    .number = ++started_};
+  return true;
+}
+
+void Outbox::add_signal(Signal signal) {
+  if (latest_waiting_ + signal_frames_waiting_ == 0) before_first_signal_ = started_;
+  ++started_;
+  Latest& latest = latest_[static_cast<std::size_t>(signal.index)];
+  latest.value = std::max(latest.value, signal.value);
+  if (latest.waits) return;
+  latest.waits = true;
+  ++latest_waiting_;
+}
+
+void Outbox::send() {
+  // What was sent makes room for what waits to be cut; a stream that is full ends it.
+  for (bool again = true; again;) {
+    cut();
+    const std::uint64_t before = cut_ + pieces_;
+    for (auto& stream : streams_) stream->send(*this);
+    cut();
+    again = cut_ + pieces_ != before;
+  }
+}
+
+void Outbox::cut() {
+  while (cut_ < end_) {
+    if (!cut_put(put_at(cut_), cut_)) return;
+    ++cut_;
+  }
+  // After every put that was accepted before them.
+  cut_signals();
+}
+
+// False when a stream has no room for the next frame.
+bool Outbox::cut_put(Put& put, std::uint64_t index) {
+  if (put.bytes <= one_frame_bytes) {
+    if (!stream_0_has_room()) return false;
+    const bool signals = put.signal.index >= 0;
+    ++put.frames_waiting;
+    streams_[0]->push(
+        {.type = Frame::Type::put,
+         .signal = signals ? static_cast<std::uint32_t>(put.signal.index) : Frame::no_signal,
+         .offset = put.offset,
+         .bytes = put.bytes,
+         .value = put.signal.value,
+         .pieces = pieces_},
+        put.source, index);
+    return true;
+  }
+  while (put.cut_bytes < put.bytes) {
+    Stream& stream = *streams_[static_cast<std::size_t>(pieces_ % streams_.size())];
+    if (!stream.has_room()) return false;
+    const std::size_t bytes = std::min(piece_bytes, put.bytes - put.cut_bytes);
+    ++put.frames_waiting;
+    stream.push({.type = Frame::Type::piece, .offset = put.offset + put.cut_bytes, .bytes = bytes},
+                put.source + put.cut_bytes, index);
+    ++pieces_;
+    put.cut_bytes += bytes;
+  }
+  if (put.signal.index < 0) return true;
+  if (!stream_0_has_room()) return false;
+  ++put.frames_waiting;
+  push_signal(put.signal, index);
+  return true;
+}
+
+void Outbox::cut_signals() {
+  for (std::size_t i = 0; latest_waiting_ > 0 && i < latest_.size(); ++i) {
+    if (!latest_[i].waits) continue;
+    if (!stream_0_has_room()) return;
+    latest_[i].waits = false;
+    --latest_waiting_;
+    ++signal_frames_waiting_;
+    push_signal({static_cast<int>(i), latest_[i].value}, signal_token);
+  }
+}
+
+void Outbox::push_signal(Signal signal, std::uint64_t token) {
+  streams_[0]->push({.type = Frame::Type::signal,
+                     .signal = static_cast<std::uint32_t>(signal.index),
+                     .value = signal.value,
+                     .pieces = pieces_},
+                    nullptr, token);
+}
+
+void Outbox::frame_sent(std::uint64_t token) {
+  if (token == signal_token) {
+    --signal_frames_waiting_;
+    return;
+  }
+  --put_at(token).frames_waiting;
+  while (first_ < cut_ && put_at(first_).frames_waiting == 0) ++first_;
+}
+
+void Outbox::drop() {
+  for (auto& stream : streams_) stream->drop_payloads();
+  first_ = cut_ = end_;
+  cut_signals();
+}
+
+std::uint64_t Outbox::completed() const {
+  const std::uint64_t puts = first_ == end_ ? started_ : put_at(first_).number - 1;
+  if (latest_waiting_ + signal_frames_waiting_ == 0) return puts;
+  return std::min(puts, before_first_signal_);
+}
+
+}  // namespace unisono::transport::socket

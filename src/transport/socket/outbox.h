@@ -1,0 +1,85 @@
+// The sending half of a connection: puts that wait, cut into frames for its streams.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "transport/socket/stream.h"
+#include "transport/transport.h"
+
+namespace unisono::transport::socket {
+
+using Streams = std::vector<std::unique_ptr<Stream>>;
+
+class Outbox final : public SentFrames {
+ public:
+  Outbox(Streams& streams, int signals) : streams_(streams), latest_(signals_of(signals)) {}
+
+  // False when too many puts wait. A put of no bytes is always taken.
+  bool add(const std::byte* source, std::size_t bytes, std::size_t offset, Signal signal);
+  // Sends as far as the kernel takes it.
+  void send();
+  // All puts count as complete, and none of their bytes are read any more. Signals still go.
+  void drop();
+  void add_dropped() { ++started_; }
+
+  std::uint64_t started() const { return started_; }
+  std::uint64_t completed() const;
+
+ private:
+  // Puts that wait or are partly sent. A put is `cut` when all its frames have been pushed.
+  struct Put {
+    const std::byte* source;
+    std::size_t bytes;
+    std::size_t offset;
+    Signal signal;
+    std::size_t cut_bytes;
+    int frames_waiting;
+    std::uint64_t number;
+  };
+  static constexpr std::uint64_t max_puts = 256;
+  // A put up to this size is one frame; longer ones are cut into pieces of at most piece_bytes.
+  // Large enough for a system call to be small beside it, small enough that two streams share a
+  // slot of 512 KiB evenly.
+  static constexpr std::size_t one_frame_bytes = std::size_t{64} << 10;
+  static constexpr std::size_t piece_bytes = std::size_t{256} << 10;
+  // The token of frames that belong to no put in the ring.
+  static constexpr std::uint64_t signal_token = ~std::uint64_t{0};
+
+  // The latest value of a signal that was put without bytes and has not been pushed.
+  struct Latest {
+    std::uint64_t value = 0;
+    bool waits = false;
+  };
+  static std::vector<Latest> signals_of(int signals) {
+    return std::vector<Latest>(static_cast<std::size_t>(signals));
+  }
+
+  void frame_sent(std::uint64_t token) override;
+  Put& put_at(std::uint64_t index) { return puts_[static_cast<std::size_t>(index % max_puts)]; }
+  const Put& put_at(std::uint64_t index) const {
+    return puts_[static_cast<std::size_t>(index % max_puts)];
+  }
+  void add_signal(Signal signal);
+  void cut();
+  bool cut_put(Put& put, std::uint64_t index);
+  void cut_signals();
+  void push_signal(Signal signal, std::uint64_t token);
+  bool stream_0_has_room() const { return streams_[0]->has_room(); }
+
+  Streams& streams_;
+  std::array<Put, max_puts> puts_;
+  std::uint64_t first_ = 0;  // indices into the ring: of the first put that is not complete,
+  std::uint64_t cut_ = 0;    // of the first that is not cut wholly,
+  std::uint64_t end_ = 0;    // and of the next to come
+  std::uint64_t pieces_ = 0;
+  std::uint64_t started_ = 0;
+
+  std::vector<Latest> latest_;
+  int latest_waiting_ = 0;
+  int signal_frames_waiting_ = 0;
+  std::uint64_t before_first_signal_ = 0;  // puts started before the first signal that waits
+};
+
+}  // namespace unisono::transport::socket

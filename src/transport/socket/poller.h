@@ -1,0 +1,40 @@
+// Which streams can be read or written, for all connections of a transport with one system call.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "sys/tcp_socket.h"
+
+namespace unisono::transport::socket {
+
+// Set by the poller, cleared by the stream's owner before it tries: an edge that comes in between
+// is then not lost. Both are hints; the sockets are what counts, hence relaxed.
+struct Readiness {
+  std::atomic<bool> readable{true};
+  std::atomic<bool> writable{true};
+};
+
+class Poller {
+ public:
+  static Result<std::unique_ptr<Poller>> make();
+
+  Status add(const sys::Socket& socket, Readiness& readiness);
+  // Afterwards the poller does not touch the readiness any more.
+  void remove(const sys::Socket& socket);
+  // Looks, unless somebody else does or has just done so.
+  void poll();
+
+ private:
+  explicit Poller(sys::Socket epoll) : epoll_(std::move(epoll)) {}
+
+  sys::Socket epoll_;
+  std::mutex mutex_;
+  std::atomic<std::int64_t> last_poll_ns_{0};
+};
+
+}  // namespace unisono::transport::socket

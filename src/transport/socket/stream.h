@@ -1,0 +1,76 @@
+// One TCP stream of a connection: frames that wait to be sent on it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "sys/tcp_socket.h"
+#include "transport/socket/frame.h"
+#include "transport/socket/poller.h"
+
+struct iovec;
+
+namespace unisono::transport::socket {
+
+// Is told that a frame has left, with the token it was pushed with.
+class SentFrames {
+ public:
+  virtual ~SentFrames() = default;
+  virtual void frame_sent(std::uint64_t token) = 0;
+};
+
+class Stream {
+ public:
+  Stream(sys::Socket socket, Poller& poller);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  Status watch();
+
+  // At most so many frames wait.
+  static constexpr std::uint64_t max_waiting = 64;
+  bool has_room() const { return pushed_ - sent_ < max_waiting; }
+  bool nothing_waits() const { return pushed_ == sent_; }
+  // `payload` of frame.bytes must stay until the frame has left.
+  void push(const Frame& frame, const std::byte* payload, std::uint64_t token);
+
+  // Sends what waits, as far as the kernel takes it. A broken stream drops it: frames count as
+  // sent.
+  void send(SentFrames& listener);
+  // From now on nothing is read from payloads. Frames with payload that have not begun to leave are
+  // dropped; the rest of one that has is sent as zeros.
+  void drop_payloads();
+
+  const sys::Socket& socket() const { return socket_; }
+  Readiness& readiness() { return readiness_; }
+  bool broken() const { return broken_; }
+  void set_broken() { broken_ = true; }
+
+ private:
+  struct Waiting {
+    FrameBytes head;
+    const std::byte* payload;  // nullptr: zeros
+    std::size_t payload_bytes;
+    std::uint64_t token;
+    std::size_t bytes() const { return frame_bytes + payload_bytes; }
+  };
+  static constexpr std::size_t max_parts = 32;
+
+  Waiting& waiting(std::uint64_t number) {
+    return waiting_[static_cast<std::size_t>(number % max_waiting)];
+  }
+  std::size_t gather(std::array<iovec, max_parts>& parts);
+  void advance(std::size_t bytes, SentFrames& listener);
+
+  sys::Socket socket_;
+  Poller& poller_;
+  Readiness readiness_;
+  bool broken_ = false;
+  std::array<Waiting, max_waiting> waiting_;
+  std::uint64_t pushed_ = 0;
+  std::uint64_t sent_ = 0;
+  std::size_t sent_of_front_ = 0;  // bytes of the first waiting frame that have left
+};
+
+}  // namespace unisono::transport::socket

@@ -1,0 +1,37 @@
+#include "transport/socket/transport.h"
+
+#include <string>
+
+#include "base/try.h"
+#include "transport/socket/connection.h"
+#include "transport/socket/hub.h"
+
+namespace unisono::transport::socket {
+namespace {
+
+class SocketTransport final : public Transport {
+ public:
+  explicit SocketTransport(std::shared_ptr<Hub> hub) : hub_(std::move(hub)) {}
+
+  std::string_view name() const override { return "socket"; }
+  std::string address() const override { return hub_->address(); }
+  Status progress() override {
+    hub_->progress();
+    return {};
+  }
+  Result<std::unique_ptr<Connection>> connect(const ConnectionRequest& request) override {
+    return make_connection(hub_, request);
+  }
+
+ private:
+  std::shared_ptr<Hub> hub_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_transport(const TransportOptions& options) {
+  UNISONO_ASSIGN(auto hub, Hub::make(options));
+  return std::unique_ptr<Transport>(std::make_unique<SocketTransport>(std::move(hub)));
+}
+
+}  // namespace unisono::transport::socket
