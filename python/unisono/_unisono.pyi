@@ -1,0 +1,477 @@
+"""The native core: what the C++ layers offer, almost one to one.
+
+`unisono` (communicators) and `unisono.plans` (plans) are the doors to it; `Buffer`, `Communicator`
+and `Work` here take addresses and are for them alone.
+"""
+
+from collections.abc import Sequence
+
+__version__: str
+
+# Communicators ------------------------------------------------------------------------------------
+
+class Buffer:
+    """Memory that an object shares, by the buffer protocol or DLPack; kept alive while this lives."""
+
+    def __init__(self, source: object, writable: bool) -> None: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def count(self) -> int: ...  # elements
+    @property
+    def item_bytes(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def type(self) -> str: ...  # "float32"; "" when unisono has no such type
+    @property
+    def type_text(self) -> str: ...  # for messages, also of foreign types
+    @property
+    def on_cpu(self) -> bool: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def contiguous(self) -> bool: ...  # in C order
+    @property
+    def strides(self) -> tuple[int, ...]: ...  # in elements
+
+class Work:
+    """A started call. Thread-safe; waiting releases the GIL and answers Ctrl-C."""
+
+    def test(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> None: ...
+    @property
+    def sequence(self) -> int: ...
+
+class Message:
+    """One message of a group: a send to or a receive from `peer` of `count` elements."""
+
+    def __init__(self, is_send: bool, address: int, count: int, type: str, peer: int) -> None: ...
+
+class Call:
+    """A call's arguments, checked once; it may be run any number of times."""
+
+    def __init__(
+        self,
+        collective: str,
+        input: int,
+        output: int,
+        count: int,
+        type: str,
+        operation: str = "sum",
+        root: int = 0,
+        multiplier: float | int = 1,
+        algorithm: str = "",
+        protocol: str = "",
+        channels: int = 0,
+        timeout: float = 0,
+        send_counts: Sequence[int] = (),
+        send_displacements: Sequence[int] = (),
+        recv_counts: Sequence[int] = (),
+        recv_displacements: Sequence[int] = (),
+    ) -> None: ...
+
+class Communicator:
+    """The C++ communicator."""
+
+    @staticmethod
+    def init(
+        rank: int = -1,
+        world_size: int = -1,
+        rendezvous: str = "",
+        secret: str = "",
+        node: str = "",
+        interface: str = "",
+        transport: str = "",
+        timeout: float = 0,
+        bootstrap_timeout: float = 0,
+    ) -> Communicator: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def world_ranks(self) -> list[int]: ...
+    def node_of(self, rank: int) -> int: ...
+    def run(self, call: Call) -> None: ...
+    def submit(self, call: Call) -> Work: ...
+    def submit_messages(self, messages: Sequence[Message], timeout: float = 0) -> Work: ...
+    def split(self, color: int, key: int) -> Communicator | None: ...
+    def explain(self, collective: str, bytes: int) -> str: ...
+    def memory(self) -> Memory: ...
+    def dump_record(self) -> str: ...
+    def abort(self) -> None: ...
+    def destroy(self) -> None: ...
+
+class ConnectionMemory:
+    """Memory of one connection."""
+
+    peer: int
+    channel: int
+    transport: str
+    bytes: int
+
+class Memory:
+    """Memory that a communicator holds, in bytes."""
+
+    total_bytes: int
+    scratch_bytes: int
+    plans_bytes: int
+    record_bytes: int
+    connections: list[ConnectionMemory]
+
+class RendezvousListener:
+    """Rank 0's listener, made before the job: for launchers that can broadcast a string.
+
+    `interface` is an address or an interface's name; empty takes the first that is not loopback.
+    Port 0 lets the kernel choose.
+    """
+
+    def __init__(self, interface: str = "", port: int = 0) -> None: ...
+    @property
+    def rendezvous(self) -> str: ...  # "tcp://10.0.0.1:43121"
+
+def make_secret() -> str:
+    """A fresh secret from the kernel's random numbers, 64 hexadecimal digits."""
+
+# What there is ------------------------------------------------------------------------------------
+
+class Setting:
+    """A row of the table of settings."""
+
+    @property
+    def variable(self) -> str: ...  # "UNISONO_TIMEOUT"
+    @property
+    def type(self) -> str: ...  # text, integer, bytes, duration or boolean
+    @property
+    def default(self) -> str: ...
+    @property
+    def meaning(self) -> str: ...
+    @property
+    def value(self) -> str: ...  # of this process now
+    @property
+    def is_set(self) -> bool: ...
+
+def settings() -> list[Setting]:
+    """The table of settings with this process's values."""
+
+def set_setting(variable: str, value: str) -> None:
+    """Sets a setting of this process as if the variable had the value; MisuseError if it cannot be.
+
+    Communicators take their settings when they are made.
+    """
+
+def simd_level() -> str:
+    """The instruction set that the reductions use here: baseline, avx2 or avx512."""
+
+def data_types() -> list[tuple[str, int]]:
+    """Names of the element types and their sizes in bytes."""
+
+def reduce_operations() -> list[str]:
+    """Names of the reductions."""
+
+def collectives() -> list[str]:
+    """Names of the collectives that can be called."""
+
+def protocols() -> list[str]:
+    """Names of the protocols."""
+
+def parse_bytes(text: str) -> int:
+    """Bytes of a size as people write it: "4MiB", "64K" (= 65536), "64KB" (= 64000)."""
+
+def format_bytes(bytes: int) -> str:
+    """A size as people read it: "64 KiB"."""
+
+def parse_seconds(text: str) -> float:
+    """Seconds of a duration as people write it: "200us", "30s", "2min"."""
+
+# Plans --------------------------------------------------------------------------------------------
+
+class Placement:
+    """Which node each rank is on. Nodes get consecutive ranks, as evenly as possible."""
+
+    def __init__(self, ranks: int, nodes: int = 1) -> None: ...
+    @staticmethod
+    def from_nodes(node_of_rank: Sequence[int]) -> Placement: ...
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def nodes(self) -> int: ...
+    def node_of(self, rank: int) -> int: ...
+    def ranks_on(self, node: int) -> int: ...
+
+class Algorithm:
+    """An entry of the registry: one algorithm for one collective."""
+
+    @property
+    def name(self) -> str: ...  # "ring"
+    @property
+    def collective(self) -> str: ...
+    @property
+    def plan_name(self) -> str: ...  # "ring_all_reduce"
+    @property
+    def summary(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def constraint(self) -> str: ...
+    def why_not(
+        self,
+        placement: Placement,
+        *,
+        root: int = 0,
+        in_place: bool = False,
+        protocol: str = "simple",
+        channels: int = 1,
+    ) -> str:
+        """Why it cannot serve such a call; empty when it can."""
+
+    def plan(
+        self,
+        placement: Placement,
+        *,
+        root: int = 0,
+        in_place: bool = False,
+        protocol: str = "simple",
+        channels: int = 1,
+    ) -> Plan:
+        """The plan of all ranks. MisuseError when it cannot serve, saying why."""
+
+    def cost(
+        self,
+        placement: Placement,
+        block_bytes: float,
+        *,
+        root: int = 0,
+        in_place: bool = False,
+        protocol: str = "simple",
+        channels: int = 1,
+    ) -> Cost:
+        """What the plan costs for blocks of `block_bytes` (count times the element's size)."""
+
+def algorithms(collective: str = "") -> list[Algorithm]:
+    """The registry, grouped by collective; all of it, or one collective's entries."""
+
+def find_algorithm(plan_name: str) -> Algorithm:
+    """By plan name, "ring_all_reduce". MisuseError with the near names when there is none."""
+
+class Cost:
+    """The cost of a plan: messages on the longest chain and bytes of the busiest rank."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def steps_inter_node(self) -> int: ...
+    @property
+    def bytes_sent(self) -> float: ...
+    @property
+    def bytes_sent_inter_node(self) -> float: ...
+    @property
+    def bytes_reduced(self) -> float: ...
+    @property
+    def exact(self) -> bool: ...  # otherwise upper bounds
+
+class Location:
+    """`count` chunks of a buffer, from `chunk` on (the count is the step's)."""
+
+    @property
+    def buffer(self) -> str: ...  # input, output or scratch
+    @property
+    def chunk(self) -> int: ...
+
+class Step:
+    """A step of an unrolled thread block."""
+
+    @property
+    def number(self) -> int: ...  # in its thread block, from 0
+    @property
+    def operation(self) -> str: ...  # "recv_reduce_copy"
+    @property
+    def source(self) -> Location | None: ...
+    @property
+    def destination(self) -> Location | None: ...
+    @property
+    def count(self) -> int: ...  # chunks
+    @property
+    def after(self) -> list[tuple[int, int]]: ...  # (thread block, steps it must have completed)
+    @property
+    def peers(self) -> list[int]: ...  # of read_reduce
+    @property
+    def sends(self) -> bool: ...
+    @property
+    def receives(self) -> bool: ...
+    @property
+    def text(self) -> str: ...  # "recv_reduce_copy input[1] -> output[1], from rank 3"
+
+class ThreadBlock:
+    """A thread block, loops unrolled."""
+
+    @property
+    def channel(self) -> int: ...
+    @property
+    def send_peer(self) -> int: ...  # -1: none
+    @property
+    def recv_peer(self) -> int: ...
+    @property
+    def steps(self) -> list[Step]: ...
+
+class Failure:
+    """One thing that is wrong with a plan."""
+
+    @property
+    def problem(self) -> str: ...  # "race"
+    @property
+    def rank(self) -> int: ...  # -1: none; likewise below
+    @property
+    def thread_block(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def buffer(self) -> str: ...
+    @property
+    def chunk(self) -> int: ...
+    @property
+    def expected(self) -> str: ...
+    @property
+    def got(self) -> str: ...
+    @property
+    def story(self) -> list[str]: ...
+    def describe(self) -> str: ...  # several lines, for a person
+
+class Report:
+    """The verifier's outcome."""
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def failures(self) -> list[Failure]: ...
+    @property
+    def steps(self) -> int: ...  # executed
+    @property
+    def messages(self) -> int: ...
+
+class TimedStep:
+    """When a step runs, in logical time: a step takes 1, a message takes 1."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def thread_block(self) -> int: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def operation(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+class Arrow:
+    """A message: indices into Schedule.steps, and when it leaves and arrives."""
+
+    @property
+    def sender(self) -> int: ...
+    @property
+    def receiver(self) -> int: ...
+    @property
+    def sent(self) -> int: ...
+    @property
+    def arrived(self) -> int: ...
+
+class Schedule:
+    """Logical times of all steps of a plan, for drawings."""
+
+    @property
+    def steps(self) -> list[TimedStep]: ...  # by rank, thread block, number
+    @property
+    def messages(self) -> list[Arrow]: ...
+    @property
+    def duration(self) -> int: ...  # the end of the last step
+
+class Plan:
+    """A plan of all ranks."""
+
+    @staticmethod
+    def from_text(text: str) -> Plan: ...
+    @staticmethod
+    def from_json(text: str) -> Plan: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def collective(self) -> str: ...
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def root(self) -> int: ...
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def in_place(self) -> bool: ...
+    @property
+    def chunks_per_block(self) -> int: ...
+    @property
+    def max_step_count(self) -> int: ...
+    def input_blocks(self, rank: int) -> int: ...
+    def output_blocks(self, rank: int) -> int: ...
+    def scratch_blocks(self, rank: int) -> int: ...
+    def to_text(self, rank: int | None = None) -> str: ...  # all ranks, or the header and one rank
+    def to_json(self) -> str: ...
+    def thread_blocks(self, rank: int) -> list[ThreadBlock]: ...
+    def verify(self, slots: int = 8, zero_copy: bool = True) -> Report: ...
+    def schedule(self, slots: int = 8) -> Schedule: ...  # MisuseError when it does not end
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+# Selection ----------------------------------------------------------------------------------------
+
+class Candidate:
+    """A plan that could serve a call, and what the cost model says."""
+
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def plan_name(self) -> str: ...
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def time_us(self) -> float: ...
+    @property
+    def cost(self) -> Cost: ...
+
+class SelectionRow:
+    """A row of the selection table: serves calls of min_bytes to max_bytes."""
+
+    @property
+    def min_bytes(self) -> int: ...
+    @property
+    def max_bytes(self) -> int | None: ...  # None: no limit
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def origin(self) -> str: ...  # "cost model", or the file
+
+def selection_table(collective: str, placement: Placement) -> list[SelectionRow]:
+    """The rows in the order in which they are tried, with this process's settings."""
+
+def choose(collective: str, bytes: int, placement: Placement) -> SelectionRow:
+    """The row that decides a call of `bytes` (the larger of a rank's input and output)."""
+
+def candidates(collective: str, bytes: int, placement: Placement) -> list[Candidate]:
+    """All plans that could serve, fastest first."""
+
+def explain(collective: str, bytes: int, placement: Placement) -> str:
+    """Which plan a call would take, and why: a table for a person."""

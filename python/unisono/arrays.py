@@ -1,0 +1,155 @@
+"""What may be passed as an array: anything in CPU memory that shares it without a copy.
+
+NumPy arrays, CPU tensors and whatever else offers DLPack or the buffer protocol. NumPy has no
+bfloat16 and no 8-bit floats of its own: arrays of ml_dtypes are taken as what they are, and `dtype=`
+reads an array of integers as if its elements were of another type of the same size.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from unisono import _unisono as native
+from unisono.errors import MisuseError
+
+# Type checkers cannot say "has __dlpack__ or a buffer"; these are checked when they are used.
+Array = Any
+
+_SIZES = dict(native.data_types())
+# NumPy types of ml_dtypes, and types that DLPack or a newer PyTorch names otherwise.
+_FOREIGN = {
+    "bfloat16": "bfloat16",
+    "float8_e4m3fn": "float8_e4m3",
+    "float8_e5m2": "float8_e5m2",
+}
+
+
+class View:
+    """The memory of an array, checked: dense, in CPU memory, of a type that unisono has.
+
+    Attributes:
+        address: Of its first byte.
+        count: Elements.
+        shape: Of the array.
+        type: The element type's name, as unisono calls it.
+        source: The array itself.
+    """
+
+    __slots__ = ("address", "buffer", "count", "shape", "source", "type")
+
+    def __init__(self, array: Array, writable: bool, dtype: str | None, what: str) -> None:
+        """Takes the memory of `array`.
+
+        Args:
+            array: The array.
+            writable: Whether it will be written to.
+            dtype: Read the elements as this type, of the same size.
+            what: "the input of all_reduce on rank 3", for messages.
+
+        Raises:
+            MisuseError: It cannot be used; the message says why.
+        """
+        shared, named = _without_foreign_type(array)
+        try:
+            buffer = native.Buffer(shared, writable)
+        except (TypeError, ValueError, BufferError, RuntimeError) as error:
+            raise MisuseError(_why_not_shared(array, writable, what, error)) from None
+        if not buffer.on_cpu:
+            raise MisuseError(
+                f"{what} is on device {buffer.device}; unisono takes CPU memory here, "
+                "for example x.cpu()"
+            )
+        if not buffer.contiguous:
+            raise MisuseError(
+                f"{what} is not contiguous: shape {buffer.shape}, strides {buffer.strides} in "
+                "elements; pass a contiguous array, for example numpy.ascontiguousarray(x)"
+            )
+        self.type = _type_of(buffer, named, dtype, what)
+        self.buffer = buffer
+        self.address = buffer.address
+        self.count = buffer.count
+        self.shape = buffer.shape
+        self.source = array
+
+
+def empty_like(view: View, shape: tuple[int, ...]) -> Array:
+    """An uninitialised array of another shape: of the source's kind and type.
+
+    A NumPy array for NumPy, a tensor for PyTorch, else NumPy.
+    """
+    source = view.source
+    if isinstance(source, np.ndarray):
+        return np.empty(shape, source.dtype)
+    if type(source).__module__.split(".")[0] == "torch":
+        return source.new_empty(shape)
+    return np.empty(shape, _numpy_type(view))
+
+
+def rows(view: View) -> tuple[int, tuple[int, ...]]:
+    """The first dimension and the others; an array of no dimensions counts as one row."""
+    return (view.shape[0], view.shape[1:]) if view.shape else (1, ())
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape for a message: "(4, 3), 12 elements"."""
+    count = math.prod(shape)
+    return f"{shape}, {count} element{'' if count == 1 else 's'}"
+
+
+def known_type(name: str) -> str:
+    """The name of an element type, "float8_e4m3fn" and the like translated; MisuseError if unknown."""
+    translated = _FOREIGN.get(name, name)
+    if translated not in _SIZES:
+        raise MisuseError(f"there is no element type '{name}'; there are {', '.join(_SIZES)}")
+    return translated
+
+
+def _without_foreign_type(array: Array) -> tuple[Array, str]:
+    """NumPy's own exporters refuse ml_dtypes' types: shares them as integers, and their name."""
+    if not isinstance(array, np.ndarray) or array.dtype.isbuiltin == 1:
+        return array, ""
+    named = _FOREIGN.get(array.dtype.name, "")
+    if not named:
+        return array, ""
+    return array.view(np.uint8 if array.dtype.itemsize == 1 else np.uint16), named
+
+
+def _type_of(buffer: native.Buffer, named: str, dtype: str | None, what: str) -> str:
+    found = named or buffer.type
+    if dtype is not None:
+        wanted = known_type(dtype)
+        if _SIZES[wanted] != buffer.item_bytes:
+            raise MisuseError(
+                f"{what} has elements of {buffer.item_bytes} bytes ({found or buffer.type_text}); "
+                f"they cannot be read as {wanted}, of {_SIZES[wanted]} bytes"
+            )
+        return wanted
+    if not found:
+        raise MisuseError(
+            f"{what} has elements of type {buffer.type_text}; there are {', '.join(_SIZES)} "
+            "(dtype= reads elements as another type of the same size)"
+        )
+    return found
+
+
+def _why_not_shared(array: Array, writable: bool, what: str, error: Exception) -> str:
+    if isinstance(array, np.ndarray):
+        if writable and not array.flags.writeable:
+            return f"{what} is read-only; pass an array that may be written to"
+        return (
+            f"{what} is a NumPy array of type {array.dtype}; there are {', '.join(_SIZES)} "
+            "in the machine's byte order"
+        )
+    kind = type(array).__qualname__
+    if writable:
+        return f"{what} is a {kind} that does not share writable memory: {error}"
+    return (
+        f"{what} is a {kind}, which shares no memory by DLPack or the buffer protocol; "
+        "pass a NumPy array or a CPU tensor"
+    )
+
+
+def _numpy_type(view: View) -> Any:
+    builtin = {"bfloat16": "uint16", "float8_e4m3": "uint8", "float8_e5m2": "uint8"}
+    return np.dtype(builtin.get(view.type, view.type))
