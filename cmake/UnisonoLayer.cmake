@@ -57,8 +57,9 @@ function(unisono_layer name)
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
   endif()
-  target_include_directories(${target} ${scope}
-    "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+  target_include_directories(${target} ${scope} "${PROJECT_SOURCE_DIR}/include")
+  # For quoted includes only: src/sys must not hide the system's <sys/...>.
+  target_compile_options(${target} ${scope} "SHELL:-iquote ${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(${target} ${scope} unisono_flags)
   foreach(layer IN LISTS arg_DEPENDS)
     if(TARGET unisono_${layer})

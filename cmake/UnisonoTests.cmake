@@ -13,7 +13,7 @@ endif()
 add_library(unisono_all INTERFACE)
 target_link_libraries(unisono_all INTERFACE ${UNISONO_LAYERS})
 target_include_directories(unisono_all INTERFACE
-  "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+  "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/tests")
 
 file(GLOB support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cc")
 if(support_sources)
