@@ -5,7 +5,7 @@
 
 namespace unisono::algorithm {
 
-// For blocks of one run at most (see BlockMap), for which one slot is enough.
+// For blocks of one run at most (see BlockMap), for which two slots are enough.
 //
 // All-gather: size-1 steps; each member sends all blocks but its successor's.
 Ready write_ring_all_gather(Phase& phase, plan::Location own, const BlockMap& blocks);

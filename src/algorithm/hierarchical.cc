@@ -4,6 +4,7 @@
 
 #include "algorithm/group_collectives.h"
 #include "algorithm/group_ring.h"
+#include "algorithm/pat_cost.h"
 #include "algorithm/powers.h"
 #include "algorithm/recursive_cost.h"
 #include "algorithm/request.h"
@@ -20,12 +21,6 @@ Cost all_between_nodes(Cost cost) {
   cost.steps_inter_node = cost.steps;
   cost.bytes_sent_inter_node = cost.bytes_sent;
   return cost;
-}
-
-// Of Bruck's algorithm; and of PAT, where a block goes through no more nodes than its distance has
-// bits.
-std::int64_t log_steps(BetweenNodes between, int nodes) {
-  return between == BetweenNodes::pat ? floor_log2(nodes) : ceil_log2(nodes);
 }
 
 // Every block but one, in single or joint messages.
@@ -107,8 +102,11 @@ Ready reduce_between_nodes(Phase& phase, BetweenNodes between, const BlockMap& c
 Cost cost_of_gather_between_nodes(BetweenNodes between, int nodes, double block_bytes) {
   if (between == BetweenNodes::ring)
     return cost_of_all_but_one(nodes - 1, nodes, block_bytes, false);
-  if (between != BetweenNodes::recursive)
-    return cost_of_all_but_one(log_steps(between, nodes), nodes, block_bytes, false);
+  if (between == BetweenNodes::bruck)
+    return cost_of_all_but_one(ceil_log2(nodes), nodes, block_bytes, false);
+  if (between == BetweenNodes::pat)
+    return cost_of_all_but_one(pat_all_gather_steps(PatTrees(nodes, pat_aggregation)), nodes,
+                               block_bytes, false);
   const topo::Placement placement = topo::Placement::uniform(nodes, 1);
   CostTally tally(placement);
   tally_recursive_all_gather(tally, Group::all(nodes, 0), block_bytes);
@@ -118,8 +116,9 @@ Cost cost_of_gather_between_nodes(BetweenNodes between, int nodes, double block_
 Cost cost_of_reduce_between_nodes(BetweenNodes between, int nodes, double block_bytes) {
   if (between == BetweenNodes::ring)
     return cost_of_all_but_one(nodes - 1, nodes, block_bytes, true);
-  if (between != BetweenNodes::recursive)
-    return cost_of_all_but_one(log_steps(between, nodes), nodes, block_bytes, true);
+  if (between == BetweenNodes::pat)
+    return cost_of_all_but_one(pat_reduce_scatter_steps(PatTrees(nodes, pat_aggregation)), nodes,
+                               block_bytes, true);
   const topo::Placement placement = topo::Placement::uniform(nodes, 1);
   CostTally tally(placement);
   const double reduced = tally_recursive_reduce_scatter(tally, Group::all(nodes, 0), block_bytes);

@@ -5,14 +5,15 @@
 //
 //   equal nodes: N of M ranks, b bytes a block
 //   steps          between nodes: ring N-1; recursive, Bruck, PAT ceil(log2 N)
-//                  inside: ring M-1, direct 1
+//                  inside: ring M-1, but N (M-1) after rings, see hierarchical.h; direct 1
 //   bytes sent     (p - 1) b, of which (N - 1) b between nodes (recursive, N no power of two: more)
 //   bytes reduced  none
 //   cost           steps α + (N - 1) b β_between + N (M - 1) b β_inside
 //
 // Unequal nodes: these are bounds, with M the largest node, and the bytes between nodes
 // times the lanes that a rank runs. The levels are in thread blocks of their own and overlap from
-// tile to tile. Nothing that was sent is overwritten: one slot per connection is enough.
+// tile to tile. Nothing that was sent is overwritten. Two slots per connection, where a
+// level is a ring (see ring_all_gather.cc), else one.
 #include <algorithm>
 
 #include "algorithm/algorithms.h"
@@ -65,18 +66,9 @@ class Writer {
 
  private:
   BlockMap map_of(int lane, int channel) const {
-    std::vector<std::int64_t> first;
-    std::vector<int> chunks;
-    std::int64_t place = lanes_.first_place_of(lane);
-    for (int node = 0; node < lanes_.nodes(); ++node) {
-      const bool carries = lanes_.carries(lane, node);
-      const std::int64_t owner = carries ? lanes_.owner(lane, node) : 0;
-      first.push_back(staged_ ? place : owner * chunks_per_block_ + channel);
-      chunks.push_back(carries ? 1 : 0);
-      place += carries ? 1 : 0;
-    }
-    return BlockMap::table(staged_ ? plan::Buffer::scratch : plan::Buffer::output, std::move(first),
-                           std::move(chunks));
+    if (staged_)
+      return lanes_.in_scratch(lane, lanes_.first_place_of(lane), chunks_per_block_, channel);
+    return lanes_.at_owners(lane, plan::Buffer::output, chunks_per_block_, channel);
   }
 
   Shares shares(int channel) const {

@@ -4,7 +4,8 @@
 // says how unequal nodes are served.)
 //
 //   equal nodes: N of M ranks, n bytes
-//   steps          inside: ring 2 (M-1), direct 2
+//   steps          inside: ring 2 (M-1), but 2 N (M-1) with rings between nodes, see
+//                  hierarchical.h; direct 2
 //                  between nodes: ring 2 (N-1); recursive, PAT 2 ceil(log2 N)
 //   bytes sent     2 n (p-1)/p, of which 2 n/M (N-1)/N between nodes (recursive, N no power of two:
 //                  more)
@@ -16,7 +17,8 @@
 // node: what a lane sends is contiguous, no shuffle is needed. Sums stand in the output.
 // What goes up (reducing) and what comes down (gathering) are on channels of their own, so that the
 // levels overlap from tile to tile. A chunk is reduced along one path and then copied: the same
-// bits on all ranks. One slot per connection is enough.
+// bits on all ranks. Two slots per connection, where a level is a ring (see ring_all_reduce.cc),
+// else one.
 #include <algorithm>
 
 #include "algorithm/algorithms.h"

@@ -4,7 +4,7 @@
 // are placed.)
 //
 //   equal nodes: N of M ranks, b bytes a block
-//   steps          inside: ring M-1, direct 1
+//   steps          inside: ring M-1, but N (M-1) before rings, see hierarchical.h; direct 1
 //                  between nodes: ring N-1; recursive, PAT ceil(log2 N)
 //   bytes sent     (p - 1) b, of which (N - 1) b between nodes (recursive, N no power of two: more)
 //   bytes reduced  the same
@@ -13,7 +13,8 @@
 // Unequal nodes: these are bounds, with M the largest node, and the bytes between nodes
 // times the lanes that a rank runs. The node's sums stand in scratch: one block for each node and
 // lane of the rank, or all p where messages are long. The levels are in thread blocks of their own
-// and overlap from tile to tile. One slot per connection is enough.
+// and overlap from tile to tile. Two slots per connection, where a level is a ring (see
+// ring_reduce_scatter.cc), else one.
 #include <algorithm>
 
 #include "algorithm/algorithms.h"
@@ -80,40 +81,16 @@ class Writer {
   }
 
  private:
-  // The blocks of a lane, from `place` on in scratch.
-  BlockMap in_scratch(int lane, int channel, std::int64_t place) const {
-    std::vector<std::int64_t> first;
-    std::vector<int> chunks;
-    for (int node = 0; node < lanes_.nodes(); ++node) {
-      const bool carries = lanes_.carries(lane, node);
-      first.push_back(place * chunks_per_block_ + channel);
-      chunks.push_back(carries ? 1 : 0);
-      place += carries ? 1 : 0;
-    }
-    return BlockMap::table(plan::Buffer::scratch, std::move(first), std::move(chunks));
-  }
-
-  BlockMap in_input(int lane, int channel) const {
-    std::vector<std::int64_t> first;
-    std::vector<int> chunks;
-    for (int node = 0; node < lanes_.nodes(); ++node) {
-      const bool carries = lanes_.carries(lane, node);
-      const std::int64_t owner = carries ? lanes_.owner(lane, node) : 0;
-      first.push_back(owner * chunks_per_block_ + channel);
-      chunks.push_back(carries ? 1 : 0);
-    }
-    return BlockMap::table(plan::Buffer::input, std::move(first), std::move(chunks));
-  }
-
   // Where this rank's contributions stand before the first level.
   BlockMap contributions_of(int lane, int channel) const {
-    return staged_ ? in_scratch(lane, channel, lanes_.first_place_of(lane))
-                   : in_input(lane, channel);
+    if (staged_)
+      return lanes_.in_scratch(lane, lanes_.first_place_of(lane), chunks_per_block_, channel);
+    return lanes_.at_owners(lane, plan::Buffer::input, chunks_per_block_, channel);
   }
   // Where the node's sums for a lane of this rank stand after it.
   BlockMap sums_of(int lane, int channel, int free_scratch) const {
     if (staged_ || node_.size() == 1) return contributions_of(lane, channel);
-    return in_scratch(lane, channel, free_scratch);
+    return lanes_.in_scratch(lane, free_scratch, chunks_per_block_, channel);
   }
 
   void append(std::vector<Run>& runs, BlockMap map) const {

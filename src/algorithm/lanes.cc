@@ -47,6 +47,29 @@ std::vector<int> Lanes::lanes_of(int local_index) const {
   return lanes;
 }
 
+BlockMap Lanes::at_owners(int lane, plan::Buffer buffer, int chunks_per_block, int channel) const {
+  std::vector<std::int64_t> first;
+  std::vector<int> chunks;
+  for (int node = 0; node < nodes(); ++node) {
+    const std::int64_t block = carries(lane, node) ? owner(lane, node) : 0;
+    first.push_back(block * chunks_per_block + channel);
+    chunks.push_back(carries(lane, node) ? 1 : 0);
+  }
+  return BlockMap::table(buffer, std::move(first), std::move(chunks));
+}
+
+BlockMap Lanes::in_scratch(int lane, int first_block, int chunks_per_block, int channel) const {
+  std::vector<std::int64_t> first;
+  std::vector<int> chunks;
+  std::int64_t block = first_block;
+  for (int node = 0; node < nodes(); ++node) {
+    first.push_back(block * chunks_per_block + channel);
+    chunks.push_back(carries(lane, node) ? 1 : 0);
+    block += chunks.back();
+  }
+  return BlockMap::table(plan::Buffer::scratch, std::move(first), std::move(chunks));
+}
+
 int Lanes::blocks_in(int lane) const {
   const auto j = static_cast<std::size_t>(lane);
   return lane_begin_[j + 1] - lane_begin_[j];

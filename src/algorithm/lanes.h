@@ -38,6 +38,11 @@ class Lanes {
   // The place of its first block where lane follows lane and, in a lane, node follows node.
   int first_place_of(int lane) const { return lane_begin_[static_cast<std::size_t>(lane)]; }
 
+  // The blocks of a lane, by node, on a channel: in a buffer that has one for each rank, and one
+  // after another in scratch from block `first` on.
+  BlockMap at_owners(int lane, plan::Buffer buffer, int chunks_per_block, int channel) const;
+  BlockMap in_scratch(int lane, int first, int chunks_per_block, int channel) const;
+
   // Two ranks can meet in several lanes if both nodes have fewer ranks than there are lanes. Such
   // lanes have different numbers here, in 0 .. lane_channels()-1: as many successive lanes as the
   // second smallest node has ranks share one.

@@ -28,7 +28,7 @@ plan::BlockBuilder ring_block(Phase& phase) {
 }
 
 // The i-th run of every share goes once round, then the next ones: so each rank receives after
-// every send, and one slot is enough however many runs a share has.
+// every send, and two slots are enough however many runs a share has.
 Ready gather_by_ring(Phase& phase, const Shares& shares) {
   const Group& group = phase.group;
   StepList steps;

@@ -11,9 +11,12 @@
 //   bytes reduced  none
 //   cost           (k-1) (α + b β)
 //
-// Nothing is written twice or after it was sent; a rank sends before it receives: one slot per
-// connection is enough. The bidirectional ring sends half of every block the other way round; its
-// direction is the lowest bit of the channel.
+// Nothing is written twice or after it was sent. Two slots per connection: a step that receives and
+// sends keeps the slot of what it receives until it has one for what it sends, and with one slot
+// all ranks would wait for each other so.
+//
+// The bidirectional ring sends half of every block the other way round; its direction is the lowest
+// bit of the channel.
 //
 // Where ranks are numbered node after node, or round robin, a ring of any length is a few loops;
 // with other placements each block takes its own step.

@@ -12,9 +12,10 @@
 //   bytes reduced  n (k-1)/k
 //   cost           2 (k-1) α + 2 n (k-1)/k β + n (k-1)/k γ
 //
-// Every chunk is reduced along one path and then copied: all ranks get the same bits. A rank
-// sends before it receives, so one slot per connection is enough; in place, what step 0 sent is
-// overwritten in step k, long after the receiver took it in its step 1.
+// Every chunk is reduced along one path and then copied: all ranks get the same bits. Two slots
+// per connection: a step that receives and sends keeps the slot of what it receives until it has
+// one for what it sends, and with one slot all ranks would wait for each other so. In place, what
+// step 0 sent is overwritten in step k, long after the receiver took it in its step 1.
 //
 // The bidirectional ring sends half of the chunks the other way round: the same steps and bytes,
 // on both directions of every link. Its direction is the lowest bit of the channel.

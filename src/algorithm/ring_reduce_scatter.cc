@@ -11,9 +11,9 @@
 //   bytes reduced  (k-1) b
 //   cost           (k-1) (α + b β + b γ)
 //
-// Only the own block is written, in the last step, and it is never sent. A rank sends before
-// it receives: one slot per connection is enough. The bidirectional ring sends half of every block
-// the other way round; its direction is the lowest bit of the channel.
+// Only the own block is written, in the last step, and it is never sent. Two slots per connection,
+// as in ring_all_gather.cc. The bidirectional ring sends half of every block the other way round;
+// its direction is the lowest bit of the channel.
 #include "algorithm/algorithms.h"
 #include "algorithm/request.h"
 #include "algorithm/ring.h"

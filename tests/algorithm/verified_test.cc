@@ -23,7 +23,7 @@ void expect_proved(const Entry& entry, const Request& request, const std::string
                    request.in_place ? ", in place" : ", out of place"));
   Result<plan::Plan> plan = make_plan(entry, request);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
-  constexpr int fewest_slots = 2;
+  constexpr int fewest_slots = 2;  // that an executor may have
   const verify::Report report = verify::verify(*plan, {.slots = fewest_slots});
   EXPECT_TRUE(report.ok()) << describe(report);
 }
