@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
+#include <tuple>
 #include <utility>
+#include <variant>
 
 #include "base/str.h"
 #include "plan/check.h"
@@ -245,7 +247,7 @@ struct Flat {
   std::pair<plan::Buffer, std::int64_t> destination{};
   std::vector<std::pair<int, std::int64_t>> after;
   std::vector<int> peers;
-  bool operator==(const Flat&) const = default;
+  auto operator<=>(const Flat&) const = default;
 };
 
 std::vector<Flat> flatten(const ThreadBlock& thread_block) {
@@ -270,6 +272,58 @@ std::vector<Flat> flatten(const ThreadBlock& thread_block) {
   return all;
 }
 
+struct FlatBlock {
+  int channel;
+  int send_peer;
+  int recv_peer;
+  std::vector<Flat> steps;
+  bool operator==(const FlatBlock&) const = default;
+};
+using FlatRank = std::vector<FlatBlock>;
+
+FlatRank flatten(const plan::RankProgram& program) {
+  FlatRank blocks;
+  for (const ThreadBlock& it : program.thread_blocks)
+    blocks.push_back({it.channel, it.send_peer, it.recv_peer, flatten(it)});
+  return blocks;
+}
+
+// Gives every chunk the name of the memory it lies in.
+void rename(FlatRank& rank, const plan::Header& header, int number) {
+  const auto to_storage = [&](std::pair<plan::Buffer, std::int64_t>& place) {
+    const plan::Storage storage = plan::storage_of(header, number, place.first, place.second);
+    place = {storage.buffer, storage.chunk};
+  };
+  for (FlatBlock& block : rank)
+    for (Flat& step : block.steps) {
+      to_storage(step.source);
+      to_storage(step.destination);
+    }
+}
+
+// Forgets which chunks the steps touch.
+void forget_places(FlatRank& rank) {
+  for (FlatBlock& block : rank)
+    for (Flat& step : block.steps) {
+      step.source = step.destination = {};
+      step.count = 0;
+    }
+}
+
+using Transfer = std::tuple<int, int, Flat>;  // peers, and a step without its `after`
+
+// What a rank does, in no order.
+std::vector<Transfer> transfers(const FlatRank& rank) {
+  std::vector<Transfer> all;
+  for (const FlatBlock& block : rank)
+    for (Flat step : block.steps) {
+      step.after.clear();
+      all.emplace_back(block.send_peer, block.recv_peer, std::move(step));
+    }
+  std::ranges::sort(all);
+  return all;
+}
+
 }  // namespace
 
 std::string_view name(Field field) { return fields[static_cast<std::size_t>(field)]; }
@@ -278,14 +332,47 @@ std::optional<Mutant> mutate(const Plan& plan, std::mt19937_64& random) {
   return Mutator(plan, random).run();
 }
 
-bool means_the_same(const Plan& a, const Plan& b) {
-  const auto block_means_the_same = [](const ThreadBlock& left, const ThreadBlock& right) {
-    return left.channel == right.channel && left.send_peer == right.send_peer &&
-           left.recv_peer == right.recv_peer && flatten(left) == flatten(right);
-  };
-  return std::ranges::equal(a.programs, b.programs, [&](const auto& left, const auto& right) {
-    return std::ranges::equal(left.thread_blocks, right.thread_blocks, block_means_the_same);
-  });
+std::string_view name(Difference difference) {
+  constexpr std::array<std::string_view, difference_count> names{
+      "the same steps, evaluated",
+      "the same memory by another name",
+      "the same steps in another order",
+      "another chunk for a barrier's tokens",
+      "a step done twice",
+      "other steps"};
+  return names[static_cast<std::size_t>(difference)];
+}
+
+Difference difference(const Plan& original, const Plan& mutant) {
+  Difference most = Difference::none;
+  for (std::size_t i = 0; i < original.programs.size(); ++i) {
+    FlatRank before = flatten(original.programs[i]);
+    FlatRank after = flatten(mutant.programs[i]);
+    if (before == after) continue;
+    rename(before, original.header, static_cast<int>(i));
+    rename(after, mutant.header, static_cast<int>(i));
+    const std::vector<Transfer> was = transfers(before);
+    const std::vector<Transfer> is = transfers(after);
+    const auto distinct = [](std::vector<Transfer> all) {
+      const auto [first, last] = std::ranges::unique(all);
+      all.erase(first, last);
+      return all;
+    };
+    Difference here = Difference::content;
+    if (before == after)
+      here = Difference::names;
+    else if (was == is)
+      here = Difference::order;
+    else if (distinct(was) == distinct(is))
+      here = Difference::repetition;
+    if (here == Difference::content && original.header.collective == Collective::barrier) {
+      forget_places(before);
+      forget_places(after);
+      if (before == after) here = Difference::tokens;
+    }
+    most = std::max(most, here);
+  }
+  return most;
 }
 
 std::string Sample::describe() const {
@@ -333,17 +420,25 @@ std::optional<std::string> find_fault_of(const Mutant& mutant, int runs, std::ui
 
 Trial judge(const Plan& original, const Mutant& mutant, int runs, std::uint64_t seed) {
   if (const Status status = plan::check(mutant.plan, plan::format_limits()); !status.ok())
-    return {Outcome::refused, status.error().message};
+    return {.outcome = Outcome::refused, .evidence = status.error().message};
   const verify::Report report = verify::verify(mutant.plan);
-  if (!report.ok()) return {Outcome::caught, report.failures.front().describe()};
-  if (auto fault = find_fault_of(mutant, runs, seed)) return {Outcome::hole, *fault};
-  return {means_the_same(original, mutant.plan) ? Outcome::same : Outcome::equivalent, ""};
+  if (!report.ok())
+    return {.outcome = Outcome::caught, .evidence = report.failures.front().describe()};
+  if (auto fault = find_fault_of(mutant, runs, seed))
+    return {.outcome = Outcome::hole, .evidence = *fault};
+  const Difference how = difference(original, mutant.plan);
+  return {how == Difference::none ? Outcome::same : Outcome::equivalent, how, ""};
 }
 
 void Tally::add(const Sample& sample, const Mutant& mutant, const Trial& trial) {
   ++counts[static_cast<std::size_t>(mutant.field)][static_cast<std::size_t>(trial.outcome)];
-  if (trial.outcome == Outcome::hole && holes.size() < 20)
-    holes.push_back(str(sample.describe(), ": ", mutant.what, "\n    ", trial.evidence));
+  constexpr std::size_t most = 20;
+  const std::string what = str(sample.describe(), ": ", mutant.what);
+  if (trial.outcome == Outcome::hole && holes.size() < most)
+    holes.push_back(str(what, "\n    ", trial.evidence));
+  if (trial.outcome != Outcome::same && trial.outcome != Outcome::equivalent) return;
+  ++survivors[static_cast<std::size_t>(trial.difference)];
+  if (trial.difference == Difference::content && changed.size() < most) changed.push_back(what);
 }
 
 std::int64_t Tally::total(Outcome outcome) const {
@@ -381,6 +476,13 @@ std::string Tally::table() const {
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += counts[field][i];
   }
   line("all", sums);
+  append(text, "\nsurvivors that ran without fault, and how they differ\n");
+  for (std::size_t i = 0; i < survivors.size(); ++i) {
+    char buffer[80];
+    std::snprintf(buffer, sizeof buffer, "%8lld  ", static_cast<long long>(survivors[i]));
+    append(text, std::string_view(buffer));
+    append(text, str(name(static_cast<Difference>(i)), "\n"));
+  }
   return text;
 }
 

@@ -46,8 +46,18 @@ struct Mutant {
 // place for the field that was drawn.
 std::optional<Mutant> mutate(const plan::Plan& plan, std::mt19937_64& random);
 
-// Whether all steps, loops unrolled and indices evaluated, are the same: then the plans are.
-bool means_the_same(const plan::Plan& a, const plan::Plan& b);
+// Why a mutant that survived may be right: how its program differs from the original's.
+enum class Difference : std::uint8_t {
+  none,        // the same steps, loops unrolled and indices evaluated
+  names,       // the same memory by another name: in place, input and output share it
+  order,       // the same steps on each rank in another order, or on another channel
+  tokens,      // a barrier's messages, whose content means nothing, from or to another chunk
+  repetition,  // a step is done twice, to the same effect
+  content,     // other steps: each such survivor deserves a look
+};
+inline constexpr int difference_count = 6;
+std::string_view name(Difference difference);
+Difference difference(const plan::Plan& original, const plan::Plan& mutant);
 
 struct Sample {
   const algorithm::Entry* entry;
@@ -69,7 +79,8 @@ inline constexpr int outcome_count = 5;
 
 struct Trial {
   Outcome outcome;
-  std::string evidence;  // what was reported, or went wrong
+  Difference difference = Difference::content;  // of a survivor
+  std::string evidence;                         // what was reported, or went wrong
 };
 // Judges a mutant of `original`, by `runs` concrete runs if it survives.
 Trial judge(const plan::Plan& original, const Mutant& mutant, int runs, std::uint64_t seed);
@@ -79,7 +90,9 @@ std::optional<std::string> find_fault_of(const Mutant& mutant, int runs, std::ui
 // What became of all mutants.
 struct Tally {
   std::array<std::array<std::int64_t, outcome_count>, field_count> counts{};
-  std::vector<std::string> holes;  // the first few
+  std::array<std::int64_t, difference_count> survivors{};
+  std::vector<std::string> holes;    // the first few
+  std::vector<std::string> changed;  // the first few survivors with other content
 
   void add(const Sample& sample, const Mutant& mutant, const Trial& trial);
   std::int64_t total(Outcome outcome) const;
