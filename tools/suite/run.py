@@ -43,7 +43,8 @@ def documentation(log: Log) -> Outcome:
     """The site, in which a broken link or reference is an error."""
     outcome = Outcome()
     command = [BIN / "mkdocs", "build", "--strict", "--site-dir", BUILD / "site"]
-    outcome.check("mkdocs build --strict", log.run([*command]))
+    quiet = {"NO_MKDOCS_2_WARNING": "1"}
+    outcome.check("mkdocs build --strict", log.run([*command], environment=quiet))
     return outcome
 
 
