@@ -92,7 +92,10 @@ Status HostExecution::start(const Arguments& arguments) {
                                               element_bytes));
   call_.arithmetic.bind(header_, arguments);
   call_.tiles = call_.memory.tiles(header_, program_.rank);
-  for (ThreadBlockRun& block : call_.blocks) block.start();
+  for (ThreadBlockRun& block : call_.blocks) {
+    block.start();
+    if (call_.tiles > 0) UNISONO_TRY(block.join_connections(call_));
+  }
   running_ = true;
   return {};
 }

@@ -79,19 +79,28 @@ bool ThreadBlockRun::dependencies_met(const CallState& call, const plan::Step& s
   return true;
 }
 
-// Connections are made when a message first needs them: both ends know its size, so both ask.
-Result<bool> ThreadBlockRun::connected(CallState& call, const plan::Step& step) {
+Status ThreadBlockRun::join_connections(CallState& call) {
   const Protocol protocol = call.header->protocol;
-  if (plan::receives(step.operation) && recv_ == nullptr) {
+  if (block_->recv_peer >= 0 && recv_ == nullptr) {
     UNISONO_ASSIGN(recv_,
                    call.resources->recv_fifo(block_->recv_peer, block_->channel, protocol));
-    if (recv_ == nullptr) return block_on(Waiting::Kind::connection, 0, 0, block_->recv_peer);
   }
-  if (plan::sends(step.operation) && send_ == nullptr) {
+  if (block_->send_peer >= 0 && send_ == nullptr) {
     UNISONO_ASSIGN(send_,
                    call.resources->send_fifo(block_->send_peer, block_->channel, protocol));
-    if (send_ == nullptr) return block_on(Waiting::Kind::connection, 0, 0, block_->send_peer);
   }
+  return {};
+}
+
+Result<bool> ThreadBlockRun::connected(CallState& call, const plan::Step& step) {
+  const bool lacks_recv = plan::receives(step.operation) && recv_ == nullptr;
+  const bool lacks_send = plan::sends(step.operation) && send_ == nullptr;
+  if (!lacks_recv && !lacks_send) return true;
+  UNISONO_TRY(join_connections(call));
+  if (lacks_recv && recv_ == nullptr)
+    return block_on(Waiting::Kind::connection, 0, 0, block_->recv_peer);
+  if (lacks_send && send_ == nullptr)
+    return block_on(Waiting::Kind::connection, 0, 0, block_->send_peer);
   return true;
 }
 

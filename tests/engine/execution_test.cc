@@ -1,0 +1,142 @@
+#include <gtest/gtest.h>
+
+#include "base/str.h"
+#include "support/engine_cluster.h"
+
+namespace unisono {
+namespace {
+
+using test::EngineCluster;
+using test::Problem;
+
+// Slots so small that a few hundred elements make many tiles and go by zero-copy.
+transport::FifoOptions small_slots() {
+  transport::FifoOptions options;
+  options.simple_slot_bytes = 4096;
+  options.ll_slot_bytes = 4096;
+  options.ll128_slot_bytes = 4096;
+  options.zero_copy_min_bytes = 1024;
+  return options;
+}
+
+std::vector<std::vector<std::int64_t>> random_counts(int ranks, std::int64_t most,
+                                                     std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::vector<std::int64_t>> counts;
+  for (int i = 0; i < ranks; ++i) {
+    counts.emplace_back();
+    for (int j = 0; j < ranks; ++j)
+      counts.back().push_back(random() % 4 == 0 ? 0
+                                                : static_cast<std::int64_t>(
+                                                      random() % static_cast<std::uint64_t>(
+                                                                     most + 1)));
+  }
+  return counts;
+}
+
+std::string run(EngineCluster& cluster, const algorithm::Entry& entry,
+                const topo::Placement& placement, Protocol protocol, bool in_place, int root,
+                std::int64_t count, DataType type, ReduceOperation operation) {
+  static std::uint64_t seed = 1;
+  algorithm::Request request;
+  request.collective = entry.collective;
+  request.placement = placement;
+  request.root = has_root(entry.collective) ? root : 0;
+  request.in_place = in_place;
+  request.protocol = protocol;
+  if (!entry.supports(request).ok()) return {};
+  Problem problem{entry.collective, placement.ranks(), request.root, count, operation, {}};
+  if (entry.collective == Collective::all_to_all_v)
+    problem.counts = random_counts(placement.ranks(), count, ++seed);
+  if (entry.collective == Collective::barrier) problem.count = 1, type = DataType::uint8;
+  return cluster.run({&entry, request, problem, type, ++seed});
+}
+
+std::vector<topo::Placement> placements(int ranks) {
+  std::vector<topo::Placement> out{topo::Placement::single_node(ranks)};
+  if (ranks % 2 == 0) out.push_back(topo::Placement::uniform(2, ranks / 2));
+  if (ranks >= 3) {
+    auto uneven = topo::Placement::blocks(std::vector<int>{1, ranks - 1});
+    out.push_back(std::move(uneven).value());
+  }
+  return out;
+}
+
+class EveryAlgorithm : public testing::TestWithParam<Protocol> {};
+
+TEST_P(EveryAlgorithm, DeliversOnEveryShapeInAndOutOfPlaceWithOddCounts) {
+  for (int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16}) {
+    EngineCluster cluster(ranks, small_slots());
+    for (const algorithm::Entry& entry : algorithm::entries())
+      for (const topo::Placement& placement : placements(ranks))
+        for (bool in_place : {false, true})
+          for (std::int64_t count : {0, 1, ranks - 1, ranks + 1, 1009}) {
+            const int root = ranks / 2;
+            const std::string wrong =
+                run(cluster, entry, placement, GetParam(), in_place, root, count,
+                    DataType::int32, ReduceOperation::sum);
+            ASSERT_EQ(wrong, "") << entry.plan_name() << ", " << ranks << " ranks, "
+                                 << placement.nodes() << " nodes, in place " << in_place
+                                 << ", count " << count;
+          }
+  }
+}
+
+TEST_P(EveryAlgorithm, DeliversManyTilesAndZeroCopyOffers) {
+  for (int ranks : {2, 5, 8}) {
+    EngineCluster cluster(ranks, small_slots());
+    for (const algorithm::Entry& entry : algorithm::entries())
+      for (bool in_place : {false, true})
+        ASSERT_EQ(run(cluster, entry, topo::Placement::single_node(ranks), GetParam(), in_place,
+                      ranks - 1, 20011, DataType::int64, ReduceOperation::sum),
+                  "")
+            << entry.plan_name() << ", " << ranks << " ranks, in place " << in_place;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Protocols, EveryAlgorithm,
+                         testing::Values(Protocol::simple, Protocol::ll, Protocol::ll128),
+                         [](const auto& tested) { return std::string(name(tested.param)); });
+
+TEST(EveryReduction, IsExactInEveryTypeAndOperation) {
+  constexpr int ranks = 5;
+  EngineCluster cluster(ranks, small_slots());
+  for (const algorithm::Entry& entry : algorithm::entries()) {
+    if (!is_reduction(entry.collective)) continue;
+    for (int type = 0; type < data_type_count; ++type)
+      for (int operation = 0; operation < reduce_operation_count; ++operation)
+        for (bool in_place : {false, true})
+          ASSERT_EQ(run(cluster, entry, topo::Placement::single_node(ranks), Protocol::simple,
+                        in_place, 2, 257, static_cast<DataType>(type),
+                        static_cast<ReduceOperation>(operation)),
+                    "")
+              << entry.plan_name() << " " << name(static_cast<DataType>(type)) << " "
+              << name(static_cast<ReduceOperation>(operation)) << " in place " << in_place;
+  }
+}
+
+TEST(Execution, RefusesAPlanWhoseStepsDoNotFitASlot) {
+  transport::FifoOptions options = small_slots();
+  EngineCluster cluster(8, options);
+  plan::Header header;
+  header.name = "wide";
+  header.collective = Collective::all_gather;
+  header.ranks = 8;
+  plan::set_blocks(header);
+  header.max_step_count = 4096;
+  plan::RankProgram program;
+  struct NoResources : engine::Resources {
+    Result<transport::SendFifo*> send_fifo(int, int, Protocol) override { return nullptr; }
+    Result<transport::RecvFifo*> recv_fifo(int, int, Protocol) override { return nullptr; }
+    Status progress() override { return {}; }
+    Result<void*> scratch(std::size_t) override { return nullptr; }
+  } resources;
+  const auto made = engine::make_execution(header, program, resources, options);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().kind, ErrorKind::misuse);
+  EXPECT_NE(made.error().message.find("32768 bytes of a slot"), std::string::npos)
+      << made.error().message;
+}
+
+}  // namespace
+}  // namespace unisono

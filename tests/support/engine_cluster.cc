@@ -1,0 +1,250 @@
+#include "support/engine_cluster.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <tuple>
+
+#include "base/str.h"
+#include "transport/shm/transport.h"
+
+namespace unisono::test {
+namespace {
+
+std::uint64_t fresh_communicator() {
+  static std::atomic<std::uint64_t> next{1};
+  return next++;
+}
+
+constexpr std::byte poison{0xa5};
+constexpr std::size_t margin = 64;
+
+// One rank's memory for a call: in place, one buffer serves as input and output.
+struct Buffers {
+  std::vector<std::byte> input_memory, output_memory;
+  std::byte* input = nullptr;
+  std::byte* output = nullptr;
+};
+
+std::byte* place(std::vector<std::byte>& memory, std::size_t bytes, std::size_t misalignment) {
+  memory.assign(2 * margin + misalignment + bytes, poison);
+  return memory.data() + margin + misalignment;
+}
+
+bool intact(const std::vector<std::byte>& memory, const std::byte* data, std::size_t bytes) {
+  for (const std::byte& byte : memory)
+    if ((&byte < data || &byte >= data + bytes) && byte != poison) return false;
+  return true;
+}
+
+Buffers make_buffers(const EngineCluster::Run& run, int rank, const Elements& input,
+                     bool in_place, std::mt19937_64& random) {
+  const std::size_t size = size_bytes(run.type);
+  const auto out_bytes = static_cast<std::size_t>(output_elements(run.problem, rank)) * size;
+  const std::vector<std::byte> bytes = encode(input, run.type);
+  Buffers buffers;
+  const std::size_t block = static_cast<std::size_t>(run.problem.count) * size;
+  const std::size_t own = block * static_cast<std::size_t>(rank);
+  if (!in_place) {
+    buffers.input = place(buffers.input_memory, bytes.size(), random() % 16);
+    buffers.output = place(buffers.output_memory, out_bytes, random() % 16);
+  } else {
+    // The larger buffer holds both.
+    std::byte* shared = place(buffers.output_memory, std::max(bytes.size(), out_bytes),
+                              random() % 16);
+    const bool input_inside = out_bytes > bytes.size();
+    const bool output_inside = bytes.size() > out_bytes;
+    buffers.input = shared + (input_inside ? own : 0);
+    buffers.output = shared + (output_inside ? own : 0);
+  }
+  if (!bytes.empty()) std::memcpy(buffers.input, bytes.data(), bytes.size());
+  return buffers;
+}
+
+}  // namespace
+
+class EngineCluster::Resources : public engine::Resources {
+ public:
+  Resources(EngineCluster& cluster, int rank, std::uint64_t communicator)
+      : cluster_(cluster), rank_(rank), communicator_(communicator) {}
+
+  Result<transport::SendFifo*> send_fifo(int peer, int channel, Protocol protocol) override {
+    auto connection = ready(peer, channel);
+    if (!connection.ok()) return connection.take_error();
+    if (*connection == nullptr) return nullptr;
+    auto& fifo = sends_[{peer, channel, protocol}];
+    if (!fifo) fifo = transport::make_send_fifo(**connection, protocol, cluster_.options_);
+    return fifo.get();
+  }
+  Result<transport::RecvFifo*> recv_fifo(int peer, int channel, Protocol protocol) override {
+    auto connection = ready(peer, channel);
+    if (!connection.ok()) return connection.take_error();
+    if (*connection == nullptr) return nullptr;
+    auto& fifo = recvs_[{peer, channel, protocol}];
+    if (!fifo) fifo = transport::make_recv_fifo(**connection, protocol, cluster_.options_);
+    return fifo.get();
+  }
+  Status progress() override {
+    return cluster_.transports_[static_cast<std::size_t>(rank_)]->progress();
+  }
+  Result<void*> scratch(std::size_t bytes) override {
+    scratch_.assign(bytes + 64, poison);
+    const auto address = reinterpret_cast<std::uintptr_t>(scratch_.data());
+    return scratch_.data() + (64 - address % 64) % 64;
+  }
+
+ private:
+  Result<transport::Connection*> ready(int peer, int channel) {
+    auto& connection = connections_[{peer, channel}];
+    if (!connection) {
+      auto& transport = *cluster_.transports_[static_cast<std::size_t>(rank_)];
+      const std::string address =
+          cluster_.transports_[static_cast<std::size_t>(peer)]->address();
+      auto made = transport.connect({.key = {communicator_, 0, static_cast<unsigned>(channel)},
+                                     .self = rank_,
+                                     .peer = peer,
+                                     .peer_address = address,
+                                     .geometry = transport::fifo_geometry(cluster_.options_)});
+      if (!made.ok()) return made.take_error();
+      connection = std::move(made).value();
+    }
+    auto joined = connection->ready();
+    if (!joined.ok()) return joined.take_error();
+    return *joined ? connection.get() : nullptr;
+  }
+
+  EngineCluster& cluster_;
+  int rank_;
+  std::uint64_t communicator_;
+  std::map<std::pair<int, int>, std::unique_ptr<transport::Connection>> connections_;
+  std::map<std::tuple<int, int, Protocol>, std::unique_ptr<transport::SendFifo>> sends_;
+  std::map<std::tuple<int, int, Protocol>, std::unique_ptr<transport::RecvFifo>> recvs_;
+  std::vector<std::byte> scratch_;
+};
+
+EngineCluster::EngineCluster(int ranks, const transport::FifoOptions& options)
+    : options_(options) {
+  const std::uint64_t communicator = fresh_communicator();
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto transport = transport::shm::make_transport(
+        {.job = str("test", static_cast<int>(getpid()), "x", communicator),
+         .secret = "secret",
+         .process_rank = rank,
+         .interface = {}});
+    if (!transport.ok()) throw std::runtime_error(transport.error().describe());
+    transports_.push_back(std::move(transport).value());
+    resources_.push_back(std::make_unique<Resources>(*this, rank, communicator));
+  }
+}
+
+EngineCluster::~EngineCluster() = default;
+
+std::string EngineCluster::run(const Run& run) {
+  const int ranks = run.problem.ranks;
+  const bool in_place = run.request.in_place;
+  std::mt19937_64 random(run.seed * 7919);
+  const auto inputs = random_inputs(run.problem, run.type, run.seed);
+  const auto expected = expected_outputs(run.problem, inputs);
+  const std::size_t size = size_bytes(run.type);
+
+  std::vector<Buffers> buffers;
+  std::vector<std::vector<std::int64_t>> lists(static_cast<std::size_t>(ranks) * 4);
+  std::vector<std::unique_ptr<engine::Execution>> executions;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    // Where the root alone is in place, the other ranks are out of place.
+    const bool root_only = has_root(run.problem.collective);
+    const bool here = in_place && (!root_only || rank == run.problem.root);
+    algorithm::Request request = run.request;
+    request.in_place = here;
+    auto header = algorithm::make_header(*run.entry, request);
+    if (!header.ok()) return header.error().describe();
+    auto program = algorithm::make_program(*run.entry, request, rank);
+    if (!program.ok()) return program.error().describe();
+    auto execution = engine::make_execution(*header, *program, *resources_[r], options_);
+    if (!execution.ok()) return execution.error().describe();
+    executions.push_back(std::move(execution).value());
+    buffers.push_back(make_buffers(run, rank, inputs[r], here, random));
+    engine::Arguments arguments;
+    arguments.input = buffers[r].input;
+    arguments.output = buffers[r].output;
+    arguments.count = run.problem.count;
+    arguments.type = run.type;
+    arguments.operation = run.problem.operation;
+    const std::int64_t multiplier = multiplier_of(rank);
+    arguments.pre_multiplier = {.real = static_cast<double>(multiplier), .integer = multiplier};
+    if (run.problem.collective == Collective::all_to_all_v) {
+      std::int64_t sent = 0, received = 0;
+      for (std::size_t other = 0; other < static_cast<std::size_t>(ranks); ++other) {
+        lists[4 * r].push_back(run.problem.counts[r][other]);
+        lists[4 * r + 1].push_back(sent);
+        sent += run.problem.counts[r][other];
+        lists[4 * r + 2].push_back(run.problem.counts[other][r]);
+        lists[4 * r + 3].push_back(received);
+        received += run.problem.counts[other][r];
+      }
+      arguments.input_counts = lists[4 * r];
+      arguments.input_displacements = lists[4 * r + 1];
+      arguments.output_counts = lists[4 * r + 2];
+      arguments.output_displacements = lists[4 * r + 3];
+      arguments.count = 0;
+    }
+    if (auto status = executions[r]->start(arguments); !status.ok())
+      return status.error().describe();
+  }
+
+  // In a random order each round, so that ranks overtake each other.
+  std::vector<bool> complete(static_cast<std::size_t>(ranks), false);
+  int left = ranks;
+  std::int64_t idle_rounds = 0;
+  while (left > 0) {
+    bool moved = false;
+    for (int i = 0; i < ranks; ++i) {
+      const std::size_t r = random() % static_cast<std::size_t>(ranks);
+      if (complete[r]) continue;
+      auto done = executions[r]->poll();
+      if (!done.ok()) return str("rank ", r, ": ", done.error().describe());
+      moved |= executions[r]->progressed() || *done;
+      if (*done) complete[r] = true, --left;
+    }
+    idle_rounds = moved ? 0 : idle_rounds + 1;
+    if (idle_rounds > 20000) {
+      std::string stuck = "nothing moves:";
+      for (int rank = 0; rank < ranks; ++rank)
+        if (const auto r = static_cast<std::size_t>(rank); !complete[r])
+          stuck += str(" rank ", rank, " waits for ",
+                       trace::describe(executions[r]->waiting()), ";");
+      return stuck;
+    }
+  }
+
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    const auto got =
+        decode(buffers[r].output, static_cast<std::int64_t>(expected[r].size()), run.type);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      if (got[i] != expected[r][i])
+        return str("rank ", rank, ", element ", i, ": expected ", expected[r][i], ", got ",
+                   got[i]);
+    const auto out_bytes = static_cast<std::size_t>(output_elements(run.problem, rank)) * size;
+    const auto in_bytes = inputs[r].size() * size;
+    if (!buffers[r].input_memory.empty()) {
+      if (encode(inputs[r], run.type) !=
+          std::vector<std::byte>(buffers[r].input, buffers[r].input + in_bytes))
+        return str("rank ", rank, ": the input was changed");
+      if (!intact(buffers[r].input_memory, buffers[r].input, in_bytes) ||
+          !intact(buffers[r].output_memory, buffers[r].output, out_bytes))
+        return str("rank ", rank, ": bytes outside of the buffers were changed");
+    } else {
+      const std::byte* shared = std::min(buffers[r].input, buffers[r].output);
+      if (out_bytes > in_bytes) shared = buffers[r].output;
+      if (in_bytes > out_bytes) shared = buffers[r].input;
+      if (!intact(buffers[r].output_memory, shared, std::max(in_bytes, out_bytes)))
+        return str("rank ", rank, ": bytes outside of the buffer were changed");
+    }
+  }
+  return {};
+}
+
+}  // namespace unisono::test
