@@ -1,63 +1,592 @@
 """Communicators: ranks that exchange data in collectives and point to point, in CPU memory.
 
-Every rank makes the same calls in the same order. Arrays are used where they lie, without a copy: see
-`unisono.arrays` for what may be passed. Collectives whose data is made of one block for each rank
-(all_gather, reduce_scatter, gather, scatter, all_to_all) lay the blocks out along the first dimension, in
-the order of ranks: all_gather makes shape (size * k, ...) of (k, ...), reduce_scatter the reverse.
+Every rank makes the same calls in the same order. Arrays are used where they lie, without a copy;
+`unisono.arrays` says what may be passed. Where data is made of one block for each rank (all_gather,
+reduce_scatter, gather, scatter, all_to_all), blocks lie along the first dimension, in the order of
+ranks: all_gather makes shape (size * k, ...) of (k, ...), and reduce_scatter the reverse. An array of no
+dimensions counts as one row. An `out` may have any shape with the right number of elements.
+
+Calls raise MisuseError for arguments that cannot be, before anything is started. Any other error
+(PeerError, CollectiveTimeoutError, MachineError, AbortedError, BugError) is final for the communicator.
 """
 
 import json
-import os
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from math import prod
 from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Any, Self, TypedDict, Unpack, cast
 
 from unisono import _unisono as native
 from unisono.arrays import Array, View, empty_like, rows, shape_text
 from unisono.errors import MisuseError
+from unisono.work import Group, Work
 
-__all__ = ["Communicator", "Group", "Work", "init"]
-
-# Calls that have been started and not yet been waited for. They hold their arrays: the native core reads
-# and writes them even when the caller has let go of everything.
-_running: set["Work"] = set()
+__all__ = ["CallOptions", "Communicator"]
 
 
-class Work:
-    """A started call. Its arrays must not be touched until it is complete."""
+class CallOptions(TypedDict, total=False):
+    """What every collective takes besides its own arguments.
 
-    def __init__(self, work: native.Work, result: Array, keep: Sequence[object]) -> None:
-        self._work = work
-        self._result = result
-        self._keep = tuple(keep)
-        for other in [other for other in _running if other._work.test()]:
-            _running.discard(other)
-        _running.add(self)
+    Attributes:
+        async_op: Start the call and return a `Work`; the arrays must be left alone until it is
+            complete. Its wait() returns what the call would have returned.
+        algorithm: The algorithm, as `unisono plan list` names it; else the selection table chooses.
+        protocol: "simple", "ll" or "ll128"; likewise.
+        channels: Channels; 0 lets the table choose.
+        timeout: Seconds until the call fails; else the communicator's.
+        dtype: Read the elements as this type of the same size: "float8_e4m3", "float8_e5m2"
+            (of arrays of uint8) or "bfloat16" (of uint16).
+    """
 
-    def test(self) -> bool:
-        """Whether the call is complete or has failed; helps it along."""
-        done = self._work.test()
-        if done:
-            _running.discard(self)
-        return done
+    async_op: bool
+    algorithm: str | None
+    protocol: str | None
+    channels: int
+    timeout: float | None
+    dtype: str | None
 
-    def wait(self, timeout: float | None = None) -> Array:
-        """Waits for the call and returns its output, as the call without async_op would.
 
-        Args:
-            timeout: Seconds to wait at most. The call goes on when they have passed. None waits
-                until the call's own deadline.
+class Communicator:
+    """A group of ranks. `unisono.init` makes the first one, `split` makes others of it.
 
-        Raises:
-            CollectiveTimeoutError: `timeout` or the call's own deadline has passed.
-            Error: The call failed.
-        """
-        self._work.wait(timeout)
-        _running.discard(self)
-        return self._result
+    As a context manager it is destroyed at the end, or aborted if an exception leaves the block.
+    Threads may share one if they agree on the order of calls.
+    """
+
+    def __init__(self, communicator: native.Communicator) -> None:
+        self._native = communicator
+        self.rank: int = communicator.rank
+        self.size: int = communicator.size
+
+    # Who ------------------------------------------------------------------------------------------
 
     @property
-    def sequence(self) -> int:
-        """The call's number in its communicator, as in the record."""
-        return self._work.sequence
+    def nodes(self) -> int:
+        """Number of nodes; ranks of one node share memory."""
+        return self._native.nodes
+
+    @property
+    def node(self) -> int:
+        """The number of this rank's node, from 0."""
+        return self._native.node_of(self.rank)
+
+    def node_of(self, rank: int) -> int:
+        """The number of a rank's node."""
+        if not 0 <= rank < self.size:
+            raise MisuseError(f"rank is {rank}; it must be 0 to {self.size - 1}")
+        return self._native.node_of(rank)
+
+    @property
+    def id(self) -> int:
+        """The communicator's identity, the same on all its ranks."""
+        return self._native.id
+
+    @property
+    def world_ranks(self) -> list[int]:
+        """The ranks of this communicator in the numbering of the one made by init."""
+        return self._native.world_ranks
+
+    def __repr__(self) -> str:
+        return f"<unisono.Communicator {self.id:x}: rank {self.rank} of {self.size}>"
+
+    # Collectives ----------------------------------------------------------------------------------
+
+    def all_reduce(
+        self,
+        x: Array,
+        op: str = "sum",
+        *,
+        out: Array = None,
+        multiplier: float = 1,
+        **options: Unpack[CallOptions],
+    ) -> Array:
+        """Every rank gets the reduction of all ranks' x, bit for bit the same.
+
+        Args:
+            x: This rank's contribution, of any shape.
+            op: "sum", "product", "min", "max", "average" (integers round towards zero) or
+                "pre_multiplied_sum" (each rank's x times its `multiplier`).
+            out: As large as x; `out=x` works in place. None makes one.
+            multiplier: Of pre_multiplied_sum; a whole number for integers.
+            **options: See CallOptions.
+
+        Returns:
+            The output; with async_op, a Work.
+        """
+        what = "all_reduce"
+        source = self._input(x, what, options, writable=out is x)
+        target = source if out is x else self._output(out, source, source.shape, what, options)
+        return self._call(
+            what, source, target, source.count, options, operation=op, multiplier=multiplier
+        )
+
+    def all_gather(
+        self, x: Array, *, out: Array = None, **options: Unpack[CallOptions]
+    ) -> Array:
+        """Every rank gets all ranks' x, along the first dimension.
+
+        Args:
+            x: This rank's contribution, shape (k, ...), the same on all ranks. In place, x is
+                block `rank` of out: `all_gather(out[rank * k : (rank + 1) * k], out=out)`.
+            out: Shape (size * k, ...). None makes one.
+            **options: See CallOptions.
+
+        Returns:
+            The output; with async_op, a Work.
+        """
+        what = "all_gather"
+        source = self._input(x, what, options)
+        target = self._output(out, source, self._joined(source), what, options)
+        return self._call(what, source, target, source.count, options)
+
+    def reduce_scatter(
+        self,
+        x: Array,
+        op: str = "sum",
+        *,
+        out: Array = None,
+        multiplier: float = 1,
+        **options: Unpack[CallOptions],
+    ) -> Array:
+        """Rank r gets block r of the reduction of all ranks' x.
+
+        Args:
+            x: This rank's contribution, shape (size * k, ...).
+            op: As in all_reduce.
+            out: Shape (k, ...). In place, it is block `rank` of x. None makes one.
+            multiplier: As in all_reduce.
+            **options: See CallOptions.
+
+        Returns:
+            The output; with async_op, a Work.
+        """
+        what = "reduce_scatter"
+        source = self._input(x, what, options)
+        target = self._output(out, source, self._block(source, what), what, options)
+        return self._call(
+            what, source, target, target.count, options, operation=op, multiplier=multiplier
+        )
+
+    def broadcast(
+        self, x: Array, root: int = 0, *, out: Array = None, **options: Unpack[CallOptions]
+    ) -> Array:
+        """Every rank gets the root's x.
+
+        Args:
+            x: At the root, what is sent; elsewhere it is overwritten, unless `out` is given.
+            root: The rank whose x is sent.
+            out: As large as x; None works in place.
+            **options: See CallOptions.
+
+        Returns:
+            The output; with async_op, a Work.
+        """
+        what = "broadcast"
+        self._check_root(root, what)
+        if out is None and self.rank == root:
+            source = self._input(x, what, options, writable=False)
+            return self._call(what, source, source, source.count, options, root=root)
+        if out is None or self.rank != root:
+            target = self._view(x if out is None else out, "output", what, options, writable=True)
+            return self._call(what, None, target, target.count, options, root=root)
+        source = self._input(x, what, options, writable=out is x)
+        target = source if out is x else self._output(out, source, source.shape, what, options)
+        return self._call(what, source, target, source.count, options, root=root)
+
+    def reduce(
+        self,
+        x: Array,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: Array = None,
+        multiplier: float = 1,
+        **options: Unpack[CallOptions],
+    ) -> Array:
+        """The root gets the reduction of all ranks' x.
+
+        Args:
+            x: This rank's contribution.
+            op: As in all_reduce.
+            root: The rank that gets the result.
+            out: At the root, as large as x; None makes one. Elsewhere it is not used.
+            multiplier: As in all_reduce.
+            **options: See CallOptions.
+
+        Returns:
+            The output at the root, None elsewhere; with async_op, a Work.
+        """
+        what = "reduce"
+        self._check_root(root, what)
+        source = self._input(x, what, options, writable=out is x and self.rank == root)
+        target = None
+        if self.rank == root:
+            target = source if out is x else self._output(out, source, source.shape, what, options)
+        return self._call(
+            what, source, target, source.count, options, operation=op, root=root,
+            multiplier=multiplier,
+        )
+
+    def gather(
+        self, x: Array, root: int = 0, *, out: Array = None, **options: Unpack[CallOptions]
+    ) -> Array:
+        """The root gets all ranks' x, along the first dimension.
+
+        Args:
+            x: This rank's contribution, shape (k, ...). In place at the root, block `root` of out.
+            root: The rank that gets the result.
+            out: At the root, shape (size * k, ...); None makes one. Elsewhere it is not used.
+            **options: See CallOptions.
+
+        Returns:
+            The output at the root, None elsewhere; with async_op, a Work.
+        """
+        what = "gather"
+        self._check_root(root, what)
+        source = self._input(x, what, options)
+        target = None
+        if self.rank == root:
+            target = self._output(out, source, self._joined(source), what, options)
+        return self._call(what, source, target, source.count, options, root=root)
+
+    def scatter(
+        self, x: Array = None, root: int = 0, *, out: Array = None, **options: Unpack[CallOptions]
+    ) -> Array:
+        """Rank r gets block r of the root's x.
+
+        Args:
+            x: At the root, shape (size * k, ...). Elsewhere it is not used.
+            root: The rank whose x is scattered.
+            out: Shape (k, ...). Needed on all ranks but the root, which alone knows the shape. In
+                place at the root, block `root` of x.
+            **options: See CallOptions.
+
+        Returns:
+            The output; with async_op, a Work.
+        """
+        what = "scatter"
+        self._check_root(root, what)
+        if self.rank == root:
+            source = self._input(x, what, options)
+            target = self._output(out, source, self._block(source, what), what, options)
+            return self._call(what, source, target, target.count, options, root=root)
+        if out is None:
+            raise MisuseError(
+                f"scatter on rank {self.rank} needs out=: only the root, rank {root}, knows the "
+                "shape and type of what is scattered"
+            )
+        target = self._view(out, "output", what, options, writable=True)
+        return self._call(what, None, target, target.count, options, root=root)
+
+    def all_to_all(
+        self, x: Array, *, out: Array = None, **options: Unpack[CallOptions]
+    ) -> Array:
+        """Rank r gets block r of every rank's x, in the order of ranks.
+
+        Args:
+            x: Shape (size * k, ...): block r goes to rank r.
+            out: As large as x; `out=x` works in place. None makes one.
+            **options: See CallOptions.
+
+        Returns:
+            The output; with async_op, a Work.
+        """
+        what = "all_to_all"
+        source = self._input(x, what, options, writable=out is x)
+        self._block(source, what)
+        target = source if out is x else self._output(out, source, source.shape, what, options)
+        return self._call(what, source, target, source.count // self.size, options)
+
+    def all_to_all_v(
+        self,
+        x: Array,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        *,
+        send_displacements: Sequence[int] | None = None,
+        recv_displacements: Sequence[int] | None = None,
+        out: Array = None,
+        **options: Unpack[CallOptions],
+    ) -> Array:
+        """Every rank sends every rank a part of its own length.
+
+        Args:
+            x: The parts, read as one row of elements.
+            send_counts: Elements for each rank.
+            recv_counts: Elements from each rank: what it sends to this one.
+            send_displacements: The element of x at which each part starts; None: one after another.
+            recv_displacements: Likewise in out.
+            out: Where the parts arrive; None makes a row that just holds them.
+            **options: See CallOptions.
+
+        Returns:
+            The output; with async_op, a Work.
+        """
+        what = "all_to_all_v"
+        source = self._input(x, what, options)
+        sends, send_end = self._parts("send", send_counts, send_displacements)
+        receives, recv_end = self._parts("recv", recv_counts, recv_displacements)
+        if send_end > source.count:
+            raise MisuseError(
+                f"the input of {what} on rank {self.rank} has {source.count} elements; send_counts "
+                f"and send_displacements need {send_end}"
+            )
+        if out is None:
+            out = empty_like(source, (recv_end,))
+        target = self._view(out, "output", what, options, writable=True)
+        self._check_type(source, target, what)
+        if recv_end > target.count:
+            raise MisuseError(
+                f"the output of {what} on rank {self.rank} has {target.count} elements; "
+                f"recv_counts and recv_displacements need {recv_end}"
+            )
+        return self._call(
+            what, source, target, 0, options,
+            send_counts=sends[0], send_displacements=sends[1],
+            recv_counts=receives[0], recv_displacements=receives[1],
+        )  # fmt: skip
+
+    def barrier(self, **options: Unpack[CallOptions]) -> Work | None:
+        """Returns when all ranks have called it; with async_op, a Work."""
+        return cast("Work | None", self._call("barrier", None, None, 0, options))
+
+    # Point to point -------------------------------------------------------------------------------
+
+    def send(
+        self,
+        x: Array,
+        peer: int,
+        *,
+        dtype: str | None = None,
+        async_op: bool = False,
+        timeout: float | None = None,
+    ) -> Work | None:
+        """Sends x to a rank, which must receive as many elements of the type.
+
+        Messages between two ranks match in order. Returns when x may be changed; that can be only
+        when the peer receives. Two ranks that send to each other do it in a `group`.
+        """
+        group = self.group(async_op=async_op, timeout=timeout)
+        with group:
+            group.send(x, peer, dtype=dtype)
+        return group.work if async_op else None
+
+    def recv(
+        self,
+        out: Array,
+        peer: int,
+        *,
+        dtype: str | None = None,
+        async_op: bool = False,
+        timeout: float | None = None,
+    ) -> Array:
+        """Receives into `out` what a rank sends, as many elements. Returns out, or a Work."""
+        group = self.group(async_op=async_op, timeout=timeout)
+        with group:
+            group.recv(out, peer, dtype=dtype)
+        return group.work if async_op else out
+
+    def group(self, *, async_op: bool = False, timeout: float | None = None) -> Group:
+        """Collects sends and receives and starts them together; see Group.
+
+        Args:
+            async_op: Do not wait for them at the end of the block; `group.work` waits.
+            timeout: Seconds until they fail; None takes the communicator's.
+        """
+        return Group(self._native, self.rank, async_op, timeout)
+
+    # Life -----------------------------------------------------------------------------------------
+
+    def split(self, color: int | None, key: int | None = None) -> "Communicator | None":
+        """Makes new communicators of the ranks that give one color. Collective.
+
+        Args:
+            color: 0 or more; None joins none.
+            key: Orders the ranks of the new communicator, then their rank here; None takes it.
+
+        Returns:
+            The communicator of this rank's color, or None.
+        """
+        if color is not None and color < 0:
+            raise MisuseError(
+                f"color is {color} on rank {self.rank}; it must be 0 or more, or None to join none"
+            )
+        made = self._native.split(
+            -1 if color is None else color, self.rank if key is None else key
+        )
+        return None if made is None else Communicator(made)
+
+    def explain(self, collective: str, bytes: int) -> str:  # noqa: A002
+        """Which plan a call would take, and why: a table for a person.
+
+        Args:
+            collective: "all_reduce" and so on.
+            bytes: The larger of a rank's input and output.
+        """
+        return self._native.explain(collective, bytes)
+
+    def memory(self) -> dict[str, Any]:
+        """The memory that this communicator holds, in bytes.
+
+        Returns:
+            total_bytes, scratch_bytes, plans_bytes, record_bytes, and connections: for each its
+            peer, channel, transport and bytes. Connections appear with the first call that needs
+            them.
+        """
+        report = self._native.memory()
+        return {
+            "total_bytes": report.total_bytes,
+            "scratch_bytes": report.scratch_bytes,
+            "plans_bytes": report.plans_bytes,
+            "record_bytes": report.record_bytes,
+            "connections": [
+                {"peer": one.peer, "channel": one.channel, "transport": one.transport,
+                 "bytes": one.bytes}
+                for one in report.connections
+            ],
+        }  # fmt: skip
+
+    def dump_record(self) -> str:
+        """The record of this communicator's calls, as JSON."""
+        return self._native.dump_record()
+
+    def record(self) -> dict[str, Any]:
+        """The record of this communicator's calls: see docs for its members."""
+        return cast("dict[str, Any]", json.loads(self.dump_record()))
+
+    def abort(self) -> None:
+        """Gives up all calls, here and on the other ranks. From any thread; may be repeated."""
+        self._native.abort()
+
+    def destroy(self) -> None:
+        """Waits for all calls, then frees everything; later calls raise MisuseError.
+
+        Not collective. May be repeated.
+        """
+        self._native.destroy()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exception_type is not None:
+            self.abort()
+        self.destroy()
+
+    # Inside ---------------------------------------------------------------------------------------
+
+    def _call(
+        self,
+        collective: str,
+        source: View | None,
+        target: View | None,
+        count: int,
+        options: CallOptions,
+        *,
+        operation: str = "sum",
+        root: int = 0,
+        multiplier: float = 1,
+        send_counts: Sequence[int] = (),
+        send_displacements: Sequence[int] = (),
+        recv_counts: Sequence[int] = (),
+        recv_displacements: Sequence[int] = (),
+    ) -> Array:
+        unknown = options.keys() - CallOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(
+                f"{collective} got an unexpected argument '{min(unknown)}'; options are "
+                f"{', '.join(CallOptions.__annotations__)}"
+            )
+        typed = source or target
+        call = native.Call(
+            collective,
+            source.address if source else 0,
+            target.address if target else 0,
+            count,
+            typed.type if typed else "uint8",
+            operation,
+            root,
+            multiplier,
+            options.get("algorithm") or "",
+            options.get("protocol") or "",
+            options.get("channels", 0),
+            options.get("timeout") or 0,
+            send_counts,
+            send_displacements,
+            recv_counts,
+            recv_displacements,
+        )
+        result = target.source if target else None
+        if options.get("async_op", False):
+            return Work(self._native.submit(call), result, (source, target))
+        self._native.run(call)
+        return result
+
+    def _view(
+        self, array: Array, which: str, what: str, options: CallOptions, *, writable: bool
+    ) -> View:
+        where = f"the {which} of {what} on rank {self.rank}"
+        return View(array, writable, options.get("dtype"), where)
+
+    def _input(
+        self, x: Array, what: str, options: CallOptions, *, writable: bool = False
+    ) -> View:
+        return self._view(x, "input", what, options, writable=writable)
+
+    def _output(
+        self, out: Array, like: View, shape: tuple[int, ...], what: str, options: CallOptions
+    ) -> View:
+        if out is None:
+            out = empty_like(like, shape)
+        target = self._view(out, "output", what, options, writable=True)
+        self._check_type(like, target, what)
+        if target.count != prod(shape):
+            raise MisuseError(
+                f"the output of {what} on rank {self.rank} has shape {shape_text(target.shape)}; "
+                f"for an input of shape {shape_text(like.shape)} on {self.size} ranks it must "
+                f"have shape {shape_text(shape)}"
+            )
+        return target
+
+    def _check_type(self, source: View, target: View, what: str) -> None:
+        if source.type != target.type:
+            raise MisuseError(
+                f"the output of {what} on rank {self.rank} has type {target.type} and the input "
+                f"{source.type}; they must be the same"
+            )
+
+    def _check_root(self, root: int, what: str) -> None:
+        if not 0 <= root < self.size:
+            raise MisuseError(
+                f"root is {root} in {what} on rank {self.rank}; it must be 0 to {self.size - 1}"
+            )
+
+    def _joined(self, source: View) -> tuple[int, ...]:
+        first, rest = rows(source)
+        return (first * self.size, *rest)
+
+    def _block(self, source: View, what: str) -> tuple[int, ...]:
+        first, rest = rows(source)
+        if first % self.size != 0:
+            raise MisuseError(
+                f"the input of {what} on rank {self.rank} has shape {source.shape}; its first "
+                f"dimension must be divisible by the number of ranks, {self.size}"
+            )
+        return (first // self.size, *rest)
+
+    def _parts(
+        self, which: str, counts: Sequence[int], displacements: Sequence[int] | None
+    ) -> tuple[tuple[list[int], list[int]], int]:
+        """Counts and displacements as lists, and where the last part ends."""
+        lengths = [int(count) for count in counts]
+        if displacements is None:
+            starts = [sum(lengths[:i]) for i in range(len(lengths))]
+        else:
+            starts = [int(start) for start in displacements]
+        ends = [start + length for start, length in zip(starts, lengths, strict=False) if length > 0]
+        return (lengths, starts), max(ends, default=0)

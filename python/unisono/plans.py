@@ -1,0 +1,52 @@
+"""Plans: list, make, read, verify, time and choose them, without a communicator.
+
+    plan = find_algorithm("ring_all_reduce").plan(Placement(8, nodes=2))
+    print(plan.to_text(rank=0))
+    assert plan.verify().ok
+"""
+
+from unisono._unisono import (
+    Algorithm,
+    Arrow,
+    Candidate,
+    Cost,
+    Failure,
+    Location,
+    Placement,
+    Plan,
+    Report,
+    Schedule,
+    SelectionRow,
+    Step,
+    ThreadBlock,
+    TimedStep,
+    algorithms,
+    candidates,
+    choose,
+    explain,
+    find_algorithm,
+    selection_table,
+)
+
+__all__ = [
+    "Algorithm",
+    "Arrow",
+    "Candidate",
+    "Cost",
+    "Failure",
+    "Location",
+    "Placement",
+    "Plan",
+    "Report",
+    "Schedule",
+    "SelectionRow",
+    "Step",
+    "ThreadBlock",
+    "TimedStep",
+    "algorithms",
+    "candidates",
+    "choose",
+    "explain",
+    "find_algorithm",
+    "selection_table",
+]

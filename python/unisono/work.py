@@ -1,0 +1,130 @@
+"""Started calls, and groups of sends and receives."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from unisono import _unisono as native
+from unisono.arrays import Array, View
+from unisono.errors import MisuseError
+
+# Works that may still run. They hold their arrays, which the native core reads and writes even when
+# the caller has let go of the Work.
+_running: set["Work"] = set()
+
+
+class Work:
+    """A started call. Its arrays must be left alone until it is complete."""
+
+    def __init__(self, work: native.Work, result: Array, holds: Sequence[object]) -> None:
+        self._work = work
+        self._result = result
+        self._holds = holds
+        forget_finished()
+        _running.add(self)
+
+    def test(self) -> bool:
+        """Whether the call is complete or has failed; helps it along."""
+        done = self._work.test()
+        if done:
+            _running.discard(self)
+        return done
+
+    def wait(self, timeout: float | None = None) -> Array:
+        """Waits for the call and returns its output, as the call without async_op would.
+
+        Args:
+            timeout: Seconds to wait at most; the call goes on when they have passed. None waits
+                until the call's own deadline.
+
+        Raises:
+            CollectiveTimeoutError: `timeout` or the call's own deadline has passed.
+            Error: The call failed.
+        """
+        try:
+            self._work.wait(timeout)
+        finally:
+            self.test()
+        return self._result
+
+    @property
+    def sequence(self) -> int:
+        """The call's number in its communicator, as in the record."""
+        return self._work.sequence
+
+
+def forget_finished() -> None:
+    """Lets go of the arrays of calls that are complete and that nobody has waited for."""
+    for work in list(_running):
+        work.test()
+
+
+class Group:
+    """Sends and receives that are started together, at the end of a `with` block.
+
+        with comm.group() as group:
+            group.send(x, right)
+            group.recv(y, left)
+
+    Messages between two ranks match in order. A rank may send to itself if it receives from itself
+    in the same group. If an exception leaves the block, nothing is started.
+
+    Attributes:
+        work: The started messages; wait() returns the list of received arrays.
+    """
+
+    def __init__(
+        self,
+        communicator: native.Communicator,
+        rank: int,
+        async_op: bool,
+        timeout: float | None,
+    ) -> None:
+        self._native = communicator
+        self._rank = rank
+        self._async = async_op
+        self._timeout = timeout
+        self._messages: list[native.Message] = []
+        self._views: list[View] = []
+        self._received: list[Array] = []
+        self._work: Work | None = None
+
+    def send(self, x: Array, peer: int, *, dtype: str | None = None) -> None:
+        """Adds a send of x to a rank; x must be left alone until the group is complete."""
+        view = View(x, False, dtype, f"the array sent to rank {peer} by rank {self._rank}")
+        self._add(True, view, peer)
+
+    def recv(self, out: Array, peer: int, *, dtype: str | None = None) -> None:
+        """Adds a receive into `out` of as many elements from a rank."""
+        view = View(out, True, dtype, f"the array that rank {self._rank} receives from {peer} into")
+        self._add(False, view, peer)
+        self._received.append(out)
+
+    @property
+    def work(self) -> Work:
+        """The started messages."""
+        if self._work is None:
+            raise MisuseError("this group has not been started: that is done where its block ends")
+        return self._work
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exception_type is not None:
+            return
+        started = self._native.submit_messages(self._messages, self._timeout or 0)
+        self._work = Work(started, self._received, self._views)
+        if not self._async:
+            self._work.wait()
+
+    def _add(self, is_send: bool, view: View, peer: int) -> None:
+        if self._work is not None:
+            raise MisuseError("this group has been started; make another one")
+        self._messages.append(native.Message(is_send, view.address, view.count, view.type, peer))
+        self._views.append(view)
