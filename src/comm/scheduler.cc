@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/try.h"
+#include "comm/interrupt.h"
 
 namespace unisono::comm {
 namespace {
@@ -85,12 +86,19 @@ Status Scheduler::wait(Task& task, std::int64_t until_ns) {
   if (task.done()) return task.outcome();
   waiters_.fetch_add(1);
   Backoff backoff(options_.spins);
+  InterruptWatch interrupts;
   Status gave_up;
   while (!task.done()) {
     bool moved = false;
     if (take_seat()) {
       moved = round();
       leave_seat();
+    }
+    if (interrupts.interrupted()) {
+      Error error = aborted_error("rank ", options_.rank, " was interrupted in call ",
+                                  task.entry.sequence, " (", name(task.entry.collective), ")");
+      error.peer = options_.rank;
+      fail(error);
     }
     if (moved) {
       backoff.reset();
