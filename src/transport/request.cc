@@ -22,6 +22,16 @@ Status check_request(const ConnectionRequest& request) {
   return {};
 }
 
+Status check_put(const Geometry& geometry, int peer, std::size_t bytes, std::size_t offset,
+                 const Signal& signal) {
+  if (bytes > geometry.region_bytes || offset > geometry.region_bytes - bytes) [[unlikely]]
+    return bug("put of ", bytes, " bytes at offset ", offset, " to rank ", peer,
+               " leaves its region of ", geometry.region_bytes, " bytes");
+  if (signal.index >= geometry.signals) [[unlikely]]
+    return bug("signal ", signal.index, " of rank ", peer, "; it has ", geometry.signals);
+  return {};
+}
+
 Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours) {
   return peer_error(peer, "rank ", peer, " made the connection with a region of ",
                     theirs.region_bytes, " bytes, ", theirs.signals, " signals and layout ",

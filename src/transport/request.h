@@ -14,6 +14,10 @@ inline constexpr int max_signals = 4096;
 
 Status check_request(const ConnectionRequest& request);
 
+// Puts outside the peer's region or signals.
+Status check_put(const Geometry& geometry, int peer, std::size_t bytes, std::size_t offset,
+                 const Signal& signal);
+
 // The two ends of a connection were given different geometries.
 Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours);
 

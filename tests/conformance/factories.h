@@ -2,16 +2,38 @@
 #pragma once
 
 #include "conformance/harness.h"
+#include "transport/interpose/transport.h"
 #include "transport/shm/transport.h"
 #include "transport/socket/transport.h"
 
 namespace unisono::test {
 
-const std::vector<Factory>& factories() {
-  static const std::vector<Factory> all{
-      {"shm", transport::shm::make_transport, true},
-      {"socket", transport::socket::make_transport, true},
+inline Factory interposed(std::string name, Factory inner,
+                          const transport::interpose::Options& options) {
+  const auto make_inner = inner.make;
+  inner.name = std::move(name);
+  inner.make = [=](const TransportOptions& with) -> Result<std::unique_ptr<Transport>> {
+    auto made = make_inner(with);
+    if (!made.ok()) return made.take_error();
+    return transport::interpose::make_transport(std::move(*made), options);
   };
+  return inner;
+}
+
+const std::vector<Factory>& factories() {
+  static const Factory shm{"shm", transport::shm::make_transport, true};
+  static const Factory socket{"socket", transport::socket::make_transport, true};
+  static const transport::interpose::Options quiet;
+  static const transport::interpose::Options slow{
+      .seed = 1, .max_delay_ns = 100'000, .bytes_per_second = 2'000'000'000};
+  static const transport::interpose::Options wild{
+      .seed = 2, .max_delay_ns = 50'000, .reorder = true, .loss = 0.05, .retransmit_ns = 100'000};
+  static const std::vector<Factory> all{shm,
+                                        socket,
+                                        interposed("quiet_shm", shm, quiet),
+                                        interposed("slow_socket", socket, slow),
+                                        interposed("wild_shm", shm, wild),
+                                        interposed("wild_socket", socket, wild)};
   return all;
 }
 

@@ -94,6 +94,7 @@ TEST_P(Faults, APeerThatLeavesIsAnErrorOnlyForWhoWaits) {
   Pair pair(job, small);
   const auto source = random_bytes(random, 50'001);
   ASSERT_TRUE(put(*pair.a, source.data(), source.size(), 7, {0, 1}));
+  ASSERT_TRUE(wait_for_completion(*pair.a));
   pair.a.reset();
   // What it put before it left arrives.
   ASSERT_TRUE(eventually([&] {
@@ -117,6 +118,7 @@ TEST_P(Faults, ALeavingPeerIsToldOnlyAfterALookForWhatItLeft) {
   Job job(GetParam(), 2);
   Pair pair(job, small);
   ASSERT_TRUE(put(*pair.a, "last", 4, 0, {0, 1}));
+  ASSERT_TRUE(wait_for_completion(*pair.a));
   pair.a.reset();
   ASSERT_TRUE(eventually([&] {
     job.progress();

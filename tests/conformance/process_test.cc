@@ -122,6 +122,7 @@ TEST_P(Processes, OfferedMemoryIsReadAcross) {
     const auto offered = random_bytes(random, 3'000'001);
     const auto address = reinterpret_cast<std::uint64_t>(offered.data());
     if (!put(connection, &address, sizeof address, 0, {0, 1})) return false;
+    if (!wait_for_completion(connection)) return false;
     return static_cast<bool>(wait_for_signal(connection, 0, 1));
   });
   ASSERT_TRUE(wait_for_signal(*child.connection, 0, 1));
@@ -146,6 +147,7 @@ TEST_P(Processes, OfferedMemoryIsReadAcross) {
 TEST_P(Processes, AKilledPeerIsNamed) {
   ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
     if (!put(connection, "last words", 10, 3, {0, 1})) return false;
+    if (!wait_for_completion(connection)) return false;
     return static_cast<bool>(wait_for_signal(connection, 0, 1));
   });
   ASSERT_TRUE(wait_for_signal(*child.connection, 0, 1));

@@ -170,11 +170,7 @@ void ShmConnection::probe_cross_memory() {
 Result<bool> ShmConnection::try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                                     Signal signal) {
   if (!ready_) return bug("put to rank ", peer_, " before the connection is ready");
-  if (bytes > geometry_.region_bytes || peer_offset > geometry_.region_bytes - bytes)
-    return bug("put of ", bytes, " bytes at offset ", peer_offset, " to rank ", peer_,
-               " leaves its region of ", geometry_.region_bytes, " bytes");
-  if (signal.index >= geometry_.signals)
-    return bug("signal ", signal.index, " of rank ", peer_, "; it has ", geometry_.signals);
+  UNISONO_TRY(check_put(geometry_, peer_, bytes, peer_offset, signal));
   if (bytes > 0) std::memcpy(peer_region_ + peer_offset, source, bytes);
   // Release: whoever acquires the value sees the bytes of this and of every earlier put.
   if (signal.index >= 0) peer_signals_[signal.index].store(signal.value, std::memory_order_release);

@@ -119,11 +119,7 @@ Result<bool> SocketConnection::try_put(const void* source, std::size_t bytes,
                                        std::size_t peer_offset, Signal signal) {
   const std::lock_guard lock(mutex_);
   if (!outbox_) return bug("put to rank ", peer_, " before the connection is ready");
-  if (bytes > geometry_.region_bytes || peer_offset > geometry_.region_bytes - bytes)
-    return bug("put of ", bytes, " bytes at offset ", peer_offset, " to rank ", peer_,
-               " leaves its region of ", geometry_.region_bytes, " bytes");
-  if (signal.index >= geometry_.signals)
-    return bug("signal ", signal.index, " of rank ", peer_, "; it has ", geometry_.signals);
+  UNISONO_TRY(check_put(geometry_, peer_, bytes, peer_offset, signal));
   if (fault_ != 0 || violation_ || gone()) {
     outbox_->add_dropped();
     return true;
