@@ -1,0 +1,176 @@
+// Every collective over real communicators: threads as ranks, real bootstrap, both transports.
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "algorithm/algorithm.h"
+#include "base/str.h"
+#include "support/ranks.h"
+
+namespace unisono {
+namespace {
+
+using test::CheckedCall;
+using test::Problem;
+using test::RanksOptions;
+using test::run_checked;
+using test::run_ranks;
+
+constexpr Collective collectives[] = {
+    Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+    Collective::broadcast,  Collective::reduce,     Collective::gather,
+    Collective::scatter,    Collective::all_to_all, Collective::all_to_all_v,
+    Collective::barrier};
+
+Problem problem_of(Collective collective, int ranks, std::int64_t count, int root,
+                   ReduceOperation operation, std::uint64_t seed) {
+  Problem problem{collective, ranks, has_root(collective) ? root : 0, count, operation, {}};
+  if (collective == Collective::all_to_all_v) {
+    std::mt19937_64 random(seed);
+    problem.counts.assign(static_cast<std::size_t>(ranks), {});
+    for (auto& row : problem.counts)
+      for (int i = 0; i < ranks; ++i)
+        row.push_back(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(count + 1)));
+  }
+  return problem;
+}
+
+struct World {
+  int ranks;
+  int nodes;
+  const char* transport;
+};
+
+class OnWorld : public testing::TestWithParam<World> {};
+
+TEST_P(OnWorld, EveryCollectiveDeliversBySelection) {
+  const World world = GetParam();
+  run_ranks({.ranks = world.ranks, .nodes = world.nodes, .transport = world.transport},
+            [&](Communicator& communicator) {
+              std::uint64_t seed = 1;
+              for (Collective collective : collectives)
+                for (bool in_place : {false, true})
+                  for (std::int64_t count : {0, 1, world.ranks + 1, 4099}) {
+                    if (collective == Collective::all_to_all_v && in_place) continue;
+                    ++seed;
+                    const Problem problem =
+                        problem_of(collective, world.ranks, count, world.ranks - 1,
+                                   ReduceOperation::sum, seed);
+                    const std::string wrong = run_checked(
+                        communicator, {problem, DataType::float32, in_place, {}, seed});
+                    ASSERT_EQ(wrong, "") << name(collective) << " count " << count
+                                         << " in place " << in_place;
+                  }
+            });
+}
+
+TEST_P(OnWorld, EveryAlgorithmDeliversInEveryProtocol) {
+  const World world = GetParam();
+  run_ranks({.ranks = world.ranks, .nodes = world.nodes, .transport = world.transport},
+            [&](Communicator& communicator) {
+              std::uint64_t seed = 1;
+              for (const algorithm::Entry& entry : algorithm::entries())
+                for (Protocol protocol : {Protocol::simple, Protocol::ll, Protocol::ll128}) {
+                  ++seed;
+                  const Problem problem = problem_of(entry.collective, world.ranks, 1013, 0,
+                                                     ReduceOperation::sum, seed);
+                  CallOptions options;
+                  options.algorithm = entry.name;
+                  options.protocol = protocol;
+                  ASSERT_EQ(run_checked(communicator,
+                                        {problem, DataType::int32, false, options, seed}),
+                            "")
+                      << entry.plan_name() << " " << name(protocol);
+                }
+            });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, OnWorld,
+                         testing::Values(World{1, 1, ""}, World{2, 1, "shm"},
+                                         World{2, 1, "socket"}, World{3, 1, "shm"},
+                                         World{5, 2, ""}, World{8, 2, ""}, World{4, 4, ""}),
+                         [](const auto& tested) {
+                           return str(tested.param.ranks, "ranks", tested.param.nodes, "nodes",
+                                      tested.param.transport);
+                         });
+
+TEST(Collectives, LargeOnesGoByZeroCopyInManyTiles) {
+  for (const char* transport : {"shm", "socket"})
+    run_ranks({.ranks = 3, .transport = transport}, [&](Communicator& communicator) {
+      std::uint64_t seed = 77;
+      for (Collective collective : collectives) {
+        const Problem problem =
+            problem_of(collective, 3, 150'001, 1, ReduceOperation::sum, ++seed);
+        ASSERT_EQ(run_checked(communicator, {problem, DataType::float64, false, {}, seed}), "")
+            << name(collective) << " over " << transport;
+      }
+    });
+}
+
+TEST(Collectives, EveryTypeAndOperationAgreesOnTwoNodes) {
+  run_ranks({.ranks = 4, .nodes = 2}, [&](Communicator& communicator) {
+    std::uint64_t seed = 5;
+    for (int type = 0; type < data_type_count; ++type)
+      for (int operation = 0; operation < reduce_operation_count; ++operation) {
+        const Problem problem = problem_of(Collective::all_reduce, 4, 301, 0,
+                                           static_cast<ReduceOperation>(operation), ++seed);
+        ASSERT_EQ(run_checked(communicator,
+                              {problem, static_cast<DataType>(type), false, {}, seed}),
+                  "")
+            << name(static_cast<DataType>(type)) << " "
+            << name(static_cast<ReduceOperation>(operation));
+      }
+  });
+}
+
+TEST(Collectives, AsynchronousCallsCompleteInAnyOrderOfWaiting) {
+  run_ranks({.ranks = 3}, [&](Communicator& communicator) {
+    constexpr int calls = 20;
+    std::vector<std::vector<std::int64_t>> inputs, outputs(calls);
+    std::vector<Work> works;
+    for (int i = 0; i < calls; ++i) {
+      inputs.emplace_back(100 + i, communicator.rank() + i);
+      outputs[static_cast<std::size_t>(i)].resize(inputs.back().size(), -1);
+    }
+    for (std::size_t i = 0; i < calls; ++i) {
+      auto work = communicator.submit({.collective = Collective::all_reduce,
+                                       .input = inputs[i].data(),
+                                       .output = outputs[i].data(),
+                                       .count = static_cast<std::int64_t>(inputs[i].size()),
+                                       .type = DataType::int64});
+      ASSERT_TRUE(work.ok()) << work.error().describe();
+      works.push_back(*work);
+    }
+    std::mt19937 random(static_cast<unsigned>(communicator.rank()));
+    std::shuffle(works.begin(), works.end(), random);
+    for (Work& work : works) {
+      const Status status = work.wait();
+      ASSERT_TRUE(status.ok()) << status.error().describe();
+    }
+    for (std::size_t i = 0; i < calls; ++i)
+      for (std::int64_t element : outputs[i])
+        ASSERT_EQ(element, 3 * static_cast<std::int64_t>(i) + 3);
+  });
+}
+
+// Nobody waits: the progress thread alone must bring the call home.
+TEST(Collectives, ProgressWithoutAWaiter) {
+  run_ranks({.ranks = 2, .nodes = 2}, [&](Communicator& communicator) {
+    std::int32_t input = communicator.rank() + 1, output = 0;
+    auto work = communicator.submit({.collective = Collective::all_reduce,
+                                     .input = &input,
+                                     .output = &output,
+                                     .count = 1,
+                                     .type = DataType::int32});
+    ASSERT_TRUE(work.ok()) << work.error().describe();
+    while (!work->status().ok()) {
+      ASSERT_EQ(work->status().error().kind, ErrorKind::misuse);  // "not complete"
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(output, 3);
+  });
+}
+
+}  // namespace
+}  // namespace unisono

@@ -1,0 +1,49 @@
+// Threads as ranks: a communicator for each, made by the real bootstrap over loopback.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <functional>
+#include <string>
+
+#include "support/reference.h"
+
+namespace unisono::test {
+
+struct RanksOptions {
+  int ranks = 2;
+  int nodes = 1;          // virtual: consecutive ranks, as even as can be
+  std::string transport;  // "", "shm", "socket"
+  std::chrono::nanoseconds timeout = std::chrono::seconds(60);
+};
+
+// A node's name for each rank, as RanksOptions says.
+std::string node_name(const RanksOptions& options, int rank);
+// A rendezvous that nobody else uses; removed when the object goes.
+class Rendezvous {
+ public:
+  Rendezvous();
+  ~Rendezvous();
+  const std::string& url() const { return url_; }
+
+ private:
+  std::string directory_;
+  std::string url_;
+};
+
+// Runs `body` on every rank, each in a thread. A rank that cannot join is a test failure. Returns
+// when all are done.
+void run_ranks(const RanksOptions& options, const std::function<void(Communicator&)>& body);
+
+// One call on fresh inputs, with the result compared on this rank; `body` of run_ranks calls it on
+// all ranks with equal arguments. Empty: right; else what is wrong.
+struct CheckedCall {
+  Problem problem;
+  DataType type = DataType::float32;
+  bool in_place = false;
+  CallOptions options;
+  std::uint64_t seed = 1;
+};
+std::string run_checked(Communicator& communicator, const CheckedCall& call);
+
+}  // namespace unisono::test
