@@ -111,7 +111,8 @@ Result<BootstrapOptions> merge(const InitOptions& options) {
 
 }  // namespace
 
-Result<std::shared_ptr<Job>> Job::join(const InitOptions& options) {
+Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
+                                       std::optional<RendezvousListener> listener) {
   UNISONO_TRY(settings().check());
   std::shared_ptr<Job> job(new Job);
   job->forced_transport_ =
@@ -125,11 +126,12 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options) {
   UNISONO_ASSIGN(const BootstrapOptions bootstrap_options, merge(options));
   job->rank_ = bootstrap_options.rank;
   set_log_rank(job->rank_);
-  UNISONO_TRY(job->introduce(options, bootstrap_options));
+  UNISONO_TRY(job->introduce(options, bootstrap_options, std::move(listener)));
   return job;
 }
 
-Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options) {
+Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
+                      std::optional<RendezvousListener> listener) {
   Introduction mine;
   mine.host = sys::host_identity();
   mine.node = !options.node.empty() ? options.node : settings().text(Setting::node);
@@ -139,7 +141,9 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
                   " are allowed");
   mine.fifo_options = fifo_options_;
   mine.checks_calls = settings().boolean(Setting::check_calls);
-  UNISONO_ASSIGN(BootstrapResult found, bootstrap(bootstrap_options, write(mine)));
+  UNISONO_ASSIGN(BootstrapResult found,
+                 listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))
+                          : bootstrap(bootstrap_options, write(mine)));
   world_ = std::move(found.world);
   name_ = hexadecimal(world_->communicator());
 

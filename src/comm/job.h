@@ -5,6 +5,7 @@
 #include <unisono/communicator.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,9 @@ struct Member {
 class Job {
  public:
   // Bootstraps, checks that all ranks agree on what they must agree on, and makes the transports.
-  static Result<std::shared_ptr<Job>> join(const InitOptions& options);
+  // `listener` is rank 0's, if a launcher had it made before.
+  static Result<std::shared_ptr<Job>> join(const InitOptions& options,
+                                           std::optional<RendezvousListener> listener = {});
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
@@ -46,7 +49,8 @@ class Job {
  private:
   Job() = default;
   bool uses_shm(int world_rank) const;
-  Status introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options);
+  Status introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
+                   std::optional<RendezvousListener> listener);
 
   int rank_ = 0;
   std::string name_;
