@@ -7,10 +7,11 @@
 namespace unisono::comm {
 namespace {
 
-// How long members compare their suspicions after a timeout: a part of the timeout, some seconds
-// at most.
+// How long members compare their suspicions: after a timeout, when the others may be a little
+// later, a part of it; after a lost connection only until all have heard.
 constexpr std::int64_t max_compare_ns = 2'000'000'000;
 constexpr std::int64_t compare_part = 4;
+constexpr std::int64_t compare_loss_ns = 300'000'000;
 
 }  // namespace
 
@@ -41,10 +42,7 @@ sys::Task<Result<std::vector<std::vector<std::byte>>>> gather_tables(
     progress.waits_for = behind;
     Status sent = co_await node.send(behind, key, own, deadline_ns);
     if (!sent.ok()) co_return sent.take_error();
-    // With a link, the end of the process that is waited for is seen at once.
     progress.waits_for = ahead;
-    Status linked = co_await node.link(ahead, group, deadline_ns);
-    if (!linked.ok()) co_return linked.take_error();
     Result<std::vector<std::byte>> received = co_await node.receive(ahead, key, deadline_ns);
     if (!received.ok()) co_return received.take_error();
     Result<TableView> theirs = decode_table(*received, count, max_entry_bytes);
@@ -63,24 +61,29 @@ GroupExchange::GroupExchange(std::shared_ptr<ControlNode> node, GroupId id,
 
 sys::Task<Error> GroupExchange::give_up(const Error& error, const GatherProgress& progress,
                                         std::uint64_t sequence, std::int64_t timeout_ns) {
-  Error own = error;
+  const ExchangePlace place{sequence, progress.round};
   if (error.timed_out)
-    own = timeout_error(progress.waits_for, "rank ", progress.waits_for,
-                        " did not take part in exchange ", sequence, " of communicator ",
-                        id_.communicator, " (epoch ", id_.epoch, ") in time");
-  node_->fail(id_, own, progress.round);
+    node_->fail(id_,
+                timeout_error(progress.waits_for, "rank ", progress.waits_for,
+                              " did not take part in exchange ", sequence, " of communicator ",
+                              id_.communicator, " (epoch ", id_.epoch, ") in time"),
+                place);
+  else if (node_->failure(id_) == nullptr)
+    node_->fail(id_, error, place);
   sys::World& world = node_->world();
-  const std::int64_t end_ns = world.now_ns() + std::min(max_compare_ns, timeout_ns / compare_part);
+  const std::int64_t compare_ns =
+      error.timed_out ? std::min(max_compare_ns, timeout_ns / compare_part) : compare_loss_ns;
+  const std::int64_t end_ns = world.now_ns() + compare_ns;
   for (;;) {
     const Error told = *node_->failure(id_);
     node_->spread_failure(id_, members_);
+    if (told.aborted) co_return told;
     // Until somebody knows better.
-    while (told.timed_out && node_->failure(id_)->message == told.message) {
+    while (node_->failure(id_)->message == told.message) {
       sys::Wait wait(world.scheduler(), node_->changed(), end_ns);
       const bool notified = co_await wait;
       if (!notified) co_return told;
     }
-    if (!told.timed_out) co_return told;
   }
 }
 
@@ -90,6 +93,8 @@ sys::Task<Result<Gathered>> GroupExchange::all_gather(std::span<const std::byte>
     co_return misuse("an exchange takes at most ", max_exchange_bytes, " bytes from a member, not ",
                      mine.size());
   const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
+  // Who comes after the failure has no suspicion of its own.
+  if (const Error* failed = node_->failure(id_)) co_return *failed;
   const std::uint64_t sequence = sequence_++;
   const MessageKey key{id_.communicator, id_.epoch, sequence, 0, false};
   GatherProgress progress;

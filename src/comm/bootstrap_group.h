@@ -57,11 +57,12 @@ class GroupExchange {
   Status check_member(int member) const;
   // The group is over. Tells the others why, and returns what all of them agree on.
   //
-  // After a timeout each member only suspects the one it waits for, which may itself be waiting.
-  // Whoever waits in round k waits for a member that has not finished round k-1 or has not come;
-  // so of all suspicions that of the lowest round names a member that waits for nobody: one that
-  // has not come. The members tell each other their suspicions for a short while and keep the
-  // lowest (ControlNode::fail).
+  // After a timeout or a lost connection each member only suspects the one it waits for, which may
+  // have been waiting, or have given up, itself. A member sends its table of round k before it
+  // waits in round k, so whoever waits in round k waits for a member that has not got through
+  // round k-1 or has not come. Hence the suspicion of the earliest exchange and round is about a
+  // member that waits for nobody: it has died or not come. The members tell each other their
+  // suspicions for a short while and keep the earliest (ControlNode::fail).
   sys::Task<Error> give_up(const Error& error, const GatherProgress& progress,
                            std::uint64_t sequence, std::int64_t timeout_ns);
   MessageKey direct_key(std::uint64_t tag) const;

@@ -31,9 +31,14 @@ constexpr std::size_t read_step_bytes = std::size_t{1} << 20;
 }  // namespace
 
 sys::Task<Result<Frame>> read_frame(sys::Stream& stream, std::size_t max_message_bytes,
-                                    std::int64_t deadline_ns) {
+                                    std::int64_t deadline_ns, bool* is_orderly_end) {
   std::array<std::byte, frame_header_bytes> bytes;
-  Status received = co_await sys::read_exactly(stream, bytes, deadline_ns);
+  Result<std::size_t> begun = co_await stream.read_some(bytes, deadline_ns);
+  if (is_orderly_end != nullptr) *is_orderly_end = begun.ok() && *begun == 0;
+  if (!begun.ok()) co_return begun.take_error();
+  if (*begun == 0) co_return environment_error("the connection was closed by the other side");
+  const auto missing = std::span(bytes).subspan(*begun);
+  Status received = co_await sys::read_exactly(stream, missing, deadline_ns);
   if (!received.ok()) co_return received.take_error();
   Result<FrameHeader> header = decode_frame_header(bytes, max_message_bytes);
   if (!header.ok()) co_return header.take_error();
@@ -163,32 +168,42 @@ void ControlNode::add_link(int peer, std::unique_ptr<sys::Stream> stream) {
   changed_.notify_all();
 }
 
-void ControlNode::lose(Link& link, const std::string& why) {
+void ControlNode::lose(Link& link, const std::string& why, bool is_orderly) {
   if (link.is_lost) return;
   link.is_lost = true;
   link.stream->close();
-  lost_.emplace(link.peer, why);
   link.write_turn.notify_all();
+  const auto other = std::find_if(links_.begin(), links_.end(), [&](const auto& one) {
+    return one->peer == link.peer && !one->is_lost;
+  });
+  if (is_orderly && other != links_.end())
+    link_of_peer_[link.peer] = other->get();
+  else
+    lost_.emplace(link.peer, why);
   changed_.notify_all();
 }
 
 sys::Task<void> ControlNode::read_loop(Link& link) {
   while (!link.is_lost) {
+    bool is_orderly_end = false;
     Result<Frame> frame =
-        co_await read_frame(*link.stream, max_message_bytes_, sys::no_deadline_ns);
+        co_await read_frame(*link.stream, max_message_bytes_, sys::no_deadline_ns, &is_orderly_end);
     if (!frame.ok()) {
-      lose(link, frame.error().message);
+      lose(link, frame.error().message, is_orderly_end);
       co_return;
     }
     const FrameHeader& header = frame->header;
     if (header.kind == FrameKind::failure) {
       const Error error = decode_failure(frame->payload);
       if (!is_retired(header.key))
-        fail({header.key.communicator, header.key.epoch}, error, header.key.round);
+        fail({header.key.communicator, header.key.epoch}, error,
+             {header.key.tag, header.key.round});
     } else if (header.kind != FrameKind::message ||
                !deposit(link.peer, header.key, std::move(frame->payload))) {
-      lose(link, str("it sent a frame of kind ", static_cast<int>(header.kind),
-                     " that is not due, or more than this rank can hold"));
+      lose(link,
+           str("it sent a frame of kind ", static_cast<int>(header.kind),
+               " that is not due, or more than this rank can hold"),
+           false);
     }
   }
 }
@@ -272,6 +287,25 @@ sys::Task<Result<ControlNode::Link*>> ControlNode::usable_link(int peer, GroupId
   }
 }
 
+void ControlNode::watch_peer(int peer, std::int64_t deadline_ns) {
+  if (link_of_peer_.contains(peer) || connecting_.contains(peer) || !addresses_.contains(peer))
+    return;
+  connecting_.insert(peer);
+  tasks_.spawn(link_to_watch(peer, deadline_ns));
+}
+
+sys::Task<void> ControlNode::link_to_watch(int peer, std::int64_t deadline_ns) {
+  const MessageKey no_key;
+  Result<std::unique_ptr<sys::Stream>> stream =
+      co_await connect_authenticated(peer, FrameKind::greet, no_key, deadline_ns);
+  connecting_.erase(peer);
+  if (stream.ok())
+    add_link(peer, std::move(*stream));
+  else if (!stream.error().timed_out && !link_of_peer_.contains(peer))
+    lost_.emplace(peer, stream.error().message);
+  changed_.notify_all();
+}
+
 sys::Task<Status> ControlNode::link(int peer, GroupId group, std::int64_t deadline_ns) {
   Result<Link*> made = co_await usable_link(peer, group, deadline_ns);
   if (!made.ok()) co_return made.take_error();
@@ -297,7 +331,7 @@ sys::Task<Status> ControlNode::send(int peer, const MessageKey& key,
   if (sent.ok()) co_return Status();
   // Part of the frame may be out: what follows on this link could not be understood.
   const bool timed_out = sent.error().timed_out;
-  lose(link, sent.error().message);
+  lose(link, sent.error().message, false);
   if (timed_out) co_return timeout_error(peer, "rank ", peer, " takes no messages");
   co_return check(peer, group);
 }
@@ -316,6 +350,7 @@ sys::Task<Result<std::vector<std::byte>>> ControlNode::receive(int peer, const M
     }
     Status usable = check(peer, group);
     if (!usable.ok()) co_return usable.take_error();
+    watch_peer(peer, deadline_ns);
     sys::Wait wait(world_.scheduler(), changed_, deadline_ns);
     const bool notified = co_await wait;
     if (!notified) co_return timeout_error(peer, "rank ", peer, " sent nothing in time");
@@ -330,7 +365,8 @@ sys::Task<void> ControlNode::tell_failure(GroupId group, std::vector<int> peers)
   const auto failed = failures_.find(group);
   if (failed == failures_.end()) co_return;
   const std::vector<std::byte> payload = encode_failure(failed->second.error);
-  const MessageKey key{group.communicator, group.epoch, 0, failed->second.round, false};
+  const ExchangePlace place = failed->second.place;
+  const MessageKey key{group.communicator, group.epoch, place.sequence, place.round, false};
   const std::int64_t deadline_ns = world_.now_ns() + tell_timeout_ns;
   for (const int peer : peers) {
     const auto found = link_of_peer_.find(peer);
@@ -346,7 +382,7 @@ sys::Task<void> ControlNode::tell_failure(GroupId group, std::vector<int> peers)
     Status sent = co_await write_frame(*link.stream, FrameKind::failure, key, payload, deadline_ns);
     link.is_being_written = false;
     link.write_turn.notify_all();
-    if (!sent.ok()) lose(link, sent.error().message);
+    if (!sent.ok()) lose(link, sent.error().message, false);
   }
 }
 
@@ -370,23 +406,23 @@ sys::Task<Result<std::unique_ptr<sys::Stream>>> ControlNode::accept_attached(
     }
     Status usable = check(peer, {key.communicator, key.epoch});
     if (!usable.ok()) co_return usable.take_error();
+    watch_peer(peer, deadline_ns);
     sys::Wait wait(world_.scheduler(), changed_, deadline_ns);
     const bool notified = co_await wait;
     if (!notified) co_return timeout_error(peer, "rank ", peer, " did not connect in time");
   }
 }
 
-void ControlNode::fail(GroupId group, const Error& error, std::uint32_t round) {
-  const auto [found, is_first] = failures_.try_emplace(group, Failure{error, round});
-  Failure& known = found->second;
-  const auto rank_of = [](const Failure& failure) {
-    return std::tuple(failure.error.timed_out, failure.round, failure.error.peer);
+void ControlNode::fail(GroupId group, const Error& error, ExchangePlace place) {
+  const auto order = [](const Failure& failure) {
+    return std::tuple(!failure.error.aborted, failure.error.timed_out, failure.place,
+                      failure.error.peer);
   };
-  // Of two certain failures the first stands.
-  Failure told{error, round};
+  Failure told{error, place};
+  const auto [known, is_first] = failures_.try_emplace(group, told);
   if (!is_first) {
-    if (!known.error.timed_out || rank_of(told) >= rank_of(known)) return;
-    known = std::move(told);
+    if (order(told) >= order(known->second)) return;
+    known->second = std::move(told);
   }
   changed_.notify_all();
 }

@@ -26,6 +26,13 @@ struct GroupId {
   auto operator<=>(const GroupId&) const = default;
 };
 
+// How far a member had got in a group's exchanges when it met a failure.
+struct ExchangePlace {
+  std::uint64_t sequence = 0;
+  std::uint32_t round = 0;
+  auto operator<=>(const ExchangePlace&) const = default;
+};
+
 class ControlNode {
  public:
   ControlNode(sys::World& world, int rank, int world_size, std::string secret);
@@ -65,10 +72,9 @@ class ControlNode {
                                                                   std::int64_t deadline_ns);
 
   // A failed group's waits end with its error. Of several failures one counts, whatever the order
-  // in which they come, so that all members end with the same: what is known (a death, an abort)
-  // before what is suspected (a timeout), and among suspicions the one of the lowest round, then
-  // of the lowest rank. `round` is that of the exchange in which the suspect was waited for.
-  void fail(GroupId group, const Error& error, std::uint32_t round = 0);
+  // in which they come, so that all members end with the same: an abort before what is suspected;
+  // among suspicions a broken connection before a timeout, and then that of the earliest place.
+  void fail(GroupId group, const Error& error, ExchangePlace place = {});
   const Error* failure(GroupId group) const;
   // Tells the group's failure to those of `peers` that this rank has a link to, as far as the
   // links take it. Who waits for this rank has a link to it.
@@ -91,7 +97,7 @@ class ControlNode {
   };
   struct Failure {
     Error error;
-    std::uint32_t round = 0;
+    ExchangePlace place;
   };
   using MailKey = std::pair<MessageKey, int>;  // the int: from which rank
 
@@ -104,9 +110,14 @@ class ControlNode {
   sys::Task<Result<std::unique_ptr<sys::Stream>>> connect_authenticated(int peer, FrameKind purpose,
                                                                         const MessageKey& key,
                                                                         std::int64_t deadline_ns);
+  // Waiting for a peer needs a link to it: then the end of its process is seen at once.
+  void watch_peer(int peer, std::int64_t deadline_ns);
+  sys::Task<void> link_to_watch(int peer, std::int64_t deadline_ns);
   sys::Task<Result<Link*>> usable_link(int peer, GroupId group, std::int64_t deadline_ns);
   void add_link(int peer, std::unique_ptr<sys::Stream> stream);
-  void lose(Link& link, const std::string& why);
+  // The peer is lost with a link that broke; but one that was closed in order, between frames,
+  // may be closed while another still brings messages.
+  void lose(Link& link, const std::string& why, bool is_orderly);
   bool deposit(int peer, const MessageKey& key, std::vector<std::byte> payload);
   bool is_retired(const MessageKey& key) const;
   // What ends a wait for this peer on behalf of this group, if anything does.
@@ -139,13 +150,14 @@ class ControlNode {
   sys::TaskScope tasks_;  // last: its tasks use everything above
 };
 
-// Reads one frame. `grows with what arrives`: a length alone makes nobody allocate.
+// Reads one frame. Memory grows with what arrives: a length alone makes nobody allocate.
+// `is_orderly_end` tells whether a failure was the stream's end before the frame began.
 struct Frame {
   FrameHeader header;
   std::vector<std::byte> payload;
 };
 sys::Task<Result<Frame>> read_frame(sys::Stream& stream, std::size_t max_message_bytes,
-                                    std::int64_t deadline_ns);
+                                    std::int64_t deadline_ns, bool* is_orderly_end = nullptr);
 sys::Task<Status> write_frame(sys::Stream& stream, FrameKind kind, const MessageKey& key,
                               std::span<const std::byte> payload, std::int64_t deadline_ns);
 

@@ -256,5 +256,125 @@ TEST(SimulatedBootstrap, RandomFaultsEndInSuccessOrInErrorsThatNameACulprit) {
   EXPECT_LT(succeeded_jobs, 290);
 }
 
+// After the bootstrap, in the group of all ranks.
+
+sys::Task<void> exchange_ten_times(GroupExchange& group, Outcome& out) {
+  for (int round = 0; round < 10; ++round) {
+    const std::vector<std::byte> mine = contribution_of(group.rank() + round);
+    Result<Gathered> gathered = co_await group.all_gather(mine, timeout_ns);
+    out.succeeded = gathered.ok();
+    if (!gathered.ok()) {
+      out.error = gathered.error();
+      co_return;
+    }
+    for (int member = 0; member < gathered->size(); ++member)
+      out.is_right = out.is_right && is_contribution_of(member + round, (*gathered)[member]);
+  }
+  // Nobody may leave while others still wait: a leaving process looks like a dying one.
+  Status status = co_await group.barrier(timeout_ns);
+  out.succeeded = status.ok();
+  if (!status.ok()) out.error = status.error();
+}
+
+TEST(SimulatedGroup, ExchangesFollowOneAnotherOnManyRanks) {
+  for (const int p : {2, 7, 64}) {
+    Job job(p, {.seed = 11});
+    job.after_join = exchange_ten_times;
+    job.start_all();
+    ASSERT_TRUE(job.simulation.run(hang_ns));
+    for (const Outcome& outcome : job.outcomes)
+      EXPECT_TRUE(outcome.is_right) << outcome.error.describe();
+  }
+}
+
+TEST(SimulatedGroup, ADeathBetweenExchangesIsNamedByEveryMember) {
+  int failed_jobs = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const int p = 3 + static_cast<int>(seed % 11);
+    const int victim = static_cast<int>(seed * 5 % static_cast<std::uint64_t>(p));
+    Job job(p, {.seed = seed});
+    job.after_join = exchange_ten_times;
+    const std::int64_t death_ns = 15'000'000 + static_cast<std::int64_t>(seed) * 300'000;
+    job.simulation.kill_at(victim, death_ns, Death::process);
+    job.start_all();
+    ASSERT_TRUE(job.simulation.run(hang_ns)) << "seed " << seed;
+    for (int rank = 0; rank < p; ++rank) {
+      const Outcome& outcome = job.outcomes[static_cast<std::size_t>(rank)];
+      if (rank == victim || outcome.succeeded) continue;
+      ++failed_jobs;
+      EXPECT_EQ(outcome.error.peer, victim)
+          << "seed " << seed << " rank " << rank << ": " << outcome.error.describe();
+    }
+  }
+  EXPECT_GT(failed_jobs, 100);
+}
+
+constexpr int late_member = 5;
+
+sys::Task<void> stay_away_if_late(GroupExchange& group, Outcome& out) {
+  if (group.rank() == late_member) {
+    sys::World& world = group.node()->world();
+    sys::Wait away(world.scheduler(), world.now_ns() + 3 * timeout_ns);
+    co_await away;
+    co_return;
+  }
+  Status status = co_await group.barrier(timeout_ns);
+  out.succeeded = status.ok();
+  if (!status.ok()) out.error = status.error();
+}
+
+TEST(SimulatedGroup, AMemberThatStaysAwayIsNamedByEveryMember) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const int p = 6 + static_cast<int>(seed);
+    Job job(p, {.seed = seed});
+    job.after_join = stay_away_if_late;
+    job.start_all();
+    ASSERT_TRUE(job.simulation.run(hang_ns)) << "seed " << seed;
+    for (int rank = 0; rank < p; ++rank) {
+      const Outcome& outcome = job.outcomes[static_cast<std::size_t>(rank)];
+      if (rank == late_member) continue;
+      EXPECT_FALSE(outcome.succeeded);
+      EXPECT_TRUE(outcome.error.timed_out);
+      EXPECT_EQ(outcome.error.peer, late_member)
+          << "seed " << seed << " rank " << rank << ": " << outcome.error.describe();
+    }
+  }
+}
+
+sys::Task<void> exchange_in_overlapping_groups(GroupExchange& group, Outcome& out) {
+  const int p = static_cast<int>(group.members().size());
+  for (const int colors : {2, 3, 5}) {
+    std::vector<int> members;
+    for (int rank = group.rank() % colors; rank < p; rank += colors) members.push_back(rank);
+    const std::uint64_t id = child_communicator(
+        group.id().communicator, static_cast<std::uint64_t>(colors), group.rank() % colors);
+    GroupExchange part(group.node(), GroupId{id, 0}, members, group.rank() / colors);
+    const std::vector<std::byte> mine = contribution_of(group.rank());
+    Result<Gathered> gathered = co_await part.all_gather(mine, timeout_ns);
+    out.succeeded = gathered.ok();
+    if (!gathered.ok()) {
+      out.error = gathered.error();
+      co_return;
+    }
+    for (int member = 0; member < gathered->size(); ++member)
+      out.is_right = out.is_right && is_contribution_of(members[static_cast<std::size_t>(member)],
+                                                        (*gathered)[member]);
+  }
+  Status status = co_await group.barrier(timeout_ns);
+  out.succeeded = status.ok();
+  if (!status.ok()) out.error = status.error();
+}
+
+TEST(SimulatedGroup, OverlappingGroupsExchangeAtTheirOwnPace) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    Job job(30, {.seed = seed, .refuse_probability = 0.05});
+    job.after_join = exchange_in_overlapping_groups;
+    job.start_all();
+    ASSERT_TRUE(job.simulation.run(hang_ns));
+    for (const Outcome& outcome : job.outcomes)
+      EXPECT_TRUE(outcome.succeeded && outcome.is_right) << outcome.error.describe();
+  }
+}
+
 }  // namespace
 }  // namespace unisono::comm
