@@ -29,7 +29,7 @@ if(layer_objects AND NOT UNISONO_BUILD_PYTHON)
   # A sanitizer's run-time finds its hooks by symbols that this would hide.
   if(NOT UNISONO_SANITIZE)
     set(exports "${CMAKE_CURRENT_LIST_DIR}/exports.map")
-    target_link_options(unisono PRIVATE "LINKER:--version-script=${exports}")
+    target_link_options(unisono PRIVATE "LINKER:--version-script=${exports}" LINKER:--no-undefined)
     set_property(TARGET unisono PROPERTY LINK_DEPENDS "${exports}")
   endif()
 
