@@ -1,6 +1,7 @@
 #include "verify/order.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace unisono::verify {
 
@@ -77,8 +78,10 @@ bool Order::take_dependencies(std::size_t index) {
                                                 &std::pair<std::int64_t, Clock>::first);
     if (later != other.history.begin()) join(block.clock, (later - 1)->second);
     block.clock[on] = std::max(block.clock[on], static_cast<std::int32_t>(wanted));
-    remember(block);
+    block.has_news = true;
   }
+  // Only now: nothing can have waited for this step, or for a later one, before.
+  if (std::exchange(block.has_news, false)) remember(block);
   return true;
 }
 
@@ -141,10 +144,11 @@ void Order::complete(std::size_t index) {
 }
 
 void Order::remember(Block& block) {
-  if (!block.history.empty() && block.history.back().first == block.cursor.number())
+  if (!block.history.empty() && block.history.back().first == block.cursor.number()) {
     block.history.back().second = block.clock;
-  else
-    block.history.emplace_back(block.cursor.number(), block.clock);
+    return;
+  }
+  block.history.emplace_back(block.cursor.number(), block.clock);
   remembered_ += block.clock.size();
 }
 

@@ -62,6 +62,7 @@ class Order {
     // What the clock was from which step on, whenever it took over another one.
     std::vector<std::pair<std::int64_t, Clock>> history;
     std::size_t dependency = 0;
+    bool has_news = false;  // the clock took over others for the next step
     bool at_barrier = false;
     bool wants_message = false;
     std::vector<std::pair<std::int64_t, std::size_t>> waiters;  // (steps, thread block)

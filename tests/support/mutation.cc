@@ -283,8 +283,16 @@ using FlatRank = std::vector<FlatBlock>;
 
 FlatRank flatten(const plan::RankProgram& program) {
   FlatRank blocks;
-  for (const ThreadBlock& it : program.thread_blocks)
-    blocks.push_back({it.channel, it.send_peer, it.recv_peer, flatten(it)});
+  for (const ThreadBlock& it : program.thread_blocks) {
+    FlatBlock block{it.channel, -1, -1, flatten(it)};
+    // A peer that no step uses means nothing.
+    for (const Flat& step : block.steps) {
+      if (plan::sends(step.operation) || step.operation == Operation::put)
+        block.send_peer = it.send_peer;
+      if (plan::receives(step.operation)) block.recv_peer = it.recv_peer;
+    }
+    blocks.push_back(std::move(block));
+  }
   return blocks;
 }
 
