@@ -60,7 +60,7 @@ class Call:
         type: str,
         operation: str = "sum",
         root: int = 0,
-        multiplier: float | int = 1,
+        multiplier: float = 1,
         algorithm: str = "",
         protocol: str = "",
         channels: int = 0,
@@ -85,6 +85,7 @@ class Communicator:
         transport: str = "",
         timeout: float = 0,
         bootstrap_timeout: float = 0,
+        listener: RendezvousListener | None = None,
     ) -> Communicator: ...
     @property
     def rank(self) -> int: ...
@@ -365,8 +366,6 @@ class TimedStep:
     def number(self) -> int: ...
     @property
     def operation(self) -> str: ...
-    @property
-    def text(self) -> str: ...
     @property
     def start(self) -> int: ...
     @property

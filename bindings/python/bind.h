@@ -1,0 +1,17 @@
+// The module's parts, by subject. Order matters: a part uses the classes of those before it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace unisono::python {
+
+void bind_buffer(nanobind::module_& module);
+void bind_communicator(nanobind::module_& module);  // call.cc, communicator.cc
+void bind_call(nanobind::module_& module);
+void bind_info(nanobind::module_& module);
+void bind_algorithms(nanobind::module_& module);
+void bind_plan(nanobind::module_& module);
+void bind_verify(nanobind::module_& module);
+void bind_selection(nanobind::module_& module);
+
+}  // namespace unisono::python

@@ -1,0 +1,152 @@
+// Communicators and started calls. The GIL is released while they wait.
+
+#include <unisono/communicator.h>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind.h"
+#include "call.h"
+#include "comm/bootstrap.h"
+#include "comm/core.h"
+#include "convert.h"
+#include "interrupt.h"
+
+namespace nb = nanobind;
+
+namespace unisono::python {
+namespace {
+
+// Taken by the first init that gets it.
+struct Listener {
+  std::optional<comm::RendezvousListener> held;
+};
+
+Communicator init(int rank, int world_size, std::string rendezvous, std::string secret,
+                  std::string node, std::string interface, std::string transport, double timeout,
+                  double bootstrap_timeout, Listener* listener) {
+  InitOptions options{.rank = rank,
+                      .world_size = world_size,
+                      .rendezvous = std::move(rendezvous),
+                      .secret = std::move(secret),
+                      .node = std::move(node),
+                      .interface = std::move(interface),
+                      .transport = std::move(transport),
+                      .timeout = duration_of(timeout, "timeout"),
+                      .bootstrap_timeout = duration_of(bootstrap_timeout, "bootstrap_timeout")};
+  if (listener == nullptr || !listener->held)
+    return take(interruptible([options] { return Communicator::init(options); }));
+  auto held = std::make_shared<Listener>(std::exchange(*listener, Listener{}));
+  return take(interruptible([options, held]() -> Result<Communicator> {
+    auto job = comm::Job::join(options, std::move(held->held));
+    if (!job.ok()) return job.take_error();
+    auto world = (*job)->take_world();
+    auto core = Communicator::Core::make(std::move(*job), std::move(world));
+    if (!core.ok()) return core.take_error();
+    return Communicator(std::move(*core));
+  }));
+}
+
+std::optional<Communicator> split(Communicator& communicator, int color, int key) {
+  Communicator made = take(interruptible(
+      [communicator, color, key]() mutable { return communicator.split(color, key); },
+      [communicator]() mutable { communicator.abort(); }));
+  if (!made.valid()) return std::nullopt;
+  return made;
+}
+
+void destroy(Communicator& communicator) {
+  check(interruptible([communicator]() mutable { return communicator.destroy(); },
+                      [communicator]() mutable { communicator.abort(); }));
+}
+
+Work submit_messages(Communicator& communicator, const std::vector<const Message*>& messages,
+                     double timeout) {
+  std::vector<Message> all;
+  for (const Message* message : messages) all.push_back(*message);
+  const auto limit = duration_of(timeout, "timeout");
+  return take(without_gil([&] { return communicator.submit(all, limit); }));
+}
+
+void wait(Work& work, std::optional<double> timeout) {
+  if (!timeout) return check(without_gil([&] { return work.wait(); }));
+  const auto patience = duration_of(*timeout, "timeout");
+  check(without_gil([&] { return work.wait_for(patience); }));
+}
+
+void bind_memory(nb::module_& module) {
+  nb::class_<ConnectionMemory>(module, "ConnectionMemory")
+      .def_ro("peer", &ConnectionMemory::peer)
+      .def_ro("channel", &ConnectionMemory::channel)
+      .def_ro("transport", &ConnectionMemory::transport)
+      .def_ro("bytes", &ConnectionMemory::bytes);
+  nb::class_<MemoryReport>(module, "Memory")
+      .def_ro("total_bytes", &MemoryReport::total_bytes)
+      .def_ro("scratch_bytes", &MemoryReport::scratch_bytes)
+      .def_ro("plans_bytes", &MemoryReport::plans_bytes)
+      .def_ro("record_bytes", &MemoryReport::record_bytes)
+      .def_ro("connections", &MemoryReport::connections);
+}
+
+}  // namespace
+
+void bind_communicator(nb::module_& module) {
+  nb::class_<Listener>(module, "RendezvousListener")
+      .def(
+          "__init__",
+          [](Listener* self, const std::string& interface, int port) {
+            new (self) Listener{take(comm::RendezvousListener::open(interface, port))};
+          },
+          nb::arg("interface") = "", nb::arg("port") = 0)
+      .def_prop_ro("rendezvous", [](const Listener& self) {
+        return self.held ? self.held->rendezvous() : std::string();
+      });
+  module.def("make_secret", [] { return take(comm::make_secret()); });
+
+  bind_memory(module);
+  nb::class_<Work>(module, "Work")
+      .def("test", [](Work& work) { return without_gil([&] { return work.test(); }); })
+      .def("wait", &wait, nb::arg("timeout") = nb::none())
+      .def_prop_ro("sequence", &Work::sequence);
+
+  nb::class_<Communicator>(module, "Communicator")
+      .def_static("init", &init, nb::arg("rank") = -1, nb::arg("world_size") = -1,
+                  nb::arg("rendezvous") = "", nb::arg("secret") = "", nb::arg("node") = "",
+                  nb::arg("interface") = "", nb::arg("transport") = "", nb::arg("timeout") = 0.0,
+                  nb::arg("bootstrap_timeout") = 0.0, nb::arg("listener") = nb::none())
+      .def_prop_ro("rank", &Communicator::rank)
+      .def_prop_ro("size", &Communicator::size)
+      .def_prop_ro("nodes", &Communicator::nodes)
+      .def_prop_ro("id", &Communicator::id)
+      .def_prop_ro("world_ranks", &Communicator::world_ranks)
+      .def("node_of", &Communicator::node_of, nb::arg("rank"))
+      .def(
+          "run",
+          [](Communicator& self, const OwnedCall& call) {
+            check(without_gil([&] { return self.run(call.call); }));
+          },
+          nb::arg("call"))
+      .def(
+          "submit",
+          [](Communicator& self, const OwnedCall& call) {
+            return take(without_gil([&] { return self.submit(call.call); }));
+          },
+          nb::arg("call"))
+      .def("submit_messages", &submit_messages, nb::arg("messages"), nb::arg("timeout") = 0.0)
+      .def("split", &split, nb::arg("color"), nb::arg("key"))
+      .def(
+          "explain",
+          [](const Communicator& self, std::string_view collective, std::uint64_t bytes) {
+            return take(self.explain(collective_of(collective), bytes));
+          },
+          nb::arg("collective"), nb::arg("bytes"))
+      .def("memory",
+           [](const Communicator& self) { return without_gil([&] { return self.memory(); }); })
+      .def("dump_record", &Communicator::dump_record)
+      .def("abort", &Communicator::abort, nb::call_guard<nb::gil_scoped_release>())
+      .def("destroy", &destroy);
+}
+
+}  // namespace unisono::python

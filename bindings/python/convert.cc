@@ -1,0 +1,55 @@
+#include "convert.h"
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+
+namespace nb = nanobind;
+
+namespace unisono::python {
+
+void raise(const Error& error) {
+  const nb::object exception = nb::module_::import_("unisono.errors")
+                                   .attr("from_native")(name(error.kind), error.timed_out,
+                                                        error.aborted, error.peer,
+                                                        error.describe());
+  PyErr_SetObject(exception.type().ptr(), exception.ptr());
+  throw nb::python_error();
+}
+
+namespace {
+
+// All enumerators of T are 0, 1, ... count-1.
+template <class T>
+T by_name(std::optional<T> found, std::string_view wanted, std::string_view what, int count) {
+  if (found) return *found;
+  std::vector<std::string_view> names;
+  for (int i = 0; i < count; ++i) names.push_back(name(static_cast<T>(i)));
+  raise(misuse("there is no ", what, " '", wanted, "'; there are ", join(names)));
+}
+
+}  // namespace
+
+Collective collective_of(std::string_view name) {
+  return by_name(collective_from_name(name), name, "collective", collective_count);
+}
+DataType data_type_of(std::string_view name) {
+  return by_name(data_type_from_name(name), name, "element type", data_type_count);
+}
+ReduceOperation operation_of(std::string_view name) {
+  return by_name(reduce_operation_from_name(name), name, "reduction", reduce_operation_count);
+}
+Protocol protocol_of(std::string_view name) {
+  return by_name(protocol_from_name(name), name, "protocol", protocol_count);
+}
+
+std::chrono::nanoseconds duration_of(double seconds, std::string_view what) {
+  constexpr double most = 9.2e9;
+  if (!(seconds >= 0 && seconds <= most))
+    raise(misuse(what, " is ", seconds, " seconds; it must be 0 to ", most));
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(std::llround(seconds * 1e9)));
+}
+
+}  // namespace unisono::python

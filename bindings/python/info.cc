@@ -1,0 +1,97 @@
+// What this build has: settings, types, instruction sets, units.
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "base/settings.h"
+#include "base/units.h"
+#include "bind.h"
+#include "convert.h"
+#include "engine/reduce/levels.h"
+
+namespace nb = nanobind;
+
+namespace unisono::python {
+namespace {
+
+std::string type_name(SettingType type) {
+  switch (type) {
+    case SettingType::text: return "text";
+    case SettingType::integer: return "integer";
+    case SettingType::size_bytes: return "bytes";
+    case SettingType::duration: return "duration";
+    case SettingType::boolean: return "boolean";
+  }
+  return "";
+}
+
+// The secret is not for printing.
+std::string shown_value(const SettingRow& row) {
+  const std::string& value = settings().text(row.setting);
+  return row.setting == Setting::secret && !value.empty() ? "(set)" : value;
+}
+
+template <class T>
+std::vector<std::string> names(int count) {
+  std::vector<std::string> out;
+  for (int i = 0; i < count; ++i) out.emplace_back(name(static_cast<T>(i)));
+  return out;
+}
+
+void bind_settings(nb::module_& module) {
+  nb::class_<SettingRow>(module, "Setting")
+      .def_prop_ro("variable", [](const SettingRow& row) { return text(row.variable); })
+      .def_prop_ro("type", [](const SettingRow& row) { return type_name(row.type); })
+      .def_prop_ro("default", [](const SettingRow& row) { return text(row.default_text); })
+      .def_prop_ro("meaning", [](const SettingRow& row) { return text(row.meaning); })
+      .def_prop_ro("value", &shown_value)
+      .def_prop_ro("is_set", [](const SettingRow& row) { return settings().is_set(row.setting); });
+  module.def("settings", [] {
+    const auto rows = setting_rows();
+    return std::vector<SettingRow>(rows.begin(), rows.end());
+  });
+  module.def(
+      "set_setting",
+      [](std::string_view variable, std::string_view value) {
+        check(settings().set(variable, value));
+      },
+      nb::arg("variable"), nb::arg("value"));
+}
+
+}  // namespace
+
+void bind_info(nb::module_& module) {
+  bind_settings(module);
+  module.def("simd_level", [] {
+    return text(engine::choose_level(settings().text(Setting::simd)).level.name);
+  });
+  module.def("data_types", [] {
+    std::vector<std::pair<std::string, std::size_t>> out;
+    for (int i = 0; i < data_type_count; ++i) {
+      const auto type = static_cast<DataType>(i);
+      out.emplace_back(name(type), size_bytes(type));
+    }
+    return out;
+  });
+  module.def("reduce_operations", [] { return names<ReduceOperation>(reduce_operation_count); });
+  // Point-to-point and custom, the last two, are not called by name.
+  module.def("collectives", [] {
+    return names<Collective>(static_cast<int>(Collective::point_to_point));
+  });
+  module.def("protocols", [] { return names<Protocol>(protocol_count); });
+
+  module.def(
+      "parse_bytes", [](std::string_view size) { return take(parse_bytes(size)); },
+      nb::arg("text"));
+  module.def("format_bytes", &format_bytes, nb::arg("bytes"));
+  module.def(
+      "parse_seconds",
+      [](std::string_view duration) {
+        return static_cast<double>(take(parse_duration_ns(duration))) * 1e-9;
+      },
+      nb::arg("text"));
+}
+
+}  // namespace unisono::python

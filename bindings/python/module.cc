@@ -1,0 +1,20 @@
+// unisono._unisono: the native core as Python sees it. python/unisono/_unisono.pyi documents it.
+
+#include "bind.h"
+#include "interrupt.h"
+
+NB_MODULE(_unisono, module) {
+  using namespace unisono::python;
+  // Communicators may live until the interpreter is gone.
+  nanobind::set_leak_warnings(false);
+  module.attr("__version__") = UNISONO_VERSION;
+  bind_buffer(module);
+  bind_call(module);
+  bind_communicator(module);
+  bind_info(module);
+  bind_algorithms(module);
+  bind_verify(module);
+  bind_plan(module);
+  bind_selection(module);
+  answer_interrupts();
+}

@@ -1,0 +1,60 @@
+// The verifier's reports and logical schedules.
+
+#include "verify/verify.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind.h"
+#include "convert.h"
+#include "verify/schedule.h"
+
+namespace nb = nanobind;
+
+namespace unisono::python {
+
+void bind_verify(nb::module_& module) {
+  using verify::Failure;
+  nb::class_<Failure>(module, "Failure")
+      .def_prop_ro("problem", [](const Failure& self) { return text(name(self.problem)); })
+      .def_ro("rank", &Failure::rank)
+      .def_ro("thread_block", &Failure::thread_block)
+      .def_ro("step", &Failure::step)
+      .def_prop_ro("buffer", [](const Failure& self) { return text(name(self.buffer)); })
+      .def_ro("chunk", &Failure::chunk)
+      .def_ro("expected", &Failure::expected)
+      .def_ro("got", &Failure::got)
+      .def_ro("story", &Failure::story)
+      .def("describe", &Failure::describe);
+
+  using verify::Report;
+  nb::class_<Report>(module, "Report")
+      .def_prop_ro("ok", &Report::ok)
+      .def_ro("failures", &Report::failures)
+      .def_ro("steps", &Report::steps)
+      .def_ro("messages", &Report::messages);
+
+  using verify::TimedStep;
+  nb::class_<TimedStep>(module, "TimedStep")
+      .def_ro("rank", &TimedStep::rank)
+      .def_ro("thread_block", &TimedStep::thread_block)
+      .def_ro("number", &TimedStep::number)
+      .def_prop_ro("operation", [](const TimedStep& self) { return text(name(self.operation)); })
+      .def_ro("start", &TimedStep::start)
+      .def_ro("end", &TimedStep::end);
+
+  using verify::Arrow;
+  nb::class_<Arrow>(module, "Arrow")
+      .def_ro("sender", &Arrow::sender)
+      .def_ro("receiver", &Arrow::receiver)
+      .def_ro("sent", &Arrow::sent)
+      .def_ro("arrived", &Arrow::arrived);
+
+  using verify::Schedule;
+  nb::class_<Schedule>(module, "Schedule")
+      .def_ro("steps", &Schedule::steps)
+      .def_ro("messages", &Schedule::messages)
+      .def_ro("duration", &Schedule::duration);
+}
+
+}  // namespace unisono::python
