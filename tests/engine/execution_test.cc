@@ -12,6 +12,7 @@ using test::Problem;
 // Slots so small that a few hundred elements make many tiles and go by zero-copy.
 transport::FifoOptions small_slots() {
   transport::FifoOptions options;
+  options.slots = 2;  // what every algorithm is proved for
   options.simple_slot_bytes = 4096;
   options.ll_slot_bytes = 4096;
   options.ll128_slot_bytes = 4096;

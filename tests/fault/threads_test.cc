@@ -1,0 +1,186 @@
+// What goes wrong between ranks is told, with names, and nothing hangs.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/settings.h"
+#include "support/ranks.h"
+
+namespace unisono {
+namespace {
+
+using namespace std::chrono_literals;
+using test::run_ranks;
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Timeout, NamesTheRanksThatHaveNotJoined) {
+  std::atomic<int> failed{0};
+  run_ranks({.ranks = 4, .timeout = 300ms}, [&](Communicator& world) {
+    if (world.rank() == 2) {
+      while (failed.load() < 3) std::this_thread::yield();
+      return;
+    }
+    std::int32_t value = 1;
+    const Status status = world.all_reduce(&value, &value, 1, DataType::int32);
+    ++failed;
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().peer, 2) << status.error().describe();
+    // Whoever gives up first says all; the others may learn of it from that rank.
+    if (status.error().timed_out) {
+      EXPECT_TRUE(contains(status.error().message, "Ranks that have not joined this call: 2"))
+          << status.error().describe();
+    }
+    // The failure is final.
+    EXPECT_FALSE(world.barrier().ok());
+  });
+  EXPECT_EQ(failed.load(), 3);
+}
+
+TEST(Timeout, BetweenNodesNamesTheAwaitedPeer) {
+  std::atomic<bool> failed{false};
+  run_ranks({.ranks = 2, .nodes = 2, .timeout = 300ms}, [&](Communicator& world) {
+    if (world.rank() == 1) {
+      while (!failed.load()) std::this_thread::yield();
+      return;
+    }
+    std::int32_t value = 1;
+    const Status status = world.all_reduce(&value, &value, 1, DataType::int32);
+    failed = true;
+    ASSERT_FALSE(status.ok());
+    EXPECT_TRUE(status.error().timed_out) << status.error().describe();
+    EXPECT_TRUE(contains(status.error().message, "rank 1")) << status.error().describe();
+  });
+}
+
+TEST(Timeout, OfOneCallLeavesNoHang) {
+  run_ranks({.ranks = 2}, [&](Communicator& world) {
+    if (world.rank() == 1) return;
+    CallOptions options;
+    options.timeout = 100ms;
+    const Status status = world.barrier(options);
+    ASSERT_FALSE(status.ok());
+  });
+}
+
+TEST(Abort, EndsACallThatRunsAndTellsThePeers) {
+  for (const char* transport : {"shm", "socket"})
+    run_ranks({.ranks = 3, .transport = transport}, [&](Communicator& world) {
+      if (world.rank() == 0) {
+        // The others are inside the call, or soon are.
+        std::thread aborter([&] { world.abort(); });
+        std::int32_t value = 1;
+        const Status status = world.all_reduce(&value, &value, 1, DataType::int32);
+        aborter.join();
+        // It may have been complete before; the next call is not.
+        EXPECT_FALSE(world.barrier().ok());
+        EXPECT_TRUE(status.ok() || status.error().aborted) << status.error().describe();
+        return;
+      }
+      Status status;
+      for (int i = 0; i < 1000 && status.ok(); ++i) status = world.barrier();
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(status.error().peer, 0) << status.error().describe();
+    });
+}
+
+TEST(Abort, ReachesAWaiterOnTheSameRank) {
+  run_ranks({.ranks = 2}, [&](Communicator& world) {
+    if (world.rank() == 1) return;
+    std::thread waiter([&] {
+      std::uint8_t byte = 0;
+      const Status status = world.recv(&byte, 1, DataType::uint8, 1);
+      EXPECT_FALSE(status.ok());
+    });
+    world.abort();
+    waiter.join();
+  });
+}
+
+TEST(ARankThatLeaves, IsNamedByThoseWhoWaitForIt) {
+  for (const char* transport : {"shm", "socket"})
+    run_ranks({.ranks = 3, .transport = transport, .timeout = 30s}, [&](Communicator& world) {
+      ASSERT_TRUE(world.barrier().ok());
+      if (world.rank() == 1) {
+        ASSERT_TRUE(world.destroy().ok());
+        return;
+      }
+      Status status;
+      for (int i = 0; i < 10 && status.ok(); ++i) status = world.barrier();
+      ASSERT_FALSE(status.ok());
+      EXPECT_FALSE(status.error().timed_out) << status.error().describe();
+      EXPECT_EQ(status.error().peer, 1) << status.error().describe();
+    });
+}
+
+class CheckedCalls : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(settings().set(Setting::check_calls, "1").ok()); }
+  void TearDown() override { ASSERT_TRUE(settings().set(Setting::check_calls, "0").ok()); }
+};
+
+TEST_F(CheckedCalls, NameTheRankWhoseCountDiffersAndGoOn) {
+  run_ranks({.ranks = 3}, [&](Communicator& world) {
+    std::vector<float> data(20);
+    const Status status = world.all_reduce(data.data(), data.data(),
+                                           world.rank() == 2 ? 11 : 10, DataType::float32);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().kind, ErrorKind::misuse);
+    EXPECT_TRUE(contains(status.error().message, "all_reduce of 10 float32, sum; rank 2 calls "
+                                                 "all_reduce of 11 float32"))
+        << status.error().message;
+    EXPECT_TRUE(world.barrier().ok());
+  });
+}
+
+TEST_F(CheckedCalls, NameDifferingTypesOperationsRootsAndCollectives) {
+  run_ranks({.ranks = 2}, [&](Communicator& world) {
+    const bool odd = world.rank() == 1;
+    std::vector<double> data(8);
+    const auto expect_told = [&](const Status& status) {
+      ASSERT_FALSE(status.ok());
+      EXPECT_TRUE(contains(status.error().message, "ranks disagree")) << status.error().message;
+    };
+    expect_told(world.all_reduce(data.data(), data.data(), 4,
+                                 odd ? DataType::float64 : DataType::float32));
+    expect_told(world.all_reduce(data.data(), data.data(), 4, DataType::float32,
+                                 odd ? ReduceOperation::max : ReduceOperation::sum));
+    expect_told(world.broadcast(data.data(), data.data(), 4, DataType::float32, odd ? 1 : 0));
+    expect_told(odd ? world.barrier()
+                    : world.all_reduce(data.data(), data.data(), 4, DataType::float32));
+    EXPECT_TRUE(world.barrier().ok());
+  });
+}
+
+TEST(Misuse, IsToldWithTheValueAndTheRank) {
+  run_ranks({.ranks = 2}, [&](Communicator& world) {
+    std::vector<float> data(64);
+    const auto told = [&](const Status& status, std::string_view part) {
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(status.error().kind, ErrorKind::misuse);
+      EXPECT_TRUE(contains(status.error().message, part)) << status.error().message;
+    };
+    told(world.broadcast(data.data(), data.data(), 4, DataType::float32, 2), "root is 2");
+    told(world.all_reduce(data.data(), data.data(), -1, DataType::float32), "count is -1");
+    told(world.all_reduce(nullptr, data.data(), 4, DataType::float32), "null pointer");
+    told(world.all_reduce(data.data(), data.data() + 1, 4, DataType::float32), "overlap");
+    CallOptions options;
+    options.algorithm = "rnig";
+    told(world.all_reduce(data.data(), data.data(), 4, DataType::float32, ReduceOperation::sum,
+                          options),
+         "ring");
+    options.algorithm = "bruck";
+    told(world.all_reduce(data.data(), data.data(), 4, DataType::float32, ReduceOperation::sum,
+                          options),
+         "bruck");
+    EXPECT_TRUE(world.barrier().ok());
+    EXPECT_FALSE(Communicator().barrier().ok());
+  });
+}
+
+}  // namespace
+}  // namespace unisono
