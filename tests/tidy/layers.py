@@ -29,6 +29,25 @@ CXX_LAYERS = {
     "comm": 5,
 }
 
+# What is right under python/unisono; "" is the package itself, its __init__.py.
+PYTHON_LAYERS = {
+    "_unisono": 0,
+    "errors": 0,
+    "arrays": 1,
+    "plans": 1,
+    "work": 2,
+    "draw": 2,
+    "communicator": 3,
+    "join": 4,
+    "": 5,
+    "launcher": 6,
+    "bench": 7,
+    "report": 8,
+    "cli": 9,
+    "__main__": 10,
+    "demo": 10,
+}
+
 # Bindings see the public headers only, but for Python's, which shows the layers too.
 BINDINGS_THAT_SEE_LAYERS = {"python"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tidy.layers import CXX_LAYERS, cxx_violations, python_violations
+from tidy.layers import CXX_LAYERS, PYTHON_LAYERS, cxx_violations, python_violations
 from tidy.tree import ROOT, report
 
 
@@ -17,6 +17,11 @@ def write(root: Path, name: str, text: str) -> None:
 
 def test_no_include_of_this_tree_points_upward() -> None:
     violations = cxx_violations(ROOT)
+    assert not violations, report(violations)
+
+
+def test_no_import_of_the_package_points_upward() -> None:
+    violations = python_violations(ROOT, PYTHON_LAYERS)
     assert not violations, report(violations)
 
 
