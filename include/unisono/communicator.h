@@ -69,12 +69,14 @@ struct Call {
 };
 
 // A started call. Cheap to copy; all copies are one call. Dropping it does not cancel the call, but
-// the buffers must live until the call is complete.
+// the buffers must live until the call is complete. When the last handle of a communicator and of its
+// calls goes while calls run, its destructor waits for them.
 class Work {
  public:
   struct State;
   Work() = default;
-  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  Work(std::shared_ptr<State> state, std::shared_ptr<void> core)
+      : core_(std::move(core)), state_(std::move(state)) {}
 
   bool valid() const { return state_ != nullptr; }
   // Whether it is complete or has failed; helps it along.
@@ -89,6 +91,7 @@ class Work {
   std::uint64_t sequence() const;
 
  private:
+  std::shared_ptr<void> core_;  // the communicator's; a call that runs does not hold it by itself
   std::shared_ptr<State> state_;
 };
 

@@ -12,6 +12,10 @@ using comm::Scheduler;
 
 namespace {
 
+Scheduler& scheduler_of(const std::shared_ptr<void>& core) {
+  return *static_cast<Communicator::Core*>(core.get())->scheduler;
+}
+
 Error no_communicator() {
   return misuse("this Communicator is empty: make one with Communicator::init or split");
 }
@@ -20,18 +24,18 @@ Error no_communicator() {
 
 bool Work::test() {
   if (!state_ || state_->task.done()) return true;
-  state_->core->scheduler->help();
+  scheduler_of(core_).help();
   return state_->task.done();
 }
 
 Status Work::wait() {
   if (!state_) return misuse("this Work is empty");
-  return state_->core->scheduler->wait(state_->task, INT64_MAX);
+  return scheduler_of(core_).wait(state_->task, INT64_MAX);
 }
 
 Status Work::wait_for(std::chrono::nanoseconds patience) {
   if (!state_) return misuse("this Work is empty");
-  return state_->core->scheduler->wait(state_->task, Scheduler::now_ns() + patience.count());
+  return scheduler_of(core_).wait(state_->task, Scheduler::now_ns() + patience.count());
 }
 
 Status Work::status() const {
@@ -75,7 +79,6 @@ Status Communicator::run(const Call& call) {
 Result<Work> Communicator::submit(const Call& call) {
   if (!core_) return no_communicator();
   auto state = std::make_shared<Work::State>();
-  state->core = core_;
   comm::Task& task = state->task;
   UNISONO_TRY(core_->prepare(call, task));
   if (call.collective == Collective::all_to_all_v) {
@@ -95,21 +98,20 @@ Result<Work> Communicator::submit(const Call& call) {
     task.keeps_alive.reset();
     return status.take_error();
   }
-  return Work(std::move(state));
+  return Work(std::move(state), core_);
 }
 
 Result<Work> Communicator::submit(std::span<const Message> messages,
                                   std::chrono::nanoseconds timeout) {
   if (!core_) return no_communicator();
   auto state = std::make_shared<Work::State>();
-  state->core = core_;
   UNISONO_TRY(core_->prepare(messages, timeout.count(), state->task));
   state->task.keeps_alive = state;
   if (auto status = core_->scheduler->submit(state->task, false); !status.ok()) {
     state->task.keeps_alive.reset();
     return status.take_error();
   }
-  return Work(std::move(state));
+  return Work(std::move(state), core_);
 }
 
 Status Communicator::send(const void* data, std::int64_t count, DataType type, int peer) {

@@ -89,6 +89,8 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
 }
 
 Communicator::Core::~Core() {
+  if (scheduler == nullptr) return;  // it was never completely made
+  if (!destroyed.load()) static_cast<void>(drain());
   // The scheduler's thread uses all the rest.
   scheduler.reset();
 }

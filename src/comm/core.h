@@ -19,8 +19,9 @@
 
 namespace unisono {
 
+// Does not hold its communicator: the progress thread may drop the last reference to a call, and must
+// not be the one that destroys the communicator, which joins that thread.
 struct Work::State {
-  std::shared_ptr<Communicator::Core> core;
   comm::Task task;
 };
 

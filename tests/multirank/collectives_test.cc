@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <thread>
 
 #include "algorithm/algorithm.h"
 #include "base/str.h"
@@ -170,6 +171,25 @@ TEST(Collectives, ProgressWithoutAWaiter) {
     }
     EXPECT_EQ(output, 3);
   });
+}
+
+TEST(Collectives, TheLastHandleWaitsForCallsThatRun) {
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::int32_t> outputs(2, 0);
+    run_ranks({.ranks = 2}, [&](Communicator& world) {
+      // The thread's own handle goes when it ends; nobody has waited by then.
+      const std::int32_t mine = world.rank() + 1;
+      static thread_local std::int32_t input;
+      input = mine;
+      auto work = world.submit({.collective = Collective::all_reduce,
+                                .input = &input,
+                                .output = &outputs[static_cast<std::size_t>(world.rank())],
+                                .count = 1,
+                                .type = DataType::int32});
+      ASSERT_TRUE(work.ok()) << work.error().describe();
+    });
+    EXPECT_EQ(outputs, (std::vector<std::int32_t>{3, 3}));
+  }
 }
 
 }  // namespace
