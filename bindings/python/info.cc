@@ -3,13 +3,18 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 #include "base/settings.h"
+#include "base/str.h"
 #include "base/units.h"
 #include "bind.h"
 #include "convert.h"
 #include "engine/reduce/levels.h"
+#include "sys/cross_memory.h"
+#include "sys/shared_memory.h"
 
 namespace nb = nanobind;
 
@@ -38,6 +43,24 @@ std::vector<std::string> names(int count) {
   std::vector<std::string> out;
   for (int i = 0; i < count; ++i) out.emplace_back(name(static_cast<T>(i)));
   return out;
+}
+
+// Name, whether it works here, and what a person should know.
+using Transport = std::tuple<std::string, bool, std::string>;
+
+Transport probe_shared_memory() {
+  const std::string name = str("/unisono-probe-", getpid());
+  const auto memory = sys::SharedMemory::open(name, sys::page_bytes());
+  sys::SharedMemory::unlink(name);
+  if (!memory.ok()) return {"shm", false, memory.error().message};
+  char byte = 1;
+  char copy = 0;
+  const auto status = sys::read_process_memory(getpid(), &copy,
+                                               reinterpret_cast<std::uintptr_t>(&byte), 1);
+  return {"shm", true,
+          status.ok() ? "large messages between processes by cross-memory attach, without a copy"
+                      : "large messages between processes are copied once more: " +
+                            status.error().message};
 }
 
 void bind_settings(nb::module_& module) {
@@ -79,6 +102,12 @@ void bind_info(nb::module_& module) {
   // Point-to-point and custom, the last two, are not called by name.
   module.def("collectives", [] {
     return names<Collective>(static_cast<int>(Collective::point_to_point));
+  });
+  module.def("transports", [] {
+    return std::vector<Transport>{
+        probe_shared_memory(),
+        {"socket", true, str(settings().integer(Setting::socket_streams),
+                             " TCP streams in each connection")}};
   });
   module.def("protocols", [] { return names<Protocol>(protocol_count); });
 

@@ -40,6 +40,7 @@ void bind_verify(nb::module_& module) {
       .def_ro("thread_block", &TimedStep::thread_block)
       .def_ro("number", &TimedStep::number)
       .def_prop_ro("operation", [](const TimedStep& self) { return text(name(self.operation)); })
+      .def_ro("text", &TimedStep::text)
       .def_ro("start", &TimedStep::start)
       .def_ro("end", &TimedStep::end);
 

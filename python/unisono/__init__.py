@@ -1,7 +1,7 @@
 """Unisono: collective communication where every algorithm is a plan.
 
-    comm = unisono.init()  # under `unisono run`, torchrun or mpirun
-    comm.all_reduce(gradients, "average", out=gradients)
+comm = unisono.init()  # under `unisono run`, torchrun or mpirun
+comm.all_reduce(gradients, "average", out=gradients)
 """
 
 from unisono._unisono import (
@@ -16,6 +16,7 @@ from unisono._unisono import (
     set_setting,
     settings,
     simd_level,
+    transports,
 )
 from unisono.communicator import CallOptions, Communicator
 from unisono.errors import (
@@ -54,4 +55,5 @@ __all__ = [
     "set_setting",
     "settings",
     "simd_level",
+    "transports",
 ]

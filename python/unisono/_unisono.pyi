@@ -1,3 +1,4 @@
+# ruff: noqa: A002
 """The native core: what the C++ layers offer, almost one to one.
 
 `unisono` (communicators) and `unisono.plans` (plans) are the doors to it; `Buffer`, `Communicator`
@@ -11,7 +12,7 @@ __version__: str
 # Communicators ------------------------------------------------------------------------------------
 
 class Buffer:
-    """Memory that an object shares, by the buffer protocol or DLPack; kept alive while this lives."""
+    """Memory that an object shares, by the buffer protocol or DLPack; held while this lives."""
 
     def __init__(self, source: object, writable: bool) -> None: ...
     @property
@@ -177,6 +178,9 @@ def reduce_operations() -> list[str]:
 
 def collectives() -> list[str]:
     """Names of the collectives that can be called."""
+
+def transports() -> list[tuple[str, bool, str]]:
+    """The transports: name, whether it works on this machine, and a note for a person."""
 
 def protocols() -> list[str]:
     """Names of the protocols."""
@@ -366,6 +370,8 @@ class TimedStep:
     def number(self) -> int: ...
     @property
     def operation(self) -> str: ...
+    @property
+    def text(self) -> str: ...
     @property
     def start(self) -> int: ...
     @property

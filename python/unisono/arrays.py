@@ -1,8 +1,8 @@
 """What may be passed as an array: anything in CPU memory that shares it without a copy.
 
 NumPy arrays, CPU tensors and whatever else offers DLPack or the buffer protocol. NumPy has no
-bfloat16 and no 8-bit floats of its own: arrays of ml_dtypes are taken as what they are, and `dtype=`
-reads an array of integers as if its elements were of another type of the same size.
+bfloat16 and no 8-bit floats of its own: arrays of ml_dtypes are taken as what they are, and
+`dtype=` reads an array of integers as if its elements were of another type of the same size.
 """
 
 import math
@@ -98,7 +98,7 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 
 def known_type(name: str) -> str:
-    """The name of an element type, "float8_e4m3fn" and the like translated; MisuseError if unknown."""
+    """The type's name here, "float8_e4m3fn" and the like translated; MisuseError if unknown."""
     translated = _FOREIGN.get(name, name)
     if translated not in _SIZES:
         raise MisuseError(f"there is no element type '{name}'; there are {', '.join(_SIZES)}")

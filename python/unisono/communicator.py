@@ -3,14 +3,17 @@
 Every rank makes the same calls in the same order. Arrays are used where they lie, without a copy;
 `unisono.arrays` says what may be passed. Where data is made of one block for each rank (all_gather,
 reduce_scatter, gather, scatter, all_to_all), blocks lie along the first dimension, in the order of
-ranks: all_gather makes shape (size * k, ...) of (k, ...), and reduce_scatter the reverse. An array of no
-dimensions counts as one row. An `out` may have any shape with the right number of elements.
+ranks: all_gather makes shape (size * k, ...) of (k, ...), and reduce_scatter the reverse. An array
+of no dimensions counts as one row. An `out` may have any shape with the right number of elements.
 
 Calls raise MisuseError for arguments that cannot be, before anything is started. Any other error
-(PeerError, CollectiveTimeoutError, MachineError, AbortedError, BugError) is final for the communicator.
+(PeerError, CollectiveTimeoutError, MachineError, AbortedError, BugError) is final for the
+communicator.
 """
 
+import atexit
 import json
+import weakref
 from collections.abc import Sequence
 from math import prod
 from types import TracebackType
@@ -19,7 +22,7 @@ from typing import Any, Self, TypedDict, Unpack, cast
 from unisono import _unisono as native
 from unisono.arrays import Array, View, empty_like, rows, shape_text
 from unisono.errors import MisuseError
-from unisono.work import Group, Work
+from unisono.work import Group, Work, abort_unfinished
 
 __all__ = ["CallOptions", "Communicator"]
 
@@ -57,6 +60,7 @@ class Communicator:
         self._native = communicator
         self.rank: int = communicator.rank
         self.size: int = communicator.size
+        _alive.add(self)
 
     # Who ------------------------------------------------------------------------------------------
 
@@ -120,9 +124,7 @@ class Communicator:
             what, source, target, source.count, options, operation=op, multiplier=multiplier
         )
 
-    def all_gather(
-        self, x: Array, *, out: Array = None, **options: Unpack[CallOptions]
-    ) -> Array:
+    def all_gather(self, x: Array, *, out: Array = None, **options: Unpack[CallOptions]) -> Array:
         """Every rank gets all ranks' x, along the first dimension.
 
         Args:
@@ -223,7 +225,13 @@ class Communicator:
         if self.rank == root:
             target = source if out is x else self._output(out, source, source.shape, what, options)
         return self._call(
-            what, source, target, source.count, options, operation=op, root=root,
+            what,
+            source,
+            target,
+            source.count,
+            options,
+            operation=op,
+            root=root,
             multiplier=multiplier,
         )
 
@@ -278,9 +286,7 @@ class Communicator:
         target = self._view(out, "output", what, options, writable=True)
         return self._call(what, None, target, target.count, options, root=root)
 
-    def all_to_all(
-        self, x: Array, *, out: Array = None, **options: Unpack[CallOptions]
-    ) -> Array:
+    def all_to_all(self, x: Array, *, out: Array = None, **options: Unpack[CallOptions]) -> Array:
         """Rank r gets block r of every rank's x, in the order of ranks.
 
         Args:
@@ -411,9 +417,7 @@ class Communicator:
             raise MisuseError(
                 f"color is {color} on rank {self.rank}; it must be 0 or more, or None to join none"
             )
-        made = self._native.split(
-            -1 if color is None else color, self.rank if key is None else key
-        )
+        made = self._native.split(-1 if color is None else color, self.rank if key is None else key)
         return None if made is None else Communicator(made)
 
     def explain(self, collective: str, bytes: int) -> str:  # noqa: A002
@@ -523,7 +527,7 @@ class Communicator:
         )
         result = target.source if target else None
         if options.get("async_op", False):
-            return Work(self._native.submit(call), result, (source, target))
+            return Work(self._native, self._native.submit(call), result, (source, target))
         self._native.run(call)
         return result
 
@@ -533,9 +537,7 @@ class Communicator:
         where = f"the {which} of {what} on rank {self.rank}"
         return View(array, writable, options.get("dtype"), where)
 
-    def _input(
-        self, x: Array, what: str, options: CallOptions, *, writable: bool = False
-    ) -> View:
+    def _input(self, x: Array, what: str, options: CallOptions, *, writable: bool = False) -> View:
         return self._view(x, "input", what, options, writable=writable)
 
     def _output(
@@ -588,5 +590,20 @@ class Communicator:
             starts = [sum(lengths[:i]) for i in range(len(lengths))]
         else:
             starts = [int(start) for start in displacements]
-        ends = [start + length for start, length in zip(starts, lengths, strict=False) if length > 0]
+        ends = [
+            start + length for start, length in zip(starts, lengths, strict=False) if length > 0
+        ]
         return (lengths, starts), max(ends, default=0)
+
+
+# Closed at the interpreter's end, while all that they use is still there.
+_alive: weakref.WeakSet[Communicator] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    abort_unfinished()
+    for communicator in list(_alive):
+        communicator.destroy()
+
+
+atexit.register(_close_all)

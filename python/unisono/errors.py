@@ -41,9 +41,7 @@ class AbortedError(Error):
     """The communicator was aborted, here or on another rank (`rank`)."""
 
 
-def from_native(
-    kind: str, timed_out: bool, aborted: bool, rank: int, text: str
-) -> Error:
+def from_native(kind: str, timed_out: bool, aborted: bool, rank: int, text: str) -> Error:
     """The exception for a failure of the native core, which calls this; rank -1 means none."""
     at_fault = rank if rank >= 0 else None
     if aborted:

@@ -1,21 +1,15 @@
 """Joining a job: how this process finds the other ranks."""
 
-import atexit
 import os
-import weakref
 from typing import Any
 
 from unisono import _unisono as native
 from unisono.communicator import Communicator
 from unisono.errors import MisuseError
-from unisono.work import forget_finished
 
 # What Open MPI, MPICH and its kin, and PMIx launchers set for each process.
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 _OWN_VARIABLES = ("UNISONO_RANK", "UNISONO_WORLD_SIZE", "RANK", "WORLD_SIZE")
-
-# At the interpreter's end communicators are closed while everything that they use still is there.
-_alive: weakref.WeakSet[Communicator] = weakref.WeakSet()
 
 
 def init(
@@ -52,8 +46,8 @@ def init(
         mpi_comm: A communicator of mpi4py, whose ranks join.
 
     Raises:
-        MisuseError: An argument or a setting cannot be, or ranks disagree (a duplicate rank, another
-            world size).
+        MisuseError: An argument or a setting cannot be, or ranks disagree (a duplicate rank,
+            another world size).
         CollectiveTimeoutError: Ranks are missing; the text names them.
         PeerError: A rank died, or its secret is another one.
         MachineError: For example, the port is in use.
@@ -64,7 +58,7 @@ def init(
     if mpi_comm is not None:
         rank, world_size = mpi_comm.Get_rank(), mpi_comm.Get_size()
         listener, rendezvous, secret = _meet_by_mpi(mpi_comm, interface or "")
-    communicator = Communicator(
+    return Communicator(
         native.Communicator.init(
             -1 if rank is None else _not_negative("rank", rank),
             -1 if world_size is None else _positive("world_size", world_size),
@@ -78,8 +72,6 @@ def init(
             listener,
         )
     )
-    _alive.add(communicator)
-    return communicator
 
 
 def _not_negative(what: str, value: int) -> int:
@@ -106,8 +98,8 @@ def _mpi_world() -> Any:
         from mpi4py import MPI
     except ImportError:
         raise MisuseError(
-            "this process was started by mpirun, but mpi4py is not installed; install unisono[mpi], "
-            "or set UNISONO_RANK, UNISONO_WORLD_SIZE and UNISONO_RENDEZVOUS"
+            "this process was started by mpirun, but mpi4py is not installed; install "
+            "unisono[mpi], or set UNISONO_RANK, UNISONO_WORLD_SIZE and UNISONO_RENDEZVOUS"
         ) from None
     return MPI.COMM_WORLD
 
@@ -128,14 +120,3 @@ def _meet_by_mpi(
     if isinstance(told, Exception):
         raise told
     return listener, *told
-
-
-def _close_all() -> None:
-    for communicator in list(_alive):
-        if not communicator.idle:
-            communicator.abort()
-        communicator.destroy()
-    forget_finished()
-
-
-atexit.register(_close_all)

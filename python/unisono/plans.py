@@ -1,8 +1,8 @@
 """Plans: list, make, read, verify, time and choose them, without a communicator.
 
-    plan = find_algorithm("ring_all_reduce").plan(Placement(8, nodes=2))
-    print(plan.to_text(rank=0))
-    assert plan.verify().ok
+plan = find_algorithm("ring_all_reduce").plan(Placement(8, nodes=2))
+print(plan.to_text(rank=0))
+assert plan.verify().ok
 """
 
 from unisono._unisono import (

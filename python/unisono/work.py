@@ -16,7 +16,14 @@ _running: set["Work"] = set()
 class Work:
     """A started call. Its arrays must be left alone until it is complete."""
 
-    def __init__(self, work: native.Work, result: Array, holds: Sequence[object]) -> None:
+    def __init__(
+        self,
+        communicator: native.Communicator,
+        work: native.Work,
+        result: Array,
+        holds: Sequence[object],
+    ) -> None:
+        self._communicator = communicator
         self._work = work
         self._result = result
         self._holds = holds
@@ -57,6 +64,13 @@ def forget_finished() -> None:
     """Lets go of the arrays of calls that are complete and that nobody has waited for."""
     for work in list(_running):
         work.test()
+
+
+def abort_unfinished() -> None:
+    """Aborts the communicators whose calls still run: their arrays are about to go."""
+    forget_finished()
+    for work in list(_running):
+        work._communicator.abort()
 
 
 class Group:
@@ -119,7 +133,7 @@ class Group:
         if exception_type is not None:
             return
         started = self._native.submit_messages(self._messages, self._timeout or 0)
-        self._work = Work(started, self._received, self._views)
+        self._work = Work(self._native, started, self._received, self._views)
         if not self._async:
             self._work.wait()
 

@@ -1,0 +1,239 @@
+"""Starts the ranks of a job on this machine and watches them."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from unisono._unisono import Placement, make_secret
+
+__all__ = ["Outcome", "launch", "rank_environments"]
+
+# Looking at 64 processes costs some 50 us.
+_POLL_SECONDS = 0.02
+# The ranks that did not fail get this long to tell what they saw, then to end when told to.
+_LAST_WORDS_SECONDS = 1.0
+_TERMINATE_SECONDS = 3.0
+
+_write_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
+
+    Attributes:
+        exit_code: 0 if all ranks' were, else that of the rank that failed first: its own, or 128
+            plus the signal that killed it. 128 plus the signal after Ctrl-C or SIGTERM, 124 when
+            the time was over.
+        failed_rank: The rank that failed first, None if none did by itself.
+        message: What happened, one sentence for a person; empty if all went well.
+    """
+
+    exit_code: int = 0
+    failed_rank: int | None = None
+    message: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether all ranks ended with exit code 0."""
+        return self.exit_code == 0
+
+
+def launch(
+    command: Sequence[str],
+    ranks: int,
+    *,
+    nodes: int = 1,
+    environment: Mapping[str, str] | None = None,
+    stop: threading.Event | None = None,
+    prefix_output: bool = True,
+    timeout: float | None = None,
+) -> Outcome:
+    """Runs a command as `ranks` processes that can call `unisono.init()`, and waits for them.
+
+    When one fails, the others are ended too. In the main thread, Ctrl-C and SIGTERM are passed on to
+    all ranks. Their standard input is empty.
+
+    Args:
+        command: The command and its arguments. A first word that ends in .py, or is -m or -c, is for
+            this Python.
+        ranks: The number of processes.
+        nodes: Virtual nodes; ranks of one node share memory, others talk through sockets. Nodes get
+            consecutive ranks, as evenly as possible.
+        environment: Variables to add to this process's.
+        stop: Ends all ranks when another thread sets it.
+        prefix_output: Write every line of the ranks' output to standard output with the rank
+            before it: "[3] ...". Otherwise they write to this process's outputs themselves.
+        timeout: Seconds after which all ranks are ended.
+
+    Raises:
+        MisuseError: `ranks` or `nodes` cannot be.
+        OSError: The command cannot be started.
+    """
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="unisono-"))
+        environments = rank_environments(ranks, nodes, Path(folder) / "rendezvous")
+        job = _Job(prefix_output, stop or threading.Event(), timeout)
+        stack.callback(job.kill)
+        stack.enter_context(job.signals_passed_on())
+        for rank, variables in enumerate(environments):
+            job.start(rank, _full(command), {**os.environ, **(environment or {}), **variables})
+        return job.watch()
+
+
+def rank_environments(ranks: int, nodes: int, rendezvous: Path) -> list[dict[str, str]]:
+    """The variables that each rank of a job on this machine needs, with a fresh secret."""
+    placement = Placement(ranks, nodes)
+    secret = make_secret()
+    local_ranks = [0] * nodes
+    out = []
+    for rank in range(ranks):
+        node = placement.node_of(rank)
+        variables = {
+            "UNISONO_RANK": str(rank),
+            "UNISONO_WORLD_SIZE": str(ranks),
+            "UNISONO_LOCAL_RANK": str(local_ranks[node]),
+            "UNISONO_RENDEZVOUS": rendezvous.absolute().as_uri(),
+            "UNISONO_SECRET": secret,
+        }
+        local_ranks[node] += 1
+        if nodes > 1:
+            variables["UNISONO_NODE"] = f"node{node}"
+        if "UNISONO_INTERFACE" not in os.environ:
+            variables["UNISONO_INTERFACE"] = "127.0.0.1"
+        if "OMP_NUM_THREADS" not in os.environ:
+            # Ranks that each take all cores for their own arithmetic slow each other down.
+            variables["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // ranks))
+        out.append(variables)
+    return out
+
+
+def _full(command: Sequence[str]) -> list[str]:
+    if command[0].endswith(".py") or command[0] in ("-m", "-c"):
+        return [sys.executable, *command]
+    return list(command)
+
+
+class _Job:
+    def __init__(self, prefix_output: bool, stop: threading.Event, timeout: float | None) -> None:
+        self._prefix_output = prefix_output
+        self._stop = stop
+        self._timeout = timeout
+        self._over_at = time.monotonic() + timeout if timeout is not None else None
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._readers: list[threading.Thread] = []
+        self._signal = 0
+
+    def start(self, rank: int, command: list[str], environment: Mapping[str, str]) -> None:
+        piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        unbuffered = {"PYTHONUNBUFFERED": "1"} if self._prefix_output else {}
+        # A session of its own, so that a signal reaches all that a rank started, once.
+        process = subprocess.Popen(
+            command,
+            env={**environment, **unbuffered},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            **(piped if self._prefix_output else {}),
+        )
+        self._processes.append(process)
+        if process.stdout is not None:
+            reader = threading.Thread(
+                target=_copy_lines, args=(process.stdout, f"[{rank}] ".encode()), daemon=True
+            )
+            reader.start()
+            self._readers.append(reader)
+
+    def watch(self) -> Outcome:
+        """Waits for all ranks; ends them when one fails, the time is over or somebody says stop."""
+        outcome: Outcome | None = None
+        last_words_end = 0.0
+        while any(process.poll() is None for process in self._processes):
+            if outcome is None:
+                outcome = self._trouble()
+                last_words_end = time.monotonic() + _LAST_WORDS_SECONDS
+            elif time.monotonic() > last_words_end:
+                self._end()
+            time.sleep(_POLL_SECONDS)
+        for reader in self._readers:
+            reader.join(timeout=_TERMINATE_SECONDS)
+        return outcome or self._trouble() or Outcome()
+
+    def kill(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                _send(process, signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
+
+    @contextlib.contextmanager
+    def signals_passed_on(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self._pass_on) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
+        self._signal = number
+        for process in self._processes:
+            _send(process, signal.Signals(number))
+
+    def _trouble(self) -> Outcome | None:
+        """Why the job should end now; None if it should not."""
+        if self._signal:
+            name = signal.Signals(self._signal).name
+            return Outcome(128 + self._signal, None, f"all ranks were ended by {name}")
+        failed = [rank for rank, process in enumerate(self._processes) if process.poll()]
+        if failed:
+            # A rank that was killed is the cause of the others' errors, not the reverse.
+            return self._failure(min(failed, key=lambda rank: self._processes[rank].returncode))
+        if self._over_at is not None and time.monotonic() > self._over_at:
+            return Outcome(124, None, f"the ranks were ended: {self._timeout:g} s are over")
+        if self._stop.is_set():
+            return Outcome(128 + signal.SIGTERM, None, "the ranks were told to stop")
+        return None
+
+    def _failure(self, rank: int) -> Outcome:
+        code = self._processes[rank].returncode
+        if code < 0:
+            name = signal.Signals(-code).name
+            return Outcome(128 - code, rank, f"rank {rank} was killed by {name}")
+        return Outcome(code, rank, f"rank {rank} exited with code {code}")
+
+    def _end(self) -> None:
+        """Tells all that still run to end, and makes them."""
+        running = [process for process in self._processes if process.poll() is None]
+        for process in running:
+            _send(process, signal.SIGTERM)
+        deadline = time.monotonic() + _TERMINATE_SECONDS
+        while time.monotonic() < deadline and any(one.poll() is None for one in running):
+            time.sleep(_POLL_SECONDS)
+        self.kill()
+
+
+def _send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _copy_lines(source: IO[bytes], prefix: bytes) -> None:
+    for line in source:
+        with _write_lock:
+            sys.stdout.buffer.write(prefix + line.rstrip(b"\n") + b"\n")
+            sys.stdout.flush()
+    source.close()
