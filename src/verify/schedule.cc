@@ -67,7 +67,9 @@ class Timing {
           out_.steps.push_back({.rank = program.rank,
                                 .thread_block = static_cast<int>(i),
                                 .number = cursor.number(),
-                                .operation = cursor.step()->operation});
+                                .operation = cursor.step()->operation,
+                                .text = step_text(thread_block, *cursor.step(),
+                                                  cursor.loops())});
       }
     }
   }
@@ -157,13 +159,9 @@ class Timing {
 
   Error stuck(const Block& block) const {
     const TimedStep& step = out_.steps[block.first_step + static_cast<std::size_t>(done(block))];
-    const plan::ThreadBlock& thread_block =
-        plan_.programs[static_cast<std::size_t>(step.rank)]
-            .thread_blocks[static_cast<std::size_t>(step.thread_block)];
     return misuse("plan ", plan_.header.name, " does not end with ", slots_,
                   " slots: rank ", step.rank, ", thread block ", step.thread_block,
-                  " stays at step ", step.number, ", ", step_text(thread_block, step.number),
-                  "; verify it to see why");
+                  " stays at step ", step.number, ", ", step.text, "; verify it to see why");
   }
 
   const plan::Plan& plan_;

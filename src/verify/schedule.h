@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "plan/plan.h"
@@ -22,6 +23,7 @@ struct TimedStep {
   int thread_block = 0;
   std::int64_t number = 0;  // unrolled
   plan::Operation operation = plan::Operation::copy;
+  std::string text;  // in words: see step_text()
   std::int64_t start = 0;
   std::int64_t end = 0;
 };
