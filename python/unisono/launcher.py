@@ -61,16 +61,17 @@ def launch(
 ) -> Outcome:
     """Runs a command as `ranks` processes that can call `unisono.init()`, and waits for them.
 
-    When one fails, the others are ended too. In the main thread, Ctrl-C and SIGTERM are passed on to
-    all ranks. Their standard input is empty.
+    When one fails, the others are ended too. In the main thread, Ctrl-C and SIGTERM are passed on
+    to all ranks. Their standard input is empty.
 
     Args:
-        command: The command and its arguments. A first word that ends in .py, or is -m or -c, is for
-            this Python.
+        command: The command and its arguments. A first word that ends in .py, or is -m or -c, is
+            for this Python.
         ranks: The number of processes.
         nodes: Virtual nodes; ranks of one node share memory, others talk through sockets. Nodes get
             consecutive ranks, as evenly as possible.
-        environment: Variables to add to this process's.
+        environment: Variables to add to this process's. Where neither has them, ranks listen on
+            127.0.0.1 and OMP_NUM_THREADS divides the cores among the ranks.
         stop: Ends all ranks when another thread sets it.
         prefix_output: Write every line of the ranks' output to standard output with the rank
             before it: "[3] ...". Otherwise they write to this process's outputs themselves.
@@ -83,11 +84,12 @@ def launch(
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="unisono-"))
         environments = rank_environments(ranks, nodes, Path(folder) / "rendezvous")
+        common = {**_defaults(ranks), **os.environ, **(environment or {})}
         job = _Job(prefix_output, stop or threading.Event(), timeout)
         stack.callback(job.kill)
         stack.enter_context(job.signals_passed_on())
         for rank, variables in enumerate(environments):
-            job.start(rank, _full(command), {**os.environ, **(environment or {}), **variables})
+            job.start(rank, _full(command), {**common, **variables})
         return job.watch()
 
 
@@ -109,13 +111,14 @@ def rank_environments(ranks: int, nodes: int, rendezvous: Path) -> list[dict[str
         local_ranks[node] += 1
         if nodes > 1:
             variables["UNISONO_NODE"] = f"node{node}"
-        if "UNISONO_INTERFACE" not in os.environ:
-            variables["UNISONO_INTERFACE"] = "127.0.0.1"
-        if "OMP_NUM_THREADS" not in os.environ:
-            # Ranks that each take all cores for their own arithmetic slow each other down.
-            variables["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // ranks))
         out.append(variables)
     return out
+
+
+def _defaults(ranks: int) -> dict[str, str]:
+    # Ranks that each take all cores for their own arithmetic slow each other down.
+    threads = max(1, (os.cpu_count() or 1) // ranks)
+    return {"UNISONO_INTERFACE": "127.0.0.1", "OMP_NUM_THREADS": str(threads)}
 
 
 def _full(command: Sequence[str]) -> list[str]:
@@ -135,15 +138,16 @@ class _Job:
         self._signal = 0
 
     def start(self, rank: int, command: list[str], environment: Mapping[str, str]) -> None:
-        piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        unbuffered = {"PYTHONUNBUFFERED": "1"} if self._prefix_output else {}
+        piped = self._prefix_output
+        unbuffered = {"PYTHONUNBUFFERED": "1"} if piped else {}
         # A session of its own, so that a signal reaches all that a rank started, once.
         process = subprocess.Popen(
             command,
             env={**environment, **unbuffered},
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if piped else None,
+            stderr=subprocess.STDOUT if piped else None,
             start_new_session=True,
-            **(piped if self._prefix_output else {}),
         )
         self._processes.append(process)
         if process.stdout is not None:
