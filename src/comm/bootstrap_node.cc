@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -16,16 +15,10 @@ constexpr std::int64_t second_ns = 1'000'000'000;
 constexpr std::int64_t handshake_timeout_ns = 10 * second_ns;
 // Strangers held at once, beyond one connection that each rank may be making.
 constexpr int max_strangers = 256;
-constexpr std::int64_t tell_timeout_ns = 2 * second_ns;
 // Attempts to reach a rank whose listener is known to have been there; with doubling pauses from
 // 20 ms the last follows 620 ms after the first.
 constexpr int connect_attempts = 6;
 constexpr std::int64_t first_pause_ns = 20'000'000;
-// What a peer may have sent ahead of our calls. A collective exchange cannot run ahead by more
-// than one call for each communicator, so only a broken peer gets here.
-constexpr std::size_t max_unclaimed_bytes = std::size_t{1} << 28;
-constexpr std::size_t max_unclaimed_messages = 1 << 16;
-constexpr std::size_t max_retired = 4096;
 constexpr std::size_t read_step_bytes = std::size_t{1} << 20;
 
 }  // namespace
@@ -208,19 +201,6 @@ sys::Task<void> ControlNode::read_loop(Link& link) {
   }
 }
 
-bool ControlNode::deposit(int peer, const MessageKey& key, std::vector<std::byte> payload) {
-  if (is_retired(key)) return true;
-  std::size_t& unclaimed = unclaimed_bytes_[peer];
-  auto& queue = mail_[{key, peer}];
-  if (unclaimed + payload.size() > max_unclaimed_bytes + max_message_bytes_ ||
-      mail_.size() > max_unclaimed_messages || queue.size() > max_unclaimed_messages)
-    return false;
-  unclaimed += payload.size();
-  queue.push_back(std::move(payload));
-  changed_.notify_all();
-  return true;
-}
-
 Status ControlNode::check(int peer, GroupId group) const {
   if (const Error* error = failure(group)) return *error;
   if (const auto lost = lost_.find(peer); lost != lost_.end())
@@ -310,157 +290,6 @@ sys::Task<Status> ControlNode::link(int peer, GroupId group, std::int64_t deadli
   Result<Link*> made = co_await usable_link(peer, group, deadline_ns);
   if (!made.ok()) co_return made.take_error();
   co_return Status();
-}
-
-sys::Task<Status> ControlNode::send(int peer, const MessageKey& key,
-                                    std::span<const std::byte> payload, std::int64_t deadline_ns) {
-  const GroupId group{key.communicator, key.epoch};
-  Result<Link*> found = co_await usable_link(peer, group, deadline_ns);
-  if (!found.ok()) co_return found.take_error();
-  Link& link = **found;
-  while (link.is_being_written && !link.is_lost) {
-    sys::Wait turn(world_.scheduler(), link.write_turn, deadline_ns);
-    const bool notified = co_await turn;
-    if (!notified) co_return timeout_error(peer, "rank ", peer, " takes no messages");
-  }
-  if (Status usable = check(peer, group); !usable.ok()) co_return std::move(usable);
-  link.is_being_written = true;
-  Status sent = co_await write_frame(*link.stream, FrameKind::message, key, payload, deadline_ns);
-  link.is_being_written = false;
-  link.write_turn.notify_all();
-  if (sent.ok()) co_return Status();
-  // Part of the frame may be out: what follows on this link could not be understood.
-  const bool timed_out = sent.error().timed_out;
-  lose(link, sent.error().message, false);
-  if (timed_out) co_return timeout_error(peer, "rank ", peer, " takes no messages");
-  co_return check(peer, group);
-}
-
-sys::Task<Result<std::vector<std::byte>>> ControlNode::receive(int peer, const MessageKey& key,
-                                                               std::int64_t deadline_ns) {
-  const GroupId group{key.communicator, key.epoch};
-  for (;;) {
-    // What arrived before a failure counts.
-    if (const auto mail = mail_.find({key, peer}); mail != mail_.end()) {
-      std::vector<std::byte> message = std::move(mail->second.front());
-      mail->second.pop_front();
-      if (mail->second.empty()) mail_.erase(mail);
-      unclaimed_bytes_[peer] -= message.size();
-      co_return std::move(message);
-    }
-    Status usable = check(peer, group);
-    if (!usable.ok()) co_return usable.take_error();
-    watch_peer(peer, deadline_ns);
-    sys::Wait wait(world_.scheduler(), changed_, deadline_ns);
-    const bool notified = co_await wait;
-    if (!notified) co_return timeout_error(peer, "rank ", peer, " sent nothing in time");
-  }
-}
-
-void ControlNode::spread_failure(GroupId group, std::vector<int> peers) {
-  tasks_.spawn(tell_failure(group, std::move(peers)));
-}
-
-sys::Task<void> ControlNode::tell_failure(GroupId group, std::vector<int> peers) {
-  const auto failed = failures_.find(group);
-  if (failed == failures_.end()) co_return;
-  const std::vector<std::byte> payload = encode_failure(failed->second.error);
-  const ExchangePlace place = failed->second.place;
-  const MessageKey key{group.communicator, group.epoch, place.sequence, place.round, false};
-  const std::int64_t deadline_ns = world_.now_ns() + tell_timeout_ns;
-  for (const int peer : peers) {
-    const auto found = link_of_peer_.find(peer);
-    if (found == link_of_peer_.end()) continue;
-    Link& link = *found->second;
-    bool has_turn = true;
-    while (link.is_being_written && !link.is_lost && has_turn) {
-      sys::Wait turn(world_.scheduler(), link.write_turn, deadline_ns);
-      has_turn = co_await turn;
-    }
-    if (link.is_lost || !has_turn) continue;
-    link.is_being_written = true;
-    Status sent = co_await write_frame(*link.stream, FrameKind::failure, key, payload, deadline_ns);
-    link.is_being_written = false;
-    link.write_turn.notify_all();
-    if (!sent.ok()) lose(link, sent.error().message, false);
-  }
-}
-
-sys::Task<Result<std::unique_ptr<sys::Stream>>> ControlNode::attach(int peer, const MessageKey& key,
-                                                                    std::int64_t deadline_ns) {
-  Status usable = check(peer, {key.communicator, key.epoch});
-  if (!usable.ok()) co_return usable.take_error();
-  Result<std::unique_ptr<sys::Stream>> stream =
-      co_await connect_authenticated(peer, FrameKind::attach, key, deadline_ns);
-  co_return std::move(stream);
-}
-
-sys::Task<Result<std::unique_ptr<sys::Stream>>> ControlNode::accept_attached(
-    int peer, const MessageKey& key, std::int64_t deadline_ns) {
-  for (;;) {
-    if (const auto found = attached_.find({key, peer}); found != attached_.end()) {
-      std::unique_ptr<sys::Stream> stream = std::move(found->second.front());
-      found->second.pop_front();
-      if (found->second.empty()) attached_.erase(found);
-      co_return std::move(stream);
-    }
-    Status usable = check(peer, {key.communicator, key.epoch});
-    if (!usable.ok()) co_return usable.take_error();
-    watch_peer(peer, deadline_ns);
-    sys::Wait wait(world_.scheduler(), changed_, deadline_ns);
-    const bool notified = co_await wait;
-    if (!notified) co_return timeout_error(peer, "rank ", peer, " did not connect in time");
-  }
-}
-
-void ControlNode::fail(GroupId group, const Error& error, ExchangePlace place) {
-  const auto order = [](const Failure& failure) {
-    return std::tuple(!failure.error.aborted, failure.error.timed_out, failure.place,
-                      failure.error.peer);
-  };
-  Failure told{error, place};
-  const auto [known, is_first] = failures_.try_emplace(group, told);
-  if (!is_first) {
-    if (order(told) >= order(known->second)) return;
-    known->second = std::move(told);
-  }
-  changed_.notify_all();
-}
-
-const Error* ControlNode::failure(GroupId group) const {
-  const auto found = failures_.find(group);
-  return found == failures_.end() ? nullptr : &found->second.error;
-}
-
-bool ControlNode::is_retired(const MessageKey& key) const {
-  const auto newest = newest_epoch_.find(key.communicator);
-  if (newest != newest_epoch_.end() && key.epoch < newest->second) return true;
-  const GroupId group{key.communicator, key.epoch};
-  return std::find(retired_.begin(), retired_.end(), group) != retired_.end();
-}
-
-void ControlNode::open_group(GroupId group) {
-  std::uint32_t& newest = newest_epoch_[group.communicator];
-  newest = std::max(newest, group.epoch);
-}
-
-void ControlNode::forget_group(GroupId group) {
-  for (auto mail = mail_.begin(); mail != mail_.end();) {
-    const auto& [key, peer] = mail->first;
-    if (GroupId{key.communicator, key.epoch} != group) {
-      ++mail;
-      continue;
-    }
-    for (const auto& message : mail->second) unclaimed_bytes_[peer] -= message.size();
-    mail = mail_.erase(mail);
-  }
-  std::erase_if(attached_, [&](const auto& entry) {
-    const MessageKey& key = entry.first.first;
-    return GroupId{key.communicator, key.epoch} == group;
-  });
-  failures_.erase(group);
-  retired_.push_back(group);
-  if (retired_.size() > max_retired) retired_.pop_front();
 }
 
 }  // namespace unisono::comm
