@@ -1,0 +1,88 @@
+"""Results: rows with nccl-tests' columns, and the document that holds them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from unisono.bench.cases import Case, Request
+from unisono.bench.machine import describe_machine
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """A case's result.
+
+    Attributes:
+        bytes: The larger of input and output of the rank that has most.
+        time_us: Median over repeats of the slowest rank's time for a call.
+        algbw_gb_s: bytes / time, in 10^9 bytes a second.
+        busbw_gb_s: algbw times the bus factor.
+        wrong: Elements, over all ranks, that were not what they must be.
+    """
+
+    collective: str
+    bytes: int
+    type: str
+    ranks: int
+    nodes: int
+    implementation: str
+    algorithm: str
+    protocol: str
+    time_us: float
+    algbw_gb_s: float
+    busbw_gb_s: float
+    wrong: int
+
+    @classmethod
+    def of(
+        cls, case: Case, nodes: int, algorithm: str, protocol: str, time_us: float, wrong: int
+    ) -> Self:
+        """The row of a case that took `time_us`, by the algorithm and protocol that really ran."""
+        algbw = case.bytes / time_us / 1000 if time_us > 0 else 0.0
+        return cls(
+            case.collective, case.bytes, case.type, case.ranks, nodes, "unisono", algorithm,
+            protocol, round(time_us, 3), round(algbw, 6),
+            round(algbw * bus_factor(case.collective, case.ranks), 6), wrong,
+        )  # fmt: skip
+
+
+def bus_factor(collective: str, ranks: int) -> float:
+    """What algbw is multiplied by, as nccl-tests does.
+
+    The bus bandwidth is what each rank's link carries in an optimal algorithm, so that it can be
+    compared with the hardware whatever the number of ranks.
+    """
+    if collective == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if collective in ("broadcast", "reduce"):
+        return 1.0
+    return (ranks - 1) / ranks
+
+
+def to_document(request: Request, rows: Sequence[Row]) -> dict[str, Any]:
+    """Rows with what they depend on, as JSON's types."""
+    return {
+        "format": FORMAT,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": describe_machine(),
+        "request": request.to_json(),
+        "rows": [asdict(row) for row in rows],
+    }
+
+
+def write_document(path: Path, request: Request, rows: Sequence[Row]) -> None:
+    """Writes `to_document` as JSON, one row a line."""
+    document = to_document(request, rows)
+    lines = ",\n".join("    " + json.dumps(row) for row in document.pop("rows"))
+    head = json.dumps(document, indent=2)[:-2]
+    path.write_text(f'{head},\n  "rows": [\n{lines}\n  ]\n}}\n')
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a document."""
+    return [Row(**row) for row in json.loads(path.read_text())["rows"]]

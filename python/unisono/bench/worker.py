@@ -1,0 +1,39 @@
+"""One rank of the bench: `python -m unisono.bench.worker JOB`; started by `driver`.
+
+JOB is a folder with request.json and cases.json. Rank 0 writes to the pipe `results` there, one
+JSON object a line: {"case": index} when a case begins, {"case", "time_us", "wrong"} when it ends.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import unisono
+from unisono.bench.cases import Request, read_cases
+from unisono.bench.measure import measure
+
+
+def main(job: Path) -> None:
+    """Measures all cases of a job."""
+    request = Request.from_json(json.loads((job / "request.json").read_text()))
+    cases = read_cases((job / "cases.json").read_text())
+    with unisono.init() as communicator:
+        # The table of random inputs must be the same on all ranks, and another one in every run.
+        seeds = np.random.default_rng().integers(0, 1 << 62, len(cases))
+        communicator.broadcast(seeds)
+        results = (job / "results").open("w") if communicator.rank == 0 else None
+
+        def tell(**values: float | int) -> None:
+            if results is not None:
+                print(json.dumps(values), file=results, flush=True)
+
+        for index, case in enumerate(cases):
+            tell(case=index)
+            measured = measure(case, communicator, request, int(seeds[index]))
+            tell(case=index, time_us=measured.time_us, wrong=measured.wrong)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

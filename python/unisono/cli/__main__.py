@@ -1,0 +1,5 @@
+"""`python -m unisono.cli`, as `unisono`."""
+
+from unisono.cli import main
+
+main()

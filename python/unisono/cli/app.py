@@ -1,0 +1,43 @@
+"""The application: its commands, and how failures end it.
+
+Exit status: 0 when all went well; 1 when something is wrong (a plan, a result, a rank); 2 when the
+command line is.
+"""
+
+import sys
+
+import typer
+
+from unisono.cli import bench, explain, info, plan, run
+from unisono.cli.output import complain
+from unisono.errors import Error, MisuseError
+
+app = typer.Typer(
+    name="unisono",
+    help="Collective communication where every algorithm is a plan.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("info")(info.info)
+app.command("run", context_settings=run.CONTEXT, no_args_is_help=True)(run.run)
+app.command("bench")(bench.bench)
+app.add_typer(plan.app, name="plan")
+app.command("explain")(explain.explain)
+
+
+def main() -> None:
+    """Runs the command line and exits."""
+    try:
+        app()
+    except MisuseError as error:
+        complain(str(error))
+        sys.exit(2)
+    except Error as error:
+        complain(str(error))
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader of our output has had enough: `unisono plan list | head`.
+        sys.stderr.close()
+        sys.exit(1)

@@ -1,0 +1,129 @@
+"""`unisono plan`: list, show, verify and draw plans."""
+
+import json as json_module
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unisono import _unisono as native
+from unisono import plans
+from unisono.bench.cases import check_names, collectives
+from unisono.cli import verify
+from unisono.cli.output import (
+    Json,
+    Nodes,
+    Ranks,
+    placement_of,
+    print_json,
+    print_table,
+    print_text,
+    write_file,
+)
+from unisono.draw import draw_plan
+from unisono.errors import MisuseError
+
+app = typer.Typer(
+    help="List, show, verify and draw plans.", no_args_is_help=True, rich_markup_mode="rich"
+)
+app.command("verify")(verify.verify)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A plan's name, or a file with a plan.")]
+Root = Annotated[int, typer.Option(help="Of broadcast, reduce, gather, scatter.")]
+Protocol = Annotated[str, typer.Option(help="simple, ll or ll128.")]
+Channels = Annotated[int, typer.Option(min=1, help="Channels.")]
+InPlace = Annotated[bool, typer.Option("--in-place", help="Input and output alias.")]
+
+
+class Format(StrEnum):
+    """How a plan is written."""
+
+    text = "text"
+    json = "json"
+
+
+@app.command("list")
+def list_plans(
+    collective: Annotated[str | None, typer.Argument(help="Only of this collective.")] = None,
+    json: Json = False,
+) -> None:
+    """List the built-in plans."""
+    if collective is not None:
+        check_names("collective", [collective], collectives())
+    entries = plans.algorithms(collective or "")
+    fields = ("plan_name", "name", "collective", "summary", "constraint", "source")
+    if json:
+        print_json([{field: getattr(entry, field) for field in fields} for entry in entries])
+        return
+    print_table(
+        ("plan", "what it does", "ranks", "source"),
+        [(entry.plan_name, entry.summary, entry.constraint, entry.source) for entry in entries],
+    )
+
+
+@app.command("show")
+def show(
+    name: Name,
+    ranks: Ranks = 4,
+    nodes: Nodes = 1,
+    rank: Annotated[int | None, typer.Option(help="Only this rank's program.")] = None,
+    root: Root = 0,
+    protocol: Protocol = "simple",
+    channels: Channels = 1,
+    in_place: InPlace = False,
+    form: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.text,
+) -> None:
+    """Show a plan as text or JSON."""
+    plan = find_plan(name, ranks, nodes, root, protocol, channels, in_place)
+    if rank is not None and not 0 <= rank < plan.ranks:
+        raise MisuseError(f"rank is {rank}; {plan.name} has ranks 0 to {plan.ranks - 1}")
+    if form is Format.text:
+        print_text(plan.to_text(rank))
+        return
+    document = json_module.loads(plan.to_json())
+    if rank is not None:
+        document["programs"] = [one for one in document["programs"] if one["rank"] == rank]
+    print_json(document)
+
+
+@app.command("draw")
+def draw(
+    name: Name,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The SVG file to write.")],
+    ranks: Ranks = 8,
+    nodes: Nodes = 1,
+    root: Root = 0,
+    protocol: Protocol = "simple",
+    channels: Channels = 1,
+    in_place: InPlace = False,
+) -> None:
+    """Draw a plan: ranks down, time along, a bar for each step, an arrow for each message."""
+    plan = find_plan(name, ranks, nodes, root, protocol, channels, in_place)
+    placement = placement_of(ranks, nodes)
+    node_of_rank = None
+    if nodes > 1 and plan.ranks == ranks:
+        node_of_rank = [placement.node_of(rank) for rank in range(ranks)]
+    write_file(output, draw_plan(plan, node_of_rank))
+
+
+def find_plan(
+    name: str, ranks: int, nodes: int, root: int, protocol: str, channels: int, in_place: bool
+) -> plans.Plan:
+    """The built-in plan of a name, or the plan in a file.
+
+    Raises:
+        MisuseError: No such plan (the text has the near names), it cannot serve, or the file holds
+            none.
+    """
+    check_names("protocol", [protocol], native.protocols())
+    path = Path(name)
+    if path.suffix or "/" in name:
+        return verify.read_plan(path)
+    return plans.find_algorithm(name).plan(
+        placement_of(ranks, nodes),
+        root=root,
+        in_place=in_place,
+        protocol=protocol,
+        channels=channels,
+    )

@@ -1,0 +1,33 @@
+"""`unisono run`: starts a program on several ranks of this machine."""
+
+from typing import Annotated
+
+import typer
+
+from unisono.cli.output import complain, placement_of
+from unisono.launcher import launch
+
+# Everything from the command's name on belongs to the command.
+CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+
+
+def run(
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="COMMAND [ARGS]...", help="A Python script, -m module, or a program."
+        ),
+    ],
+    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Number of ranks.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, help="Virtual nodes the ranks are spread over.")] = 1,
+    label: Annotated[bool, typer.Option(help="Write each line of output with its rank.")] = False,
+) -> None:
+    """Run a program on several ranks; when one fails, end all and say which.
+
+    Example: unisono run -n 8 --nodes 2 train.py --epochs 3
+    """
+    placement_of(ranks, nodes)
+    outcome = launch(command, ranks, nodes=nodes, prefix_output=label)
+    if not outcome.ok:
+        complain(outcome.message)
+    raise typer.Exit(outcome.exit_code)

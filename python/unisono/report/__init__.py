@@ -1,0 +1,5 @@
+"""The report: one HTML file with tables, plots and drawings that refers to nothing outside."""
+
+from unisono.report.page import Drawing, Training, write_report
+
+__all__ = ["Drawing", "Training", "write_report"]
