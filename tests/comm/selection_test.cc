@@ -1,0 +1,169 @@
+#include "comm/selection.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/settings.h"
+
+namespace unisono::comm {
+namespace {
+
+Selection selection_of(int nodes, int ranks_per_node) {
+  return Selection(topo::Placement::uniform(nodes, ranks_per_node), transport::FifoOptions{});
+}
+
+class WithSetting {
+ public:
+  WithSetting(Setting setting, const std::string& value)
+      : setting_(setting), before_(settings().text(setting)) {
+    EXPECT_TRUE(settings().set(setting, value).ok());
+  }
+  ~WithSetting() { EXPECT_TRUE(settings().set(setting_, before_).ok()); }
+
+ private:
+  Setting setting_;
+  std::string before_;
+};
+
+TEST(Selection, RowsCoverEverySizeOfEveryCollective) {
+  for (int nodes : {1, 2, 5})
+    for (int per_node : {1, 3, 4}) {
+      Selection selection = selection_of(nodes, per_node);
+      for (int i = 0; i <= static_cast<int>(Collective::barrier); ++i) {
+        const auto& rows = selection.rows(static_cast<Collective>(i));
+        ASSERT_FALSE(rows.empty()) << name(static_cast<Collective>(i));
+        EXPECT_EQ(rows.front().min_bytes, 0U);
+        EXPECT_EQ(rows.back().max_bytes, UINT64_MAX);
+        for (std::size_t row = 1; row < rows.size(); ++row)
+          EXPECT_EQ(rows[row].min_bytes, rows[row - 1].max_bytes + 1);
+      }
+    }
+}
+
+TEST(Selection, SmallCallsTakeFewStepsAndLargeOnesFewBytes) {
+  Selection selection = selection_of(2, 8);
+  const auto cost_of = [&](std::uint64_t bytes) {
+    auto choice = selection.choose(Collective::all_reduce, bytes, 0, false, {});
+    EXPECT_TRUE(choice.ok());
+    return choice->entry->cost(
+        selection.request(Collective::all_reduce, *choice, 0, false), 1e6);
+  };
+  EXPECT_LT(cost_of(8).steps, cost_of(std::uint64_t{1} << 28).steps);
+  EXPECT_GT(cost_of(8).bytes_sent, cost_of(std::uint64_t{1} << 28).bytes_sent);
+}
+
+TEST(Selection, ChoosesTheCheapestCandidate) {
+  Selection selection = selection_of(2, 4);
+  for (std::uint64_t bytes : {8ULL, 4096ULL, 1ULL << 20, 1ULL << 26}) {
+    const auto candidates = selection.candidates(Collective::all_gather, bytes);
+    ASSERT_FALSE(candidates.empty());
+    auto choice = selection.choose(Collective::all_gather, bytes, 0, false, {});
+    ASSERT_TRUE(choice.ok());
+    EXPECT_EQ(choice->entry, candidates.front().choice.entry);
+    for (std::size_t i = 1; i < candidates.size(); ++i)
+      EXPECT_LE(candidates[i - 1].time_us, candidates[i].time_us);
+  }
+}
+
+TEST(Selection, ACallsOwnOptionsWin) {
+  Selection selection = selection_of(1, 4);
+  CallOptions options;
+  options.algorithm = "ring";
+  options.protocol = Protocol::ll128;
+  options.channels = 2;
+  auto choice = selection.choose(Collective::all_reduce, 8, 0, false, options);
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->entry->name, "ring");
+  EXPECT_EQ(choice->protocol, Protocol::ll128);
+  EXPECT_EQ(choice->channels, 2);
+}
+
+TEST(Selection, UnknownNamesAreToldWithNearOnes) {
+  Selection selection = selection_of(1, 4);
+  CallOptions options;
+  options.algorithm = "rabenseifer";
+  const auto choice = selection.choose(Collective::all_reduce, 8, 0, false, options);
+  ASSERT_FALSE(choice.ok());
+  EXPECT_EQ(choice.error().kind, ErrorKind::misuse);
+  EXPECT_NE(choice.error().message.find("rabenseifner"), std::string::npos)
+      << choice.error().message;
+}
+
+TEST(Selection, SettingsForceAlgorithmsWhereTheyExist) {
+  const WithSetting algorithm(Setting::algorithm, "ring,all_gather:bruck");
+  const WithSetting protocol(Setting::protocol, "simple");
+  Selection selection = selection_of(2, 3);
+  ASSERT_TRUE(selection.read_settings().ok());
+  const auto chosen = [&](Collective collective) {
+    auto choice = selection.choose(collective, 64, 0, false, {});
+    EXPECT_TRUE(choice.ok());
+    EXPECT_EQ(choice->protocol, Protocol::simple);
+    return choice->entry->name;
+  };
+  EXPECT_EQ(chosen(Collective::all_reduce), "ring");
+  EXPECT_EQ(chosen(Collective::all_gather), "bruck");
+  EXPECT_NE(chosen(Collective::all_to_all), "ring");  // there is none: the table chooses
+}
+
+TEST(Selection, AWrongSettingIsTold) {
+  for (const char* wrong : {"all_reduce:nonsense", "nothing:ring"}) {
+    const WithSetting algorithm(Setting::algorithm, wrong);
+    Selection selection = selection_of(1, 2);
+    const Status status = selection.read_settings();
+    ASSERT_FALSE(status.ok()) << wrong;
+    EXPECT_NE(status.error().message.find("UNISONO_ALGORITHM"), std::string::npos);
+  }
+}
+
+class SelectionFile : public testing::Test {
+ protected:
+  Status read(const std::string& text) {
+    std::ofstream(path_) << text;
+    const WithSetting file(Setting::selection_file, path_);
+    return selection_.read_settings();
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  Selection selection_ = selection_of(1, 4);
+  std::string path_ = testing::TempDir() + "unisono-selection.json";
+};
+
+TEST_F(SelectionFile, GoesBeforeTheModel) {
+  ASSERT_TRUE(read(R"({"rows": [{"collective": "all_reduce", "algorithm": "tree",
+      "protocol": "ll", "channels": 1, "min_bytes": 100, "max_bytes": 200}]})")
+                  .ok());
+  auto inside = selection_.choose(Collective::all_reduce, 150, 0, false, {});
+  ASSERT_TRUE(inside.ok());
+  EXPECT_EQ(inside->entry->name, "tree");
+  EXPECT_EQ(selection_.rows(Collective::all_reduce).front().origin, path_);
+  auto outside = selection_.choose(Collective::all_reduce, 1 << 20, 0, false, {});
+  ASSERT_TRUE(outside.ok());
+  EXPECT_NE(outside->entry->name, "tree");
+}
+
+TEST_F(SelectionFile, ThatIsWrongSaysWhere) {
+  for (const char* text :
+       {"{", "{}", R"({"rows": [3]})", R"({"rows": [{"collective": "all_reduce"}]})",
+        R"({"rows": [{"collective": "x", "algorithm": "ring", "protocol": "ll"}]})",
+        R"({"rows": [{"collective": "all_reduce", "algorithm": "ring", "protocol": "x"}]})",
+        R"({"rows": [{"collective": "all_reduce", "algorithm": "rin", "protocol": "ll"}]})",
+        R"({"rows": [{"collective": "all_reduce", "algorithm": "ring", "protocol": "ll",
+                      "channels": 0}]})"}) {
+    const Status status = read(text);
+    ASSERT_FALSE(status.ok()) << text;
+    EXPECT_NE(status.error().message.find(path_), std::string::npos) << status.error().message;
+  }
+}
+
+TEST(Explain, NamesThePlanTheRowAndAllCandidates) {
+  Selection selection = selection_of(2, 4);
+  auto text = selection.explain(Collective::all_reduce, 1 << 20);
+  ASSERT_TRUE(text.ok());
+  for (const char* part : {"8 ranks, 2 nodes", "cost model", "ring", "tree", "rabenseifner"})
+    EXPECT_NE(text->find(part), std::string::npos) << *text;
+}
+
+}  // namespace
+}  // namespace unisono::comm
