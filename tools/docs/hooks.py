@@ -26,6 +26,18 @@ def _keep_if_on_site(match: re.Match[str]) -> str:
     return match[0] if on_site else "]"
 
 
+def _command_line() -> str:
+    """The command line's own help, as typer writes it down."""
+    import typer.cli
+    import typer.main
+    from unisono.cli.app import app
+
+    command = typer.main.get_command(app)
+    context = typer.Context(command, info_name="unisono")
+    text = typer.cli.get_docs_for_click(obj=command, ctx=context, name="unisono")
+    return text.replace("# `unisono`", "# Command line", 1)
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Generates the pages."""
 
@@ -40,6 +52,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/settings.md",
         settings_table.markdown((ROOT / "src" / "base" / "settings.cc").read_text()),
     )
+
+    add("reference/cli.md", _command_line())
 
     headers = sorted((ROOT / "include" / "unisono").glob("*.h"))
     index = ["# C++", "", "Link `unisono::unisono` of the CMake package `unisono`.", ""]
