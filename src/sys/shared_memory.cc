@@ -1,5 +1,6 @@
 #include "sys/shared_memory.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -98,6 +99,30 @@ SharedMemory::~SharedMemory() {
 }
 
 void SharedMemory::unlink(const std::string& name) { shm_unlink(name.c_str()); }
+
+std::vector<std::string> SharedMemory::names(const std::string& prefix) {
+  std::vector<std::string> found;
+  // Where shm_open keeps them (shm_overview(7)).
+  DIR* directory = opendir("/dev/shm");
+  if (directory == nullptr) return found;
+  while (const dirent* entry = readdir(directory)) {
+    struct stat status{};
+    if (std::string_view(entry->d_name).starts_with(prefix) &&
+        fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        status.st_uid == geteuid() && S_ISREG(status.st_mode))
+      found.push_back(str("/", entry->d_name));
+  }
+  closedir(directory);
+  return found;
+}
+
+bool SharedMemory::peek(const std::string& name, std::span<std::byte> bytes) {
+  const int fd = shm_open(name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const ssize_t got = pread(fd, bytes.data(), bytes.size(), 0);
+  close(fd);
+  return got == static_cast<ssize_t>(bytes.size());
+}
 
 Result<PrivateMemory> PrivateMemory::allocate(std::size_t bytes) {
   const std::size_t mapped = std::max<std::size_t>(bytes, 1);

@@ -4,7 +4,9 @@
 #include <unisono/result.h>
 
 #include <cstddef>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace unisono::sys {
 
@@ -28,6 +30,10 @@ class SharedMemory {
   std::size_t bytes() const { return bytes_; }
   // Removes the name; mappings stay.
   static void unlink(const std::string& name);
+  // The names ("/...") that begin so, of objects that belong to this user.
+  static std::vector<std::string> names(const std::string& prefix);
+  // Reads the first bytes of an object; false when it is not there or shorter.
+  static bool peek(const std::string& name, std::span<std::byte> bytes);
 
  private:
   SharedMemory(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}

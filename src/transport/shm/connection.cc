@@ -30,8 +30,8 @@ std::string hex(std::uint64_t value) {
 
 std::string segment_name(const std::string& job, const ConnectionRequest& request) {
   const auto [low, high] = std::minmax(request.self, request.peer);
-  return str("/unisono-", job, "-", hex(request.key.communicator), "-", request.key.epoch, "-",
-             request.key.channel, "-", low, "-", high);
+  return str("/", segment_prefix, job, "-", hex(request.key.communicator), "-", request.key.epoch,
+             "-", request.key.channel, "-", low, "-", high);
 }
 
 Sha256Digest prove(const std::string& secret, const std::string& name, int end) {

@@ -78,4 +78,25 @@ void Segment::unlink_once() {
   if (header().unlinked.exchange(1) == 0) sys::SharedMemory::unlink(name_);
 }
 
+void remove_stale_segments() {
+  for (const std::string& name : sys::SharedMemory::names(segment_prefix)) {
+    alignas(Header) std::byte bytes[sizeof(Header)];
+    if (!sys::SharedMemory::peek(name, bytes)) continue;
+    const auto& header = *reinterpret_cast<const Header*>(bytes);
+    bool dead = false;
+    bool alive = false;
+    for (const EndRecord& end : header.ends) {
+      const EndState state = end.state.load(std::memory_order_relaxed);
+      if (state == EndState::absent) continue;
+      // One that is about to join has not yet said who it is.
+      const bool known = state != EndState::claimed && end.magic == EndRecord::current_magic;
+      if (known && !sys::ProcessWatch(end.process).alive())
+        dead = true;
+      else
+        alive = true;
+    }
+    if (dead && !alive) sys::SharedMemory::unlink(name);
+  }
+}
+
 }  // namespace unisono::transport::shm

@@ -74,4 +74,11 @@ class Segment {
   std::array<std::atomic<int>, 2> readers_{};
 };
 
+// Names of segments begin so.
+inline constexpr const char* segment_prefix = "unisono-";
+
+// Removes the segments of this user whose ends have all died before they met; where they met, the
+// name is gone already.
+void remove_stale_segments();
+
 }  // namespace unisono::transport::shm

@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "sys/cross_memory.h"
 #include "transport/shm/connection.h"
+#include "transport/shm/segment.h"
 
 namespace unisono::transport::shm {
 namespace {
@@ -45,6 +46,7 @@ Result<std::unique_ptr<Transport>> make_transport(const TransportOptions& option
     return misuse("the job's name '", options.job, "' must be 1 to ", max_job_characters,
                   " characters of a-z and 0-9");
   sys::allow_cross_memory_reads();
+  remove_stale_segments();
   return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(options));
 }
 

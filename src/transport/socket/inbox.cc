@@ -105,6 +105,11 @@ Status Inbox::receive_from(std::size_t stream) {
     }
     incoming.reader.took(got.bytes);
     UNISONO_TRY(take_frames(stream));
+    // Less than there was room for was all there is, and the next byte makes an edge; an end that
+    // has been told already makes none.
+    const bool drained = got.bytes < room.payload_bytes + room.buffer_bytes &&
+                         !readiness.ending.load(std::memory_order_relaxed);
+    if (drained && may_read(stream)) return {};
   }
   // There may be more, though no edge will say so.
   readiness.readable.store(true, std::memory_order_relaxed);

@@ -49,6 +49,8 @@ void Poller::poll() {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     auto& readiness = *static_cast<Readiness*>(event.data.ptr);
     const bool over = (event.events & (EPOLLERR | EPOLLHUP)) != 0;
+    if (over || (event.events & EPOLLRDHUP) != 0)
+      readiness.ending.store(true, std::memory_order_relaxed);
     if (over || (event.events & (EPOLLIN | EPOLLRDHUP)) != 0)
       readiness.readable.store(true, std::memory_order_relaxed);
     if (over || (event.events & EPOLLOUT) != 0)

@@ -17,6 +17,8 @@ namespace unisono::transport::socket {
 struct Readiness {
   std::atomic<bool> readable{true};
   std::atomic<bool> writable{true};
+  // The end of the stream has come, behind what can still be read; stays set.
+  std::atomic<bool> ending{false};
 };
 
 class Poller {

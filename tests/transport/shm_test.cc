@@ -1,0 +1,194 @@
+// What shared memory leaves behind, whom it lets in, and how it tells the dead from the living.
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+
+#include "conformance/harness.h"
+#include "sys/process.h"
+#include "sys/shared_memory.h"
+#include "transport/shm/segment.h"
+#include "transport/shm/transport.h"
+
+namespace unisono::test {
+namespace {
+
+using sys::SharedMemory;
+
+constexpr Geometry geometry{.region_bytes = 4096, .signals = 1};
+const Factory shm{"shm", transport::shm::make_transport, true};
+
+std::vector<std::string> segments_of(const std::string& job) {
+  return SharedMemory::names(str(transport::shm::segment_prefix, job, "-"));
+}
+
+// A process that runs `body` and then waits to be killed.
+class Child {
+ public:
+  template <class Body>
+  explicit Child(Body body) {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    pid_ = fork();
+    if (pid_ == 0) {
+      [[maybe_unused]] auto kept = body();
+      (void)!write(ends[1], "x", 1);
+      for (;;) pause();
+    }
+    close(ends[1]);
+    char byte = 0;
+    EXPECT_EQ(read(ends[0], &byte, 1), 1);
+    close(ends[0]);
+  }
+  void kill_and_reap() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  ~Child() { kill_and_reap(); }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+TEST(Shm, NamesAreGoneOnceBothEndsHaveMetAndAfterOneEndAlone) {
+  const std::string name = fresh_job();
+  Job job(shm, 2, name);
+  {
+    auto alone = must(job.connect(0, 1, geometry));
+    EXPECT_EQ(segments_of(name).size(), 1u);
+  }
+  EXPECT_TRUE(segments_of(name).empty());
+  Pair pair(job, geometry);
+  EXPECT_TRUE(segments_of(name).empty());
+}
+
+TEST(Shm, WhatAKilledProcessLeftIsRemovedByTheNextTransport) {
+  const std::string name = fresh_job();
+  Child child([&] {
+    auto job = std::make_unique<Job>(shm, 2, name);
+    auto alone = must(job->connect(0, 1, geometry));
+    return std::pair(std::move(job), std::move(alone));
+  });
+  Job alive(shm, 2);
+  EXPECT_EQ(segments_of(name).size(), 1u) << "a living process's segment was taken away";
+  child.kill_and_reap();
+  EXPECT_EQ(segments_of(name).size(), 1u);
+  Job next(shm, 2);
+  EXPECT_TRUE(segments_of(name).empty());
+}
+
+TEST(Shm, ARestartedRankFindsNoEndOfItsFormerLife) {
+  const std::string name = fresh_job();
+  Job job(shm, 2, name);
+  Child child([&] {
+    auto former = std::make_unique<Job>(shm, 2, name);
+    auto alone = must(former->connect(0, 1, geometry));
+    return std::pair(std::move(former), std::move(alone));
+  });
+  child.kill_and_reap();
+  Pair pair(job, geometry);
+  EXPECT_TRUE(put(*pair.a, "x", 1, 0, {0, 1}));
+  EXPECT_TRUE(wait_for_signal(*pair.b, 0, 1));
+}
+
+TEST(Shm, SegmentsOfOthersAreRefused) {
+  const std::string name = fresh_job();
+  Job job(shm, 2, name);
+  auto alone = must(job.connect(0, 1, geometry));
+  const auto names = segments_of(name);
+  ASSERT_EQ(names.size(), 1u);
+  // As if another user had made it with open permissions, to read along.
+  ASSERT_EQ(chmod(str("/dev/shm", names[0]).c_str(), 0666), 0);
+  const auto refused = SharedMemory::open(names[0], 4096);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::environment);
+  EXPECT_NE(refused.error().message.find(names[0]), std::string::npos);
+}
+
+TEST(Shm, MoreThanThereIsMemoryForIsRefusedInsteadOfKillingLater) {
+  Job job(shm, 2);
+  const auto refused = job.connect(0, 1, {.region_bytes = std::size_t{1} << 39, .signals = 1});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::environment);
+  EXPECT_NE(refused.error().message.find("/dev/shm"), std::string::npos);
+}
+
+TEST(Shm, AJobsNameMustBeAPlainWord) {
+  for (const char* name : {"", "a/b", "../x", "A", "with space", "a-b"}) {
+    const auto refused = transport::shm::make_transport(Job::options(name, 0));
+    ASSERT_FALSE(refused.ok()) << name;
+    EXPECT_EQ(refused.error().kind, ErrorKind::misuse);
+  }
+  EXPECT_FALSE(transport::shm::make_transport(Job::options(std::string(65, 'a'), 0)).ok());
+}
+
+TEST(Shm, EndsInOneProcessShareOneMapping) {
+  Job job(shm, 2);
+  Pair pair(job, geometry);
+  EXPECT_EQ(pair.a->peer_region(), pair.b->region());
+  EXPECT_EQ(pair.b->peer_region(), pair.a->region());
+  EXPECT_TRUE(pair.a->can_read_peer());
+}
+
+TEST(ProcessWatch, TellsTheDeadFromTheLiving) {
+  const sys::ProcessIdentity own = sys::this_process();
+  EXPECT_EQ(own.pid, getpid());
+  EXPECT_GT(own.start_time, 0u);
+  EXPECT_TRUE(sys::ProcessWatch(own).alive());
+
+  Child child([] { return 0; });
+  sys::ProcessIdentity other = own;
+  other.pid = child.pid();
+  // Another life of the same id.
+  EXPECT_FALSE(sys::ProcessWatch(other).alive());
+
+  kill(child.pid(), SIGSTOP);
+  int status = 0;
+  waitpid(child.pid(), &status, WUNTRACED);
+  kill(child.pid(), SIGCONT);
+  sys::ProcessIdentity elsewhere = other;
+  elsewhere.pid_namespace = own.pid_namespace + 1;
+  EXPECT_TRUE(sys::ProcessWatch(elsewhere).alive()) << "who cannot be watched counts as alive";
+}
+
+TEST(ProcessWatch, SeesAProcessEndThatNobodyHasWaitedFor) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const sys::ProcessIdentity own = sys::this_process();
+    (void)!write(ends[1], &own, sizeof own);
+    for (;;) pause();
+  }
+  sys::ProcessIdentity identity;
+  ASSERT_EQ(read(ends[0], &identity, sizeof identity), static_cast<ssize_t>(sizeof identity));
+  const sys::ProcessWatch watch(identity);
+  EXPECT_TRUE(watch.alive());
+  kill(pid, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return !watch.alive(); }));
+  EXPECT_FALSE(sys::ProcessWatch(identity).alive());
+  waitpid(pid, nullptr, 0);
+  EXPECT_FALSE(watch.alive());
+}
+
+TEST(SharedMemoryGrowth, NeverShrinksWhatAnotherHasMapped) {
+  const std::string name = str("/unisonotest-", fresh_job());
+  auto large = SharedMemory::open(name, 1 << 20);
+  ASSERT_TRUE(large.ok()) << large.error().describe();
+  auto small = SharedMemory::open(name, 4096);
+  ASSERT_TRUE(small.ok());
+  large->data()[(1 << 20) - 1] = std::byte{5};
+  small->data()[0] = std::byte{6};
+  EXPECT_EQ(large->data()[0], std::byte{6});
+  // The last page of each, and the first.
+  EXPECT_LE(sys::resident_bytes(large->data(), large->bytes()), 3 * sys::page_bytes());
+  SharedMemory::unlink(name);
+}
+
+}  // namespace
+}  // namespace unisono::test
