@@ -12,7 +12,9 @@ MAX_LINES = 500
 CODE_SUFFIXES = CXX_SUFFIXES | {".py", ".pyi", ".cmake"}
 
 # Files that may be longer, each with the reason.
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "python/unisono/communicator.py": "one class, the Python API; mostly docstrings, the reference",
+}
 
 # Variables that only the tests read; CONTRIBUTING.md says what they do.
 TEST_VARIABLES = {"UNISONO_UPDATE_GOLDEN"}
@@ -103,7 +105,8 @@ def undeclared_setting_violations(root: Path) -> list[Violation]:
     found = []
     for path in text_files(root):
         relative = path.relative_to(root)
-        if relative.parts[:2] == ("tests", "tidy"):
+        # A test may well name a setting that there is not.
+        if relative.parts[0] == "tests":
             continue
         for number, line in enumerate(lines_of(path), start=1):
             for match in _VARIABLE.finditer(line):
