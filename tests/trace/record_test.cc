@@ -1,0 +1,107 @@
+#include "trace/record.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "base/json.h"
+
+namespace unisono::trace {
+namespace {
+
+Entry entry_of(std::uint64_t sequence) {
+  Entry entry;
+  entry.sequence = sequence;
+  entry.bytes = sequence * 3;
+  entry.started_ns = static_cast<std::int64_t>(sequence * 5);
+  entry.waiting.expected = sequence * 7;
+  entry.set_plan("plan");
+  return entry;
+}
+
+TEST(Ring, KeepsTheNewestInOrder) {
+  Ring ring(4);
+  EXPECT_TRUE(ring.read().empty());
+  for (std::uint64_t sequence = 0; sequence < 10; ++sequence) ring.write(entry_of(sequence));
+  const auto entries = ring.read();
+  ASSERT_EQ(entries.size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(entries[i].sequence, 6 + i);
+    EXPECT_EQ(entries[i].bytes, 3 * (6 + i));
+  }
+}
+
+TEST(Ring, ALaterWriteOfACallReplacesTheEarlier) {
+  Ring ring(4);
+  Entry entry = entry_of(2);
+  ring.write(entry);
+  entry.state = State::completed;
+  ring.write(entry);
+  const auto entries = ring.read();
+  ASSERT_EQ(entries.size(), 1U);
+  EXPECT_EQ(entries[0].state, State::completed);
+}
+
+// Entries whose fields are derived from one number: a torn one would not fit together.
+TEST(Ring, AReaderNeverSeesATornEntry) {
+  Ring ring(3);
+  std::atomic<bool> stop{false};
+  std::atomic<int> seen{0};
+  std::thread reader([&] {
+    while (!stop.load() || seen.load() == 0)
+      for (const Entry& entry : ring.read()) {
+        ++seen;
+        ASSERT_EQ(entry.bytes, 3 * entry.sequence);
+        ASSERT_EQ(entry.started_ns, static_cast<std::int64_t>(5 * entry.sequence));
+        ASSERT_EQ(entry.waiting.expected, 7 * entry.sequence);
+      }
+  });
+  for (std::uint64_t sequence = 0; sequence < 100'000; ++sequence)
+    ring.write(entry_of(sequence));
+  stop = true;
+  reader.join();
+}
+
+TEST(Entry, CutsALongPlanNameToFit) {
+  Entry entry;
+  entry.set_plan(std::string(100, 'x'));
+  EXPECT_EQ(std::string(entry.plan.data()), std::string(43, 'x'));
+}
+
+TEST(Waiting, IsDescribedWithItsNumbers) {
+  const Waiting waiting{.kind = Waiting::Kind::message, .peer = 3, .channel = 1,
+                        .thread_block = 2, .step = 4, .tile = 0, .expected = 6, .got = 5};
+  EXPECT_EQ(describe(waiting),
+            "message 6 of rank 3 (5 have arrived) on channel 1, at step 4 of thread block 2, "
+            "tile 0");
+  EXPECT_EQ(describe(Waiting{}), "nothing");
+  for (int kind = 1; kind <= 5; ++kind) {
+    Waiting other = waiting;
+    other.kind = static_cast<Waiting::Kind>(kind);
+    EXPECT_NE(describe(other).find("step 4 of thread block 2"), std::string::npos);
+  }
+}
+
+TEST(Json, HoldsEveryField) {
+  Entry entry = entry_of(9);
+  entry.collective = Collective::broadcast;
+  entry.state = State::failed;
+  entry.waiting = {.kind = Waiting::Kind::credit, .peer = 4, .expected = 8, .got = 7};
+  auto document = json::parse(to_json({.communicator = 77, .rank = 1, .ranks = 2, .node = "a\"b"},
+                                      {entry, entry_of(10)}));
+  ASSERT_TRUE(document.ok()) << document.error().describe();
+  EXPECT_EQ(document->find("node")->string(), "a\"b");
+  EXPECT_EQ(document->find("communicator")->string(), "77");
+  const auto& entries = document->find("entries")->array();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(entries[0].find("collective")->string(), "broadcast");
+  EXPECT_EQ(entries[0].find("state")->string(), "failed");
+  EXPECT_EQ(entries[0].find("waiting")->find("kind")->string(), "credit");
+  EXPECT_EQ(entries[1].find("bytes")->integer(), 30);
+  EXPECT_EQ(entries[1].find("waiting"), nullptr);  // waits for nothing
+}
+
+}  // namespace
+}  // namespace unisono::trace
