@@ -86,6 +86,9 @@ Result<SharedMemory> SharedMemory::open(const std::string& name, std::size_t byt
   const int fd = shm_open(name.c_str(), O_CREAT | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return system_error(str("opening shared memory ", name), errno);
   auto data = map(fd, name, bytes);
+  // What was created only to find that it cannot be had must not stay behind.
+  struct stat status{};
+  if (!data.ok() && fstat(fd, &status) == 0 && status.st_size == 0) unlink(name);
   close(fd);
   if (!data.ok()) return data.take_error();
   return SharedMemory(*data, bytes);

@@ -111,9 +111,11 @@ TEST(Shm, SegmentsOfOthersAreRefused) {
 }
 
 TEST(Shm, MoreThanThereIsMemoryForIsRefusedInsteadOfKillingLater) {
-  Job job(shm, 2);
+  const std::string name = fresh_job();
+  Job job(shm, 2, name);
   const auto refused = job.connect(0, 1, {.region_bytes = std::size_t{1} << 39, .signals = 1});
   ASSERT_FALSE(refused.ok());
+  EXPECT_TRUE(segments_of(name).empty());
   EXPECT_EQ(refused.error().kind, ErrorKind::environment);
   EXPECT_NE(refused.error().message.find("/dev/shm"), std::string::npos);
 }
