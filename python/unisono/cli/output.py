@@ -14,7 +14,9 @@ from unisono import _unisono as native
 from unisono import plans
 from unisono.errors import MachineError, MisuseError
 
-console = Console()
+# Tables that go to a file or a pipe are not cut to a terminal's width.
+_WIDE = 220
+console = Console(width=None if sys.stdout.isatty() else _WIDE)
 progress_console = Console(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
@@ -47,7 +49,11 @@ def print_table(
     """Writes a table; the columns in `right` are aligned there."""
     table = Table(title=title, header_style="bold", box=None, pad_edge=False, title_justify="left")
     for name in columns:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        table.add_column(
+            name,
+            justify="right" if name in right else "left",
+            no_wrap=name == columns[0] or name in right,
+        )
     for row in rows:
         table.add_row(*(_plain(str(cell)) for cell in row))
     console.print(table)

@@ -30,9 +30,12 @@ _OPERATION_COLOURS = {
     "barrier": "#5a5a5a",
 }
 
-_LEFT, _TOP, _RIGHT = 92, 66, 16
-_LANE, _RANK_GAP = 13, 7
-_UNIT_MIN, _UNIT_MAX, _WIDTH_AIM = 7, 30, 1200
+_LEFT, _TOP, _RIGHT = 108, 66, 16
+_RANK_GAP = 7
+# Lanes get thin when there are many.
+_LANE, _THIN_LANE, _MANY_LANES = 13, 6, 80
+# A unit of time is wide when there are few, so that a tall picture's arrows are not steep.
+_UNIT_MIN, _UNIT_MAX, _WIDTH_AIM, _STEEPEST = 7, 30, 1200, 4
 _LEGEND_LINE, _LEGEND_ITEM = 18, 176
 
 
@@ -42,6 +45,7 @@ class _Lanes:
 
     tops: dict[tuple[int, int], float]
     bands: list[tuple[float, float]]  # by rank: top and height
+    height: float  # of a lane
     bottom: float
 
 
@@ -65,7 +69,9 @@ def draw_plan(
         for number, block in enumerate(plan.thread_blocks(rank))
     }
     lanes = _lay_out(plan.ranks, list(channels))
-    unit = min(_UNIT_MAX, max(_UNIT_MIN, _WIDTH_AIM / max(1, schedule.duration)))
+    fitting = max(_UNIT_MIN, _WIDTH_AIM / max(1, schedule.duration))
+    widest = max(_UNIT_MAX, lanes.bottom / _STEEPEST / max(1, schedule.duration))
+    unit = min(fitting, widest)
     used = {step.operation for step in schedule.steps}
     operations = [name for name in _OPERATION_COLOURS if name in used]
     used_channels = sorted(set(channels.values())) if schedule.messages else []
@@ -90,15 +96,16 @@ def _lay_out(ranks: int, keys: list[tuple[int, int]]) -> _Lanes:
     tops: dict[tuple[int, int], float] = {}
     bands = [(0.0, 0.0)] * ranks
     y = float(_TOP)
+    lane_height = _LANE if len(keys) <= _MANY_LANES else _THIN_LANE
     blocks = {rank: list(group) for rank, group in groupby(keys, key=lambda key: key[0])}
     for rank in range(ranks):
         own = blocks.get(rank, [])
         for lane, key in enumerate(own):
-            tops[key] = y + 3 + lane * _LANE
-        height = 6 + _LANE * max(1, len(own))
+            tops[key] = y + 3 + lane * lane_height
+        height = 6 + lane_height * max(1, len(own))
         bands[rank] = (y, height)
         y += height + _RANK_GAP
-    return _Lanes(tops, bands, y)
+    return _Lanes(tops, bands, lane_height, y)
 
 
 def _draw_frame(
@@ -131,7 +138,7 @@ def _draw_bars(svg: Svg, schedule: Schedule, lanes: _Lanes, unit: float) -> None
             _LEFT + step.start * unit + 0.5,
             lanes.tops[step.rank, step.thread_block],
             max(2.0, (step.end - step.start) * unit - 1),
-            _LANE - 2,
+            lanes.height - 2,
             f"{where}, time {step.start} to {step.end}: {step.text}",
             class_="bar",
             rx=2,
@@ -150,7 +157,7 @@ def _draw_messages(
     # Names of markers are global in a page: a channel's is the same in every drawing.
     for channel in sorted(set(channels.values())):
         svg.arrowhead(f"u-arrow-{channel}", channel_colour(channel))
-    middle = (_LANE - 2) / 2
+    middle = (lanes.height - 2) / 2
     for message in schedule.messages:
         sender, receiver = steps[message.sender], steps[message.receiver]
         channel = channels[sender.rank, sender.thread_block]

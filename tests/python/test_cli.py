@@ -1,0 +1,222 @@
+"""The command line: what it prints, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import unisono
+from unisono import cli, plans
+from unisono.cli.output import parse_rank_list
+
+
+class Ended:
+    """What a command printed, and its exit status."""
+
+    def __init__(self, status: int, output: str, errors: str) -> None:
+        self.status, self.output, self.errors = status, output, errors
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.output)
+
+
+class Shell:
+    """Runs commands in this process, as the installed program does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch, self._capfd = monkeypatch, capfd
+
+    def __call__(self, *words: str) -> Ended:
+        self._monkeypatch.setattr(sys, "argv", ["unisono", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        captured = self._capfd.readouterr()
+        code = ended.value.code
+        return Ended(code if isinstance(code, int) else 0, captured.out, captured.err)
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(monkeypatch, capfd)
+
+
+def test_info_tells_versions_transports_and_what_is_missing(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNISONO_TIMEOUT", "7s")
+    monkeypatch.setenv("UNISONO_SECRET", "do-not-tell")
+    told = shell("info", "--json").json
+    assert told["machine"]["unisono"] == unisono.__version__
+    assert told["machine"]["reductions"] == unisono.simd_level()
+    assert set(told["transports"]) == {"shm", "socket"}
+    ended = shell("info")
+    assert ended.status == 0
+    assert unisono.__version__ in ended.output
+    assert "do-not-tell" not in ended.output
+
+
+def test_info_shows_settings_that_are_set_but_no_secret() -> None:
+    command = [sys.executable, "-m", "unisono.cli", "info", "--json"]
+    environment = {"UNISONO_TIMEOUT": "7s", "UNISONO_SECRET": "do-not-tell"}
+    done = subprocess.run(command, capture_output=True, text=True, env=own(environment))
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["settings_set"] == ["UNISONO_SECRET", "UNISONO_TIMEOUT"]
+    assert told["settings"]["UNISONO_TIMEOUT"] == "7s"
+    assert "do-not-tell" not in done.stdout
+
+
+def own(more: dict[str, str]) -> dict[str, str]:
+    return {**os.environ, **more}
+
+
+def test_list_has_the_whole_registry(shell: Shell) -> None:
+    listed = shell("plan", "list", "--json").json
+    assert [one["plan_name"] for one in listed] == [one.plan_name for one in plans.algorithms()]
+    table = shell("plan", "list").output
+    assert all(one["plan_name"] in table for one in listed)
+    only = shell("plan", "list", "broadcast", "--json").json
+    assert {one["collective"] for one in only} == {"broadcast"}
+
+
+def test_show_prints_a_plan_that_can_be_read_again(shell: Shell) -> None:
+    plan = plans.find_algorithm("bruck_all_gather").plan(plans.Placement(5))
+    words = ("plan", "show", "bruck_all_gather", "--ranks", "5")
+    assert plans.Plan.from_text(shell(*words).output) == plan
+    assert plans.Plan.from_json(shell(*words, "--format", "json").output) == plan
+
+
+def test_show_can_print_one_rank(shell: Shell) -> None:
+    words = ("plan", "show", "ring_all_reduce", "-n", "4", "--rank", "2")
+    plan = plans.find_algorithm("ring_all_reduce").plan(plans.Placement(4))
+    assert shell(*words).output.rstrip("\n") == plan.to_text(2).rstrip("\n")
+    assert [one["rank"] for one in shell(*words, "--format", "json").json["programs"]] == [2]
+
+
+def test_verify_counts_what_it_proves(shell: Shell) -> None:
+    ended = shell("plan", "verify", "ring_all_reduce", "--ranks", "2..4,8", "--json")
+    assert ended.status == 0
+    (found,) = ended.json["plans"]
+    # In place and out of place, on 2, 3, 4 and 8 ranks, and 8 also on two nodes of four.
+    assert (found["proved"], found["failures"]) == (10, [])
+    table = shell("plan", "verify", "ring_all_reduce", "--ranks", "3")
+    assert "2 plans proved" in table.output
+    assert "all right" in table.output
+
+
+def test_verify_of_a_wrong_plan_tells_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
+    plan = plans.find_algorithm("ring_all_gather").plan(plans.Placement(3))
+    document = json.loads(plan.to_json())
+    blocks = document["programs"][1]["thread_blocks"]
+    assert blocks
+    text = plan.to_text()
+    wrong = tmp_path / "wrong.plan"
+    spoiled = text.replace("input[0]", "output[0]", 1)
+    assert spoiled != text
+    wrong.write_text(spoiled)
+    ended = shell("plan", "verify", str(wrong))
+    assert ended.status == 1
+    assert "WRONG" in ended.output
+    assert "rank" in ended.output
+    right = tmp_path / "right.json"
+    right.write_text(plan.to_json())
+    assert shell("plan", "verify", str(right)).status == 0
+
+
+def test_draw_writes_a_picture(shell: Shell, tmp_path: Path) -> None:
+    target = tmp_path / "pictures" / "tree.svg"
+    ended = shell("plan", "draw", "tree_all_reduce", "-o", str(target), "-n", "6", "--nodes", "2")
+    assert ended.status == 0
+    assert ElementTree.parse(target).getroot().tag.endswith("svg")
+    assert "(node 1)" in target.read_text()
+
+
+def test_explain_tells_the_choice_and_the_others(shell: Shell) -> None:
+    words = ("explain", "all_reduce", "1MiB", "--ranks", "8", "--nodes", "2")
+    told = shell(*words, "--json").json
+    assert told["bytes"] == 1 << 20
+    chosen = plans.choose("all_reduce", 1 << 20, plans.Placement(8, 2))
+    assert told["chosen"]["algorithm"] == chosen.algorithm
+    times = [one["time_us"] for one in told["candidates"]]
+    assert times == sorted(times)
+    assert len(times) > 5
+    assert chosen.algorithm in shell(*words).output
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("plan", "show", "rign_all_reduce"), "ring_all_reduce"),
+        (("plan", "verify", "ring_all_redcue"), "ring_all_reduce"),
+        (("plan", "verify"), "--all"),
+        (("plan", "verify", "--all", "--ranks", "8..2"), "8..2"),
+        (("plan", "verify", "--all", "--ranks", "many"), "many"),
+        (("plan", "verify", "no/such/file.plan"), "file.plan"),
+        (("plan", "show", "ring_all_reduce", "--rank", "9"), "0 to 3"),
+        (("plan", "show", "ring_all_reduce", "--protocol", "l128"), "ll128"),
+        (("plan", "show", "ring_all_reduce", "-n", "2", "--nodes", "3"), "3 nodes"),
+        (("plan", "list", "all_gahter"), "all_gather"),
+        (("explain", "al_reduce", "8"), "all_reduce"),
+        (("explain", "all_reduce", "big"), "big"),
+        (("bench", "all_reduec"), "all_reduce"),
+        (("bench", "all_reduce", "--algorithm", "rings"), "ring"),
+        (("bench", "all_reduce", "--min", "1KiB", "--max", "8"), "1024"),
+        (("run", "-n", "2", "--nodes", "3", "true"), "3 nodes"),
+        (("plan", "show"), "NAME"),
+        (("no-such-command",), "no-such-command"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2_and_a_hint(
+    shell: Shell, words: tuple[str, ...], hint: str
+) -> None:
+    ended = shell(*words)
+    assert ended.status == 2, ended.errors
+    assert hint in ended.errors
+
+
+def test_run_passes_on_arguments_and_the_exit_status(shell: Shell, tmp_path: Path) -> None:
+    script = tmp_path / "ranks.py"
+    script.write_text(
+        "import sys, unisono\n"
+        "with unisono.init() as comm:\n"
+        "    comm.barrier()\n"
+        "    if comm.rank == 0: print(comm.size, comm.nodes, sys.argv[1:])\n"
+        "    comm.barrier()\n"
+        "sys.exit(3 if comm.rank == 1 and 'fail' in sys.argv else 0)\n"
+    )
+    ended = shell("run", "-n", "3", "--nodes", "2", str(script), "--epochs", "4")
+    assert (ended.status, ended.output) == (0, "3 2 ['--epochs', '4']\n")
+    failed = shell("run", "-n", "3", str(script), "fail")
+    assert failed.status == 3
+    assert "rank 1" in failed.errors
+
+
+def test_bench_prints_rows_and_writes_files(shell: Shell, tmp_path: Path) -> None:
+    page, rows = tmp_path / "bench.html", tmp_path / "bench.json"
+    ended = shell(
+        "bench", "all_gather", "-n", "2", "--max", "64", "--algorithm", "ring,bruck",
+        "--seconds", "0.001", "--json", str(rows), "--html", str(page),
+    )  # fmt: skip
+    assert ended.status == 0, ended.errors
+    assert "4 results, all right" in ended.errors
+    assert [row["wrong"] for row in json.loads(rows.read_text())["rows"]] == [0] * 4
+    assert "<svg" in page.read_text()
+
+
+def test_bench_can_print_json(shell: Shell) -> None:
+    ended = shell("bench", "barrier", "-n", "2", "--seconds", "0", "--json", "-")
+    assert [row["collective"] for row in ended.json["rows"]] == ["barrier"]
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"), [("8", [8]), ("2..5", [2, 3, 4, 5]), ("2..3,16,3", [2, 3, 16])]
+)
+def test_lists_of_ranks_are_read(text: str, ranks: list[int]) -> None:
+    assert parse_rank_list(text) == ranks
