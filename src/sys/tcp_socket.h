@@ -1,5 +1,5 @@
-// Non-blocking TCP sockets, as the data path uses them. (A file named socket.h here would stand in the
-// way of the system's <sys/socket.h>.)
+// Non-blocking TCP sockets, as the data path uses them. (Named socket.h, this file would hide the
+// system's <sys/socket.h>.)
 #pragma once
 
 #include <unisono/result.h>

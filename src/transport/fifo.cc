@@ -73,9 +73,10 @@ FifoOptions FifoOptions::from_settings() {
 
 Status FifoOptions::check() const {
   if (slots < 2 || slots > max_slots)
-    return misuse("UNISONO_SLOTS is ", slots, "; it must be 2 to ", max_slots,
-                  ": a rank that passes a message on keeps its slot until the next connection has a "
-                  "free one, and with one slot a ring of such ranks stands still");
+    return misuse(
+        "UNISONO_SLOTS is ", slots, "; it must be 2 to ", max_slots,
+        ": a rank that passes a message on keeps its slot until the next connection has a "
+        "free one, and with one slot a ring of such ranks stands still");
   if (auto status =
           check_slot_bytes("UNISONO_SIMPLE_SLOT_BYTES", simple_slot_bytes, 64, max_slot_bytes);
       !status.ok())
