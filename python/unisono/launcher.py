@@ -104,7 +104,7 @@ def rank_environments(ranks: int, nodes: int, rendezvous: Path) -> list[dict[str
         variables = {
             "UNISONO_RANK": str(rank),
             "UNISONO_WORLD_SIZE": str(ranks),
-            "UNISONO_LOCAL_RANK": str(local_ranks[node]),
+            "LOCAL_RANK": str(local_ranks[node]),
             "UNISONO_RENDEZVOUS": rendezvous.absolute().as_uri(),
             "UNISONO_SECRET": secret,
         }

@@ -19,8 +19,6 @@ constexpr std::array rows{
                "This process's rank; -1 reads RANK as torchrun sets it."},
     SettingRow{Setting::world_size, "UNISONO_WORLD_SIZE", integer, "-1",
                "The number of ranks; -1 reads WORLD_SIZE as torchrun sets it."},
-    SettingRow{Setting::local_rank, "UNISONO_LOCAL_RANK", integer, "-1",
-               "The rank within the node; -1 reads LOCAL_RANK."},
     SettingRow{Setting::rendezvous, "UNISONO_RENDEZVOUS", text, "",
                "Where ranks find each other: tcp://host:port or file:///path on a shared file "
                "system. Empty uses torchrun's MASTER_ADDR and the port after MASTER_PORT, because "
@@ -99,7 +97,8 @@ static_assert(rows_in_order());
 
 Result<std::int64_t> parse_number(const SettingRow& row, std::string_view value) {
   switch (row.type) {
-    case text: return std::int64_t{0};
+    case text:
+      return std::int64_t{0};
     case integer: {
       std::int64_t number = 0;
       const char* end = value.data() + value.size();
@@ -113,7 +112,8 @@ Result<std::int64_t> parse_number(const SettingRow& row, std::string_view value)
       if (!bytes.ok()) return bytes.take_error();
       return static_cast<std::int64_t>(*bytes);
     }
-    case duration: return parse_duration_ns(value);
+    case duration:
+      return parse_duration_ns(value);
     case boolean:
       if (value == "1" || value == "true" || value == "yes" || value == "on") return 1;
       if (value == "0" || value == "false" || value == "no" || value == "off") return 0;
@@ -154,8 +154,8 @@ Status Settings::set(std::string_view variable, std::string_view value) {
     if (row.variable == variable) return set(row.setting, value);
   std::vector<std::string> known;
   for (const SettingRow& row : rows) known.emplace_back(row.variable);
-  return misuse("there is no setting ", variable, "; near names: ",
-                join(near_names(variable, known)));
+  return misuse("there is no setting ", variable,
+                "; near names: ", join(near_names(variable, known)));
 }
 
 Status Settings::check() const {
@@ -181,7 +181,7 @@ Settings Settings::from_environment() {
 }
 
 std::string_view name(TorchrunVariable variable) {
-  constexpr std::array<std::string_view, 5> names{"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR",
+  constexpr std::array<std::string_view, 4> names{"RANK", "WORLD_SIZE", "MASTER_ADDR",
                                                   "MASTER_PORT"};
   return names[static_cast<std::size_t>(variable)];
 }
