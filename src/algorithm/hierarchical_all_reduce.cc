@@ -43,7 +43,7 @@ class Writer {
   void write(int channel) {
     const int up = channel * ways * lanes_.lane_channels();
     const int down = up + lanes_.lane_channels();
-    Ready summed;
+    NodeSums summed;
     // Alone on its node a rank has nothing to add before the lanes do.
     plan::Buffer contributions = plan::Buffer::input;
     if (node_.size() > 1) {
@@ -58,7 +58,7 @@ class Writer {
       const Group group = lanes_.group_of(lane);
       const BlockMap result = map_of(plan::Buffer::output, lane, channel);
       Phase reduce = phase_of(group, up + lanes_.lane_channel(lane));
-      reduce.start = summed;
+      reduce.start = summed.complete;
       Phase gather = phase_of(group, down + lanes_.lane_channel(lane));
       gather.start =
           reduce_between_nodes(reduce, hierarchy_.between, map_of(contributions, lane, channel),
@@ -71,7 +71,7 @@ class Writer {
     }
     Phase phase = phase_of(node_, down);
     phase.start = gathered;
-    gather_in_node(phase, hierarchy_.inside, shares(plan::Buffer::output, channel));
+    gather_in_node(phase, hierarchy_.inside, shares(plan::Buffer::output, channel), summed.given);
   }
 
  private:

@@ -57,7 +57,7 @@ class Writer {
     if (node_.size() > 1) {
       std::vector<Run> sums;
       for (const BlockMap& map : maps) append(sums, map);
-      phase.start = reduce_in_node(phase, hierarchy_.inside, shares(channel), sums);
+      phase.start = reduce_in_node(phase, hierarchy_.inside, shares(channel), sums).complete;
     }
 
     std::size_t i = 0;

@@ -45,7 +45,7 @@ Ready gather_by_ring(Phase& phase, const Shares& shares) {
   return {done(block)};
 }
 
-Ready reduce_by_ring(Phase& phase, const Shares& contributions, const std::vector<Run>& result) {
+NodeSums reduce_by_ring(Phase& phase, const Shares& contributions, const std::vector<Run>& result) {
   const Group& group = phase.group;
   StepList steps;
   for (std::size_t i = 0; i < longest(contributions); ++i) {
@@ -58,66 +58,69 @@ Ready reduce_by_ring(Phase& phase, const Shares& contributions, const std::vecto
   }
   plan::BlockBuilder block = ring_block(phase);
   steps.write_to(block);
-  return {done(block)};
+  const Ready complete{done(block)};
+  return {complete, std::vector<Ready>(contributions.size(), complete)};
 }
 
 // Sends and receives are in thread blocks of their own, so that none of many runs waits for one
 // that comes the other way; to each distance in turn, so that no rank is everybody's first.
-Ready gather_directly(Phase& phase, const Shares& shares) {
+//
+// No thread block waits for those of all peers: that would be p^2 dependencies. What arrives from
+// a peer waits only for what it overwrites.
+Ready gather_directly(Phase& phase, const Shares& shares, const std::vector<Ready>& free) {
   const Group& group = phase.group;
-  Ready ready;
+  Ready ready = phase.start;
   for (int distance = 1; distance < group.size(); ++distance) {
-    const int peer = group.rank(group.member_at(group.me() + distance));
+    const int next = group.member_at(group.me() + distance);
     StepList sends, receives;
     for (const Run& run : share(shares, group, 0)) sends.send(run);
     for (const Run& run : share(shares, group, -distance)) receives.recv(run);
-    plan::BlockBuilder give = phase.program.block(phase.channel, peer, -1);
+    plan::BlockBuilder give = phase.program.block(phase.channel, group.rank(next), -1);
     wait_for(give, phase.start);
     sends.write_to(give);
-    plan::BlockBuilder take = phase.program.block(phase.channel, -1, peer);
-    wait_for(take, phase.start);
+    plan::BlockBuilder take = phase.program.block(phase.channel, -1, group.rank(next));
+    if (!free.empty()) wait_for(take, free[static_cast<std::size_t>(next)]);
     receives.write_to(take);
-    ready.push_back(done(give));
     ready.push_back(done(take));
   }
   return ready;
 }
 
-Ready reduce_directly(Phase& phase, const Shares& contributions, const std::vector<Run>& result) {
+NodeSums reduce_directly(Phase& phase, const Shares& contributions,
+                         const std::vector<Run>& result) {
   const Group& group = phase.group;
-  Ready ready;
-  Ready added = phase.start;
+  NodeSums sums{phase.start, std::vector<Ready>(contributions.size())};
   for (int distance = 1; distance < group.size(); ++distance) {
-    const int peer = group.rank(group.member_at(group.me() + distance));
+    const int next = group.member_at(group.me() + distance);
     const std::vector<Run>& own = distance == 1 ? share(contributions, group, 0) : result;
     StepList sends, receives;
     for (const Run& run : share(contributions, group, -distance)) sends.send(run);
     for (std::size_t i = 0; i < own.size(); ++i) receives.recv_reduce_copy(own[i], result[i]);
-    plan::BlockBuilder give = phase.program.block(phase.channel, peer, -1);
+    plan::BlockBuilder give = phase.program.block(phase.channel, group.rank(next), -1);
     wait_for(give, phase.start);
     sends.write_to(give);
-    plan::BlockBuilder take = phase.program.block(phase.channel, -1, peer);
-    wait_for(take, added);
+    plan::BlockBuilder take = phase.program.block(phase.channel, -1, group.rank(next));
+    wait_for(take, sums.complete);
     receives.write_to(take);
-    ready.push_back(done(give));
-    added = {done(take)};
+    sums.given[static_cast<std::size_t>(next)] = {done(give)};
+    sums.complete = {done(take)};
   }
-  ready.insert(ready.end(), added.begin(), added.end());
-  return ready;
+  return sums;
 }
 
 }  // namespace
 
-Ready gather_in_node(Phase& phase, InsideNode algorithm, const Shares& shares) {
-  if (phase.group.size() == 1) return phase.start;
-  return algorithm == InsideNode::ring ? gather_by_ring(phase, shares)
-                                       : gather_directly(phase, shares);
-}
-
-Ready reduce_in_node(Phase& phase, InsideNode algorithm, const Shares& contributions,
-                     const std::vector<Run>& result) {
+NodeSums reduce_in_node(Phase& phase, InsideNode algorithm, const Shares& contributions,
+                        const std::vector<Run>& result) {
   return algorithm == InsideNode::ring ? reduce_by_ring(phase, contributions, result)
                                        : reduce_directly(phase, contributions, result);
+}
+
+Ready gather_in_node(Phase& phase, InsideNode algorithm, const Shares& shares,
+                     const std::vector<Ready>& free) {
+  if (phase.group.size() == 1) return phase.start;
+  return algorithm == InsideNode::ring ? gather_by_ring(phase, shares)
+                                       : gather_directly(phase, shares, free);
 }
 
 NodeCost cost_in_node(const topo::Placement& placement, InsideNode algorithm,

@@ -17,12 +17,20 @@ enum class InsideNode { ring, direct };
 
 using Shares = std::vector<std::vector<Run>>;  // by member
 
-// Before: shares[me] is in place. After: all are.
-Ready gather_in_node(Phase& phase, InsideNode algorithm, const Shares& shares);
+// What reduce_in_node leaves behind.
+struct NodeSums {
+  Ready complete;  // for `result` to hold the sums
+  // By member: what must be complete before what this rank gave to that member is overwritten.
+  std::vector<Ready> given;
+};
 // For nodes of two ranks or more. Before: contributions[i] is what this rank gives to member i.
 // After: `result`, which may be contributions[me], holds the node's sums of contributions[me].
-Ready reduce_in_node(Phase& phase, InsideNode algorithm, const Shares& contributions,
-                     const std::vector<Run>& result);
+NodeSums reduce_in_node(Phase& phase, InsideNode algorithm, const Shares& contributions,
+                        const std::vector<Run>& result);
+// Before: shares[me] is in place. After: all are. Shares of other members are written without
+// waiting for phase.start, but for free[member], unless `free` is empty.
+Ready gather_in_node(Phase& phase, InsideNode algorithm, const Shares& shares,
+                     const std::vector<Ready>& free = {});
 
 // What a rank holds for one lane: so many bytes in so many messages.
 struct LaneLoad {

@@ -1,7 +1,8 @@
 // PAT reduce-scatter: pat.h's trees backwards, the sums for every member's block up its own.
 //
 //   messages       p - 1 without aggregation; log2 A + P / A - 1 with A blocks in one
-//   steps          see pat_cost.h: log2 p and a few more, where an area is waited for
+//   steps          see pat_cost.h: without aggregation about p / 8 + log2 p, as the messages that
+//                  reuse an area wait for it; with more blocks in one, fewer
 //   bytes sent     (p - 1) b      b: bytes of a block
 //   bytes reduced  (p - 1) b
 //   cost           ceil(log2 p) α + (p - 1) b (β + γ), as far as the starts of messages overlap

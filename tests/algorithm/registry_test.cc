@@ -118,6 +118,36 @@ std::size_t nodes_in(const plan::Body& body) {
   return nodes;
 }
 
+std::size_t dependencies_in(const plan::Body& body) {
+  std::size_t count = 0;
+  for (const plan::Node& node : body) {
+    if (const plan::Loop* loop = std::get_if<plan::Loop>(&node))
+      count += dependencies_in(loop->body);
+    else
+      count += std::get<plan::Step>(node).after.size();
+  }
+  return count;
+}
+
+// Were every thread block to wait for those of all peers, there would be 255 for each of them.
+TEST(Registry, ThreadBlocksWaitForAFewOthers) {
+  for (const Entry& entry : entries())
+    for (const topo::Placement& placement :
+         {topo::Placement::single_node(255), topo::Placement::uniform(15, 17)})
+      for (bool in_place : {false, true}) {
+        const Request request{
+            .collective = entry.collective, .placement = placement, .in_place = in_place};
+        if (!entry.supports(request).ok()) continue;
+        Result<plan::RankProgram> program = make_program(entry, request, 100);
+        ASSERT_TRUE(program.ok()) << program.error().message;
+        std::size_t dependencies = 0;
+        for (const plan::ThreadBlock& block : program->thread_blocks)
+          dependencies += dependencies_in(block.body);
+        // PAT waits most: each use of an area waits for the one before.
+        EXPECT_LE(dependencies, 32 * program->thread_blocks.size()) << entry.plan_name();
+      }
+}
+
 TEST(Registry, HierarchicalRingsOf2048RanksAreAFewLoops) {
   for (Collective collective :
        {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
