@@ -19,7 +19,8 @@ struct NamedPlacement {
 };
 
 // One node; two equal ones if even; one rank a node; blocks of 1, 2, 3, ... ranks; all on one node
-// but the last rank; round robin over three nodes; a random one, fixed by the number of ranks.
+// but the last rank; round robin over three nodes; a random one, fixed by the number of ranks; of 9
+// ranks, two with nodes of 1, 1, 2 and 4 ranks in other orders, where ranks serve several lanes.
 inline std::vector<NamedPlacement> placements_of(int ranks) {
   std::vector<NamedPlacement> result;
   const auto add = [&](const char* name, Result<topo::Placement> placement) {
@@ -54,6 +55,10 @@ inline std::vector<NamedPlacement> placements_of(int ranks) {
         rank < nodes ? rank : static_cast<int>(random() % static_cast<unsigned>(nodes));
   std::shuffle(node_of.begin(), node_of.end(), random);
   add("random", topo::Placement::from_nodes(node_of));
+  if (ranks == 9) {
+    add("four before two", topo::Placement::from_nodes(std::vector{0, 1, 2, 2, 2, 2, 3, 3, 4}));
+    add("two before four", topo::Placement::from_nodes(std::vector{0, 1, 2, 2, 3, 3, 3, 3, 4}));
+  }
   return result;
 }
 
