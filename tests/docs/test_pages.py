@@ -1,6 +1,6 @@
 """Runs what the documentation shows.
 
-In a page of docs/ a block
+In README.md or a page of docs/ a block
 
     ```python title="mean.py"
 
@@ -96,7 +96,7 @@ def run_page(text: str, folder: Path) -> int:
 
 PAGES = [
     path
-    for path in sorted((ROOT / "docs").rglob("*.md"))
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     if "```console" in path.read_text() and "decisions" not in path.parts
 ]
 
