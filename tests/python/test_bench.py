@@ -102,13 +102,24 @@ def test_unknown_names_are_answered_with_near_ones(change: dict[str, Any], hint:
         list_cases(replace(Request(ranks=4), **change))
 
 
-def test_an_algorithm_that_cannot_serve_says_why() -> None:
-    request = Request(["all_gather"], 6, 1, [64], ["recursive_doubling_near"])
-    entry = plans.find_algorithm("recursive_doubling_near_all_gather")
-    if not entry.why_not(plans.Placement(6)):
-        pytest.skip("it serves 6 ranks")
-    with pytest.raises(unisono.MisuseError, match="6"):
-        list_cases(request)
+class Picky:
+    """An entry of the registry that wants a power of two."""
+
+    name, collective = "ring", "all_gather"
+
+    def why_not(self, placement: plans.Placement, **_: object) -> str:
+        power = placement.ranks & (placement.ranks - 1) == 0
+        return "" if power else f"needs a power of two, not {placement.ranks} ranks"
+
+
+def test_an_algorithm_that_cannot_serve_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "algorithms", lambda collective="": [Picky()])
+    named = Request(["all_gather"], 6, 1, [64], ["ring"])
+    with pytest.raises(unisono.MisuseError, match="power of two, not 6"):
+        list_cases(named)
+    with pytest.raises(unisono.MisuseError, match="nothing to measure"):
+        list_cases(replace(named, algorithms=["all"]))
+    assert len(list_cases(replace(named, ranks=8))) == 1
 
 
 def test_cases_survive_being_written() -> None:

@@ -89,8 +89,9 @@ def test_list_has_the_whole_registry(shell: Shell) -> None:
 def test_show_prints_a_plan_that_can_be_read_again(shell: Shell) -> None:
     plan = plans.find_algorithm("bruck_all_gather").plan(plans.Placement(5))
     words = ("plan", "show", "bruck_all_gather", "--ranks", "5")
-    assert plans.Plan.from_text(shell(*words).output) == plan
-    assert plans.Plan.from_json(shell(*words, "--format", "json").output) == plan
+    as_text = plans.Plan.from_text(shell(*words).output)
+    as_json = plans.Plan.from_json(shell(*words, "--format", "json").output)
+    assert as_text.to_json() == as_json.to_json() == plan.to_json()
 
 
 def test_show_can_print_one_rank(shell: Shell) -> None:
