@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "transport/fault.h"
 
 namespace unisono::comm {
 
@@ -41,6 +42,21 @@ std::vector<int> Board::absent(std::uint64_t sequence) const {
     if (i != own_ && line_of(i).started.load(std::memory_order_relaxed) < sequence + 1)
       out.push_back(neighbours_[i]);
   return out;
+}
+
+// A fault is one word that says all: relaxed.
+void Board::give_up(const transport::Fault& fault) {
+  line_of(own_).fault.store(transport::pack(fault), std::memory_order_relaxed);
+}
+
+std::optional<Error> Board::told() const {
+  if (!memory_) return std::nullopt;
+  for (std::size_t i = 0; i < neighbours_.size(); ++i) {
+    if (i == own_) continue;
+    const std::uint64_t word = line_of(i).fault.load(std::memory_order_relaxed);
+    if (word != 0) return transport::told_error(neighbours_[i], transport::unpack_fault(word));
+  }
+  return std::nullopt;
 }
 
 std::size_t Board::memory_bytes() const { return memory_ ? memory_->bytes() : 0; }

@@ -1,5 +1,5 @@
-// Who has joined which call: a page of shared memory for each node of a communicator, on which every
-// rank stores the number of the collective that it started last. Read when a call times out.
+// Who has joined which call, and who gave up: a page of shared memory for each node of a communicator,
+// on which every rank stores the number of the collective that it started last, and its failure.
 #pragma once
 
 #include <unisono/result.h>
@@ -27,12 +27,15 @@ class Board : public Attendance {
 
   void joined(std::uint64_t sequence) override;
   std::vector<int> absent(std::uint64_t sequence) const override;
+  void give_up(const transport::Fault& fault) override;
+  std::optional<Error> told() const override;
   std::size_t memory_bytes() const;
 
  private:
   // One line a rank: every collective stores to it.
   struct alignas(64) Line {
     std::atomic<std::uint64_t> started{0};  // the sequence number plus 1; 0: none
+    std::atomic<std::uint64_t> fault{0};    // packed; 0: none
   };
   Line& line_of(std::size_t neighbour) const;
 

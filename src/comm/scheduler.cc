@@ -224,7 +224,9 @@ void Scheduler::look_around() {
     for (Task* task : queued_collectives_)
       if (now >= task->deadline_ns) fail(timeout_of(*task));
   }
-  if (now - last_peer_check_ns_ >= peer_check_interval_ns) last_peer_check_ns_ = now;
+  if (now - last_peer_check_ns_ < peer_check_interval_ns) return;
+  last_peer_check_ns_ = now;
+  if (const auto error = attendance_.told()) fail(*error);
 }
 
 void Scheduler::look_at(Task& task, std::int64_t now) {
@@ -266,7 +268,9 @@ void Scheduler::fail(const Error& error) {
                     : error.timed_out ? Kind::timed_out
                     : error.kind == ErrorKind::peer ? Kind::died
                                                     : Kind::protocol_violation;
-  connections_.abort({kind, error.peer >= 0 ? error.peer : options_.rank});
+  const transport::Fault fault{kind, error.peer >= 0 ? error.peer : options_.rank};
+  connections_.abort(fault);
+  attendance_.give_up(fault);
 }
 
 void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {

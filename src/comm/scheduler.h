@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,13 +22,17 @@
 
 namespace unisono::comm {
 
-// Says who has not joined a call, for a timeout's message; see board.h.
+// Says who has not joined a call, for a timeout's message, and who gave up; see board.h.
 class Attendance {
  public:
   virtual ~Attendance() = default;
   virtual void joined(std::uint64_t sequence) = 0;
   // Ranks known not to have started call `sequence`, in order.
   virtual std::vector<int> absent(std::uint64_t sequence) const = 0;
+  // This rank gives up for that fault. Any thread.
+  virtual void give_up(const transport::Fault& fault) = 0;
+  // What a rank that gave up told: connections tell it too, but not those that were never made.
+  virtual std::optional<Error> told() const = 0;
 };
 
 class Scheduler {
