@@ -1,0 +1,295 @@
+"""Bad input, named with its value and rank; and failures of others."""
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+import unisono
+from unisono.testing import run_ranks
+
+MISUSES = {
+    "size": (
+        lambda comm: comm.all_reduce(np.ones(4), out=np.zeros(5)),
+        r"output of all_reduce on rank 1 has shape \(5,\), 5 elements; .*it must have shape \(4,\)",
+    ),
+    "type": (
+        lambda comm: comm.all_reduce(np.ones(4), out=np.zeros(4, np.float32)),
+        "output of all_reduce on rank 1 has type float32 and the input float64",
+    ),
+    "read-only output": (
+        lambda comm: comm.all_gather(np.ones(4), out=b"12345678"),
+        "output of all_gather on rank 1 is a bytes that does not share writable memory",
+    ),
+    "indivisible": (
+        lambda comm: comm.reduce_scatter(np.ones((3, 2))),
+        r"input of reduce_scatter on rank 1 has shape \(3, 2\); its first dimension must be "
+        "divisible by the number of ranks, 2",
+    ),
+    "operation": (
+        lambda comm: comm.all_reduce(np.ones(4), "median"),
+        "there is no reduction 'median'; there are sum, product",
+    ),
+    "root": (
+        lambda comm: comm.broadcast(np.ones(4), 2),
+        "root is 2 in broadcast on rank 1; it must be 0 to 1",
+    ),
+    "algorithm": (
+        lambda comm: comm.all_reduce(np.ones(4), algorithm="rinng"),
+        "rinng.*ring",
+    ),
+    "protocol": (
+        lambda comm: comm.all_reduce(np.ones(4), protocol="ll64"),
+        "there is no protocol 'll64'; there are simple, ll, ll128",
+    ),
+    "channels": (lambda comm: comm.all_reduce(np.ones(4), channels=-2), "channels is -2"),
+    "timeout": (lambda comm: comm.barrier(timeout=-1.0), "timeout is -1 seconds"),
+    "overlap": (
+        lambda comm: comm.all_reduce((x := np.ones(9))[:6], out=x[3:]),
+        "overlap in all_reduce on rank 1",
+    ),
+    "no output": (
+        lambda comm: comm.scatter(None, 0),
+        "scatter on rank 1 needs out=: only the root, rank 0",
+    ),
+    "counts": (
+        lambda comm: comm.all_to_all_v(np.ones(4), [1, 2, 1], [2, 2]),
+        "send_counts and send_displacements have 3 and 3 entries.*both need 2",
+    ),
+    "too much to send": (
+        lambda comm: comm.all_to_all_v(np.ones(4), [3, 2], [1, 2]),
+        "has 4 elements; send_counts and send_displacements need 5",
+    ),
+    "negative count": (
+        lambda comm: comm.all_to_all_v(np.ones(4), [-1, 2], [1, 2]),
+        r"send_counts\[0\] is -1",
+    ),
+    "multiplier": (
+        lambda comm: comm.all_reduce(np.ones(4, np.int8), "pre_multiplied_sum", multiplier=128),
+        "multiplier is 128 in all_reduce of int8; it must be a whole number from -128 to 127",
+    ),
+    "fraction": (
+        lambda comm: comm.all_reduce(np.ones(4, np.uint32), "pre_multiplied_sum", multiplier=0.5),
+        "multiplier is 0.5 in all_reduce of uint32; it must be a whole number from 0 to 4294967295",
+    ),
+    "peer": (
+        lambda comm: comm.send(np.ones(4), 7),
+        "peer is 7 in a send on rank 1; it must be 0 to 1",
+    ),
+    "color": (lambda comm: comm.split(-3), "color is -3 on rank 1"),
+}
+
+
+def test_misuse_is_named_and_harms_nothing():
+    def check(comm):
+        if comm.rank == 1:
+            for name, (call, text) in MISUSES.items():
+                with pytest.raises(unisono.MisuseError, match=text) as caught:
+                    call(comm)
+                assert isinstance(caught.value, ValueError), name
+        np.testing.assert_array_equal(comm.all_reduce(np.ones(3)), [2, 2, 2])
+
+    run_ranks(2, check)
+
+
+def test_unknown_options_are_named():
+    def check(comm):
+        with pytest.raises(TypeError, match="all_reduce got an unexpected argument 'chanels'"):
+            comm.all_reduce(np.ones(3), chanels=2)
+
+    run_ranks(1, check)
+
+
+def test_a_timeout_names_the_rank_that_did_not_come():
+    come = threading.Event()
+
+    def check(comm):
+        if comm.rank == 2:
+            come.wait(20)
+            return None
+        with pytest.raises(unisono.CollectiveTimeoutError) as caught:
+            comm.all_reduce(np.ones(3), timeout=0.2)
+        assert isinstance(caught.value, TimeoutError)
+        assert isinstance(caught.value, unisono.PeerError)
+        if comm.rank == 0:
+            come.set()
+        # The failure is final.
+        with pytest.raises(unisono.PeerError):
+            comm.all_reduce(np.ones(3))
+        return caught.value
+
+    zero, one, _ = run_ranks(3, check)
+    assert {zero.rank, one.rank} & {2}
+    assert "rank 0 gave up on call 0 (all_reduce" in str(zero)
+
+
+def test_abort_from_another_thread_ends_all_ranks():
+    def check(comm):
+        if comm.rank == 0:
+            threading.Timer(0.1, comm.abort).start()
+        with pytest.raises(unisono.AbortedError) as caught:
+            comm.recv(np.zeros(3), (comm.rank + 1) % 3)
+        comm.abort()
+        with pytest.raises(unisono.AbortedError):
+            comm.barrier()
+        return caught.value.rank
+
+    assert run_ranks(3, check) == [0, 0, 0]
+
+
+def test_after_destroy_calls_are_misuse():
+    def check(comm):
+        comm.all_reduce(np.ones(2))
+        comm.barrier()
+        comm.destroy()
+        comm.destroy()
+        assert comm.size == 2
+        with pytest.raises(unisono.MisuseError, match="was destroyed on rank"):
+            comm.all_reduce(np.ones(2))
+
+    run_ranks(2, check)
+
+
+def test_an_exception_in_the_block_aborts_the_others():
+    def check(comm):
+        if comm.rank == 1:
+            raise KeyError("mine")
+        comm.barrier()
+
+    with pytest.raises(KeyError, match="mine"):
+        run_ranks(3, check)
+
+
+def test_calls_that_differ_are_named_in_the_debug_mode():
+    unisono.set_setting("UNISONO_CHECK_CALLS", "1")
+    try:
+
+        def check(comm):
+            np.testing.assert_array_equal(comm.all_reduce(np.ones(2)), [2, 2])
+            with pytest.raises(unisono.MisuseError, match="ranks disagree.*all_reduce of 3.*all_reduce of 4"):
+                comm.all_reduce(np.ones(3 + comm.rank))
+            with pytest.raises(unisono.MisuseError, match="float32.*float64"):
+                comm.all_gather(np.ones(3, [np.float32, np.float64][comm.rank]))
+            np.testing.assert_array_equal(comm.all_reduce(np.ones(2)), [2, 2])
+
+        run_ranks(2, check)
+    finally:
+        unisono.set_setting("UNISONO_CHECK_CALLS", "0")
+
+
+def test_missing_ranks_are_named_when_joining(tmp_path):
+    start = time.monotonic()
+    with pytest.raises(unisono.CollectiveTimeoutError, match=r"1, 2"):
+        unisono.init(
+            0,
+            3,
+            rendezvous=(tmp_path / "meet").as_uri(),
+            secret="s",
+            interface="127.0.0.1",
+            bootstrap_timeout=0.3,
+        )
+    assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"rank": 3, "world_size": 2, "rendezvous": "tcp://127.0.0.1:1"}, "rank"),
+        ({"rank": -2}, "rank is -2; it must be 0 or more"),
+        ({"rank": 0, "world_size": 0}, "world_size is 0"),
+        ({"rank": 0, "world_size": 2, "rendezvous": "ftp://x"}, "ftp://x"),
+        ({"rank": 0, "world_size": 1, "transport": "pigeon"}, "there is no transport 'pigeon'"),
+        ({"rank": 0, "world_size": 1, "timeout": float("nan")}, "timeout is nan"),
+    ],
+)
+def test_joining_with_bad_arguments(arguments, text):
+    with pytest.raises(unisono.MisuseError, match=text):
+        unisono.init(**arguments)
+
+
+def test_another_secret_is_refused(tmp_path):
+    errors = [None, None]
+
+    def join(rank):
+        try:
+            unisono.init(
+                rank,
+                2,
+                rendezvous=(tmp_path / "meet").as_uri(),
+                secret=["right", "wrong"][rank],
+                interface="127.0.0.1",
+                bootstrap_timeout=1.0,
+            )
+        except unisono.Error as error:
+            errors[rank] = error
+
+    threads = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert isinstance(errors[0], unisono.PeerError)
+    assert "secret" in str(errors[1])
+
+
+def test_settings_are_a_table():
+    rows = {row.variable: row for row in unisono.settings()}
+    assert rows["UNISONO_TIMEOUT"].default == "300s"
+    assert rows["UNISONO_TIMEOUT"].type == "duration"
+    with pytest.raises(unisono.MisuseError, match="no setting UNISONO_TIMEOT; near names: UNISONO_TIMEOUT"):
+        unisono.set_setting("UNISONO_TIMEOT", "3s")
+    with pytest.raises(unisono.MisuseError, match="UNISONO_CHANNELS: .*'many'"):
+        unisono.set_setting("UNISONO_CHANNELS", "many")
+
+
+def test_a_secret_is_never_shown(monkeypatch):
+    unisono.set_setting("UNISONO_SECRET", "hush")
+    try:
+        shown = {row.variable: row.value for row in unisono.settings()}
+    finally:
+        unisono.set_setting("UNISONO_SECRET", os.environ.get("UNISONO_SECRET", ""))
+    assert shown["UNISONO_SECRET"] == "(set)"
+
+
+class FakeMpi:
+    """What init uses of mpi4py's communicator, between threads."""
+
+    def __init__(self, ranks):
+        self.told = None
+        self.barrier = threading.Barrier(ranks)
+
+    def of_rank(self, rank, ranks):
+        world = self
+
+        class OfRank:
+            def Get_rank(self):
+                return rank
+
+            def Get_size(self):
+                return ranks
+
+            def bcast(self, value, root):
+                if rank == root:
+                    world.told = value
+                world.barrier.wait(20)
+                return world.told
+
+        return OfRank()
+
+
+def test_joining_through_mpi():
+    mpi = FakeMpi(3)
+    sums = [None] * 3
+
+    def join(rank):
+        with unisono.init(mpi_comm=mpi.of_rank(rank, 3), interface="127.0.0.1", timeout=20) as comm:
+            sums[rank] = comm.all_reduce(np.array([comm.rank]))[0]
+
+    threads = [threading.Thread(target=join, args=(rank,)) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sums == [3, 3, 3]
+    assert mpi.told[0].startswith("tcp://127.0.0.1:")

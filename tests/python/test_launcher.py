@@ -1,0 +1,276 @@
+"""Jobs of real processes: results, output, exit codes, a killed rank, Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+import unisono
+from unisono.launcher import launch
+
+# Long enough for a loaded machine; a job that hangs is ended by it and fails its test.
+LIMIT_SECONDS = 60
+
+
+@pytest.fixture
+def job(tmp_path, capfdbinary):
+    """Runs the lines after `comm = unisono.init()` on some ranks: the outcome and their output."""
+
+    def run(lines, ranks, **options):
+        script = tmp_path / "ranks.py"
+        head = "import os, signal, sys, time, numpy as np, unisono\n"
+        script.write_text(head + textwrap.dedent(lines))
+        outcome = launch([str(script)], ranks, timeout=LIMIT_SECONDS, **options)
+        return outcome, sorted(capfdbinary.readouterr().out.decode().splitlines())
+
+    return run
+
+
+COLLECTIVES = """
+    comm = unisono.init()
+    rank, size = comm.rank, comm.size
+    x = np.arange(size * 1000, dtype=np.float32) + rank
+    total = np.arange(size * 1000) * size + size * (size - 1) / 2
+    mine = slice(1000 * rank, 1000 * rank + 1000)
+    for algorithm in unisono._unisono.algorithms("all_reduce"):
+        np.testing.assert_array_equal(comm.all_reduce(x, algorithm=algorithm.name), total)
+    np.testing.assert_array_equal(comm.reduce_scatter(x), total[mine])
+    np.testing.assert_array_equal(comm.all_gather(total[mine].copy()), total)
+    large = np.full(1_000_003, rank + 1, np.float64)
+    np.testing.assert_array_equal(comm.broadcast(large, 1)[::1000], np.full(1001, 2.0))
+    np.testing.assert_array_equal(comm.all_to_all(x), np.concatenate(
+        [np.arange(mine.start, mine.stop, dtype=np.float32) + other for other in range(size)]))
+    part = comm.split(rank % 2)
+    assert part.all_gather(np.array([rank])).tolist() == list(range(rank % 2, size, 2))
+    y = np.zeros(5)
+    with comm.group() as group:
+        group.send(np.full(5, rank), (rank + 1) % size)
+        group.recv(np.frombuffer(y, np.int64), (rank - 1) % size)
+    assert y.view(np.int64).tolist() == [(rank - 1) % size] * 5
+    transports = sorted({one["transport"] for one in comm.memory()["connections"]})
+    print(comm.nodes, comm.node, *transports)
+"""
+
+
+@pytest.mark.parametrize(("ranks", "nodes"), [(3, 1), (4, 2)])
+def test_collectives_of_processes(job, ranks, nodes):
+    outcome, output = job(COLLECTIVES, ranks, nodes=nodes)
+    assert outcome.ok, (outcome, output)
+    transports = "shm" if nodes == 1 else "shm socket"
+    node_of = unisono._unisono.Placement(ranks, nodes).node_of
+    assert output == [f"[{rank}] {nodes} {node_of(rank)} {transports}" for rank in range(ranks)]
+
+
+def test_what_ranks_are_told(job):
+    outcome, output = job(
+        """
+        keys = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE")
+        print(*(os.environ["UNISONO_" + key] for key in keys), os.environ["OWN"])
+        print(len(os.environ["UNISONO_SECRET"]), sys.stdin.read() == "")
+        """,
+        3,
+        nodes=2,
+        environment={"OWN": "x"},
+    )
+    assert outcome == unisono.launcher.Outcome(0, None, "")
+    first = ["[0] 0 3 0 node0 x", "[1] 1 3 1 node0 x", "[2] 2 3 0 node1 x"]
+    assert output == sorted(first + [f"[{rank}] 64 True" for rank in range(3)])
+
+
+def test_a_rank_that_fails_ends_the_others_and_is_named(job):
+    start = time.monotonic()
+    outcome, _ = job("sys.exit(7) if os.environ['UNISONO_RANK'] == '1' else time.sleep(300)", 3)
+    assert outcome == unisono.launcher.Outcome(7, 1, "rank 1 exited with code 7")
+    assert not outcome.ok
+    assert time.monotonic() - start < LIMIT_SECONDS
+
+
+def test_ranks_that_ignore_the_request_to_end_are_killed(job):
+    outcome, _ = job(
+        """
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.exit(7) if os.environ["UNISONO_RANK"] == "1" else time.sleep(300)
+        """,
+        2,
+    )
+    assert outcome.failed_rank == 1
+
+
+def test_a_killed_rank_is_named_by_all_others_and_none_hangs(job):
+    outcome, output = job(
+        """
+        comm = unisono.init(timeout=40)
+        comm.all_reduce(np.ones(10))
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        start = time.monotonic()
+        try:
+            while True:
+                comm.all_reduce(np.ones(10), algorithm="ring")
+        except unisono.PeerError as error:
+            print(type(error).__name__, error.rank, time.monotonic() - start < 20)
+        """,
+        3,
+    )
+    assert outcome == unisono.launcher.Outcome(137, 1, "rank 1 was killed by SIGKILL")
+    assert output == ["[0] PeerError 1 True", "[2] PeerError 1 True"]
+
+
+def test_a_killed_rank_across_nodes(job):
+    outcome, output = job(
+        """
+        comm = unisono.init(timeout=40)
+        comm.all_reduce(np.ones(10), algorithm="ring")
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            while True:
+                comm.all_reduce(np.ones(10), algorithm="ring")
+        except unisono.PeerError as error:
+            print(type(error).__name__, error.rank)
+        """,
+        2,
+        nodes=2,
+    )
+    assert outcome.failed_rank == 1
+    assert output == ["[0] PeerError 1"]
+
+
+def test_stop_ends_the_ranks(job):
+    stop = threading.Event()
+    threading.Timer(0.5, stop.set).start()
+    outcome, _ = job("time.sleep(300)", 2, stop=stop)
+    assert outcome.message == "the ranks were told to stop"
+
+
+def test_the_time_can_be_limited(tmp_path):
+    outcome = launch(["-c", "import time; time.sleep(300)"], 2, timeout=0.3)
+    assert (outcome.exit_code, outcome.message) == (124, "the ranks were ended: 0.3 s are over")
+
+
+def test_impossible_shapes_are_refused():
+    with pytest.raises(unisono.MisuseError, match="nodes is 3; with 2 ranks it must be 1 to 2"):
+        launch(["true"], 2, nodes=3)
+    with pytest.raises(unisono.MisuseError, match="ranks is 0"):
+        launch(["true"], 0)
+
+
+def test_a_missing_command_starts_nothing():
+    with pytest.raises(FileNotFoundError):
+        launch(["/no/such/command"], 2)
+
+
+WAITING = {
+    "collective": "comm.all_reduce(np.ones(3))",
+    "work": "comm.all_reduce(np.ones(3), async_op=True).wait()",
+    "message": "comm.recv(np.ones(3), 0)",
+    "split": "comm.split(0)",
+}
+
+
+@pytest.mark.parametrize("waiting", WAITING)
+def test_control_c_ends_a_wait_as_keyboard_interrupt(job, waiting):
+    """Rank 1 interrupts itself while rank 0 does not come."""
+    outcome, output = job(
+        f"""
+        import threading
+        comm = unisono.init(timeout=50)
+        comm.barrier()
+        if comm.rank == 0:
+            time.sleep(0.6)
+            try:
+                comm.barrier()
+            except unisono.Error as error:
+                print(type(error).__name__, error.rank)
+            sys.exit()
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        start = time.monotonic()
+        try:
+            {WAITING[waiting]}
+        except KeyboardInterrupt:
+            print("interrupted", time.monotonic() - start < 10)
+        try:
+            comm.barrier()
+        except unisono.AbortedError as error:
+            print(error.rank)
+        """,
+        2,
+    )
+    assert outcome.ok, (outcome, output)
+    assert output == ["[0] AbortedError 1", "[1] 1", "[1] interrupted True"]
+
+
+def test_control_c_while_joining(tmp_path):
+    script = """
+        import os, signal, threading, unisono
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            unisono.init(0, 2, rendezvous="file://%s/meet", secret="s", interface="127.0.0.1")
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script % tmp_path)],
+        capture_output=True,
+        timeout=LIMIT_SECONDS,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+
+
+def test_control_c_of_the_launcher_reaches_every_rank(tmp_path):
+    ready = tmp_path / "ready"
+    ready.mkdir()
+    script = f"""
+        import pathlib, sys, unisono
+        from unisono.launcher import launch
+        ranks = '''
+        import pathlib, unisono, numpy as np
+        comm = unisono.init()
+        pathlib.Path("{ready}", str(comm.rank)).touch()
+        try:
+            comm.recv(np.ones(1), comm.rank - 1)
+        except KeyboardInterrupt:
+            print("interrupted")
+            raise SystemExit(3)
+        '''
+        import textwrap
+        outcome = launch(["-c", textwrap.dedent(ranks)], 2)
+        print(outcome.exit_code, outcome.message)
+    """
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while len(list(ready.iterdir())) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(launcher.pid, signal.SIGINT)
+    output, _ = launcher.communicate(timeout=LIMIT_SECONDS)
+    lines = sorted(output.splitlines())
+    assert lines == [
+        "130 all ranks were ended by SIGINT",
+        "[0] interrupted",
+        "[1] interrupted",
+    ]
+
+
+def test_a_program_may_end_without_waiting(job):
+    """Neither a call that runs nor a communicator that lives on keeps a process from its end."""
+    outcome, output = job(
+        """
+        comm = unisono.init()
+        other = comm.split(0)
+        comm.all_reduce(np.ones(100_000))
+        comm.barrier()
+        if comm.rank == 0:
+            comm.all_reduce(np.ones(100_000), async_op=True)
+        print("end")
+        """,
+        2,
+    )
+    assert outcome.ok, (outcome, output)
+    assert output == ["[0] end", "[1] end"]
