@@ -14,4 +14,7 @@ find_package(nanobind CONFIG REQUIRED)
 nanobind_add_module(_unisono NB_STATIC ${python_sources})
 target_compile_definitions(_unisono PRIVATE UNISONO_VERSION="${PROJECT_VERSION}")
 target_link_libraries(_unisono PRIVATE ${UNISONO_LAYERS})
+# Its headers are not ours to warn about.
+get_target_property(nanobind_headers nanobind-static INTERFACE_INCLUDE_DIRECTORIES)
+target_include_directories(_unisono SYSTEM PRIVATE ${nanobind_headers})
 install(TARGETS _unisono LIBRARY DESTINATION unisono COMPONENT python)

@@ -1,6 +1,7 @@
 #include "convert.h"
 
-#include <array>
+#include <nanobind/stl/string.h>
+
 #include <cmath>
 #include <vector>
 
