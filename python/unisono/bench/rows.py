@@ -46,8 +46,8 @@ class Row:
         algbw = case.bytes / time_us / 1000 if time_us > 0 else 0.0
         return cls(
             case.collective, case.bytes, case.type, case.ranks, nodes, "unisono", algorithm,
-            protocol, round(time_us, 3), round(algbw, 6),
-            round(algbw * bus_factor(case.collective, case.ranks), 6), wrong,
+            protocol, round(time_us, 3), round(algbw, 9),
+            round(algbw * bus_factor(case.collective, case.ranks), 9), wrong,
         )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def summary_of(rows: Sequence[Row], title: str | None = None) -> Table:
             " ".join(dict.fromkeys(row.protocol for row in group)),
             str(len(group)),
             "[green]0[/]" if wrong == 0 else f"[bold red]{wrong}[/]",
-            f"{min(group, key=lambda row: row.bytes).time_us:.1f}",
+            f"{min((row.bytes, row.time_us) for row in group)[1]:.1f}",
             f"{max(row.busbw_gb_s for row in group):.3f}",
         )
         previous = collective

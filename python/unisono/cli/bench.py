@@ -14,6 +14,9 @@ from unisono.bench.cases import Case, Request, list_cases, sizes_between
 from unisono.bench.rows import Row, to_document, write_document
 from unisono.bench.tables import table_of
 from unisono.cli.output import (
+    complete_algorithm,
+    complete_collective,
+    complete_protocol,
     console,
     parse_size,
     placement_of,
@@ -29,17 +32,23 @@ _SHOWN_ROWS = 12
 
 
 def bench(
-    collectives: Annotated[list[str] | None, typer.Argument(help="Default: all.")] = None,
+    collectives: Annotated[
+        list[str] | None, typer.Argument(help="Default: all.", autocompletion=complete_collective)
+    ] = None,
     ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Number of ranks.")] = 8,
     nodes: Annotated[int, typer.Option(min=1, help="Virtual nodes.")] = 1,
     smallest: Annotated[str, typer.Option("--min", help="Smallest size.")] = "8",
     largest: Annotated[str, typer.Option("--max", help="Largest size.")] = "4MiB",
     factor: Annotated[int, typer.Option(help="From one size to the next.")] = 8,
     algorithm: Annotated[
-        list[str] | None, typer.Option(help="Names, all, or auto: the selection table's.")
+        list[str] | None,
+        typer.Option(
+            help="Names, all, or auto: the selection table's.", autocompletion=complete_algorithm
+        ),
     ] = None,
     protocol: Annotated[
-        list[str] | None, typer.Option(help="simple, ll, ll128, all, or auto.")
+        list[str] | None,
+        typer.Option(help="simple, ll, ll128, all, or auto.", autocompletion=complete_protocol),
     ] = None,
     type_: Annotated[str, typer.Option("--type", help="Element type.")] = "float32",
     operation: Annotated[str, typer.Option(help="Reduction.")] = "sum",

@@ -6,11 +6,22 @@ import typer
 
 from unisono import plans
 from unisono.bench.cases import check_names, collectives
-from unisono.cli.output import Json, Nodes, Ranks, parse_size, placement_of, print_json, print_text
+from unisono.cli.output import (
+    Json,
+    Nodes,
+    Ranks,
+    complete_collective,
+    parse_size,
+    placement_of,
+    print_json,
+    print_text,
+)
 
 
 def explain(
-    collective: Annotated[str, typer.Argument(help="For example all_reduce.")],
+    collective: Annotated[
+        str, typer.Argument(help="For example all_reduce.", autocompletion=complete_collective)
+    ],
     size: Annotated[str, typer.Argument(help="Bytes: 8, 64KiB, 1MiB.")],
     ranks: Ranks = 8,
     nodes: Nodes = 1,

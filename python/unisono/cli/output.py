@@ -12,12 +12,36 @@ from rich.table import Table
 
 from unisono import _unisono as native
 from unisono import plans
+from unisono.bench.cases import collectives
 from unisono.errors import MachineError, MisuseError
 
 # Tables that go to a file or a pipe are not cut to a terminal's width.
 _WIDE = 220
 console = Console(width=None if sys.stdout.isatty() else _WIDE)
 progress_console = Console(stderr=True)
+
+
+def complete_plan(incomplete: str) -> list[str]:
+    """Names of plans, for shell completion."""
+    names = [entry.plan_name for entry in plans.algorithms()]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_collective(incomplete: str) -> list[str]:
+    """Names of collectives, for shell completion."""
+    return [name for name in collectives() if name.startswith(incomplete)]
+
+
+def complete_algorithm(incomplete: str) -> list[str]:
+    """Names of algorithms, for shell completion."""
+    names = dict.fromkeys(["all", "auto", *(entry.name for entry in plans.algorithms())])
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_protocol(incomplete: str) -> list[str]:
+    """Names of protocols, for shell completion."""
+    return [name for name in native.protocols() if name.startswith(incomplete)]
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
 Ranks = Annotated[int, typer.Option("--ranks", "-n", min=1, help="Number of ranks.")]

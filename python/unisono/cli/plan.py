@@ -15,6 +15,9 @@ from unisono.cli.output import (
     Json,
     Nodes,
     Ranks,
+    complete_collective,
+    complete_plan,
+    complete_protocol,
     placement_of,
     print_json,
     print_table,
@@ -29,9 +32,16 @@ app = typer.Typer(
 )
 app.command("verify")(verify.verify)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A plan's name, or a file with a plan.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="A plan's name, or a file with a plan.", autocompletion=complete_plan
+    ),
+]
 Root = Annotated[int, typer.Option(help="Of broadcast, reduce, gather, scatter.")]
-Protocol = Annotated[str, typer.Option(help="simple, ll or ll128.")]
+Protocol = Annotated[
+    str, typer.Option(help="simple, ll or ll128.", autocompletion=complete_protocol)
+]
 Channels = Annotated[int, typer.Option(min=1, help="Channels.")]
 InPlace = Annotated[bool, typer.Option("--in-place", help="Input and output alias.")]
 
@@ -45,7 +55,10 @@ class Format(StrEnum):
 
 @app.command("list")
 def list_plans(
-    collective: Annotated[str | None, typer.Argument(help="Only of this collective.")] = None,
+    collective: Annotated[
+        str | None,
+        typer.Argument(help="Only of this collective.", autocompletion=complete_collective),
+    ] = None,
     json: Json = False,
 ) -> None:
     """List the built-in plans."""

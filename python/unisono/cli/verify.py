@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from unisono import plans
 from unisono.cli.output import (
     Json,
+    complete_plan,
     parse_rank_list,
     placement_of,
     print_json,
@@ -58,7 +59,12 @@ class _Outcome:
 
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Plans, or files with plans.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Plans, or files with plans.",
+            autocompletion=complete_plan,
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All built-in plans.")] = False,
     ranks: Annotated[str, typer.Option(help="For example 8, 2..64 or 2..9,16.")] = "2..16",

@@ -8,7 +8,7 @@ from unisono.draw.svg import PALETTE, Svg
 
 _WIDTH, _PLOT_HEIGHT = 760, 300
 _LEFT, _TOP, _RIGHT, _BELOW = 66, 40, 18, 46
-_LEGEND_LINE, _LEGEND_ITEM = 18, 226
+_LEGEND_LINE, _LEGEND_ITEM = 18, 225
 _DASHES = ("none", "6 3", "2 3")
 
 

@@ -14,26 +14,24 @@ def _bytes(value: float) -> str:
 
 
 def bandwidth_plot(collective: str, rows: Sequence[Row]) -> str:
-    """Bus bandwidth by size, a line for each algorithm and protocol; empty if there is none."""
-    lines: dict[tuple[str, str], list[Row]] = {}
+    """Bus bandwidth by size, a line for each algorithm; empty if nothing has a bandwidth.
+
+    At each size an algorithm is shown with the best of its protocols.
+    """
+    best: dict[str, dict[int, float]] = {}
     for row in rows:
         if row.collective == collective and row.busbw_gb_s > 0:
-            lines.setdefault((row.algorithm, row.protocol), []).append(row)
-    if not lines:
+            line = best.setdefault(row.algorithm, {})
+            line[row.bytes] = max(row.busbw_gb_s, line.get(row.bytes, 0.0))
+    if not best:
         return ""
-    algorithms = list(dict.fromkeys(algorithm for algorithm, _ in lines))
-    protocols = native.protocols()
     series = [
-        Series(
-            f"{algorithm}, {protocol}",
-            sorted((float(row.bytes), row.busbw_gb_s) for row in group),
-            colour=algorithms.index(algorithm),
-            dash=protocols.index(protocol),
-        )
-        for (algorithm, protocol), group in lines.items()
+        Series(algorithm, sorted((float(size), busbw) for size, busbw in line.items()))
+        for algorithm, line in best.items()
     ]
+    title = f"{collective}: bus bandwidth with the best protocol"
     y_axis = Axis("bus bandwidth (GB/s)", logarithmic=True)
-    return draw_chart(f"{collective}: bus bandwidth", _SIZE, y_axis, series, standalone=False)
+    return draw_chart(title, _SIZE, y_axis, series, standalone=False)
 
 
 def training_plots(curves: dict[str, dict[str, list[float]]]) -> list[str]:
