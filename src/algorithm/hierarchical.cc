@@ -143,4 +143,19 @@ std::vector<LaneLoad> lane_loads(const topo::Placement& placement, BetweenNodes 
   return loads;
 }
 
+Cost cost_of_two_levels(const Request& request, Hierarchy hierarchy, double block_bytes,
+                        Cost between_nodes, bool reduces) {
+  const topo::Placement& placement = request.placement;
+  const NodeCost inside_node = cost_in_node(
+      placement, hierarchy.inside, lane_loads(placement, hierarchy.between, block_bytes), reduces);
+  const int lanes = most_lanes_of_a_rank(placement);
+  Cost cost = between_nodes;
+  cost.steps += inside_node.steps;
+  cost.bytes_sent_inter_node *= lanes;
+  cost.bytes_sent = cost.bytes_sent_inter_node + inside_node.sent;
+  cost.bytes_reduced = cost.bytes_reduced * lanes + inside_node.reduced;
+  cost.exact = placement.is_uniform();
+  return cost;
+}
+
 }  // namespace unisono::algorithm

@@ -9,9 +9,8 @@
 //                          shuffle. Messages of one chunk let an executor cut the largest tiles. A
 //                          ring inside the node takes a round for each block of a lane.
 //   recursive, Bruck, PAT  are for small sizes, where a message costs more than copying it: lanes
-//   are
-//                          kept contiguous in scratch, inside a node a lane is one message, and an
-//                          explicit shuffle copies blocks between scratch and their places. More
+//                          are kept contiguous in scratch, inside a node a lane is one message, and
+//                          an explicit shuffle copies blocks between scratch and their places. More
 //                          than one channel would undo this: they use one.
 #pragma once
 
@@ -62,5 +61,8 @@ int most_lanes_of_a_rank(const topo::Placement& placement);
 // Of an all-gather or a reduce-scatter, with blocks of `block_bytes`.
 std::vector<LaneLoad> lane_loads(const topo::Placement& placement, BetweenNodes between,
                                  double block_bytes);
+// The same collectives over both levels, `between_nodes` being one lane's cost.
+Cost cost_of_two_levels(const Request& request, Hierarchy hierarchy, double block_bytes,
+                        Cost between_nodes, bool reduces);
 
 }  // namespace unisono::algorithm

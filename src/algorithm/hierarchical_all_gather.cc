@@ -18,16 +18,32 @@
 
 #include "algorithm/algorithms.h"
 #include "algorithm/hierarchical.h"
+#include "algorithm/hierarchical_entry.h"
 #include "algorithm/request.h"
 #include "algorithm/sequence.h"
 
 namespace unisono::algorithm {
 namespace {
 
-constexpr int ways = 1;
-
 class Writer {
  public:
+  static constexpr Collective collective = Collective::all_gather;
+  static constexpr std::string_view source = "PCCL, section 4";
+  static constexpr std::string_view constraint =
+      "any number of ranks; one node not 64 times larger than two others";
+  static constexpr int ways = 1;
+
+  static plan::Header header(const Request& request, BetweenNodes between) {
+    return hierarchical_header(request, between, ways, 1, is_staged(request, between));
+  }
+
+  static Cost cost(const Request& request, Hierarchy hierarchy, double block_bytes) {
+    return cost_of_two_levels(
+        request, hierarchy, block_bytes,
+        cost_of_gather_between_nodes(hierarchy.between, request.placement.nodes(), block_bytes),
+        false);
+  }
+
   Writer(plan::ProgramBuilder& builder, const Request& request, Hierarchy hierarchy, int rank)
       : builder_(builder),
         request_(request),
@@ -107,47 +123,7 @@ class Writer {
 };
 
 template <BetweenNodes between, InsideNode inside>
-struct Algorithm {
-  static Status supports(const Request& request) { return fits_channels(request, ways); }
-
-  static plan::Header header(const Request& request) {
-    return hierarchical_header(request, between, ways, 1, is_staged(request, between));
-  }
-
-  static plan::RankProgram program(const Request& request, int rank) {
-    plan::ProgramBuilder builder(rank);
-    Writer writer(builder, request, {between, inside}, rank);
-    for (int channel = 0; channel < channels_used(request, between, ways); ++channel)
-      writer.write(channel);
-    return builder.take();
-  }
-
-  static Cost cost(const Request& request, double block_bytes) {
-    const topo::Placement& placement = request.placement;
-    const NodeCost inside_node =
-        cost_in_node(placement, inside, lane_loads(placement, between, block_bytes), false);
-    const int lanes = most_lanes_of_a_rank(placement);
-    Cost cost = cost_of_gather_between_nodes(between, placement.nodes(), block_bytes);
-    cost.steps += inside_node.steps;
-    cost.bytes_sent_inter_node *= lanes;
-    cost.bytes_sent = cost.bytes_sent_inter_node + inside_node.sent;
-    cost.bytes_reduced = cost.bytes_reduced * lanes + inside_node.reduced;
-    cost.exact = placement.is_uniform();
-    return cost;
-  }
-
-  static constexpr Entry entry(std::string_view name, std::string_view summary) {
-    return {.name = name,
-            .collective = Collective::all_gather,
-            .summary = summary,
-            .source = "PCCL, section 4",
-            .constraint = "any number of ranks; one node not 64 times larger than two others",
-            .supports = supports,
-            .header = header,
-            .program = program,
-            .cost = cost};
-  }
-};
+using Algorithm = HierarchicalEntry<Writer, between, inside>;
 
 using enum BetweenNodes;
 

@@ -23,15 +23,47 @@
 
 #include "algorithm/algorithms.h"
 #include "algorithm/hierarchical.h"
+#include "algorithm/hierarchical_entry.h"
 #include "algorithm/request.h"
 
 namespace unisono::algorithm {
 namespace {
 
-constexpr int ways = 2;  // up, down
-
 class Writer {
  public:
+  static constexpr Collective collective = Collective::all_reduce;
+  static constexpr std::string_view source = "PCCL, section 4, both of its collectives";
+  static constexpr std::string_view constraint =
+      "any number of ranks; one node not 32 times larger than two others";
+  static constexpr int ways = 2;  // up, down
+
+  static plan::Header header(const Request& request, BetweenNodes between) {
+    const int lanes = request.placement.max_ranks_on_a_node();
+    return hierarchical_header(request, between, ways, lanes * request.placement.nodes(),
+                               lanes > 1);
+  }
+
+  static Cost cost(const Request& request, Hierarchy hierarchy, double block_bytes) {
+    const topo::Placement& placement = request.placement;
+    const int nodes = placement.nodes();
+    const double lane_bytes = block_bytes / placement.max_ranks_on_a_node();
+    const std::vector<LaneLoad> loads(
+        static_cast<std::size_t>(placement.max_ranks_on_a_node()),
+        {lane_bytes, sends_long_messages(hierarchy.between) ? 1 : nodes});
+    const NodeCost first = cost_in_node(placement, hierarchy.inside, loads, true);
+    const NodeCost last = cost_in_node(placement, hierarchy.inside, loads, false);
+    const Cost up = cost_of_reduce_between_nodes(hierarchy.between, nodes, lane_bytes / nodes);
+    const Cost down = cost_of_gather_between_nodes(hierarchy.between, nodes, lane_bytes / nodes);
+    const int lanes = most_lanes_of_a_rank(placement);
+    const double between_nodes = (up.bytes_sent + down.bytes_sent) * lanes;
+    return {.steps = first.steps + up.steps + down.steps + last.steps,
+            .steps_inter_node = up.steps + down.steps,
+            .bytes_sent = first.sent + between_nodes + last.sent,
+            .bytes_sent_inter_node = between_nodes,
+            .bytes_reduced = first.reduced + up.bytes_reduced * lanes,
+            .exact = placement.is_uniform()};
+  }
+
   Writer(plan::ProgramBuilder& builder, const Request& request, Hierarchy hierarchy, int rank)
       : builder_(builder),
         hierarchy_(hierarchy),
@@ -111,55 +143,7 @@ class Writer {
 };
 
 template <BetweenNodes between, InsideNode inside>
-struct Algorithm {
-  static Status supports(const Request& request) { return fits_channels(request, ways); }
-
-  static plan::Header header(const Request& request) {
-    const int lanes = request.placement.max_ranks_on_a_node();
-    return hierarchical_header(request, between, ways, lanes * request.placement.nodes(),
-                               lanes > 1);
-  }
-
-  static plan::RankProgram program(const Request& request, int rank) {
-    plan::ProgramBuilder builder(rank);
-    Writer writer(builder, request, {between, inside}, rank);
-    for (int channel = 0; channel < channels_used(request, between, ways); ++channel)
-      writer.write(channel);
-    return builder.take();
-  }
-
-  static Cost cost(const Request& request, double block_bytes) {
-    const topo::Placement& placement = request.placement;
-    const int nodes = placement.nodes();
-    const double lane_bytes = block_bytes / placement.max_ranks_on_a_node();
-    const std::vector<LaneLoad> loads(static_cast<std::size_t>(placement.max_ranks_on_a_node()),
-                                      {lane_bytes, sends_long_messages(between) ? 1 : nodes});
-    const NodeCost first = cost_in_node(placement, inside, loads, true);
-    const NodeCost last = cost_in_node(placement, inside, loads, false);
-    const Cost up = cost_of_reduce_between_nodes(between, nodes, lane_bytes / nodes);
-    const Cost down = cost_of_gather_between_nodes(between, nodes, lane_bytes / nodes);
-    const int lanes = most_lanes_of_a_rank(placement);
-    const double between_nodes = (up.bytes_sent + down.bytes_sent) * lanes;
-    return {.steps = first.steps + up.steps + down.steps + last.steps,
-            .steps_inter_node = up.steps + down.steps,
-            .bytes_sent = first.sent + between_nodes + last.sent,
-            .bytes_sent_inter_node = between_nodes,
-            .bytes_reduced = first.reduced + up.bytes_reduced * lanes,
-            .exact = placement.is_uniform()};
-  }
-
-  static constexpr Entry entry(std::string_view name, std::string_view summary) {
-    return {.name = name,
-            .collective = Collective::all_reduce,
-            .summary = summary,
-            .source = "PCCL, section 4, both of its collectives",
-            .constraint = "any number of ranks; one node not 32 times larger than two others",
-            .supports = supports,
-            .header = header,
-            .program = program,
-            .cost = cost};
-  }
-};
+using Algorithm = HierarchicalEntry<Writer, between, inside>;
 
 using enum BetweenNodes;
 

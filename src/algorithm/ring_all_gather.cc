@@ -22,7 +22,7 @@
 // with other placements each block takes its own step.
 #include "algorithm/algorithms.h"
 #include "algorithm/request.h"
-#include "algorithm/ring.h"
+#include "algorithm/ring_collectives.h"
 #include "algorithm/ring_cost.h"
 #include "algorithm/sequence.h"
 #include "plan/builder.h"
@@ -52,24 +52,12 @@ void write_ring(plan::ProgramBuilder& builder, const Ring& ring, const Request& 
 
 template <int directions>
 plan::Header header(const Request& request) {
-  const int channels = request.channels * directions;
-  plan::Header header = header_for(request, channels);
-  header.channels = channels;
-  return header;
+  return ring_header(request, directions, 1);
 }
 
 template <int directions>
 plan::RankProgram program(const Request& request, int rank) {
-  plan::ProgramBuilder builder(rank);
-  const int channels = request.channels * directions;
-  for (int channel = 0; channel < channels; ++channel) {
-    const Ring ring(request.placement, channel / directions, channel % directions == 1);
-    if (ring.size() > 1)
-      write_ring(builder, ring, request, rank, channel, channels);
-    else if (!request.in_place)
-      builder.block(channel, -1, -1).copy(input(channel), output(channel));
-  }
-  return builder.take();
+  return ring_program(request, rank, directions, write_ring);
 }
 
 template <int directions>

@@ -21,7 +21,7 @@
 // on both directions of every link. Its direction is the lowest bit of the channel.
 #include "algorithm/algorithms.h"
 #include "algorithm/request.h"
-#include "algorithm/ring.h"
+#include "algorithm/ring_collectives.h"
 #include "algorithm/ring_cost.h"
 #include "plan/builder.h"
 
@@ -32,8 +32,8 @@ using plan::input;
 using plan::output;
 
 // Chunk j of the ring on this channel is chunk j * channels + channel of the buffer.
-void write_ring(plan::ProgramBuilder& builder, const Ring& ring, int rank, int channel,
-                int channels) {
+void write_ring(plan::ProgramBuilder& builder, const Ring& ring, const Request&, int rank,
+                int channel, int channels) {
   const std::int64_t k = ring.size();
   const std::int64_t q = ring.position_of(rank);
   const auto chunk = [&](std::int64_t position, std::int64_t step = 0) {
@@ -55,24 +55,12 @@ void write_ring(plan::ProgramBuilder& builder, const Ring& ring, int rank, int c
 
 template <int directions>
 plan::Header header(const Request& request) {
-  const int channels = request.channels * directions;
-  plan::Header header = header_for(request, request.placement.ranks() * channels);
-  header.channels = channels;
-  return header;
+  return ring_header(request, directions, request.placement.ranks());
 }
 
 template <int directions>
 plan::RankProgram program(const Request& request, int rank) {
-  plan::ProgramBuilder builder(rank);
-  const int channels = request.channels * directions;
-  for (int channel = 0; channel < channels; ++channel) {
-    const Ring ring(request.placement, channel / directions, channel % directions == 1);
-    if (ring.size() > 1)
-      write_ring(builder, ring, rank, channel, channels);
-    else
-      builder.block(channel, -1, -1).copy(input(channel), output(channel));
-  }
-  return builder.take();
+  return ring_program(request, rank, directions, write_ring);
 }
 
 template <int directions>

@@ -16,7 +16,7 @@
 // its direction is the lowest bit of the channel.
 #include "algorithm/algorithms.h"
 #include "algorithm/request.h"
-#include "algorithm/ring.h"
+#include "algorithm/ring_collectives.h"
 #include "algorithm/ring_cost.h"
 #include "algorithm/sequence.h"
 #include "plan/builder.h"
@@ -27,8 +27,8 @@ namespace {
 using plan::input;
 using plan::output;
 
-void write_ring(plan::ProgramBuilder& builder, const Ring& ring, int rank, int channel,
-                int channels) {
+void write_ring(plan::ProgramBuilder& builder, const Ring& ring, const Request&, int rank,
+                int channel, int channels) {
   const int k = ring.size();
   const std::int64_t q = ring.position_of(rank);
   const auto chunk_of = [&](int owner) { return std::int64_t{owner} * channels + channel; };
@@ -43,24 +43,12 @@ void write_ring(plan::ProgramBuilder& builder, const Ring& ring, int rank, int c
 
 template <int directions>
 plan::Header header(const Request& request) {
-  const int channels = request.channels * directions;
-  plan::Header header = header_for(request, channels);
-  header.channels = channels;
-  return header;
+  return ring_header(request, directions, 1);
 }
 
 template <int directions>
 plan::RankProgram program(const Request& request, int rank) {
-  plan::ProgramBuilder builder(rank);
-  const int channels = request.channels * directions;
-  for (int channel = 0; channel < channels; ++channel) {
-    const Ring ring(request.placement, channel / directions, channel % directions == 1);
-    if (ring.size() > 1)
-      write_ring(builder, ring, rank, channel, channels);
-    else
-      builder.block(channel, -1, -1).copy(input(channel), output(channel));
-  }
-  return builder.take();
+  return ring_program(request, rank, directions, write_ring);
 }
 
 template <int directions>
