@@ -48,7 +48,10 @@ Result<bool> ThreadBlockRun::finished(CallState& call) {
     if (!flushed) return block_on(Waiting::Kind::connection, 0, 0, block_->recv_peer);
   }
   retire_offers();
-  if (!has_offers()) return true;
+  if (!has_offers()) {
+    waiting_ = {};  // what it waited for before must not be told, nor looked for, any more
+    return true;
+  }
   return block_on(Waiting::Kind::consumption, offers_.back().message + 1, send_->consumed(),
                   block_->send_peer);
 }
