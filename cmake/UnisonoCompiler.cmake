@@ -38,7 +38,7 @@ if(UNISONO_BUILD_FUZZERS)
       "${CMAKE_CXX_COMPILER_ID}; configure with -DCMAKE_CXX_COMPILER=clang++")
   endif()
   # clang before 17 cannot emit the function check for coroutines.
-  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=function
-    -fno-sanitize-recover=all)
+  add_compile_options(-O1 -g1 -fsanitize=fuzzer-no-link,address,undefined
+    -fno-sanitize=function,null -fno-sanitize-recover=all)
   add_link_options(-fsanitize=address,undefined)
 endif()
