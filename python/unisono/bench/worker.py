@@ -5,6 +5,7 @@ JSON object a line: {"case": index} when a case begins, {"case", "time_us", "wro
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -36,4 +37,9 @@ def main(job: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    try:
+        main(Path(sys.argv[1]))
+    except unisono.Error as error:
+        sys.exit(f"rank {os.environ.get('UNISONO_RANK', '?')}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -16,22 +16,20 @@ _OPTIONAL = {
     "ml_dtypes": "NumPy arrays of bfloat16 and float8; dtype= reads integers as these without it",
 }
 _DISTRIBUTIONS = {"sklearn": "scikit-learn"}
-_TRANSPORTS = {
-    "shm": "shared memory inside a node; large messages straight from the sender's memory where "
-    "the kernel allows cross-memory attach",
-    "socket": "TCP, between nodes",
-}
 
 
 def info(json: Json = False) -> None:
     """Show the version, the machine, the transports, optional packages and the settings."""
     optional = {name: _version(name) for name in _OPTIONAL}
+    transports = native.transports()
     settings = [one for one in native.settings() if one.is_set]
     if json:
         print_json(
             {
                 "machine": describe_machine(),
-                "transports": _TRANSPORTS,
+                "transports": {
+                    name: {"works": works, "note": note} for name, works, note in transports
+                },
                 "packages": optional,
                 "settings": {
                     one.variable: _shown(one) if one.is_set else one.default
@@ -43,7 +41,10 @@ def info(json: Json = False) -> None:
         return
     print_table(("machine", ""), describe_machine().items())
     print()
-    print_table(("transport", ""), _TRANSPORTS.items())
+    print_table(
+        ("transport", "works", ""),
+        [(name, "yes" if works else "no", note) for name, works, note in transports],
+    )
     print()
     rows = [
         (name, found or "absent", "" if found else f"missing: {_OPTIONAL[name]}")
