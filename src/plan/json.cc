@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/try.h"
 #include "plan/check.h"
+#include "plan/walk.h"
 
 namespace unisono::plan {
 namespace {
@@ -259,6 +260,7 @@ Result<Plan> from_json(std::string_view text) {
     for (std::size_t i = 0; i < programs->size() && in.ok(); ++i)
       in.fail(read_program((*programs)[i], in.place("programs", i), plan.programs.emplace_back()));
   UNISONO_TRY(in.finish());
+  it.max_step_count = max_step_count(plan);
   UNISONO_TRY(check(plan, format_limits()));
   return plan;
 }

@@ -11,6 +11,7 @@
 #include "plan/lexer.h"
 #include "plan/parse_index.h"
 #include "plan/text.h"
+#include "plan/walk.h"
 
 namespace unisono::plan {
 namespace {
@@ -34,6 +35,7 @@ class Parser {
   Result<Plan> run() {
     UNISONO_TRY(read_header());
     while (!lexer_.next_is(Kind::end_of_text)) UNISONO_TRY(read_program());
+    plan_.header.max_step_count = max_step_count(plan_);
     UNISONO_TRY(check(plan_, format_limits()));
     return std::move(plan_);
   }

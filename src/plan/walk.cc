@@ -95,4 +95,11 @@ int max_step_count(const RankProgram& program) {
   return most;
 }
 
+int max_step_count(const Plan& plan) {
+  int most = 1;
+  for (const RankProgram& program : plan.programs)
+    most = std::max(most, max_step_count(program));
+  return most;
+}
+
 }  // namespace unisono::plan

@@ -38,5 +38,6 @@ std::int64_t unrolled_steps(const Body& body);
 std::size_t memory_bytes(const Body& body);
 // The largest `count` of any step of the program; at least 1.
 int max_step_count(const RankProgram& program);
+int max_step_count(const Plan& plan);
 
 }  // namespace unisono::plan

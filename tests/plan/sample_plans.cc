@@ -65,6 +65,7 @@ Plan nested() {
     receiver.end_loop();
     plan.programs.push_back(builder.take());
   }
+  plan.header.max_step_count = 4;
   return plan;
 }
 

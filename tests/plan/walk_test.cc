@@ -60,6 +60,7 @@ TEST(MaxStepCount, LooksIntoLoopsAndIsAtLeastOne) {
   EXPECT_EQ(max_step_count(RankProgram{}), 1);
   EXPECT_EQ(max_step_count(test::ring().programs[0]), 1);
   EXPECT_EQ(max_step_count(test::nested().programs[0]), 4);
+  EXPECT_EQ(max_step_count(test::nested()), 4);
   RankProgram program;
   program.thread_blocks.push_back({.body = {Loop{2, {Loop{2, {Step{.count = 9}}}}}}});
   EXPECT_EQ(max_step_count(program), 9);

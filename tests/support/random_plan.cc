@@ -23,6 +23,7 @@ class Generator {
     for (int rank = 0; rank < plan_.header.ranks; ++rank)
       plan_.programs.push_back({.rank = rank, .scratch_blocks = up_to(3), .thread_blocks = {}});
     for (RankProgram& program : plan_.programs) fill(program);
+    plan_.header.max_step_count = max_step_count(plan_);
     return std::move(plan_);
   }
 
