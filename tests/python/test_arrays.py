@@ -26,7 +26,8 @@ class Tensor:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, _ in unisono.data_types() if name not in ("bfloat16",) and "8_" not in name]
+    "name",
+    [name for name, _ in unisono.data_types() if name not in ("bfloat16",) and "8_" not in name],
 )
 def test_every_numpy_type_is_taken_where_it_lies(name):
     x = np.zeros((3, 5), name)
@@ -37,7 +38,11 @@ def test_every_numpy_type_is_taken_where_it_lies(name):
 
 @pytest.mark.parametrize(
     ("source", "name"),
-    [(bytearray(7), "uint8"), (array.array("d", [1, 2, 3]), "float64"), (memoryview(b"abc"), "uint8")],
+    [
+        (bytearray(7), "uint8"),
+        (array.array("d", [1, 2, 3]), "float64"),
+        (memoryview(b"abc"), "uint8"),
+    ],
     ids=["bytearray", "array.array", "memoryview"],
 )
 def test_the_buffer_protocol_is_enough(source, name):
@@ -60,7 +65,9 @@ def test_integers_can_be_read_as_floats_that_numpy_lacks(stored, dtype):
 
 
 def test_dtype_of_another_size_is_refused():
-    with pytest.raises(unisono.MisuseError, match=r"on rank 3 has elements of 1 bytes \(uint8\).*float32, of 4"):
+    with pytest.raises(
+        unisono.MisuseError, match=r"on rank 3 has elements of 1 bytes \(uint8\).*float32, of 4"
+    ):
         View(np.zeros(4, np.uint8), False, "float32", WHAT)
 
 
@@ -95,7 +102,18 @@ def test_a_dimension_of_one_never_makes_an_array_strided():
         (None, "is a NoneType, which shares no memory"),
         (3.0, "is a float, which shares no memory"),
     ],
-    ids=["strided", "transposed", "bool", "complex", "byte order", "object", "time", "list", "None", "float"],
+    ids=[
+        "strided",
+        "transposed",
+        "bool",
+        "complex",
+        "byte order",
+        "object",
+        "time",
+        "list",
+        "None",
+        "float",
+    ],
 )
 def test_what_cannot_be_used_is_refused_and_why(x, problem):
     with pytest.raises(unisono.MisuseError, match=WHAT + ".*" + problem):

@@ -167,7 +167,9 @@ def test_calls_that_differ_are_named_in_the_debug_mode():
 
         def check(comm):
             np.testing.assert_array_equal(comm.all_reduce(np.ones(2)), [2, 2])
-            with pytest.raises(unisono.MisuseError, match="ranks disagree.*all_reduce of 3.*all_reduce of 4"):
+            with pytest.raises(
+                unisono.MisuseError, match="ranks disagree.*all_reduce of 3.*all_reduce of 4"
+            ):
                 comm.all_reduce(np.ones(3 + comm.rank))
             with pytest.raises(unisono.MisuseError, match="float32.*float64"):
                 comm.all_gather(np.ones(3, [np.float32, np.float64][comm.rank]))
@@ -237,7 +239,9 @@ def test_settings_are_a_table():
     rows = {row.variable: row for row in unisono.settings()}
     assert rows["UNISONO_TIMEOUT"].default == "300s"
     assert rows["UNISONO_TIMEOUT"].type == "duration"
-    with pytest.raises(unisono.MisuseError, match="no setting UNISONO_TIMEOT; near names: UNISONO_TIMEOUT"):
+    with pytest.raises(
+        unisono.MisuseError, match="no setting UNISONO_TIMEOT; near names: UNISONO_TIMEOUT"
+    ):
         unisono.set_setting("UNISONO_TIMEOT", "3s")
     with pytest.raises(unisono.MisuseError, match="UNISONO_CHANNELS: .*'many'"):
         unisono.set_setting("UNISONO_CHANNELS", "many")

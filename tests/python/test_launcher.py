@@ -24,7 +24,11 @@ def job(tmp_path, capfdbinary):
         script = tmp_path / "ranks.py"
         head = "import os, signal, sys, time, numpy as np, unisono\n"
         script.write_text(head + textwrap.dedent(lines))
-        outcome = launch([str(script)], ranks, timeout=LIMIT_SECONDS, **options)
+        # The log goes where the output goes; what it says is not tested here.
+        environment = {"UNISONO_LOG": "off", **options.pop("environment", {})}
+        outcome = launch(
+            [str(script)], ranks, timeout=LIMIT_SECONDS, environment=environment, **options
+        )
         return outcome, sorted(capfdbinary.readouterr().out.decode().splitlines())
 
     return run
@@ -68,7 +72,7 @@ def test_collectives_of_processes(job, ranks, nodes):
 def test_what_ranks_are_told(job):
     outcome, output = job(
         """
-        keys = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE")
+        keys = ("RANK", "WORLD_SIZE", "NODE")
         print(*(os.environ["UNISONO_" + key] for key in keys), os.environ["OWN"])
         print(len(os.environ["UNISONO_SECRET"]), sys.stdin.read() == "")
         """,
@@ -77,7 +81,7 @@ def test_what_ranks_are_told(job):
         environment={"OWN": "x"},
     )
     assert outcome == unisono.launcher.Outcome(0, None, "")
-    first = ["[0] 0 3 0 node0 x", "[1] 1 3 1 node0 x", "[2] 2 3 0 node1 x"]
+    first = ["[0] 0 3 node0 x", "[1] 1 3 node0 x", "[2] 2 3 node1 x"]
     assert output == sorted(first + [f"[{rank}] 64 True" for rank in range(3)])
 
 
@@ -185,7 +189,7 @@ def test_control_c_ends_a_wait_as_keyboard_interrupt(job, waiting):
             try:
                 comm.barrier()
             except unisono.Error as error:
-                print(type(error).__name__, error.rank)
+                print(error.rank)
             sys.exit()
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
         start = time.monotonic()
@@ -201,7 +205,7 @@ def test_control_c_ends_a_wait_as_keyboard_interrupt(job, waiting):
         2,
     )
     assert outcome.ok, (outcome, output)
-    assert output == ["[0] AbortedError 1", "[1] 1", "[1] interrupted True"]
+    assert output == ["[0] 1", "[1] 1", "[1] interrupted True"]
 
 
 def test_control_c_while_joining(tmp_path):
@@ -233,7 +237,7 @@ def test_control_c_of_the_launcher_reaches_every_rank(tmp_path):
         comm = unisono.init()
         pathlib.Path("{ready}", str(comm.rank)).touch()
         try:
-            comm.recv(np.ones(1), comm.rank - 1)
+            comm.recv(np.ones(1), 1 - comm.rank)
         except KeyboardInterrupt:
             print("interrupted")
             raise SystemExit(3)

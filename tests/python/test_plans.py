@@ -1,6 +1,7 @@
 """Plans from Python: made, printed, read, verified, timed, chosen."""
 
 import json
+from itertools import pairwise
 
 import pytest
 import unisono
@@ -145,7 +146,7 @@ def test_selection_is_a_table():
     rows = plans.selection_table("all_reduce", placement)
     assert rows[0].min_bytes == 0
     assert rows[-1].max_bytes is None
-    for row, later in zip(rows, rows[1:], strict=False):
+    for row, later in pairwise(rows):
         assert row.max_bytes == later.min_bytes - 1
     ranked = plans.candidates("all_reduce", 1 << 20, placement)
     times = [candidate.time_us for candidate in ranked]

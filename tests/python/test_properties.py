@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from unisono import plans
 from unisono.testing import run_ranks
 
-TYPES = st.sampled_from(["int8", "uint8", "int16", "uint32", "int64", "float16", "float32", "float64"])
+TYPES = st.sampled_from(
+    ["int8", "uint8", "int16", "uint32", "int64", "float16", "float32", "float64"]
+)
 COUNTS = st.one_of(st.integers(0, 40), st.sampled_from([127, 1021, 65_537, 200_003]))
 # A fixed seed: a failure must come back.
 QUICK = settings(
