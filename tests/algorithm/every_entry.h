@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "algorithm/algorithm.h"
+#include "support/sanitized.h"
 
 namespace unisono::algorithm {
 
@@ -20,12 +21,7 @@ inline std::string name_of_entry(const testing::TestParamInfo<const Entry*>& inf
   return info.param->plan_name();
 }
 
-// Sanitized builds are some ten times slower: they try fewer cases.
-#ifdef UNISONO_SANITIZED
-inline constexpr bool is_sanitized = true;
-#else
-inline constexpr bool is_sanitized = false;
-#endif
+using test::is_sanitized;
 
 struct Variant {
   int channels = 1;

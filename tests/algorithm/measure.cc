@@ -24,8 +24,10 @@ struct Chain {
 struct Running {
   int rank;
   const plan::ThreadBlock* code;
+  std::deque<Chain>* arriving;  // its connections' messages
+  std::deque<Chain>* departing;
   plan::StepCursor cursor;
-  Chain chain;
+  Chain chain{};
   std::vector<Chain> after_steps{Chain{}};  // [n]: when n steps are complete
 };
 
@@ -41,7 +43,11 @@ class Measurement {
     for (const plan::RankProgram& program : plan.programs) {
       first_.push_back(running_.size());
       for (const plan::ThreadBlock& code : program.thread_blocks)
-        running_.push_back({program.rank, &code, plan::StepCursor(code.body), {}});
+        running_.push_back({.rank = program.rank,
+                            .code = &code,
+                            .arriving = &messages_[{code.recv_peer, program.rank, code.channel}],
+                            .departing = &messages_[{program.rank, code.send_peer, code.channel}],
+                            .cursor = plan::StepCursor(code.body)});
     }
   }
 
@@ -78,10 +84,9 @@ class Measurement {
       chain.follow(other.after_steps[steps]);
     }
     if (plan::receives(step.operation)) {
-      std::deque<Chain>& arriving = messages_[{code.recv_peer, block.rank, code.channel}];
-      if (arriving.empty()) return false;
-      chain.follow(arriving.front());
-      arriving.pop_front();
+      if (block.arriving->empty()) return false;
+      chain.follow(block.arriving->front());
+      block.arriving->pop_front();
     }
     const auto rank = static_cast<std::size_t>(block.rank);
     const double bytes = chunk_bytes_ * step.count;
@@ -95,7 +100,7 @@ class Measurement {
       reduced_[rank] += bytes * static_cast<double>(std::max<std::size_t>(step.peers.size(), 1));
     if (plan::sends(step.operation)) {
       const Chain message{chain.messages + 1, chain.crossings + (crosses ? 1 : 0)};
-      messages_[{block.rank, code.send_peer, code.channel}].push_back(message);
+      block.departing->push_back(message);
       longest_.follow(message);
     }
     block.chain = chain;
@@ -108,9 +113,9 @@ class Measurement {
   const topo::Placement& placement_;
   double chunk_bytes_;
   std::vector<double> sent_, sent_inter_node_, reduced_;  // by rank
+  std::map<Connection, std::deque<Chain>> messages_;
   std::vector<Running> running_;
   std::vector<std::size_t> first_;  // by rank, in running_
-  std::map<Connection, std::deque<Chain>> messages_;
   Chain longest_;
 };
 
