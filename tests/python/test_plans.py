@@ -47,11 +47,8 @@ def test_every_plan_is_right_and_survives_its_texts(algorithm):
             algorithm.plan(placement)
         pytest.skip(algorithm.why_not(placement))
     plan = algorithm.plan(placement)
-    assert (plan.name, plan.collective, plan.ranks) == (
-        algorithm.name,
-        algorithm.collective,
-        4,
-    ) or plan.name == algorithm.plan_name
+    assert plan.name == algorithm.plan_name
+    assert (plan.collective, plan.ranks) == (algorithm.collective, 4)
     report = plan.verify()
     assert report.ok
     assert report.failures == []
@@ -86,8 +83,7 @@ def test_steps_are_unrolled():
 
 def test_a_wrong_plan_is_found_out():
     plan = plans.find_algorithm("ring_all_gather").plan(plans.Placement(3))
-    good = plan.to_json()
-    wrong = json.loads(good)
+    wrong = json.loads(plan.to_json())
 
     def spoil(node):
         """Makes the first copy to the output go to another place."""
@@ -102,14 +98,13 @@ def test_a_wrong_plan_is_found_out():
             return any(spoil(value) for value in node)
         return False
 
-    if not spoil(wrong):
-        pytest.skip("the JSON form has another shape")
+    assert spoil(wrong)
     report = plans.Plan.from_json(json.dumps(wrong)).verify()
     assert not report.ok
     failure = report.failures[0]
     assert failure.rank >= 0
-    assert failure.describe()
-    assert failure.problem in failure.describe() or failure.expected in failure.describe()
+    assert failure.expected != failure.got
+    assert failure.expected in failure.describe()
 
 
 def test_texts_that_cannot_be_read_say_where():
