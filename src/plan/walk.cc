@@ -97,8 +97,7 @@ int max_step_count(const RankProgram& program) {
 
 int max_step_count(const Plan& plan) {
   int most = 1;
-  for (const RankProgram& program : plan.programs)
-    most = std::max(most, max_step_count(program));
+  for (const RankProgram& program : plan.programs) most = std::max(most, max_step_count(program));
   return most;
 }
 

@@ -38,8 +38,8 @@ bool intact(const std::vector<std::byte>& memory, const std::byte* data, std::si
   return true;
 }
 
-Buffers make_buffers(const EngineCluster::Run& run, int rank, const Elements& input,
-                     bool in_place, std::mt19937_64& random) {
+Buffers make_buffers(const EngineCluster::Run& run, int rank, const Elements& input, bool in_place,
+                     std::mt19937_64& random) {
   const std::size_t size = size_bytes(run.type);
   const auto out_bytes = static_cast<std::size_t>(output_elements(run.problem, rank)) * size;
   const std::vector<std::byte> bytes = encode(input, run.type);
@@ -51,8 +51,8 @@ Buffers make_buffers(const EngineCluster::Run& run, int rank, const Elements& in
     buffers.output = place(buffers.output_memory, out_bytes, random() % 16);
   } else {
     // The larger buffer holds both.
-    std::byte* shared = place(buffers.output_memory, std::max(bytes.size(), out_bytes),
-                              random() % 16);
+    std::byte* shared =
+        place(buffers.output_memory, std::max(bytes.size(), out_bytes), random() % 16);
     const bool input_inside = out_bytes > bytes.size();
     const bool output_inside = bytes.size() > out_bytes;
     buffers.input = shared + (input_inside ? own : 0);
@@ -99,8 +99,7 @@ class EngineCluster::Resources : public engine::Resources {
     auto& connection = connections_[{peer, channel}];
     if (!connection) {
       auto& transport = *cluster_.transports_[static_cast<std::size_t>(rank_)];
-      const std::string address =
-          cluster_.transports_[static_cast<std::size_t>(peer)]->address();
+      const std::string address = cluster_.transports_[static_cast<std::size_t>(peer)]->address();
       auto made = transport.connect({.key = {communicator_, 0, static_cast<unsigned>(channel)},
                                      .self = rank_,
                                      .peer = peer,
@@ -123,8 +122,7 @@ class EngineCluster::Resources : public engine::Resources {
   std::vector<std::byte> scratch_;
 };
 
-EngineCluster::EngineCluster(int ranks, const transport::FifoOptions& options)
-    : options_(options) {
+EngineCluster::EngineCluster(int ranks, const transport::FifoOptions& options) : options_(options) {
   const std::uint64_t communicator = fresh_communicator();
   for (int rank = 0; rank < ranks; ++rank) {
     auto transport = transport::shm::make_transport(
@@ -213,8 +211,8 @@ std::string EngineCluster::run(const Run& run) {
       std::string stuck = "nothing moves:";
       for (int rank = 0; rank < ranks; ++rank)
         if (const auto r = static_cast<std::size_t>(rank); !complete[r])
-          stuck += str(" rank ", rank, " waits for ",
-                       trace::describe(executions[r]->waiting()), ";");
+          stuck +=
+              str(" rank ", rank, " waits for ", trace::describe(executions[r]->waiting()), ";");
       return stuck;
     }
   }
@@ -225,8 +223,7 @@ std::string EngineCluster::run(const Run& run) {
         decode(buffers[r].output, static_cast<std::int64_t>(expected[r].size()), run.type);
     for (std::size_t i = 0; i < got.size(); ++i)
       if (got[i] != expected[r][i])
-        return str("rank ", rank, ", element ", i, ": expected ", expected[r][i], ", got ",
-                   got[i]);
+        return str("rank ", rank, ", element ", i, ": expected ", expected[r][i], ", got ", got[i]);
     const auto out_bytes = static_cast<std::size_t>(output_elements(run.problem, rank)) * size;
     const auto in_bytes = inputs[r].size() * size;
     if (!buffers[r].input_memory.empty()) {

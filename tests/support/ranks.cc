@@ -57,8 +57,8 @@ std::string run_checked(Communicator& communicator, const CheckedCall& checked) 
   const auto expected = expected_outputs(problem, inputs);
   const std::size_t size = size_bytes(checked.type);
   std::vector<std::byte> input = encode(inputs[r], checked.type);
-  std::vector<std::byte> output(
-      static_cast<std::size_t>(output_elements(problem, rank)) * size, std::byte{0xa5});
+  std::vector<std::byte> output(static_cast<std::size_t>(output_elements(problem, rank)) * size,
+                                std::byte{0xa5});
 
   Call call;
   call.collective = problem.collective;
@@ -81,8 +81,7 @@ std::string run_checked(Communicator& communicator, const CheckedCall& checked) 
     shared.assign(std::max(input.size(), output.size()), std::byte{0xa5});
     call.input = shared.data() + (input_inside ? own : 0);
     call.output = shared.data() + (output_inside ? own : 0);
-    if (!input.empty())
-      std::memcpy(const_cast<void*>(call.input), input.data(), input.size());
+    if (!input.empty()) std::memcpy(const_cast<void*>(call.input), input.data(), input.size());
     result = static_cast<const std::byte*>(call.output);
   }
   std::vector<std::int64_t> send_counts, send_starts, recv_counts, recv_starts;

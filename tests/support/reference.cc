@@ -18,12 +18,18 @@ bool is_integer_type(DataType type) { return type <= DataType::uint64; }
 
 FloatFormat format_of(DataType type) {
   switch (type) {
-    case DataType::float16: return {10, 5};
-    case DataType::bfloat16: return {7, 8};
-    case DataType::float8_e4m3: return {3, 4};
-    case DataType::float8_e5m2: return {2, 5};
-    case DataType::float32: return {23, 8};
-    default: return {52, 11};
+    case DataType::float16:
+      return {10, 5};
+    case DataType::bfloat16:
+      return {7, 8};
+    case DataType::float8_e4m3:
+      return {3, 4};
+    case DataType::float8_e5m2:
+      return {2, 5};
+    case DataType::float32:
+      return {23, 8};
+    default:
+      return {52, 11};
   }
 }
 
@@ -56,9 +62,9 @@ std::int64_t decode_float(std::uint64_t code, FloatFormat format) {
   const std::uint64_t mantissa = code & ((std::uint64_t{1} << format.mantissa_bits) - 1);
   if (exponent == 0) return mantissa == 0 ? 0 : unexpected;
   const int bias = (1 << (format.exponent_bits - 1)) - 1;
-  const double value = std::ldexp(
-      1.0 + std::ldexp(static_cast<double>(mantissa), -format.mantissa_bits),
-      static_cast<int>(exponent) - bias);
+  const double value =
+      std::ldexp(1.0 + std::ldexp(static_cast<double>(mantissa), -format.mantissa_bits),
+                 static_cast<int>(exponent) - bias);
   if (!(value < 1e15) || value != std::floor(value)) return unexpected;
   return static_cast<std::int64_t>(negative ? -value : value);
 }
@@ -71,10 +77,14 @@ std::int64_t block_start(const std::vector<std::int64_t>& counts, int until) {
 
 std::int64_t combine(ReduceOperation operation, std::int64_t a, std::int64_t b) {
   switch (operation) {
-    case ReduceOperation::product: return a * b;
-    case ReduceOperation::min: return std::min(a, b);
-    case ReduceOperation::max: return std::max(a, b);
-    default: return a + b;
+    case ReduceOperation::product:
+      return a * b;
+    case ReduceOperation::min:
+      return std::min(a, b);
+    case ReduceOperation::max:
+      return std::max(a, b);
+    default:
+      return a + b;
   }
 }
 
@@ -130,29 +140,39 @@ std::int64_t multiplier_of(int rank) { return rank % 2 == 0 ? 2 : 1; }
 std::int64_t input_elements(const Problem& problem, int rank) {
   switch (problem.collective) {
     case Collective::reduce_scatter:
-    case Collective::all_to_all: return problem.ranks * problem.count;
-    case Collective::scatter: return rank == problem.root ? problem.ranks * problem.count : 0;
-    case Collective::broadcast: return rank == problem.root ? problem.count : 0;
+    case Collective::all_to_all:
+      return problem.ranks * problem.count;
+    case Collective::scatter:
+      return rank == problem.root ? problem.ranks * problem.count : 0;
+    case Collective::broadcast:
+      return rank == problem.root ? problem.count : 0;
     case Collective::all_to_all_v:
       return block_start(problem.counts[static_cast<std::size_t>(rank)], problem.ranks);
-    case Collective::barrier: return 0;
-    default: return problem.count;
+    case Collective::barrier:
+      return 0;
+    default:
+      return problem.count;
   }
 }
 
 std::int64_t output_elements(const Problem& problem, int rank) {
   switch (problem.collective) {
     case Collective::all_gather:
-    case Collective::all_to_all: return problem.ranks * problem.count;
-    case Collective::gather: return rank == problem.root ? problem.ranks * problem.count : 0;
-    case Collective::reduce: return rank == problem.root ? problem.count : 0;
+    case Collective::all_to_all:
+      return problem.ranks * problem.count;
+    case Collective::gather:
+      return rank == problem.root ? problem.ranks * problem.count : 0;
+    case Collective::reduce:
+      return rank == problem.root ? problem.count : 0;
     case Collective::all_to_all_v: {
       std::int64_t sum = 0;
       for (const auto& row : problem.counts) sum += row[static_cast<std::size_t>(rank)];
       return sum;
     }
-    case Collective::barrier: return 0;
-    default: return problem.count;
+    case Collective::barrier:
+      return 0;
+    default:
+      return problem.count;
   }
 }
 
@@ -198,7 +218,9 @@ std::vector<Elements> expected_outputs(const Problem& problem,
   for (std::size_t rank = 0; rank < ranks; ++rank)
     for (std::size_t from = 0; from < ranks; ++from) {
       switch (problem.collective) {
-        case Collective::all_gather: append(outputs[rank], inputs[from], 0, count); break;
+        case Collective::all_gather:
+          append(outputs[rank], inputs[from], 0, count);
+          break;
         case Collective::gather:
           if (rank == root) append(outputs[rank], inputs[from], 0, count);
           break;
@@ -212,12 +234,13 @@ std::vector<Elements> expected_outputs(const Problem& problem,
           append(outputs[rank], inputs[from], rank * count, count);
           break;
         case Collective::all_to_all_v:
-          append(outputs[rank], inputs[from],
-                 static_cast<std::size_t>(
-                     block_start(problem.counts[from], static_cast<int>(rank))),
-                 static_cast<std::size_t>(problem.counts[from][rank]));
+          append(
+              outputs[rank], inputs[from],
+              static_cast<std::size_t>(block_start(problem.counts[from], static_cast<int>(rank))),
+              static_cast<std::size_t>(problem.counts[from][rank]));
           break;
-        default: break;
+        default:
+          break;
       }
     }
   return outputs;
@@ -227,9 +250,8 @@ std::vector<std::byte> encode(const Elements& elements, DataType type) {
   const std::size_t size = size_bytes(type);
   std::vector<std::byte> out(elements.size() * size);
   for (std::size_t i = 0; i < elements.size(); ++i) {
-    const std::uint64_t code = is_integer_type(type)
-                                   ? static_cast<std::uint64_t>(elements[i])
-                                   : encode_float(elements[i], format_of(type));
+    const std::uint64_t code = is_integer_type(type) ? static_cast<std::uint64_t>(elements[i])
+                                                     : encode_float(elements[i], format_of(type));
     std::memcpy(out.data() + i * size, &code, size);  // little-endian, as all our platforms
   }
   return out;
