@@ -22,6 +22,7 @@ plan::Plan three_messages() {
   plan.header = {.name = "three",
                  .collective = Collective::broadcast,
                  .ranks = 2,
+                 .channels = 2,
                  .chunks_per_block = 3};
   plan::set_blocks(plan.header);
   plan.programs.resize(2);
@@ -106,7 +107,7 @@ TEST(Schedule, ABarrierHoldsAllThreadBlocksOfItsRank) {
   const plan::Step barrier{.operation = plan::Operation::barrier};
   plan.programs[0].thread_blocks = {
       {.channel = 0, .body = {copy0, copy0, copy0, barrier, copy0}},
-      {.channel = 1, .body = {barrier, copy1}}};
+      {.channel = 0, .body = {barrier, copy1}}};
   const Schedule schedule = schedule_of(plan);
   EXPECT_EQ(schedule.steps[3].start, 3);
   EXPECT_EQ(schedule.steps[5].start, 3);
