@@ -17,15 +17,24 @@ using Code = nb::dlpack::dtype_code;
 std::string type_name(const nb::dlpack::dtype& type) {
   if (type.lanes != 1) return "";
   switch (static_cast<Code>(type.code)) {
-    case Code::Int: return str("int", type.bits);
-    case Code::UInt: return str("uint", type.bits);
-    case Code::Float: return str("float", type.bits);
-    case Code::Bfloat: return str("bfloat", type.bits);
-    case Code::Float8_E4M3FN: return "float8_e4m3";
-    case Code::Float8_E5M2: return "float8_e5m2";
-    case Code::Bool: return "bool";
-    case Code::Complex: return str("complex", type.bits);
-    default: return "";
+    case Code::Int:
+      return str("int", type.bits);
+    case Code::UInt:
+      return str("uint", type.bits);
+    case Code::Float:
+      return str("float", type.bits);
+    case Code::Bfloat:
+      return str("bfloat", type.bits);
+    case Code::Float8_E4M3FN:
+      return "float8_e4m3";
+    case Code::Float8_E5M2:
+      return "float8_e5m2";
+    case Code::Bool:
+      return "bool";
+    case Code::Complex:
+      return str("complex", type.bits);
+    default:
+      return "";
   }
 }
 
@@ -66,20 +75,25 @@ class Buffer {
   std::string type_text() const {
     const nb::dlpack::dtype type = memory_.dtype();
     const std::string found = type_name(type);
-    return found.empty() ? str("DLPack code ", type.code, ", ", type.bits, " bits, ", type.lanes,
-                               " lanes")
-                         : found;
+    return found.empty()
+               ? str("DLPack code ", type.code, ", ", type.bits, " bits, ", type.lanes, " lanes")
+               : found;
   }
 
   std::string device() const {
     const int type = memory_.device_type();
     const std::string id = str(":", memory_.device_id());
     switch (type) {
-      case nb::device::cpu::value: return "cpu";
-      case nb::device::cuda::value: return "cuda" + id;
-      case nb::device::rocm::value: return "rocm" + id;
-      case nb::device::metal::value: return "metal" + id;
-      default: return str("DLPack type ", type, id);
+      case nb::device::cpu::value:
+        return "cpu";
+      case nb::device::cuda::value:
+        return "cuda" + id;
+      case nb::device::rocm::value:
+        return "rocm" + id;
+      case nb::device::metal::value:
+        return "metal" + id;
+      default:
+        return str("DLPack type ", type, id);
     }
   }
 

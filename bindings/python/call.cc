@@ -33,8 +33,7 @@ void set_multiplier(Call& call, nb::handle multiplier) {
   std::int64_t whole = 0;
   std::uint64_t large = 0;
   const bool has_whole = nb::try_cast(multiplier, whole, false);
-  if (has_whole && whole >= least &&
-      (whole < 0 || static_cast<std::uint64_t>(whole) <= most)) {
+  if (has_whole && whole >= least && (whole < 0 || static_cast<std::uint64_t>(whole) <= most)) {
     call.integer_multiplier = whole;
   } else if (!has_whole && nb::try_cast(multiplier, large, false) && large <= most) {
     call.integer_multiplier = static_cast<std::int64_t>(large);
@@ -85,18 +84,18 @@ void bind_call(nb::module_& module) {
                     std::string_view, int, double, Counts, Counts, Counts, Counts>(),
            nb::arg("collective"), nb::arg("input"), nb::arg("output"), nb::arg("count"),
            nb::arg("type"), nb::arg("operation") = "sum", nb::arg("root") = 0,
-           nb::arg("multiplier") = nb::int_(1), nb::arg("algorithm") = "",
-           nb::arg("protocol") = "", nb::arg("channels") = 0, nb::arg("timeout") = 0.0,
-           nb::arg("send_counts") = Counts(), nb::arg("send_displacements") = Counts(),
-           nb::arg("recv_counts") = Counts(), nb::arg("recv_displacements") = Counts());
+           nb::arg("multiplier") = nb::int_(1), nb::arg("algorithm") = "", nb::arg("protocol") = "",
+           nb::arg("channels") = 0, nb::arg("timeout") = 0.0, nb::arg("send_counts") = Counts(),
+           nb::arg("send_displacements") = Counts(), nb::arg("recv_counts") = Counts(),
+           nb::arg("recv_displacements") = Counts());
 
   nb::class_<Message>(module, "Message")
       .def(
           "__init__",
           [](Message* self, bool is_send, std::uintptr_t address, std::int64_t count,
              std::string_view type, int peer) {
-            new (self) Message{.is_send = is_send, .count = count, .type = data_type_of(type),
-                               .peer = peer};
+            new (self) Message{
+                .is_send = is_send, .count = count, .type = data_type_of(type), .peer = peer};
             if (is_send)
               self->send_data = reinterpret_cast<const void*>(address);
             else

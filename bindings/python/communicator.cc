@@ -50,9 +50,9 @@ Communicator init(int rank, int world_size, std::string rendezvous, std::string 
 }
 
 std::optional<Communicator> split(Communicator& communicator, int color, int key) {
-  Communicator made = take(interruptible(
-      [communicator, color, key]() mutable { return communicator.split(color, key); },
-      [communicator]() mutable { communicator.abort(); }));
+  Communicator made = take(
+      interruptible([communicator, color, key]() mutable { return communicator.split(color, key); },
+                    [communicator]() mutable { communicator.abort(); }));
   if (!made.valid()) return std::nullopt;
   return made;
 }

@@ -12,10 +12,10 @@ namespace nb = nanobind;
 namespace unisono::python {
 
 void raise(const Error& error) {
-  const nb::object exception = nb::module_::import_("unisono.errors")
-                                   .attr("from_native")(name(error.kind), error.timed_out,
-                                                        error.aborted, error.peer,
-                                                        error.describe());
+  const nb::object exception =
+      nb::module_::import_("unisono.errors")
+          .attr("from_native")(name(error.kind), error.timed_out, error.aborted, error.peer,
+                               error.describe());
   PyErr_SetObject(exception.type().ptr(), exception.ptr());
   throw nb::python_error();
 }

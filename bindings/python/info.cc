@@ -23,11 +23,16 @@ namespace {
 
 std::string type_name(SettingType type) {
   switch (type) {
-    case SettingType::text: return "text";
-    case SettingType::integer: return "integer";
-    case SettingType::size_bytes: return "bytes";
-    case SettingType::duration: return "duration";
-    case SettingType::boolean: return "boolean";
+    case SettingType::text:
+      return "text";
+    case SettingType::integer:
+      return "integer";
+    case SettingType::size_bytes:
+      return "bytes";
+    case SettingType::duration:
+      return "duration";
+    case SettingType::boolean:
+      return "boolean";
   }
   return "";
 }
@@ -55,12 +60,12 @@ Transport probe_shared_memory() {
   if (!memory.ok()) return {"shm", false, memory.error().message};
   char byte = 1;
   char copy = 0;
-  const auto status = sys::read_process_memory(getpid(), &copy,
-                                               reinterpret_cast<std::uintptr_t>(&byte), 1);
+  const auto status =
+      sys::read_process_memory(getpid(), &copy, reinterpret_cast<std::uintptr_t>(&byte), 1);
   return {"shm", true,
-          status.ok() ? "large messages between processes by cross-memory attach, without a copy"
-                      : "large messages between processes are copied once more: " +
-                            status.error().message};
+          status.ok()
+              ? "large messages between processes by cross-memory attach, without a copy"
+              : "large messages between processes are copied once more: " + status.error().message};
 }
 
 void bind_settings(nb::module_& module) {
@@ -87,9 +92,8 @@ void bind_settings(nb::module_& module) {
 
 void bind_info(nb::module_& module) {
   bind_settings(module);
-  module.def("simd_level", [] {
-    return text(engine::choose_level(settings().text(Setting::simd)).level.name);
-  });
+  module.def("simd_level",
+             [] { return text(engine::choose_level(settings().text(Setting::simd)).level.name); });
   module.def("data_types", [] {
     std::vector<std::pair<std::string, std::size_t>> out;
     for (int i = 0; i < data_type_count; ++i) {
@@ -100,14 +104,13 @@ void bind_info(nb::module_& module) {
   });
   module.def("reduce_operations", [] { return names<ReduceOperation>(reduce_operation_count); });
   // Point-to-point and custom, the last two, are not called by name.
-  module.def("collectives", [] {
-    return names<Collective>(static_cast<int>(Collective::point_to_point));
-  });
+  module.def("collectives",
+             [] { return names<Collective>(static_cast<int>(Collective::point_to_point)); });
   module.def("transports", [] {
     return std::vector<Transport>{
         probe_shared_memory(),
-        {"socket", true, str(settings().integer(Setting::socket_streams),
-                             " TCP streams in each connection")}};
+        {"socket", true,
+         str(settings().integer(Setting::socket_streams), " TCP streams in each connection")}};
   });
   module.def("protocols", [] { return names<Protocol>(protocol_count); });
 

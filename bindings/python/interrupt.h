@@ -17,7 +17,8 @@ void answer_interrupts();
 // set in this thread. The GIL is taken if this thread lacks it.
 bool interrupted();
 
-// Calls f without the GIL. An exception that a signal handler raised meanwhile goes before the result.
+// Calls f without the GIL. An exception that a signal handler raised meanwhile goes before the
+// result.
 template <class F>
 auto without_gil(F&& f) {
   auto result = [&] {
@@ -45,8 +46,10 @@ auto interruptible(F f, G give_up = nullptr) {
     while (outcome.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
       if (raised || !interrupted()) continue;
       raised = true;
-      if constexpr (std::is_same_v<G, std::nullptr_t>) break;
-      else give_up();
+      if constexpr (std::is_same_v<G, std::nullptr_t>)
+        break;
+      else
+        give_up();
     }
     if (outcome.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
       runner.detach();

@@ -80,12 +80,12 @@ std::vector<FlatThreadBlock> thread_blocks(const Plan& plan, int rank) {
   for (const plan::ThreadBlock& block : program.thread_blocks)
     steps += plan::unrolled_steps(block.body);
   if (steps > verify::max_scheduled_steps)
-    raise(misuse("plan ", plan.header.name, " has ", steps, " steps on rank ", rank,
-                 "; at most ", verify::max_scheduled_steps, " can be listed"));
+    raise(misuse("plan ", plan.header.name, " has ", steps, " steps on rank ", rank, "; at most ",
+                 verify::max_scheduled_steps, " can be listed"));
   std::vector<FlatThreadBlock> out;
   for (const plan::ThreadBlock& block : program.thread_blocks) {
-    FlatThreadBlock& flat = out.emplace_back(
-        FlatThreadBlock{block.channel, block.send_peer, block.recv_peer, {}});
+    FlatThreadBlock& flat =
+        out.emplace_back(FlatThreadBlock{block.channel, block.send_peer, block.recv_peer, {}});
     for (plan::StepCursor cursor(block.body); cursor.step() != nullptr; cursor.advance())
       flat.steps.push_back(flatten(block, cursor));
   }

@@ -22,8 +22,8 @@ int main() {
   const int ranks = communicator->size();
   std::vector<float> values(1001, static_cast<float>(communicator->rank() + 1));
   const auto count = static_cast<std::int64_t>(values.size());
-  const auto done = communicator->all_reduce(values.data(), values.data(), count,
-                                             unisono::DataType::float32);
+  const auto done =
+      communicator->all_reduce(values.data(), values.data(), count, unisono::DataType::float32);
   if (!done.ok()) return fail(done.error());
 
   const auto expected = static_cast<float>(ranks * (ranks + 1) / 2);

@@ -9,7 +9,8 @@
 // Different communicators are independent. abort() may be called from any thread at any time.
 //
 // Failure: an error of kind `misuse` leaves the communicator usable and nothing started. Any other
-// error, and a timeout, is final: every later call returns it, and the peers are told who is to blame.
+// error, and a timeout, is final: every later call returns it, and the peers are told who is to
+// blame.
 #pragma once
 
 #include <unisono/result.h>
@@ -26,16 +27,16 @@
 
 namespace unisono {
 
-// How to join a job. Whatever is left at its default is taken from the settings (UNISONO_*), then from
-// torchrun's variables.
+// How to join a job. Whatever is left at its default is taken from the settings (UNISONO_*), then
+// from torchrun's variables.
 struct InitOptions {
   int rank = -1;
   int world_size = -1;
   std::string rendezvous;  // "tcp://host:port", "file:///path"
   std::string secret;
-  std::string node;        // ranks with one node name share memory
+  std::string node;  // ranks with one node name share memory
   std::string interface;
-  std::string transport;   // "", "shm", "socket"
+  std::string transport;                          // "", "shm", "socket"
   std::chrono::nanoseconds timeout{0};            // of collectives; 0: UNISONO_TIMEOUT
   std::chrono::nanoseconds bootstrap_timeout{0};  // 0: UNISONO_BOOTSTRAP_TIMEOUT
 };
@@ -69,8 +70,8 @@ struct Call {
 };
 
 // A started call. Cheap to copy; all copies are one call. Dropping it does not cancel the call, but
-// the buffers must live until the call is complete. When the last handle of a communicator and of its
-// calls goes while calls run, its destructor waits for them.
+// the buffers must live until the call is complete. When the last handle of a communicator and of
+// its calls goes while calls run, its destructor waits for them.
 class Work {
  public:
   struct State;
@@ -164,13 +165,13 @@ class Communicator {
 
   Status send(const void* data, std::int64_t count, DataType type, int peer);
   Status recv(void* data, std::int64_t count, DataType type, int peer);
-  // Starts all messages together; complete when all are. Sends and receives between two ranks match in
-  // order; a send to the own rank needs a receive from it in the same group.
+  // Starts all messages together; complete when all are. Sends and receives between two ranks match
+  // in order; a send to the own rank needs a receive from it in the same group.
   Result<Work> submit(std::span<const Message> messages,
                       std::chrono::nanoseconds timeout = std::chrono::nanoseconds{0});
 
-  // Collective over this communicator. Ranks that give one color form a new communicator, ordered by
-  // key, then by rank here; a negative color joins none and yields an invalid Communicator.
+  // Collective over this communicator. Ranks that give one color form a new communicator, ordered
+  // by key, then by rank here; a negative color joins none and yields an invalid Communicator.
   Result<Communicator> split(int color, int key);
 
   // Which plan a call would take, and why: a table for a person.
@@ -182,8 +183,8 @@ class Communicator {
 
   // Gives up all calls here and tells the peers. Idempotent.
   void abort();
-  // Waits for all calls, then frees everything. The handle and its copies stay valid to ask rank() and
-  // size(); calls fail. Not collective.
+  // Waits for all calls, then frees everything. The handle and its copies stay valid to ask rank()
+  // and size(); calls fail. Not collective.
   Status destroy();
 
  private:

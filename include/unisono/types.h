@@ -62,10 +62,10 @@ enum class Protocol : std::uint8_t {
 inline constexpr int protocol_count = 3;
 
 std::size_t size_bytes(DataType type);
-std::string_view name(DataType type);         // "float32"
+std::string_view name(DataType type);              // "float32"
 std::string_view name(ReduceOperation operation);  // "sum"
-std::string_view name(Collective collective);  // "all_reduce"
-std::string_view name(Protocol protocol);      // "simple", "ll", "ll128"
+std::string_view name(Collective collective);      // "all_reduce"
+std::string_view name(Protocol protocol);          // "simple", "ll", "ll128"
 
 std::optional<DataType> data_type_from_name(std::string_view name);
 std::optional<ReduceOperation> reduce_operation_from_name(std::string_view name);

@@ -8,10 +8,14 @@ namespace unisono {
 
 const char* name(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::misuse: return "misuse";
-    case ErrorKind::bug: return "bug in unisono";
-    case ErrorKind::environment: return "environment error";
-    case ErrorKind::peer: return "peer error";
+    case ErrorKind::misuse:
+      return "misuse";
+    case ErrorKind::bug:
+      return "bug in unisono";
+    case ErrorKind::environment:
+      return "environment error";
+    case ErrorKind::peer:
+      return "peer error";
   }
   return "unknown error";
 }

@@ -1,5 +1,6 @@
-// Who has joined which call, and who gave up: a page of shared memory for each node of a communicator,
-// on which every rank stores the number of the collective that it started last, and its failure.
+// Who has joined which call, and who gave up: a page of shared memory for each node of a
+// communicator, on which every rank stores the number of the collective that it started last, and
+// its failure.
 #pragma once
 
 #include <unisono/result.h>
@@ -17,9 +18,9 @@ namespace unisono::comm {
 
 class Board : public Attendance {
  public:
-  // `neighbours` are the ranks on this rank's node, in order, this one among them. `name` is the same
-  // for these and for no other communicator. Where shared memory cannot be had, only this rank is
-  // known.
+  // `neighbours` are the ranks on this rank's node, in order, this one among them. `name` is the
+  // same for these and for no other communicator. Where shared memory cannot be had, only this rank
+  // is known.
   Board(const std::string& name, int rank, std::vector<int> neighbours);
 
   // Once all neighbours have made theirs: removes the name, so that nothing is left behind.

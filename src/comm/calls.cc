@@ -26,35 +26,32 @@ std::string where(const Call& call, int rank) {
   return str(" in ", name(call.collective), " on rank ", rank);
 }
 
-Status check_buffer(std::string_view which, const void* data, std::uint64_t bytes,
-                    const Call& call, int rank) {
+Status check_buffer(std::string_view which, const void* data, std::uint64_t bytes, const Call& call,
+                    int rank) {
   if (data == nullptr && bytes > 0)
-    return misuse("the ", which, " is a null pointer", where(call, rank), "; it must hold ",
-                  bytes, " bytes");
+    return misuse("the ", which, " is a null pointer", where(call, rank), "; it must hold ", bytes,
+                  " bytes");
   return {};
 }
 
 bool overlap(const Span& a, const Span& b) {
-  return a.bytes > 0 && b.bytes > 0 && a.begin < b.begin + b.bytes &&
-         b.begin < a.begin + a.bytes;
+  return a.bytes > 0 && b.bytes > 0 && a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
 }
 
 Status check_uneven(const Call& call, int rank, int ranks) {
   const auto check = [&](std::string_view which, std::span<const std::int64_t> counts,
-                         std::span<const std::int64_t> displacements,
-                         const void* data) -> Status {
+                         std::span<const std::int64_t> displacements, const void* data) -> Status {
     if (counts.size() != static_cast<std::size_t>(ranks) ||
         displacements.size() != static_cast<std::size_t>(ranks))
       return misuse(which, "_counts and ", which, "_displacements have ", counts.size(), " and ",
                     displacements.size(), " entries", where(call, rank), "; both need ", ranks);
     for (std::size_t i = 0; i < counts.size(); ++i) {
       if (counts[i] < 0 || displacements[i] < 0)
-        return misuse(which, "_counts[", i, "] is ", counts[i], " and ", which,
-                      "_displacements[", i, "] is ", displacements[i], where(call, rank),
-                      "; both must be 0 or more");
+        return misuse(which, "_counts[", i, "] is ", counts[i], " and ", which, "_displacements[",
+                      i, "] is ", displacements[i], where(call, rank), "; both must be 0 or more");
       UNISONO_TRY(check_buffer(which == "send" ? "input" : "output", data,
-                               static_cast<std::uint64_t>(counts[i]) * size_bytes(call.type),
-                               call, rank));
+                               static_cast<std::uint64_t>(counts[i]) * size_bytes(call.type), call,
+                               rank));
     }
     return {};
   };
@@ -65,8 +62,8 @@ Status check_uneven(const Call& call, int rank, int ranks) {
                   "; all_to_all_v cannot be in place");
   const auto own = static_cast<std::size_t>(rank);
   if (call.send_counts[own] != call.recv_counts[own])
-    return misuse("rank ", rank, " sends itself ", call.send_counts[own],
-                  " elements and expects ", call.recv_counts[own], " of itself in all_to_all_v");
+    return misuse("rank ", rank, " sends itself ", call.send_counts[own], " elements and expects ",
+                  call.recv_counts[own], " of itself in all_to_all_v");
   return {};
 }
 
@@ -79,14 +76,21 @@ bool is_in_place(const Call& call, int rank) {
   const auto own = static_cast<std::ptrdiff_t>(block_bytes(call)) * rank;
   switch (call.collective) {
     case Collective::all_reduce:
-    case Collective::all_to_all: return input == output;
+    case Collective::all_to_all:
+      return input == output;
     case Collective::broadcast:
-    case Collective::reduce: return rank == call.root && input == output;
-    case Collective::all_gather: return input == output + own;
-    case Collective::gather: return rank == call.root && input == output + own;
-    case Collective::reduce_scatter: return output == input + own;
-    case Collective::scatter: return rank == call.root && output == input + own;
-    default: return false;
+    case Collective::reduce:
+      return rank == call.root && input == output;
+    case Collective::all_gather:
+      return input == output + own;
+    case Collective::gather:
+      return rank == call.root && input == output + own;
+    case Collective::reduce_scatter:
+      return output == input + own;
+    case Collective::scatter:
+      return rank == call.root && output == input + own;
+    default:
+      return false;
   }
 }
 
@@ -117,17 +121,16 @@ Status check_call(const Call& call, int rank, int ranks) {
   UNISONO_TRY(check_buffer("input", input.begin, input.bytes, call, rank));
   UNISONO_TRY(check_buffer("output", output.begin, output.bytes, call, rank));
   if (!is_in_place(call, rank) && overlap(input, output))
-    return misuse("input (", input.bytes, " bytes) and output (", output.bytes,
-                  " bytes) overlap", where(call, rank),
-                  "; they must be apart, or exactly in place");
+    return misuse("input (", input.bytes, " bytes) and output (", output.bytes, " bytes) overlap",
+                  where(call, rank), "; they must be apart, or exactly in place");
   return {};
 }
 
 Status check_message(const Message& message, int rank, int ranks) {
   const char* what = message.is_send ? "send" : "receive";
   if (message.peer < 0 || message.peer >= ranks)
-    return misuse("peer is ", message.peer, " in a ", what, " on rank ", rank,
-                  "; it must be 0 to ", ranks - 1);
+    return misuse("peer is ", message.peer, " in a ", what, " on rank ", rank, "; it must be 0 to ",
+                  ranks - 1);
   if (message.count < 0)
     return misuse("count is ", message.count, " in a ", what, " on rank ", rank,
                   "; it must be 0 or more");

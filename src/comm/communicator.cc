@@ -83,8 +83,8 @@ Result<Work> Communicator::submit(const Call& call) {
   UNISONO_TRY(core_->prepare(call, task));
   if (call.collective == Collective::all_to_all_v) {
     // The caller's spans may end with the call.
-    for (const auto list : {call.send_counts, call.send_displacements, call.recv_counts,
-                            call.recv_displacements})
+    for (const auto list :
+         {call.send_counts, call.send_displacements, call.recv_counts, call.recv_displacements})
       task.counts.insert(task.counts.end(), list.begin(), list.end());
     const std::span<const std::int64_t> all(task.counts);
     const auto ranks = static_cast<std::size_t>(core_->size);
@@ -115,15 +115,15 @@ Result<Work> Communicator::submit(std::span<const Message> messages,
 }
 
 Status Communicator::send(const void* data, std::int64_t count, DataType type, int peer) {
-  const Message message{.is_send = true, .send_data = data, .count = count, .type = type,
-                        .peer = peer};
+  const Message message{
+      .is_send = true, .send_data = data, .count = count, .type = type, .peer = peer};
   UNISONO_ASSIGN(Work work, submit(std::span(&message, 1)));
   return work.wait();
 }
 
 Status Communicator::recv(void* data, std::int64_t count, DataType type, int peer) {
-  const Message message{.is_send = false, .recv_data = data, .count = count, .type = type,
-                        .peer = peer};
+  const Message message{
+      .is_send = false, .recv_data = data, .count = count, .type = type, .peer = peer};
   UNISONO_ASSIGN(Work work, submit(std::span(&message, 1)));
   return work.wait();
 }
@@ -144,8 +144,7 @@ MemoryReport Communicator::memory() const {
   if (!core_) return report;
   const Scheduler::Pause pause(*core_->scheduler);
   core_->connections->report(report);
-  report.record_bytes =
-      core_->scheduler->record().memory_bytes() + core_->board->memory_bytes();
+  report.record_bytes = core_->scheduler->record().memory_bytes() + core_->board->memory_bytes();
   report.plans_bytes = core_->plans_bytes();
   report.total_bytes = report.scratch_bytes + report.record_bytes + report.plans_bytes;
   for (const ConnectionMemory& connection : report.connections)

@@ -9,8 +9,8 @@ namespace unisono::comm {
 
 void Connections::FreeScratch::operator()(void* memory) const { std::free(memory); }
 
-Connections::Connections(std::shared_ptr<Job> job, std::uint64_t communicator,
-                         std::uint32_t epoch, int rank, const std::vector<int>& world_ranks)
+Connections::Connections(std::shared_ptr<Job> job, std::uint64_t communicator, std::uint32_t epoch,
+                         int rank, const std::vector<int>& world_ranks)
     : job_(std::move(job)),
       communicator_(communicator),
       epoch_(epoch),
@@ -63,8 +63,7 @@ Result<transport::SendFifo*> Connections::send_fifo(int peer, int channel, Proto
   UNISONO_ASSIGN(Entry * entry, ready_entry(peer, channel));
   if (entry == nullptr) return nullptr;
   auto& fifo = entry->send[static_cast<std::size_t>(protocol)];
-  if (!fifo)
-    fifo = transport::make_send_fifo(*entry->connection, protocol, job_->fifo_options());
+  if (!fifo) fifo = transport::make_send_fifo(*entry->connection, protocol, job_->fifo_options());
   return fifo.get();
 }
 
@@ -72,8 +71,7 @@ Result<transport::RecvFifo*> Connections::recv_fifo(int peer, int channel, Proto
   UNISONO_ASSIGN(Entry * entry, ready_entry(peer, channel));
   if (entry == nullptr) return nullptr;
   auto& fifo = entry->recv[static_cast<std::size_t>(protocol)];
-  if (!fifo)
-    fifo = transport::make_recv_fifo(*entry->connection, protocol, job_->fifo_options());
+  if (!fifo) fifo = transport::make_recv_fifo(*entry->connection, protocol, job_->fifo_options());
   return fifo.get();
 }
 
@@ -87,8 +85,8 @@ Status Connections::progress() {
   if (connecting)
     for (Entry* entry : all_)
       if (!entry->ready)
-        UNISONO_TRY(job_->transport_to(world_ranks_[static_cast<std::size_t>(entry->peer)])
-                        .progress());
+        UNISONO_TRY(
+            job_->transport_to(world_ranks_[static_cast<std::size_t>(entry->peer)]).progress());
   if (unmapped)
     for (Entry* entry : all_)
       if (entry->ready) UNISONO_TRY(entry->connection->progress());

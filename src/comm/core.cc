@@ -41,8 +41,8 @@ Result<topo::Placement> placement_of(const comm::Job& job, const std::vector<int
 
 std::size_t Communicator::Core::PlanKeyHash::operator()(const PlanKey& key) const {
   std::size_t hash = std::hash<const void*>{}(key.entry);
-  for (int part : {static_cast<int>(key.protocol), static_cast<int>(key.in_place), key.channels,
-                   key.root})
+  for (int part :
+       {static_cast<int>(key.protocol), static_cast<int>(key.in_place), key.channels, key.root})
     hash = hash * 1000003 + static_cast<std::size_t>(part);
   return hash;
 }
@@ -69,16 +69,14 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   UNISONO_TRY(core->selection->read_settings());
   core->connections = std::make_unique<comm::Connections>(job, core->id, core->epoch, core->rank,
                                                           core->world_ranks);
-  core->point_to_point = std::make_unique<comm::PointToPoint>(
-      *core->connections, core->rank, core->size, job->fifo_options());
+  core->point_to_point = std::make_unique<comm::PointToPoint>(*core->connections, core->rank,
+                                                              core->size, job->fifo_options());
   core->scheduler = std::make_unique<Scheduler>(
-      Scheduler::Options{
-          .rank = core->rank,
-          .communicator = core->id,
-          .spins = spins_of(*job),
-          .record_slots =
-              static_cast<std::size_t>(std::max<std::int64_t>(
-                  settings().integer(Setting::record_slots), 1))},
+      Scheduler::Options{.rank = core->rank,
+                         .communicator = core->id,
+                         .spins = spins_of(*job),
+                         .record_slots = static_cast<std::size_t>(
+                             std::max<std::int64_t>(settings().integer(Setting::record_slots), 1))},
       *core->connections, *core->board);
   UNISONO_TRY(group->barrier(settings().duration_ns(Setting::bootstrap_timeout)));
   core->board->all_have_joined();
@@ -119,8 +117,8 @@ Result<engine::Execution*> Communicator::Core::execution(const PlanKey& key,
     UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*key.entry, request));
     UNISONO_ASSIGN(const plan::RankProgram program,
                    algorithm::make_program(*key.entry, request, rank));
-    UNISONO_ASSIGN(auto made, engine::make_execution(header, program, *connections,
-                                                     job->fifo_options()));
+    UNISONO_ASSIGN(auto made,
+                   engine::make_execution(header, program, *connections, job->fifo_options()));
     found = executions_.emplace(key, std::move(made)).first;
   }
   return found->second.get();
@@ -143,8 +141,7 @@ Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
 Status Communicator::Core::select(const Call& call, comm::Task& task) {
   const bool in_place = comm::is_in_place(call, rank);
   const int root = has_root(call.collective) ? call.root : 0;
-  const std::uint64_t bytes =
-      comm::call_bytes(call.collective, size, comm::block_bytes(call));
+  const std::uint64_t bytes = comm::call_bytes(call.collective, size, comm::block_bytes(call));
   const std::lock_guard lock(plans_mutex_);
   UNISONO_ASSIGN(const comm::Choice choice,
                  selection->choose(call.collective, bytes, root, in_place, call.options));
@@ -165,8 +162,7 @@ Status Communicator::Core::select(const Call& call, comm::Task& task) {
 Status Communicator::Core::prepare(std::span<const Message> messages, std::int64_t timeout,
                                    comm::Task& task) {
   UNISONO_TRY(usable());
-  for (const Message& message : messages)
-    UNISONO_TRY(comm::check_message(message, rank, size));
+  for (const Message& message : messages) UNISONO_TRY(comm::check_message(message, rank, size));
   UNISONO_TRY(point_to_point->prepare(messages, task));
   stamp(task, timeout);
   return {};

@@ -19,8 +19,8 @@
 
 namespace unisono {
 
-// Does not hold its communicator: the progress thread may drop the last reference to a call, and must
-// not be the one that destroys the communicator, which joins that thread.
+// Does not hold its communicator: the progress thread may drop the last reference to a call, and
+// must not be the one that destroys the communicator, which joins that thread.
 struct Work::State {
   comm::Task task;
 };

@@ -49,7 +49,7 @@ class Registry {
       while (true)
         if (sem_wait(&requests_) == 0) dump_all();
     }).detach();
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = [](int) {
       const int saved = errno;
       sem_post(&Registry::instance().requests_);  // may be called in a signal handler

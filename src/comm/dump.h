@@ -8,8 +8,8 @@
 
 namespace unisono::comm {
 
-// Includes the communicator in what a signal dumps, for as long as it lives; installs the handler of
-// UNISONO_DUMP_SIGNAL the first time.
+// Includes the communicator in what a signal dumps, for as long as it lives; installs the handler
+// of UNISONO_DUMP_SIGNAL the first time.
 void register_for_dumps(const std::shared_ptr<Communicator::Core>& core);
 
 std::string record_json(const Communicator::Core& core);

@@ -22,9 +22,7 @@ std::int64_t now_ns() {
 
 }  // namespace
 
-void set_interrupt_check(bool (*check)()) {
-  process_check.store(check, std::memory_order_release);
-}
+void set_interrupt_check(bool (*check)()) { process_check.store(check, std::memory_order_release); }
 
 namespace comm {
 

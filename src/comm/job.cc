@@ -104,8 +104,7 @@ Result<BootstrapOptions> merge(const InitOptions& options) {
   if (!options.rendezvous.empty()) out.rendezvous = options.rendezvous;
   if (!options.secret.empty()) out.secret = options.secret;
   if (!options.interface.empty()) out.interface = options.interface;
-  if (options.bootstrap_timeout.count() > 0)
-    out.timeout_ns = options.bootstrap_timeout.count();
+  if (options.bootstrap_timeout.count() > 0) out.timeout_ns = options.bootstrap_timeout.count();
   return out;
 }
 
@@ -150,8 +149,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   bool one_host = true;
   ranks_on_host_ = 0;
   for (int rank = 0; rank < world_->size(); ++rank) {
-    UNISONO_ASSIGN(const Introduction theirs,
-                   read_introduction(found.contributions[rank], rank));
+    UNISONO_ASSIGN(const Introduction theirs, read_introduction(found.contributions[rank], rank));
     UNISONO_TRY(agree(mine, theirs, rank));
     members_.push_back({.node = theirs.node, .shm_address = {}, .socket_address = {}});
     one_host &= theirs.host == mine.host;

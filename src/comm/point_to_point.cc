@@ -67,8 +67,8 @@ class Group {
     plan::BlockBuilder block = program_.block(0, -1, -1);
     for (std::size_t i = 0; i < to_self_.size(); ++i) {
       if (to_self_[i].bytes != from_self_[i].bytes)
-        return misuse("rank ", rank_, " sends itself ", to_self_[i].bytes,
-                      " bytes and expects ", from_self_[i].bytes);
+        return misuse("rank ", rank_, " sends itself ", to_self_[i].bytes, " bytes and expects ",
+                      from_self_[i].bytes);
       const auto pieces = (to_self_[i].bytes + piece_bytes_ - 1) / piece_bytes_;
       block.loop(static_cast<std::int64_t>(pieces));
       block.copy(plan::input(plan::affine(to_self_[i].first, 1)),
@@ -92,8 +92,7 @@ class Group {
     const std::pair key(peer, sends);
     auto found = thread_blocks_.find(key);
     if (found == thread_blocks_.end()) {
-      const auto block =
-          program_.block(0, sends ? peer : -1, sends ? -1 : peer);
+      const auto block = program_.block(0, sends ? peer : -1, sends ? -1 : peer);
       found = thread_blocks_.emplace(key, block).first;
     }
     return found->second;
@@ -192,8 +191,7 @@ Status PointToPoint::prepare(std::span<const Message> messages, Task& task) {
   arguments.output_displacements = counts.subspan(2 * sends + recvs, recvs);
 
   auto lane = std::make_unique<Lane>(*this);
-  UNISONO_ASSIGN(task.owned,
-                 engine::make_execution(header, program, *lane, fifo_options_));
+  UNISONO_ASSIGN(task.owned, engine::make_execution(header, program, *lane, fifo_options_));
   for (const plan::ThreadBlock& block : program.thread_blocks) {
     if (block.send_peer >= 0) lane->draw(block.send_peer, true);
     if (block.recv_peer >= 0) lane->draw(block.recv_peer, false);

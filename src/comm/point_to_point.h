@@ -5,8 +5,8 @@
 // the groups at the two ends are.
 //
 // Messages between two ranks match in the order of the calls. So a connection serves one group
-// at a time in each direction: every group draws a ticket for each (peer, direction) it uses, and gets the
-// connection's fifo when all earlier tickets are done; until then the engine is told that
+// at a time in each direction: every group draws a ticket for each (peer, direction) it uses, and
+// gets the connection's fifo when all earlier tickets are done; until then the engine is told that
 // the connection is still being made.
 #pragma once
 
@@ -27,8 +27,8 @@ class PointToPoint {
   PointToPoint(Connections& connections, int rank, int ranks,
                const transport::FifoOptions& fifo_options);
 
-  // Makes the task's plan, execution and arguments, and draws its tickets. Messages are in the order
-  // of their calls. A send to the own rank pairs with a receive from it, of the same bytes.
+  // Makes the task's plan, execution and arguments, and draws its tickets. Messages are in the
+  // order of their calls. A send to the own rank pairs with a receive from it, of the same bytes.
   Status prepare(std::span<const Message> messages, Task& task);
 
  private:

@@ -61,8 +61,7 @@ Status Scheduler::run(Task& task) {
     }
     leave_seat();
   }
-  if (task.phase.load(std::memory_order_relaxed) == Task::Phase::idle)
-    status = submit(task, true);
+  if (task.phase.load(std::memory_order_relaxed) == Task::Phase::idle) status = submit(task, true);
   if (status.ok()) status = wait(task, INT64_MAX);
   waiters_.fetch_sub(1);
   if (!idle()) wake_progress_thread();
@@ -106,9 +105,8 @@ Status Scheduler::wait(Task& task, std::int64_t until_ns) {
     }
     backoff.step();
     if (until_ns != INT64_MAX && now_ns() >= until_ns && !task.done()) {
-      gave_up = timeout_error(-1, "call ", task.entry.sequence, " (",
-                              name(task.entry.collective), ") is not complete yet on rank ",
-                              options_.rank);
+      gave_up = timeout_error(-1, "call ", task.entry.sequence, " (", name(task.entry.collective),
+                              ") is not complete yet on rank ", options_.rank);
       break;
     }
   }
@@ -179,8 +177,7 @@ void Scheduler::start(Task& task) {
   task.entry.started_ns = now_ns();
   record_.write(task.entry);
   if (is_collective) attendance_.joined(task.entry.sequence);
-  if (auto status = task.execution->start(task.arguments); !status.ok())
-    fail(status.error());
+  if (auto status = task.execution->start(task.arguments); !status.ok()) fail(status.error());
 }
 
 bool Scheduler::poll(Task& task) {
@@ -204,7 +201,8 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   if (current_ == &task) current_ = nullptr;
   std::erase(messages_, &task);
   task.error = std::move(error);
-  // A group gives the connections that it holds to the next one, whoever still looks at its outcome.
+  // A group gives the connections that it holds to the next one, whoever still looks at its
+  // outcome.
   task.execution = nullptr;
   task.owned.reset();
   task.lane.reset();
@@ -248,8 +246,7 @@ Error Scheduler::timeout_of(const Task& task) const {
       str("rank ", options_.rank, " gave up on call ", task.entry.sequence, " (",
           name(task.entry.collective), ", plan ", task.entry.plan.data(), ") of communicator ",
           options_.communicator, "; it waits for ", trace::describe(waiting));
-  if (!absent.empty())
-    message += str(". Ranks that have not joined this call: ", join(absent));
+  if (!absent.empty()) message += str(". Ranks that have not joined this call: ", join(absent));
   return timeout_error(absent.empty() ? waiting.peer : absent.front(), message);
 }
 
@@ -264,8 +261,8 @@ void Scheduler::fail(const Error& error) {
     log(LogLevel::error, "communicator ", options_.communicator, ", rank ", options_.rank, ": ",
         error.describe());
   using Kind = transport::Fault::Kind;
-  const Kind kind = error.aborted     ? Kind::aborted
-                    : error.timed_out ? Kind::timed_out
+  const Kind kind = error.aborted                   ? Kind::aborted
+                    : error.timed_out               ? Kind::timed_out
                     : error.kind == ErrorKind::peer ? Kind::died
                                                     : Kind::protocol_violation;
   const transport::Fault fault{kind, error.peer >= 0 ? error.peer : options_.rank};
@@ -290,8 +287,7 @@ void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
 void Scheduler::wake_progress_thread() {
   if (waiters_.load() > 0) return;
   const std::lock_guard lock(thread_mutex_);
-  if (!thread_.joinable() && !stopping_)
-    thread_ = std::thread([this] { run_progress_thread(); });
+  if (!thread_.joinable() && !stopping_) thread_ = std::thread([this] { run_progress_thread(); });
   thread_wake_.notify_one();
 }
 

@@ -2,8 +2,8 @@
 //
 // Collectives run one after another in the order of their calls; groups of messages run beside
 // them. At any time at most one thread drives: it holds the driver's seat, a flag taken with one
-// exchange. A thread that waits for its call takes the seat whenever it is free; while calls are pending and
-// nobody waits, the progress thread (made at the first asynchronous call) takes it.
+// exchange. A thread that waits for its call takes the seat whenever it is free; while calls are
+// pending and nobody waits, the progress thread (made at the first asynchronous call) takes it.
 #pragma once
 
 #include <atomic>
@@ -101,8 +101,8 @@ class Scheduler {
   std::atomic<bool> failed_{false};
 
   // With the seat only.
-  Task* current_ = nullptr;       // the collective that runs
-  std::vector<Task*> messages_;   // groups of messages that run
+  Task* current_ = nullptr;      // the collective that runs
+  std::vector<Task*> messages_;  // groups of messages that run
   std::int64_t idle_rounds_ = 0;
   std::int64_t last_peer_check_ns_ = 0;
 

@@ -22,8 +22,10 @@ bool one_block_per_rank(Collective collective) {
     case Collective::gather:
     case Collective::scatter:
     case Collective::all_to_all:
-    case Collective::all_to_all_v: return true;
-    default: return false;
+    case Collective::all_to_all_v:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -78,9 +80,8 @@ std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_
       out.push_back({choice, host_cost_model().time_us(cost, choice.protocol), cost});
     }
   }
-  std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) {
-    return a.time_us < b.time_us;
-  });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.time_us < b.time_us; });
   return out;
 }
 
@@ -165,10 +166,10 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
 
 Result<std::string> Selection::explain(Collective collective, std::uint64_t bytes) {
   UNISONO_ASSIGN(const Choice choice, choose(collective, bytes, 0, false, {}));
-  std::string out = str(name(collective), " of ", format_bytes(bytes), " on ",
-                        placement_.ranks(), " ranks, ", placement_.nodes(), " nodes: ",
-                        choice.entry->name, ", ", name(choice.protocol), ", ", choice.channels,
-                        " channel", choice.channels == 1 ? "" : "s", "\n\n");
+  std::string out =
+      str(name(collective), " of ", format_bytes(bytes), " on ", placement_.ranks(), " ranks, ",
+          placement_.nodes(), " nodes: ", choice.entry->name, ", ", name(choice.protocol), ", ",
+          choice.channels, " channel", choice.channels == 1 ? "" : "s", "\n\n");
   for (const SelectionRow& row : rows(collective))
     if (row.min_bytes <= bytes && bytes <= row.max_bytes) {
       out += str("decided by the row for ", format_bytes(row.min_bytes), " .. ",
@@ -176,16 +177,16 @@ Result<std::string> Selection::explain(Collective collective, std::uint64_t byte
                  row.origin, ")\n\n");
       break;
     }
-  out += pad("algorithm", 28) + pad("protocol", 10) + pad("time_us", 12) + pad("steps", 8) +
+  out += pad("algorithm", 36) + pad("protocol", 10) + pad("time_us", 12) + pad("steps", 8) +
          pad("inter-node", 12) + pad("bytes sent", 14) + "inter-node\n";
   for (const Candidate& candidate : candidates(collective, bytes)) {
     const auto round = [](double value) { return str(std::round(value * 100) / 100); };
-    out += pad(std::string(candidate.choice.entry->name), 28) +
+    out += pad(std::string(candidate.choice.entry->name), 36) +
            pad(std::string(name(candidate.choice.protocol)), 10) +
            pad(round(candidate.time_us), 12) + pad(str(candidate.cost.steps), 8) +
            pad(str(candidate.cost.steps_inter_node), 12) +
-           pad(round(candidate.cost.bytes_sent), 14) +
-           round(candidate.cost.bytes_sent_inter_node) + "\n";
+           pad(round(candidate.cost.bytes_sent), 14) + round(candidate.cost.bytes_sent_inter_node) +
+           "\n";
   }
   return out;
 }

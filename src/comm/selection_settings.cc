@@ -59,16 +59,16 @@ Result<NamedRow> read_row(const json::Value& value) {
 
 Status Selection::read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return misuse("UNISONO_SELECTION_FILE: cannot read '", path, "'");
+  if (!file) return misuse("UNISONO_SELECTION_FILE: cannot read '", path, "'");
   std::ostringstream text;
   text << file.rdbuf();
   auto document = json::parse(text.str());
   if (!document.ok()) return misuse(path, ": ", document.error().message);
   const json::Value* rows = document->find("rows");
   if (rows == nullptr || !rows->is_array())
-    return misuse(path, ": needs an array 'rows' of {collective, algorithm, protocol, channels, "
-                        "min_bytes, max_bytes}");
+    return misuse(path,
+                  ": needs an array 'rows' of {collective, algorithm, protocol, channels, "
+                  "min_bytes, max_bytes}");
   for (const json::Value& value : rows->array()) {
     auto row = read_row(value);
     if (!row.ok()) return misuse(path, ": ", row.error().message);

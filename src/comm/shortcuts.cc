@@ -4,9 +4,8 @@
 
 namespace unisono {
 
-Status Communicator::all_reduce(const void* input, void* output, std::int64_t count,
-                                DataType type, ReduceOperation operation,
-                                const CallOptions& options) {
+Status Communicator::all_reduce(const void* input, void* output, std::int64_t count, DataType type,
+                                ReduceOperation operation, const CallOptions& options) {
   return run({.collective = Collective::all_reduce,
               .input = input,
               .output = output,
@@ -16,8 +15,8 @@ Status Communicator::all_reduce(const void* input, void* output, std::int64_t co
               .options = options});
 }
 
-Status Communicator::all_gather(const void* input, void* output, std::int64_t count,
-                                DataType type, const CallOptions& options) {
+Status Communicator::all_gather(const void* input, void* output, std::int64_t count, DataType type,
+                                const CallOptions& options) {
   return run({.collective = Collective::all_gather,
               .input = input,
               .output = output,
@@ -83,8 +82,8 @@ Status Communicator::scatter(const void* input, void* output, std::int64_t count
               .options = options});
 }
 
-Status Communicator::all_to_all(const void* input, void* output, std::int64_t count,
-                                DataType type, const CallOptions& options) {
+Status Communicator::all_to_all(const void* input, void* output, std::int64_t count, DataType type,
+                                const CallOptions& options) {
   return run({.collective = Collective::all_to_all,
               .input = input,
               .output = output,

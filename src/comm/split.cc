@@ -22,8 +22,8 @@ Result<std::vector<Wish>> read_wishes(const comm::Gathered& gathered) {
   for (int member = 0; member < gathered.size(); ++member) {
     const auto bytes = gathered[member];
     if (bytes.size() != sizeof(Wish))
-      return peer_error(member, "rank ", member, " sent ", bytes.size(),
-                        " bytes in a split; ", sizeof(Wish), " were expected");
+      return peer_error(member, "rank ", member, " sent ", bytes.size(), " bytes in a split; ",
+                        sizeof(Wish), " were expected");
     std::memcpy(&wishes[static_cast<std::size_t>(member)], bytes.data(), sizeof(Wish));
   }
   return wishes;
@@ -45,8 +45,8 @@ Result<Communicator> Communicator::Core::split(int color, int key) {
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
     return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
   });
-  UNISONO_ASSIGN(auto subgroup, group->subgroup(comm::child_communicator(id, sequence, color),
-                                                epoch, members));
+  UNISONO_ASSIGN(auto subgroup,
+                 group->subgroup(comm::child_communicator(id, sequence, color), epoch, members));
   UNISONO_ASSIGN(auto core, Core::make(job, std::move(subgroup)));
   return Communicator(std::move(core));
 }

@@ -15,14 +15,14 @@ namespace unisono::comm {
 struct Task {
   enum class Phase : std::uint8_t { idle, queued, running, done };
 
-  engine::Execution* execution = nullptr;      // of a collective: the communicator's own
-  std::unique_ptr<engine::Execution> owned;    // of a group of messages: made for it
-  std::unique_ptr<engine::Resources> lane;     // what `owned` runs on
+  engine::Execution* execution = nullptr;    // of a collective: the communicator's own
+  std::unique_ptr<engine::Execution> owned;  // of a group of messages: made for it
+  std::unique_ptr<engine::Resources> lane;   // what `owned` runs on
   engine::Arguments arguments;
-  std::vector<std::int64_t> counts;            // what the arguments' spans point to
+  std::vector<std::int64_t> counts;  // what the arguments' spans point to
   trace::Entry entry;
   std::int64_t deadline_ns = 0;
-  std::shared_ptr<void> keeps_alive;           // of an asynchronous call: this task's owner
+  std::shared_ptr<void> keeps_alive;  // of an asynchronous call: this task's owner
 
   // Stored with release when `error` is set: whoever sees `done` (acquire) may read the outcome
   // and use the buffers.

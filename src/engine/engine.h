@@ -29,9 +29,9 @@ struct Arguments {
   ReduceOperation operation = ReduceOperation::sum;
   ScaleFactor pre_multiplier;  // pre_multiplied_sum only: this rank's scalar
 
-  // Blocks of unequal size (all_to_all_v, point_to_point): elements in each block and where it starts,
-  // in elements from input or output. Empty: blocks of `count`, one after another. Must stay valid
-  // until the execution is complete.
+  // Blocks of unequal size (all_to_all_v, point_to_point): elements in each block and where it
+  // starts, in elements from input or output. Empty: blocks of `count`, one after another. Must
+  // stay valid until the execution is complete.
   std::span<const std::int64_t> input_counts, input_displacements;
   std::span<const std::int64_t> output_counts, output_displacements;
 };
@@ -45,13 +45,15 @@ class Resources {
   virtual Result<transport::RecvFifo*> recv_fifo(int peer, int channel, Protocol protocol) = 0;
   // Moves the bytes of connections that are not mapped; poll() calls it when it cannot advance.
   virtual Status progress() = 0;
-  // Scratch memory of at least `bytes`, aligned to 64; the same memory may be returned to the next call.
+  // Scratch memory of at least `bytes`, aligned to 64; the same memory may be returned to the next
+  // call.
   virtual Result<void*> scratch(std::size_t bytes) = 0;
 };
 
 using trace::Waiting;
 
-// One rank's program made ready to run, again and again. Holds no reference to the plan it came from.
+// One rank's program made ready to run, again and again. Holds no reference to the plan it came
+// from.
 class Execution {
  public:
   virtual ~Execution() = default;

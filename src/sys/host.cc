@@ -22,7 +22,7 @@ std::string host_name() {
 std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  struct stat shared {};
+  struct stat shared{};
   // Containers on one host may have a /dev/shm each: a mount of its own has its own device number.
   const bool has_shared = stat("/dev/shm", &shared) == 0;
   return str(host_name(), "/", boot, "/", has_shared ? shared.st_dev : 0, ".",
@@ -45,8 +45,8 @@ std::string address_towards(const std::string& host) {
     // Connecting a datagram socket sends nothing; it only picks the route.
     if (connect(socket, candidate->ai_addr, candidate->ai_addrlen) == 0 &&
         getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length) == 0 &&
-        getnameinfo(reinterpret_cast<sockaddr*>(&own), length, text.data(), text.size(), nullptr,
-                    0, NI_NUMERICHOST) == 0)
+        getnameinfo(reinterpret_cast<sockaddr*>(&own), length, text.data(), text.size(), nullptr, 0,
+                    NI_NUMERICHOST) == 0)
       address = text.data();
     close(socket);
   }

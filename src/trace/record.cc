@@ -7,23 +7,23 @@
 namespace unisono::trace {
 namespace {
 
-constexpr std::array<std::string_view, 6> waiting_names{
-    "nothing", "connection", "message", "credit", "dependency", "consumption"};
-constexpr std::array<std::string_view, 4> state_names{"enqueued", "started", "completed",
-                                                      "failed"};
+constexpr std::array<std::string_view, 6> waiting_names{"nothing", "connection", "message",
+                                                        "credit",  "dependency", "consumption"};
+constexpr std::array<std::string_view, 4> state_names{"enqueued", "started", "completed", "failed"};
 
 }  // namespace
 
-std::string_view name(Waiting::Kind kind) {
-  return waiting_names[static_cast<std::size_t>(kind)];
-}
+std::string_view name(Waiting::Kind kind) { return waiting_names[static_cast<std::size_t>(kind)]; }
 std::string_view name(State state) { return state_names[static_cast<std::size_t>(state)]; }
 
 std::string describe(const Waiting& waiting) {
   std::string what;
   switch (waiting.kind) {
-    case Waiting::Kind::nothing: return "nothing";
-    case Waiting::Kind::connection: what = str("rank ", waiting.peer, " to connect"); break;
+    case Waiting::Kind::nothing:
+      return "nothing";
+    case Waiting::Kind::connection:
+      what = str("rank ", waiting.peer, " to connect");
+      break;
     case Waiting::Kind::message:
       what = str("message ", waiting.expected, " of rank ", waiting.peer, " (", waiting.got,
                  " have arrived)");
@@ -33,16 +33,16 @@ std::string describe(const Waiting& waiting) {
                  " (it has taken ", waiting.got, ")");
       break;
     case Waiting::Kind::dependency:
-      what = str("step ", waiting.expected, " of another thread block (it has done ",
-                 waiting.got, ")");
+      what = str("step ", waiting.expected, " of another thread block (it has done ", waiting.got,
+                 ")");
       break;
     case Waiting::Kind::consumption:
       what = str("rank ", waiting.peer, " to read message ", waiting.expected, " (it has read ",
                  waiting.got, ")");
       break;
   }
-  return str(what, " on channel ", waiting.channel, ", at step ", waiting.step,
-             " of thread block ", waiting.thread_block, ", tile ", waiting.tile);
+  return str(what, " on channel ", waiting.channel, ", at step ", waiting.step, " of thread block ",
+             waiting.thread_block, ", tile ", waiting.tile);
 }
 
 void Entry::set_plan(std::string_view name) {
@@ -50,8 +50,7 @@ void Entry::set_plan(std::string_view name) {
   std::copy_n(name.data(), std::min(name.size(), plan.size() - 1), plan.data());
 }
 
-Ring::Ring(std::size_t slots)
-    : slots_(std::max<std::size_t>(slots, 1)), ring_(new Slot[slots_]) {}
+Ring::Ring(std::size_t slots) : slots_(std::max<std::size_t>(slots, 1)), ring_(new Slot[slots_]) {}
 
 void Ring::write(const Entry& entry) {
   static_assert(std::is_trivially_copyable_v<Entry>);

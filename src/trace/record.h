@@ -1,7 +1,8 @@
 // The record: what every call of a communicator did, and what a running one waits for.
 //
 // One format, written where it happens; the timeout's message, the dump and whatever
-// else tells of a communicator's past reads it. A ring of fixed-size entries: the newest ones are kept.
+// else tells of a communicator's past reads it. A ring of fixed-size entries: the newest ones are
+// kept.
 #pragma once
 
 #include <unisono/types.h>

@@ -62,14 +62,12 @@ class Timing {
         block.blocks_of_rank = program.thread_blocks.size();
         block.in = connection(thread_block.recv_peer, program.rank, thread_block.channel);
         block.out = connection(program.rank, thread_block.send_peer, thread_block.channel);
-        for (plan::StepCursor cursor(thread_block.body); cursor.step() != nullptr;
-             cursor.advance())
+        for (plan::StepCursor cursor(thread_block.body); cursor.step() != nullptr; cursor.advance())
           out_.steps.push_back({.rank = program.rank,
                                 .thread_block = static_cast<int>(i),
                                 .number = cursor.number(),
                                 .operation = cursor.step()->operation,
-                                .text = step_text(thread_block, *cursor.step(),
-                                                  cursor.loops())});
+                                .text = step_text(thread_block, *cursor.step(), cursor.loops())});
       }
     }
   }
@@ -92,8 +90,8 @@ class Timing {
       const std::int64_t needed = dependency.steps.at(block.cursor.loops());
       if (done(other) < needed) return std::nullopt;
       if (needed > 0)
-        start = std::max(
-            start, out_.steps[other.first_step + static_cast<std::size_t>(needed) - 1].end);
+        start = std::max(start,
+                         out_.steps[other.first_step + static_cast<std::size_t>(needed) - 1].end);
     }
     if (plan::receives(step.operation)) {
       const std::size_t message = block.in->taken.size();
@@ -159,9 +157,9 @@ class Timing {
 
   Error stuck(const Block& block) const {
     const TimedStep& step = out_.steps[block.first_step + static_cast<std::size_t>(done(block))];
-    return misuse("plan ", plan_.header.name, " does not end with ", slots_,
-                  " slots: rank ", step.rank, ", thread block ", step.thread_block,
-                  " stays at step ", step.number, ", ", step.text, "; verify it to see why");
+    return misuse("plan ", plan_.header.name, " does not end with ", slots_, " slots: rank ",
+                  step.rank, ", thread block ", step.thread_block, " stays at step ", step.number,
+                  ", ", step.text, "; verify it to see why");
   }
 
   const plan::Plan& plan_;

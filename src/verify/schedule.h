@@ -1,7 +1,8 @@
 // When each step of a plan runs, in logical time: for drawings and for counting rounds.
 //
-// A step takes 1 and a message takes 1. A step starts as soon as the step before it in its thread block
-// has ended, what it waits for (`after`) has ended, its message has arrived, and a slot is free.
+// A step takes 1 and a message takes 1. A step starts as soon as the step before it in its thread
+// block has ended, what it waits for (`after`) has ended, its message has arrived, and a slot is
+// free.
 #pragma once
 
 #include <unisono/result.h>
@@ -42,7 +43,8 @@ struct Schedule {
   std::int64_t duration = 0;     // the last end
 };
 
-// `slots` as in Options. Misuse if plan::check refuses the plan, it is too large, or it does not end.
+// `slots` as in Options. Misuse if plan::check refuses the plan, it is too large, or it does not
+// end.
 Result<Schedule> make_schedule(const plan::Plan& plan, int slots = 8);
 
 }  // namespace unisono::verify

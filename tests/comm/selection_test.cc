@@ -47,8 +47,7 @@ TEST(Selection, SmallCallsTakeFewStepsAndLargeOnesFewBytes) {
   const auto cost_of = [&](std::uint64_t bytes) {
     auto choice = selection.choose(Collective::all_reduce, bytes, 0, false, {});
     EXPECT_TRUE(choice.ok());
-    return choice->entry->cost(
-        selection.request(Collective::all_reduce, *choice, 0, false), 1e6);
+    return choice->entry->cost(selection.request(Collective::all_reduce, *choice, 0, false), 1e6);
   };
   EXPECT_LT(cost_of(8).steps, cost_of(std::uint64_t{1} << 28).steps);
   EXPECT_GT(cost_of(8).bytes_sent, cost_of(std::uint64_t{1} << 28).bytes_sent);

@@ -27,10 +27,10 @@ std::vector<std::vector<std::int64_t>> random_counts(int ranks, std::int64_t mos
   for (int i = 0; i < ranks; ++i) {
     counts.emplace_back();
     for (int j = 0; j < ranks; ++j)
-      counts.back().push_back(random() % 4 == 0 ? 0
-                                                : static_cast<std::int64_t>(
-                                                      random() % static_cast<std::uint64_t>(
-                                                                     most + 1)));
+      counts.back().push_back(
+          random() % 4 == 0
+              ? 0
+              : static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most + 1)));
   }
   return counts;
 }
@@ -82,9 +82,8 @@ TEST_P(EveryAlgorithm, DeliversOnEveryShapeInAndOutOfPlaceWithOddCounts) {
         for (bool in_place : {false, true})
           for (std::int64_t count : {0, 1, ranks - 1, ranks + 1, 1009}) {
             const int root = ranks / 2;
-            const std::string wrong =
-                run(cluster, entry, placement, GetParam(), in_place, root, count,
-                    DataType::int32, ReduceOperation::sum);
+            const std::string wrong = run(cluster, entry, placement, GetParam(), in_place, root,
+                                          count, DataType::int32, ReduceOperation::sum);
             ASSERT_EQ(wrong, "") << entry.plan_name() << ", " << ranks << " ranks, "
                                  << placement.nodes() << " nodes, in place " << in_place
                                  << ", count " << count;
@@ -116,10 +115,10 @@ TEST(EveryReduction, IsExactInEveryTypeAndOperation) {
     for (int type = 0; type < data_type_count; ++type)
       for (int operation = 0; operation < reduce_operation_count; ++operation)
         for (bool in_place : {false, true})
-          ASSERT_EQ(run(cluster, entry, topo::Placement::single_node(ranks), Protocol::simple,
-                        in_place, 2, 257, static_cast<DataType>(type),
-                        static_cast<ReduceOperation>(operation)),
-                    "")
+          ASSERT_EQ(
+              run(cluster, entry, topo::Placement::single_node(ranks), Protocol::simple, in_place,
+                  2, 257, static_cast<DataType>(type), static_cast<ReduceOperation>(operation)),
+              "")
               << entry.plan_name() << " " << name(static_cast<DataType>(type)) << " "
               << name(static_cast<ReduceOperation>(operation)) << " in place " << in_place;
   }

@@ -61,8 +61,8 @@ std::vector<Outcome> run_processes(const test::RanksOptions& options,
     waitpid(children[i], &status, 0);
     std::ostringstream text;
     text << std::ifstream(outputs[i]).rdbuf();
-    outcomes.push_back({WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) != 0,
-                        text.str()});
+    outcomes.push_back(
+        {WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) != 0, text.str()});
   }
   return outcomes;
 }

@@ -1,5 +1,5 @@
-// One rank as a process of its own, for tests that kill it: joins by the settings, then reduces until
-// told otherwise. Prints its outcome as one line.
+// One rank as a process of its own, for tests that kill it: joins by the settings, then reduces
+// until told otherwise. Prints its outcome as one line.
 
 #include <signal.h>
 #include <unistd.h>
@@ -28,8 +28,8 @@ int main(int argc, char** argv) {
     const auto status =
         world->all_reduce(data.data(), data.data(), elements, unisono::DataType::float32);
     if (!status.ok()) {
-      std::printf("failed peer=%d timed_out=%d %s\n", status.error().peer,
-                  status.error().timed_out, status.error().describe().c_str());
+      std::printf("failed peer=%d timed_out=%d %s\n", status.error().peer, status.error().timed_out,
+                  status.error().describe().c_str());
       return 3;
     }
     for (float element : data)

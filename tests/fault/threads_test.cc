@@ -126,12 +126,13 @@ class CheckedCalls : public testing::Test {
 TEST_F(CheckedCalls, NameTheRankWhoseCountDiffersAndGoOn) {
   run_ranks({.ranks = 3}, [&](Communicator& world) {
     std::vector<float> data(20);
-    const Status status = world.all_reduce(data.data(), data.data(),
-                                           world.rank() == 2 ? 11 : 10, DataType::float32);
+    const Status status =
+        world.all_reduce(data.data(), data.data(), world.rank() == 2 ? 11 : 10, DataType::float32);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().kind, ErrorKind::misuse);
-    EXPECT_TRUE(contains(status.error().message, "all_reduce of 10 float32, sum; rank 2 calls "
-                                                 "all_reduce of 11 float32"))
+    EXPECT_TRUE(contains(status.error().message,
+                         "all_reduce of 10 float32, sum; rank 2 calls "
+                         "all_reduce of 11 float32"))
         << status.error().message;
     EXPECT_TRUE(world.barrier().ok());
   });
@@ -145,8 +146,8 @@ TEST_F(CheckedCalls, NameDifferingTypesOperationsRootsAndCollectives) {
       ASSERT_FALSE(status.ok());
       EXPECT_TRUE(contains(status.error().message, "ranks disagree")) << status.error().message;
     };
-    expect_told(world.all_reduce(data.data(), data.data(), 4,
-                                 odd ? DataType::float64 : DataType::float32));
+    expect_told(
+        world.all_reduce(data.data(), data.data(), 4, odd ? DataType::float64 : DataType::float32));
     expect_told(world.all_reduce(data.data(), data.data(), 4, DataType::float32,
                                  odd ? ReduceOperation::max : ReduceOperation::sum));
     expect_told(world.broadcast(data.data(), data.data(), 4, DataType::float32, odd ? 1 : 0));

@@ -18,11 +18,11 @@ using test::RanksOptions;
 using test::run_checked;
 using test::run_ranks;
 
-constexpr Collective collectives[] = {
-    Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
-    Collective::broadcast,  Collective::reduce,     Collective::gather,
-    Collective::scatter,    Collective::all_to_all, Collective::all_to_all_v,
-    Collective::barrier};
+constexpr Collective collectives[] = {Collective::all_reduce,     Collective::all_gather,
+                                      Collective::reduce_scatter, Collective::broadcast,
+                                      Collective::reduce,         Collective::gather,
+                                      Collective::scatter,        Collective::all_to_all,
+                                      Collective::all_to_all_v,   Collective::barrier};
 
 Problem problem_of(Collective collective, int ranks, std::int64_t count, int root,
                    ReduceOperation operation, std::uint64_t seed) {
@@ -61,42 +61,41 @@ TEST_P(OnWorld, EveryCollectiveDeliversBySelection) {
                   for (std::int64_t count : {0, 1, world.ranks + 1, 4099}) {
                     if (collective == Collective::all_to_all_v && in_place) continue;
                     ++seed;
-                    const Problem problem =
-                        problem_of(collective, world.ranks, count, world.ranks - 1,
-                                   ReduceOperation::sum, seed);
-                    const std::string wrong = run_checked(
-                        communicator, {problem, DataType::float32, in_place, {}, seed});
-                    ASSERT_EQ(wrong, "") << name(collective) << " count " << count
-                                         << " in place " << in_place;
+                    const Problem problem = problem_of(collective, world.ranks, count,
+                                                       world.ranks - 1, ReduceOperation::sum, seed);
+                    const std::string wrong =
+                        run_checked(communicator, {problem, DataType::float32, in_place, {}, seed});
+                    ASSERT_EQ(wrong, "")
+                        << name(collective) << " count " << count << " in place " << in_place;
                   }
             });
 }
 
 TEST_P(OnWorld, EveryAlgorithmDeliversInEveryProtocol) {
   const World world = GetParam();
-  run_ranks({.ranks = world.ranks, .nodes = world.nodes, .transport = world.transport},
-            [&](Communicator& communicator) {
-              std::uint64_t seed = 1;
-              for (const algorithm::Entry& entry : algorithm::entries())
-                for (Protocol protocol : {Protocol::simple, Protocol::ll, Protocol::ll128}) {
-                  ++seed;
-                  const Problem problem = problem_of(entry.collective, world.ranks, 1013, 0,
-                                                     ReduceOperation::sum, seed);
-                  CallOptions options;
-                  options.algorithm = entry.name;
-                  options.protocol = protocol;
-                  ASSERT_EQ(run_checked(communicator,
-                                        {problem, DataType::int32, false, options, seed}),
-                            "")
-                      << entry.plan_name() << " " << name(protocol);
-                }
-            });
+  run_ranks(
+      {.ranks = world.ranks, .nodes = world.nodes, .transport = world.transport},
+      [&](Communicator& communicator) {
+        std::uint64_t seed = 1;
+        for (const algorithm::Entry& entry : algorithm::entries())
+          for (Protocol protocol : {Protocol::simple, Protocol::ll, Protocol::ll128}) {
+            ++seed;
+            const Problem problem =
+                problem_of(entry.collective, world.ranks, 1013, 0, ReduceOperation::sum, seed);
+            CallOptions options;
+            options.algorithm = entry.name;
+            options.protocol = protocol;
+            ASSERT_EQ(run_checked(communicator, {problem, DataType::int32, false, options, seed}),
+                      "")
+                << entry.plan_name() << " " << name(protocol);
+          }
+      });
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, OnWorld,
-                         testing::Values(World{1, 1, ""}, World{2, 1, "shm"},
-                                         World{2, 1, "socket"}, World{3, 1, "shm"},
-                                         World{5, 2, ""}, World{8, 2, ""}, World{4, 4, ""}),
+                         testing::Values(World{1, 1, ""}, World{2, 1, "shm"}, World{2, 1, "socket"},
+                                         World{3, 1, "shm"}, World{5, 2, ""}, World{8, 2, ""},
+                                         World{4, 4, ""}),
                          [](const auto& tested) {
                            return str(tested.param.ranks, "ranks", tested.param.nodes, "nodes",
                                       tested.param.transport);
@@ -122,9 +121,8 @@ TEST(Collectives, EveryTypeAndOperationAgreesOnTwoNodes) {
       for (int operation = 0; operation < reduce_operation_count; ++operation) {
         const Problem problem = problem_of(Collective::all_reduce, 4, 301, 0,
                                            static_cast<ReduceOperation>(operation), ++seed);
-        ASSERT_EQ(run_checked(communicator,
-                              {problem, static_cast<DataType>(type), false, {}, seed}),
-                  "")
+        ASSERT_EQ(
+            run_checked(communicator, {problem, static_cast<DataType>(type), false, {}, seed}), "")
             << name(static_cast<DataType>(type)) << " "
             << name(static_cast<ReduceOperation>(operation));
       }

@@ -13,12 +13,16 @@ namespace {
 using test::run_ranks;
 
 Message to(int peer, const std::vector<std::uint8_t>& data) {
-  return {.is_send = true, .send_data = data.data(),
-          .count = static_cast<std::int64_t>(data.size()), .peer = peer};
+  return {.is_send = true,
+          .send_data = data.data(),
+          .count = static_cast<std::int64_t>(data.size()),
+          .peer = peer};
 }
 Message from(int peer, std::vector<std::uint8_t>& data) {
-  return {.is_send = false, .recv_data = data.data(),
-          .count = static_cast<std::int64_t>(data.size()), .peer = peer};
+  return {.is_send = false,
+          .recv_data = data.data(),
+          .count = static_cast<std::int64_t>(data.size()),
+          .peer = peer};
 }
 
 std::vector<std::uint8_t> pattern(int sender, int receiver, int number, std::size_t bytes) {
@@ -33,18 +37,17 @@ TEST(Messages, BlockingSendAndReceiveOfAllSizes) {
     run_ranks({.ranks = 2, .nodes = nodes}, [&](Communicator& communicator) {
       int number = 0;
       for (std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4097},
-                                std::size_t{524288}, std::size_t{524289},
-                                std::size_t{3'000'001}}) {
+                                std::size_t{524288}, std::size_t{524289}, std::size_t{3'000'001}}) {
         ++number;
         const auto sent = pattern(0, 1, number, bytes);
         if (communicator.rank() == 0) {
-          const Status status = communicator.send(sent.data(), static_cast<std::int64_t>(bytes),
-                                                  DataType::uint8, 1);
+          const Status status =
+              communicator.send(sent.data(), static_cast<std::int64_t>(bytes), DataType::uint8, 1);
           ASSERT_TRUE(status.ok()) << status.error().describe();
         } else {
           std::vector<std::uint8_t> got(bytes, 0xa5);
-          const Status status = communicator.recv(got.data(), static_cast<std::int64_t>(bytes),
-                                                  DataType::uint8, 0);
+          const Status status =
+              communicator.recv(got.data(), static_cast<std::int64_t>(bytes), DataType::uint8, 0);
           ASSERT_TRUE(status.ok()) << status.error().describe();
           ASSERT_EQ(got, sent);
         }

@@ -58,8 +58,7 @@ TEST(Ring, AReaderNeverSeesATornEntry) {
         ASSERT_EQ(entry.waiting.expected, 7 * entry.sequence);
       }
   });
-  for (std::uint64_t sequence = 0; sequence < 100'000; ++sequence)
-    ring.write(entry_of(sequence));
+  for (std::uint64_t sequence = 0; sequence < 100'000; ++sequence) ring.write(entry_of(sequence));
   stop = true;
   reader.join();
 }
@@ -71,8 +70,14 @@ TEST(Entry, CutsALongPlanNameToFit) {
 }
 
 TEST(Waiting, IsDescribedWithItsNumbers) {
-  const Waiting waiting{.kind = Waiting::Kind::message, .peer = 3, .channel = 1,
-                        .thread_block = 2, .step = 4, .tile = 0, .expected = 6, .got = 5};
+  const Waiting waiting{.kind = Waiting::Kind::message,
+                        .peer = 3,
+                        .channel = 1,
+                        .thread_block = 2,
+                        .step = 4,
+                        .tile = 0,
+                        .expected = 6,
+                        .got = 5};
   EXPECT_EQ(describe(waiting),
             "message 6 of rank 3 (5 have arrived) on channel 1, at step 4 of thread block 2, "
             "tile 0");
@@ -89,8 +94,8 @@ TEST(Json, HoldsEveryField) {
   entry.collective = Collective::broadcast;
   entry.state = State::failed;
   entry.waiting = {.kind = Waiting::Kind::credit, .peer = 4, .expected = 8, .got = 7};
-  auto document = json::parse(to_json({.communicator = 77, .rank = 1, .ranks = 2, .node = "a\"b"},
-                                      {entry, entry_of(10)}));
+  auto document = json::parse(
+      to_json({.communicator = 77, .rank = 1, .ranks = 2, .node = "a\"b"}, {entry, entry_of(10)}));
   ASSERT_TRUE(document.ok()) << document.error().describe();
   EXPECT_EQ(document->find("node")->string(), "a\"b");
   EXPECT_EQ(document->find("communicator")->string(), "77");

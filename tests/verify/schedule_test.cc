@@ -31,8 +31,8 @@ plan::Plan three_messages() {
   plan::ThreadBlock copier{.channel = 1};
   plan::ThreadBlock receiver{.channel = 0, .recv_peer = 0};
   for (std::int64_t chunk = 0; chunk < 3; ++chunk) {
-    sender.body.push_back(plan::Step{.operation = plan::Operation::send,
-                                     .source = {plan::Buffer::input, chunk}});
+    sender.body.push_back(
+        plan::Step{.operation = plan::Operation::send, .source = {plan::Buffer::input, chunk}});
     receiver.body.push_back(plan::Step{.operation = plan::Operation::recv,
                                        .destination = {plan::Buffer::output, chunk}});
     copier.body.push_back(plan::Step{.operation = plan::Operation::copy,
@@ -105,9 +105,8 @@ TEST(Schedule, ABarrierHoldsAllThreadBlocksOfItsRank) {
                          .source = {plan::Buffer::input, 1},
                          .destination = {plan::Buffer::output, 1}};
   const plan::Step barrier{.operation = plan::Operation::barrier};
-  plan.programs[0].thread_blocks = {
-      {.channel = 0, .body = {copy0, copy0, copy0, barrier, copy0}},
-      {.channel = 0, .body = {barrier, copy1}}};
+  plan.programs[0].thread_blocks = {{.channel = 0, .body = {copy0, copy0, copy0, barrier, copy0}},
+                                    {.channel = 0, .body = {barrier, copy1}}};
   const Schedule schedule = schedule_of(plan);
   EXPECT_EQ(schedule.steps[3].start, 3);
   EXPECT_EQ(schedule.steps[5].start, 3);

@@ -41,8 +41,8 @@ Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
       std::make_unique<HostExecution>(header, program, resources, payload));
 }
 
-HostExecution::HostExecution(plan::Header header, plan::RankProgram program,
-                             Resources& resources, std::size_t slot_payload_bytes)
+HostExecution::HostExecution(plan::Header header, plan::RankProgram program, Resources& resources,
+                             std::size_t slot_payload_bytes)
     : header_(std::move(header)),
       program_(std::move(program)),
       slot_payload_bytes_(slot_payload_bytes) {
@@ -56,8 +56,7 @@ HostExecution::HostExecution(plan::Header header, plan::RankProgram program,
 
 Status HostExecution::check(const Arguments& arguments) const {
   const auto rank = program_.rank;
-  if (running_)
-    return bug("rank ", rank, " started plan ", header_.name, " while it was running");
+  if (running_) return bug("rank ", rank, " started plan ", header_.name, " while it was running");
   if (arguments.count < 0)
     return misuse("count is ", arguments.count, " on rank ", rank, "; it must be 0 or more");
   const auto inputs = static_cast<std::size_t>(plan::input_blocks_of(header_, rank));
@@ -65,15 +64,14 @@ Status HostExecution::check(const Arguments& arguments) const {
   const bool unequal = !arguments.input_counts.empty() || !arguments.output_counts.empty();
   if (!unequal) return {};
   if (program_.scratch_blocks > 0)
-    return misuse("plan ", header_.name, " needs scratch blocks, which blocks of unequal size "
+    return misuse("plan ", header_.name,
+                  " needs scratch blocks, which blocks of unequal size "
                   "do not allow");
-  if (arguments.input_counts.size() != inputs ||
-      arguments.input_displacements.size() != inputs ||
-      arguments.output_counts.size() != outputs ||
-      arguments.output_displacements.size() != outputs)
-    return misuse("rank ", rank, " gave counts for ", arguments.input_counts.size(),
-                  " input and ", arguments.output_counts.size(), " output blocks; plan ",
-                  header_.name, " has ", inputs, " and ", outputs);
+  if (arguments.input_counts.size() != inputs || arguments.input_displacements.size() != inputs ||
+      arguments.output_counts.size() != outputs || arguments.output_displacements.size() != outputs)
+    return misuse("rank ", rank, " gave counts for ", arguments.input_counts.size(), " input and ",
+                  arguments.output_counts.size(), " output blocks; plan ", header_.name, " has ",
+                  inputs, " and ", outputs);
   return {};
 }
 
@@ -87,9 +85,9 @@ Status HostExecution::start(const Arguments& arguments) {
                                 static_cast<std::size_t>(program_.scratch_blocks) *
                                 static_cast<std::size_t>(arguments.count) * element_bytes));
   }
-  call_.memory.bind(header_, arguments, scratch,
-                    CallMemory::tile_elements(slot_payload_bytes_, header_.max_step_count,
-                                              element_bytes));
+  call_.memory.bind(
+      header_, arguments, scratch,
+      CallMemory::tile_elements(slot_payload_bytes_, header_.max_step_count, element_bytes));
   call_.arithmetic.bind(header_, arguments);
   call_.tiles = call_.memory.tiles(header_, program_.rank);
   for (ThreadBlockRun& block : call_.blocks) {

@@ -57,10 +57,9 @@ CallMemory::Block CallMemory::block(plan::Buffer buffer, std::int64_t index) con
                ? uniform(base)
                : unequal(base, arguments_.input_counts, arguments_.input_displacements);
   }
-  return arguments_.output_counts.empty()
-             ? uniform(arguments_.output)
-             : unequal(arguments_.output, arguments_.output_counts,
-                       arguments_.output_displacements);
+  return arguments_.output_counts.empty() ? uniform(arguments_.output)
+                                          : unequal(arguments_.output, arguments_.output_counts,
+                                                    arguments_.output_displacements);
 }
 
 std::size_t CallMemory::extents(plan::Buffer buffer, std::int64_t first, int count,

@@ -29,8 +29,8 @@ void Arithmetic::bind(const plan::Header& header, const Arguments& arguments) {
   type_ = arguments.type;
   element_bytes_ = size_bytes(type_);
   reduce_ = reduce_function(type_, arguments.operation);
-  scales_input_ = is_reduction(header.collective) &&
-                  arguments.operation == ReduceOperation::pre_multiplied_sum;
+  scales_input_ =
+      is_reduction(header.collective) && arguments.operation == ReduceOperation::pre_multiplied_sum;
   factor_ = arguments.pre_multiplier;
 }
 
@@ -64,15 +64,14 @@ void Arithmetic::combine(std::byte* destination, const std::byte* a, const std::
   }
 }
 
-void Arithmetic::reduce(const std::vector<Extent>& source,
-                        const std::vector<Extent>& destination, bool raw) const {
+void Arithmetic::reduce(const std::vector<Extent>& source, const std::vector<Extent>& destination,
+                        bool raw) const {
   zip(source, destination, [&](std::byte* from, std::byte* to, std::size_t bytes, std::size_t) {
     combine(to, to, from, bytes, raw);
   });
 }
 
-Status Arithmetic::reduce_message(transport::RecvFifo& message,
-                                  const std::vector<Extent>& source,
+Status Arithmetic::reduce_message(transport::RecvFifo& message, const std::vector<Extent>& source,
                                   const std::vector<Extent>& destination, bool raw) const {
   const auto* received = static_cast<const std::byte*>(message.data());
   Status status;

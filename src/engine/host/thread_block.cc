@@ -85,12 +85,10 @@ bool ThreadBlockRun::dependencies_met(const CallState& call, const plan::Step& s
 Status ThreadBlockRun::join_connections(CallState& call) {
   const Protocol protocol = call.header->protocol;
   if (block_->recv_peer >= 0 && recv_ == nullptr) {
-    UNISONO_ASSIGN(recv_,
-                   call.resources->recv_fifo(block_->recv_peer, block_->channel, protocol));
+    UNISONO_ASSIGN(recv_, call.resources->recv_fifo(block_->recv_peer, block_->channel, protocol));
   }
   if (block_->send_peer >= 0 && send_ == nullptr) {
-    UNISONO_ASSIGN(send_,
-                   call.resources->send_fifo(block_->send_peer, block_->channel, protocol));
+    UNISONO_ASSIGN(send_, call.resources->send_fifo(block_->send_peer, block_->channel, protocol));
   }
   return {};
 }
@@ -115,9 +113,9 @@ Result<bool> ThreadBlockRun::try_step(CallState& call) {
     bytes_ = call.memory.extents(step.source.buffer, step.source.index.at(cursor_.loops()),
                                  step.count, tile_, source_);
   if (plan::writes_destination(step.operation))
-    bytes_ = call.memory.extents(step.destination.buffer,
-                                 step.destination.index.at(cursor_.loops()), step.count, tile_,
-                                 destination_);
+    bytes_ =
+        call.memory.extents(step.destination.buffer, step.destination.index.at(cursor_.loops()),
+                            step.count, tile_, destination_);
   if (bytes_ == 0) return true;
   UNISONO_ASSIGN(const bool ready, connected(call, step));
   if (!ready) return false;
@@ -169,13 +167,19 @@ void ThreadBlockRun::retire_offers() {
 Status ThreadBlockRun::execute(CallState& call, const plan::Step& step) {
   const bool raw = step.source.buffer == plan::Buffer::input;
   switch (step.operation) {
-    case Operation::send: return send_extents(call, source_, raw);
-    case Operation::copy: call.arithmetic.copy(source_, destination_, raw); return {};
-    case Operation::reduce: call.arithmetic.reduce(source_, destination_, raw); return {};
+    case Operation::send:
+      return send_extents(call, source_, raw);
+    case Operation::copy:
+      call.arithmetic.copy(source_, destination_, raw);
+      return {};
+    case Operation::reduce:
+      call.arithmetic.reduce(source_, destination_, raw);
+      return {};
     case Operation::copy_send:
       call.arithmetic.copy(source_, destination_, raw);
       return send_extents(call, destination_, false);
-    default: return execute_receive(call, step);
+    default:
+      return execute_receive(call, step);
   }
 }
 
@@ -220,8 +224,7 @@ Status ThreadBlockRun::receive_reduce_send(CallState& call, bool raw) {
   return send_->commit();
 }
 
-Status ThreadBlockRun::send_extents(CallState& call, const std::vector<Extent>& extents,
-                                    bool raw) {
+Status ThreadBlockRun::send_extents(CallState& call, const std::vector<Extent>& extents, bool raw) {
   if (raw && call.arithmetic.scales_input()) {
     call.arithmetic.scale_into(extents, static_cast<std::byte*>(send_->begin(bytes_)));
     return send_->commit();

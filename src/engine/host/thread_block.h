@@ -31,8 +31,8 @@ class ThreadBlockRun {
   ThreadBlockRun(const plan::ThreadBlock& block, int index);
 
   void start();
-  // Asks for the connections that it has no fifo of yet, so that peers which need them find this end
-  // joined: a send does not wait for its receiver, and nor must what a send needs.
+  // Asks for the connections that it has no fifo of yet, so that peers which need them find this
+  // end joined: a send does not wait for its receiver, and nor must what a send needs.
   Status join_connections(CallState& call);
   // Runs steps until one blocks or the last is done. Returns whether any step was completed.
   Result<bool> advance(CallState& call);
