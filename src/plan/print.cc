@@ -44,7 +44,7 @@ std::string print_linear(const Index& index) {
 }
 
 std::string print_residue(const Index& index) {
-  const std::string linear = print_linear(index);
+  std::string linear = print_linear(index);
   if (index.modulus == 0) return linear;
   const bool is_bare = linear_terms(index) <= 1 && linear.front() != '-';
   return str(is_bare ? linear : str("(", linear, ")"), " mod ", index.modulus);
@@ -144,7 +144,7 @@ void Printer::step(const Step& it) {
 }  // namespace
 
 std::string print(const Index& index) {
-  const std::string residue = print_residue(index);
+  std::string residue = print_residue(index);
   if (index.offset == 0 && index.scale == 1) return residue;
   std::string out;
   if (index.offset != 0) append_term(out, index.offset, magnitude(index.offset));

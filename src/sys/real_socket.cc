@@ -31,12 +31,14 @@ struct SocketAddress {
 
 Result<Address> to_address(SocketAddress& from) {
   char host[NI_MAXHOST];
-  char port[NI_MAXSERV];
-  const int failed = getnameinfo(from.get(), from.bytes, host, sizeof host, port, sizeof port,
-                                 NI_NUMERICHOST | NI_NUMERICSERV);
+  const int failed =
+      getnameinfo(from.get(), from.bytes, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
   if (failed != 0)
     return environment_error("cannot read a socket's address: ", gai_strerror(failed));
-  return Address{host, std::atoi(port)};
+  const bool is_v6 = from.storage.ss_family == AF_INET6;
+  const std::uint16_t port = is_v6 ? reinterpret_cast<const sockaddr_in6*>(from.get())->sin6_port
+                                   : reinterpret_cast<const sockaddr_in*>(from.get())->sin_port;
+  return Address{host, ntohs(port)};
 }
 
 void set_port(SocketAddress& address, int port) {

@@ -17,7 +17,7 @@ Execution::Need Execution::need_of(int block) const {
     const Block& that = blocks_[static_cast<std::size_t>(other)];
     return str("rank ", that.rank, " thread block ", that.index);
   };
-  const auto from = [&](int other, std::string what, std::string_view nobody) -> Need {
+  const auto from = [&](int other, const std::string& what, std::string_view nobody) -> Need {
     if (other < 0) return {-1, str(what, ", but ", nobody)};
     if (ended(other)) return {-1, str(what, ", but ", block_text(other), " has ended")};
     return {other, str(what, " by ", block_text(other))};

@@ -7,7 +7,7 @@ namespace unisono::verify {
 
 using plan::Step;
 
-Order::Order(std::vector<const plan::RankProgram*> programs, Ordering ordering)
+Order::Order(const std::vector<const plan::RankProgram*>& programs, Ordering ordering)
     : ordering_(ordering) {
   std::size_t width = 0;
   for (const plan::RankProgram* program : programs) width += program->thread_blocks.size();

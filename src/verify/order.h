@@ -25,7 +25,7 @@ enum class Ordering : std::uint8_t {
 class Order {
  public:
   // Thread blocks are numbered rank after rank.
-  Order(std::vector<const plan::RankProgram*> programs, Ordering ordering);
+  Order(const std::vector<const plan::RankProgram*>& programs, Ordering ordering);
 
   std::size_t thread_blocks() const { return blocks_.size(); }
   const plan::RankProgram& program_of(std::size_t block) const { return *blocks_[block].program; }

@@ -112,7 +112,7 @@ class Timing {
     const std::optional<std::int64_t> start = start_of(block);
     if (!start) return false;
     if (block.cursor.step()->operation == plan::Operation::barrier) {
-      block.at_barrier = *start;
+      block.at_barrier = start;
       leave_barrier(block);
     } else {
       complete(block, *start);
