@@ -98,6 +98,7 @@ def test_the_example_fails_with_a_reason_where_no_rank_is_known(program: Path) -
     }
     environment["UNISONO_RANK"] = "5"
     environment["UNISONO_WORLD_SIZE"] = "2"
+    environment["UNISONO_RENDEZVOUS"] = "tcp://127.0.0.1:9"
     done = subprocess.run([program], env=environment, capture_output=True, timeout=RUN_SECONDS)
     assert done.returncode == 1
     assert b"5" in done.stderr

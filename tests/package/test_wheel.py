@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -41,9 +42,11 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 @pytest.mark.slow
 def test_the_wheel_imports_without_the_tree(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
+    # Without the site module no editable install can put the tree in the wheel's place.
+    paths = [str(tmp_path), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     code = "import unisono; print(unisono.__file__, unisono.__version__)"
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"],
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {paths!r}; {code}"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
