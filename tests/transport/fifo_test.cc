@@ -147,7 +147,7 @@ TEST_P(Fifo, EverySizeArrivesOneByOne) {
 
 TEST_P(Fifo, SlotsGoRoundManyTimesWithTwoThreads) {
   Line line(factory(), protocol());
-  // Through an interposer a message takes its delay: round a few dozen times is enough there.
+  // What is not mapped may have an interposer under it, and each message its delay.
   const std::uint64_t messages = line.pair.a->peer_region() != nullptr ? 3000 : 300;
   const auto sizes = sizes_for(protocol(), small_options());
   const auto size_of = [&](std::uint64_t number) {
