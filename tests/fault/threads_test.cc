@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <thread>
 
 #include "base/settings.h"
@@ -20,13 +21,18 @@ bool contains(const std::string& text, std::string_view part) {
 
 TEST(Timeout, NamesTheRanksThatHaveNotJoined) {
   std::atomic<int> failed{0};
-  run_ranks({.ranks = 4, .timeout = 300ms}, [&](Communicator& world) {
+  run_ranks({.ranks = 4}, [&](Communicator& world) {
+    // From here on all are there, however slowly they came.
+    ASSERT_TRUE(world.barrier().ok());
     if (world.rank() == 2) {
       while (failed.load() < 3) std::this_thread::yield();
       return;
     }
+    CallOptions options;
+    options.timeout = 1s;
     std::int32_t value = 1;
-    const Status status = world.all_reduce(&value, &value, 1, DataType::int32);
+    const Status status =
+        world.all_reduce(&value, &value, 1, DataType::int32, ReduceOperation::sum, options);
     ++failed;
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().peer, 2) << status.error().describe();
@@ -68,8 +74,10 @@ TEST(Timeout, OfOneCallLeavesNoHang) {
 }
 
 TEST(Abort, EndsACallThatRunsAndTellsThePeers) {
-  for (const char* transport : {"shm", "socket"})
+  for (const char* transport : {"shm", "socket"}) {
+    std::barrier all_joined(3);  // nobody is still joining when the abort comes
     run_ranks({.ranks = 3, .transport = transport}, [&](Communicator& world) {
+      all_joined.arrive_and_wait();
       if (world.rank() == 0) {
         // The others are inside the call, or soon are.
         std::thread aborter([&] { world.abort(); });
@@ -86,6 +94,7 @@ TEST(Abort, EndsACallThatRunsAndTellsThePeers) {
       ASSERT_FALSE(status.ok());
       EXPECT_EQ(status.error().peer, 0) << status.error().describe();
     });
+  }
 }
 
 TEST(Abort, ReachesAWaiterOnTheSameRank) {
