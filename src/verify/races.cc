@@ -21,12 +21,13 @@ constexpr std::size_t max_blocks_across_ranks = 4096;
 // One pass over the steps of some ranks.
 class Pass {
  public:
-  Pass(std::vector<const plan::RankProgram*> programs, const Memory& memory, Ordering ordering)
+  Pass(const std::vector<const plan::RankProgram*>& programs, const Memory& memory,
+       Ordering ordering)
       : memory_(memory),
         ordering_(ordering),
         first_cell_(memory.first(programs.front()->rank)),
         cells_(static_cast<std::size_t>(memory.first(programs.back()->rank + 1) - first_cell_)),
-        order_(std::move(programs), ordering) {}
+        order_(programs, ordering) {}
 
   std::optional<Failure> run() {
     while (!failure_) {
