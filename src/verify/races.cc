@@ -178,7 +178,7 @@ std::optional<Failure> find_race_across_ranks(const plan::Plan& plan, const Memo
   }
   if (!is_needed) return std::nullopt;
   if (blocks <= max_blocks_across_ranks)
-    return Pass(std::move(programs), memory, Ordering::across_ranks).run();
+    return Pass(programs, memory, Ordering::across_ranks).run();
   Failure failure;
   failure.problem = Problem::malformed;
   failure.expected = str("at most ", max_blocks_across_ranks,
