@@ -67,6 +67,18 @@ constexpr std::array rows{
     SettingRow{Setting::transport, "UNISONO_TRANSPORT", text, "",
                "Forces the transport between ranks: shm or socket. Empty takes shm inside a node "
                "and socket between nodes."},
+    SettingRow{
+        Setting::rails, "UNISONO_RAILS", text, "",
+        "Further addresses or interfaces, with commas between, for the data: the streams of a "
+        "socket connection take UNISONO_INTERFACE and these in turn. As many on every rank."},
+    SettingRow{
+        Setting::delay, "UNISONO_DELAY", duration, "0s",
+        "Holds back every message over sockets for so long, as a long wire would; for trying "
+        "on one machine how algorithms do between far nodes."},
+    SettingRow{
+        Setting::flat, "UNISONO_FLAT", boolean, "0",
+        "Lets algorithms see all ranks on one node, in the order of ranks; for comparing with "
+        "algorithms that know no nodes. The same on every rank."},
     SettingRow{Setting::record_slots, "UNISONO_RECORD_SLOTS", integer, "1024",
                "Collectives kept in each communicator's record."},
     SettingRow{Setting::dump_directory, "UNISONO_DUMP_DIRECTORY", text, "",

@@ -65,6 +65,7 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
     neighbours.push_back(placement.rank_at(node, i));
   core->board = std::make_unique<comm::Board>(
       str(job->name(), "-", core->id, "-", core->epoch, "-", node), core->rank, neighbours);
+  if (settings().boolean(Setting::flat)) placement = topo::Placement::single_node(core->size);
   core->selection = std::make_unique<comm::Selection>(std::move(placement), job->fifo_options());
   UNISONO_TRY(core->selection->read_settings());
   core->connections = std::make_unique<comm::Connections>(job, core->id, core->epoch, core->rank,

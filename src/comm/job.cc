@@ -10,6 +10,7 @@
 #include "base/try.h"
 #include "base/wire.h"
 #include "sys/host.h"
+#include "transport/interpose/transport.h"
 #include "transport/shm/transport.h"
 #include "transport/socket/transport.h"
 
@@ -164,6 +165,9 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
     transport_options.interface = sys::address_towards(host_of(bootstrap_options.rendezvous));
   UNISONO_ASSIGN(shm_, transport::shm::make_transport(transport_options));
   UNISONO_ASSIGN(socket_, transport::socket::make_transport(transport_options));
+  if (const std::int64_t delay_ns = settings().duration_ns(Setting::delay); delay_ns > 0)
+    socket_ = transport::interpose::make_transport(
+        std::move(socket_), {.min_delay_ns = delay_ns, .max_delay_ns = delay_ns});
   WireWriter writer;
   writer.text(shm_->address());
   writer.text(socket_->address());

@@ -24,7 +24,7 @@ void refuse(const std::string& from, std::string_view why) {
 
 void Acceptor::progress(const Meetings& meetings) {
   const std::int64_t now = now_ns();
-  accept_new(now);
+  for (const sys::Socket& listener : listeners_) accept_new(listener, now);
   for (auto at = incoming_.begin(); at != incoming_.end();)
     at = advance(*at, now) ? incoming_.erase(at) : std::next(at);
   std::erase_if(gatherings_,
@@ -32,9 +32,9 @@ void Acceptor::progress(const Meetings& meetings) {
   join_parked(meetings, now);
 }
 
-void Acceptor::accept_new(std::int64_t now) {
+void Acceptor::accept_new(const sys::Socket& listener, std::int64_t now) {
   for (int i = 0; i < accept_at_once; ++i) {
-    auto accepted = sys::accept_one(listener_);
+    auto accepted = sys::accept_one(listener);
     if (!accepted.ok()) {
       log(LogLevel::warn, accepted.error().message);
       return;

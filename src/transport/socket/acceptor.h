@@ -15,8 +15,8 @@ using Meetings = std::vector<std::shared_ptr<Meeting>>;
 
 class Acceptor {
  public:
-  Acceptor(sys::Socket listener, std::string secret)
-      : listener_(std::move(listener)), secret_(std::move(secret)) {}
+  Acceptor(std::vector<sys::Socket> listeners, std::string secret)
+      : listeners_(std::move(listeners)), secret_(std::move(secret)) {}
 
   // Accepts what has come, moves handshakes on, and lets streams join meetings that wait for them.
   void progress(const Meetings& meetings);
@@ -51,7 +51,7 @@ class Acceptor {
     std::size_t missing = 0;
   };
 
-  void accept_new(std::int64_t now);
+  void accept_new(const sys::Socket& listener, std::int64_t now);
   Status greet(sys::Socket socket, std::int64_t now);
   // True when it is done with: parked or refused.
   bool advance(Incoming& incoming, std::int64_t now);
@@ -59,7 +59,7 @@ class Acceptor {
   void join(Parked& parked, const std::shared_ptr<Meeting>& meeting);
   Gathering& gathering_of(const std::shared_ptr<Meeting>& meeting, const Hello& hello);
 
-  sys::Socket listener_;
+  std::vector<sys::Socket> listeners_;  // one for each rail
   std::string secret_;
   std::list<Incoming> incoming_;
   std::list<Parked> parked_;

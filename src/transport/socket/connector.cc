@@ -7,6 +7,7 @@
 #include "sys/real_socket.h"
 #include "transport/clock.h"
 #include "transport/request.h"
+#include "transport/socket/rails.h"
 
 namespace unisono::transport::socket {
 
@@ -42,9 +43,10 @@ Status Connector::start(Attempt& attempt) {
   const Meeting& meeting = *attempt.meeting;
   attempt.started_ns = now_ns();
   UNISONO_ASSIGN(const Nonce nonce, fresh_nonce());
-  UNISONO_ASSIGN(const sys::Address address, sys::Address::parse(meeting.peer_address));
+  UNISONO_ASSIGN(const auto addresses, read_addresses(meeting.peer_address));
   for (int stream = 0; stream < streams_; ++stream) {
-    UNISONO_ASSIGN(const int descriptor, sys::begin_connect(address));
+    const auto rail = static_cast<std::size_t>(stream) % addresses.size();
+    UNISONO_ASSIGN(const int descriptor, sys::begin_connect(addresses[rail]));
     sys::Socket socket(descriptor);
     sys::tune_for_data(socket);
     Outgoing& outgoing = attempt.streams.emplace_back();

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/try.h"
-#include "sys/real_socket.h"
 #include "transport/clock.h"
 #include "transport/request.h"
 
@@ -28,23 +27,19 @@ Result<std::shared_ptr<Hub>> Hub::make(const TransportOptions& options) {
     return misuse("UNISONO_SOCKET_STREAMS is ", streams, "; it must be 1 to ", max_streams);
   sys::raise_descriptor_limit();
   UNISONO_ASSIGN(auto poller, Poller::make());
-  const std::string host = options.interface.empty() ? default_interface : options.interface;
-  UNISONO_ASSIGN(const int descriptor, sys::open_listener({.host = host, .port = 0}));
-  sys::Socket listener(descriptor);
-  UNISONO_ASSIGN(const sys::Address bound, sys::local_address(listener.get()));
-  if (bound.host == "0.0.0.0" || bound.host == "::")
-    return misuse("listening on ", bound.host,
-                  ", all interfaces at once; name the one that the "
-                  "other ranks reach this one by");
-  return std::make_shared<Hub>(std::move(poller), std::move(listener), bound.text(), options.secret,
-                               static_cast<int>(streams));
+  const std::string& first = options.interface;
+  UNISONO_ASSIGN(Rails rails, listen_on_rails(first.empty() ? default_interface : first,
+                                              settings().text(Setting::rails)));
+  // Every rail carries a stream.
+  const auto wanted = std::max(streams, static_cast<std::int64_t>(rails.listeners.size()));
+  return std::make_shared<Hub>(std::move(poller), std::move(rails), options.secret,
+                               static_cast<int>(wanted));
 }
 
-Hub::Hub(std::unique_ptr<Poller> poller, sys::Socket listener, std::string address,
-         const std::string& secret, int streams)
+Hub::Hub(std::unique_ptr<Poller> poller, Rails rails, const std::string& secret, int streams)
     : poller_(std::move(poller)),
-      address_(std::move(address)),
-      acceptor_(std::move(listener), secret),
+      address_(std::move(rails.addresses)),
+      acceptor_(std::move(rails.listeners), secret),
       connector_(secret, streams) {}
 
 Hub::~Hub() {

@@ -13,14 +13,14 @@
 #include "transport/socket/connector.h"
 #include "transport/socket/farewell.h"
 #include "transport/socket/poller.h"
+#include "transport/socket/rails.h"
 
 namespace unisono::transport::socket {
 
 class Hub {
  public:
   static Result<std::shared_ptr<Hub>> make(const TransportOptions& options);
-  Hub(std::unique_ptr<Poller> poller, sys::Socket listener, std::string address,
-      const std::string& secret, int streams);
+  Hub(std::unique_ptr<Poller> poller, Rails rails, const std::string& secret, int streams);
   ~Hub();
 
   const std::string& address() const { return address_; }

@@ -1,0 +1,55 @@
+#include "transport/socket/rails.h"
+
+#include "base/error.h"
+#include "base/try.h"
+#include "sys/real_socket.h"
+
+namespace unisono::transport::socket {
+namespace {
+
+std::vector<std::string> split(std::string_view list) {
+  std::vector<std::string> parts;
+  while (!list.empty()) {
+    const std::size_t end = list.find(',');
+    if (end != 0) parts.emplace_back(list.substr(0, end));
+    list.remove_prefix(end == std::string_view::npos ? list.size() : end + 1);
+  }
+  return parts;
+}
+
+}  // namespace
+
+Result<Rails> listen_on_rails(std::string_view first, std::string_view others) {
+  std::vector<std::string> hosts = split(others);
+  hosts.insert(hosts.begin(), std::string(first));
+  if (hosts.size() > max_rails)
+    return misuse("UNISONO_RAILS names ", hosts.size() - 1, " interfaces; at most ", max_rails - 1,
+                  " are possible");
+  Rails rails;
+  for (const std::string& host : hosts) {
+    UNISONO_ASSIGN(const int descriptor, sys::open_listener({.host = host, .port = 0}));
+    rails.listeners.emplace_back(descriptor);
+    UNISONO_ASSIGN(const sys::Address bound, sys::local_address(descriptor));
+    if (bound.host == "0.0.0.0" || bound.host == "::")
+      return misuse("listening on ", bound.host,
+                    ", all interfaces at once; name the one that the "
+                    "other ranks reach this one by");
+    if (!rails.addresses.empty()) rails.addresses += ',';
+    rails.addresses += bound.text();
+  }
+  return rails;
+}
+
+Result<std::vector<sys::Address>> read_addresses(std::string_view addresses) {
+  const std::vector<std::string> parts = split(addresses);
+  if (parts.empty() || parts.size() > max_rails)
+    return environment_error("'", addresses, "' holds ", parts.size(),
+                             " addresses; a peer has 1 to ", max_rails);
+  std::vector<sys::Address> out;
+  for (const std::string& part : parts) {
+    UNISONO_ASSIGN(out.emplace_back(), sys::Address::parse(part));
+  }
+  return out;
+}
+
+}  // namespace unisono::transport::socket

@@ -1,0 +1,28 @@
+// The networks that a process is on: one listener for each, and their addresses as peers are told.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sys/tcp_socket.h"
+#include "sys/world.h"
+
+namespace unisono::transport::socket {
+
+// A rank's rails stand in the same order as its peers'; streams of a connection take them in turn.
+inline constexpr std::size_t max_rails = 16;
+
+struct Rails {
+  std::vector<sys::Socket> listeners;
+  std::string addresses;  // "host:port,host:port"
+};
+
+// `first` and those in `others`, with commas between; each an address or an interface.
+Result<Rails> listen_on_rails(std::string_view first, std::string_view others);
+// Of Rails::addresses: 1 to max_rails.
+Result<std::vector<sys::Address>> read_addresses(std::string_view addresses);
+
+}  // namespace unisono::transport::socket
