@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Protocol
 
 from unisono._unisono import Placement, make_secret
 
-__all__ = ["Outcome", "launch", "rank_environments"]
+__all__ = ["Outcome", "Places", "launch", "rank_environments"]
 
 # Looking at 64 processes costs some 50 us.
 _POLL_SECONDS = 0.02
@@ -49,6 +49,16 @@ class Outcome:
         return self.exit_code == 0
 
 
+class Places(Protocol):
+    """Where the ranks of each node run, when not simply on this machine, as `unisono.netbed`."""
+
+    def command(self, node: int, command: Sequence[str]) -> list[str]:
+        """A command that runs another one on a node."""
+
+    def variables(self, node: int) -> dict[str, str]:
+        """What ranks on a node need in their environment besides."""
+
+
 def launch(
     command: Sequence[str],
     ranks: int,
@@ -58,6 +68,7 @@ def launch(
     stop: threading.Event | None = None,
     prefix_output: bool = True,
     timeout: float | None = None,
+    places: Places | None = None,
 ) -> Outcome:
     """Runs a command as `ranks` processes that can call `unisono.init()`, and waits for them.
 
@@ -76,6 +87,7 @@ def launch(
         prefix_output: Write every line of the ranks' output to standard output with the rank
             before it: "[3] ...". Otherwise they write to this process's outputs themselves.
         timeout: Seconds after which all ranks are ended.
+        places: Where the nodes are; None for this machine.
 
     Raises:
         MisuseError: `ranks` or `nodes` cannot be.
@@ -88,8 +100,14 @@ def launch(
         job = _Job(prefix_output, stop or threading.Event(), timeout)
         stack.callback(job.kill)
         stack.enter_context(job.signals_passed_on())
+        placement = Placement(ranks, nodes)
         for rank, variables in enumerate(environments):
-            job.start(rank, _full(command), {**common, **variables})
+            started = _full(command)
+            if places:
+                node = placement.node_of(rank)
+                started = places.command(node, started)
+                variables = {**variables, **places.variables(node)}
+            job.start(rank, started, {**common, **variables})
         return job.watch()
 
 

@@ -41,6 +41,7 @@ PYTHON_LAYERS = {
     "join": 4,
     "": 5,
     "launcher": 6,
+    "netbed": 6,
     "testing": 7,
     "bench": 7,
     "report": 8,

@@ -90,6 +90,9 @@ class Request:
         sizes: Bytes, of the larger of a rank's input and output.
         iterations: Calls in a measurement; 0 takes as many as fit in `seconds`.
         seconds: How long a case may be measured, roughly.
+        netbed: Whether nodes are network namespaces; with links of `rate` (as "200mbit"; empty for
+            no limit) to each of `rails` switches.
+        delay: Of every message between nodes, as "1ms"; empty for none.
     """
 
     collectives: list[str] = field(default_factory=list)
@@ -104,6 +107,10 @@ class Request:
     in_place: bool = False
     iterations: int = 0
     seconds: float = 0.1
+    netbed: bool = False
+    rate: str = ""
+    rails: int = 1
+    delay: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON's types."""

@@ -1,5 +1,6 @@
 """Runs the bench: starts the ranks, and passes on what rank 0 reports."""
 
+import contextlib
 import json
 import os
 import tempfile
@@ -13,6 +14,7 @@ from unisono.bench.cases import Case, Request, write_cases
 from unisono.bench.rows import Row
 from unisono.errors import Error
 from unisono.launcher import launch
+from unisono.netbed import Netbed, parse_shape
 
 # How soon the end of a job is noticed that reports nothing more.
 _POLL_SECONDS = 0.1
@@ -47,12 +49,14 @@ def run(
         (job / "request.json").write_text(json.dumps(request.to_json()))
         (job / "cases.json").write_text(write_cases(cases))
         listener = _Listener(job / "results", request, cases, on_start, on_row)
-        with listener:
+        with places_of(request) as places, listener:
             outcome = launch(
                 ["-m", "unisono.bench.worker", folder],
                 request.ranks,
                 nodes=request.nodes,
+                environment={"UNISONO_DELAY": request.delay} if request.delay else {},
                 prefix_output=False,
+                places=places,
             )
     if outcome.exit_code in _INTERRUPTED and outcome.failed_rank is None:
         raise KeyboardInterrupt
@@ -60,6 +64,14 @@ def run(
         during = f" during {_describe(listener.current)}" if listener.current else ""
         raise BenchError(f"the bench failed{during}: {outcome.message}")
     return listener.rows
+
+
+def places_of(request: Request) -> contextlib.AbstractContextManager[Netbed | None]:
+    """Where the ranks of a request run, for as long as the block lasts."""
+    if not request.netbed:
+        return contextlib.nullcontext()
+    shape = f"{request.nodes}x{request.ranks // request.nodes}"
+    return Netbed(parse_shape(shape, request.rate, request.rails))
 
 
 class _Listener:

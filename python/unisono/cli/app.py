@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from unisono.cli import bench, explain, info, plan, run
+from unisono.cli import bench, explain, info, netbed, plan, run
 from unisono.cli.output import complain
 from unisono.errors import Error, MisuseError
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.command("info")(info.info)
 app.command("run", context_settings=run.CONTEXT, no_args_is_help=True)(run.run)
 app.command("bench")(bench.bench)
+app.add_typer(netbed.app, name="netbed")
 app.add_typer(plan.app, name="plan")
 app.command("explain")(explain.explain)
 

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from unisono.bench import driver
 from unisono.bench.cases import Case, Request, list_cases, sizes_between
+from unisono.bench.links import shares_table
 from unisono.bench.rows import Row, to_document, write_document
 from unisono.bench.tables import table_of
 from unisono.cli.output import (
@@ -18,13 +19,15 @@ from unisono.cli.output import (
     complete_collective,
     complete_protocol,
     console,
+    parse_delay,
     parse_size,
     placement_of,
     print_json,
     progress_console,
     split_names,
 )
-from unisono.errors import MachineError
+from unisono.errors import MachineError, MisuseError
+from unisono.netbed import parse_shape
 from unisono.report import write_report
 
 _STANDARD_OUTPUT = Path("-")
@@ -56,6 +59,16 @@ def bench(
     in_place: Annotated[bool, typer.Option("--in-place", help="Input and output alias.")] = False,
     iterations: Annotated[int, typer.Option(min=0, help="Calls timed; 0: as time allows.")] = 0,
     seconds: Annotated[float, typer.Option(min=0, help="For each case, roughly.")] = 0.1,
+    netbed: Annotated[
+        str,
+        typer.Option(
+            metavar="NODESxRANKS",
+            help="Network namespaces as nodes, as 4x2; needs root. Replaces --ranks and --nodes.",
+        ),
+    ] = "",
+    rate: Annotated[str, typer.Option(help="Of each link of the netbed, as 200mbit.")] = "",
+    rails: Annotated[int, typer.Option(min=1, help="Links of each node of the netbed.")] = 1,
+    delay: Annotated[str, typer.Option(help="Of each message between nodes, as 1ms.")] = "",
     json: Annotated[Path | None, typer.Option(help="Write rows as JSON; - prints them.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a report.")] = None,
 ) -> None:
@@ -63,6 +76,13 @@ def bench(
 
     Exit status 1 if any element of any result is wrong.
     """
+    if netbed:
+        shape = parse_shape(netbed, rate, rails)
+        ranks, nodes = shape.ranks, shape.nodes
+    elif rate or rails > 1:
+        raise MisuseError("--rate and --rails are a netbed's; give its shape, as --netbed 4x2")
+    if delay:
+        parse_delay(delay)
     placement_of(ranks, nodes)
     request = Request(
         split_names(collectives or []),
@@ -77,6 +97,10 @@ def bench(
         in_place,
         iterations,
         seconds,
+        bool(netbed),
+        rate,
+        rails,
+        delay,
     )
     cases = list_cases(request)
     rows = run_with_progress(request, cases)
@@ -84,6 +108,8 @@ def bench(
         print_json(to_document(request, rows))
     else:
         console.print(table_of(rows))
+        if rate:
+            console.print(shares_table(rows, shape.rate * rails, "\nshare of the links' rate"))
     try:
         if json and json != _STANDARD_OUTPUT:
             write_document(json, request, rows)

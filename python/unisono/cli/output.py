@@ -108,6 +108,14 @@ def parse_size(text: str, what: str) -> int:
         raise MisuseError(f"{what}: {error}") from None
 
 
+def parse_delay(text: str) -> float:
+    """Seconds of "1ms" and the like."""
+    try:
+        return native.parse_seconds(text)
+    except MisuseError as error:
+        raise MisuseError(f"--delay: {error}") from None
+
+
 def split_names(values: Sequence[str]) -> list[str]:
     """Names that may be given several times or with commas between them."""
     return [name for value in values for name in value.split(",") if name]

@@ -1,0 +1,61 @@
+"""`unisono netbed`: runs a program on ranks of namespaces joined by shaped links."""
+
+from typing import Annotated
+
+import typer
+
+from unisono.cli.output import complain, parse_delay, print_text, progress_console
+from unisono.launcher import launch
+from unisono.netbed import Netbed, parse_shape, remove_stale
+
+# Everything from the command's name on belongs to the command.
+CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+
+app = typer.Typer(
+    help="Network namespaces as nodes, joined by links of a given rate.", no_args_is_help=True
+)
+
+
+def run(
+    shape: Annotated[str, typer.Argument(metavar="NODESxRANKS", help="As 4x2.")],
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="COMMAND [ARGS]...", help="A Python script, -m module, or a program."
+        ),
+    ],
+    rate: Annotated[str, typer.Option(help="Of each link, as 200mbit; empty: no limit.")] = "",
+    rails: Annotated[int, typer.Option(min=1, help="Links of each node.")] = 1,
+    delay: Annotated[str, typer.Option(help="Of each message between nodes, as 1ms.")] = "",
+    label: Annotated[bool, typer.Option(help="Write each line of output with its rank.")] = False,
+) -> None:
+    """Run a program on several ranks of several nodes; when one fails, end all and say which.
+
+    Example: unisono netbed run --rate 200mbit 4x2 train.py --epochs 3
+    """
+    wanted = parse_shape(shape, rate, rails)
+    if delay:
+        parse_delay(delay)
+    with Netbed(wanted) as bed:
+        progress_console.print(wanted.describe(), highlight=False)
+        outcome = launch(
+            command,
+            wanted.ranks,
+            nodes=wanted.nodes,
+            environment={"UNISONO_DELAY": delay} if delay else {},
+            prefix_output=label,
+            places=bed,
+        )
+    if not outcome.ok:
+        complain(outcome.message)
+    raise typer.Exit(outcome.exit_code)
+
+
+def clean() -> None:
+    """Remove what netbeds that were killed have left; the next netbed does so too."""
+    removed = remove_stale()
+    print_text("\n".join(removed) if removed else "nothing is left")
+
+
+app.command("run", context_settings=CONTEXT, no_args_is_help=True)(run)
+app.command("clean")(clean)

@@ -1,0 +1,156 @@
+"""Makes a netbed, and takes it down whatever happens."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Self
+
+from unisono.errors import MachineError
+from unisono.netbed import guardian
+from unisono.netbed.shape import Shape
+
+_PREFIX = "unisono-bed-"
+# A segment of TCP as the kernel hands it on has up to 64 KiB; what is cut smaller costs time.
+_BURST_BYTES = 72 << 10
+# What a switch holds for a link before it drops: 40 ms of it, but never less than a few bursts.
+_QUEUE_SECONDS = 0.04
+_LEAST_QUEUE_BYTES = 512 << 10
+
+
+class Netbed:
+    """The network namespaces of a shape, for as long as the block lasts.
+
+    Another process, the guardian, removes them when the block ends or this process does, even when
+    it is killed. All that is left by a guardian which was killed too is removed by the next netbed.
+
+    Raises:
+        MachineError: Not root, a command is missing, or the kernel lacks what is needed.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self._name = f"{_PREFIX}{os.getpid()}-{_start_time(os.getpid())}"
+        self._guardian: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        _check_machine()
+        remove_stale()
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-I", guardian.__file__, self._name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            assert self._guardian.stdout is not None
+            self._guardian.stdout.readline()
+            self._make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._guardian is None:
+            return
+        for pipe in (self._guardian.stdin, self._guardian.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._guardian.wait()
+        self._guardian = None
+
+    def command(self, node: int, command: Sequence[str]) -> list[str]:
+        """A command that runs another one on a node."""
+        return ["ip", "netns", "exec", self.namespace(node), *command]
+
+    def variables(self, node: int) -> dict[str, str]:
+        """What ranks on a node need in their environment."""
+        addresses = [self.shape.address(node, rail) for rail in range(self.shape.rails)]
+        return {"UNISONO_INTERFACE": addresses[0], "UNISONO_RAILS": ",".join(addresses[1:])}
+
+    def namespace(self, node: int) -> str:
+        """The name of a node's namespace, for `ip netns exec`."""
+        return f"{self._name}-node{node}"
+
+    def _make(self) -> None:
+        shape = self.shape
+        switch = f"{self._name}-switch"
+        _run("ip", "netns", "add", switch)
+        for node in range(shape.nodes):
+            _run("ip", "netns", "add", self.namespace(node))
+        _batch("ip", switch, self._switch_links())
+        for node in range(shape.nodes):
+            _batch("ip", self.namespace(node), self._node_links(node))
+        if not shape.rate:
+            return
+        ports = [f"n{node}r{rail}" for node in range(shape.nodes) for rail in range(shape.rails)]
+        _batch("tc", switch, [_shaped(port, shape.rate) for port in ports])
+        for node in range(shape.nodes):
+            rails = [_shaped(f"rail{rail}", shape.rate) for rail in range(shape.rails)]
+            _batch("tc", self.namespace(node), rails)
+
+    def _switch_links(self) -> Iterable[str]:
+        for rail in range(self.shape.rails):
+            yield f"link add bridge{rail} type bridge forward_delay 0"
+            yield f"link set bridge{rail} up"
+            for node in range(self.shape.nodes):
+                port, far = f"n{node}r{rail}", self.namespace(node)
+                yield f"link add {port} type veth peer name rail{rail} netns {far}"
+                yield f"link set {port} master bridge{rail} up"
+
+    def _node_links(self, node: int) -> Iterable[str]:
+        yield "link set lo up"
+        for rail in range(self.shape.rails):
+            yield f"address add {self.shape.address(node, rail)}/24 dev rail{rail}"
+            yield f"link set rail{rail} up"
+
+
+def remove_stale() -> list[str]:
+    """Removes the namespaces of netbeds whose makers have died; their names."""
+    removed = []
+    for name in guardian.names(_PREFIX):
+        pid, start_time = name.removeprefix(_PREFIX).split("-")[:2]
+        if _start_time(int(pid)) != start_time:
+            guardian.remove(name)
+            removed.append(name)
+    return removed
+
+
+def _shaped(device: str, rate: int) -> str:
+    queue = max(_LEAST_QUEUE_BYTES, int(rate / 8 * _QUEUE_SECONDS))
+    return f"qdisc add dev {device} root tbf rate {rate}bit burst {_BURST_BYTES} limit {queue}"
+
+
+def _start_time(pid: int) -> str:
+    """When a process started, which tells it from a later one of its number; "" if it is gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return ""
+
+
+def _check_machine() -> None:
+    if os.geteuid() != 0:
+        raise MachineError("a netbed needs root, to make network namespaces; run it with sudo")
+    missing = [name for name in ("ip", "tc") if not shutil.which(name)]
+    if missing:
+        raise MachineError(
+            f"a netbed needs the command{'s' * (len(missing) > 1)} {' and '.join(missing)}; "
+            "install iproute2"
+        )
+
+
+def _run(*command: str, text: str | None = None) -> None:
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().partition("\n")[0]
+        raise MachineError(f"'{' '.join(command)}' failed: {said}")
+
+
+def _batch(program: str, namespace: str, lines: Iterable[str]) -> None:
+    """Runs many commands of `ip` or `tc` in a namespace as one process."""
+    _run(program, "-n", namespace, "-batch", "-", text="".join(line + "\n" for line in lines))

@@ -1,0 +1,64 @@
+"""What a netbed looks like, and its addresses."""
+
+import re
+from dataclasses import dataclass
+
+from unisono.errors import MisuseError
+
+# Each rail is a network 10.77.<rail>.0/24, whose last byte is the node's number from 1 on.
+MOST_NODES = 250
+MOST_RAILS = 16
+_RATES = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The nodes, and the links from each of them to the switch of each rail.
+
+    Attributes:
+        rate: Bits a second of each link, in each direction, headers included; 0 for no limit.
+    """
+
+    nodes: int
+    ranks_per_node: int
+    rate: int = 0
+    rails: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= MOST_NODES:
+            raise MisuseError(f"a netbed of {self.nodes} nodes; 1 to {MOST_NODES} are possible")
+        if self.ranks_per_node < 1:
+            raise MisuseError(f"{self.ranks_per_node} ranks on each node; it must be 1 or more")
+        if not 1 <= self.rails <= MOST_RAILS:
+            raise MisuseError(f"{self.rails} rails; 1 to {MOST_RAILS} are possible")
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks on all nodes."""
+        return self.nodes * self.ranks_per_node
+
+    def address(self, node: int, rail: int = 0) -> str:
+        """A node's address on a rail."""
+        return f"10.77.{rail}.{node + 1}"
+
+    def describe(self) -> str:
+        """For a person."""
+        rate = f" of {self.rate / 10**6:g} Mbit/s" if self.rate else ""
+        links = "a link" if self.rails == 1 else f"{self.rails} links"
+        return f"{self.nodes} nodes with {self.ranks_per_node} ranks and {links}{rate} each"
+
+
+def parse_shape(text: str, rate: str = "", rails: int = 1) -> Shape:
+    """Of "4x2" (nodes x ranks on each) and a rate as `parse_rate` reads it."""
+    found = re.fullmatch(r"(\d+)x(\d+)", text)
+    if not found:
+        raise MisuseError(f"cannot read '{text}' as a netbed; write nodes x ranks, as in 4x2")
+    return Shape(int(found[1]), int(found[2]), parse_rate(rate) if rate else 0, rails)
+
+
+def parse_rate(text: str) -> int:
+    """Bits a second of "200mbit" and the like."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(kbit|mbit|gbit)", text.lower())
+    if not found or not float(found[1]):
+        raise MisuseError(f"cannot read '{text}' as a rate; write 500kbit, 200mbit or 1gbit")
+    return int(float(found[1]) * _RATES[found[2]])
