@@ -14,6 +14,11 @@ set(UNISONO_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(UNISONO_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
 set(UNISONO_ISA_FLAGS_f16c -mavx -mf16c)
 
+# What most files include.
+set(UNISONO_PRECOMPILED <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map>
+  <memory> <mutex> <optional> <random> <span> <string> <string_view> <thread> <unordered_map> <utility>
+  <variant> <vector>)
+
 function(unisono_isa_sources out)
   set(kept "")
   foreach(source IN LISTS ARGN)
@@ -24,6 +29,7 @@ function(unisono_isa_sources out)
       endif()
       set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_OPTIONS
         ${UNISONO_ISA_FLAGS_${isa}})
+      set_property(SOURCE "${source}" PROPERTY SKIP_PRECOMPILE_HEADERS ON)
     elseif(source MATCHES "_neon\\.cc$" AND NOT UNISONO_PROCESSOR MATCHES "^(aarch64|arm64)$")
       continue()
     endif()
@@ -52,12 +58,21 @@ function(unisono_layer name)
   set(target unisono_${name})
   if(sources)
     add_library(${target} STATIC ${sources})
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ${UNISONO_BUILD_FUZZERS})
     set(scope PUBLIC)
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
   endif()
   target_include_directories(${target} ${scope} "${PROJECT_SOURCE_DIR}/include")
+  # Only where everything is compiled once more: the plain build shows each file's missing includes.
+  if(sources AND UNISONO_SANITIZE)
+    if(name STREQUAL "base")
+      target_precompile_headers(${target} PRIVATE ${UNISONO_PRECOMPILED})
+    else()
+      target_precompile_headers(${target} REUSE_FROM unisono_base)
+    endif()
+  endif()
   # For quoted includes only: src/sys must not hide the system's <sys/...>.
   target_compile_options(${target} ${scope} "SHELL:-iquote ${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(${target} ${scope} unisono_flags)

@@ -7,7 +7,7 @@ find_package(GTest REQUIRED)
 if(UNISONO_SANITIZE)
   set(test_options -O0)
 else()
-  set(test_options -O1 -g1)
+  set(test_options -O1)
 endif()
 
 add_library(unisono_all INTERFACE)
@@ -29,6 +29,9 @@ endif()
 # No test may hang the suite; the longest under a sanitizer on two cores stays well below this.
 set(UNISONO_TEST_TIMEOUT_SECONDS 600)
 
+# Tests spend most of their compilation on GoogleTest's header: it is read once.
+set(precompiled "")
+
 file(GLOB test_folders CONFIGURE_DEPENDS LIST_DIRECTORIES true "${PROJECT_SOURCE_DIR}/tests/*")
 foreach(folder IN LISTS test_folders)
   file(GLOB sources CONFIGURE_DEPENDS "${folder}/*_test.cc")
@@ -45,6 +48,12 @@ foreach(folder IN LISTS test_folders)
   # Instrumented code is some ten times slower: tests draw fewer random cases by this.
   if(UNISONO_SANITIZE)
     target_compile_definitions(${name}_test PRIVATE UNISONO_SANITIZED=1)
+  endif()
+  if(precompiled)
+    target_precompile_headers(${name}_test REUSE_FROM ${precompiled})
+  else()
+    target_precompile_headers(${name}_test PRIVATE <gtest/gtest.h> ${UNISONO_PRECOMPILED})
+    set(precompiled ${name}_test)
   endif()
   target_link_libraries(${name}_test PRIVATE unisono_test_support GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name}_test)
