@@ -11,7 +11,13 @@ execute_process(COMMAND "${Python_EXECUTABLE}" -m nanobind --cmake_dir
   OUTPUT_STRIP_TRAILING_WHITESPACE OUTPUT_VARIABLE nanobind_ROOT COMMAND_ERROR_IS_FATAL ANY)
 find_package(nanobind CONFIG REQUIRED)
 
-nanobind_add_module(_unisono NB_STATIC ${python_sources})
+# The loop that times calls, here and in bench/peers' programs.
+set(peers_folder "${PROJECT_SOURCE_DIR}/bench/peers")
+nanobind_add_module(_unisono NB_STATIC ${python_sources} "${peers_folder}/worker.cc")
+target_include_directories(_unisono PRIVATE "${peers_folder}")
+set_source_files_properties("${peers_folder}/worker.cc" PROPERTIES COMPILE_OPTIONS -O3)
+install(FILES "${peers_folder}/worker.h" "${peers_folder}/worker.cc" "${peers_folder}/mpi_bench.cc"
+  "${peers_folder}/gloo_bench.py" DESTINATION unisono/bench/workers COMPONENT python)
 target_compile_definitions(_unisono PRIVATE UNISONO_VERSION="${PROJECT_VERSION}")
 target_link_libraries(_unisono PRIVATE ${UNISONO_LAYERS})
 # Its headers are not ours to warn about.

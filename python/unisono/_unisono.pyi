@@ -109,6 +109,9 @@ class Communicator:
     def abort(self) -> None: ...
     def destroy(self) -> None: ...
 
+def serve_bench(communicator: Communicator, path: str) -> None:
+    """Serves the driver of a comparison at a Unix socket: what `bench/peers/worker.h` says."""
+
 class ConnectionMemory:
     """Memory of one connection."""
 
