@@ -145,6 +145,13 @@ void bind_communicator(nb::module_& module) {
       .def("memory",
            [](const Communicator& self) { return without_gil([&] { return self.memory(); }); })
       .def("dump_record", &Communicator::dump_record)
+      // For other extensions of this process: the address of the C++ object, and a copy of one.
+      .def_prop_ro("handle",
+                   [](const Communicator& self) { return reinterpret_cast<std::uintptr_t>(&self); })
+      .def_static(
+          "from_handle",
+          [](std::uintptr_t handle) { return *reinterpret_cast<const Communicator*>(handle); },
+          nb::arg("handle"))
       .def("abort", &Communicator::abort, nb::call_guard<nb::gil_scoped_release>())
       .def("destroy", &destroy);
 }

@@ -80,7 +80,9 @@ class Work {
       : core_(std::move(core)), state_(std::move(state)) {}
 
   bool valid() const { return state_ != nullptr; }
-  // Whether it is complete or has failed; helps it along.
+  // Whether it is complete or has failed.
+  bool done() const;
+  // Likewise; helps it along.
   bool test();
   // Waits for it, at most until its own deadline; then its outcome.
   Status wait();
@@ -90,13 +92,21 @@ class Work {
   Status status() const;
   // The call's number in its communicator.
   std::uint64_t sequence() const;
+  // Of a complete receive from any_source: who sent. Else -1.
+  int source() const;
 
  private:
   std::shared_ptr<void> core_;  // the communicator's; a call that runs does not hold it by itself
   std::shared_ptr<State> state_;
 };
 
-// A message of a group.
+// The peer of a receive that takes the first message to arrive, whoever sent it. Alone in its
+// group; of at least one byte; not from the own rank. A receive that names a peer and was started
+// before has the better right to that peer's messages.
+inline constexpr int any_source = -1;
+
+// A message of a group. Messages with different tags do not match and may overtake each other;
+// every tag that is used costs a connection.
 struct Message {
   bool is_send = true;
   const void* send_data = nullptr;
@@ -104,7 +114,9 @@ struct Message {
   std::int64_t count = 0;
   DataType type = DataType::uint8;
   int peer = 0;
+  int tag = 0;  // 0 to max_tag
 };
+inline constexpr int max_tag = (1 << 30) - 1;
 
 struct ConnectionMemory {
   int peer = 0;
@@ -181,6 +193,8 @@ class Communicator {
   // The record of this communicator's calls, as JSON.
   std::string dump_record() const;
 
+  // What made this communicator unusable, if it is.
+  Status failure() const;
   // Gives up all calls here and tells the peers. Idempotent.
   void abort();
   // Waits for all calls, then frees everything. The handle and its copies stay valid to ask rank()

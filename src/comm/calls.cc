@@ -126,11 +126,24 @@ Status check_call(const Call& call, int rank, int ranks) {
   return {};
 }
 
-Status check_message(const Message& message, int rank, int ranks) {
+Status check_message(const Message& message, int rank, int ranks, std::size_t messages) {
   const char* what = message.is_send ? "send" : "receive";
-  if (message.peer < 0 || message.peer >= ranks)
+  if (message.tag < 0 || message.tag > max_tag)
+    return misuse("tag is ", message.tag, " in a ", what, " on rank ", rank, "; it must be 0 to ",
+                  max_tag);
+  if (message.peer == any_source && !message.is_send) {
+    if (messages > 1)
+      return misuse("a receive from any source is in a group of ", messages, " on rank ", rank,
+                    "; it must be alone");
+    if (message.count == 0)
+      return misuse("a receive of 0 elements from any source on rank ", rank,
+                    "; nothing would tell who sent them");
+    if (ranks == 1)
+      return misuse("a receive from any source on rank ", rank, ", but there is no other rank");
+  } else if (message.peer < 0 || message.peer >= ranks) {
     return misuse("peer is ", message.peer, " in a ", what, " on rank ", rank, "; it must be 0 to ",
-                  ranks - 1);
+                  ranks - 1, message.is_send ? "" : ", or any_source");
+  }
   if (message.count < 0)
     return misuse("count is ", message.count, " in a ", what, " on rank ", rank,
                   "; it must be 0 or more");

@@ -9,7 +9,7 @@ namespace unisono::comm {
 
 // Misuse, naming the value, the rank and what would be right.
 Status check_call(const Call& call, int rank, int ranks);
-Status check_message(const Message& message, int rank, int ranks);
+Status check_message(const Message& message, int rank, int ranks, std::size_t messages);
 
 // Whether the pointers alias as plan.h's "Aliasing" says, on this rank.
 bool is_in_place(const Call& call, int rank);

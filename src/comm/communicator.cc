@@ -22,6 +22,8 @@ Error no_communicator() {
 
 }  // namespace
 
+bool Work::done() const { return !state_ || state_->task.done(); }
+
 bool Work::test() {
   if (!state_ || state_->task.done()) return true;
   scheduler_of(core_).help();
@@ -46,6 +48,8 @@ Status Work::status() const {
 }
 
 std::uint64_t Work::sequence() const { return state_ ? state_->task.entry.sequence : 0; }
+
+int Work::source() const { return state_ && state_->task.done() ? state_->task.source : -1; }
 
 Result<Communicator> Communicator::init(const InitOptions& options) {
   UNISONO_ASSIGN(auto job, comm::Job::join(options));
@@ -155,6 +159,8 @@ MemoryReport Communicator::memory() const {
 std::string Communicator::dump_record() const {
   return core_ ? comm::record_json(*core_) : std::string();
 }
+
+Status Communicator::failure() const { return core_ ? core_->usable() : no_communicator(); }
 
 void Communicator::abort() {
   if (!core_) return;

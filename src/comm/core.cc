@@ -163,7 +163,8 @@ Status Communicator::Core::select(const Call& call, comm::Task& task) {
 Status Communicator::Core::prepare(std::span<const Message> messages, std::int64_t timeout,
                                    comm::Task& task) {
   UNISONO_TRY(usable());
-  for (const Message& message : messages) UNISONO_TRY(comm::check_message(message, rank, size));
+  for (const Message& message : messages)
+    UNISONO_TRY(comm::check_message(message, rank, size, messages.size()));
   UNISONO_TRY(point_to_point->prepare(messages, task));
   stamp(task, timeout);
   return {};

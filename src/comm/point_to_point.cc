@@ -1,6 +1,7 @@
 #include "comm/point_to_point.h"
 
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -50,7 +51,7 @@ class Group {
       return;
     }
     if (pieces == 0) return;
-    plan::BlockBuilder& block = thread_block(message.peer, message.is_send);
+    plan::BlockBuilder& block = thread_block(message.peer, message.is_send, channel(message.tag));
     block.loop(pieces);
     if (message.is_send)
       block.send(plan::input(plan::affine(first, 1)));
@@ -79,6 +80,8 @@ class Group {
   }
 
   plan::RankProgram take_program() { return program_.take(); }
+  // The tag that each of the plan's channels stands for.
+  const std::vector<int>& tags() const { return tags_; }
   const Blocks& sends() const { return sends_; }
   const Blocks& recvs() const { return recvs_; }
 
@@ -88,11 +91,17 @@ class Group {
     std::uint64_t bytes;
   };
 
-  plan::BlockBuilder& thread_block(int peer, bool sends) {
-    const std::pair key(peer, sends);
+  int channel(int tag) {
+    const auto found = std::find(tags_.begin(), tags_.end(), tag);
+    if (found == tags_.end()) tags_.push_back(tag);
+    return static_cast<int>(found - tags_.begin());
+  }
+
+  plan::BlockBuilder& thread_block(int peer, bool sends, int channel) {
+    const std::tuple key(peer, sends, channel);
     auto found = thread_blocks_.find(key);
     if (found == thread_blocks_.end()) {
-      const auto block = program_.block(0, sends ? peer : -1, sends ? -1 : peer);
+      const auto block = program_.block(channel, sends ? peer : -1, sends ? -1 : peer);
       found = thread_blocks_.emplace(key, block).first;
     }
     return found->second;
@@ -101,7 +110,8 @@ class Group {
   int rank_;
   std::uint64_t piece_bytes_;
   plan::ProgramBuilder program_;
-  std::map<std::pair<int, bool>, plan::BlockBuilder> thread_blocks_;
+  std::map<std::tuple<int, bool, int>, plan::BlockBuilder> thread_blocks_;
+  std::vector<int> tags_;
   Blocks sends_, recvs_;
   std::vector<SelfMessage> to_self_, from_self_;
 };
@@ -118,19 +128,30 @@ class PointToPoint::Lane : public engine::Resources {
       if (direction->serving == ticket) ++direction->serving;
   }
 
-  void draw(int peer, bool sends) {
+  void draw(const Way& way) {
     const std::lock_guard lock(owner_.mutex_);
-    Direction& direction = owner_.directions_[{peer, sends}];
+    Direction& direction = owner_.directions_[way];
     tickets_.emplace_back(&direction, direction.next_ticket++);
   }
-
-  Result<transport::SendFifo*> send_fifo(int peer, int, Protocol protocol) override {
-    if (!served(peer, true)) return nullptr;
-    return owner_.connections_.send_fifo(peer, point_to_point_channel, protocol);
+  // Draws only if no other group holds or awaits it.
+  bool draw_if_free(const Way& way) {
+    const std::lock_guard lock(owner_.mutex_);
+    Direction& direction = owner_.directions_[way];
+    if (direction.serving != direction.next_ticket) return false;
+    tickets_.emplace_back(&direction, direction.next_ticket++);
+    return true;
   }
-  Result<transport::RecvFifo*> recv_fifo(int peer, int, Protocol protocol) override {
-    if (!served(peer, false)) return nullptr;
-    return owner_.connections_.recv_fifo(peer, point_to_point_channel, protocol);
+  void set_tags(std::vector<int> tags) { tags_ = std::move(tags); }
+
+  Result<transport::SendFifo*> send_fifo(int peer, int channel, Protocol protocol) override {
+    const int tag = tags_[static_cast<std::size_t>(channel)];
+    if (!served({peer, true, tag})) return nullptr;
+    return owner_.connections_.send_fifo(peer, point_to_point_channel + tag, protocol);
+  }
+  Result<transport::RecvFifo*> recv_fifo(int peer, int channel, Protocol protocol) override {
+    const int tag = tags_[static_cast<std::size_t>(channel)];
+    if (!served({peer, false, tag})) return nullptr;
+    return owner_.connections_.recv_fifo(peer, point_to_point_channel + tag, protocol);
   }
   Status progress() override { return owner_.connections_.progress(); }
   Result<void*> scratch(std::size_t) override {
@@ -138,9 +159,9 @@ class PointToPoint::Lane : public engine::Resources {
   }
 
  private:
-  bool served(int peer, bool sends) {
+  bool served(const Way& way) {
     const std::lock_guard lock(owner_.mutex_);
-    const Direction& direction = owner_.directions_[{peer, sends}];
+    const Direction& direction = owner_.directions_[way];
     for (const auto& [drawn, ticket] : tickets_)
       if (drawn == &direction) return direction.serving == ticket;
     return false;
@@ -148,17 +169,83 @@ class PointToPoint::Lane : public engine::Resources {
 
   PointToPoint& owner_;
   std::vector<std::pair<Direction*, std::uint64_t>> tickets_;
+  std::vector<int> tags_;
+};
+
+// A receive from whoever sends first. Until somebody has, it only looks; then it is an ordinary
+// receive from that rank.
+class PointToPoint::AnySource : public engine::Execution {
+ public:
+  AnySource(PointToPoint& owner, const Message& message, int& source)
+      : owner_(owner), message_(message), source_(source) {}
+  ~AnySource() override { chosen_.owned.reset(); }  // before its lane
+
+  Status start(const engine::Arguments&) override { return {}; }
+  Result<bool> poll() override {
+    if (chosen_.execution == nullptr) UNISONO_TRY(choose());
+    if (chosen_.execution == nullptr) return false;
+    return chosen_.execution->poll();
+  }
+  bool progressed() const override { return chosen_.execution && chosen_.execution->progressed(); }
+  engine::Waiting waiting() const override {
+    if (chosen_.execution) return chosen_.execution->waiting();
+    engine::Waiting out;
+    out.kind = engine::Waiting::Kind::message;
+    return out;
+  }
+  std::size_t memory_bytes() const override { return sizeof *this; }
+
+ private:
+  Status choose() {
+    const auto first_piece = std::min(bytes_of(message_), owner_.piece_bytes());
+    for (int peer = 0; peer < owner_.ranks_; ++peer) {
+      if (peer == owner_.rank_) continue;
+      // Holding the ticket keeps a receive that names this peer from taking the same message.
+      auto lane = std::make_unique<Lane>(owner_);
+      if (!lane->draw_if_free({peer, false, message_.tag})) continue;
+      lane->set_tags({message_.tag});
+      UNISONO_ASSIGN(transport::RecvFifo * fifo, lane->recv_fifo(peer, 0, Protocol::simple));
+      if (fifo == nullptr) continue;
+      UNISONO_ASSIGN(const bool arrived, fifo->arrived(first_piece));
+      if (!arrived) continue;
+      message_.peer = source_ = peer;
+      UNISONO_TRY(owner_.prepare(std::span(&message_, 1), std::move(lane), chosen_));
+      return chosen_.execution->start(chosen_.arguments);
+    }
+    return owner_.connections_.progress();
+  }
+
+  PointToPoint& owner_;
+  Message message_;
+  int& source_;
+  Task chosen_;
 };
 
 PointToPoint::PointToPoint(Connections& connections, int rank, int ranks,
                            const transport::FifoOptions& fifo_options)
     : connections_(connections), rank_(rank), ranks_(ranks), fifo_options_(fifo_options) {}
 
+// As the engine's tile: a slot's payload, in whole cache lines.
+std::uint64_t PointToPoint::piece_bytes() const {
+  return transport::slot_payload_bytes(fifo_options_, Protocol::simple) / 64 * 64;
+}
+
 Status PointToPoint::prepare(std::span<const Message> messages, Task& task) {
-  // As the engine's tile: a slot's payload, in whole cache lines.
-  const std::uint64_t piece_bytes =
-      transport::slot_payload_bytes(fifo_options_, Protocol::simple) / 64 * 64;
-  Group group(rank_, piece_bytes);
+  if (messages.size() != 1 || messages[0].peer != any_source)
+    return prepare(messages, nullptr, task);
+  task.owned = std::make_unique<AnySource>(*this, messages[0], task.source);
+  task.execution = task.owned.get();
+  task.entry.bytes = bytes_of(messages[0]);
+  task.entry.collective = Collective::point_to_point;
+  task.entry.type = DataType::uint8;
+  task.entry.set_plan("any_source");
+  return {};
+}
+
+// With a lane, it holds the group's ticket.
+Status PointToPoint::prepare(std::span<const Message> messages, std::unique_ptr<Lane> lane,
+                             Task& task) {
+  Group group(rank_, piece_bytes());
   for (const Message& message : messages) {
     group.add(message);
     task.entry.bytes += bytes_of(message);
@@ -171,6 +258,7 @@ Status PointToPoint::prepare(std::span<const Message> messages, Task& task) {
   header.name = "messages";
   header.collective = Collective::point_to_point;
   header.ranks = ranks_;
+  header.channels = std::max(1, static_cast<int>(group.tags().size()));
   header.input_blocks = static_cast<int>(sends);
   header.output_blocks = static_cast<int>(recvs);
   const plan::RankProgram program = group.take_program();
@@ -190,12 +278,17 @@ Status PointToPoint::prepare(std::span<const Message> messages, Task& task) {
   arguments.output_counts = counts.subspan(2 * sends, recvs);
   arguments.output_displacements = counts.subspan(2 * sends + recvs, recvs);
 
-  auto lane = std::make_unique<Lane>(*this);
+  const bool draws = lane == nullptr;
+  if (draws) lane = std::make_unique<Lane>(*this);
+  lane->set_tags(group.tags());
   UNISONO_ASSIGN(task.owned, engine::make_execution(header, program, *lane, fifo_options_));
-  for (const plan::ThreadBlock& block : program.thread_blocks) {
-    if (block.send_peer >= 0) lane->draw(block.send_peer, true);
-    if (block.recv_peer >= 0) lane->draw(block.recv_peer, false);
-  }
+  if (draws)
+    for (const plan::ThreadBlock& block : program.thread_blocks) {
+      if (block.send_peer < 0 && block.recv_peer < 0) continue;
+      const bool sends_there = block.send_peer >= 0;
+      lane->draw({sends_there ? block.send_peer : block.recv_peer, sends_there,
+                  group.tags()[static_cast<std::size_t>(block.channel)]});
+    }
   task.execution = task.owned.get();
   task.lane = std::move(lane);
   task.entry.collective = Collective::point_to_point;

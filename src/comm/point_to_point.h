@@ -5,13 +5,15 @@
 // the groups at the two ends are.
 //
 // Messages between two ranks match in the order of the calls. So a connection serves one group
-// at a time in each direction: every group draws a ticket for each (peer, direction) it uses, and
-// gets the connection's fifo when all earlier tickets are done; until then the engine is told that
-// the connection is still being made.
+// at a time in each direction: every group draws a ticket for each (peer, direction, tag) it uses,
+// and gets the connection's fifo when all earlier tickets are done; until then the engine is told
+// that the connection is still being made. Each tag has connections of its own, so that messages of
+// different tags need no order.
 #pragma once
 
 #include <unisono/communicator.h>
 
+#include <compare>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -34,17 +36,29 @@ class PointToPoint {
  private:
   class Lane;
   friend class Lane;
+  class AnySource;
+  friend class AnySource;
+  // Where messages flow: to or from a peer, with one tag.
+  struct Way {
+    int peer;
+    bool sends;
+    int tag;
+    auto operator<=>(const Way&) const = default;
+  };
   struct Direction {
     std::uint64_t next_ticket = 0;
     std::uint64_t serving = 0;
   };
+
+  Status prepare(std::span<const Message> messages, std::unique_ptr<Lane> lane, Task& task);
+  std::uint64_t piece_bytes() const;
 
   Connections& connections_;
   int rank_;
   int ranks_;
   const transport::FifoOptions& fifo_options_;
   std::mutex mutex_;  // tickets are drawn by callers and served by the driver
-  std::map<std::pair<int, bool>, Direction> directions_;  // (peer, sends)
+  std::map<Way, Direction> directions_;
 };
 
 }  // namespace unisono::comm

@@ -25,6 +25,7 @@ std::string describe(const Waiting& waiting) {
       what = str("rank ", waiting.peer, " to connect");
       break;
     case Waiting::Kind::message:
+      if (waiting.peer < 0) return "a message of any rank";
       what = str("message ", waiting.expected, " of rank ", waiting.peer, " (", waiting.got,
                  " have arrived)");
       break;

@@ -1,0 +1,153 @@
+// PyTorch's process group over a communicator.
+//
+// Every operation has one shape: check the tensors, make a Call and what it holds, start it. The
+// device appears in check_tensor alone: memory is memory to the core.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tensors.h"
+#include "work.h"
+
+namespace unisono::pytorch {
+
+class Backend : public c10d::Backend {
+ public:
+  // `name` and `global_ranks` are for the texts of errors.
+  Backend(Communicator communicator, std::string name, std::vector<std::uint64_t> global_ranks,
+          std::chrono::milliseconds timeout);
+  ~Backend() override;
+  static c10::intrusive_ptr<Backend> make(Communicator communicator, std::string name,
+                                          std::vector<std::uint64_t> global_ranks,
+                                          std::chrono::milliseconds timeout);
+  // Shuts down all that live, for the end of the process.
+  static void close_all();
+
+  const std::string getBackendName() const override { return "unisono"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override;
+  bool supportsSplitting() const override { return true; }
+  bool supportsCoalescing() const override { return true; }
+  void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& options) override;
+  c10d::ErrorType getError() override;
+  void abort() override;
+  void shutdown() override;
+
+  using Tensors = std::vector<at::Tensor>;
+  using Lists = std::vector<Tensors>;
+  using Started = c10::intrusive_ptr<c10d::Work>;
+
+  Started broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  Started allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  Started allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override;
+  Started reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  Started allgather(Lists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  Started _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  Started allgather_coalesced(Lists& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
+  Started allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  Started reduce_scatter(Tensors& outputs, Lists& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  Started _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  Started reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  Started gather(Lists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  Started scatter(Tensors& outputs, Lists& inputs, const c10d::ScatterOptions& options) override;
+  Started alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits,
+                        const c10d::AllToAllOptions& options) override;
+  Started alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options) override;
+  Started barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+  Started send(Tensors& tensors, int peer, int tag) override;
+  Started recv(Tensors& tensors, int peer, int tag) override;
+  Started recvAnysource(Tensors& tensors, int tag) override;
+  void startCoalescing() override;
+  Started endCoalescing() override;
+
+  const Communicator& communicator() const { return communicator_; }
+  // One all-gather or reduce-scatter by a named algorithm.
+  Started all_gather_by(const std::string& algorithm, at::Tensor& output, at::Tensor& input,
+                        bool is_async);
+  Started reduce_scatter_by(const std::string& algorithm, at::Tensor& output, at::Tensor& input,
+                            const c10d::ReduceOp& operation, bool is_async);
+
+ private:
+  // A call that was checked and is to be started.
+  struct Operation {
+    c10d::OpType type = c10d::OpType::UNKNOWN;
+    const char* name = "";
+    Call call;
+    Holding holding;
+    std::vector<std::int64_t> counts;  // what the call's spans refer to
+  };
+
+  Site site(const char* operation) const { return {operation, rank_}; }
+  // Begins the text of an operation's error.
+  std::string where(const char* operation) const;
+  std::chrono::nanoseconds limit(std::chrono::milliseconds of_call) const;
+  // Runs it, and returns nothing, or starts it. PyTorch waits for what is returned.
+  Started start(Operation operation, std::chrono::milliseconds timeout, bool is_async);
+  Started start(std::vector<Operation> operations, std::chrono::milliseconds timeout,
+                bool is_async);
+  Started follow(c10d::OpType type, const char* name, std::vector<unisono::Work> calls,
+                 Holding holding);
+  Started start_message(c10d::OpType type, const char* name, const at::Tensor& tensor,
+                        Message message);
+  Started join_batch(std::vector<unisono::Work> calls, Holding holding);
+
+  // A row of memory that the core reads, or writes and whose copy back is noted.
+  static at::Tensor input_row(const at::Tensor& tensor, Holding& holding);
+  static at::Tensor output_row(const at::Tensor& tensor, Holding& holding);
+  at::Tensor joined_inputs(const Tensors& tensors, Holding& holding) const;
+  at::Tensor joined_outputs(const Tensors& tensors, Holding& holding) const;
+  static void set_reduction(Call& call, const Reduction& reduction);
+
+  Operation prepare_all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& operation,
+                               const char* name) const;
+  Operation prepare_all_gather(const at::Tensor& output, const at::Tensor& input,
+                               const char* name) const;
+  Operation prepare_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
+                                   const c10d::ReduceOp& operation, const char* name) const;
+  void check_list(const Tensors& list, const at::Tensor& like, const char* what,
+                  const Site& site) const;
+  void check_root(std::int64_t root, const Site& site) const;
+  // monitoredBarrier at rank 0, and elsewhere.
+  void await_all(std::chrono::nanoseconds patience);
+  void report_to_first(std::chrono::nanoseconds patience);
+
+  Communicator communicator_;
+  const std::string name_;
+  const std::vector<std::uint64_t> global_ranks_;
+  std::chrono::milliseconds timeout_;
+  std::uint64_t sequence_ = 0;
+  std::shared_ptr<Completer> completer_;
+  bool is_shut_ = false;
+
+  // Between startCoalescing and endCoalescing.
+  struct Batch {
+    std::vector<Message> messages;
+    std::vector<unisono::Work> calls;
+    Holding holding;
+  };
+  std::optional<Batch> batch_;
+};
+
+}  // namespace unisono::pytorch

@@ -1,0 +1,37 @@
+#include "errors.h"
+
+#include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
+
+namespace unisono::pytorch {
+namespace {
+
+// The exception that Python holds for this thread, if any.
+std::exception_ptr pending_exception() {
+  if (!Py_IsInitialized()) return nullptr;
+  const pybind11::gil_scoped_acquire acquire;
+  if (PyErr_Occurred() == nullptr) return nullptr;
+  return std::make_exception_ptr(pybind11::error_already_set());
+}
+
+}  // namespace
+
+std::exception_ptr exception_of(const Error& error, const std::string& where) {
+  if (error.aborted)
+    if (auto pending = pending_exception()) return pending;
+  const std::string text = where + ": " + error.describe();
+  const c10::SourceLocation location{"unisono", __FILE__, __LINE__};
+  if (error.kind == ErrorKind::misuse)
+    return std::make_exception_ptr(c10::ValueError(location, text));
+  return std::make_exception_ptr(c10::DistBackendError(location, text));
+}
+
+void raise(const Error& error, const std::string& where) {
+  std::rethrow_exception(exception_of(error, where));
+}
+
+void refuse(const std::string& message) {
+  throw c10::ValueError({"unisono", __FILE__, __LINE__}, message);
+}
+
+}  // namespace unisono::pytorch

@@ -1,0 +1,172 @@
+// Point to point, and the monitored barrier, which is made of it.
+
+#include <algorithm>
+
+#include "backend.h"
+#include "errors.h"
+
+namespace unisono::pytorch {
+namespace {
+
+// The tag of the monitored barrier's messages, which is no user's.
+constexpr int barrier_tag = max_tag;
+// How much longer than rank 0 the others wait: it answers when its own patience ends.
+constexpr std::chrono::seconds grace(2);
+
+std::string list_of(const std::vector<std::int64_t>& ranks) {
+  std::ostringstream out;
+  for (std::size_t i = 0; i < ranks.size(); ++i) out << (i == 0 ? "" : ", ") << ranks[i];
+  return out.str();
+}
+
+Message message_of(bool is_send, const at::Tensor& row, int peer, int tag) {
+  const Element element = element_of(row);
+  return {.is_send = is_send,
+          .send_data = is_send ? row.data_ptr() : nullptr,
+          .recv_data = is_send ? nullptr : row.data_ptr(),
+          .count = row.numel() * element.width,
+          .type = element.type,
+          .peer = peer,
+          .tag = tag};
+}
+
+}  // namespace
+
+Backend::Started Backend::start_message(c10d::OpType type, const char* name,
+                                        const at::Tensor& tensor, Message message) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const Site here = site(name);
+  check_tensor(tensor, here);
+  if (message.tag == barrier_tag)
+    refuse_parts(here.text(), " got the tag ", message.tag, "; it must be 0 to ", max_tag - 1);
+  Holding holding;
+  const at::Tensor row =
+      message.is_send ? input_row(tensor, holding) : output_row(tensor, holding);
+  const Message filled = message_of(message.is_send, row, message.peer, message.tag);
+  ++sequence_;
+  if (batch_ && message.peer != any_source) {
+    batch_->messages.push_back(filled);
+    batch_->holding.add(std::move(holding));
+    return nullptr;
+  }
+  std::vector<unisono::Work> calls{
+      take(communicator_.submit(std::span(&filled, 1), timeout_), where(name))};
+  if (batch_) return join_batch(std::move(calls), std::move(holding));
+  return follow(type, name, std::move(calls), std::move(holding));
+}
+
+Backend::Started Backend::send(Tensors& tensors, int peer, int tag) {
+  return start_message(c10d::OpType::SEND, "send", only(tensors, site("send")),
+                       {.is_send = true, .peer = peer, .tag = tag});
+}
+
+Backend::Started Backend::recv(Tensors& tensors, int peer, int tag) {
+  if (peer < 0) refuse_parts(site("recv").text(), " got the source ", peer, "; it must be 0 to ",
+                             size_ - 1);
+  return start_message(c10d::OpType::RECV, "recv", only(tensors, site("recv")),
+                       {.is_send = false, .peer = peer, .tag = tag});
+}
+
+Backend::Started Backend::recvAnysource(Tensors& tensors, int tag) {
+  return start_message(c10d::OpType::RECVANYSOURCE, "recv", only(tensors, site("recv")),
+                       {.is_send = false, .peer = any_source, .tag = tag});
+}
+
+void Backend::startCoalescing() {
+  if (batch_) refuse(where("startCoalescing") + ": coalescing has been started already");
+  batch_.emplace();
+}
+
+Backend::Started Backend::endCoalescing() {
+  if (!batch_) refuse(where("endCoalescing") + ": coalescing has not been started");
+  Batch batch = std::move(*batch_);
+  batch_.reset();
+  const char* const name = "a batch of messages";
+  if (!batch.messages.empty())
+    batch.calls.push_back(take(communicator_.submit(batch.messages, timeout_), where(name)));
+  return follow(c10d::OpType::COALESCED, name, std::move(batch.calls), std::move(batch.holding));
+}
+
+// Every rank reports to rank 0, which answers with the ranks that have not. So all that came learn
+// who is missing.
+void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
+  if (size_ == 1) return;
+  ++sequence_;
+  const auto patience = limit(options.timeout);
+  if (rank_ == 0)
+    await_all(patience);
+  else
+    report_to_first(patience);
+}
+
+void Backend::await_all(std::chrono::nanoseconds patience) {
+  const char* const name = "monitored_barrier";
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto left = [deadline] {
+    return std::max<std::chrono::nanoseconds>(deadline - std::chrono::steady_clock::now(),
+                                              std::chrono::nanoseconds::zero());
+  };
+  const at::Tensor reports = at::zeros({size_}, at::kLong);
+  const at::Tensor answer = at::zeros({size_}, at::kLong);  // 1: missing
+  std::vector<Started> arrivals;
+  for (int peer = 1; peer < size_; ++peer) {
+    Holding holding;
+    holding.inputs.push_back(reports);
+    const Message message = message_of(false, reports.narrow(0, peer, 1), peer, barrier_tag);
+    // Outlives this call if the rank is missing; the group is of no use then.
+    std::vector<unisono::Work> calls{
+        take(communicator_.submit(std::span(&message, 1), 2 * patience + 2 * grace), where(name))};
+    arrivals.push_back(follow(c10d::OpType::BARRIER, name, std::move(calls), std::move(holding)));
+  }
+  std::vector<std::int64_t> missing;
+  std::vector<Message> answers;
+  for (int peer = 1; peer < size_; ++peer) {
+    auto& arrival = static_cast<Work&>(*arrivals[static_cast<std::size_t>(peer - 1)]);
+    if (arrival.drive(left())) {
+      arrival.wait();
+      answers.push_back(message_of(true, answer, peer, barrier_tag));
+    } else {
+      missing.push_back(peer);
+      answer[peer] = 1;
+    }
+  }
+  if (!answers.empty())
+    check(take(communicator_.submit(answers, patience + grace), where(name)).wait(), where(name));
+  if (!missing.empty())
+    raise({.kind = ErrorKind::peer,
+           .timed_out = true,
+           .peer = static_cast<int>(missing.front()),
+           .message = "these ranks have not reached the barrier: " + list_of(missing)},
+          where(name));
+}
+
+void Backend::report_to_first(std::chrono::nanoseconds patience) {
+  const char* const name = "monitored_barrier";
+  Holding holding;
+  const at::Tensor report = at::ones({1}, at::kLong);
+  const at::Tensor answer = at::zeros({size_}, at::kLong);
+  holding.inputs = {report, answer};
+  const std::array messages{message_of(true, report, 0, barrier_tag),
+                            message_of(false, answer, 0, barrier_tag)};
+  std::vector<unisono::Work> calls{
+      take(communicator_.submit(messages, 2 * patience + 2 * grace), where(name))};
+  const Started work = follow(c10d::OpType::BARRIER, name, std::move(calls), std::move(holding));
+  if (!static_cast<Work&>(*work).drive(patience + grace))
+    raise({.kind = ErrorKind::peer,
+           .timed_out = true,
+           .peer = 0,
+           .message = "rank 0 has not answered; it has not reached the barrier"},
+          where(name));
+  work->wait();
+  std::vector<std::int64_t> missing;
+  for (std::int64_t peer = 0; peer < size_; ++peer)
+    if (answer[peer].item<std::int64_t>() != 0) missing.push_back(peer);
+  if (!missing.empty())
+    raise({.kind = ErrorKind::peer,
+           .timed_out = true,
+           .peer = static_cast<int>(missing.front()),
+           .message = "these ranks have not reached the barrier: " + list_of(missing)},
+          where(name));
+}
+
+}  // namespace unisono::pytorch

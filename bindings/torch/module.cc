@@ -1,0 +1,69 @@
+// The extension module: what unisono.torch needs beyond PyTorch's own bindings of a backend.
+
+#include <pybind11/chrono.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "backend.h"
+#include "errors.h"
+
+namespace py = pybind11;
+
+namespace unisono::pytorch {
+namespace {
+
+using Base = c10::intrusive_ptr<c10d::Backend>;
+using ReduceOp = c10d::ReduceOp;
+
+// `handle` is the address of a Communicator of the extension unisono._unisono, which is copied.
+Base make_backend(std::uintptr_t handle, std::string name, std::vector<std::uint64_t> global_ranks,
+                  std::chrono::milliseconds timeout) {
+  const auto& communicator = *reinterpret_cast<const Communicator*>(handle);
+  return Backend::make(communicator, std::move(name), std::move(global_ranks), timeout);
+}
+
+Backend& own(const Base& backend) {
+  auto* const found = dynamic_cast<Backend*>(backend.get());
+  if (found == nullptr)
+    refuse("the group's backend is " + std::string(backend->getBackendName()) + ", not unisono");
+  return *found;
+}
+
+}  // namespace
+}  // namespace unisono::pytorch
+
+PYBIND11_MODULE(UNISONO_TORCH_MODULE, module) {
+  using namespace unisono::pytorch;
+  py::module_::import("torch._C._distributed_c10d");
+  module.def("make_backend", &make_backend, py::arg("handle"), py::arg("name"),
+             py::arg("global_ranks"), py::arg("timeout"));
+  module.def(
+      "communicator_handle",
+      [](const Base& backend) {
+        return reinterpret_cast<std::uintptr_t>(&own(backend).communicator());
+      },
+      py::arg("backend"));
+  module.def("close_all", &Backend::close_all, py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "monitored_barrier",
+      [](const Base& backend, std::chrono::milliseconds timeout) {
+        c10d::BarrierOptions options;
+        options.timeout = timeout;
+        own(backend).monitoredBarrier(options, true);
+      },
+      py::arg("backend"), py::arg("timeout"), py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "all_gather_by",
+      [](const Base& backend, const std::string& algorithm, at::Tensor output, at::Tensor input,
+         bool async_op) { return own(backend).all_gather_by(algorithm, output, input, async_op); },
+      py::arg("backend"), py::arg("algorithm"), py::arg("output"), py::arg("input"),
+      py::arg("async_op"), py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "reduce_scatter_by",
+      [](const Base& backend, const std::string& algorithm, at::Tensor output, at::Tensor input,
+         const ReduceOp& op, bool async_op) {
+        return own(backend).reduce_scatter_by(algorithm, output, input, op, async_op);
+      },
+      py::arg("backend"), py::arg("algorithm"), py::arg("output"), py::arg("input"), py::arg("op"),
+      py::arg("async_op"), py::call_guard<py::gil_scoped_release>());
+}

@@ -1,0 +1,238 @@
+#include "work.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "errors.h"
+
+namespace unisono::pytorch {
+namespace {
+
+// How long the completing thread drives for one operation before it looks at the others.
+constexpr std::chrono::microseconds turn(200);
+
+}  // namespace
+
+void Holding::finish() {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  for (const auto& combine : combines) combine();
+  for (const auto& [target, staged] : copies) target.copy_(staged.view(target.sizes()));
+}
+
+void Holding::add(Holding other) {
+  const auto append = [](auto& to, auto& from) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()),
+              std::make_move_iterator(from.end()));
+  };
+  append(inputs, other.inputs);
+  append(outputs, other.outputs);
+  append(copies, other.copies);
+  append(combines, other.combines);
+}
+
+Work::Work(int rank, c10d::OpType type, std::string where, std::vector<unisono::Work> calls,
+           Holding holding, std::shared_ptr<Completer> completer)
+    : c10d::Work(rank, type, where.c_str(), holding.inputs),
+      where_(std::move(where)),
+      calls_(std::move(calls)),
+      holding_(std::move(holding)),
+      completer_(std::move(completer)),
+      outputs_(holding_.outputs) {}
+
+bool Work::calls_done() const {
+  return std::all_of(calls_.begin(), calls_.end(),
+                     [](const unisono::Work& call) { return call.done(); });
+}
+
+void Work::settle() {
+  const std::lock_guard settling(settling_);
+  if (c10d::Work::isCompleted()) return;
+  std::exception_ptr exception;
+  for (unisono::Work& call : calls_) {
+    if (const Status status = call.status(); !status.ok() && !exception)
+      exception = exception_of(status.error(), where_);
+    if (source_ < 0) source_ = call.source();
+  }
+  if (!exception) {
+    try {
+      holding_.finish();
+    } catch (...) {
+      exception = std::current_exception();
+    }
+  }
+  holding_ = {};
+  finish(exception);
+  c10::intrusive_ptr<c10::ivalue::Future> outputs_future, outcome_future;
+  {
+    const std::lock_guard lock(mutex_);
+    futures_closed_ = true;
+    outputs_future = outputs_future_;
+    outcome_future = outcome_future_;
+  }
+  if (outputs_future) complete_future(*outputs_future, true);
+  if (outcome_future) complete_future(*outcome_future, false);
+}
+
+bool Work::drive(std::chrono::nanoseconds patience) {
+  for (unisono::Work& call : calls_)
+    if (!call.done()) {
+      static_cast<void>(call.wait_for(patience));
+      break;
+    }
+  if (!calls_done()) return false;
+  settle();
+  return true;
+}
+
+bool Work::isCompleted() {
+  if (c10d::Work::isCompleted()) return true;
+  for (unisono::Work& call : calls_)
+    if (!call.test()) return false;
+  settle();
+  return true;
+}
+
+bool Work::isSuccess() const { return c10d::Work::exception() == nullptr; }
+
+std::exception_ptr Work::exception() const { return c10d::Work::exception(); }
+
+int Work::sourceRank() const {
+  if (source_ < 0)
+    refuse(where_ + " has no source rank: it is not a completed receive from any source");
+  return source_;
+}
+
+std::vector<at::Tensor> Work::result() {
+  if (!isCompleted()) refuse(where_ + " is not complete; wait for it before its result()");
+  return outputs_;
+}
+
+void Work::synchronize() { wait(kNoTimeout); }
+
+bool Work::wait(std::chrono::milliseconds timeout) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (!c10d::Work::isCompleted()) {
+    for (unisono::Work& call : calls_) {
+      if (timeout == kNoTimeout) {
+        static_cast<void>(call.wait());  // settle() takes the outcome
+        continue;
+      }
+      const auto left = timeout - (std::chrono::steady_clock::now() - begin);
+      check(call.wait_for(std::max(left, decltype(left)::zero())), where_);
+    }
+    settle();
+  }
+  if (const auto failure = c10d::Work::exception()) std::rethrow_exception(failure);
+  return true;
+}
+
+void Work::abort() {
+  refuse(where_ + " cannot be aborted alone; abort its group: group.abort()");
+}
+
+uint64_t Work::getSequencenumber() const { return calls_.empty() ? 0 : calls_[0].sequence(); }
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() { return make_future(true); }
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFutureResult() { return make_future(false); }
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::make_future(bool of_outputs) {
+  auto& future = of_outputs ? outputs_future_ : outcome_future_;
+  bool closed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (future) return future;
+    future = c10::make_intrusive<c10::ivalue::Future>(
+        of_outputs ? c10::TypePtr(c10::ListType::create(c10::TensorType::get()))
+                   : c10::TypePtr(c10::IntType::get()));
+    closed = futures_closed_;
+  }
+  if (closed)
+    complete_future(*future, of_outputs);
+  else
+    completer_->watch(c10::intrusive_ptr<Work>::reclaim_copy(this));
+  return future;
+}
+
+void Work::complete_future(c10::ivalue::Future& future, bool of_outputs) const {
+  const auto failure = c10d::Work::exception();
+  if (!of_outputs)
+    future.markCompleted(c10::IValue(static_cast<std::int64_t>(
+        failure ? c10d::WorkResult::COMM_ERROR : c10d::WorkResult::SUCCESS)));
+  else if (failure)
+    future.setError(failure);
+  else
+    future.markCompleted(c10::IValue(outputs_));
+}
+
+Completer::~Completer() { stop(); }
+
+void Completer::hold(c10::intrusive_ptr<Work> work) {
+  std::vector<c10::intrusive_ptr<Work>> done;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(held_, [&done](const auto& held) {
+      if (!held->calls_done()) return false;
+      done.push_back(held);
+      return true;
+    });
+    held_.push_back(std::move(work));
+  }
+  // Outside of the lock: futures' callbacks may start more.
+  for (const auto& each : done) each->settle();
+}
+
+void Completer::watch(c10::intrusive_ptr<Work> work) {
+  const std::lock_guard lock(mutex_);
+  watched_.push_back(std::move(work));
+  if (!thread_.joinable() && !stopping_) thread_ = std::thread([this] { run(); });
+  wake_.notify_one();
+}
+
+std::vector<c10::intrusive_ptr<Work>> Completer::unfinished() {
+  std::vector<c10::intrusive_ptr<Work>> out;
+  const std::lock_guard lock(mutex_);
+  for (const auto& work : held_)
+    if (!work->calls_done()) out.push_back(work);
+  return out;
+}
+
+void Completer::stop() {
+  std::thread thread;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    thread = std::move(thread_);
+  }
+  wake_.notify_all();
+  if (!thread.joinable()) return;
+  // The last reference to a backend may go in a callback of one of its own futures.
+  if (thread.get_id() == std::this_thread::get_id())
+    thread.detach();
+  else
+    thread.join();
+}
+
+void Completer::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return stopping_ || !watched_.empty(); });
+    if (watched_.empty()) return;
+    const auto works = watched_;
+    lock.unlock();
+    // Collectives complete in their order: while the first runs, only messages can overtake it.
+    bool any = false;
+    for (const auto& work : works)
+      if (work->calls_done()) {
+        work->settle();
+        any = true;
+      }
+    if (!any) any = works.front()->drive(turn);
+    lock.lock();
+    if (any)
+      std::erase_if(watched_, [](const auto& work) { return work->c10d::Work::isCompleted(); });
+  }
+}
+
+}  // namespace unisono::pytorch

@@ -1,0 +1,104 @@
+// One started operation as PyTorch sees it.
+//
+// Whoever waits for it drives the communicator. A future, once asked for, is completed by the
+// backend's Completer. Outputs that the core could not write where they belong (lists, strided
+// tensors) are staged and copied once, by whoever first sees that the operation is complete.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace unisono::pytorch {
+
+class Completer;
+
+// What an operation holds until it is complete.
+struct Holding {
+  std::vector<at::Tensor> inputs;   // kept alive only
+  std::vector<at::Tensor> outputs;  // what result() and the future give
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // target, staged
+  std::vector<std::function<void()>> combines;  // before the copies
+
+  void finish();
+  void add(Holding other);
+};
+
+class Work : public c10d::Work {
+ public:
+  // `where` begins the texts of its errors. `completer` is the backend's.
+  Work(int rank, c10d::OpType type, std::string where, std::vector<unisono::Work> calls,
+       Holding holding, std::shared_ptr<Completer> completer);
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override;
+  void synchronize() override;
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void abort() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
+  uint64_t getSequencenumber() const override;
+
+  // Whether all calls are done; drives nothing.
+  bool calls_done() const;
+  // Drives for at most so long; whether it is settled then.
+  bool drive(std::chrono::nanoseconds patience);
+  // Once all calls are done: takes their outcome, moves the outputs, completes the futures.
+  void settle();
+  const std::string& where() const { return where_; }
+
+ private:
+  c10::intrusive_ptr<c10::ivalue::Future> make_future(bool of_outputs);
+  void complete_future(c10::ivalue::Future& future, bool of_outputs) const;
+
+  const std::string where_;
+  std::vector<unisono::Work> calls_;
+  Holding holding_;
+  std::shared_ptr<Completer> completer_;
+  std::vector<at::Tensor> outputs_;
+  int source_ = -1;
+  // Guarded by the base's mutex_. A future made after they were closed completes itself.
+  c10::intrusive_ptr<c10::ivalue::Future> outputs_future_, outcome_future_;
+  bool futures_closed_ = false;
+  std::mutex settling_;
+};
+
+// Keeps what is under way alive, and completes the futures that were asked for, on a thread that
+// it makes with the first of them.
+class Completer {
+ public:
+  ~Completer();
+  // Until it is complete, though its user forgets it.
+  void hold(c10::intrusive_ptr<Work> work);
+  // Has its future completed.
+  void watch(c10::intrusive_ptr<Work> work);
+  // Those that are not complete yet.
+  std::vector<c10::intrusive_ptr<Work>> unfinished();
+  // Ends the thread, when everything is complete or has failed.
+  void stop();
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<c10::intrusive_ptr<Work>> held_;
+  std::vector<c10::intrusive_ptr<Work>> watched_;
+  std::thread thread_;
+  bool stopping_ = false;
+};
+
+}  // namespace unisono::pytorch

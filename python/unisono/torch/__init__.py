@@ -1,0 +1,117 @@
+"""Unisono as a backend of torch.distributed.
+
+    import unisono.torch
+    torch.distributed.init_process_group("unisono")
+
+The first import compiles the backend for the installed PyTorch; see docs/pytorch.md.
+"""
+
+from __future__ import annotations
+
+import atexit
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from unisono import _unisono as native
+from unisono.communicator import Communicator
+from unisono.torch import _build, _meet
+
+__all__ = ["all_gather_by", "communicator", "monitored_barrier", "reduce_scatter_by"]
+
+_extension = _build.load()
+
+
+def _create(options: Any, _: Any = None) -> Any:
+    """What torch.distributed calls for each new group."""
+    size, timeout = options.group_size, options.timeout
+    made = _meet.meet(options.store, options.group_rank, size, timeout)
+    ranks = list(options.global_ranks_in_group) or list(range(size))
+    return _extension.make_backend(made.handle, options.group_id, ranks, timeout)
+
+
+def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
+    """The communicator under a process group: its record, its memory, its choice of plans.
+
+    Calls on it must not be mixed with the group's own, unless all ranks agree on the order.
+
+    Args:
+        group: A group of this backend; None takes the default group.
+    """
+    handle = _extension.communicator_handle(_backend(group))
+    return Communicator(native.Communicator.from_handle(handle))
+
+
+def monitored_barrier(
+    group: dist.ProcessGroup | None = None, timeout: timedelta | None = None
+) -> None:
+    """Returns when all ranks of the group have called it, or names those that have not.
+
+    As torch.distributed.monitored_barrier, which refuses every backend but Gloo. After it
+    failed, destroy the group.
+
+    Args:
+        group: The group; None takes the default one.
+        timeout: How long rank 0 waits for the others; None takes the group's.
+
+    Raises:
+        torch.distributed.DistBackendError: Ranks are missing. All ranks that came learn which.
+    """
+    options = dist.BarrierOptions()
+    if timeout is not None:
+        options.timeout = timeout
+    _extension.monitored_barrier(_backend(group), options.timeout)
+
+
+def all_gather_by(
+    algorithm: str,
+    output: torch.Tensor,
+    input: torch.Tensor,  # noqa: A002
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Any:
+    """As torch.distributed.all_gather_into_tensor, by a plan of one's choice.
+
+    Args:
+        algorithm: See `unisono plan list`.
+        output: All ranks' inputs, one after another.
+        input: This rank's part.
+        group: The group; None takes the default one.
+        async_op: Return a Work instead of waiting.
+    """
+    return _extension.all_gather_by(_backend(group), algorithm, output, input, async_op)
+
+
+def reduce_scatter_by(
+    algorithm: str,
+    output: torch.Tensor,
+    input: torch.Tensor,  # noqa: A002
+    group: dist.ProcessGroup | None = None,
+    op: Any = dist.ReduceOp.SUM,
+    async_op: bool = False,
+) -> Any:
+    """As torch.distributed.reduce_scatter_tensor, by a plan of one's choice.
+
+    Args:
+        algorithm: See `unisono plan list`.
+        output: This rank's part of the result.
+        input: One part for each rank, one after another.
+        group: The group; None takes the default one.
+        op: How parts are combined.
+        async_op: Return a Work instead of waiting.
+    """
+    op = dist.ReduceOp(op) if isinstance(op, dist.ReduceOp.RedOpType) else op
+    return _extension.reduce_scatter_by(_backend(group), algorithm, output, input, op, async_op)
+
+
+def _backend(group: dist.ProcessGroup | None) -> Any:
+    group = group or dist.distributed_c10d._get_default_group()
+    backend = group._get_backend(torch.device("cpu"))
+    # With TORCH_DISTRIBUTED_DEBUG=DETAIL PyTorch puts a checking wrapper around it.
+    return getattr(backend, "wrapped_pg", backend)
+
+
+dist.Backend.register_backend("unisono", _create, extended_api=True, devices=["cpu", "cuda"])
+atexit.register(_extension.close_all)

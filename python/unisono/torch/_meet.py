@@ -1,0 +1,69 @@
+"""How the ranks of a process group find each other: through the store that PyTorch hands over.
+
+The store only tells the address where the group's rank 0 listens, and the secret that each rank
+then proves there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import timedelta
+
+import torch.distributed as dist
+
+from unisono import _unisono as native
+
+_LOOPBACK = ("localhost", "127.", "::1")
+
+
+def meet(store: dist.Store, rank: int, size: int, timeout: timedelta) -> native.Communicator:
+    """The communicator of a new group. Collective over its ranks.
+
+    Args:
+        store: Where the group's ranks, and nobody else, read and write.
+        rank: This process's rank in the group.
+        size: The group's number of ranks.
+        timeout: For joining, and then for each operation.
+
+    Raises:
+        torch.distributed.DistStoreError: Rank 0 did not come; the text says so.
+        unisono.UnisonoError: Ranks are missing, and so on; see unisono.init.
+    """
+    seconds = timeout.total_seconds()
+    listener, rendezvous, secret = None, "", ""
+    if size > 1:
+        # A store outlives the groups that are made over it: a group with the name of a destroyed
+        # one must not read what that one left. Each round of arrivals is one group.
+        arrival = store.add("unisono/arrivals", 1) - 1
+        key = f"unisono/{arrival // size}/rendezvous"
+        if rank == 0:
+            listener = native.RendezvousListener(_interface())
+            rendezvous, secret = listener.rendezvous, native.make_secret()
+            store.set(key, json.dumps([rendezvous, secret]))
+        else:
+            try:
+                store.wait([key], timeout)
+            except dist.DistStoreError as error:
+                raise dist.DistStoreError(
+                    f"rank {rank} of {size} waited {seconds:g} s for the group's rank 0, which "
+                    f"has not told where it listens: {error}"
+                ) from error
+            rendezvous, secret = json.loads(store.get(key))
+    return native.Communicator.init(
+        rank,
+        size,
+        rendezvous,
+        secret,
+        timeout=seconds,
+        bootstrap_timeout=seconds,
+        listener=listener,
+    )
+
+
+def _interface() -> str:
+    """Where rank 0 listens: on the loopback interface if PyTorch's own master is there."""
+    named = os.environ.get("UNISONO_INTERFACE")
+    if named is not None:
+        return named
+    return "lo" if os.environ.get("MASTER_ADDR", "").startswith(_LOOPBACK) else ""
