@@ -92,9 +92,9 @@ class Group {
   };
 
   int channel(int tag) {
-    const auto found = std::find(tags_.begin(), tags_.end(), tag);
-    if (found == tags_.end()) tags_.push_back(tag);
-    return static_cast<int>(found - tags_.begin());
+    const auto index = std::find(tags_.begin(), tags_.end(), tag) - tags_.begin();
+    if (static_cast<std::size_t>(index) == tags_.size()) tags_.push_back(tag);
+    return static_cast<int>(index);
   }
 
   plan::BlockBuilder& thread_block(int peer, bool sends, int channel) {
