@@ -24,3 +24,9 @@ target_link_libraries(_unisono PRIVATE ${UNISONO_LAYERS})
 get_target_property(nanobind_headers nanobind-static INTERFACE_INCLUDE_DIRECTORIES)
 target_include_directories(_unisono SYSTEM PRIVATE ${nanobind_headers})
 install(TARGETS _unisono LIBRARY DESTINATION unisono COMPONENT python)
+
+# What unisono.torch is compiled from where PyTorch is (python/unisono/torch/_build.py). It links to
+# the extension itself, so that a process has one core: the public API must stay visible in it.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/bindings/torch/" DESTINATION unisono/torch_sources
+  COMPONENT python FILES_MATCHING PATTERN "*.h" PATTERN "*.cc")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION unisono/include COMPONENT python)

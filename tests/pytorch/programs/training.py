@@ -1,0 +1,231 @@
+"""Trains one model in one way over two groups, Gloo's and ours, and compares what comes out.
+
+The same processes hold both backends. A way that only moves data or adds two numbers at a time has one
+result, whoever carries it; else sums of more than two may be in another order, and the losses
+agree within LOSS_BOUND.
+"""
+
+import copy
+import datetime
+import sys
+
+import torch
+import torch.distributed as dist
+import unisono.torch
+from checks import report, size
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+
+STEPS = 5
+BATCH = 8
+# Relative. One sum of n numbers in another order differs by at most (n - 1) units of 6e-8 for
+# each step of the optimizer; five steps through two layers stay far below this.
+LOSS_BOUND = 1e-5
+
+
+class Block(nn.Module):
+    """Two linear layers, as tensor parallelism likes them."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(torch.tanh(self.up(x)))
+
+
+def model() -> nn.Module:
+    """The same on every rank and for every backend; widths that 2, 4 and 6 do not all divide."""
+    torch.manual_seed(5)
+    return nn.Sequential(nn.Linear(13, 24), Block(24), Block(24), nn.Linear(24, 3))
+
+
+def batches(data_ranks: int, data_rank: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """What one of the data-parallel ranks trains on."""
+    numbers = torch.Generator().manual_seed(11)
+    out = []
+    for _ in range(STEPS):
+        x = torch.randn(data_ranks, BATCH, 13, generator=numbers)[data_rank]
+        out.append((x, torch.stack([x.sum(1), x[:, 0] * x[:, 1], x.amax(1)], 1)))
+    return out
+
+
+def steps(module, optimizer, data) -> list[float]:
+    """The loss before each step."""
+    losses = []
+    for x, y in data:
+        loss = nn.functional.mse_loss(module(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def mesh(groups, shape, names) -> DeviceMesh:
+    """A mesh over groups of one backend; `groups` is this rank's group for each dimension."""
+    ranks = torch.arange(size()).view(shape)
+    return DeviceMesh.from_group(groups if len(shape) > 1 else groups[0], "cpu", mesh=ranks.tolist()
+                                 if len(shape) > 1 else None, mesh_dim_names=names)  # fmt: skip
+
+
+def groups_of(backend: str, shape: tuple[int, ...]) -> list[dist.ProcessGroup]:
+    """This rank's group along each dimension of a grid of all ranks."""
+    grid = torch.arange(size()).view(shape)
+    out = []
+    for dimension in range(len(shape)):
+        lines = grid.movedim(dimension, -1).reshape(-1, shape[dimension]).tolist()
+        for line in lines:
+            group = dist.new_group(line, backend=backend)
+            if dist.get_rank() in line:
+                out.append(group)
+    return out
+
+
+def ddp(backend: str) -> list[float]:
+    (group,) = groups_of(backend, (size(),))
+    wrapped = nn.parallel.DistributedDataParallel(model(), process_group=group, bucket_cap_mb=0.005)
+    return steps(wrapped, torch.optim.AdamW(wrapped.parameters(), 1e-2), data())
+
+
+def ddp_with_a_compressing_hook(backend: str) -> list[float]:
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    (group,) = groups_of(backend, (size(),))
+    wrapped = nn.parallel.DistributedDataParallel(model(), process_group=group)
+    wrapped.register_comm_hook(group, default_hooks.bf16_compress_hook)
+    return steps(wrapped, torch.optim.SGD(wrapped.parameters(), 1e-2), data())
+
+
+def zero(backend: str) -> list[float]:
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    (group,) = groups_of(backend, (size(),))
+    wrapped = nn.parallel.DistributedDataParallel(model(), process_group=group)
+    optimizer = ZeroRedundancyOptimizer(
+        wrapped.parameters(), torch.optim.AdamW, process_group=group, lr=1e-2
+    )
+    return steps(wrapped, optimizer, data())
+
+
+def fsdp(backend: str, custom: bool = False) -> list[float]:
+    from torch.distributed.fsdp import FSDPModule, fully_shard
+
+    module = model()
+    where = mesh(groups_of(backend, (size(),)), (size(),), ("shard",))
+    for layer in module:
+        fully_shard(layer, mesh=where)
+    fully_shard(module, mesh=where)
+    if custom and backend == "unisono":
+        from unisono.torch.fsdp import AllGather, ReduceScatter
+
+        for part in module.modules():
+            if isinstance(part, FSDPModule):
+                part.set_custom_all_gather(AllGather())
+                part.set_custom_reduce_scatter(ReduceScatter())
+    if backend == "gloo":
+        for part in module.modules():
+            if isinstance(part, FSDPModule):
+                part.set_force_sum_reduction_for_comms(True)
+    losses = steps(module, torch.optim.AdamW(module.parameters(), 1e-2), data())
+    if custom and backend == "unisono":
+        record = unisono.torch.communicator(where.get_group()).record()
+        plans = {entry["plan"] for entry in record["entries"]}
+        assert "hierarchical_recursive_direct" in plans, plans
+    return losses
+
+
+def fsdp_with_hierarchical_plans(backend: str) -> list[float]:
+    return fsdp(backend, custom=True)
+
+
+def hsdp(backend: str) -> list[float]:
+    from torch.distributed.fsdp import FSDPModule, fully_shard
+
+    shape = (2, size() // 2)
+    module = model()
+    where = mesh(groups_of(backend, shape), shape, ("replicate", "shard"))
+    for layer in module:
+        fully_shard(layer, mesh=where)
+    fully_shard(module, mesh=where)
+    if backend == "gloo":
+        for part in module.modules():
+            if isinstance(part, FSDPModule):
+                part.set_force_sum_reduction_for_comms(True)
+    return steps(module, torch.optim.AdamW(module.parameters(), 1e-2), data())
+
+
+def tensor_parallel(backend: str) -> list[float]:
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    module = model()
+    where = mesh(groups_of(backend, (size(),)), (size(),), ("tensor",))
+    plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+    for block in (module[1], module[2]):
+        parallelize_module(block, where, plan)
+    return steps(module, torch.optim.SGD(module.parameters(), 1e-2), batches(1, 0))
+
+
+def tensor_parallel_and_fsdp(backend: str) -> list[float]:
+    from torch.distributed.fsdp import FSDPModule, fully_shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    shape = (2, size() // 2)
+    module = model()
+    where = mesh(groups_of(backend, shape), shape, ("shard", "tensor"))
+    plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+    for block in (module[1], module[2]):
+        parallelize_module(block, where["tensor"], plan)
+        fully_shard(block, mesh=where["shard"])
+    fully_shard(module, mesh=where["shard"])
+    if backend == "gloo":
+        for part in module.modules():
+            if isinstance(part, FSDPModule):
+                part.set_force_sum_reduction_for_comms(True)
+    mine = batches(2, dist.get_rank() // shape[1])
+    return steps(module, torch.optim.SGD(module.parameters(), 1e-2, foreach=False), mine)
+
+
+def data() -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return batches(size(), dist.get_rank())
+
+
+WAYS = [
+    ddp, ddp_with_a_compressing_hook, zero, fsdp, fsdp_with_hierarchical_plans, hsdp,
+    tensor_parallel, tensor_parallel_and_fsdp,
+]  # fmt: skip
+
+
+def main() -> None:
+    dist.init_process_group("unisono", timeout=datetime.timedelta(seconds=60))
+    wanted = sys.argv[1:]
+    for way in WAYS:
+        if wanted and way.__name__ not in wanted:
+            continue
+        try:
+            expected, got = way("gloo"), copy.copy(way("unisono"))
+            worst = max(abs(a - b) / abs(b) for a, b in zip(got, expected, strict=True))
+            finite = all(abs(loss) < 1e6 for loss in got) and got[-1] < got[0]
+            limit = 0.0 if size() == 2 and "compress" not in way.__name__ else LOSS_BOUND
+            bad = worst > limit or not finite
+            report(way.__name__, f"{worst=} {limit=} {got=} {expected=}" if bad else "")
+            report(way.__name__ + " losses", f"{got} differs by {worst}")
+        except Exception as error:
+            import traceback
+
+            report(way.__name__, traceback.format_exc()[-3000:] + str(error))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
