@@ -76,12 +76,14 @@ class Worker:
         return spread(start + count)[start:] + (self.salt + rank)
 
     def fill(self) -> None:
+        """Poisons the output, then writes new inputs."""
         self.salt = (self.salt + 17) % 64
         self.output.fill_(-1)
         if self.collective != "broadcast" or self.rank == 0:
             self.input.copy_(self.values(0, self.input.numel(), self.rank))
 
     def wrong(self) -> int:
+        """Wrong elements of the output."""
         count, own = self.count, self.rank
         if self.collective == "send_recv":
             if own ^ 1 >= self.size:

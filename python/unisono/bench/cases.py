@@ -12,6 +12,8 @@ from unisono.bench.elements import element
 from unisono.errors import MisuseError
 
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
+# Their count is of the whole buffer, not of a block.
+_WHOLE = ("all_reduce", "reduce", "broadcast", "send_recv")
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
 
@@ -76,7 +78,7 @@ class Case:
         return self.count * (self.ranks if self.collective in several else 1)
 
     def _blocks(self, collective: str) -> int:
-        return 1 if collective in ("all_reduce", "reduce", "broadcast") else self.ranks
+        return 1 if collective in _WHOLE else self.ranks
 
 
 @dataclass(frozen=True)

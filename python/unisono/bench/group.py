@@ -106,8 +106,9 @@ class Group:
         while len(by_rank) < self._ranks:
             connection = self._accept(deadline)
             self._rest[connection] = b""
-            _, rank, self.description = self._read(connection, deadline).split(" ", 2)
+            _, rank, *words = self._read(connection, deadline).split()
             by_rank[int(rank)] = connection
+            self.description = " ".join(words)
         self._connections = [by_rank[rank] for rank in range(self._ranks)]
 
     def measure(self, command: Command, timeout: float) -> Times:

@@ -22,6 +22,8 @@ class Row:
         time_us: Median over repeats of the slowest rank's time for a call.
         algbw_gb_s: bytes / time, in 10^9 bytes a second.
         busbw_gb_s: algbw times the bus factor.
+        implementation: The library: "unisono", or one that it is compared with.
+        algorithm: Of another library, its settings.
         wrong: Elements, over all ranks, that were not what they must be.
     """
 
@@ -40,12 +42,19 @@ class Row:
 
     @classmethod
     def of(
-        cls, case: Case, nodes: int, algorithm: str, protocol: str, time_us: float, wrong: int
+        cls,
+        case: Case,
+        nodes: int,
+        algorithm: str,
+        protocol: str,
+        time_us: float,
+        wrong: int,
+        implementation: str = "unisono",
     ) -> Self:
         """The row of a case that took `time_us`, by the algorithm and protocol that really ran."""
         algbw = case.bytes / time_us / 1000 if time_us > 0 else 0.0
         return cls(
-            case.collective, case.bytes, case.type, case.ranks, nodes, "unisono", algorithm,
+            case.collective, case.bytes, case.type, case.ranks, nodes, implementation, algorithm,
             protocol, round(time_us, 3), round(algbw, 9),
             round(algbw * bus_factor(case.collective, case.ranks), 9), wrong,
         )  # fmt: skip
@@ -59,7 +68,7 @@ def bus_factor(collective: str, ranks: int) -> float:
     """
     if collective == "all_reduce":
         return 2 * (ranks - 1) / ranks
-    if collective in ("broadcast", "reduce"):
+    if collective in ("broadcast", "reduce", "send_recv"):
         return 1.0
     return (ranks - 1) / ranks
 

@@ -1,20 +1,24 @@
 """`unisono bench`: times collectives on ranks of this machine, and checks every result."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import typer
 from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from unisono.bench import driver
 from unisono.bench.cases import Case, Request, list_cases, sizes_between
+from unisono.bench.compare import compare, comparison_cases
 from unisono.bench.links import shares_table
+from unisono.bench.peers import PEERS
 from unisono.bench.rows import Row, to_document, write_document
-from unisono.bench.tables import table_of
+from unisono.bench.tables import comparison_summary, comparison_table, table_of
 from unisono.cli.output import (
+    complain,
     complete_algorithm,
     complete_collective,
     complete_protocol,
@@ -69,10 +73,23 @@ def bench(
     rate: Annotated[str, typer.Option(help="Of each link of the netbed, as 200mbit.")] = "",
     rails: Annotated[int, typer.Option(min=1, help="Links of each node of the netbed.")] = 1,
     delay: Annotated[str, typer.Option(help="Of each message between nodes, as 1ms.")] = "",
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Compare with other libraries: {', '.join(PEERS)}.",
+            autocompletion=lambda: list(PEERS),
+        ),
+    ] = None,
+    stop_after: Annotated[
+        float, typer.Option(min=0, help="With --against: begin nothing after so many seconds.")
+    ] = 0,
     json: Annotated[Path | None, typer.Option(help="Write rows as JSON; - prints them.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a report.")] = None,
 ) -> None:
     """Time collectives and check every result; the columns are those of nccl-tests.
+
+    With --against, other libraries make the same calls in turn, size by size, and the table has
+    their times and how many times as fast ours is.
 
     Exit status 1 if any element of any result is wrong.
     """
@@ -102,10 +119,15 @@ def bench(
         rails,
         delay,
     )
-    cases = list_cases(request)
-    rows = run_with_progress(request, cases)
+    peers = split_names(against or [])
+    if peers:
+        rows = compare_with_progress(request, peers, comparison_cases(request), stop_after)
+    else:
+        rows = run_with_progress(request, list_cases(request))
     if json == _STANDARD_OUTPUT:
         print_json(to_document(request, rows))
+    elif peers:
+        console.print(comparison_table(rows), "", comparison_summary(rows), sep="\n")
     else:
         console.print(table_of(rows))
         if rate:
@@ -124,30 +146,73 @@ def bench(
 
 def run_with_progress(request: Request, cases: Sequence[Case]) -> list[Row]:
     """Runs the bench; a terminal shows a progress bar and the last rows."""
-    progress = Progress(
-        TextColumn("{task.description:<44}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    task = progress.add_task("starting ranks", total=len(cases))
-    rows: list[Row] = []
+    with _Shown(len(cases), table_of) as shown:
+        return driver.run(request, cases, shown.start, lambda row: shown.add([row]))
 
-    def on_start(case: Case) -> None:
+
+def compare_with_progress(
+    request: Request, against: Sequence[str], cases: Sequence[Case], stop_after: float
+) -> list[Row]:
+    """Runs the comparison, likewise."""
+    with _Shown(len(cases), comparison_table) as shown:
+        done = compare(
+            request,
+            against,
+            cases,
+            stop_after=stop_after,
+            on_start=shown.start,
+            on_rows=shown.add,
+            complain=complain,
+        )
+    for name, library in done.libraries.items():
+        progress_console.print(f"{name}: {library}", highlight=False)
+    if done.left_out:
+        progress_console.print(
+            f"[bold]time is up: {len(done.left_out)} of {len(cases)} cases were left out[/]"
+        )
+    return done.rows
+
+
+class _Shown:
+    """A progress bar and the last rows while the block runs, on a terminal."""
+
+    def __init__(self, total: int, table: Callable[[Sequence[Row]], Table]) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description:<44}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        self._task = self._progress.add_task("starting ranks", total=total)
+        self._rows: list[Row] = []
+        self._table = table
+        # A terminal would be drawn on by a processor that is being measured; once a second does.
+        self._live = Live(
+            get_renderable=self._picture,
+            console=progress_console,
+            refresh_per_second=1,
+            transient=True,
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def start(self, case: Case) -> None:
+        """A case begins."""
         name = f"{case.collective} {case.algorithm or 'auto'} {case.protocol}"
-        progress.update(task, description=name)
+        self._progress.update(self._task, description=name)
 
-    def on_row(row: Row) -> None:
-        rows.append(row)
-        progress.advance(task)
+    def add(self, rows: Sequence[Row]) -> None:
+        """A case has been measured."""
+        self._rows += rows
+        self._progress.advance(self._task)
 
-    def picture() -> Group:
-        return Group(table_of(rows[-_SHOWN_ROWS:]), progress)
-
-    with Live(
-        get_renderable=picture, console=progress_console, refresh_per_second=4, transient=True
-    ):
-        return driver.run(request, cases, on_start, on_row)
+    def _picture(self) -> Group:
+        return Group(self._table(self._rows[-_SHOWN_ROWS:]), self._progress)
 
 
 def conclude(rows: Sequence[Row]) -> int:

@@ -9,10 +9,12 @@ from typing import Any
 
 from unisono import _unisono as native
 from unisono.bench.machine import describe_machine
+from unisono.bench.peers import OURS
+from unisono.bench.ratios import Point, Summary, peers_in, points_of, summarise
 from unisono.bench.rows import Row
 from unisono.draw.svg import STYLE
 from unisono.errors import MachineError
-from unisono.report.plots import bandwidth_plot, training_plots
+from unisono.report.plots import bandwidth_plot, ratio_plots, training_plots
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,16 @@ class _Section:
     lines: list[tuple[str, str, list[Row | None]]]
     plot: str
     wrong: int = 0
+
+
+@dataclass
+class _Comparison:
+    """Rows of several implementations, point by point, and what they come to."""
+
+    peers: list[str]
+    points: list[Point]
+    summaries: list[Summary]
+    plots: list[str]
 
 
 @dataclass
@@ -92,6 +104,8 @@ def render_report(
     template = environment.from_string(
         resources.files("unisono.report").joinpath("page.html.jinja").read_text("utf-8")
     )
+    points = points_of(rows)
+    rows = [row for row in rows if row.implementation == OURS]
     collectives = list(dict.fromkeys(row.collective for row in rows))
     page: str = template.render(
         title=title,
@@ -99,6 +113,7 @@ def render_report(
         machine=describe_machine(),
         headline=_headline(rows),
         sections=[_section(collective, rows) for collective in collectives],
+        comparison=_compare(points) if points else None,
         drawings=drawings,
         training=training,
         training_plots=training_plots(training.curves) if training else [],
@@ -128,6 +143,10 @@ def _headline(rows: Sequence[Row]) -> _Headline:
         ranks=sorted({row.ranks for row in rows}),
         nodes=sorted({row.nodes for row in rows}),
     )
+
+
+def _compare(points: Sequence[Point]) -> _Comparison:
+    return _Comparison(peers_in(points), list(points), summarise(points), ratio_plots(points))
 
 
 def _section(collective: str, rows: Sequence[Row]) -> _Section:

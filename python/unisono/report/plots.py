@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from unisono import _unisono as native
+from unisono.bench.ratios import Point, peers_in
 from unisono.bench.rows import Row
 from unisono.draw.chart import Axis, Series, draw_chart
 
@@ -32,6 +33,31 @@ def bandwidth_plot(collective: str, rows: Sequence[Row]) -> str:
     title = f"{collective}: bus bandwidth with the best protocol"
     y_axis = Axis("bus bandwidth (GB/s)", logarithmic=True)
     return draw_chart(title, _SIZE, y_axis, series, standalone=False)
+
+
+def ratio_plots(points: Sequence[Point]) -> list[str]:
+    """A plot for each collective: other libraries' time divided by ours, by size."""
+    plots = []
+    for collective in dict.fromkeys(point.ours.collective for point in points):
+        own = [point for point in points if point.ours.collective == collective]
+        series = [
+            Series(
+                peer,
+                [
+                    (float(point.ours.bytes), point.ratio(peer))
+                    for point in own
+                    if peer in point.peers
+                ],
+                colour=index,
+            )
+            for index, peer in enumerate(peers_in(points))
+        ]
+        sizes = [float(point.ours.bytes) for point in own]
+        series.append(Series("as fast", [(min(sizes), 1.0), (max(sizes), 1.0)], dash=1))
+        title = f"{collective}: how many times as fast as each library"
+        y_axis = Axis("their time / ours", logarithmic=True)
+        plots.append(draw_chart(title, _SIZE, y_axis, series, standalone=False))
+    return plots
 
 
 def training_plots(curves: dict[str, dict[str, list[float]]]) -> list[str]:
