@@ -44,16 +44,17 @@ std::vector<int> Board::absent(std::uint64_t sequence) const {
   return out;
 }
 
-// A fault is one word that says all: relaxed.
+// A fault is one word that says all; but who sees that this rank has closed a connection shall see
+// why, too: release here, acquire in told().
 void Board::give_up(const transport::Fault& fault) {
-  line_of(own_).fault.store(transport::pack(fault), std::memory_order_relaxed);
+  line_of(own_).fault.store(transport::pack(fault), std::memory_order_release);
 }
 
 std::optional<Error> Board::told() const {
   if (!memory_) return std::nullopt;
   for (std::size_t i = 0; i < neighbours_.size(); ++i) {
     if (i == own_) continue;
-    const std::uint64_t word = line_of(i).fault.load(std::memory_order_relaxed);
+    const std::uint64_t word = line_of(i).fault.load(std::memory_order_acquire);
     if (word != 0) return transport::told_error(neighbours_[i], transport::unpack_fault(word));
   }
   return std::nullopt;

@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/scheduler.h"
 #include "sys/shared_memory.h"
+#include "transport/transport.h"
 
 namespace unisono::comm {
 
-class Board : public Attendance {
+class Board {
  public:
   // `neighbours` are the ranks on this rank's node, in order, this one among them. `name` is the
   // same for these and for no other communicator. Where shared memory cannot be had, only this rank
@@ -26,10 +26,17 @@ class Board : public Attendance {
   // Once all neighbours have made theirs: removes the name, so that nothing is left behind.
   void all_have_joined();
 
-  void joined(std::uint64_t sequence) override;
-  std::vector<int> absent(std::uint64_t sequence) const override;
-  void give_up(const transport::Fault& fault) override;
-  std::optional<Error> told() const override;
+  // This rank has started call `sequence`.
+  void joined(std::uint64_t sequence);
+  // Neighbours known not to have started call `sequence`, in order.
+  std::vector<int> absent(std::uint64_t sequence) const;
+  // This rank gives up for that fault. Any thread.
+  void give_up(const transport::Fault& fault);
+  // What a neighbour that gave up told: connections tell it too, but not those that were never
+  // made.
+  std::optional<Error> told() const;
+  // How many ranks have a line, this one among them; 1 where there is no shared memory.
+  std::size_t ranks() const { return memory_ ? neighbours_.size() : 1; }
   std::size_t memory_bytes() const;
 
  private:

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/error.h"
@@ -57,35 +58,6 @@ Status ControlGroup::barrier(std::int64_t timeout_ns) {
   return runtime_->world().run(exchange_->barrier(timeout_ns));
 }
 
-Status ControlGroup::send(int member, std::uint64_t tag, std::span<const std::byte> message,
-                          std::int64_t timeout_ns) {
-  return runtime_->world().run(exchange_->send(member, tag, message, timeout_ns));
-}
-
-Result<std::vector<std::byte>> ControlGroup::receive(int member, std::uint64_t tag,
-                                                     std::int64_t timeout_ns) {
-  return runtime_->world().run(exchange_->receive(member, tag, timeout_ns));
-}
-
-namespace {
-
-sys::Task<Result<int>> descriptor_of(sys::Task<Result<std::unique_ptr<sys::Stream>>> made) {
-  Result<std::unique_ptr<sys::Stream>> stream = co_await made;
-  if (!stream.ok()) co_return stream.take_error();
-  // Released on the loop, whose epoll forgets it.
-  co_return (*stream)->release_descriptor();
-}
-
-}  // namespace
-
-Result<int> ControlGroup::connect_socket(int member, std::uint64_t tag, std::int64_t timeout_ns) {
-  return runtime_->world().run(descriptor_of(exchange_->connect(member, tag, timeout_ns)));
-}
-
-Result<int> ControlGroup::accept_socket(int member, std::uint64_t tag, std::int64_t timeout_ns) {
-  return runtime_->world().run(descriptor_of(exchange_->accept(member, tag, timeout_ns)));
-}
-
 Result<std::unique_ptr<ControlGroup>> ControlGroup::subgroup(std::uint64_t communicator,
                                                              std::uint32_t epoch,
                                                              std::span<const int> members) {
@@ -110,9 +82,29 @@ Result<std::unique_ptr<ControlGroup>> ControlGroup::subgroup(std::uint64_t commu
   return std::unique_ptr<ControlGroup>(new ControlGroup(runtime_, std::move(exchange)));
 }
 
-void ControlGroup::abort(std::string_view reason) {
+void ControlGroup::give_up(const Error& error) {
+  Error of_job = error;
+  if (error.peer >= 0) of_job.peer = world_ranks()[static_cast<std::size_t>(error.peer)];
   runtime_->world().post(
-      [exchange = exchange_, text = std::string(reason)] { exchange->abort(text); });
+      [exchange = exchange_, told = std::move(of_job)] { exchange->give_up(told); });
+}
+
+std::optional<Error> ControlGroup::look() {
+  return of_member(runtime_->world().run(exchange_->look()));
+}
+
+std::optional<Error> ControlGroup::watch(int member) {
+  const int peer = world_ranks()[static_cast<std::size_t>(member)];
+  auto watching = [&]() -> sys::Task<std::optional<Error>> { co_return exchange_->watch(peer); };
+  return of_member(runtime_->world().run(watching()));
+}
+
+std::optional<Error> ControlGroup::of_member(std::optional<Error> error) const {
+  if (!error || error->peer < 0) return error;
+  const auto member = std::ranges::find(world_ranks(), error->peer);
+  error->peer =
+      member == world_ranks().end() ? -1 : static_cast<int>(member - world_ranks().begin());
+  return error;
 }
 
 std::uint64_t child_communicator(std::uint64_t parent, std::uint64_t sequence, std::int64_t color) {

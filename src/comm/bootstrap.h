@@ -29,6 +29,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -114,20 +115,6 @@ class ControlGroup {
   // Collective. Returns when all members have entered.
   Status barrier(std::int64_t timeout_ns);
 
-  // One message to one member; it is received by the call with the same tag. Messages with one
-  // tag from one member arrive in order. Returns when the kernel has taken the message.
-  Status send(int member, std::uint64_t tag, std::span<const std::byte> message,
-              std::int64_t timeout_ns);
-  Result<std::vector<std::byte>> receive(int member, std::uint64_t tag, std::int64_t timeout_ns);
-
-  // A fresh authenticated TCP connection for a transport: one member connects, the other accepts,
-  // with the same tag. The descriptor is connected, non-blocking, close-on-exec, has TCP_NODELAY,
-  // has nothing buffered, and belongs to the caller. Several connections with one tag pair up in
-  // the order of the connect calls. connect_socket returns when the peer has proved the secret,
-  // which the peer does inside any call.
-  Result<int> connect_socket(int member, std::uint64_t tag, std::int64_t timeout_ns);
-  Result<int> accept_socket(int member, std::uint64_t tag, std::int64_t timeout_ns);
-
   // Not collective by itself; every member of the new group makes it with the same identity and
   // the same members (ranks in this group, in the new order). Groups may overlap; their identities
   // must differ (see child_communicator). `epoch` counts memberships of one communicator: what
@@ -135,9 +122,17 @@ class ControlGroup {
   Result<std::unique_ptr<ControlGroup>> subgroup(std::uint64_t communicator, std::uint32_t epoch,
                                                  std::span<const int> members);
 
-  // Gives up from any thread: calls in progress and later ones return an aborted error, and the
-  // other members are told.
-  void abort(std::string_view reason);
+  // Gives up from any thread: calls in progress and later ones return `error`, and the members that
+  // this rank has a link to are told. Of several errors an abort counts, then the earliest failure.
+  // `error.peer` is a member, here and below, or -1.
+  void give_up(const Error& error);
+
+  // For who waits outside of the calls above; both return at once. look() takes what has come for
+  // this process, and returns this group's failure, if a member has told one. watch() says what is
+  // wrong with a member that is waited for: that its process has ended, as far as is known. It
+  // makes a link to it if there is none; call it again, with look() between.
+  std::optional<Error> look();
+  std::optional<Error> watch(int member);
 
   // For bootstrap().
   static std::unique_ptr<ControlGroup> make(std::shared_ptr<BootstrapRuntime> runtime,
@@ -145,6 +140,8 @@ class ControlGroup {
 
  private:
   ControlGroup(std::shared_ptr<BootstrapRuntime> runtime, std::shared_ptr<GroupExchange> exchange);
+  // With the rank at fault, which the control plane knows by its number in the job, as a member.
+  std::optional<Error> of_member(std::optional<Error> error) const;
 
   std::shared_ptr<BootstrapRuntime> runtime_;
   std::shared_ptr<GroupExchange> exchange_;

@@ -12,6 +12,9 @@ namespace {
 constexpr std::int64_t max_compare_ns = 2'000'000'000;
 constexpr std::int64_t compare_part = 4;
 constexpr std::int64_t compare_loss_ns = 300'000'000;
+// A link to watch takes no longer than its acceptor gives a stranger (10 s), so that one left half
+// made, because its maker looked no more, is never taken for a peer that refuses.
+constexpr std::int64_t watch_timeout_ns = 5'000'000'000;
 
 }  // namespace
 
@@ -59,8 +62,8 @@ GroupExchange::GroupExchange(std::shared_ptr<ControlNode> node, GroupId id,
   node_->open_group(id_);
 }
 
-sys::Task<Error> GroupExchange::give_up(const Error& error, const GatherProgress& progress,
-                                        std::uint64_t sequence, std::int64_t timeout_ns) {
+sys::Task<Error> GroupExchange::conclude(const Error& error, const GatherProgress& progress,
+                                         std::uint64_t sequence, std::int64_t timeout_ns) {
   const ExchangePlace place{sequence, progress.round};
   if (error.timed_out)
     node_->fail(id_,
@@ -96,12 +99,12 @@ sys::Task<Result<Gathered>> GroupExchange::all_gather(std::span<const std::byte>
   // Who comes after the failure has no suspicion of its own.
   if (const Error* failed = node_->failure(id_)) co_return *failed;
   const std::uint64_t sequence = sequence_++;
-  const MessageKey key{id_.communicator, id_.epoch, sequence, 0, false};
+  const MessageKey key{id_.communicator, id_.epoch, sequence, 0};
   GatherProgress progress;
   Result<std::vector<std::vector<std::byte>>> table = co_await gather_tables(
       *node_, key, members_, me_, mine, max_exchange_bytes, nullptr, deadline_ns, progress);
   if (!table.ok()) {
-    Error error = co_await give_up(table.error(), progress, sequence, timeout_ns);
+    Error error = co_await conclude(table.error(), progress, sequence, timeout_ns);
     co_return std::move(error);
   }
   std::vector<std::byte> bytes;
@@ -121,62 +124,24 @@ sys::Task<Status> GroupExchange::barrier(std::int64_t timeout_ns) {
   co_return Status();
 }
 
-Status GroupExchange::check_member(int member) const {
-  if (member >= 0 && member < static_cast<int>(members_.size()) && member != me_) return {};
-  return misuse("member ", member, " is not another member of this group; members are 0 to ",
-                members_.size() - 1, ", this is ", me_);
+sys::Task<std::optional<Error>> GroupExchange::look() {
+  sys::World& world = node_->world();
+  // One turn of the loop: whoever waits for what has come goes on before this task does.
+  sys::Wait turn(world.scheduler(), world.now_ns());
+  co_await turn;
+  if (const Error* failed = node_->failure(id_)) co_return *failed;
+  co_return std::nullopt;
 }
 
-MessageKey GroupExchange::direct_key(std::uint64_t tag) const {
-  return {id_.communicator, id_.epoch, tag, 0, true};
+std::optional<Error> GroupExchange::watch(int peer) {
+  node_->watch_peer(peer, node_->world().now_ns() + watch_timeout_ns);
+  Status usable = node_->check(peer, id_);
+  if (usable.ok()) return std::nullopt;
+  return usable.error();
 }
 
-sys::Task<Status> GroupExchange::send(int member, std::uint64_t tag,
-                                      std::span<const std::byte> message, std::int64_t timeout_ns) {
-  if (Status valid = check_member(member); !valid.ok()) co_return std::move(valid);
-  if (message.size() > max_exchange_bytes)
-    co_return misuse("a message has at most ", max_exchange_bytes, " bytes, not ", message.size());
-  const MessageKey key = direct_key(tag);
-  const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
-  const int peer = members_[static_cast<std::size_t>(member)];
-  Status sent = co_await node_->send(peer, key, message, deadline_ns);
-  co_return std::move(sent);
-}
-
-sys::Task<Result<std::vector<std::byte>>> GroupExchange::receive(int member, std::uint64_t tag,
-                                                                 std::int64_t timeout_ns) {
-  if (Status valid = check_member(member); !valid.ok()) co_return valid.take_error();
-  const MessageKey key = direct_key(tag);
-  const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
-  const int peer = members_[static_cast<std::size_t>(member)];
-  Result<std::vector<std::byte>> received = co_await node_->receive(peer, key, deadline_ns);
-  co_return std::move(received);
-}
-
-sys::Task<Result<std::unique_ptr<sys::Stream>>> GroupExchange::connect(int member,
-                                                                       std::uint64_t tag,
-                                                                       std::int64_t timeout_ns) {
-  if (Status valid = check_member(member); !valid.ok()) co_return valid.take_error();
-  const MessageKey key = direct_key(tag);
-  const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
-  const int peer = members_[static_cast<std::size_t>(member)];
-  Result<std::unique_ptr<sys::Stream>> stream = co_await node_->attach(peer, key, deadline_ns);
-  co_return std::move(stream);
-}
-
-sys::Task<Result<std::unique_ptr<sys::Stream>>> GroupExchange::accept(int member, std::uint64_t tag,
-                                                                      std::int64_t timeout_ns) {
-  if (Status valid = check_member(member); !valid.ok()) co_return valid.take_error();
-  const MessageKey key = direct_key(tag);
-  const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
-  const int peer = members_[static_cast<std::size_t>(member)];
-  Result<std::unique_ptr<sys::Stream>> stream =
-      co_await node_->accept_attached(peer, key, deadline_ns);
-  co_return std::move(stream);
-}
-
-void GroupExchange::abort(const std::string& reason) {
-  node_->fail(id_, aborted_error("rank ", node_->rank(), " gave the communicator up: ", reason));
+void GroupExchange::give_up(const Error& error) {
+  node_->fail(id_, error);
   node_->spread_failure(id_, members_);
 }
 

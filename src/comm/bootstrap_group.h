@@ -42,19 +42,14 @@ class GroupExchange {
 
   sys::Task<Result<Gathered>> all_gather(std::span<const std::byte> mine, std::int64_t timeout_ns);
   sys::Task<Status> barrier(std::int64_t timeout_ns);
-  sys::Task<Status> send(int member, std::uint64_t tag, std::span<const std::byte> message,
-                         std::int64_t timeout_ns);
-  sys::Task<Result<std::vector<std::byte>>> receive(int member, std::uint64_t tag,
-                                                    std::int64_t timeout_ns);
-  sys::Task<Result<std::unique_ptr<sys::Stream>>> connect(int member, std::uint64_t tag,
-                                                          std::int64_t timeout_ns);
-  sys::Task<Result<std::unique_ptr<sys::Stream>>> accept(int member, std::uint64_t tag,
-                                                         std::int64_t timeout_ns);
-  // Tells the members and fails every call, this one's and later ones.
-  void abort(const std::string& reason);
+  // Takes what has come; the group's failure, if there is one.
+  sys::Task<std::optional<Error>> look();
+  // Watches a member (its job rank): what ends a wait for it, if anything does.
+  std::optional<Error> watch(int peer);
+  // Tells the members that there is a link to; fails every call, this one's and later ones.
+  void give_up(const Error& error);
 
  private:
-  Status check_member(int member) const;
   // The group is over. Tells the others why, and returns what all of them agree on.
   //
   // After a timeout or a lost connection each member only suspects the one it waits for, which may
@@ -63,9 +58,8 @@ class GroupExchange {
   // round k-1 or has not come. Hence the suspicion of the earliest exchange and round is about a
   // member that waits for nobody: it has died or not come. The members tell each other their
   // suspicions for a short while and keep the earliest (ControlNode::fail).
-  sys::Task<Error> give_up(const Error& error, const GatherProgress& progress,
-                           std::uint64_t sequence, std::int64_t timeout_ns);
-  MessageKey direct_key(std::uint64_t tag) const;
+  sys::Task<Error> conclude(const Error& error, const GatherProgress& progress,
+                            std::uint64_t sequence, std::int64_t timeout_ns);
 
   std::shared_ptr<ControlNode> node_;
   const GroupId id_;

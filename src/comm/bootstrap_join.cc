@@ -22,7 +22,7 @@ constexpr std::int64_t attempt_timeout_ns = 10'000 * millisecond_ns;
 // How long a rank with a failure waits for the rendezvous to say what the job's failure is.
 constexpr std::int64_t verdict_timeout_ns = 2'000 * millisecond_ns;
 // The bootstrap's own exchange in the group of all ranks; calls count from 0 upwards.
-constexpr std::uint64_t bootstrap_tag = ~std::uint64_t{0};
+constexpr std::uint64_t bootstrap_sequence = ~std::uint64_t{0};
 constexpr std::size_t max_secret_bytes = 256;
 
 Result<std::uint64_t> random_number(sys::World& world) {
@@ -330,7 +330,7 @@ sys::Task<Status> Joining::gather(std::string next_address) {
   const std::vector<std::byte> entry = encode(own);
   std::vector<int> members(static_cast<std::size_t>(options_.world_size));
   std::iota(members.begin(), members.end(), 0);
-  const MessageKey key{node_->job(), 0, bootstrap_tag, 0, false};
+  const MessageKey key{node_->job(), 0, bootstrap_sequence, 0};
   GatherProgress progress;
   constexpr std::size_t max_entry_bytes = 8 + max_address_bytes + max_bootstrap_bytes;
   Result<std::vector<std::vector<std::byte>>> table =

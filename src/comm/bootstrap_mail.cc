@@ -86,7 +86,7 @@ sys::Task<void> ControlNode::tell_failure(GroupId group, std::vector<int> peers)
   if (failed == failures_.end()) co_return;
   const std::vector<std::byte> payload = encode_failure(failed->second.error);
   const ExchangePlace place = failed->second.place;
-  const MessageKey key{group.communicator, group.epoch, place.sequence, place.round, false};
+  const MessageKey key{group.communicator, group.epoch, place.sequence, place.round};
   const std::int64_t deadline_ns = world_.now_ns() + tell_timeout_ns;
   for (const int peer : peers) {
     const auto found = link_of_peer_.find(peer);
@@ -103,33 +103,6 @@ sys::Task<void> ControlNode::tell_failure(GroupId group, std::vector<int> peers)
     link.is_being_written = false;
     link.write_turn.notify_all();
     if (!sent.ok()) lose(link, sent.error().message, false);
-  }
-}
-
-sys::Task<Result<std::unique_ptr<sys::Stream>>> ControlNode::attach(int peer, const MessageKey& key,
-                                                                    std::int64_t deadline_ns) {
-  Status usable = check(peer, {key.communicator, key.epoch});
-  if (!usable.ok()) co_return usable.take_error();
-  Result<std::unique_ptr<sys::Stream>> stream =
-      co_await connect_authenticated(peer, FrameKind::attach, key, deadline_ns);
-  co_return std::move(stream);
-}
-
-sys::Task<Result<std::unique_ptr<sys::Stream>>> ControlNode::accept_attached(
-    int peer, const MessageKey& key, std::int64_t deadline_ns) {
-  for (;;) {
-    if (const auto found = attached_.find({key, peer}); found != attached_.end()) {
-      std::unique_ptr<sys::Stream> stream = std::move(found->second.front());
-      found->second.pop_front();
-      if (found->second.empty()) attached_.erase(found);
-      co_return std::move(stream);
-    }
-    Status usable = check(peer, {key.communicator, key.epoch});
-    if (!usable.ok()) co_return usable.take_error();
-    watch_peer(peer, deadline_ns);
-    sys::Wait wait(world_.scheduler(), changed_, deadline_ns);
-    const bool notified = co_await wait;
-    if (!notified) co_return timeout_error(peer, "rank ", peer, " did not connect in time");
   }
 }
 
@@ -175,10 +148,6 @@ void ControlNode::forget_group(GroupId group) {
     for (const auto& message : mail->second) unclaimed_bytes_[peer] -= message.size();
     mail = mail_.erase(mail);
   }
-  std::erase_if(attached_, [&](const auto& entry) {
-    const MessageKey& key = entry.first.first;
-    return GroupId{key.communicator, key.epoch} == group;
-  });
   failures_.erase(group);
   retired_.push_back(group);
   if (retired_.size() > max_retired) retired_.pop_front();

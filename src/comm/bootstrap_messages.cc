@@ -37,10 +37,9 @@ std::vector<std::byte> encode_frame(FrameKind kind, const MessageKey& key,
   WireWriter out;
   out.number(frame_magic);
   out.number(static_cast<std::uint8_t>(kind));
-  out.number(static_cast<std::uint8_t>(key.is_direct));
   out.number(key.communicator);
   out.number(key.epoch);
-  out.number(key.tag);
+  out.number(key.sequence);
   out.number(key.round);
   out.block(payload);
   return out.take();
@@ -51,19 +50,17 @@ Result<FrameHeader> decode_frame_header(std::span<const std::byte> bytes,
   WireReader in(bytes);
   const bool is_ours = in.number<std::uint32_t>() == frame_magic;
   const auto kind = in.number<std::uint8_t>();
-  const auto is_direct = in.number<std::uint8_t>();
   FrameHeader out;
   out.key.communicator = in.number<std::uint64_t>();
   out.key.epoch = in.number<std::uint32_t>();
-  out.key.tag = in.number<std::uint64_t>();
+  out.key.sequence = in.number<std::uint64_t>();
   out.key.round = in.number<std::uint32_t>();
   out.payload_bytes = in.number<std::uint32_t>();
-  if (!in.done() || !is_ours || is_direct > 1) return malformed("frame");
+  if (!in.done() || !is_ours) return malformed("frame");
   if (kind < static_cast<std::uint8_t>(FrameKind::enrol) ||
       kind > static_cast<std::uint8_t>(FrameKind::failure))
     return environment_error("received a frame of the unknown kind ", kind);
   out.kind = static_cast<FrameKind>(kind);
-  out.key.is_direct = is_direct == 1;
   const std::size_t limit =
       out.kind == FrameKind::message ? max_message_bytes : max_small_payload_bytes;
   if (out.payload_bytes > limit)

@@ -2,8 +2,8 @@
 // every length; the decoders are fuzzed (tests/fuzz/bootstrap_messages_fuzz.cc).
 //
 // On a connection, after the handshake, come frames: a header of fixed length, then a payload. The
-// first frame says what the connection is for: enrol (at the rendezvous), greet (a link between two
-// ranks), or attach (a socket for a transport).
+// first frame says what the connection is for: enrol (at the rendezvous) or greet (a link between
+// two ranks).
 #pragma once
 
 #include <unisono/result.h>
@@ -25,19 +25,16 @@ enum class FrameKind : std::uint8_t {
   done = 3,       // rank to rendezvous: I hold everybody's entry
   release = 4,    // rendezvous to rank: all ranks are done
   greet = 5,      // rank to rank: Greeting; a link begins
-  attach = 6,     // rank to rank: Greeting; a transport's socket begins, `tag` says which
-  message = 7,    // of a communicator: sequence or tag, round
-  failure = 8,    // encode_failure; of the communicator, or of the job at the rendezvous
+  message = 6,    // of a communicator's exchange
+  failure = 7,    // encode_failure; of the communicator, or of the job at the rendezvous
 };
 
-// What a message is about. Collective exchanges count in `tag` from 0 upwards; a message from one
-// member to another sets `is_direct` and has the tag of its caller.
+// What a message is about: a round of an exchange; a communicator's exchanges count from 0 upwards.
 struct MessageKey {
   std::uint64_t communicator = 0;
   std::uint32_t epoch = 0;
-  std::uint64_t tag = 0;
+  std::uint64_t sequence = 0;
   std::uint32_t round = 0;
-  bool is_direct = false;
   auto operator<=>(const MessageKey&) const = default;
 };
 
@@ -46,8 +43,8 @@ struct FrameHeader {
   MessageKey key;
   std::uint32_t payload_bytes = 0;
 };
-// Magic 4, kind 1, direct 1, communicator 8, epoch 4, tag 8, round 4, payload 4.
-inline constexpr std::size_t frame_header_bytes = 34;
+// Magic 4, kind 1, communicator 8, epoch 4, sequence 8, round 4, payload 4.
+inline constexpr std::size_t frame_header_bytes = 33;
 // Of every frame but messages: an address of at most 300 characters (a host's name has 255), or
 // an error's text, and some numbers.
 inline constexpr std::size_t max_small_payload_bytes = 4096;

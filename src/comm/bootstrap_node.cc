@@ -120,7 +120,7 @@ sys::Task<Status> ControlNode::serve_checked(std::unique_ptr<sys::Stream>& strea
     co_await on_enrol_(std::move(stream), *enrolment);
     co_return Status();
   }
-  if (kind != FrameKind::greet && kind != FrameKind::attach)
+  if (kind != FrameKind::greet)
     co_return environment_error("a connection began with frame kind ", static_cast<int>(kind));
   Result<Greeting> greeting = decode_greeting(frame->payload);
   if (!greeting.ok()) co_return greeting.take_error();
@@ -132,13 +132,7 @@ sys::Task<Status> ControlNode::serve_checked(std::unique_ptr<sys::Stream>& strea
     co_return environment_error("the greeting is of job ", greeting->job, ", rank ", greeting->from,
                                 " to rank ", greeting->to, "; this is job ", job_, ", rank ", rank_,
                                 " of ", world_size_);
-  const int from = static_cast<int>(greeting->from);
-  if (kind == FrameKind::greet) {
-    add_link(from, std::move(stream));
-  } else if (!is_retired(frame->header.key)) {
-    attached_[{frame->header.key, from}].push_back(std::move(stream));
-    changed_.notify_all();
-  }
+  add_link(static_cast<int>(greeting->from), std::move(stream));
   co_return Status();
 }
 
@@ -190,7 +184,7 @@ sys::Task<void> ControlNode::read_loop(Link& link) {
       const Error error = decode_failure(frame->payload);
       if (!is_retired(header.key))
         fail({header.key.communicator, header.key.epoch}, error,
-             {header.key.tag, header.key.round});
+             {header.key.sequence, header.key.round});
     } else if (header.kind != FrameKind::message ||
                !deposit(link.peer, header.key, std::move(frame->payload))) {
       lose(link,
@@ -210,12 +204,13 @@ Status ControlNode::check(int peer, GroupId group) const {
 }
 
 sys::Task<Result<std::unique_ptr<sys::Stream>>> ControlNode::connect_authenticated(
-    int peer, FrameKind purpose, const MessageKey& key, std::int64_t deadline_ns) {
+    int peer, std::int64_t deadline_ns) {
   Result<sys::Address> address = sys::Address::parse(addresses_[peer]);
   if (!address.ok()) co_return address.take_error();
   const Greeting greeting{job_, static_cast<std::uint32_t>(rank_),
                           static_cast<std::uint32_t>(peer)};
   const std::vector<std::byte> payload = encode(greeting);
+  const MessageKey no_key;
   std::string why;
   std::int64_t pause_ns = first_pause_ns;
   for (int attempt = 0; attempt < connect_attempts && world_.now_ns() < deadline_ns; ++attempt) {
@@ -233,7 +228,8 @@ sys::Task<Result<std::unique_ptr<sys::Stream>>> ControlNode::connect_authenticat
     // The peer answers when it is next inside a call, which may take as long as we may wait.
     bool secret_refused = false;
     Status ready = co_await prove_to_server(world_, **stream, secret_, deadline_ns, secret_refused);
-    if (ready.ok()) ready = co_await write_frame(**stream, purpose, key, payload, deadline_ns);
+    if (ready.ok())
+      ready = co_await write_frame(**stream, FrameKind::greet, no_key, payload, deadline_ns);
     if (ready.ok()) co_return std::move(*stream);
     why = ready.error().message;
   }
@@ -252,9 +248,8 @@ sys::Task<Result<ControlNode::Link*>> ControlNode::usable_link(int peer, GroupId
     if (found != link_of_peer_.end()) co_return found->second;
     if (addresses_.contains(peer) && !connecting_.contains(peer)) {
       connecting_.insert(peer);
-      const MessageKey no_key;
       Result<std::unique_ptr<sys::Stream>> stream =
-          co_await connect_authenticated(peer, FrameKind::greet, no_key, deadline_ns);
+          co_await connect_authenticated(peer, deadline_ns);
       connecting_.erase(peer);
       changed_.notify_all();
       if (!stream.ok()) co_return stream.take_error();
@@ -275,9 +270,7 @@ void ControlNode::watch_peer(int peer, std::int64_t deadline_ns) {
 }
 
 sys::Task<void> ControlNode::link_to_watch(int peer, std::int64_t deadline_ns) {
-  const MessageKey no_key;
-  Result<std::unique_ptr<sys::Stream>> stream =
-      co_await connect_authenticated(peer, FrameKind::greet, no_key, deadline_ns);
+  Result<std::unique_ptr<sys::Stream>> stream = co_await connect_authenticated(peer, deadline_ns);
   connecting_.erase(peer);
   if (stream.ok())
     add_link(peer, std::move(*stream));

@@ -65,11 +65,11 @@ class ControlNode {
                          std::int64_t deadline_ns);
   sys::Task<Result<std::vector<std::byte>>> receive(int peer, const MessageKey& key,
                                                     std::int64_t deadline_ns);
-  // A fresh authenticated connection outside of the mailbox.
-  sys::Task<Result<std::unique_ptr<sys::Stream>>> attach(int peer, const MessageKey& key,
-                                                         std::int64_t deadline_ns);
-  sys::Task<Result<std::unique_ptr<sys::Stream>>> accept_attached(int peer, const MessageKey& key,
-                                                                  std::int64_t deadline_ns);
+  // Makes sure that there is, or soon will be, a link to the peer: then the end of its process is
+  // seen at once. Once the deadline has passed, tries no more.
+  void watch_peer(int peer, std::int64_t deadline_ns);
+  // What ends a wait for this peer on behalf of this group, if anything does.
+  Status check(int peer, GroupId group) const;
 
   // A failed group's waits end with its error. Of several failures one counts, whatever the order
   // in which they come, so that all members end with the same: an abort before what is suspected;
@@ -107,11 +107,8 @@ class ControlNode {
   sys::Task<Status> wait_for_job(std::int64_t deadline_ns);
   sys::Task<void> read_loop(Link& link);
   sys::Task<void> tell_failure(GroupId group, std::vector<int> peers);
-  sys::Task<Result<std::unique_ptr<sys::Stream>>> connect_authenticated(int peer, FrameKind purpose,
-                                                                        const MessageKey& key,
+  sys::Task<Result<std::unique_ptr<sys::Stream>>> connect_authenticated(int peer,
                                                                         std::int64_t deadline_ns);
-  // Waiting for a peer needs a link to it: then the end of its process is seen at once.
-  void watch_peer(int peer, std::int64_t deadline_ns);
   sys::Task<void> link_to_watch(int peer, std::int64_t deadline_ns);
   sys::Task<Result<Link*>> usable_link(int peer, GroupId group, std::int64_t deadline_ns);
   void add_link(int peer, std::unique_ptr<sys::Stream> stream);
@@ -120,8 +117,6 @@ class ControlNode {
   void lose(Link& link, const std::string& why, bool is_orderly);
   bool deposit(int peer, const MessageKey& key, std::vector<std::byte> payload);
   bool is_retired(const MessageKey& key) const;
-  // What ends a wait for this peer on behalf of this group, if anything does.
-  Status check(int peer, GroupId group) const;
 
   sys::World& world_;
   const int rank_;
@@ -141,7 +136,6 @@ class ControlNode {
 
   std::map<MailKey, std::deque<std::vector<std::byte>>> mail_;
   std::map<int, std::size_t> unclaimed_bytes_;  // in mail_, by peer
-  std::map<MailKey, std::deque<std::unique_ptr<sys::Stream>>> attached_;
   std::map<GroupId, Failure> failures_;
   std::map<std::uint64_t, std::uint32_t> newest_epoch_;
   std::deque<GroupId> retired_;  // the latest, at most max_retired

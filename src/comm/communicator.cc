@@ -167,7 +167,6 @@ void Communicator::abort() {
   Error error = aborted_error("communicator ", core_->id, " was aborted on rank ", core_->rank);
   error.peer = core_->rank;
   core_->scheduler->fail(error);
-  core_->group->abort(error.message);
 }
 
 Status Communicator::destroy() {

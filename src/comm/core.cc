@@ -17,6 +17,9 @@ using comm::Scheduler;
 
 namespace {
 
+// Keeps the links between nodes busy 32 / (32 + s - 1) of the time in a chain of s steps.
+constexpr int tiles_between_nodes = 32;
+
 // Where ranks outnumber cores, spinning takes the core from the rank that is waited for.
 int spins_of(const comm::Job& job) {
   const auto wanted = static_cast<int>(settings().integer(Setting::spin));
@@ -78,7 +81,7 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
                          .spins = spins_of(*job),
                          .record_slots = static_cast<std::size_t>(
                              std::max<std::int64_t>(settings().integer(Setting::record_slots), 1))},
-      *core->connections, *core->board);
+      *core->connections, *core->board, *group);
   UNISONO_TRY(group->barrier(settings().duration_ns(Setting::bootstrap_timeout)));
   core->board->all_have_joined();
   core->group = std::move(group);
@@ -118,8 +121,10 @@ Result<engine::Execution*> Communicator::Core::execution(const PlanKey& key,
     UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*key.entry, request));
     UNISONO_ASSIGN(const plan::RankProgram program,
                    algorithm::make_program(*key.entry, request, rank));
-    UNISONO_ASSIGN(auto made,
-                   engine::make_execution(header, program, *connections, job->fifo_options()));
+    // Inside a node, tiles as large as a slot do best: a copy is over before the next is wanted.
+    const int tiles = selection->placement().nodes() > 1 ? tiles_between_nodes : 1;
+    UNISONO_ASSIGN(auto made, engine::make_execution(header, program, *connections,
+                                                     job->fifo_options(), tiles));
     found = executions_.emplace(key, std::move(made)).first;
   }
   return found->second.get();

@@ -15,6 +15,14 @@ namespace {
 constexpr std::int64_t rounds_between_looks = 64;
 // Looking for a dead peer costs a system call or two.
 constexpr std::int64_t peer_check_interval_ns = 5'000'000;
+// Listening on the control plane costs some microseconds. News goes from rank to rank in as many
+// such steps as there are powers of two in the number of ranks, so 10 steps reach 1,024 ranks in
+// half a second.
+constexpr std::int64_t listen_interval_ns = 50'000'000;
+// A connection that takes longer than this to be made has its peer watched.
+constexpr std::int64_t patience_before_watching_ns = 200'000'000;
+// How long better news than a suspicion may take, from another node.
+constexpr std::int64_t suspicion_ns = 500'000'000;
 
 }  // namespace
 
@@ -24,10 +32,11 @@ std::int64_t Scheduler::now_ns() {
       .count();
 }
 
-Scheduler::Scheduler(Options options, Connections& connections, Attendance& attendance)
+Scheduler::Scheduler(Options options, Connections& connections, Board& board, ControlGroup& group)
     : options_(options),
       connections_(connections),
-      attendance_(attendance),
+      board_(board),
+      group_(group),
       record_(options.record_slots) {}
 
 Scheduler::~Scheduler() {
@@ -127,6 +136,10 @@ bool Scheduler::round() {
     fail_pending(failure_pointer());
     return false;
   }
+  if (suspicion_) {
+    weigh_suspicion();
+    return false;
+  }
   bool moved = poll_collective();
   if (!messages_.empty() || has_queued_.load(std::memory_order_acquire)) moved |= poll_messages();
   idle_rounds_ = moved ? 0 : idle_rounds_ + 1;
@@ -152,38 +165,39 @@ bool Scheduler::poll_collective() {
 }
 
 bool Scheduler::poll_messages() {
-  std::vector<Task*> arrived;
+  const std::size_t running = messages_.size();
   if (has_queued_.load(std::memory_order_acquire)) {
     const std::lock_guard lock(queue_mutex_);
-    arrived.assign(queued_messages_.begin(), queued_messages_.end());
+    messages_.insert(messages_.end(), queued_messages_.begin(), queued_messages_.end());
     queued_messages_.clear();
     has_queued_.store(!queued_collectives_.empty(), std::memory_order_relaxed);
   }
-  for (Task* task : arrived) start(*task);
-  bool moved = !arrived.empty();
-  const std::vector<Task*> running = messages_;  // poll() takes finished ones off the list
-  for (Task* task : running) moved |= poll(*task);
+  for (std::size_t i = running; i < messages_.size(); ++i) start(*messages_[i]);
+  bool moved = messages_.size() > running;
+  for (std::size_t i = 0; i < messages_.size();) {
+    Task* const task = messages_[i];
+    moved |= poll(*task);
+    // A task that has finished is off the list, and the next one in its place.
+    if (i < messages_.size() && messages_[i] == task) ++i;
+  }
   return moved;
 }
 
 void Scheduler::start(Task& task) {
   const bool is_collective = task.owned == nullptr;
-  if (is_collective)
-    current_ = &task;
-  else
-    messages_.push_back(&task);
+  if (is_collective) current_ = &task;
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
   task.entry.state = trace::State::started;
   task.entry.started_ns = now_ns();
   record_.write(task.entry);
-  if (is_collective) attendance_.joined(task.entry.sequence);
+  if (is_collective) board_.joined(task.entry.sequence);
   if (auto status = task.execution->start(task.arguments); !status.ok()) fail(status.error());
 }
 
 bool Scheduler::poll(Task& task) {
   auto complete = task.execution->poll();
   if (!complete.ok()) {
-    fail(complete.error());
+    suspect(complete.error());
     return true;
   }
   if (*complete) {
@@ -215,7 +229,7 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
 void Scheduler::look_around() {
   const std::int64_t now = now_ns();
   if (current_ != nullptr) look_at(*current_, now);
-  for (Task* task : std::vector<Task*>(messages_)) look_at(*task, now);
+  for (Task* task : messages_) look_at(*task, now);
   {
     // A call that waits for its turn has a deadline too.
     const std::lock_guard lock(queue_mutex_);
@@ -224,7 +238,8 @@ void Scheduler::look_around() {
   }
   if (now - last_peer_check_ns_ < peer_check_interval_ns) return;
   last_peer_check_ns_ = now;
-  if (const auto error = attendance_.told()) fail(*error);
+  if (const auto told = board_.told()) fail(*told);
+  if (now - last_listened_ns_ >= listen_interval_ns) listen(now);
 }
 
 void Scheduler::look_at(Task& task, std::int64_t now) {
@@ -236,12 +251,71 @@ void Scheduler::look_at(Task& task, std::int64_t now) {
   }
   if (now - last_peer_check_ns_ < peer_check_interval_ns) return;
   if (auto status = connections_.check_peers(task.entry.waiting); !status.ok())
-    fail(status.error());
+    suspect(status.error());
+}
+
+void Scheduler::listen(std::int64_t now) {
+  last_listened_ns_ = now;
+  if (group_.size() == 1) return;
+  if (const auto told = heard()) {
+    fail(*told);
+    return;
+  }
+  unreachable_before_.swap(unreachable_);
+  unreachable_.clear();
+  if (current_ != nullptr) watch_peer_of(*current_, now);
+  for (const Task* task : messages_) watch_peer_of(*task, now);
+}
+
+std::optional<Error> Scheduler::heard() {
+  auto told = group_.look();
+  if (!told) return std::nullopt;
+  told->kind = ErrorKind::peer;
+  told->message = str("the control plane tells: ", told->message);
+  return told;
+}
+
+void Scheduler::watch_peer_of(const Task& task, std::int64_t now) {
+  const trace::Waiting& waiting = task.entry.waiting;
+  if (waiting.kind != trace::Waiting::Kind::connection) return;
+  if (now - task.entry.started_ns < patience_before_watching_ns) return;
+  const auto error = group_.watch(waiting.peer);
+  if (!error) return;
+  unreachable_.push_back(waiting.peer);
+  // The peer may have connected, done its part and gone since the task was polled last: so it must
+  // have gone at the look before, too.
+  if (std::ranges::find(unreachable_before_, waiting.peer) != unreachable_before_.end())
+    suspect(*error);
+}
+
+void Scheduler::suspect(const Error& error) {
+  if (error.kind != ErrorKind::peer || error.timed_out || error.aborted) {
+    fail(error);
+    return;
+  }
+  if (suspicion_) return;
+  suspicion_ = error;
+  const bool board_knows_all = static_cast<int>(board_.ranks()) == group_.size();
+  suspicion_ends_ns_ = now_ns() + (board_knows_all ? 0 : suspicion_ns);
+  weigh_suspicion();
+}
+
+void Scheduler::weigh_suspicion() {
+  const std::int64_t now = now_ns();
+  auto told = board_.told();
+  if (!told && now - last_listened_ns_ >= peer_check_interval_ns) {
+    last_listened_ns_ = now;
+    told = heard();
+  }
+  if (told)
+    fail(*told);
+  else if (now >= suspicion_ends_ns_)
+    fail(*suspicion_);
 }
 
 Error Scheduler::timeout_of(const Task& task) const {
   const trace::Waiting waiting = task.execution ? task.execution->waiting() : trace::Waiting{};
-  const std::vector<int> absent = attendance_.absent(task.entry.sequence);
+  const std::vector<int> absent = board_.absent(task.entry.sequence);
   std::string message =
       str("rank ", options_.rank, " gave up on call ", task.entry.sequence, " (",
           name(task.entry.collective), ", plan ", task.entry.plan.data(), ") of communicator ",
@@ -251,23 +325,27 @@ Error Scheduler::timeout_of(const Task& task) const {
 }
 
 void Scheduler::fail(const Error& error) {
+  using Kind = transport::Fault::Kind;
+  const Kind kind = error.aborted     ? Kind::aborted
+                    : error.timed_out ? Kind::timed_out
+                                      : Kind::failed;
+  const transport::Fault fault{kind, error.peer >= 0 ? error.peer : options_.rank};
+  Error told = error;
+  told.peer = fault.rank;
   {
+    // Held until all are told: who learns of the failure here waits for that, and so does not close
+    // connections and end the process before.
     const std::lock_guard lock(failure_mutex_);
     if (failure_) return;
     failure_ = std::make_shared<const Error>(error);
+    failed_.store(true, std::memory_order_release);
+    board_.give_up(fault);
+    connections_.abort(fault);
+    group_.give_up(told);
   }
-  failed_.store(true, std::memory_order_release);
   if (!error.aborted)
     log(LogLevel::error, "communicator ", options_.communicator, ", rank ", options_.rank, ": ",
         error.describe());
-  using Kind = transport::Fault::Kind;
-  const Kind kind = error.aborted                   ? Kind::aborted
-                    : error.timed_out               ? Kind::timed_out
-                    : error.kind == ErrorKind::peer ? Kind::died
-                                                    : Kind::protocol_violation;
-  const transport::Fault fault{kind, error.peer >= 0 ? error.peer : options_.rank};
-  connections_.abort(fault);
-  attendance_.give_up(fault);
 }
 
 void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {

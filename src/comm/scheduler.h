@@ -17,23 +17,12 @@
 #include <vector>
 
 #include "comm/backoff.h"
+#include "comm/board.h"
+#include "comm/bootstrap.h"
 #include "comm/connections.h"
 #include "comm/task.h"
 
 namespace unisono::comm {
-
-// Says who has not joined a call, for a timeout's message, and who gave up; see board.h.
-class Attendance {
- public:
-  virtual ~Attendance() = default;
-  virtual void joined(std::uint64_t sequence) = 0;
-  // Ranks known not to have started call `sequence`, in order.
-  virtual std::vector<int> absent(std::uint64_t sequence) const = 0;
-  // This rank gives up for that fault. Any thread.
-  virtual void give_up(const transport::Fault& fault) = 0;
-  // What a rank that gave up told: connections tell it too, but not those that were never made.
-  virtual std::optional<Error> told() const = 0;
-};
 
 class Scheduler {
  public:
@@ -43,7 +32,9 @@ class Scheduler {
     int spins = 1000;
     std::size_t record_slots = 1024;
   };
-  Scheduler(Options options, Connections& connections, Attendance& attendance);
+  // What ranks tell each other of failures goes over the connections that there are, over the board
+  // inside a node, and over the control group between nodes.
+  Scheduler(Options options, Connections& connections, Board& board, ControlGroup& group);
   ~Scheduler();
 
   // Runs a collective on the calling thread if nothing is before it, else queues it and waits.
@@ -79,9 +70,19 @@ class Scheduler {
   // Polls one running task; whether it moved.
   bool poll(Task& task);
   void finish(Task& task, std::shared_ptr<const Error> error);
-  // Now and then while nothing moves: deadlines, the living of peers, abort.
+  // Now and then while nothing moves: deadlines, the living of peers, what others tell.
   void look_around();
   void look_at(Task& task, std::int64_t now);
+  void listen(std::int64_t now);
+  // What a rank told over the control plane.
+  std::optional<Error> heard();
+  // Watches the peer whose connection the task waits for.
+  void watch_peer_of(const Task& task, std::int64_t now);
+  // A peer is to blame, as far as this rank saw. The peer may only have followed another in giving
+  // up, and closed the connection that would have told: so whoever knows better is heard first, for
+  // a short while, in which nothing moves.
+  void suspect(const Error& error);
+  void weigh_suspicion();
   void fail_pending(const std::shared_ptr<const Error>& error);
   Error timeout_of(const Task& task) const;
   std::shared_ptr<const Error> failure_pointer() const;
@@ -90,7 +91,8 @@ class Scheduler {
 
   Options options_;
   Connections& connections_;
-  Attendance& attendance_;
+  Board& board_;
+  ControlGroup& group_;
   trace::Ring record_;
 
   std::atomic<bool> seat_{false};
@@ -105,6 +107,12 @@ class Scheduler {
   std::vector<Task*> messages_;  // groups of messages that run
   std::int64_t idle_rounds_ = 0;
   std::int64_t last_peer_check_ns_ = 0;
+  std::int64_t last_listened_ns_ = 0;
+  std::optional<Error> suspicion_;
+  std::int64_t suspicion_ends_ns_ = 0;
+  // Peers whose processes had ended at the last look, with no connection to them made.
+  std::vector<int> unreachable_;
+  std::vector<int> unreachable_before_;
 
   std::mutex queue_mutex_;
   std::deque<Task*> queued_collectives_;

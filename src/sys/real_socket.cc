@@ -165,10 +165,6 @@ class SocketStream final : public Stream {
 
   const Address& local_address() const override { return local_; }
   const Address& peer_address() const override { return peer_; }
-  int release_descriptor() override {
-    closed_ = true;
-    return descriptor_->release();
-  }
 
  private:
   Scheduler& scheduler_;
@@ -228,7 +224,7 @@ class SocketListener final : public Listener {
 }  // namespace
 
 Result<std::unique_ptr<Descriptor>> Descriptor::adopt(int epoll, int descriptor) {
-  std::unique_ptr<Descriptor> out(new Descriptor(epoll, descriptor));
+  std::unique_ptr<Descriptor> out(new Descriptor(descriptor));
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.ptr = out.get();
@@ -239,11 +235,6 @@ Result<std::unique_ptr<Descriptor>> Descriptor::adopt(int epoll, int descriptor)
 
 Descriptor::~Descriptor() {
   if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-int Descriptor::release() {
-  epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptor_, nullptr);
-  return std::exchange(descriptor_, -1);
 }
 
 void Descriptor::on_events(unsigned events) {

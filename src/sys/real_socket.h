@@ -23,15 +23,13 @@ class Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
 
   int get() const { return descriptor_; }
-  int release();
   void on_events(unsigned events);
 
   WaitQueue readable;
   WaitQueue writable;
 
  private:
-  Descriptor(int epoll, int descriptor) : epoll_(epoll), descriptor_(descriptor) {}
-  int epoll_;
+  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
   int descriptor_;
 };
 

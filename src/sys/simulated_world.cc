@@ -132,7 +132,6 @@ class SimulatedStream final : public Stream {
 
   const Address& local_address() const override { return local_; }
   const Address& peer_address() const override { return peer_; }
-  int release_descriptor() override { return -1; }
 
  private:
   // Something happens to what `reader` reads, after a delay and after all that was sent before.

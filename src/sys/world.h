@@ -47,8 +47,6 @@ class Stream {
   virtual void close() = 0;
   virtual const Address& local_address() const = 0;
   virtual const Address& peer_address() const = 0;
-  // Gives the socket to the caller (see ControlGroup::connect_socket); -1 where there is none.
-  virtual int release_descriptor() = 0;
 };
 
 // Reads the whole buffer. A stream that ends before is an environment error.

@@ -12,14 +12,14 @@ std::string what_happened(const Fault& fault) {
       return str(who, " left");
     case Fault::Kind::aborted:
       return str(who, " aborted");
-    case Fault::Kind::died:
-      return str(who, " died");
+    case Fault::Kind::failed:
+      return str(who, " failed");
     case Fault::Kind::timed_out:
       return str(who, " did not answer in time");
     case Fault::Kind::protocol_violation:
       return str(who, " sent what it must not");
   }
-  return str(who, " failed");
+  return who;
 }
 
 Error as_error(const Fault& fault, std::string message) {

@@ -57,7 +57,7 @@ struct Signal {
 
 // Why a connection is no longer to be used, told to the peer: who is to blame.
 struct Fault {
-  enum class Kind : std::uint32_t { none, aborted, died, timed_out, protocol_violation };
+  enum class Kind : std::uint32_t { none, aborted, failed, timed_out, protocol_violation };
   Kind kind = Kind::none;
   int rank = -1;
 };

@@ -1,12 +1,10 @@
 // Groups over real sockets: many at once, from many threads, and what ends them.
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
 
-#include "base/wire.h"
+#include "base/error.h"
 #include "real_ranks.h"
 
 namespace unisono::comm {
@@ -52,47 +50,6 @@ TEST(ControlGroup, OverlappingGroupsAreUsedAtOnceFromManyThreads) {
   });
 }
 
-TEST(ControlGroup, MessagesOfOneTagArriveInOrder) {
-  auto results = bootstrap_all(2);
-  run_ranks(2, [&](int rank) {
-    ControlGroup& world = *results[static_cast<std::size_t>(rank)]->world;
-    constexpr int count = 200;
-    if (rank == 0)
-      for (int i = 0; i < count; ++i) {
-        const Status sent =
-            world.send(1, static_cast<std::uint64_t>(i % 2), contribution_of(i), 30 * second_ns);
-        ASSERT_TRUE(sent.ok()) << sent.error().describe();
-      }
-    else
-      for (const int tag : {1, 0})
-        for (int i = tag; i < count; i += 2) {
-          const auto received = world.receive(0, static_cast<std::uint64_t>(tag), 30 * second_ns);
-          ASSERT_TRUE(received.ok()) << received.error().describe();
-          EXPECT_TRUE(is_contribution_of(i, *received)) << i;
-        }
-  });
-}
-
-TEST(ControlGroup, ATransportGetsAFreshConnectedSocket) {
-  auto results = bootstrap_all(3);
-  run_ranks(3, [&](int rank) {
-    ControlGroup& world = *results[static_cast<std::size_t>(rank)]->world;
-    const auto out = world.connect_socket((rank + 1) % 3, 77, 30 * second_ns);
-    const auto in = world.accept_socket((rank + 2) % 3, 77, 30 * second_ns);
-    ASSERT_TRUE(out.ok()) << out.error().describe();
-    ASSERT_TRUE(in.ok()) << in.error().describe();
-    const char mine = static_cast<char>('a' + rank);
-    char theirs = 0;
-    EXPECT_EQ(send(*out, &mine, 1, MSG_NOSIGNAL), 1);
-    // The peer sends after its own calls, in which this rank serves it.
-    ASSERT_TRUE(world.barrier(30 * second_ns).ok());
-    EXPECT_EQ(recv(*in, &theirs, 1, MSG_DONTWAIT), 1);
-    EXPECT_EQ(theirs, static_cast<char>('a' + (rank + 2) % 3));
-    close(*out);
-    close(*in);
-  });
-}
-
 TEST(ControlGroup, AMemberThatDoesNotComeIsNamedByAll) {
   constexpr int p = 8;
   constexpr int absent = 5;
@@ -127,22 +84,74 @@ TEST(ControlGroup, AMemberThatEndsIsNamedAtOnceByAll) {
   });
 }
 
+// `peer` is a member of the group that gives up; the job numbers it otherwise.
+Error abort_by(int member) {
+  Error error = aborted_error("the test says so");
+  error.peer = member;
+  return error;
+}
+
 TEST(ControlGroup, AnAbortFromAnotherThreadEndsTheCallsOfAllMembers) {
   constexpr int p = 4;
   auto results = bootstrap_all(p);
   run_ranks(p, [&](int rank) {
     ControlGroup& world = *results[static_cast<std::size_t>(rank)]->world;
-    if (rank == 3) {
-      std::thread aborter([&] { world.abort("the test says so"); });
-      const auto received = world.receive(2, 1, 3600 * second_ns);
-      ASSERT_FALSE(received.ok());
-      EXPECT_TRUE(received.error().aborted);
-      aborter.join();
-    }
-    const Status status = world.barrier(3600 * second_ns);
+    std::thread aborter;
+    if (rank == 3) aborter = std::thread([&] { world.give_up(abort_by(3)); });
+    // Rank 2 never comes, so that nobody gets through before the abort.
+    const Status status = rank == 2 ? Status() : world.barrier(3600 * second_ns);
+    if (aborter.joinable()) aborter.join();
+    if (rank == 2) return;
     ASSERT_FALSE(status.ok());
     EXPECT_TRUE(status.error().aborted) << status.error().describe();
+    EXPECT_EQ(status.error().peer, 3);
     EXPECT_NE(status.error().message.find("the test says so"), std::string::npos);
+  });
+}
+
+// Nobody is inside a call: who only looks now and then hears of it all the same, by its own
+// numbering of the members.
+TEST(ControlGroup, AnAbortIsHeardByWhoLooks) {
+  auto results = bootstrap_all(3);
+  run_ranks(3, [&](int rank) {
+    ControlGroup& world = *results[static_cast<std::size_t>(rank)]->world;
+    auto made = world.subgroup(4711, 0, std::vector<int>{2, 0, 1});
+    ASSERT_TRUE(made.ok());
+    ControlGroup& group = **made;
+    ASSERT_TRUE(group.barrier(30 * second_ns).ok());
+    EXPECT_FALSE(group.look().has_value() && rank == 2);
+    if (rank == 2) {
+      group.give_up(abort_by(0));
+      return;
+    }
+    std::optional<Error> told;
+    while (!told) told = group.look();
+    EXPECT_TRUE(told->aborted) << told->describe();
+    EXPECT_EQ(told->peer, 0) << told->describe();
+    EXPECT_FALSE(world.look().has_value());
+  });
+}
+
+TEST(ControlGroup, AMemberThatEndsIsSeenByWhoWatchesIt) {
+  constexpr int p = 8;
+  constexpr int gone = 5;  // rank 0 has no link to it from the bootstrap
+  auto results = bootstrap_all(p);
+  run_ranks(p, [&](int rank) {
+    auto& result = results[static_cast<std::size_t>(rank)];
+    ASSERT_TRUE(result->world->barrier(30 * second_ns).ok());
+    if (rank == gone) {
+      result->world.reset();
+      return;
+    }
+    if (rank != 0) return;
+    std::optional<Error> wrong;
+    while (!wrong) {
+      ASSERT_FALSE(result->world->look().has_value());
+      wrong = result->world->watch(gone);
+    }
+    EXPECT_EQ(wrong->peer, gone) << wrong->describe();
+    EXPECT_FALSE(wrong->timed_out);
+    EXPECT_FALSE(result->world->watch(1).has_value());
   });
 }
 
@@ -156,7 +165,7 @@ TEST(ControlGroup, AnAbortOfOneGroupLeavesTheOthersAlone) {
     EXPECT_EQ((*group)->rank(), (rank + 1) % 3);
     EXPECT_TRUE((*group)->barrier(30 * second_ns).ok());
     EXPECT_TRUE(world.barrier(30 * second_ns).ok());
-    (*group)->abort("done with it");
+    (*group)->give_up(abort_by((*group)->rank()));
     EXPECT_FALSE((*group)->barrier(30 * second_ns).ok());
     EXPECT_TRUE(world.barrier(30 * second_ns).ok());
   });
@@ -168,17 +177,17 @@ TEST(ControlGroup, ANewEpochRefusesWhatIsLeftOfTheOld) {
     ControlGroup& world = *results[static_cast<std::size_t>(rank)]->world;
     const std::vector<int> both{0, 1};
     auto old = world.subgroup(99, 0, both);
-    auto renewed = world.subgroup(99, 1, both);
     if (rank == 0) {
-      EXPECT_TRUE((*old)->send(1, 5, contribution_of(1), 30 * second_ns).ok());
-      EXPECT_TRUE((*renewed)->send(1, 5, contribution_of(2), 30 * second_ns).ok());
-      EXPECT_TRUE(world.barrier(30 * second_ns).ok());
-      return;
+      // Sent, and at the peer before what follows on the same link.
+      EXPECT_FALSE((*old)->all_gather(contribution_of(1), second_ns / 10).ok());
     }
-    const auto received = (*renewed)->receive(0, 5, 30 * second_ns);
-    ASSERT_TRUE(received.ok());
-    EXPECT_TRUE(is_contribution_of(2, *received));
-    EXPECT_FALSE((*old)->receive(0, 5, second_ns / 10).ok());
+    auto renewed = world.subgroup(99, 1, both);
+    const auto gathered = (*renewed)->all_gather(contribution_of(2 + rank), 30 * second_ns);
+    ASSERT_TRUE(gathered.ok()) << gathered.error().describe();
+    EXPECT_TRUE(is_contribution_of(3 - rank, (*gathered)[1 - rank]));
+    if (rank == 1) {
+      EXPECT_FALSE((*old)->barrier(second_ns / 10).ok());
+    }
     EXPECT_TRUE(world.barrier(30 * second_ns).ok());
   });
 }
@@ -189,8 +198,6 @@ TEST(ControlGroup, BadMembersAreRefused) {
   EXPECT_FALSE(world.subgroup(1, 0, std::vector<int>{0, 2}).ok());
   EXPECT_FALSE(world.subgroup(1, 0, std::vector<int>{0, 0}).ok());
   EXPECT_FALSE(world.subgroup(1, 0, std::vector<int>{1}).ok());
-  EXPECT_FALSE(world.send(0, 1, {}, second_ns).ok());
-  EXPECT_FALSE(world.receive(7, 1, second_ns).ok());
   EXPECT_FALSE(world.all_gather(std::vector<std::byte>(max_exchange_bytes + 1), second_ns).ok());
 }
 

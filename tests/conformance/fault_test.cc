@@ -20,10 +20,10 @@ Error progress_until_error(Connection& connection) {
 
 TEST_P(Faults, AbortTellsThePeerWhoIsToBlame) {
   const std::vector<Fault> faults{{Fault::Kind::aborted, 0},
-                                  {Fault::Kind::died, 17},
+                                  {Fault::Kind::failed, 17},
                                   {Fault::Kind::timed_out, 3},
                                   {Fault::Kind::protocol_violation, 1},
-                                  {Fault::Kind::died, -1}};
+                                  {Fault::Kind::failed, -1}};
   for (const Fault& fault : faults) {
     Job job(GetParam(), 2);
     Pair pair(job, small);
@@ -44,7 +44,7 @@ TEST_P(Faults, AbortTellsThePeerWhoIsToBlame) {
 TEST_P(Faults, TheFirstFaultCounts) {
   Job job(GetParam(), 2);
   Pair pair(job, small);
-  pair.a->abort({Fault::Kind::died, 5});
+  pair.a->abort({Fault::Kind::failed, 5});
   pair.a->abort({Fault::Kind::aborted, 0});
   EXPECT_EQ(progress_until_error(*pair.b).peer, 5);
 }

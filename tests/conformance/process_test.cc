@@ -166,7 +166,7 @@ TEST_P(Processes, AKilledPeerIsNamed) {
 TEST_P(Processes, AFaultGoesAcross) {
   ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
     if (!wait_for_signal(connection, 0, 1)) return false;
-    connection.abort({Fault::Kind::died, 9});
+    connection.abort({Fault::Kind::failed, 9});
     return true;
   });
   ASSERT_TRUE(put(*child.connection, nullptr, 0, 0, {0, 1}));

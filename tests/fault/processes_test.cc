@@ -27,11 +27,11 @@ struct Outcome {
 std::vector<Outcome> run_processes(const test::RanksOptions& options,
                                    const std::vector<std::string>& arguments) {
   const test::Rendezvous rendezvous;
-  const std::string directory = rendezvous.url().substr(7) + "-output";
+  const std::string stem = rendezvous.url().substr(7);
   std::vector<pid_t> children;
   std::vector<std::string> outputs;
   for (int rank = 0; rank < options.ranks; ++rank) {
-    outputs.push_back(str(directory, rank));
+    outputs.push_back(str(stem, "-output", rank));
     std::vector<std::string> environment{str("UNISONO_RANK=", rank),
                                          str("UNISONO_WORLD_SIZE=", options.ranks),
                                          "UNISONO_RENDEZVOUS=" + rendezvous.url(),
@@ -39,7 +39,7 @@ std::vector<Outcome> run_processes(const test::RanksOptions& options,
                                          "UNISONO_TRANSPORT=" + options.transport,
                                          "UNISONO_TIMEOUT=40s",
                                          "UNISONO_LOG=off"};
-    std::vector<std::string> command{std::string(UNISONO_BINARY_DIR) + "/rank"};
+    std::vector<std::string> command{std::string(UNISONO_BINARY_DIR) + "/rank", stem + "-joined"};
     command.insert(command.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv, envp;
     for (std::string& word : command) argv.push_back(word.data());
@@ -86,23 +86,36 @@ TEST_P(Processes, Agree) {
   const Shape shape = GetParam();
   const auto outcomes =
       run_processes({.ranks = 4, .nodes = shape.nodes, .transport = shape.transport},
-                    {"-1", "0", "20", str(shape.elements)});
+                    {"run", "-1", "0", "20", str(shape.elements)});
   for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.output, "done\n");
 }
 
+// Rank 2 is lost in the middle of calls, or before any rank has a connection for data.
 TEST_P(Processes, NameTheKilledOne) {
   const Shape shape = GetParam();
-  const auto outcomes =
-      run_processes({.ranks = 4, .nodes = shape.nodes, .transport = shape.transport},
-                    {"2", "10", "1000000", str(shape.elements)});
-  for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
-    if (rank == 2) {
-      EXPECT_TRUE(outcomes[rank].killed);
-      continue;
+  for (const char* round : {"10", "0"}) {
+    const auto outcomes =
+        run_processes({.ranks = 4, .nodes = shape.nodes, .transport = shape.transport},
+                      {"kill", "2", round, "1000000", str(shape.elements)});
+    EXPECT_TRUE(outcomes[2].killed);
+    for (std::size_t rank : {0U, 1U, 3U}) {
+      EXPECT_EQ(outcomes[rank].exit_code, 3) << "rank " << rank << ": " << outcomes[rank].output;
+      EXPECT_EQ(outcomes[rank].output.rfind("failed peer=2 timed_out=0 aborted=0", 0), 0U)
+          << "rank " << rank << ", round " << round << ": " << outcomes[rank].output;
     }
-    EXPECT_EQ(outcomes[rank].exit_code, 3) << "rank " << rank << ": " << outcomes[rank].output;
-    EXPECT_EQ(outcomes[rank].output.rfind("failed peer=2 timed_out=0", 0), 0U)
-        << "rank " << rank << ": " << outcomes[rank].output;
+  }
+}
+
+// The one that aborts goes at once, and may be gone before others look.
+TEST_P(Processes, NameTheOneThatAborts) {
+  const Shape shape = GetParam();
+  for (const char* round : {"10", "0"}) {
+    const auto outcomes =
+        run_processes({.ranks = 4, .nodes = shape.nodes, .transport = shape.transport},
+                      {"abort", "2", round, "1000000", str(shape.elements)});
+    for (std::size_t rank = 0; rank < outcomes.size(); ++rank)
+      EXPECT_EQ(outcomes[rank].output.rfind("failed peer=2 timed_out=0 aborted=1", 0), 0U)
+          << "rank " << rank << ", round " << round << ": " << outcomes[rank].output;
   }
 }
 

@@ -90,11 +90,60 @@ TEST(Abort, EndsACallThatRunsAndTellsThePeers) {
         return;
       }
       Status status;
-      for (int i = 0; i < 1000 && status.ok(); ++i) status = world.barrier();
+      for (int i = 0; i < 1000 && status.ok(); ++i) {
+        std::int32_t value = 1;
+        status = world.all_reduce(&value, &value, 1, DataType::int32);
+      }
       ASSERT_FALSE(status.ok());
+      EXPECT_TRUE(status.error().aborted) << status.error().describe();
       EXPECT_EQ(status.error().peer, 0) << status.error().describe();
     });
   }
+}
+
+// Each rank on a node of its own, where no shared memory tells, and no connection for data made.
+TEST(Abort, ReachesOtherNodesBeforeAnyConnection) {
+  for (const int ranks : {2, 7}) {
+    std::barrier all_joined(ranks);
+    std::barrier all_done(ranks);  // that rank 0 is gone is not what tells
+    run_ranks({.ranks = ranks, .nodes = ranks}, [&](Communicator& world) {
+      all_joined.arrive_and_wait();
+      if (world.rank() == 0) {
+        world.abort();
+      } else {
+        std::int32_t value = 1;
+        const Status status = world.all_reduce(&value, &value, 1, DataType::int32);
+        EXPECT_FALSE(status.ok());
+        EXPECT_TRUE(status.ok() || status.error().aborted) << status.error().describe();
+        EXPECT_TRUE(status.ok() || status.error().peer == 0) << status.error().describe();
+      }
+      all_done.arrive_and_wait();
+    });
+  }
+}
+
+// The ranks of a split have other numbers than in the job.
+TEST(Abort, NamesTheRankOfTheCommunicatorOnOtherNodes) {
+  std::barrier all_joined(4);
+  std::barrier all_done(4);
+  run_ranks({.ranks = 4, .nodes = 4}, [&](Communicator& world) {
+    auto odd = world.split(world.rank() % 2, -world.rank());
+    ASSERT_TRUE(odd.ok()) << odd.error().describe();
+    all_joined.arrive_and_wait();
+    if (world.rank() == 3) {
+      odd->abort();  // there it is rank 0
+    } else if (world.rank() == 1) {
+      const Status status = odd->barrier();
+      EXPECT_FALSE(status.ok());
+      EXPECT_TRUE(status.ok() || status.error().aborted) << status.error().describe();
+      EXPECT_TRUE(status.ok() || status.error().peer == 0) << status.error().describe();
+    } else {
+      EXPECT_TRUE(odd->barrier().ok());
+    }
+    all_done.arrive_and_wait();
+    std::int32_t value = 1;
+    EXPECT_TRUE(world.all_reduce(&value, &value, 1, DataType::int32).ok());
+  });
 }
 
 TEST(Abort, ReachesAWaiterOnTheSameRank) {
@@ -124,6 +173,21 @@ TEST(ARankThatLeaves, IsNamedByThoseWhoWaitForIt) {
       EXPECT_FALSE(status.error().timed_out) << status.error().describe();
       EXPECT_EQ(status.error().peer, 1) << status.error().describe();
     });
+}
+
+TEST(ARankThatLeaves, IsNamedWhereNoConnectionToItWasMade) {
+  for (const int nodes : {1, 2}) {
+    std::barrier all_joined(2);
+    run_ranks({.ranks = 2, .nodes = nodes}, [&](Communicator& world) {
+      all_joined.arrive_and_wait();
+      if (world.rank() == 1) return;
+      std::uint8_t byte = 0;
+      const Status status = world.recv(&byte, 1, DataType::uint8, 1);
+      ASSERT_FALSE(status.ok());
+      EXPECT_FALSE(status.error().timed_out) << status.error().describe();
+      EXPECT_EQ(status.error().peer, 1) << status.error().describe();
+    });
+  }
 }
 
 class CheckedCalls : public testing::Test {

@@ -107,7 +107,7 @@ Result<bool> InterposedConnection::try_put(const void* source, std::size_t bytes
   UNISONO_TRY(check_put(geometry_, peer_, bytes, peer_offset, signal));
   if (bytes > 0 && waiting_.size() >= max_waiting) return false;
   if (transport_puts_->fetch_add(1) + 1 == options_.die_at_put)
-    inner_->abort({.kind = Fault::Kind::died, .rank = self_});
+    inner_->abort({.kind = Fault::Kind::failed, .rank = self_});
   ++started_;
   if (bytes == 0 && signal.index < 0) return true;
   if (bytes == 0) forget_older_signal(signal.index);
