@@ -73,9 +73,13 @@ class Execution {
 // Memory and thread blocks a host engine runs; the operations that it implements.
 plan::Limits limits();
 
+// Chunks go through the plan in at least so many tiles, unless these would become very small: a
+// tile's later steps overlap the next one's earlier steps, so that of a chain of s steps
+// (s - 1) / (tiles + s - 1) of the time is lost to filling and draining it. The same on every rank.
 Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                                                   const plan::RankProgram& program,
                                                   Resources& resources,
-                                                  const transport::FifoOptions& options);
+                                                  const transport::FifoOptions& options,
+                                                  int tiles = 1);
 
 }  // namespace unisono::engine

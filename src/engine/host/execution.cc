@@ -27,7 +27,8 @@ plan::Limits limits() {
 Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                                                   const plan::RankProgram& program,
                                                   Resources& resources,
-                                                  const transport::FifoOptions& options) {
+                                                  const transport::FifoOptions& options,
+                                                  int tiles) {
   UNISONO_TRY(plan::check(header, program, limits()));
   const std::size_t payload = transport::slot_payload_bytes(options, header.protocol);
   const std::size_t needed =
@@ -38,14 +39,15 @@ Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                   name(header.protocol), " holds ", payload,
                   ". Use another protocol or larger slots");
   return std::unique_ptr<Execution>(
-      std::make_unique<HostExecution>(header, program, resources, payload));
+      std::make_unique<HostExecution>(header, program, resources, payload, tiles));
 }
 
 HostExecution::HostExecution(plan::Header header, plan::RankProgram program, Resources& resources,
-                             std::size_t slot_payload_bytes)
+                             std::size_t slot_payload_bytes, int tiles)
     : header_(std::move(header)),
       program_(std::move(program)),
-      slot_payload_bytes_(slot_payload_bytes) {
+      slot_payload_bytes_(slot_payload_bytes),
+      tiles_(tiles) {
   call_.header = &header_;
   call_.program = &program_;
   call_.resources = &resources;
@@ -85,9 +87,7 @@ Status HostExecution::start(const Arguments& arguments) {
                                 static_cast<std::size_t>(program_.scratch_blocks) *
                                 static_cast<std::size_t>(arguments.count) * element_bytes));
   }
-  call_.memory.bind(
-      header_, arguments, scratch,
-      CallMemory::tile_elements(slot_payload_bytes_, header_.max_step_count, element_bytes));
+  call_.memory.bind(header_, arguments, scratch, tile_elements(arguments));
   call_.arithmetic.bind(header_, arguments);
   call_.tiles = call_.memory.tiles(header_, program_.rank);
   for (ThreadBlockRun& block : call_.blocks) {
@@ -96,6 +96,16 @@ Status HostExecution::start(const Arguments& arguments) {
   }
   running_ = true;
   return {};
+}
+
+std::int64_t HostExecution::tile_elements(const Arguments& arguments) const {
+  const std::size_t element_bytes = size_bytes(arguments.type);
+  // Ranks know only their own counts where blocks are unequal.
+  const bool unequal = !arguments.input_counts.empty() || !arguments.output_counts.empty();
+  const auto layout = plan::ChunkLayout::of(arguments.count, header_.chunks_per_block,
+                                            static_cast<std::int64_t>(element_bytes));
+  return CallMemory::tile_elements(slot_payload_bytes_, header_.max_step_count, element_bytes,
+                                   layout.elements(0), unequal ? 1 : tiles_);
 }
 
 Result<bool> HostExecution::poll() {

@@ -10,7 +10,7 @@ namespace unisono::engine {
 class HostExecution : public Execution {
  public:
   HostExecution(plan::Header header, plan::RankProgram program, Resources& resources,
-                std::size_t slot_payload_bytes);
+                std::size_t slot_payload_bytes, int tiles);
 
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
@@ -21,12 +21,14 @@ class HostExecution : public Execution {
  private:
   Status check(const Arguments& arguments) const;
   Result<bool> finish();
+  std::int64_t tile_elements(const Arguments& arguments) const;
 
   plan::Header header_;
   plan::RankProgram program_;
   CallState call_;
   Arguments arguments_;
   std::size_t slot_payload_bytes_;
+  int tiles_;
   bool running_ = false;
   bool progressed_ = false;
 };

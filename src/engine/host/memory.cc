@@ -12,6 +12,17 @@ std::int64_t CallMemory::tile_elements(std::size_t slot_bytes, int max_step_coun
   return elements >= grain ? elements / grain * grain : std::max<std::int64_t>(elements, 1);
 }
 
+std::int64_t CallMemory::tile_elements(std::size_t slot_bytes, int max_step_count,
+                                       std::size_t element_bytes, std::int64_t chunk_elements,
+                                       int tiles) {
+  const std::int64_t most = tile_elements(slot_bytes, max_step_count, element_bytes);
+  if (tiles <= 1) return most;
+  const std::int64_t wanted = tile_elements(
+      std::max(static_cast<std::size_t>(chunk_elements / tiles) * element_bytes, least_cut_bytes),
+      1, element_bytes);
+  return std::min(wanted, most);
+}
+
 void CallMemory::bind(const plan::Header& header, const Arguments& arguments, void* scratch,
                       std::int64_t tile_elements) {
   arguments_ = arguments;
