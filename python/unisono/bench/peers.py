@@ -171,8 +171,14 @@ def _openmpi(ranks: int, launcher: str, program: Path) -> list[Variant]:
     if os.geteuid() == 0:
         common.append("--allow-run-as-root")
     common += {
-        "core": ["--bind-to", "core:if-supported"],
-        "hwthread": ["--use-hwthread-cpus", "--bind-to", "hwthread:if-supported"],
+        "core": ["--map-by", "core", "--bind-to", "core:if-supported"],
+        "hwthread": [
+            "--use-hwthread-cpus",
+            "--map-by",
+            "hwthread",
+            "--bind-to",
+            "hwthread:if-supported",
+        ],  # fmt: skip
         # Ranks that share a core must let each other run.
         "none": ["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"],
     }[binding.unit]
