@@ -178,7 +178,7 @@ def _openmpi(ranks: int, launcher: str, program: Path) -> list[Variant]:
             "hwthread",
             "--bind-to",
             "hwthread:if-supported",
-        ],  # fmt: skip
+        ],
         # Ranks that share a core must let each other run.
         "none": ["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"],
     }[binding.unit]
