@@ -1,9 +1,13 @@
 #include "comm/connections.h"
 
+#include <poll.h>
+
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
 #include "base/try.h"
+#include "transport/clock.h"
 
 namespace unisono::comm {
 
@@ -55,6 +59,7 @@ Result<Connections::Entry*> Connections::ready_entry(int peer, int channel) {
   if (!entry->ready) {
     UNISONO_ASSIGN(entry->ready, entry->connection->ready());
     if (!entry->ready) return nullptr;
+    if (entry->connection->peer_region() != nullptr) ++mapped_;
   }
   return entry;
 }
@@ -76,6 +81,7 @@ Result<transport::RecvFifo*> Connections::recv_fifo(int peer, int channel, Proto
 }
 
 Status Connections::progress() {
+  if (mapped_ == all_.size()) return {};
   bool connecting = false;
   bool unmapped = false;
   for (Entry* entry : all_) {
@@ -87,10 +93,26 @@ Status Connections::progress() {
       if (!entry->ready)
         UNISONO_TRY(
             job_->transport_to(world_ranks_[static_cast<std::size_t>(entry->peer)]).progress());
+  std::int64_t due_ns = INT64_MAX;
   if (unmapped)
-    for (Entry* entry : all_)
-      if (entry->ready) UNISONO_TRY(entry->connection->progress());
+    for (Entry* entry : all_) {
+      if (!entry->ready) continue;
+      UNISONO_TRY(entry->connection->progress());
+      due_ns = std::min(due_ns, entry->connection->next_due_ns());
+    }
+  has_events_.store(unmapped, std::memory_order_relaxed);
+  next_due_ns_.store(due_ns, std::memory_order_relaxed);
   return {};
+}
+
+// Messages through shared memory wake nobody, hence the bound.
+void Connections::sleep(std::int64_t at_most_ns) const {
+  const std::int64_t due_ns = next_due_ns_.load(std::memory_order_relaxed);
+  const std::int64_t ns = std::clamp<std::int64_t>(due_ns - transport::now_ns(), 0, at_most_ns);
+  const timespec duration{0, static_cast<long>(ns)};
+  const bool has_events = has_events_.load(std::memory_order_relaxed);
+  pollfd events{.fd = job_->event_descriptor(), .events = POLLIN, .revents = 0};
+  ppoll(&events, has_events ? 1 : 0, &duration, nullptr);
 }
 
 Status Connections::check_peers(const trace::Waiting& waiting) {
@@ -125,6 +147,7 @@ Result<void*> Connections::scratch(std::size_t bytes) {
 void Connections::close() {
   const std::lock_guard lock(mutex_);
   all_.clear();
+  mapped_ = 0;
   for (auto& entries : by_peer_) entries.clear();
   scratch_.reset();
   scratch_bytes_ = 0;

@@ -4,6 +4,7 @@
 #include <unisono/communicator.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -26,6 +27,8 @@ class Connections : public engine::Resources {
   Result<transport::RecvFifo*> recv_fifo(int peer, int channel, Protocol protocol) override;
   Status progress() override;
   Result<void*> scratch(std::size_t bytes) override;
+  // Sleeps until something may be there for progress(), but no longer. Any thread.
+  void sleep(std::int64_t at_most_ns) const;
 
   // Looks whether the awaited peer is still alive; on each call for the awaited peer's
   // connections; and lets one of all connections, in turn, tell the fault that its peer told.
@@ -60,7 +63,11 @@ class Connections : public engine::Resources {
   mutable std::mutex mutex_;
   std::vector<std::vector<std::unique_ptr<Entry>>> by_peer_;
   std::vector<Entry*> all_;
+  std::size_t mapped_ = 0;  // of all_, those that are ready and need no progress
   std::size_t next_checked_ = 0;
+  // As the last progress() found them; hints for sleep(), hence relaxed.
+  std::atomic<bool> has_events_{false};
+  std::atomic<std::int64_t> next_due_ns_{INT64_MAX};
   bool aborted_ = false;
   transport::Fault fault_;
   struct FreeScratch {

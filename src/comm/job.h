@@ -45,6 +45,8 @@ class Job {
   // The transport to a rank, and that rank's address in it.
   transport::Transport& transport_to(int world_rank) const;
   const std::string& address_of(int world_rank) const;
+  // Polls as readable when there is something from ranks that do not share memory with this one.
+  int event_descriptor() const { return socket_->event_descriptor(); }
 
  private:
   Job() = default;

@@ -1,7 +1,6 @@
 #include "comm/scheduler.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -25,12 +24,6 @@ constexpr std::int64_t patience_before_watching_ns = 200'000'000;
 constexpr std::int64_t suspicion_ns = 500'000'000;
 
 }  // namespace
-
-std::int64_t Scheduler::now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 Scheduler::Scheduler(Options options, Connections& connections, Board& board, ControlGroup& group)
     : options_(options),
@@ -57,6 +50,55 @@ std::shared_ptr<const Error> Scheduler::failure_pointer() const {
 Status Scheduler::failure() const {
   if (auto error = failure_pointer()) return *error;
   return {};
+}
+
+bool Scheduler::take_turn() {
+  if (!idle() || !take_seat()) return false;
+  if (idle() && !failed_.load(std::memory_order_acquire) && !suspicion_) [[likely]]
+    return true;
+  leave_seat();
+  return false;
+}
+
+bool Scheduler::run_in_turn(engine::Execution& execution, const engine::Arguments& arguments,
+                            trace::Entry& entry, std::int64_t timeout_ns,
+                            std::optional<Task>& task) {
+  entry.state = trace::State::started;
+  entry.enqueued_ns = entry.started_ns = clock_.now_ns();
+  entry.ended_ns = 0;
+  board_.joined(entry.sequence);
+  Status status = execution.start(arguments);
+  for (int spins = 0; status.ok() && spins <= options_.spins; ++spins) {
+    auto complete = execution.poll();
+    if (!complete.ok()) {
+      status = complete.take_error();
+      break;
+    }
+    if (*complete) {
+      entry.state = trace::State::completed;
+      entry.ended_ns = clock_.now_ns();
+      record_.write(entry);
+      leave_seat();
+      return true;
+    }
+    if (execution.progressed())
+      spins = 0;
+    else
+      Backoff::pause();
+  }
+  // From here on it is a call like any other.
+  task.emplace();
+  task->execution = &execution;
+  task->arguments = arguments;
+  task->entry = entry;
+  task->deadline_ns = entry.started_ns + timeout_ns;
+  task->phase.store(Task::Phase::running, std::memory_order_relaxed);
+  record_.write(entry);
+  current_ = &*task;
+  pending_.fetch_add(1);
+  if (!status.ok()) suspect(status.error());
+  leave_seat();
+  return false;
 }
 
 Status Scheduler::run(Task& task) {
@@ -112,7 +154,7 @@ Status Scheduler::wait(Task& task, std::int64_t until_ns) {
       backoff.reset();
       continue;
     }
-    backoff.step();
+    backoff.step([this](std::int64_t ns) { connections_.sleep(ns); });
     if (until_ns != INT64_MAX && now_ns() >= until_ns && !task.done()) {
       gave_up = timeout_error(-1, "call ", task.entry.sequence, " (", name(task.entry.collective),
                               ") is not complete yet on rank ", options_.rank);
@@ -389,7 +431,7 @@ void Scheduler::run_progress_thread() {
     if (moved)
       backoff.reset();
     else
-      backoff.step();
+      backoff.step([this](std::int64_t ns) { connections_.sleep(ns); });
     lock.lock();
   }
 }

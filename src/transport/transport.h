@@ -105,6 +105,8 @@ class Connection {
   // told a fault (its culprit is named) or sent what it must not, or this end was aborted. That the
   // peer has left is no error here: a rank that has done its part may go, and what it put stays.
   virtual Status progress() = 0;
+  // When progress() is wanted next though no event will tell, by the steady clock.
+  virtual std::int64_t next_due_ns() const { return INT64_MAX; }
   // As progress(), and fails when the peer has left or died. For a connection whose message or
   // credit is awaited, now and then: it may cost a system call. A peer that left is told by the
   // second call that sees it, so that what it put before can be looked for in between.
@@ -133,6 +135,9 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
+  // A descriptor that polls as readable when progress() has something to do; -1 if there is none.
+  virtual int event_descriptor() const { return -1; }
+
   // What a peer needs to reach this one, opaque, at most max_address_bytes; travels in the
   // bootstrap.
   virtual std::string address() const = 0;

@@ -46,6 +46,7 @@ class InterposedConnection final : public Connection {
     UNISONO_TRY(inner_->progress());
     return move();
   }
+  std::int64_t next_due_ns() const override;
   Status check_peer() override {
     UNISONO_TRY(inner_->check_peer());
     return move();
@@ -134,6 +135,17 @@ std::int64_t InterposedConnection::due_time(std::size_t bytes) {
   if (options_.max_delay_ns <= 0) return due;
   std::uniform_int_distribution<std::int64_t> delay(options_.min_delay_ns, options_.max_delay_ns);
   return due + delay(random_);
+}
+
+// Only the first put that has not gone: the others follow it, unless the order does not matter.
+std::int64_t InterposedConnection::next_due_ns() const {
+  std::int64_t due = inner_->next_due_ns();
+  for (const Put& put : waiting_) {
+    if (put.bytes_gone) continue;
+    due = std::min(due, put.due_ns);
+    if (!options_.reorder) break;
+  }
+  return due;
 }
 
 // Puts of no bytes are always taken, so at most two of a signal wait: the first, which must get

@@ -13,6 +13,7 @@ class InterposedTransport final : public Transport {
 
   std::string_view name() const override { return inner_->name(); }
   std::string address() const override { return inner_->address(); }
+  int event_descriptor() const override { return inner_->event_descriptor(); }
   Status progress() override { return inner_->progress(); }
 
   Result<std::unique_ptr<Connection>> connect(const ConnectionRequest& request) override {

@@ -30,6 +30,8 @@ class Poller {
   void remove(const sys::Socket& socket);
   // Looks, unless somebody else does or has just done so.
   void poll();
+  // Polls as readable when poll() would find something.
+  int descriptor() const { return epoll_.get(); }
 
  private:
   explicit Poller(sys::Socket epoll) : epoll_(std::move(epoll)) {}

@@ -15,6 +15,7 @@ class SocketTransport final : public Transport {
 
   std::string_view name() const override { return "socket"; }
   std::string address() const override { return hub_->address(); }
+  int event_descriptor() const override { return hub_->poller().descriptor(); }
   Status progress() override {
     hub_->progress();
     return {};
