@@ -1,6 +1,7 @@
 """`unisono bench`: times collectives on ranks of this machine, and checks every result."""
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -12,8 +13,9 @@ from rich.table import Table
 
 from unisono.bench import driver
 from unisono.bench.cases import Case, Request, list_cases, sizes_between
-from unisono.bench.compare import compare, comparison_cases
+from unisono.bench.compare import Comparison, compare, comparison_cases
 from unisono.bench.links import shares_table
+from unisono.bench.machine import describe_machine
 from unisono.bench.peers import PEERS
 from unisono.bench.rows import Row, to_document, write_document
 from unisono.bench.tables import comparison_summary, comparison_table, table_of
@@ -121,13 +123,14 @@ def bench(
     )
     peers = split_names(against or [])
     if peers:
-        rows = compare_with_progress(request, peers, comparison_cases(request), stop_after)
+        done = compare_with_progress(request, peers, comparison_cases(request), stop_after)
+        rows = done.rows
     else:
         rows = run_with_progress(request, list_cases(request))
     if json == _STANDARD_OUTPUT:
         print_json(to_document(request, rows))
     elif peers:
-        console.print(comparison_table(rows), "", comparison_summary(rows), sep="\n")
+        print_comparison(request, done)
     else:
         console.print(table_of(rows))
         if rate:
@@ -152,10 +155,10 @@ def run_with_progress(request: Request, cases: Sequence[Case]) -> list[Row]:
 
 def compare_with_progress(
     request: Request, against: Sequence[str], cases: Sequence[Case], stop_after: float
-) -> list[Row]:
+) -> Comparison:
     """Runs the comparison, likewise."""
     with _Shown(len(cases), comparison_table) as shown:
-        done = compare(
+        return compare(
             request,
             against,
             cases,
@@ -164,13 +167,24 @@ def compare_with_progress(
             on_rows=shown.add,
             complain=complain,
         )
-    for name, library in done.libraries.items():
-        progress_console.print(f"{name}: {library}", highlight=False)
+
+
+def print_comparison(request: Request, done: Comparison) -> None:
+    """Prints what was measured where, all points, and what they come to."""
+    machine = describe_machine()
+    processors = f"{machine['cores']} processors ({machine['processor']})"
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    console.print(
+        f"{request.ranks} processes, {processors}, {date}",
+        "Microseconds of a call: the slowest rank's, calls back to back, median over repeats;",
+        "a send_recv is half a round trip. Ratios are their time / ours. See docs/benchmarks.md.",
+        *(f"{name}: {library}" for name, library in done.libraries.items()),
+        sep="\n",
+        highlight=False,
+    )
     if done.left_out:
-        progress_console.print(
-            f"[bold]time is up: {len(done.left_out)} of {len(cases)} cases were left out[/]"
-        )
-    return done.rows
+        console.print(f"[bold]Time was up: {len(done.left_out)} cases were left out.[/]")
+    console.print("", comparison_table(done.rows), "", comparison_summary(done.rows), sep="\n")
 
 
 class _Shown:
