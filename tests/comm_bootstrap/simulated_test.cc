@@ -11,6 +11,7 @@
 #include "comm/bootstrap_group.h"
 #include "comm/bootstrap_join.h"
 #include "real_ranks.h"
+#include "support/sanitized.h"
 #include "sys/simulated_world.h"
 
 namespace unisono::comm {
@@ -23,6 +24,12 @@ using sys::SimulationOptions;
 constexpr std::int64_t timeout_ns = 20 * second_ns;
 // Past every timeout and every grace of the protocol.
 constexpr std::int64_t hang_ns = 120 * second_ns;
+
+// How many of the cases to try that a test would try at full speed.
+constexpr int share_of(int cases) { return test::is_sanitized ? cases / 5 : cases; }
+constexpr std::uint64_t seeds(int cases) { return static_cast<std::uint64_t>(share_of(cases)); }
+// For seeds that say when somebody dies: fewer, over the same time.
+constexpr std::uint64_t stride = test::is_sanitized ? 4 : 1;
 
 struct Outcome {
   bool has_ended = false;
@@ -84,7 +91,7 @@ struct Job {
 };
 
 TEST(SimulatedBootstrap, AThousandRanksFindEachOther) {
-  Job job(1000, {.seed = 7});
+  Job job(share_of(1000), {.seed = 7});
   job.start_all();
   ASSERT_TRUE(job.simulation.run(hang_ns));
   for (const Outcome& outcome : job.outcomes) {
@@ -104,16 +111,16 @@ std::uint64_t trace_of(std::uint64_t seed) {
 
 TEST(SimulatedBootstrap, ASeedReplaysTheRunEventForEvent) {
   std::set<std::uint64_t> different;
-  for (std::uint64_t seed = 100; seed < 110; ++seed) {
+  for (std::uint64_t seed = 100; seed < 100 + seeds(10); ++seed) {
     const std::uint64_t first = trace_of(seed);
     EXPECT_EQ(first, trace_of(seed)) << "seed " << seed;
     different.insert(first);
   }
-  EXPECT_EQ(different.size(), 10u);
+  EXPECT_EQ(different.size(), seeds(10));
 }
 
 TEST(SimulatedBootstrap, RefusedConnectionsAreTriedAgain) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+  for (std::uint64_t seed = 0; seed < seeds(20); ++seed) {
     Job job(13, {.seed = seed, .refuse_probability = 0.15});
     job.start_all();
     ASSERT_TRUE(job.simulation.run(hang_ns));
@@ -156,7 +163,7 @@ TEST(SimulatedBootstrap, WithoutRankZeroEveryRankNamesIt) {
 // done its part) or they all name the dead rank, or, when it had not enrolled, the missing one.
 TEST(SimulatedBootstrap, ADeathEndsEveryRankTheSameWay) {
   int failed_jobs = 0;
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+  for (std::uint64_t seed = 0; seed < 150; seed += stride) {
     const int p = 2 + static_cast<int>(seed % 15);
     const int victim = 1 + static_cast<int>((seed * 7) % static_cast<std::uint64_t>(p - 1));
     Job job(p, {.seed = seed});
@@ -180,13 +187,13 @@ TEST(SimulatedBootstrap, ADeathEndsEveryRankTheSameWay) {
     failed_jobs += succeeded == 0;
     EXPECT_TRUE(job.simulation.is_quiet()) << "seed " << seed;
   }
-  EXPECT_GT(failed_jobs, 30);
-  EXPECT_LT(failed_jobs, 150);
+  EXPECT_GT(failed_jobs, share_of(30));
+  EXPECT_LT(failed_jobs, share_of(150));
 }
 
 TEST(SimulatedBootstrap, TheDeathOfRankZeroIsNamedByEveryRankThatFails) {
   int failed = 0;
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < 60; seed += stride) {
     const int p = 2 + static_cast<int>(seed % 9);
     Job job(p, {.seed = seed});
     job.simulation.kill_at(0, static_cast<std::int64_t>(seed) * 200'000, Death::process);
@@ -200,12 +207,12 @@ TEST(SimulatedBootstrap, TheDeathOfRankZeroIsNamedByEveryRankThatFails) {
       EXPECT_EQ(outcome.error.peer, 0) << "seed " << seed << ": " << outcome.error.describe();
     }
   }
-  EXPECT_GT(failed, 50);
+  EXPECT_GT(failed, share_of(50));
 }
 
 // A host that falls silent says nothing, so only the deadline finds out; nobody hangs.
 TEST(SimulatedBootstrap, ASilentHostEndsTheJobAtTheDeadline) {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+  for (std::uint64_t seed = 0; seed < 40; seed += stride) {
     const int p = 3 + static_cast<int>(seed % 7);
     Job job(p, {.seed = seed});
     job.simulation.kill_at(1 + static_cast<int>(seed) % (p - 1), 3'000'000, Death::host);
@@ -227,7 +234,7 @@ TEST(SimulatedBootstrap, ASilentHostEndsTheJobAtTheDeadline) {
 // in which a rank fails fails everywhere with one culprit.
 TEST(SimulatedBootstrap, RandomFaultsEndInSuccessOrInErrorsThatNameACulprit) {
   int succeeded_jobs = 0;
-  for (std::uint64_t seed = 1000; seed < 1300; ++seed) {
+  for (std::uint64_t seed = 1000; seed < 1000 + seeds(300); ++seed) {
     const int p = 2 + static_cast<int>(seed % 23);
     Job job(p, {.seed = seed,
                 .refuse_probability = 0.05,
@@ -252,8 +259,8 @@ TEST(SimulatedBootstrap, RandomFaultsEndInSuccessOrInErrorsThatNameACulprit) {
     succeeded_jobs += succeeded == living;
     EXPECT_TRUE(job.simulation.is_quiet()) << "seed " << seed;
   }
-  EXPECT_GT(succeeded_jobs, 60);
-  EXPECT_LT(succeeded_jobs, 290);
+  EXPECT_GT(succeeded_jobs, share_of(60));
+  EXPECT_LT(succeeded_jobs, share_of(290));
 }
 
 // After the bootstrap, in the group of all ranks.
@@ -277,7 +284,7 @@ sys::Task<void> exchange_ten_times(GroupExchange& group, Outcome& out) {
 }
 
 TEST(SimulatedGroup, ExchangesFollowOneAnotherOnManyRanks) {
-  for (const int p : {2, 7, 64}) {
+  for (const int p : {2, 7, test::is_sanitized ? 19 : 64}) {
     Job job(p, {.seed = 11});
     job.after_join = exchange_ten_times;
     job.start_all();
@@ -289,7 +296,7 @@ TEST(SimulatedGroup, ExchangesFollowOneAnotherOnManyRanks) {
 
 TEST(SimulatedGroup, ADeathBetweenExchangesIsNamedByEveryMember) {
   int failed_jobs = 0;
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < 60; seed += stride) {
     const int p = 3 + static_cast<int>(seed % 11);
     const int victim = static_cast<int>(seed * 5 % static_cast<std::uint64_t>(p));
     Job job(p, {.seed = seed});
@@ -306,7 +313,7 @@ TEST(SimulatedGroup, ADeathBetweenExchangesIsNamedByEveryMember) {
           << "seed " << seed << " rank " << rank << ": " << outcome.error.describe();
     }
   }
-  EXPECT_GT(failed_jobs, 100);
+  EXPECT_GT(failed_jobs, share_of(100));
 }
 
 constexpr int late_member = 5;
@@ -324,7 +331,7 @@ sys::Task<void> stay_away_if_late(GroupExchange& group, Outcome& out) {
 }
 
 TEST(SimulatedGroup, AMemberThatStaysAwayIsNamedByEveryMember) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+  for (std::uint64_t seed = 0; seed < seeds(20); ++seed) {
     const int p = 6 + static_cast<int>(seed);
     Job job(p, {.seed = seed});
     job.after_join = stay_away_if_late;
@@ -366,7 +373,7 @@ sys::Task<void> exchange_in_overlapping_groups(GroupExchange& group, Outcome& ou
 }
 
 TEST(SimulatedGroup, OverlappingGroupsExchangeAtTheirOwnPace) {
-  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+  for (std::uint64_t seed = 0; seed < seeds(10); ++seed) {
     Job job(30, {.seed = seed, .refuse_probability = 0.05});
     job.after_join = exchange_in_overlapping_groups;
     job.start_all();

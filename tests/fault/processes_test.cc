@@ -13,6 +13,7 @@
 
 #include "base/str.h"
 #include "support/ranks.h"
+#include "support/sanitized.h"
 
 namespace unisono {
 namespace {
@@ -39,6 +40,10 @@ std::vector<Outcome> run_processes(const test::RanksOptions& options,
                                          "UNISONO_TRANSPORT=" + options.transport,
                                          "UNISONO_TIMEOUT=40s",
                                          "UNISONO_LOG=off"};
+    if (test::is_sanitized) {
+      environment.emplace_back("UNISONO_SIMPLE_SLOT_BYTES=16KiB");
+      environment.emplace_back("UNISONO_ZERO_COPY_MIN_BYTES=8KiB");
+    }
     std::vector<std::string> command{std::string(UNISONO_BINARY_DIR) + "/rank", stem + "-joined"};
     command.insert(command.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv, envp;
@@ -68,11 +73,8 @@ std::vector<Outcome> run_processes(const test::RanksOptions& options,
 }
 
 // Enough for zero-copy and several tiles.
-#ifdef UNISONO_SANITIZED
-constexpr long large = 200'000;
-#else
-constexpr long large = 1'000'000;
-#endif
+constexpr long large = test::is_sanitized ? 30'000 : 1'000'000;
+constexpr long large_on_sockets = test::is_sanitized ? 10'000 : 100'000;
 
 struct Shape {
   int nodes;
@@ -121,7 +123,7 @@ TEST_P(Processes, NameTheOneThatAborts) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Processes,
                          testing::Values(Shape{1, "", 1000}, Shape{1, "", large},
-                                         Shape{2, "", 1000}, Shape{1, "socket", 100'000}),
+                                         Shape{2, "", 1000}, Shape{1, "socket", large_on_sockets}),
                          [](const auto& tested) {
                            return str("nodes", tested.param.nodes, tested.param.transport,
                                       tested.param.elements);
