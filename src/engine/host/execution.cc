@@ -144,7 +144,7 @@ Result<bool> HostExecution::finish() {
 }
 
 std::size_t HostExecution::memory_bytes() const {
-  std::size_t bytes = sizeof *this + Arithmetic::bounce_bytes;
+  std::size_t bytes = sizeof *this + call_.arithmetic.memory_bytes();
   for (const plan::ThreadBlock& block : program_.thread_blocks)
     bytes += sizeof(ThreadBlockRun) + sizeof block + plan::memory_bytes(block.body);
   return bytes;

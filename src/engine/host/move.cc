@@ -23,8 +23,6 @@ void zip(const std::vector<Extent>& a, const std::vector<Extent>& b, Visit visit
 
 }  // namespace
 
-Arithmetic::Arithmetic() : bounce_(new std::byte[bounce_bytes]) {}
-
 void Arithmetic::bind(const plan::Header& header, const Arguments& arguments) {
   type_ = arguments.type;
   element_bytes_ = size_bytes(type_);
@@ -59,8 +57,8 @@ void Arithmetic::combine(std::byte* destination, const std::byte* a, const std::
   }
   for (std::size_t done = 0; done < bytes; done += bounce_half_bytes) {
     const std::size_t elements = std::min(bounce_half_bytes, bytes - done) / element_bytes_;
-    scale(type_, bounce_.get(), source + done, elements, factor_);
-    reduce_(destination + done, a + done, bounce_.get(), elements);
+    scale(type_, bounce(), source + done, elements, factor_);
+    reduce_(destination + done, a + done, bounce(), elements);
   }
 }
 
@@ -81,7 +79,7 @@ Status Arithmetic::reduce_message(transport::RecvFifo& message, const std::vecto
           combine(to, received + offset, from, bytes, raw);
           return;
         }
-        std::byte* piece = bounce_.get() + bounce_half_bytes;
+        std::byte* piece = bounce() + bounce_half_bytes;
         for (std::size_t done = 0; done < bytes && status.ok(); done += bounce_half_bytes) {
           const std::size_t part = std::min(bounce_half_bytes, bytes - done);
           status = message.copy_to(piece, offset + done, part);

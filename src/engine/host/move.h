@@ -15,9 +15,6 @@ namespace unisono::engine {
 // The arithmetic of one call, and a bounce buffer for what cannot be combined where it lies.
 class Arithmetic {
  public:
-  static constexpr std::size_t bounce_bytes = 32 << 10;
-
-  Arithmetic();
   void bind(const plan::Header& header, const Arguments& arguments);
 
   // Whether reading the input must scale it (pre_multiplied_sum).
@@ -37,6 +34,8 @@ class Arithmetic {
   // The average's division of a final result, in place.
   void divide(std::byte* data, std::size_t bytes, int ranks) const;
 
+  std::size_t memory_bytes() const { return bounce_ ? bounce_bytes : 0; }
+
  private:
   // destination = a (+) source, `bytes` of them.
   void combine(std::byte* destination, const std::byte* a, const std::byte* source,
@@ -48,9 +47,14 @@ class Arithmetic {
   bool scales_input_ = false;
   ScaleFactor factor_;
   // Two halves: one for a scaled source, one for a message that is read piece by piece. Each half
-  // fits the first-level cache beside the operands.
+  // fits the first-level cache beside the operands. Made when first needed: most plans never do.
+  static constexpr std::size_t bounce_bytes = 32 << 10;
   static constexpr std::size_t bounce_half_bytes = bounce_bytes / 2;
-  std::unique_ptr<std::byte[]> bounce_;
+  std::byte* bounce() const {
+    if (!bounce_) bounce_.reset(new std::byte[bounce_bytes]);
+    return bounce_.get();
+  }
+  mutable std::unique_ptr<std::byte[]> bounce_;
 };
 
 }  // namespace unisono::engine
