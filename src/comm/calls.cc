@@ -14,14 +14,6 @@ struct Span {
   std::uint64_t bytes = 0;
 };
 
-plan::Header shape_of(const Call& call, int ranks) {
-  plan::Header header;
-  header.collective = call.collective;
-  header.ranks = ranks;
-  header.root = has_root(call.collective) ? call.root : 0;
-  return header;
-}
-
 std::string where(const Call& call, int rank) {
   return str(" in ", name(call.collective), " on rank ", rank);
 }
@@ -68,6 +60,22 @@ Status check_uneven(const Call& call, int rank, int ranks) {
 }
 
 }  // namespace
+
+plan::Header shape_of(const Call& call, int ranks) {
+  plan::Header header;
+  header.collective = call.collective;
+  header.ranks = ranks;
+  header.root = has_root(call.collective) ? call.root : 0;
+  return header;
+}
+
+bool buffers_fit(const Call& call, std::uint64_t input_bytes, std::uint64_t output_bytes,
+                 bool in_place) {
+  const Span input{static_cast<const std::byte*>(call.input), input_bytes};
+  const Span output{static_cast<const std::byte*>(call.output), output_bytes};
+  return (input.begin != nullptr || input_bytes == 0) &&
+         (output.begin != nullptr || output_bytes == 0) && (in_place || !overlap(input, output));
+}
 
 bool is_in_place(const Call& call, int rank) {
   if (call.input == nullptr || call.output == nullptr || call.count == 0) return false;

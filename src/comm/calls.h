@@ -14,6 +14,13 @@ Status check_message(const Message& message, int rank, int ranks, std::size_t me
 // Whether the pointers alias as plan.h's "Aliasing" says, on this rank.
 bool is_in_place(const Call& call, int rank);
 
+// Whether the buffers are there, and apart if not in place; for a call that is right in all else.
+bool buffers_fit(const Call& call, std::uint64_t input_bytes, std::uint64_t output_bytes,
+                 bool in_place);
+
+// A plan's header with what decides the shape of its buffers.
+plan::Header shape_of(const Call& call, int ranks);
+
 // Bytes of one block; 0 for calls whose blocks differ.
 std::uint64_t block_bytes(const Call& call);
 

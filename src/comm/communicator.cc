@@ -73,9 +73,12 @@ const std::vector<int>& Communicator::world_ranks() const {
 
 Status Communicator::run(const Call& call) {
   if (!core_) return no_communicator();
-  comm::Task task;
-  UNISONO_TRY(core_->prepare(call, task));
-  Status status = core_->scheduler->run(task);
+  Status status;
+  if (!core_->run_at_once(call, status)) {
+    comm::Task task;
+    UNISONO_TRY(core_->prepare(call, task));
+    status = core_->scheduler->run(task);
+  }
   if (!status.ok()) comm::dump_to_directory(*core_);
   return status;
 }

@@ -137,11 +137,68 @@ void Communicator::Core::stamp(comm::Task& task, std::int64_t timeout) {
   task.deadline_ns = now + (timeout > 0 ? timeout : timeout_ns);
 }
 
+bool Communicator::Core::is_like(const Ready& ready, const Call& call) {
+  const engine::Arguments& last = ready.arguments;
+  return ready.execution != nullptr && last.count == call.count && last.type == call.type &&
+         last.operation == call.operation && ready.entry.root == call.root &&
+         ready.options.channels == call.options.channels &&
+         ready.options.protocol == call.options.protocol &&
+         ready.options.timeout == call.options.timeout &&
+         ready.options.algorithm == call.options.algorithm;
+}
+
+Status Communicator::Core::make_ready(const Call& call, Ready& ready) {
+  ready.execution = nullptr;
+  UNISONO_TRY(comm::check_call(call, rank, size));
+  comm::Task task;
+  UNISONO_TRY(select(call, task));
+  const plan::Header shape = comm::shape_of(call, size);
+  const std::uint64_t block = comm::block_bytes(call);
+  ready.input_bytes = block * static_cast<std::uint64_t>(plan::input_blocks_of(shape, rank));
+  ready.output_bytes = block * static_cast<std::uint64_t>(plan::output_blocks_of(shape, rank));
+  ready.options = call.options;
+  ready.in_place = comm::is_in_place(call, rank);
+  ready.arguments = task.arguments;
+  ready.entry = task.entry;
+  ready.entry.root = call.root;
+  ready.timeout_ns = call.options.timeout.count() > 0 ? call.options.timeout.count() : timeout_ns;
+  ready.execution = task.execution;
+  return {};
+}
+
+bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
+  // Blocks of unequal size, and a barrier's one element of its own, are not described by `count`.
+  if (call.collective == Collective::all_to_all_v || call.collective == Collective::custom ||
+      checks_calls || destroyed.load(std::memory_order_acquire) || !scheduler->take_turn())
+    return false;
+  Ready& ready = ready_[static_cast<std::size_t>(call.collective)];
+  if (!is_like(ready, call) || comm::is_in_place(call, rank) != ready.in_place) {
+    if (!make_ready(call, ready).ok()) {
+      scheduler->leave_turn();
+      return false;
+    }
+  } else if (!comm::buffers_fit(call, ready.input_bytes, ready.output_bytes, ready.in_place)) {
+    scheduler->leave_turn();
+    return false;
+  }
+  ready.arguments.input = call.input;
+  ready.arguments.output = call.output;
+  ready.arguments.pre_multiplier = {.real = call.multiplier, .integer = call.integer_multiplier};
+  ready.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  std::optional<comm::Task> task;
+  if (!scheduler->run_in_turn(*ready.execution, ready.arguments, ready.entry, ready.timeout_ns,
+                              task))
+    outcome = scheduler->wait(*task, INT64_MAX);
+  return true;
+}
+
 Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
   UNISONO_TRY(usable());
   UNISONO_TRY(comm::check_call(call, rank, size));
   if (checks_calls) UNISONO_TRY(compare_calls(call));
-  return select(call, task);
+  UNISONO_TRY(select(call, task));
+  stamp(task, call.options.timeout.count());
+  return {};
 }
 
 Status Communicator::Core::select(const Call& call, comm::Task& task) {
@@ -161,7 +218,6 @@ Status Communicator::Core::select(const Call& call, comm::Task& task) {
   task.entry.root = root;
   task.entry.bytes = bytes;
   task.entry.set_plan(choice.entry->name);
-  stamp(task, call.options.timeout.count());
   return {};
 }
 
@@ -187,6 +243,7 @@ Status Communicator::Core::compare_calls(const Call& call) {
   exchange.type = DataType::uint8;
   comm::Task task;
   UNISONO_TRY(select(exchange, task));
+  stamp(task, 0);
   UNISONO_TRY(scheduler->run(task));
   for (int other = 0; other < size; ++other) {
     const comm::Fingerprint& theirs = all[static_cast<std::size_t>(other)];
@@ -214,13 +271,17 @@ std::size_t Communicator::Core::plans_bytes() {
 Status Communicator::Core::drain() {
   // Every pending call has its own deadline, so this wait ends.
   comm::Backoff backoff(0);
-  while (!scheduler->idle()) {
-    scheduler->help();
-    backoff.step();
+  for (;;) {
+    while (!scheduler->idle()) {
+      scheduler->help();
+      backoff.step();
+    }
+    const Scheduler::Pause pause(*scheduler);
+    // A call that ran in its turn may have come to wait.
+    if (!scheduler->idle()) continue;
+    connections->close();
+    return {};
   }
-  const Scheduler::Pause pause(*scheduler);
-  connections->close();
-  return {};
 }
 
 }  // namespace unisono

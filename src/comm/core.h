@@ -3,6 +3,7 @@
 
 #include <unisono/communicator.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -50,6 +51,9 @@ struct Communicator::Core {
   std::unique_ptr<comm::PointToPoint> point_to_point;
   std::unique_ptr<comm::Scheduler> scheduler;
 
+  // The short way of run(): false if the call must take the long one, which also tells what is
+  // wrong with it.
+  bool run_at_once(const Call& call, Status& outcome);
   // Fills the task for a call: checks it, selects, finds or makes the execution.
   Status prepare(const Call& call, comm::Task& task);
   Status prepare(std::span<const Message> messages, std::int64_t timeout, comm::Task& task);
@@ -74,6 +78,20 @@ struct Communicator::Core {
   struct PlanKeyHash {
     std::size_t operator()(const PlanKey& key) const;
   };
+  // What the last call of a collective came to, for one that is like it but for its addresses.
+  struct Ready {
+    engine::Execution* execution = nullptr;
+    CallOptions options;
+    bool in_place = false;
+    std::uint64_t input_bytes = 0;
+    std::uint64_t output_bytes = 0;
+    engine::Arguments arguments;
+    trace::Entry entry;
+    std::int64_t timeout_ns = 0;
+  };
+  static bool is_like(const Ready& ready, const Call& call);
+  Status make_ready(const Call& call, Ready& ready);
+
   Result<engine::Execution*> execution(const PlanKey& key, Collective collective);
   Status select(const Call& call, comm::Task& task);
   Status compare_calls(const Call& call);
@@ -82,6 +100,8 @@ struct Communicator::Core {
   // Guards the selection and the executions of all plans used so far.
   std::mutex plans_mutex_;
   std::unordered_map<PlanKey, std::unique_ptr<engine::Execution>, PlanKeyHash> executions_;
+  // With the scheduler's turn.
+  std::array<Ready, collective_count> ready_;
 };
 
 }  // namespace unisono

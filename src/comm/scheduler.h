@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/fast_clock.h"
 #include "comm/backoff.h"
 #include "comm/board.h"
 #include "comm/bootstrap.h"
@@ -37,6 +38,15 @@ class Scheduler {
   Scheduler(Options options, Connections& connections, Board& board, ControlGroup& group);
   ~Scheduler();
 
+  // The short way, for a call that nothing is before: take_turn(), then run_in_turn() once, or
+  // leave_turn(). Neither locks, allocates nor calls the system while the peers keep up.
+  bool take_turn();
+  void leave_turn() { leave_seat(); }
+  // With the turn, which it gives up: starts and polls. `entry` is completed and recorded. True:
+  // the call is complete. False: it must wait, for what wait_in_turn's task is now.
+  bool run_in_turn(engine::Execution& execution, const engine::Arguments& arguments,
+                   trace::Entry& entry, std::int64_t timeout_ns, std::optional<Task>& task);
+
   // Runs a collective on the calling thread if nothing is before it, else queues it and waits.
   Status run(Task& task);
   // Queues; the task must live until it is done.
@@ -56,7 +66,7 @@ class Scheduler {
   // Holds the driver's seat while alive, so that nothing moves.
   class Pause;
 
-  static std::int64_t now_ns();
+  static std::int64_t now_ns() { return steady_now_ns(); }
 
  private:
   bool take_seat() { return !seat_.exchange(true, std::memory_order_acquire); }
@@ -103,6 +113,7 @@ class Scheduler {
   std::atomic<bool> failed_{false};
 
   // With the seat only.
+  FastClock clock_;
   Task* current_ = nullptr;      // the collective that runs
   std::vector<Task*> messages_;  // groups of messages that run
   std::int64_t idle_rounds_ = 0;

@@ -55,14 +55,18 @@ Ring::Ring(std::size_t slots) : slots_(std::max<std::size_t>(slots, 1)), ring_(n
 
 void Ring::write(const Entry& entry) {
   static_assert(std::is_trivially_copyable_v<Entry>);
-  std::array<std::uint64_t, words> image{};
-  std::memcpy(image.data(), &entry, sizeof entry);
   Slot& slot = ring_[entry.sequence % slots_];
   const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
   // The words are stored with release so that a reader who sees any of them also sees the odd
   // version; the even version is stored with release so that who sees it sees all words.
   slot.version.store(version + 1, std::memory_order_relaxed);
-  for (std::size_t i = 0; i < words; ++i) slot.data[i].store(image[i], std::memory_order_release);
+  const auto* bytes = reinterpret_cast<const std::byte*>(&entry);
+  for (std::size_t i = 0; i < words; ++i) {
+    std::uint64_t word = 0;
+    const std::size_t at = i * sizeof word;
+    std::memcpy(&word, bytes + at, std::min(sizeof word, sizeof entry - at));
+    slot.data[i].store(word, std::memory_order_release);
+  }
   slot.version.store(version + 2, std::memory_order_release);
 }
 

@@ -7,6 +7,12 @@ namespace unisono::engine {
 namespace {
 
 constexpr std::size_t largest_element_bytes = 8;
+// Bounds the memory of placed steps: some 30 KiB of a plan.
+constexpr std::size_t max_placed_steps = 512;
+
+bool is_uneven(const Arguments& arguments) {
+  return !arguments.input_counts.empty() || !arguments.output_counts.empty();
+}
 
 constexpr std::uint32_t bit(plan::Operation operation) {
   return std::uint32_t{1} << static_cast<unsigned>(operation);
@@ -61,10 +67,9 @@ Status HostExecution::check(const Arguments& arguments) const {
   if (running_) return bug("rank ", rank, " started plan ", header_.name, " while it was running");
   if (arguments.count < 0)
     return misuse("count is ", arguments.count, " on rank ", rank, "; it must be 0 or more");
+  if (!is_uneven(arguments)) return {};
   const auto inputs = static_cast<std::size_t>(plan::input_blocks_of(header_, rank));
   const auto outputs = static_cast<std::size_t>(plan::output_blocks_of(header_, rank));
-  const bool unequal = !arguments.input_counts.empty() || !arguments.output_counts.empty();
-  if (!unequal) return {};
   if (program_.scratch_blocks > 0)
     return misuse("plan ", header_.name,
                   " needs scratch blocks, which blocks of unequal size "
@@ -77,21 +82,46 @@ Status HostExecution::check(const Arguments& arguments) const {
   return {};
 }
 
+void HostExecution::bind(const Arguments& arguments, void* scratch) {
+  repeats_ = 0;
+  call_.is_placed = false;
+  call_.memory.bind(header_, arguments, scratch, tile_elements(arguments));
+  call_.tiles = call_.memory.tiles(header_, program_.rank);
+}
+
+void HostExecution::bind_like_last(const Arguments& arguments, void* scratch) {
+  call_.memory.rebase(arguments, scratch);
+  // The second of its shape is worth it; more of them need it no more.
+  if (++repeats_ != 1 || call_.tiles != 1) return;
+  std::size_t left = max_placed_steps;
+  call_.is_placed = true;
+  for (ThreadBlockRun& block : call_.blocks) {
+    call_.is_placed = call_.is_placed && block.place(call_, left);
+    left -= block.placed().size();
+  }
+}
+
 Status HostExecution::start(const Arguments& arguments) {
   UNISONO_TRY(check(arguments));
-  arguments_ = arguments;
   const std::size_t element_bytes = size_bytes(arguments.type);
+  const bool is_like_last = has_run_ && arguments.count == arguments_.count &&
+                            arguments.type == arguments_.type && !is_uneven(arguments) &&
+                            !is_uneven(arguments_);
+  arguments_ = arguments;
   void* scratch = nullptr;
   if (program_.scratch_blocks > 0 && arguments.count > 0) {
     UNISONO_ASSIGN(scratch, call_.resources->scratch(
                                 static_cast<std::size_t>(program_.scratch_blocks) *
                                 static_cast<std::size_t>(arguments.count) * element_bytes));
   }
-  call_.memory.bind(header_, arguments, scratch, tile_elements(arguments));
+  if (is_like_last)
+    bind_like_last(arguments, scratch);
+  else
+    bind(arguments, scratch);
   call_.arithmetic.bind(header_, arguments);
-  call_.tiles = call_.memory.tiles(header_, program_.rank);
+  has_run_ = true;
   for (ThreadBlockRun& block : call_.blocks) {
-    block.start();
+    block.start(call_);
     if (call_.tiles > 0) UNISONO_TRY(block.join_connections(call_));
   }
   running_ = true;
@@ -101,11 +131,10 @@ Status HostExecution::start(const Arguments& arguments) {
 std::int64_t HostExecution::tile_elements(const Arguments& arguments) const {
   const std::size_t element_bytes = size_bytes(arguments.type);
   // Ranks know only their own counts where blocks are unequal.
-  const bool unequal = !arguments.input_counts.empty() || !arguments.output_counts.empty();
   const auto layout = plan::ChunkLayout::of(arguments.count, header_.chunks_per_block,
                                             static_cast<std::int64_t>(element_bytes));
   return CallMemory::tile_elements(slot_payload_bytes_, header_.max_step_count, element_bytes,
-                                   layout.elements(0), unequal ? 1 : tiles_);
+                                   layout.elements(0), is_uneven(arguments) ? 1 : tiles_);
 }
 
 Result<bool> HostExecution::poll() {
@@ -147,6 +176,7 @@ std::size_t HostExecution::memory_bytes() const {
   std::size_t bytes = sizeof *this + call_.arithmetic.memory_bytes();
   for (const plan::ThreadBlock& block : program_.thread_blocks)
     bytes += sizeof(ThreadBlockRun) + sizeof block + plan::memory_bytes(block.body);
+  for (const ThreadBlockRun& block : call_.blocks) bytes += block.placed().memory_bytes();
   return bytes;
 }
 

@@ -20,6 +20,9 @@ class HostExecution : public Execution {
 
  private:
   Status check(const Arguments& arguments) const;
+  // Binds a call of another shape than the last; binds one of the same shape.
+  void bind(const Arguments& arguments, void* scratch);
+  void bind_like_last(const Arguments& arguments, void* scratch);
   Result<bool> finish();
   std::int64_t tile_elements(const Arguments& arguments) const;
 
@@ -29,6 +32,8 @@ class HostExecution : public Execution {
   Arguments arguments_;
   std::size_t slot_payload_bytes_;
   int tiles_;
+  bool has_run_ = false;
+  int repeats_ = 0;  // calls of the same shape, one after another
   bool running_ = false;
   bool progressed_ = false;
 };

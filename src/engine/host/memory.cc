@@ -50,27 +50,17 @@ std::int64_t CallMemory::tiles(const plan::Header& header, int rank) const {
 }
 
 CallMemory::Block CallMemory::block(plan::Buffer buffer, std::int64_t index) const {
-  const auto uniform = [&](void* base) {
-    return Block{static_cast<std::byte*>(base) + index * arguments_.count * element_bytes_,
-                 uniform_};
-  };
-  const auto unequal = [&](void* base, std::span<const std::int64_t> counts,
+  const auto unequal = [&](std::byte* first, std::span<const std::int64_t> counts,
                            std::span<const std::int64_t> displacements) {
     const auto i = static_cast<std::size_t>(index);
-    return Block{static_cast<std::byte*>(base) + displacements[i] * element_bytes_,
+    return Block{first + displacements[i] * element_bytes_,
                  plan::ChunkLayout::of(counts[i], chunks_per_block_, element_bytes_)};
   };
-  if (buffer == plan::Buffer::scratch) return uniform(scratch_);
-  // Only a plan that is in place writes its input, and then the caller's memory is writable.
-  if (buffer == plan::Buffer::input) {
-    void* base = const_cast<void*>(arguments_.input);
-    return arguments_.input_counts.empty()
-               ? uniform(base)
-               : unequal(base, arguments_.input_counts, arguments_.input_displacements);
-  }
-  return arguments_.output_counts.empty() ? uniform(arguments_.output)
-                                          : unequal(arguments_.output, arguments_.output_counts,
-                                                    arguments_.output_displacements);
+  if (buffer == plan::Buffer::input && !arguments_.input_counts.empty())
+    return unequal(base(buffer), arguments_.input_counts, arguments_.input_displacements);
+  if (buffer == plan::Buffer::output && !arguments_.output_counts.empty())
+    return unequal(base(buffer), arguments_.output_counts, arguments_.output_displacements);
+  return {base(buffer) + index * arguments_.count * element_bytes_, uniform_};
 }
 
 std::size_t CallMemory::extents(plan::Buffer buffer, std::int64_t first, int count,

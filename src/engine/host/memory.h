@@ -36,6 +36,19 @@ class CallMemory {
   void bind(const plan::Header& header, const Arguments& arguments, void* scratch,
             std::int64_t tile_elements);
 
+  // Another call of the same count and type, with buffers that are not uneven.
+  void rebase(const Arguments& arguments, void* scratch) {
+    arguments_ = arguments;
+    scratch_ = static_cast<std::byte*>(scratch);
+  }
+  // Where a buffer of blocks of equal size starts.
+  std::byte* base(plan::Buffer buffer) const {
+    if (buffer == plan::Buffer::scratch) return scratch_;
+    // Only a plan that is in place writes its input, and then the caller's memory is writable.
+    return static_cast<std::byte*>(
+        buffer == plan::Buffer::input ? const_cast<void*>(arguments_.input) : arguments_.output);
+  }
+
   // How many tiles cover every chunk of this rank.
   std::int64_t tiles(const plan::Header& header, int rank) const;
 

@@ -1,0 +1,157 @@
+// What one call of the C++ API costs at small and middle sizes: ranks are processes of one machine,
+// each pinned to a core of its own while there are cores. Back-to-back calls, the median of
+// batches.
+//
+//   call_bench [ranks [largest_bytes [first_collective]]]
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unisono/communicator.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace unisono;
+using Clock = std::chrono::steady_clock;
+
+constexpr int batches = 15;
+constexpr double batch_seconds = 0.004;
+
+struct Buffers {
+  const float* input;
+  float* output;
+};
+struct Case {
+  const char* name;
+  // Bytes are those of the larger of input and output.
+  std::function<Status(Communicator&, Buffers, std::int64_t count)> call;
+  bool divides;
+};
+
+const Case cases[] = {
+    {"broadcast",
+     [](Communicator& comm, Buffers at, std::int64_t count) {
+       return comm.broadcast(at.output, at.output, count, DataType::float32, 0);
+     },
+     false},
+    {"all_reduce",
+     [](Communicator& comm, Buffers at, std::int64_t count) {
+       return comm.all_reduce(at.input, at.output, count, DataType::float32);
+     },
+     false},
+    {"all_gather",
+     [](Communicator& comm, Buffers at, std::int64_t count) {
+       return comm.all_gather(at.input, at.output, count, DataType::float32);
+     },
+     true},
+    {"reduce_scatter",
+     [](Communicator& comm, Buffers at, std::int64_t count) {
+       return comm.reduce_scatter(at.input, at.output, count, DataType::float32);
+     },
+     true},
+    {"all_to_all",
+     [](Communicator& comm, Buffers at, std::int64_t count) {
+       return comm.all_to_all(at.input, at.output, count, DataType::float32);
+     },
+     true},
+    {"send_recv",
+     [](Communicator& comm, Buffers at, std::int64_t count) {
+       const int peer = comm.rank() ^ 1;
+       if (peer >= comm.size()) return Status();
+       const bool first = comm.rank() < peer;
+       for (const bool sends : {first, !first}) {
+         auto status = sends ? comm.send(at.input, count, DataType::float32, peer)
+                             : comm.recv(at.output, count, DataType::float32, peer);
+         if (!status.ok()) return status;
+       }
+       return Status();
+     },
+     false},
+};
+
+[[noreturn]] void die(const std::string& why) {
+  std::fprintf(stderr, "call_bench: %s\n", why.c_str());
+  std::_Exit(1);
+}
+
+void pin(int rank) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(static_cast<unsigned>(rank) % std::thread::hardware_concurrency(), &cores);
+  sched_setaffinity(0, sizeof cores, &cores);
+}
+
+double measure(Communicator& comm, const Case& one, Buffers at, std::int64_t count) {
+  const auto batch = [&](int calls) {
+    if (!comm.barrier().ok()) die("barrier failed");
+    const auto begin = Clock::now();
+    for (int i = 0; i < calls; ++i)
+      if (auto status = one.call(comm, at, count); !status.ok()) die(status.error().describe());
+    return std::chrono::duration<double>(Clock::now() - begin).count() / calls;
+  };
+  double guess = batch(20);
+  // All ranks must make the same number of calls.
+  if (!comm.all_reduce(&guess, &guess, 1, DataType::float64, ReduceOperation::max).ok())
+    die("all_reduce failed");
+  const int calls = std::clamp(static_cast<int>(batch_seconds / guess), 3, 5000);
+  std::vector<double> times;
+  for (int i = 0; i < batches; ++i) times.push_back(batch(calls));
+  std::nth_element(times.begin(), times.begin() + batches / 2, times.end());
+  return times[batches / 2] * 1e6;
+}
+
+int run(int rank, int ranks, std::size_t largest, const std::string& only, const std::string& url) {
+  if (ranks <= static_cast<int>(std::thread::hardware_concurrency())) pin(rank);
+  InitOptions options;
+  options.rank = rank;
+  options.world_size = ranks;
+  options.rendezvous = url;
+  auto made = Communicator::init(options);
+  if (!made.ok()) die(made.error().describe());
+  Communicator comm = std::move(made).value();
+  std::vector<float> input(largest / sizeof(float) + 16, 1), output(input.size(), 2);
+  for (const Case& one : cases) {
+    if (!only.empty() && only != one.name) continue;
+    for (std::size_t bytes = 8; bytes <= largest; bytes *= bytes < 1024 ? 8 : 4) {
+      const auto parts = static_cast<std::size_t>(one.divides ? ranks : 1);
+      const auto count = static_cast<std::int64_t>(bytes / sizeof(float) / parts);
+      double us = measure(comm, one, {input.data(), output.data()}, count);
+      if (std::string(one.name) == "send_recv") us /= 2;
+      if (rank == 0) std::printf("%-16s%10zu B %10.3f us\n", one.name, bytes, us);
+      std::fflush(stdout);
+    }
+  }
+  return comm.destroy().ok() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
+  const auto largest = static_cast<std::size_t>(argc > 2 ? std::atoll(argv[2]) : 65536);
+  const std::string only = argc > 3 ? argv[3] : "";
+  std::string directory = "/tmp/call_bench.XXXXXX";
+  if (mkdtemp(directory.data()) == nullptr) die("no temporary directory");
+  const std::string url = "file://" + directory + "/rendezvous";
+  setenv("UNISONO_SECRET", "call-bench", 1);
+  for (int rank = 0; rank < ranks; ++rank)
+    if (fork() == 0) std::_Exit(run(rank, ranks, largest, only, url));
+  int failed = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    int status = 0;
+    wait(&status);
+    failed |= status;
+  }
+  return failed != 0;
+}
