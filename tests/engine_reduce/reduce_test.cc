@@ -10,6 +10,7 @@
 #include "engine/reduce/levels.h"
 #include "engine_reduce/elements.h"
 #include "engine_reduce/reference.h"
+#include "support/sanitized.h"
 
 namespace unisono::engine {
 namespace {
@@ -80,7 +81,9 @@ TEST_P(EveryNarrowKernel, CombinesAllPairsOfEightBitsAndAllSixteenBitValuesWithP
   const std::size_t size = size_bytes(GetParam().type);
   const std::size_t values = std::size_t{1} << (8 * size);
   std::vector<std::uint64_t> partners;
-  if (size == 1) {
+  if (test::is_sanitized) {
+    for (int i = 0; i < (size == 1 ? 16 : 1); ++i) partners.push_back(random_() % values);
+  } else if (size == 1) {
     for (std::uint64_t partner = 0; partner < values; ++partner) partners.push_back(partner);
   } else {
     partners = special_values(GetParam().type);
