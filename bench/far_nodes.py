@@ -7,7 +7,7 @@ knows no nodes: where ranks are dealt to the nodes in turn (as schedulers do by 
 each of its hops leaves a node; where nodes hold blocks of ranks, one in so many. The model's time
 is the delay times the messages between nodes on the longest chain; all else is for free in it.
 
-Variants alternate, `--rounds` times; medians over rounds of the mean over calls of the slowest rank.
+Variants alternate, `--rounds` times; medians over rounds of the slowest rank's mean over calls.
 """
 
 import argparse

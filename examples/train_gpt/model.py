@@ -31,6 +31,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(size.width, size.width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Of (batch, length, width)."""
         batch, length, _ = x.shape
 
         def heads(projected: Tensor) -> Tensor:
@@ -55,6 +56,7 @@ class Block(nn.Module):
         self.narrow = nn.Linear(4 * size.width, size.width)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Of (batch, length, width)."""
         x = x + self.attention(self.before_attention(x))
         return x + self.narrow(functional.gelu(self.widen(self.before_wide(x))))
 
@@ -74,6 +76,7 @@ class Gpt(nn.Module):
                 nn.init.normal_(parameter, std=0.02)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Logits (batch, length, bytes) of tokens (batch, length)."""
         x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
         for block in self.blocks:
             x = block(x)

@@ -95,7 +95,8 @@ def _timeline(result: dict[str, Any]) -> str:
             parts.append(
                 f'<rect x="{left + start * scale:.2f}" y="{y}" width="{width:.2f}" '
                 f'height="{_ROW - 6}" fill="{_colour(name)}" fill-opacity=".8">'
-                f"<title>{html.escape(name)}: {1e3 * start:.2f} to {1e3 * end:.2f} ms</title></rect>"
+                f"<title>{html.escape(name)}, {1e3 * start:.2f} to {1e3 * end:.2f} ms</title>"
+                "</rect>"
             )
     for tick in range(6):
         at = shown * tick / 5
