@@ -16,9 +16,8 @@ from unisono.netbed.shape import Shape
 _PREFIX = "unisono-bed-"
 # A segment of TCP as the kernel hands it on has up to 64 KiB; what is cut smaller costs time.
 _BURST_BYTES = 72 << 10
-# What a switch holds for a link before it drops: 40 ms of it, but never less than a few bursts.
-_QUEUE_SECONDS = 0.04
-_LEAST_QUEUE_BYTES = 512 << 10
+# What a switch holds for a link before it drops, as one with little memory does.
+_QUEUE_BYTES = 4 << 20
 
 
 class Netbed:
@@ -122,8 +121,7 @@ def remove_stale() -> list[str]:
 
 
 def _shaped(device: str, rate: int) -> str:
-    queue = max(_LEAST_QUEUE_BYTES, int(rate / 8 * _QUEUE_SECONDS))
-    return f"qdisc add dev {device} root tbf rate {rate}bit burst {_BURST_BYTES} limit {queue}"
+    return f"qdisc add dev {device} root tbf rate {rate}bit burst {_BURST_BYTES} limit {_QUEUE_BYTES}"
 
 
 def _start_time(pid: int) -> str:
