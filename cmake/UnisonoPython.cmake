@@ -23,6 +23,11 @@ target_link_libraries(_unisono PRIVATE ${UNISONO_LAYERS})
 # Its headers are not ours to warn about.
 get_target_property(nanobind_headers nanobind-static INTERFACE_INCLUDE_DIRECTORIES)
 target_include_directories(_unisono SYSTEM PRIVATE ${nanobind_headers})
+if(NOT UNISONO_SANITIZE)
+  set(exports "${CMAKE_CURRENT_LIST_DIR}/exports.map")
+  target_link_options(_unisono PRIVATE "LINKER:--version-script=${exports}")
+  set_property(TARGET _unisono APPEND PROPERTY LINK_DEPENDS "${exports}")
+endif()
 install(TARGETS _unisono LIBRARY DESTINATION unisono COMPONENT python)
 
 # What unisono.torch is compiled from where PyTorch is (python/unisono/torch/_build.py). It links to

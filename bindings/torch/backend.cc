@@ -17,6 +17,21 @@ std::chrono::nanoseconds left_until(std::chrono::steady_clock::time_point deadli
                   std::chrono::steady_clock::duration::zero());
 }
 
+// " on rank 1 of group 'dp'", and which ranks of the job are meant if they are others.
+std::string place_of(int rank, const std::string& group,
+                     const std::vector<std::uint64_t>& global_ranks) {
+  std::ostringstream out;
+  out << " on rank " << rank << " of group '" << group << "'";
+  const auto own = static_cast<std::size_t>(rank);
+  if (own < global_ranks.size() && global_ranks[own] != own) {
+    out << " (its ranks are the job's ";
+    for (std::size_t i = 0; i < global_ranks.size(); ++i)
+      out << (i == 0 ? "" : ", ") << global_ranks[i];
+    out << ")";
+  }
+  return out.str();
+}
+
 // Those that live. Never destroyed: PyTorch may keep groups until after static destruction.
 struct Registry {
   std::mutex mutex;
@@ -57,6 +72,7 @@ Backend::Backend(Communicator communicator, std::string name,
       communicator_(std::move(communicator)),
       name_(std::move(name)),
       global_ranks_(std::move(global_ranks)),
+      place_(std::make_shared<const std::string>(place_of(rank_, name_, global_ranks_))),
       timeout_(timeout),
       completer_(std::make_shared<Completer>()) {}
 
@@ -69,18 +85,7 @@ c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
   return options;
 }
 
-std::string Backend::where(const char* operation) const {
-  std::ostringstream out;
-  out << operation << " on rank " << rank_ << " of group '" << name_ << "'";
-  const auto own = static_cast<std::size_t>(rank_);
-  if (own < global_ranks_.size() && global_ranks_[own] != static_cast<std::uint64_t>(rank_)) {
-    out << " (its ranks are the job's ";
-    for (std::size_t i = 0; i < global_ranks_.size(); ++i)
-      out << (i == 0 ? "" : ", ") << global_ranks_[i];
-    out << ")";
-  }
-  return out.str();
-}
+std::string Backend::where(const char* operation) const { return operation + *place_; }
 
 std::chrono::nanoseconds Backend::limit(std::chrono::milliseconds of_call) const {
   return of_call == c10d::kUnsetTimeout || of_call.count() <= 0 ? timeout_ : of_call;
@@ -90,7 +95,7 @@ std::chrono::nanoseconds Backend::limit(std::chrono::milliseconds of_call) const
 
 Backend::Started Backend::follow(c10d::OpType type, const char* name,
                                  std::vector<unisono::Work> calls, Holding holding) {
-  auto work = c10::make_intrusive<Work>(rank_, type, where(name), std::move(calls),
+  auto work = c10::make_intrusive<Work>(rank_, type, name, place_, std::move(calls),
                                         std::move(holding), completer_);
   completer_->hold(work);
   return work;
@@ -222,9 +227,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
   for (const int rank : ranks)
     members.push_back(global_ranks_.empty() ? static_cast<std::uint64_t>(rank)
                                             : global_ranks_[static_cast<std::size_t>(rank)]);
-  return make(
-      std::move(part), options ? options->group_name : name_ + ":split", std::move(members),
-      options ? options->timeout : timeout_);
+  return make(std::move(part), options ? options->group_name : name_ + ":split", std::move(members),
+              options ? options->timeout : timeout_);
 }
 
 c10d::ErrorType Backend::getError() {

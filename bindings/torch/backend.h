@@ -53,7 +53,8 @@ class Backend : public c10d::Backend {
   Started allreduce_coalesced(Tensors& tensors,
                               const c10d::AllreduceCoalescedOptions& options) override;
   Started reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
-  Started allgather(Lists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  Started allgather(Lists& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override;
   Started _allgather_base(at::Tensor& output, at::Tensor& input,
                           const c10d::AllgatherOptions& options) override;
   Started allgather_coalesced(Lists& outputs, Tensors& inputs,
@@ -136,6 +137,7 @@ class Backend : public c10d::Backend {
   Communicator communicator_;
   const std::string name_;
   const std::vector<std::uint64_t> global_ranks_;
+  const std::shared_ptr<const std::string> place_;  // of all errors
   std::chrono::milliseconds timeout_;
   std::uint64_t sequence_ = 0;
   std::shared_ptr<Completer> completer_;

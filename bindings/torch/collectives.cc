@@ -35,9 +35,8 @@ Backend::Operation Backend::prepare_all_reduce(const at::Tensor& tensor,
   out.call.collective = Collective::all_gather;
   out.call.input = row.data_ptr();
   out.call.output = parts.data_ptr();
-  out.holding.combines.emplace_back([row, parts, bitwise = reduction.bitwise] {
-    row.view({-1}).copy_(combine(parts, bitwise));
-  });
+  out.holding.combines.emplace_back(
+      [row, parts, bitwise = reduction.bitwise] { row.view({-1}).copy_(combine(parts, bitwise)); });
   return out;
 }
 
@@ -73,8 +72,7 @@ Backend::Started Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& op
                  options.asyncOp);
   }
   Operation out{.type = OpType::REDUCE, .name = "reduce"};
-  const at::Tensor row =
-      is_root ? output_row(tensor, out.holding) : input_row(tensor, out.holding);
+  const at::Tensor row = is_root ? output_row(tensor, out.holding) : input_row(tensor, out.holding);
   out.call.collective = Collective::reduce;
   out.call.input = row.data_ptr();
   out.call.output = is_root ? row.data_ptr() : nullptr;

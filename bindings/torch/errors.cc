@@ -21,7 +21,7 @@ std::exception_ptr exception_of(const Error& error, const std::string& where) {
     if (auto pending = pending_exception()) return pending;
   const std::string text = where + ": " + error.describe();
   const c10::SourceLocation location{"unisono", __FILE__, __LINE__};
-  if (error.kind == ErrorKind::misuse)
+  if (error.kind == ErrorKind::misuse && !error.aborted)
     return std::make_exception_ptr(c10::ValueError(location, text));
   return std::make_exception_ptr(c10::DistBackendError(location, text));
 }

@@ -40,8 +40,7 @@ Backend::Started Backend::start_message(c10d::OpType type, const char* name,
   if (message.tag == barrier_tag)
     refuse_parts(here.text(), " got the tag ", message.tag, "; it must be 0 to ", max_tag - 1);
   Holding holding;
-  const at::Tensor row =
-      message.is_send ? input_row(tensor, holding) : output_row(tensor, holding);
+  const at::Tensor row = message.is_send ? input_row(tensor, holding) : output_row(tensor, holding);
   const Message filled = message_of(message.is_send, row, message.peer, message.tag);
   ++sequence_;
   if (batch_ && message.peer != any_source) {
@@ -61,8 +60,8 @@ Backend::Started Backend::send(Tensors& tensors, int peer, int tag) {
 }
 
 Backend::Started Backend::recv(Tensors& tensors, int peer, int tag) {
-  if (peer < 0) refuse_parts(site("recv").text(), " got the source ", peer, "; it must be 0 to ",
-                             size_ - 1);
+  if (peer < 0)
+    refuse_parts(site("recv").text(), " got the source ", peer, "; it must be 0 to ", size_ - 1);
   return start_message(c10d::OpType::RECV, "recv", only(tensors, site("recv")),
                        {.is_send = false, .peer = peer, .tag = tag});
 }

@@ -32,7 +32,7 @@ Backend& own(const Base& backend) {
 }  // namespace
 }  // namespace unisono::pytorch
 
-PYBIND11_MODULE(UNISONO_TORCH_MODULE, module) {
+PYBIND11_MODULE(_unisono_torch, module) {
   using namespace unisono::pytorch;
   py::module_::import("torch._C._distributed_c10d");
   module.def("make_backend", &make_backend, py::arg("handle"), py::arg("name"),

@@ -46,8 +46,7 @@ const at::Tensor& only(const std::vector<at::Tensor>& tensors, const Site& site)
 Element element_of(const at::Tensor& tensor);
 // For reducing: refuses by name the types that the operation cannot combine.
 Element element_of(const at::Tensor& tensor, const c10d::ReduceOp& operation, const Site& site);
-Reduction reduction_of(const c10d::ReduceOp& operation, const at::Tensor& tensor,
-                       const Site& site);
+Reduction reduction_of(const c10d::ReduceOp& operation, const at::Tensor& tensor, const Site& site);
 // Combines the rows of `parts`, shape (ranks, n), into one.
 at::Tensor combine(const at::Tensor& parts, Bitwise bitwise);
 

@@ -1,6 +1,7 @@
 #include "work.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -23,8 +24,7 @@ void Holding::finish() {
 
 void Holding::add(Holding other) {
   const auto append = [](auto& to, auto& from) {
-    to.insert(to.end(), std::make_move_iterator(from.begin()),
-              std::make_move_iterator(from.end()));
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
   };
   append(inputs, other.inputs);
   append(outputs, other.outputs);
@@ -32,10 +32,12 @@ void Holding::add(Holding other) {
   append(combines, other.combines);
 }
 
-Work::Work(int rank, c10d::OpType type, std::string where, std::vector<unisono::Work> calls,
+Work::Work(int rank, c10d::OpType type, const char* operation,
+           std::shared_ptr<const std::string> group, std::vector<unisono::Work> calls,
            Holding holding, std::shared_ptr<Completer> completer)
-    : c10d::Work(rank, type, where.c_str(), holding.inputs),
-      where_(std::move(where)),
+    : c10d::Work(rank, type, at::hasCallbacks() ? operation : nullptr, holding.inputs),
+      operation_(operation),
+      group_(std::move(group)),
       calls_(std::move(calls)),
       holding_(std::move(holding)),
       completer_(std::move(completer)),
@@ -52,7 +54,7 @@ void Work::settle() {
   std::exception_ptr exception;
   for (unisono::Work& call : calls_) {
     if (const Status status = call.status(); !status.ok() && !exception)
-      exception = exception_of(status.error(), where_);
+      exception = exception_of(status.error(), where());
     if (source_ < 0) source_ = call.source();
   }
   if (!exception) {
@@ -100,12 +102,12 @@ std::exception_ptr Work::exception() const { return c10d::Work::exception(); }
 
 int Work::sourceRank() const {
   if (source_ < 0)
-    refuse(where_ + " has no source rank: it is not a completed receive from any source");
+    refuse(where() + " has no source rank: it is not a completed receive from any source");
   return source_;
 }
 
 std::vector<at::Tensor> Work::result() {
-  if (!isCompleted()) refuse(where_ + " is not complete; wait for it before its result()");
+  if (!isCompleted()) refuse(where() + " is not complete; wait for it before its result()");
   return outputs_;
 }
 
@@ -120,7 +122,7 @@ bool Work::wait(std::chrono::milliseconds timeout) {
         continue;
       }
       const auto left = timeout - (std::chrono::steady_clock::now() - begin);
-      check(call.wait_for(std::max(left, decltype(left)::zero())), where_);
+      check(call.wait_for(std::max(left, decltype(left)::zero())), where());
     }
     settle();
   }
@@ -128,9 +130,7 @@ bool Work::wait(std::chrono::milliseconds timeout) {
   return true;
 }
 
-void Work::abort() {
-  refuse(where_ + " cannot be aborted alone; abort its group: group.abort()");
-}
+void Work::abort() { refuse(where() + " cannot be aborted alone; abort its group: group.abort()"); }
 
 uint64_t Work::getSequencenumber() const { return calls_.empty() ? 0 : calls_[0].sequence(); }
 

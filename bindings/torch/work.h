@@ -25,10 +25,10 @@ class Completer;
 
 // What an operation holds until it is complete.
 struct Holding {
-  std::vector<at::Tensor> inputs;   // kept alive only
-  std::vector<at::Tensor> outputs;  // what result() and the future give
+  std::vector<at::Tensor> inputs;                         // kept alive only
+  std::vector<at::Tensor> outputs;                        // what result() and the future give
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // target, staged
-  std::vector<std::function<void()>> combines;  // before the copies
+  std::vector<std::function<void()>> combines;            // before the copies
 
   void finish();
   void add(Holding other);
@@ -36,9 +36,9 @@ struct Holding {
 
 class Work : public c10d::Work {
  public:
-  // `where` begins the texts of its errors. `completer` is the backend's.
-  Work(int rank, c10d::OpType type, std::string where, std::vector<unisono::Work> calls,
-       Holding holding, std::shared_ptr<Completer> completer);
+  // The texts of its errors begin with `operation` and `group`. `completer` is the backend's.
+  Work(int rank, c10d::OpType type, const char* operation, std::shared_ptr<const std::string> group,
+       std::vector<unisono::Work> calls, Holding holding, std::shared_ptr<Completer> completer);
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -58,13 +58,14 @@ class Work : public c10d::Work {
   bool drive(std::chrono::nanoseconds patience);
   // Once all calls are done: takes their outcome, moves the outputs, completes the futures.
   void settle();
-  const std::string& where() const { return where_; }
+  std::string where() const { return operation_ + *group_; }
 
  private:
   c10::intrusive_ptr<c10::ivalue::Future> make_future(bool of_outputs);
   void complete_future(c10::ivalue::Future& future, bool of_outputs) const;
 
-  const std::string where_;
+  const std::string operation_;
+  const std::shared_ptr<const std::string> group_;
   std::vector<unisono::Work> calls_;
   Holding holding_;
   std::shared_ptr<Completer> completer_;

@@ -42,6 +42,7 @@ PYTHON_LAYERS = {
     "": 5,
     "launcher": 6,
     "netbed": 6,
+    "torch": 6,
     "testing": 7,
     "bench": 7,
     "report": 8,

@@ -68,18 +68,21 @@ def _cache_folder() -> Path:
     return Path(root).expanduser() / "unisono" / f"torch-{torch.__version__}-{key.hexdigest()[:16]}"
 
 
-def _command(unit: Path, binary: Path) -> list[str]:
+def _command(folder: Path, unit: Path, binary: Path) -> list[str]:
+    # Nothing else is visible: a compiler that links the standard library statically would offer
+    # that copy of it to every library that is loaded later, and take theirs itself.
+    exports = folder / "exports.map"
+    exports.write_text(f"{{ global: PyInit_{MODULE}; local: *; }};\n")
     torch_folder = Path(torch.__file__).parent
     abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
     return [
         *shlex.split(os.environ.get("CXX") or "c++"),
         *("-std=c++20", "-O1", "-fPIC", "-shared", "-w"),
-        *(f"-DUNISONO_TORCH_MODULE={MODULE}", f"-D_GLIBCXX_USE_CXX11_ABI={abi}"),
-        *(f"-I{_SOURCES}", f"-I{_INCLUDE}"),
+        *(f"-D_GLIBCXX_USE_CXX11_ABI={abi}", f"-I{_SOURCES}", f"-I{_INCLUDE}"),
         *("-isystem", str(torch_folder / "include")),
         *("-isystem", str(torch_folder / "include/torch/csrc/api/include")),
         *("-isystem", sysconfig.get_paths()["include"]),
-        *(str(unit), "-o", str(binary)),
+        *(str(unit), "-o", str(binary), f"-Wl,--version-script={exports}"),
         # The core is the one that Python's extension holds: one core in a process.
         *(f"-L{_LIBRARY.parent}", f"-l:{_LIBRARY.name}", f"-Wl,-rpath,{_LIBRARY.parent}"),
         *(f"-L{torch_folder / 'lib'}", "-ltorch_python", "-ltorch", "-ltorch_cpu", "-lc10"),
@@ -94,7 +97,7 @@ def _build(binary: Path) -> None:
         unit = Path(folder) / f"{MODULE}.cc"
         unit.write_text("".join(f'#include "{source.name}"\n' for source in _sources()))
         made = Path(folder) / binary.name
-        command = _command(unit, made)
+        command = _command(Path(folder), unit, made)
         try:
             outcome = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as error:

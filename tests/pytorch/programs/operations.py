@@ -1,4 +1,4 @@
-"""Every operation of the process group, held against what plain PyTorch computes from all inputs."""
+"""Every operation of the process group, held against plain PyTorch on all ranks' inputs."""
 
 import datetime
 import os

@@ -1,11 +1,10 @@
 """Trains one model in one way over two groups, Gloo's and ours, and compares what comes out.
 
-The same processes hold both backends. A way that only moves data or adds two numbers at a time has one
-result, whoever carries it; else sums of more than two may be in another order, and the losses
-agree within LOSS_BOUND.
+The same processes hold both backends. On two ranks every sum has two terms, and one value, whoever
+forms it: the losses are the same bit for bit. On more, the order of additions is each library's
+own, and the losses agree within LOSS_BOUND.
 """
 
-import copy
 import datetime
 import sys
 
@@ -21,6 +20,8 @@ BATCH = 8
 # Relative. One sum of n numbers in another order differs by at most (n - 1) units of 6e-8 for
 # each step of the optimizer; five steps through two layers stay far below this.
 LOSS_BOUND = 1e-5
+# A sum of numbers of 11 bits: one unit is 5e-4.
+HALF_LOSS_BOUND = 1e-3
 
 
 class Block(nn.Module):
@@ -42,13 +43,11 @@ def model() -> nn.Module:
 
 
 def batches(data_ranks: int, data_rank: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """What one of the data-parallel ranks trains on."""
+    """What one of the data-parallel ranks trains on: its batch, again and again."""
     numbers = torch.Generator().manual_seed(11)
-    out = []
-    for _ in range(STEPS):
-        x = torch.randn(data_ranks, BATCH, 13, generator=numbers)[data_rank]
-        out.append((x, torch.stack([x.sum(1), x[:, 0] * x[:, 1], x.amax(1)], 1)))
-    return out
+    x = torch.randn(data_ranks, BATCH, 13, generator=numbers)[data_rank]
+    y = torch.stack([x.sum(1), x[:, 0] * x[:, 1], x.amax(1)], 1)
+    return [(x, y)] * STEPS
 
 
 def steps(module, optimizer, data) -> list[float]:
@@ -94,7 +93,7 @@ def ddp_with_a_compressing_hook(backend: str) -> list[float]:
 
     (group,) = groups_of(backend, (size(),))
     wrapped = nn.parallel.DistributedDataParallel(model(), process_group=group)
-    wrapped.register_comm_hook(group, default_hooks.bf16_compress_hook)
+    wrapped.register_comm_hook(group, default_hooks.fp16_compress_hook)
     return steps(wrapped, torch.optim.SGD(wrapped.parameters(), 1e-2), data())
 
 
@@ -212,10 +211,11 @@ def main() -> None:
         if wanted and way.__name__ not in wanted:
             continue
         try:
-            expected, got = way("gloo"), copy.copy(way("unisono"))
+            expected, got = way("gloo"), way("unisono")
             worst = max(abs(a - b) / abs(b) for a, b in zip(got, expected, strict=True))
             finite = all(abs(loss) < 1e6 for loss in got) and got[-1] < got[0]
-            limit = 0.0 if size() == 2 and "compress" not in way.__name__ else LOSS_BOUND
+            bound = HALF_LOSS_BOUND if "compress" in way.__name__ else LOSS_BOUND
+            limit = 0.0 if size() == 2 else bound
             bad = worst > limit or not finite
             report(way.__name__, f"{worst=} {limit=} {got=} {expected=}" if bad else "")
             report(way.__name__ + " losses", f"{got} differs by {worst}")

@@ -1,0 +1,137 @@
+"""What goes wrong, one case for each start of the ranks: the case is the argument."""
+
+import datetime
+import os
+import signal
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import unisono.torch
+from checks import rank, report, size
+
+
+def said(name, call) -> None:
+    """Reports the kind and the text of the exception that the call raises."""
+    begin = time.monotonic()
+    try:
+        call()
+    except (ValueError, RuntimeError, dist.DistError) as error:
+        report(name, f"{type(error).__name__}: {error}")
+    else:
+        report(name, "nothing")
+    report(name + " seconds", str(time.monotonic() - begin))
+
+
+def bad_arguments() -> None:
+    """Each is refused before anything is sent, so the group stays of use."""
+    x = torch.ones(4)
+    said("sparse", lambda: dist.all_reduce(torch.eye(3).to_sparse()))
+    group = dist.group.WORLD
+    options = dist.AllreduceOptions()
+    options.reduceOp = dist.ReduceOp.MAX
+    said("complex max", lambda: group.allreduce([torch.ones(2, dtype=torch.complex64)], options))
+    options.reduceOp = dist.ReduceOp.BAND
+    said("bitwise float", lambda: group.allreduce([x], options))
+    said("gather size", lambda: dist.all_gather_into_tensor(torch.ones(7), x))
+    said("scatter size", lambda: dist.reduce_scatter_tensor(torch.ones(3), torch.ones(7)))
+    said("list length", lambda: dist.all_gather([x.clone()] * 3, x))
+    said("list shape", lambda: dist.all_gather([torch.ones(4), torch.ones(5)], x))
+    said("list type", lambda: group.allgather([[torch.ones(4).int(), torch.ones(4)]], [x]).wait())
+    said("split sizes", lambda: dist.all_to_all_single(torch.ones(4), x, [2, 2], [1, 2]))
+    said("tag", lambda: dist.isend(x, 1 - rank(), tag=-3))
+    to_nobody = dist.BroadcastOptions()
+    to_nobody.rootRank = 5
+    said("root", lambda: group.broadcast([x], to_nobody))
+    dist.all_reduce(x)
+    report("still of use", str(x.tolist()))
+
+
+def cuda_tensor() -> None:
+    """On a machine with a GPU."""
+    said("cuda", lambda: dist.all_reduce(torch.ones(4, device="cuda")))
+
+
+def mismatched_shapes() -> None:
+    """The sizes differ, but not the plan."""
+    said("mismatch", lambda: dist.all_reduce(torch.ones(4 + 4 * rank())))
+
+
+def mismatched_calls() -> None:
+    """Compared before they start, by UNISONO_CHECK_CALLS."""
+    said("mismatch", lambda: dist.all_reduce(torch.ones(4 + 1000 * rank())))
+
+
+def rank_dies() -> None:
+    """The last rank is killed; the others wait for it."""
+    dist.barrier()
+    if rank() == size() - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    said("died", lambda: dist.all_reduce(torch.ones(100)))
+    said("died before", lambda: dist.barrier())
+
+
+def rank_does_not_come() -> None:
+    """The last rank calls nothing until the others have given up."""
+    if rank() == size() - 1:
+        time.sleep(8)
+        return
+    said("late", lambda: dist.all_reduce(torch.ones(100)))
+
+
+def monitored_barrier_without_some() -> None:
+    """Ranks 1 and 2 do not come."""
+    if rank() in (1, 2):
+        time.sleep(8)
+        return
+    limit = datetime.timedelta(seconds=3)
+    said("missing", lambda: unisono.torch.monitored_barrier(timeout=limit))
+
+
+def destroyed_while_pending() -> None:
+    """Only rank 0 has started the operation."""
+    if rank() == 0:
+        work = dist.all_reduce(torch.ones(4), async_op=True)
+        begin = time.monotonic()
+        dist.destroy_process_group()
+        report("destroyed", str(time.monotonic() - begin))
+        said("pending", work.wait)
+    else:
+        time.sleep(1)
+
+
+def aborted() -> None:
+    """Rank 0 gives up; the others are told."""
+    group = dist.group.WORLD
+    dist.barrier()
+    if rank() == 0:
+        work = dist.all_reduce(torch.ones(4), async_op=True)
+        group.abort()
+        said("aborted", work.wait)
+    else:
+        time.sleep(0.5)
+        said("aborted", lambda: dist.all_reduce(torch.ones(4)))
+
+
+def timeout_of_one_wait() -> None:
+    """A wait gives up, the operation goes on."""
+    other = 1 - rank()
+    if rank() == 0:
+        got = torch.zeros(4)
+        work = dist.irecv(got, other)
+        said("patience", lambda: work.wait(datetime.timedelta(milliseconds=200)))
+        dist.barrier()
+        work.wait()
+        report("then", str(got.tolist()))
+    else:
+        dist.barrier()
+        dist.send(torch.ones(4), other)
+
+
+if __name__ == "__main__":
+    limit = datetime.timedelta(seconds=float(os.environ.get("LIMIT", "60")))
+    dist.init_process_group("unisono", timeout=limit)
+    globals()[sys.argv[1]]()
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,0 +1,140 @@
+"""What the ranks are told when something is wrong: the value, the rank, and what would be right."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pytorch.ranks import PROGRAMS, Outcome, run
+
+torch = pytest.importorskip("torch")
+
+REFUSED = {
+    "sparse": r"ValueError: all_reduce on rank \d got a tensor of layout Sparse and shape \[3, 3\]",
+    "complex max": r"ValueError: all_reduce on rank \d cannot combine ComplexFloat by MAX",
+    "bitwise float": r"cannot combine Float by BAND; bitwise operations are for integers",
+    "gather size": r"output of shape \[7\] and an input of shape \[4\]; on 2 ranks",
+    "scatter size": r"input of shape \[7\] and an output of shape \[3\]; on 2 ranks",
+    "list length": r"all_gather on rank \d got 3 outputs; it must be 2, one for each rank",
+    "list shape": r"got output 1 of shape \[5\], which has 5 elements; it must have 4",
+    "list type": r"got output 0 of type Int; it must be Float as the others",
+    "split sizes": r"got 2 input split sizes with the sum 3 for a tensor of shape \[4\]",
+    "tag": r"tag is -3 in a send on rank \d; it must be 0 to",
+    "root": r"broadcast on rank \d got the root 5; it must be 0 to 1",
+}
+
+
+@pytest.fixture(scope="module")
+def refused() -> Outcome:
+    return run("failures.py", 2, "bad_arguments")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_argument_is_refused_by_name(refused: Outcome, name: str) -> None:
+    texts = refused.reports.get(name, [])
+    assert len(texts) == 2, refused.text()
+    for text in texts:
+        assert re.search(REFUSED[name], text), text
+
+
+def test_refused_calls_leave_the_group_of_use(refused: Outcome) -> None:
+    assert refused.reports["still of use"] == [str([2.0] * 4)] * 2, refused.text()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_cuda_tensor_is_refused_by_name() -> None:
+    outcome = run("failures.py", 2, "cuda_tensor")
+    for text in outcome.reports["cuda"]:
+        assert re.search(r"all_reduce on rank \d got a tensor on cuda:0, but .* no GPU", text), text
+
+
+@pytest.mark.slow
+def test_mismatched_shapes_are_found_on_every_rank() -> None:
+    outcome = run("failures.py", 2, "mismatched_shapes", LIMIT="10")
+    assert len(outcome.reports["mismatch"]) == 2, outcome.text()
+    for text in outcome.reports["mismatch"]:
+        assert re.search(r"has (16 bytes where .* expects 32|32 bytes where .* expects 16)", text)
+
+
+@pytest.mark.slow
+def test_mismatched_calls_are_named_when_asked_for() -> None:
+    outcome = run("failures.py", 2, "mismatched_calls", UNISONO_CHECK_CALLS="1")
+    assert len(outcome.reports["mismatch"]) == 2, outcome.text()
+    for text in outcome.reports["mismatch"]:
+        assert "rank 0 calls all_reduce of 4 float32" in text, text
+        assert "rank 1 calls all_reduce of 1004 float32" in text, text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_dead_rank_is_named_at_once(nodes: int) -> None:
+    outcome = run("failures.py", 3, "rank_dies", nodes=nodes)
+    for name in ("died", "died before"):
+        assert len(outcome.reports[name]) == 2, outcome.text()
+        for text in outcome.reports[name]:
+            assert re.search("DistBackendError: .*rank 2", text), text
+    assert all(float(seconds) < 20 for seconds in outcome.reports["died seconds"])
+
+
+@pytest.mark.slow
+def test_timeout_names_the_rank_that_did_not_come() -> None:
+    outcome = run("failures.py", 3, "rank_does_not_come", LIMIT="3")
+    assert len(outcome.reports["late"]) == 2, outcome.text()
+    for text in outcome.reports["late"]:
+        assert "Ranks that have not joined this call: 2" in text or "rank 2" in text, text
+
+
+@pytest.mark.slow
+def test_monitored_barrier_names_all_missing_ranks_to_all_that_came() -> None:
+    outcome = run("failures.py", 4, "monitored_barrier_without_some", nodes=2)
+    assert len(outcome.reports["missing"]) == 2, outcome.text()
+    for text in outcome.reports["missing"]:
+        assert "these ranks have not reached the barrier: 1, 2" in text, text
+
+
+@pytest.mark.slow
+def test_destroying_a_group_ends_what_is_pending() -> None:
+    outcome = run("failures.py", 2, "destroyed_while_pending")
+    (seconds,) = outcome.reports["destroyed"]
+    assert float(seconds) < 20, outcome.text()
+    (text,) = outcome.reports["pending"]
+    assert re.search(r"DistBackendError: all_reduce on rank 0 of group .* was aborted", text), text
+
+
+@pytest.mark.slow
+def test_abort_reaches_every_rank() -> None:
+    outcome = run("failures.py", 2, "aborted")
+    assert len(outcome.reports["aborted"]) == 2, outcome.text()
+    assert all("abort" in text for text in outcome.reports["aborted"])
+
+
+@pytest.mark.slow
+def test_wait_may_give_up_without_ending_the_operation() -> None:
+    outcome = run("failures.py", 2, "timeout_of_one_wait")
+    (text,) = outcome.reports["patience"]
+    assert "not complete yet" in text, text
+    assert outcome.reports["then"] == [str([1.0] * 4)], outcome.text()
+
+
+@pytest.mark.slow
+def test_torchrun_restarts_and_the_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    results = []
+    for name, restarts in (("broken", "1"), ("whole", "0")):
+        folder = tmp_path / name
+        folder.mkdir()
+        command = [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *("--nproc-per-node", "2", "--max-restarts", restarts),
+            *(str(PROGRAMS / "restarts.py"), str(folder), "6", name),
+        ]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=240, check=False
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        results.append((folder / "result").read_text())
+    broken = tmp_path / "broken"
+    assert (broken / "steps-0-1").read_text() == "3 to 5"
+    assert results[0] == results[1]
