@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 #include <random>
 
@@ -137,6 +138,82 @@ TEST(Messages, AMismatchOfSizesNamesBoth) {
   });
 }
 
+TEST(Messages, OfDifferentTagsOvertakeEachOther) {
+  for (int nodes : {1, 2})
+    run_ranks({.ranks = 2, .nodes = nodes}, [&](Communicator& communicator) {
+      const auto first = pattern(0, 1, 1, 5000), second = pattern(0, 1, 2, 700'001);
+      std::vector<std::uint8_t> got(second.size(), 0xa5);
+      if (communicator.rank() == 0) {
+        Message small = to(1, first), large = to(1, second);
+        small.tag = 3;
+        large.tag = max_tag;
+        auto one = communicator.submit(std::span(&small, 1));
+        auto two = communicator.submit(std::span(&large, 1));
+        ASSERT_TRUE(one.ok() && two.ok());
+        EXPECT_TRUE(one->wait().ok());
+        EXPECT_TRUE(two->wait().ok());
+        return;
+      }
+      Message large = from(0, got);
+      large.tag = max_tag;
+      EXPECT_TRUE(communicator.submit(std::span(&large, 1))->wait().ok());
+      EXPECT_EQ(got, second);
+      got.assign(first.size(), 0xa5);
+      Message small = from(0, got);
+      small.tag = 3;
+      EXPECT_TRUE(communicator.submit(std::span(&small, 1))->wait().ok());
+      EXPECT_EQ(got, first);
+    });
+}
+
+TEST(Messages, AReceiveFromAnySourceSaysWhoSent) {
+  for (int nodes : {1, 3})
+    run_ranks({.ranks = 5, .nodes = nodes}, [&](Communicator& communicator) {
+      constexpr std::size_t bytes = 600'007;  // more than a slot
+      if (communicator.rank() != 2) {
+        const auto data = pattern(communicator.rank(), 2, 0, bytes);
+        EXPECT_TRUE(communicator.send(data.data(), bytes, DataType::uint8, 2).ok());
+        return;
+      }
+      std::vector<bool> seen(5);
+      for (int i = 0; i < 4; ++i) {
+        std::vector<std::uint8_t> got(bytes, 0xa5);
+        const Message message = from(any_source, got);
+        auto work = communicator.submit(std::span(&message, 1));
+        ASSERT_TRUE(work.ok());
+        ASSERT_TRUE(work->wait().ok());
+        const int source = work->source();
+        ASSERT_GE(source, 0);
+        EXPECT_FALSE(seen[static_cast<std::size_t>(source)]);
+        seen[static_cast<std::size_t>(source)] = true;
+        EXPECT_EQ(got, pattern(source, 2, 0, bytes));
+      }
+    });
+}
+
+TEST(Messages, AReceiveThatNamesItsPeerKeepsThatPeersMessage) {
+  run_ranks({.ranks = 2}, [&](Communicator& communicator) {
+    const auto first = pattern(1, 0, 1, 100), second = pattern(1, 0, 2, 100);
+    if (communicator.rank() == 1) {
+      EXPECT_TRUE(communicator.barrier().ok());
+      EXPECT_TRUE(communicator.send(first.data(), 100, DataType::uint8, 0).ok());
+      EXPECT_TRUE(communicator.send(second.data(), 100, DataType::uint8, 0).ok());
+      return;
+    }
+    std::vector<std::uint8_t> named(100, 0xa5), anybody(100, 0xa5);
+    const Message of_peer = from(1, named), of_any = from(any_source, anybody);
+    auto one = communicator.submit(std::span(&of_peer, 1));
+    auto two = communicator.submit(std::span(&of_any, 1));
+    ASSERT_TRUE(one.ok() && two.ok());
+    EXPECT_FALSE(two->done());
+    EXPECT_TRUE(communicator.barrier().ok());
+    EXPECT_TRUE(two->wait().ok());
+    EXPECT_TRUE(one->wait().ok());
+    EXPECT_EQ(named, first);
+    EXPECT_EQ(anybody, second);
+  });
+}
+
 TEST(Messages, MisuseIsToldBeforeAnythingStarts) {
   run_ranks({.ranks = 2}, [&](Communicator& communicator) {
     std::uint8_t byte = 0;
@@ -145,6 +222,16 @@ TEST(Messages, MisuseIsToldBeforeAnythingStarts) {
     EXPECT_EQ(communicator.send(nullptr, 1, DataType::uint8, 1).error().kind, ErrorKind::misuse);
     const auto alone = communicator.send(&byte, 1, DataType::uint8, communicator.rank());
     EXPECT_EQ(alone.error().kind, ErrorKind::misuse);
+    std::vector<std::uint8_t> data(3), nothing;
+    Message tagged = from(1 - communicator.rank(), data);
+    tagged.tag = -1;
+    const Message empty = from(any_source, nothing);
+    const std::array both{from(any_source, data), from(1 - communicator.rank(), data)};
+    const Message to_anybody = to(any_source, data);
+    for (const auto messages :
+         {std::span<const Message>(&tagged, 1), std::span<const Message>(&empty, 1),
+          std::span<const Message>(both), std::span<const Message>(&to_anybody, 1)})
+      EXPECT_EQ(communicator.submit(messages).error().kind, ErrorKind::misuse);
     EXPECT_TRUE(communicator.barrier().ok());
   });
 }

@@ -160,3 +160,29 @@ def test_torch_tensors_are_taken_and_made():
     for out in run_ranks(2, ranks):
         assert out.dtype == torch.bfloat16
         assert out.tolist() == [3.0] * 5
+
+
+def test_torch_tensors_of_bfloat16_through_dlpack_alone():
+    torch = pytest.importorskip("torch")
+
+    def ranks(comm):
+        x = torch.full((3, 2), comm.rank + 0.5, dtype=torch.bfloat16)
+        out = torch.zeros(6, 2, dtype=torch.bfloat16)
+        comm.all_gather(Tensor(x), out=Tensor(out))
+        return out
+
+    for out in run_ranks(2, ranks):
+        assert out.tolist() == [[0.5, 0.5]] * 3 + [[1.5, 1.5]] * 3
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_arrays_of_ml_dtypes(name):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    dtype = getattr(ml_dtypes, name)
+
+    def ranks(comm):
+        return comm.all_reduce(np.full(7, comm.rank + 0.5, dtype), "max")
+
+    for out in run_ranks(3, ranks):
+        assert out.dtype == dtype
+        assert out.astype(np.float32).tolist() == [2.5] * 7
