@@ -62,8 +62,10 @@ constexpr std::array rows{
                "(cross-memory attach, or the same process) where the kernel allows it."},
     SettingRow{Setting::zero_copy_min_bytes, "UNISONO_ZERO_COPY_MIN_BYTES", size_bytes, "256KiB",
                "Messages of at least this many bytes go by zero-copy where it is possible."},
-    SettingRow{Setting::socket_streams, "UNISONO_SOCKET_STREAMS", integer, "2",
-               "TCP streams in each connection of the socket transport."},
+    SettingRow{
+        Setting::socket_streams, "UNISONO_SOCKET_STREAMS", integer, "0",
+        "TCP streams in each connection of the socket transport, one for each rail at least. "
+        "0 takes two inside a host, one between hosts."},
     SettingRow{Setting::transport, "UNISONO_TRANSPORT", text, "",
                "Forces the transport between ranks: shm or socket. Empty takes shm inside a node "
                "and socket between nodes."},

@@ -14,6 +14,10 @@ namespace unisono::transport::socket {
 namespace {
 
 constexpr const char* default_interface = "127.0.0.1";
+// Inside a host two streams keep two cores busy. Between hosts a link is what limits: streams that
+// share one do not get equal parts of it, and each of a message's pieces waits for the slowest.
+constexpr std::int64_t loopback_streams = 2;
+constexpr std::int64_t host_streams = 1;
 // When nobody here waits for a connection, those of others may wait as long.
 constexpr std::int64_t idle_look_ns = 10 * ns_per_ms;
 // How long a process may stay for its last bytes when it ends.
@@ -23,17 +27,20 @@ constexpr std::int64_t last_farewell_ns = 2 * ns_per_s;
 
 Result<std::shared_ptr<Hub>> Hub::make(const TransportOptions& options) {
   const std::int64_t streams = settings().integer(Setting::socket_streams);
-  if (streams < 1 || streams > max_streams)
-    return misuse("UNISONO_SOCKET_STREAMS is ", streams, "; it must be 1 to ", max_streams);
+  if (streams < 0 || streams > max_streams)
+    return misuse("UNISONO_SOCKET_STREAMS is ", streams, "; it must be 1 to ", max_streams,
+                  ", or 0 to choose");
   sys::raise_descriptor_limit();
   UNISONO_ASSIGN(auto poller, Poller::make());
   const std::string& first = options.interface;
   UNISONO_ASSIGN(Rails rails, listen_on_rails(first.empty() ? default_interface : first,
                                               settings().text(Setting::rails)));
+  const std::int64_t wanted =
+      streams > 0 ? streams : (rails.loopback ? loopback_streams : host_streams);
   // Every rail carries a stream.
-  const auto wanted = std::max(streams, static_cast<std::int64_t>(rails.listeners.size()));
+  const auto count = std::max(wanted, static_cast<std::int64_t>(rails.listeners.size()));
   return std::make_shared<Hub>(std::move(poller), std::move(rails), options.secret,
-                               static_cast<int>(wanted));
+                               static_cast<int>(count));
 }
 
 Hub::Hub(std::unique_ptr<Poller> poller, Rails rails, const std::string& secret, int streams)

@@ -34,7 +34,10 @@ Result<Rails> listen_on_rails(std::string_view first, std::string_view others) {
       return misuse("listening on ", bound.host,
                     ", all interfaces at once; name the one that the "
                     "other ranks reach this one by");
-    if (!rails.addresses.empty()) rails.addresses += ',';
+    if (rails.addresses.empty())
+      rails.loopback = bound.is_loopback();
+    else
+      rails.addresses += ',';
     rails.addresses += bound.text();
   }
   return rails;

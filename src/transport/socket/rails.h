@@ -18,6 +18,7 @@ inline constexpr std::size_t max_rails = 16;
 struct Rails {
   std::vector<sys::Socket> listeners;
   std::string addresses;  // "host:port,host:port"
+  bool loopback = false;  // the first of them
 };
 
 // `first` and those in `others`, with commas between; each an address or an interface.
