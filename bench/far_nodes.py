@@ -66,7 +66,7 @@ def run(variant: tuple, collective: str, arguments: argparse.Namespace) -> float
     _, mapping, flat, algorithm = variant
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "seconds"
-        block = arguments.bytes // arguments.ranks
+        block = arguments.bytes // arguments.ranks // 4 * 4
         outcome = launch(
             [
                 __file__,
