@@ -29,8 +29,14 @@ endif()
 # No test may hang the suite; the longest under a sanitizer on two cores stays well below this.
 set(UNISONO_TEST_TIMEOUT_SECONDS 600)
 
-# Tests spend most of their compilation on GoogleTest's header: it is read once.
-set(precompiled "")
+# Tests spend most of their compilation on GoogleTest's header: it is read once, for a program that
+# holds nothing else.
+set(headers_source "${PROJECT_BINARY_DIR}/test_headers.cc")
+file(CONFIGURE OUTPUT "${headers_source}" CONTENT "int main() { return 0; }\n")
+add_executable(test_headers "${headers_source}")
+target_compile_options(test_headers PRIVATE ${test_options})
+target_link_libraries(test_headers PRIVATE unisono_test_support GTest::gtest_main)
+target_precompile_headers(test_headers PRIVATE <gtest/gtest.h> ${UNISONO_PRECOMPILED})
 
 file(GLOB test_folders CONFIGURE_DEPENDS LIST_DIRECTORIES true "${PROJECT_SOURCE_DIR}/tests/*")
 foreach(folder IN LISTS test_folders)
@@ -49,12 +55,7 @@ foreach(folder IN LISTS test_folders)
   if(UNISONO_SANITIZE)
     target_compile_definitions(${name}_test PRIVATE UNISONO_SANITIZED=1)
   endif()
-  if(precompiled)
-    target_precompile_headers(${name}_test REUSE_FROM ${precompiled})
-  else()
-    target_precompile_headers(${name}_test PRIVATE <gtest/gtest.h> ${UNISONO_PRECOMPILED})
-    set(precompiled ${name}_test)
-  endif()
+  target_precompile_headers(${name}_test REUSE_FROM test_headers)
   target_link_libraries(${name}_test PRIVATE unisono_test_support GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name}_test)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS})

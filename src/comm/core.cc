@@ -138,9 +138,8 @@ void Communicator::Core::stamp(comm::Task& task, std::int64_t timeout) {
 }
 
 bool Communicator::Core::is_like(const Ready& ready, const Call& call) {
-  const engine::Arguments& last = ready.arguments;
-  return ready.execution != nullptr && last.count == call.count && last.type == call.type &&
-         last.operation == call.operation && ready.entry.root == call.root &&
+  return ready.execution != nullptr && ready.count == call.count && ready.root == call.root &&
+         ready.entry.type == call.type && ready.entry.operation == call.operation &&
          ready.options.channels == call.options.channels &&
          ready.options.protocol == call.options.protocol &&
          ready.options.timeout == call.options.timeout &&
@@ -156,18 +155,19 @@ Status Communicator::Core::make_ready(const Call& call, Ready& ready) {
   const std::uint64_t block = comm::block_bytes(call);
   ready.input_bytes = block * static_cast<std::uint64_t>(plan::input_blocks_of(shape, rank));
   ready.output_bytes = block * static_cast<std::uint64_t>(plan::output_blocks_of(shape, rank));
+  ready.count = call.count;
+  ready.root = call.root;
   ready.options = call.options;
   ready.in_place = comm::is_in_place(call, rank);
   ready.arguments = task.arguments;
   ready.entry = task.entry;
-  ready.entry.root = call.root;
   ready.timeout_ns = call.options.timeout.count() > 0 ? call.options.timeout.count() : timeout_ns;
   ready.execution = task.execution;
   return {};
 }
 
 bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
-  // Blocks of unequal size, and a barrier's one element of its own, are not described by `count`.
+  // Blocks of unequal size are not described by `count`.
   if (call.collective == Collective::all_to_all_v || call.collective == Collective::custom ||
       checks_calls || destroyed.load(std::memory_order_acquire) || !scheduler->take_turn())
     return false;

@@ -81,6 +81,9 @@ struct Communicator::Core {
   // What the last call of a collective came to, for one that is like it but for its addresses.
   struct Ready {
     engine::Execution* execution = nullptr;
+    // The call's: the arguments of a barrier differ.
+    std::int64_t count = 0;
+    int root = 0;
     CallOptions options;
     bool in_place = false;
     std::uint64_t input_bytes = 0;

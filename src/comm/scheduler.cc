@@ -12,6 +12,9 @@ namespace {
 
 // Looking at the clock costs some 25 ns; every 64th idle poll is often enough.
 constexpr std::int64_t rounds_between_looks = 64;
+// How long a call may spin in its turn, however many spins are set, before it looks for failures,
+// deadlines and the death of peers as any other does.
+constexpr std::int64_t longest_turn_ns = 10'000'000;
 // Looking for a dead peer costs a system call or two.
 constexpr std::int64_t peer_check_interval_ns = 5'000'000;
 // Listening on the control plane costs some microseconds. News goes from rank to rank in as many
@@ -81,10 +84,13 @@ bool Scheduler::run_in_turn(engine::Execution& execution, const engine::Argument
       leave_seat();
       return true;
     }
-    if (execution.progressed())
+    if (execution.progressed()) {
       spins = 0;
-    else
-      Backoff::pause();
+      continue;
+    }
+    Backoff::pause();
+    const bool looks = spins % rounds_between_looks == rounds_between_looks - 1;
+    if (looks && clock_.now_ns() - entry.started_ns > longest_turn_ns) break;
   }
   // From here on it is a call like any other.
   task.emplace();

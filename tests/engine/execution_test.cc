@@ -38,7 +38,7 @@ std::vector<std::vector<std::int64_t>> random_counts(int ranks, std::int64_t mos
 
 std::string run(EngineCluster& cluster, const algorithm::Entry& entry,
                 const topo::Placement& placement, Protocol protocol, bool in_place, int root,
-                std::int64_t count, DataType type, ReduceOperation operation) {
+                std::int64_t count, DataType type, ReduceOperation operation, int calls = 1) {
   static std::uint64_t seed = 1;
   algorithm::Request request;
   request.collective = entry.collective;
@@ -51,7 +51,7 @@ std::string run(EngineCluster& cluster, const algorithm::Entry& entry,
   if (entry.collective == Collective::all_to_all_v)
     problem.counts = random_counts(placement.ranks(), count, ++seed);
   if (entry.collective == Collective::barrier) problem.count = 1, type = DataType::uint8;
-  return cluster.run({&entry, request, problem, type, ++seed});
+  return cluster.run({&entry, request, problem, type, ++seed, calls});
 }
 
 std::vector<topo::Placement> placements(int ranks) {
@@ -89,6 +89,22 @@ TEST_P(EveryAlgorithm, DeliversOnEveryShapeInAndOutOfPlaceWithOddCounts) {
                                  << placement.nodes() << " nodes, in place " << in_place
                                  << ", count " << count;
           }
+  }
+}
+
+// From the second call of a shape on, its steps are placed; another shape must undo that.
+TEST_P(EveryAlgorithm, DeliversCallAfterCallOfOneShapeAndThenOfAnother) {
+  for (int ranks : large_rank_counts()) {
+    EngineCluster cluster(ranks, small_slots());
+    for (const algorithm::Entry& entry : algorithm::entries())
+      for (const topo::Placement& placement : placements(ranks))
+        for (bool in_place : {false, true})
+          for (std::int64_t count : {1, ranks + 1, 61})
+            ASSERT_EQ(run(cluster, entry, placement, GetParam(), in_place, ranks / 2, count,
+                          DataType::int32, ReduceOperation::sum, 5),
+                      "")
+                << entry.plan_name() << ", " << ranks << " ranks, " << placement.nodes()
+                << " nodes, in place " << in_place << ", count " << count;
   }
 }
 

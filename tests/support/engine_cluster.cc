@@ -138,9 +138,48 @@ EngineCluster::EngineCluster(int ranks, const transport::FifoOptions& options) :
 
 EngineCluster::~EngineCluster() = default;
 
+namespace {
+
+// Where the root alone is in place, the other ranks are out of place.
+bool is_in_place(const EngineCluster::Run& run, int rank) {
+  return run.request.in_place && (!has_root(run.problem.collective) || rank == run.problem.root);
+}
+
+}  // namespace
+
+Result<EngineCluster::Executions> EngineCluster::make_executions(const Run& run) {
+  Executions executions;
+  for (int rank = 0; rank < run.problem.ranks; ++rank) {
+    algorithm::Request request = run.request;
+    request.in_place = is_in_place(run, rank);
+    auto header = algorithm::make_header(*run.entry, request);
+    if (!header.ok()) return header.take_error();
+    auto program = algorithm::make_program(*run.entry, request, rank);
+    if (!program.ok()) return program.take_error();
+    auto execution = engine::make_execution(*header, *program,
+                                            *resources_[static_cast<std::size_t>(rank)], options_);
+    if (!execution.ok()) return execution.take_error();
+    executions.push_back(std::move(execution).value());
+  }
+  return executions;
+}
+
 std::string EngineCluster::run(const Run& run) {
+  auto executions = make_executions(run);
+  if (!executions.ok()) return executions.error().describe();
+  for (int i = 0; i < run.calls; ++i) {
+    Run one = run;
+    one.seed += static_cast<std::uint64_t>(i) * 1'000'003;
+    if (i % 4 == 3 && one.problem.counts.empty() && one.problem.collective != Collective::barrier)
+      one.problem.count += 7;
+    if (std::string wrong = call(one, *executions); !wrong.empty())
+      return run.calls == 1 ? wrong : str("call ", i, ": ", wrong);
+  }
+  return {};
+}
+
+std::string EngineCluster::call(const Run& run, Executions& executions) {
   const int ranks = run.problem.ranks;
-  const bool in_place = run.request.in_place;
   std::mt19937_64 random(run.seed * 7919);
   const auto inputs = random_inputs(run.problem, run.type, run.seed);
   const auto expected = expected_outputs(run.problem, inputs);
@@ -148,22 +187,9 @@ std::string EngineCluster::run(const Run& run) {
 
   std::vector<Buffers> buffers;
   std::vector<std::vector<std::int64_t>> lists(static_cast<std::size_t>(ranks) * 4);
-  std::vector<std::unique_ptr<engine::Execution>> executions;
   for (int rank = 0; rank < ranks; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
-    // Where the root alone is in place, the other ranks are out of place.
-    const bool root_only = has_root(run.problem.collective);
-    const bool here = in_place && (!root_only || rank == run.problem.root);
-    algorithm::Request request = run.request;
-    request.in_place = here;
-    auto header = algorithm::make_header(*run.entry, request);
-    if (!header.ok()) return header.error().describe();
-    auto program = algorithm::make_program(*run.entry, request, rank);
-    if (!program.ok()) return program.error().describe();
-    auto execution = engine::make_execution(*header, *program, *resources_[r], options_);
-    if (!execution.ok()) return execution.error().describe();
-    executions.push_back(std::move(execution).value());
-    buffers.push_back(make_buffers(run, rank, inputs[r], here, random));
+    buffers.push_back(make_buffers(run, rank, inputs[r], is_in_place(run, rank), random));
     engine::Arguments arguments;
     arguments.input = buffers[r].input;
     arguments.output = buffers[r].output;
