@@ -153,7 +153,7 @@ def main() -> None:
         )
     if arguments.json:
         settings = {key: str(value) for key, value in vars(arguments).items() if key != "json"}
-        document = {"command": settings, "machine": describe_machine(), "rows": rows}
+        document = {"options": settings, "machine": describe_machine(), "rows": rows}
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
