@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pytorch.ranks import PROGRAMS, Outcome, run
 
+pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
 torch = pytest.importorskip("torch")
 
 REFUSED = {

@@ -5,6 +5,8 @@ import re
 import pytest
 from pytorch.ranks import PROGRAMS, Outcome, run
 
+pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
+
 CHECKS = re.findall(r"^@check\ndef (\w+)", (PROGRAMS / "operations.py").read_text(), re.MULTILINE)
 SHAPES = [
     pytest.param((2, 1), id="2 ranks"),

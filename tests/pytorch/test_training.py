@@ -9,6 +9,8 @@ import re
 import pytest
 from pytorch.ranks import PROGRAMS, Outcome, run
 
+pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
+
 TEXT = (PROGRAMS / "training.py").read_text()
 WAYS = re.findall(r"\w+", re.search(r"^WAYS = \[(.*?)\]", TEXT, re.MULTILINE | re.DOTALL)[1])
 SHAPES = [
