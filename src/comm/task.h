@@ -22,7 +22,7 @@ struct Task {
   std::vector<std::int64_t> counts;  // what the arguments' spans point to
   trace::Entry entry;
   std::int64_t deadline_ns = 0;
-  int source = -1;  // of a receive from any source: who sent, once that is known
+  int source = -1;                    // of a receive from any source: who sent, once that is known
   std::shared_ptr<void> keeps_alive;  // of an asynchronous call: this task's owner
 
   // Stored with release when `error` is set: whoever sees `done` (acquire) may read the outcome

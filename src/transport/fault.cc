@@ -6,7 +6,7 @@ namespace unisono::transport {
 namespace {
 
 std::string what_happened(const Fault& fault) {
-  const std::string who = fault.rank < 0 ? "a rank" : str("rank ", fault.rank);
+  std::string who = fault.rank < 0 ? "a rank" : str("rank ", fault.rank);
   switch (fault.kind) {
     case Fault::Kind::none:
       return str(who, " left");

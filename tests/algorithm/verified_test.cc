@@ -67,11 +67,11 @@ void VerifiedPlan::prove_all(int ranks, int slots) {
 }
 
 TEST_P(VerifiedPlan, IsProvedWithTheFewestSlots) {
-  for (int ranks = 1; ranks <= (is_sanitized ? 9 : 17) && !HasFailure(); ++ranks)
+  for (int ranks = 1; ranks <= (is_sanitized ? 6 : 17) && !HasFailure(); ++ranks)
     prove_all(ranks, fewest_slots);
 }
 
-TEST_P(VerifiedPlan, IsProvedWithTheDefaultSlots) { prove_all(9, default_slots); }
+TEST_P(VerifiedPlan, IsProvedWithTheDefaultSlots) { prove_all(is_sanitized ? 5 : 9, default_slots); }
 
 INSTANTIATE_TEST_SUITE_P(Every, VerifiedPlan, testing::ValuesIn(every_entry()), name_of_entry);
 

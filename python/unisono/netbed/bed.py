@@ -121,7 +121,9 @@ def remove_stale() -> list[str]:
 
 
 def _shaped(device: str, rate: int) -> str:
-    return f"qdisc add dev {device} root tbf rate {rate}bit burst {_BURST_BYTES} limit {_QUEUE_BYTES}"
+    return (
+        f"qdisc add dev {device} root tbf rate {rate}bit burst {_BURST_BYTES} limit {_QUEUE_BYTES}"
+    )
 
 
 def _start_time(pid: int) -> str:
