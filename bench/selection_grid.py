@@ -37,7 +37,7 @@ Point = tuple[int, int, str, int]
 
 
 def measure(file: Path, quick: bool, delay: str) -> None:
-    """Writes the rows of the whole grid."""
+    """Writes the rows, after each shape: what is there can be used when it is stopped."""
     rows = []
     for ranks, nodes in QUICK_SHAPES if quick else SHAPES:
         request = Request(
@@ -46,8 +46,7 @@ def measure(file: Path, quick: bool, delay: str) -> None:
         )  # fmt: skip
         rows += [asdict(row) for row in driver.run(request, list_cases(request))]
         print(f"{ranks} ranks, {nodes} nodes: {len(rows)} rows so far", file=sys.stderr)
-    document = {"delay": delay, "rows": rows}
-    file.write_text(json.dumps(document, indent=0) + "\n")
+        file.write_text(json.dumps({"delay": delay, "rows": rows}, indent=0) + "\n")
 
 
 def points_of(file: Path) -> dict[Point, dict[tuple[str, str], float]]:
