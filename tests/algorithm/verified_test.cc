@@ -71,7 +71,9 @@ TEST_P(VerifiedPlan, IsProvedWithTheFewestSlots) {
     prove_all(ranks, fewest_slots);
 }
 
-TEST_P(VerifiedPlan, IsProvedWithTheDefaultSlots) { prove_all(is_sanitized ? 5 : 9, default_slots); }
+TEST_P(VerifiedPlan, IsProvedWithTheDefaultSlots) {
+  prove_all(is_sanitized ? 5 : 9, default_slots);
+}
 
 INSTANTIATE_TEST_SUITE_P(Every, VerifiedPlan, testing::ValuesIn(every_entry()), name_of_entry);
 
