@@ -100,7 +100,7 @@ def test_ranks_talk_across_nodes_over_all_rails(tmp_path: Path, capfd) -> None:
     assert outcome.ok, outcome.message
     assert "3 ranks, 3 nodes" in capfd.readouterr().out
     # 70,001 doubles are cut into pieces that take the rails in turn.
-    assert all(int(count) > 100_000 for count in sent)
+    assert all(int(count) > 100_000 for count in sent), sent
     assert mine(os.getpid()) == []
 
 

@@ -39,10 +39,11 @@ class Outbox final : public SentFrames {
     std::uint64_t number;
   };
   static constexpr std::uint64_t max_puts = 256;
-  // A put up to this size is one frame; longer ones are cut into pieces of at most piece_bytes.
-  // Large enough for a system call to be small beside it, small enough that two streams share a
-  // slot of 512 KiB evenly.
-  static constexpr std::size_t one_frame_bytes = std::size_t{64} << 10;
+  // A put up to this size is one frame, on the first stream; longer ones are cut into pieces of at
+  // most piece_bytes, which the streams take in turn. Less than the engine's smallest tile between
+  // nodes (32 KiB), so that tiles use all rails; large enough for a system call to be small beside
+  // it. A piece is small enough that two streams share a slot of 512 KiB evenly.
+  static constexpr std::size_t one_frame_bytes = std::size_t{16} << 10;
   static constexpr std::size_t piece_bytes = std::size_t{256} << 10;
   // The token of frames that belong to no put in the ring.
   static constexpr std::uint64_t signal_token = ~std::uint64_t{0};
