@@ -124,6 +124,7 @@ Result<Work> Communicator::submit(std::span<const Message> messages,
 Status Communicator::send(const void* data, std::int64_t count, DataType type, int peer) {
   const Message message{
       .is_send = true, .send_data = data, .count = count, .type = type, .peer = peer};
+  if (Status status; core_ && core_->run_at_once(message, status)) return status;
   UNISONO_ASSIGN(Work work, submit(std::span(&message, 1)));
   return work.wait();
 }
@@ -131,6 +132,7 @@ Status Communicator::send(const void* data, std::int64_t count, DataType type, i
 Status Communicator::recv(void* data, std::int64_t count, DataType type, int peer) {
   const Message message{
       .is_send = false, .recv_data = data, .count = count, .type = type, .peer = peer};
+  if (Status status; core_ && core_->run_at_once(message, status)) return status;
   UNISONO_ASSIGN(Work work, submit(std::span(&message, 1)));
   return work.wait();
 }

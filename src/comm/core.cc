@@ -192,6 +192,25 @@ bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
   return true;
 }
 
+bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
+  if (message.tag != 0 || message.count == 0 || message.peer == rank ||
+      !comm::check_message(message, rank, size, 1).ok() || message.peer == any_source ||
+      destroyed.load(std::memory_order_acquire) || !scheduler->take_turn())
+    return false;
+  auto found = point_to_point->ready(message);
+  if (!found.ok() || !(*found)->try_begin()) {
+    scheduler->leave_turn();
+    return false;
+  }
+  comm::PointToPoint::Ready& ready = **found;
+  ready.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  std::optional<comm::Task> task;
+  if (!scheduler->run_in_turn(*ready.execution, ready.arguments, ready.entry, timeout_ns, task))
+    outcome = scheduler->wait(*task, INT64_MAX);
+  ready.end();
+  return true;
+}
+
 Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
   UNISONO_TRY(usable());
   UNISONO_TRY(comm::check_call(call, rank, size));

@@ -54,6 +54,7 @@ struct Communicator::Core {
   // The short way of run(): false if the call must take the long one, which also tells what is
   // wrong with it.
   bool run_at_once(const Call& call, Status& outcome);
+  bool run_at_once(const Message& message, Status& outcome);
   // Fills the task for a call: checks it, selects, finds or makes the execution.
   Status prepare(const Call& call, comm::Task& task);
   Status prepare(std::span<const Message> messages, std::int64_t timeout, comm::Task& task);

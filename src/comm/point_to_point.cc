@@ -125,20 +125,21 @@ class PointToPoint::Lane : public engine::Resources {
   ~Lane() override {
     const std::lock_guard lock(owner_.mutex_);
     for (const auto& [direction, ticket] : tickets_)
-      if (direction->serving == ticket) ++direction->serving;
+      if (direction->serving.load() == ticket) direction->serving.fetch_add(1);
   }
 
   void draw(const Way& way) {
     const std::lock_guard lock(owner_.mutex_);
     Direction& direction = owner_.directions_[way];
-    tickets_.emplace_back(&direction, direction.next_ticket++);
+    tickets_.emplace_back(&direction, direction.next_ticket.fetch_add(1));
   }
   // Draws only if no other group holds or awaits it.
   bool draw_if_free(const Way& way) {
     const std::lock_guard lock(owner_.mutex_);
     Direction& direction = owner_.directions_[way];
-    if (direction.serving != direction.next_ticket) return false;
-    tickets_.emplace_back(&direction, direction.next_ticket++);
+    const std::uint64_t ticket = direction.serving.load();
+    if (!direction.draw_if_free()) return false;
+    tickets_.emplace_back(&direction, ticket);
     return true;
   }
   void set_tags(std::vector<int> tags) { tags_ = std::move(tags); }
@@ -163,13 +164,31 @@ class PointToPoint::Lane : public engine::Resources {
     const std::lock_guard lock(owner_.mutex_);
     const Direction& direction = owner_.directions_[way];
     for (const auto& [drawn, ticket] : tickets_)
-      if (drawn == &direction) return direction.serving == ticket;
+      if (drawn == &direction) return direction.serving.load() == ticket;
     return false;
   }
 
   PointToPoint& owner_;
   std::vector<std::pair<Direction*, std::uint64_t>> tickets_;
   std::vector<int> tags_;
+};
+
+// The connections as a message sees them whose ticket is served.
+class PointToPoint::OpenLane : public engine::Resources {
+ public:
+  explicit OpenLane(Connections& connections) : connections_(connections) {}
+
+  Result<transport::SendFifo*> send_fifo(int peer, int, Protocol protocol) override {
+    return connections_.send_fifo(peer, point_to_point_channel, protocol);
+  }
+  Result<transport::RecvFifo*> recv_fifo(int peer, int, Protocol protocol) override {
+    return connections_.recv_fifo(peer, point_to_point_channel, protocol);
+  }
+  Status progress() override { return connections_.progress(); }
+  Result<void*> scratch(std::size_t) override { return bug("a message asked for scratch memory"); }
+
+ private:
+  Connections& connections_;
 };
 
 // A receive from whoever sends first. Until somebody has, it only looks; then it is an ordinary
@@ -223,7 +242,51 @@ class PointToPoint::AnySource : public engine::Execution {
 
 PointToPoint::PointToPoint(Connections& connections, int rank, int ranks,
                            const transport::FifoOptions& fifo_options)
-    : connections_(connections), rank_(rank), ranks_(ranks), fifo_options_(fifo_options) {}
+    : connections_(connections),
+      rank_(rank),
+      ranks_(ranks),
+      fifo_options_(fifo_options),
+      open_lane_(std::make_unique<OpenLane>(connections)) {}
+
+PointToPoint::~PointToPoint() = default;
+
+// One block of the message's bytes; the engine's tiles are the pieces that a group would send.
+Result<PointToPoint::Ready*> PointToPoint::ready(const Message& message) {
+  const bool sends = message.is_send;
+  ready_.resize(static_cast<std::size_t>(ranks_) * 2);
+  auto& ready =
+      ready_[static_cast<std::size_t>(sends ? ranks_ : 0) + static_cast<std::size_t>(message.peer)];
+  if (!ready) {
+    plan::Header header;
+    header.name = "message";
+    header.collective = Collective::point_to_point;
+    header.ranks = ranks_;
+    header.input_blocks = sends ? 1 : 0;
+    header.output_blocks = sends ? 0 : 1;
+    plan::ProgramBuilder program(rank_);
+    plan::BlockBuilder block =
+        program.block(0, sends ? message.peer : -1, sends ? -1 : message.peer);
+    if (sends)
+      block.send(plan::input(0));
+    else
+      block.recv(plan::output(0));
+    auto made = std::make_unique<Ready>();
+    UNISONO_ASSIGN(made->execution,
+                   engine::make_execution(header, program.take(), *open_lane_, fifo_options_));
+    made->arguments.type = made->entry.type = DataType::uint8;
+    made->entry.collective = Collective::point_to_point;
+    made->entry.set_plan(header.name);
+    const std::lock_guard lock(mutex_);
+    made->direction = &directions_[{message.peer, sends, 0}];
+    ready = std::move(made);
+  }
+  const std::uint64_t bytes = bytes_of(message);
+  ready->arguments.count = static_cast<std::int64_t>(bytes);
+  ready->arguments.input = message.send_data;
+  ready->arguments.output = message.recv_data;
+  ready->entry.bytes = bytes;
+  return ready.get();
+}
 
 // As the engine's tile: a slot's payload, in whole cache lines.
 std::uint64_t PointToPoint::piece_bytes() const {

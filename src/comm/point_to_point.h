@@ -13,11 +13,13 @@
 
 #include <unisono/communicator.h>
 
+#include <atomic>
 #include <compare>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "comm/connections.h"
 #include "comm/task.h"
@@ -28,10 +30,17 @@ class PointToPoint {
  public:
   PointToPoint(Connections& connections, int rank, int ranks,
                const transport::FifoOptions& fifo_options);
+  ~PointToPoint();
 
   // Makes the task's plan, execution and arguments, and draws its tickets. Messages are in the
   // order of their calls. A send to the own rank pairs with a receive from it, of the same bytes.
   Status prepare(std::span<const Message> messages, Task& task);
+
+  // What a single message to or from a peer runs on, without a task: kept for the next one.
+  struct Ready;
+  // For whoever has the scheduler's turn; of tag 0. The next message may start when try_begin()
+  // says so, and ends with end().
+  Result<Ready*> ready(const Message& message);
 
  private:
   class Lane;
@@ -46,8 +55,14 @@ class PointToPoint {
     auto operator<=>(const Way&) const = default;
   };
   struct Direction {
-    std::uint64_t next_ticket = 0;
-    std::uint64_t serving = 0;
+    std::atomic<std::uint64_t> next_ticket{0};
+    std::atomic<std::uint64_t> serving{0};
+
+    // Draws the next ticket if it is served at once.
+    bool draw_if_free() {
+      std::uint64_t free = serving.load(std::memory_order_acquire);
+      return next_ticket.compare_exchange_strong(free, free + 1, std::memory_order_acq_rel);
+    }
   };
 
   Status prepare(std::span<const Message> messages, std::unique_ptr<Lane> lane, Task& task);
@@ -59,6 +74,21 @@ class PointToPoint {
   const transport::FifoOptions& fifo_options_;
   std::mutex mutex_;  // tickets are drawn by callers and served by the driver
   std::map<Way, Direction> directions_;
+  class OpenLane;
+  std::unique_ptr<engine::Resources> open_lane_;
+  // With the scheduler's turn; by peer, receives first.
+  std::vector<std::unique_ptr<Ready>> ready_;
+};
+
+struct PointToPoint::Ready {
+  bool try_begin() { return direction->draw_if_free(); }
+  // Release: what this message did to the connection comes before what the next one does.
+  void end() { direction->serving.fetch_add(1, std::memory_order_release); }
+
+  Direction* direction = nullptr;
+  std::unique_ptr<engine::Execution> execution;
+  engine::Arguments arguments;
+  trace::Entry entry;
 };
 
 }  // namespace unisono::comm

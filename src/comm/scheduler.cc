@@ -69,7 +69,8 @@ bool Scheduler::run_in_turn(engine::Execution& execution, const engine::Argument
   entry.state = trace::State::started;
   entry.enqueued_ns = entry.started_ns = clock_.now_ns();
   entry.ended_ns = 0;
-  board_.joined(entry.sequence);
+  const bool is_collective = entry.collective != Collective::point_to_point;
+  if (is_collective) board_.joined(entry.sequence);
   Status status = execution.start(arguments);
   for (int spins = 0; status.ok() && spins <= options_.spins; ++spins) {
     auto complete = execution.poll();
@@ -100,7 +101,10 @@ bool Scheduler::run_in_turn(engine::Execution& execution, const engine::Argument
   task->deadline_ns = entry.started_ns + timeout_ns;
   task->phase.store(Task::Phase::running, std::memory_order_relaxed);
   record_.write(entry);
-  current_ = &*task;
+  if (is_collective)
+    current_ = &*task;
+  else
+    messages_.push_back(&*task);
   pending_.fetch_add(1);
   if (!status.ok()) suspect(status.error());
   leave_seat();

@@ -236,5 +236,47 @@ TEST(Messages, MisuseIsToldBeforeAnythingStarts) {
   });
 }
 
+// Messages that go at once, and those of groups, use one connection: neither overtakes the other.
+TEST(Messages, SingleOnesAndGroupsKeepTheirOrder) {
+  constexpr int rounds = test::is_sanitized ? 50 : 300;
+  constexpr std::int64_t counts[] = {1, 700, 70'001};
+  for (const int nodes : {1, 2})
+    run_ranks({.ranks = 2, .nodes = nodes}, [&](Communicator& communicator) {
+      const int peer = 1 - communicator.rank();
+      std::mt19937 random(static_cast<unsigned>(communicator.rank()));
+      for (int i = 0; i < rounds; ++i) {
+        const bool sends = communicator.rank() == i % 2;
+        // Three messages of one round; either end chooses by itself which go in a group.
+        std::vector<std::vector<std::int32_t>> data;
+        for (int k = 0; k < 3; ++k)
+          data.emplace_back(static_cast<std::size_t>(counts[(i + k) % 3]), sends ? 3 * i + k : -1);
+        std::vector<Work> works;
+        for (auto& one : data) {
+          const auto count = static_cast<std::int64_t>(one.size());
+          if (random() % 2 == 0) {
+            const Message message{.is_send = sends,
+                                  .send_data = one.data(),
+                                  .recv_data = one.data(),
+                                  .count = count,
+                                  .type = DataType::int32,
+                                  .peer = peer};
+            auto work = communicator.submit(std::span(&message, 1));
+            ASSERT_TRUE(work.ok()) << work.error().describe();
+            works.push_back(std::move(*work));
+          } else {
+            const Status status = sends
+                                      ? communicator.send(one.data(), count, DataType::int32, peer)
+                                      : communicator.recv(one.data(), count, DataType::int32, peer);
+            ASSERT_TRUE(status.ok()) << status.error().describe();
+          }
+        }
+        for (Work& work : works) ASSERT_TRUE(work.wait().ok());
+        for (int k = 0; k < 3; ++k)
+          for (std::int32_t element : data[static_cast<std::size_t>(k)])
+            ASSERT_EQ(element, 3 * i + k) << "message " << k << " of round " << i;
+      }
+    });
+}
+
 }  // namespace
 }  // namespace unisono

@@ -52,13 +52,20 @@ bool call_all(Communicator& comm, int rounds) {
   std::array<float, 64> input{}, output{};
   constexpr std::int64_t count = 16;
   constexpr DataType type = DataType::float32;
-  for (int i = 0; i < rounds; ++i)
+  const int peer = 1 - comm.rank();
+  for (int i = 0; i < rounds; ++i) {
+    for (const bool sends : {comm.rank() == 0, comm.rank() != 0})
+      if (!(sends ? comm.send(input.data(), count, type, peer)
+                  : comm.recv(output.data(), count, type, peer))
+               .ok())
+        return false;
     if (!comm.all_reduce(input.data(), output.data(), count, type).ok() ||
         !comm.all_gather(input.data(), output.data(), count, type).ok() ||
         !comm.reduce_scatter(input.data(), output.data(), count, type).ok() ||
         !comm.broadcast(output.data(), output.data(), count, type, 0).ok() ||
         !comm.all_to_all(input.data(), output.data(), count, type).ok() || !comm.barrier().ok())
       return false;
+  }
   return true;
 }
 
