@@ -166,10 +166,17 @@ Status Communicator::Core::make_ready(const Call& call, Ready& ready) {
   return {};
 }
 
+bool Communicator::Core::take_turn() {
+  if (!scheduler->take_turn()) return false;
+  if (!destroyed.load(std::memory_order_acquire)) return true;
+  scheduler->leave_turn();
+  return false;
+}
+
 bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
   // Blocks of unequal size are not described by `count`.
   if (call.collective == Collective::all_to_all_v || call.collective == Collective::custom ||
-      checks_calls || destroyed.load(std::memory_order_acquire) || !scheduler->take_turn())
+      checks_calls || !take_turn())
     return false;
   Ready& ready = ready_[static_cast<std::size_t>(call.collective)];
   if (!is_like(ready, call) || comm::is_in_place(call, rank) != ready.in_place) {
@@ -195,7 +202,7 @@ bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
 bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
   if (message.tag != 0 || message.count == 0 || message.peer == rank ||
       !comm::check_message(message, rank, size, 1).ok() || message.peer == any_source ||
-      destroyed.load(std::memory_order_acquire) || !scheduler->take_turn())
+      !take_turn())
     return false;
   auto found = point_to_point->ready(message);
   if (!found.ok() || !(*found)->try_begin()) {

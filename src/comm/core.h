@@ -94,6 +94,9 @@ struct Communicator::Core {
     std::int64_t timeout_ns = 0;
   };
   static bool is_like(const Ready& ready, const Call& call);
+  // The scheduler's turn, unless the communicator was destroyed: whoever destroys it holds the seat
+  // while connections close, so that what is seen with the turn stays so.
+  bool take_turn();
   Status make_ready(const Call& call, Ready& ready);
 
   Result<engine::Execution*> execution(const PlanKey& key, Collective collective);

@@ -115,12 +115,10 @@ Status Scheduler::run(Task& task) {
   UNISONO_TRY(failure());
   waiters_.fetch_add(1);
   Status status;
-  if (idle() && take_seat()) {
-    if (idle()) {
-      pending_.fetch_add(1);
-      start(task);
-    }
-    leave_seat();
+  if (take_turn()) {
+    pending_.fetch_add(1);
+    start(task);
+    leave_turn();
   }
   if (task.phase.load(std::memory_order_relaxed) == Task::Phase::idle) status = submit(task, true);
   if (status.ok()) status = wait(task, INT64_MAX);
