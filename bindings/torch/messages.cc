@@ -13,10 +13,15 @@ constexpr int barrier_tag = max_tag;
 // How much longer than rank 0 the others wait: it answers when its own patience ends.
 constexpr std::chrono::seconds grace(2);
 
-std::string list_of(const std::vector<std::int64_t>& ranks) {
-  std::ostringstream out;
-  for (std::size_t i = 0; i < ranks.size(); ++i) out << (i == 0 ? "" : ", ") << ranks[i];
-  return out.str();
+void raise_if_any(const std::vector<std::int64_t>& missing, const std::string& where) {
+  if (missing.empty()) return;
+  std::ostringstream list;
+  for (std::size_t i = 0; i < missing.size(); ++i) list << (i == 0 ? "" : ", ") << missing[i];
+  raise({.kind = ErrorKind::peer,
+         .timed_out = true,
+         .peer = static_cast<int>(missing.front()),
+         .message = "these ranks have not reached the barrier: " + list.str()},
+        where);
 }
 
 Message message_of(bool is_send, const at::Tensor& row, int peer, int tag) {
@@ -131,12 +136,7 @@ void Backend::await_all(std::chrono::nanoseconds patience) {
   }
   if (!answers.empty())
     check(take(communicator_.submit(answers, patience + grace), where(name)).wait(), where(name));
-  if (!missing.empty())
-    raise({.kind = ErrorKind::peer,
-           .timed_out = true,
-           .peer = static_cast<int>(missing.front()),
-           .message = "these ranks have not reached the barrier: " + list_of(missing)},
-          where(name));
+  raise_if_any(missing, where(name));
 }
 
 void Backend::report_to_first(std::chrono::nanoseconds patience) {
@@ -160,12 +160,7 @@ void Backend::report_to_first(std::chrono::nanoseconds patience) {
   std::vector<std::int64_t> missing;
   for (std::int64_t peer = 0; peer < size_; ++peer)
     if (answer[peer].item<std::int64_t>() != 0) missing.push_back(peer);
-  if (!missing.empty())
-    raise({.kind = ErrorKind::peer,
-           .timed_out = true,
-           .peer = static_cast<int>(missing.front()),
-           .message = "these ranks have not reached the barrier: " + list_of(missing)},
-          where(name));
+  raise_if_any(missing, where(name));
 }
 
 }  // namespace unisono::pytorch
