@@ -23,6 +23,9 @@ constexpr std::int64_t peer_check_interval_ns = 5'000'000;
 constexpr std::int64_t listen_interval_ns = 50'000'000;
 // A connection that takes longer than this to be made has its peer watched.
 constexpr std::int64_t patience_before_watching_ns = 200'000'000;
+// Waking the progress thread costs the caller and the thread some microseconds each: an
+// asynchronous call first runs as long on the calling thread, and small ones are complete then.
+constexpr std::int64_t handover_ns = 5'000;
 // How long better news than a suspicion may take, from another node.
 constexpr std::int64_t suspicion_ns = 500'000'000;
 
@@ -120,7 +123,7 @@ Status Scheduler::run(Task& task) {
     start(task);
     leave_turn();
   }
-  if (task.phase.load(std::memory_order_relaxed) == Task::Phase::idle) status = submit(task, true);
+  if (task.phase.load(std::memory_order_relaxed) == Task::Phase::idle) status = enqueue(task, true);
   if (status.ok()) status = wait(task, INT64_MAX);
   waiters_.fetch_sub(1);
   if (!idle()) wake_progress_thread();
@@ -128,15 +131,30 @@ Status Scheduler::run(Task& task) {
 }
 
 Status Scheduler::submit(Task& task, bool is_collective) {
-  UNISONO_TRY(failure());
-  {
-    const std::lock_guard lock(queue_mutex_);
-    task.phase.store(Task::Phase::queued, std::memory_order_relaxed);
+  waiters_.fetch_add(1);
+  Status status;
+  if (take_turn()) {
     pending_.fetch_add(1);
-    (is_collective ? queued_collectives_ : queued_messages_).push_back(&task);
-    has_queued_.store(true, std::memory_order_release);
+    if (!is_collective) messages_.push_back(&task);
+    start(task);
+    do round();
+    while (!task.done() && now_ns() - task.entry.started_ns < handover_ns);
+    leave_turn();
+  } else {
+    status = enqueue(task, is_collective);
   }
-  wake_progress_thread();
+  waiters_.fetch_sub(1);
+  if (!idle()) wake_progress_thread();
+  return status;
+}
+
+Status Scheduler::enqueue(Task& task, bool is_collective) {
+  UNISONO_TRY(failure());
+  const std::lock_guard lock(queue_mutex_);
+  task.phase.store(Task::Phase::queued, std::memory_order_relaxed);
+  pending_.fetch_add(1);
+  (is_collective ? queued_collectives_ : queued_messages_).push_back(&task);
+  has_queued_.store(true, std::memory_order_release);
   return {};
 }
 

@@ -49,7 +49,8 @@ class Scheduler {
 
   // Runs a collective on the calling thread if nothing is before it, else queues it and waits.
   Status run(Task& task);
-  // Queues; the task must live until it is done.
+  // Starts the task if nothing is before it, and runs it for about as long as handing it over to the
+  // progress thread would take; else queues it. The task must live until it is done.
   Status submit(Task& task, bool is_collective);
   // Drives until the task is done, or until `until_ns` (of the steady clock): then a timeout error,
   // and the task goes on.
@@ -76,6 +77,7 @@ class Scheduler {
   bool round();
   bool poll_collective();
   bool poll_messages();
+  Status enqueue(Task& task, bool is_collective);
   void start(Task& task);
   // Polls one running task; whether it moved.
   bool poll(Task& task);
