@@ -49,8 +49,8 @@ class Scheduler {
 
   // Runs a collective on the calling thread if nothing is before it, else queues it and waits.
   Status run(Task& task);
-  // Starts the task if nothing is before it, and runs it for about as long as handing it over to the
-  // progress thread would take; else queues it. The task must live until it is done.
+  // Starts the task if nothing is before it, and runs it for about as long as handing it over to
+  // the progress thread would take; else queues it. The task must live until it is done.
   Status submit(Task& task, bool is_collective);
   // Drives until the task is done, or until `until_ns` (of the steady clock): then a timeout error,
   // and the task goes on.
