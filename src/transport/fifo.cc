@@ -44,7 +44,8 @@ std::uint64_t fingerprint(const FifoOptions& options) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const std::uint64_t part :
        {static_cast<std::uint64_t>(options.slots), std::uint64_t{options.simple_slot_bytes},
-        std::uint64_t{options.ll_slot_bytes}, std::uint64_t{options.ll128_slot_bytes}})
+        std::uint64_t{options.ll_slot_bytes}, std::uint64_t{options.ll128_slot_bytes},
+        std::uint64_t{header_payload_bytes}})
     for (int shift = 0; shift < 64; shift += 8) {
       hash ^= part >> shift & 0xff;
       hash *= 0x100000001b3;
@@ -139,11 +140,16 @@ std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protoc
 std::unique_ptr<RecvFifo> make_recv_fifo(Connection& connection, Protocol protocol,
                                          const FifoOptions& options) {
   const FifoLayout layout = fifo_layout(options, protocol);
-  if (connection.peer_region() == nullptr || protocol == Protocol::simple)
-    return std::make_unique<SignalledRecvFifo>(connection, layout);
-  if (protocol == Protocol::ll)
-    return std::make_unique<FlaggedRecvFifo<LlCodec>>(connection, layout);
-  return std::make_unique<FlaggedRecvFifo<Ll128Codec>>(connection, layout);
+  if (connection.peer_region() == nullptr) return std::make_unique<PutRecvFifo>(connection, layout);
+  switch (protocol) {
+    case Protocol::simple:
+      return std::make_unique<SimpleRecvFifo>(connection, layout);
+    case Protocol::ll:
+      return std::make_unique<FlaggedRecvFifo<LlCodec>>(connection, layout);
+    case Protocol::ll128:
+      return std::make_unique<FlaggedRecvFifo<Ll128Codec>>(connection, layout);
+  }
+  return nullptr;
 }
 
 }  // namespace unisono::transport

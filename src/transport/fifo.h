@@ -3,7 +3,7 @@
 // A fifo is one direction of a connection in one protocol. Message n goes into slot n mod slots.
 // The sender may fill a slot when the receiver has given it back (credits: a signal that counts
 // messages consumed). How arrival is told differs:
-//   simple  bytes in the slot, then a signal that counts messages (release; acquire to see it)
+//   simple  bytes in the slot, then the message's number in its header (release; acquire to see it)
 //   ll      each 8-byte word is 4 bytes of data and a 4-byte flag, stored atomically
 //   ll128   each 128-byte line is 120 bytes of data and an 8-byte flag, stored last
 // The flag is the message's number, so a slot needs no clearing.
@@ -51,6 +51,9 @@ struct Piece {
   std::size_t bytes = 0;
 };
 
+class MappedSender;
+class MappedReceiver;
+
 // The sending end. All calls return at once.
 class SendFifo {
  public:
@@ -59,7 +62,8 @@ class SendFifo {
   virtual Result<bool> can_send() = 0;
   // (1) Copies the pieces into the message.
   virtual Status send(std::span<const Piece> pieces) = 0;
-  // (2) `bytes` of memory to write the message into, then commit(). Aligned to 64 bytes.
+  // (2) `bytes` of memory to write the message into, then commit(). Aligned to 8 bytes, and to 64
+  // if there are so many.
   virtual void* begin(std::size_t bytes) = 0;
   virtual Status commit() = 0;
   // (3) Zero-copy: the receiver will read the pieces, which must not change until `consumed()`
@@ -72,6 +76,9 @@ class SendFifo {
   virtual std::uint64_t consumed() = 0;
   // Pushes what a non-mapped transport has not taken yet; true when nothing is pending.
   virtual Result<bool> flush() = 0;
+  // Simple in mapped memory: what it is made of, for whoever sends without these calls; else
+  // nullptr.
+  virtual MappedSender* mapped() { return nullptr; }
 };
 
 // The receiving end. All calls return at once.
@@ -93,6 +100,8 @@ class RecvFifo {
   virtual std::uint64_t received() const = 0;
   // Pushes credits that a non-mapped transport has not taken yet; true when nothing is pending.
   virtual Result<bool> flush() = 0;
+  // As SendFifo's.
+  virtual MappedReceiver* mapped() { return nullptr; }
 };
 
 // Only when the connection is ready; one of each direction and protocol for its lifetime. The fifo

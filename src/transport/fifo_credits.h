@@ -23,7 +23,7 @@ class SentMessages {
   // Looks at the signal only when the slots known to be free are used up: its line is written by
   // the peer, and every look may fetch it from there.
   Result<bool> has_free_slot() {
-    if (sent_ - consumed_ < slots_) return true;
+    if (knows_free_slot()) return true;
     // Acquire: the receiver's reads of a slot happen before our next writes to it.
     const std::uint64_t consumed = given_back_->load(std::memory_order_acquire);
     if (consumed < consumed_ || consumed > sent_) [[unlikely]]
@@ -32,6 +32,8 @@ class SentMessages {
     consumed_ = consumed;
     return sent_ - consumed_ < slots_;
   }
+
+  bool knows_free_slot() const { return sent_ - consumed_ < slots_; }
 
   std::uint64_t sent() const { return sent_; }
   void add() { ++sent_; }
@@ -48,7 +50,8 @@ class SentMessages {
   std::uint64_t consumed_ = 0;
 };
 
-// The receiver's count of messages taken, told to the sender one by one.
+// The receiver's count of messages taken, told to the sender one by one; of messages that flags in
+// the data announce, or a signal.
 class TakenMessages {
  public:
   TakenMessages(Connection& connection, const FifoLayout& layout)
@@ -90,6 +93,12 @@ inline std::size_t total_bytes(std::span<const Piece> pieces) {
 inline Status check_message(std::size_t bytes, std::size_t payload_bytes) {
   if (bytes > 0 && bytes <= payload_bytes) return {};
   return bug("a message of ", bytes, " bytes; a slot takes 1 to ", payload_bytes);
+}
+
+// A part of the message at hand as the caller of a RecvFifo must name it.
+inline Status check_part(std::size_t offset, std::size_t bytes, std::size_t message_bytes) {
+  if (bytes <= message_bytes && offset <= message_bytes - bytes) return {};
+  return bug("bytes ", offset, " to ", offset + bytes, " of a message of ", message_bytes);
 }
 
 // The two ends do not agree on what is sent.

@@ -59,9 +59,7 @@ Result<bool> FlaggedRecvFifo<Codec>::arrived(std::size_t bytes) {
 
 template <class Codec>
 Status FlaggedRecvFifo<Codec>::copy_to(void* destination, std::size_t offset, std::size_t bytes) {
-  if (!complete_ || bytes > bytes_ || offset > bytes_ - bytes)
-    return bug("bytes ", offset, " to ", offset + bytes, " of a message of ",
-               complete_ ? bytes_ : 0);
+  UNISONO_TRY(check_part(offset, bytes, complete_ ? bytes_ : 0));
   if (bytes > 0) std::memcpy(destination, staging_.data() + offset, bytes);
   return {};
 }

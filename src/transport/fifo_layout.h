@@ -21,13 +21,18 @@ inline constexpr std::size_t ll128_line_bytes = 128;
 // LL128's flag has 24 bits for the message's size.
 inline constexpr std::size_t max_ll128_payload = (std::size_t{1} << 24) - 1;
 
-// The head of a slot whose arrival a signal tells; the bytes follow it.
+// In mapped memory the header carries the bytes of a message of up to so many.
+inline constexpr std::size_t header_payload_bytes = 40;
+
+// The head of a slot of Simple, and of any message that is put; the bytes, or the PieceRecords of
+// an offer, follow it.
 struct alignas(64) SlotHeader {
   enum class Kind : std::uint32_t { bytes, offer };
-  std::uint64_t number;  // the message's
+  std::uint64_t number;  // the message's, from 1: zeroed memory announces none
   std::uint64_t bytes;   // of the message
   Kind kind;
-  std::uint32_t pieces;  // of an offer: PieceRecords that follow
+  std::uint32_t pieces;  // of an offer
+  std::byte payload[header_payload_bytes];
 };
 static_assert(sizeof(SlotHeader) == 64);
 

@@ -55,8 +55,11 @@ Status PutSendFifo::offer(std::span<const Piece> pieces) {
 
 Status PutSendFifo::publish(std::size_t bytes, std::span<const Piece> offered) {
   const std::uint64_t number = messages_.sent();
-  const SlotHeader header{
-      .number = number, .bytes = bytes, .kind = SlotHeader::Kind::bytes, .pieces = 0};
+  const SlotHeader header{.number = number + 1,
+                          .bytes = bytes,
+                          .kind = SlotHeader::Kind::bytes,
+                          .pieces = 0,
+                          .payload = {}};
   std::memcpy(staging_slot(number), &header, sizeof header);
   Pending& message = pending(number);
   message.bytes = bytes;
@@ -104,6 +107,50 @@ Result<bool> PutSendFifo::push_message() {
 Result<bool> PutSendFifo::flush() {
   UNISONO_TRY(push());
   return pushed_ == messages_.sent() && connection_.puts_completed() >= last_put_;
+}
+
+Result<bool> PutRecvFifo::arrived(std::size_t bytes) {
+  if (accepted_ && accepted_bytes_ == bytes) return true;
+  if (known_arrived_ == messages_.taken()) {
+    // Acquire: the put's bytes come before its signal.
+    known_arrived_ = connection_.signals()[layout_.arrived_signal].load(std::memory_order_acquire);
+    if (known_arrived_ == messages_.taken()) return false;
+    if (known_arrived_ - messages_.taken() > layout_.slots) [[unlikely]]
+      return peer_error(connection_.peer(), "rank ", connection_.peer(), " claims to have sent ",
+                        known_arrived_, " messages when ", messages_.taken(),
+                        " have been taken and there are ", layout_.slots, " slots");
+  }
+  UNISONO_TRY(accept(bytes));
+  accepted_ = true;
+  accepted_bytes_ = bytes;
+  return true;
+}
+
+Status PutRecvFifo::accept(std::size_t bytes) const {
+  SlotHeader header;
+  std::memcpy(&header, slot(), sizeof header);
+  const int peer = connection_.peer();
+  const std::uint64_t next = messages_.taken() + 1;
+  if (header.number != next)
+    return peer_error(peer, "rank ", peer, " sent message ", header.number, " where ", next,
+                      " is next");
+  if (header.bytes != bytes) return size_mismatch(peer, messages_.taken(), header.bytes, bytes);
+  if (header.kind == SlotHeader::Kind::bytes && bytes <= layout_.payload_bytes) return {};
+  return peer_error(peer, "rank ", peer, " sent ", bytes, " bytes as kind ",
+                    static_cast<std::uint32_t>(header.kind), " in a slot of ",
+                    layout_.payload_bytes);
+}
+
+Status PutRecvFifo::copy_to(void* destination, std::size_t offset, std::size_t bytes) {
+  UNISONO_TRY(check_part(offset, bytes, accepted_ ? accepted_bytes_ : 0));
+  if (bytes > 0) std::memcpy(destination, slot() + sizeof(SlotHeader) + offset, bytes);
+  return {};
+}
+
+Status PutRecvFifo::release() {
+  if (!accepted_) return bug("release of a message that has not arrived");
+  accepted_ = false;
+  return messages_.give_back();
 }
 
 }  // namespace unisono::transport

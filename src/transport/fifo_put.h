@@ -1,5 +1,5 @@
 // Any protocol over a connection that is not mapped: one put of a header and the bytes, whose
-// signal counts messages. Received by SignalledRecvFifo.
+// signal counts messages.
 #pragma once
 
 #include <array>
@@ -57,6 +57,32 @@ class PutSendFifo final : public SendFifo {
   std::uint64_t pushed_ = 0;    // messages that the connection has taken
   std::uint64_t last_put_ = 0;  // the connection's count after our last one
   std::size_t begun_bytes_ = 0;
+};
+
+class PutRecvFifo final : public RecvFifo {
+ public:
+  PutRecvFifo(Connection& connection, const FifoLayout& layout)
+      : connection_(connection), layout_(layout), messages_(connection, layout) {}
+
+  Result<bool> arrived(std::size_t bytes) override;
+  const void* data() override { return slot() + sizeof(SlotHeader); }
+  Status copy_to(void* destination, std::size_t offset, std::size_t bytes) override;
+  Status release() override;
+  std::uint64_t received() const override { return messages_.taken(); }
+  Result<bool> flush() override { return messages_.flushed(); }
+
+ private:
+  const std::byte* slot() const {
+    return connection_.region() + layout_.slot_offset(messages_.taken());
+  }
+  Status accept(std::size_t bytes) const;
+
+  Connection& connection_;
+  FifoLayout layout_;
+  TakenMessages messages_;
+  std::uint64_t known_arrived_ = 0;
+  bool accepted_ = false;  // the message at hand was looked at and is right
+  std::size_t accepted_bytes_ = 0;
 };
 
 }  // namespace unisono::transport

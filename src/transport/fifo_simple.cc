@@ -8,69 +8,52 @@ namespace unisono::transport {
 
 Status SimpleSendFifo::send(std::span<const Piece> pieces) {
   const std::size_t bytes = total_bytes(pieces);
-  UNISONO_TRY(check_message(bytes, layout_.payload_bytes));
-  std::byte* to = slot() + sizeof(SlotHeader);
+  UNISONO_TRY(check_message(bytes, payload_bytes_));
+  std::byte* to = sender_.payload(bytes);
   for (const Piece& piece : pieces) {
     if (piece.bytes > 0) std::memcpy(to, piece.data, piece.bytes);
     to += piece.bytes;
   }
-  publish(SlotHeader::Kind::bytes, bytes, 0);
+  sender_.publish(SlotHeader::Kind::bytes, bytes, 0);
   return {};
 }
 
 void* SimpleSendFifo::begin(std::size_t bytes) {
   begun_bytes_ = bytes;
-  return slot() + sizeof(SlotHeader);
+  return sender_.payload(bytes);
 }
 
 Status SimpleSendFifo::commit() {
-  UNISONO_TRY(check_message(begun_bytes_, layout_.payload_bytes));
-  publish(SlotHeader::Kind::bytes, begun_bytes_, 0);
+  UNISONO_TRY(check_message(begun_bytes_, payload_bytes_));
+  sender_.publish(SlotHeader::Kind::bytes, begun_bytes_, 0);
   return {};
 }
 
 bool SimpleSendFifo::offers_zero_copy(std::span<const Piece> pieces) const {
   return options_.zero_copy && connection_.can_read_peer() && pieces.size() <= max_offer_pieces &&
-         pieces.size() * sizeof(PieceRecord) <= layout_.payload_bytes &&
+         pieces.size() * sizeof(PieceRecord) <= payload_bytes_ &&
          total_bytes(pieces) >= std::max<std::size_t>(options_.zero_copy_min_bytes, 1);
 }
 
 Status SimpleSendFifo::offer(std::span<const Piece> pieces) {
   if (!offers_zero_copy(pieces))
     return bug("an offer of ", pieces.size(), " pieces is not possible");
-  std::byte* to = slot() + sizeof(SlotHeader);
+  std::byte* to = sender_.offered_pieces();
   for (const Piece& piece : pieces) {
     const PieceRecord record{.address = reinterpret_cast<std::uint64_t>(piece.data),
                              .bytes = piece.bytes};
     std::memcpy(to, &record, sizeof record);
     to += sizeof record;
   }
-  publish(SlotHeader::Kind::offer, total_bytes(pieces), pieces.size());
+  sender_.publish(SlotHeader::Kind::offer, total_bytes(pieces), pieces.size());
   return {};
 }
 
-void SimpleSendFifo::publish(SlotHeader::Kind kind, std::size_t bytes, std::size_t pieces) {
-  const SlotHeader header{.number = messages_.sent(),
-                          .bytes = bytes,
-                          .kind = kind,
-                          .pieces = static_cast<std::uint32_t>(pieces)};
-  std::memcpy(slot(), &header, sizeof header);
-  messages_.add();
-  // Release: who sees the count sees the slot, and what this process wrote to offered memory.
-  connection_.peer_signals()[layout_.arrived_signal].store(messages_.sent(),
-                                                           std::memory_order_release);
-}
-
-Result<bool> SignalledRecvFifo::arrived(std::size_t bytes) {
+Result<bool> SimpleRecvFifo::arrived(std::size_t bytes) {
   if (accepted_ && accepted_bytes_ == bytes) return true;
-  if (known_arrived_ == messages_.taken()) {
-    // Acquire: pairs with the release of the sender's signal.
-    known_arrived_ = connection_.signals()[layout_.arrived_signal].load(std::memory_order_acquire);
-    if (known_arrived_ == messages_.taken()) return false;
-    if (known_arrived_ - messages_.taken() > layout_.slots) [[unlikely]]
-      return peer_error(connection_.peer(), "rank ", connection_.peer(), " claims to have sent ",
-                        known_arrived_, " messages when ", messages_.taken(),
-                        " have been taken and there are ", layout_.slots, " slots");
+  if (!receiver_.arrived()) {
+    UNISONO_TRY(check_number());
+    return false;
   }
   UNISONO_TRY(accept(bytes));
   accepted_ = true;
@@ -78,32 +61,38 @@ Result<bool> SignalledRecvFifo::arrived(std::size_t bytes) {
   return true;
 }
 
-Status SignalledRecvFifo::accept(std::size_t bytes) {
-  // Copied before it is checked: the peer could still write to what is mapped.
-  SlotHeader header;
-  std::memcpy(&header, slot(), sizeof header);
+// A slot holds the next message, or the one that it held the last time.
+Status SimpleRecvFifo::check_number() const {
+  const std::uint64_t next = receiver_.taken() + 1;
+  const std::uint64_t last = next > layout_.slots ? next - layout_.slots : 0;
+  const std::uint64_t number = receiver_.number();
+  // It may have arrived since.
+  if (number == last || number == next) [[likely]]
+    return {};
   const int peer = connection_.peer();
-  if (header.number != messages_.taken())
-    return peer_error(peer, "rank ", peer, " sent message ", header.number, " where ",
-                      messages_.taken(), " is next");
-  if (header.bytes != bytes) return size_mismatch(peer, header.number, header.bytes, bytes);
-  offered_.clear();
-  if (header.kind == SlotHeader::Kind::offer) return accept_offer(bytes, header.pieces);
-  if (header.kind != SlotHeader::Kind::bytes || bytes > layout_.payload_bytes)
-    return peer_error(peer, "rank ", peer, " sent ", bytes, " bytes as kind ",
-                      static_cast<std::uint32_t>(header.kind), " in a slot of ",
-                      layout_.payload_bytes);
-  return {};
+  return peer_error(peer, "rank ", peer, " sent message ", number, " where ", next, " is next");
 }
 
-Status SignalledRecvFifo::accept_offer(std::size_t bytes, std::size_t pieces) {
+Status SimpleRecvFifo::accept(std::size_t bytes) {
+  const SlotHeader header = receiver_.header();
+  const int peer = connection_.peer();
+  if (header.bytes != bytes) return size_mismatch(peer, receiver_.taken(), header.bytes, bytes);
+  offered_.clear();
+  if (header.kind == SlotHeader::Kind::offer) return accept_offer(bytes, header.pieces);
+  if (header.kind == SlotHeader::Kind::bytes && bytes <= layout_.payload_bytes) return {};
+  return peer_error(peer, "rank ", peer, " sent ", bytes, " bytes as kind ",
+                    static_cast<std::uint32_t>(header.kind), " in a slot of ",
+                    layout_.payload_bytes);
+}
+
+Status SimpleRecvFifo::accept_offer(std::size_t bytes, std::size_t pieces) {
   const int peer = connection_.peer();
   if (pieces > max_offer_pieces || pieces * sizeof(PieceRecord) > layout_.payload_bytes ||
       !connection_.can_read_peer())
     return peer_error(peer, "rank ", peer, " offers ", pieces, " pieces of memory; at most ",
                       connection_.can_read_peer() ? max_offer_pieces : 0, " are possible");
   offered_.resize(pieces);
-  std::memcpy(offered_.data(), slot() + sizeof(SlotHeader), pieces * sizeof(PieceRecord));
+  std::memcpy(offered_.data(), receiver_.offered_pieces(), pieces * sizeof(PieceRecord));
   std::uint64_t left = bytes;
   for (const PieceRecord& piece : offered_) {
     if (piece.bytes > left)
@@ -116,22 +105,19 @@ Status SignalledRecvFifo::accept_offer(std::size_t bytes, std::size_t pieces) {
                     bytes);
 }
 
-const void* SignalledRecvFifo::data() {
-  return offered_.empty() ? slot() + sizeof(SlotHeader) : nullptr;
+const void* SimpleRecvFifo::data() {
+  return offered_.empty() ? receiver_.payload(accepted_bytes_) : nullptr;
 }
 
-Status SignalledRecvFifo::copy_to(void* destination, std::size_t offset, std::size_t bytes) {
-  if (!accepted_ || bytes > accepted_bytes_ || offset > accepted_bytes_ - bytes)
-    return bug("bytes ", offset, " to ", offset + bytes, " of a message of ",
-               accepted_ ? accepted_bytes_ : 0);
+Status SimpleRecvFifo::copy_to(void* destination, std::size_t offset, std::size_t bytes) {
+  UNISONO_TRY(check_part(offset, bytes, accepted_ ? accepted_bytes_ : 0));
   auto* to = static_cast<std::byte*>(destination);
   if (!offered_.empty()) return read_offered(to, offset, bytes);
-  if (bytes > 0) std::memcpy(to, slot() + sizeof(SlotHeader) + offset, bytes);
+  if (bytes > 0) std::memcpy(to, receiver_.payload(accepted_bytes_) + offset, bytes);
   return {};
 }
 
-Status SignalledRecvFifo::read_offered(std::byte* destination, std::size_t offset,
-                                       std::size_t bytes) {
+Status SimpleRecvFifo::read_offered(std::byte* destination, std::size_t offset, std::size_t bytes) {
   for (const PieceRecord& piece : offered_) {
     if (bytes == 0) break;
     if (offset >= piece.bytes) {
@@ -147,10 +133,11 @@ Status SignalledRecvFifo::read_offered(std::byte* destination, std::size_t offse
   return {};
 }
 
-Status SignalledRecvFifo::release() {
+Status SimpleRecvFifo::release() {
   if (!accepted_) return bug("release of a message that has not arrived");
   accepted_ = false;
-  return messages_.give_back();
+  receiver_.release();
+  return {};
 }
 
 }  // namespace unisono::transport

@@ -108,7 +108,7 @@ void send_message(Line& line, std::uint64_t number, std::size_t bytes) {
   ASSERT_EQ(line.send->sent(), number);
   if (number % 3 == 0) {
     void* to = line.send->begin(bytes);
-    ASSERT_EQ(reinterpret_cast<std::uintptr_t>(to) % 64, 0u);
+    ASSERT_EQ(reinterpret_cast<std::uintptr_t>(to) % (bytes < 64 ? 8 : 64), 0u);
     std::memcpy(to, content.data(), bytes);
     ASSERT_TRUE(line.send->commit().ok());
     return;
@@ -125,8 +125,8 @@ void send_message(Line& line, std::uint64_t number, std::size_t bytes) {
 
 std::vector<std::size_t> sizes_for(Protocol protocol, const FifoOptions& options) {
   const std::size_t most = transport::slot_payload_bytes(options, protocol);
-  std::vector<std::size_t> sizes{1,  2,   3,   4,   5,   7,   8,   9,   63,       64,
-                                 65, 119, 120, 121, 127, 128, 129, 240, most - 1, most};
+  std::vector<std::size_t> sizes{1,  2,  3,   4,   5,   7,   8,   9,   39,  40,       41,  63,
+                                 64, 65, 119, 120, 121, 127, 128, 129, 240, most - 1, most};
   std::erase_if(sizes, [&](std::size_t bytes) { return bytes > most; });
   return sizes;
 }

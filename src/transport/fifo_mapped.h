@@ -1,0 +1,113 @@
+// The Simple protocol in memory that both ends map, in its inline form: what the host engine uses
+// for small messages, and SimpleSendFifo and SimpleRecvFifo for all.
+//
+// A message's header tells its arrival, and carries the bytes of a message of up to
+// header_payload_bytes: such a message is one cache line that goes from core to core. The bytes of
+// a longer one follow the header.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/fifo_credits.h"
+#include "transport/fifo_layout.h"
+#include "transport/transport.h"
+
+namespace unisono::transport {
+
+// The slots of one direction, taken in turn.
+class SlotCursor {
+ public:
+  SlotCursor(std::byte* region, const FifoLayout& layout)
+      : first_(region + layout.offset),
+        end_(first_ + layout.slots * layout.slot_stride),
+        stride_(layout.slot_stride),
+        at_(first_) {}
+
+  std::byte* slot() const { return at_; }
+  SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(at_); }
+  std::byte* behind_header() const { return at_ + sizeof(SlotHeader); }
+  std::byte* payload(std::size_t bytes) const {
+    return bytes <= header_payload_bytes ? header().payload : behind_header();
+  }
+  void advance() {
+    at_ += stride_;
+    if (at_ == end_) at_ = first_;
+  }
+
+ private:
+  std::byte* first_;
+  std::byte* end_;
+  std::size_t stride_;
+  std::byte* at_;
+};
+
+class MappedSender {
+ public:
+  // Only when the connection is ready, and mapped.
+  MappedSender(Connection& connection, const FifoLayout& layout)
+      : messages_(connection, layout), cursor_(connection.peer_region(), layout) {}
+
+  // Whether a slot is known to be free; if not, messages().has_free_slot() looks.
+  bool has_free_slot() const { return messages_.knows_free_slot(); }
+  SentMessages& messages() { return messages_; }
+  const SentMessages& messages() const { return messages_; }
+  // Where the next message of `bytes` goes; then publish(), with the same.
+  std::byte* payload(std::size_t bytes) const { return cursor_.payload(bytes); }
+  std::byte* offered_pieces() const { return cursor_.behind_header(); }
+  void publish(SlotHeader::Kind kind, std::size_t bytes, std::size_t pieces) {
+    SlotHeader& header = cursor_.header();
+    header.bytes = bytes;
+    header.kind = kind;
+    header.pieces = static_cast<std::uint32_t>(pieces);
+    messages_.add();
+    cursor_.advance();
+    // Release: who sees the number sees the message, and what this process wrote to offered memory.
+    std::atomic_ref(header.number).store(messages_.sent(), std::memory_order_release);
+  }
+
+ private:
+  SentMessages messages_;
+  SlotCursor cursor_;
+};
+
+class MappedReceiver {
+ public:
+  // Only when the connection is ready, and mapped.
+  MappedReceiver(Connection& connection, const FifoLayout& layout)
+      : credit_(connection.peer_signals()[layout.credit_signal]),
+        cursor_(connection.region(), layout) {}
+
+  std::uint64_t taken() const { return taken_; }
+  // The number of the last message in the next slot. Acquire: pairs with the release of publish().
+  std::uint64_t number() const {
+    return std::atomic_ref(cursor_.header().number).load(std::memory_order_acquire);
+  }
+  bool arrived() const { return number() == taken_ + 1; }
+  // Once arrived. Copied before it is looked at: the peer could still write to what is mapped.
+  SlotHeader header() const { return cursor_.header(); }
+  // Whether the message that arrived is `bytes` in the slot.
+  bool carries(std::size_t bytes) const {
+    return cursor_.header().bytes == bytes && cursor_.header().kind == SlotHeader::Kind::bytes;
+  }
+  const std::byte* payload(std::size_t bytes) const { return cursor_.payload(bytes); }
+  const std::byte* offered_pieces() const { return cursor_.behind_header(); }
+  void release() {
+    ++taken_;
+    cursor_.advance();
+    // Release: our reads of the slot, and of offered memory, happen before the sender's next
+    // writes.
+    credit_.store(taken_, std::memory_order_release);
+    // A sender that is ahead has filled the next slot; it is fetched beside what is done with this
+    // message.
+    __builtin_prefetch(cursor_.slot());
+  }
+
+ private:
+  std::atomic<std::uint64_t>& credit_;  // the peer's: messages taken
+  std::uint64_t taken_ = 0;
+  SlotCursor cursor_;
+};
+
+}  // namespace unisono::transport
