@@ -16,7 +16,7 @@ double CostModel::time_us(const algorithm::Cost& cost, Protocol protocol) const 
 
 const CostModel& host_cost_model() {
   static constexpr CostModel model{
-      .intra_node = {{0.16, 0.060}, {0.15, 0.32}, {0.13, 0.062}},
+      .intra_node = {{0.09, 0.060}, {0.15, 0.32}, {0.14, 0.062}},
       .inter_node = {{20, 0.45}, {20, 0.50}, {20, 0.47}},
       .reduce_ns_per_byte = 0.08,
   };

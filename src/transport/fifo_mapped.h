@@ -84,7 +84,6 @@ class MappedReceiver {
   std::uint64_t number() const {
     return std::atomic_ref(cursor_.header().number).load(std::memory_order_acquire);
   }
-  bool arrived() const { return number() == taken_ + 1; }
   // Once arrived. Copied before it is looked at: the peer could still write to what is mapped.
   SlotHeader header() const { return cursor_.header(); }
   // Whether the message that arrived is `bytes` in the slot.

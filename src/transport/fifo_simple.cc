@@ -51,10 +51,8 @@ Status SimpleSendFifo::offer(std::span<const Piece> pieces) {
 
 Result<bool> SimpleRecvFifo::arrived(std::size_t bytes) {
   if (accepted_ && accepted_bytes_ == bytes) return true;
-  if (!receiver_.arrived()) {
-    UNISONO_TRY(check_number());
-    return false;
-  }
+  UNISONO_ASSIGN(const bool is_there, has_next());
+  if (!is_there) return false;
   UNISONO_TRY(accept(bytes));
   accepted_ = true;
   accepted_bytes_ = bytes;
@@ -62,13 +60,12 @@ Result<bool> SimpleRecvFifo::arrived(std::size_t bytes) {
 }
 
 // A slot holds the next message, or the one that it held the last time.
-Status SimpleRecvFifo::check_number() const {
+Result<bool> SimpleRecvFifo::has_next() const {
   const std::uint64_t next = receiver_.taken() + 1;
   const std::uint64_t last = next > layout_.slots ? next - layout_.slots : 0;
   const std::uint64_t number = receiver_.number();
-  // It may have arrived since.
-  if (number == last || number == next) [[likely]]
-    return {};
+  if (number == next || number == last) [[likely]]
+    return number == next;
   const int peer = connection_.peer();
   return peer_error(peer, "rank ", peer, " sent message ", number, " where ", next, " is next");
 }

@@ -48,7 +48,7 @@ class SimpleRecvFifo final : public RecvFifo {
   MappedReceiver* mapped() override { return &receiver_; }
 
  private:
-  Status check_number() const;
+  Result<bool> has_next() const;
   Status accept(std::size_t bytes);
   Status accept_offer(std::size_t bytes, std::size_t pieces);
   Status read_offered(std::byte* destination, std::size_t offset, std::size_t bytes);

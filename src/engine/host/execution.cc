@@ -7,8 +7,9 @@ namespace unisono::engine {
 namespace {
 
 constexpr std::size_t largest_element_bytes = 8;
-// Bounds the memory of placed steps: some 30 KiB of a plan.
-constexpr std::size_t max_placed_steps = 512;
+// Bounds the memory of a short run: some 30 KiB of a plan.
+constexpr std::size_t max_short_steps = 512;
+constexpr int idle_polls_between_progress = 16;
 
 bool is_uneven(const Arguments& arguments) {
   return !arguments.input_counts.empty() || !arguments.output_counts.empty();
@@ -45,18 +46,19 @@ Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                   name(header.protocol), " holds ", payload,
                   ". Use another protocol or larger slots");
   return std::unique_ptr<Execution>(
-      std::make_unique<HostExecution>(header, program, resources, payload, tiles));
+      std::make_unique<HostExecution>(header, program, resources, options, tiles));
 }
 
 HostExecution::HostExecution(plan::Header header, plan::RankProgram program, Resources& resources,
-                             std::size_t slot_payload_bytes, int tiles)
+                             const transport::FifoOptions& options, int tiles)
     : header_(std::move(header)),
       program_(std::move(program)),
-      slot_payload_bytes_(slot_payload_bytes),
+      slot_payload_bytes_(transport::slot_payload_bytes(options, header_.protocol)),
       tiles_(tiles) {
   call_.header = &header_;
   call_.program = &program_;
   call_.resources = &resources;
+  if (options.zero_copy) call_.least_offered_bytes = options.zero_copy_min_bytes;
   call_.blocks.reserve(program_.thread_blocks.size());
   for (std::size_t i = 0; i < program_.thread_blocks.size(); ++i)
     call_.blocks.emplace_back(program_.thread_blocks[i], static_cast<int>(i));
@@ -82,46 +84,53 @@ Status HostExecution::check(const Arguments& arguments) const {
   return {};
 }
 
-void HostExecution::bind(const Arguments& arguments, void* scratch) {
-  repeats_ = 0;
-  call_.is_placed = false;
-  call_.memory.bind(header_, arguments, scratch, tile_elements(arguments));
-  call_.tiles = call_.memory.tiles(header_, program_.rank);
+bool HostExecution::is_like_last(const Arguments& arguments) const {
+  return has_run_ && !running_ && arguments.count == arguments_.count &&
+         arguments.type == arguments_.type && arguments.operation == arguments_.operation &&
+         !is_uneven(arguments) && !is_uneven(arguments_);
 }
 
-void HostExecution::bind_like_last(const Arguments& arguments, void* scratch) {
-  call_.memory.rebase(arguments, scratch);
-  // The second of its shape is worth it; more of them need it no more.
-  if (++repeats_ != 1 || call_.tiles != 1) return;
-  std::size_t left = max_placed_steps;
-  call_.is_placed = true;
-  for (ThreadBlockRun& block : call_.blocks) {
-    call_.is_placed = call_.is_placed && block.place(call_, left);
-    left -= block.placed().size();
-  }
+Result<void*> HostExecution::scratch(const Arguments& arguments) {
+  if (program_.scratch_blocks == 0 || arguments.count == 0) return nullptr;
+  return call_.resources->scratch(static_cast<std::size_t>(program_.scratch_blocks) *
+                                  static_cast<std::size_t>(arguments.count) *
+                                  size_bytes(arguments.type));
 }
 
 Status HostExecution::start(const Arguments& arguments) {
+  if (is_like_last(arguments)) return start_like_last(arguments);
   UNISONO_TRY(check(arguments));
-  const std::size_t element_bytes = size_bytes(arguments.type);
-  const bool is_like_last = has_run_ && arguments.count == arguments_.count &&
-                            arguments.type == arguments_.type && !is_uneven(arguments) &&
-                            !is_uneven(arguments_);
+  UNISONO_ASSIGN(void* const scratch, this->scratch(arguments));
   arguments_ = arguments;
-  void* scratch = nullptr;
-  if (program_.scratch_blocks > 0 && arguments.count > 0) {
-    UNISONO_ASSIGN(scratch, call_.resources->scratch(
-                                static_cast<std::size_t>(program_.scratch_blocks) *
-                                static_cast<std::size_t>(arguments.count) * element_bytes));
-  }
-  if (is_like_last)
-    bind_like_last(arguments, scratch);
-  else
-    bind(arguments, scratch);
+  repeats_ = 0;
+  short_run_.clear();
+  call_.memory.bind(header_, arguments, scratch, tile_elements(arguments));
+  call_.tiles = call_.memory.tiles(header_, program_.rank);
   call_.arithmetic.bind(header_, arguments);
   has_run_ = true;
+  return start_blocks();
+}
+
+Status HostExecution::start_like_last(const Arguments& arguments) {
+  UNISONO_ASSIGN(void* const scratch, this->scratch(arguments));
+  arguments_.input = arguments.input;
+  arguments_.output = arguments.output;
+  call_.memory.rebase(arguments, scratch);
+  // The second of its shape is worth it.
+  if (++repeats_ == 1) short_run_.lay_out(call_, max_short_steps);
+  if (short_run_.is_laid_out()) {
+    short_run_.start(call_);
+    running_ = true;
+    return {};
+  }
+  arguments_.pre_multiplier = arguments.pre_multiplier;
+  call_.arithmetic.bind(header_, arguments);
+  return start_blocks();
+}
+
+Status HostExecution::start_blocks() {
   for (ThreadBlockRun& block : call_.blocks) {
-    block.start(call_);
+    block.start();
     if (call_.tiles > 0) UNISONO_TRY(block.join_connections(call_));
   }
   running_ = true;
@@ -137,7 +146,22 @@ std::int64_t HostExecution::tile_elements(const Arguments& arguments) const {
                                    layout.elements(0), is_uneven(arguments) ? 1 : tiles_);
 }
 
-Result<bool> HostExecution::poll() {
+Result<bool> HostExecution::poll() { return runs_short() ? poll_short() : poll_blocks(); }
+
+Result<bool> HostExecution::poll_short() {
+  UNISONO_ASSIGN(const bool done, short_run_.poll());
+  progressed_ = short_run_.progressed();
+  if (done) {
+    complete();
+    return true;
+  }
+  // What other calls still have to move, on connections that are not mapped.
+  if (!progressed_ && ++idle_polls_ % idle_polls_between_progress == 0)
+    UNISONO_TRY(call_.resources->progress());
+  return false;
+}
+
+Result<bool> HostExecution::poll_blocks() {
   progressed_ = false;
   bool done = true;
   for (ThreadBlockRun& block : call_.blocks) {
@@ -147,40 +171,43 @@ Result<bool> HostExecution::poll() {
     done &= block.done(call_);
   }
   if (done) {
-    UNISONO_ASSIGN(done, finish());
+    UNISONO_ASSIGN(done, blocks_finished());
   }
   if (!done && !progressed_) UNISONO_TRY(call_.resources->progress());
+  if (done) complete();
   return done;
 }
 
-Result<bool> HostExecution::finish() {
+Result<bool> HostExecution::blocks_finished() {
   for (ThreadBlockRun& block : call_.blocks) {
     UNISONO_ASSIGN(const bool finished, block.finished(call_));
     if (!finished) return false;
   }
-  if (is_reduction(header_.collective) && arguments_.operation == ReduceOperation::average) {
-    const bool holds_result =
-        header_.collective != Collective::reduce || program_.rank == header_.root;
-    const int blocks = holds_result ? plan::output_blocks_of(header_, program_.rank) : 0;
-    call_.arithmetic.divide(static_cast<std::byte*>(arguments_.output),
-                            static_cast<std::size_t>(blocks) *
-                                static_cast<std::size_t>(arguments_.count) *
-                                size_bytes(arguments_.type),
-                            header_.ranks);
-  }
-  running_ = false;
   return true;
+}
+
+void HostExecution::complete() {
+  running_ = false;
+  if (arguments_.operation != ReduceOperation::average || !is_reduction(header_.collective)) return;
+  const bool holds_result =
+      header_.collective != Collective::reduce || program_.rank == header_.root;
+  const int blocks = holds_result ? plan::output_blocks_of(header_, program_.rank) : 0;
+  call_.arithmetic.divide(static_cast<std::byte*>(arguments_.output),
+                          static_cast<std::size_t>(blocks) *
+                              static_cast<std::size_t>(arguments_.count) *
+                              size_bytes(arguments_.type),
+                          header_.ranks);
 }
 
 std::size_t HostExecution::memory_bytes() const {
   std::size_t bytes = sizeof *this + call_.arithmetic.memory_bytes();
   for (const plan::ThreadBlock& block : program_.thread_blocks)
     bytes += sizeof(ThreadBlockRun) + sizeof block + plan::memory_bytes(block.body);
-  for (const ThreadBlockRun& block : call_.blocks) bytes += block.placed().memory_bytes();
-  return bytes;
+  return bytes + short_run_.memory_bytes();
 }
 
 Waiting HostExecution::waiting() const {
+  if (runs_short()) return short_run_.waiting();
   const ThreadBlockRun* least = nullptr;
   const auto behind = [](const Waiting& a, const Waiting& b) {
     return a.tile != b.tile ? a.tile < b.tile : a.step < b.step;

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "engine/host/short_run.h"
 #include "engine/host/thread_block.h"
 
 namespace unisono::engine {
@@ -10,7 +11,7 @@ namespace unisono::engine {
 class HostExecution : public Execution {
  public:
   HostExecution(plan::Header header, plan::RankProgram program, Resources& resources,
-                std::size_t slot_payload_bytes, int tiles);
+                const transport::FifoOptions& options, int tiles);
 
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
@@ -20,20 +21,27 @@ class HostExecution : public Execution {
 
  private:
   Status check(const Arguments& arguments) const;
-  // Binds a call of another shape than the last; binds one of the same shape.
-  void bind(const Arguments& arguments, void* scratch);
-  void bind_like_last(const Arguments& arguments, void* scratch);
-  Result<bool> finish();
+  bool is_like_last(const Arguments& arguments) const;
+  Result<void*> scratch(const Arguments& arguments);
+  Status start_like_last(const Arguments& arguments);
+  Status start_blocks();
+  bool runs_short() const { return short_run_.is_laid_out(); }
+  Result<bool> poll_short();
+  Result<bool> poll_blocks();
+  Result<bool> blocks_finished();
+  void complete();
   std::int64_t tile_elements(const Arguments& arguments) const;
 
   plan::Header header_;
   plan::RankProgram program_;
   CallState call_;
+  ShortRun short_run_;  // runs calls like the last, if it could be laid out
   Arguments arguments_;
   std::size_t slot_payload_bytes_;
   int tiles_;
   bool has_run_ = false;
-  int repeats_ = 0;  // calls of the same shape, one after another
+  int repeats_ = 0;     // calls of the same shape, one after another
+  int idle_polls_ = 0;  // of short runs
   bool running_ = false;
   bool progressed_ = false;
 };

@@ -38,7 +38,8 @@ class CallMemory {
 
   // Another call of the same count and type, with buffers that are not uneven.
   void rebase(const Arguments& arguments, void* scratch) {
-    arguments_ = arguments;
+    arguments_.input = arguments.input;
+    arguments_.output = arguments.output;
     scratch_ = static_cast<std::byte*>(scratch);
   }
   // Where a buffer of blocks of equal size starts.

@@ -17,6 +17,8 @@ class Arithmetic {
  public:
   void bind(const plan::Header& header, const Arguments& arguments);
 
+  ReduceFunction function() const { return reduce_; }
+  std::size_t element_bytes() const { return element_bytes_; }
   // Whether reading the input must scale it (pre_multiplied_sum).
   bool scales_input() const { return scales_input_; }
 

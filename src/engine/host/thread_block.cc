@@ -10,51 +10,15 @@ using plan::Operation;
 ThreadBlockRun::ThreadBlockRun(const plan::ThreadBlock& block, int index)
     : block_(&block), index_(index), cursor_(block.body) {}
 
-bool ThreadBlockRun::place(const CallState& call, std::size_t max_steps) {
-  return placed_.place(block_->body, call.memory, max_steps);
-}
-
-void ThreadBlockRun::start(const CallState& call) {
-  at_ = 0;
+void ThreadBlockRun::start() {
   tile_ = 0;
-  if (!call.is_placed) {
-    placed_.clear();
-    cursor_ = plan::StepCursor(block_->body);
-  }
+  cursor_ = plan::StepCursor(block_->body);
   offers_.clear();
   first_offer_ = 0;
   waiting_ = {};
 }
 
-Result<bool> ThreadBlockRun::advance_placed(CallState& call) {
-  const std::size_t before = at_;
-  for (; at_ < placed_.size(); ++at_) {
-    const PlacedSteps::Step& placed = placed_[at_];
-    for (std::uint32_t i = placed.first_dependency; i < placed.dependencies_end; ++i) {
-      const PlacedSteps::Dependency& dependency = placed_.dependency(i);
-      const std::size_t done = call.blocks[dependency.thread_block].at_;
-      if (done < dependency.steps) {
-        block_on(Waiting::Kind::dependency, dependency.steps, done);
-        return at_ != before;
-      }
-    }
-    bytes_ = placed.bytes;
-    if (bytes_ == 0) continue;
-    const plan::Step& step = *placed.step;
-    if (plan::reads_source(step.operation))
-      source_.assign(1, {call.memory.base(step.source.buffer) + placed.source, bytes_});
-    if (plan::writes_destination(step.operation))
-      destination_.assign(1,
-                          {call.memory.base(step.destination.buffer) + placed.destination, bytes_});
-    UNISONO_ASSIGN(const bool completed, try_located(call, step));
-    if (!completed) return at_ != before;
-  }
-  waiting_.kind = Waiting::Kind::nothing;
-  return at_ != before;
-}
-
 Result<bool> ThreadBlockRun::advance(CallState& call) {
-  if (call.is_placed) return advance_placed(call);
   bool moved = false;
   while (tile_ < call.tiles) {
     if (cursor_.step() == nullptr) {
@@ -98,7 +62,7 @@ bool ThreadBlockRun::block_on(Waiting::Kind kind, std::uint64_t expected, std::u
               .peer = peer,
               .channel = block_->channel,
               .thread_block = index_,
-              .step = placed_.size() > 0 ? static_cast<std::int64_t>(at_) : cursor_.number(),
+              .step = cursor_.number(),
               .tile = tile_,
               .expected = expected,
               .got = got};
@@ -153,10 +117,6 @@ Result<bool> ThreadBlockRun::try_step(CallState& call) {
         call.memory.extents(step.destination.buffer, step.destination.index.at(cursor_.loops()),
                             step.count, tile_, destination_);
   if (bytes_ == 0) return true;
-  return try_located(call, step);
-}
-
-Result<bool> ThreadBlockRun::try_located(CallState& call, const plan::Step& step) {
   UNISONO_ASSIGN(const bool ready, connected(call, step));
   if (!ready) return false;
   if (plan::receives(step.operation)) {

@@ -9,7 +9,6 @@
 #include "engine/engine.h"
 #include "engine/host/memory.h"
 #include "engine/host/move.h"
-#include "engine/host/placed_steps.h"
 #include "plan/walk.h"
 
 namespace unisono::engine {
@@ -25,16 +24,15 @@ struct CallState {
   Arithmetic arithmetic;
   std::vector<ThreadBlockRun> blocks;
   std::int64_t tiles = 0;
-  bool is_placed = false;  // every thread block's steps are
+  // From so many on, a message is offered rather than copied.
+  std::size_t least_offered_bytes = SIZE_MAX;
 };
 
 class ThreadBlockRun {
  public:
   ThreadBlockRun(const plan::ThreadBlock& block, int index);
 
-  // Works out the places of all steps, once for calls of one shape; see PlacedSteps::place().
-  bool place(const CallState& call, std::size_t max_steps);
-  void start(const CallState& call);
+  void start();
   // Asks for the connections that it has no fifo of yet, so that peers which need them find this
   // end joined: a send does not wait for its receiver, and nor must what a send needs.
   Status join_connections(CallState& call);
@@ -47,11 +45,12 @@ class ThreadBlockRun {
   bool has_completed(std::int64_t tile, std::int64_t steps) const {
     return tile_ > tile || (tile_ == tile && cursor_.number() >= steps);
   }
-  bool done(const CallState& call) const {
-    return call.is_placed ? at_ == placed_.size() : tile_ == call.tiles;
-  }
-  const PlacedSteps& placed() const { return placed_; }
+  bool done(const CallState& call) const { return tile_ == call.tiles; }
   const Waiting& waiting() const { return waiting_; }
+  const plan::ThreadBlock& plan() const { return *block_; }
+  // nullptr until it is connected.
+  transport::SendFifo* send_fifo() const { return send_; }
+  transport::RecvFifo* recv_fifo() const { return recv_; }
 
   // Zero-copy: the first offer not yet read by the receiver that overlaps `destination`, if any.
   bool offers(const std::vector<Extent>& destination);
@@ -64,11 +63,8 @@ class ThreadBlockRun {
     const std::byte* end;
   };
 
-  Result<bool> advance_placed(CallState& call);
   // False: blocked, and waiting_ says on what.
   Result<bool> try_step(CallState& call);
-  // Its extents and bytes_ are known, and what it waits for in this rank is done.
-  Result<bool> try_located(CallState& call, const plan::Step& step);
   Result<bool> connected(CallState& call, const plan::Step& step);
   bool dependencies_met(const CallState& call, const plan::Step& step);
   bool destination_free(CallState& call);
@@ -83,8 +79,6 @@ class ThreadBlockRun {
 
   const plan::ThreadBlock* block_;
   int index_;
-  PlacedSteps placed_;
-  std::size_t at_ = 0;  // in placed_, if the call's steps are placed; else, where it is:
   plan::StepCursor cursor_;
   std::int64_t tile_ = 0;
   transport::SendFifo* send_ = nullptr;

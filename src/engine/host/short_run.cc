@@ -1,0 +1,220 @@
+#include "engine/host/short_run.h"
+
+#include <cstring>
+
+#include "base/short_copy.h"
+#include "base/try.h"
+#include "plan/walk.h"
+
+namespace unisono::engine {
+
+using plan::Operation;
+using transport::SlotHeader;
+
+void ShortRun::clear() {
+  blocks_.clear();
+  steps_.clear();
+  dependencies_.clear();
+}
+
+bool ShortRun::lay_out(const CallState& call, std::size_t max_steps) {
+  clear();
+  if (call.tiles != 1 || call.arithmetic.scales_input()) return false;
+  for (const ThreadBlockRun& run : call.blocks) {
+    const plan::ThreadBlock& plan = run.plan();
+    Block block{.plan = &plan,
+                .first = steps_.size(),
+                .end = 0,
+                .at = 0,
+                .send_fifo = run.send_fifo(),
+                .recv_fifo = run.recv_fifo(),
+                .sender = run.send_fifo() != nullptr ? run.send_fifo()->mapped() : nullptr,
+                .receiver = run.recv_fifo() != nullptr ? run.recv_fifo()->mapped() : nullptr,
+                .waits_for = Waiting::Kind::nothing};
+    const bool is_mapped = (block.sender != nullptr || plan.send_peer < 0) &&
+                           (block.receiver != nullptr || plan.recv_peer < 0);
+    if (!is_mapped || !place(plan, call, max_steps)) {
+      clear();
+      return false;
+    }
+    block.end = steps_.size();
+    blocks_.push_back(block);
+  }
+  return is_laid_out();
+}
+
+bool ShortRun::place(const plan::ThreadBlock& block, const CallState& call, std::size_t max_steps) {
+  std::vector<Extent> extents;
+  for (plan::StepCursor cursor(block.body); cursor.step() != nullptr; cursor.advance()) {
+    const plan::Step& step = *cursor.step();
+    Step placed{.operation = step.operation,
+                .source_buffer = step.source.buffer,
+                .destination_buffer = step.destination.buffer,
+                .receives = plan::receives(step.operation),
+                .sends = plan::sends(step.operation),
+                .bytes = 0,
+                .source = 0,
+                .destination = 0,
+                .first_dependency = static_cast<std::uint32_t>(dependencies_.size()),
+                .dependencies_end = 0};
+    const auto place_one = [&](const plan::Location& location, std::ptrdiff_t& offset) {
+      placed.bytes = call.memory.extents(location.buffer, location.index.at(cursor.loops()),
+                                         step.count, 0, extents);
+      if (!extents.empty()) offset = extents[0].data - call.memory.base(location.buffer);
+      return extents.size() <= 1;
+    };
+    if (steps_.size() == max_steps) return false;
+    if (plan::reads_source(step.operation) && !place_one(step.source, placed.source)) return false;
+    if (plan::writes_destination(step.operation) &&
+        !place_one(step.destination, placed.destination))
+      return false;
+    if (placed.bytes >= call.least_offered_bytes) return false;
+    for (const plan::Dependency& dependency : step.after)
+      dependencies_.push_back({static_cast<std::size_t>(dependency.thread_block),
+                               static_cast<std::size_t>(dependency.steps.at(cursor.loops()))});
+    placed.dependencies_end = static_cast<std::uint32_t>(dependencies_.size());
+    steps_.push_back(placed);
+  }
+  return true;
+}
+
+void ShortRun::start(const CallState& call) {
+  for (std::size_t buffer = 0; buffer < bases_.size(); ++buffer)
+    bases_[buffer] = call.memory.base(static_cast<plan::Buffer>(buffer));
+  reduce_ = call.arithmetic.function();
+  element_bytes_ = call.arithmetic.element_bytes();
+  for (Block& block : blocks_) block.at = block.first;
+}
+
+Result<bool> ShortRun::poll() {
+  progressed_ = false;
+  bool complete = true;
+  for (Block& block : blocks_) {
+    if (block.at == block.end) continue;
+    const std::size_t before = block.at;
+    UNISONO_TRY(advance(block));
+    progressed_ |= block.at != before;
+    complete &= block.at == block.end;
+  }
+  return complete;
+}
+
+bool ShortRun::dependencies_met(const Step& step) const {
+  for (std::uint32_t i = step.first_dependency; i < step.dependencies_end; ++i) {
+    const Block& other = blocks_[dependencies_[i].block];
+    if (other.at - other.first < dependencies_[i].steps) return false;
+  }
+  return true;
+}
+
+Status ShortRun::advance(Block& block) {
+  for (; block.at < block.end; ++block.at) {
+    const Step& step = steps_[block.at];
+    if (!dependencies_met(step)) {
+      block.waits_for = Waiting::Kind::dependency;
+      return {};
+    }
+    if (step.bytes == 0) continue;
+    if (step.sends && !block.sender->has_free_slot()) {
+      UNISONO_ASSIGN(const bool is_free, block.sender->messages().has_free_slot());
+      if (!is_free) {
+        block.waits_for = Waiting::Kind::credit;
+        return {};
+      }
+    }
+    // Last, for a message that is taken is used.
+    const std::byte* message = nullptr;
+    if (step.receives) {
+      UNISONO_ASSIGN(message, take(block, step));
+      if (message == nullptr) {
+        block.waits_for = Waiting::Kind::message;
+        return {};
+      }
+    }
+    execute(block, step, message);
+  }
+  block.waits_for = Waiting::Kind::nothing;
+  return {};
+}
+
+// nullptr: it has not arrived.
+inline Result<const std::byte*> ShortRun::take(Block& block, const Step& step) {
+  const transport::MappedReceiver& receiver = *block.receiver;
+  const std::uint64_t number = receiver.number();
+  if (number <= receiver.taken()) return nullptr;
+  if (number == receiver.taken() + 1 && receiver.carries(step.bytes)) [[likely]]
+    return receiver.payload(step.bytes);
+  UNISONO_ASSIGN(const bool arrived, block.recv_fifo->arrived(step.bytes));
+  if (!arrived) return nullptr;
+  offered_.resize(step.bytes);
+  UNISONO_TRY(block.recv_fifo->copy_to(offered_.data(), 0, step.bytes));
+  UNISONO_TRY(block.recv_fifo->release());
+  return offered_.data();
+}
+
+void ShortRun::execute(Block& block, const Step& step, const std::byte* message) {
+  const std::size_t bytes = step.bytes;
+  std::byte* const slot = step.sends ? block.sender->payload(bytes) : nullptr;
+  const std::size_t elements = bytes / element_bytes_;
+  switch (step.operation) {
+    case Operation::send:
+      short_copy(slot, source(step), bytes);
+      break;
+    case Operation::copy:
+      if (source(step) != destination(step)) std::memmove(destination(step), source(step), bytes);
+      break;
+    case Operation::reduce:
+      reduce_(destination(step), destination(step), source(step), elements);
+      break;
+    case Operation::copy_send:
+      if (source(step) != destination(step)) std::memmove(destination(step), source(step), bytes);
+      short_copy(slot, destination(step), bytes);
+      break;
+    case Operation::recv:
+      short_copy(destination(step), message, bytes);
+      break;
+    case Operation::recv_copy_send:
+      short_copy(destination(step), message, bytes);
+      short_copy(slot, message, bytes);
+      break;
+    case Operation::recv_reduce_copy:
+      reduce_(destination(step), message, source(step), elements);
+      break;
+    case Operation::recv_reduce_send:
+      reduce_(slot, message, source(step), elements);
+      break;
+    default:  // recv_reduce_copy_send: limits() leaves no other
+      reduce_(destination(step), message, source(step), elements);
+      short_copy(slot, destination(step), bytes);
+      break;
+  }
+  if (step.receives && message != offered_.data()) block.receiver->release();
+  if (step.sends) block.sender->publish(SlotHeader::Kind::bytes, bytes, 0);
+}
+
+Waiting ShortRun::waiting() const {
+  Waiting out;
+  for (const Block& block : blocks_) {
+    const auto step = static_cast<std::int64_t>(block.at - block.first);
+    const bool waits_outside = block.at != block.end && block.waits_for != Waiting::Kind::nothing &&
+                               block.waits_for != Waiting::Kind::dependency;
+    if (!waits_outside || (out.kind != Waiting::Kind::nothing && out.step <= step)) continue;
+    const bool awaits_message = block.waits_for == Waiting::Kind::message;
+    out = {.kind = block.waits_for,
+           .peer = awaits_message ? block.plan->recv_peer : block.plan->send_peer,
+           .channel = block.plan->channel,
+           .thread_block = static_cast<int>(&block - blocks_.data()),
+           .step = step,
+           .tile = 0,
+           .expected = (awaits_message ? block.recv_fifo->received() : block.send_fifo->sent()) + 1,
+           .got = awaits_message ? block.recv_fifo->received() : block.send_fifo->consumed()};
+  }
+  return out;
+}
+
+std::size_t ShortRun::memory_bytes() const {
+  return blocks_.capacity() * sizeof(Block) + steps_.capacity() * sizeof(Step) +
+         dependencies_.capacity() * sizeof(Dependency) + offered_.capacity();
+}
+
+}  // namespace unisono::engine

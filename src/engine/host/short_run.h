@@ -1,0 +1,90 @@
+// A small call of a shape that was seen before: its steps unrolled, their places worked out, and
+// run straight on fifos in mapped memory.
+//
+// Calls of a small size come again and again with the same count and type; all that a call adds is
+// the address of each buffer. What a step does is said by ThreadBlockRun; this is the same for
+// messages of one piece in slots that both ends map.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/host/thread_block.h"
+#include "transport/fifo_mapped.h"
+
+namespace unisono::engine {
+
+class ShortRun {
+ public:
+  // Takes over a call of one tile whose thread blocks have their fifos. False, and nothing is kept,
+  // if it cannot: a step's memory is in several pieces, a message is better offered than copied, a
+  // fifo is not mapped, or there are more than `max_steps`.
+  bool lay_out(const CallState& call, std::size_t max_steps);
+  void clear();
+  bool is_laid_out() const { return !blocks_.empty(); }
+
+  void start(const CallState& call);
+  // As Execution's. Nothing is to be flushed once it is complete.
+  Result<bool> poll();
+  bool progressed() const { return progressed_; }
+  // Of the thread block that is least far.
+  Waiting waiting() const;
+  std::size_t memory_bytes() const;
+
+ private:
+  struct Step {
+    plan::Operation operation;
+    plan::Buffer source_buffer;
+    plan::Buffer destination_buffer;
+    bool receives;
+    bool sends;
+    std::size_t bytes;
+    std::ptrdiff_t source;  // from the start of its buffer
+    std::ptrdiff_t destination;
+    std::uint32_t first_dependency;
+    std::uint32_t dependencies_end;
+  };
+  struct Dependency {
+    std::size_t block;
+    std::size_t steps;
+  };
+  struct Block {
+    const plan::ThreadBlock* plan;
+    std::size_t first;  // in steps_
+    std::size_t end;
+    std::size_t at;
+    transport::SendFifo* send_fifo;
+    transport::RecvFifo* recv_fifo;
+    transport::MappedSender* sender;
+    transport::MappedReceiver* receiver;
+    Waiting::Kind waits_for;
+  };
+
+  bool place(const plan::ThreadBlock& block, const CallState& call, std::size_t max_steps);
+  // Runs steps until one blocks or the last is done.
+  Status advance(Block& block);
+  bool dependencies_met(const Step& step) const;
+  // The bytes of the next message. What is not as expected is looked at: an error, or a message
+  // that the peer, by its settings, has offered, which is read and released here.
+  Result<const std::byte*> take(Block& block, const Step& step);
+  void execute(Block& block, const Step& step, const std::byte* message);
+  std::byte* source(const Step& step) const {
+    return bases_[static_cast<std::size_t>(step.source_buffer)] + step.source;
+  }
+  std::byte* destination(const Step& step) const {
+    return bases_[static_cast<std::size_t>(step.destination_buffer)] + step.destination;
+  }
+
+  std::vector<Block> blocks_;
+  std::vector<Step> steps_;
+  std::vector<Dependency> dependencies_;
+  std::vector<std::byte> offered_;  // the bytes of a message that was offered
+  std::array<std::byte*, plan::buffer_count> bases_{};
+  ReduceFunction reduce_ = nullptr;
+  std::size_t element_bytes_ = 1;
+  bool progressed_ = false;
+};
+
+}  // namespace unisono::engine
