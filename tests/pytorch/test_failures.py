@@ -23,6 +23,8 @@ REFUSED = {
     "list type": r"got output 0 of type Int; it must be Float as the others",
     "split sizes": r"got 2 input split sizes with the sum 3 for a tensor of shape \[4\]",
     "tag": r"tag is -3 in a send on rank \d; it must be 0 to",
+    "device": r"all_gather_into_tensor on rank \d got a tensor on meta, but .* has no GPU engine",
+    "parts": r"split_group got the parts \[\[0\], \[0, 1\]\]; .* no rank in two of them",
     "root": r"broadcast on rank \d got the root 5; it must be 0 to 1",
 }
 
@@ -54,9 +56,15 @@ def test_cuda_tensor_is_refused_by_name() -> None:
 @pytest.mark.slow
 def test_mismatched_shapes_are_found_on_every_rank() -> None:
     outcome = run("failures.py", 2, "mismatched_shapes", LIMIT="10")
-    assert len(outcome.reports["mismatch"]) == 2, outcome.text()
-    for text in outcome.reports["mismatch"]:
-        assert re.search(r"has (16 bytes where .* expects 32|32 bytes where .* expects 16)", text)
+    texts = outcome.reports["mismatch"]
+    assert len(texts) == 2, outcome.text()
+    # Who finds it first tells the other, which may not have looked yet, whose part has failed.
+    sizes = r"has (16 bytes where .* expects 32|32 bytes where .* expects 16)"
+    assert any(re.search(sizes, text) for text in texts), texts
+    for text in texts:
+        assert re.search(
+            rf"DistBackendError: all_reduce on rank .*({sizes}|because rank \d failed)", text
+        )
 
 
 @pytest.mark.slow
@@ -76,6 +84,15 @@ def test_dead_rank_is_named_at_once(nodes: int) -> None:
         assert len(outcome.reports[name]) == 2, outcome.text()
         for text in outcome.reports[name]:
             assert re.search("DistBackendError: .*rank 2", text), text
+    assert all(float(seconds) < 20 for seconds in outcome.reports["died seconds"])
+
+
+@pytest.mark.slow
+def test_dead_rank_is_named_in_the_middle_of_a_backward_pass() -> None:
+    outcome = run("failures.py", 3, "rank_dies_in_training")
+    assert len(outcome.reports["died"]) == 2, outcome.text()
+    for text in outcome.reports["died"]:
+        assert re.search("DistBackendError: all_reduce on rank .*rank 2", text), text
     assert all(float(seconds) < 20 for seconds in outcome.reports["died seconds"])
 
 

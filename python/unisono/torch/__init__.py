@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from unisono import _unisono as native
 from unisono.communicator import Communicator
-from unisono.torch import _build, _meet
+from unisono.torch import _build, _meet, _standard
 
 __all__ = ["all_gather_by", "communicator", "monitored_barrier", "reduce_scatter_by"]
 
@@ -47,10 +47,10 @@ def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
 def monitored_barrier(
     group: dist.ProcessGroup | None = None, timeout: timedelta | None = None
 ) -> None:
-    """Returns when all ranks of the group have called it, or names those that have not.
+    """Returns when all ranks of the group have called it, or names all that have not.
 
-    As torch.distributed.monitored_barrier, which refuses every backend but Gloo. After it
-    failed, destroy the group.
+    torch.distributed.monitored_barrier does the same for groups of this backend. After it failed,
+    destroy the group.
 
     Args:
         group: The group; None takes the default one.
@@ -107,11 +107,12 @@ def reduce_scatter_by(
 
 
 def _backend(group: dist.ProcessGroup | None) -> Any:
-    group = group or dist.distributed_c10d._get_default_group()
-    backend = group._get_backend(torch.device("cpu"))
-    # With TORCH_DISTRIBUTED_DEBUG=DETAIL PyTorch puts a checking wrapper around it.
-    return getattr(backend, "wrapped_pg", backend)
+    found = _standard.backend_of(group)
+    if found is None:
+        raise ValueError("the group has no backend of the name unisono for CPU tensors")
+    return found
 
 
 dist.Backend.register_backend("unisono", _create, extended_api=True, devices=["cpu", "cuda"])
+_standard.serve(monitored_barrier)
 atexit.register(_extension.close_all)

@@ -22,9 +22,11 @@ from torch.distributed.fsdp._fully_shard import _fsdp_api as fsdp_api
 from unisono.torch import all_gather_by, reduce_scatter_by
 
 
-class _Allocates:
-    def __init__(self, algorithm: str) -> None:
-        self.algorithm = algorithm
+class _ByPlan:
+    plan = ""  # taken if none is named
+
+    def __init__(self, algorithm: str | None = None) -> None:
+        self.algorithm = algorithm or self.plan
 
     def allocate(
         self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device
@@ -33,15 +35,14 @@ class _Allocates:
         return torch.empty(*size, dtype=dtype, device=device)
 
 
-class AllGather(_Allocates, fsdp_api.AllGather):
+class AllGather(_ByPlan, fsdp_api.AllGather):
     """For FSDPModule.set_custom_all_gather.
 
     Args:
         algorithm: A plan for all_gather, see `unisono plan list`.
     """
 
-    def __init__(self, algorithm: str = "hierarchical_recursive_direct_all_gather") -> None:
-        super().__init__(algorithm)
+    plan = "hierarchical_recursive_direct_all_gather"
 
     def __call__(
         self,
@@ -50,19 +51,18 @@ class AllGather(_Allocates, fsdp_api.AllGather):
         group: dist.ProcessGroup,
         async_op: bool = False,
     ) -> Any:
-        """What FSDP calls: one all-gather, and its Work if async_op."""
+        """One all-gather, and its Work if async_op."""
         return all_gather_by(self.algorithm, output_tensor, input_tensor, group, async_op)
 
 
-class ReduceScatter(_Allocates, fsdp_api.ReduceScatter):
+class ReduceScatter(_ByPlan, fsdp_api.ReduceScatter):
     """For FSDPModule.set_custom_reduce_scatter.
 
     Args:
         algorithm: A plan for reduce_scatter, see `unisono plan list`.
     """
 
-    def __init__(self, algorithm: str = "hierarchical_recursive_direct_reduce_scatter") -> None:
-        super().__init__(algorithm)
+    plan = "hierarchical_recursive_direct_reduce_scatter"
 
     def __call__(
         self,
@@ -72,5 +72,5 @@ class ReduceScatter(_Allocates, fsdp_api.ReduceScatter):
         op: Any = dist.ReduceOp.SUM,
         async_op: bool = False,
     ) -> Any:
-        """What FSDP calls: one reduce-scatter, and its Work if async_op."""
+        """One reduce-scatter, and its Work if async_op."""
         return reduce_scatter_by(self.algorithm, output_tensor, input_tensor, group, op, async_op)

@@ -41,6 +41,11 @@ def bad_arguments() -> None:
     said("list type", lambda: group.allgather([[torch.ones(4).int(), torch.ones(4)]], [x]).wait())
     said("split sizes", lambda: dist.all_to_all_single(torch.ones(4), x, [2, 2], [1, 2]))
     said("tag", lambda: dist.isend(x, 1 - rank(), tag=-3))
+    # The nearest to a tensor on a GPU that every machine has: memory that is not the CPU's.
+    meta = torch.empty(4, device="meta")
+    plan = "ring_all_gather"
+    said("device", lambda: unisono.torch.all_gather_by(plan, torch.empty(8, device="meta"), meta))
+    said("parts", lambda: dist.split_group(split_ranks=[[0], [0, 1]]))
     to_nobody = dist.BroadcastOptions()
     to_nobody.rootRank = 5
     said("root", lambda: group.broadcast([x], to_nobody))
@@ -72,6 +77,20 @@ def rank_dies() -> None:
     said("died before", lambda: dist.barrier())
 
 
+def rank_dies_in_training() -> None:
+    """The last rank is killed in the middle of a backward pass."""
+    layers = torch.nn.Sequential(torch.nn.Linear(50, 50), torch.nn.Linear(50, 50))
+    model = torch.nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=0.001)
+    for step in range(4):
+        if step == 3 and rank() == size() - 1:
+            layers[0].weight.register_hook(lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        loss = model(torch.ones(3, 50)).sum()
+        if step < 3:
+            loss.backward()
+        else:
+            said("died", loss.backward)
+
+
 def rank_does_not_come() -> None:
     """The last rank calls nothing until the others have given up."""
     if rank() == size() - 1:
@@ -86,19 +105,21 @@ def monitored_barrier_without_some() -> None:
         time.sleep(8)
         return
     limit = datetime.timedelta(seconds=3)
-    said("missing", lambda: unisono.torch.monitored_barrier(timeout=limit))
+    said("missing", lambda: dist.monitored_barrier(timeout=limit))
 
 
 def destroyed_while_pending() -> None:
     """Only rank 0 has started the operation."""
+    store = dist.distributed_c10d._get_default_store()
     if rank() == 0:
         work = dist.all_reduce(torch.ones(4), async_op=True)
         begin = time.monotonic()
         dist.destroy_process_group()
         report("destroyed", str(time.monotonic() - begin))
         said("pending", work.wait)
+        store.set("reported", "")
     else:
-        time.sleep(1)
+        store.wait(["reported"])
 
 
 def aborted() -> None:
@@ -111,7 +132,8 @@ def aborted() -> None:
         said("aborted", work.wait)
     else:
         time.sleep(0.5)
-        said("aborted", lambda: dist.all_reduce(torch.ones(4)))
+        # The first may be complete: rank 0 has done its part of it.
+        said("aborted", lambda: [dist.all_reduce(torch.ones(4)) for _ in range(2)])
 
 
 def timeout_of_one_wait() -> None:

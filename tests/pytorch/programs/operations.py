@@ -351,6 +351,25 @@ def groups_split_from_a_group():
 
 
 @check
+def groups_split_by_the_standard_function():
+    halves = [[r for r in range(size()) if r % 2 == half] for half in (0, 1)]
+    own = halves[rank() % 2]
+    half = dist.split_group(split_ranks=halves, group_desc="halves")
+    assert dist.get_process_group_ranks(half) == own
+    assert dist.get_backend(half) == "unisono"
+    x = mine((8,))
+    dist.all_reduce(x, group=half)
+    same(x, sum(of_rank(r, (8,)) for r in own))
+    dist.broadcast(x, own[-1], group=half)  # in the job's numbering
+    last = dist.split_group(half, [[len(own) - 1]])
+    assert (last is None) == (rank() != own[-1])
+    if last is not None:
+        assert dist.get_process_group_ranks(last) == [rank()]
+        dist.destroy_process_group(last)
+    dist.destroy_process_group(half)
+
+
+@check
 def named_plans_and_the_communicator_underneath():
     out = torch.full((size() * 3,), NAN)
     unisono.torch.all_gather_by("ring_all_gather", out, mine((3,)))
@@ -418,8 +437,15 @@ def checkpoints():
 
 @check
 def a_monitored_barrier_passes_when_all_come():
+    limit = datetime.timedelta(seconds=60)
     for _ in range(3):
-        unisono.torch.monitored_barrier(timeout=datetime.timedelta(seconds=60))
+        unisono.torch.monitored_barrier(timeout=limit)
+    dist.monitored_barrier(timeout=limit)
+    dist.monitored_barrier(dist.group.WORLD, wait_all_ranks=True)
+    # Other backends still have PyTorch's.
+    gloo = dist.new_group(backend="gloo")
+    dist.monitored_barrier(group=gloo, timeout=limit)
+    dist.destroy_process_group(gloo)
 
 
 if __name__ == "__main__":

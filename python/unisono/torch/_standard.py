@@ -1,0 +1,114 @@
+"""What torch.distributed keeps to backends of PyTorch's own, for groups of Unisono too.
+
+`monitored_barrier` refuses every backend but Gloo, and `split_group` every job without an
+accelerator, by checks in Python. What stands in their places here serves Unisono's groups, and
+hands all other calls on to PyTorch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import _register_process_group
+from torch.distributed import distributed_c10d as c10d
+
+
+def backend_of(group: dist.ProcessGroup | None) -> Any | None:
+    """A group's backend for CPU tensors if it is Unisono's; None takes the default group."""
+    group = group or c10d._get_default_group()
+    if not isinstance(group, dist.ProcessGroup):
+        return None  # what PyTorch gives to ranks that are not in a group
+    try:
+        backend = group._get_backend(torch.device("cpu"))
+    except RuntimeError:
+        return None  # a group for GPUs only
+    # With TORCH_DISTRIBUTED_DEBUG=DETAIL PyTorch puts a checking wrapper around it.
+    backend = getattr(backend, "wrapped_pg", backend)
+    return backend if backend.name() == "unisono" else None
+
+
+def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None]) -> None:
+    """Takes the places of PyTorch's functions.
+
+    Args:
+        barrier: The monitored barrier of a Unisono group.
+    """
+    pytorch_barrier, pytorch_split = c10d.monitored_barrier, c10d.split_group
+
+    @functools.wraps(pytorch_barrier)
+    def monitored_barrier(
+        group: dist.ProcessGroup | None = None,
+        timeout: timedelta | None = None,
+        wait_all_ranks: bool = False,
+    ) -> None:
+        if backend_of(group) is None:
+            pytorch_barrier(group, timeout, wait_all_ranks)
+        else:
+            barrier(group, timeout)
+
+    @functools.wraps(pytorch_split)
+    def split_group(
+        parent_pg: dist.ProcessGroup | None = None,
+        split_ranks: Sequence[Sequence[int]] | None = None,
+        timeout: timedelta | None = None,
+        pg_options: Any = None,
+        group_desc: str | None = None,
+        **named: Any,
+    ) -> dist.ProcessGroup | None:
+        has_device = c10d._get_default_group().bound_device_id is not None
+        if has_device or named or backend_of(parent_pg) is None:
+            return pytorch_split(parent_pg, split_ranks, timeout, pg_options, group_desc, **named)
+        return _split(parent_pg, split_ranks, timeout, pg_options, group_desc)
+
+    for name, function in (("monitored_barrier", monitored_barrier), ("split_group", split_group)):
+        setattr(c10d, name, function)
+        setattr(dist, name, function)
+
+
+def _split(
+    parent: dist.ProcessGroup | None,
+    parts: Sequence[Sequence[int]] | None,
+    timeout: timedelta | None,
+    options: Any,
+    description: str | None,
+) -> dist.ProcessGroup | None:
+    parent = parent or c10d._get_default_group()
+    rank, size = parent.rank(), parent.size()
+    members = [member for part in parts or () for member in part]
+    if not parts or not all(parts) or len(set(members)) < len(members):
+        raise ValueError(
+            f"split_group got the parts {parts!r}; they must be lists of ranks, each at least one, "
+            "and no rank in two of them"
+        )
+    if not all(0 <= member < size for member in members):
+        raise ValueError(f"split_group got the parts {parts!r}; ranks must be 0 to {size - 1}")
+    own = sorted(next((part for part in parts if rank in part), parts[0]))
+    name = c10d._process_group_name(own, use_hashed_name=True)
+    group = parent.split_group(
+        own, timeout=timeout, opts=options, group_name=name, group_desc=description
+    )
+    if group is not None:
+        _register(group, name, parent, own)
+    return group
+
+
+def _register(
+    group: dist.ProcessGroup, name: str, parent: dist.ProcessGroup, ranks: Sequence[int]
+) -> None:
+    """Makes a group known to PyTorch, as all that torch.distributed makes are."""
+    world = c10d._world
+    backend, store = world.pg_map[parent]
+    world.pg_map[group] = (backend, dist.PrefixStore(f"{name}/", store))
+    world.pg_names[group] = name
+    world.pg_backend_config[group] = world.pg_backend_config[parent]
+    job_ranks = {own: of_job for of_job, own in world.pg_group_ranks[parent].items()}
+    world.pg_group_ranks[group] = {job_ranks[rank]: own for own, rank in enumerate(ranks)}
+    tag = f"ptd:{name}"
+    world.pg_to_tag[group] = tag
+    world.tags_to_pg.setdefault(tag, []).append(group)
+    _register_process_group(name, group)
