@@ -1,7 +1,7 @@
 // PyTorch's process group over a communicator.
 //
-// Every operation has one shape: check the tensors, make a Call and what it holds, start it. The
-// device appears in check_tensor alone: memory is memory to the core.
+// Every operation has one shape: check the tensors, make an Operation of them, start it. The device
+// appears in check_tensor alone: memory is memory to the core.
 #pragma once
 
 #include <unisono/communicator.h>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "operation.h"
 #include "tensors.h"
 #include "work.h"
 
@@ -91,21 +92,16 @@ class Backend : public c10d::Backend {
                             const c10d::ReduceOp& operation, bool is_async);
 
  private:
-  // A call that was checked and is to be started.
-  struct Operation {
-    c10d::OpType type = c10d::OpType::UNKNOWN;
-    const char* name = "";
-    Call call;
-    Holding holding;
-    std::vector<std::int64_t> counts;  // what the call's spans refer to
-  };
-
   Site site(const char* operation) const { return {operation, rank_}; }
   // Begins the text of an operation's error.
   std::string where(const char* operation) const;
   std::chrono::nanoseconds limit(std::chrono::milliseconds of_call) const;
   // Runs it, and returns nothing, or starts it. PyTorch waits for what is returned.
   Started start(Operation operation, std::chrono::milliseconds timeout, bool is_async);
+  template <class AnyOptions>
+  Started start(Operation operation, const AnyOptions& options) {
+    return start(std::move(operation), options.timeout, options.asyncOp);
+  }
   Started start(std::vector<Operation> operations, std::chrono::milliseconds timeout,
                 bool is_async);
   Started follow(c10d::OpType type, const char* name, std::vector<unisono::Work> calls,
@@ -114,22 +110,35 @@ class Backend : public c10d::Backend {
                         Message message);
   Started join_batch(std::vector<unisono::Work> calls, Holding holding);
 
-  // A row of memory that the core reads, or writes and whose copy back is noted.
-  static at::Tensor input_row(const at::Tensor& tensor, Holding& holding);
-  static at::Tensor output_row(const at::Tensor& tensor, Holding& holding);
-  at::Tensor joined_inputs(const Tensors& tensors, Holding& holding) const;
-  at::Tensor joined_outputs(const Tensors& tensors, Holding& holding) const;
-  static void set_reduction(Call& call, const Reduction& reduction);
-
   Operation prepare_all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& operation,
                                const char* name) const;
-  Operation prepare_all_gather(const at::Tensor& output, const at::Tensor& input,
-                               const char* name) const;
-  Operation prepare_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
-                                   const c10d::ReduceOp& operation, const char* name) const;
+  // Without its input, of which this rank's part has the shape of the output.
+  Operation prepare_reduce_scatter(c10d::OpType type, const char* name, const at::Tensor& output,
+                                   const c10d::ReduceOp& operation) const;
+  Operation prepare_reduce_scatter(const char* name, const at::Tensor& output,
+                                   const at::Tensor& input, const c10d::ReduceOp& operation) const;
+  Operation prepare_all_gather(const char* name, const at::Tensor& output,
+                               const at::Tensor& input) const;
+  Operation prepare_all_gather(const char* name, const Tensors& outputs,
+                               const at::Tensor& input) const;
+  // Starts what prepare(output, input) makes of each pair.
+  template <class Prepare, class AnyOptions>
+  Started start_pairs(const char* name, Tensors& outputs, Tensors& inputs,
+                      const AnyOptions& options, Prepare prepare);
+
+  // One tensor for each rank, each of the shape of `like`.
   void check_list(const Tensors& list, const at::Tensor& like, const char* what,
                   const Site& site) const;
-  void check_root(std::int64_t root, const Site& site) const;
+  // The only list of `lists`, so checked.
+  const Tensors& list_in(const Lists& lists, const at::Tensor& like, const char* what,
+                         const Site& site) const;
+  // The list that the root gives; null elsewhere, where there must be none.
+  const Tensors* list_of_root(const Lists& lists, const at::Tensor& like, const char* what,
+                              int root, const Site& site) const;
+  // A tensor of one part for each rank.
+  void check_parts(const at::Tensor& whole, const at::Tensor& part, const char* whole_is,
+                   const char* part_is, const Site& site) const;
+  void set_root(Operation& operation, std::int64_t root) const;
   // monitoredBarrier at rank 0, and elsewhere.
   void await_all(std::chrono::nanoseconds patience);
   void report_to_first(std::chrono::nanoseconds patience);

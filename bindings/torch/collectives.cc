@@ -1,4 +1,4 @@
-// The collectives: what PyTorch hands over, as Calls.
+// The collectives: what PyTorch hands over, as Operations.
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
@@ -12,39 +12,79 @@ namespace unisono::pytorch {
 using NoAutograd = at::AutoDispatchBelowADInplaceOrView;
 using c10d::OpType;
 
+// Lists and roots ------------------------------------------------------------------------------
+
+void Backend::check_list(const Tensors& list, const at::Tensor& like, const char* what,
+                         const Site& site) const {
+  if (static_cast<int>(list.size()) != size_)
+    refuse_parts(site.text(), " got ", list.size(), " ", what, "s; it must be ", size_,
+                 ", one for each rank");
+  for (std::size_t i = 0; i < list.size(); ++i)
+    check_like(list[i], like, like.numel(), std::string(what) + " " + std::to_string(i), site);
+}
+
+const Backend::Tensors& Backend::list_in(const Lists& lists, const at::Tensor& like,
+                                         const char* what, const Site& site) const {
+  if (lists.size() != 1)
+    refuse_parts(site.text(), " got ", lists.size(), " lists of ", what, "s; it must be one");
+  check_list(lists[0], like, what, site);
+  return lists[0];
+}
+
+const Backend::Tensors* Backend::list_of_root(const Lists& lists, const at::Tensor& like,
+                                              const char* what, int root, const Site& site) const {
+  if (root == rank_) return &list_in(lists, like, what, site);
+  if (!lists.empty() && !lists[0].empty())
+    refuse_parts(site.text(), " got ", what, "s; only the root, rank ", root, ", may give them");
+  return nullptr;
+}
+
+void Backend::check_parts(const at::Tensor& whole, const at::Tensor& part, const char* whole_is,
+                          const char* part_is, const Site& site) const {
+  check_tensor(part, site);
+  check_like(whole, part, -1, std::string("an ") + whole_is, site);
+  if (whole.numel() != part.numel() * size_)
+    refuse_parts(site.text(), " got an ", whole_is, " of shape ", shape_text(whole), " and an ",
+                 part_is, " of shape ", shape_text(part), "; on ", size_, " ranks the ", whole_is,
+                 " must have ", size_, " times the elements of the ", part_is);
+}
+
+void Backend::set_root(Operation& operation, std::int64_t root) const {
+  if (root < 0 || root >= size_)
+    refuse_parts(site(operation.name).text(), " got the root ", root, "; it must be 0 to ",
+                 size_ - 1);
+  operation.call.root = static_cast<int>(root);
+}
+
+template <class Prepare, class AnyOptions>
+Backend::Started Backend::start_pairs(const char* name, Tensors& outputs, Tensors& inputs,
+                                      const AnyOptions& options, Prepare prepare) {
+  if (outputs.size() != inputs.size())
+    refuse_parts(site(name).text(), " got ", outputs.size(), " outputs and ", inputs.size(),
+                 " inputs; they must be as many");
+  std::vector<Operation> operations;
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    operations.push_back(prepare(outputs[i], inputs[i]));
+  return start(std::move(operations), options.timeout, options.asyncOp);
+}
+
 // Reductions -----------------------------------------------------------------------------------
 
-Backend::Operation Backend::prepare_all_reduce(const at::Tensor& tensor,
-                                               const c10d::ReduceOp& operation,
-                                               const char* name) const {
-  const Site here = site(name);
-  check_tensor(tensor, here);
-  const Element element = element_of(tensor, operation, here);
-  const Reduction reduction = reduction_of(operation, tensor, here);
-  Operation out{.type = OpType::ALLREDUCE, .name = name};
-  const at::Tensor row = output_row(tensor, out.holding);
-  out.call.type = element.type;
-  out.call.count = row.numel() * element.width;
-  if (reduction.bitwise == Bitwise::none) {
-    out.call.collective = Collective::all_reduce;
-    out.call.input = out.call.output = row.data_ptr();
-    set_reduction(out.call, reduction);
-    return out;
-  }
-  const at::Tensor parts = at::empty({size_, row.numel()}, row.options());
-  out.call.collective = Collective::all_gather;
+Operation Backend::prepare_all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& operation,
+                                      const char* name) const {
+  check_tensor(tensor, site(name));
+  const Reduction reduction = reduction_of(operation, tensor, site(name));
+  Operation out(OpType::ALLREDUCE, name, Collective::all_reduce, tensor);
+  const at::Tensor row = out.write(tensor);
   out.call.input = row.data_ptr();
-  out.call.output = parts.data_ptr();
-  out.holding.combines.emplace_back(
-      [row, parts, bitwise = reduction.bitwise] { row.view({-1}).copy_(combine(parts, bitwise)); });
+  out.reduce_into(row, reduction, Collective::all_gather, size_);
   return out;
 }
 
 Backend::Started Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const NoAutograd guard;
   const at::Tensor& tensor = only(tensors, site("all_reduce"));
-  return start(prepare_all_reduce(tensor, options.reduceOp, "all_reduce"), options.timeout,
-               options.asyncOp);
+  return start(prepare_all_reduce(tensor, options.reduceOp, "all_reduce"), options);
 }
 
 Backend::Started Backend::allreduce_coalesced(Tensors& tensors,
@@ -60,75 +100,50 @@ Backend::Started Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& op
   const NoAutograd guard;
   const Site here = site("reduce");
   const at::Tensor& tensor = only(tensors, here);
-  check_tensor(tensor, here);
-  check_root(options.rootRank, here);
-  const Element element = element_of(tensor, options.reduceOp, here);
   const Reduction reduction = reduction_of(options.reduceOp, tensor, here);
+  Operation out(OpType::REDUCE, here.operation, Collective::reduce, tensor);
+  set_root(out, options.rootRank);
+  const bool is_root = out.call.root == rank_;
   // A bitwise one is combined everywhere, and kept at the root only.
-  const bool is_root = options.rootRank == rank_;
   if (reduction.bitwise != Bitwise::none) {
     const at::Tensor target = is_root ? tensor : tensor.clone(at::MemoryFormat::Contiguous);
-    return start(prepare_all_reduce(target, options.reduceOp, "reduce"), options.timeout,
-                 options.asyncOp);
+    return start(prepare_all_reduce(target, options.reduceOp, here.operation), options);
   }
-  Operation out{.type = OpType::REDUCE, .name = "reduce"};
-  const at::Tensor row = is_root ? output_row(tensor, out.holding) : input_row(tensor, out.holding);
-  out.call.collective = Collective::reduce;
+  const at::Tensor row = is_root ? out.write(tensor) : out.read(tensor);
   out.call.input = row.data_ptr();
-  out.call.output = is_root ? row.data_ptr() : nullptr;
-  out.call.count = row.numel() * element.width;
-  out.call.type = element.type;
-  out.call.root = static_cast<int>(options.rootRank);
-  set_reduction(out.call, reduction);
-  return start(std::move(out), options.timeout, options.asyncOp);
+  out.set_reduction(reduction);
+  return start(std::move(out), options);
 }
 
-Backend::Operation Backend::prepare_reduce_scatter(const at::Tensor& output,
-                                                   const at::Tensor& input,
-                                                   const c10d::ReduceOp& operation,
-                                                   const char* name) const {
-  const Site here = site(name);
-  check_tensor(input, here);
-  check_like(output, input, -1, "an output", here);
-  if (input.numel() != output.numel() * size_)
-    refuse_parts(here.text(), " got an input of shape ", shape_text(input),
-                 " and an output of shape ", shape_text(output), "; on ", size_,
-                 " ranks the input must have ", size_, " times the elements of the output");
-  const Element element = element_of(input, operation, here);
-  const Reduction reduction = reduction_of(operation, input, here);
-  Operation out{.type = OpType::_REDUCE_SCATTER_BASE, .name = name};
-  const at::Tensor source = input_row(input, out.holding);
-  const at::Tensor target = output_row(output, out.holding);
-  out.call.type = element.type;
-  out.call.count = target.numel() * element.width;
-  out.call.input = source.data_ptr();
-  if (reduction.bitwise == Bitwise::none) {
-    out.call.collective = Collective::reduce_scatter;
-    out.call.output = target.data_ptr();
-    set_reduction(out.call, reduction);
-    return out;
-  }
-  const at::Tensor parts = at::empty({size_, target.numel()}, target.options());
-  out.call.collective = Collective::all_to_all;
-  out.call.output = parts.data_ptr();
-  out.holding.combines.emplace_back([target, parts, bitwise = reduction.bitwise] {
-    target.view({-1}).copy_(combine(parts, bitwise));
-  });
+Operation Backend::prepare_reduce_scatter(OpType type, const char* name, const at::Tensor& output,
+                                          const c10d::ReduceOp& operation) const {
+  const Reduction reduction = reduction_of(operation, output, site(name));
+  Operation out(type, name, Collective::reduce_scatter, output);
+  out.reduce_into(out.write(output), reduction, Collective::all_to_all, size_);
+  return out;
+}
+
+Operation Backend::prepare_reduce_scatter(const char* name, const at::Tensor& output,
+                                          const at::Tensor& input,
+                                          const c10d::ReduceOp& operation) const {
+  check_parts(input, output, "input", "output", site(name));
+  Operation out = prepare_reduce_scatter(OpType::_REDUCE_SCATTER_BASE, name, output, operation);
+  out.read(input);
   return out;
 }
 
 Backend::Started Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                const c10d::ReduceScatterOptions& options) {
   const NoAutograd guard;
-  return start(prepare_reduce_scatter(output, input, options.reduceOp, "reduce_scatter_tensor"),
-               options.timeout, options.asyncOp);
+  return start(prepare_reduce_scatter("reduce_scatter_tensor", output, input, options.reduceOp),
+               options);
 }
 
 Backend::Started Backend::reduce_scatter_by(const std::string& algorithm, at::Tensor& output,
                                             at::Tensor& input, const c10d::ReduceOp& operation,
                                             bool is_async) {
   const NoAutograd guard;
-  Operation out = prepare_reduce_scatter(output, input, operation, "reduce_scatter_tensor");
+  Operation out = prepare_reduce_scatter("reduce_scatter_tensor", output, input, operation);
   out.call.options.algorithm = algorithm;
   return start(std::move(out), c10d::kUnsetTimeout, is_async);
 }
@@ -137,13 +152,9 @@ Backend::Started Backend::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
   const NoAutograd guard;
   const char* const name = "reduce_scatter_tensor_coalesced";
-  if (outputs.size() != inputs.size())
-    refuse_parts(site(name).text(), " got ", outputs.size(), " outputs and ", inputs.size(),
-                 " inputs; they must be as many");
-  std::vector<Operation> operations;
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    operations.push_back(prepare_reduce_scatter(outputs[i], inputs[i], options.reduceOp, name));
-  return start(std::move(operations), options.timeout, options.asyncOp);
+  return start_pairs(name, outputs, inputs, options, [&](auto& output, auto& input) {
+    return prepare_reduce_scatter(name, output, input, options.reduceOp);
+  });
 }
 
 Backend::Started Backend::reduce_scatter(Tensors& outputs, Lists& inputs,
@@ -151,68 +162,81 @@ Backend::Started Backend::reduce_scatter(Tensors& outputs, Lists& inputs,
   const NoAutograd guard;
   const Site here = site("reduce_scatter");
   const at::Tensor& output = only(outputs, here);
-  check_tensor(output, here);
-  if (inputs.size() != 1)
-    refuse_parts(here.text(), " got ", inputs.size(), " lists of inputs; it must be one");
-  check_list(inputs[0], output, "input", here);
-  Holding holding;
-  const at::Tensor input = joined_inputs(inputs[0], holding);
-  return start(prepare_reduce_scatter(output, input, options.reduceOp, "reduce_scatter"),
-               options.timeout, options.asyncOp);
+  const Tensors& parts = list_in(inputs, output, "input", here);
+  Operation out =
+      prepare_reduce_scatter(OpType::REDUCE_SCATTER, here.operation, output, options.reduceOp);
+  out.read(parts);
+  return start(std::move(out), options);
 }
 
-// One to all, all to one, all to all -----------------------------------------------------------
+// One to all, all to one -----------------------------------------------------------------------
 
 Backend::Started Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const NoAutograd guard;
-  const Site here = site("broadcast");
-  const at::Tensor& tensor = only(tensors, here);
-  check_tensor(tensor, here);
-  check_root(options.rootRank, here);
-  const Element element = element_of(tensor);
-  Operation out{.type = OpType::BROADCAST, .name = "broadcast"};
-  const at::Tensor row = output_row(tensor, out.holding);
-  out.call.collective = Collective::broadcast;
-  out.call.input = options.rootRank == rank_ ? row.data_ptr() : nullptr;
-  out.call.output = row.data_ptr();
-  out.call.count = row.numel() * element.width;
-  out.call.type = element.type;
-  out.call.root = static_cast<int>(options.rootRank);
-  return start(std::move(out), options.timeout, options.asyncOp);
+  const at::Tensor& tensor = only(tensors, site("broadcast"));
+  Operation out(OpType::BROADCAST, "broadcast", Collective::broadcast, tensor);
+  set_root(out, options.rootRank);
+  const at::Tensor row = out.write(tensor);
+  if (out.call.root == rank_) out.call.input = row.data_ptr();
+  return start(std::move(out), options);
 }
 
-Backend::Operation Backend::prepare_all_gather(const at::Tensor& output, const at::Tensor& input,
-                                               const char* name) const {
-  const Site here = site(name);
-  check_tensor(input, here);
-  check_like(output, input, -1, "an output", here);
-  if (output.numel() != input.numel() * size_)
-    refuse_parts(here.text(), " got an output of shape ", shape_text(output),
-                 " and an input of shape ", shape_text(input), "; on ", size_,
-                 " ranks the output must have ", size_, " times the elements of the input");
-  const Element element = element_of(input);
-  Operation out{.type = OpType::_ALLGATHER_BASE, .name = name};
-  const at::Tensor source = input_row(input, out.holding);
-  const at::Tensor target = output_row(output, out.holding);
-  out.call.collective = Collective::all_gather;
-  out.call.input = source.data_ptr();
-  out.call.output = target.data_ptr();
-  out.call.count = source.numel() * element.width;
-  out.call.type = element.type;
+Backend::Started Backend::gather(Lists& outputs, Tensors& inputs,
+                                 const c10d::GatherOptions& options) {
+  const NoAutograd guard;
+  const Site here = site("gather");
+  const at::Tensor& input = only(inputs, here);
+  Operation out(OpType::GATHER, here.operation, Collective::gather, input);
+  set_root(out, options.rootRank);
+  out.read(input);
+  if (const auto* parts = list_of_root(outputs, input, "output", out.call.root, here))
+    out.write(*parts);
+  return start(std::move(out), options);
+}
+
+Backend::Started Backend::scatter(Tensors& outputs, Lists& inputs,
+                                  const c10d::ScatterOptions& options) {
+  const NoAutograd guard;
+  const Site here = site("scatter");
+  const at::Tensor& output = only(outputs, here);
+  Operation out(OpType::SCATTER, here.operation, Collective::scatter, output);
+  set_root(out, options.rootRank);
+  out.write(output);
+  if (const auto* parts = list_of_root(inputs, output, "input", out.call.root, here))
+    out.read(*parts);
+  return start(std::move(out), options);
+}
+
+// All to all -----------------------------------------------------------------------------------
+
+Operation Backend::prepare_all_gather(const char* name, const at::Tensor& output,
+                                      const at::Tensor& input) const {
+  check_parts(output, input, "output", "input", site(name));
+  Operation out(OpType::_ALLGATHER_BASE, name, Collective::all_gather, input);
+  out.read(input);
+  out.write(output);
+  return out;
+}
+
+Operation Backend::prepare_all_gather(const char* name, const Tensors& outputs,
+                                      const at::Tensor& input) const {
+  check_list(outputs, input, "output", site(name));
+  Operation out(OpType::ALLGATHER, name, Collective::all_gather, input);
+  out.read(input);
+  out.write(outputs);
   return out;
 }
 
 Backend::Started Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                           const c10d::AllgatherOptions& options) {
   const NoAutograd guard;
-  return start(prepare_all_gather(output, input, "all_gather_into_tensor"), options.timeout,
-               options.asyncOp);
+  return start(prepare_all_gather("all_gather_into_tensor", output, input), options);
 }
 
 Backend::Started Backend::all_gather_by(const std::string& algorithm, at::Tensor& output,
                                         at::Tensor& input, bool is_async) {
   const NoAutograd guard;
-  Operation out = prepare_all_gather(output, input, "all_gather_into_tensor");
+  Operation out = prepare_all_gather("all_gather_into_tensor", output, input);
   out.call.options.algorithm = algorithm;
   return start(std::move(out), c10d::kUnsetTimeout, is_async);
 }
@@ -221,13 +245,9 @@ Backend::Started Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tens
                                                           const c10d::AllgatherOptions& options) {
   const NoAutograd guard;
   const char* const name = "all_gather_into_tensor_coalesced";
-  if (outputs.size() != inputs.size())
-    refuse_parts(site(name).text(), " got ", outputs.size(), " outputs and ", inputs.size(),
-                 " inputs; they must be as many");
-  std::vector<Operation> operations;
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    operations.push_back(prepare_all_gather(outputs[i], inputs[i], name));
-  return start(std::move(operations), options.timeout, options.asyncOp);
+  return start_pairs(name, outputs, inputs, options, [&](auto& output, auto& input) {
+    return prepare_all_gather(name, output, input);
+  });
 }
 
 Backend::Started Backend::allgather(Lists& outputs, Tensors& inputs,
@@ -235,18 +255,8 @@ Backend::Started Backend::allgather(Lists& outputs, Tensors& inputs,
   const NoAutograd guard;
   const Site here = site("all_gather");
   const at::Tensor& input = only(inputs, here);
-  check_tensor(input, here);
-  if (outputs.size() != 1)
-    refuse_parts(here.text(), " got ", outputs.size(), " lists of outputs; it must be one");
-  check_list(outputs[0], input, "output", here);
-  Holding holding;
-  const at::Tensor joined = joined_outputs(outputs[0], holding);
-  Operation out = prepare_all_gather(joined, input, "all_gather");
-  out.type = OpType::ALLGATHER;
-  out.holding.outputs = std::move(holding.outputs);
-  out.holding.copies = std::move(holding.copies);
-  out.holding.inputs.push_back(joined);
-  return start(std::move(out), options.timeout, options.asyncOp);
+  const Tensors& parts = list_in(outputs, input, "output", here);
+  return start(prepare_all_gather(here.operation, parts, input), options);
 }
 
 // PyTorch's lists are one for each rank here: outputs[r][i] is rank r's inputs[i].
@@ -254,83 +264,18 @@ Backend::Started Backend::allgather_coalesced(Lists& outputs, Tensors& inputs,
                                               const c10d::AllgatherOptions& options) {
   const NoAutograd guard;
   const Site here = site("all_gather_coalesced");
-  if (static_cast<int>(outputs.size()) != size_)
-    refuse_parts(here.text(), " got ", outputs.size(), " lists of outputs; it must be ", size_,
-                 ", one for each rank");
+  for (const Tensors& list : outputs)
+    if (list.size() != inputs.size())
+      refuse_parts(here.text(), " got a list of ", list.size(), " outputs for ", inputs.size(),
+                   " inputs; they must be as many");
   std::vector<Operation> operations;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensors of_ranks;
-    for (const Tensors& list : outputs) {
-      if (list.size() != inputs.size())
-        refuse_parts(here.text(), " got a list of ", list.size(), " outputs for ", inputs.size(),
-                     " inputs; they must be as many");
-      of_ranks.push_back(list[i]);
-    }
+    for (const Tensors& list : outputs) of_ranks.push_back(list[i]);
     check_tensor(inputs[i], here);
-    check_list(of_ranks, inputs[i], "output", here);
-    Holding holding;
-    const at::Tensor joined = joined_outputs(of_ranks, holding);
-    Operation out = prepare_all_gather(joined, inputs[i], "all_gather_coalesced");
-    out.holding.outputs = std::move(holding.outputs);
-    out.holding.copies = std::move(holding.copies);
-    out.holding.inputs.push_back(joined);
-    operations.push_back(std::move(out));
+    operations.push_back(prepare_all_gather(here.operation, of_ranks, inputs[i]));
   }
   return start(std::move(operations), options.timeout, options.asyncOp);
-}
-
-Backend::Started Backend::gather(Lists& outputs, Tensors& inputs,
-                                 const c10d::GatherOptions& options) {
-  const NoAutograd guard;
-  const Site here = site("gather");
-  const at::Tensor& input = only(inputs, here);
-  check_tensor(input, here);
-  check_root(options.rootRank, here);
-  const Element element = element_of(input);
-  Operation out{.type = OpType::GATHER, .name = "gather"};
-  const at::Tensor source = input_row(input, out.holding);
-  if (options.rootRank == rank_) {
-    if (outputs.size() != 1)
-      refuse_parts(here.text(), " got ", outputs.size(), " lists of outputs; the root needs one");
-    check_list(outputs[0], input, "output", here);
-    out.call.output = joined_outputs(outputs[0], out.holding).data_ptr();
-  } else if (!outputs.empty() && !outputs[0].empty()) {
-    refuse_parts(here.text(), " got outputs; only the root, rank ", options.rootRank,
-                 ", may give them");
-  }
-  out.call.collective = Collective::gather;
-  out.call.input = source.data_ptr();
-  out.call.count = source.numel() * element.width;
-  out.call.type = element.type;
-  out.call.root = static_cast<int>(options.rootRank);
-  return start(std::move(out), options.timeout, options.asyncOp);
-}
-
-Backend::Started Backend::scatter(Tensors& outputs, Lists& inputs,
-                                  const c10d::ScatterOptions& options) {
-  const NoAutograd guard;
-  const Site here = site("scatter");
-  const at::Tensor& output = only(outputs, here);
-  check_tensor(output, here);
-  check_root(options.rootRank, here);
-  const Element element = element_of(output);
-  Operation out{.type = OpType::SCATTER, .name = "scatter"};
-  if (options.rootRank == rank_) {
-    if (inputs.size() != 1)
-      refuse_parts(here.text(), " got ", inputs.size(), " lists of inputs; the root needs one");
-    check_list(inputs[0], output, "input", here);
-    out.call.input = joined_inputs(inputs[0], out.holding).data_ptr();
-  } else if (!inputs.empty() && !inputs[0].empty()) {
-    refuse_parts(here.text(), " got inputs; only the root, rank ", options.rootRank,
-                 ", may give them");
-  }
-  const at::Tensor target = output_row(output, out.holding);
-  out.call.collective = Collective::scatter;
-  out.call.output = target.data_ptr();
-  out.call.count = target.numel() * element.width;
-  out.call.type = element.type;
-  out.call.root = static_cast<int>(options.rootRank);
-  return start(std::move(out), options.timeout, options.asyncOp);
 }
 
 namespace {
@@ -360,31 +305,6 @@ std::vector<std::int64_t> split_counts(const at::Tensor& tensor,
   return counts;
 }
 
-// Both directions' counts and displacements, where the call's spans can refer to them.
-std::vector<std::int64_t> lay_out(const std::vector<std::int64_t>& sends,
-                                  const std::vector<std::int64_t>& recvs) {
-  std::vector<std::int64_t> out;
-  for (const auto* counts : {&sends, &recvs}) {
-    out.insert(out.end(), counts->begin(), counts->end());
-    std::int64_t begin = 0;
-    for (const std::int64_t count : *counts) {
-      out.push_back(begin);
-      begin += count;
-    }
-  }
-  return out;
-}
-
-void set_counts(Call& call, const std::vector<std::int64_t>& counts) {
-  const std::span<const std::int64_t> all(counts);
-  const std::size_t ranks = counts.size() / 4;
-  call.collective = Collective::all_to_all_v;
-  call.send_counts = all.subspan(0, ranks);
-  call.send_displacements = all.subspan(ranks, ranks);
-  call.recv_counts = all.subspan(2 * ranks, ranks);
-  call.recv_displacements = all.subspan(3 * ranks, ranks);
-}
-
 }  // namespace
 
 Backend::Started Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -395,27 +315,22 @@ Backend::Started Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
   const Site here = site("all_to_all_single");
   check_tensor(input, here);
   check_like(output, input, -1, "an output", here);
-  const Element element = element_of(input);
-  const auto sends = split_counts(input, input_splits, size_, element.width, "input", here);
-  const auto recvs = split_counts(output, output_splits, size_, element.width, "output", here);
-  Operation out{.type = OpType::ALLTOALL_BASE, .name = here.operation};
-  const at::Tensor source = input_row(input, out.holding);
-  const at::Tensor target = output_row(output, out.holding);
-  out.call.input = source.data_ptr();
-  out.call.output = target.data_ptr();
-  out.call.type = element.type;
-  if (input_splits.empty() && output_splits.empty()) {
-    if (source.numel() != target.numel())
-      refuse_parts(here.text(), " got an input of shape ", shape_text(input),
-                   " and an output of shape ", shape_text(output),
-                   "; without split sizes they must have as many elements");
-    out.call.collective = Collective::all_to_all;
-    out.call.count = sends[0];
+  const std::int64_t width = element_of(input).width;
+  const auto sends = split_counts(input, input_splits, size_, width, "input", here);
+  const auto recvs = split_counts(output, output_splits, size_, width, "output", here);
+  Operation out(OpType::ALLTOALL_BASE, here.operation, Collective::all_to_all, input);
+  out.read(input);
+  out.write(output);
+  if (!input_splits.empty() || !output_splits.empty()) {
+    out.set_counts(sends, recvs);
+  } else if (sends != recvs) {
+    refuse_parts(here.text(), " got an input of shape ", shape_text(input),
+                 " and an output of shape ", shape_text(output),
+                 "; without split sizes they must have as many elements");
   } else {
-    out.counts = lay_out(sends, recvs);
-    set_counts(out.call, out.counts);
+    out.call.count = sends[0];
   }
-  return start(std::move(out), options.timeout, options.asyncOp);
+  return start(std::move(out), options);
 }
 
 Backend::Started Backend::alltoall(Tensors& outputs, Tensors& inputs,
@@ -425,27 +340,24 @@ Backend::Started Backend::alltoall(Tensors& outputs, Tensors& inputs,
   if (static_cast<int>(inputs.size()) != size_ || static_cast<int>(outputs.size()) != size_)
     refuse_parts(here.text(), " got ", inputs.size(), " inputs and ", outputs.size(),
                  " outputs; both must be ", size_, ", one for each rank");
-  const Element element = element_of(inputs[0]);
+  check_tensor(inputs[0], here);
+  const std::int64_t width = element_of(inputs[0]).width;
   std::vector<std::int64_t> sends, recvs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     check_like(inputs[i], inputs[0], -1, "input " + std::to_string(i), here);
     check_like(outputs[i], inputs[0], -1, "output " + std::to_string(i), here);
-    sends.push_back(inputs[i].numel() * element.width);
-    recvs.push_back(outputs[i].numel() * element.width);
+    sends.push_back(inputs[i].numel() * width);
+    recvs.push_back(outputs[i].numel() * width);
   }
-  Operation out{.type = OpType::ALLTOALL, .name = here.operation};
-  out.call.input = joined_inputs(inputs, out.holding).data_ptr();
-  out.call.output = joined_outputs(outputs, out.holding).data_ptr();
-  out.call.type = element.type;
-  out.counts = lay_out(sends, recvs);
-  set_counts(out.call, out.counts);
-  return start(std::move(out), options.timeout, options.asyncOp);
+  Operation out(OpType::ALLTOALL, here.operation, Collective::all_to_all, inputs[0]);
+  out.read(inputs);
+  out.write(outputs);
+  out.set_counts(sends, recvs);
+  return start(std::move(out), options);
 }
 
 Backend::Started Backend::barrier(const c10d::BarrierOptions& options) {
-  Operation out{.type = OpType::BARRIER, .name = "barrier"};
-  out.call.collective = Collective::barrier;
-  return start(std::move(out), options.timeout, options.asyncOp);
+  return start(Operation(OpType::BARRIER, "barrier", Collective::barrier), options);
 }
 
 }  // namespace unisono::pytorch

@@ -41,7 +41,6 @@ Backend::Started Backend::start_message(c10d::OpType type, const char* name,
                                         const at::Tensor& tensor, Message message) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const Site here = site(name);
-  check_tensor(tensor, here);
   if (message.tag == barrier_tag)
     refuse_parts(here.text(), " got the tag ", message.tag, "; it must be 0 to ", max_tag - 1);
   Holding holding;

@@ -77,6 +77,22 @@ bool is_bitwise(c10d::ReduceOp::RedOpType operation) {
                name_of(operation.op_), "; ", advice);
 }
 
+void check_reducible(const at::Tensor& tensor, const c10d::ReduceOp& operation, const Site& site) {
+  const auto op = operation.op_;
+  const bool is_scaled = op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::PREMUL_SUM;
+  if (tensor.scalar_type() == at::kBool) {
+    if (is_scaled)
+      refuse_type(tensor, operation, site, "take SUM, PRODUCT, MIN, MAX, BAND, BOR or BXOR");
+  } else if (tensor.is_complex()) {
+    if (op != c10d::ReduceOp::SUM && !is_scaled)
+      refuse_type(tensor, operation, site, "complex numbers can be summed or averaged only");
+  } else if (!real_type(tensor.scalar_type())) {
+    refuse_type(tensor, operation, site, "convert the tensor to a type that can be combined");
+  }
+  if (is_bitwise(op) && !at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true))
+    refuse_type(tensor, operation, site, "bitwise operations are for integers");
+}
+
 }  // namespace
 
 std::string Site::text() const {
@@ -99,6 +115,7 @@ void check_tensor(const at::Tensor& tensor, const Site& site) {
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const Site& site) {
   if (tensors.size() != 1)
     refuse_parts(site.text(), " got a list of ", tensors.size(), " tensors; it must be one");
+  check_tensor(tensors[0], site);
   return tensors[0];
 }
 
@@ -109,26 +126,9 @@ Element element_of(const at::Tensor& tensor) {
   return {DataType::uint8, static_cast<std::int64_t>(tensor.element_size())};
 }
 
-Element element_of(const at::Tensor& tensor, const c10d::ReduceOp& operation, const Site& site) {
-  const auto op = operation.op_;
-  if (tensor.scalar_type() == at::kBool) {
-    if (op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::PREMUL_SUM)
-      refuse_type(tensor, operation, site, "take SUM, PRODUCT, MIN, MAX, BAND, BOR or BXOR");
-    return {DataType::uint8, 1};
-  }
-  if (tensor.is_complex()) {
-    if (op != c10d::ReduceOp::SUM && op != c10d::ReduceOp::AVG && op != c10d::ReduceOp::PREMUL_SUM)
-      refuse_type(tensor, operation, site, "complex numbers can be summed or averaged only");
-  } else if (!real_type(tensor.scalar_type())) {
-    refuse_type(tensor, operation, site, "convert the tensor to a type that can be combined");
-  }
-  if (is_bitwise(op) && !at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true))
-    refuse_type(tensor, operation, site, "bitwise operations are for integers");
-  return element_of(tensor);
-}
-
 Reduction reduction_of(const c10d::ReduceOp& operation, const at::Tensor& tensor,
                        const Site& site) {
+  check_reducible(tensor, operation, site);
   const bool is_bool = tensor.scalar_type() == at::kBool;
   Reduction out;
   switch (operation.op_) {

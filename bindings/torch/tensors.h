@@ -39,13 +39,11 @@ struct Reduction {
 
 // Refuses what no operation takes: another device than the CPU, a layout that is not strided.
 void check_tensor(const at::Tensor& tensor, const Site& site);
-// The only tensor of a list, as PyTorch hands single tensors over.
+// The only tensor of a list, as PyTorch hands single tensors over, checked.
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const Site& site);
 
-// For moving; every type can be moved.
 Element element_of(const at::Tensor& tensor);
-// For reducing: refuses by name the types that the operation cannot combine.
-Element element_of(const at::Tensor& tensor, const c10d::ReduceOp& operation, const Site& site);
+// Refuses by name the types that the operation cannot combine.
 Reduction reduction_of(const c10d::ReduceOp& operation, const at::Tensor& tensor, const Site& site);
 // Combines the rows of `parts`, shape (ranks, n), into one.
 at::Tensor combine(const at::Tensor& parts, Bitwise bitwise);

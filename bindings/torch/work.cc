@@ -35,7 +35,8 @@ void Holding::add(Holding other) {
 Work::Work(int rank, c10d::OpType type, const char* operation,
            std::shared_ptr<const std::string> group, std::vector<unisono::Work> calls,
            Holding holding, std::shared_ptr<Completer> completer)
-    : c10d::Work(rank, type, at::hasCallbacks() ? operation : nullptr, holding.inputs),
+    : c10d::Work(rank, type, at::hasCallbacks() ? operation : nullptr,
+                 at::hasCallbacks() ? std::optional(holding.inputs) : std::nullopt),
       operation_(operation),
       group_(std::move(group)),
       calls_(std::move(calls)),
@@ -172,12 +173,12 @@ void Completer::hold(c10::intrusive_ptr<Work> work) {
   std::vector<c10::intrusive_ptr<Work>> done;
   {
     const std::lock_guard lock(mutex_);
+    held_.push_back(std::move(work));
     std::erase_if(held_, [&done](const auto& held) {
       if (!held->calls_done()) return false;
       done.push_back(held);
       return true;
     });
-    held_.push_back(std::move(work));
   }
   // Outside of the lock: futures' callbacks may start more.
   for (const auto& each : done) each->settle();

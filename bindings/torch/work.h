@@ -36,7 +36,8 @@ struct Holding {
 
 class Work : public c10d::Work {
  public:
-  // The texts of its errors begin with `operation` and `group`. `completer` is the backend's.
+  // The texts of its errors begin with `operation`, a literal, and `group`. `completer` is the
+  // backend's.
   Work(int rank, c10d::OpType type, const char* operation, std::shared_ptr<const std::string> group,
        std::vector<unisono::Work> calls, Holding holding, std::shared_ptr<Completer> completer);
 
@@ -64,7 +65,7 @@ class Work : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> make_future(bool of_outputs);
   void complete_future(c10::ivalue::Future& future, bool of_outputs) const;
 
-  const std::string operation_;
+  const char* const operation_;
   const std::shared_ptr<const std::string> group_;
   std::vector<unisono::Work> calls_;
   Holding holding_;
