@@ -4,6 +4,8 @@
 # folder that does not exist is skipped, one with headers only becomes an interface library.
 # UNISONO_LAYERS collects the targets' names, lowest layer first.
 
+include(UnisonoUnity)
+
 set(UNISONO_LAYERS "")
 string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}" UNISONO_PROCESSOR)
 
@@ -72,6 +74,7 @@ function(unisono_layer name)
     else()
       target_precompile_headers(${target} REUSE_FROM unisono_base)
     endif()
+    unisono_unity(${target} ${sources})
   endif()
   # For quoted includes only: src/sys must not hide the system's <sys/...>.
   target_compile_options(${target} ${scope} "SHELL:-iquote ${PROJECT_SOURCE_DIR}/src")

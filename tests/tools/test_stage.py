@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
-from stage import Outcome, Suite, gtest_outcome, junit_outcome
+import stage
+from stage import Lane, Log, Outcome, Suite, gtest_outcome, junit_outcome
 
 
 def gtest_report(folder: Path, *cases: dict[str, object]) -> None:
@@ -72,3 +74,47 @@ def test_what_was_left_out_is_listed_with_its_reason(capsys: pytest.CaptureFixtu
     lines = capsys.readouterr().out.splitlines()
     assert "SKIPPED fuzz: clang is missing" in lines
     assert "1 passed, 0 failed, 1 skipped" in lines[-1]
+
+
+def test_a_command_that_takes_too_long_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "BUILD", tmp_path)
+    log = Log("some/part")
+    assert not log.run(["sleep", "60"], timeout_seconds=0.1)
+    assert "did not end within 0.1 s" in log.path.read_text()
+    assert not log.run(["false"])
+    assert "ended with code 1" in log.path.read_text()
+    assert log.run(["true"])
+
+
+def test_lanes_run_beside_each_other_and_in_order() -> None:
+    both = threading.Barrier(2, timeout=60)
+    done: list[str] = []
+
+    def part(name: str) -> Outcome:
+        both.wait()
+        done.append(name)
+        return Outcome(passed=1)
+
+    lanes = [Lane(), Lane()]
+    for lane, names in zip(lanes, (("a1", "a2"), ("b1", "b2")), strict=True):
+        outcomes = [lane.add(lambda name=name: part(name)) for name in names]
+    for lane in lanes:
+        lane.close()
+    assert [outcome.result().passed for outcome in outcomes] == [1, 1]
+    assert [name for name in done if name.startswith("a")] == ["a1", "a2"]
+    assert [name for name in done if name.startswith("b")] == ["b1", "b2"]
+
+
+def test_a_part_that_breaks_fails_the_suite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "BUILD", tmp_path)
+
+    def breaks(log: Log) -> Outcome:
+        raise RuntimeError(f"no {log.path.name} today")
+
+    suite = Suite()
+    assert suite.run("part", breaks).failures == ["part: no part.log today"]
+    assert suite.close() == 1

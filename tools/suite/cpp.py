@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from stage import BIN, BUILD, ROOT, Log, Outcome, gtest_outcome
@@ -35,26 +37,37 @@ def has_gtest() -> bool:
     return subprocess.run(probe, input=text, text=True, capture_output=True).returncode == 0
 
 
-def build_and_run(log: Log, name: str, definitions: list[str], label: str) -> Outcome:
-    """Builds all C++ tests in build/<name> and runs them."""
+def build(log: Log, name: str, definitions: list[str], targets: Sequence[str] = ()) -> Outcome:
+    """Configures build/<name> and builds what is named there, or all."""
     outcome = Outcome()
-    build = BUILD / name
-    definitions = ["UNISONO_BUILD_TESTS=ON", "UNISONO_WERROR=ON", *definitions]
-    if not outcome.check(f"{name}: configure", configure(log, build, definitions)):
-        return outcome
-    if not outcome.check(f"{name}: build", log.run([BIN / "cmake", "--build", build, "-j", JOBS])):
-        return outcome
-    results = build / "results"
+    folder = BUILD / name
+    if outcome.check(f"{name}: configure", configure(log, folder, definitions)):
+        command = [BIN / "cmake", "--build", folder, "-j", JOBS]
+        if targets:
+            command += ["--target", *targets]
+        outcome.check(f"{name}: build", log.run(command))
+    return outcome
+
+
+def build_tests(log: Log, name: str, definitions: list[str]) -> Outcome:
+    """Builds all C++ tests in build/<name>."""
+    return build(log, name, ["UNISONO_BUILD_TESTS=ON", "UNISONO_WERROR=ON", *definitions])
+
+
+def run_tests(log: Log, name: str, label: str) -> Outcome:
+    """Runs the C++ tests of build/<name>."""
+    folder = BUILD / name
+    results = folder / "results"
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir()
+    ctest = [BIN / "ctest", "--test-dir", folder, "-j", JOBS]
     ran = log.run(
-        [BIN / "ctest", "--test-dir", build, "-j", JOBS, "--output-on-failure", "--no-tests=error"],
+        [*ctest, "--output-on-failure", "--no-tests=error"],
         environment={**SANITIZER_ENVIRONMENT, "GTEST_OUTPUT": f"json:{results}/"},
     )
-    found = gtest_outcome(results, label)
-    outcome.add(found)
+    outcome = gtest_outcome(results, label)
     # A program that crashed or hung wrote no report; it must not pass for that.
-    if not ran and not found.failed:
+    if not ran and not outcome.failed:
         outcome.check(f"{name}: ctest", False)
     return outcome
 
@@ -71,26 +84,27 @@ def clang() -> str | None:
     return compiler if ok else None
 
 
-def fuzz(log: Log, compiler: str, seconds: int) -> Outcome:
-    """Builds every fuzzer and runs each for so many seconds from its corpus."""
-    outcome = Outcome()
-    build = BUILD / "fuzz"
+def build_fuzzers(log: Log, compiler: str) -> Outcome:
+    """Builds every fuzzer in build/fuzz."""
     definitions = [
         f"CMAKE_CXX_COMPILER={compiler}",
         "UNISONO_BUILD_FUZZERS=ON",
         "UNISONO_BUILD_TESTS=OFF",
     ]
-    if not outcome.check("fuzz: configure", configure(log, build, definitions)):
-        return outcome
-    if not outcome.check("fuzz: build", log.run([BIN / "cmake", "--build", build, "-j", JOBS])):
-        return outcome
-    for source in sorted((ROOT / "tests" / "fuzz").glob("*_fuzz.cc")):
-        name = source.stem.removesuffix("_fuzz")
+    return build(log, "fuzz", definitions)
+
+
+def fuzz(log: Log, seconds: int) -> Outcome:
+    """Runs each fuzzer for so many seconds from its corpus, one on each processor at a time."""
+    outcome = Outcome()
+    folder = BUILD / "fuzz"
+
+    def run(name: str) -> tuple[str, bool, Log]:
         # New inputs go to the build folder; the seeds in the repository stay as they are.
-        grown = build / "corpus" / name
+        grown = folder / "corpus" / name
         grown.mkdir(parents=True, exist_ok=True)
         seeds = ROOT / "tests" / "fuzz" / "corpus" / name
-        command: list[str | Path] = [build / f"{name}_fuzz", grown]
+        command: list[str | Path] = [folder / f"{name}_fuzz", grown]
         if seeds.is_dir():
             command.append(seeds)
         command += [
@@ -98,8 +112,18 @@ def fuzz(log: Log, compiler: str, seconds: int) -> Outcome:
             "-timeout=10",
             "-rss_limit_mb=2048",
             "-print_final_stats=1",
-            f"-artifact_prefix={build}/crash-{name}-",
+            f"-artifact_prefix={folder}/crash-{name}-",
         ]
-        ok = log.run(command, environment=SANITIZER_ENVIRONMENT, timeout_seconds=seconds + 120)
-        outcome.check(f"fuzz {name}", ok)
+        own = Log(f"fuzz/{name}")
+        ok = own.run(command, environment=SANITIZER_ENVIRONMENT, timeout_seconds=seconds + 120)
+        return name, ok, own
+
+    sources = (ROOT / "tests" / "fuzz").glob("*_fuzz.cc")
+    names = sorted(source.stem.removesuffix("_fuzz") for source in sources)
+    with ThreadPoolExecutor(int(JOBS)) as pool:
+        for name, ok, own in pool.map(run, names):
+            outcome.check(f"fuzz {name}", ok)
+            log.cpu_seconds += own.cpu_seconds
+            if not ok:
+                log.append(own)
     return outcome

@@ -7,12 +7,14 @@ import json
 import os
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cpp import configure
 from stage import BIN, ROOT, Log, Outcome, Suite
+
+Check = tuple[str, Callable[[Log], Outcome]]
 
 
 def tracked(*patterns: str) -> list[str]:
@@ -74,16 +76,16 @@ def clang_tidy(log: Log, fix: bool) -> Outcome:
     ]
     command = [BIN / "clang-tidy", "--quiet", "-p", build, *(["--fix"] if fix else [])]
 
-    def check(unit: str) -> tuple[str, int, str]:
-        done = subprocess.run([*command, unit], cwd=ROOT, capture_output=True, text=True)
-        return unit, done.returncode, done.stdout
+    def check(unit: str) -> tuple[str, bool, Log]:
+        own = Log(f"clang-tidy/{Path(unit).relative_to(ROOT)}", log.background)
+        return unit, own.run([*command, unit]), own
 
     # Fixing several units at a time would write one header twice.
     with ThreadPoolExecutor(1 if fix else os.cpu_count() or 1) as pool:
-        for unit, code, text in pool.map(check, sorted(set(units))):
-            if not outcome.check(f"clang-tidy {Path(unit).relative_to(ROOT)}", code == 0):
-                with log.path.open("a") as out:
-                    out.write(text)
+        for unit, ok, own in pool.map(check, sorted(set(units))):
+            log.cpu_seconds += own.cpu_seconds
+            if not outcome.check(f"clang-tidy {Path(unit).relative_to(ROOT)}", ok):
+                log.append(own)
     return outcome
 
 
@@ -94,22 +96,13 @@ def tidy(log: Log) -> Outcome:
     return outcome
 
 
-def run(suite: Suite, fix: bool = False, with_tidy_tests: bool = True, quick: bool = False) -> None:
-    """Adds every check to the suite; quick leaves out clang-tidy, the slow one."""
-    parts = [
+def quick_checks(fix: bool = False) -> list[Check]:
+    """The checks that take seconds."""
+    return [
         ("clang-format", lambda log: clang_format(log, fix)),
         ("ruff", lambda log: ruff(log, fix)),
         ("mypy", mypy),
     ]
-    if not quick:
-        parts.append(("clang-tidy", lambda log: clang_tidy(log, fix)))
-    if with_tidy_tests:
-        parts.append(("tidy", tidy))
-    for name, part in parts:
-        started = time.monotonic()
-        log = Log(name)
-        outcome = part(log)
-        suite.stage(name, outcome, log, time.monotonic() - started)
 
 
 def main() -> int:
@@ -118,8 +111,13 @@ def main() -> int:
     parser.add_argument("--fix", action="store_true", help="repair what can be repaired")
     parser.add_argument("--quick", action="store_true", help="leave out clang-tidy")
     arguments = parser.parse_args()
+    checks = quick_checks(arguments.fix)
+    if not arguments.quick:
+        checks.append(("clang-tidy", lambda log: clang_tidy(log, arguments.fix)))
+    checks.append(("tidy", tidy))
     suite = Suite()
-    run(suite, fix=arguments.fix, quick=arguments.quick)
+    for name, check in checks:
+        suite.run(name, check)
     return suite.close()
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 
 import cpp
 import lint
-from stage import BIN, BUILD, ROOT, Log, Outcome, Suite, junit_outcome
+from stage import BIN, BUILD, Lane, Log, Outcome, Suite, junit_outcome
 
 
 def python_tests(log: Log, quick: bool) -> Outcome:
@@ -31,12 +31,6 @@ def python_tests(log: Log, quick: bool) -> Outcome:
     if not ran and not outcome.failed:
         outcome.check("pytest", False)
     return outcome
-
-
-def sanitized_tests(sanitizer: str, log: Log) -> Outcome:
-    """All C++ tests, instrumented."""
-    definitions = [f"UNISONO_SANITIZE={sanitizer}"]
-    return cpp.build_and_run(log, sanitizer, definitions, label=f"[{sanitizer}] ")
 
 
 def documentation(log: Log) -> Outcome:
@@ -61,35 +55,53 @@ def main() -> int:
     arguments = parser.parse_args()
 
     suite = Suite()
+    run(suite, arguments)
+    return suite.close()
 
-    def stage(name: str, part: Callable[[Log], Outcome]) -> None:
-        started = time.monotonic()
-        log = Log(name)
-        suite.stage(name, part(log), log, time.monotonic() - started)
 
-    lint.run(suite, with_tidy_tests=False, quick=arguments.quick)
+def run(suite: Suite, arguments: argparse.Namespace) -> None:
+    """Runs the parts: compilers and analysers in the background, beside them what was built.
+
+    Tests wait much (for deadlines, for ranks that were killed), so compilers find the processors
+    idle, and being nice leave them to the tests otherwise.
+    """
+    builders, runners = Lane(), Lane()
+    builds: dict[str, Future[Outcome]] = {}
+
+    def build(name: str, part: Callable[[Log], Outcome]) -> None:
+        builds[name] = builders.add(partial(suite.run, f"{name}, build", part, background=True))
+
+    def run_built(name: str, part: Callable[[Log], Outcome]) -> None:
+        def after_build() -> Outcome:
+            built = builds[name].result()
+            return built if built.failed else suite.run(name, part)
+
+        runners.add(after_build)
+
+    for name, check in lint.quick_checks():
+        runners.add(partial(suite.run, name, check))
     if arguments.quick:
-        suite.skip("clang-tidy", "--quick")
+        suite.skip("docs", "--quick")
+    else:
+        runners.add(partial(suite.run, "docs", documentation))
 
     gtest = cpp.has_gtest()
     if gtest:
-        stage("c++", lambda log: cpp.build_and_run(log, "test", [], label=""))
+        build("c++", lambda log: cpp.build_tests(log, "test", []))
+        run_built("c++", lambda log: cpp.run_tests(log, "test", label=""))
     else:
         suite.skip("c++", "GoogleTest is missing: libgtest-dev")
-    stage("python", lambda log: python_tests(log, arguments.quick))
-    if (ROOT / "mkdocs.yml").exists() and not arguments.quick:
-        stage("docs", documentation)
-    else:
-        suite.skip("docs", "--quick")
 
-    for sanitizer in ("address", "thread"):
+    # The thread sanitizer first: its tests take longest, and should not be what is left over.
+    for sanitizer in ("thread", "address"):
         name = f"c++ {sanitizer} sanitizer"
         if not arguments.sanitizers:
             suite.skip(name, "asked for by --sanitizers")
         elif not gtest:
             suite.skip(name, "GoogleTest is missing: libgtest-dev")
         else:
-            stage(name, partial(sanitized_tests, sanitizer))
+            definitions = [f"UNISONO_SANITIZE={sanitizer}"]
+            build(name, partial(cpp.build_tests, name=sanitizer, definitions=definitions))
 
     compiler = cpp.clang()
     if arguments.fuzz <= 0:
@@ -97,8 +109,23 @@ def main() -> int:
     elif compiler is None:
         suite.skip("fuzz", "clang with libFuzzer is missing: clang, libclang-rt-dev")
     else:
-        stage("fuzz", lambda log: cpp.fuzz(log, compiler, arguments.fuzz))
-    return suite.close()
+        build("fuzz", partial(cpp.build_fuzzers, compiler=compiler))
+
+    if arguments.quick:
+        suite.skip("clang-tidy", "--quick")
+    else:
+        tidy = partial(lint.clang_tidy, fix=False)
+        builders.add(partial(suite.run, "clang-tidy", tidy, background=True))
+    # Behind the C++ tests: it installs what was built for them.
+    runners.add(partial(suite.run, "python", lambda log: python_tests(log, arguments.quick)))
+    for sanitizer in ("thread", "address"):
+        name = f"c++ {sanitizer} sanitizer"
+        if name in builds:
+            run_built(name, partial(cpp.run_tests, name=sanitizer, label=f"[{sanitizer}] "))
+    if "fuzz" in builds:
+        run_built("fuzz", lambda log: cpp.fuzz(log, arguments.fuzz))
+    builders.close()
+    runners.close()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs the parts of the test suite one after the other, and sums up what they found."""
+"""Runs the parts of the test suite in two lanes, and sums up what they found."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +20,9 @@ BIN = ROOT / ".venv" / "bin"
 
 # The tail of a failed part's log that goes to the screen.
 SHOWN_LINES = 80
+
+# Compilers and analysers take what the tests, which run beside them, leave of the processors.
+BACKGROUND_NICENESS = 10
 
 
 @dataclass
@@ -48,10 +54,12 @@ class Outcome:
 class Log:
     """The commands of one part and their output, in build/logs/<name>.log."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, background: bool = False) -> None:
         self.path = BUILD / "logs" / f"{name}.log"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text("")
+        self.background = background
+        self.cpu_seconds = 0.0
 
     def run(
         self,
@@ -61,26 +69,43 @@ class Log:
     ) -> bool:
         """Runs a command to its end; true when it succeeded."""
         words = [str(word) for word in command]
+        if self.background:
+            words = ["nice", "-n", str(BACKGROUND_NICENESS), *words]
         path = f"{BIN}:{os.environ.get('PATH', '')}"
         with self.path.open("a") as log:
             log.write(f"$ {' '.join(words)}\n")
             log.flush()
-            try:
-                code = subprocess.run(
-                    words,
-                    cwd=ROOT,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    stdin=subprocess.DEVNULL,
-                    env={**os.environ, "PATH": path, **(environment or {})},
-                    timeout=timeout_seconds,
-                ).returncode
-            except subprocess.TimeoutExpired:
+            process = subprocess.Popen(
+                words,
+                cwd=ROOT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PATH": path, **(environment or {})},
+            )
+            late = threading.Event()
+
+            def end() -> None:
+                late.set()
+                process.kill()
+
+            limit = threading.Timer(timeout_seconds, end)
+            limit.start()
+            # Not wait(): only this tells what the command and those it started have used.
+            _, status, usage = os.wait4(process.pid, 0)
+            limit.cancel()
+            process.returncode = code = os.waitstatus_to_exitcode(status)
+            self.cpu_seconds += usage.ru_utime + usage.ru_stime
+            if late.is_set():
                 log.write(f"did not end within {timeout_seconds:g} s\n")
-                return False
-            if code != 0:
+            elif code != 0:
                 log.write(f"ended with code {code}\n")
             return code == 0
+
+    def append(self, other: Log) -> None:
+        """Adds another log's text."""
+        with self.path.open("a") as log:
+            log.write(other.path.read_text(errors="replace"))
 
     def show_tail(self) -> None:
         """Prints the log's last lines."""
@@ -97,22 +122,41 @@ class Suite:
     def __init__(self) -> None:
         self.total = Outcome()
         self.started = time.monotonic()
+        self.cpu_seconds = 0.0
+        self.lock = threading.Lock()
+
+    def run(self, name: str, part: Callable[[Log], Outcome], background: bool = False) -> Outcome:
+        """Runs a part and adds it."""
+        started = time.monotonic()
+        log = Log(name, background)
+        try:
+            outcome = part(log)
+        except Exception as error:  # whatever it is, the other lane goes on and the suite fails
+            outcome = Outcome(failed=1, failures=[f"{name}: {error}"])
+        self.stage(name, outcome, log, time.monotonic() - started)
+        return outcome
 
     def stage(self, name: str, outcome: Outcome, log: Log | None, seconds: float) -> None:
         """Adds a part that has ended."""
-        self.total.add(outcome)
-        verdict = "FAILED" if outcome.failed else "ok"
-        counts = f"{outcome.passed} passed"
-        if outcome.failed:
-            counts += f", {outcome.failed} failed"
-        print(f"{name:<28} {verdict:<7} {counts} in {seconds:.0f} s", flush=True)
-        if outcome.failed and log is not None:
-            log.show_tail()
+        with self.lock:
+            self.total.add(outcome)
+            verdict = "FAILED" if outcome.failed else "ok"
+            counts = f"{outcome.passed} passed"
+            if outcome.failed:
+                counts += f", {outcome.failed} failed"
+            cpu = ""
+            if log is not None and log.cpu_seconds:
+                self.cpu_seconds += log.cpu_seconds
+                cpu = f" ({log.cpu_seconds:.0f} s of processor)"
+            print(f"{name:<28} {verdict:<7} {counts} in {seconds:.0f} s{cpu}", flush=True)
+            if outcome.failed and log is not None:
+                log.show_tail()
 
     def skip(self, name: str, reason: str) -> None:
         """Notes a part that does not run, to be listed at the end."""
-        self.total.skipped.append(f"{name}: {reason}")
-        print(f"{name:<28} skipped ({reason})", flush=True)
+        with self.lock:
+            self.total.skipped.append(f"{name}: {reason}")
+            print(f"{name:<28} skipped ({reason})", flush=True)
 
     def close(self) -> int:
         """Prints what failed, what was skipped, and the sum; the exit status."""
@@ -124,9 +168,25 @@ class Suite:
         parts = [f"{self.total.passed} passed", f"{self.total.failed} failed"]
         if self.total.skipped:
             parts.append(f"{len(self.total.skipped)} skipped")
-        print(f"==== {', '.join(parts)} in {seconds:.0f} s ====")
+        cpu = f" ({self.cpu_seconds:.0f} s of processor)" if self.cpu_seconds else ""
+        print(f"==== {', '.join(parts)} in {seconds:.0f} s{cpu} ====")
         sys.stdout.flush()
         return 1 if self.total.failed or not self.total.passed else 0
+
+
+class Lane:
+    """Parts that run one after the other, in the order given, beside those of another lane."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(1)
+
+    def add(self, part: Callable[[], Outcome]) -> Future[Outcome]:
+        """Appends a part; its outcome can be waited for."""
+        return self.pool.submit(part)
+
+    def close(self) -> None:
+        """Waits for all parts to end."""
+        self.pool.shutdown()
 
 
 def gtest_outcome(folder: Path, label: str) -> Outcome:
