@@ -22,9 +22,10 @@ endif()
 
 # The flags are global, so that no object, of whichever target, is left without instrumentation. -O1
 # keeps the tests bearable and -g1 the build: names and lines are all that a report shows. UBSan's
-# check for null is left to ASan, which sees the access itself; it would double the time to compile.
+# checks for null and for an object's size are left to ASan, which sees the access itself; the first
+# alone would double the time to compile.
 if(UNISONO_SANITIZE STREQUAL "address")
-  add_compile_options(-O1 -g1 -fsanitize=address,undefined -fno-sanitize=null
+  add_compile_options(-O1 -g1 -fsanitize=address,undefined -fno-sanitize=null,object-size
     -fno-sanitize-recover=all)
   add_link_options(-fsanitize=address,undefined)
 elseif(UNISONO_SANITIZE STREQUAL "thread")
@@ -39,6 +40,6 @@ if(UNISONO_BUILD_FUZZERS)
   endif()
   # clang before 17 cannot emit the function check for coroutines.
   add_compile_options(-O1 -g1 -fsanitize=fuzzer-no-link,address,undefined
-    -fno-sanitize=function,null -fno-sanitize-recover=all)
+    -fno-sanitize=function,null,object-size -fno-sanitize-recover=all)
   add_link_options(-fsanitize=address,undefined)
 endif()
