@@ -158,9 +158,11 @@ void Connections::report(MemoryReport& report) const {
   report.scratch_bytes = scratch_bytes_;
   for (const Entry* entry : all_) {
     const int world_rank = world_ranks_[static_cast<std::size_t>(entry->peer)];
-    report.connections.push_back({entry->peer, entry->channel,
-                                  std::string(job_->transport_to(world_rank).name()),
-                                  entry->connection->memory_bytes()});
+    std::size_t bytes = sizeof *entry + entry->connection->memory_bytes();
+    for (const auto& fifo : entry->send)
+      if (fifo) bytes += fifo->memory_bytes();
+    report.connections.push_back(
+        {entry->peer, entry->channel, std::string(job_->transport_to(world_rank).name()), bytes});
   }
 }
 

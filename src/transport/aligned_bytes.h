@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <new>
-#include <utility>
 
 namespace unisono::transport {
 
@@ -11,16 +10,25 @@ class AlignedBytes {
  public:
   static constexpr std::align_val_t alignment{64};
 
-  explicit AlignedBytes(std::size_t bytes)
-      : data_(static_cast<std::byte*>(::operator new(bytes, alignment))) {}
+  AlignedBytes() = default;
+  explicit AlignedBytes(std::size_t bytes) { reserve(bytes); }
   ~AlignedBytes() { ::operator delete(data_, alignment); }
   AlignedBytes(const AlignedBytes&) = delete;
   AlignedBytes& operator=(const AlignedBytes&) = delete;
 
+  // Makes it that large if it is smaller; its content is then lost.
+  void reserve(std::size_t bytes) {
+    if (bytes <= bytes_) return;
+    ::operator delete(data_, alignment);
+    data_ = static_cast<std::byte*>(::operator new(bytes, alignment));
+    bytes_ = bytes;
+  }
   std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
 
  private:
-  std::byte* data_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace unisono::transport

@@ -31,7 +31,7 @@ struct FifoOptions {
   std::size_t simple_slot_bytes = 512 << 10;
   std::size_t ll_slot_bytes = 32 << 10;
   std::size_t ll128_slot_bytes = 600 << 10;
-  bool zero_copy = true;
+  bool zero_copy = false;
   std::size_t zero_copy_min_bytes = 256 << 10;
 
   static FifoOptions from_settings();
@@ -76,6 +76,8 @@ class SendFifo {
   virtual std::uint64_t consumed() = 0;
   // Pushes what a non-mapped transport has not taken yet; true when nothing is pending.
   virtual Result<bool> flush() = 0;
+  // Memory that it holds beside the connection's.
+  virtual std::size_t memory_bytes() const { return 0; }
   // Simple in mapped memory: what it is made of, for whoever sends without these calls; else
   // nullptr.
   virtual MappedSender* mapped() { return nullptr; }

@@ -12,7 +12,6 @@ PutSendFifo::PutSendFifo(Connection& connection, const FifoLayout& layout,
       layout_(layout),
       options_(options),
       messages_(connection, layout),
-      staging_(static_cast<std::size_t>(layout.slots) * layout.slot_stride),
       pending_(static_cast<std::size_t>(layout.slots)) {}
 
 Result<bool> PutSendFifo::can_send() {
@@ -23,7 +22,7 @@ Result<bool> PutSendFifo::can_send() {
 Status PutSendFifo::send(std::span<const Piece> pieces) {
   const std::size_t bytes = total_bytes(pieces);
   UNISONO_TRY(check_message(bytes, layout_.payload_bytes));
-  std::byte* to = staging_slot(messages_.sent()) + sizeof(SlotHeader);
+  std::byte* to = stage(bytes) + sizeof(SlotHeader);
   for (const Piece& piece : pieces) {
     if (piece.bytes > 0) std::memcpy(to, piece.data, piece.bytes);
     to += piece.bytes;
@@ -33,7 +32,7 @@ Status PutSendFifo::send(std::span<const Piece> pieces) {
 
 void* PutSendFifo::begin(std::size_t bytes) {
   begun_bytes_ = bytes;
-  return staging_slot(messages_.sent()) + sizeof(SlotHeader);
+  return stage(bytes) + sizeof(SlotHeader);
 }
 
 Status PutSendFifo::commit() {
@@ -50,6 +49,7 @@ bool PutSendFifo::offers_zero_copy(std::span<const Piece> pieces) const {
 Status PutSendFifo::offer(std::span<const Piece> pieces) {
   if (!offers_zero_copy(pieces))
     return bug("an offer of ", pieces.size(), " pieces is not possible");
+  stage(0);
   return publish(total_bytes(pieces), pieces);
 }
 
@@ -60,8 +60,8 @@ Status PutSendFifo::publish(std::size_t bytes, std::span<const Piece> offered) {
                           .kind = SlotHeader::Kind::bytes,
                           .pieces = 0,
                           .payload = {}};
-  std::memcpy(staging_slot(number), &header, sizeof header);
   Pending& message = pending(number);
+  std::memcpy(message.staging.data(), &header, sizeof header);
   message.bytes = bytes;
   message.offered_count = 0;
   for (const Piece& piece : offered)
@@ -84,7 +84,7 @@ Status PutSendFifo::push() {
 // The signal goes with the last part: a signal is seen after every put before it.
 Result<bool> PutSendFifo::push_message() {
   Pending& message = pending(pushed_);
-  const std::byte* head = staging_slot(pushed_);
+  const std::byte* head = message.staging.data();
   const std::size_t offset = layout_.slot_offset(pushed_);
   for (std::size_t& part = message.parts_put; part <= message.offered_count; ++part) {
     const bool is_head = part == 0;
@@ -107,6 +107,12 @@ Result<bool> PutSendFifo::push_message() {
 Result<bool> PutSendFifo::flush() {
   UNISONO_TRY(push());
   return pushed_ == messages_.sent() && connection_.puts_completed() >= last_put_;
+}
+
+std::size_t PutSendFifo::memory_bytes() const {
+  std::size_t bytes = sizeof *this + pending_.size() * sizeof(Pending);
+  for (const Pending& message : pending_) bytes += message.staging.bytes();
+  return bytes;
 }
 
 Result<bool> PutRecvFifo::arrived(std::size_t bytes) {

@@ -24,13 +24,16 @@ class PutSendFifo final : public SendFifo {
   std::uint64_t sent() const override { return messages_.sent(); }
   std::uint64_t consumed() override { return messages_.consumed(); }
   Result<bool> flush() override;
+  std::size_t memory_bytes() const override;
 
  private:
   static constexpr std::size_t max_offered = 8;
 
-  // A message that the connection has not taken wholly: its header and bytes in its staging slot,
-  // or its header there and its bytes in `offered`.
+  // A message that the connection has not taken wholly: its header and bytes in `staging`, or its
+  // header there and its bytes in `offered`. The staging memory is as large as the largest message
+  // so far of this slot; free again when the slot at the receiver is, for then it has been read.
   struct Pending {
+    AlignedBytes staging;
     std::size_t bytes = 0;
     std::array<Piece, max_offered> offered;
     std::size_t offered_count = 0;
@@ -38,8 +41,11 @@ class PutSendFifo final : public SendFifo {
     std::size_t bytes_put = 0;
   };
 
-  std::byte* staging_slot(std::uint64_t number) const {
-    return staging_.data() + static_cast<std::size_t>(number % layout_.slots) * layout_.slot_stride;
+  // Of the next message: room for its header and so many bytes.
+  std::byte* stage(std::size_t bytes) {
+    AlignedBytes& staging = pending(messages_.sent()).staging;
+    staging.reserve(sizeof(SlotHeader) + bytes);
+    return staging.data();
   }
   Pending& pending(std::uint64_t number) {
     return pending_[static_cast<std::size_t>(number % layout_.slots)];
@@ -52,7 +58,6 @@ class PutSendFifo final : public SendFifo {
   FifoLayout layout_;
   FifoOptions options_;
   SentMessages messages_;
-  AlignedBytes staging_;  // free again when the slot at the receiver is, for then it has been read
   std::vector<Pending> pending_;
   std::uint64_t pushed_ = 0;    // messages that the connection has taken
   std::uint64_t last_put_ = 0;  // the connection's count after our last one

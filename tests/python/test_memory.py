@@ -53,18 +53,25 @@ RANK = """
 """
 
 
-@pytest.fixture
-def measured(tmp_path):
-    """The sums over 4 ranks of one node."""
+def measured_on(nodes, tmp_path):
+    """The sums over 4 ranks."""
     script = tmp_path / "rank.py"
     script.write_text(textwrap.dedent(RANK))
-    outcome = launch([str(script), str(tmp_path / "rank")], 4, timeout=60)
+    outcome = launch([str(script), str(tmp_path / "rank")], 4, nodes=nodes, timeout=60)
     assert outcome.exit_code == 0
     ranks = [json.loads((tmp_path / f"rank{rank}").read_text()) for rank in range(4)]
     return {name: sum(rank[name] for rank in ranks) for name in ranks[0]}
 
 
-def test_the_report_is_what_the_processes_grew_by(measured):
+def test_between_nodes_all_is_private_and_reported(tmp_path):
+    measured = measured_on(4, tmp_path)
+    reported = measured["connections"] + measured["other"]
+    assert measured["connections"] > MIB
+    assert reported == pytest.approx(measured["private"], rel=0.35, abs=2 * MIB)
+
+
+def test_the_report_is_what_the_processes_grew_by(tmp_path):
+    measured = measured_on(1, tmp_path)
     # Each end reports what it receives; PSS halves each page that both ends have touched.
     assert measured["connections"] == pytest.approx(measured["shared"], rel=0.1)
     assert measured["connections"] > 4 * MIB

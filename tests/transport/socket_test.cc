@@ -234,7 +234,7 @@ TEST_F(Sockets, PiecesThatNeverCameHoldSignalsBack) {
 
 TEST_F(Sockets, EndlessSignalsWithoutTheirPiecesStopBeingRead) {
   Victim victim;
-  // Far more than are kept; the peer's bytes then stay in the kernel, and memory does not grow.
+  // Far more than are kept; the peer's bytes then stay in the kernel, and memory grows no more.
   EXPECT_EQ(victim.connection->signals()[1].load(), 0u);
   const std::size_t before = victim.connection->memory_bytes();
   std::vector<std::byte> flood;
@@ -246,7 +246,9 @@ TEST_F(Sockets, EndlessSignalsWithoutTheirPiecesStopBeingRead) {
   victim.peer.send(flood);
   for (int i = 0; i < 300; ++i) EXPECT_TRUE(victim.connection->progress().ok());
   EXPECT_EQ(victim.connection->signals()[1].load(), 0u);
-  EXPECT_EQ(victim.connection->memory_bytes(), before);
+  constexpr std::size_t kept = std::size_t{1024} * 24;
+  EXPECT_GT(victim.connection->memory_bytes(), before);
+  EXPECT_LE(victim.connection->memory_bytes(), before + kept);
 }
 
 TEST_F(Sockets, GoingOnAfterByeIsAViolation) {

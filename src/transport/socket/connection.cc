@@ -80,7 +80,8 @@ SocketConnection::~SocketConnection() {
   if (!outbox_ && (!joined || !adopt().ok())) return;
   if (fault_ == 0) {
     outbox_->drop();
-    if (streams_[0]->has_room()) streams_[0]->push({.type = Frame::Type::bye}, nullptr, 0);
+    if (streams_[0]->has_room())
+      streams_[0]->push({.type = Frame::Type::bye}, nullptr, Outbox::no_put);
   }
   outbox_->send();
   inbox_.reset();
@@ -110,7 +111,7 @@ Status SocketConnection::adopt() {
     UNISONO_TRY(streams_.back()->watch());
   }
   inbox_.emplace(streams_, region_, signals_, geometry_, peer_);
-  outbox_.emplace(streams_, geometry_.signals);
+  outbox_.emplace(streams_, geometry_.signals, hub_->rails());
   if (fault_ != 0) tell_fault();
   return {};
 }
@@ -159,7 +160,7 @@ Status SocketConnection::violated(std::unique_ptr<Error> error) {
   const Fault fault{.kind = Fault::Kind::protocol_violation, .rank = peer_};
   for (auto& stream : streams_)
     if (stream->has_room())
-      stream->push({.type = Frame::Type::fault, .value = pack(fault)}, nullptr, 0);
+      stream->push({.type = Frame::Type::fault, .value = pack(fault)}, nullptr, Outbox::no_put);
   outbox_->send();
   return error;
 }
@@ -190,16 +191,18 @@ void SocketConnection::abort(Fault fault) {
 void SocketConnection::tell_fault() {
   outbox_->drop();
   for (auto& stream : streams_)
-    if (stream->has_room()) stream->push({.type = Frame::Type::fault, .value = fault_}, nullptr, 0);
+    if (stream->has_room())
+      stream->push({.type = Frame::Type::fault, .value = fault_}, nullptr, Outbox::no_put);
   outbox_->send();
 }
 
 std::size_t SocketConnection::memory_bytes() const {
   const std::lock_guard lock(mutex_);
-  std::size_t bytes = sizeof *this + streams_.size() * sizeof(Stream);
+  std::size_t bytes = sizeof *this + sizeof *meeting_ + meeting_->peer_address.capacity();
+  for (const auto& stream : streams_) bytes += stream->memory_bytes();
   bytes += sys::resident_bytes(region_memory_.data(), region_memory_.bytes());
   bytes += sys::resident_bytes(signals_memory_.data(), signals_memory_.bytes());
-  if (inbox_) bytes += inbox_->memory_bytes();
+  if (inbox_) bytes += inbox_->memory_bytes() + outbox_->memory_bytes();
   return bytes;
 }
 

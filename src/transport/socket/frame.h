@@ -13,10 +13,11 @@
 
 namespace unisono::transport::socket {
 
-// A connection has several streams. A short put is one frame on stream 0. A long one is cut into
-// pieces; the g-th piece of a connection travels on stream g mod streams, and a signal, on stream
-// 0, says how many pieces were cut before it. Who has received so many holds back no signal: stream
-// s must have brought (pieces + streams - 1 - s) / streams of them.
+// A connection has one stream or several. A short put, and with one stream any put, is one frame on
+// stream 0. Others are cut into pieces; the g-th piece of a connection travels on stream g mod
+// streams, and a signal, on stream 0, says how many pieces were cut before it. Who has received so
+// many holds back no signal: stream s must have brought (pieces + streams - 1 - s) / streams of
+// them.
 struct Frame {
   enum class Type : std::uint32_t {
     put = 1,  // bytes follow; then the signal, if there is one

@@ -46,6 +46,7 @@ Result<std::shared_ptr<Hub>> Hub::make(const TransportOptions& options) {
 Hub::Hub(std::unique_ptr<Poller> poller, Rails rails, const std::string& secret, int streams)
     : poller_(std::move(poller)),
       address_(std::move(rails.addresses)),
+      rails_(rails.listeners.size()),
       acceptor_(std::move(rails.listeners), secret),
       connector_(secret, streams) {}
 

@@ -24,6 +24,7 @@ class Hub {
   ~Hub();
 
   const std::string& address() const { return address_; }
+  std::size_t rails() const { return rails_; }
   Poller& poller() { return *poller_; }
   void progress();
 
@@ -38,6 +39,7 @@ class Hub {
 
   std::unique_ptr<Poller> poller_;
   std::string address_;
+  std::size_t rails_;
   std::mutex mutex_;
   Acceptor acceptor_;
   Connector connector_;

@@ -67,11 +67,8 @@ Result<std::optional<Frame>> FrameReader::next() {
 
 Inbox::Inbox(Streams& streams, std::byte* region, std::atomic<std::uint64_t>* signals,
              const Geometry& geometry, int peer)
-    : streams_(streams),
-      signals_(signals),
-      geometry_(geometry),
-      peer_(peer),
-      waiting_(std::make_unique<std::array<WaitingSignal, max_waiting_signals>>()) {
+    : streams_(streams), signals_(signals), geometry_(geometry), peer_(peer) {
+  incoming_.reserve(streams.size());
   for (std::size_t i = 0; i < streams.size(); ++i)
     incoming_.push_back({.reader = {region, geometry, static_cast<int>(i), peer}});
 }
@@ -148,8 +145,7 @@ Status Inbox::accept(const Frame& frame, std::size_t stream) {
                       last_pieces_);
   last_pieces_ = frame.pieces;
   if (frame.signal == Frame::no_signal) return {};
-  (*waiting_)[static_cast<std::size_t>(signals_end_++ % max_waiting_signals)] = {
-      .index = frame.signal, .value = frame.value, .pieces = frame.pieces};
+  waiting_.push({.index = frame.signal, .value = frame.value, .pieces = frame.pieces});
   release_signals();
   return {};
 }
@@ -165,16 +161,15 @@ bool Inbox::have_pieces(std::uint64_t pieces) const {
 }
 
 void Inbox::release_signals() {
-  while (signals_begin_ < signals_end_) {
-    const WaitingSignal& signal =
-        (*waiting_)[static_cast<std::size_t>(signals_begin_ % max_waiting_signals)];
+  while (!waiting_.empty()) {
+    const WaitingSignal& signal = waiting_[waiting_.begin()];
     if (!have_pieces(signal.pieces)) return;
     // A value put without bytes may be overtaken by a later one. Release, for a reader in another
     // thread than the one that makes progress.
     std::atomic<std::uint64_t>& target = signals_[signal.index];
     if (target.load(std::memory_order_relaxed) < signal.value)
       target.store(signal.value, std::memory_order_release);
-    ++signals_begin_;
+    waiting_.pop();
   }
 }
 

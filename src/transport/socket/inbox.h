@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -40,7 +39,7 @@ class FrameReader {
 
  private:
   // Bytes that are read along with a head are copied into the region: few, so at most so many.
-  static constexpr std::size_t buffer_bytes = std::size_t{4} << 10;
+  static constexpr std::size_t buffer_bytes = std::size_t{1} << 10;
 
   std::byte* region_;
   Geometry geometry_;
@@ -67,7 +66,7 @@ class Inbox {
   // Nothing more will come: all streams have ended, or one with an error.
   bool over() const;
   std::size_t memory_bytes() const {
-    return sizeof *waiting_ + incoming_.size() * sizeof(Incoming);
+    return waiting_.memory_bytes() + incoming_.capacity() * sizeof(Incoming);
   }
 
  private:
@@ -90,7 +89,7 @@ class Inbox {
   bool have_pieces(std::uint64_t pieces) const;
   void release_signals();
   bool may_read(std::size_t stream) const {
-    return stream != 0 || signals_end_ - signals_begin_ < max_waiting_signals;
+    return stream != 0 || waiting_.size() < max_waiting_signals;
   }
 
   Streams& streams_;
@@ -98,9 +97,7 @@ class Inbox {
   Geometry geometry_;
   int peer_;
   std::vector<Incoming> incoming_;
-  std::unique_ptr<std::array<WaitingSignal, max_waiting_signals>> waiting_;
-  std::uint64_t signals_begin_ = 0;
-  std::uint64_t signals_end_ = 0;
+  Ring<WaitingSignal> waiting_;
   std::uint64_t last_pieces_ = 0;
   std::optional<Fault> fault_;
   bool said_bye_ = false;

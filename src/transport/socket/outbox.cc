@@ -12,14 +12,14 @@ bool Outbox::add(const std::byte* source, std::size_t bytes, std::size_t offset,
       ++started_;
     return true;
   }
-  if (end_ - first_ == max_puts) return false;
-  put_at(end_++) = {.source = source,
-                    .bytes = bytes,
-                    .offset = offset,
-                    .signal = signal,
-                    .cut_bytes = 0,
-                    .frames_waiting = 0,
-                    .number = ++started_};
+  if (puts_.size() == max_puts) return false;
+  puts_.push({.source = source,
+              .bytes = bytes,
+              .offset = offset,
+              .signal = signal,
+              .cut_bytes = 0,
+              .frames_waiting = 0,
+              .number = ++started_});
   return true;
 }
 
@@ -45,17 +45,26 @@ void Outbox::send() {
 }
 
 void Outbox::cut() {
-  while (cut_ < end_) {
-    if (!cut_put(put_at(cut_), cut_)) return;
+  while (cut_ != puts_.end()) {
+    if (!cut_put(puts_[cut_], cut_)) return;
     ++cut_;
   }
   // After every put that was accepted before them.
   cut_signals();
 }
 
+// Over several rails every put takes an equal part of each: it arrives when the last one has.
+// Streams on one network have nothing to gain from more frames.
+std::size_t Outbox::piece_bytes(std::size_t put_bytes) const {
+  if (rails_ == 1) return most_piece_bytes;
+  constexpr std::size_t line = 64;
+  const std::size_t part = (put_bytes + streams_.size() - 1) / streams_.size();
+  return std::min((part + line - 1) / line * line, most_piece_bytes);
+}
+
 // False when a stream has no room for the next frame.
 bool Outbox::cut_put(Put& put, std::uint64_t index) {
-  if (put.bytes <= one_frame_bytes) {
+  if (is_one_frame(put.bytes)) {
     if (!stream_0_has_room()) return false;
     const bool signals = put.signal.index >= 0;
     ++put.frames_waiting;
@@ -72,7 +81,7 @@ bool Outbox::cut_put(Put& put, std::uint64_t index) {
   while (put.cut_bytes < put.bytes) {
     Stream& stream = *streams_[static_cast<std::size_t>(pieces_ % streams_.size())];
     if (!stream.has_room()) return false;
-    const std::size_t bytes = std::min(piece_bytes, put.bytes - put.cut_bytes);
+    const std::size_t bytes = std::min(piece_bytes(put.bytes), put.bytes - put.cut_bytes);
     ++put.frames_waiting;
     stream.push({.type = Frame::Type::piece, .offset = put.offset + put.cut_bytes, .bytes = bytes},
                 put.source + put.cut_bytes, index);
@@ -110,18 +119,21 @@ void Outbox::frame_sent(std::uint64_t token) {
     --signal_frames_waiting_;
     return;
   }
-  --put_at(token).frames_waiting;
-  while (first_ < cut_ && put_at(first_).frames_waiting == 0) ++first_;
+  // Of no put, or of one that was dropped when it was partly sent.
+  if (token < puts_.begin() || token >= puts_.end()) return;
+  --puts_[token].frames_waiting;
+  while (puts_.begin() != cut_ && puts_[puts_.begin()].frames_waiting == 0) puts_.pop();
 }
 
 void Outbox::drop() {
   for (auto& stream : streams_) stream->drop_payloads();
-  first_ = cut_ = end_;
+  puts_.clear();
+  cut_ = puts_.end();
   cut_signals();
 }
 
 std::uint64_t Outbox::completed() const {
-  const std::uint64_t puts = first_ == end_ ? started_ : put_at(first_).number - 1;
+  const std::uint64_t puts = puts_.empty() ? started_ : puts_[puts_.begin()].number - 1;
   if (latest_waiting_ + signal_frames_waiting_ == 0) return puts;
   return std::min(puts, before_first_signal_);
 }

@@ -1,7 +1,6 @@
 // The sending half of a connection: puts that wait, cut into frames for its streams.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <vector>
 
@@ -14,7 +13,12 @@ using Streams = std::vector<std::unique_ptr<Stream>>;
 
 class Outbox final : public SentFrames {
  public:
-  Outbox(Streams& streams, int signals) : streams_(streams), latest_(signals_of(signals)) {}
+  // The streams take `rails` networks in turn.
+  Outbox(Streams& streams, int signals, std::size_t rails)
+      : streams_(streams), rails_(rails), latest_(signals_of(signals)) {}
+
+  // The token of frames that belong to no put.
+  static constexpr std::uint64_t no_put = ~std::uint64_t{0};
 
   // False when too many puts wait. A put of no bytes is always taken.
   bool add(const std::byte* source, std::size_t bytes, std::size_t offset, Signal signal);
@@ -25,6 +29,9 @@ class Outbox final : public SentFrames {
   void add_dropped() { ++started_; }
 
   std::uint64_t started() const { return started_; }
+  std::size_t memory_bytes() const {
+    return puts_.memory_bytes() + latest_.capacity() * sizeof(Latest);
+  }
   std::uint64_t completed() const;
 
  private:
@@ -39,14 +46,15 @@ class Outbox final : public SentFrames {
     std::uint64_t number;
   };
   static constexpr std::uint64_t max_puts = 256;
-  // A put up to this size is one frame, on the first stream; longer ones are cut into pieces of at
-  // most piece_bytes, which the streams take in turn. Less than the engine's smallest tile between
-  // nodes (32 KiB), so that tiles use all rails; large enough for a system call to be small beside
-  // it. A piece is small enough that two streams share a slot of 512 KiB evenly.
+  // Where there are several streams, a put up to this size is one frame, on the first of them:
+  // less than the engine's smallest tile between nodes (32 KiB), so that tiles use all rails; large
+  // enough for a system call to be small beside it.
   static constexpr std::size_t one_frame_bytes = std::size_t{16} << 10;
-  static constexpr std::size_t piece_bytes = std::size_t{256} << 10;
-  // The token of frames that belong to no put in the ring.
-  static constexpr std::uint64_t signal_token = ~std::uint64_t{0};
+  // Longer puts are cut into pieces, which the streams take in turn, of at most so much: small
+  // enough that two streams share a slot of 512 KiB evenly.
+  static constexpr std::size_t most_piece_bytes = std::size_t{256} << 10;
+  // The token of frames that tell signals put without bytes.
+  static constexpr std::uint64_t signal_token = no_put - 1;
 
   // The latest value of a signal that was put without bytes and has not been pushed.
   struct Latest {
@@ -58,22 +66,21 @@ class Outbox final : public SentFrames {
   }
 
   void frame_sent(std::uint64_t token) override;
-  Put& put_at(std::uint64_t index) { return puts_[static_cast<std::size_t>(index % max_puts)]; }
-  const Put& put_at(std::uint64_t index) const {
-    return puts_[static_cast<std::size_t>(index % max_puts)];
-  }
   void add_signal(Signal signal);
   void cut();
   bool cut_put(Put& put, std::uint64_t index);
+  bool is_one_frame(std::size_t put_bytes) const {
+    return streams_.size() == 1 || put_bytes <= one_frame_bytes;
+  }
+  std::size_t piece_bytes(std::size_t put_bytes) const;
   void cut_signals();
   void push_signal(Signal signal, std::uint64_t token);
   bool stream_0_has_room() const { return streams_[0]->has_room(); }
 
   Streams& streams_;
-  std::array<Put, max_puts> puts_;
-  std::uint64_t first_ = 0;  // indices into the ring: of the first put that is not complete,
-  std::uint64_t cut_ = 0;    // of the first that is not cut wholly,
-  std::uint64_t end_ = 0;    // and of the next to come
+  std::size_t rails_;
+  Ring<Put> puts_;         // that are not complete
+  std::uint64_t cut_ = 0;  // number of the first that is not cut wholly
   std::uint64_t pieces_ = 0;
   std::uint64_t started_ = 0;
 

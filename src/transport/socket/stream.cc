@@ -27,17 +27,18 @@ Stream::~Stream() { poller_.remove(socket_); }
 Status Stream::watch() { return poller_.add(socket_, readiness_); }
 
 void Stream::push(const Frame& frame, const std::byte* payload, std::uint64_t token) {
-  waiting(pushed_++) = {.head = encode(frame),
-                        .payload = payload,
-                        .payload_bytes = static_cast<std::size_t>(frame.bytes),
-                        .token = token};
+  waiting_.push({.head = encode(frame),
+                 .payload = payload,
+                 .payload_bytes = static_cast<std::size_t>(frame.bytes),
+                 .token = token});
 }
 
 std::size_t Stream::gather(std::array<iovec, max_parts>& parts) {
   std::size_t count = 0;
   std::size_t skip = sent_of_front_;
-  for (std::uint64_t number = sent_; number < pushed_ && count + 2 <= max_parts; ++number) {
-    const Waiting& frame = waiting(number);
+  for (std::uint64_t number = waiting_.begin(); number != waiting_.end() && count + 2 <= max_parts;
+       ++number) {
+    const Waiting& frame = waiting_[number];
     if (skip < frame_bytes) parts[count++] = part_of(frame.head.data() + skip, frame_bytes - skip);
     const std::size_t payload_done = skip > frame_bytes ? skip - frame_bytes : 0;
     const std::size_t payload_left = frame.payload_bytes - payload_done;
@@ -55,10 +56,10 @@ std::size_t Stream::gather(std::array<iovec, max_parts>& parts) {
 
 void Stream::advance(std::size_t bytes, SentFrames& listener) {
   sent_of_front_ += bytes;
-  while (sent_ < pushed_ && sent_of_front_ >= waiting(sent_).bytes()) {
-    sent_of_front_ -= waiting(sent_).bytes();
-    listener.frame_sent(waiting(sent_).token);
-    ++sent_;
+  while (!waiting_.empty() && sent_of_front_ >= waiting_[waiting_.begin()].bytes()) {
+    sent_of_front_ -= waiting_[waiting_.begin()].bytes();
+    listener.frame_sent(waiting_[waiting_.begin()].token);
+    waiting_.pop();
   }
 }
 
@@ -76,21 +77,21 @@ void Stream::send(SentFrames& listener) {
     advance(sent.bytes, listener);
   }
   if (!broken_) return;
-  for (; sent_ < pushed_; ++sent_) listener.frame_sent(waiting(sent_).token);
+  for (; !waiting_.empty(); waiting_.pop()) listener.frame_sent(waiting_[waiting_.begin()].token);
   sent_of_front_ = 0;
 }
 
 void Stream::drop_payloads() {
-  std::uint64_t kept = sent_;
-  for (std::uint64_t number = sent_; number < pushed_; ++number) {
-    Waiting& frame = waiting(number);
-    const bool begun = number == sent_ && sent_of_front_ > 0;
+  std::uint64_t kept = waiting_.begin();
+  for (std::uint64_t number = waiting_.begin(); number != waiting_.end(); ++number) {
+    Waiting& frame = waiting_[number];
+    const bool begun = number == waiting_.begin() && sent_of_front_ > 0;
     if (frame.payload_bytes > 0 && !begun) continue;
     frame.payload = nullptr;
-    if (kept != number) waiting(kept) = frame;
+    if (kept != number) waiting_[kept] = frame;
     ++kept;
   }
-  pushed_ = kept;
+  waiting_.truncate(kept);
 }
 
 }  // namespace unisono::transport::socket

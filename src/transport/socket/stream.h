@@ -7,6 +7,7 @@
 #include "sys/tcp_socket.h"
 #include "transport/socket/frame.h"
 #include "transport/socket/poller.h"
+#include "transport/socket/ring.h"
 
 struct iovec;
 
@@ -30,8 +31,8 @@ class Stream {
 
   // At most so many frames wait.
   static constexpr std::uint64_t max_waiting = 64;
-  bool has_room() const { return pushed_ - sent_ < max_waiting; }
-  bool nothing_waits() const { return pushed_ == sent_; }
+  bool has_room() const { return waiting_.size() < max_waiting; }
+  bool nothing_waits() const { return waiting_.empty(); }
   // `payload` of frame.bytes must stay until the frame has left.
   void push(const Frame& frame, const std::byte* payload, std::uint64_t token);
 
@@ -44,6 +45,7 @@ class Stream {
 
   const sys::Socket& socket() const { return socket_; }
   Readiness& readiness() { return readiness_; }
+  std::size_t memory_bytes() const { return sizeof *this + waiting_.memory_bytes(); }
   bool broken() const { return broken_; }
   void set_broken() { broken_ = true; }
 
@@ -57,9 +59,6 @@ class Stream {
   };
   static constexpr std::size_t max_parts = 32;
 
-  Waiting& waiting(std::uint64_t number) {
-    return waiting_[static_cast<std::size_t>(number % max_waiting)];
-  }
   std::size_t gather(std::array<iovec, max_parts>& parts);
   void advance(std::size_t bytes, SentFrames& listener);
 
@@ -67,9 +66,7 @@ class Stream {
   Poller& poller_;
   Readiness readiness_;
   bool broken_ = false;
-  std::array<Waiting, max_waiting> waiting_;
-  std::uint64_t pushed_ = 0;
-  std::uint64_t sent_ = 0;
+  Ring<Waiting> waiting_;
   std::size_t sent_of_front_ = 0;  // bytes of the first waiting frame that have left
 };
 
