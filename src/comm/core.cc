@@ -121,8 +121,8 @@ Result<engine::Execution*> Communicator::Core::execution(const PlanKey& key,
     UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*key.entry, request));
     UNISONO_ASSIGN(const plan::RankProgram program,
                    algorithm::make_program(*key.entry, request, rank));
-    // Inside a node, tiles as large as a slot do best: a copy is over before the next is wanted.
-    const int tiles = selection->placement().nodes() > 1 ? tiles_between_nodes : 1;
+    const int tiles =
+        selection->placement().nodes() > 1 ? tiles_between_nodes : comm::tiles_inside_node;
     UNISONO_ASSIGN(auto made, engine::make_execution(header, program, *connections,
                                                      job->fifo_options(), tiles));
     found = executions_.emplace(key, std::move(made)).first;
@@ -192,10 +192,8 @@ bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
   ready.arguments.output = call.output;
   ready.arguments.pre_multiplier = {.real = call.multiplier, .integer = call.integer_multiplier};
   ready.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  std::optional<comm::Task> task;
-  if (!scheduler->run_in_turn(*ready.execution, ready.arguments, ready.entry, ready.timeout_ns,
-                              task))
-    outcome = scheduler->wait(*task, INT64_MAX);
+  const Scheduler::Turn turn{*ready.execution, ready.arguments, ready.entry, ready.timeout_ns};
+  if (!scheduler->run_in_turn(turn, outcome)) outcome = scheduler->wait_after_turn(turn, outcome);
   return true;
 }
 
@@ -211,9 +209,8 @@ bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
   }
   comm::PointToPoint::Ready& ready = **found;
   ready.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  std::optional<comm::Task> task;
-  if (!scheduler->run_in_turn(*ready.execution, ready.arguments, ready.entry, timeout_ns, task))
-    outcome = scheduler->wait(*task, INT64_MAX);
+  const Scheduler::Turn turn{*ready.execution, ready.arguments, ready.entry, timeout_ns};
+  if (!scheduler->run_in_turn(turn, outcome)) outcome = scheduler->wait_after_turn(turn, outcome);
   ready.end();
   return true;
 }

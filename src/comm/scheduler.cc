@@ -15,6 +15,8 @@ constexpr std::int64_t rounds_between_looks = 64;
 // How long a call may spin in its turn, however many spins are set, before it looks for failures,
 // deadlines and the death of peers as any other does.
 constexpr std::int64_t longest_turn_ns = 10'000'000;
+// Copied in less time than the clock is exact to.
+constexpr std::uint64_t few_bytes = 4096;
 // Looking for a dead peer costs a system call or two.
 constexpr std::int64_t peer_check_interval_ns = 5'000'000;
 // Listening on the control plane costs some microseconds. News goes from rank to rank in as many
@@ -66,17 +68,18 @@ bool Scheduler::take_turn() {
   return false;
 }
 
-bool Scheduler::run_in_turn(engine::Execution& execution, const engine::Arguments& arguments,
-                            trace::Entry& entry, std::int64_t timeout_ns,
-                            std::optional<Task>& task) {
+bool Scheduler::run_in_turn(const Turn& turn, Status& status) {
+  trace::Entry& entry = turn.entry;
   entry.state = trace::State::started;
-  entry.enqueued_ns = entry.started_ns = clock_.now_ns();
   entry.ended_ns = 0;
   const bool is_collective = entry.collective != Collective::point_to_point;
   if (is_collective) board_.joined(entry.sequence);
-  Status status = execution.start(arguments);
+  // Of a call that moves a few bytes the clock is read when it first has to wait for a peer, where
+  // reading costs nothing.
+  entry.started_ns = entry.bytes <= few_bytes ? 0 : clock_.now_ns();
+  status = turn.execution.start(turn.arguments);
   for (int spins = 0; status.ok() && spins <= options_.spins; ++spins) {
-    auto complete = execution.poll();
+    auto complete = turn.execution.poll();
     if (!complete.ok()) {
       status = complete.take_error();
       break;
@@ -84,11 +87,14 @@ bool Scheduler::run_in_turn(engine::Execution& execution, const engine::Argument
     if (*complete) {
       entry.state = trace::State::completed;
       entry.ended_ns = clock_.now_ns();
+      if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
+      entry.enqueued_ns = entry.started_ns;
       record_.write(entry);
       leave_seat();
       return true;
     }
-    if (execution.progressed()) {
+    if (entry.started_ns == 0) entry.started_ns = clock_.now_ns();
+    if (turn.execution.progressed()) {
       spins = 0;
       continue;
     }
@@ -96,22 +102,28 @@ bool Scheduler::run_in_turn(engine::Execution& execution, const engine::Argument
     const bool looks = spins % rounds_between_looks == rounds_between_looks - 1;
     if (looks && clock_.now_ns() - entry.started_ns > longest_turn_ns) break;
   }
-  // From here on it is a call like any other.
-  task.emplace();
-  task->execution = &execution;
-  task->arguments = arguments;
-  task->entry = entry;
-  task->deadline_ns = entry.started_ns + timeout_ns;
-  task->phase.store(Task::Phase::running, std::memory_order_relaxed);
+  return false;
+}
+
+Status Scheduler::wait_after_turn(const Turn& turn, const Status& status) {
+  trace::Entry& entry = turn.entry;
+  if (entry.started_ns == 0) entry.started_ns = clock_.now_ns();
+  entry.enqueued_ns = entry.started_ns;
+  Task task;
+  task.execution = &turn.execution;
+  task.arguments = turn.arguments;
+  task.entry = entry;
+  task.deadline_ns = entry.started_ns + turn.timeout_ns;
+  task.phase.store(Task::Phase::running, std::memory_order_relaxed);
   record_.write(entry);
-  if (is_collective)
-    current_ = &*task;
+  if (entry.collective != Collective::point_to_point)
+    current_ = &task;
   else
-    messages_.push_back(&*task);
+    messages_.push_back(&task);
   pending_.fetch_add(1);
   if (!status.ok()) suspect(status.error());
-  leave_seat();
-  return false;
+  leave_turn();
+  return wait(task, INT64_MAX);
 }
 
 Status Scheduler::run(Task& task) {

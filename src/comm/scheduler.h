@@ -42,10 +42,18 @@ class Scheduler {
   // leave_turn(). Neither locks, allocates nor calls the system while the peers keep up.
   bool take_turn();
   void leave_turn() { leave_seat(); }
-  // With the turn, which it gives up: starts and polls. `entry` is completed and recorded. True:
-  // the call is complete. False: it must wait, for what wait_in_turn's task is now.
-  bool run_in_turn(engine::Execution& execution, const engine::Arguments& arguments,
-                   trace::Entry& entry, std::int64_t timeout_ns, std::optional<Task>& task);
+  // What runs in a turn. `entry` is completed and recorded.
+  struct Turn {
+    engine::Execution& execution;
+    const engine::Arguments& arguments;
+    trace::Entry& entry;
+    std::int64_t timeout_ns;
+  };
+  // With the turn, starts and polls. True: the call is complete, and the turn given up. False: it
+  // must wait, or came to `status`; then wait_after_turn() goes on.
+  bool run_in_turn(const Turn& turn, Status& status);
+  // Gives up the turn, and makes a call like any other of what ran in it.
+  Status wait_after_turn(const Turn& turn, const Status& status);
 
   // Runs a collective on the calling thread if nothing is before it, else queues it and waits.
   Status run(Task& task);
