@@ -1,0 +1,159 @@
+"""What lies between a collective's arguments and the native call: views, shapes, checks."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import TypedDict
+
+from unisono import _unisono as native
+from unisono.arrays import Array, View, empty_like, rows, shape_text
+from unisono.errors import MisuseError
+from unisono.work import Work
+
+__all__ = ["CallOptions", "Calls"]
+
+
+class CallOptions(TypedDict, total=False):
+    """What every collective takes besides its own arguments.
+
+    Attributes:
+        async_op: Start the call and return a `Work`; the arrays must be left alone until it is
+            complete. Its wait() returns what the call would have returned.
+        algorithm: The algorithm, as `unisono plan list` names it; else the selection table chooses.
+        protocol: "simple", "ll" or "ll128"; likewise.
+        channels: Channels; 0 lets the table choose.
+        timeout: Seconds until the call fails; else the communicator's.
+        dtype: Read the elements as this type of the same size: "float8_e4m3", "float8_e5m2"
+            (of arrays of uint8) or "bfloat16" (of uint16).
+    """
+
+    async_op: bool
+    algorithm: str | None
+    protocol: str | None
+    channels: int
+    timeout: float | None
+    dtype: str | None
+
+
+class Calls:
+    """Checks the calls of one rank in one communicator, and makes them.
+
+    Attributes:
+        rank: This rank's number, from 0.
+        size: The number of ranks.
+    """
+
+    def __init__(self, communicator: native.Communicator) -> None:
+        self._native = communicator
+        self.rank: int = communicator.rank
+        self.size: int = communicator.size
+
+    def _call(
+        self,
+        collective: str,
+        source: View | None,
+        target: View | None,
+        count: int,
+        options: CallOptions,
+        *,
+        operation: str = "sum",
+        root: int = 0,
+        multiplier: float = 1,
+        send_counts: Sequence[int] = (),
+        send_displacements: Sequence[int] = (),
+        recv_counts: Sequence[int] = (),
+        recv_displacements: Sequence[int] = (),
+    ) -> Array:
+        unknown = options.keys() - CallOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(
+                f"{collective} got an unexpected argument '{min(unknown)}'; options are "
+                f"{', '.join(CallOptions.__annotations__)}"
+            )
+        typed = source or target
+        call = native.Call(
+            collective,
+            source.address if source else 0,
+            target.address if target else 0,
+            count,
+            typed.type if typed else "uint8",
+            operation,
+            root,
+            multiplier,
+            options.get("algorithm") or "",
+            options.get("protocol") or "",
+            options.get("channels", 0),
+            options.get("timeout") or 0,
+            send_counts,
+            send_displacements,
+            recv_counts,
+            recv_displacements,
+        )
+        result = target.source if target else None
+        if options.get("async_op", False):
+            return Work(self._native, self._native.submit(call), result, (source, target))
+        self._native.run(call)
+        return result
+
+    def _view(
+        self, array: Array, which: str, what: str, options: CallOptions, *, writable: bool
+    ) -> View:
+        where = f"the {which} of {what} on rank {self.rank}"
+        return View(array, writable, options.get("dtype"), where)
+
+    def _input(self, x: Array, what: str, options: CallOptions, *, writable: bool = False) -> View:
+        return self._view(x, "input", what, options, writable=writable)
+
+    def _output(
+        self, out: Array, like: View, shape: tuple[int, ...], what: str, options: CallOptions
+    ) -> View:
+        if out is None:
+            out = empty_like(like, shape)
+        target = self._view(out, "output", what, options, writable=True)
+        self._check_type(like, target, what)
+        if target.count != prod(shape):
+            raise MisuseError(
+                f"the output of {what} on rank {self.rank} has shape {shape_text(target.shape)}; "
+                f"for an input of shape {shape_text(like.shape)} on {self.size} ranks it must "
+                f"have shape {shape_text(shape)}"
+            )
+        return target
+
+    def _check_type(self, source: View, target: View, what: str) -> None:
+        if source.type != target.type:
+            raise MisuseError(
+                f"the output of {what} on rank {self.rank} has type {target.type} and the input "
+                f"{source.type}; they must be the same"
+            )
+
+    def _check_root(self, root: int, what: str) -> None:
+        if not 0 <= root < self.size:
+            raise MisuseError(
+                f"root is {root} in {what} on rank {self.rank}; it must be 0 to {self.size - 1}"
+            )
+
+    def _joined(self, source: View) -> tuple[int, ...]:
+        first, rest = rows(source)
+        return (first * self.size, *rest)
+
+    def _block(self, source: View, what: str) -> tuple[int, ...]:
+        first, rest = rows(source)
+        if first % self.size != 0:
+            raise MisuseError(
+                f"the input of {what} on rank {self.rank} has shape {source.shape}; its first "
+                f"dimension must be divisible by the number of ranks, {self.size}"
+            )
+        return (first // self.size, *rest)
+
+    def _parts(
+        self, which: str, counts: Sequence[int], displacements: Sequence[int] | None
+    ) -> tuple[tuple[list[int], list[int]], int]:
+        """Counts and displacements as lists, and where the last part ends."""
+        lengths = [int(count) for count in counts]
+        if displacements is None:
+            starts = [sum(lengths[:i]) for i in range(len(lengths))]
+        else:
+            starts = [int(start) for start in displacements]
+        ends = [
+            start + length for start, length in zip(starts, lengths, strict=False) if length > 0
+        ]
+        return (lengths, starts), max(ends, default=0)
