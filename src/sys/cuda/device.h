@@ -1,0 +1,171 @@
+// One CUDA device as a process uses it: its primary context, and what is made in it.
+//
+// Everything here is thin: a call, its check, and the release. Objects hold their Device.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "sys/cuda/driver.h"
+
+namespace unisono::sys::cuda {
+
+class Device {
+ public:
+  // Retains the primary context, which PyTorch and the CUDA runtime use too.
+  static Result<std::shared_ptr<const Device>> open(int ordinal);
+  // Of the context that is current on this thread; of device 0 where none is.
+  static Result<int> current_ordinal();
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const Driver& driver() const { return *driver_; }
+  int ordinal() const { return ordinal_; }
+  ContextHandle* context() const { return context_; }
+  const Uuid& uuid() const { return uuid_; }
+  const std::string& name() const { return name_; }
+  int multiprocessors() const { return multiprocessors_; }
+  // 90 for compute capability 9.0.
+  int compute_capability() const { return compute_capability_; }
+  // Of this object, for setting things up; other streams neither wait for it nor it for them.
+  StreamHandle* service_stream() const { return service_stream_; }
+  // Copies between any memories on the service stream, and waits for it.
+  Status copy(DeviceAddress destination, DeviceAddress source, std::size_t bytes) const;
+  Status upload(DeviceAddress destination, const void* source, std::size_t bytes) const {
+    return copy(destination, reinterpret_cast<DeviceAddress>(source), bytes);
+  }
+
+  // Whether kernels here can reach the memory of that device of this machine.
+  bool can_access(const Uuid& peer) const;
+  // Lets kernels of this context reach memory of `peer`'s, in this process.
+  Status enable_peer(const Device& peer) const;
+  Status check(DriverResult result, std::string_view what) const;
+
+ private:
+  Device() = default;
+
+  const Driver* driver_ = nullptr;
+  int ordinal_ = 0;
+  DeviceOrdinal handle_ = 0;
+  ContextHandle* context_ = nullptr;
+  Uuid uuid_;
+  std::string name_;
+  int multiprocessors_ = 0;
+  int compute_capability_ = 0;
+  StreamHandle* service_stream_ = nullptr;
+};
+
+// Makes the device's context current on this thread while alive, and lets allocations be made while
+// a stream of this thread is being captured.
+class Current {
+ public:
+  explicit Current(const Device& device);
+  ~Current();
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  const Device& device_;
+  int capture_mode_;
+};
+
+// Device memory, zeroed at first.
+class Memory {
+ public:
+  static Result<Memory> allocate(std::shared_ptr<const Device> device, std::size_t bytes);
+  Memory() = default;
+  ~Memory();
+  Memory(Memory&& other) noexcept { swap(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  DeviceAddress address() const { return address_; }
+  std::size_t bytes() const { return bytes_; }
+  // What another process of this machine opens it by.
+  Result<IpcHandle> export_handle() const;
+
+ private:
+  void swap(Memory& other) noexcept;
+
+  std::shared_ptr<const Device> device_;
+  DeviceAddress address_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+// Another process's device memory, opened here.
+class ImportedMemory {
+ public:
+  static Result<ImportedMemory> open(std::shared_ptr<const Device> device, const IpcHandle& handle);
+  ImportedMemory() = default;
+  ~ImportedMemory();
+  ImportedMemory(ImportedMemory&& other) noexcept { swap(other); }
+  ImportedMemory& operator=(ImportedMemory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  DeviceAddress address() const { return address_; }
+
+ private:
+  void swap(ImportedMemory& other) noexcept;
+
+  std::shared_ptr<const Device> device_;
+  DeviceAddress address_ = 0;
+};
+
+// Host memory that kernels load and store, zeroed at first.
+class MappedHostMemory {
+ public:
+  static Result<MappedHostMemory> allocate(std::shared_ptr<const Device> device, std::size_t bytes);
+  MappedHostMemory() = default;
+  ~MappedHostMemory();
+  MappedHostMemory(MappedHostMemory&& other) noexcept { swap(other); }
+  MappedHostMemory& operator=(MappedHostMemory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  std::byte* data() const { return data_; }
+  DeviceAddress address() const { return address_; }
+
+ private:
+  void swap(MappedHostMemory& other) noexcept;
+
+  std::shared_ptr<const Device> device_;
+  std::byte* data_ = nullptr;
+  DeviceAddress address_ = 0;
+};
+
+// Compiled kernels, loaded into a context.
+class Module {
+ public:
+  // `image` is a fat binary, or PTX that ends in 0.
+  static Result<Module> load(std::shared_ptr<const Device> device, const void* image);
+  Module() = default;
+  ~Module();
+  Module(Module&& other) noexcept { swap(other); }
+  Module& operator=(Module&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  Result<FunctionHandle*> function(const char* name) const;
+
+ private:
+  void swap(Module& other) noexcept;
+
+  std::shared_ptr<const Device> device_;
+  ModuleHandle* module_ = nullptr;
+};
+
+// Where an address points.
+struct PointerKind {
+  bool is_device = false;  // memory that kernels may use, of device `ordinal`
+  int ordinal = -1;
+};
+PointerKind kind_of(const Driver& driver, const void* pointer);
+
+}  // namespace unisono::sys::cuda

@@ -1,0 +1,59 @@
+#include "sys/cuda/driver.h"
+
+#include <dlfcn.h>
+
+#include "base/error.h"
+
+namespace unisono::sys::cuda {
+namespace {
+
+struct Loaded {
+  Driver driver;
+  Status status;
+};
+
+Status load(Driver& driver) {
+  // Never closed: the driver keeps threads of its own.
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = dlerror();
+    return environment_error("there is no CUDA driver on this machine: ",
+                             reason != nullptr ? reason : "libcuda.so.1 cannot be opened");
+  }
+  const char* missing = nullptr;
+#define UNISONO_LOAD(name, symbol, parameters)                                        \
+  driver.name = reinterpret_cast<DriverResult(*) parameters>(dlsym(library, symbol)); \
+  if (driver.name == nullptr && missing == nullptr) missing = symbol;
+  UNISONO_CUDA_FUNCTIONS(UNISONO_LOAD)
+#undef UNISONO_LOAD
+  if (missing != nullptr)
+    return environment_error("the CUDA driver lacks ", missing, "; it must be of CUDA 12 or newer");
+  return check(driver, driver.init(0), "initialising the CUDA driver");
+}
+
+Loaded load_once() {
+  Loaded loaded;
+  loaded.status = load(loaded.driver);
+  return loaded;
+}
+
+}  // namespace
+
+Result<const Driver*> driver() {
+  static const Loaded loaded = load_once();
+  if (!loaded.status.ok()) return Error(loaded.status.error());
+  return &loaded.driver;
+}
+
+Status check(const Driver& driver, DriverResult result, std::string_view what) {
+  if (result == driver_success) [[likely]]
+    return {};
+  const char* error_name = nullptr;
+  const char* text = nullptr;
+  driver.error_name(result, &error_name);
+  driver.error_string(result, &text);
+  return environment_error(what, ": ", error_name != nullptr ? error_name : "unknown CUDA error",
+                           " (", result, ", ", text != nullptr ? text : "no text", ")");
+}
+
+}  // namespace unisono::sys::cuda

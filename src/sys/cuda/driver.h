@@ -1,0 +1,127 @@
+// The part of NVIDIA's driver API that is used here, found in libcuda.so.1 when it is first wanted.
+//
+// Nothing of CUDA is needed to compile, link or start: the few types are declared here, as the
+// driver's ABI has them, and a machine without the library has no driver() and is told why.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace unisono::sys::cuda {
+
+// An address in a device's memory, or in host memory that it maps.
+using DeviceAddress = std::uint64_t;
+using DeviceOrdinal = int;
+struct ContextHandle;
+struct ModuleHandle;
+struct FunctionHandle;
+struct StreamHandle;
+struct EventHandle;
+struct GraphHandle;
+struct GraphExecHandle;
+using DriverResult = int;  // 0: success
+
+struct IpcHandle {
+  std::array<char, 64> bytes;
+};
+struct Uuid {
+  std::array<char, 16> bytes{};
+  bool operator==(const Uuid&) const = default;
+};
+
+inline constexpr DriverResult driver_success = 0;
+inline constexpr DriverResult driver_peer_access_already_enabled = 704;
+inline constexpr DriverResult driver_not_ready = 600;
+
+// Each: name here, symbol of the library, parameters.
+// clang-format off
+#define UNISONO_CUDA_FUNCTIONS(F)                                                                  \
+  F(init, "cuInit", (unsigned flags))                                                              \
+  F(driver_version, "cuDriverGetVersion", (int* version))                                          \
+  F(error_name, "cuGetErrorName", (DriverResult error, const char** name))                         \
+  F(error_string, "cuGetErrorString", (DriverResult error, const char** text))                     \
+  F(device_count, "cuDeviceGetCount", (int* count))                                                \
+  F(device_get, "cuDeviceGet", (DeviceOrdinal* device, int ordinal))                               \
+  F(device_name, "cuDeviceGetName", (char* name, int bytes, DeviceOrdinal device))                 \
+  F(device_uuid, "cuDeviceGetUuid_v2", (Uuid* uuid, DeviceOrdinal device))                         \
+  F(device_attribute, "cuDeviceGetAttribute", (int* value, int attribute, DeviceOrdinal device))   \
+  F(device_can_access, "cuDeviceCanAccessPeer",                                                    \
+    (int* can, DeviceOrdinal device, DeviceOrdinal peer))                                          \
+  F(context_retain, "cuDevicePrimaryCtxRetain", (ContextHandle** context, DeviceOrdinal device))   \
+  F(context_release, "cuDevicePrimaryCtxRelease_v2", (DeviceOrdinal device))                       \
+  F(context_push, "cuCtxPushCurrent_v2", (ContextHandle* context))                                 \
+  F(context_pop, "cuCtxPopCurrent_v2", (ContextHandle** context))                                  \
+  F(context_current, "cuCtxGetCurrent", (ContextHandle** context))                                 \
+  F(context_device, "cuCtxGetDevice", (DeviceOrdinal* device))                                     \
+  F(context_synchronize, "cuCtxSynchronize", ())                                                   \
+  F(enable_peer, "cuCtxEnablePeerAccess", (ContextHandle* peer, unsigned flags))                   \
+  F(allocate, "cuMemAlloc_v2", (DeviceAddress* address, std::size_t bytes))                        \
+  F(free, "cuMemFree_v2", (DeviceAddress address))                                                 \
+  F(allocate_host, "cuMemHostAlloc", (void** host, std::size_t bytes, unsigned flags))             \
+  F(free_host, "cuMemFreeHost", (void* host))                                                      \
+  F(host_address, "cuMemHostGetDevicePointer_v2",                                                  \
+    (DeviceAddress* address, void* host, unsigned flags))                                          \
+  F(copy_async, "cuMemcpyAsync",                                                                   \
+    (DeviceAddress destination, DeviceAddress source, std::size_t bytes, StreamHandle* stream))    \
+  F(set_bytes, "cuMemsetD8Async",                                                                  \
+    (DeviceAddress address, unsigned char value, std::size_t bytes, StreamHandle* stream))         \
+  F(ipc_export, "cuIpcGetMemHandle", (IpcHandle* handle, DeviceAddress address))                   \
+  F(ipc_open, "cuIpcOpenMemHandle_v2",                                                             \
+    (DeviceAddress* address, IpcHandle handle, unsigned flags))                                    \
+  F(ipc_close, "cuIpcCloseMemHandle", (DeviceAddress address))                                     \
+  F(pointer_attribute, "cuPointerGetAttribute",                                                    \
+    (void* value, int attribute, DeviceAddress address))                                           \
+  F(module_load, "cuModuleLoadData", (ModuleHandle** module, const void* image))                   \
+  F(module_unload, "cuModuleUnload", (ModuleHandle* module))                                       \
+  F(module_function, "cuModuleGetFunction",                                                        \
+    (FunctionHandle** function, ModuleHandle* module, const char* name))                           \
+  F(occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                                      \
+    (int* blocks, FunctionHandle* function, int threads, std::size_t shared_bytes))                \
+  F(launch, "cuLaunchKernel",                                                                      \
+    (FunctionHandle* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,                  \
+     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,                  \
+     StreamHandle* stream, void** parameters, void** extra))                                       \
+  F(stream_create, "cuStreamCreate", (StreamHandle** stream, unsigned flags))                      \
+  F(stream_destroy, "cuStreamDestroy_v2", (StreamHandle* stream))                                  \
+  F(stream_synchronize, "cuStreamSynchronize", (StreamHandle* stream))                             \
+  F(stream_query, "cuStreamQuery", (StreamHandle* stream))                                         \
+  F(stream_wait_event, "cuStreamWaitEvent",                                                        \
+    (StreamHandle* stream, EventHandle* event, unsigned flags))                                    \
+  F(stream_context, "cuStreamGetCtx", (StreamHandle* stream, ContextHandle** context))             \
+  F(stream_write, "cuStreamWriteValue64_v2",                                                       \
+    (StreamHandle* stream, DeviceAddress address, std::uint64_t value, unsigned flags))            \
+  F(stream_is_capturing, "cuStreamIsCapturing", (StreamHandle* stream, int* status))               \
+  F(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int* mode))                       \
+  F(capture_begin, "cuStreamBeginCapture_v2", (StreamHandle* stream, int mode))                    \
+  F(capture_end, "cuStreamEndCapture", (StreamHandle* stream, GraphHandle** graph))                \
+  F(graph_instantiate, "cuGraphInstantiateWithFlags",                                              \
+    (GraphExecHandle** exec, GraphHandle* graph, unsigned long long flags))                        \
+  F(graph_launch, "cuGraphLaunch", (GraphExecHandle* exec, StreamHandle* stream))                  \
+  F(graph_exec_destroy, "cuGraphExecDestroy", (GraphExecHandle* exec))                             \
+  F(graph_destroy, "cuGraphDestroy", (GraphHandle* graph))                                         \
+  F(event_create, "cuEventCreate", (EventHandle** event, unsigned flags))                          \
+  F(event_destroy, "cuEventDestroy_v2", (EventHandle* event))                                      \
+  F(event_record, "cuEventRecord", (EventHandle* event, StreamHandle* stream))                     \
+  F(event_query, "cuEventQuery", (EventHandle* event))                                             \
+  F(event_elapsed, "cuEventElapsedTime", (float* ms, EventHandle* from, EventHandle* to))
+// clang-format on
+
+// Named as above; every pointer is set.
+struct Driver {
+#define UNISONO_DECLARE(name, symbol, parameters) DriverResult(*name) parameters = nullptr;
+  UNISONO_CUDA_FUNCTIONS(UNISONO_DECLARE)
+#undef UNISONO_DECLARE
+};
+
+// Loads and initialises the driver once in a process. Environment error, always the same: no
+// library, a function missing from it (the driver is too old), or no device.
+Result<const Driver*> driver();
+
+// Environment error naming the call and what the driver says of it.
+Status check(const Driver& driver, DriverResult result, std::string_view what);
+
+}  // namespace unisono::sys::cuda
