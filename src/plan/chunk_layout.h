@@ -15,7 +15,7 @@ struct ChunkLayout {
   std::int64_t count = 0;
   std::int64_t chunk_elements = 0;
 
-  static ChunkLayout of(std::int64_t count, int chunks, std::int64_t element_bytes) {
+  static constexpr ChunkLayout of(std::int64_t count, int chunks, std::int64_t element_bytes) {
     std::int64_t elements = (count + chunks - 1) / chunks;
     const std::int64_t grain = 64 / element_bytes;
     if (elements * element_bytes >= 512) elements = (elements + grain - 1) / grain * grain;
@@ -23,12 +23,12 @@ struct ChunkLayout {
   }
 
   // First element of chunk i of the block, at most `count`.
-  std::int64_t begin(std::int64_t chunk) const {
+  constexpr std::int64_t begin(std::int64_t chunk) const {
     const std::int64_t first = chunk * chunk_elements;
     return first < count ? first : count;
   }
-  std::int64_t end(std::int64_t chunk) const { return begin(chunk + 1); }
-  std::int64_t elements(std::int64_t chunk) const { return end(chunk) - begin(chunk); }
+  constexpr std::int64_t end(std::int64_t chunk) const { return begin(chunk + 1); }
+  constexpr std::int64_t elements(std::int64_t chunk) const { return end(chunk) - begin(chunk); }
 };
 
 }  // namespace unisono::plan
