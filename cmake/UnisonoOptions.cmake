@@ -14,6 +14,22 @@ option(UNISONO_WERROR "Treat warnings as errors" OFF)
 option(UNISONO_BUILD_PYTHON "Build the Python extension" OFF)
 option(UNISONO_BUILD_FUZZERS "Build the libFuzzer binaries (needs clang)" OFF)
 
+# Instrumented builds test the host's code; their kernels would be the same.
+set(cuda_default AUTO)
+if(UNISONO_SANITIZE OR UNISONO_BUILD_FUZZERS)
+  set(cuda_default OFF)
+endif()
+set(UNISONO_CUDA ${cuda_default} CACHE STRING "GPU kernels: AUTO (where there is an nvcc), ON or OFF")
+set_property(CACHE UNISONO_CUDA PROPERTY STRINGS AUTO ON OFF)
+# Packages run anywhere; a build for oneself is quicker with one architecture, and has PTX besides.
+if(UNISONO_BUILD_PYTHON)
+  set(architectures_default "80;90;100")
+else()
+  set(architectures_default "90")
+endif()
+set(UNISONO_CUDA_ARCHITECTURES "${architectures_default}" CACHE STRING
+    "Compute capabilities of the kernels, oldest first; the last one's PTX is for newer devices")
+
 set(tests_default OFF)
 if(UNISONO_IS_TOP_LEVEL AND NOT UNISONO_BUILD_PYTHON)
   find_package(GTest QUIET)

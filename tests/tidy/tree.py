@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CXX_SUFFIXES = {".h", ".cc"}
+CXX_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 TEXT_SUFFIXES = CXX_SUFFIXES | {
     "",
     ".cmake",

@@ -1,0 +1,59 @@
+# The GPU kernels: src/device/kernels/interpreter.cu becomes one fat binary, which is embedded in the
+# library as it is and handed to the driver. Only nvcc is needed, to build; nothing of CUDA is linked.
+
+# nvcc of a CUDA toolkit, else of the package index's nvidia-cuda-nvcc.
+find_program(UNISONO_NVCC nvcc PATHS /usr/local/cuda/bin)
+if(NOT UNISONO_NVCC AND NOT UNISONO_CUDA STREQUAL "OFF")
+  find_package(Python COMPONENTS Interpreter QUIET)
+  if(Python_EXECUTABLE)
+    execute_process(COMMAND "${Python_EXECUTABLE}" -c
+        "import importlib.util, pathlib; s = importlib.util.find_spec('nvidia'); print(next((str(n) for p in (s.submodule_search_locations if s else []) for n in pathlib.Path(p).glob('*/bin/nvcc')), ''))"
+      OUTPUT_VARIABLE packaged_nvcc OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(packaged_nvcc)
+      set(UNISONO_NVCC "${packaged_nvcc}" CACHE FILEPATH "" FORCE)
+    endif()
+  endif()
+endif()
+
+set(UNISONO_KERNELS "")
+if(UNISONO_CUDA STREQUAL "OFF")
+  return()
+elseif(NOT UNISONO_NVCC)
+  if(UNISONO_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "UNISONO_CUDA is ON, but there is no nvcc; install the CUDA toolkit or "
+      "nvidia-cuda-nvcc, or name it with -DUNISONO_NVCC=")
+  endif()
+  message(STATUS "There is no nvcc: the library is built without GPU kernels")
+  return()
+endif()
+
+set(gencode "")
+foreach(architecture IN LISTS UNISONO_CUDA_ARCHITECTURES)
+  list(APPEND gencode -gencode arch=compute_${architecture},code=sm_${architecture})
+  set(newest ${architecture})
+endforeach()
+# For devices newer than these, which compile it when it is loaded.
+list(APPEND gencode -gencode arch=compute_${newest},code=compute_${newest})
+
+set(kernels_folder "${PROJECT_BINARY_DIR}/kernels")
+set(UNISONO_KERNELS "${kernels_folder}/interpreter.fatbin")
+set(kernel_resources "${kernels_folder}/resources.txt")
+file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS
+  "${PROJECT_SOURCE_DIR}/src/device/*.cu" "${PROJECT_SOURCE_DIR}/src/device/*.cuh")
+# Products are rounded before they are added, as on the host; ptxas tells what the kernels use.
+add_custom_command(OUTPUT "${UNISONO_KERNELS}" "${kernel_resources}"
+  COMMAND "${CMAKE_COMMAND}" -E make_directory "${kernels_folder}"
+  COMMAND sh -c "\"$@\" >\"${kernel_resources}\" 2>&1 || { cat \"${kernel_resources}\" >&2; exit 1; }"
+    nvcc "${UNISONO_NVCC}" -fatbin -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr
+    -Werror all-warnings -Xptxas -v --threads 0 ${gencode}
+    -I "${PROJECT_SOURCE_DIR}/src" -I "${PROJECT_SOURCE_DIR}/include"
+    -o "${UNISONO_KERNELS}" "${PROJECT_SOURCE_DIR}/src/device/kernels/interpreter.cu"
+  DEPENDS ${kernel_sources}
+    "${PROJECT_SOURCE_DIR}/src/device/program.h" "${PROJECT_SOURCE_DIR}/src/plan/chunk_layout.h"
+  COMMENT "Compiling the GPU kernels for ${UNISONO_CUDA_ARCHITECTURES}"
+  VERBATIM)
+add_custom_target(unisono_kernels DEPENDS "${UNISONO_KERNELS}")
+set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/device/image.cc" APPEND PROPERTY
+  COMPILE_DEFINITIONS UNISONO_KERNEL_IMAGE="${UNISONO_KERNELS}")
+set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/device/image.cc" APPEND PROPERTY
+  OBJECT_DEPENDS "${UNISONO_KERNELS}")

@@ -1,0 +1,312 @@
+// The kernel that runs any plan: one thread block for each thread block of the rank's program.
+//
+// A step: three threads wait, for other thread blocks' steps, for the message (Simple), for a free
+// slot; a barrier; all threads move the data; a barrier; three threads tell: the message's arrival
+// (Simple), the slot's return, the step's completion. The barriers order the block's own accesses,
+// and make the releases by single threads cover those of all.
+#include <cstdint>
+
+#include "device/copy/move.cuh"
+#include "device/program.h"
+#include "device/sync/wait.cuh"
+#include "plan/chunk_layout.h"
+
+namespace unisono::device {
+namespace {
+
+// The enumerators of unisono::Protocol and plan::Buffer, by value.
+enum class Protocol : std::uint8_t { simple, ll, ll128 };
+constexpr int input_buffer = 0;
+constexpr int output_buffer = 1;
+
+// Threads that wait and tell, each of another warp.
+constexpr unsigned dependency_thread = 0;
+constexpr unsigned receive_thread = 32;
+constexpr unsigned send_thread = 64;
+
+constexpr int staged_steps = 256;
+
+struct Shared {
+  Step steps[staged_steps];
+  Block block;
+  Link send;
+  Link recv;
+};
+
+template <class T>
+__device__ T* at_address(std::uint64_t address) {
+  return reinterpret_cast<T*>(address);
+}
+
+struct Extent {
+  Byte* data;
+  std::int64_t bytes;
+};
+
+// The part of a chunk that lies in a tile.
+__device__ Extent locate(const Launch& launch, int buffer, int chunk, int tile) {
+  const auto chunks = static_cast<unsigned>(launch.program.chunks_per_block);
+  const unsigned block = static_cast<unsigned>(chunk) / chunks;
+  const unsigned place = static_cast<unsigned>(chunk) % chunks;
+  plan::ChunkLayout layout{launch.count, launch.chunk_elements};
+  std::int64_t start = launch.count * block;
+  if (launch.is_uneven != 0 && (buffer == input_buffer || buffer == output_buffer)) {
+    const bool in = buffer == input_buffer;
+    const UnevenBlocks& uneven = launch.uneven;
+    start = in ? uneven.input_displacements[block] : uneven.output_displacements[block];
+    layout = plan::ChunkLayout::of(in ? uneven.input_counts[block] : uneven.output_counts[block],
+                                   static_cast<int>(chunks), launch.arithmetic.element_bytes);
+  }
+  const std::int64_t end = layout.end(place);
+  const std::int64_t wanted = layout.begin(place) + tile * launch.tile_elements;
+  const std::int64_t from = wanted < end ? wanted : end;
+  const std::int64_t to = from + launch.tile_elements < end ? from + launch.tile_elements : end;
+  const std::int64_t size = launch.arithmetic.element_bytes;
+  return {at_address<Byte>(launch.buffers[buffer]) + (start + from) * size, (to - from) * size};
+}
+
+// A thread block on its way through the program. Every thread has its own copy; they are alike.
+struct Worker {
+  const Launch& launch;
+  Shared& shared;
+  Watch watch;
+  std::uint64_t epoch;       // this launch of the program, from 1
+  std::uint64_t sent;        // messages on the send link
+  std::uint64_t received;    // on the receive link
+  std::uint64_t given_back;  // of those sent; known to send_thread only
+
+  __device__ Place place(const Step& step, int tile) const {
+    return {launch.program.rank, static_cast<int>(blockIdx.x), step.number, tile};
+  }
+  __device__ std::uint64_t slot(std::uint64_t slots, std::uint64_t number) const {
+    const std::uint32_t index = static_cast<std::uint32_t>(number) & (launch.program.slots - 1);
+    return slots + std::uint64_t{index} * launch.program.slot_bytes;
+  }
+  // Steps of block `other` complete after `steps` steps of `tile`, as BlockState::progress counts.
+  __device__ std::uint64_t progress_at(int other, int tile, int steps) const {
+    const std::uint32_t each = at_address<const Block>(launch.program.blocks)[other].steps;
+    return epoch << 32 | (static_cast<std::uint32_t>(tile) * each + static_cast<unsigned>(steps));
+  }
+
+  __device__ std::int64_t message_bytes(const Step& step, int tile) const;
+  __device__ bool wait_for_dependencies(const Step& step, int tile) const;
+  __device__ bool wait_for_message(const Step& step, int tile) const;
+  __device__ bool wait_for_slot(const Step& step, int tile);
+  __device__ bool move(const Step& step, int tile) const;
+  __device__ void tell(const Step& step, int tile, bool moved);
+  __device__ bool run(const Step& step, int tile);
+};
+
+__device__ std::int64_t Worker::message_bytes(const Step& step, int tile) const {
+  const bool by_source = (step.flags & takes_source) != 0;
+  const int buffer = by_source ? step.source_buffer : step.destination_buffer;
+  const int first = by_source ? step.source : step.destination;
+  std::int64_t bytes = 0;
+  for (int i = 0; i < step.count; ++i) bytes += locate(launch, buffer, first + i, tile).bytes;
+  return bytes;
+}
+
+__device__ bool Worker::wait_for_dependencies(const Step& step, int tile) const {
+  const auto* dependencies = at_address<const Dependency>(launch.program.dependencies);
+  auto* states = at_address<BlockState>(launch.program.states);
+  for (std::uint32_t i = 0; i < step.dependencies; ++i) {
+    const Dependency dependency = dependencies[step.first_dependency + i];
+    const std::uint64_t expected = progress_at(dependency.block, tile, dependency.steps);
+    const Wanted wanted{Failure::dependency, -1, -1, expected & 0xffffffffU};
+    // Acquire: what that block wrote before it told is visible from here on, to all threads of this
+    // block after their barrier.
+    const auto is_done = [&](std::uint64_t& seen) {
+      const std::uint64_t progress = ptx::load_acquire_gpu(&states[dependency.block].progress);
+      seen = progress & 0xffffffffU;
+      return progress >= expected;
+    };
+    if (!wait_until(watch, place(step, tile), wanted, is_done)) return false;
+  }
+  return true;
+}
+
+// Simple: the signal counts the messages that are complete.
+__device__ bool Worker::wait_for_message(const Step& step, int tile) const {
+  const Link& link = shared.recv;
+  const Wanted wanted{Failure::message, link.peer, link.channel, received + 1};
+  const auto* arrived = at_address<const std::uint64_t>(link.in_arrived);
+  // Acquire: the message's bytes after it.
+  const auto has_arrived = [&](std::uint64_t& seen) {
+    seen = ptx::load_acquire_sys(arrived);
+    return seen > received;
+  };
+  return wait_until(watch, place(step, tile), wanted, has_arrived);
+}
+
+__device__ bool Worker::wait_for_slot(const Step& step, int tile) {
+  if (sent - given_back < launch.program.slots) return true;
+  const Link& link = shared.send;
+  const Wanted wanted{Failure::credit, link.peer, link.channel, sent + 1 - launch.program.slots};
+  const auto* credits = at_address<const std::uint64_t>(link.out_given_back);
+  // Acquire: the peer's reads of the slot happen before our writes to it.
+  const auto is_free = [&](std::uint64_t& seen) {
+    seen = ptx::load_acquire_sys(credits);
+    given_back = seen;
+    return sent - seen < launch.program.slots;
+  };
+  return wait_until(watch, place(step, tile), wanted, is_free);
+}
+
+__device__ bool Worker::move(const Step& step, int tile) const {
+  const auto protocol = static_cast<Protocol>(launch.program.protocol);
+  const Wanted wanted{Failure::message, shared.recv.peer, shared.recv.channel, received + 1};
+  const auto* in = at_address<const Byte>(slot(shared.recv.in_slots, received));
+  auto* out = at_address<Byte>(slot(shared.send.out_slots, sent));
+  for (int i = 0; i < step.count; ++i) {
+    Piece piece{};
+    if ((step.flags & takes_source) != 0) {
+      const Extent extent = locate(launch, step.source_buffer, step.source + i, tile);
+      piece.local_in = extent.data;
+      piece.bytes = extent.bytes;
+      piece.scales = launch.arithmetic.scales_input != 0 && step.source_buffer == input_buffer;
+    }
+    if ((step.flags & gives_destination) != 0) {
+      const Extent extent = locate(launch, step.destination_buffer, step.destination + i, tile);
+      piece.local_out = extent.data;
+      piece.bytes = extent.bytes;
+      if ((step.flags & takes_destination) != 0) piece.second_in = extent.data;
+    }
+    const std::size_t offset = static_cast<std::size_t>(i) * launch.piece_bytes;
+    if ((step.flags & takes_message) != 0) piece.message_in = in + offset;
+    if ((step.flags & gives_message) != 0) piece.message_out = out + offset;
+    piece.flag_in = received + 1;
+    piece.flag_out = sent + 1;
+    const bool has_message = (step.flags & (takes_message | gives_message)) != 0;
+    if (!has_message || protocol == Protocol::simple) {
+      move_simple(launch.arithmetic, piece);
+    } else if (protocol == Protocol::ll) {
+      if (!move_ll(launch.arithmetic, piece, watch, place(step, tile), wanted)) return false;
+    } else {
+      if (!move_ll128(launch.arithmetic, piece, watch, place(step, tile), wanted)) return false;
+    }
+  }
+  return true;
+}
+
+__device__ void Worker::tell(const Step& step, int tile, bool moved) {
+  const bool is_simple = static_cast<Protocol>(launch.program.protocol) == Protocol::simple;
+  if (moved && (step.flags & takes_message) != 0) {
+    ++received;
+    if (threadIdx.x == receive_thread) {
+      auto* credits = at_address<std::uint64_t>(shared.recv.in_given_back);
+      // Release: our reads of the slot before the peer's next writes. With LL and LL128 each read
+      // was compared with its flag before the barrier, so it is over: relaxed, which waits for no
+      // store of ours.
+      if (is_simple)
+        ptx::store_release_sys(credits, received);
+      else
+        ptx::store_relaxed_sys(credits, received);
+    }
+  }
+  if (moved && (step.flags & gives_message) != 0) {
+    ++sent;
+    // Release: the message's bytes, stored by all threads before the barrier, first.
+    if (is_simple && threadIdx.x == send_thread)
+      ptx::store_release_sys(at_address<std::uint64_t>(shared.send.out_arrived), sent);
+  }
+  if ((step.flags & publishes) != 0 && threadIdx.x == dependency_thread) {
+    auto* states = at_address<BlockState>(launch.program.states);
+    // Release: what this block wrote, for the block that waits.
+    ptx::store_release_gpu(&states[blockIdx.x].progress,
+                           progress_at(static_cast<int>(blockIdx.x), tile, step.number + 1));
+  }
+}
+
+// False if the launch is given up; the same for all threads.
+__device__ bool Worker::run(const Step& step, int tile) {
+  const bool moves = message_bytes(step, tile) > 0;
+  const bool is_simple = static_cast<Protocol>(launch.program.protocol) == Protocol::simple;
+  bool goes_on = true;
+  if (threadIdx.x == dependency_thread && step.dependencies > 0)
+    goes_on = wait_for_dependencies(step, tile);
+  if (moves) {
+    if (threadIdx.x == receive_thread && is_simple && (step.flags & takes_message) != 0)
+      goes_on = wait_for_message(step, tile);
+    if (threadIdx.x == send_thread && (step.flags & gives_message) != 0)
+      goes_on = wait_for_slot(step, tile);
+  }
+  if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
+  if (moves) goes_on = move(step, tile);
+  if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
+  tell(step, tile, moves);
+  return true;
+}
+
+__device__ void copy_words(void* to, const void* from, std::size_t bytes) {
+  for (std::size_t i = threadIdx.x; i < bytes / 4; i += threads_per_block)
+    static_cast<std::uint32_t*>(to)[i] = static_cast<const std::uint32_t*>(from)[i];
+}
+
+__device__ bool run_all(Worker& worker) {
+  const std::uint32_t steps = worker.shared.block.steps;
+  const auto* all = at_address<const Step>(worker.launch.program.steps);
+  for (int tile = 0; tile < worker.launch.tiles; ++tile) {
+    for (std::uint32_t i = 0; i < steps; ++i) {
+      if (i % staged_steps == 0 && (tile == 0 || steps > staged_steps)) {
+        const std::uint32_t left = steps - i;
+        __syncthreads();
+        copy_words(worker.shared.steps, all + worker.shared.block.first_step + i,
+                   (left < staged_steps ? left : staged_steps) * sizeof(Step));
+        __syncthreads();
+      }
+      if (!worker.run(worker.shared.steps[i % staged_steps], tile)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
+    unisono_interpret(const __grid_constant__ Launch launch) {
+  __shared__ Shared shared;
+  copy_words(&shared.block, at_address<const Block>(launch.program.blocks) + blockIdx.x,
+             sizeof(Block));
+  __syncthreads();
+  const auto* links = at_address<const Link>(launch.program.links);
+  if (shared.block.send_link >= 0)
+    copy_words(&shared.send, links + shared.block.send_link, sizeof(Link));
+  if (shared.block.recv_link >= 0)
+    copy_words(&shared.recv, links + shared.block.recv_link, sizeof(Link));
+  __syncthreads();
+  auto* state = at_address<BlockState>(launch.program.states) + blockIdx.x;
+  auto* stopped = at_address<std::uint32_t>(launch.program.states +
+                                            sizeof(BlockState) * launch.program.block_count);
+  // Once given up, the counters of the two ends no longer agree.
+  if (ptx::load_relaxed_sys(stopped) != 0) return;
+  LinkCounters* send = nullptr;
+  LinkCounters* recv = nullptr;
+  if (shared.block.send_link >= 0) send = at_address<LinkCounters>(shared.send.counters);
+  if (shared.block.recv_link >= 0) recv = at_address<LinkCounters>(shared.recv.counters);
+  Worker worker{
+      launch,
+      shared,
+      {ptx::global_time_ns() + launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
+      state->launches + 1,
+      send != nullptr ? send->sent : 0,
+      recv != nullptr ? recv->received : 0,
+      send != nullptr ? ptx::load_acquire_sys(at_address<std::uint64_t>(shared.send.out_given_back))
+                      : 0};
+  const bool complete = run_all(worker);
+  __syncthreads();
+  if (!complete || threadIdx.x != 0) return;
+  state->launches = worker.epoch;
+  if (send != nullptr) send->sent = worker.sent;
+  if (recv != nullptr) recv->received = worker.received;
+}
+
+extern "C" __global__ void __launch_bounds__(threads_per_block)
+    unisono_divide(const __grid_constant__ DivideLaunch launch) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads_per_block;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads_per_block + threadIdx.x;
+       i < launch.elements; i += stride)
+    divide_element(launch.type, at_address<Byte>(launch.data) + i * launch.element_bytes,
+                   launch.ranks);
+}
+
+}  // namespace unisono::device

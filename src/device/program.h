@@ -1,0 +1,168 @@
+// What a kernel is given: a rank's program as flat data, the memory of one call, and where to tell
+// of a failure. Written by the host (src/engine/gpu), read by the kernels; no pointers of either
+// side's own.
+//
+// Sequence numbers live in device memory (LinkCounters, BlockState), so that a launch which a CUDA
+// graph replays goes on where the last one stopped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace unisono::device {
+
+inline constexpr int threads_per_block = 512;
+// A launch carries the counts of blocks of unequal size by value.
+inline constexpr int max_uneven_ranks = 16;
+inline constexpr std::size_t unit_bytes = 16;  // what one thread moves at once
+// LL: 4 bytes of data and 4 of flag in each word; a 16-byte store carries two words.
+inline constexpr std::size_t ll_unit_payload = 8;
+// LL128: 120 bytes of data and 8 of flag in each line.
+inline constexpr std::size_t ll128_line_bytes = 128;
+inline constexpr std::size_t ll128_line_payload = 120;
+
+// What a step does, as sums of bits: an operation of the plan is what it takes and what it gives.
+//   value = message and source and destination, those that it takes, combined
+//   destination = value, message = value, those that it gives
+enum StepFlags : std::uint8_t {
+  takes_message = 1,
+  takes_source = 2,
+  takes_destination = 4,  // reduce only
+  gives_destination = 8,
+  gives_message = 16,
+  publishes = 32,  // a step of another thread block waits for this one
+};
+
+struct Step {
+  std::uint8_t flags;
+  std::uint8_t source_buffer;  // plan::Buffer
+  std::uint8_t destination_buffer;
+  std::uint8_t reserved;
+  std::uint16_t count;  // chunks
+  std::uint16_t dependencies;
+  std::uint32_t first_dependency;
+  std::int32_t source;  // chunk
+  std::int32_t destination;
+  std::int32_t number;  // unrolled, in its thread block
+};
+
+// Waits until `block` has completed `steps` steps of the same tile.
+struct Dependency {
+  std::int32_t block;
+  std::int32_t steps;
+};
+
+// One end of a connection in one protocol; see transport/nvlink. Addresses in device memory.
+struct Link {
+  std::uint64_t out_slots;       // the peer's: messages go there
+  std::uint64_t out_arrived;     // the peer's signal: messages sent (Simple)
+  std::uint64_t out_given_back;  // own signal: messages of ours that the peer has taken
+  std::uint64_t in_slots;        // own
+  std::uint64_t in_arrived;      // own signal
+  std::uint64_t in_given_back;   // the peer's signal
+  std::uint64_t counters;        // own LinkCounters
+  std::int32_t peer;
+  std::int32_t channel;
+};
+
+struct LinkCounters {
+  std::uint64_t sent;      // messages, of all launches so far
+  std::uint64_t received;  // messages taken
+};
+
+struct Block {
+  std::uint32_t first_step;
+  std::uint32_t steps;
+  std::int32_t send_link;  // -1: none
+  std::int32_t recv_link;
+};
+
+// Of a thread block, on lines of its own: the others poll it.
+struct alignas(128) BlockState {
+  std::uint64_t launches;  // of this program that are complete
+  std::uint64_t progress;  // (launch + 1) << 32 | steps complete, counted over tiles
+};
+
+// What a wait that was given up waited for; in host memory. `state` is stored last.
+struct Failure {
+  enum Kind : std::uint32_t { none, message, credit, dependency };
+  enum Reason : std::uint32_t { timed_out = 1, aborted = 2 };
+  std::uint32_t state;  // 0: nothing; else a Reason
+  std::uint32_t kind;
+  std::int32_t rank;
+  std::int32_t peer;
+  std::int32_t channel;
+  std::int32_t block;
+  std::int32_t step;
+  std::int32_t tile;
+  std::uint64_t expected;
+  std::uint64_t got;
+};
+
+// Host memory that kernels and the host share, one for each communicator.
+struct Mailbox {
+  alignas(128) std::uint32_t stop;   // host to kernels: give up
+  alignas(128) std::uint32_t taken;  // the first wait that is given up takes the record below
+  Failure failure;
+};
+
+struct Program {
+  std::uint64_t blocks;        // Block[]
+  std::uint64_t steps;         // Step[]
+  std::uint64_t dependencies;  // Dependency[]
+  std::uint64_t links;         // Link[]
+  std::uint64_t states;        // BlockState[]
+  std::int32_t block_count;
+  std::int32_t rank;
+  std::int32_t ranks;
+  std::int32_t chunks_per_block;
+  std::uint8_t protocol;  // unisono::Protocol
+  std::uint32_t slots;
+  std::uint32_t slot_bytes;
+};
+
+// The arithmetic of a call: unisono::DataType, and what combines two elements.
+enum class Combine : std::uint8_t { sum, product, min, max };
+struct Arithmetic {
+  std::uint8_t type;
+  std::uint8_t combine;
+  std::uint8_t scales_input;  // pre_multiplied_sum: what is read from the input is scaled
+  std::uint8_t element_bytes;
+  std::int64_t integer_factor;
+  double real_factor;
+};
+
+// Blocks of unequal size: elements, and where they start. Unused where blocks are equal.
+struct UnevenBlocks {
+  std::int64_t input_counts[max_uneven_ranks];
+  std::int64_t input_displacements[max_uneven_ranks];
+  std::int64_t output_counts[max_uneven_ranks];
+  std::int64_t output_displacements[max_uneven_ranks];
+};
+
+struct Launch {
+  Program program;
+  Arithmetic arithmetic;
+  std::uint64_t buffers[3];  // by plan::Buffer
+  std::int64_t count;        // elements of a block
+  std::int64_t chunk_elements;
+  std::int64_t tile_elements;
+  std::int32_t tiles;
+  std::uint32_t piece_bytes;  // of a slot, for each chunk of a message
+  std::uint8_t is_uneven;
+  std::uint64_t mailbox;
+  std::int64_t timeout_ns;
+  UnevenBlocks uneven;
+};
+static_assert(sizeof(Launch) <= 4096, "a kernel's parameters are limited to 4 KiB");
+
+// average: divides elements that are all there.
+struct DivideLaunch {
+  std::uint64_t data;
+  std::int64_t elements;
+  std::int32_t ranks;
+  std::uint8_t type;
+  std::uint8_t element_bytes;
+};
+
+}  // namespace unisono::device

@@ -1,0 +1,253 @@
+// Units of 16 bytes: combined, scaled and divided element by element, for the type and operation of
+// a call. These are not template parameters of the kernels: a switch that all threads take alike
+// costs a few cycles for each unit, far less than its way over NVLink, and keeps one kernel for
+// all.
+#pragma once
+
+#include <cstdint>
+
+#include "device/program.h"
+#include "device/reduce/elements.cuh"
+
+namespace unisono::device {
+
+// The enumerators of unisono::DataType, by value.
+enum class Type : std::uint8_t {
+  int8,
+  uint8,
+  int16,
+  uint16,
+  int32,
+  uint32,
+  int64,
+  uint64,
+  float16,
+  bfloat16,
+  float8_e4m3,
+  float8_e5m2,
+  float32,
+  float64,
+};
+
+template <class T>
+union Elements {
+  uint4 unit;
+  T at[unit_bytes / sizeof(T)];
+};
+
+template <class Format, class Function>
+__device__ __forceinline__ uint4 for_elements(uint4 a, uint4 b, Function function) {
+  using T = typename Format::Storage;
+  Elements<T> left{a};
+  const Elements<T> right{b};
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(unit_bytes / sizeof(T)); ++i)
+    left.at[i] = function(left.at[i], right.at[i]);
+  return left.unit;
+}
+
+template <class Format, class Operation>
+__device__ __forceinline__ uint4 combine_as(uint4 a, uint4 b) {
+  using T = typename Format::Storage;
+  return for_elements<Format>(
+      a, b, [](T x, T y) { return combine_elements(Format(), Operation(), x, y); });
+}
+
+template <class Operation>
+__device__ uint4 combine_floats(Type type, uint4 a, uint4 b) {
+  switch (type) {
+    case Type::float16:
+      return combine_as<Float16, Operation>(a, b);
+    case Type::bfloat16:
+      return combine_as<BFloat16, Operation>(a, b);
+    case Type::float8_e4m3:
+      return combine_as<Float8E4M3, Operation>(a, b);
+    case Type::float8_e5m2:
+      return combine_as<Float8E5M2, Operation>(a, b);
+    case Type::float32:
+      return combine_as<Float32, Operation>(a, b);
+    default:
+      return combine_as<Float64, Operation>(a, b);
+  }
+}
+
+// Sums and products wrap alike for signed and unsigned.
+template <class Operation>
+__device__ uint4 combine_wrapping(Type type, uint4 a, uint4 b) {
+  switch (type) {
+    case Type::int8:
+    case Type::uint8:
+      return combine_as<Integer<std::uint8_t>, Operation>(a, b);
+    case Type::int16:
+    case Type::uint16:
+      return combine_as<Integer<std::uint16_t>, Operation>(a, b);
+    case Type::int32:
+    case Type::uint32:
+      return combine_as<Integer<std::uint32_t>, Operation>(a, b);
+    case Type::int64:
+    case Type::uint64:
+      return combine_as<Integer<std::uint64_t>, Operation>(a, b);
+    default:
+      return combine_floats<Operation>(type, a, b);
+  }
+}
+
+template <class Operation>
+__device__ uint4 combine_ordered(Type type, uint4 a, uint4 b) {
+  switch (type) {
+    case Type::int8:
+      return combine_as<Integer<std::int8_t>, Operation>(a, b);
+    case Type::uint8:
+      return combine_as<Integer<std::uint8_t>, Operation>(a, b);
+    case Type::int16:
+      return combine_as<Integer<std::int16_t>, Operation>(a, b);
+    case Type::uint16:
+      return combine_as<Integer<std::uint16_t>, Operation>(a, b);
+    case Type::int32:
+      return combine_as<Integer<std::int32_t>, Operation>(a, b);
+    case Type::uint32:
+      return combine_as<Integer<std::uint32_t>, Operation>(a, b);
+    case Type::int64:
+      return combine_as<Integer<std::int64_t>, Operation>(a, b);
+    case Type::uint64:
+      return combine_as<Integer<std::uint64_t>, Operation>(a, b);
+    default:
+      return combine_floats<Operation>(type, a, b);
+  }
+}
+
+// a (op) b. A call, so that its code is there once.
+__device__ __noinline__ uint4 combine_any(std::uint8_t type, std::uint8_t combine, uint4 a,
+                                          uint4 b) {
+  const auto as = static_cast<Type>(type);
+  switch (static_cast<Combine>(combine)) {
+    case Combine::sum:
+      return combine_wrapping<Sum>(as, a, b);
+    case Combine::product:
+      return combine_wrapping<Product>(as, a, b);
+    case Combine::min:
+      return combine_ordered<Min>(as, a, b);
+    default:
+      return combine_ordered<Max>(as, a, b);
+  }
+}
+
+// The sums that training is made of are in line.
+template <int units>
+__device__ __forceinline__ void combine_units(const Arithmetic& arithmetic, uint4 (&a)[units],
+                                              const uint4 (&b)[units]) {
+  const bool is_sum = static_cast<Combine>(arithmetic.combine) == Combine::sum;
+  const auto type = static_cast<Type>(arithmetic.type);
+  if (is_sum && type == Type::float32) {
+#pragma unroll
+    for (int i = 0; i < units; ++i) a[i] = combine_as<Float32, Sum>(a[i], b[i]);
+  } else if (is_sum && type == Type::bfloat16) {
+#pragma unroll
+    for (int i = 0; i < units; ++i) a[i] = combine_as<BFloat16, Sum>(a[i], b[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < units; ++i)
+      a[i] = combine_any(arithmetic.type, arithmetic.combine, a[i], b[i]);
+  }
+}
+
+template <class Format>
+__device__ __forceinline__ uint4 scale_float(uint4 a, double factor) {
+  using Wide = typename Format::Wide;
+  using T = typename Format::Storage;
+  const auto rounded = static_cast<Wide>(factor);
+  return for_elements<Format>(
+      a, a, [rounded](T x, T) { return Format::store(Format::load(x) * rounded); });
+}
+
+template <class T>
+__device__ __forceinline__ uint4 scale_integer(uint4 a, std::int64_t factor) {
+  return for_elements<Integer<T>>(
+      a, a, [factor](T x, T) { return static_cast<T>(x * static_cast<T>(factor)); });
+}
+
+// pre_multiplied_sum: a times this rank's factor.
+__device__ __noinline__ uint4 scale_any(const Arithmetic& arithmetic, uint4 a) {
+  const double real = arithmetic.real_factor;
+  const std::int64_t integer = arithmetic.integer_factor;
+  switch (static_cast<Type>(arithmetic.type)) {
+    case Type::int8:
+    case Type::uint8:
+      return scale_integer<std::uint8_t>(a, integer);
+    case Type::int16:
+    case Type::uint16:
+      return scale_integer<std::uint16_t>(a, integer);
+    case Type::int32:
+    case Type::uint32:
+      return scale_integer<std::uint32_t>(a, integer);
+    case Type::int64:
+    case Type::uint64:
+      return scale_integer<std::uint64_t>(a, integer);
+    case Type::float16:
+      return scale_float<Float16>(a, real);
+    case Type::bfloat16:
+      return scale_float<BFloat16>(a, real);
+    case Type::float8_e4m3:
+      return scale_float<Float8E4M3>(a, real);
+    case Type::float8_e5m2:
+      return scale_float<Float8E5M2>(a, real);
+    case Type::float32:
+      return scale_float<Float32>(a, real);
+    default:
+      return scale_float<Float64>(a, real);
+  }
+}
+
+template <class Format>
+__device__ __forceinline__ void divide_float(void* at, int ranks) {
+  auto& element = *static_cast<typename Format::Storage*>(at);
+  element = Format::store(Format::load(element) / static_cast<typename Format::Wide>(ranks));
+}
+
+template <class T>
+__device__ __forceinline__ void divide_integer(void* at, int ranks) {
+  auto& element = *static_cast<T*>(at);
+  element = static_cast<T>(element / static_cast<T>(ranks));
+}
+
+// average: the aligned element at `at` becomes itself over `ranks`, integers rounded towards zero.
+__device__ inline void divide_element(std::uint8_t type, void* at, int ranks) {
+  switch (static_cast<Type>(type)) {
+    case Type::int8: {
+      auto& element = *static_cast<std::int8_t*>(at);
+      element = static_cast<std::int8_t>(element / ranks);  // more ranks than int8 holds
+      return;
+    }
+    case Type::uint8: {
+      auto& element = *static_cast<std::uint8_t*>(at);
+      element = static_cast<std::uint8_t>(element / ranks);
+      return;
+    }
+    case Type::int16:
+      return divide_integer<std::int16_t>(at, ranks);
+    case Type::uint16:
+      return divide_integer<std::uint16_t>(at, ranks);
+    case Type::int32:
+      return divide_integer<std::int32_t>(at, ranks);
+    case Type::uint32:
+      return divide_integer<std::uint32_t>(at, ranks);
+    case Type::int64:
+      return divide_integer<std::int64_t>(at, ranks);
+    case Type::uint64:
+      return divide_integer<std::uint64_t>(at, ranks);
+    case Type::float16:
+      return divide_float<Float16>(at, ranks);
+    case Type::bfloat16:
+      return divide_float<BFloat16>(at, ranks);
+    case Type::float8_e4m3:
+      return divide_float<Float8E4M3>(at, ranks);
+    case Type::float8_e5m2:
+      return divide_float<Float8E5M2>(at, ranks);
+    case Type::float32:
+      return divide_float<Float32>(at, ranks);
+    case Type::float64:
+      return divide_float<Float64>(at, ranks);
+  }
+}
+
+}  // namespace unisono::device
