@@ -1,0 +1,49 @@
+#include "transport/nvlink/farewell.h"
+
+#include <chrono>
+#include <thread>
+
+#include "transport/clock.h"
+
+namespace unisono::transport::nvlink {
+namespace {
+
+// How long a process that ends waits for its peers' farewells.
+constexpr std::int64_t patience_ns = 2'000'000'000;
+constexpr std::chrono::milliseconds pause(1);
+
+}  // namespace
+
+Farewells::~Farewells() {
+  const std::int64_t until_ns = now_ns() + patience_ns;
+  for (sweep(); !ends_.empty() && now_ns() < until_ns; sweep()) std::this_thread::sleep_for(pause);
+}
+
+void Farewells::add(std::unique_ptr<Connection> control, Pool::Stretch own) {
+  const std::lock_guard lock(mutex_);
+  ends_.push_back({std::move(control), std::move(own)});
+}
+
+void Farewells::sweep() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(ends_, is_over);
+}
+
+// Two looks at a peer that has gone are needed, for what it said before; see check_peer().
+bool Farewells::is_over(End& end) {
+  auto met = end.control->ready();
+  // Whoever never came, or cannot be reached, never mapped the memory.
+  if (!met.ok()) return true;
+  if (!*met) return !end.control->check_peer().ok();
+  if (!end.told) {
+    auto put = end.control->try_put(nullptr, 0, 0, {0, farewell_value});
+    if (!put.ok()) return true;
+    end.told = *put;
+  }
+  if (!end.control->progress().ok()) return true;
+  // Acquire: nothing is read after it; the peer's device accesses were over before it was sent.
+  if (end.control->signals()[0].load(std::memory_order_acquire) >= farewell_value) return end.told;
+  return !end.control->check_peer().ok();
+}
+
+}  // namespace unisono::transport::nvlink

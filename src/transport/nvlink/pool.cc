@@ -1,0 +1,94 @@
+#include "transport/nvlink/pool.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/error.h"
+#include "base/try.h"
+
+namespace unisono::transport::nvlink {
+namespace {
+
+// The driver takes memory in pieces of 2 MiB.
+constexpr std::size_t piece_grain = std::size_t{2} << 20;
+constexpr std::size_t stretch_grain = 256;
+
+std::size_t round_up(std::size_t bytes, std::size_t grain) {
+  return (bytes + grain - 1) / grain * grain;
+}
+
+std::uint64_t next_piece() {
+  static std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+// Freed when its last stretch goes.
+struct Pool::Stretch::Piece {
+  std::shared_ptr<const sys::cuda::Device> device;
+  sys::cuda::Memory memory;
+  sys::cuda::IpcHandle handle{};
+  std::uint64_t name = 0;
+  std::size_t used = 0;
+};
+
+sys::cuda::DeviceAddress Pool::Stretch::address() const {
+  return piece_->memory.address() + offset_;
+}
+
+Location Pool::Stretch::location() const {
+  return {.process = sys::this_process(),
+          .device = piece_->device->uuid(),
+          .ordinal = piece_->device->ordinal(),
+          .piece = piece_->name,
+          .piece_address = piece_->memory.address(),
+          .offset = offset_,
+          .handle = piece_->handle};
+}
+
+Result<Pool::Stretch> Pool::take(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t needed = round_up(bytes, stretch_grain);
+  std::shared_ptr<Stretch::Piece> piece = newest_.lock();
+  if (!piece || piece->used + needed > piece->memory.bytes()) {
+    piece = std::make_shared<Stretch::Piece>();
+    piece->device = device_;
+    UNISONO_ASSIGN(piece->memory,
+                   sys::cuda::Memory::allocate(device_, round_up(needed, piece_grain)));
+    UNISONO_ASSIGN(piece->handle, piece->memory.export_handle());
+    piece->name = next_piece();
+    newest_ = piece;
+  }
+  Stretch stretch;
+  stretch.offset_ = piece->used;
+  piece->used += needed;
+  stretch.piece_ = std::move(piece);
+  return stretch;
+}
+
+Result<Pool::Mapping> Pool::map(const Location& location) {
+  if (!device_->can_access(location.device))
+    return environment_error("CUDA device ", device_->ordinal(),
+                             " cannot reach the memory of a peer's device ", location.ordinal,
+                             " of the same host");
+  Mapping mapping;
+  if (location.process == sys::this_process()) {
+    UNISONO_ASSIGN(const auto peer, sys::cuda::Device::open(location.ordinal));
+    UNISONO_TRY(device_->enable_peer(*peer));
+    mapping.address_ = location.piece_address + location.offset;
+    return mapping;
+  }
+  const std::lock_guard lock(mutex_);
+  auto& known = imported_[{location.process.pid, location.piece}];
+  mapping.memory_ = known.lock();
+  if (!mapping.memory_) {
+    UNISONO_ASSIGN(auto opened, sys::cuda::ImportedMemory::open(device_, location.handle));
+    mapping.memory_ = std::make_shared<sys::cuda::ImportedMemory>(std::move(opened));
+    known = mapping.memory_;
+  }
+  mapping.address_ = mapping.memory_->address() + location.offset;
+  return mapping;
+}
+
+}  // namespace unisono::transport::nvlink

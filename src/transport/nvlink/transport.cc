@@ -1,0 +1,38 @@
+#include "transport/nvlink/transport.h"
+
+#include "transport/nvlink/connection.h"
+#include "transport/nvlink/pool.h"
+
+namespace unisono::transport::nvlink {
+namespace {
+
+class NvlinkTransport : public Transport {
+ public:
+  NvlinkTransport(Transport& control, std::shared_ptr<const sys::cuda::Device> device)
+      : control_(control), device_(device), pool_(std::move(device)) {}
+
+  std::string_view name() const override { return "nvlink"; }
+  std::string address() const override { return control_.address(); }
+  Result<std::unique_ptr<Connection>> connect(const ConnectionRequest& request) override {
+    return make_connection(request, control_, pool_, farewells_, device_);
+  }
+  Status progress() override {
+    farewells_.sweep();
+    return control_.progress();
+  }
+
+ private:
+  Transport& control_;
+  std::shared_ptr<const sys::cuda::Device> device_;
+  Pool pool_;
+  Farewells farewells_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_transport(Transport& control,
+                                                  std::shared_ptr<const sys::cuda::Device> device) {
+  return std::unique_ptr<Transport>(std::make_unique<NvlinkTransport>(control, std::move(device)));
+}
+
+}  // namespace unisono::transport::nvlink
