@@ -28,6 +28,7 @@ struct Arguments {
   DataType type = DataType::uint8;
   ReduceOperation operation = ReduceOperation::sum;
   ScaleFactor pre_multiplier;  // pre_multiplied_sum only: this rank's scalar
+  void* stream = nullptr;      // of the GPU engine: the CUDA stream that the call goes to
 
   // Blocks of unequal size (all_to_all_v, point_to_point): elements in each block and where it
   // starts, in elements from input or output. Empty: blocks of `count`, one after another. Must

@@ -1,0 +1,89 @@
+#include <atomic>
+#include <bit>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "device/image.h"
+#include "engine/gpu/execution.h"
+#include "trace/record.h"
+
+namespace unisono::engine::gpu {
+namespace {
+
+using sys::cuda::Device;
+
+trace::Waiting::Kind kind_of(std::uint32_t kind) {
+  switch (kind) {
+    case device::Failure::message:
+      return trace::Waiting::Kind::message;
+    case device::Failure::credit:
+      return trace::Waiting::Kind::credit;
+    case device::Failure::dependency:
+      return trace::Waiting::Kind::dependency;
+    default:
+      return trace::Waiting::Kind::nothing;
+  }
+}
+
+}  // namespace
+
+Status Options::check() const {
+  if (slots < 1 || slots > max_slots || !std::has_single_bit(static_cast<unsigned>(slots)))
+    return misuse("a GPU connection with ", slots, " slots; it must be a power of two up to ",
+                  max_slots);
+  if (slot_bytes < device::ll128_line_bytes || slot_bytes % device::ll128_line_bytes != 0 ||
+      slot_bytes > (std::size_t{1} << 30))
+    return misuse("a GPU connection with slots of ", slot_bytes,
+                  " bytes; it must be a multiple of 128 up to 1 GiB");
+  return {};
+}
+
+Result<std::unique_ptr<Engine>> Engine::make(std::shared_ptr<const Device> device,
+                                             const Options& options) {
+  UNISONO_TRY(options.check());
+  const void* image = device::kernel_image();
+  if (image == nullptr)
+    return environment_error(
+        "this library was built without its GPU kernels, because no nvcc was there; install the "
+        "CUDA toolkit or the package nvidia-cuda-nvcc, and build again");
+  std::unique_ptr<Engine> engine(new Engine);
+  engine->device_ = device;
+  engine->options_ = options;
+  UNISONO_ASSIGN(engine->module_, sys::cuda::Module::load(device, image));
+  UNISONO_ASSIGN(engine->interpret_, engine->module_.function("unisono_interpret"));
+  UNISONO_ASSIGN(engine->divide_, engine->module_.function("unisono_divide"));
+  UNISONO_ASSIGN(engine->mailbox_memory_,
+                 sys::cuda::MappedHostMemory::allocate(device, sizeof(device::Mailbox)));
+  const sys::cuda::Current current(*device);
+  int per_multiprocessor = 0;
+  UNISONO_TRY(device->check(device->driver().occupancy(&per_multiprocessor, engine->interpret_,
+                                                       device::threads_per_block, 0),
+                            "asking for the occupancy"));
+  engine->max_blocks_ = per_multiprocessor * device->multiprocessors();
+  return engine;
+}
+
+void Engine::stop() {
+  // Relaxed: a kernel reads nothing else on the strength of it.
+  std::atomic_ref(mailbox().stop).store(1, std::memory_order_relaxed);
+}
+
+Status Engine::failure() const {
+  const device::Failure& failure = mailbox().failure;
+  // Acquire: pairs with the kernel's release, which comes after the rest of the record.
+  const std::uint32_t reason =
+      std::atomic_ref(mailbox().failure.state).load(std::memory_order_acquire);
+  if (reason != device::Failure::timed_out) return {};
+  const trace::Waiting waiting{.kind = kind_of(failure.kind),
+                               .peer = failure.peer,
+                               .channel = failure.channel,
+                               .thread_block = failure.block,
+                               .step = failure.step,
+                               .tile = failure.tile,
+                               .expected = failure.expected,
+                               .got = failure.got};
+  return timeout_error(failure.peer, "a kernel of rank ", failure.rank, " on CUDA device ",
+                       device_->ordinal(), " gave up; it waits for ", trace::describe(waiting));
+}
+
+}  // namespace unisono::engine::gpu

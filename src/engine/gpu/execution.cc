@@ -1,0 +1,327 @@
+#include "engine/gpu/execution.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "engine/gpu/lower.h"
+#include "plan/chunk_layout.h"
+#include "plan/walk.h"
+#include "transport/nvlink/layout.h"
+
+namespace unisono::engine::gpu {
+namespace {
+
+using sys::cuda::DeviceAddress;
+namespace nvlink = transport::nvlink;
+
+constexpr std::size_t largest_element_bytes = 8;
+constexpr std::size_t grain_bytes = 64;
+
+// The lowered program in device memory: one allocation, the parts one after another.
+struct Upload {
+  template <class T>
+  std::size_t add(const std::vector<T>& items) {
+    const std::size_t at = (bytes.size() + 127) / 128 * 128;
+    bytes.resize(at + items.size() * sizeof(T));
+    if (!items.empty())
+      std::copy_n(reinterpret_cast<const std::byte*>(items.data()), items.size() * sizeof(T),
+                  bytes.data() + at);
+    return at;
+  }
+  std::vector<std::byte> bytes;
+};
+
+bool is_uneven(const Arguments& arguments) {
+  return !arguments.input_counts.empty() || !arguments.output_counts.empty();
+}
+
+device::Combine combine_of(ReduceOperation operation) {
+  switch (operation) {
+    case ReduceOperation::product:
+      return device::Combine::product;
+    case ReduceOperation::min:
+      return device::Combine::min;
+    case ReduceOperation::max:
+      return device::Combine::max;
+    default:
+      return device::Combine::sum;  // average and pre_multiplied_sum are sums with more to do
+  }
+}
+
+class GpuExecution : public Execution {
+ public:
+  GpuExecution(const plan::Header& header, const plan::RankProgram& program, LoweredProgram lowered,
+               Resources& resources, std::int64_t timeout_ns)
+      : header_(header),
+        rank_(program.rank),
+        scratch_blocks_(program.scratch_blocks),
+        lowered_(std::move(lowered)),
+        resources_(resources),
+        timeout_ns_(timeout_ns),
+        links_(lowered_.connections.size()) {}
+
+  Status start(const Arguments& arguments) override;
+  Result<bool> poll() override;
+  bool progressed() const override { return progressed_; }
+  Waiting waiting() const override { return waiting_; }
+  std::size_t memory_bytes() const override {
+    return sizeof *this + lowered_.steps.size() * sizeof(device::Step) + memory_.bytes();
+  }
+
+ private:
+  Status check(const Arguments& arguments) const;
+  Result<bool> connect();
+  Status upload();
+  device::Link link_of(std::size_t index) const;
+  Status launch();
+  Status launch_divide();
+  Result<device::Launch> prepare_launch();
+  std::size_t piece_bytes() const;
+
+  plan::Header header_;
+  int rank_;
+  int scratch_blocks_;
+  LoweredProgram lowered_;
+  Resources& resources_;
+  std::int64_t timeout_ns_;
+  std::vector<transport::Connection*> links_;
+  sys::cuda::Memory memory_;
+  device::Program program_{};
+  Arguments arguments_;
+  Waiting waiting_;
+  bool progressed_ = false;
+};
+
+Status GpuExecution::check(const Arguments& arguments) const {
+  if (arguments.count < 0)
+    return misuse("count is ", arguments.count, " on rank ", rank_, "; it must be 0 or more");
+  const std::size_t size = size_bytes(arguments.type);
+  for (const void* data : {arguments.input, static_cast<const void*>(arguments.output)})
+    if (reinterpret_cast<std::uintptr_t>(data) % size != 0)
+      return misuse("a buffer of ", name(arguments.type), " on rank ", rank_, " is at address ",
+                    reinterpret_cast<std::uintptr_t>(data), "; it must be a multiple of ", size);
+  if (!is_uneven(arguments)) return {};
+  if (header_.ranks > device::max_uneven_ranks || scratch_blocks_ > 0)
+    return misuse("plan ", header_.name, " on ", header_.ranks, " ranks with ", scratch_blocks_,
+                  " scratch blocks: the GPU engine takes blocks of unequal size for up to ",
+                  device::max_uneven_ranks, " ranks and no scratch blocks");
+  return {};
+}
+
+Status GpuExecution::start(const Arguments& arguments) {
+  UNISONO_TRY(check(arguments));
+  arguments_ = arguments;
+  waiting_ = {};
+  return {};
+}
+
+Result<bool> GpuExecution::poll() {
+  progressed_ = false;
+  UNISONO_TRY(resources_.engine().failure());
+  if (memory_.bytes() == 0) {
+    UNISONO_ASSIGN(const bool connected, connect());
+    if (!connected) {
+      UNISONO_TRY(resources_.progress());
+      return false;
+    }
+    UNISONO_TRY(upload());
+  }
+  UNISONO_TRY(launch());
+  progressed_ = true;
+  return true;
+}
+
+Result<bool> GpuExecution::connect() {
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (links_[i] != nullptr) continue;
+    const LoweredProgram::Connection& wanted = lowered_.connections[i];
+    UNISONO_ASSIGN(links_[i], resources_.link(wanted.peer, wanted.channel, header_.protocol));
+    if (links_[i] != nullptr) {
+      progressed_ = true;
+      continue;
+    }
+    waiting_ = {.kind = Waiting::Kind::connection, .peer = wanted.peer, .channel = wanted.channel};
+  }
+  return std::ranges::find(links_, nullptr) == links_.end();
+}
+
+device::Link GpuExecution::link_of(std::size_t index) const {
+  const transport::Connection& connection = *links_[index];
+  const auto address = [](const auto* pointer) { return reinterpret_cast<DeviceAddress>(pointer); };
+  const auto* own = connection.signals();
+  const auto* peers = connection.peer_signals();
+  return {.out_slots = address(connection.peer_region()) + nvlink::slots_offset,
+          .out_arrived = address(peers + nvlink::arrived_signal),
+          .out_given_back = address(own + nvlink::credit_signal),
+          .in_slots = address(connection.region()) + nvlink::slots_offset,
+          .in_arrived = address(own + nvlink::arrived_signal),
+          .in_given_back = address(peers + nvlink::credit_signal),
+          .counters = address(connection.region()),
+          .peer = lowered_.connections[index].peer,
+          .channel = lowered_.connections[index].channel};
+}
+
+Status GpuExecution::upload() {
+  Engine& engine = resources_.engine();
+  std::vector<device::Link> links;
+  for (std::size_t i = 0; i < links_.size(); ++i) links.push_back(link_of(i));
+  Upload upload;
+  const std::size_t blocks = upload.add(lowered_.blocks);
+  const std::size_t steps = upload.add(lowered_.steps);
+  const std::size_t dependencies = upload.add(lowered_.dependencies);
+  const std::size_t link_at = upload.add(links);
+  // One more than blocks: its first word says that the program was given up.
+  const std::size_t states =
+      upload.add(std::vector<device::BlockState>(lowered_.blocks.size() + 1));
+  UNISONO_ASSIGN(memory_, sys::cuda::Memory::allocate(engine.shared_device(), upload.bytes.size()));
+  UNISONO_TRY(engine.device().upload(memory_.address(), upload.bytes.data(), upload.bytes.size()));
+  program_ = {.blocks = memory_.address() + blocks,
+              .steps = memory_.address() + steps,
+              .dependencies = memory_.address() + dependencies,
+              .links = memory_.address() + link_at,
+              .states = memory_.address() + states,
+              .block_count = static_cast<std::int32_t>(lowered_.blocks.size()),
+              .rank = rank_,
+              .ranks = header_.ranks,
+              .chunks_per_block = header_.chunks_per_block,
+              .protocol = static_cast<std::uint8_t>(header_.protocol),
+              .slots = static_cast<std::uint32_t>(engine.options().slots),
+              .slot_bytes = static_cast<std::uint32_t>(engine.options().slot_bytes)};
+  return {};
+}
+
+// Each chunk of a message has its own part of the slot, so that it is aligned there.
+std::size_t GpuExecution::piece_bytes() const {
+  const std::size_t share =
+      resources_.engine().options().slot_bytes / static_cast<std::size_t>(header_.max_step_count);
+  return share / device::ll128_line_bytes * device::ll128_line_bytes;
+}
+
+Result<device::Launch> GpuExecution::prepare_launch() {
+  const std::size_t size = size_bytes(arguments_.type);
+  device::Launch launch{};
+  launch.program = program_;
+  launch.arithmetic = {.type = static_cast<std::uint8_t>(arguments_.type),
+                       .combine = static_cast<std::uint8_t>(combine_of(arguments_.operation)),
+                       .scales_input = is_reduction(header_.collective) &&
+                                       arguments_.operation == ReduceOperation::pre_multiplied_sum,
+                       .element_bytes = static_cast<std::uint8_t>(size),
+                       .integer_factor = arguments_.pre_multiplier.integer,
+                       .real_factor = arguments_.pre_multiplier.real};
+  launch.buffers[0] = reinterpret_cast<DeviceAddress>(arguments_.input);
+  launch.buffers[1] = reinterpret_cast<DeviceAddress>(arguments_.output);
+  if (scratch_blocks_ > 0 && arguments_.count > 0) {
+    const std::size_t bytes = static_cast<std::size_t>(scratch_blocks_) *
+                              static_cast<std::size_t>(arguments_.count) * size;
+    UNISONO_ASSIGN(launch.buffers[2], resources_.scratch(bytes));
+  }
+  launch.count = arguments_.count;
+  const auto layout = plan::ChunkLayout::of(arguments_.count, header_.chunks_per_block,
+                                            static_cast<std::int64_t>(size));
+  launch.chunk_elements = layout.chunk_elements;
+  launch.piece_bytes = static_cast<std::uint32_t>(piece_bytes());
+  std::size_t payload = piece_bytes();
+  if (header_.protocol == Protocol::ll) payload /= 2;
+  if (header_.protocol == Protocol::ll128)
+    payload = payload / device::ll128_line_bytes * device::ll128_line_payload;
+  if (payload >= grain_bytes) payload = payload / grain_bytes * grain_bytes;
+  launch.tile_elements = static_cast<std::int64_t>(payload / size);
+  std::int64_t largest = layout.elements(0);
+  if (is_uneven(arguments_)) {
+    launch.is_uneven = 1;
+    const auto copy = [&](std::span<const std::int64_t> from, std::int64_t* to, bool is_count) {
+      std::copy(from.begin(), from.end(), to);
+      if (!is_count) return;
+      for (const std::int64_t count : from)
+        largest = std::max(largest, plan::ChunkLayout::of(count, header_.chunks_per_block,
+                                                          static_cast<std::int64_t>(size))
+                                        .elements(0));
+    };
+    copy(arguments_.input_counts, launch.uneven.input_counts, true);
+    copy(arguments_.input_displacements, launch.uneven.input_displacements, false);
+    copy(arguments_.output_counts, launch.uneven.output_counts, true);
+    copy(arguments_.output_displacements, launch.uneven.output_displacements, false);
+  }
+  const std::int64_t tiles = (largest + launch.tile_elements - 1) / launch.tile_elements;
+  std::uint32_t most_steps = 1;
+  for (const device::Block& block : lowered_.blocks) most_steps = std::max(most_steps, block.steps);
+  if (tiles > std::int64_t{UINT32_MAX} / most_steps)
+    return misuse("plan ", header_.name, " with ", tiles, " tiles of ", most_steps,
+                  " steps on rank ", rank_, "; the GPU engine counts ", UINT32_MAX, " steps");
+  launch.tiles = static_cast<std::int32_t>(tiles);
+  launch.mailbox = resources_.engine().mailbox_address();
+  launch.timeout_ns = timeout_ns_;
+  return launch;
+}
+
+Status GpuExecution::launch() {
+  UNISONO_ASSIGN(device::Launch launch, prepare_launch());
+  if (launch.tiles == 0 || lowered_.blocks.empty()) return {};
+  const Engine& engine = resources_.engine();
+  const sys::cuda::Current current(engine.device());
+  void* parameters[] = {&launch};
+  UNISONO_TRY(engine.device().check(
+      engine.device().driver().launch(
+          engine.interpret(), static_cast<unsigned>(lowered_.blocks.size()), 1, 1,
+          device::threads_per_block, 1, 1, 0,
+          static_cast<sys::cuda::StreamHandle*>(arguments_.stream), parameters, nullptr),
+      str("launching plan ", header_.name, " with ", lowered_.blocks.size(), " thread blocks")));
+  if (is_reduction(header_.collective) && arguments_.operation == ReduceOperation::average)
+    return launch_divide();
+  return {};
+}
+
+// After the kernel that makes the sums, on its stream.
+Status GpuExecution::launch_divide() {
+  const bool holds_result = header_.collective != Collective::reduce || rank_ == header_.root;
+  if (!holds_result) return {};
+  const Engine& engine = resources_.engine();
+  device::DivideLaunch launch{
+      .data = reinterpret_cast<DeviceAddress>(arguments_.output),
+      .elements = arguments_.count * plan::output_blocks_of(header_, rank_),
+      .ranks = header_.ranks,
+      .type = static_cast<std::uint8_t>(arguments_.type),
+      .element_bytes = static_cast<std::uint8_t>(size_bytes(arguments_.type))};
+  const std::int64_t wanted =
+      (launch.elements + device::threads_per_block - 1) / device::threads_per_block;
+  const auto blocks = static_cast<unsigned>(
+      std::min<std::int64_t>(wanted, 2 * std::int64_t{engine.device().multiprocessors()}));
+  void* parameters[] = {&launch};
+  return engine.device().check(
+      engine.device().driver().launch(
+          engine.divide(), blocks, 1, 1, device::threads_per_block, 1, 1, 0,
+          static_cast<sys::cuda::StreamHandle*>(arguments_.stream), parameters, nullptr),
+      "launching the division of an average");
+}
+
+}  // namespace
+
+transport::Geometry link_geometry(const Options& options) {
+  return {.region_bytes =
+              nvlink::slots_offset + static_cast<std::size_t>(options.slots) * options.slot_bytes,
+          .signals = nvlink::signal_count,
+          .layout = static_cast<std::uint64_t>(options.slots) << 32 | options.slot_bytes};
+}
+
+Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
+                                                  const plan::RankProgram& program,
+                                                  Resources& resources, std::int64_t timeout_ns) {
+  const Engine& engine = resources.engine();
+  UNISONO_ASSIGN(LoweredProgram lowered, lower(header, program));
+  if (static_cast<int>(lowered.blocks.size()) > engine.max_blocks())
+    return misuse("plan ", header.name, " has ", lowered.blocks.size(),
+                  " thread blocks, which wait for each other; CUDA device ",
+                  engine.device().ordinal(), " runs ", engine.max_blocks(), " at once");
+  const std::size_t needed = static_cast<std::size_t>(header.max_step_count) *
+                             std::max(device::ll128_line_bytes, largest_element_bytes);
+  if (needed > engine.options().slot_bytes)
+    return misuse("plan ", header.name, " sends ", header.max_step_count,
+                  " chunks in one message, which need ", needed, " bytes of a slot; it has ",
+                  engine.options().slot_bytes);
+  return std::unique_ptr<Execution>(
+      std::make_unique<GpuExecution>(header, program, std::move(lowered), resources, timeout_ns));
+}
+
+}  // namespace unisono::engine::gpu

@@ -1,0 +1,92 @@
+// The GPU engine: runs one rank's program in a kernel, between memories that kernels of both ends
+// of a connection load and store.
+//
+// A call is complete, as far as Execution::poll() says, when it is on its stream; its data are
+// there when the stream has come so far. After the first call of an execution nothing is allocated,
+// nobody waits for the device, and a call can be captured into a CUDA graph: the numbers of
+// messages are kept on the device, so a replay goes on where the last launch stopped.
+#pragma once
+
+#include <unisono/result.h>
+#include <unisono/types.h>
+
+#include <memory>
+#include <optional>
+
+#include "device/program.h"
+#include "engine/engine.h"
+#include "plan/plan.h"
+#include "sys/cuda/device.h"
+#include "transport/transport.h"
+
+namespace unisono::engine::gpu {
+
+// The same on all ranks.
+struct Options {
+  int slots = 8;                      // a power of two
+  std::size_t slot_bytes = 64 << 10;  // of every protocol; a multiple of 128
+  static constexpr int max_slots = 64;
+  Status check() const;
+};
+
+// What a connection of the engine needs of its transport: slots, counters and signals for one
+// protocol, each way.
+transport::Geometry link_geometry(const Options& options);
+
+// Kernels loaded on one device, and the memory in which they tell of failures. One for each
+// communicator.
+class Engine {
+ public:
+  // Environment error where the library was built without kernels, or they do not run on the
+  // device.
+  static Result<std::unique_ptr<Engine>> make(std::shared_ptr<const sys::cuda::Device> device,
+                                              const Options& options);
+  const sys::cuda::Device& device() const { return *device_; }
+  const std::shared_ptr<const sys::cuda::Device>& shared_device() const { return device_; }
+  const Options& options() const { return options_; }
+  sys::cuda::FunctionHandle* interpret() const { return interpret_; }
+  sys::cuda::FunctionHandle* divide() const { return divide_; }
+  std::uint64_t mailbox_address() const { return mailbox_memory_.address(); }
+  // Thread blocks that are on the device at once.
+  int max_blocks() const { return max_blocks_; }
+
+  // Makes all kernels that wait give up. Any thread.
+  void stop();
+  // What a kernel that gave up waited for: a timeout. A wait that stop() ended is no failure.
+  Status failure() const;
+
+ private:
+  Engine() = default;
+  device::Mailbox& mailbox() const {
+    return *reinterpret_cast<device::Mailbox*>(mailbox_memory_.data());
+  }
+
+  std::shared_ptr<const sys::cuda::Device> device_;
+  Options options_;
+  sys::cuda::Module module_;
+  sys::cuda::MappedHostMemory mailbox_memory_;
+  sys::cuda::FunctionHandle* interpret_ = nullptr;
+  sys::cuda::FunctionHandle* divide_ = nullptr;
+  int max_blocks_ = 0;
+};
+
+// What a running execution needs of its communicator.
+class Resources {
+ public:
+  virtual ~Resources() = default;
+  virtual Engine& engine() = 0;
+  // The connection for one protocol, of link_geometry() and mapped; nullptr while it is being made.
+  virtual Result<transport::Connection*> link(int peer, int channel, Protocol protocol) = 0;
+  // Advances connections that are being made.
+  virtual Status progress() = 0;
+  // Device memory of at least `bytes`, aligned to 256; the same may be returned to the next call.
+  virtual Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) = 0;
+};
+
+// Calls of one execution, and of executions that share a connection, must follow each other: on one
+// stream, or ordered by events. `timeout_ns` is for the waits of one launch.
+Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
+                                                  const plan::RankProgram& program,
+                                                  Resources& resources, std::int64_t timeout_ns);
+
+}  // namespace unisono::engine::gpu

@@ -1,0 +1,121 @@
+#include "engine/gpu/lower.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "plan/walk.h"
+
+namespace unisono::engine::gpu {
+namespace {
+
+using plan::Operation;
+
+constexpr std::uint32_t bit(Operation operation) {
+  return std::uint32_t{1} << static_cast<unsigned>(operation);
+}
+
+std::uint8_t flags_of(Operation operation) {
+  unsigned flags = 0;
+  if (plan::receives(operation)) flags |= device::takes_message;
+  if (plan::reads_source(operation)) flags |= device::takes_source;
+  if (operation == Operation::reduce) flags |= device::takes_destination;
+  if (plan::writes_destination(operation)) flags |= device::gives_destination;
+  if (plan::sends(operation)) flags |= device::gives_message;
+  return static_cast<std::uint8_t>(flags);
+}
+
+class Lowering {
+ public:
+  explicit Lowering(const plan::Header& header) : header_(header) {}
+
+  Status add(const plan::ThreadBlock& block) {
+    device::Block lowered{.first_step = static_cast<std::uint32_t>(out_.steps.size()),
+                          .steps = 0,
+                          .send_link = link(block.send_peer, block.channel),
+                          .recv_link = link(block.recv_peer, block.channel)};
+    for (plan::StepCursor cursor(block.body); cursor.step() != nullptr; cursor.advance())
+      UNISONO_TRY(add(*cursor.step(), cursor.loops(), cursor.number()));
+    lowered.steps = static_cast<std::uint32_t>(out_.steps.size()) - lowered.first_step;
+    out_.blocks.push_back(lowered);
+    return {};
+  }
+
+  LoweredProgram take() {
+    for (const device::Dependency& dependency : out_.dependencies) {
+      const device::Block& block = out_.blocks[static_cast<std::size_t>(dependency.block)];
+      const auto last = static_cast<std::uint32_t>(dependency.steps - 1);
+      out_.steps[block.first_step + last].flags |= device::publishes;
+    }
+    return std::move(out_);
+  }
+
+ private:
+  Status add(const plan::Step& step, const plan::LoopValues& loops, std::int64_t number) {
+    device::Step lowered{};
+    lowered.flags = flags_of(step.operation);
+    lowered.source_buffer = static_cast<std::uint8_t>(step.source.buffer);
+    lowered.destination_buffer = static_cast<std::uint8_t>(step.destination.buffer);
+    lowered.count = static_cast<std::uint16_t>(step.count);
+    lowered.source = static_cast<std::int32_t>(step.source.index.at(loops));
+    lowered.destination = static_cast<std::int32_t>(step.destination.index.at(loops));
+    lowered.number = static_cast<std::int32_t>(number);
+    // The kernels move chunk by chunk: a chunk and what it is combined with or copied to must be of
+    // one size, which their place in their blocks decides.
+    if (plan::reads_source(step.operation) && plan::writes_destination(step.operation) &&
+        (lowered.source - lowered.destination) % header_.chunks_per_block != 0)
+      return misuse("plan ", header_.name, " has a ", plan::name(step.operation), " from chunk ",
+                    lowered.source, " to chunk ", lowered.destination,
+                    "; the GPU engine needs them at one place of their blocks of ",
+                    header_.chunks_per_block, " chunks");
+    lowered.first_dependency = static_cast<std::uint32_t>(out_.dependencies.size());
+    for (const plan::Dependency& after : step.after) {
+      const std::int64_t steps = after.steps.at(loops);
+      if (steps <= 0) continue;
+      out_.dependencies.push_back({after.thread_block, static_cast<std::int32_t>(steps)});
+      ++lowered.dependencies;
+    }
+    out_.steps.push_back(lowered);
+    return {};
+  }
+
+  // The index of a connection, -1 for no peer.
+  std::int32_t link(int peer, int channel) {
+    if (peer < 0) return -1;
+    auto& all = out_.connections;
+    const LoweredProgram::Connection wanted{peer, channel};
+    const auto found = std::find(all.begin(), all.end(), wanted);
+    if (found == all.end()) all.push_back(wanted);
+    return static_cast<std::int32_t>(std::find(all.begin(), all.end(), wanted) - all.begin());
+  }
+
+  const plan::Header& header_;
+  LoweredProgram out_;
+};
+
+}  // namespace
+
+plan::Limits limits() {
+  using enum plan::Operation;
+  plan::Limits out = plan::format_limits();
+  out.executor = "GPU engine";
+  // All must be on the device at once, because they wait for each other: fewer than an A100 has
+  // multiprocessors (108).
+  out.max_thread_blocks = 96;
+  // Counted over tiles, steps have 32 bits: enough for 2^16 tiles, 4 GiB of 64 KiB each.
+  out.max_steps = 1 << 16;
+  out.max_step_count = UINT16_MAX;
+  out.operations = bit(send) | bit(recv) | bit(copy) | bit(reduce) | bit(copy_send) |
+                   bit(recv_copy_send) | bit(recv_reduce_copy) | bit(recv_reduce_send) |
+                   bit(recv_reduce_copy_send);
+  return out;
+}
+
+Result<LoweredProgram> lower(const plan::Header& header, const plan::RankProgram& program) {
+  UNISONO_TRY(plan::check(header, program, limits()));
+  Lowering lowering(header);
+  for (const plan::ThreadBlock& block : program.thread_blocks) UNISONO_TRY(lowering.add(block));
+  return lowering.take();
+}
+
+}  // namespace unisono::engine::gpu

@@ -1,0 +1,32 @@
+// From a plan to what the kernels read: loops unrolled, operations as what they take and give.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <vector>
+
+#include "device/program.h"
+#include "plan/check.h"
+#include "plan/plan.h"
+
+namespace unisono::engine::gpu {
+
+// Thread blocks that one launch runs, steps of one and operations that the kernels implement.
+plan::Limits limits();
+
+struct LoweredProgram {
+  struct Connection {
+    int peer;
+    int channel;
+    bool operator==(const Connection&) const = default;
+  };
+  std::vector<device::Block> blocks;  // their links are indices into `connections`
+  std::vector<device::Step> steps;
+  std::vector<device::Dependency> dependencies;
+  std::vector<Connection> connections;
+};
+
+// Misuse, naming the limit, for a plan that the engine cannot run.
+Result<LoweredProgram> lower(const plan::Header& header, const plan::RankProgram& program);
+
+}  // namespace unisono::engine::gpu
