@@ -1,0 +1,203 @@
+// The GPU engine against the plain reference: plans of every kind, in every protocol, with all
+// types and operations. Skipped, and says so, where there is no GPU.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/str.h"
+#include "gpu/gpu_cluster.h"
+#include "topo/placement.h"
+
+namespace unisono::test {
+namespace {
+
+constexpr Protocol all_protocols[] = {Protocol::simple, Protocol::ll, Protocol::ll128};
+
+class Gpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (usable_devices(&why).empty()) GTEST_SKIP() << why;
+  }
+};
+
+Problem problem_of(const algorithm::Entry& entry, int ranks, std::int64_t count,
+                   std::mt19937_64& random) {
+  Problem problem;
+  problem.collective = entry.collective;
+  problem.ranks = ranks;
+  problem.count = count;
+  if (has_root(entry.collective))
+    problem.root = static_cast<int>(random() % static_cast<unsigned>(ranks));
+  if (entry.collective == Collective::all_to_all_v) {
+    problem.counts.resize(static_cast<std::size_t>(ranks));
+    for (auto& row : problem.counts)
+      for (int i = 0; i < ranks; ++i)
+        row.push_back(static_cast<std::int64_t>(random() % static_cast<unsigned>(count + 1)));
+    problem.count = 0;
+  }
+  if (entry.collective == Collective::barrier) problem.count = 1;
+  return problem;
+}
+
+GpuCluster::Run run_of(const algorithm::Entry& entry, const Problem& problem, Protocol protocol,
+                       int channels, bool in_place, std::uint64_t seed) {
+  GpuCluster::Run run;
+  run.entry = &entry;
+  run.request = {.collective = entry.collective,
+                 .placement = topo::Placement::single_node(problem.ranks),
+                 .root = problem.root,
+                 .in_place = in_place,
+                 .protocol = protocol,
+                 .channels = channels};
+  run.problem = problem;
+  run.seed = seed;
+  return run;
+}
+
+std::string describe(const GpuCluster::Run& run) {
+  return str(run.entry->plan_name(), ", ", name(run.request.protocol), ", ", run.problem.ranks,
+             " ranks, count ", run.problem.count, ", ", name(run.type), " ",
+             name(run.problem.operation), run.request.in_place ? ", in place" : "", ", seed ",
+             run.seed);
+}
+
+// Plans whose ranks are all on one node: the others are for several.
+bool serves(const algorithm::Entry& entry, const GpuCluster::Run& run) {
+  return entry.name.find("hierarchical") == std::string_view::npos &&
+         entry.supports(run.request).ok();
+}
+
+TEST_F(Gpu, EveryPlanGivesTheRightResultInEveryProtocol) {
+  constexpr int ranks = 4;
+  GpuCluster cluster(ranks, {});
+  std::mt19937_64 random(std::random_device{}());
+  for (const algorithm::Entry& entry : algorithm::entries())
+    for (Protocol protocol : all_protocols) {
+      const auto count = static_cast<std::int64_t>(1 + random() % 5000);
+      const bool can_be_in_place =
+          entry.collective != Collective::all_to_all_v && entry.collective != Collective::barrier;
+      auto run = run_of(entry, problem_of(entry, ranks, count, random), protocol, 2,
+                        can_be_in_place && random() % 2 == 0, random());
+      run.calls = 3;
+      if (!serves(entry, run)) run.request.in_place = false;
+      if (!serves(entry, run)) continue;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+      if (HasFailure()) return;
+    }
+}
+
+TEST_F(Gpu, EveryTypeAndOperationIsCombinedRight) {
+  constexpr int ranks = 3;
+  GpuCluster cluster(ranks, {});
+  std::mt19937_64 random(std::random_device{}());
+  const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, "ring");
+  for (int type = 0; type < data_type_count; ++type)
+    for (int operation = 0; operation < reduce_operation_count; ++operation) {
+      auto problem = problem_of(entry, ranks, 777, random);
+      problem.operation = static_cast<ReduceOperation>(operation);
+      const Protocol protocol = all_protocols[random() % 3];
+      auto run = run_of(entry, problem, protocol, 1, random() % 2 == 0, random());
+      run.type = static_cast<DataType>(type);
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST_F(Gpu, ManyTilesGoThroughFewSlots) {
+  constexpr int ranks = 4;
+  GpuCluster cluster(ranks, {.engine = {.slots = 2, .slot_bytes = 4096}});
+  std::mt19937_64 random(std::random_device{}());
+  for (const char* name : {"ring", "two_shot"})
+    for (Protocol protocol : all_protocols) {
+      const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, name);
+      auto run =
+          run_of(entry, problem_of(entry, ranks, 200'003, random), protocol, 2, true, random());
+      run.type = DataType::float32;
+      run.calls = 2;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+    }
+}
+
+TEST_F(Gpu, LargeAlignedBuffersAreRight) {
+  constexpr int ranks = 4;
+  GpuCluster cluster(ranks, {});
+  std::mt19937_64 random(std::random_device{}());
+  for (Protocol protocol : all_protocols)
+    for (const char* name : {"ring", "two_shot", "tree"}) {
+      const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, name);
+      auto run =
+          run_of(entry, problem_of(entry, ranks, 1 << 20, random), protocol, 4, false, random());
+      run.type = DataType::bfloat16;
+      run.is_aligned = true;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+    }
+}
+
+TEST_F(Gpu, GraphsReplayWithNewData) {
+  constexpr int ranks = 4;
+  GpuCluster cluster(ranks, {});
+  std::mt19937_64 random(std::random_device{}());
+  for (Protocol protocol : all_protocols) {
+    const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, "two_shot");
+    auto run =
+        run_of(entry, problem_of(entry, ranks, 30'001, random), protocol, 2, false, random());
+    run.calls = 6;
+    run.is_graph = true;
+    EXPECT_EQ(cluster.run(run), "") << describe(run);
+  }
+}
+
+// One rank calls, its peers do not.
+class GpuAlone : public Gpu {
+ protected:
+  void launch_alone(std::int64_t timeout_ns) {
+    cluster_ = std::make_unique<GpuCluster>(2, GpuCluster::Options{.timeout_ns = timeout_ns});
+    std::mt19937_64 random(1);
+    const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, "ring");
+    const auto run = run_of(entry, problem_of(entry, 2, 64, random), Protocol::simple, 1, true, 1);
+    executions_ = std::move(cluster_->make_executions(run)).value();
+    std::vector<engine::Arguments> arguments(2);
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      memory_.push_back(
+          std::move(sys::cuda::Memory::allocate(cluster_->engine(rank).shared_device(), 4096))
+              .value());
+      arguments[r] = {.input = reinterpret_cast<void*>(memory_[r].address()),
+                      .output = reinterpret_cast<void*>(memory_[r].address()),
+                      .count = 64,
+                      .type = DataType::float32,
+                      .stream = cluster_->stream(rank).handle()};
+    }
+    // Both once, so that the connection is there.
+    ASSERT_TRUE(cluster_->launch(executions_, arguments, {0, 1}).ok());
+    ASSERT_TRUE(cluster_->synchronize().ok());
+    ASSERT_TRUE(cluster_->launch(executions_, arguments, {0}).ok());
+  }
+  std::vector<sys::cuda::Memory> memory_;
+  std::unique_ptr<GpuCluster> cluster_;
+  GpuCluster::Executions executions_;
+};
+
+TEST_F(GpuAlone, AWaitEndsAtItsDeadlineAndSaysForWhatItWaited) {
+  launch_alone(50'000'000);
+  ASSERT_TRUE(cluster_->stream(0).synchronize().ok());
+  const Status failure = cluster_->engine(0).failure();
+  ASSERT_FALSE(failure.ok());
+  EXPECT_TRUE(failure.error().timed_out);
+  EXPECT_EQ(failure.error().peer, 1);
+  EXPECT_NE(failure.error().message.find("waits for message 3 of rank 1 (2 have arrived) on "
+                                         "channel 0"),
+            std::string::npos)
+      << failure.error().message;
+}
+
+TEST_F(GpuAlone, AKernelThatWaitsStopsWhenTold) {
+  launch_alone(60'000'000'000);
+  cluster_->engine(0).stop();
+  ASSERT_TRUE(cluster_->stream(0).synchronize().ok());
+  EXPECT_TRUE(cluster_->engine(0).failure().ok());
+}
+
+}  // namespace
+}  // namespace unisono::test
