@@ -25,17 +25,9 @@
 namespace unisono::algorithm {
 namespace {
 
-class Writer {
+class Writer : public HalfWriter {
  public:
   static constexpr Collective collective = Collective::all_gather;
-  static constexpr std::string_view source = "PCCL, section 4";
-  static constexpr std::string_view constraint =
-      "any number of ranks; one node not 64 times larger than two others";
-  static constexpr int ways = 1;
-
-  static plan::Header header(const Request& request, BetweenNodes between) {
-    return hierarchical_header(request, between, ways, 1, is_staged(request, between));
-  }
 
   static Cost cost(const Request& request, Hierarchy hierarchy, double block_bytes) {
     return cost_of_two_levels(
@@ -44,17 +36,10 @@ class Writer {
         false);
   }
 
-  Writer(plan::ProgramBuilder& builder, const Request& request, Hierarchy hierarchy, int rank)
-      : builder_(builder),
-        request_(request),
-        hierarchy_(hierarchy),
-        lanes_(request.placement, rank),
-        staged_(is_staged(request, hierarchy.between)),
-        chunks_per_block_(channels_used(request, hierarchy.between, ways)) {
-    if (staged_) builder.need_scratch(request.placement.ranks());
-  }
+  using HalfWriter::HalfWriter;
 
   void write(int channel) {
+    if (staged_) builder_.need_scratch(request_.placement.ranks());
     const int first_channel = channel * lanes_.lane_channels();
     Ready gathered;
     for (int lane : lanes_.lanes_of(lanes_.local_index())) {
@@ -70,9 +55,8 @@ class Writer {
           phase, hierarchy_.between, in_place ? map.at(lanes_.node()) : plan::input(channel), map);
       gathered.insert(gathered.end(), one.begin(), one.end());
     }
-    const Group node = lanes_.node_group();
     Phase phase{.program = builder_,
-                .group = node,
+                .group = node_,
                 .channel = first_channel,
                 .start = gathered,
                 .chunks_per_block = chunks_per_block_};
@@ -89,7 +73,7 @@ class Writer {
 
   Shares shares(int channel) const {
     Shares result;
-    for (int member = 0; member < lanes_.node_group().size(); ++member) {
+    for (int member = 0; member < node_.size(); ++member) {
       std::vector<Run>& share = result.emplace_back();
       for (int lane : lanes_.lanes_of(member)) {
         BlockMap map = map_of(lane, channel);
@@ -113,13 +97,6 @@ class Writer {
     wait_for(block, complete);
     copies.write_to(block);
   }
-
-  plan::ProgramBuilder& builder_;
-  const Request& request_;
-  Hierarchy hierarchy_;
-  Lanes lanes_;
-  bool staged_;
-  int chunks_per_block_;
 };
 
 template <BetweenNodes between, InsideNode inside>

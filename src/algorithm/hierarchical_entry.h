@@ -5,9 +5,42 @@
 
 #include "algorithm/algorithm.h"
 #include "algorithm/hierarchical.h"
+#include "algorithm/lanes.h"
+#include "algorithm/request.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {
+
+// What the writers of all-gather and of reduce-scatter, which is its reverse, have in common.
+class HalfWriter {
+ public:
+  static constexpr std::string_view source = "PCCL, section 4";
+  static constexpr std::string_view constraint =
+      "any number of ranks; one node not 64 times larger than two others";
+  static constexpr int ways = 1;
+
+  static plan::Header header(const Request& request, BetweenNodes between) {
+    return hierarchical_header(request, between, ways, 1, is_staged(request, between));
+  }
+
+  HalfWriter(plan::ProgramBuilder& builder, const Request& request, Hierarchy hierarchy, int rank)
+      : builder_(builder),
+        request_(request),
+        hierarchy_(hierarchy),
+        lanes_(request.placement, rank),
+        node_(lanes_.node_group()),
+        staged_(is_staged(request, hierarchy.between)),
+        chunks_per_block_(channels_used(request, hierarchy.between, ways)) {}
+
+ protected:
+  plan::ProgramBuilder& builder_;
+  const Request& request_;
+  Hierarchy hierarchy_;
+  Lanes lanes_;
+  Group node_;
+  bool staged_;
+  int chunks_per_block_;
+};
 
 // A Writer appends one rank's program, channel by channel, and knows what differs between the
 // collectives: the channels that it takes for each of lane_channels() (ways), the header, the cost.

@@ -26,17 +26,9 @@
 namespace unisono::algorithm {
 namespace {
 
-class Writer {
+class Writer : public HalfWriter {
  public:
   static constexpr Collective collective = Collective::reduce_scatter;
-  static constexpr std::string_view source = "PCCL, section 4";
-  static constexpr std::string_view constraint =
-      "any number of ranks; one node not 64 times larger than two others";
-  static constexpr int ways = 1;
-
-  static plan::Header header(const Request& request, BetweenNodes between) {
-    return hierarchical_header(request, between, ways, 1, is_staged(request, between));
-  }
 
   static Cost cost(const Request& request, Hierarchy hierarchy, double block_bytes) {
     return cost_of_two_levels(
@@ -45,14 +37,7 @@ class Writer {
         true);
   }
 
-  Writer(plan::ProgramBuilder& builder, const Request& request, Hierarchy hierarchy, int rank)
-      : builder_(builder),
-        request_(request),
-        hierarchy_(hierarchy),
-        lanes_(request.placement, rank),
-        node_(lanes_.node_group()),
-        staged_(is_staged(request, hierarchy.between)),
-        chunks_per_block_(channels_used(request, hierarchy.between, ways)) {}
+  using HalfWriter::HalfWriter;
 
   void write(int channel) {
     const int first_channel = channel * lanes_.lane_channels();
@@ -137,14 +122,6 @@ class Writer {
     copies.write_to(block);
     return {done(block)};
   }
-
-  plan::ProgramBuilder& builder_;
-  const Request& request_;
-  Hierarchy hierarchy_;
-  Lanes lanes_;
-  Group node_;
-  bool staged_;
-  int chunks_per_block_;
 };
 
 template <BetweenNodes between, InsideNode inside>

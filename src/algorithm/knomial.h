@@ -6,7 +6,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 #include <vector>
+
+#include "algorithm/algorithm.h"
+#include "algorithm/request.h"
 
 namespace unisono::algorithm {
 
@@ -57,5 +61,21 @@ class KnomialTree {
   int radix_;
   int size_;
 };
+
+// The registry's entry of a collective over such a tree.
+template <int radix>
+constexpr Entry knomial_entry(Collective collective, std::string_view summary,
+                              std::string_view source, decltype(Entry::header) header,
+                              decltype(Entry::program) program, decltype(Entry::cost) cost) {
+  return {.name = radix == 2 ? "binomial" : "knomial4",
+          .collective = collective,
+          .summary = summary,
+          .source = source,
+          .constraint = "any number of ranks, any root",
+          .supports = any_ranks,
+          .header = header,
+          .program = program,
+          .cost = cost};
+}
 
 }  // namespace unisono::algorithm

@@ -123,54 +123,23 @@ Cost cost(const Request& request, double block_bytes) {
   return tally.total(adds ? block_bytes * static_cast<double>(tree.children(0).size()) : 0);
 }
 
+template <int radix>
+constexpr Entry entry(Collective collective, std::string_view summary, std::string_view source) {
+  return knomial_entry<radix>(collective, summary, source, header, program<radix>, cost<radix>);
+}
+
 }  // namespace
 
-const Entry binomial_broadcast = {
-    .name = "binomial",
-    .collective = Collective::broadcast,
-    .summary = "Down a binomial tree.",
-    .source = "Thakur, Rabenseifner, Gropp 2005, section 4.2",
-    .constraint = "any number of ranks, any root",
-    .supports = any_ranks,
-    .header = header,
-    .program = program<2>,
-    .cost = cost<2>,
-};
-
-const Entry knomial_broadcast = {
-    .name = "knomial4",
-    .collective = Collective::broadcast,
-    .summary = "Down a tree of radix 4: half the depth of a binomial one, more children.",
-    .source = "folklore; the binomial tree in base 4",
-    .constraint = "any number of ranks, any root",
-    .supports = any_ranks,
-    .header = header,
-    .program = program<4>,
-    .cost = cost<4>,
-};
-
-const Entry binomial_reduce = {
-    .name = "binomial",
-    .collective = Collective::reduce,
-    .summary = "Up a binomial tree.",
-    .source = "Thakur, Rabenseifner, Gropp 2005, section 4.4",
-    .constraint = "any number of ranks, any root",
-    .supports = any_ranks,
-    .header = header,
-    .program = program<2>,
-    .cost = cost<2>,
-};
-
-const Entry knomial_reduce = {
-    .name = "knomial4",
-    .collective = Collective::reduce,
-    .summary = "Up a tree of radix 4: half the depth of a binomial one, more children.",
-    .source = "folklore; the binomial tree in base 4",
-    .constraint = "any number of ranks, any root",
-    .supports = any_ranks,
-    .header = header,
-    .program = program<4>,
-    .cost = cost<4>,
-};
+const Entry binomial_broadcast = entry<2>(Collective::broadcast, "Down a binomial tree.",
+                                          "Thakur, Rabenseifner, Gropp 2005, section 4.2");
+const Entry knomial_broadcast =
+    entry<4>(Collective::broadcast,
+             "Down a tree of radix 4: half the depth of a binomial one, more children.",
+             "folklore; the binomial tree in base 4");
+const Entry binomial_reduce = entry<2>(Collective::reduce, "Up a binomial tree.",
+                                       "Thakur, Rabenseifner, Gropp 2005, section 4.4");
+const Entry knomial_reduce = entry<4>(
+    Collective::reduce, "Up a tree of radix 4: half the depth of a binomial one, more children.",
+    "folklore; the binomial tree in base 4");
 
 }  // namespace unisono::algorithm

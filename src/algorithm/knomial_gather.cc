@@ -165,54 +165,23 @@ Cost cost(const Request& request, double block_bytes) {
   return tally.total(0);
 }
 
+template <int radix>
+constexpr Entry entry(Collective collective, std::string_view summary, std::string_view source) {
+  return knomial_entry<radix>(collective, summary, source, header<radix>, program<radix>,
+                              cost<radix>);
+}
+
 }  // namespace
 
-const Entry binomial_gather = {
-    .name = "binomial",
-    .collective = Collective::gather,
-    .summary = "Up a binomial tree, whole subtrees together.",
-    .source = "folklore",
-    .constraint = "any number of ranks, any root",
-    .supports = any_ranks,
-    .header = header<2>,
-    .program = program<2>,
-    .cost = cost<2>,
-};
-
-const Entry knomial_gather = {
-    .name = "knomial4",
-    .collective = Collective::gather,
-    .summary = "Up a tree of radix 4, whole subtrees together.",
-    .source = "folklore; the binomial tree in base 4",
-    .constraint = "any number of ranks, any root",
-    .supports = any_ranks,
-    .header = header<4>,
-    .program = program<4>,
-    .cost = cost<4>,
-};
-
-const Entry binomial_scatter = {
-    .name = "binomial",
-    .collective = Collective::scatter,
-    .summary = "Down a binomial tree, whole subtrees together.",
-    .source = "folklore",
-    .constraint = "any number of ranks, any root",
-    .supports = any_ranks,
-    .header = header<2>,
-    .program = program<2>,
-    .cost = cost<2>,
-};
-
-const Entry knomial_scatter = {
-    .name = "knomial4",
-    .collective = Collective::scatter,
-    .summary = "Down a tree of radix 4, whole subtrees together.",
-    .source = "folklore; the binomial tree in base 4",
-    .constraint = "any number of ranks, any root",
-    .supports = any_ranks,
-    .header = header<4>,
-    .program = program<4>,
-    .cost = cost<4>,
-};
+const Entry binomial_gather =
+    entry<2>(Collective::gather, "Up a binomial tree, whole subtrees together.", "folklore");
+const Entry knomial_gather =
+    entry<4>(Collective::gather, "Up a tree of radix 4, whole subtrees together.",
+             "folklore; the binomial tree in base 4");
+const Entry binomial_scatter =
+    entry<2>(Collective::scatter, "Down a binomial tree, whole subtrees together.", "folklore");
+const Entry knomial_scatter =
+    entry<4>(Collective::scatter, "Down a tree of radix 4, whole subtrees together.",
+             "folklore; the binomial tree in base 4");
 
 }  // namespace unisono::algorithm
