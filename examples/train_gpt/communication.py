@@ -47,6 +47,8 @@ class UnisonoRecorder(Recorder):
         groups = list(dist.distributed_c10d._world.pg_map)
         calls = []
         for group in groups:
+            if dist.get_backend(group) != "unisono":
+                continue
             for entry in communicator(group).record()["entries"]:
                 start = entry["enqueued_ns"] * 1e-9 - self._started
                 if start >= 0 and entry["ended_ns"]:

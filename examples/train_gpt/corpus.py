@@ -5,6 +5,7 @@ Every rank of a job on one machine reads the same text.
 """
 
 import ast
+import functools
 from pathlib import Path
 
 import torch
@@ -13,6 +14,7 @@ MOST_BYTES = 1 << 20
 _TESTED_SHARE = 0.05
 
 
+@functools.cache
 def read_corpus() -> bytes:
     """The language reference as `help()` shows it, licences, and the library's docstrings."""
     text = "\n\n".join([*_topics(), *_licences()])

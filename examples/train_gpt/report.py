@@ -30,16 +30,18 @@ figure { margin: 1em 0 } span.key { padding: 0 .6em; color: #fff; margin-right: 
 """
 
 
-def write_report(path: Path, results: Sequence[dict[str, Any]], note: str = "") -> None:
-    """Writes the page."""
-    title = "Training a small GPT: " + " and ".join(name_of(one) for one in results)
-    body = [f"<h1>{html.escape(title)}</h1>"]
+def write_report(path: Path, sets: Sequence[Sequence[dict[str, Any]]], note: str = "") -> None:
+    """Writes the page: each set of results beside each other."""
+    title = "Training a small GPT"
+    body = [f"<h1>{title}</h1>"]
     if note:
         body.append(f"<p>{html.escape(note)}</p>")
-    body.append(_table(results))
-    body.append(f"<figure>{_losses(results)}</figure>")
-    for one in results:
-        body.append(f"<h2>Communication: {html.escape(name_of(one))}</h2>{_timeline(one)}")
+    for results in sets:
+        name = " and ".join(name_of(one) for one in results)
+        body.append(f"<h2>{html.escape(name)}</h2>{_table(results)}")
+        body.append(f"<figure>{_losses(results)}</figure>")
+        for one in results:
+            body.append(f"<h3>Communication: {html.escape(name_of(one))}</h3>{_timeline(one)}")
     head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
     path.write_text(f'<!doctype html><html lang="en">{head}{"".join(body)}</html>\n')
 

@@ -62,11 +62,22 @@ def steps(module, optimizer, data) -> list[float]:
     return losses
 
 
-def mesh(groups, shape, names) -> DeviceMesh:
-    """A mesh over groups of one backend; `groups` is this rank's group for each dimension."""
+def mesh(backend, shape, names) -> DeviceMesh:
+    """All ranks in a grid, with groups of one backend.
+
+    PyTorch takes meshes of the same ranks and names for one, whatever their backends are, and
+    remembers the first: so the backend is in the names.
+    """
+    groups = groups_of(backend, shape)
+    names = tuple(named(name, backend) for name in names)
     ranks = torch.arange(size()).view(shape)
     return DeviceMesh.from_group(groups if len(shape) > 1 else groups[0], "cpu", mesh=ranks.tolist()
                                  if len(shape) > 1 else None, mesh_dim_names=names)  # fmt: skip
+
+
+def named(dimension: str, backend: str) -> str:
+    """A mesh's dimension."""
+    return f"{dimension}_{backend}"
 
 
 def groups_of(backend: str, shape: tuple[int, ...]) -> list[dist.ProcessGroup]:
@@ -112,7 +123,7 @@ def fsdp(backend: str, custom: bool = False) -> list[float]:
     from torch.distributed.fsdp import FSDPModule, fully_shard
 
     module = model()
-    where = mesh(groups_of(backend, (size(),)), (size(),), ("shard",))
+    where = mesh(backend, (size(),), ("shard",))
     for layer in module:
         fully_shard(layer, mesh=where)
     fully_shard(module, mesh=where)
@@ -129,10 +140,21 @@ def fsdp(backend: str, custom: bool = False) -> list[float]:
                 part.set_force_sum_reduction_for_comms(True)
     losses = steps(module, torch.optim.AdamW(module.parameters(), 1e-2), data())
     if custom and backend == "unisono":
-        record = unisono.torch.communicator(where.get_group()).record()
-        plans = {entry["plan"] for entry in record["entries"]}
+        plans = {entry["plan"] for entry in entries_of(where.get_group())}
         assert "hierarchical_recursive_direct" in plans, plans
     return losses
+
+
+def entries_of(group: dist.ProcessGroup) -> list[dict]:
+    """What ran in a group of Unisono."""
+    return unisono.torch.communicator(group).record()["entries"]
+
+
+def check_runs(backend: str, where: DeviceMesh, collective: str) -> None:
+    """The mesh's collectives of each step were this backend's."""
+    if backend == "unisono":
+        found = [entry["collective"] for entry in entries_of(where.get_group())]
+        assert found.count(collective) >= STEPS, found
 
 
 def fsdp_with_hierarchical_plans(backend: str) -> list[float]:
@@ -144,7 +166,7 @@ def hsdp(backend: str) -> list[float]:
 
     shape = (2, size() // 2)
     module = model()
-    where = mesh(groups_of(backend, shape), shape, ("replicate", "shard"))
+    where = mesh(backend, shape, ("replicate", "shard"))
     for layer in module:
         fully_shard(layer, mesh=where)
     fully_shard(module, mesh=where)
@@ -163,11 +185,13 @@ def tensor_parallel(backend: str) -> list[float]:
     )
 
     module = model()
-    where = mesh(groups_of(backend, (size(),)), (size(),), ("tensor",))
+    where = mesh(backend, (size(),), ("tensor",))
     plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
     for block in (module[1], module[2]):
         parallelize_module(block, where, plan)
-    return steps(module, torch.optim.SGD(module.parameters(), 1e-2), batches(1, 0))
+    losses = steps(module, torch.optim.SGD(module.parameters(), 1e-2), batches(1, 0))
+    check_runs(backend, where, "all_reduce")
+    return losses
 
 
 def tensor_parallel_and_fsdp(backend: str) -> list[float]:
@@ -180,18 +204,22 @@ def tensor_parallel_and_fsdp(backend: str) -> list[float]:
 
     shape = (2, size() // 2)
     module = model()
-    where = mesh(groups_of(backend, shape), shape, ("shard", "tensor"))
+    where = mesh(backend, shape, ("shard", "tensor"))
     plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
     for block in (module[1], module[2]):
-        parallelize_module(block, where["tensor"], plan)
-        fully_shard(block, mesh=where["shard"])
-    fully_shard(module, mesh=where["shard"])
+        parallelize_module(block, where[named("tensor", backend)], plan)
+        fully_shard(block, mesh=where[named("shard", backend)])
+    fully_shard(module, mesh=where[named("shard", backend)])
     if backend == "gloo":
         for part in module.modules():
             if isinstance(part, FSDPModule):
                 part.set_force_sum_reduction_for_comms(True)
     mine = batches(2, dist.get_rank() // shape[1])
-    return steps(module, torch.optim.SGD(module.parameters(), 1e-2, foreach=False), mine)
+    losses = steps(module, torch.optim.SGD(module.parameters(), 1e-2, foreach=False), mine)
+    check_runs(backend, where[named("shard", backend)], "reduce_scatter")
+    if shape[1] > 1:
+        check_runs(backend, where[named("tensor", backend)], "all_reduce")
+    return losses
 
 
 def data() -> list[tuple[torch.Tensor, torch.Tensor]]:
