@@ -1,6 +1,8 @@
 """Netbeds: their shape, what they leave behind, and ranks that talk across one."""
 
+import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+from unisono.bench import compare, links, peers
+from unisono.bench.cases import Case, Request
+from unisono.bench.rows import Row
 from unisono.errors import MachineError, MisuseError
 from unisono.launcher import launch
 from unisono.netbed import Netbed, Shape, bed, guardian, parse_rate, parse_shape
@@ -102,6 +107,58 @@ def test_ranks_talk_across_nodes_over_all_rails(tmp_path: Path, capfd) -> None:
     # 70,001 doubles are cut into pieces that take the rails in turn.
     assert all(int(count) > 100_000 for count in sent), sent
     assert mine(os.getpid()) == []
+
+
+@needs_root
+def test_an_agent_runs_commands_on_nodes_as_ssh_does(tmp_path: Path) -> None:
+    agent = tmp_path / "agent"
+    with Netbed(Shape(2, 1)) as made:
+        made.write_agent(agent)
+        command = "word='two words'; hostname; echo $word; ip -o -4 address show rail0"
+        said = subprocess.run(
+            [agent, "10.77.0.2", *command.split(" ")], capture_output=True, text=True
+        ).stdout.splitlines()
+        nobody = subprocess.run([agent, "10.77.0.9", "true"], capture_output=True, text=True)
+    assert said[:2] == ["node1", "two words"]
+    assert "10.77.0.2/24" in said[2]
+    assert nobody.returncode == 1
+    assert "no node 10.77.0.9" in nobody.stderr
+
+
+@needs_root
+@pytest.mark.slow
+@pytest.mark.parametrize("peer", peers.PEERS)
+def test_a_peer_talks_over_the_links(peer: str) -> None:
+    installed = (
+        importlib.util.find_spec("torch") if peer == "gloo" else shutil.which(f"mpicxx.{peer}")
+    )
+    if not installed:
+        pytest.skip(f"{peer} is not installed; tools/install_peers does it")
+    request = Request(["all_gather"], 2, 2, [1 << 20], seconds=0.001, netbed=True, rate="100mbit")
+    ours, theirs = compare.compare(request, [peer], compare.comparison_cases(request)).rows
+    assert (ours.implementation, theirs.implementation) == ("unisono", peer)
+    for row in (ours, theirs):
+        assert row.wrong == 0
+        # Shared memory would be a thousand times as fast as the links.
+        assert 0 < links.least_share(row, parse_rate("100mbit")) < 1
+
+
+@pytest.mark.parametrize(
+    ("collective", "share"),
+    [
+        ("all_gather", 0.75),
+        ("all_reduce", 1.5),
+        ("broadcast", 1),
+        ("all_to_all", 1.5),
+        ("barrier", 0),
+    ],
+)
+def test_the_least_bytes_of_a_link_are_those_no_algorithm_can_save(collective, share) -> None:
+    case = Case(collective, 1000, "float32", 8)
+    row = Row.of(case, 4, "ring", "simple", 1.0, 0)
+    assert links.least_link_bytes(row) == share * row.bytes
+    if collective in ("all_gather", "all_reduce", "broadcast"):
+        assert 0 < links.least_share(row, 10**9) <= links.link_share(row, 10**9)
 
 
 @needs_root

@@ -11,6 +11,7 @@ from pathlib import Path
 from unisono import plans
 from unisono.bench import peers
 from unisono.bench.cases import Case, Request, check_names
+from unisono.bench.driver import places_of
 from unisono.bench.group import Command, Group, PeerError, Times
 from unisono.bench.peers import OURS, Variant
 from unisono.bench.rows import Row
@@ -68,7 +69,7 @@ def comparison_cases(request: Request) -> list[Case]:
         "type": (request.type, "float32"),
         "operation": (request.operation, "sum"),
         "root": (request.root, 0),
-        "nodes": (request.nodes, 1),
+        "nodes": (request.nodes if not request.netbed else 1, 1),
         "delay": (request.delay, ""),
         "algorithm": (request.algorithms, ["auto"]),
         "protocol": (request.protocols, ["auto"]),
@@ -120,9 +121,10 @@ def compare(
     done = Comparison()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unisono-peers-")))
-        variants = [peers.ours(request.ranks)]
+        bed = stack.enter_context(places_of(request))
+        variants = [peers.ours(request.ranks, bed)]
         for peer in against:
-            variants += peers.variants_of(peer, request.ranks, folder)
+            variants += peers.variants_of(peer, request.ranks, folder, bed)
         groups = peers.start_all(variants, request.ranks, complain)
         for group in groups.values():
             stack.callback(group.close)
@@ -132,7 +134,7 @@ def compare(
                 done.left_out = list(cases[index:])
                 break
             on_start(case)
-            rows = _rows(case, _Turns(case, request, groups, complain).take())
+            rows = _rows(case, request.nodes, _Turns(case, request, groups, complain).take())
             done.rows += rows
             on_rows(rows)
     return done
@@ -211,7 +213,7 @@ def _fitting(seconds: float, call_us: float) -> int:
     return min(_MAX_CALLS, max(1, int(seconds * 1e6 / max(call_us, 0.01))))
 
 
-def _rows(case: Case, results: dict[Variant, _Result]) -> list[Row]:
+def _rows(case: Case, nodes: int, results: dict[Variant, _Result]) -> list[Row]:
     """A row for each implementation, of its fastest settings; ours first."""
     best: dict[str, tuple[float, Variant]] = {}
     for variant, result in results.items():
@@ -222,8 +224,8 @@ def _rows(case: Case, results: dict[Variant, _Result]) -> list[Row]:
     for implementation, (median, variant) in best.items():
         algorithm, protocol = variant.settings, ""
         if implementation == OURS and case.collective != "send_recv":
-            chosen = plans.choose(case.collective, case.bytes, plans.Placement(case.ranks, 1))
+            chosen = plans.choose(case.collective, case.bytes, plans.Placement(case.ranks, nodes))
             algorithm, protocol = chosen.algorithm, chosen.protocol
         wrong = results[variant].wrong
-        rows.append(Row.of(case, 1, algorithm, protocol, median, wrong, implementation))
+        rows.append(Row.of(case, nodes, algorithm, protocol, median, wrong, implementation))
     return rows

@@ -8,6 +8,7 @@ from rich.table import Table
 from unisono import _unisono as native
 from unisono import plans
 from unisono.bench.elements import element
+from unisono.bench.peers import OURS
 from unisono.bench.rows import Row
 
 
@@ -45,21 +46,52 @@ def link_share(row: Row, rate: int) -> float:
     return block_bytes * chunks / per_block * 8 / (row.time_us * 1e-6) / rate
 
 
+def least_link_bytes(row: Row) -> float:
+    """Bytes that some link must carry in one direction, whatever the algorithm; headers apart.
+
+    Of nodes with as many ranks each: each node takes what only others have, once (gathered blocks,
+    the root's data, the sums of others), or gives what only it has. An all-reduce is a
+    reduce-scatter and an all-gather.
+    """
+    others = (row.nodes - 1) / row.nodes
+    return row.bytes * {
+        "all_gather": others,
+        "reduce_scatter": others,
+        "all_reduce": 2 * others,
+        "broadcast": 1.0,
+        "reduce": 1.0,
+        "gather": others,
+        "scatter": others,
+        "all_to_all": others * row.ranks / row.nodes,
+    }.get(row.collective, 0.0)
+
+
+def least_share(row: Row, rate: int) -> float:
+    """The share of a link's rate at which the least bytes went; 0 where none need go."""
+    return least_link_bytes(row) * 8 / (row.time_us * 1e-6) / rate
+
+
 def shares_table(rows: Sequence[Row], rate: int, title: str) -> Table:
-    """A line for each row that moves data between nodes."""
+    """A line for each row that moves data between nodes.
+
+    `plan` is the share of the bytes that the algorithm's plan sends, `least` of those that any
+    algorithm must send.
+    """
     table = Table(title=title, title_justify="left", header_style="bold", pad_edge=False, box=None)
-    for name in ("collective", "algorithm", "protocol"):
+    for name in ("collective", "library", "algorithm", "protocol"):
         table.add_column(name)
-    for name in ("size", "share"):
+    for name in ("size", "plan", "least"):
         table.add_column(name, justify="right")
     for row in rows:
-        if row.collective in ("barrier", "all_to_all_v"):
+        if not least_link_bytes(row):
             continue
         table.add_row(
             row.collective,
+            row.implementation,
             row.algorithm,
             row.protocol,
             native.format_bytes(row.bytes),
-            f"{link_share(row, rate):.3f}",
+            f"{link_share(row, rate):.3f}" if row.implementation == OURS else "",
+            f"{least_share(row, rate):.3f}",
         )
     return table

@@ -6,6 +6,7 @@ each point counts: no user of it could do better by changing them.
 
 import importlib.util
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from unisono.bench.group import Group, PeerError, Process
 from unisono.errors import MachineError
 from unisono.launcher import rank_environments
+from unisono.netbed import Netbed
 
 OURS = "unisono"
 PEERS = ("gloo", "mpich", "openmpi")
@@ -87,40 +89,59 @@ def _core_of(processor: int) -> str:
         return str(processor)
 
 
-def ours(ranks: int) -> Variant:
+def ours(ranks: int, bed: Netbed | None = None) -> Variant:
     """This library."""
     binding = Binding.of(ranks)
+    nodes = bed.shape.nodes if bed else 1
 
     def start(group: Group) -> None:
-        environments = rank_environments(ranks, 1, group.path.parent / "rendezvous")
-        group.start(
-            [
-                Process(
-                    [sys.executable, "-m", "unisono.bench.serve", str(group.path)]
-                    + [str(processor) for processor in binding.processors[rank : rank + 1]],
-                    {"UNISONO_INTERFACE": "127.0.0.1", **os.environ, **variables},
-                )
-                for rank, variables in enumerate(environments)
-            ]
-        )
+        environments = rank_environments(ranks, nodes, group.path.parent / "rendezvous")
+        processes = []
+        for rank, variables in enumerate(environments):
+            command = [sys.executable, "-m", "unisono.bench.serve", str(group.path)]
+            command += [str(processor) for processor in binding.processors[rank : rank + 1]]
+            environment = {"UNISONO_INTERFACE": "127.0.0.1", **os.environ, **variables}
+            processes.append(_placed(bed, rank, Process(command, environment)))
+        group.start(processes)
 
     return Variant(OURS, "", start)
 
 
-def variants_of(peer: str, ranks: int, build_folder: Path) -> list[Variant]:
+def variants_of(
+    peer: str, ranks: int, build_folder: Path, bed: Netbed | None = None
+) -> list[Variant]:
     """A peer's sets of settings, ready to start; MPI's worker is built in the folder.
+
+    Args:
+        bed: The nodes that its ranks are spread over; None for this machine as one node.
 
     Raises:
         MachineError: It is not installed, or its worker cannot be built.
     """
     if peer == "gloo":
-        return _gloo(ranks)
+        return _gloo(ranks, bed)
     program = build_mpi_worker(peer, build_folder)
     launcher = _find_launcher(peer)
+    if bed:
+        agent = build_folder / "agent"
+        bed.write_agent(agent)
+        return (_openmpi_between if peer == "openmpi" else _mpich_between)(
+            bed, agent, launcher, program
+        )
     return (
         _openmpi(ranks, launcher, program)
         if peer == "openmpi"
         else _mpich(ranks, launcher, program)
+    )
+
+
+def _placed(bed: Netbed | None, rank: int, process: Process) -> Process:
+    """A rank's process on its node."""
+    if bed is None:
+        return process
+    node = rank // bed.shape.ranks_per_node
+    return Process(
+        bed.command(node, process.command), {**process.environment, **bed.variables(node)}
     )
 
 
@@ -137,27 +158,20 @@ def worker_source(name: str) -> Path:
     raise MachineError(f"{name} of the comparison's workers is missing from this installation")
 
 
-def _gloo(ranks: int) -> list[Variant]:
+def _gloo(ranks: int, bed: Netbed | None) -> list[Variant]:
     if importlib.util.find_spec("torch") is None:
         raise MachineError(f"gloo needs PyTorch, which this Python lacks; {_INSTALL}")
     program = worker_source("gloo_bench.py")
-    environment = {"GLOO_SOCKET_IFNAME": "lo", **os.environ}
+    # Of several rails Gloo takes one for each of its threads' messages in turn.
+    interfaces = ",".join(_rails(bed)) if bed else "lo"
+    environment = {"GLOO_SOCKET_IFNAME": interfaces, **os.environ}
 
     def start(group: Group) -> None:
-        store = group.path.parent / "store"
+        command = [sys.executable, str(program), str(group.path)]
+        store = str(group.path.parent / "store")
         group.start(
             [
-                Process(
-                    [
-                        sys.executable,
-                        str(program),
-                        str(group.path),
-                        str(rank),
-                        str(ranks),
-                        str(store),
-                    ],
-                    environment,
-                )
+                _placed(bed, rank, Process([*command, str(rank), str(ranks), store], environment))
                 for rank in range(ranks)
             ]
         )
@@ -200,6 +214,51 @@ def _mpich(ranks: int, launcher: str, program: Path) -> list[Variant]:
     return [
         _launched("mpich", name, common, program, variables) for name, variables in settings.items()
     ]
+
+
+def _rails(bed: Netbed) -> list[str]:
+    return [f"rail{rail}" for rail in range(bed.shape.rails)]
+
+
+def _openmpi_between(bed: Netbed, agent: Path, launcher: str, program: Path) -> list[Variant]:
+    """Open MPI on the nodes of a netbed: shared memory inside them, TCP over the rails between."""
+    shape = bed.shape
+    hosts = ",".join(f"{shape.address(node)}:{shape.ranks_per_node}" for node in range(shape.nodes))
+    common = [launcher, "-n", str(shape.ranks), "--allow-run-as-root", "--bind-to", "none"]
+    common += ["--host", hosts, "--map-by", "slot"]
+    for name, value in {
+        "plm": "rsh",
+        "plm_rsh_agent": str(agent),
+        "plm_rsh_no_tree_spawn": "1",
+        "oob_tcp_if_include": "rail0",
+        "pml": "ob1",
+        "btl": "self,vader,tcp",
+        "btl_tcp_if_include": ",".join(_rails(bed)),
+        "mpi_yield_when_idle": "1",
+    }.items():
+        common += ["--mca", name, value]
+    settings = {"default": [], "hierarchical": ["--mca", "coll_han_priority", "100"]}
+    return [
+        _launched("openmpi", name, _on_node_0(bed, agent, [*common, *extra]), program, {})
+        for name, extra in settings.items()
+    ]
+
+
+def _mpich_between(bed: Netbed, agent: Path, launcher: str, program: Path) -> list[Variant]:
+    """MPICH on the nodes of a netbed, likewise."""
+    shape = bed.shape
+    hosts = ",".join(f"{shape.address(node)}:{shape.ranks_per_node}" for node in range(shape.nodes))
+    command = [launcher, "-n", str(shape.ranks), "-hosts", hosts, "-iface", "rail0"]
+    command += ["-launcher", "rsh", "-launcher-exec", str(agent)]
+    # UCX would find that all nodes are one machine, and use its shared memory between them; inside
+    # them MPICH has shared memory of its own.
+    variables = {"UCX_TLS": "self,tcp", "UCX_NET_DEVICES": ",".join(_rails(bed))}
+    return [_launched("mpich", "", _on_node_0(bed, agent, command), program, variables)]
+
+
+def _on_node_0(bed: Netbed, agent: Path, command: Sequence[str]) -> list[str]:
+    """A launcher's command, to be run where its hosts can reach it; more words may follow."""
+    return [str(agent), bed.shape.address(0), shlex.join(command)]
 
 
 def _launched(

@@ -133,8 +133,8 @@ def bench(
         print_comparison(request, done)
     else:
         console.print(table_of(rows))
-        if rate:
-            console.print(shares_table(rows, shape.rate * rails, "\nshare of the links' rate"))
+    if rate and json != _STANDARD_OUTPUT:
+        console.print(shares_table(rows, shape.rate * rails, "\nshare of the links' rate"))
     try:
         if json and json != _STANDARD_OUTPUT:
             write_document(json, request, rows)

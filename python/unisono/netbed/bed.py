@@ -19,6 +19,15 @@ _BURST_BYTES = 72 << 10
 # What a switch holds for a link before it drops, as one with little memory does.
 _QUEUE_BYTES = 4 << 20
 
+_AGENT = """#!/bin/sh
+case $1 in
+{cases}
+*) echo "there is no node $1" >&2; exit 1 ;;
+esac
+shift
+exec ip netns exec $place unshare --uts sh -c "hostname $name && $*"
+"""
+
 
 class Netbed:
     """The network namespaces of a shape, for as long as the block lasts.
@@ -66,6 +75,20 @@ class Netbed:
     def command(self, node: int, command: Sequence[str]) -> list[str]:
         """A command that runs another one on a node."""
         return ["ip", "netns", "exec", self.namespace(node), *command]
+
+    def write_agent(self, path: Path) -> None:
+        """Writes a program that does for nodes what ssh does for hosts.
+
+        `path ADDRESS COMMAND...` runs a shell's command on the node of this address (on its first
+        rail), where the machine's name is node0, node1, ...: what launchers of other libraries
+        start their part on each host with.
+        """
+        cases = "\n".join(
+            f"{self.shape.address(node)}) name=node{node} place={self.namespace(node)} ;;"
+            for node in range(self.shape.nodes)
+        )
+        path.write_text(_AGENT.format(cases=cases))
+        path.chmod(0o700)
 
     def variables(self, node: int) -> dict[str, str]:
         """What ranks on a node need in their environment."""
