@@ -2,51 +2,88 @@
 
     python bench/selection_grid.py measure FILE [--quick]    times every plan on a grid
     python bench/selection_grid.py check FILE                how often the table is right
-    python bench/selection_grid.py fit FILE                  the parameters that fit the grid best
+    python bench/selection_grid.py fit FILE [--write]        the parameters that fit the grid best
+    python bench/selection_grid.py refit FILE                measure --quick, check, fit --write
 
 The grid: 2 to 8 ranks on 1 to 4 nodes, 8 B to 16 MiB, over shared memory, loopback and, with
---delay, far nodes; every algorithm by every protocol that serves. A choice is right when its time
-is at most 10 % above the best of its point. `fit` prints rows for src/comm/cost_model.cc; it
-searches from the present ones, one parameter at a time, and draws nothing at random.
+--delay, far nodes; every algorithm by every protocol that serves. Every plan is timed once and
+briefly; those within twice the best then take turns, point by point, in many short rounds, so that
+what the machine does meanwhile touches all alike; medians count. A choice is right when its time is
+at most 10 % above the best of its point.
+
+`fit` searches from the parameters that stand in src/comm/cost_model.cc, one at a time, draws
+nothing at random, and prints rows for that file or, with --write, puts them there; the extension
+has them when it is built anew (tools/setup).
 """
 
 import argparse
 import json
+import math
+import re
+import statistics
 import sys
 from collections import defaultdict
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from unisono import plans
 from unisono.bench import driver
-from unisono.bench.cases import Request, list_cases, sizes_between
+from unisono.bench.cases import Case, Request, list_cases, sizes_between
 
 SHAPES = ((2, 1), (3, 1), (4, 1), (8, 1), (2, 2), (4, 2), (6, 2), (6, 3), (8, 2), (8, 4))
-QUICK_SHAPES = ((2, 1), (4, 1), (4, 2), (8, 4))
+QUICK_SHAPES = ((2, 1), (4, 1), (2, 2), (4, 2), (8, 4))
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"]
 PROTOCOLS = ("simple", "ll", "ll128")
 TOLERANCE = 1.10
-# As in src/comm/cost_model.cc: alpha (us) and beta (ns a byte) by protocol, inside a node and
-# between nodes, then the reduction's ns a byte.
-PRESENT = [0.45, 0.15, 0.40, 0.35, 0.42, 0.20, 20, 0.45, 20, 0.50, 20, 0.47, 0.08]
-FACTORS = (0.5, 0.7, 0.85, 0.95, 1.05, 1.2, 1.4, 2.0)
-ROUNDS = 6
+# Of the best of a point's first look: plans that are timed again.
+CONTENDERS = 2.0
+FACTORS = (0.4, 0.6, 0.8, 0.9, 0.97, 1.03, 1.1, 1.25, 1.6, 2.5)
+ROUNDS = 12
+# Where the parameters stand, one table.
+MODEL = Path(__file__).resolve().parents[1] / "src" / "comm" / "cost_model.cc"
+_NUMBER = r"[-+0-9.e]+"
 
 Point = tuple[int, int, str, int]
 
 
 def measure(file: Path, quick: bool, delay: str) -> None:
     """Writes the rows, after each shape: what is there can be used when it is stopped."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for ranks, nodes in QUICK_SHAPES if quick else SHAPES:
+        sizes = sizes_between(8, (2 if quick else 16) << 20, 64 if quick else 8)
         request = Request(
-            COLLECTIVES, ranks, nodes, sizes_between(8, 16 << 20, 64 if quick else 8),
-            ["all"], ["all"], seconds=0.02 if quick else 0.1, delay=delay if nodes > 1 else "",
+            COLLECTIVES, ranks, nodes, sizes, ["all"], ["all"], seconds=0.004,
+            delay=delay if nodes > 1 else "",
         )  # fmt: skip
-        rows += [asdict(row) for row in driver.run(request, list_cases(request))]
+        cases = list_cases(request)
+        times: dict[Case, list[float]] = {
+            case: [row.time_us] for case, row in zip(cases, driver.run(request, cases), strict=True)
+        }
+        turns = in_turn(times, rounds=5 if quick else 9)
+        for case, row in zip(turns, driver.run(request, turns), strict=True):
+            times[case].append(row.time_us)
+        rows += [
+            {
+                "ranks": ranks, "nodes": nodes, "collective": case.collective, "bytes": case.bytes,
+                "algorithm": case.algorithm, "protocol": case.protocol,
+                "time_us": statistics.median(took), "runs": len(took),
+            }
+            for case, took in times.items()
+        ]  # fmt: skip
         print(f"{ranks} ranks, {nodes} nodes: {len(rows)} rows so far", file=sys.stderr)
         file.write_text(json.dumps({"delay": delay, "rows": rows}, indent=0) + "\n")
+
+
+def in_turn(times: dict[Case, list[float]], rounds: int) -> list[Case]:
+    """Each point's contenders, one after another, so many times; and all of that twice."""
+    points: dict[tuple[str, int], dict[Case, float]] = defaultdict(dict)
+    for case, took in times.items():
+        points[case.collective, case.count][case] = min(took)
+    turns = []
+    for at in points.values():
+        close = [case for case, took in at.items() if took <= CONTENDERS * min(at.values())]
+        turns += close * rounds
+    return turns * 2
 
 
 def points_of(file: Path) -> dict[Point, dict[tuple[str, str], float]]:
@@ -59,51 +96,62 @@ def points_of(file: Path) -> dict[Point, dict[tuple[str, str], float]]:
 
 
 def check(file: Path) -> None:
-    """Prints the share of right choices, and the worst of the others."""
-    right, wrong = 0, []
-    for (ranks, nodes, collective, size), times in points_of(file).items():
-        row = plans.choose(collective, size, plans.Placement(ranks, nodes))
+    """Prints the share of right choices, and the others, the worst first."""
+    wrong, right_of = [], defaultdict(list)
+    points = points_of(file)
+    for (ranks, nodes, collective, size), times in points.items():
+        chosen = plans.choose(collective, size, plans.Placement(ranks, nodes))
+        took = times.get((chosen.algorithm, chosen.protocol), math.inf)
         best = min(times, key=lambda plan: times[plan])
-        took = times[row.algorithm, row.protocol]
-        if took <= TOLERANCE * times[best]:
-            right += 1
-        else:
-            chosen = f"{row.algorithm} {row.protocol}"
-            wrong.append((took / times[best], ranks, nodes, collective, size, chosen, *best))
-    for entry in sorted(wrong, reverse=True)[:15]:
-        print(f"{entry[0]:5.2f} x the best", *entry[1:])
-    total = right + len(wrong)
-    print(f"{right} of {total} choices are within 10 % of the best: {right / total:.1%}")
+        over = took / times[best]
+        right_of[ranks, nodes].append(over <= TOLERANCE)
+        if over > TOLERANCE:
+            wrong.append(
+                (over, f"{collective} of {size} B on {ranks} ranks, {nodes} nodes:"
+                 f" {chosen.algorithm} {chosen.protocol} {took:.1f} us,"
+                 f" best {best[0]} {best[1]} {times[best]:.1f} us")
+            )  # fmt: skip
+    for over, text in sorted(wrong, reverse=True):
+        print(f"{over:6.2f} x  {text}")
+    for (ranks, nodes), right in right_of.items():
+        print(f"{ranks} ranks, {nodes} nodes: {sum(right)} of {len(right)}")
+    right = len(points) - len(wrong)
+    print(
+        f"the table: {right} of {len(points)} choices are within 10 % of the best: "
+        f"{right / len(points):.1%}"
+    )
 
 
-def fit(file: Path) -> None:
+def fit(file: Path, write: bool) -> None:
     """Prints the parameters whose choices are within the tolerance most often."""
+    text = MODEL.read_text()
     candidates = []
     for (ranks, nodes, collective, size), times in points_of(file).items():
         placement = plans.Placement(ranks, nodes)
-        rooted = collective in ("all_reduce", "broadcast")
-        block = size if rooted else size / ranks
+        block = size if collective in ("all_reduce", "broadcast") else size / ranks
         best = min(times.values())
-        costs = [
-            (terms_of(plans.find_algorithm(f"{name}_{collective}"), placement, block, protocol),
-             took / best)
-            for (name, protocol), took in times.items()
-        ]  # fmt: skip
-        candidates.append(costs)
+        candidates.append(
+            [
+                (terms_of(plans.find_algorithm(f"{name}_{collective}"), placement, block, protocol),
+                 took / best)
+                for (name, protocol), took in times.items()
+            ]
+        )  # fmt: skip
 
     def loss(parameters: list[float]) -> tuple[float, float]:
+        # Beside the misses, how far off they are, so that a search has a slope to follow.
         misses, excess = 0, 0.0
         for costs in candidates:
             _, over = min(
                 (sum(terms[i] * parameters[i] for i in terms), over) for terms, over in costs
             )
             misses += over > TOLERANCE
-            excess += over - 1
-        return misses / len(candidates), excess / len(candidates)
+            excess += math.log(over)
+        return misses / len(candidates) + 0.5 * excess / len(candidates), misses / len(candidates)
 
-    parameters = list(PRESENT)
+    parameters = read_parameters(text)
     least = loss(parameters)
-    print(f"at first {1 - least[0]:.1%} within 10 %, {1 + least[1]:.2f} x the best on average")
+    print(f"the model at first: {1 - least[1]:.1%} within 10 %")
     for _ in range(ROUNDS):
         before = least
         for index in range(len(parameters)):
@@ -114,12 +162,35 @@ def fit(file: Path) -> None:
                     least, parameters = found, tried
         if least == before:
             break
-    print(f"then {1 - least[0]:.1%} within 10 %, {1 + least[1]:.2f} x the best on average")
-    numbers = [f"{value:.3g}" for value in parameters]
-    for name, first in (("intra_node", 0), ("inter_node", 6)):
-        pairs = [f"{{{numbers[i]}, {numbers[i + 1]}}}" for i in range(first, first + 6, 2)]
-        print(f".{name} = {{{', '.join(pairs)}}},")
-    print(f".reduce_ns_per_byte = {numbers[12]},")
+    print(f"the model then: {1 - least[1]:.1%} within 10 %")
+    fitted = write_parameters(text, parameters)
+    print("\n".join(line for line in fitted.splitlines() if _is_row(line)))
+    if write:
+        MODEL.write_text(fitted)
+        print(f"written to {MODEL}; build the extension anew to use them")
+
+
+def _is_row(line: str) -> bool:
+    return line.lstrip().startswith((".intra_node = ", ".inter_node = ", ".reduce_ns_per_byte = "))
+
+
+def read_parameters(text: str) -> list[float]:
+    """Alpha (us), beta (ns a byte) by protocol, inside a node and between; then the reduction."""
+    rows = [line.partition("=")[2] for line in text.splitlines() if _is_row(line)]
+    return [float(number) for row in rows for number in re.findall(_NUMBER, row)]
+
+
+def write_parameters(text: str, parameters: list[float]) -> str:
+    """The file's text with others in their place."""
+    numbers = iter(parameters)
+    lines = [
+        re.sub(_NUMBER, lambda _: f"{next(numbers):.3g}", line.partition("=")[2])
+        if _is_row(line)
+        else line
+        for line in text.splitlines()
+    ]
+    heads = [line.partition("=")[0] + "=" if _is_row(line) else "" for line in text.splitlines()]
+    return "".join(head + line + "\n" for head, line in zip(heads, lines, strict=True))
 
 
 def terms_of(
@@ -140,17 +211,19 @@ def terms_of(
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("action", choices=("measure", "check", "fit"))
+    parser.add_argument("action", choices=("measure", "check", "fit", "refit"))
     parser.add_argument("file", type=Path)
     parser.add_argument("--quick", action="store_true", help="fewer shapes and sizes")
     parser.add_argument("--delay", default="", help="between nodes, as 1ms")
+    parser.add_argument("--write", action="store_true", help="fit: put the parameters in place")
     arguments = parser.parse_args()
-    if arguments.action == "measure":
-        measure(arguments.file, arguments.quick, arguments.delay)
-    elif arguments.action == "check":
+    refit = arguments.action == "refit"
+    if arguments.action == "measure" or refit:
+        measure(arguments.file, arguments.quick or refit, arguments.delay)
+    if arguments.action == "check" or refit:
         check(arguments.file)
-    else:
-        fit(arguments.file)
+    if arguments.action == "fit" or refit:
+        fit(arguments.file, arguments.write or refit)
 
 
 if __name__ == "__main__":
