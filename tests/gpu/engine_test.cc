@@ -5,7 +5,7 @@
 #include <random>
 
 #include "base/str.h"
-#include "gpu/gpu_cluster.h"
+#include "support/gpu_cluster.h"
 #include "topo/placement.h"
 
 namespace unisono::test {

@@ -113,14 +113,15 @@ __device__ bool Worker::wait_for_dependencies(const Step& step, int tile) const 
     const Dependency dependency = dependencies[step.first_dependency + i];
     const std::uint64_t expected = progress_at(dependency.block, tile, dependency.steps);
     const Wanted wanted{Failure::dependency, -1, -1, expected & 0xffffffffU};
-    // Acquire: what that block wrote before it told is visible from here on, to all threads of this
-    // block after their barrier.
     const auto is_done = [&](std::uint64_t& seen) {
-      const std::uint64_t progress = ptx::load_acquire_gpu(&states[dependency.block].progress);
+      const std::uint64_t progress = ptx::load_relaxed_sys(&states[dependency.block].progress);
       seen = progress & 0xffffffffU;
       return progress >= expected;
     };
     if (!wait_until(watch, place(step, tile), wanted, is_done)) return false;
+    // Acquire: what that block wrote before it told is visible from here on, to all threads of this
+    // block after their barrier.
+    ptx::load_acquire_gpu(&states[dependency.block].progress);
   }
   return true;
 }
@@ -130,12 +131,14 @@ __device__ bool Worker::wait_for_message(const Step& step, int tile) const {
   const Link& link = shared.recv;
   const Wanted wanted{Failure::message, link.peer, link.channel, received + 1};
   const auto* arrived = at_address<const std::uint64_t>(link.in_arrived);
-  // Acquire: the message's bytes after it.
   const auto has_arrived = [&](std::uint64_t& seen) {
-    seen = ptx::load_acquire_sys(arrived);
+    seen = ptx::load_relaxed_sys(arrived);
     return seen > received;
   };
-  return wait_until(watch, place(step, tile), wanted, has_arrived);
+  if (!wait_until(watch, place(step, tile), wanted, has_arrived)) return false;
+  // Acquire: the message's bytes after it.
+  ptx::load_acquire_sys(arrived);
+  return true;
 }
 
 __device__ bool Worker::wait_for_slot(const Step& step, int tile) {
@@ -143,13 +146,14 @@ __device__ bool Worker::wait_for_slot(const Step& step, int tile) {
   const Link& link = shared.send;
   const Wanted wanted{Failure::credit, link.peer, link.channel, sent + 1 - launch.program.slots};
   const auto* credits = at_address<const std::uint64_t>(link.out_given_back);
-  // Acquire: the peer's reads of the slot happen before our writes to it.
   const auto is_free = [&](std::uint64_t& seen) {
-    seen = ptx::load_acquire_sys(credits);
-    given_back = seen;
+    seen = ptx::load_relaxed_sys(credits);
     return sent - seen < launch.program.slots;
   };
-  return wait_until(watch, place(step, tile), wanted, is_free);
+  if (!wait_until(watch, place(step, tile), wanted, is_free)) return false;
+  // Acquire: the peer's reads of the slot happen before our writes to it.
+  given_back = ptx::load_acquire_sys(credits);
+  return true;
 }
 
 __device__ bool Worker::move(const Step& step, int tile) const {

@@ -66,6 +66,12 @@ class GpuCluster {
   // Starts the calls of the given ranks and polls them until all are on their streams.
   Status launch(Executions& executions, const std::vector<engine::Arguments>& arguments,
                 const std::vector<int>& ranks);
+  // What `launch` puts on each rank's stream, as a graph that can be launched again and again.
+  // The executions' connections must be there.
+  Result<std::vector<sys::cuda::GraphExecHandle*>> capture(
+      Executions& executions, const std::vector<engine::Arguments>& arguments, int calls = 1);
+  Status launch_graphs(const std::vector<sys::cuda::GraphExecHandle*>& graphs);
+  void destroy_graphs(const std::vector<sys::cuda::GraphExecHandle*>& graphs);
   // Ranks 0, 1, ...
   std::vector<int> all_ranks() const;
   Status synchronize();
@@ -75,8 +81,6 @@ class GpuCluster {
   struct Buffers;
   std::string check(const Run& run, int rank, const Buffers& buffers,
                     const std::vector<Elements>& inputs, const std::vector<Elements>& expected);
-  Result<std::vector<sys::cuda::GraphExecHandle*>> capture(
-      Executions& executions, const std::vector<engine::Arguments>& arguments);
 
   Options options_;
   std::vector<std::unique_ptr<transport::Transport>> controls_;

@@ -1,4 +1,4 @@
-#include "gpu/gpu_cluster.h"
+#include "support/gpu_cluster.h"
 
 #include <unistd.h>
 
@@ -231,7 +231,7 @@ struct GpuCluster::Buffers {
 };
 
 Result<std::vector<sys::cuda::GraphExecHandle*>> GpuCluster::capture(
-    Executions& executions, const std::vector<engine::Arguments>& arguments) {
+    Executions& executions, const std::vector<engine::Arguments>& arguments, int calls) {
   std::vector<sys::cuda::GraphExecHandle*> graphs;
   for (int rank = 0; rank < ranks(); ++rank) {
     const TestStream& on = stream(rank);
@@ -240,7 +240,7 @@ Result<std::vector<sys::cuda::GraphExecHandle*>> GpuCluster::capture(
     constexpr int thread_local_mode = 1;
     UNISONO_TRY(device.check(device.driver().capture_begin(on.handle(), thread_local_mode),
                              "beginning a capture"));
-    UNISONO_TRY(launch(executions, arguments, {rank}));
+    for (int call = 0; call < calls; ++call) UNISONO_TRY(launch(executions, arguments, {rank}));
     sys::cuda::GraphHandle* graph = nullptr;
     sys::cuda::GraphExecHandle* exec = nullptr;
     UNISONO_TRY(device.check(device.driver().capture_end(on.handle(), &graph), "ending a capture"));
@@ -250,6 +250,23 @@ Result<std::vector<sys::cuda::GraphExecHandle*>> GpuCluster::capture(
     graphs.push_back(exec);
   }
   return graphs;
+}
+
+Status GpuCluster::launch_graphs(const std::vector<sys::cuda::GraphExecHandle*>& graphs) {
+  for (std::size_t r = 0; r < graphs.size(); ++r) {
+    const TestStream& on = *streams_[r];
+    const sys::cuda::Current current(on.device());
+    UNISONO_TRY(on.device().check(on.device().driver().graph_launch(graphs[r], on.handle()),
+                                  "launching a graph"));
+  }
+  return {};
+}
+
+void GpuCluster::destroy_graphs(const std::vector<sys::cuda::GraphExecHandle*>& graphs) {
+  for (std::size_t r = 0; r < graphs.size(); ++r) {
+    const sys::cuda::Current current(streams_[r]->device());
+    streams_[r]->device().driver().graph_exec_destroy(graphs[r]);
+  }
 }
 
 std::string GpuCluster::check(const Run& run, int rank, const Buffers& buffers,
@@ -360,24 +377,14 @@ std::string GpuCluster::run(const Run& run) {
       graphs = *captured;
     }
     if (status.ok() && graphs.empty()) status = launch(executions, arguments, all_ranks());
-    for (int rank = 0; rank < ranks() && status.ok() && !graphs.empty(); ++rank) {
-      const TestStream& on = stream(rank);
-      const sys::cuda::Current current(on.device());
-      status = on.device().check(
-          on.device().driver().graph_launch(graphs[static_cast<std::size_t>(rank)], on.handle()),
-          "launching a graph");
-    }
+    if (status.ok() && !graphs.empty()) status = launch_graphs(graphs);
     if (status.ok()) status = synchronize();
     if (!status.ok()) return str("call ", call, ": ", status.error().describe());
     for (int rank = 0; rank < ranks() && wrong.empty(); ++rank)
       wrong = check(run, rank, buffers[static_cast<std::size_t>(rank)], inputs, expected);
     if (!wrong.empty()) wrong = str("call ", call, ": ", wrong);
   }
-  for (std::size_t r = 0; r < graphs.size(); ++r) {
-    const TestStream& on = *streams_[r];
-    const sys::cuda::Current current(on.device());
-    on.device().driver().graph_exec_destroy(graphs[r]);
-  }
+  destroy_graphs(graphs);
   return wrong;
 }
 
