@@ -57,11 +57,14 @@ constexpr std::array rows{
                "Bytes in a slot of the LL protocol, flags included (nccl.txt Table IV)."},
     SettingRow{Setting::ll128_slot_bytes, "UNISONO_LL128_SLOT_BYTES", size_bytes, "600KiB",
                "Bytes in a slot of the LL128 protocol, flags included (nccl.txt Table IV)."},
-    SettingRow{Setting::zero_copy, "UNISONO_ZERO_COPY", boolean, "1",
+    SettingRow{Setting::zero_copy, "UNISONO_ZERO_COPY", boolean, "0",
                "Lets the receiver read a large message straight from the sender's memory "
-               "(cross-memory attach, or the same process) where the kernel allows it."},
-    SettingRow{Setting::zero_copy_min_bytes, "UNISONO_ZERO_COPY_MIN_BYTES", size_bytes, "256KiB",
-               "Messages of at least this many bytes go by zero-copy where it is possible."},
+               "(cross-memory attach, or the same process) where the kernel allows it. The "
+               "kernel copies at half the speed at which both ranks copy through slots."},
+    SettingRow{
+        Setting::zero_copy_min_bytes, "UNISONO_ZERO_COPY_MIN_BYTES", size_bytes, "256KiB",
+        "Messages of at least this many bytes go by zero-copy where it is possible, and into a "
+        "socket from where they lie."},
     SettingRow{
         Setting::socket_streams, "UNISONO_SOCKET_STREAMS", integer, "0",
         "TCP streams in each connection of the socket transport, one for each rail at least. "

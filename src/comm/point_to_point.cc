@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "engine/host/memory.h"
 #include "plan/builder.h"
 
 namespace unisono::comm {
@@ -38,14 +39,14 @@ struct Blocks {
 // The messages of a group as a program.
 class Group {
  public:
-  Group(int rank, std::uint64_t piece_bytes)
-      : rank_(rank), piece_bytes_(piece_bytes), program_(rank) {}
+  Group(const PointToPoint& owner, int rank) : owner_(owner), rank_(rank), program_(rank) {}
 
   void add(const Message& message) {
     Blocks& blocks = message.is_send ? sends_ : recvs_;
     const auto first = static_cast<std::int64_t>(blocks.counts.size());
     const void* data = message.is_send ? message.send_data : message.recv_data;
-    const std::int64_t pieces = blocks.add(data, bytes_of(message), piece_bytes_);
+    const std::int64_t pieces =
+        blocks.add(data, bytes_of(message), owner_.piece_bytes(bytes_of(message)));
     if (message.peer == rank_) {
       (message.is_send ? to_self_ : from_self_).push_back({first, bytes_of(message)});
       return;
@@ -70,7 +71,8 @@ class Group {
       if (to_self_[i].bytes != from_self_[i].bytes)
         return misuse("rank ", rank_, " sends itself ", to_self_[i].bytes, " bytes and expects ",
                       from_self_[i].bytes);
-      const auto pieces = (to_self_[i].bytes + piece_bytes_ - 1) / piece_bytes_;
+      const std::uint64_t piece_bytes = owner_.piece_bytes(to_self_[i].bytes);
+      const auto pieces = (to_self_[i].bytes + piece_bytes - 1) / piece_bytes;
       block.loop(static_cast<std::int64_t>(pieces));
       block.copy(plan::input(plan::affine(to_self_[i].first, 1)),
                  plan::output(plan::affine(from_self_[i].first, 1)));
@@ -107,8 +109,8 @@ class Group {
     return found->second;
   }
 
+  const PointToPoint& owner_;
   int rank_;
-  std::uint64_t piece_bytes_;
   plan::ProgramBuilder program_;
   std::map<std::tuple<int, bool, int>, plan::BlockBuilder> thread_blocks_;
   std::vector<int> tags_;
@@ -216,7 +218,8 @@ class PointToPoint::AnySource : public engine::Execution {
 
  private:
   Status choose() {
-    const auto first_piece = std::min(bytes_of(message_), owner_.piece_bytes());
+    const std::uint64_t bytes = bytes_of(message_);
+    const auto first_piece = std::min(bytes, owner_.piece_bytes(bytes));
     for (int peer = 0; peer < owner_.ranks_; ++peer) {
       if (peer == owner_.rank_) continue;
       // Holding the ticket keeps a receive that names this peer from taking the same message.
@@ -271,8 +274,8 @@ Result<PointToPoint::Ready*> PointToPoint::ready(const Message& message) {
     else
       block.recv(plan::output(0));
     auto made = std::make_unique<Ready>();
-    UNISONO_ASSIGN(made->execution,
-                   engine::make_execution(header, program.take(), *open_lane_, fifo_options_));
+    UNISONO_ASSIGN(made->execution, engine::make_execution(header, program.take(), *open_lane_,
+                                                           fifo_options_, tiles_inside_node));
     made->arguments.type = made->entry.type = DataType::uint8;
     made->entry.collective = Collective::point_to_point;
     made->entry.set_plan(header.name);
@@ -288,9 +291,11 @@ Result<PointToPoint::Ready*> PointToPoint::ready(const Message& message) {
   return ready.get();
 }
 
-// As the engine's tile: a slot's payload, in whole cache lines.
-std::uint64_t PointToPoint::piece_bytes() const {
-  return transport::slot_payload_bytes(fifo_options_, Protocol::simple) / 64 * 64;
+// As the engine's tile of a message of bytes.
+std::uint64_t PointToPoint::piece_bytes(std::uint64_t message_bytes) const {
+  return static_cast<std::uint64_t>(engine::CallMemory::tile_elements(
+      transport::slot_payload_bytes(fifo_options_, Protocol::simple), 1, 1,
+      static_cast<std::int64_t>(message_bytes), tiles_inside_node));
 }
 
 Status PointToPoint::prepare(std::span<const Message> messages, Task& task) {
@@ -308,7 +313,7 @@ Status PointToPoint::prepare(std::span<const Message> messages, Task& task) {
 // With a lane, it holds the group's ticket.
 Status PointToPoint::prepare(std::span<const Message> messages, std::unique_ptr<Lane> lane,
                              Task& task) {
-  Group group(rank_, piece_bytes());
+  Group group(*this, rank_);
   for (const Message& message : messages) {
     group.add(message);
     task.entry.bytes += bytes_of(message);

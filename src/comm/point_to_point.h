@@ -26,6 +26,10 @@
 
 namespace unisono::comm {
 
+// The receiver copies a tile out of its slot beside the sender's copying the next one in: but for
+// an eighth of the time both are busy. Smaller tiles would be cheap to copy and dear to announce.
+inline constexpr int tiles_inside_node = 8;
+
 class PointToPoint {
  public:
   PointToPoint(Connections& connections, int rank, int ranks,
@@ -41,6 +45,9 @@ class PointToPoint {
   // For whoever has the scheduler's turn; of tag 0. The next message may start when try_begin()
   // says so, and ends with end().
   Result<Ready*> ready(const Message& message);
+
+  // A message of so many bytes goes in pieces of this; the same at both ends.
+  std::uint64_t piece_bytes(std::uint64_t message_bytes) const;
 
  private:
   class Lane;
@@ -66,7 +73,6 @@ class PointToPoint {
   };
 
   Status prepare(std::span<const Message> messages, std::unique_ptr<Lane> lane, Task& task);
-  std::uint64_t piece_bytes() const;
 
   Connections& connections_;
   int rank_;

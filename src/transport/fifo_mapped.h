@@ -10,37 +10,58 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/short_copy.h"
 #include "transport/fifo_credits.h"
 #include "transport/fifo_layout.h"
+#include "transport/slot_store.h"
 #include "transport/transport.h"
 
 namespace unisono::transport {
 
 // The slots of one direction, taken in turn.
+//
+// A large message that leaves room in its slot lies in another part of it each time round. So what
+// is written was read so many bytes ago that the receiver's own cache has given it up to one that
+// the sender may share, from which it comes three times as fast as out of the other core's cache.
+// Smaller messages stay where they are and touch few pages.
 class SlotCursor {
  public:
   SlotCursor(std::byte* region, const FifoLayout& layout)
       : first_(region + layout.offset),
         end_(first_ + layout.slots * layout.slot_stride),
         stride_(layout.slot_stride),
+        payload_bytes_(layout.payload_bytes),
         at_(first_) {}
 
   std::byte* slot() const { return at_; }
   SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(at_); }
   std::byte* behind_header() const { return at_ + sizeof(SlotHeader); }
   std::byte* payload(std::size_t bytes) const {
-    return bytes <= header_payload_bytes ? header().payload : behind_header();
+    if (bytes <= header_payload_bytes) return header().payload;
+    return bytes < least_spread_bytes ? behind_header() : behind_header() + spread(bytes);
   }
   void advance() {
     at_ += stride_;
-    if (at_ == end_) at_ = first_;
+    if (at_ != end_) return;
+    at_ = first_;
+    ++round_;
   }
 
  private:
+  static constexpr std::size_t least_spread_bytes = std::size_t{16} << 10;
+
+  std::size_t spread(std::size_t bytes) const {
+    const std::size_t lines = (bytes + slot_alignment - 1) / slot_alignment * slot_alignment;
+    const std::size_t places = payload_bytes_ / lines;
+    return places <= 1 ? 0 : round_ % places * lines;
+  }
+
   std::byte* first_;
   std::byte* end_;
   std::size_t stride_;
+  std::size_t payload_bytes_;
   std::byte* at_;
+  std::size_t round_ = 0;
 };
 
 class MappedSender {
@@ -55,6 +76,14 @@ class MappedSender {
   const SentMessages& messages() const { return messages_; }
   // Where the next message of `bytes` goes; then publish(), with the same.
   std::byte* payload(std::size_t bytes) const { return cursor_.payload(bytes); }
+  // Copies into that memory.
+  void fill(std::byte* to, const void* from, std::size_t bytes) {
+    const auto* source = static_cast<const std::byte*>(from);
+    if (bytes < SlotStore::least_bytes)
+      short_copy(to, source, bytes);
+    else
+      store_.copy(to, source, bytes);
+  }
   std::byte* offered_pieces() const { return cursor_.behind_header(); }
   void publish(SlotHeader::Kind kind, std::size_t bytes, std::size_t pieces) {
     SlotHeader& header = cursor_.header();
@@ -70,6 +99,7 @@ class MappedSender {
  private:
   SentMessages messages_;
   SlotCursor cursor_;
+  SlotStore store_;
 };
 
 class MappedReceiver {

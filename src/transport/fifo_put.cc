@@ -42,8 +42,8 @@ Status PutSendFifo::commit() {
 
 bool PutSendFifo::offers_zero_copy(std::span<const Piece> pieces) const {
   const std::size_t bytes = total_bytes(pieces);
-  return options_.zero_copy && pieces.size() <= max_offered && bytes > 0 &&
-         bytes >= options_.zero_copy_min_bytes && bytes <= layout_.payload_bytes;
+  return pieces.size() <= max_offered && bytes > 0 && bytes >= options_.zero_copy_min_bytes &&
+         bytes <= layout_.payload_bytes;
 }
 
 Status PutSendFifo::offer(std::span<const Piece> pieces) {

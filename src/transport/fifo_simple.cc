@@ -11,7 +11,7 @@ Status SimpleSendFifo::send(std::span<const Piece> pieces) {
   UNISONO_TRY(check_message(bytes, payload_bytes_));
   std::byte* to = sender_.payload(bytes);
   for (const Piece& piece : pieces) {
-    if (piece.bytes > 0) std::memcpy(to, piece.data, piece.bytes);
+    sender_.fill(to, piece.data, piece.bytes);
     to += piece.bytes;
   }
   sender_.publish(SlotHeader::Kind::bytes, bytes, 0);

@@ -19,6 +19,7 @@ transport::FifoOptions small_slots() {
   options.simple_slot_bytes = 4096;
   options.ll_slot_bytes = 4096;
   options.ll128_slot_bytes = 4096;
+  options.zero_copy = true;
   options.zero_copy_min_bytes = 1024;
   return options;
 }

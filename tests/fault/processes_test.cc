@@ -42,6 +42,7 @@ std::vector<Outcome> run_processes(const test::RanksOptions& options,
                                          "UNISONO_LOG=off"};
     if (test::is_sanitized) {
       environment.emplace_back("UNISONO_SIMPLE_SLOT_BYTES=16KiB");
+      environment.emplace_back("UNISONO_ZERO_COPY=1");
       environment.emplace_back("UNISONO_ZERO_COPY_MIN_BYTES=8KiB");
     }
     std::vector<std::string> command{std::string(UNISONO_BINARY_DIR) + "/rank", stem + "-joined"};

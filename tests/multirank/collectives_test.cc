@@ -108,6 +108,7 @@ class LargeCollectives : public testing::Test {
   void SetUp() override {
     if (!test::is_sanitized) return;
     ASSERT_TRUE(settings().set(Setting::simple_slot_bytes, "32KiB").ok());
+    ASSERT_TRUE(settings().set(Setting::zero_copy, "1").ok());
     ASSERT_TRUE(settings().set(Setting::zero_copy_min_bytes, "16KiB").ok());
   }
   void TearDown() override { settings() = before_; }

@@ -158,7 +158,7 @@ void ShortRun::execute(Block& block, const Step& step, const std::byte* message)
   const std::size_t elements = bytes / element_bytes_;
   switch (step.operation) {
     case Operation::send:
-      short_copy(slot, source(step), bytes);
+      block.sender->fill(slot, source(step), bytes);
       break;
     case Operation::copy:
       if (source(step) != destination(step)) std::memmove(destination(step), source(step), bytes);
@@ -168,14 +168,14 @@ void ShortRun::execute(Block& block, const Step& step, const std::byte* message)
       break;
     case Operation::copy_send:
       if (source(step) != destination(step)) std::memmove(destination(step), source(step), bytes);
-      short_copy(slot, destination(step), bytes);
+      block.sender->fill(slot, destination(step), bytes);
       break;
     case Operation::recv:
       short_copy(destination(step), message, bytes);
       break;
     case Operation::recv_copy_send:
       short_copy(destination(step), message, bytes);
-      short_copy(slot, message, bytes);
+      block.sender->fill(slot, message, bytes);
       break;
     case Operation::recv_reduce_copy:
       reduce_(destination(step), message, source(step), elements);
@@ -185,7 +185,7 @@ void ShortRun::execute(Block& block, const Step& step, const std::byte* message)
       break;
     default:  // recv_reduce_copy_send: limits() leaves no other
       reduce_(destination(step), message, source(step), elements);
-      short_copy(slot, destination(step), bytes);
+      block.sender->fill(slot, destination(step), bytes);
       break;
   }
   if (step.receives && message != offered_.data()) block.receiver->release();

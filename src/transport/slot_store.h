@@ -1,0 +1,42 @@
+// How bytes are stored into a slot that another core reads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace unisono::transport {
+
+// An ordinary store must first take the line away from the receiver's cache. Between cores that
+// share a cache this is quick. Between others it takes ten times as long as the copy itself, and a
+// streaming store, past the caches, is the better one, although the receiver then reads from
+// memory. Which it is depends on where the two run, which may change; so both are tried now and
+// then, on a part of a message each.
+class SlotStore {
+ public:
+  // Smaller messages are over before a streaming store has begun.
+  static constexpr std::size_t least_bytes = std::size_t{4} << 10;
+
+  // At least least_bytes.
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (until_trial_ == 0) return copy_and_try(to, from, bytes);
+    --until_trial_;
+    store(to, from, bytes);
+  }
+  bool streams() const { return streams_; }
+
+ private:
+  // A trial costs at most some 10 us, of two cores that are far apart; a message, of some 64 KiB,
+  // that is well stored 4 us.
+  static constexpr std::size_t most_trial_bytes = std::size_t{16} << 10;
+  static constexpr std::uint32_t shortest_period = 8;
+  static constexpr std::uint32_t longest_period = 256;
+
+  void store(std::byte* to, const std::byte* from, std::size_t bytes) const;
+  void copy_and_try(std::byte* to, const std::byte* from, std::size_t bytes);
+
+  bool streams_ = false;
+  std::uint32_t until_trial_ = 0;  // messages
+  std::uint32_t period_ = shortest_period;
+};
+
+}  // namespace unisono::transport
