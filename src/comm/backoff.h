@@ -4,6 +4,10 @@
 // outnumber the cores yield almost at once, and soon sleep: a rank that yields for ever takes as
 // much of a core as one that works. Sleeping starts at 20 us, about what waking costs, and doubles
 // to 500 us, which bounds what a late message costs.
+//
+// Where an event ends the sleep (a message over a socket), sleeping costs a few tens of us at any
+// length. So who may be woken spins for about as long only: a hop over a fast network is over by
+// then, and for a slower one the core serves others, the kernel's side of the sockets among them.
 #pragma once
 
 #include <sched.h>
@@ -17,6 +21,10 @@ class Backoff {
  public:
   explicit Backoff(int spins) : spins_(spins) {}
 
+  // Of `spins` while only shared memory is awaited, those while an event can end the sleep. A poll
+  // that looks at sockets takes some 0.5 us.
+  static int spins_before_events(int spins) { return spins / 64; }
+
   void reset() {
     polls_ = 0;
     sleep_ns_ = 0;
@@ -29,13 +37,15 @@ class Backoff {
       nanosleep(&duration, nullptr);
     });
   }
-  // sleep(ns) sleeps at most so long.
+  // sleep(ns) sleeps at most so long; is_woken: until an event, if one comes.
   template <class Sleep>
-  void step(Sleep sleep) {
+  void step(Sleep sleep, bool is_woken = false) {
     ++polls_;
-    if (polls_ <= spins_) {
+    const int spins = is_woken ? spins_before_events(spins_) : spins_;
+    const bool yields_long = spins_ > 0 && !is_woken;
+    if (polls_ <= spins) {
       pause();
-    } else if (polls_ <= spins_ + (spins_ > 0 ? yields : crowded_yields)) {
+    } else if (polls_ <= spins + (yields_long ? yields : few_yields)) {
       sched_yield();
     } else {
       sleep_ns_ = sleep_ns_ == 0 ? first_sleep_ns : sleep_ns_ * 2;
@@ -58,7 +68,7 @@ class Backoff {
 
  private:
   static constexpr int yields = 2000;
-  static constexpr int crowded_yields = 20;
+  static constexpr int few_yields = 20;
   static constexpr long first_sleep_ns = 20'000;
   static constexpr long longest_sleep_ns = 500'000;
 

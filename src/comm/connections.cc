@@ -110,9 +110,8 @@ void Connections::sleep(std::int64_t at_most_ns) const {
   const std::int64_t due_ns = next_due_ns_.load(std::memory_order_relaxed);
   const std::int64_t ns = std::clamp<std::int64_t>(due_ns - transport::now_ns(), 0, at_most_ns);
   const timespec duration{0, static_cast<long>(ns)};
-  const bool has_events = has_events_.load(std::memory_order_relaxed);
   pollfd events{.fd = job_->event_descriptor(), .events = POLLIN, .revents = 0};
-  ppoll(&events, has_events ? 1 : 0, &duration, nullptr);
+  ppoll(&events, has_events() ? 1 : 0, &duration, nullptr);
 }
 
 Status Connections::check_peers(const trace::Waiting& waiting) {

@@ -27,6 +27,8 @@ class Connections : public engine::Resources {
   Result<transport::RecvFifo*> recv_fifo(int peer, int channel, Protocol protocol) override;
   Status progress() override;
   Result<void*> scratch(std::size_t bytes) override;
+  // Whether a message may come that ends a sleep: one of another host. Any thread.
+  bool has_events() const { return has_events_.load(std::memory_order_relaxed); }
   // Sleeps until something may be there for progress(), but no longer. Any thread.
   void sleep(std::int64_t at_most_ns) const;
 
@@ -65,7 +67,7 @@ class Connections : public engine::Resources {
   std::vector<Entry*> all_;
   std::size_t mapped_ = 0;  // of all_, those that are ready and need no progress
   std::size_t next_checked_ = 0;
-  // As the last progress() found them; hints for sleep(), hence relaxed.
+  // As the last progress() found them; hints for waiting, hence relaxed.
   std::atomic<bool> has_events_{false};
   std::atomic<std::int64_t> next_due_ns_{INT64_MAX};
   bool aborted_ = false;

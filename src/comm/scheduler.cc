@@ -78,7 +78,9 @@ bool Scheduler::run_in_turn(const Turn& turn, Status& status) {
   // reading costs nothing.
   entry.started_ns = entry.bytes <= few_bytes ? 0 : clock_.now_ns();
   status = turn.execution.start(turn.arguments);
-  for (int spins = 0; status.ok() && spins <= options_.spins; ++spins) {
+  const int most_spins =
+      connections_.has_events() ? Backoff::spins_before_events(options_.spins) : options_.spins;
+  for (int spins = 0; status.ok() && spins <= most_spins; ++spins) {
     auto complete = turn.execution.poll();
     if (!complete.ok()) {
       status = complete.take_error();
@@ -192,7 +194,7 @@ Status Scheduler::wait(Task& task, std::int64_t until_ns) {
       backoff.reset();
       continue;
     }
-    backoff.step([this](std::int64_t ns) { connections_.sleep(ns); });
+    backoff.step([this](std::int64_t ns) { connections_.sleep(ns); }, connections_.has_events());
     if (until_ns != INT64_MAX && now_ns() >= until_ns && !task.done()) {
       gave_up = timeout_error(-1, "call ", task.entry.sequence, " (", name(task.entry.collective),
                               ") is not complete yet on rank ", options_.rank);
@@ -469,7 +471,7 @@ void Scheduler::run_progress_thread() {
     if (moved)
       backoff.reset();
     else
-      backoff.step([this](std::int64_t ns) { connections_.sleep(ns); });
+      backoff.step([this](std::int64_t ns) { connections_.sleep(ns); }, connections_.has_events());
     lock.lock();
   }
 }

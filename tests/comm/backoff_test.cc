@@ -1,0 +1,48 @@
+#include "comm/backoff.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace unisono::comm {
+namespace {
+
+// Steps until the first sleep.
+int steps_before_sleep(int spins, bool is_woken) {
+  Backoff backoff(spins);
+  bool slept = false;
+  for (int steps = 0; steps < 100'000; ++steps) {
+    backoff.step([&](std::int64_t) { slept = true; }, is_woken);
+    if (slept) return steps;
+  }
+  return -1;
+}
+
+TEST(Backoff, WhoIsWokenByAnEventSleepsSooner) {
+  const int waits_for_memory = steps_before_sleep(4000, false);
+  const int waits_for_events = steps_before_sleep(4000, true);
+  EXPECT_GT(waits_for_memory, 4000);
+  EXPECT_GE(waits_for_events, Backoff::spins_before_events(4000));
+  EXPECT_LT(waits_for_events, 100);
+}
+
+TEST(Backoff, RanksThatOutnumberTheCoresHardlySpin) {
+  EXPECT_LT(steps_before_sleep(0, false), 100);
+  EXPECT_LT(steps_before_sleep(0, true), 100);
+}
+
+TEST(Backoff, SleepsGrowToABoundAndBeginAnewAfterProgress) {
+  Backoff backoff(0);
+  std::vector<std::int64_t> sleeps;
+  while (sleeps.size() < 12) backoff.step([&](std::int64_t ns) { sleeps.push_back(ns); });
+  EXPECT_EQ(sleeps[0], 20'000);
+  EXPECT_EQ(sleeps[1], 40'000);
+  EXPECT_EQ(sleeps.back(), 500'000);
+  EXPECT_TRUE(backoff.sleeps());
+  backoff.reset();
+  EXPECT_FALSE(backoff.sleeps());
+  EXPECT_EQ(backoff.idle_polls(), 0);
+}
+
+}  // namespace
+}  // namespace unisono::comm

@@ -1,0 +1,106 @@
+// Ranks on several nodes of this host: tiles on their way between nodes, and how ranks wait there.
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "comm/connections.h"
+#include "comm/job.h"
+#include "support/ranks.h"
+
+namespace unisono {
+namespace {
+
+TEST(Nodes, ChunksOfSeveralTilesArriveWhole) {
+  constexpr int ranks = 4;
+  // Of a ring's chunk of 50,001 elements the last tile is a ragged one.
+  for (const auto collective : {Collective::all_reduce, Collective::all_gather})
+    for (const char* algorithm : {"ring", "hierarchical_ring"})
+      test::run_ranks({.ranks = ranks, .nodes = 2}, [&](Communicator& communicator) {
+        const std::int64_t count = collective == Collective::all_reduce ? 200'003 : 50'001;
+        test::CheckedCall call{
+            .problem = {.collective = collective, .ranks = ranks, .count = count}, .seed = 11};
+        call.options.algorithm = algorithm;
+        call.options.protocol = Protocol::simple;
+        EXPECT_EQ(test::run_checked(communicator, call), "") << algorithm;
+      });
+}
+
+// A rank's connection to the one rank on the other node.
+struct End {
+  End(const std::string& rendezvous, int self) : world{0, 1} {
+    InitOptions options;
+    options.rank = self;
+    options.world_size = 2;
+    options.rendezvous = rendezvous;
+    options.node = self == 0 ? "here" : "there";
+    auto joined = comm::Job::join(options);
+    EXPECT_TRUE(joined.ok()) << joined.error().describe();
+    if (!joined.ok()) return;
+    connections = std::make_unique<comm::Connections>(*joined, 7, 0, self, world);
+    for (int looks = 0; looks < 1'000'000 && (send == nullptr || recv == nullptr); ++looks) {
+      send = *connections->send_fifo(1 - self, 0, Protocol::simple);
+      recv = *connections->recv_fifo(1 - self, 0, Protocol::simple);
+      EXPECT_TRUE(connections->progress().ok());
+      std::this_thread::yield();
+    }
+    EXPECT_NE(send, nullptr);
+    EXPECT_NE(recv, nullptr);
+  }
+
+  void tell(int value) {
+    const std::array pieces{transport::Piece{&value, sizeof value}};
+    ASSERT_TRUE(*send->can_send());
+    ASSERT_TRUE(send->send(pieces).ok());
+    while (!*send->flush()) ASSERT_TRUE(connections->progress().ok());
+  }
+  // Sleeps, and nothing else, until a message is there; returns how often.
+  int hear(int expected) {
+    int sleeps = 0;
+    while (!*recv->arrived(sizeof expected)) {
+      connections->sleep(at_most_ns);
+      ++sleeps;
+      EXPECT_TRUE(connections->progress().ok());
+    }
+    int value = -1;
+    EXPECT_TRUE(recv->copy_to(&value, 0, sizeof value).ok());
+    EXPECT_EQ(value, expected);
+    EXPECT_TRUE(recv->release().ok());
+    return sleeps;
+  }
+
+  static constexpr std::int64_t at_most_ns = 900'000'000;
+  std::vector<int> world;
+  std::unique_ptr<comm::Connections> connections;
+  transport::SendFifo* send = nullptr;
+  transport::RecvFifo* recv = nullptr;
+};
+
+TEST(Nodes, AMessageFromAnotherNodeEndsASleepAndNothingElseDoes) {
+  constexpr int trips = 20;
+  const test::Rendezvous rendezvous;
+  int sleeps = 0;
+  const auto started = std::chrono::steady_clock::now();
+  std::thread other([&] {
+    End end(rendezvous.url(), 1);
+    for (int trip = 0; trip < trips; ++trip) {
+      end.hear(trip);
+      end.tell(trip);
+    }
+  });
+  End end(rendezvous.url(), 0);
+  EXPECT_TRUE(end.connections->has_events());
+  for (int trip = 0; trip < trips; ++trip) {
+    end.tell(trip);
+    sleeps += end.hear(trip);
+  }
+  other.join();
+  const auto took = std::chrono::steady_clock::now() - started;
+  // Nobody slept to the end of its time, of which there would be more than so much;
+  EXPECT_LT(took, std::chrono::nanoseconds(End::at_most_ns) * trips);
+  // and what else is an event, such as a stream that can be written again, is rare.
+  EXPECT_LE(sleeps, 10 * trips);
+}
+
+}  // namespace
+}  // namespace unisono

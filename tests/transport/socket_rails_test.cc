@@ -1,0 +1,79 @@
+// Two rails, which on one host are two addresses of the loopback network.
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <set>
+
+#include "base/settings.h"
+#include "conformance/harness.h"
+#include "transport/socket/rails.h"
+#include "transport/socket/transport.h"
+
+namespace unisono::test {
+namespace {
+
+constexpr Geometry geometry{.region_bytes = std::size_t{1} << 20, .signals = 1};
+
+Factory sockets() { return {"socket", transport::socket::make_transport, true}; }
+
+class WithRails {
+ public:
+  explicit WithRails(const char* rails) { EXPECT_TRUE(settings().set(Setting::rails, rails).ok()); }
+  ~WithRails() { EXPECT_TRUE(settings().set(Setting::rails, "").ok()); }
+};
+
+// Local addresses of this process's TCP streams that are joined.
+std::multiset<std::string> stream_addresses() {
+  std::multiset<std::string> out;
+  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
+    sockaddr_in here{};
+    sockaddr_in there{};
+    socklen_t bytes = sizeof here;
+    if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&there), &bytes) != 0) continue;
+    bytes = sizeof here;
+    if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&here), &bytes) != 0) continue;
+    if (here.sin_family == AF_INET) out.insert(inet_ntoa(there.sin_addr));
+  }
+  return out;
+}
+
+TEST(SocketRails, AConnectionHasAStreamOnEachAndPutsArriveWhole) {
+  const WithRails two("127.0.0.2");
+  Job job(sockets(), 2);
+  const auto addresses = transport::socket::read_addresses(job.transports[0]->address());
+  ASSERT_TRUE(addresses.ok());
+  ASSERT_EQ(addresses->size(), 2u);
+  const auto before = stream_addresses();
+  Pair pair(job, geometry);
+  const auto after = stream_addresses();
+  EXPECT_GT(after.count("127.0.0.1"), before.count("127.0.0.1"));
+  EXPECT_GT(after.count("127.0.0.2"), before.count("127.0.0.2"));
+
+  std::mt19937 random(3);
+  std::uint64_t value = 0;
+  // One frame; pieces on both rails; a ragged last line.
+  for (const std::size_t bytes : {std::size_t{9}, std::size_t{40'000}, std::size_t{777'777}}) {
+    std::vector<std::byte> data(bytes);
+    for (std::byte& byte : data) byte = static_cast<std::byte>(random());
+    ASSERT_TRUE(put(*pair.a, data.data(), bytes, 100, {0, ++value}));
+    ASSERT_TRUE(eventually([&] {
+      EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
+      return pair.b->signals()[0].load(std::memory_order_acquire) == value;
+    }));
+    EXPECT_EQ(std::memcmp(pair.b->region() + 100, data.data(), bytes), 0) << bytes << " bytes";
+  }
+}
+
+TEST(SocketRails, TooManyAreRefusedWithTheirNumber) {
+  std::string many;
+  for (int rail = 0; rail < 17; ++rail) many += str(rail > 0 ? "," : "", "127.0.0.", rail + 2);
+  const WithRails rails(many.c_str());
+  const auto made = transport::socket::make_transport(Job::options(fresh_job(), 0));
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.error().message.find("17"), std::string::npos) << made.error().message;
+}
+
+}  // namespace
+}  // namespace unisono::test
