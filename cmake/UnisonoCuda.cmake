@@ -1,4 +1,4 @@
-# The GPU kernels: src/device/kernels/interpreter.cu becomes one fat binary, which is embedded in the
+# The GPU kernels: src/device/kernels/kernels.cu becomes one fat binary, which is embedded in the
 # library as it is and handed to the driver. Only nvcc is needed, to build; nothing of CUDA is linked.
 
 # nvcc of a CUDA toolkit, else of the package index's nvidia-cuda-nvcc.
@@ -36,7 +36,7 @@ endforeach()
 list(APPEND gencode -gencode arch=compute_${newest},code=compute_${newest})
 
 set(kernels_folder "${PROJECT_BINARY_DIR}/kernels")
-set(UNISONO_KERNELS "${kernels_folder}/interpreter.fatbin")
+set(UNISONO_KERNELS "${kernels_folder}/kernels.fatbin")
 set(kernel_resources "${kernels_folder}/resources.txt")
 file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS
   "${PROJECT_SOURCE_DIR}/src/device/*.cu" "${PROJECT_SOURCE_DIR}/src/device/*.cuh")
@@ -47,7 +47,7 @@ add_custom_command(OUTPUT "${UNISONO_KERNELS}" "${kernel_resources}"
     nvcc "${UNISONO_NVCC}" -fatbin -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr
     -Werror all-warnings -Xptxas -v --threads 0 ${gencode}
     -I "${PROJECT_SOURCE_DIR}/src" -I "${PROJECT_SOURCE_DIR}/include"
-    -o "${UNISONO_KERNELS}" "${PROJECT_SOURCE_DIR}/src/device/kernels/interpreter.cu"
+    -o "${UNISONO_KERNELS}" "${PROJECT_SOURCE_DIR}/src/device/kernels/kernels.cu"
   DEPENDS ${kernel_sources}
     "${PROJECT_SOURCE_DIR}/src/device/program.h" "${PROJECT_SOURCE_DIR}/src/plan/chunk_layout.h"
   COMMENT "Compiling the GPU kernels for ${UNISONO_CUDA_ARCHITECTURES}"

@@ -156,6 +156,29 @@ struct Launch {
 };
 static_assert(sizeof(Launch) <= 4096, "a kernel's parameters are limited to 4 KiB");
 
+// The hand-written one_shot_all_reduce: slots of its own, each with a part for every block.
+inline constexpr int one_shot_max_ranks = 8;
+inline constexpr int one_shot_max_blocks = 32;
+inline constexpr std::size_t one_shot_slots = 2;
+inline constexpr std::size_t one_shot_block_bytes = 16 << 10;
+inline constexpr std::size_t one_shot_slot_bytes = one_shot_block_bytes * one_shot_max_blocks;
+// 16 bytes of a slot for each 8 of data.
+inline constexpr std::size_t one_shot_max_bytes = one_shot_slot_bytes / 2;
+struct OneShotLaunch {
+  Arithmetic arithmetic;
+  std::uint64_t input;
+  std::uint64_t output;
+  std::int64_t bytes;
+  std::int32_t rank;
+  std::int32_t ranks;
+  std::uint32_t block_units;              // of 8 bytes, for each block
+  std::uint64_t out[one_shot_max_ranks];  // by rank: where its slots of what this rank sends are
+  std::uint64_t in[one_shot_max_ranks];   // this rank's slots of what that one sends
+  std::uint64_t states;                   // BlockState[one_shot_max_blocks + 1]
+  std::uint64_t mailbox;
+  std::int64_t timeout_ns;
+};
+
 // average: divides elements that are all there.
 struct DivideLaunch {
   std::uint64_t data;

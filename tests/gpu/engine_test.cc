@@ -100,7 +100,7 @@ TEST_F(Gpu, EveryTypeAndOperationIsCombinedRight) {
       auto run = run_of(entry, problem, protocol, 1, random() % 2 == 0, random());
       run.type = static_cast<DataType>(type);
       EXPECT_EQ(cluster.run(run), "") << describe(run);
-      if (HasFatalFailure()) return;
+      if (HasFailure()) return;
     }
 }
 
@@ -138,13 +138,37 @@ TEST_F(Gpu, GraphsReplayWithNewData) {
   constexpr int ranks = 4;
   GpuCluster cluster(ranks, {});
   std::mt19937_64 random(std::random_device{}());
-  for (Protocol protocol : all_protocols) {
-    const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, "two_shot");
-    auto run =
-        run_of(entry, problem_of(entry, ranks, 30'001, random), protocol, 2, false, random());
-    run.calls = 6;
-    run.is_graph = true;
-    EXPECT_EQ(cluster.run(run), "") << describe(run);
+  for (Protocol protocol : all_protocols)
+    for (const char* name : {"one_shot", "two_shot"}) {
+      const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, name);
+      auto run =
+          run_of(entry, problem_of(entry, ranks, 30'001, random), protocol, 2, false, random());
+      run.calls = 6;
+      run.is_graph = true;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+    }
+}
+
+// The kernel that is written for it, on both sides of the sizes that it serves.
+TEST_F(Gpu, OneShotIsRightForAllTypesOperationsAndSizes) {
+  for (int ranks : {2, 3, 4}) {
+    GpuCluster cluster(ranks, {});
+    std::mt19937_64 random(std::random_device{}());
+    const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, "one_shot");
+    for (int type = 0; type < data_type_count; ++type) {
+      const auto as = static_cast<DataType>(type);
+      const auto most = static_cast<std::int64_t>(device::one_shot_max_bytes / size_bytes(as));
+      for (std::int64_t count :
+           {std::int64_t{1}, static_cast<std::int64_t>(random() % 5000) + 2, most, most + 1}) {
+        auto problem = problem_of(entry, ranks, count, random);
+        problem.operation = static_cast<ReduceOperation>(random() % reduce_operation_count);
+        auto run = run_of(entry, problem, Protocol::ll, 1, random() % 2 == 0, random());
+        run.type = as;
+        run.calls = 3;
+        EXPECT_EQ(cluster.run(run), "") << describe(run);
+        if (HasFailure()) return;
+      }
+    }
   }
 }
 

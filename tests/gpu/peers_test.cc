@@ -29,14 +29,14 @@ class Alone : public engine::gpu::Resources {
   Alone(engine::gpu::Engine& engine, transport::Transport& transport, int rank)
       : engine_(engine), transport_(transport), rank_(rank) {}
   engine::gpu::Engine& engine() override { return engine_; }
-  Result<transport::Connection*> link(int peer, int channel, Protocol) override {
+  Result<transport::Connection*> link(const Link& wanted) override {
     if (!connection_) {
       UNISONO_ASSIGN(connection_,
-                     transport_.connect({.key = {1, 0, static_cast<unsigned>(channel)},
+                     transport_.connect({.key = {1, 0, static_cast<unsigned>(wanted.channel)},
                                          .self = rank_,
-                                         .peer = peer,
+                                         .peer = wanted.peer,
                                          .peer_address = transport_.address(),
-                                         .geometry = link_geometry(engine_.options())}));
+                                         .geometry = wanted.geometry}));
     }
     UNISONO_ASSIGN(const bool ready, connection_->ready());
     return ready ? connection_.get() : nullptr;

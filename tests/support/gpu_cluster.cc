@@ -105,19 +105,19 @@ class GpuCluster::Resources : public engine::gpu::Resources {
       : cluster_(cluster), rank_(rank), communicator_(communicator) {}
 
   engine::gpu::Engine& engine() override { return cluster_.engine(rank_); }
-  Result<transport::Connection*> link(int peer, int channel, Protocol protocol) override {
-    auto& connection = connections_[{peer, channel, protocol}];
+  Result<transport::Connection*> link(const Link& wanted) override {
+    auto& connection = connections_[{wanted.peer, wanted.channel, wanted.protocol}];
     auto& transport = *cluster_.transports_[static_cast<std::size_t>(rank_)];
     if (!connection) {
-      const std::string address = cluster_.transports_[static_cast<std::size_t>(peer)]->address();
-      const auto key = static_cast<std::uint32_t>(channel * protocol_count) +
-                       static_cast<std::uint32_t>(protocol);
-      UNISONO_ASSIGN(connection,
-                     transport.connect({.key = {communicator_, 0, key},
-                                        .self = rank_,
-                                        .peer = peer,
-                                        .peer_address = address,
-                                        .geometry = link_geometry(engine().options())}));
+      const std::string address =
+          cluster_.transports_[static_cast<std::size_t>(wanted.peer)]->address();
+      const auto key = static_cast<std::uint32_t>(wanted.channel * protocol_count) +
+                       static_cast<std::uint32_t>(wanted.protocol);
+      UNISONO_ASSIGN(connection, transport.connect({.key = {communicator_, 0, key},
+                                                    .self = rank_,
+                                                    .peer = wanted.peer,
+                                                    .peer_address = address,
+                                                    .geometry = wanted.geometry}));
     }
     UNISONO_ASSIGN(const bool ready, connection->ready());
     return ready ? connection.get() : nullptr;

@@ -51,6 +51,7 @@ Result<std::unique_ptr<Engine>> Engine::make(std::shared_ptr<const Device> devic
   engine->options_ = options;
   UNISONO_ASSIGN(engine->module_, sys::cuda::Module::load(device, image));
   UNISONO_ASSIGN(engine->interpret_, engine->module_.function("unisono_interpret"));
+  UNISONO_ASSIGN(engine->one_shot_, engine->module_.function("unisono_one_shot"));
   UNISONO_ASSIGN(engine->divide_, engine->module_.function("unisono_divide"));
   UNISONO_ASSIGN(engine->mailbox_memory_,
                  sys::cuda::MappedHostMemory::allocate(device, sizeof(device::Mailbox)));

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/try.h"
 #include "engine/gpu/lower.h"
+#include "engine/gpu/one_shot.h"
 #include "plan/chunk_layout.h"
 #include "plan/walk.h"
 #include "transport/nvlink/layout.h"
@@ -60,23 +61,30 @@ class GpuExecution : public Execution {
         lowered_(std::move(lowered)),
         resources_(resources),
         timeout_ns_(timeout_ns),
-        links_(lowered_.connections.size()) {}
+        links_(lowered_.connections.size()) {
+    if (OneShot::implements(header)) one_shot_.emplace(header, rank_);
+  }
 
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
   bool progressed() const override { return progressed_; }
   Waiting waiting() const override { return waiting_; }
   std::size_t memory_bytes() const override {
-    return sizeof *this + lowered_.steps.size() * sizeof(device::Step) + memory_.bytes();
+    return sizeof *this + lowered_.steps.size() * sizeof(device::Step) + memory_.bytes() +
+           (one_shot_ ? one_shot_->memory_bytes() : 0);
   }
 
  private:
   Status check(const Arguments& arguments) const;
+  bool is_one_shot() const { return one_shot_ && OneShot::serves(arguments_); }
+  // Whether all that a launch needs is there.
+  Result<bool> get_ready();
   Result<bool> connect();
   Status upload();
   device::Link link_of(std::size_t index) const;
   Status launch();
   Status launch_divide();
+  device::Arithmetic arithmetic() const;
   Result<device::Launch> prepare_launch();
   std::size_t piece_bytes() const;
 
@@ -87,6 +95,7 @@ class GpuExecution : public Execution {
   Resources& resources_;
   std::int64_t timeout_ns_;
   std::vector<transport::Connection*> links_;
+  std::optional<OneShot> one_shot_;
   sys::cuda::Memory memory_;
   device::Program program_{};
   Arguments arguments_;
@@ -120,24 +129,46 @@ Status GpuExecution::start(const Arguments& arguments) {
 Result<bool> GpuExecution::poll() {
   progressed_ = false;
   UNISONO_TRY(resources_.engine().failure());
-  if (memory_.bytes() == 0) {
-    UNISONO_ASSIGN(const bool connected, connect());
-    if (!connected) {
-      UNISONO_TRY(resources_.progress());
-      return false;
-    }
-    UNISONO_TRY(upload());
+  UNISONO_ASSIGN(const bool is_ready, get_ready());
+  if (!is_ready) {
+    UNISONO_TRY(resources_.progress());
+    return false;
   }
-  UNISONO_TRY(launch());
+  if (is_one_shot())
+    UNISONO_TRY(one_shot_->launch(resources_, arguments_, arithmetic(), timeout_ns_));
+  else
+    UNISONO_TRY(launch());
+  if (is_reduction(header_.collective) && arguments_.operation == ReduceOperation::average &&
+      arguments_.count > 0)
+    UNISONO_TRY(launch_divide());
   progressed_ = true;
   return true;
+}
+
+Result<bool> GpuExecution::get_ready() {
+  if (is_one_shot()) return one_shot_->connect(resources_, waiting_);
+  if (memory_.bytes() > 0) return true;
+  UNISONO_ASSIGN(const bool connected, connect());
+  if (connected) UNISONO_TRY(upload());
+  return connected;
+}
+
+device::Arithmetic GpuExecution::arithmetic() const {
+  return {.type = static_cast<std::uint8_t>(arguments_.type),
+          .combine = static_cast<std::uint8_t>(combine_of(arguments_.operation)),
+          .scales_input = is_reduction(header_.collective) &&
+                          arguments_.operation == ReduceOperation::pre_multiplied_sum,
+          .element_bytes = static_cast<std::uint8_t>(size_bytes(arguments_.type)),
+          .integer_factor = arguments_.pre_multiplier.integer,
+          .real_factor = arguments_.pre_multiplier.real};
 }
 
 Result<bool> GpuExecution::connect() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (links_[i] != nullptr) continue;
     const LoweredProgram::Connection& wanted = lowered_.connections[i];
-    UNISONO_ASSIGN(links_[i], resources_.link(wanted.peer, wanted.channel, header_.protocol));
+    UNISONO_ASSIGN(links_[i], resources_.link({wanted.peer, wanted.channel, header_.protocol,
+                                               link_geometry(resources_.engine().options())}));
     if (links_[i] != nullptr) {
       progressed_ = true;
       continue;
@@ -203,13 +234,7 @@ Result<device::Launch> GpuExecution::prepare_launch() {
   const std::size_t size = size_bytes(arguments_.type);
   device::Launch launch{};
   launch.program = program_;
-  launch.arithmetic = {.type = static_cast<std::uint8_t>(arguments_.type),
-                       .combine = static_cast<std::uint8_t>(combine_of(arguments_.operation)),
-                       .scales_input = is_reduction(header_.collective) &&
-                                       arguments_.operation == ReduceOperation::pre_multiplied_sum,
-                       .element_bytes = static_cast<std::uint8_t>(size),
-                       .integer_factor = arguments_.pre_multiplier.integer,
-                       .real_factor = arguments_.pre_multiplier.real};
+  launch.arithmetic = arithmetic();
   launch.buffers[0] = reinterpret_cast<DeviceAddress>(arguments_.input);
   launch.buffers[1] = reinterpret_cast<DeviceAddress>(arguments_.output);
   if (scratch_blocks_ > 0 && arguments_.count > 0) {
@@ -268,8 +293,6 @@ Status GpuExecution::launch() {
           device::threads_per_block, 1, 1, 0,
           static_cast<sys::cuda::StreamHandle*>(arguments_.stream), parameters, nullptr),
       str("launching plan ", header_.name, " with ", lowered_.blocks.size(), " thread blocks")));
-  if (is_reduction(header_.collective) && arguments_.operation == ReduceOperation::average)
-    return launch_divide();
   return {};
 }
 
@@ -278,6 +301,7 @@ Status GpuExecution::launch_divide() {
   const bool holds_result = header_.collective != Collective::reduce || rank_ == header_.root;
   if (!holds_result) return {};
   const Engine& engine = resources_.engine();
+  const sys::cuda::Current current(engine.device());
   device::DivideLaunch launch{
       .data = reinterpret_cast<DeviceAddress>(arguments_.output),
       .elements = arguments_.count * plan::output_blocks_of(header_, rank_),

@@ -23,8 +23,9 @@ namespace unisono::engine::gpu {
 
 // The same on all ranks.
 struct Options {
-  int slots = 8;                      // a power of two
-  std::size_t slot_bytes = 64 << 10;  // of every protocol; a multiple of 128
+  int slots = 4;  // a power of two
+  // Of every protocol; a multiple of 128. 4 of 128 KiB move a quarter more than 8 of 64 KiB.
+  std::size_t slot_bytes = 128 << 10;
   static constexpr int max_slots = 64;
   Status check() const;
 };
@@ -45,6 +46,7 @@ class Engine {
   const std::shared_ptr<const sys::cuda::Device>& shared_device() const { return device_; }
   const Options& options() const { return options_; }
   sys::cuda::FunctionHandle* interpret() const { return interpret_; }
+  sys::cuda::FunctionHandle* one_shot() const { return one_shot_; }
   sys::cuda::FunctionHandle* divide() const { return divide_; }
   std::uint64_t mailbox_address() const { return mailbox_memory_.address(); }
   // Thread blocks that are on the device at once.
@@ -66,6 +68,7 @@ class Engine {
   sys::cuda::Module module_;
   sys::cuda::MappedHostMemory mailbox_memory_;
   sys::cuda::FunctionHandle* interpret_ = nullptr;
+  sys::cuda::FunctionHandle* one_shot_ = nullptr;
   sys::cuda::FunctionHandle* divide_ = nullptr;
   int max_blocks_ = 0;
 };
@@ -75,8 +78,14 @@ class Resources {
  public:
   virtual ~Resources() = default;
   virtual Engine& engine() = 0;
-  // The connection for one protocol, of link_geometry() and mapped; nullptr while it is being made.
-  virtual Result<transport::Connection*> link(int peer, int channel, Protocol protocol) = 0;
+  // The connection that is named so, mapped; nullptr while it is being made.
+  struct Link {
+    int peer;
+    int channel;
+    Protocol protocol;
+    transport::Geometry geometry;
+  };
+  virtual Result<transport::Connection*> link(const Link& wanted) = 0;
   // Advances connections that are being made.
   virtual Status progress() = 0;
   // Device memory of at least `bytes`, aligned to 256; the same may be returned to the next call.

@@ -99,10 +99,10 @@ plan::Limits limits() {
   using enum plan::Operation;
   plan::Limits out = plan::format_limits();
   out.executor = "GPU engine";
-  // All must be on the device at once, because they wait for each other: fewer than an A100 has
-  // multiprocessors (108).
-  out.max_thread_blocks = 96;
-  // Counted over tiles, steps have 32 bits: enough for 2^16 tiles, 4 GiB of 64 KiB each.
+  // All must be on the device at once, because they wait for each other; an H100 has 132
+  // multiprocessors, and make_execution() asks the device.
+  out.max_thread_blocks = 128;
+  // Counted over tiles, steps have 32 bits: enough for 2^16 tiles, 8 GiB of 128 KiB each.
   out.max_steps = 1 << 16;
   out.max_step_count = UINT16_MAX;
   out.operations = bit(send) | bit(recv) | bit(copy) | bit(reduce) | bit(copy_send) |

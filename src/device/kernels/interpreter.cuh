@@ -4,9 +4,12 @@
 // slot; a barrier; all threads move the data; a barrier; three threads tell: the message's arrival
 // (Simple), the slot's return, the step's completion. The barriers order the block's own accesses,
 // and make the releases by single threads cover those of all.
+#pragma once
+
 #include <cstdint>
 
 #include "device/copy/move.cuh"
+#include "device/kernels/address.cuh"
 #include "device/program.h"
 #include "device/sync/wait.cuh"
 #include "plan/chunk_layout.h"
@@ -32,11 +35,6 @@ struct Shared {
   Link send;
   Link recv;
 };
-
-template <class T>
-__device__ T* at_address(std::uint64_t address) {
-  return reinterpret_cast<T*>(address);
-}
 
 struct Extent {
   Byte* data;
@@ -302,15 +300,6 @@ extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
   state->launches = worker.epoch;
   if (send != nullptr) send->sent = worker.sent;
   if (recv != nullptr) recv->received = worker.received;
-}
-
-extern "C" __global__ void __launch_bounds__(threads_per_block)
-    unisono_divide(const __grid_constant__ DivideLaunch launch) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads_per_block;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads_per_block + threadIdx.x;
-       i < launch.elements; i += stride)
-    divide_element(launch.type, at_address<Byte>(launch.data) + i * launch.element_bytes,
-                   launch.ranks);
 }
 
 }  // namespace unisono::device

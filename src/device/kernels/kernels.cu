@@ -1,0 +1,4 @@
+// All kernels, as one module.
+#include "device/kernels/divide.cuh"
+#include "device/kernels/interpreter.cuh"
+#include "device/kernels/one_shot.cuh"
