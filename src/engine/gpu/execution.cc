@@ -70,8 +70,7 @@ class GpuExecution : public Execution {
   bool progressed() const override { return progressed_; }
   Waiting waiting() const override { return waiting_; }
   std::size_t memory_bytes() const override {
-    return sizeof *this + lowered_.steps.size() * sizeof(device::Step) + memory_.bytes() +
-           (one_shot_ ? one_shot_->memory_bytes() : 0);
+    return sizeof *this + lowered_.steps.size() * sizeof(device::Step) + memory_.bytes();
   }
 
  private:

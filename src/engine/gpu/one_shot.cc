@@ -15,15 +15,19 @@ namespace nvlink = transport::nvlink;
 // Beyond those of plans, whose limit is below.
 constexpr int one_shot_channel = 1 << 12;
 
+// A region begins with the states of this end's blocks, which count its calls: they stay with the
+// connections, whose slots remember the calls of every execution. Those in the connection with the
+// lowest rank are used. One more than blocks: its first word says that the calls were given up.
+constexpr std::size_t states_bytes = sizeof(device::BlockState) * (device::one_shot_max_blocks + 1);
+
 transport::Geometry geometry() {
-  return {
-      .region_bytes = nvlink::slots_offset + device::one_shot_slots * device::one_shot_slot_bytes,
-      .signals = nvlink::signal_count,
-      .layout = device::one_shot_slot_bytes};
+  return {.region_bytes = states_bytes + device::one_shot_slots * device::one_shot_slot_bytes,
+          .signals = nvlink::signal_count,
+          .layout = device::one_shot_slot_bytes};
 }
 
-DeviceAddress slots_in(const std::byte* region) {
-  return reinterpret_cast<DeviceAddress>(region) + nvlink::slots_offset;
+DeviceAddress address_of(const std::byte* region) {
+  return reinterpret_cast<DeviceAddress>(region);
 }
 
 }  // namespace
@@ -39,7 +43,7 @@ bool OneShot::serves(const Arguments& arguments) {
 }
 
 Result<bool> OneShot::connect(Resources& resources, Waiting& waiting) {
-  if (states_.bytes() > 0) return true;
+  if (is_connected_) return true;
   links_.resize(static_cast<std::size_t>(ranks_));
   bool complete = true;
   for (int peer = 0; peer < ranks_; ++peer) {
@@ -50,12 +54,8 @@ Result<bool> OneShot::connect(Resources& resources, Waiting& waiting) {
     complete = false;
     waiting = {.kind = Waiting::Kind::connection, .peer = peer, .channel = one_shot_channel};
   }
-  if (!complete) return false;
-  // One more than blocks: its first word says that the calls were given up.
-  UNISONO_ASSIGN(states_, sys::cuda::Memory::allocate(
-                              resources.engine().shared_device(),
-                              sizeof(device::BlockState) * (device::one_shot_max_blocks + 1)));
-  return true;
+  is_connected_ = complete;
+  return complete;
 }
 
 Status OneShot::launch(Resources& resources, const Arguments& arguments,
@@ -71,10 +71,10 @@ Status OneShot::launch(Resources& resources, const Arguments& arguments,
   for (int peer = 0; peer < ranks_; ++peer) {
     const transport::Connection* link = links_[static_cast<std::size_t>(peer)];
     if (link == nullptr) continue;
-    launch.out[peer] = slots_in(link->peer_region());
-    launch.in[peer] = slots_in(link->region());
+    launch.out[peer] = address_of(link->peer_region()) + states_bytes;
+    launch.in[peer] = address_of(link->region()) + states_bytes;
+    if (launch.states == 0) launch.states = address_of(link->region());
   }
-  launch.states = states_.address();
   launch.mailbox = engine.mailbox_address();
   launch.timeout_ns = timeout_ns;
   // A unit a thread, until all blocks are there.

@@ -23,13 +23,12 @@ class OneShot {
   Result<bool> connect(Resources& resources, Waiting& waiting);
   Status launch(Resources& resources, const Arguments& arguments,
                 const device::Arithmetic& arithmetic, std::int64_t timeout_ns) const;
-  std::size_t memory_bytes() const { return states_.bytes(); }
 
  private:
   int ranks_;
   int rank_;
   std::vector<transport::Connection*> links_;  // by rank; null for the own one
-  sys::cuda::Memory states_;
+  bool is_connected_ = false;
 };
 
 }  // namespace unisono::engine::gpu
