@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "topo/placement.h"
 
@@ -15,7 +14,7 @@ class Ring {
  public:
   Ring(const topo::Placement& placement, int channel, bool backward = false);
 
-  int size() const { return static_cast<int>(order_.size()); }
+  int size() const { return placement_.ranks(); }
   int position_of(int rank) const;
   // Modulo the size.
   int rank_at(std::int64_t position) const;
@@ -26,7 +25,8 @@ class Ring {
 
  private:
   const topo::Placement& placement_;
-  std::vector<int> order_;
+  int channel_;
+  bool backward_;
 };
 
 }  // namespace unisono::algorithm

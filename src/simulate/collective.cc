@@ -1,0 +1,181 @@
+#include "simulate/collective.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "plan/check.h"
+#include "simulate/collapse.h"
+#include "simulate/wiring.h"
+
+namespace unisono::simulate {
+namespace {
+
+// The programs of an algorithm, written when their rank starts.
+class EntryPrograms final : public Programs {
+ public:
+  EntryPrograms(const Machine& machine, const algorithm::Entry& entry,
+                const algorithm::Request& request)
+      : machine_(machine), entry_(entry), request_(request) {}
+
+  Result<WiredProgram> program(int rank) override {
+    WiredProgram wired{entry_.program(request_, rank), {}};
+    wired.wires = wires_of(machine_, request_.placement, wired.program);
+    return wired;
+  }
+
+ private:
+  const Machine& machine_;
+  const algorithm::Entry& entry_;
+  const algorithm::Request& request_;
+};
+
+class PlanPrograms final : public Programs {
+ public:
+  PlanPrograms(const Machine& machine, const plan::Plan& plan, const topo::Placement& placement)
+      : machine_(machine), plan_(plan), placement_(placement) {}
+
+  Result<WiredProgram> program(int rank) override {
+    const plan::RankProgram& program = plan_.programs[static_cast<std::size_t>(rank)];
+    return WiredProgram{program, wires_of(machine_, placement_, program)};
+  }
+
+ private:
+  const Machine& machine_;
+  const plan::Plan& plan_;
+  const topo::Placement& placement_;
+};
+
+Status check_call(const Machine& machine, const topo::Placement& placement, std::int64_t count,
+                  const CollectiveOptions& options) {
+  UNISONO_TRY(check(machine));
+  if (placement.ranks() > max_machine_ranks)
+    return misuse("ranks is ", placement.ranks(), "; it must be 1 to ", max_machine_ranks);
+  if (placement.nodes() > machine.nodes)
+    return misuse("the ranks are on ", placement.nodes(), " nodes; ", machine.name, " has ",
+                  machine.nodes);
+  if (placement.max_ranks_on_a_node() > machine.ranks_per_node)
+    return misuse("a node has ", placement.max_ranks_on_a_node(), " ranks; one of ", machine.name,
+                  " has ", machine.ranks_per_node);
+  if (count < 0 || count > std::int64_t{1} << 50)
+    return misuse("count is ", count, "; it must be 0 to 2^50");
+  if (!(options.noise >= 0 && options.noise <= 100))
+    return misuse("noise is ", options.noise, "; it must be 0 to 100");
+  return {};
+}
+
+std::string why_not_collapse(const StepSizes& sizes, const CollectiveOptions& options) {
+  if (options.model == NetworkModel::flows) return "flows share links between nodes";
+  if (options.noise > 0) return "noise tells ranks apart";
+  if (!options.timeline.empty()) return "a time-line shows every rank";
+  if (!sizes.uniform()) return "the chunks differ in size";
+  return "";
+}
+
+Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& header,
+                                  const topo::Placement& placement, std::int64_t count,
+                                  DataType type, const CollectiveOptions& options,
+                                  Programs& programs) {
+  const StepSizes sizes(header, machine, count, static_cast<std::int64_t>(size_bytes(type)));
+  CollectiveResult result;
+  result.ranks = placement.ranks();
+  result.nodes = placement.nodes();
+  result.tiles = sizes.tiles();
+  result.largest_message_bytes = sizes.largest_bytes(header.max_step_count);
+  ExecutorOptions run_options{.model = options.model,
+                              .noise = options.noise,
+                              .seed = options.seed,
+                              .explain = options.explain,
+                              .max_events = options.max_events};
+  std::unique_ptr<Timeline> timeline;
+  if (!options.timeline.empty()) {
+    UNISONO_ASSIGN(timeline, Timeline::create(options.timeline));
+    run_options.timeline = timeline.get();
+  }
+  std::vector<Endpoint> endpoints = endpoints_of(machine, placement);
+  Programs* source = &programs;
+  std::unique_ptr<CollapsedPrograms> collapsed;
+  if (options.collapse) result.not_collapsed = why_not_collapse(sizes, options);
+  if (options.collapse && result.not_collapsed.empty()) {
+    UNISONO_ASSIGN(collapsed, collapse(endpoints, programs));
+    if (collapsed) {
+      source = collapsed.get();
+      endpoints = collapsed->endpoints();
+    } else {
+      result.not_collapsed = "no two ranks do the same";
+    }
+  }
+  result.simulated_ranks = static_cast<int>(endpoints.size());
+  Executor executor(machine, endpoints, run_options);
+  auto run = executor.run(header, sizes, *source);
+  if (!run.ok() && collapsed) {
+    // A failure names ranks, not classes of them.
+    Executor full(machine, endpoints_of(machine, placement), run_options);
+    UNISONO_TRY(full.run(header, sizes, programs));
+    return bug("the collapsed run of ", header.name,
+               " failed, the full one did not: ", run.error().message);
+  }
+  UNISONO_ASSIGN(result.run, std::move(run));
+  const auto bytes_of = [&](std::uint32_t port) { return result.run.ports[port].bytes_sent; };
+  for (const Endpoint& endpoint : endpoints) {
+    result.node_port_bytes = std::max(result.node_port_bytes, bytes_of(endpoint.node_port));
+    result.nic_bytes = std::max(result.nic_bytes, bytes_of(endpoint.nic_port));
+  }
+  if (timeline) UNISONO_TRY(timeline->finish());
+  return result;
+}
+
+}  // namespace
+
+double closed_form_us(const Machine& machine, const algorithm::Request& request,
+                      const algorithm::Cost& cost) {
+  const ProtocolCosts& costs = machine.protocols[static_cast<std::size_t>(request.protocol)];
+  const auto alpha_ns = [&](std::size_t kind, double latency_ns) {
+    return costs.send_overhead_ns[kind] + costs.recv_overhead_ns[kind] + latency_ns +
+           costs.extra_latency_ns[kind];
+  };
+  const auto ns_per_byte = [&](std::size_t kind, double port_gb_s) {
+    const double channels = request.channels;
+    return costs.wire_bytes_per_byte /
+           std::min(port_gb_s, costs.thread_block_gb_s[kind] * channels);
+  };
+  const double between_latency = machine.levels.empty() ? 0 : machine.levels.back().latency_ns;
+  const auto between = static_cast<double>(cost.steps_inter_node);
+  const double inside = static_cast<double>(cost.steps) - between;
+  double ns = costs.launch_ns + inside * alpha_ns(0, machine.node_latency_ns) +
+              between * alpha_ns(1, between_latency);
+  ns += (cost.bytes_sent - cost.bytes_sent_inter_node) * ns_per_byte(0, machine.node_gb_s);
+  if (cost.bytes_sent_inter_node > 0)
+    ns += cost.bytes_sent_inter_node * ns_per_byte(1, machine.nic_gb_s);
+  if (machine.reduce_gb_s > 0) ns += cost.bytes_reduced / (machine.reduce_gb_s * request.channels);
+  return ns / 1000;
+}
+
+Result<CollectiveResult> simulate_collective(const Machine& machine, const algorithm::Entry& entry,
+                                             const CollectiveCall& call,
+                                             const CollectiveOptions& options) {
+  UNISONO_TRY(check_call(machine, call.request.placement, call.count, options));
+  UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(entry, call.request));
+  EntryPrograms programs(machine, entry, call.request);
+  UNISONO_ASSIGN(CollectiveResult result, simulate(machine, header, call.request.placement,
+                                                   call.count, call.type, options, programs));
+  const double block_bytes =
+      static_cast<double>(call.count) * static_cast<double>(size_bytes(call.type));
+  result.closed_form_us =
+      closed_form_us(machine, call.request, entry.cost(call.request, block_bytes));
+  return result;
+}
+
+Result<CollectiveResult> simulate_plan(const Machine& machine, const plan::Plan& plan,
+                                       const topo::Placement& placement, std::int64_t count,
+                                       DataType type, const CollectiveOptions& options) {
+  UNISONO_TRY(check_call(machine, placement, count, options));
+  UNISONO_TRY(plan::check(plan, plan::format_limits()));
+  if (plan.header.ranks != placement.ranks())
+    return misuse("plan ", plan.header.name, " is for ", plan.header.ranks, " ranks, but ",
+                  placement.ranks(), " are placed");
+  PlanPrograms programs(machine, plan, placement);
+  return simulate(machine, plan.header, placement, count, type, options, programs);
+}
+
+}  // namespace unisono::simulate

@@ -1,0 +1,61 @@
+// How long one collective takes on a machine.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <string>
+#include <vector>
+
+#include "algorithm/algorithm.h"
+#include "simulate/executor.h"
+#include "simulate/machine.h"
+
+namespace unisono::simulate {
+
+struct CollectiveCall {
+  algorithm::Request request;
+  std::int64_t count = 0;  // elements of a block: what one rank contributes or receives
+  DataType type = DataType::float32;
+};
+
+struct CollectiveOptions {
+  NetworkModel model = NetworkModel::log_gops;
+  double noise = 0;
+  std::uint64_t seed = 1;
+  bool explain = false;
+  // Ranks that stay in the same state are simulated once. Only where nothing tells them apart: not
+  // with flows, noise or a time-line, nor where chunks differ in size.
+  bool collapse = true;
+  std::uint64_t max_events = std::uint64_t{1} << 36;
+  std::string timeline;  // a file to write; empty: none
+};
+
+struct CollectiveResult {
+  ExecutorResult run;
+  int ranks = 0;
+  int nodes = 0;
+  int simulated_ranks = 0;    // fewer than ranks if they were collapsed
+  std::string not_collapsed;  // why not; empty if they were, or if nobody asked
+  std::int64_t tiles = 0;
+  std::int64_t largest_message_bytes = 0;
+  // Of the rank's port, and of the NIC, that sends most.
+  std::int64_t node_port_bytes = 0, nic_bytes = 0;
+  double closed_form_us = 0;  // steps α + bytes β of the algorithm's stated cost
+};
+
+// What the algorithm's stated cost comes to on this machine, without any simulation: the launch, α
+// for each message of the longest chain, β for each byte of the busiest rank.
+double closed_form_us(const Machine& machine, const algorithm::Request& request,
+                      const algorithm::Cost& cost);
+
+// The entry's plan, as the library runs it. Misuse if the entry cannot serve the request.
+Result<CollectiveResult> simulate_collective(const Machine& machine, const algorithm::Entry& entry,
+                                             const CollectiveCall& call,
+                                             const CollectiveOptions& options);
+
+// Any plan, of all ranks; it need not have been verified.
+Result<CollectiveResult> simulate_plan(const Machine& machine, const plan::Plan& plan,
+                                       const topo::Placement& placement, std::int64_t count,
+                                       DataType type, const CollectiveOptions& options);
+
+}  // namespace unisono::simulate

@@ -1,0 +1,31 @@
+// Where the executor gets programs from: one rank at a time, when that rank starts.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace unisono::simulate {
+
+// How a thread block is connected. Sender and receiver of a connection give the same key.
+struct Wire {
+  std::uint64_t send_key = 0;  // meaningless without a peer
+  std::uint64_t recv_key = 0;
+  int send_way = 0;  // index of the way in the executor's table: 0 inside a node, 1 + level between
+};
+
+struct WiredProgram {
+  plan::RankProgram program;
+  std::vector<Wire> wires;  // by thread block
+};
+
+class Programs {
+ public:
+  virtual ~Programs() = default;
+  virtual Result<WiredProgram> program(int rank) = 0;
+};
+
+}  // namespace unisono::simulate

@@ -1,0 +1,54 @@
+#include "simulate/wiring.h"
+
+namespace unisono::simulate {
+namespace {
+
+// Ranks are below 2^20 and channels below 2^12: plan::format_limits().
+std::uint64_t key_of(int from, int to, int channel) {
+  return (static_cast<std::uint64_t>(from) << 40) | (static_cast<std::uint64_t>(to) << 16) |
+         static_cast<std::uint64_t>(channel);
+}
+
+}  // namespace
+
+std::vector<Endpoint> endpoints_of(const Machine& machine, const topo::Placement& placement) {
+  std::vector<Endpoint> endpoints;
+  const int ranks = placement.ranks();
+  endpoints.reserve(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int node = placement.node_of(rank);
+    // Fewer ranks than the node has places still spread over its NICs.
+    const int places = machine.ranks_per_node / placement.ranks_on(node);
+    const int local = placement.local_index(rank) * std::max(places, 1);
+    const int nic = machine.nic_of_local_rank[static_cast<std::size_t>(local)];
+    endpoints.push_back(
+        {.node_port = static_cast<std::uint32_t>(rank),
+         .nic_port = static_cast<std::uint32_t>(ranks + node * machine.nics_per_node + nic),
+         .core = static_cast<std::uint32_t>(rank),
+         .node = node,
+         .shown_rank = rank});
+  }
+  return endpoints;
+}
+
+int way_between(const Machine& machine, const topo::Placement& placement, int from, int to) {
+  const int node = placement.node_of(from);
+  const int other = placement.node_of(to);
+  return node == other ? 0 : 1 + level_between(machine, node, other);
+}
+
+std::vector<Wire> wires_of(const Machine& machine, const topo::Placement& placement,
+                           const plan::RankProgram& program) {
+  std::vector<Wire> wires;
+  for (const plan::ThreadBlock& block : program.thread_blocks) {
+    Wire& wire = wires.emplace_back();
+    if (block.send_peer >= 0) {
+      wire.send_key = key_of(program.rank, block.send_peer, block.channel);
+      wire.send_way = way_between(machine, placement, program.rank, block.send_peer);
+    }
+    if (block.recv_peer >= 0) wire.recv_key = key_of(block.recv_peer, program.rank, block.channel);
+  }
+  return wires;
+}
+
+}  // namespace unisono::simulate

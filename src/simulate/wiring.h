@@ -1,0 +1,22 @@
+// Connects the programs of all ranks: endpoints and ways.
+#pragma once
+
+#include <vector>
+
+#include "simulate/executor.h"
+#include "simulate/machine.h"
+#include "simulate/programs.h"
+
+namespace unisono::simulate {
+
+// Ports: one for each rank inside its node, then the NICs of each node.
+std::vector<Endpoint> endpoints_of(const Machine& machine, const topo::Placement& placement);
+
+// 0 inside a node, 1 + level between nodes.
+int way_between(const Machine& machine, const topo::Placement& placement, int from, int to);
+
+// Keys by sender, receiver and channel.
+std::vector<Wire> wires_of(const Machine& machine, const topo::Placement& placement,
+                           const plan::RankProgram& program);
+
+}  // namespace unisono::simulate

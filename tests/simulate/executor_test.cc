@@ -1,0 +1,208 @@
+// What must hold for every plan and machine: symmetry, determinism, the path, and standstills.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+
+#include "plan/builder.h"
+#include "simulate/machines.h"
+
+namespace unisono::simulate {
+namespace {
+
+struct Case {
+  const algorithm::Entry* entry;
+  CollectiveCall call;
+  std::string text;
+};
+
+// Every algorithm on clusters of several shapes, where it can serve.
+std::vector<Case> every_case(const Machine& machine, int ranks, std::int64_t count) {
+  std::vector<Case> cases;
+  for (const algorithm::Entry& entry : algorithm::entries()) {
+    for (const int channels : {1, 2}) {
+      CollectiveCall call = test::call_of(entry.collective, *place(machine, ranks), count);
+      call.request.channels = channels;
+      if (!entry.supports(call.request).ok()) continue;
+      cases.push_back({&entry, call,
+                       entry.plan_name() + ", " + std::to_string(ranks) + " ranks, " +
+                           std::to_string(channels) + " channels"});
+    }
+  }
+  return cases;
+}
+
+CollectiveResult run(const Machine& machine, const Case& one, const CollectiveOptions& options) {
+  auto result = simulate_collective(machine, *one.entry, one.call, options);
+  EXPECT_TRUE(result.ok()) << one.text << ": " << result.error().message;
+  return result.ok() ? std::move(*result) : CollectiveResult{};
+}
+
+TEST(Collapse, GivesTheTimeOfTheFullRun) {
+  for (const auto& [nodes, ranks_per_node, nics, ranks] :
+       {std::tuple(1, 8, 1, 8), std::tuple(8, 1, 1, 8), std::tuple(4, 4, 2, 16),
+        std::tuple(8, 2, 1, 16), std::tuple(3, 4, 4, 10)}) {
+    const Machine machine = test::cluster(nodes, ranks_per_node, nics);
+    int collapsed = 0;
+    // 5040 elements: every number of chunks up to 10 divides them.
+    for (const Case& one : every_case(machine, ranks, 16 * 5040)) {
+      const CollectiveResult full = run(machine, one, {.collapse = false});
+      const CollectiveResult few = run(machine, one, {.collapse = true});
+      EXPECT_EQ(few.run.finished, full.run.finished) << one.text << " on " << nodes << " nodes";
+      EXPECT_EQ(full.simulated_ranks, ranks);
+      if (few.simulated_ranks < ranks) ++collapsed;
+    }
+    EXPECT_GT(collapsed, ranks == 10 ? -1 : 10) << nodes << " nodes of " << ranks_per_node;
+  }
+}
+
+TEST(Collapse, OneRankStandsForARing) {
+  const Machine machine = log_gops_machine(64, {.latency_ns = 1000});
+  const auto result =
+      simulate_collective(machine, test::entry(Collective::all_gather, "ring"),
+                          test::call_of(Collective::all_gather, *place(machine, 64), 64), {});
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(result->simulated_ranks, 1);
+  EXPECT_EQ(result->run.messages, 63);
+}
+
+TEST(Collapse, DoesNotJoinRanksWhoseChunksDiffer) {
+  const Machine machine = log_gops_machine(8, {.latency_ns = 1000});
+  const auto result =
+      simulate_collective(machine, test::entry(Collective::all_reduce, "ring"),
+                          test::call_of(Collective::all_reduce, *place(machine, 8), 1001), {});
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(result->simulated_ranks, 8);
+  EXPECT_EQ(result->not_collapsed, "the chunks differ in size");
+}
+
+TEST(Path, SharesAddUpToTheTime) {
+  const Machine machine = test::cluster(3, 4, 2);
+  for (const NetworkModel model :
+       {NetworkModel::log_gops, NetworkModel::flows, NetworkModel::alpha_beta}) {
+    for (const Case& one : every_case(machine, 12, 10007)) {
+      const CollectiveResult result =
+          run(machine, one, {.model = model, .noise = 0.3, .explain = true});
+      EXPECT_EQ(result.run.path.total(), result.run.finished) << one.text << ", " << name(model);
+      if (result.run.path.last_hop == no_hop) continue;
+      // The messages of the path follow each other, and each begins where the one before ended.
+      std::int64_t messages = 0;
+      for (std::uint32_t i = result.run.path.last_hop; i != no_hop; i = result.run.hops[i].before) {
+        const Hop& hop = result.run.hops[i];
+        ++messages;
+        if (hop.before == no_hop) continue;
+        EXPECT_LE(result.run.hops[hop.before].sent, hop.sent) << one.text;
+      }
+      EXPECT_EQ(messages, result.run.path.messages) << one.text;
+    }
+  }
+}
+
+TEST(Noise, ComesFromTheSeedAlone) {
+  const Machine machine = test::cluster(4, 4, 2);
+  const Case one{&test::entry(Collective::all_reduce, "ring"),
+                 test::call_of(Collective::all_reduce, *place(machine, 16), 10007), "ring"};
+  const auto time = [&](double noise, std::uint64_t seed) {
+    return run(machine, one, {.noise = noise, .seed = seed}).run.finished;
+  };
+  EXPECT_EQ(time(0.5, 7), time(0.5, 7));
+  EXPECT_NE(time(0.5, 7), time(0.5, 8));
+  EXPECT_GT(time(0.5, 7), time(0, 7));
+}
+
+TEST(Models, MoreSharingIsNeverFaster) {
+  const Machine machine = test::cluster(4, 4, 1);
+  for (const Case& one : every_case(machine, 16, 100'000)) {
+    const Time alone = run(machine, one, {.model = NetworkModel::alpha_beta}).run.finished;
+    EXPECT_LE(alone, run(machine, one, {.model = NetworkModel::log_gops}).run.finished + 1000)
+        << one.text;
+  }
+}
+
+TEST(Core, ThreadBlocksOfARankTakeTurnsOnIt) {
+  Machine machine = log_gops_machine(2, {.overhead_ns = 1000});
+  const Case one{&test::entry(Collective::all_reduce, "ring"),
+                 test::call_of(Collective::all_reduce, *place(machine, 2), 1 << 16), "ring"};
+  Case wide = one;
+  wide.call.request.channels = 8;
+  const Time apart = run(machine, wide, {.explain = true}).run.finished;
+  machine.ranks_share_core = true;
+  const CollectiveResult shared = run(machine, wide, {.explain = true});
+  EXPECT_EQ(apart, run(machine, one, {}).run.finished);
+  EXPECT_GT(shared.run.finished, 3 * apart);
+  EXPECT_EQ(shared.run.path.total(), shared.run.finished);
+}
+
+plan::Plan two_ranks(const std::function<void(plan::ProgramBuilder&, int)>& write) {
+  plan::Plan plan;
+  plan.header = {.name = "made_up", .collective = Collective::all_reduce, .ranks = 2};
+  plan::set_blocks(plan.header);
+  for (int rank = 0; rank < 2; ++rank) {
+    plan::ProgramBuilder builder(rank);
+    write(builder, rank);
+    plan.programs.push_back(builder.take());
+  }
+  return plan;
+}
+
+std::string failure_of(const plan::Plan& plan) {
+  const Machine machine = log_gops_machine(2, {.latency_ns = 10});
+  const auto result = simulate_plan(machine, plan, *place(machine, 2), 64, DataType::float32, {});
+  EXPECT_FALSE(result.ok());
+  return result.ok() ? "" : result.error().message;
+}
+
+TEST(Standstill, ShowsTheCycleOfWhoWaitsForWhom) {
+  const std::string message = failure_of(two_ranks([](plan::ProgramBuilder& builder, int rank) {
+    plan::BlockBuilder block = builder.block(0, 1 - rank, 1 - rank);
+    block.recv(plan::output(0));
+    block.send(plan::input(0));
+  }));
+  EXPECT_NE(message.find("stands still with 2 thread blocks"), std::string::npos) << message;
+  EXPECT_NE(message.find("rank 0, thread block 0, step 0 (recv) waits for a message from rank 1"),
+            std::string::npos)
+      << message;
+  EXPECT_NE(message.find("rank 1, thread block 0, step 0 (recv) waits for a message from rank 0"),
+            std::string::npos)
+      << message;
+}
+
+TEST(Standstill, NamesAnOperationWithoutItsOtherHalf) {
+  const std::string message = failure_of(two_ranks([](plan::ProgramBuilder& builder, int rank) {
+    if (rank == 1) builder.block(0, -1, 0).recv(plan::output(0));
+  }));
+  EXPECT_NE(message.find("from rank 0 on channel 0, which sends none there"), std::string::npos)
+      << message;
+}
+
+TEST(Standstill, NamesASendThatNobodyReceives) {
+  const std::string message = failure_of(two_ranks([](plan::ProgramBuilder& builder, int rank) {
+    if (rank == 1) return;
+    plan::BlockBuilder block = builder.block(0, 1, -1);
+    for (int i = 0; i < 9; ++i) block.send(plan::input(0));
+  }));
+  EXPECT_NE(message.find("rank 1 to free one of 8 slots on channel 0, where it receives nothing"),
+            std::string::npos)
+      << message;
+}
+
+// A message that is sent into free slots and never received leaves a plan wrong, too.
+TEST(Standstill, FindsMessagesThatAreLeft) {
+  const std::string message = failure_of(two_ranks([](plan::ProgramBuilder& builder, int rank) {
+    if (rank == 0) builder.block(0, 1, -1).send(plan::input(0));
+  }));
+  EXPECT_NE(message.find("1 message from rank 0 to rank 1"), std::string::npos) << message;
+}
+
+TEST(Limits, StopALongRun) {
+  const Machine machine = log_gops_machine(8, {.latency_ns = 10});
+  const Case one{&test::entry(Collective::all_reduce, "ring"),
+                 test::call_of(Collective::all_reduce, *place(machine, 8), 1 << 20), "ring"};
+  const auto result =
+      simulate_collective(machine, *one.entry, one.call, {.collapse = false, .max_events = 100});
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().message.find("more than 100 events"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace unisono::simulate
