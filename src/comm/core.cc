@@ -17,8 +17,8 @@ using comm::Scheduler;
 
 namespace {
 
-// Keeps the links between nodes busy 64 / (64 + s - 1) of the time in a chain of s steps.
-constexpr int tiles_between_nodes = 64;
+// Keeps the links between nodes busy 128 / (128 + s - 1) of the time in a chain of s steps.
+constexpr int tiles_between_nodes = 128;
 
 // Where ranks outnumber cores, spinning takes the core from the rank that is waited for.
 int spins_of(const comm::Job& job) {
