@@ -106,7 +106,7 @@ Status HostExecution::start(const Arguments& arguments) {
   short_run_.clear();
   call_.memory.bind(header_, arguments, scratch, tile_elements(arguments));
   call_.tiles = call_.memory.tiles(header_, program_.rank);
-  call_.arithmetic.bind(header_, arguments);
+  call_.arithmetic.bind(header_, program_.rank, arguments);
   has_run_ = true;
   return start_blocks();
 }
@@ -124,7 +124,7 @@ Status HostExecution::start_like_last(const Arguments& arguments) {
     return {};
   }
   arguments_.pre_multiplier = arguments.pre_multiplier;
-  call_.arithmetic.bind(header_, arguments);
+  call_.arithmetic.bind(header_, program_.rank, arguments);
   return start_blocks();
 }
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/stream_copy.h"
+#include "sys/caches.h"
+
 namespace unisono::engine {
 namespace {
 
@@ -21,15 +24,33 @@ void zip(const std::vector<Extent>& a, const std::vector<Extent>& b, Visit visit
   }
 }
 
+// Streaming pays from about a page on.
+constexpr std::size_t least_streamed_bytes = std::size_t{4} << 10;
+
+std::size_t output_elements(const plan::Header& header, int rank, const Arguments& arguments) {
+  std::int64_t elements = 0;
+  if (arguments.output_counts.empty())
+    elements = plan::output_blocks_of(header, rank) * arguments.count;
+  for (const std::int64_t count : arguments.output_counts) elements += count;
+  return static_cast<std::size_t>(elements);
+}
+
+bool are_apart(const std::byte* a, const std::byte* b, std::size_t bytes) {
+  return a + bytes <= b || b + bytes <= a;
+}
+
 }  // namespace
 
-void Arithmetic::bind(const plan::Header& header, const Arguments& arguments) {
+void Arithmetic::bind(const plan::Header& header, int rank, const Arguments& arguments) {
   type_ = arguments.type;
   element_bytes_ = size_bytes(type_);
   reduce_ = reduce_function(type_, arguments.operation);
   scales_input_ =
       is_reduction(header.collective) && arguments.operation == ReduceOperation::pre_multiplied_sum;
   factor_ = arguments.pre_multiplier;
+  // The other half holds what is read meanwhile.
+  streams_output_ =
+      output_elements(header, rank, arguments) * element_bytes_ >= sys::cache_bytes_of_a_core() / 2;
 }
 
 void Arithmetic::copy(const std::vector<Extent>& source, const std::vector<Extent>& destination,
@@ -37,6 +58,8 @@ void Arithmetic::copy(const std::vector<Extent>& source, const std::vector<Exten
   zip(source, destination, [&](std::byte* from, std::byte* to, std::size_t bytes, std::size_t) {
     if (raw && scales_input_)
       scale(type_, to, from, bytes / element_bytes_, factor_);
+    else if (streams_output_ && bytes >= least_streamed_bytes && are_apart(to, from, bytes))
+      stream_copy(to, from, bytes);
     else if (from != to)
       std::memmove(to, from, bytes);
   });

@@ -15,12 +15,15 @@ namespace unisono::engine {
 // The arithmetic of one call, and a bounce buffer for what cannot be combined where it lies.
 class Arithmetic {
  public:
-  void bind(const plan::Header& header, const Arguments& arguments);
+  void bind(const plan::Header& header, int rank, const Arguments& arguments);
 
   ReduceFunction function() const { return reduce_; }
   std::size_t element_bytes() const { return element_bytes_; }
   // Whether reading the input must scale it (pre_multiplied_sum).
   bool scales_input() const { return scales_input_; }
+  // Whether this call's output is so large that the caches hold none of it when it is complete:
+  // copies then write it past them, which spares memory the reading of what is overwritten.
+  bool streams_output() const { return streams_output_; }
 
   // destination = source, scaled if `raw` and this call scales its input. Extents of equal total.
   void copy(const std::vector<Extent>& source, const std::vector<Extent>& destination,
@@ -47,6 +50,7 @@ class Arithmetic {
   std::size_t element_bytes_ = 1;
   ReduceFunction reduce_ = nullptr;
   bool scales_input_ = false;
+  bool streams_output_ = false;
   ScaleFactor factor_;
   // Two halves: one for a scaled source, one for a message that is read piece by piece. Each half
   // fits the first-level cache beside the operands. Made when first needed: most plans never do.

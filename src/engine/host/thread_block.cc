@@ -1,6 +1,7 @@
 #include "engine/host/thread_block.h"
 
 #include "base/error.h"
+#include "base/stream_copy.h"
 #include "base/try.h"
 
 namespace unisono::engine {
@@ -177,7 +178,9 @@ Status ThreadBlockRun::execute(CallState& call, const plan::Step& step) {
       return {};
     case Operation::copy_send:
       call.arithmetic.copy(source_, destination_, raw);
-      return send_extents(call, destination_, false);
+      // What was streamed is not at hand, its source is.
+      return call.arithmetic.streams_output() ? send_extents(call, source_, raw)
+                                              : send_extents(call, destination_, false);
     default:
       return execute_receive(call, step);
   }
@@ -187,12 +190,10 @@ Status ThreadBlockRun::execute_receive(CallState& call, const plan::Step& step) 
   const bool raw = step.source.buffer == plan::Buffer::input;
   switch (step.operation) {
     case Operation::recv:
-      UNISONO_TRY(receive_into_destination());
+      UNISONO_TRY(receive_into_destination(call));
       return recv_->release();
     case Operation::recv_copy_send:
-      UNISONO_TRY(receive_into_destination());
-      UNISONO_TRY(recv_->release());
-      return send_extents(call, destination_, false);
+      return receive_copy_send(call);
     case Operation::recv_reduce_copy:
       UNISONO_TRY(call.arithmetic.reduce_message(*recv_, source_, destination_, raw));
       return recv_->release();
@@ -209,13 +210,31 @@ Status ThreadBlockRun::execute_receive(CallState& call, const plan::Step& step) 
   }
 }
 
-Status ThreadBlockRun::receive_into_destination() {
+Status ThreadBlockRun::receive_into_destination(const CallState& call) {
+  const auto* message = static_cast<const std::byte*>(recv_->data());
+  const bool streams = call.arithmetic.streams_output() && message != nullptr;
   std::size_t offset = 0;
   for (const Extent& extent : destination_) {
-    UNISONO_TRY(recv_->copy_to(extent.data, offset, extent.bytes));
+    if (streams)
+      stream_copy(extent.data, message + offset, extent.bytes);
+    else
+      UNISONO_TRY(recv_->copy_to(extent.data, offset, extent.bytes));
     offset += extent.bytes;
   }
   return {};
+}
+
+Status ThreadBlockRun::receive_copy_send(CallState& call) {
+  UNISONO_TRY(receive_into_destination(call));
+  const void* message = recv_->data();
+  if (call.arithmetic.streams_output() && message != nullptr) {
+    // What was streamed is not at hand, the message is.
+    pieces_.assign(1, {message, bytes_});
+    UNISONO_TRY(send_->send(pieces_));
+    return recv_->release();
+  }
+  UNISONO_TRY(recv_->release());
+  return send_extents(call, destination_, false);
 }
 
 Status ThreadBlockRun::receive_reduce_send(CallState& call, bool raw) {

@@ -70,7 +70,8 @@ class ThreadBlockRun {
   bool destination_free(CallState& call);
   Status execute(CallState& call, const plan::Step& step);
   Status execute_receive(CallState& call, const plan::Step& step);
-  Status receive_into_destination();
+  Status receive_into_destination(const CallState& call);
+  Status receive_copy_send(CallState& call);
   Status receive_reduce_send(CallState& call, bool raw);
   Status send_extents(CallState& call, const std::vector<Extent>& extents, bool raw);
   void retire_offers();
