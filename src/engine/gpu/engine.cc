@@ -38,7 +38,7 @@ Status Options::check() const {
   return {};
 }
 
-Result<std::unique_ptr<Engine>> Engine::make(std::shared_ptr<const Device> device,
+Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>& device,
                                              const Options& options) {
   UNISONO_TRY(options.check());
   const void* image = device::kernel_image();

@@ -40,8 +40,8 @@ class Engine {
  public:
   // Environment error where the library was built without kernels, or they do not run on the
   // device.
-  static Result<std::unique_ptr<Engine>> make(std::shared_ptr<const sys::cuda::Device> device,
-                                              const Options& options);
+  static Result<std::unique_ptr<Engine>> make(
+      const std::shared_ptr<const sys::cuda::Device>& device, const Options& options);
   const sys::cuda::Device& device() const { return *device_; }
   const std::shared_ptr<const sys::cuda::Device>& shared_device() const { return device_; }
   const Options& options() const { return options_; }

@@ -21,11 +21,13 @@ Status load(Driver& driver) {
                              reason != nullptr ? reason : "libcuda.so.1 cannot be opened");
   }
   const char* missing = nullptr;
+  // A type and a member cannot be in parentheses. NOLINTBEGIN(bugprone-macro-parentheses)
 #define UNISONO_LOAD(name, symbol, parameters)                                        \
   driver.name = reinterpret_cast<DriverResult(*) parameters>(dlsym(library, symbol)); \
   if (driver.name == nullptr && missing == nullptr) missing = symbol;
   UNISONO_CUDA_FUNCTIONS(UNISONO_LOAD)
 #undef UNISONO_LOAD
+  // NOLINTEND(bugprone-macro-parentheses)
   if (missing != nullptr)
     return environment_error("the CUDA driver lacks ", missing, "; it must be of CUDA 12 or newer");
   return check(driver, driver.init(0), "initialising the CUDA driver");

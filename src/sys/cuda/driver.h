@@ -112,9 +112,11 @@ inline constexpr DriverResult driver_not_ready = 600;
 
 // Named as above; every pointer is set.
 struct Driver {
+// A declarator cannot be in parentheses. NOLINTBEGIN(bugprone-macro-parentheses)
 #define UNISONO_DECLARE(name, symbol, parameters) DriverResult(*name) parameters = nullptr;
   UNISONO_CUDA_FUNCTIONS(UNISONO_DECLARE)
 #undef UNISONO_DECLARE
+  // NOLINTEND(bugprone-macro-parentheses)
 };
 
 // Loads and initialises the driver once in a process. Environment error, always the same: no
