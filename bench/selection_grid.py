@@ -141,18 +141,18 @@ def check(file: Path) -> None:
 def fit(file: Path, write: bool) -> None:
     """Prints the parameters whose choices are within the tolerance most often."""
     text = MODEL.read_text()
+    parameters = read_parameters(text)
+    width = len(parameters) // (2 * len(PROTOCOLS))
     candidates = []
     for (ranks, nodes, collective, size), times in points_of(file).items():
         placement = plans.Placement(ranks, nodes)
         block = size if collective in ("all_reduce", "broadcast") else size / ranks
         best = min(times.values())
-        candidates.append(
-            [
-                (terms_of(plans.find_algorithm(f"{name}_{collective}"), placement, block, protocol),
-                 took / best)
-                for (name, protocol), took in times.items()
-            ]
-        )  # fmt: skip
+        costs = []
+        for (name, protocol), took in times.items():
+            entry = plans.find_algorithm(f"{name}_{collective}")
+            costs.append((terms_of(entry, placement, block, protocol, width), took / best))
+        candidates.append(costs)
 
     def loss(parameters: list[float]) -> tuple[float, float]:
         # Beside the misses, how far off they are, so that a search has a slope to follow.
@@ -167,7 +167,6 @@ def fit(file: Path, write: bool) -> None:
             excess += math.log(over)
         return misses / len(candidates) + 0.5 * excess / len(candidates), misses / len(candidates)
 
-    parameters = read_parameters(text)
     least = loss(parameters)
     print(f"the model at first: {1 - least[1]:.1%} within 10 %")
     for _ in range(ROUNDS):
@@ -193,7 +192,7 @@ def _is_row(line: str) -> bool:
 
 
 def read_parameters(text: str) -> list[float]:
-    """Alpha (us), beta (ns a byte) by protocol, inside a node and between; then the reduction."""
+    """Those of each protocol inside a node, of each between nodes, and the reduction's."""
     rows = [line.partition("=")[2] for line in text.splitlines() if _is_row(line)]
     return [float(number) for row in rows for number in re.findall(_NUMBER, row)]
 
@@ -212,18 +211,28 @@ def write_parameters(text: str, parameters: list[float]) -> str:
 
 
 def terms_of(
-    entry: plans.Algorithm, placement: plans.Placement, block: float, protocol: str
+    entry: plans.Algorithm, placement: plans.Placement, block: float, protocol: str, width: int
 ) -> dict[int, float]:
-    """What each parameter is multiplied by, as CostModel::time_us does."""
+    """What each parameter is multiplied by, as CostModel::time_us does.
+
+    `width` parameters of a protocol's row: alpha, beta; or alpha, the overhead of a message beyond
+    the longest chain, beta.
+    """
     cost: Any = entry.cost(placement, block, protocol=protocol)
-    at = 2 * PROTOCOLS.index(protocol)
-    return {
-        at: cost.steps - cost.steps_inter_node,
-        at + 1: 1e-3 * (cost.bytes_sent - cost.bytes_sent_inter_node),
-        at + 6: cost.steps_inter_node,
-        at + 7: 1e-3 * cost.bytes_sent_inter_node,
-        12: 1e-3 * cost.bytes_reduced,
-    }
+    between = [cost.steps_inter_node, 1e-3 * cost.bytes_sent_inter_node]
+    inside = [
+        cost.steps - cost.steps_inter_node,
+        1e-3 * (cost.bytes_sent - cost.bytes_sent_inter_node),
+    ]
+    if width == 3:
+        further = max(cost.messages_inter_node - cost.steps_inter_node, 0)
+        between.insert(1, further)
+        inside.insert(1, max(max(cost.messages - cost.steps, 0) - further, 0))
+    first = width * PROTOCOLS.index(protocol)
+    terms = dict(enumerate(inside, first)) | dict(
+        enumerate(between, first + width * len(PROTOCOLS))
+    )
+    return terms | {2 * width * len(PROTOCOLS): 1e-3 * cost.bytes_reduced}
 
 
 def main() -> None:
