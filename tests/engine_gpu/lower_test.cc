@@ -45,7 +45,7 @@ TEST(Lowering, OnlyStepsThatAreWaitedForPublish) {
   auto first = builder.block(0, -1, -1);
   first.copy(plan::input(0), plan::output(0));
   first.copy(plan::input(1), plan::output(1));
-  auto second = builder.block(1, -1, -1);
+  auto second = builder.block(0, -1, -1);
   second.after(0, 1);
   second.reduce(plan::input(0), plan::output(0));
   const auto lowered = lower(header_of(2), builder.take());
