@@ -68,7 +68,11 @@ Result<transport::SendFifo*> Connections::send_fifo(int peer, int channel, Proto
   UNISONO_ASSIGN(Entry * entry, ready_entry(peer, channel));
   if (entry == nullptr) return nullptr;
   auto& fifo = entry->send[static_cast<std::size_t>(protocol)];
-  if (!fifo) fifo = transport::make_send_fifo(*entry->connection, protocol, job_->fifo_options());
+  if (!fifo) {
+    auto made = transport::make_send_fifo(*entry->connection, protocol, job_->fifo_options());
+    const std::lock_guard lock(mutex_);  // report() looks at it
+    fifo = std::move(made);
+  }
   return fifo.get();
 }
 

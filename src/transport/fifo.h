@@ -76,7 +76,7 @@ class SendFifo {
   virtual std::uint64_t consumed() = 0;
   // Pushes what a non-mapped transport has not taken yet; true when nothing is pending.
   virtual Result<bool> flush() = 0;
-  // Memory that it holds beside the connection's.
+  // Memory that it holds beside the connection's. Any thread.
   virtual std::size_t memory_bytes() const { return 0; }
   // Simple in mapped memory: what it is made of, for whoever sends without these calls; else
   // nullptr.

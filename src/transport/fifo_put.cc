@@ -110,9 +110,8 @@ Result<bool> PutSendFifo::flush() {
 }
 
 std::size_t PutSendFifo::memory_bytes() const {
-  std::size_t bytes = sizeof *this + pending_.size() * sizeof(Pending);
-  for (const Pending& message : pending_) bytes += message.staging.bytes();
-  return bytes;
+  return sizeof *this + pending_.size() * sizeof(Pending) +
+         staged_bytes_.load(std::memory_order_relaxed);
 }
 
 Result<bool> PutRecvFifo::arrived(std::size_t bytes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <vector>
 
 #include "transport/aligned_bytes.h"
@@ -44,7 +45,10 @@ class PutSendFifo final : public SendFifo {
   // Of the next message: room for its header and so many bytes.
   std::byte* stage(std::size_t bytes) {
     AlignedBytes& staging = pending(messages_.sent()).staging;
+    const std::size_t before = staging.bytes();
     staging.reserve(sizeof(SlotHeader) + bytes);
+    if (staging.bytes() != before)
+      staged_bytes_.fetch_add(staging.bytes() - before, std::memory_order_relaxed);
     return staging.data();
   }
   Pending& pending(std::uint64_t number) {
@@ -59,8 +63,9 @@ class PutSendFifo final : public SendFifo {
   FifoOptions options_;
   SentMessages messages_;
   std::vector<Pending> pending_;
-  std::uint64_t pushed_ = 0;    // messages that the connection has taken
-  std::uint64_t last_put_ = 0;  // the connection's count after our last one
+  std::atomic<std::size_t> staged_bytes_{0};  // of all of them; a report may come from any thread
+  std::uint64_t pushed_ = 0;                  // messages that the connection has taken
+  std::uint64_t last_put_ = 0;                // the connection's count after our last one
   std::size_t begun_bytes_ = 0;
 };
 
