@@ -35,3 +35,7 @@ install(TARGETS _unisono LIBRARY DESTINATION unisono COMPONENT python)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/bindings/torch/" DESTINATION unisono/torch_sources
   COMPONENT python FILES_MATCHING PATTERN "*.h" PATTERN "*.cc")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION unisono/include COMPONENT python)
+
+# The clusters that the simulator knows by name.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/clusters/" DESTINATION unisono/clusters COMPONENT python
+  FILES_MATCHING PATTERN "*.yaml")

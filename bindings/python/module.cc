@@ -17,5 +17,6 @@ NB_MODULE(_unisono, module) {
   bind_verify(module);
   bind_plan(module);
   bind_selection(module);
+  bind_simulate(module);
   answer_interrupts();
 }

@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from unisono.cli import bench, explain, info, netbed, plan, run
+from unisono.cli import bench, explain, info, netbed, plan, run, simulate
 from unisono.cli.output import complain
 from unisono.errors import Error, MisuseError
 
@@ -26,6 +26,7 @@ app.command("bench")(bench.bench)
 app.add_typer(netbed.app, name="netbed")
 app.add_typer(plan.app, name="plan")
 app.command("explain")(explain.explain)
+app.command("simulate")(simulate.simulate)
 
 
 def main() -> None:

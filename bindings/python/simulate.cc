@@ -1,0 +1,133 @@
+// The simulator: machines and collectives on them.
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "bind.h"
+#include "convert.h"
+#include "simulate/collective.h"
+#include "simulate/machine_json.h"
+
+namespace nb = nanobind;
+
+namespace unisono::python {
+namespace {
+
+using simulate::CollectiveOptions;
+using simulate::CollectiveResult;
+using simulate::Machine;
+
+simulate::NetworkModel model_of(std::string_view wanted) {
+  std::vector<std::string> known;
+  for (int i = 0; i < simulate::network_model_count; ++i) {
+    const auto model = static_cast<simulate::NetworkModel>(i);
+    if (name(model) == wanted) return model;
+    known.emplace_back(name(model));
+  }
+  raise(misuse("there is no network model '", wanted, "'; there are ", join(known)));
+}
+
+CollectiveResult simulate_collective(const Machine& machine, const algorithm::Entry& algorithm,
+                                     int ranks, int nodes, std::int64_t count,
+                                     std::string_view type, std::string_view protocol, int channels,
+                                     int root, std::string_view model, double noise,
+                                     std::uint64_t seed, bool explain, bool collapse,
+                                     std::uint64_t max_events, std::string timeline) {
+  simulate::CollectiveCall call;
+  call.request.collective = algorithm.collective;
+  call.request.placement = take(simulate::place(machine, ranks, nodes));
+  call.request.root = root;
+  call.request.protocol = protocol_of(protocol);
+  call.request.channels = channels;
+  call.count = count;
+  call.type = data_type_of(type);
+  const CollectiveOptions options{.model = model_of(model),
+                                  .noise = noise,
+                                  .seed = seed,
+                                  .explain = explain,
+                                  .collapse = collapse,
+                                  .max_events = max_events,
+                                  .timeline = std::move(timeline)};
+  const auto run = [&] {
+    const nb::gil_scoped_release release;
+    return simulate::simulate_collective(machine, algorithm, call, options);
+  };
+  return take(run());
+}
+
+nb::dict shares(const CollectiveResult& self) {
+  nb::dict out;
+  for (int i = 0; i < simulate::share_count; ++i)
+    out[nb::str(text(name(static_cast<simulate::Share>(i))).c_str())] =
+        simulate::to_us(self.run.path.shares[static_cast<std::size_t>(i)]);
+  return out;
+}
+
+using HopTuple = std::tuple<int, int, std::int64_t, double, double>;
+
+// From the first to the last message of the critical path.
+std::vector<HopTuple> hops(const CollectiveResult& self) {
+  std::vector<HopTuple> out;
+  for (std::uint32_t i = self.run.path.last_hop; i != simulate::no_hop;
+       i = self.run.hops[i].before) {
+    const simulate::Hop& hop = self.run.hops[i];
+    out.emplace_back(hop.from, hop.to, hop.bytes, simulate::to_us(hop.sent),
+                     simulate::to_us(hop.arrived));
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace
+
+void bind_simulate(nb::module_& module) {
+  nb::class_<Machine>(module, "Machine")
+      .def_static(
+          "from_json", [](std::string_view json) { return take(simulate::read_machine(json)); },
+          nb::arg("json"))
+      .def_ro("name", &Machine::name)
+      .def_ro("nodes", &Machine::nodes)
+      .def_ro("ranks_per_node", &Machine::ranks_per_node)
+      .def_ro("node_gb_s", &Machine::node_gb_s)
+      .def_ro("nic_gb_s", &Machine::nic_gb_s)
+      .def_prop_ro("max_ranks", &Machine::max_ranks);
+  nb::class_<CollectiveResult>(module, "SimulatedCollective")
+      .def_prop_ro("time_us",
+                   [](const CollectiveResult& self) { return simulate::to_us(self.run.finished); })
+      .def_prop_ro(
+          "first_us",
+          [](const CollectiveResult& self) { return simulate::to_us(self.run.first_finished); })
+      .def_prop_ro("last_rank", [](const CollectiveResult& self) { return self.run.last_rank; })
+      .def_prop_ro("messages", [](const CollectiveResult& self) { return self.run.messages; })
+      .def_prop_ro("steps", [](const CollectiveResult& self) { return self.run.steps; })
+      .def_prop_ro("wire_bytes", [](const CollectiveResult& self) { return self.run.bytes; })
+      .def_prop_ro("events", [](const CollectiveResult& self) { return self.run.events; })
+      .def_prop_ro("path_messages",
+                   [](const CollectiveResult& self) { return self.run.path.messages; })
+      .def_prop_ro("path_messages_inter_node",
+                   [](const CollectiveResult& self) { return self.run.path.messages_inter_node; })
+      .def_prop_ro("shares", &shares)
+      .def_prop_ro("hops", &hops)
+      .def_ro("ranks", &CollectiveResult::ranks)
+      .def_ro("nodes", &CollectiveResult::nodes)
+      .def_ro("simulated_ranks", &CollectiveResult::simulated_ranks)
+      .def_ro("not_collapsed", &CollectiveResult::not_collapsed)
+      .def_ro("tiles", &CollectiveResult::tiles)
+      .def_ro("largest_message_bytes", &CollectiveResult::largest_message_bytes)
+      .def_ro("closed_form_us", &CollectiveResult::closed_form_us)
+      .def_ro("node_port_bytes", &CollectiveResult::node_port_bytes)
+      .def_ro("nic_bytes", &CollectiveResult::nic_bytes);
+  module.def("simulate_collective", &simulate_collective, nb::arg("machine"), nb::arg("algorithm"),
+             nb::kw_only(), nb::arg("ranks"), nb::arg("nodes") = 0, nb::arg("count"),
+             nb::arg("type") = "float32", nb::arg("protocol") = "simple", nb::arg("channels") = 1,
+             nb::arg("root") = 0, nb::arg("model") = "loggops", nb::arg("noise") = 0.0,
+             nb::arg("seed") = 1, nb::arg("explain") = false, nb::arg("collapse") = true,
+             nb::arg("max_events") = std::uint64_t{1} << 36, nb::arg("timeline") = "");
+}
+
+}  // namespace unisono::python

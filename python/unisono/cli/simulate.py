@@ -1,0 +1,188 @@
+"""`unisono simulate`: how long collectives take on a cluster that is described in a file."""
+
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from unisono import _unisono as native
+from unisono import plans
+from unisono.bench.cases import check_names, collectives
+from unisono.cli.output import (
+    Json,
+    complete_algorithm,
+    complete_collective,
+    complete_protocol,
+    parse_rank_list,
+    parse_size,
+    print_json,
+    print_table,
+    print_text,
+    progress_console,
+    split_names,
+)
+from unisono.errors import MachineError, MisuseError
+
+_SHOWN_HOPS = 12
+_MODELS = ["loggops", "flows", "alpha_beta"]
+
+
+def simulate(
+    collective: Annotated[
+        str, typer.Argument(help="A collective.", autocompletion=complete_collective)
+    ] = "",
+    cluster: Annotated[
+        str, typer.Option(help="A built-in cluster's name, or a YAML file.")
+    ] = "dgx_h100",
+    ranks: Annotated[str, typer.Option("-n", "--ranks", help="As 8, 2..64 or 8,16,2048.")] = "8",
+    nodes: Annotated[int, typer.Option(min=0, help="Nodes; 0: as few as hold the ranks.")] = 0,
+    size: Annotated[
+        list[str] | None, typer.Option(help="Sizes, with a unit: 64MB, 1MiB. Default 1MiB.")
+    ] = None,
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(help="Names, or all (the default).", autocompletion=complete_algorithm),
+    ] = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(help="simple, ll, ll128 or all.", autocompletion=complete_protocol),
+    ] = None,
+    channels: Annotated[int, typer.Option(min=0, help="0: as the cluster's file says.")] = 0,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="loggops: ports take turns. flows: links are shared, max-min fairly. alpha_beta: "
+            "nothing is shared."
+        ),
+    ] = "loggops",
+    noise: Annotated[float, typer.Option(min=0, help="Latencies grow by up to this part.")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the noise.")] = 1,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the fastest's critical path.")
+    ] = False,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(help="Write a time-line for Perfetto; with one algorithm, size and number."),
+    ] = None,
+    clusters: Annotated[
+        bool, typer.Option("--clusters", help="List the built-in clusters.")
+    ] = False,
+    sources: Annotated[
+        bool, typer.Option("--sources", help="List the cluster's numbers and their sources.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Simulate a collective's algorithms on a cluster, by the very plans that the library runs."""
+    simulator = _simulator()
+    if clusters:
+        _print_clusters(simulator.builtin_clusters(), json)
+        return
+    chosen = simulator.load_cluster(cluster)
+    if sources:
+        print_table(("number", "value", "source"), chosen.numbers(), right=("value",))
+        return
+    check_names("model", [model], _MODELS)
+    check_names("collective", [collective], collectives())
+    sizes = [parse_size(text, "--size") for text in split_names(size or ["1MiB"])]
+    algorithms = _algorithms(collective, split_names(algorithm or ["all"]))
+    protocols = split_names(protocol or ["simple"])
+    if protocols == ["all"]:
+        protocols = native.protocols()
+    check_names("protocol", protocols, native.protocols())
+    jobs = [
+        simulator.Job(one, proto, count, bytes)
+        for count in parse_rank_list(ranks)
+        for bytes in sizes  # noqa: A001
+        for one in algorithms
+        for proto in protocols
+    ]
+    if timeline is not None and len(jobs) != 1:
+        raise MisuseError("--timeline shows one simulation: name one algorithm, protocol and size")
+    options = {
+        "nodes": nodes, "channels": channels, "model": model, "noise": noise, "seed": seed,
+        "explain": explain, "timeline": str(timeline or ""),
+    }  # fmt: skip
+    with _progress() as progress:
+        task = progress.add_task("simulating", total=len(jobs))
+        results, refused = simulator.simulate_all(
+            chosen, collective, jobs, options, done=lambda: progress.update(task, advance=1)
+        )
+    if not results:
+        raise MisuseError(refused[0][1])
+    if json:
+        refusals = [{"algorithm": job.algorithm, "why": why} for job, why in refused]
+        print_json(
+            {
+                "cluster": chosen.name,
+                "model": model,
+                "results": [
+                    asdict(one) | {"algbw_gb_s": one.algbw_gb_s, "busbw_gb_s": one.busbw_gb_s}
+                    for one in results
+                ],
+                "refused": refusals,
+            }
+        )
+        return
+    print_table(
+        ("algorithm", "protocol", "ranks", "nodes", "size", "time us", "busbw GB/s",
+         "closed form us", "port use", "NIC use", "messages"),
+        [
+            (one.algorithm, one.protocol, one.ranks, one.nodes,
+             native.format_bytes(one.size_bytes), f"{one.time_us:.2f}", f"{one.busbw_gb_s:.2f}",
+             f"{one.closed_form_us:.2f}", f"{one.node_port_use:.0%}", f"{one.nic_use:.0%}",
+             f"{one.messages:,}")
+            for one in results
+        ],
+        right=("ranks", "nodes", "size", "time us", "busbw GB/s", "closed form us", "port use",
+               "NIC use", "messages"),
+    )  # fmt: skip
+    for job, why in refused:
+        print_text(f"{job.algorithm} with {job.ranks} ranks: {why}")
+    if explain:
+        print_text("\n" + simulator.explain_path(results[0], _SHOWN_HOPS))
+
+
+def _simulator() -> ModuleType:
+    """The simulator, whose packages are an extra."""
+    try:
+        from unisono import simulate as simulator
+    except ImportError as error:
+        raise MachineError(
+            f"unisono simulate needs {error.name}; pip install 'unisono[simulate]' has it"
+        ) from None
+    return simulator
+
+
+def _algorithms(collective: str, names: list[str]) -> list[str]:
+    known = [entry.name for entry in plans.algorithms(collective)]
+    if names == ["all"]:
+        return known
+    check_names("algorithm", names, known)
+    return names
+
+
+def _print_clusters(names: list[str], json: bool) -> None:
+    simulator = _simulator()
+    loaded = [simulator.load_cluster(name) for name in names]
+    if json:
+        print_json([{"name": one.name, "description": one.file.description} for one in loaded])
+        return
+    print_table(
+        ("cluster", "what it is", "ranks"),
+        [(one.name, one.file.description, f"{one.machine.max_ranks:,}") for one in loaded],
+        right=("ranks",),
+    )
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=progress_console,
+        transient=True,
+    )

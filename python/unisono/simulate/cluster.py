@@ -1,0 +1,288 @@
+"""Clusters: the YAML of clusters/, its schema, and what the native simulator makes of it."""
+
+import json
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from unisono import _unisono as native
+from unisono.errors import MisuseError
+from unisono.simulate.quantities import Bandwidth, Duration, Number, Plain, Size
+
+_MAX_BYTES = 1 << 20
+_FOLDER = "clusters"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Ways(_Part):
+    """A cost on the two kinds of way."""
+
+    inside: Duration
+    between: Duration
+
+
+class _Bandwidths(_Part):
+    inside: Bandwidth
+    between: Bandwidth
+
+
+class _Node(_Part):
+    """The network inside a node: one port a rank, full duplex, through a switch."""
+
+    latency: Duration
+    bandwidth: Bandwidth
+    gap: Duration = Number(0, "")
+
+
+class _Nics(_Part):
+    per_node: Plain
+    bandwidth: Bandwidth
+    gap: Duration = Number(0, "")
+    of_rank: list[int] = Field(max_length=1024)
+
+
+class _Level(_Part):
+    name: str = Field(max_length=64)
+    nodes: Plain
+    latency: Duration
+    uplinks: Plain = Number(0, "")
+    uplink_bandwidth: Bandwidth = Number(0, "")
+    adaptive: bool = False
+
+
+class _Protocol(_Part):
+    launch: Duration
+    send_overhead: _Ways
+    recv_overhead: _Ways
+    extra_latency: _Ways
+    thread_block_bandwidth: _Bandwidths
+    wire_bytes_per_byte: Plain
+    slot: Size
+
+
+class _Protocols(_Part):
+    simple: _Protocol
+    ll: _Protocol
+    ll128: _Protocol
+
+
+class ClusterFile(_Part):
+    """A cluster file, format 1; docs/simulate.md says what each number means."""
+
+    format: Literal[1]
+    name: str = Field(pattern=r"^[a-z0-9_]{1,64}$")
+    description: str
+    sources: dict[str, str]
+    nodes: Plain
+    ranks_per_node: Plain
+    node: _Node
+    nics: _Nics
+    network: list[_Level] = Field(max_length=8)
+    protocols: _Protocols
+    reduction_bandwidth: Bandwidth = Number(0, "")
+    copy_bandwidth: Bandwidth = Number(0, "")
+    ranks_share_core: bool = False
+    slots: Plain = Number(8, "")
+    tiles: Plain = Number(1, "")
+    channels: Plain
+
+    @model_validator(mode="after")
+    def _sources_are_known(self) -> "ClusterFile":
+        for place, number in _numbers(self, ""):
+            if number.source and number.source not in self.sources:
+                raise ValueError(
+                    f"{place}: the source [{number.source}] is not among: "
+                    f"{', '.join(self.sources) or 'none'}"
+                )
+        return self
+
+
+class Cluster:
+    """A cluster that can be simulated.
+
+    Attributes:
+        file: What the file says.
+        machine: The native simulator's form of it.
+    """
+
+    def __init__(self, file: ClusterFile) -> None:
+        self.file = file
+        self.machine = native.Machine.from_json(json.dumps(_to_machine(file)))
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.file.name
+
+    @property
+    def channels(self) -> int:
+        """Channels of a collective where none are asked for."""
+        return _whole("channels", self.file.channels)
+
+    def numbers(self) -> list[tuple[str, float, str]]:
+        """Each number of the file: its place, its value in ns, GB/s or bytes, and its source."""
+        return [
+            (place, number.value, self.file.sources[number.source])
+            for place, number in _numbers(self.file, "")
+            if number.source
+        ]
+
+
+def parse_cluster(text: str, where: str = "cluster") -> Cluster:
+    """The cluster that a YAML text describes.
+
+    Raises:
+        MisuseError: It is no such text; the message names the member and what would be right.
+    """
+    if len(text) > _MAX_BYTES:
+        raise MisuseError(f"{where}: more than {_MAX_BYTES} characters")
+    try:
+        document = yaml.load(text, Loader=_Loader)
+    except RecursionError:
+        raise MisuseError(f"{where}: nested too deep") from None
+    except yaml.YAMLError as error:
+        raise MisuseError(f"{where}: {error}") from None
+    try:
+        file = ClusterFile.model_validate(document)
+    except ValidationError as error:
+        faults = [
+            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:5]
+        ]
+        raise MisuseError(f"{where}: {'; '.join(faults)}") from None
+    try:
+        return Cluster(file)
+    except MisuseError as error:
+        raise MisuseError(f"{where}: {error}") from None
+
+
+def load_cluster(name: str | Path) -> Cluster:
+    """A cluster by its built-in name, or from a file.
+
+    Raises:
+        MisuseError: There is none of that name, or the file is wrong.
+    """
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        known = builtin_clusters()
+        if str(name) not in known:
+            raise MisuseError(f"there is no cluster '{name}'; there are {', '.join(known)}")
+        path = _folder() / f"{name}.yaml"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise MisuseError(f"{path} is not text") from None
+    return parse_cluster(text, str(name))
+
+
+def builtin_clusters() -> list[str]:
+    """Names of the clusters that come with the package."""
+    return sorted(path.stem for path in _folder().glob("*.yaml"))
+
+
+def _folder() -> Path:
+    """In an installed package beside this module; in a checkout at its root."""
+    installed = Path(str(resources.files("unisono"))) / _FOLDER
+    if installed.is_dir():
+        return installed
+    return Path(__file__).resolve().parents[3] / _FOLDER
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain YAML: no aliases, which can grow without bound or hold themselves, no name twice."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.constructor.ConstructorError(
+                None, None, f"an alias (*{event.anchor}) is not allowed", event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value]
+        for name in names:
+            if not isinstance(name, str) or names.count(name) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"'{name}' stands there twice, or is no name", node.start_mark
+                )
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
+
+
+def _numbers(part: BaseModel, place: str) -> Iterator[tuple[str, Number]]:
+    for name in type(part).model_fields:
+        value = getattr(part, name)
+        here = f"{place}.{name}" if place else name
+        if isinstance(value, Number):
+            yield here, value
+        elif isinstance(value, BaseModel):
+            yield from _numbers(value, here)
+        elif isinstance(value, list):
+            for i, item in enumerate(value):
+                if isinstance(item, BaseModel):
+                    yield from _numbers(item, f"{here}[{i}]")
+
+
+def _whole(what: str, number: Number) -> int:
+    if number.value != int(number.value):
+        raise MisuseError(f"{what} is {number.value}; it must be a whole number")
+    return int(number.value)
+
+
+def _to_machine(file: ClusterFile) -> dict[str, Any]:
+    return {
+        "name": file.name,
+        "nodes": _whole("nodes", file.nodes),
+        "ranks_per_node": _whole("ranks_per_node", file.ranks_per_node),
+        "node_latency_ns": file.node.latency.value,
+        "node_gb_s": file.node.bandwidth.value,
+        "node_gap_ns": file.node.gap.value,
+        "nics_per_node": _whole("nics.per_node", file.nics.per_node),
+        "nic_gb_s": file.nics.bandwidth.value,
+        "nic_gap_ns": file.nics.gap.value,
+        "nic_of_local_rank": file.nics.of_rank,
+        "levels": [
+            {
+                "name": level.name,
+                "nodes": _whole(f"network.{level.name}.nodes", level.nodes),
+                "latency_ns": level.latency.value,
+                "uplinks": _whole(f"network.{level.name}.uplinks", level.uplinks),
+                "uplink_gb_s": level.uplink_bandwidth.value,
+                "adaptive": level.adaptive,
+            }
+            for level in file.network
+        ],
+        "protocols": {
+            name: _to_protocol(name, getattr(file.protocols, name))
+            for name in ("simple", "ll", "ll128")
+        },
+        "reduce_gb_s": file.reduction_bandwidth.value,
+        "copy_gb_s": file.copy_bandwidth.value,
+        "ranks_share_core": file.ranks_share_core,
+        "slots": _whole("slots", file.slots),
+        "tiles": _whole("tiles", file.tiles),
+    }
+
+
+def _to_protocol(name: str, costs: _Protocol) -> dict[str, Any]:
+    def pair(part: _Ways | _Bandwidths) -> list[float]:
+        return [part.inside.value, part.between.value]
+
+    return {
+        "launch_ns": costs.launch.value,
+        "send_overhead_ns": pair(costs.send_overhead),
+        "recv_overhead_ns": pair(costs.recv_overhead),
+        "extra_latency_ns": pair(costs.extra_latency),
+        "thread_block_gb_s": pair(costs.thread_block_bandwidth),
+        "wire_bytes_per_byte": costs.wire_bytes_per_byte.value,
+        "slot_bytes": _whole(f"protocols.{name}.slot", costs.slot),
+    }

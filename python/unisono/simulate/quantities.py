@@ -1,0 +1,49 @@
+"""Numbers with a unit and where they come from: "25 GB/s [olcf]"."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, NamedTuple
+
+from pydantic import BeforeValidator
+
+_SOURCED = re.compile(r"\s*([0-9][0-9_.eE+-]*)\s*([A-Za-z/]*)\s*\[([A-Za-z0-9_.-]+)\]\s*")
+
+_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+_GB_S = {"MB/s": 1e-3, "GB/s": 1.0, "TB/s": 1e3, "Mb/s": 1e-3 / 8, "Gb/s": 1 / 8, "Tb/s": 1e3 / 8}
+_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 1e3, "MB": 1e6, "GB": 1e9}
+
+
+class Number(NamedTuple):
+    """A number in the unit of its kind, and the name of its source."""
+
+    value: float
+    source: str
+
+
+def _reader(kind: str, units: dict[str, float], example: str) -> Callable[[object], Number]:
+    def read(text: object) -> Number:
+        if isinstance(text, Number):
+            return text
+        match = _SOURCED.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
+            raise ValueError(f"'{text}' is no {kind} with a source; write it as {example}")
+        digits, unit, source = match.groups()
+        if unit not in units:
+            known = ", ".join(name for name in units if name) or "none"
+            raise ValueError(
+                f"'{text}' has {f'the unit {unit}' if unit else 'no unit'}; "
+                f"a {kind} has one of: {known}"
+            )
+        try:
+            value = float(digits)
+        except ValueError:
+            raise ValueError(f"'{digits}' in '{text}' is no number") from None
+        return Number(value * units[unit], source)
+
+    return read
+
+
+Duration = Annotated[Number, BeforeValidator(_reader("duration", _NS, '"3.7 us [source]"'))]
+Bandwidth = Annotated[Number, BeforeValidator(_reader("bandwidth", _GB_S, '"25 GB/s [source]"'))]
+Size = Annotated[Number, BeforeValidator(_reader("size", _BYTES, '"512 KiB [source]"'))]
+Plain = Annotated[Number, BeforeValidator(_reader("number", {"": 1.0}, '"8 [source]"'))]

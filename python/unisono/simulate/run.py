@@ -1,0 +1,199 @@
+"""Simulating collectives: one, or all algorithms that can serve, on all cores."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from typing import Any
+
+from unisono import _unisono as native
+from unisono.bench.rows import bus_factor
+from unisono.errors import MisuseError
+from unisono.simulate.cluster import Cluster
+
+_ONE_BLOCK_A_RANK = {"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"}
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A message of the critical path."""
+
+    sender: int
+    receiver: int
+    bytes: int
+    sent_us: float
+    arrived_us: float
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What a simulated collective took.
+
+    Attributes:
+        size_bytes: The larger of input and output of the rank that has most, as it was simulated.
+        time_us: Until the last rank has ended.
+        closed_form_us: What the algorithm's stated cost (alpha a step, beta a byte) comes to.
+        node_port_use: The part of the time in which the busiest rank's port inside its node sends.
+        nic_use: The same of the busiest NIC.
+        simulated_ranks: Fewer than `ranks` where ranks in the same state were simulated once.
+        not_collapsed: Why they were not; empty if they were.
+        shares: Of the critical path, with `explain`: microseconds of latency, bytes, queueing...
+        hops: Its messages, with `explain`.
+    """
+
+    collective: str
+    algorithm: str
+    protocol: str
+    channels: int
+    ranks: int
+    nodes: int
+    size_bytes: int
+    time_us: float
+    closed_form_us: float
+    messages: int
+    events: int
+    node_port_use: float
+    nic_use: float
+    simulated_ranks: int
+    not_collapsed: str
+    path_messages: int = 0
+    path_messages_inter_node: int = 0
+    shares: dict[str, float] = field(default_factory=dict)
+    hops: list[Hop] = field(default_factory=list)
+
+    @property
+    def algbw_gb_s(self) -> float:
+        """size_bytes / time, in 10^9 bytes a second."""
+        return self.size_bytes / self.time_us / 1000 if self.time_us > 0 else 0.0
+
+    @property
+    def busbw_gb_s(self) -> float:
+        """algbw times the bus factor, as nccl-tests defines it."""
+        return self.algbw_gb_s * bus_factor(self.collective, self.ranks)
+
+
+def simulate(
+    cluster: Cluster,
+    collective: str,
+    algorithm: str,
+    *,
+    size_bytes: int,
+    ranks: int,
+    nodes: int = 0,
+    type: str = "float32",  # noqa: A002
+    protocol: str = "simple",
+    channels: int = 0,
+    model: str = "loggops",
+    noise: float = 0.0,
+    seed: int = 1,
+    explain: bool = False,
+    collapse: bool = True,
+    timeline: str = "",
+) -> Simulated:
+    """Simulates a built-in algorithm's plan.
+
+    Args:
+        cluster: Where.
+        collective: "all_reduce" and so on.
+        algorithm: "ring" and so on.
+        size_bytes: The larger of input and output; at least one element a block is taken.
+        ranks: Fill one node after another.
+        nodes: Spread them evenly over so many nodes instead.
+        type: Of the elements.
+        protocol: simple, ll or ll128.
+        channels: 0: as the cluster's file says.
+        model: loggops (ports take turns), flows (links are shared), alpha_beta (nothing is).
+        noise: Every latency is longer by up to this part of it.
+        seed: Of the noise.
+        explain: Also the critical path.
+        collapse: Simulate ranks in the same state once.
+        timeline: A file for a time-line that Perfetto shows.
+
+    Raises:
+        MisuseError: The algorithm cannot serve, or the cluster has too few places.
+    """
+    entry = native.find_algorithm(f"{algorithm}_{collective}")
+    element_bytes = dict(native.data_types()).get(type)
+    if element_bytes is None:
+        raise MisuseError(f"there is no type '{type}'")
+    blocks = ranks if collective in _ONE_BLOCK_A_RANK else 1
+    count = max(1, size_bytes // (blocks * element_bytes))
+    channels = channels or cluster.channels
+    result = native.simulate_collective(
+        cluster.machine, entry, ranks=ranks, nodes=nodes, count=count, type=type, protocol=protocol,
+        channels=channels, model=model, noise=noise, seed=seed, explain=explain, collapse=collapse,
+        timeline=timeline,
+    )  # fmt: skip
+    time_ns = result.time_us * 1000
+
+    def use(sent_bytes: int, gb_s: float) -> float:
+        return sent_bytes / gb_s / time_ns if time_ns > 0 else 0.0
+
+    return Simulated(
+        collective=collective,
+        algorithm=algorithm,
+        protocol=protocol,
+        channels=channels,
+        ranks=ranks,
+        nodes=result.nodes,
+        size_bytes=count * blocks * element_bytes,
+        time_us=result.time_us,
+        closed_form_us=result.closed_form_us,
+        messages=result.messages,
+        events=result.events,
+        node_port_use=use(result.node_port_bytes, cluster.machine.node_gb_s),
+        nic_use=use(result.nic_bytes, cluster.machine.nic_gb_s),
+        simulated_ranks=result.simulated_ranks,
+        not_collapsed=result.not_collapsed,
+        path_messages=result.path_messages,
+        path_messages_inter_node=result.path_messages_inter_node,
+        shares=result.shares if explain else {},
+        hops=[Hop(*hop) for hop in result.hops] if explain else [],
+    )
+
+
+@dataclass(frozen=True)
+class Job:
+    """One simulation of a sweep."""
+
+    algorithm: str
+    protocol: str
+    ranks: int
+    size_bytes: int
+
+
+def simulate_all(
+    cluster: Cluster,
+    collective: str,
+    jobs: Sequence[Job],
+    options: Mapping[str, Any],
+    *,
+    done: Callable[[], None] = lambda: None,
+) -> tuple[list[Simulated], list[tuple[Job, str]]]:
+    """Many simulations on all cores, with the same further options of `simulate`.
+
+    Returns:
+        What could be simulated, fastest first within ranks and size; and the others with the reason
+        why not.
+    """
+
+    def one(job: Job) -> Simulated:
+        return simulate(
+            cluster, collective, job.algorithm, size_bytes=job.size_bytes, ranks=job.ranks,
+            protocol=job.protocol, **options,
+        )  # fmt: skip
+
+    results: list[Simulated] = []
+    refused: list[tuple[Job, str]] = []
+    # The native core lets go of the GIL.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        running = {pool.submit(one, job): job for job in jobs}
+        for future in as_completed(running):
+            done()
+            try:
+                results.append(future.result())
+            except MisuseError as error:
+                refused.append((running[future], str(error)))
+    results.sort(key=lambda one: (one.ranks, one.size_bytes, one.time_us, one.algorithm))
+    refused.sort(key=lambda one: (one[0].ranks, one[0].size_bytes, one[0].algorithm))
+    return results, refused
