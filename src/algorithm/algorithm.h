@@ -34,6 +34,10 @@ struct Cost {
   // the number of alphas. Of these at most `steps_inter_node` cross nodes.
   std::int64_t steps = 0;
   std::int64_t steps_inter_node = 0;
+  // Messages that a rank sends, or takes, at most, and those of them between nodes, where these are
+  // many more than the steps: each of them has its overhead. Else 0, or about the steps.
+  std::int64_t messages = 0;
+  std::int64_t messages_inter_node = 0;
   // Bytes sent by the rank that sends most, and by the rank that sends most between nodes.
   double bytes_sent = 0;
   double bytes_sent_inter_node = 0;

@@ -16,14 +16,18 @@ class CostTally {
   explicit CostTally(const topo::Placement& placement)
       : placement_(placement),
         sent_(static_cast<std::size_t>(placement.ranks())),
-        sent_inter_node_(sent_.size()) {}
+        sent_inter_node_(sent_.size()),
+        messages_(sent_.size()),
+        messages_inter_node_(sent_.size()) {}
 
   // In the phase that is open, `rank` sends `bytes` to `peer`.
   void send(int rank, int peer, double bytes) {
     sent_[static_cast<std::size_t>(rank)] += bytes;
+    count(messages_, rank, peer);
     any_ = true;
     if (placement_.same_node(rank, peer)) return;
     sent_inter_node_[static_cast<std::size_t>(rank)] += bytes;
+    count(messages_inter_node_, rank, peer);
     crosses_ = true;
   }
   void end_phase() {
@@ -35,6 +39,8 @@ class CostTally {
   Cost total(double bytes_reduced) const {
     return {.steps = steps_,
             .steps_inter_node = steps_inter_node_,
+            .messages = most(messages_),
+            .messages_inter_node = most(messages_inter_node_),
             .bytes_sent = *std::max_element(sent_.begin(), sent_.end()),
             .bytes_sent_inter_node =
                 *std::max_element(sent_inter_node_.begin(), sent_inter_node_.end()),
@@ -42,8 +48,24 @@ class CostTally {
   }
 
  private:
+  struct Messages {
+    std::int64_t sent = 0;
+    std::int64_t taken = 0;
+  };
+  static void count(std::vector<Messages>& messages, int rank, int peer) {
+    ++messages[static_cast<std::size_t>(rank)].sent;
+    ++messages[static_cast<std::size_t>(peer)].taken;
+  }
+  static std::int64_t most(const std::vector<Messages>& messages) {
+    std::int64_t most = 0;
+    for (const Messages& of_rank : messages) most = std::max({most, of_rank.sent, of_rank.taken});
+    return most;
+  }
+
   const topo::Placement& placement_;
-  std::vector<double> sent_, sent_inter_node_;  // by rank
+  // By rank.
+  std::vector<double> sent_, sent_inter_node_;
+  std::vector<Messages> messages_, messages_inter_node_;
   std::int64_t steps_ = 0, steps_inter_node_ = 0;
   bool any_ = false, crosses_ = false;
 };

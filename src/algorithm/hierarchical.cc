@@ -150,6 +150,7 @@ Cost cost_of_two_levels(const Request& request, Hierarchy hierarchy, double bloc
       placement, hierarchy.inside, lane_loads(placement, hierarchy.between, block_bytes), reduces);
   const int lanes = most_lanes_of_a_rank(placement);
   Cost cost = between_nodes;
+  cost.messages = inside_node.messages + cost.steps;
   cost.steps += inside_node.steps;
   cost.bytes_sent_inter_node *= lanes;
   cost.bytes_sent = cost.bytes_sent_inter_node + inside_node.sent;

@@ -58,6 +58,7 @@ class Writer {
     const double between_nodes = (up.bytes_sent + down.bytes_sent) * lanes;
     return {.steps = first.steps + up.steps + down.steps + last.steps,
             .steps_inter_node = up.steps + down.steps,
+            .messages = first.messages + up.steps + down.steps + last.messages,
             .bytes_sent = first.sent + between_nodes + last.sent,
             .bytes_sent_inter_node = between_nodes,
             .bytes_reduced = first.reduced + up.bytes_reduced * lanes,

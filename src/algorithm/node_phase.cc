@@ -144,6 +144,7 @@ NodeCost cost_in_node(const topo::Placement& placement, InsideNode algorithm,
     const double to_each = most_bytes.bytes * (ranks - 1);
     const bool ring = algorithm == InsideNode::ring;
     most.steps = std::max(most.steps, ring ? runs * (ranks - 1) : 1);
+    most.messages = std::max(most.messages, ring ? most.steps : std::int64_t{ranks - 1});
     most.sent = std::max(most.sent, ring || reduces ? all_but_one : to_each);
     if (reduces) most.reduced = std::max(most.reduced, ring ? all_but_one : to_each);
   }

@@ -41,6 +41,7 @@ struct LaneLoad {
 // The longest chain of messages, and the bytes of the rank that sends, or reduces, most.
 struct NodeCost {
   std::int64_t steps = 0;
+  std::int64_t messages = 0;
   double sent = 0;
   double reduced = 0;
 };

@@ -55,6 +55,7 @@ Cost cost(const Request& request, const PatTrees& trees, double block_bytes, std
   Cost cost = tally.total(adds ? block_bytes * (ranks - 1) : 0);
   cost.steps = steps;
   if (cost.steps_inter_node > 0) cost.steps_inter_node = steps;
+  cost.messages = cost.messages_inter_node = 0;
   return cost;
 }
 

@@ -5,9 +5,11 @@
 
 namespace unisono::comm {
 
-// t = alpha for each message on the longest chain + bytes * beta of the busiest rank.
+// t = alpha for each message on the longest chain + overhead for each further message of the
+// busiest rank + bytes * beta of the busiest rank.
 struct LinkCost {
   double alpha_us;
+  double overhead_us;
   double beta_ns_per_byte;
 };
 

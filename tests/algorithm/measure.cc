@@ -39,6 +39,8 @@ class Measurement {
         chunk_bytes_(block_bytes / plan.header.chunks_per_block),
         sent_(plan.programs.size()),
         sent_inter_node_(plan.programs.size()),
+        messages_sent_(plan.programs.size()),
+        messages_taken_(plan.programs.size()),
         reduced_(plan.programs.size()) {
     for (const plan::RankProgram& program : plan.programs) {
       first_.push_back(running_.size());
@@ -62,6 +64,8 @@ class Measurement {
     longest_.messages = std::max<std::int64_t>(longest_.messages, 0);
     return {.steps = longest_.messages,
             .steps_inter_node = longest_.crossings,
+            .messages = std::max(*std::max_element(messages_sent_.begin(), messages_sent_.end()),
+                                 *std::max_element(messages_taken_.begin(), messages_taken_.end())),
             .bytes_sent = *std::max_element(sent_.begin(), sent_.end()),
             .bytes_sent_inter_node =
                 *std::max_element(sent_inter_node_.begin(), sent_inter_node_.end()),
@@ -83,12 +87,13 @@ class Measurement {
       if (other.after_steps.size() <= steps) return false;
       chain.follow(other.after_steps[steps]);
     }
+    const auto rank = static_cast<std::size_t>(block.rank);
     if (plan::receives(step.operation)) {
       if (block.arriving->empty()) return false;
       chain.follow(block.arriving->front());
       block.arriving->pop_front();
+      ++messages_taken_[rank];
     }
-    const auto rank = static_cast<std::size_t>(block.rank);
     const double bytes = chunk_bytes_ * step.count;
     const bool moves = plan::sends(step.operation) || step.operation == plan::Operation::put;
     const bool crosses = moves && !placement_.same_node(block.rank, code.send_peer);
@@ -101,6 +106,7 @@ class Measurement {
     if (plan::sends(step.operation)) {
       const Chain message{chain.messages + 1, chain.crossings + (crosses ? 1 : 0)};
       block.departing->push_back(message);
+      ++messages_sent_[rank];
       longest_.follow(message);
     }
     block.chain = chain;
@@ -112,7 +118,10 @@ class Measurement {
   const plan::Plan& plan_;
   const topo::Placement& placement_;
   double chunk_bytes_;
-  std::vector<double> sent_, sent_inter_node_, reduced_;  // by rank
+  // By rank.
+  std::vector<double> sent_, sent_inter_node_;
+  std::vector<std::int64_t> messages_sent_, messages_taken_;
+  std::vector<double> reduced_;
   std::map<Connection, std::deque<Chain>> messages_;
   std::vector<Running> running_;
   std::vector<std::size_t> first_;  // by rank, in running_
