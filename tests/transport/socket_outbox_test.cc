@@ -112,8 +112,8 @@ TEST(SocketOutbox, EachRailCarriesAnEqualPartOfEveryTile) {
       ASSERT_EQ(frames.size(), rail == 0 ? 2u : 1u) << rails << " rails, rail " << rail;
       EXPECT_EQ(frames[0].type, Frame::Type::piece);
       EXPECT_EQ(frames[0].offset, next);
-      EXPECT_NEAR(static_cast<double>(frames[0].bytes), static_cast<double>(tile_bytes / rails),
-                  128);
+      EXPECT_NEAR(static_cast<double>(frames[0].bytes),
+                  static_cast<double>(tile_bytes) / static_cast<double>(rails), 128);
       next += frames[0].bytes;
       if (rail == 0) {
         EXPECT_EQ(frames[1].type, Frame::Type::signal);
@@ -148,7 +148,7 @@ TEST(SocketOutbox, TakesSoManyPutsAndTheirMemoryGrowsWithThem) {
 }
 
 TEST(SocketRing, KeepsItsItemsInOrderHoweverItGrows) {
-  std::mt19937 random(20);
+  std::mt19937 random(std::random_device{}());
   Ring<int> ring;
   int pushed = 0;
   int popped = 0;
