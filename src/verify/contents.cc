@@ -6,10 +6,10 @@
 
 namespace unisono::verify {
 
-Sums::Sums(int ranks) : ranks_(ranks), sets_(ranks) {
+Sums::Sums(int contributions) : contributions_(contributions), sets_(contributions) {
   sets_of_.push_back(RankSets::none);
   operands_.push_back({});
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; rank < contributions; ++rank) {
     for (int twice = 0; twice < 2; ++twice) {
       sets_of_.push_back(sets_.single(rank));
       operands_.push_back({});
@@ -40,11 +40,12 @@ std::string Sums::describe(Sum sum) const {
     open.pop_back();
     if (top < 0) {
       append(text, static_cast<char>(-top));
-    } else if (top <= 2 * ranks_) {
+    } else if (top <= 2 * contributions_) {
       append(text, (top - 1) / 2);
     } else {
       auto [left, right] = operands_[static_cast<std::size_t>(top)];
-      if (left <= 2 * ranks_ && right > 2 * ranks_) std::swap(left, right);  // as one writes it
+      if (left <= 2 * contributions_ && right > 2 * contributions_)
+        std::swap(left, right);  // as one writes it
       open.insert(open.end(), {-Sum{')'}, right, -Sum{'+'}, left, -Sum{'('}});
     }
   }
@@ -55,6 +56,26 @@ std::string Sums::describe(Sum sum) const {
 std::size_t Sums::memory_bytes() const {
   return sets_.memory_bytes() + sets_of_.size() * (sizeof(Sum) + sizeof(Operands)) +
          known_.size() * 32;
+}
+
+int Contents::contributions() const {
+  return is_custom() ? contribution(header_->ranks, 0) : header_->ranks;
+}
+
+int Contents::contribution(int rank, std::int64_t chunk) const {
+  if (!is_custom()) return rank;
+  const std::int64_t chunks = std::int64_t{header_->input_blocks} * header_->chunks_per_block;
+  return static_cast<int>(rank * chunks + chunk);
+}
+
+RankSets::Id Contents::required_set(int rank, std::int64_t chunk, RankSets& sets) const {
+  if (!is_custom()) return sets.all();
+  const std::int64_t chunks = std::int64_t{header_->output_blocks} * header_->chunks_per_block;
+  RankSets::Id all = RankSets::none;
+  for (const std::int32_t one :
+       conditions_->required[static_cast<std::size_t>(rank * chunks + chunk)])
+    all = sets.unite(all, sets.single(one)).set;
+  return all;
 }
 
 std::int64_t Contents::initial(int rank, std::int64_t chunk) const {
@@ -73,9 +94,12 @@ std::int64_t Contents::initial(int rank, std::int64_t chunk) const {
     case Collective::all_to_all:
     case Collective::all_to_all_v:
       return std::int64_t{rank} * header_->ranks * chunks + chunk;
+    case Collective::custom:
+      if (!conditions_ || !conditions_->given[static_cast<std::size_t>(contribution(rank, chunk))])
+        return -1;
+      return chunk % chunks;
     case Collective::barrier:
     case Collective::point_to_point:
-    case Collective::custom:
       return -1;
   }
   return -1;
@@ -100,9 +124,15 @@ std::int64_t Contents::required(int rank, std::int64_t chunk) const {
       const std::int64_t source = chunk / chunks;
       return (source * header_->ranks + rank) * chunks + chunk % chunks;
     }
+    case Collective::custom: {
+      const std::int64_t all = header_->output_blocks * chunks;
+      if (!conditions_ ||
+          conditions_->required[static_cast<std::size_t>(rank * all + chunk)].empty())
+        return -1;
+      return chunk % chunks;
+    }
     case Collective::barrier:
     case Collective::point_to_point:
-    case Collective::custom:
       return -1;
   }
   return -1;

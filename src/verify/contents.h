@@ -8,6 +8,7 @@
 #include "plan/plan.h"
 #include "verify/flat_map.h"
 #include "verify/rank_sets.h"
+#include "verify/verify.h"
 
 namespace unisono::verify {
 
@@ -28,10 +29,13 @@ struct Value {
 // pre-multiplied) differ.
 class Sums {
  public:
-  explicit Sums(int ranks);
+  // Contributions are numbered; in collectives with a fixed meaning a rank has one.
+  explicit Sums(int contributions);
 
   Sum raw(int rank) const { return 1 + 2 * rank; }
-  bool is_raw(Sum sum) const { return sum != unwritten && sum <= 2 * ranks_ && sum % 2 == 1; }
+  bool is_raw(Sum sum) const {
+    return sum != unwritten && sum <= 2 * contributions_ && sum % 2 == 1;
+  }
   Sum read(Sum raw) const { return raw + 1; }
 
   // -1 if both hold a contribution of the same rank.
@@ -48,7 +52,7 @@ class Sums {
     Sum left;
     Sum right;
   };
-  int ranks_;
+  int contributions_;
   RankSets sets_;
   std::vector<RankSets::Id> sets_of_;  // by sum
   std::vector<Operands> operands_;     // by sum
@@ -62,11 +66,20 @@ class Sums {
 //   broadcast                     chunk of the root's block
 //   scatter                       (destination rank, chunk)
 //   all_to_all, all_to_all_v      (source rank, destination rank, chunk)
+//   custom                        chunk of a block; which data it is, the contribution says
 class Contents {
  public:
-  explicit Contents(const plan::Header& header) : header_(&header) {}
+  // `conditions`: of a custom collective, else unused.
+  explicit Contents(const plan::Header& header, const Conditions* conditions = nullptr)
+      : header_(&header), conditions_(conditions) {}
 
-  bool adds() const { return is_reduction(header_->collective); }
+  bool is_custom() const { return header_->collective == Collective::custom; }
+  bool adds() const { return is_custom() || is_reduction(header_->collective); }
+  int contributions() const;
+  // Which contribution a rank's input chunk is.
+  int contribution(int rank, std::int64_t chunk) const;
+  // The contributions that output chunk `chunk` must be the sum of. Only where required() is given.
+  RankSets::Id required_set(int rank, std::int64_t chunk, RankSets& sets) const;
   // Position of the data in input chunk `chunk` at the start; -1: none.
   std::int64_t initial(int rank, std::int64_t chunk) const;
   // Position of the data that output chunk `chunk` must hold at the end; -1: any.
@@ -76,6 +89,7 @@ class Contents {
 
  private:
   const plan::Header* header_;
+  const Conditions* conditions_;
 };
 
 }  // namespace unisono::verify

@@ -47,7 +47,7 @@ bool Execution::read(int block, const Location& location, std::int64_t chunk, st
   value = cells_[static_cast<std::size_t>(cell)];
   if (location.buffer == plan::Buffer::input) {
     const std::int64_t original = contents_.initial(rank, chunk);
-    const Sum raw = contents_.adds() ? sums_.raw(rank) : plain;
+    const Sum raw = contents_.adds() ? sums_.raw(contents_.contribution(rank, chunk)) : plain;
     if (original < 0)
       return fail(block, Problem::unwritten_read, location.buffer, chunk,
                   "data that the operation gives this rank", "a buffer without data");
@@ -99,12 +99,12 @@ bool Execution::add(int block, const Location& location, std::int64_t chunk, con
 }
 
 // Chunks differ in size with their place in their block; in all_to_all_v also with the block.
-std::int64_t Execution::size_class(const Location& location, std::int64_t chunk, int rank) const {
+std::int64_t Execution::size_class(plan::Buffer buffer, std::int64_t chunk, int rank) const {
   const std::int64_t chunks = header_.chunks_per_block;
   if (header_.collective != Collective::all_to_all_v) return chunk % chunks;
   const std::int64_t block = chunk / chunks;
   const std::int64_t ranks = header_.ranks;
-  switch (location.buffer) {
+  switch (buffer) {
     case plan::Buffer::input:
       return (rank * ranks + block) * chunks + chunk % chunks;
     case plan::Buffer::output:
@@ -124,15 +124,15 @@ std::string Execution::describe_size(std::int64_t size_class) const {
              size_class / chunks / header_.ranks, " to rank ", size_class / chunks % header_.ranks);
 }
 
-bool Execution::sizes_match(int block, const Location& left, std::int64_t left_chunk, int left_rank,
-                            const Location& right, std::int64_t right_chunk, int right_rank,
-                            int count, bool is_message) {
+bool Execution::sizes_match(int block, plan::Buffer left, std::int64_t left_chunk, int left_rank,
+                            plan::Buffer right, std::int64_t right_chunk, int right_rank, int count,
+                            bool is_message) {
   const bool linear = header_.collective != Collective::all_to_all_v;
   for (int i = 0; i < (linear ? 1 : count); ++i) {
     const std::int64_t wanted = size_class(left, left_chunk + i, left_rank);
     const std::int64_t given = size_class(right, right_chunk + i, right_rank);
     if (wanted == given && wanted >= 0) continue;
-    return fail(block, Problem::size_mismatch, left.buffer, left_chunk + i, describe_size(wanted),
+    return fail(block, Problem::size_mismatch, left, left_chunk + i, describe_size(wanted),
                 str(is_message ? "a message with " : "", describe_size(given)));
   }
   return true;
@@ -196,8 +196,8 @@ bool Execution::move_data(int block, const Step& step) {
                   "results in output or scratch", "a step that writes to input");
   }
   if (reads && writes) {
-    if (!sizes_match(block, step.destination, destination_chunk, it.rank, step.source, source_chunk,
-                     it.rank, count, false))
+    if (!sizes_match(block, step.destination.buffer, destination_chunk, it.rank, step.source.buffer,
+                     source_chunk, it.rank, count, false))
       return false;
     if (source != destination && std::abs(source - destination) < count)
       return fail(block, Problem::stale_read, step.source.buffer, source_chunk,
@@ -219,7 +219,7 @@ bool Execution::move_data(int block, const Step& step) {
                       ? std::string("a token")
                       : str(message.count, message.count == 1 ? " chunk" : " chunks", " from ",
                             describe_step(message.sender, message.sender_step)));
-    if (!sizes_match(block, shape, shape_chunk, it.rank, message.shape, message.shape_chunk,
+    if (!sizes_match(block, shape.buffer, shape_chunk, it.rank, message.shape, message.shape_chunk,
                      in->source_rank, count, true))
       return false;
     first_value = in->first_value;
@@ -250,7 +250,7 @@ bool Execution::move_data(int block, const Step& step) {
   Connection& out = connections_[static_cast<std::size_t>(it.out)];
   Message message;
   message.count = count;
-  message.shape = writes ? step.destination : step.source;
+  message.shape = writes ? step.destination.buffer : step.source.buffer;
   message.shape_chunk = writes ? destination_chunk : source_chunk;
   message.sender = block;
   message.sender_step = it.cursor.number();
@@ -291,8 +291,8 @@ bool Execution::put(int block, const Step& step) {
     return fail(block, Problem::input_written, plan::Buffer::input, destination_chunk,
                 "results in output or scratch",
                 str("a step that writes to rank ", peer, "'s input"));
-  if (!sizes_match(block, step.destination, destination_chunk, peer, step.source, source_chunk,
-                   it.rank, step.count, false))
+  if (!sizes_match(block, step.destination.buffer, destination_chunk, peer, step.source.buffer,
+                   source_chunk, it.rank, step.count, false))
     return false;
   Connection& out = connections_[static_cast<std::size_t>(it.out)];
   for (int i = 0; i < step.count; ++i) {
@@ -336,8 +336,8 @@ bool Execution::read_reduce(int block, const Step& step) {
     std::int64_t peer_chunk = 0;
     std::int64_t peer_cell = -1;
     if (!find_operand(block, step.source, peer, step.count, peer_chunk, peer_cell) ||
-        !sizes_match(block, step.destination, chunk, rank, step.source, peer_chunk, peer,
-                     step.count, false))
+        !sizes_match(block, step.destination.buffer, chunk, rank, step.source.buffer, peer_chunk,
+                     peer, step.count, false))
       return false;
     for (int i = 0; i < step.count; ++i) {
       Value own;

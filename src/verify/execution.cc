@@ -15,8 +15,8 @@ Execution::Execution(const plan::Plan& plan, const Options& options, bool record
       options_(options),
       record_(record),
       is_barrier_(plan.header.collective == Collective::barrier),
-      contents_(plan.header),
-      sums_(plan.header.ranks),
+      contents_(plan.header, options.conditions),
+      sums_(contents_.contributions()),
       memory_(plan) {
   std::size_t total = 0;
   for (const plan::RankProgram& program : plan.programs) total += program.thread_blocks.size();
@@ -77,7 +77,8 @@ void Execution::fill_memory() {
       const std::int64_t position = contents_.initial(rank, chunk);
       if (position >= 0)
         cells_[static_cast<std::size_t>(first + chunk)] = {
-            position, contents_.adds() ? sums_.raw(rank) : plain, -1};
+            position, contents_.adds() ? sums_.raw(contents_.contribution(rank, chunk)) : plain,
+            -1};
     }
   }
   if (!is_barrier_) return;

@@ -57,7 +57,7 @@ class Execution {
 
   struct Message {
     int count = 0;
-    plan::Location shape;  // chunks of the same sizes, in the sender's memory
+    plan::Buffer shape = plan::Buffer::input;  // chunks of the same sizes, in the sender's memory
     std::int64_t shape_chunk = 0;
     int sender = -1;  // thread block
     std::int64_t sender_step = 0;
@@ -120,10 +120,10 @@ class Execution {
             Value& value);
   bool add(int block, const plan::Location& location, std::int64_t chunk, const Value& memory,
            const Value& other, Value& sum);
-  bool sizes_match(int block, const plan::Location& left, std::int64_t left_chunk, int left_rank,
-                   const plan::Location& right, std::int64_t right_chunk, int right_rank, int count,
+  bool sizes_match(int block, plan::Buffer left, std::int64_t left_chunk, int left_rank,
+                   plan::Buffer right, std::int64_t right_chunk, int right_rank, int count,
                    bool is_message);
-  std::int64_t size_class(const plan::Location& location, std::int64_t chunk, int rank) const;
+  std::int64_t size_class(plan::Buffer buffer, std::int64_t chunk, int rank) const;
   std::string describe_size(std::int64_t size_class) const;
   void hold(std::int64_t cell, int count);
   void take(Connection& connection);

@@ -16,7 +16,7 @@ bool Execution::check_left_messages() {
     const Message& message = connection.messages[connection.first_message];
     const std::string where =
         str("rank ", connection.destination_rank, " on channel ", connection.channel);
-    fail(message.sender, Problem::message_left, message.shape.buffer, message.shape_chunk,
+    fail(message.sender, Problem::message_left, message.shape, message.shape_chunk,
          str("a step of ", where, " that receives it"),
          str(connection.waiting(), connection.waiting() == 1 ? " message" : " messages",
              " from rank ", connection.source_rank,
@@ -60,13 +60,14 @@ bool Execution::check_results() {
       const std::int64_t position = contents_.required(rank, chunk);
       if (position < 0) continue;
       const Value& value = cells_[static_cast<std::size_t>(first + chunk)];
+      const RankSets::Id wanted_set = contents_.required_set(rank, chunk, sums_.sets());
       const bool right_sum = contents_.adds()
                                  ? value.sum != unwritten && !sums_.is_raw(value.sum) &&
-                                       sums_.ranks_of(value.sum) == sums_.sets().all()
+                                       sums_.ranks_of(value.sum) == wanted_set
                                  : value.sum == plain;
       if (value.position != position || !right_sum) {
-        const std::string expected = contents_.adds() ? describe_sum(position, sums_.sets().all())
-                                                      : contents_.describe(position);
+        const std::string expected =
+            contents_.adds() ? describe_sum(position, wanted_set) : contents_.describe(position);
         return fail_result(Problem::wrong_result, rank, chunk, value, expected, describe(value));
       }
       if (!must_agree) continue;

@@ -48,14 +48,30 @@ std::int64_t chunk_moves(const plan::Body& body, std::int64_t most) {
   return moves;
 }
 
+bool conditions_fit(const plan::Header& header, const Conditions& conditions) {
+  const std::int64_t chunks = std::int64_t{header.chunks_per_block} * header.ranks;
+  const std::int64_t given = chunks * header.input_blocks;
+  if (static_cast<std::int64_t>(conditions.given.size()) != given ||
+      static_cast<std::int64_t>(conditions.required.size()) != chunks * header.output_blocks)
+    return false;
+  for (const std::vector<std::int32_t>& wanted : conditions.required)
+    for (const std::int32_t one : wanted)
+      if (one < 0 || one >= given) return false;
+  return true;
+}
+
 // What the verifier does not look into; nothing if it does.
 std::optional<Failure> refusal(const plan::Plan& plan, const Options& options) {
   const plan::Header& header = plan.header;
   if (const Status status = plan::check(plan, plan::format_limits()); !status.ok())
     return malformed("a plan within the format", status.error().message);
-  if (header.collective == Collective::custom || header.collective == Collective::point_to_point)
-    return malformed("a collective with a fixed meaning",
+  const bool is_custom = header.collective == Collective::custom;
+  if ((is_custom && !options.conditions) || header.collective == Collective::point_to_point)
+    return malformed("a collective with a fixed meaning, or conditions",
                      str(name(header.collective), ", which has none"));
+  if (is_custom && !conditions_fit(header, *options.conditions))
+    return malformed(str("conditions for the ", header.ranks, " ranks' chunks"),
+                     "other conditions");
   if (options.slots < 1) return malformed("at least 1 slot", str(options.slots));
   if (const std::int64_t cells = count_cells(plan); cells > options.max_cells)
     return malformed(str("at most ", options.max_cells, " chunks of memory, all ranks together"),

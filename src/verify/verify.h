@@ -18,6 +18,14 @@
 
 namespace unisono::verify {
 
+// What a custom collective gives and asks for. Data is named by input chunks: number
+// rank * (chunks of an input) + chunk.
+struct Conditions {
+  std::vector<bool> given;                          // by input chunk
+  std::vector<std::vector<std::int32_t>> required;  // by output chunk: what it is the sum of;
+                                                    // nothing: anything may be there
+};
+
 struct Options {
   // Messages that a connection holds before a sending step blocks. The proof holds for this
   // number and every larger one.
@@ -31,6 +39,8 @@ struct Options {
   // So is one whose steps move more chunks: a proof takes some 100 ns for each, and up to 100 bytes
   // for each that is added.
   std::int64_t max_chunk_moves = std::int64_t{1} << 28;
+  // Of a custom collective, which is refused without. Must outlive the call.
+  const Conditions* conditions = nullptr;
 };
 
 enum class Problem : std::uint8_t {
@@ -70,7 +80,7 @@ struct Report {
   bool ok() const { return failures.empty(); }
 };
 
-// For collectives with a fixed meaning. A custom plan's conditions are for a later interface.
+// For collectives with a fixed meaning, and custom ones with conditions.
 Report verify(const plan::Plan& plan, const Options& options = {});
 
 }  // namespace unisono::verify
