@@ -14,6 +14,8 @@ void bind_algorithms(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
 void bind_verify(nanobind::module_& module);
 void bind_selection(nanobind::module_& module);
+void bind_plan_run(nanobind::module_& module);
+void bind_lang(nanobind::module_& module);
 void bind_simulate(nanobind::module_& module);
 
 }  // namespace unisono::python

@@ -17,6 +17,8 @@ NB_MODULE(_unisono, module) {
   bind_verify(module);
   bind_plan(module);
   bind_selection(module);
+  bind_plan_run(module);
+  bind_lang(module);
   bind_simulate(module);
   answer_interrupts();
 }

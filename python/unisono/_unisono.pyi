@@ -7,6 +7,13 @@ and `Work` here take addresses and are for them alone.
 
 from collections.abc import Sequence
 
+from unisono._language import Chunk as Chunk
+from unisono._language import Chunks as Chunks
+from unisono._language import Compiled as Compiled
+from unisono._language import Trace as Trace
+from unisono._language import passes as passes
+from unisono._language import run_plan as run_plan
+
 __version__: str
 
 # Communicators ------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ Every text names the values and the rank. An error other than `MisuseError` is f
 communicator: every later call raises it again.
 """
 
+import re
+
 
 class Error(Exception):
     """Base of all errors of unisono.
@@ -19,6 +21,21 @@ class Error(Exception):
 
 class MisuseError(Error, ValueError):
     """The caller's arguments or order of calls. Nothing was started; the communicator is usable."""
+
+
+class ProgramError(MisuseError):
+    """A program of the language is wrong. The text begins with the place in its source.
+
+    Attributes:
+        file: The source file, None where the mistake has no place.
+        line: The line in it, None likewise.
+    """
+
+    def __init__(self, text: str, rank: int | None = None) -> None:
+        super().__init__(text, rank)
+        place = re.match(r"(.+?):(\d+): ", text)
+        self.file = place[1] if place else None
+        self.line = int(place[2]) if place else None
 
 
 class BugError(Error, RuntimeError):

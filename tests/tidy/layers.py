@@ -37,6 +37,7 @@ PYTHON_LAYERS = {
     "plans": 1,
     "work": 2,
     "draw": 2,
+    "lang": 2,
     "calls": 3,
     "communicator": 4,
     "join": 5,

@@ -1,4 +1,4 @@
-"""`unisono plan`: list, show, verify and draw plans."""
+"""`unisono plan`: list, show, verify, compile, run and draw plans."""
 
 import json as json_module
 from enum import StrEnum
@@ -10,7 +10,7 @@ import typer
 from unisono import _unisono as native
 from unisono import plans
 from unisono.bench.cases import check_names, collectives
-from unisono.cli import verify
+from unisono.cli import programs, verify
 from unisono.cli.output import (
     Json,
     Nodes,
@@ -28,9 +28,14 @@ from unisono.draw import draw_plan
 from unisono.errors import MisuseError
 
 app = typer.Typer(
-    help="List, show, verify and draw plans.", no_args_is_help=True, rich_markup_mode="rich"
+    help="List, show, verify, compile, run and draw plans.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
 )
 app.command("verify")(verify.verify)
+app.command("compile")(programs.compile_program)
+app.command("run")(programs.run)
+app.command("diff")(programs.diff)
 
 Name = Annotated[
     str,

@@ -1,0 +1,126 @@
+# ruff: noqa: A002
+"""The language's part of unisono._unisono: a stub only, there is no such module."""
+
+from typing import Any
+
+from unisono._unisono import Plan
+
+class Chunk:
+    """Chunks as they were when a program took hold of them.
+
+    Whoever overwrites one of them makes this reference stale; steps give a fresh one.
+    """
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def buffer(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    def copy(
+        self,
+        rank: int,
+        buffer: str | None = None,
+        index: int | None = None,
+        *,
+        channel: int | None = None,
+    ) -> Chunk:
+        """Copies the chunks to another place: buffer and index of their own unless given.
+
+            before: input[0]@0 = a                     output[2]@1 = anything
+            after:  input[0]@0 = a                     output[2]@1 = a
+            with    p.chunk(0, "input", 0).copy(1, "output", 2)
+
+        Returns the chunks at the new place. ProgramError if this reference is stale, or the place
+        does not exist.
+        """
+
+    def reduce(self, other: Chunk, *, channel: int | None = None) -> Chunk:
+        """Adds other chunks, of any rank, to these.
+
+            before: input[0]@0 = a    input[0]@1 = b
+            after:  input[0]@0 = a    input[0]@1 = a + b
+            with    p.chunk(1, "input", 0).reduce(p.chunk(0, "input", 0))
+
+        Returns these chunks, as they are then. ProgramError if a reference is stale.
+        """
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, key: int | slice) -> Chunk: ...  # some of the chunks, as old as these
+
+class Chunks:
+    """Chunks of many ranks: a step on them is a step of each, in their order.
+
+    For programs of millions of steps; ranks and indices are integers or arrays of them.
+    """
+
+    def copy(self, rank: Any, buffer: str, index: Any, *, channel: int | None = None) -> Chunks:
+        """As Chunk.copy, for each."""
+
+    def reduce(self, other: Chunks, *, channel: int | None = None) -> Chunks:
+        """As Chunk.reduce, for each with the one of `other` at its place."""
+
+    def __len__(self) -> int: ...
+
+class Compiled:
+    """What the compiler gives: a plan that is proved."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def timings(self) -> list[tuple[str, float]]: ...  # CPU seconds of each pass, emit, verify
+    @property
+    def steps(self) -> int: ...  # executed by the proof
+    @property
+    def messages(self) -> int: ...
+
+class Trace:
+    """A program being traced; unisono.lang.Build is what programs see."""
+
+    def __init__(
+        self,
+        name: str,
+        collective: str,
+        ranks: int,
+        nodes: int,
+        root: int,
+        chunks: int,
+        in_place: bool,
+        blocks: tuple[int, int],
+    ) -> None: ...
+    def set_conditions(self, given: list[bool], required: list[list[int]]) -> None: ...
+    def set_most_steps(self, most: int) -> None: ...
+    def set_home(self, file: str, line: int) -> None: ...  # where the program begins
+    def add_scratch(self, name: str, chunks: int) -> None: ...
+    def chunk(self, rank: int, buffer: str, index: int, count: int = 1) -> Chunk:
+        """Takes hold of `count` chunks of a rank's buffer, from `index` on.
+
+        buffer is "input", "output" or the name of a scratch buffer. ProgramError if there are no
+        such chunks, or if they hold nothing yet.
+        """
+
+    def chunks(self, rank: Any, buffer: str, index: Any, count: int = 1) -> Chunks:
+        """As chunk, for each of an array of ranks and one of indices; an integer stands for all."""
+
+    def set_parallel(self, instances: int) -> int: ...  # what it was before
+    def set_channel(self, channel: int) -> int: ...  # what it was before
+    @property
+    def operations(self) -> int: ...
+    def compile(self, options: dict[str, Any]) -> Compiled: ...
+    def dump_after(self, options: dict[str, Any], pass_name: str) -> str: ...
+
+def passes() -> list[tuple[str, str]]:
+    """The compiler's passes, in their order, and what each does."""
+
+def run_plan(
+    plan: Plan,
+    inputs: list[int],
+    outputs: list[int],
+    count: int,
+    type: str,
+    operation: str,
+    timeout: float,
+) -> None:
+    """Runs a plan on buffers by address, all ranks in this thread; see unisono.lang.run."""

@@ -1,0 +1,149 @@
+"""`unisono plan compile`, `run` and `diff`: programs become plans, and plans work."""
+
+import difflib
+import time
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+import typer
+
+from unisono import lang, plans
+from unisono.cli.output import (
+    Nodes,
+    Ranks,
+    complete_protocol,
+    print_table,
+    print_text,
+    write_file,
+)
+from unisono.cli.verify import read_plan
+from unisono.errors import MisuseError
+
+PlanFile = Annotated[Path, typer.Argument(metavar="FILE", help="A plan, as text or JSON.")]
+
+
+def compile_program(
+    path: Annotated[Path, typer.Argument(metavar="PROGRAM", help="A Python file, which is run.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Where the plan goes: .json, or text for other names."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--program", help="Which one, if the file has several.")
+    ] = None,
+    ranks: Ranks = 8,
+    nodes: Nodes = 1,
+    root: Annotated[int, typer.Option(help="Of collectives that have one.")] = 0,
+    instances: Annotated[int, typer.Option(min=1, help="Of the whole program.")] = 1,
+    protocol: Annotated[
+        str, typer.Option(help="simple, ll or ll128.", autocompletion=complete_protocol)
+    ] = "simple",
+    in_place: Annotated[bool, typer.Option("--in-place", help="For calls in place.")] = False,
+    dump_after: Annotated[
+        str | None, typer.Option(metavar="PASS", help="Show the state after a pass and stop.")
+    ] = None,
+) -> None:
+    """Compile a program of the language to a plan, proved; or say on which line it is wrong."""
+    program = _choose(lang.load(path), name, path)
+    options = {"instances": instances, "protocol": protocol, "in_place": in_place}
+    if dump_after is not None:
+        print_text(program.dump_after(dump_after, ranks, nodes, root=root, **options))
+        return
+    started = time.process_time()
+    build = program.trace(ranks, nodes, root=root)
+    traced = time.process_time() - started
+    compiled = build.compile(options)
+    plan = compiled.plan
+    if output is None:
+        print_text(plan.to_text())
+        return
+    write_file(output, plan.to_json() if output.suffix == ".json" else plan.to_text())
+    rows = [("trace", traced), *compiled.timings]
+    print_table(("pass", "ms"), [(one, f"{seconds * 1e3:.1f}") for one, seconds in rows],
+                right=("ms",))  # fmt: skip
+    print_text(
+        f"{plan.name} on {plan.ranks} ranks: {build.operations:,} steps of the program, "
+        f"{compiled.steps:,} of the plan, proved; {output}"
+    )
+
+
+def run(
+    file: PlanFile,
+    count: Annotated[int, typer.Option(min=0, help="Elements of a block.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Of the random data.")] = 1,
+) -> None:
+    """Run a plan on host memory, all ranks in one process, and compare with NumPy.
+
+    Exit status 1 if a result is wrong.
+    """
+    plan = read_plan(file)
+    rng = np.random.default_rng(seed)
+    inputs = [
+        rng.integers(-1000, 1000, plan.input_blocks(rank) * count) for rank in range(plan.ranks)
+    ]
+    wanted = _expected(plan, inputs)
+    started = time.perf_counter()
+    outputs = lang.run(plan, inputs)
+    seconds = time.perf_counter() - started
+    wrong = [
+        rank
+        for rank, (output, right) in enumerate(zip(outputs, wanted, strict=True))
+        if right is not None and not np.array_equal(output, right)
+    ]
+    verdict = f"WRONG on ranks {wrong}" if wrong else "right"
+    print_text(f"{plan.name}, {plan.ranks} ranks, blocks of {count}: {verdict}, {seconds:.3f} s")
+    raise typer.Exit(1 if wrong else 0)
+
+
+def diff(
+    first: PlanFile,
+    second: Annotated[Path, typer.Argument(metavar="OTHER", help="The plan to compare with.")],
+) -> None:
+    """Show how two plans differ. Exit status 1 if they do."""
+    one, other = (read_plan(path).to_text().splitlines() for path in (first, second))
+    lines = list(difflib.unified_diff(one, other, str(first), str(second), lineterm=""))
+    print_text("\n".join(lines) if lines else "the same plan")
+    raise typer.Exit(1 if lines else 0)
+
+
+def _choose(programs: list[lang.Program], name: str | None, path: Path) -> lang.Program:
+    names = [one.name for one in programs]
+    if name is None and len(programs) == 1:
+        return programs[0]
+    if name is None or name not in names:
+        asked = f"no program '{name}'" if name else "several programs"
+        raise MisuseError(f"{path} has {asked}; --program names one of {', '.join(names)}")
+    return programs[names.index(name)]
+
+
+def _expected(
+    plan: plans.Plan, inputs: list[npt.NDArray[np.int64]]
+) -> list[npt.NDArray[np.int64] | None]:
+    """What every rank's output must be; None where anything may be."""
+    total = np.sum(inputs, axis=0) if plan.collective in _REDUCTIONS else np.zeros(0, np.int64)
+    count = total.size // max(plan.ranks, 1)
+    match plan.collective:
+        case "all_reduce":
+            return [total] * plan.ranks
+        case "reduce":
+            return [total if rank == plan.root else None for rank in range(plan.ranks)]
+        case "reduce_scatter":
+            return [total[rank * count : (rank + 1) * count] for rank in range(plan.ranks)]
+        case "all_gather":
+            return [np.concatenate(inputs)] * plan.ranks
+        case "broadcast":
+            return [inputs[plan.root]] * plan.ranks
+        case "all_to_all":
+            blocks = [np.split(one, plan.ranks) for one in inputs]
+            return [np.concatenate([one[rank] for one in blocks]) for rank in range(plan.ranks)]
+        case "gather":
+            whole = np.concatenate(inputs)
+            return [whole if rank == plan.root else None for rank in range(plan.ranks)]
+        case "scatter":
+            return list(np.split(inputs[plan.root], plan.ranks))
+    raise MisuseError(f"what {plan.collective} gives is not known here; unisono.lang.run runs it")
+
+
+_REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter")

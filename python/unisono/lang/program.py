@@ -1,0 +1,252 @@
+"""Programs: a function, the collective that it is, and how its data is cut."""
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unisono import _unisono as native
+from unisono.errors import ProgramError
+from unisono.lang.build import Build
+
+__all__ = ["Program", "Shape", "load", "program"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """For which communicator a program is compiled.
+
+    Attributes:
+        ranks: The number of ranks.
+        nodes: The number of nodes; every node has as many ranks.
+        root: The root rank, of collectives that have one.
+    """
+
+    ranks: int
+    nodes: int = 1
+    root: int = 0
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks on each node."""
+        return self.ranks // self.nodes
+
+
+# Names input chunks: (rank, chunk).
+Place = tuple[int, int]
+Given = Callable[[Shape, int, int], bool]
+Wanted = Callable[[Shape, int, int], Iterable[Place] | None]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, for any number of ranks that its author allows.
+
+    Attributes:
+        name: Of the program, and of its plans.
+        function: What it does, called with a `Build`.
+        collective: Its meaning; "custom" with conditions of its own.
+        chunks: Chunks that a block is divided into, for a shape.
+        in_place: Whether input and output are one memory to the program. Such a program can be
+            compiled for calls in place and out of place, others only out of place.
+        blocks: Blocks of input and output; only of custom collectives.
+        given: Precondition of a custom collective: whether input chunk (rank, index) holds data.
+        wanted: Postcondition of a custom collective: the input chunks, as (rank, index), whose sum
+            output chunk (rank, index) holds at the end; None for anything.
+        most_steps: A program that takes more steps is stopped; at most 2^24.
+    """
+
+    name: str
+    function: Callable[..., None]
+    collective: str
+    chunks: Callable[[Shape], int]
+    in_place: bool = False
+    blocks: tuple[int, int] = (1, 1)
+    given: Given | None = None
+    wanted: Wanted | None = None
+    most_steps: int = 1 << 24
+
+    def trace(self, ranks: int, nodes: int = 1, *, root: int = 0, **parameters: Any) -> Build:
+        """Runs the program, so that its steps are written down.
+
+        Args:
+            ranks: The number of ranks.
+            nodes: The number of nodes, which must divide the ranks.
+            root: The root rank, of collectives that have one.
+            **parameters: Passed on to the program.
+
+        Raises:
+            ProgramError: The program makes a mistake that can be told at once: an index out of
+                range, a stale or uninitialised chunk; file, line and values are in the text.
+        """
+        if ranks < 1 or nodes < 1 or ranks % nodes:
+            raise ProgramError(
+                f"program {self.name}: {ranks} ranks do not divide by {nodes} nodes; "
+                "every node needs as many"
+            )
+        shape = Shape(ranks, nodes, root)
+        build = Build(
+            self.name,
+            self.collective,
+            ranks=ranks,
+            nodes=nodes,
+            root=root,
+            chunks=self.chunks(shape),
+            in_place=self.in_place,
+            blocks=self.blocks,
+        )
+        build.set_most_steps(self.most_steps)
+        code = self.function.__code__
+        build.set_home(code.co_filename, code.co_firstlineno)
+        if self.collective == "custom":
+            _set_conditions(build, shape, self)
+        self.function(build, **parameters)
+        return build
+
+    def compile(
+        self,
+        ranks: int,
+        nodes: int = 1,
+        *,
+        root: int = 0,
+        in_place: bool = False,
+        protocol: str = "simple",
+        instances: int = 1,
+        alpha_us: float = 5.0,
+        gigabytes_per_second: float = 20.0,
+        block_bytes: int = 0,
+        fuse: bool = True,
+        slots: int = 2,
+        **parameters: Any,
+    ) -> native.Compiled:
+        """A plan of the program, proved.
+
+        Args:
+            ranks: The number of ranks.
+            nodes: The number of nodes, which must divide the ranks.
+            root: The root rank, of collectives that have one.
+            in_place: Whether the plan is for calls in place.
+            protocol: "simple", "ll" or "ll128".
+            instances: The whole program is done by so many instances side by side, as if it stood
+                in `parallelize(instances)`.
+            alpha_us: What a message costs before its first byte, in microseconds.
+            gigabytes_per_second: Of a connection; with `alpha_us` it decides which contiguous
+                messages become one.
+            block_bytes: The size of a block for which that is decided; 0: all become one.
+            fuse: Whether instructions are fused.
+            slots: Messages that a connection must hold at least.
+            **parameters: Passed on to the program.
+
+        Raises:
+            ProgramError: The program is wrong; file, line and values are in the text.
+        """
+        build = self.trace(ranks, nodes, root=root, **parameters)
+        return build.compile(
+            {
+                "in_place": in_place,
+                "protocol": protocol,
+                "instances": instances,
+                "alpha_us": alpha_us,
+                "gigabytes_per_second": gigabytes_per_second,
+                "block_bytes": block_bytes,
+                "fuse": fuse,
+                "slots": slots,
+            }
+        )
+
+    def dump_after(
+        self, pass_name: str, ranks: int, nodes: int = 1, *, root: int = 0, **options: Any
+    ) -> str:
+        """The compiler's state after a pass, as text. `unisono.lang.passes()` names them; "trace"
+        is what stands before all.
+
+        Args:
+            pass_name: The pass.
+            ranks: The number of ranks.
+            nodes: The number of nodes.
+            root: The root rank.
+            **options: in_place, protocol, instances and so on, as for `compile`.
+        """
+        return self.trace(ranks, nodes, root=root).dump_after(options, pass_name)
+
+
+def program(
+    collective: str,
+    *,
+    chunks: int | Callable[[Shape], int] = 1,
+    in_place: bool = False,
+    blocks: tuple[int, int] = (1, 1),
+    given: Given | None = None,
+    wanted: Wanted | None = None,
+    most_steps: int = 1 << 24,
+    name: str | None = None,
+) -> Callable[[Callable[..., None]], Program]:
+    """Makes a function a program. The arguments are the attributes of `Program`.
+
+    @program("broadcast", chunks=4)
+    def star_broadcast(p):
+        for rank in range(p.ranks):
+            if rank != p.root:
+                p.chunk(p.root, "input", 0, 4).copy(rank, "output", 0)
+    """
+    if collective == "custom" and wanted is None:
+        raise ProgramError("a custom program needs its postcondition: wanted=")
+
+    def make(function: Callable[..., None]) -> Program:
+        return Program(
+            name=name or function.__name__,
+            function=function,
+            collective=collective,
+            chunks=chunks if callable(chunks) else lambda shape: chunks,
+            in_place=in_place,
+            blocks=blocks,
+            given=given,
+            wanted=wanted,
+            most_steps=most_steps,
+        )
+
+    return make
+
+
+def load(path: Path) -> list[Program]:
+    """The programs that a Python file defines, in its order. The file is executed.
+
+    Raises:
+        ProgramError: The file cannot be read or defines none.
+    """
+    module_name = f"unisono_program_{path.stem}"
+    specification = importlib.util.spec_from_file_location(module_name, path)
+    if specification is None or specification.loader is None or not path.is_file():
+        raise ProgramError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[module_name] = module
+    specification.loader.exec_module(module)
+    found = [value for value in vars(module).values() if isinstance(value, Program)]
+    if not found:
+        raise ProgramError(f"{path} defines no program; decorate one with @program(...)")
+    return found
+
+
+def _set_conditions(build: Build, shape: Shape, one: Program) -> None:
+    inputs, outputs = (blocks * build.chunks_per_block for blocks in one.blocks)
+    given = [
+        one.given is None or bool(one.given(shape, rank, index))
+        for rank in range(shape.ranks)
+        for index in range(inputs)
+    ]
+    required: list[list[int]] = []
+    for rank in range(shape.ranks):
+        for index in range(outputs):
+            places = one.wanted(shape, rank, index) if one.wanted else None
+            required.append([])
+            for source, chunk in places or ():
+                if not (0 <= source < shape.ranks and 0 <= chunk < inputs):
+                    raise ProgramError(
+                        f"program {one.name}: the postcondition of output[{index}] of rank {rank} "
+                        f"asks for input[{chunk}] of rank {source}; there are {shape.ranks} ranks "
+                        f"with {inputs} chunks"
+                    )
+                required[-1].append(source * inputs + chunk)
+    build.set_conditions(given, required)

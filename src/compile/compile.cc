@@ -1,0 +1,144 @@
+#include "compile/compile.h"
+
+#include <array>
+#include <ctime>
+#include <utility>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "compile/dump.h"
+#include "compile/emit.h"
+#include "compile/passes.h"
+#include "verify/verify.h"
+
+namespace unisono::compile {
+namespace {
+
+constexpr std::array all_passes{
+    Pass{"replicate", &replicate, "instances of parallel fragments, and their channels"},
+    Pass{"aggregate", &aggregate, "contiguous moves of one depth become one"},
+    Pass{"lower", &lower, "moves become instructions of ranks"},
+    Pass{"fuse", &fuse, "rrc, rcs, rrcs, rrs"},
+    Pass{"assign", &assign, "thread blocks by channel and peers"},
+    Pass{"schedule", &schedule, "their order, by depth + reverse depth"},
+    Pass{"synchronise", &synchronise, "waits between thread blocks of a rank"},
+    Pass{"place", &place, "where scratch lies"},
+};
+
+Result<Module> begin(const Trace& trace, const Options& options) {
+  const plan::Header& header = trace.program().header;
+  if (options.in_place && !header.in_place)
+    return misuse("program ", header.name,
+                  " is written out of place, so its plan cannot be in place; declare it in_place "
+                  "and write results to where the input is");
+  if (options.instances < 1 || options.instances > max_parallel)
+    return misuse("program ", header.name, ": ", options.instances, " instances; 1 to ",
+                  max_parallel, " can be made");
+  if (options.slots < 1) return misuse("slots is ", options.slots, "; it must be 1 or more");
+  if (!(options.alpha_us >= 0) || !(options.gigabytes_per_second > 0) || options.block_bytes < 0)
+    return misuse("alpha_us, gigabytes_per_second and block_bytes are ", options.alpha_us, ", ",
+                  options.gigabytes_per_second, " and ", options.block_bytes,
+                  "; they must be 0 or more, above 0, and 0 or more");
+  Module module;
+  module.trace = &trace;
+  module.options = options;
+  module.header = header;
+  module.header.in_place = options.in_place;
+  module.header.protocol = options.protocol;
+  module.layout = trace.layout();
+  return module;
+}
+
+// Of this thread, so that what else the machine does is not counted.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// The conditions on chunks as the plan divides them.
+verify::Conditions refine(const verify::Conditions& conditions, std::int32_t factor) {
+  verify::Conditions out;
+  for (const bool given : conditions.given) out.given.insert(out.given.end(), at(factor), given);
+  for (const std::vector<std::int32_t>& required : conditions.required) {
+    for (std::int32_t part = 0; part < factor; ++part) {
+      std::vector<std::int32_t>& one = out.required.emplace_back();
+      for (const std::int32_t chunk : required) one.push_back(chunk * factor + part);
+    }
+  }
+  return out;
+}
+
+verify::Report prove(const Module& module, const plan::Plan& plan) {
+  verify::Options options;
+  options.slots = module.options.slots;
+  verify::Conditions conditions;
+  if (module.header.collective == Collective::custom) {
+    if (module.trace->conditions()) conditions = refine(*module.trace->conditions(), module.factor);
+    options.conditions = &conditions;
+  }
+  return verify::verify(plan, options);
+}
+
+// All passes and the plan, without the proof.
+Result<plan::Plan> run_passes(Module& module, std::vector<Timing>& timings) {
+  for (const Pass& pass : all_passes) {
+    const double start = cpu_seconds();
+    if (Status status = pass.run(module); !status.ok()) {
+      // What the program means comes before what a pass cannot do with it.
+      UNISONO_TRY(check_contents(module));
+      return status.take_error();
+    }
+    timings.push_back({pass.name, cpu_seconds() - start});
+  }
+  const double start = cpu_seconds();
+  plan::Plan plan = emit(module);
+  timings.push_back({"emit", cpu_seconds() - start});
+  return plan;
+}
+
+}  // namespace
+
+std::span<const Pass> passes() { return all_passes; }
+
+Result<Compiled> compile(const Trace& trace, const Options& options) {
+  Compiled out;
+  UNISONO_ASSIGN(Module module, begin(trace, options));
+  UNISONO_ASSIGN(out.plan, run_passes(module, out.timings));
+  if (module.is_stuck && options.fuse) {
+    Options plain = options;
+    plain.fuse = false;
+    return compile(trace, plain);
+  }
+  const double start = cpu_seconds();
+  verify::Report report = prove(module, out.plan);
+  if (!report.ok()) {
+    // A wrong program is told in its own terms.
+    UNISONO_TRY(check_contents(module));
+    return bug("the compiler made a wrong plan of program ", module.header.name, ":\n",
+               report.failures.front().describe());
+  }
+  out.timings.push_back({"verify", cpu_seconds() - start});
+  out.steps = report.steps;
+  out.messages = report.messages;
+  return out;
+}
+
+Result<std::string> dump_after(const Trace& trace, const Options& options,
+                               std::string_view wanted) {
+  UNISONO_ASSIGN(Module module, begin(trace, options));
+  if (wanted == "trace") {
+    module.operations = trace.operations();
+    return dump(module);
+  }
+  for (const Pass& pass : all_passes) {
+    UNISONO_TRY(pass.run(module));
+    if (pass.name == wanted) return dump(module);
+  }
+  std::vector<std::string_view> names{"trace"};
+  for (const Pass& pass : all_passes) names.push_back(pass.name);
+  return misuse("there is no pass '", wanted, "'; there are ", join(names));
+}
+
+}  // namespace unisono::compile

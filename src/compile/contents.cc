@@ -1,0 +1,156 @@
+// What a program's steps do to data, in the order in which the user wrote them: the errors that
+// only become apparent when values are followed.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "compile/passes.h"
+#include "verify/contents.h"
+
+namespace unisono::compile {
+namespace {
+
+using verify::Sum;
+
+// Follows the steps with the verifier's values, on the chunks as the user divided them. In a custom
+// collective every input chunk contributes for itself, in others every rank.
+class Follower {
+ public:
+  explicit Follower(const Trace& trace)
+      : trace_(trace),
+        header_(trace.program().header),
+        layout_(trace.layout()),
+        contents_(header_, trace.conditions() ? &*trace.conditions() : nullptr),
+        custom_(contents_.is_custom()),
+        adds_(contents_.adds()),
+        sums_(contents_.contributions()),
+        cells_(at(layout_.cells())) {}
+
+  Status run() {
+    fill();
+    for (const Operation& it : trace_.operations())
+      for (std::int32_t i = 0; i < it.count; ++i)
+        UNISONO_TRY(follow(it, it.source + i, it.destination + i));
+    return check_results();
+  }
+
+ private:
+  struct Cell {
+    std::int64_t position = -1;
+    Sum sum = verify::unwritten;
+    std::int32_t line = 0;
+  };
+
+  std::int64_t chunks_of_input() const { return layout_.chunks(0, Layout::input); }
+
+  void fill() {
+    for (int rank = 0; rank < header_.ranks; ++rank) {
+      const std::int64_t chunks = layout_.chunks(rank, Layout::input);
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+        const std::int32_t cell = layout_.cell(rank, Layout::input, chunk);
+        if (!trace_.is_given(cell)) continue;
+        Cell& it = cells_[at(cell)];
+        it.position = contents_.initial(rank, chunk);
+        it.sum = adds_ ? sums_.read(sums_.raw(contents_.contribution(rank, chunk))) : verify::plain;
+      }
+    }
+  }
+
+  Status follow(const Operation& it, std::int32_t from, std::int32_t to) {
+    const Cell& source = cells_[at(from)];
+    Cell& target = cells_[at(to)];
+    if (it.kind == Kind::copy) {
+      target = {source.position, source.sum, it.line};
+      return {};
+    }
+    if (!adds_)
+      return misuse(trace_.where(it.line), "reduce in ", name(header_.collective),
+                    ", which only moves data; use copy");
+    if (source.position != target.position)
+      return misuse(trace_.where(it.line), "reduces different data: ", describe(source), " (",
+                    layout_.describe(from), ") is added to ", describe(target), " (",
+                    layout_.describe(to), ")");
+    const Sum both = sums_.add(source.sum, target.sum);
+    if (both < 0) {
+      const auto twice =
+          sums_.sets().intersect(sums_.ranks_of(source.sum), sums_.ranks_of(target.sum));
+      return misuse(trace_.where(it.line), "reduces a contribution twice: ", layout_.describe(from),
+                    " holds ", describe(source), ", ", layout_.describe(to), " holds ",
+                    describe(target), ", so ", who(twice), " would count twice");
+    }
+    target = {target.position, both, it.line};
+    return {};
+  }
+
+  // Contributions in words.
+  std::string who(verify::RankSets::Id set) {
+    if (!custom_) return str("rank ", sums_.sets().describe(set));
+    std::vector<std::string> parts;
+    constexpr std::size_t most = 8;
+    for (int i = 0; i < header_.ranks * chunks_of_input() && parts.size() < most; ++i)
+      if (sums_.sets().contains(set, i))
+        parts.push_back(str("input[", i % chunks_of_input(), "] of rank ", i / chunks_of_input()));
+    if (parts.size() == most) parts.back() = "...";
+    return parts.empty() ? "nothing" : join(parts, " + ");
+  }
+
+  std::string describe(std::int64_t position, verify::RankSets::Id set) {
+    if (custom_) return who(set);
+    if (!adds_) return contents_.describe(position);
+    return str(contents_.describe(position), " of ", who(set));
+  }
+  std::string describe(const Cell& cell) {
+    if (cell.sum == verify::unwritten) return "nothing";
+    return describe(cell.position, sums_.ranks_of(cell.sum));
+  }
+
+  Status check_results() {
+    const bool must_agree = header_.collective == Collective::all_reduce;
+    std::vector<Sum> first;
+    for (int rank = 0; rank < header_.ranks; ++rank) {
+      const std::int64_t chunks = layout_.chunks(rank, Layout::output);
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+        const std::int64_t position = contents_.required(rank, chunk);
+        if (position < 0) continue;
+        const auto set = contents_.required_set(rank, chunk, sums_.sets());
+        const Cell& cell = cells_[at(layout_.cell(rank, Layout::output, chunk))];
+        const bool right = cell.sum != verify::unwritten && cell.position == position &&
+                           (!adds_ || sums_.ranks_of(cell.sum) == set);
+        if (!right)
+          return misuse(trace_.where(cell.line), "postcondition not met: output[", chunk,
+                        "] of rank ", rank, " should hold ", describe(position, set), "; it holds ",
+                        describe(cell), missing(cell, position, set),
+                        cell.line > 0 ? ", written here" : ", and no step writes it");
+        if (!must_agree) continue;
+        if (rank == 0) first.push_back(cell.sum);
+        if (cell.sum == first[at(chunk)]) continue;
+        return misuse(trace_.where(cell.line), "results differ: output[", chunk, "] of rank ", rank,
+                      " is added in the order ", sums_.describe(cell.sum), ", that of rank 0 in ",
+                      sums_.describe(first[at(chunk)]),
+                      ", which do not give the same bits; add in one order everywhere");
+      }
+    }
+    return {};
+  }
+
+  std::string missing(const Cell& cell, std::int64_t position, verify::RankSets::Id set) {
+    if (!adds_ || cell.position != position || cell.sum == verify::unwritten) return "";
+    const auto rest = sums_.sets().without(set, sums_.ranks_of(cell.sum));
+    return rest == verify::RankSets::none ? "" : str(", ", who(rest), " is missing");
+  }
+
+  const Trace& trace_;
+  const plan::Header& header_;
+  const Layout& layout_;
+  verify::Contents contents_;
+  bool custom_;
+  bool adds_;
+  verify::Sums sums_;
+  std::vector<Cell> cells_;
+};
+
+}  // namespace
+
+Status check_contents(const Module& module) { return Follower(*module.trace).run(); }
+
+}  // namespace unisono::compile

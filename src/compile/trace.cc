@@ -1,0 +1,203 @@
+#include "compile/trace.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "plan/check.h"
+#include "verify/contents.h"
+
+namespace unisono::compile {
+namespace {
+
+// Cells are 32-bit numbers, and a proof takes some 40 bytes for each.
+constexpr std::int64_t max_cells = std::int64_t{1} << 26;
+
+}  // namespace
+
+Trace::Trace(const Program& program) : program_(program), layout_(program.header) {
+  lines_.push_back({"", 0});
+  written_.resize(static_cast<std::size_t>(layout_.cells()), untouched);
+  const verify::Contents contents(program_.header);
+  for (int rank = 0; rank < program_.header.ranks; ++rank) {
+    const std::int64_t chunks = layout_.chunks(rank, Layout::input);
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
+      if (contents.initial(rank, chunk) >= 0)
+        written_[static_cast<std::size_t>(layout_.cell(rank, Layout::input, chunk))] = given;
+  }
+}
+
+Result<Trace> Trace::start(const Program& program) {
+  const plan::Header& header = program.header;
+  if (header.collective == Collective::all_to_all_v || header.collective == Collective::barrier ||
+      header.collective == Collective::point_to_point)
+    return misuse("a program cannot be of ", name(header.collective),
+                  ": chunks of one size are its matter; custom says what else is wanted");
+  if (program.nodes < 1 || header.ranks % program.nodes != 0)
+    return misuse("program ", header.name, ": ", header.ranks, " ranks do not divide by ",
+                  program.nodes, " nodes; every node needs as many");
+  plan::Limits limits = plan::format_limits();
+  limits.executor = "the compiler";
+  limits.max_ranks = max_ranks;
+  UNISONO_TRY(plan::check(header, plan::RankProgram{}, limits));
+  const std::int64_t blocks = std::int64_t{header.input_blocks} + header.output_blocks;
+  if (blocks * header.chunks_per_block > max_cells / header.ranks)
+    return misuse("program ", header.name, ": ", header.ranks, " ranks of ",
+                  blocks * header.chunks_per_block, " chunks; all together at most ", max_cells);
+  return Trace(program);
+}
+
+Status Trace::set_conditions(Conditions conditions) {
+  if (program_.header.collective != Collective::custom)
+    return misuse("program ", program_.header.name, ": only a custom collective has conditions; ",
+                  name(program_.header.collective), " has its own");
+  const int ranks = program_.header.ranks;
+  const std::int64_t in = layout_.chunks(0, Layout::input);
+  conditions.given.resize(static_cast<std::size_t>(in * ranks));
+  conditions.required.resize(static_cast<std::size_t>(layout_.chunks(0, Layout::output) * ranks));
+  for (const std::vector<std::int32_t>& wanted : conditions.required) {
+    for (const std::int32_t chunk : wanted)
+      if (chunk < 0 || chunk >= in * ranks || !conditions.given[static_cast<std::size_t>(chunk)])
+        return misuse("program ", program_.header.name, ": the postcondition asks for input[",
+                      in > 0 ? chunk % in : 0, "] of rank ", in > 0 ? chunk / in : 0,
+                      ", which the precondition does not give");
+  }
+  for (std::int64_t chunk = 0; chunk < in * ranks; ++chunk) {
+    const std::int32_t cell = layout_.cell(static_cast<int>(chunk / in), Layout::input, chunk % in);
+    written_[static_cast<std::size_t>(cell)] =
+        conditions.given[static_cast<std::size_t>(chunk)] ? given : untouched;
+  }
+  conditions_ = std::move(conditions);
+  return {};
+}
+
+bool Trace::is_given(std::int32_t cell) const {
+  const Layout::Names names = layout_.names(cell);
+  if (names.input < 0) return false;
+  if (conditions_)
+    return conditions_->given[static_cast<std::size_t>(
+        names.rank * layout_.chunks(names.rank, Layout::input) + names.input)];
+  return verify::Contents(program_.header).initial(names.rank, names.input) >= 0;
+}
+
+std::int32_t Trace::add_line(std::string file, int line) {
+  lines_.push_back({std::move(file), line});
+  return static_cast<std::int32_t>(lines_.size()) - 1;
+}
+
+std::string Trace::where(std::int32_t line) const {
+  const Line& it = lines_[static_cast<std::size_t>(line)];
+  return it.file.empty() ? "" : str(it.file, ":", it.line, ": ");
+}
+
+std::string Trace::at(std::int32_t line) const {
+  const Line& it = lines_[static_cast<std::size_t>(line)];
+  return it.file.empty() ? "by a step" : str("at ", it.file, ":", it.line);
+}
+
+Status Trace::add_scratch(std::string name, std::int64_t chunks) {
+  if (name.empty() || layout_.find(name) >= 0)
+    return misuse("program ", program_.header.name, ": there is a buffer '", name,
+                  "' already; give the scratch buffer another name");
+  if (chunks < 1 || chunks > (max_cells - layout_.cells()) / program_.header.ranks)
+    return misuse("scratch buffer '", name, "' of ", chunks,
+                  " chunks; it needs 1 or more, and all buffers of all ranks at most ", max_cells,
+                  " together");
+  layout_.add_scratch(std::move(name), chunks);
+  written_.resize(static_cast<std::size_t>(layout_.cells()), untouched);
+  return {};
+}
+
+Result<Chunk> Trace::place(int rank, int buffer, std::int64_t index, std::int64_t count,
+                           std::int32_t line) const {
+  if (rank < 0 || rank >= program_.header.ranks) [[unlikely]]
+    return misuse(where(line), "index out of range: rank ", rank, "; ranks are 0 to ",
+                  program_.header.ranks - 1);
+  const std::int64_t chunks = layout_.chunks(rank, buffer);
+  if (count < 1 || index < 0 || count > chunks || index > chunks - count) [[unlikely]] {
+    const std::string range =
+        count == 1 ? str("[", index, "]") : str("[", index, "] with count ", count);
+    return misuse(where(line), "index out of range: ", layout_.buffer_name(buffer), range,
+                  " of rank ", rank, "; it has ", chunks, chunks == 1 ? " chunk" : " chunks");
+  }
+  return Chunk{layout_.cell(rank, buffer, index), static_cast<std::int32_t>(count), rank,
+               static_cast<std::int32_t>(operations_.size())};
+}
+
+Result<Chunk> Trace::take(int rank, int buffer, std::int64_t index, std::int64_t count,
+                          std::int32_t line) {
+  auto chunk = place(rank, buffer, index, count, line);
+  if (!chunk.ok()) [[unlikely]]
+    return chunk;
+  for (std::int32_t i = 0; i < chunk->count; ++i)
+    if (written_[static_cast<std::size_t>(chunk->cell + i)] == untouched) [[unlikely]]
+      return misuse(where(line), "uninitialised chunk: ", layout_.buffer_name(buffer), "[",
+                    index + i, "] of rank ", rank,
+                    " holds nothing: neither does the collective give it data, nor has a step "
+                    "written it");
+  return chunk;
+}
+
+Status Trace::check_fresh(const Chunk& chunk, std::int32_t line) const {
+  for (std::int32_t i = 0; i < chunk.count; ++i) {
+    const std::int32_t last = written_[static_cast<std::size_t>(chunk.cell + i)];
+    if (last < chunk.taken) [[likely]]
+      continue;
+    return misuse(where(line), "stale reference: ", layout_.describe(chunk.cell + i),
+                  " was overwritten ", at(operations_[static_cast<std::size_t>(last)].line),
+                  " after this reference to it was taken; take the chunk anew");
+  }
+  return {};
+}
+
+Result<Chunk> Trace::add(Kind kind, const Chunk& source, const Chunk& destination, int channel,
+                         std::int32_t line) {
+  UNISONO_TRY(check_fresh(source, line));
+  if (kind == Kind::reduce) UNISONO_TRY(check_fresh(destination, line));
+  if (source.count != destination.count) [[unlikely]]
+    return misuse(where(line), "sizes differ: ", source.count,
+                  source.count == 1 ? " chunk goes" : " chunks go", " to ", destination.count);
+  if (std::abs(source.cell - destination.cell) < source.count) [[unlikely]]
+    return misuse(
+        where(line),
+        source.cell == destination.cell ? "moves " : "overlap: ", layout_.describe(source.cell),
+        source.cell == destination.cell
+            ? " to itself; leave the step out"
+            : str(" and ", layout_.describe(destination.cell), ", ", source.count, " chunks each"));
+  if (!program_.header.in_place && destination.cell < layout_.cell(0, Layout::output, 0))
+      [[unlikely]]
+    return misuse(where(line), "write to the input: ", layout_.describe(destination.cell),
+                  "; out of place the input is kept. Write to output or scratch, or declare the "
+                  "program in_place");
+  if (channel < -1 || channel > max_channel) [[unlikely]]
+    return misuse(where(line), "channel ", channel, "; channels are 0 to ", max_channel);
+  if (operations_.size() >= most_operations_) [[unlikely]]
+    return misuse(where(line), "more than ", most_operations_,
+                  " steps: the program loops for ever, or moves too small pieces; a step of "
+                  "several chunks counts once");
+  const auto number = static_cast<std::int32_t>(operations_.size());
+  operations_.push_back({source.cell, destination.cell, source.rank, destination.rank, source.count,
+                         line, static_cast<std::uint8_t>(channel < 0 ? channel_ : channel),
+                         static_cast<std::uint8_t>(parallel_), kind});
+  for (std::int32_t i = 0; i < destination.count; ++i)
+    written_[static_cast<std::size_t>(destination.cell + i)] = number;
+  return Chunk{destination.cell, destination.count, destination.rank, number + 1};
+}
+
+Status Trace::set_parallel(int instances, std::int32_t line) {
+  if (instances < 1 || instances > max_parallel)
+    return misuse(where(line), "parallelize(", instances, "); instances are 1 to ", max_parallel);
+  parallel_ = instances;
+  return {};
+}
+
+Status Trace::set_channel(int channel, std::int32_t line) {
+  if (channel < 0 || channel > max_channel)
+    return misuse(where(line), "channel ", channel, "; channels are 0 to ", max_channel);
+  channel_ = channel;
+  return {};
+}
+
+}  // namespace unisono::compile

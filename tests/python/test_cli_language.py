@@ -1,0 +1,62 @@
+"""`unisono plan compile`, `run` and `diff`."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+from unisono import plans
+from unisono.cli.app import app
+from unisono.errors import MisuseError
+
+LIBRARY = Path(__file__).parents[2] / "examples" / "language"
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, ["plan", *map(str, arguments)])
+
+
+def test_a_program_is_compiled_to_a_file_that_runs(tmp_path):
+    file = tmp_path / "ring.json"
+    compiled = invoke("compile", LIBRARY / "ring_all_reduce.py", "--ranks", 4, "-o", file)
+    assert compiled.exit_code == 0, compiled.output
+    assert "ring_all_reduce on 4 ranks: 24 steps of the program, 28 of the plan, proved" in (
+        " ".join(compiled.output.split())
+    )
+    assert plans.Plan.from_json(file.read_text(encoding="utf-8")).verify().ok
+    ran = invoke("run", file, "--count", 17)
+    assert ran.exit_code == 0
+    assert "ring_all_reduce, 4 ranks, blocks of 17: right" in ran.output
+
+
+def test_a_plan_that_does_something_else_is_called_wrong(tmp_path):
+    file = tmp_path / "wrong.plan"
+    text = plans.find_algorithm("ring_all_reduce").plan(plans.Placement(2)).to_text()
+    right, wrong = "recv_reduce_copy_send    input[0] -> output[0]", "recv_copy_send -> output[0]"
+    assert right in text
+    file.write_text(text.replace(right, wrong), encoding="utf-8")
+    ran = invoke("run", file)
+    assert ran.exit_code == 1
+    assert "WRONG on ranks" in ran.output
+
+
+def test_the_state_after_a_pass_is_shown():
+    shown = invoke("compile", LIBRARY / "ring_all_reduce.py", "-n", 2, "--dump-after", "fuse")
+    assert shown.exit_code == 0
+    assert "recv_reduce_copy_send" in shown.output
+
+
+def test_plans_are_compared(tmp_path):
+    files = [tmp_path / "one.plan", tmp_path / "other.plan"]
+    for file, instances in zip(files, (1, 2), strict=True):
+        invoke("compile", LIBRARY / "ring_all_reduce.py", "--instances", instances, "-o", file)
+    assert invoke("diff", files[0], files[0]).exit_code == 0
+    differing = invoke("diff", *files)
+    assert differing.exit_code == 1
+    assert "+protocol simple channels 2 in_place no" in differing.output
+
+
+def test_a_file_without_a_program_is_refused(tmp_path):
+    file = tmp_path / "nothing.py"
+    file.write_text("x = 1\n", encoding="utf-8")
+    with pytest.raises(MisuseError, match="defines no program"):
+        raise invoke("compile", file).exception
