@@ -1,6 +1,7 @@
 #include "simulate/collective.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -59,7 +60,7 @@ Status check_call(const Machine& machine, const topo::Placement& placement, std:
                   " has ", machine.ranks_per_node);
   if (count < 0 || count > std::int64_t{1} << 50)
     return misuse("count is ", count, "; it must be 0 to 2^50");
-  if (!(options.noise >= 0 && options.noise <= 100))
+  if (std::isnan(options.noise) || options.noise < 0 || options.noise > 100)
     return misuse("noise is ", options.noise, "; it must be 0 to 100");
   return {};
 }

@@ -1,6 +1,7 @@
 #include "simulate/machine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -50,7 +51,8 @@ void check_protocol(Checker& in, Protocol protocol, const ProtocolCosts& costs) 
     in.duration(named("extra latency", kind), costs.extra_latency_ns[kind]);
     in.bandwidth(named("a thread block's bandwidth", kind), costs.thread_block_gb_s[kind]);
   }
-  if (!(costs.wire_bytes_per_byte >= 1 && costs.wire_bytes_per_byte <= 16))
+  const double wire = costs.wire_bytes_per_byte;
+  if (std::isnan(wire) || wire < 1 || wire > 16)
     in.fail(str(name(protocol), ": bytes on the wire for each byte"),
             str(costs.wire_bytes_per_byte), "it must be 1 to 16");
   in.whole(str(name(protocol), ": bytes of a slot"), costs.slot_bytes, 64, std::int64_t{1} << 40);
