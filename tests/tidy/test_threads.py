@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tidy.tree import ROOT
 
-_LIST = re.compile(r"set\(UNISONO_SINGLE_THREADED ([\w\s]+)\)")
+_LIST = re.compile(r"set\(UNISONO_SINGLE_THREADED\s+([\w\s]+)\)")
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 _STARTS_A_THREAD = re.compile(
     r"std::(thread|jthread)\b(?!::)|std::async\b|\bpthread_create\b|\bfork\("
