@@ -119,6 +119,8 @@ void bind_cost(nb::module_& module) {
   nb::class_<Cost>(module, "Cost")
       .def_ro("steps", &Cost::steps)
       .def_ro("steps_inter_node", &Cost::steps_inter_node)
+      .def_ro("messages", &Cost::messages)
+      .def_ro("messages_inter_node", &Cost::messages_inter_node)
       .def_ro("bytes_sent", &Cost::bytes_sent)
       .def_ro("bytes_sent_inter_node", &Cost::bytes_sent_inter_node)
       .def_ro("bytes_reduced", &Cost::bytes_reduced)

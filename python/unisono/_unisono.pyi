@@ -13,6 +13,9 @@ from unisono._language import Compiled as Compiled
 from unisono._language import Trace as Trace
 from unisono._language import passes as passes
 from unisono._language import run_plan as run_plan
+from unisono._simulation import Machine as Machine
+from unisono._simulation import SimulatedCollective as SimulatedCollective
+from unisono._simulation import simulate_collective as simulate_collective
 
 __version__: str
 
@@ -286,6 +289,10 @@ class Cost:
     @property
     def steps_inter_node(self) -> int: ...
     @property
+    def messages(self) -> int: ...
+    @property
+    def messages_inter_node(self) -> int: ...
+    @property
     def bytes_sent(self) -> float: ...
     @property
     def bytes_sent_inter_node(self) -> float: ...
@@ -494,68 +501,3 @@ def candidates(collective: str, bytes: int, placement: Placement) -> list[Candid
 
 def explain(collective: str, bytes: int, placement: Placement) -> str:
     """Which plan a call would take, and why: a table for a person."""
-
-# Simulation ---------------------------------------------------------------------------------------
-
-class Machine:
-    """A cluster in numbers; `unisono.simulate.Cluster` makes it from a file."""
-
-    @staticmethod
-    def from_json(json: str) -> Machine: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def nodes(self) -> int: ...
-    @property
-    def ranks_per_node(self) -> int: ...
-    @property
-    def node_gb_s(self) -> float: ...
-    @property
-    def nic_gb_s(self) -> float: ...
-    @property
-    def max_ranks(self) -> int: ...
-
-class SimulatedCollective:
-    """What a simulated collective took; times in microseconds."""
-
-    time_us: float
-    first_us: float
-    last_rank: int
-    messages: int
-    steps: int
-    wire_bytes: int
-    events: int
-    path_messages: int
-    path_messages_inter_node: int
-    shares: dict[str, float]
-    hops: list[tuple[int, int, int, float, float]]  # sender, receiver, bytes, sent, arrived
-    ranks: int
-    nodes: int
-    simulated_ranks: int
-    not_collapsed: str
-    tiles: int
-    largest_message_bytes: int
-    closed_form_us: float
-    node_port_bytes: int
-    nic_bytes: int
-
-def simulate_collective(
-    machine: Machine,
-    algorithm: Algorithm,
-    *,
-    ranks: int,
-    nodes: int = 0,
-    count: int,
-    type: str = "float32",
-    protocol: str = "simple",
-    channels: int = 1,
-    root: int = 0,
-    model: str = "loggops",
-    noise: float = 0.0,
-    seed: int = 1,
-    explain: bool = False,
-    collapse: bool = True,
-    max_events: int = ...,
-    timeline: str = "",
-) -> SimulatedCollective:
-    """One collective's plan on a machine. Lets go of the GIL."""
