@@ -1,9 +1,9 @@
 // How a thread waits: it spins, then yields, then sleeps, longer and longer.
 //
 // Spinning answers in nanoseconds but takes the core from a rank that has work; so ranks that
-// outnumber the cores yield almost at once, and soon sleep: a rank that yields for ever takes as
-// much of a core as one that works. Sleeping starts at 20 us, about what waking costs, and doubles
-// to 500 us, which bounds what a late message costs.
+// outnumber the cores yield at once, which lets each of them run in turn, and soon sleep: what
+// yields for ever takes a share of the core from one that works. Sleeping starts at 20 us, about
+// what waking costs, and doubles to 500 us, which bounds what a late message costs.
 //
 // Where an event ends the sleep (a message over a socket), sleeping costs a few tens of us at any
 // length. So who may be woken spins for about as long only: a hop over a fast network is over by
@@ -19,6 +19,9 @@ namespace unisono::comm {
 
 class Backoff {
  public:
+  // Polls without progress before it sleeps, where it does not spin: about a millisecond.
+  static constexpr int crowded_yields = 200;
+
   explicit Backoff(int spins) : spins_(spins) {}
 
   // Of `spins` while only shared memory is awaited, those while an event can end the sleep. A poll
@@ -42,10 +45,10 @@ class Backoff {
   void step(Sleep sleep, bool is_woken = false) {
     ++polls_;
     const int spins = is_woken ? spins_before_events(spins_) : spins_;
-    const bool yields_long = spins_ > 0 && !is_woken;
+    const int yields = is_woken ? woken_yields : spins_ > 0 ? idle_yields : crowded_yields;
     if (polls_ <= spins) {
       pause();
-    } else if (polls_ <= spins + (yields_long ? yields : few_yields)) {
+    } else if (polls_ <= spins + yields) {
       sched_yield();
     } else {
       sleep_ns_ = sleep_ns_ == 0 ? first_sleep_ns : sleep_ns_ * 2;
@@ -67,8 +70,8 @@ class Backoff {
   }
 
  private:
-  static constexpr int yields = 2000;
-  static constexpr int few_yields = 20;
+  static constexpr int idle_yields = 2000;
+  static constexpr int woken_yields = 20;
   static constexpr long first_sleep_ns = 20'000;
   static constexpr long longest_sleep_ns = 500'000;
 

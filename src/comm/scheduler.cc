@@ -78,8 +78,11 @@ bool Scheduler::run_in_turn(const Turn& turn, Status& status) {
   // reading costs nothing.
   entry.started_ns = entry.bytes <= few_bytes ? 0 : clock_.now_ns();
   status = turn.execution.start(turn.arguments);
-  const int most_spins =
-      connections_.has_events() ? Backoff::spins_before_events(options_.spins) : options_.spins;
+  const bool may_be_woken = connections_.has_events();
+  const bool is_crowded = options_.spins == 0 && !may_be_woken;
+  const int most_spins = is_crowded     ? Backoff::crowded_yields
+                         : may_be_woken ? Backoff::spins_before_events(options_.spins)
+                                        : options_.spins;
   for (int spins = 0; status.ok() && spins <= most_spins; ++spins) {
     auto complete = turn.execution.poll();
     if (!complete.ok()) {
@@ -100,7 +103,10 @@ bool Scheduler::run_in_turn(const Turn& turn, Status& status) {
       spins = 0;
       continue;
     }
-    Backoff::pause();
+    if (is_crowded)
+      sched_yield();
+    else
+      Backoff::pause();
     const bool looks = spins % rounds_between_looks == rounds_between_looks - 1;
     if (looks && clock_.now_ns() - entry.started_ns > longest_turn_ns) break;
   }
