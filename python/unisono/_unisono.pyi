@@ -13,6 +13,12 @@ from unisono._language import Compiled as Compiled
 from unisono._language import Trace as Trace
 from unisono._language import passes as passes
 from unisono._language import run_plan as run_plan
+from unisono._selection import Candidate as Candidate
+from unisono._selection import SelectionRow as SelectionRow
+from unisono._selection import candidates as candidates
+from unisono._selection import choose as choose
+from unisono._selection import explain as explain
+from unisono._selection import selection_table as selection_table
 from unisono._simulation import Machine as Machine
 from unisono._simulation import SimulatedCollective as SimulatedCollective
 from unisono._simulation import simulate_collective as simulate_collective
@@ -455,49 +461,3 @@ class Plan:
     def schedule(self, slots: int = 8) -> Schedule: ...  # MisuseError when it does not end
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
-
-# Selection ----------------------------------------------------------------------------------------
-
-class Candidate:
-    """A plan that could serve a call, and what the cost model says."""
-
-    @property
-    def algorithm(self) -> str: ...
-    @property
-    def plan_name(self) -> str: ...
-    @property
-    def protocol(self) -> str: ...
-    @property
-    def channels(self) -> int: ...
-    @property
-    def time_us(self) -> float: ...
-    @property
-    def cost(self) -> Cost: ...
-
-class SelectionRow:
-    """A row of the selection table: serves calls of min_bytes to max_bytes."""
-
-    @property
-    def min_bytes(self) -> int: ...
-    @property
-    def max_bytes(self) -> int | None: ...  # None: no limit
-    @property
-    def algorithm(self) -> str: ...
-    @property
-    def protocol(self) -> str: ...
-    @property
-    def channels(self) -> int: ...
-    @property
-    def origin(self) -> str: ...  # "cost model", or the file
-
-def selection_table(collective: str, placement: Placement) -> list[SelectionRow]:
-    """The rows in the order in which they are tried, with this process's settings."""
-
-def choose(collective: str, bytes: int, placement: Placement) -> SelectionRow:
-    """The row that decides a call of `bytes` (the larger of a rank's input and output)."""
-
-def candidates(collective: str, bytes: int, placement: Placement) -> list[Candidate]:
-    """All plans that could serve, fastest first."""
-
-def explain(collective: str, bytes: int, placement: Placement) -> str:
-    """Which plan a call would take, and why: a table for a person."""

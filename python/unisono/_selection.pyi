@@ -1,0 +1,48 @@
+# ruff: noqa: A002
+"""The selection's part of unisono._unisono: a stub only, there is no such module."""
+
+from unisono._unisono import Cost, Placement
+
+class Candidate:
+    """A plan that could serve a call, and what the cost model says."""
+
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def plan_name(self) -> str: ...
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def time_us(self) -> float: ...
+    @property
+    def cost(self) -> Cost: ...
+
+class SelectionRow:
+    """A row of the selection table: serves calls of min_bytes to max_bytes."""
+
+    @property
+    def min_bytes(self) -> int: ...
+    @property
+    def max_bytes(self) -> int | None: ...  # None: no limit
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def origin(self) -> str: ...  # "cost model", or the file
+
+def selection_table(collective: str, placement: Placement) -> list[SelectionRow]:
+    """The rows in the order in which they are tried, with this process's settings."""
+
+def choose(collective: str, bytes: int, placement: Placement) -> SelectionRow:
+    """The row that decides a call of `bytes` (the larger of a rank's input and output)."""
+
+def candidates(collective: str, bytes: int, placement: Placement) -> list[Candidate]:
+    """All plans that could serve, fastest first."""
+
+def explain(collective: str, bytes: int, placement: Placement) -> str:
+    """Which plan a call would take, and why: a table for a person."""

@@ -1,0 +1,67 @@
+# ruff: noqa: A002
+"""The simulator's part of unisono._unisono: a stub only, there is no such module."""
+
+from unisono._unisono import Algorithm
+
+class Machine:
+    """A cluster in numbers; `unisono.simulate.Cluster` makes it from a file."""
+
+    @staticmethod
+    def from_json(json: str) -> Machine: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def ranks_per_node(self) -> int: ...
+    @property
+    def node_gb_s(self) -> float: ...
+    @property
+    def nic_gb_s(self) -> float: ...
+    @property
+    def max_ranks(self) -> int: ...
+
+class SimulatedCollective:
+    """What a simulated collective took; times in microseconds."""
+
+    time_us: float
+    first_us: float
+    last_rank: int
+    messages: int
+    steps: int
+    wire_bytes: int
+    events: int
+    path_messages: int
+    path_messages_inter_node: int
+    shares: dict[str, float]
+    hops: list[tuple[int, int, int, float, float]]  # sender, receiver, bytes, sent, arrived
+    ranks: int
+    nodes: int
+    simulated_ranks: int
+    not_collapsed: str
+    tiles: int
+    largest_message_bytes: int
+    closed_form_us: float
+    node_port_bytes: int
+    nic_bytes: int
+
+def simulate_collective(
+    machine: Machine,
+    algorithm: Algorithm,
+    *,
+    ranks: int,
+    nodes: int = 0,
+    count: int,
+    type: str = "float32",
+    protocol: str = "simple",
+    channels: int = 1,
+    root: int = 0,
+    model: str = "loggops",
+    noise: float = 0.0,
+    seed: int = 1,
+    explain: bool = False,
+    collapse: bool = True,
+    max_events: int = ...,
+    timeline: str = "",
+) -> SimulatedCollective:
+    """One collective's plan on a machine. Lets go of the GIL."""
