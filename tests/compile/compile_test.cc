@@ -136,8 +136,8 @@ TEST(Compile, GivesOddPartsOfALargerBlockTheirOwnScratch) {
 
 // A random program: chunks of an all-gather find their way to everybody over random relays.
 TEST(Compile, ProvesRandomPrograms) {
-  std::mt19937 random(20);
   for (int round = 0; round < (test::is_sanitized ? 6 : 40); ++round) {
+    std::mt19937 random(static_cast<unsigned>(round) + 1);
     const int ranks = 2 + static_cast<int>(random() % 5);
     const int chunks = 1 + static_cast<int>(random() % 3);
     Writer p(Collective::all_gather, ranks, chunks, true);
