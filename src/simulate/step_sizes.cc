@@ -31,7 +31,7 @@ StepSizes::StepSizes(const plan::Header& header, const Machine& machine, std::in
     tile_elements_ = std::min(tile_elements_, rounded(cut / element_bytes, element_bytes));
   }
   tiles_ = (chunk + tile_elements_ - 1) / tile_elements_;
-  uniform_ = layout_.chunk_elements * chunks_per_block_ == count;
+  uniform_ = layout_.elements(header.chunks_per_block - 1) == chunk;
   tile_bytes_ = tile_elements_ * element_bytes;
   last_tile_bytes_ = tiles_ > 0 ? (chunk - (tiles_ - 1) * tile_elements_) * element_bytes : 0;
 }

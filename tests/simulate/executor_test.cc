@@ -66,6 +66,18 @@ TEST(Collapse, OneRankStandsForARing) {
   EXPECT_EQ(result->run.messages, 63);
 }
 
+// One chunk a block is as large as all others, whatever its size.
+TEST(Collapse, AnyCountOfWholeBlocksWillDo) {
+  const Machine machine = log_gops_machine(16, {.latency_ns = 1000, .gap_ns_per_byte = 0.1});
+  for (const std::int64_t count : {1, 7, 1001, 123'457}) {
+    const Case one{&test::entry(Collective::all_gather, "ring"),
+                   test::call_of(Collective::all_gather, *place(machine, 16), count), "ring"};
+    const CollectiveResult few = run(machine, one, {});
+    EXPECT_EQ(few.simulated_ranks, 1) << few.not_collapsed;
+    EXPECT_EQ(few.run.finished, run(machine, one, {.collapse = false}).run.finished);
+  }
+}
+
 TEST(Collapse, DoesNotJoinRanksWhoseChunksDiffer) {
   const Machine machine = log_gops_machine(8, {.latency_ns = 1000});
   const auto result =
