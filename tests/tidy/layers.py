@@ -48,7 +48,7 @@ PYTHON_LAYERS = {
     "testing": 8,
     "bench": 8,
     "report": 9,
-    "simulate": 8,
+    "simulate": 9,
     "cli": 10,
     "__main__": 11,
     "demo": 11,
