@@ -51,8 +51,11 @@ constexpr std::array rows{
                "A selection table (JSON) that goes before the built-in one."},
     SettingRow{Setting::simple_slots, "UNISONO_SLOTS", integer, "8",
                "Slots in each connection's buffer, for every protocol (nccl.txt V-C: NCCL_STEPS)."},
-    SettingRow{Setting::simple_slot_bytes, "UNISONO_SIMPLE_SLOT_BYTES", size_bytes, "512KiB",
-               "Bytes in a slot of the Simple protocol (nccl.txt Table IV)."},
+    SettingRow{
+        Setting::simple_slot_bytes, "UNISONO_SIMPLE_SLOT_BYTES", size_bytes, "0",
+        "Bytes in a slot of the Simple protocol (nccl.txt Table IV); 0: 512 KiB for two ranks "
+        "on a machine, and for more of them less, down to 64 KiB: the slots of all "
+        "connections of a rank share its caches."},
     SettingRow{Setting::ll_slot_bytes, "UNISONO_LL_SLOT_BYTES", size_bytes, "32KiB",
                "Bytes in a slot of the LL protocol, flags included (nccl.txt Table IV)."},
     SettingRow{Setting::ll128_slot_bytes, "UNISONO_LL128_SLOT_BYTES", size_bytes, "600KiB",

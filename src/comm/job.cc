@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -147,15 +148,21 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   world_ = std::move(found.world);
   name_ = hexadecimal(world_->communicator());
 
-  bool one_host = true;
-  ranks_on_host_ = 0;
+  std::map<std::string, int> ranks_on;
   for (int rank = 0; rank < world_->size(); ++rank) {
     UNISONO_ASSIGN(const Introduction theirs, read_introduction(found.contributions[rank], rank));
     UNISONO_TRY(agree(mine, theirs, rank));
     members_.push_back({.node = theirs.node, .shm_address = {}, .socket_address = {}});
-    one_host &= theirs.host == mine.host;
-    ranks_on_host_ += theirs.host == mine.host;
+    ++ranks_on[theirs.host];
   }
+  const bool one_host = ranks_on.size() == 1;
+  ranks_on_host_ = ranks_on[mine.host];
+  if (fifo_options_.simple_slot_bytes == 0) {
+    int most = 0;
+    for (const auto& [host, ranks] : ranks_on) most = std::max(most, ranks);
+    fifo_options_.simple_slot_bytes = transport::FifoOptions::simple_slot_bytes_beside(most - 1);
+  }
+  UNISONO_TRY(fifo_options_.check());
 
   transport::TransportOptions transport_options{.job = name_,
                                                 .secret = bootstrap_options.secret + name_,

@@ -1,5 +1,8 @@
 #include "transport/fifo.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "base/error.h"
 #include "base/settings.h"
 #include "transport/fifo_flagged.h"
@@ -70,6 +73,13 @@ FifoOptions FifoOptions::from_settings() {
           .ll128_slot_bytes = from.bytes(Setting::ll128_slot_bytes),
           .zero_copy = from.boolean(Setting::zero_copy),
           .zero_copy_min_bytes = from.bytes(Setting::zero_copy_min_bytes)};
+}
+
+// At 15 others, rings of 4 MiB each made an all-to-all of 256 KiB take 320 us, where rings of
+// 512 KiB take 71.
+std::size_t FifoOptions::simple_slot_bytes_beside(int others) {
+  constexpr std::size_t most = std::size_t{512} << 10, least = std::size_t{64} << 10;
+  return std::max(std::bit_floor(most / static_cast<std::size_t>(std::max(others, 1))), least);
 }
 
 Status FifoOptions::check() const {

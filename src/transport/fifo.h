@@ -35,6 +35,8 @@ struct FifoOptions {
   std::size_t zero_copy_min_bytes = 256 << 10;
 
   static FifoOptions from_settings();
+  // For ranks that have so many others beside them on their machine, whose slots share its caches.
+  static std::size_t simple_slot_bytes_beside(int others);
   // Misuse naming the value that cannot be, and what can. Everything below needs checked options.
   Status check() const;
   bool operator==(const FifoOptions&) const = default;

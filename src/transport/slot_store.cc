@@ -8,6 +8,10 @@
 
 namespace unisono::transport {
 
+// What is streamed must be read from memory, which takes about as long as to stream it; and where
+// many cores do so, they share the memory.
+constexpr std::int64_t worthwhile = 4;
+
 void SlotStore::store(std::byte* to, const std::byte* from, std::size_t bytes) const {
   if (streams_)
     stream_copy(to, from, bytes);
@@ -23,8 +27,7 @@ void SlotStore::copy_and_try(std::byte* to, const std::byte* from, std::size_t b
   stream_copy(to + part, from + part, part);
   const std::int64_t streamed = steady_now_ns();
 
-  // What is streamed must be read from memory, which takes about as long as to stream it.
-  const bool streams = stored - begin > 2 * (streamed - stored);
+  const bool streams = stored - begin > worthwhile * (streamed - stored);
   period_ = streams == streams_ ? std::min(2 * period_, longest_period) : shortest_period;
   until_trial_ = period_;
   streams_ = streams;

@@ -35,7 +35,7 @@ class SlotStore {
   void copy_and_try(std::byte* to, const std::byte* from, std::size_t bytes);
 
   bool streams_ = false;
-  std::uint32_t until_trial_ = 0;  // messages
+  std::uint32_t until_trial_ = 16;  // messages; the first ones take fresh pages, which would count
   std::uint32_t period_ = shortest_period;
 };
 

@@ -45,6 +45,18 @@ TEST(FifoLayout, OtherOptionsHaveAnotherFingerprint) {
   EXPECT_NE(fifo_geometry(a).layout, fifo_geometry(b).layout);
 }
 
+TEST(FifoLayout, RanksOfOneMachineShareTheRoomOfTheirSlots) {
+  const auto beside = FifoOptions::simple_slot_bytes_beside;
+  EXPECT_EQ(beside(0), beside(1));
+  EXPECT_EQ(beside(1), std::size_t{512} << 10);
+  EXPECT_EQ(beside(3), std::size_t{128} << 10);
+  EXPECT_EQ(beside(15), std::size_t{64} << 10);
+  for (int others = 0; others < 1000; ++others) {
+    EXPECT_TRUE(FifoOptions{.simple_slot_bytes = beside(others)}.check().ok()) << others;
+    EXPECT_LE(beside(others + 1), beside(others));
+  }
+}
+
 TEST(FifoLayout, OptionsThatCannotBeAreNamed) {
   const auto message = [](FifoOptions options) {
     const Status status = options.check();
