@@ -47,8 +47,7 @@ Ready gather_in_place(Phase& phase, plan::Location own, const BlockMap& blocks,
 class StagedGather {
  public:
   StagedGather(Phase& phase, plan::Location own, const BlockMap& blocks, const PatTrees& trees)
-      : phase_(phase),
-        blocks_(blocks),
+      : blocks_(blocks),
         trees_(trees),
         areas_(phase, trees, blocks, trees.lane_bit() + 1),
         links_(phase, PatLinks::Direction::up),
@@ -111,7 +110,6 @@ class StagedGather {
                 blocks_.runs(areas_.member(offset, lane), 1));
   }
 
-  Phase& phase_;
   const BlockMap& blocks_;
   const PatTrees& trees_;
   PatAreas areas_;
