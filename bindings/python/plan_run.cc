@@ -32,7 +32,7 @@ class LocalRanks {
     auto ranks = std::make_unique<LocalRanks>();
     static std::atomic<std::uint64_t> next{1};
     const std::uint64_t communicator = next++;
-    ranks->options_ = transport::FifoOptions::from_settings();
+    ranks->options_ = transport::FifoOptions::from_settings().shared_by(plan.header.ranks);
     UNISONO_TRY(ranks->options_.check());
     for (int rank = 0; rank < plan.header.ranks; ++rank) {
       UNISONO_ASSIGN(auto transport,

@@ -22,7 +22,9 @@ using comm::SelectionRow;
 
 Selection selection_for(const topo::Placement& placement) {
   check(settings().check());
-  const auto fifo_options = transport::FifoOptions::from_settings();
+  // Nodes may be virtual ones, of one machine; then slots are smaller, which few plans notice.
+  const auto fifo_options =
+      transport::FifoOptions::from_settings().shared_by(placement.max_ranks_on_a_node());
   check(fifo_options.check());
   Selection selection(placement, fifo_options);
   check(selection.read_settings());

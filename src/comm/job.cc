@@ -157,11 +157,9 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   }
   const bool one_host = ranks_on.size() == 1;
   ranks_on_host_ = ranks_on[mine.host];
-  if (fifo_options_.simple_slot_bytes == 0) {
-    int most = 0;
-    for (const auto& [host, ranks] : ranks_on) most = std::max(most, ranks);
-    fifo_options_.simple_slot_bytes = transport::FifoOptions::simple_slot_bytes_beside(most - 1);
-  }
+  int most_on_a_host = 0;
+  for (const auto& [host, ranks] : ranks_on) most_on_a_host = std::max(most_on_a_host, ranks);
+  fifo_options_ = fifo_options_.shared_by(most_on_a_host);
   UNISONO_TRY(fifo_options_.check());
 
   transport::TransportOptions transport_options{.job = name_,

@@ -75,11 +75,15 @@ FifoOptions FifoOptions::from_settings() {
           .zero_copy_min_bytes = from.bytes(Setting::zero_copy_min_bytes)};
 }
 
-// At 15 others, rings of 4 MiB each made an all-to-all of 256 KiB take 320 us, where rings of
-// 512 KiB take 71.
-std::size_t FifoOptions::simple_slot_bytes_beside(int others) {
+// A rank has a ring of slots for each other. At 15 others, rings of 4 MiB made an all-to-all of
+// 256 KiB take 320 us, where rings of 512 KiB take 71.
+FifoOptions FifoOptions::shared_by(int ranks) const {
   constexpr std::size_t most = std::size_t{512} << 10, least = std::size_t{64} << 10;
-  return std::max(std::bit_floor(most / static_cast<std::size_t>(std::max(others, 1))), least);
+  FifoOptions out = *this;
+  const auto others = static_cast<std::size_t>(std::max(ranks - 1, 1));
+  if (out.simple_slot_bytes == 0)
+    out.simple_slot_bytes = std::max(std::bit_floor(most / others), least);
+  return out;
 }
 
 Status FifoOptions::check() const {

@@ -34,9 +34,10 @@ struct FifoOptions {
   bool zero_copy = false;
   std::size_t zero_copy_min_bytes = 256 << 10;
 
+  // As they are set: simple_slot_bytes may be 0, for what shared_by() makes of it.
   static FifoOptions from_settings();
-  // For ranks that have so many others beside them on their machine, whose slots share its caches.
-  static std::size_t simple_slot_bytes_beside(int others);
+  // For at most so many ranks on a machine, whose slots share its caches.
+  FifoOptions shared_by(int ranks) const;
   // Misuse naming the value that cannot be, and what can. Everything below needs checked options.
   Status check() const;
   bool operator==(const FifoOptions&) const = default;

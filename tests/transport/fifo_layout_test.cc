@@ -46,15 +46,18 @@ TEST(FifoLayout, OtherOptionsHaveAnotherFingerprint) {
 }
 
 TEST(FifoLayout, RanksOfOneMachineShareTheRoomOfTheirSlots) {
-  const auto beside = FifoOptions::simple_slot_bytes_beside;
-  EXPECT_EQ(beside(0), beside(1));
-  EXPECT_EQ(beside(1), std::size_t{512} << 10);
-  EXPECT_EQ(beside(3), std::size_t{128} << 10);
-  EXPECT_EQ(beside(15), std::size_t{64} << 10);
-  for (int others = 0; others < 1000; ++others) {
-    EXPECT_TRUE(FifoOptions{.simple_slot_bytes = beside(others)}.check().ok()) << others;
-    EXPECT_LE(beside(others + 1), beside(others));
+  const auto shared_by = [](int ranks) {
+    return FifoOptions{.simple_slot_bytes = 0}.shared_by(ranks);
+  };
+  EXPECT_EQ(shared_by(1).simple_slot_bytes, std::size_t{512} << 10);
+  EXPECT_EQ(shared_by(2).simple_slot_bytes, std::size_t{512} << 10);
+  EXPECT_EQ(shared_by(4).simple_slot_bytes, std::size_t{128} << 10);
+  EXPECT_EQ(shared_by(16).simple_slot_bytes, std::size_t{64} << 10);
+  for (int ranks = 1; ranks < 1000; ++ranks) {
+    EXPECT_TRUE(shared_by(ranks).check().ok()) << ranks;
+    EXPECT_LE(shared_by(ranks + 1).simple_slot_bytes, shared_by(ranks).simple_slot_bytes);
   }
+  EXPECT_EQ(FifoOptions{.simple_slot_bytes = 4096}.shared_by(16).simple_slot_bytes, 4096U);
 }
 
 TEST(FifoLayout, OptionsThatCannotBeAreNamed) {
