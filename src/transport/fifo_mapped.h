@@ -131,6 +131,7 @@ class MappedReceiver {
     // A sender that is ahead has filled the next slot; it is fetched beside what is done with this
     // message.
     __builtin_prefetch(cursor_.slot());
+    __builtin_prefetch(cursor_.behind_header());
   }
 
  private:
