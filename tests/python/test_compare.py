@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import unisono
-from unisono.bench import compare, peers, ratios
+from unisono.bench import compare, copies, peers, ratios
 from unisono.bench.cases import Case, Request
 from unisono.bench.group import Command, Group, PeerError, Process
 from unisono.bench.rows import Row
@@ -210,3 +210,28 @@ def test_a_peer_gives_right_results_too(peer: str) -> None:
     assert len(done.rows) == 2 * len(cases)
     assert all(one.wrong == 0 and one.time_us > 0 for one in done.rows)
     assert {one.implementation for one in done.rows} == {"unisono", peer}
+
+
+def test_what_a_core_copies_is_what_goes_through_shared_memory() -> None:
+    """By hand, for two ranks and 8 bytes: own part, written for the other, read from it."""
+    by_hand = {
+        "broadcast": 8,
+        "send_recv": 8,
+        "all_gather": 4 + 4 + 4,
+        "all_to_all": 4 + 4 + 4,
+        "reduce_scatter": 4 + 4,
+        "all_reduce": 4 + 4 + 4 + 4,
+    }
+    assert set(by_hand) == set(compare.COMPARED)
+    for collective, copied in by_hand.items():
+        assert copies.copied_bytes(collective, 8, 2) == copied, collective
+    assert copies.copied_bytes("all_to_all", 400, 4) == 100 + 300 + 300
+
+
+def test_only_large_calls_of_ours_are_held_against_copies() -> None:
+    """A call of 2 MiB in the time that its copies take has the share 1."""
+    large = 2 << 20
+    rows = [row("unisono", large, 2e-3 * large), row("openmpi", large, 1.0), row("unisono", 8, 1.0)]
+    table = copies.copies_table(rows, bandwidth_gb_s=1.0)
+    assert table.row_count == 1
+    assert list(table.columns[-1].cells) == ["1.00" if len(os.sched_getaffinity(0)) > 1 else "2.00"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from unisono import plans
 from unisono.bench import peers
 from unisono.bench.cases import Case, Request, check_names
+from unisono.bench.copies import copy_bandwidth_gb_s
 from unisono.bench.driver import places_of
 from unisono.bench.group import Command, Group, PeerError, Times
 from unisono.bench.peers import OURS, Variant
@@ -49,11 +50,13 @@ class Comparison:
             `algorithm` names.
         libraries: What each variant's library calls itself.
         left_out: Cases for which no time was left.
+        copy_gb_s: How fast a core copies memory, in GB/s, measured before.
     """
 
     rows: list[Row] = field(default_factory=list)
     libraries: dict[str, str] = field(default_factory=dict)
     left_out: list[Case] = field(default_factory=list)
+    copy_gb_s: float = 0.0
 
 
 def comparison_cases(request: Request) -> list[Case]:
@@ -118,7 +121,7 @@ def compare(
     """
     check_names("library", against, peers.PEERS)
     begin = time.monotonic()
-    done = Comparison()
+    done = Comparison(copy_gb_s=copy_bandwidth_gb_s(request.ranks))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unisono-peers-")))
         bed = stack.enter_context(places_of(request))

@@ -14,6 +14,7 @@ from rich.table import Table
 from unisono.bench import driver
 from unisono.bench.cases import Case, Request, list_cases, sizes_between
 from unisono.bench.compare import Comparison, compare, comparison_cases
+from unisono.bench.copies import copies_table
 from unisono.bench.links import shares_table
 from unisono.bench.machine import describe_machine
 from unisono.bench.peers import PEERS
@@ -185,6 +186,9 @@ def print_comparison(request: Request, done: Comparison) -> None:
     if done.left_out:
         console.print(f"[bold]Time was up: {len(done.left_out)} cases were left out.[/]")
     console.print("", comparison_table(done.rows), "", comparison_summary(done.rows), sep="\n")
+    copies = copies_table(done.rows, done.copy_gb_s)
+    if copies.row_count and not request.netbed:
+        console.print(f"\nA core copies {done.copy_gb_s:.1f} GB/s while all do.", copies, sep="\n")
 
 
 class _Shown:
