@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 
 #include "base/error.h"
 #include "real_ranks.h"
@@ -113,12 +114,14 @@ TEST(ControlGroup, AnAbortFromAnotherThreadEndsTheCallsOfAllMembers) {
 // numbering of the members.
 TEST(ControlGroup, AnAbortIsHeardByWhoLooks) {
   auto results = bootstrap_all(3);
+  std::latch left_the_barrier(3);
   run_ranks(3, [&](int rank) {
     ControlGroup& world = *results[static_cast<std::size_t>(rank)]->world;
     auto made = world.subgroup(4711, 0, std::vector<int>{2, 0, 1});
-    ASSERT_TRUE(made.ok());
+    const bool met = made.ok() && (*made)->barrier(30 * second_ns).ok();
+    left_the_barrier.arrive_and_wait();
+    ASSERT_TRUE(met);
     ControlGroup& group = **made;
-    ASSERT_TRUE(group.barrier(30 * second_ns).ok());
     EXPECT_FALSE(group.look().has_value() && rank == 2);
     if (rank == 2) {
       group.give_up(abort_by(0));
