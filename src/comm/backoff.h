@@ -19,8 +19,8 @@ namespace unisono::comm {
 
 class Backoff {
  public:
-  // Polls without progress before it sleeps, where it does not spin: about a millisecond.
-  static constexpr int crowded_yields = 200;
+  // Polls without progress before it sleeps, where it does not spin.
+  static constexpr int crowded_yields = 20;
 
   explicit Backoff(int spins) : spins_(spins) {}
 
