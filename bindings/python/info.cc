@@ -62,10 +62,14 @@ Transport probe_shared_memory() {
   char copy = 0;
   const auto status =
       sys::read_process_memory(getpid(), &copy, reinterpret_cast<std::uintptr_t>(&byte), 1);
-  return {"shm", true,
-          status.ok()
-              ? "large messages between processes by cross-memory attach, without a copy"
-              : "large messages between processes are copied once more: " + status.error().message};
+  std::string attach = "through slots; ";
+  if (!status.ok())
+    attach += "cross-memory attach does not work: " + status.error().message;
+  else if (settings().boolean(Setting::zero_copy))
+    attach = "large messages between processes by cross-memory attach, without slots";
+  else
+    attach += "cross-memory attach would work (UNISONO_ZERO_COPY)";
+  return {"shm", true, attach};
 }
 
 void bind_settings(nb::module_& module) {
