@@ -66,8 +66,8 @@ Work submit_messages(Communicator& communicator, const std::vector<const Message
                      double timeout) {
   std::vector<Message> all;
   for (const Message* message : messages) all.push_back(*message);
-  const auto limit = duration_of(timeout, "timeout");
-  return take(without_gil([&] { return communicator.submit(all, limit); }));
+  const MessageOptions options{.timeout = duration_of(timeout, "timeout")};
+  return take(without_gil([&] { return communicator.submit(all, options); }));
 }
 
 void wait(Work& work, std::optional<double> timeout) {

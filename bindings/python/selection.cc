@@ -26,7 +26,7 @@ Selection selection_for(const topo::Placement& placement) {
   const auto fifo_options =
       transport::FifoOptions::from_settings().shared_by(placement.max_ranks_on_a_node());
   check(fifo_options.check());
-  Selection selection(placement, fifo_options);
+  Selection selection(placement, comm::host_model(fifo_options));
   check(selection.read_settings());
   return selection;
 }

@@ -1,9 +1,17 @@
-// Communicators: ranks that exchange data in collectives and point to point, in CPU memory.
+// Communicators: ranks that exchange data in collectives and point to point, in CPU memory or in
+// that of CUDA devices.
 //
 // Every rank of a communicator makes the same calls in the same order. Calls named *_async (and
 // submit) return at once; others return when this rank's part is complete, that is, when its
 // output is there and its buffers may be used again. Calls of one communicator run in their order;
 // point-to-point calls run beside the collectives, in order for each peer and direction.
+//
+// Device memory: a call that is given a CUDA stream works on device memory and goes to that stream.
+// It is complete, as far as run() and Work say, when it is on the stream; its data are there when
+// the stream has come so far. It can be captured into a CUDA graph from the second call of its kind
+// on. Calls on different streams still follow each other; graphs that hold calls must be ordered
+// with other calls of their communicator by whoever launches them. Each rank has one device. A
+// failure on the device is told by failure() and by later calls.
 //
 // Threads: a communicator may be used from several threads if they agree on the order of calls.
 // Different communicators are independent. abort() may be called from any thread at any time.
@@ -39,6 +47,7 @@ struct InitOptions {
   std::string transport;                          // "", "shm", "socket"
   std::chrono::nanoseconds timeout{0};            // of collectives; 0: UNISONO_TIMEOUT
   std::chrono::nanoseconds bootstrap_timeout{0};  // 0: UNISONO_BOOTSTRAP_TIMEOUT
+  int device = -1;  // CUDA device of calls on streams; -1: that of the first such call's stream
 };
 
 // Choices for one call; the defaults let the selection table choose.
@@ -47,6 +56,9 @@ struct CallOptions {
   std::optional<Protocol> protocol;
   int channels = 0;
   std::chrono::nanoseconds timeout{0};  // 0: the communicator's
+  // A cudaStream_t or CUstream, possibly null for the default stream: the buffers are device
+  // memory. Nothing: they are host memory.
+  std::optional<void*> stream = std::nullopt;
 };
 
 // One call. `count` is in elements: of each rank's contribution for all_gather and gather, of each
@@ -118,6 +130,13 @@ struct Message {
 };
 inline constexpr int max_tag = (1 << 30) - 1;
 
+// Choices for one group of messages.
+struct MessageOptions {
+  std::chrono::nanoseconds timeout{0};  // 0: the communicator's
+  // As in CallOptions. Messages between devices have tag 0 and a peer that is named.
+  std::optional<void*> stream = std::nullopt;
+};
+
 struct ConnectionMemory {
   int peer = 0;
   int channel = 0;
@@ -130,6 +149,7 @@ struct MemoryReport {
   std::size_t scratch_bytes = 0;
   std::size_t plans_bytes = 0;
   std::size_t record_bytes = 0;
+  std::size_t device_bytes = 0;  // of CUDA devices, connections included
   std::vector<ConnectionMemory> connections;
 };
 
@@ -175,12 +195,13 @@ class Communicator {
                     const CallOptions& options = {});
   Status barrier(const CallOptions& options = {});
 
-  Status send(const void* data, std::int64_t count, DataType type, int peer);
-  Status recv(void* data, std::int64_t count, DataType type, int peer);
+  Status send(const void* data, std::int64_t count, DataType type, int peer,
+              const MessageOptions& options = {});
+  Status recv(void* data, std::int64_t count, DataType type, int peer,
+              const MessageOptions& options = {});
   // Starts all messages together; complete when all are. Sends and receives between two ranks match
   // in order; a send to the own rank needs a receive from it in the same group.
-  Result<Work> submit(std::span<const Message> messages,
-                      std::chrono::nanoseconds timeout = std::chrono::nanoseconds{0});
+  Result<Work> submit(std::span<const Message> messages, const MessageOptions& options = {});
 
   // Collective over this communicator. Ranks that give one color form a new communicator, ordered
   // by key, then by rank here; a negative color joins none and yields an invalid Communicator.
@@ -193,7 +214,9 @@ class Communicator {
   // The record of this communicator's calls, as JSON.
   std::string dump_record() const;
 
-  // What made this communicator unusable, if it is.
+  // The CUDA device of calls on streams; -1 as long as it is not known.
+  int device() const;
+  // What made this communicator unusable, if it is; also what a kernel of it came to.
   Status failure() const;
   // Gives up all calls here and tells the peers. Idempotent.
   void abort();

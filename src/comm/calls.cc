@@ -164,6 +164,8 @@ Status check_message(const Message& message, int rank, int ranks, std::size_t me
 
 engine::Arguments arguments_of(const Call& call) {
   engine::Arguments out;
+  out.stream = call.options.stream.value_or(nullptr);
+  out.timeout_ns = call.options.timeout.count();
   if (call.collective == Collective::barrier) {
     out.count = 1;
     return out;

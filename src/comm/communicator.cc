@@ -60,10 +60,10 @@ Result<Communicator> Communicator::init(const InitOptions& options) {
 
 int Communicator::rank() const { return core_ ? core_->rank : -1; }
 int Communicator::size() const { return core_ ? core_->size : 0; }
-int Communicator::nodes() const { return core_ ? core_->selection->placement().nodes() : 0; }
+int Communicator::nodes() const { return core_ ? core_->plans->placement().nodes() : 0; }
 int Communicator::node_of(int rank) const {
   if (!core_ || rank < 0 || rank >= core_->size) return -1;
-  return core_->selection->placement().node_of(rank);
+  return core_->plans->placement().node_of(rank);
 }
 std::uint64_t Communicator::id() const { return core_ ? core_->id : 0; }
 const std::vector<int>& Communicator::world_ranks() const {
@@ -101,7 +101,7 @@ Result<Work> Communicator::submit(const Call& call) {
     task.arguments.output_displacements = all.subspan(3 * ranks, ranks);
   }
   task.keeps_alive = state;
-  if (auto status = core_->scheduler->submit(task, true); !status.ok()) {
+  if (auto status = core_->scheduler->submit(task); !status.ok()) {
     task.keeps_alive.reset();
     return status.take_error();
   }
@@ -109,31 +109,35 @@ Result<Work> Communicator::submit(const Call& call) {
 }
 
 Result<Work> Communicator::submit(std::span<const Message> messages,
-                                  std::chrono::nanoseconds timeout) {
+                                  const MessageOptions& options) {
   if (!core_) return no_communicator();
   auto state = std::make_shared<Work::State>();
-  UNISONO_TRY(core_->prepare(messages, timeout.count(), state->task));
+  UNISONO_TRY(core_->prepare(messages, options, state->task));
   state->task.keeps_alive = state;
-  if (auto status = core_->scheduler->submit(state->task, false); !status.ok()) {
+  if (auto status = core_->scheduler->submit(state->task); !status.ok()) {
     state->task.keeps_alive.reset();
     return status.take_error();
   }
   return Work(std::move(state), core_);
 }
 
-Status Communicator::send(const void* data, std::int64_t count, DataType type, int peer) {
+Status Communicator::send(const void* data, std::int64_t count, DataType type, int peer,
+                          const MessageOptions& options) {
   const Message message{
       .is_send = true, .send_data = data, .count = count, .type = type, .peer = peer};
-  if (Status status; core_ && core_->run_at_once(message, status)) return status;
-  UNISONO_ASSIGN(Work work, submit(std::span(&message, 1)));
+  const bool is_plain = !options.stream && options.timeout.count() == 0;
+  if (Status status; core_ && is_plain && core_->run_at_once(message, status)) return status;
+  UNISONO_ASSIGN(Work work, submit(std::span(&message, 1), options));
   return work.wait();
 }
 
-Status Communicator::recv(void* data, std::int64_t count, DataType type, int peer) {
+Status Communicator::recv(void* data, std::int64_t count, DataType type, int peer,
+                          const MessageOptions& options) {
   const Message message{
       .is_send = false, .recv_data = data, .count = count, .type = type, .peer = peer};
-  if (Status status; core_ && core_->run_at_once(message, status)) return status;
-  UNISONO_ASSIGN(Work work, submit(std::span(&message, 1)));
+  const bool is_plain = !options.stream && options.timeout.count() == 0;
+  if (Status status; core_ && is_plain && core_->run_at_once(message, status)) return status;
+  UNISONO_ASSIGN(Work work, submit(std::span(&message, 1), options));
   return work.wait();
 }
 
@@ -145,7 +149,7 @@ Result<Communicator> Communicator::split(int color, int key) {
 
 Result<std::string> Communicator::explain(Collective collective, std::uint64_t bytes) const {
   if (!core_) return no_communicator();
-  return core_->explain(collective, bytes);
+  return core_->plans->explain(collective, bytes);
 }
 
 MemoryReport Communicator::memory() const {
@@ -153,6 +157,7 @@ MemoryReport Communicator::memory() const {
   if (!core_) return report;
   const Scheduler::Pause pause(*core_->scheduler);
   core_->connections->report(report);
+  if (core_->device() != nullptr) core_->device()->report(report);
   report.record_bytes = core_->scheduler->record().memory_bytes() + core_->board->memory_bytes();
   report.plans_bytes = core_->plans_bytes();
   report.total_bytes = report.scratch_bytes + report.record_bytes + report.plans_bytes;
@@ -163,6 +168,10 @@ MemoryReport Communicator::memory() const {
 
 std::string Communicator::dump_record() const {
   return core_ ? comm::record_json(*core_) : std::string();
+}
+
+int Communicator::device() const {
+  return core_ && core_->device() != nullptr ? core_->device()->device().ordinal() : -1;
 }
 
 Status Communicator::failure() const { return core_ ? core_->usable() : no_communicator(); }

@@ -42,14 +42,6 @@ Result<topo::Placement> placement_of(const comm::Job& job, const std::vector<int
 
 }  // namespace
 
-std::size_t Communicator::Core::PlanKeyHash::operator()(const PlanKey& key) const {
-  std::size_t hash = std::hash<const void*>{}(key.entry);
-  for (int part :
-       {static_cast<int>(key.protocol), static_cast<int>(key.in_place), key.channels, key.root})
-    hash = hash * 1000003 + static_cast<std::size_t>(part);
-  return hash;
-}
-
 Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
     std::shared_ptr<comm::Job> job, std::unique_ptr<comm::ControlGroup> group) {
   auto core = std::make_shared<Core>();
@@ -69,10 +61,16 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   core->board = std::make_unique<comm::Board>(
       str(job->name(), "-", core->id, "-", core->epoch, "-", node), core->rank, neighbours);
   if (settings().boolean(Setting::flat)) placement = topo::Placement::single_node(core->size);
-  core->selection = std::make_unique<comm::Selection>(std::move(placement), job->fifo_options());
-  UNISONO_TRY(core->selection->read_settings());
   core->connections = std::make_unique<comm::Connections>(job, core->id, core->epoch, core->rank,
                                                           core->world_ranks);
+  const int tiles = placement.nodes() > 1 ? tiles_between_nodes : comm::tiles_inside_node;
+  comm::Selection selection(std::move(placement), comm::host_model(job->fifo_options()));
+  UNISONO_TRY(selection.read_settings());
+  const auto make_execution = [connections = core->connections.get(), job = job.get(), tiles](
+                                  const plan::Header& header, const plan::RankProgram& program) {
+    return engine::make_execution(header, program, *connections, job->fifo_options(), tiles);
+  };
+  core->plans = std::make_unique<comm::Plans>(std::move(selection), core->rank, make_execution);
   core->point_to_point = std::make_unique<comm::PointToPoint>(*core->connections, core->rank,
                                                               core->size, job->fifo_options());
   core->scheduler = std::make_unique<Scheduler>(
@@ -86,6 +84,7 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   core->board->all_have_joined();
   core->group = std::move(group);
   core->job = std::move(job);
+  if (core->job->device() >= 0) UNISONO_TRY(core->make_device(core->job->device()));
   comm::register_for_dumps(core);
   return core;
 }
@@ -97,9 +96,11 @@ Communicator::Core::~Core() {
   scheduler.reset();
 }
 
-Status Communicator::Core::usable() const {
+Status Communicator::Core::usable() {
   if (destroyed.load(std::memory_order_acquire))
     return misuse("communicator ", id, " was destroyed on rank ", rank);
+  if (comm::DeviceConnections* const known = device())
+    if (auto status = known->failure(); !status.ok()) scheduler->fail(status.error());
   return scheduler->failure();
 }
 
@@ -109,25 +110,6 @@ trace::Owner Communicator::Core::owner() const {
           .rank = rank,
           .ranks = size,
           .node = job->member(world_ranks[static_cast<std::size_t>(rank)]).node};
-}
-
-// With plans_mutex_.
-Result<engine::Execution*> Communicator::Core::execution(const PlanKey& key,
-                                                         Collective collective) {
-  auto found = executions_.find(key);
-  if (found == executions_.end()) {
-    const algorithm::Request request = selection->request(
-        collective, {key.entry, key.protocol, key.channels}, key.root, key.in_place);
-    UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*key.entry, request));
-    UNISONO_ASSIGN(const plan::RankProgram program,
-                   algorithm::make_program(*key.entry, request, rank));
-    const int tiles =
-        selection->placement().nodes() > 1 ? tiles_between_nodes : comm::tiles_inside_node;
-    UNISONO_ASSIGN(auto made, engine::make_execution(header, program, *connections,
-                                                     job->fifo_options(), tiles));
-    found = executions_.emplace(key, std::move(made)).first;
-  }
-  return found->second.get();
 }
 
 void Communicator::Core::stamp(comm::Task& task, std::int64_t timeout) {
@@ -161,7 +143,7 @@ Status Communicator::Core::make_ready(const Call& call, Ready& ready) {
   ready.in_place = comm::is_in_place(call, rank);
   ready.arguments = task.arguments;
   ready.entry = task.entry;
-  ready.timeout_ns = call.options.timeout.count() > 0 ? call.options.timeout.count() : timeout_ns;
+  ready.timeout_ns = ready.arguments.timeout_ns;
   ready.execution = task.execution;
   return {};
 }
@@ -176,9 +158,12 @@ bool Communicator::Core::take_turn() {
 bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
   // Blocks of unequal size are not described by `count`.
   if (call.collective == Collective::all_to_all_v || call.collective == Collective::custom ||
-      checks_calls || !take_turn())
+      checks_calls)
     return false;
-  Ready& ready = ready_[static_cast<std::size_t>(call.collective)];
+  const bool is_on_stream = call.options.stream.has_value();
+  if (is_on_stream && (device() == nullptr || !check_device(call, *device()).ok())) return false;
+  if (!take_turn()) return false;
+  Ready& ready = (is_on_stream ? device_ready_ : ready_)[static_cast<std::size_t>(call.collective)];
   if (!is_like(ready, call) || comm::is_in_place(call, rank) != ready.in_place) {
     if (!make_ready(call, ready).ok()) {
       scheduler->leave_turn();
@@ -190,6 +175,7 @@ bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
   }
   ready.arguments.input = call.input;
   ready.arguments.output = call.output;
+  ready.arguments.stream = call.options.stream.value_or(nullptr);
   ready.arguments.pre_multiplier = {.real = call.multiplier, .integer = call.integer_multiplier};
   ready.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
   const Scheduler::Turn turn{*ready.execution, ready.arguments, ready.entry, ready.timeout_ns};
@@ -218,6 +204,10 @@ bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
 Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
   UNISONO_TRY(usable());
   UNISONO_TRY(comm::check_call(call, rank, size));
+  if (call.options.stream) {
+    UNISONO_ASSIGN(const comm::DeviceConnections* connected, device_for(*call.options.stream));
+    UNISONO_TRY(check_device(call, *connected));
+  }
   if (checks_calls) UNISONO_TRY(compare_calls(call));
   UNISONO_TRY(select(call, task));
   stamp(task, call.options.timeout.count());
@@ -228,29 +218,33 @@ Status Communicator::Core::select(const Call& call, comm::Task& task) {
   const bool in_place = comm::is_in_place(call, rank);
   const int root = has_root(call.collective) ? call.root : 0;
   const std::uint64_t bytes = comm::call_bytes(call.collective, size, comm::block_bytes(call));
-  const std::lock_guard lock(plans_mutex_);
-  UNISONO_ASSIGN(const comm::Choice choice,
-                 selection->choose(call.collective, bytes, root, in_place, call.options));
-  const PlanKey key{choice.entry, choice.protocol, in_place, choice.channels, root};
-  UNISONO_ASSIGN(task.execution, execution(key, call.collective));
+  comm::Plans& of_engine = call.options.stream ? *device_plans_ : *plans;
+  UNISONO_ASSIGN(const comm::Plans::Chosen chosen,
+                 of_engine.choose(call.collective, bytes, root, in_place, call.options));
+  task.execution = chosen.execution;
+  task.in_order = true;
   task.arguments = comm::arguments_of(call);
+  if (call.options.timeout.count() <= 0) task.arguments.timeout_ns = timeout_ns;
   task.entry.collective = call.collective;
-  task.entry.protocol = choice.protocol;
+  task.entry.protocol = chosen.choice.protocol;
   task.entry.type = call.type;
   task.entry.operation = call.operation;
   task.entry.root = root;
   task.entry.bytes = bytes;
-  task.entry.set_plan(choice.entry->name);
+  task.entry.set_plan(chosen.choice.entry->name);
   return {};
 }
 
-Status Communicator::Core::prepare(std::span<const Message> messages, std::int64_t timeout,
+Status Communicator::Core::prepare(std::span<const Message> messages, const MessageOptions& options,
                                    comm::Task& task) {
   UNISONO_TRY(usable());
   for (const Message& message : messages)
     UNISONO_TRY(comm::check_message(message, rank, size, messages.size()));
-  UNISONO_TRY(point_to_point->prepare(messages, task));
-  stamp(task, timeout);
+  if (options.stream)
+    UNISONO_TRY(prepare_on_stream(messages, options, task));
+  else
+    UNISONO_TRY(point_to_point->prepare(messages, task));
+  stamp(task, options.timeout.count());
   return {};
 }
 
@@ -279,29 +273,22 @@ Status Communicator::Core::compare_calls(const Call& call) {
   return {};
 }
 
-Result<std::string> Communicator::Core::explain(Collective collective, std::uint64_t bytes) {
-  const std::lock_guard lock(plans_mutex_);
-  return selection->explain(collective, bytes);
-}
-
 std::size_t Communicator::Core::plans_bytes() {
-  const std::lock_guard lock(plans_mutex_);
-  std::size_t bytes = 0;
-  for (const auto& [key, execution] : executions_) bytes += execution->memory_bytes();
-  return bytes;
+  return plans->memory_bytes() + (device() != nullptr ? device_plans_->memory_bytes() : 0);
 }
 
 Status Communicator::Core::drain() {
   // Every pending call has its own deadline, so this wait ends.
   comm::Backoff backoff(0);
   for (;;) {
-    while (!scheduler->idle()) {
+    while (!scheduler->idle() || (device() != nullptr && device()->is_busy())) {
       scheduler->help();
       backoff.step();
     }
     const Scheduler::Pause pause(*scheduler);
     // A call that ran in its turn may have come to wait.
     if (!scheduler->idle()) continue;
+    if (device() != nullptr) device()->close();
     connections->close();
     return {};
   }

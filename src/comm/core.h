@@ -7,15 +7,15 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "comm/board.h"
 #include "comm/connections.h"
+#include "comm/device_connections.h"
 #include "comm/job.h"
+#include "comm/plans.h"
 #include "comm/point_to_point.h"
 #include "comm/scheduler.h"
-#include "comm/selection.h"
 #include "comm/task.h"
 
 namespace unisono {
@@ -28,6 +28,7 @@ struct Work::State {
 
 struct Communicator::Core {
   // `group` is this communicator's control plane; its members are in the order of ranks.
+  // In a job with devices, calls on streams are made ready at once.
   static Result<std::shared_ptr<Core>> make(std::shared_ptr<comm::Job> job,
                                             std::unique_ptr<comm::ControlGroup> group);
   ~Core();
@@ -46,7 +47,7 @@ struct Communicator::Core {
   std::atomic<bool> destroyed{false};
 
   std::unique_ptr<comm::Connections> connections;
-  std::unique_ptr<comm::Selection> selection;
+  std::unique_ptr<comm::Plans> plans;
   std::unique_ptr<comm::Board> board;
   std::unique_ptr<comm::PointToPoint> point_to_point;
   std::unique_ptr<comm::Scheduler> scheduler;
@@ -55,30 +56,21 @@ struct Communicator::Core {
   // wrong with it.
   bool run_at_once(const Call& call, Status& outcome);
   bool run_at_once(const Message& message, Status& outcome);
+  // The connections of calls on streams; null before the first of these.
+  comm::DeviceConnections* device() const { return device_.load(std::memory_order_acquire); }
   // Fills the task for a call: checks it, selects, finds or makes the execution.
   Status prepare(const Call& call, comm::Task& task);
-  Status prepare(std::span<const Message> messages, std::int64_t timeout, comm::Task& task);
-  // Usable at all: neither destroyed nor failed.
-  Status usable() const;
+  Status prepare(std::span<const Message> messages, const MessageOptions& options,
+                 comm::Task& task);
+  // Usable at all: neither destroyed nor failed, on the device either.
+  Status usable();
   trace::Owner owner() const;
   Result<Communicator> split(int color, int key);
-  Result<std::string> explain(Collective collective, std::uint64_t bytes);
   std::size_t plans_bytes();
   // Waits for all calls, then closes the connections.
   Status drain();
 
  private:
-  struct PlanKey {
-    const algorithm::Entry* entry;
-    Protocol protocol;
-    bool in_place;
-    int channels;
-    int root;
-    bool operator==(const PlanKey&) const = default;
-  };
-  struct PlanKeyHash {
-    std::size_t operator()(const PlanKey& key) const;
-  };
   // What the last call of a collective came to, for one that is like it but for its addresses.
   struct Ready {
     engine::Execution* execution = nullptr;
@@ -99,16 +91,24 @@ struct Communicator::Core {
   bool take_turn();
   Status make_ready(const Call& call, Ready& ready);
 
-  Result<engine::Execution*> execution(const PlanKey& key, Collective collective);
+  // Collective: all ranks make their first call on a stream together.
+  Result<comm::DeviceConnections*> device_for(void* stream);
+  Status make_device(int ordinal);
+  // Of a call on a stream: what can be told of its buffers and stream.
+  Status check_device(const Call& call, const comm::DeviceConnections& device) const;
   Status select(const Call& call, comm::Task& task);
+  Status prepare_on_stream(std::span<const Message> messages, const MessageOptions& options,
+                           comm::Task& task);
   Status compare_calls(const Call& call);
   void stamp(comm::Task& task, std::int64_t timeout);
 
-  // Guards the selection and the executions of all plans used so far.
-  std::mutex plans_mutex_;
-  std::unordered_map<PlanKey, std::unique_ptr<engine::Execution>, PlanKeyHash> executions_;
-  // With the scheduler's turn.
+  std::mutex device_mutex_;  // of whoever makes what follows
+  std::unique_ptr<comm::DeviceConnections> device_connections_;
+  std::unique_ptr<comm::Plans> device_plans_;
+  std::atomic<comm::DeviceConnections*> device_{nullptr};  // release: once all is made
+  // With the scheduler's turn: in host memory and on streams.
   std::array<Ready, collective_count> ready_;
+  std::array<Ready, collective_count> device_ready_;
 };
 
 }  // namespace unisono

@@ -12,6 +12,7 @@
 #include "base/wire.h"
 #include "sys/host.h"
 #include "transport/interpose/transport.h"
+#include "transport/nvlink/transport.h"
 #include "transport/shm/transport.h"
 #include "transport/socket/transport.h"
 
@@ -26,6 +27,7 @@ struct Introduction {
   std::string host;
   transport::FifoOptions fifo_options;
   bool checks_calls = false;
+  bool has_device = false;
 };
 
 std::vector<std::byte> write(const Introduction& introduction) {
@@ -38,6 +40,7 @@ std::vector<std::byte> write(const Introduction& introduction) {
   writer.number(static_cast<std::uint64_t>(fifo.ll_slot_bytes));
   writer.number(static_cast<std::uint64_t>(fifo.ll128_slot_bytes));
   writer.number(static_cast<std::uint8_t>(introduction.checks_calls));
+  writer.number(static_cast<std::uint8_t>(introduction.has_device));
   return writer.take();
 }
 
@@ -51,6 +54,7 @@ Result<Introduction> read_introduction(std::span<const std::byte> bytes, int ran
   out.fifo_options.ll_slot_bytes = reader.number<std::uint64_t>();
   out.fifo_options.ll128_slot_bytes = reader.number<std::uint64_t>();
   out.checks_calls = reader.number<std::uint8_t>() != 0;
+  out.has_device = reader.number<std::uint8_t>() != 0;
   if (!reader.done())
     return peer_error(rank, "rank ", rank, " introduced itself with ", bytes.size(),
                       " bytes that cannot be read; is it another version of unisono?");
@@ -64,6 +68,9 @@ Status agree(const Introduction& mine, const Introduction& theirs, int rank) {
     return misuse(setting_rows()[static_cast<std::size_t>(setting)].variable, " is ", a,
                   " here and ", b, " on rank ", rank, "; it must be the same on all ranks");
   };
+  if (mine.has_device != theirs.has_device)
+    return misuse("this rank names ", mine.has_device ? "a" : "no", " CUDA device and rank ", rank,
+                  theirs.has_device ? " one" : " none", "; all ranks must, or none");
   const auto& a = mine.fifo_options;
   const auto& b = theirs.fifo_options;
   UNISONO_TRY(same(Setting::simple_slots, static_cast<std::uint64_t>(a.slots),
@@ -124,6 +131,7 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
   job->timeout_ns_ = options.timeout.count() > 0 ? options.timeout.count()
                                                  : settings().duration_ns(Setting::timeout);
   job->fifo_options_ = transport::FifoOptions::from_settings();
+  job->device_ = options.device;
   UNISONO_ASSIGN(const BootstrapOptions bootstrap_options, merge(options));
   job->rank_ = bootstrap_options.rank;
   set_log_rank(job->rank_);
@@ -142,6 +150,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
                   " are allowed");
   mine.fifo_options = fifo_options_;
   mine.checks_calls = settings().boolean(Setting::check_calls);
+  mine.has_device = device_ >= 0;
   UNISONO_ASSIGN(BootstrapResult found,
                  listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))
                           : bootstrap(bootstrap_options, write(mine)));
@@ -152,7 +161,8 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   for (int rank = 0; rank < world_->size(); ++rank) {
     UNISONO_ASSIGN(const Introduction theirs, read_introduction(found.contributions[rank], rank));
     UNISONO_TRY(agree(mine, theirs, rank));
-    members_.push_back({.node = theirs.node, .shm_address = {}, .socket_address = {}});
+    members_.push_back(
+        {.node = theirs.node, .host = theirs.host, .shm_address = {}, .socket_address = {}});
     ++ranks_on[theirs.host];
   }
   const bool one_host = ranks_on.size() == 1;
@@ -187,6 +197,15 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
       return peer_error(rank, "rank ", rank, " sent transport addresses that cannot be read");
   }
   return {};
+}
+
+Result<transport::Transport*> Job::nvlink(const std::shared_ptr<const sys::cuda::Device>& device) {
+  const std::lock_guard lock(nvlink_mutex_);
+  auto& transport = nvlink_[device->ordinal()];
+  if (!transport) {
+    UNISONO_ASSIGN(transport, transport::nvlink::make_transport(*shm_, device));
+  }
+  return transport.get();
 }
 
 bool Job::uses_shm(int world_rank) const {

@@ -4,12 +4,15 @@
 
 #include <unisono/communicator.h>
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/bootstrap.h"
+#include "sys/cuda/device.h"
 #include "transport/fifo.h"
 #include "transport/transport.h"
 
@@ -18,6 +21,7 @@ namespace unisono::comm {
 // One rank of the job, as it introduced itself.
 struct Member {
   std::string node;
+  std::string host;
   std::string shm_address;
   std::string socket_address;
 };
@@ -45,6 +49,13 @@ class Job {
   // The transport to a rank, and that rank's address in it.
   transport::Transport& transport_to(int world_rank) const;
   const std::string& address_of(int world_rank) const;
+  // Between GPUs of this host, for kernels on `device`; made once for each device.
+  Result<transport::Transport*> nvlink(const std::shared_ptr<const sys::cuda::Device>& device);
+  bool is_on_this_host(int world_rank) const {
+    return member(world_rank).host == member(rank_).host;
+  }
+  // The device that calls on streams have; -1: that of the first such call's stream.
+  int device() const { return device_; }
   // Polls as readable when there is something from ranks that do not share memory with this one.
   int event_descriptor() const { return socket_->event_descriptor(); }
 
@@ -61,8 +72,11 @@ class Job {
   transport::FifoOptions fifo_options_;
   std::vector<Member> members_;
   int ranks_on_host_ = 1;
+  int device_ = -1;
   std::unique_ptr<transport::Transport> shm_;
   std::unique_ptr<transport::Transport> socket_;
+  std::mutex nvlink_mutex_;
+  std::map<int, std::unique_ptr<transport::Transport>> nvlink_;  // by device; their control is shm_
   std::unique_ptr<ControlGroup> world_;
 };
 

@@ -1,6 +1,7 @@
 #include "comm/scheduler.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -20,19 +21,11 @@ constexpr std::int64_t longest_turn_ns = 10'000'000;
 constexpr int yields_in_turn = 200;
 // Copied in less time than the clock is exact to.
 constexpr std::uint64_t few_bytes = 4096;
-// Looking for a dead peer costs a system call or two.
-constexpr std::int64_t peer_check_interval_ns = 5'000'000;
-// Listening on the control plane costs some microseconds. News goes from rank to rank in as many
-// such steps as there are powers of two in the number of ranks, so 10 steps reach 1,024 ranks in
-// half a second.
-constexpr std::int64_t listen_interval_ns = 50'000'000;
-// A connection that takes longer than this to be made has its peer watched.
-constexpr std::int64_t patience_before_watching_ns = 200'000'000;
 // Waking the progress thread costs the caller and the thread some microseconds each: an
 // asynchronous call first runs as long on the calling thread, and small ones are complete then.
 constexpr std::int64_t handover_ns = 5'000;
-// How long better news than a suspicion may take, from another node.
-constexpr std::int64_t suspicion_ns = 500'000'000;
+// Nothing but this looks at calls that run on a device.
+constexpr std::chrono::milliseconds device_interval(50);
 
 }  // namespace
 
@@ -124,10 +117,11 @@ Status Scheduler::wait_after_turn(const Turn& turn, const Status& status) {
   task.execution = &turn.execution;
   task.arguments = turn.arguments;
   task.entry = entry;
+  task.in_order = entry.collective != Collective::point_to_point;
   task.deadline_ns = entry.started_ns + turn.timeout_ns;
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
   record_.write(entry);
-  if (entry.collective != Collective::point_to_point)
+  if (task.in_order)
     current_ = &task;
   else
     messages_.push_back(&task);
@@ -146,37 +140,37 @@ Status Scheduler::run(Task& task) {
     start(task);
     leave_turn();
   }
-  if (task.phase.load(std::memory_order_relaxed) == Task::Phase::idle) status = enqueue(task, true);
+  if (task.phase.load(std::memory_order_relaxed) == Task::Phase::idle) status = enqueue(task);
   if (status.ok()) status = wait(task, INT64_MAX);
   waiters_.fetch_sub(1);
   if (!idle()) wake_progress_thread();
   return status;
 }
 
-Status Scheduler::submit(Task& task, bool is_collective) {
+Status Scheduler::submit(Task& task) {
   waiters_.fetch_add(1);
   Status status;
   if (take_turn()) {
     pending_.fetch_add(1);
-    if (!is_collective) messages_.push_back(&task);
+    if (!task.in_order) messages_.push_back(&task);
     start(task);
     do round();
     while (!task.done() && now_ns() - task.entry.started_ns < handover_ns);
     leave_turn();
   } else {
-    status = enqueue(task, is_collective);
+    status = enqueue(task);
   }
   waiters_.fetch_sub(1);
   if (!idle()) wake_progress_thread();
   return status;
 }
 
-Status Scheduler::enqueue(Task& task, bool is_collective) {
+Status Scheduler::enqueue(Task& task) {
   UNISONO_TRY(failure());
   const std::lock_guard lock(queue_mutex_);
   task.phase.store(Task::Phase::queued, std::memory_order_relaxed);
   pending_.fetch_add(1);
-  (is_collective ? queued_collectives_ : queued_messages_).push_back(&task);
+  (task.in_order ? queued_in_order_ : queued_messages_).push_back(&task);
   has_queued_.store(true, std::memory_order_release);
   return {};
 }
@@ -243,11 +237,11 @@ bool Scheduler::poll_collective() {
     Task* next = nullptr;
     {
       const std::lock_guard lock(queue_mutex_);
-      if (!queued_collectives_.empty()) {
-        next = queued_collectives_.front();
-        queued_collectives_.pop_front();
+      if (!queued_in_order_.empty()) {
+        next = queued_in_order_.front();
+        queued_in_order_.pop_front();
       }
-      has_queued_.store(!queued_collectives_.empty() || !queued_messages_.empty(),
+      has_queued_.store(!queued_in_order_.empty() || !queued_messages_.empty(),
                         std::memory_order_relaxed);
     }
     if (next != nullptr) start(*next);
@@ -261,7 +255,7 @@ bool Scheduler::poll_messages() {
     const std::lock_guard lock(queue_mutex_);
     messages_.insert(messages_.end(), queued_messages_.begin(), queued_messages_.end());
     queued_messages_.clear();
-    has_queued_.store(!queued_collectives_.empty(), std::memory_order_relaxed);
+    has_queued_.store(!queued_in_order_.empty(), std::memory_order_relaxed);
   }
   for (std::size_t i = running; i < messages_.size(); ++i) start(*messages_[i]);
   bool moved = messages_.size() > running;
@@ -275,13 +269,12 @@ bool Scheduler::poll_messages() {
 }
 
 void Scheduler::start(Task& task) {
-  const bool is_collective = task.owned == nullptr;
-  if (is_collective) current_ = &task;
+  if (task.in_order) current_ = &task;
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
   task.entry.state = trace::State::started;
   task.entry.started_ns = now_ns();
   record_.write(task.entry);
-  if (is_collective) board_.joined(task.entry.sequence);
+  if (task.entry.collective != Collective::point_to_point) board_.joined(task.entry.sequence);
   if (auto status = task.execution->start(task.arguments); !status.ok()) fail(status.error());
 }
 
@@ -317,140 +310,26 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   task.phase.store(Task::Phase::done, std::memory_order_release);
 }
 
-void Scheduler::look_around() {
-  const std::int64_t now = now_ns();
-  if (current_ != nullptr) look_at(*current_, now);
-  for (Task* task : messages_) look_at(*task, now);
-  {
-    // A call that waits for its turn has a deadline too.
-    const std::lock_guard lock(queue_mutex_);
-    for (Task* task : queued_collectives_)
-      if (now >= task->deadline_ns) fail(timeout_of(*task));
-  }
-  if (now - last_peer_check_ns_ < peer_check_interval_ns) return;
-  last_peer_check_ns_ = now;
-  if (const auto told = board_.told()) fail(*told);
-  if (now - last_listened_ns_ >= listen_interval_ns) listen(now);
-}
-
-void Scheduler::look_at(Task& task, std::int64_t now) {
-  task.entry.waiting = task.execution->waiting();
-  record_.write(task.entry);
-  if (now >= task.deadline_ns) {
-    fail(timeout_of(task));
-    return;
-  }
-  if (now - last_peer_check_ns_ < peer_check_interval_ns) return;
-  if (auto status = connections_.check_peers(task.entry.waiting); !status.ok())
-    suspect(status.error());
-}
-
-void Scheduler::listen(std::int64_t now) {
-  last_listened_ns_ = now;
-  if (group_.size() == 1) return;
-  if (const auto told = heard()) {
-    fail(*told);
-    return;
-  }
-  unreachable_before_.swap(unreachable_);
-  unreachable_.clear();
-  if (current_ != nullptr) watch_peer_of(*current_, now);
-  for (const Task* task : messages_) watch_peer_of(*task, now);
-}
-
-std::optional<Error> Scheduler::heard() {
-  auto told = group_.look();
-  if (!told) return std::nullopt;
-  told->kind = ErrorKind::peer;
-  told->message = str("the control plane tells: ", told->message);
-  return told;
-}
-
-void Scheduler::watch_peer_of(const Task& task, std::int64_t now) {
-  const trace::Waiting& waiting = task.entry.waiting;
-  if (waiting.kind != trace::Waiting::Kind::connection) return;
-  if (now - task.entry.started_ns < patience_before_watching_ns) return;
-  const auto error = group_.watch(waiting.peer);
-  if (!error) return;
-  unreachable_.push_back(waiting.peer);
-  // The peer may have connected, done its part and gone since the task was polled last: so it must
-  // have gone at the look before, too.
-  if (std::ranges::find(unreachable_before_, waiting.peer) != unreachable_before_.end())
-    suspect(*error);
-}
-
-void Scheduler::suspect(const Error& error) {
-  if (error.kind != ErrorKind::peer || error.timed_out || error.aborted) {
-    fail(error);
-    return;
-  }
-  if (suspicion_) return;
-  suspicion_ = error;
-  const bool board_knows_all = static_cast<int>(board_.ranks()) == group_.size();
-  suspicion_ends_ns_ = now_ns() + (board_knows_all ? 0 : suspicion_ns);
-  weigh_suspicion();
-}
-
-void Scheduler::weigh_suspicion() {
-  const std::int64_t now = now_ns();
-  auto told = board_.told();
-  if (!told && now - last_listened_ns_ >= peer_check_interval_ns) {
-    last_listened_ns_ = now;
-    told = heard();
-  }
-  if (told)
-    fail(*told);
-  else if (now >= suspicion_ends_ns_)
-    fail(*suspicion_);
-}
-
-Error Scheduler::timeout_of(const Task& task) const {
-  const trace::Waiting waiting = task.execution ? task.execution->waiting() : trace::Waiting{};
-  const std::vector<int> absent = board_.absent(task.entry.sequence);
-  std::string message =
-      str("rank ", options_.rank, " gave up on call ", task.entry.sequence, " (",
-          name(task.entry.collective), ", plan ", task.entry.plan.data(), ") of communicator ",
-          options_.communicator, "; it waits for ", trace::describe(waiting));
-  if (!absent.empty()) message += str(". Ranks that have not joined this call: ", join(absent));
-  return timeout_error(absent.empty() ? waiting.peer : absent.front(), message);
-}
-
-void Scheduler::fail(const Error& error) {
-  using Kind = transport::Fault::Kind;
-  const Kind kind = error.aborted     ? Kind::aborted
-                    : error.timed_out ? Kind::timed_out
-                                      : Kind::failed;
-  const transport::Fault fault{kind, error.peer >= 0 ? error.peer : options_.rank};
-  Error told = error;
-  told.peer = fault.rank;
-  {
-    // Held until all are told: who learns of the failure here waits for that, and so does not close
-    // connections and end the process before.
-    const std::lock_guard lock(failure_mutex_);
-    if (failure_) return;
-    failure_ = std::make_shared<const Error>(error);
-    failed_.store(true, std::memory_order_release);
-    board_.give_up(fault);
-    connections_.abort(fault);
-    group_.give_up(told);
-  }
-  if (!error.aborted)
-    log(LogLevel::error, "communicator ", options_.communicator, ", rank ", options_.rank, ": ",
-        error.describe());
-}
-
 void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
   std::vector<Task*> tasks(messages_);
   if (current_ != nullptr) tasks.push_back(current_);
   {
     const std::lock_guard lock(queue_mutex_);
-    tasks.insert(tasks.end(), queued_collectives_.begin(), queued_collectives_.end());
+    tasks.insert(tasks.end(), queued_in_order_.begin(), queued_in_order_.end());
     tasks.insert(tasks.end(), queued_messages_.begin(), queued_messages_.end());
-    queued_collectives_.clear();
+    queued_in_order_.clear();
     queued_messages_.clear();
     has_queued_.store(false, std::memory_order_relaxed);
   }
   for (Task* task : tasks) finish(*task, error);
+}
+
+void Scheduler::watch(DeviceConnections& device) {
+  device_.store(&device, std::memory_order_release);
+  if (failed_.load(std::memory_order_acquire)) device.abort({});
+  const std::lock_guard lock(thread_mutex_);
+  if (!thread_.joinable() && !stopping_) thread_ = std::thread([this] { run_progress_thread(); });
+  thread_wake_.notify_one();
 }
 
 void Scheduler::wake_progress_thread() {
@@ -467,7 +346,13 @@ void Scheduler::run_progress_thread() {
   while (!stopping_) {
     const bool needed = !idle() && waiters_.load() == 0;
     if (!needed) {
-      thread_wake_.wait(lock);
+      if (device_.load(std::memory_order_acquire) == nullptr) {
+        thread_wake_.wait(lock);
+      } else if (thread_wake_.wait_for(lock, device_interval) == std::cv_status::timeout) {
+        lock.unlock();
+        look_at_device();
+        lock.lock();
+      }
       backoff.reset();
       continue;
     }

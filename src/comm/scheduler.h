@@ -21,6 +21,7 @@
 #include "comm/board.h"
 #include "comm/bootstrap.h"
 #include "comm/connections.h"
+#include "comm/device_connections.h"
 #include "comm/task.h"
 
 namespace unisono::comm {
@@ -59,12 +60,15 @@ class Scheduler {
   Status run(Task& task);
   // Starts the task if nothing is before it, and runs it for about as long as handing it over to
   // the progress thread would take; else queues it. The task must live until it is done.
-  Status submit(Task& task, bool is_collective);
+  Status submit(Task& task);
   // Drives until the task is done, or until `until_ns` (of the steady clock): then a timeout error,
   // and the task goes on.
   Status wait(Task& task, std::int64_t until_ns);
   // Drives a little.
   void help();
+
+  // From now on looks after what is on the device's streams, too. Once.
+  void watch(DeviceConnections& device);
 
   // All pending calls fail; so do later ones. Any thread. The first failure stays.
   void fail(const Error& error);
@@ -85,7 +89,7 @@ class Scheduler {
   bool round();
   bool poll_collective();
   bool poll_messages();
-  Status enqueue(Task& task, bool is_collective);
+  Status enqueue(Task& task);
   void start(Task& task);
   // Polls one running task; whether it moved.
   bool poll(Task& task);
@@ -94,6 +98,7 @@ class Scheduler {
   void look_around();
   void look_at(Task& task, std::int64_t now);
   void listen(std::int64_t now);
+  void look_at_device();
   // What a rank told over the control plane.
   std::optional<Error> heard();
   // Watches the peer whose connection the task waits for.
@@ -111,6 +116,7 @@ class Scheduler {
 
   Options options_;
   Connections& connections_;
+  std::atomic<DeviceConnections*> device_{nullptr};
   Board& board_;
   ControlGroup& group_;
   trace::Ring record_;
@@ -134,9 +140,10 @@ class Scheduler {
   // Peers whose processes had ended at the last look, with no connection to them made.
   std::vector<int> unreachable_;
   std::vector<int> unreachable_before_;
+  std::int64_t device_peer_gone_ns_ = 0;  // since when; 0: none is
 
   std::mutex queue_mutex_;
-  std::deque<Task*> queued_collectives_;
+  std::deque<Task*> queued_in_order_;
   std::deque<Task*> queued_messages_;
   std::atomic<bool> has_queued_{false};
 

@@ -13,7 +13,6 @@ namespace {
 
 // One row of the default table for each power of two up to this; larger calls take its row.
 constexpr int largest_size_exponent = 32;
-constexpr std::size_t largest_element_bytes = 8;
 
 bool one_block_per_rank(Collective collective) {
   switch (collective) {
@@ -43,8 +42,8 @@ std::uint64_t call_bytes(Collective collective, int ranks, std::uint64_t block_b
                                         : block_bytes;
 }
 
-Selection::Selection(topo::Placement placement, transport::FifoOptions fifo_options)
-    : placement_(std::move(placement)), fifo_options_(fifo_options) {}
+Selection::Selection(topo::Placement placement, std::shared_ptr<const EngineModel> model)
+    : placement_(std::move(placement)), model_(std::move(model)) {}
 
 double Selection::block_bytes(Collective collective, std::uint64_t bytes) const {
   const auto total = static_cast<double>(bytes);
@@ -61,25 +60,22 @@ algorithm::Request Selection::request(Collective collective, const Choice& choic
           .channels = choice.channels};
 }
 
-// Whether the executor can run it: its largest step must fit a slot.
-bool Selection::fits(const algorithm::Entry& entry, const algorithm::Request& request) const {
-  if (!entry.supports(request).ok()) return false;
-  const plan::Header header = entry.header(request);
-  return static_cast<std::size_t>(header.max_step_count) * largest_element_bytes <=
-         transport::slot_payload_bytes(fifo_options_, request.protocol);
+bool Selection::runs(const algorithm::Entry& entry, const algorithm::Request& request) const {
+  return entry.supports(request).ok() && model_->runs(entry, request);
 }
 
 std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_t bytes) const {
   std::vector<Candidate> out;
-  for (const algorithm::Entry* entry : algorithm::entries_for(collective)) {
-    for (int i = 0; i < protocol_count; ++i) {
-      const Choice choice{entry, static_cast<Protocol>(i), 1};
-      const algorithm::Request wanted = request(collective, choice, 0, false);
-      if (!fits(*entry, wanted)) continue;
-      const algorithm::Cost cost = entry->cost(wanted, block_bytes(collective, bytes));
-      out.push_back({choice, host_cost_model().time_us(cost, choice.protocol), cost});
-    }
-  }
+  const double block = block_bytes(collective, bytes);
+  for (const algorithm::Entry* entry : algorithm::entries_for(collective))
+    for (int i = 0; i < protocol_count; ++i)
+      for (const int channels : model_->channels()) {
+        const Choice choice{entry, static_cast<Protocol>(i), channels};
+        const algorithm::Request wanted = request(collective, choice, 0, false);
+        if (!runs(*entry, wanted)) continue;
+        const algorithm::Cost cost = entry->cost(wanted, block);
+        out.push_back({choice, model_->time_us(*entry, wanted, cost, block), cost});
+      }
   std::stable_sort(out.begin(), out.end(),
                    [](const Candidate& a, const Candidate& b) { return a.time_us < b.time_us; });
   return out;
@@ -146,10 +142,10 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
   if (!options.algorithm.empty()) {
     UNISONO_ASSIGN(choice.entry, algorithm::find(collective, options.algorithm));
     if (!options.protocol) {
-      // The protocol that the model likes best for this algorithm.
+      // The protocol and the channels that the model likes best for this algorithm.
       for (const Candidate& candidate : candidates(collective, bytes))
         if (candidate.choice.entry == choice.entry) {
-          choice.protocol = candidate.choice.protocol;
+          choice = candidate.choice;
           break;
         }
     }
@@ -158,9 +154,11 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
   if (options.channels > 0) choice.channels = options.channels;
   const algorithm::Request wanted = request(collective, choice, root, in_place);
   UNISONO_TRY(choice.entry->supports(wanted));
-  if (!fits(*choice.entry, wanted))
-    return misuse("plan ", choice.entry->plan_name(), " does not fit a slot of protocol ",
-                  name(choice.protocol), " on ", placement_.ranks(), " ranks");
+  if (!runs(*choice.entry, wanted))
+    return misuse("plan ", choice.entry->plan_name(), " in protocol ", name(choice.protocol),
+                  " with ", choice.channels, " channels on ", placement_.ranks(),
+                  " ranks is more than the engine runs: a step does not fit a slot, or there are "
+                  "too many thread blocks");
   return choice;
 }
 

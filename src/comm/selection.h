@@ -6,12 +6,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "algorithm/algorithm.h"
-#include "comm/cost_model.h"
-#include "transport/fifo.h"
+#include "comm/engine_model.h"
 
 namespace unisono::comm {
 
@@ -39,7 +39,7 @@ struct Candidate {
 
 class Selection {
  public:
-  Selection(topo::Placement placement, transport::FifoOptions fifo_options);
+  Selection(topo::Placement placement, std::shared_ptr<const EngineModel> model);
 
   // Reads UNISONO_SELECTION_FILE, UNISONO_ALGORITHM, UNISONO_PROTOCOL and UNISONO_CHANNELS.
   Status read_settings();
@@ -58,14 +58,14 @@ class Selection {
                              bool in_place) const;
 
  private:
-  bool fits(const algorithm::Entry& entry, const algorithm::Request& request) const;
+  bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const;
   std::vector<SelectionRow> make_rows(Collective collective) const;
   Status read_file(const std::string& path);
   Status apply_forced(Collective collective, CallOptions& options) const;
   double block_bytes(Collective collective, std::uint64_t bytes) const;
 
   topo::Placement placement_;
-  transport::FifoOptions fifo_options_;
+  std::shared_ptr<const EngineModel> model_;
   std::array<std::vector<SelectionRow>, collective_count> rows_;
   std::array<std::vector<SelectionRow>, collective_count> file_rows_;
   std::vector<std::pair<std::string, std::string>> forced_algorithms_;  // collective or "", name

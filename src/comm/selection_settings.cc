@@ -30,6 +30,7 @@ Result<std::string> text_of(const json::Value& row, std::string_view field) {
 
 struct NamedRow {
   Collective collective;
+  std::string engine;
   SelectionRow row;
 };
 
@@ -43,7 +44,12 @@ Result<NamedRow> read_row(const json::Value& value) {
   const auto protocol = protocol_from_name(protocol_name);
   if (!protocol)
     return misuse("there is no protocol '", protocol_name, "'; write simple, ll or ll128");
-  NamedRow out{*collective, {}};
+  NamedRow out{*collective, "host", {}};
+  if (value.find("engine") != nullptr) {
+    UNISONO_ASSIGN(out.engine, text_of(value, "engine"));
+  }
+  if (out.engine != "host" && out.engine != "gpu")
+    return misuse("there is no engine '", out.engine, "'; write host or gpu");
   UNISONO_ASSIGN(out.row.choice.entry, algorithm::find(*collective, algorithm_name));
   out.row.choice.protocol = *protocol;
   UNISONO_ASSIGN(const std::uint64_t channels, bytes_of(value, "channels", 1));
@@ -68,12 +74,13 @@ Status Selection::read_file(const std::string& path) {
   if (rows == nullptr || !rows->is_array())
     return misuse(path,
                   ": needs an array 'rows' of {collective, algorithm, protocol, channels, "
-                  "min_bytes, max_bytes}");
+                  "min_bytes, max_bytes, engine}");
   for (const json::Value& value : rows->array()) {
     auto row = read_row(value);
     if (!row.ok()) return misuse(path, ": ", row.error().message);
+    if (row->engine != model_->name()) continue;
     const algorithm::Request wanted = request(row->collective, row->row.choice, 0, false);
-    if (!fits(*row->row.choice.entry, wanted)) continue;  // a table may serve several clusters
+    if (!runs(*row->row.choice.entry, wanted)) continue;  // a table may serve several clusters
     row->row.origin = path;
     file_rows_[static_cast<std::size_t>(row->collective)].push_back(std::move(row->row));
   }

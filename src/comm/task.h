@@ -18,6 +18,7 @@ struct Task {
   engine::Execution* execution = nullptr;    // of a collective: the communicator's own
   std::unique_ptr<engine::Execution> owned;  // of a group of messages: made for it
   std::unique_ptr<engine::Resources> lane;   // what `owned` runs on
+  bool in_order = false;                     // after the calls before it, as collectives are
   engine::Arguments arguments;
   std::vector<std::int64_t> counts;  // what the arguments' spans point to
   trace::Entry entry;

@@ -179,6 +179,40 @@ struct OneShotLaunch {
   std::int64_t timeout_ns;
 };
 
+// A group of sends and receives. Message by message, each direction of each peer has a thread block
+// for every channel that its messages use: message m goes in pieces over its first `channels`
+// channels in turn, which its size alone decides, so that both ends agree whatever the groups are.
+struct Transfer {
+  std::uint64_t data;
+  std::int64_t bytes;
+  std::uint32_t channels;
+  std::uint32_t piece_bytes;
+};
+struct TransferBlock {
+  std::uint64_t link;  // Link, in device memory
+  std::uint16_t first_transfer;
+  std::uint16_t transfers;
+  std::uint16_t channel;
+  std::uint16_t sends;
+};
+inline constexpr int max_transfer_blocks = 128;
+inline constexpr int few_transfers = 64;
+inline constexpr int max_transfers = 1024;
+// The kernel comes in two sizes, because parameters cost time by their size.
+template <int most>
+struct MessagesLaunch {
+  TransferBlock blocks[max_transfer_blocks];
+  Transfer transfers[most];
+  std::int32_t rank;
+  std::uint32_t slots;
+  std::uint32_t slot_bytes;
+  std::uint64_t mailbox;
+  std::uint64_t stopped;
+  std::int64_t timeout_ns;
+};
+static_assert(sizeof(MessagesLaunch<few_transfers>) <= 4096);
+static_assert(sizeof(MessagesLaunch<max_transfers>) <= 32764, "what CUDA 12.1 takes");
+
 // average: divides elements that are all there.
 struct DivideLaunch {
   std::uint64_t data;

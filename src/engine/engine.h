@@ -28,7 +28,9 @@ struct Arguments {
   DataType type = DataType::uint8;
   ReduceOperation operation = ReduceOperation::sum;
   ScaleFactor pre_multiplier;  // pre_multiplied_sum only: this rank's scalar
-  void* stream = nullptr;      // of the GPU engine: the CUDA stream that the call goes to
+  // Of the GPU engine: the CUDA stream that the call goes to, and how long its kernels may wait.
+  void* stream = nullptr;
+  std::int64_t timeout_ns = 0;
 
   // Blocks of unequal size (all_to_all_v, point_to_point): elements in each block and where it
   // starts, in elements from input or output. Empty: blocks of `count`, one after another. Must

@@ -11,7 +11,8 @@ namespace unisono::comm {
 namespace {
 
 Selection selection_of(int nodes, int ranks_per_node) {
-  return Selection(topo::Placement::uniform(nodes, ranks_per_node), transport::FifoOptions{});
+  return Selection(topo::Placement::uniform(nodes, ranks_per_node),
+                   host_model(transport::FifoOptions{}));
 }
 
 class WithSetting {

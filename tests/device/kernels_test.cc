@@ -25,6 +25,8 @@ struct Use {
 const std::map<std::string, Use> budget{
     {"unisono_interpret", {.registers = 128, .stack_bytes = 208, .spill_bytes = 96}},
     {"unisono_one_shot", {.registers = 128, .stack_bytes = 96, .spill_bytes = 0}},
+    {"unisono_messages", {.registers = 116, .stack_bytes = 176, .spill_bytes = 0}},
+    {"unisono_few_messages", {.registers = 116, .stack_bytes = 176, .spill_bytes = 0}},
     {"unisono_divide", {.registers = 40, .stack_bytes = 0, .spill_bytes = 0}},
 };
 

@@ -191,7 +191,8 @@ class GpuAlone : public Gpu {
                       .output = reinterpret_cast<void*>(memory_[r].address()),
                       .count = 64,
                       .type = DataType::float32,
-                      .stream = cluster_->stream(rank).handle()};
+                      .stream = cluster_->stream(rank).handle(),
+                      .timeout_ns = timeout_ns};
     }
     // Both once, so that the connection is there.
     ASSERT_TRUE(cluster_->launch(executions_, arguments, {0, 1}).ok());

@@ -42,6 +42,8 @@ class Alone : public engine::gpu::Resources {
     return ready ? connection_.get() : nullptr;
   }
   Status progress() override { return transport_.progress(); }
+  Status before_launch(sys::cuda::StreamHandle*) override { return {}; }
+  Status after_launch(sys::cuda::StreamHandle*) override { return {}; }
   Result<sys::cuda::DeviceAddress> scratch(std::size_t) override {
     return bug("a ring needs no scratch memory");
   }
@@ -70,8 +72,7 @@ Status run_rank(int rank, const std::string& job) {
                                    .in_place = true};
   UNISONO_ASSIGN(const auto header, algorithm::make_header(*ring, request));
   UNISONO_ASSIGN(const auto program, algorithm::make_program(*ring, request, rank));
-  UNISONO_ASSIGN(const auto execution,
-                 engine::gpu::make_execution(header, program, resources, 10'000'000'000));
+  UNISONO_ASSIGN(const auto execution, engine::gpu::make_execution(header, program, resources));
   std::vector<std::int32_t> data(elements);
   for (std::int64_t i = 0; i < elements; ++i)
     data[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i) + rank;
@@ -83,7 +84,8 @@ Status run_rank(int rank, const std::string& job) {
                                   .output = reinterpret_cast<void*>(memory.address()),
                                   .count = elements,
                                   .type = DataType::int32,
-                                  .stream = stream.handle()}));
+                                  .stream = stream.handle(),
+                                  .timeout_ns = 10'000'000'000}));
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     for (bool done = false; !done;) {
       UNISONO_ASSIGN(done, execution->poll());

@@ -125,6 +125,9 @@ class GpuCluster::Resources : public engine::gpu::Resources {
   Status progress() override {
     return cluster_.transports_[static_cast<std::size_t>(rank_)]->progress();
   }
+  // All calls of a rank are on one stream.
+  Status before_launch(sys::cuda::StreamHandle*) override { return {}; }
+  Status after_launch(sys::cuda::StreamHandle*) override { return {}; }
   // What was given before is kept: calls may still use it, and freeing waits for all that runs on
   // the device, which may wait for this rank.
   Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) override {
@@ -186,9 +189,9 @@ Result<GpuCluster::Executions> GpuCluster::make_executions(const Run& run) {
     UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*run.entry, request));
     UNISONO_ASSIGN(const plan::RankProgram program,
                    algorithm::make_program(*run.entry, request, rank));
-    UNISONO_ASSIGN(auto execution, engine::gpu::make_execution(
-                                       header, program, *resources_[static_cast<std::size_t>(rank)],
-                                       options_.timeout_ns));
+    UNISONO_ASSIGN(
+        auto execution,
+        engine::gpu::make_execution(header, program, *resources_[static_cast<std::size_t>(rank)]));
     executions.push_back(std::move(execution));
   }
   return executions;
@@ -337,6 +340,7 @@ std::string GpuCluster::run(const Run& run) {
     given.pre_multiplier = {.real = static_cast<double>(multiplier_of(rank)),
                             .integer = multiplier_of(rank)};
     given.stream = stream(rank).handle();
+    given.timeout_ns = options_.timeout_ns;
     if (run.problem.collective != Collective::all_to_all_v) continue;
     std::int64_t sent = 0;
     std::int64_t received = 0;

@@ -27,6 +27,7 @@ class TestStream {
   TestStream& operator=(const TestStream&) = delete;
   sys::cuda::StreamHandle* handle() const { return stream_; }
   const sys::cuda::Device& device() const { return *device_; }
+  const std::shared_ptr<const sys::cuda::Device>& shared_device() const { return device_; }
   Status synchronize() const;
 
  private:

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -39,6 +40,7 @@ void run_ranks(const RanksOptions& options, const std::function<void(Communicato
       init.node = node_name(options, rank);
       init.transport = options.transport;
       init.timeout = options.timeout;
+      if (options.device) init.device = options.device(rank);
       auto communicator = Communicator::init(init);
       if (!communicator.ok()) {
         ADD_FAILURE() << "rank " << rank << ": " << communicator.error().describe();
@@ -100,7 +102,10 @@ std::string run_checked(Communicator& communicator, const CheckedCall& checked) 
     call.recv_counts = recv_counts;
     call.recv_displacements = recv_starts;
   }
-  if (auto status = communicator.run(call); !status.ok()) return status.error().describe();
+  const std::array memories{std::span(shared), std::span(input), std::span(output)};
+  const Status status =
+      checked.run ? checked.run(communicator, call, memories) : communicator.run(call);
+  if (!status.ok()) return status.error().describe();
   const auto got = decode(result, static_cast<std::int64_t>(expected[r].size()), checked.type);
   for (std::size_t i = 0; i < got.size(); ++i)
     if (got[i] != expected[r][i])

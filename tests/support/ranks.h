@@ -15,6 +15,7 @@ struct RanksOptions {
   int nodes = 1;          // virtual: consecutive ranks, as even as can be
   std::string transport;  // "", "shm", "socket"
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);
+  std::function<int(int rank)> device;  // CUDA device of a rank; none where it is empty
 };
 
 // A node's name for each rank, as RanksOptions says.
@@ -43,6 +44,10 @@ struct CheckedCall {
   bool in_place = false;
   CallOptions options;
   std::uint64_t seed = 1;
+  // How the call is made, if not in the host memory that it names: `memories` holds its buffers.
+  using Run = std::function<Status(Communicator& communicator, const Call& call,
+                                   std::span<const std::span<std::byte>> memories)>;
+  Run run;
 };
 std::string run_checked(Communicator& communicator, const CheckedCall& call);
 

@@ -11,6 +11,7 @@
 #include "device/copy/move.cuh"
 #include "device/kernels/address.cuh"
 #include "device/program.h"
+#include "device/sync/link.cuh"
 #include "device/sync/wait.cuh"
 #include "plan/chunk_layout.h"
 
@@ -88,8 +89,6 @@ struct Worker {
 
   __device__ std::int64_t message_bytes(const Step& step, int tile) const;
   __device__ bool wait_for_dependencies(const Step& step, int tile) const;
-  __device__ bool wait_for_message(const Step& step, int tile) const;
-  __device__ bool wait_for_slot(const Step& step, int tile);
   __device__ bool move(const Step& step, int tile) const;
   __device__ void tell(const Step& step, int tile, bool moved);
   __device__ bool run(const Step& step, int tile);
@@ -121,36 +120,6 @@ __device__ bool Worker::wait_for_dependencies(const Step& step, int tile) const 
     // block after their barrier.
     ptx::load_acquire_gpu(&states[dependency.block].progress);
   }
-  return true;
-}
-
-// Simple: the signal counts the messages that are complete.
-__device__ bool Worker::wait_for_message(const Step& step, int tile) const {
-  const Link& link = shared.recv;
-  const Wanted wanted{Failure::message, link.peer, link.channel, received + 1};
-  const auto* arrived = at_address<const std::uint64_t>(link.in_arrived);
-  const auto has_arrived = [&](std::uint64_t& seen) {
-    seen = ptx::load_relaxed_sys(arrived);
-    return seen > received;
-  };
-  if (!wait_until(watch, place(step, tile), wanted, has_arrived)) return false;
-  // Acquire: the message's bytes after it.
-  ptx::load_acquire_sys(arrived);
-  return true;
-}
-
-__device__ bool Worker::wait_for_slot(const Step& step, int tile) {
-  if (sent - given_back < launch.program.slots) return true;
-  const Link& link = shared.send;
-  const Wanted wanted{Failure::credit, link.peer, link.channel, sent + 1 - launch.program.slots};
-  const auto* credits = at_address<const std::uint64_t>(link.out_given_back);
-  const auto is_free = [&](std::uint64_t& seen) {
-    seen = ptx::load_relaxed_sys(credits);
-    return sent - seen < launch.program.slots;
-  };
-  if (!wait_until(watch, place(step, tile), wanted, is_free)) return false;
-  // Acquire: the peer's reads of the slot happen before our writes to it.
-  given_back = ptx::load_acquire_sys(credits);
   return true;
 }
 
@@ -228,9 +197,10 @@ __device__ bool Worker::run(const Step& step, int tile) {
     goes_on = wait_for_dependencies(step, tile);
   if (moves) {
     if (threadIdx.x == receive_thread && is_simple && (step.flags & takes_message) != 0)
-      goes_on = wait_for_message(step, tile);
+      goes_on = wait_for_arrival(watch, place(step, tile), shared.recv, received);
     if (threadIdx.x == send_thread && (step.flags & gives_message) != 0)
-      goes_on = wait_for_slot(step, tile);
+      goes_on = wait_for_credit(watch, place(step, tile), shared.send, launch.program.slots, sent,
+                                given_back);
   }
   if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
   if (moves) goes_on = move(step, tile);

@@ -53,6 +53,10 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
   UNISONO_ASSIGN(engine->interpret_, engine->module_.function("unisono_interpret"));
   UNISONO_ASSIGN(engine->one_shot_, engine->module_.function("unisono_one_shot"));
   UNISONO_ASSIGN(engine->divide_, engine->module_.function("unisono_divide"));
+  UNISONO_ASSIGN(engine->messages_, engine->module_.function("unisono_messages"));
+  UNISONO_ASSIGN(engine->few_messages_, engine->module_.function("unisono_few_messages"));
+  UNISONO_ASSIGN(engine->stopped_memory_,
+                 sys::cuda::Memory::allocate(device, sizeof(device::BlockState)));
   UNISONO_ASSIGN(engine->mailbox_memory_,
                  sys::cuda::MappedHostMemory::allocate(device, sizeof(device::Mailbox)));
   const sys::cuda::Current current(*device);

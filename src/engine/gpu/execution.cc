@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "engine/gpu/link.h"
 #include "engine/gpu/lower.h"
 #include "engine/gpu/one_shot.h"
 #include "plan/chunk_layout.h"
@@ -54,13 +55,12 @@ device::Combine combine_of(ReduceOperation operation) {
 class GpuExecution : public Execution {
  public:
   GpuExecution(const plan::Header& header, const plan::RankProgram& program, LoweredProgram lowered,
-               Resources& resources, std::int64_t timeout_ns)
+               Resources& resources)
       : header_(header),
         rank_(program.rank),
         scratch_blocks_(program.scratch_blocks),
         lowered_(std::move(lowered)),
         resources_(resources),
-        timeout_ns_(timeout_ns),
         links_(lowered_.connections.size()) {
     if (OneShot::implements(header)) one_shot_.emplace(header, rank_);
   }
@@ -80,8 +80,8 @@ class GpuExecution : public Execution {
   Result<bool> get_ready();
   Result<bool> connect();
   Status upload();
-  device::Link link_of(std::size_t index) const;
   Status launch();
+  Status launch_all();
   Status launch_divide();
   device::Arithmetic arithmetic() const;
   Result<device::Launch> prepare_launch();
@@ -92,7 +92,6 @@ class GpuExecution : public Execution {
   int scratch_blocks_;
   LoweredProgram lowered_;
   Resources& resources_;
-  std::int64_t timeout_ns_;
   std::vector<transport::Connection*> links_;
   std::optional<OneShot> one_shot_;
   sys::cuda::Memory memory_;
@@ -133,15 +132,23 @@ Result<bool> GpuExecution::poll() {
     UNISONO_TRY(resources_.progress());
     return false;
   }
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
+  UNISONO_TRY(resources_.before_launch(stream));
+  UNISONO_TRY(launch_all());
+  UNISONO_TRY(resources_.after_launch(stream));
+  progressed_ = true;
+  return true;
+}
+
+Status GpuExecution::launch_all() {
   if (is_one_shot())
-    UNISONO_TRY(one_shot_->launch(resources_, arguments_, arithmetic(), timeout_ns_));
+    UNISONO_TRY(one_shot_->launch(resources_, arguments_, arithmetic()));
   else
     UNISONO_TRY(launch());
   if (is_reduction(header_.collective) && arguments_.operation == ReduceOperation::average &&
       arguments_.count > 0)
     UNISONO_TRY(launch_divide());
-  progressed_ = true;
-  return true;
+  return {};
 }
 
 Result<bool> GpuExecution::get_ready() {
@@ -177,26 +184,11 @@ Result<bool> GpuExecution::connect() {
   return std::ranges::find(links_, nullptr) == links_.end();
 }
 
-device::Link GpuExecution::link_of(std::size_t index) const {
-  const transport::Connection& connection = *links_[index];
-  const auto address = [](const auto* pointer) { return reinterpret_cast<DeviceAddress>(pointer); };
-  const auto* own = connection.signals();
-  const auto* peers = connection.peer_signals();
-  return {.out_slots = address(connection.peer_region()) + nvlink::slots_offset,
-          .out_arrived = address(peers + nvlink::arrived_signal),
-          .out_given_back = address(own + nvlink::credit_signal),
-          .in_slots = address(connection.region()) + nvlink::slots_offset,
-          .in_arrived = address(own + nvlink::arrived_signal),
-          .in_given_back = address(peers + nvlink::credit_signal),
-          .counters = address(connection.region()),
-          .peer = lowered_.connections[index].peer,
-          .channel = lowered_.connections[index].channel};
-}
-
 Status GpuExecution::upload() {
   Engine& engine = resources_.engine();
   std::vector<device::Link> links;
-  for (std::size_t i = 0; i < links_.size(); ++i) links.push_back(link_of(i));
+  for (std::size_t i = 0; i < links_.size(); ++i)
+    links.push_back(link_of(*links_[i], lowered_.connections[i].channel));
   Upload upload;
   const std::size_t blocks = upload.add(lowered_.blocks);
   const std::size_t steps = upload.add(lowered_.steps);
@@ -276,7 +268,7 @@ Result<device::Launch> GpuExecution::prepare_launch() {
                   " steps on rank ", rank_, "; the GPU engine counts ", UINT32_MAX, " steps");
   launch.tiles = static_cast<std::int32_t>(tiles);
   launch.mailbox = resources_.engine().mailbox_address();
-  launch.timeout_ns = timeout_ns_;
+  launch.timeout_ns = arguments_.timeout_ns;
   return launch;
 }
 
@@ -330,7 +322,7 @@ transport::Geometry link_geometry(const Options& options) {
 
 Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                                                   const plan::RankProgram& program,
-                                                  Resources& resources, std::int64_t timeout_ns) {
+                                                  Resources& resources) {
   const Engine& engine = resources.engine();
   UNISONO_ASSIGN(LoweredProgram lowered, lower(header, program));
   if (static_cast<int>(lowered.blocks.size()) > engine.max_blocks())
@@ -344,7 +336,7 @@ Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                   " chunks in one message, which need ", needed, " bytes of a slot; it has ",
                   engine.options().slot_bytes);
   return std::unique_ptr<Execution>(
-      std::make_unique<GpuExecution>(header, program, std::move(lowered), resources, timeout_ns));
+      std::make_unique<GpuExecution>(header, program, std::move(lowered), resources));
 }
 
 }  // namespace unisono::engine::gpu

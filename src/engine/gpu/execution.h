@@ -48,7 +48,11 @@ class Engine {
   sys::cuda::FunctionHandle* interpret() const { return interpret_; }
   sys::cuda::FunctionHandle* one_shot() const { return one_shot_; }
   sys::cuda::FunctionHandle* divide() const { return divide_; }
+  sys::cuda::FunctionHandle* messages() const { return messages_; }
+  sys::cuda::FunctionHandle* few_messages() const { return few_messages_; }
   std::uint64_t mailbox_address() const { return mailbox_memory_.address(); }
+  // In device memory: set once messages were given up.
+  std::uint64_t stopped_address() const { return stopped_memory_.address(); }
   // Thread blocks that are on the device at once.
   int max_blocks() const { return max_blocks_; }
 
@@ -67,9 +71,12 @@ class Engine {
   Options options_;
   sys::cuda::Module module_;
   sys::cuda::MappedHostMemory mailbox_memory_;
+  sys::cuda::Memory stopped_memory_;
   sys::cuda::FunctionHandle* interpret_ = nullptr;
   sys::cuda::FunctionHandle* one_shot_ = nullptr;
   sys::cuda::FunctionHandle* divide_ = nullptr;
+  sys::cuda::FunctionHandle* messages_ = nullptr;
+  sys::cuda::FunctionHandle* few_messages_ = nullptr;
   int max_blocks_ = 0;
 };
 
@@ -90,12 +97,15 @@ class Resources {
   virtual Status progress() = 0;
   // Device memory of at least `bytes`, aligned to 256; the same may be returned to the next call.
   virtual Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) = 0;
+  // Around what a call puts on its stream: the place to order it after the calls before it.
+  virtual Status before_launch(sys::cuda::StreamHandle* stream) = 0;
+  virtual Status after_launch(sys::cuda::StreamHandle* stream) = 0;
 };
 
 // Calls of one execution, and of executions that share a connection, must follow each other: on one
-// stream, or ordered by events. `timeout_ns` is for the waits of one launch.
+// stream, or ordered by events.
 Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                                                   const plan::RankProgram& program,
-                                                  Resources& resources, std::int64_t timeout_ns);
+                                                  Resources& resources);
 
 }  // namespace unisono::engine::gpu

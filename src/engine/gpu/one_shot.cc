@@ -59,7 +59,7 @@ Result<bool> OneShot::connect(Resources& resources, Waiting& waiting) {
 }
 
 Status OneShot::launch(Resources& resources, const Arguments& arguments,
-                       const device::Arithmetic& arithmetic, std::int64_t timeout_ns) const {
+                       const device::Arithmetic& arithmetic) const {
   const Engine& engine = resources.engine();
   device::OneShotLaunch launch{};
   launch.arithmetic = arithmetic;
@@ -76,7 +76,7 @@ Status OneShot::launch(Resources& resources, const Arguments& arguments,
     if (launch.states == 0) launch.states = address_of(link->region());
   }
   launch.mailbox = engine.mailbox_address();
-  launch.timeout_ns = timeout_ns;
+  launch.timeout_ns = arguments.timeout_ns;
   // A unit a thread, until all blocks are there.
   const std::int64_t units = (launch.bytes + 7) / 8;
   const std::int64_t blocks =

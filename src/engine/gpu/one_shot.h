@@ -22,7 +22,7 @@ class OneShot {
   // Whether all is there; false, and `waiting` says for whom, while connections are being made.
   Result<bool> connect(Resources& resources, Waiting& waiting);
   Status launch(Resources& resources, const Arguments& arguments,
-                const device::Arithmetic& arithmetic, std::int64_t timeout_ns) const;
+                const device::Arithmetic& arithmetic) const;
 
  private:
   int ranks_;

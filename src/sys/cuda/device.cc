@@ -71,6 +71,18 @@ Result<int> Device::current_ordinal() {
   return device;
 }
 
+Result<int> Device::ordinal_of(StreamHandle* stream) {
+  if (is_default(stream)) return current_ordinal();
+  UNISONO_ASSIGN(const Driver* driver, cuda::driver());
+  ContextHandle* context = nullptr;
+  UNISONO_TRY(
+      cuda::check(*driver, driver->stream_context(stream, &context), "looking at a stream"));
+  UNISONO_TRY(cuda::check(*driver, driver->context_push(context), "looking at a stream"));
+  auto ordinal = current_ordinal();
+  driver->context_pop(&context);
+  return ordinal;
+}
+
 Device::~Device() {
   if (context_ == nullptr) return;
   if (service_stream_ != nullptr) {

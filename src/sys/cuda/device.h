@@ -19,6 +19,8 @@ class Device {
   static Result<std::shared_ptr<const Device>> open(int ordinal);
   // Of the context that is current on this thread; of device 0 where none is.
   static Result<int> current_ordinal();
+  // Of a stream's context; for default streams, that of the current one.
+  static Result<int> ordinal_of(StreamHandle* stream);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -58,6 +60,11 @@ class Device {
   int compute_capability_ = 0;
   StreamHandle* service_stream_ = nullptr;
 };
+
+// The legacy and the per-thread default stream belong to whichever context is current.
+inline bool is_default(const StreamHandle* stream) {
+  return reinterpret_cast<std::uintptr_t>(stream) <= 2;
+}
 
 // Makes the device's context current on this thread while alive, and lets allocations be made while
 // a stream of this thread is being captured.

@@ -5,8 +5,9 @@
 
 namespace unisono::transport::nvlink {
 
-// A region begins with this end's own device::LinkCounters, on a line of their own; the slots of
-// what the peer sends follow.
+// A region begins with this end's own device::LinkCounters and its device::Link, on a line of their
+// own; the slots of what the peer sends follow.
+inline constexpr std::size_t link_offset = 32;
 inline constexpr std::size_t slots_offset = 128;
 
 // Signals of an end, each on a line of its own because it is polled: messages that have arrived,

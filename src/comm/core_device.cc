@@ -1,0 +1,79 @@
+// Calls on CUDA streams.
+
+#include "base/error.h"
+#include "base/try.h"
+#include "comm/calls.h"
+#include "comm/core.h"
+#include "engine/gpu/messages.h"
+
+namespace unisono {
+
+Result<comm::DeviceConnections*> Communicator::Core::device_for(void* stream) {
+  if (comm::DeviceConnections* const known = device()) return known;
+  const std::lock_guard lock(device_mutex_);
+  if (comm::DeviceConnections* const known = device()) return known;
+  int ordinal = job->device();
+  if (ordinal < 0) {
+    auto of_stream = sys::cuda::Device::ordinal_of(static_cast<sys::cuda::StreamHandle*>(stream));
+    // Without one, opening it says on all ranks alike what is wrong.
+    ordinal = of_stream.ok() ? *of_stream : 0;
+  }
+  UNISONO_TRY(make_device(ordinal));
+  return device();
+}
+
+Status Communicator::Core::make_device(int ordinal) {
+  UNISONO_ASSIGN(auto made, comm::DeviceConnections::make(job, *group, {id, epoch, rank}, ordinal));
+  comm::Selection selection(topo::Placement::single_node(size),
+                            comm::device_model(made->engine().options()));
+  UNISONO_TRY(selection.read_settings());
+  const auto make_execution = [resources = made.get()](const plan::Header& header,
+                                                       const plan::RankProgram& program) {
+    return engine::gpu::make_execution(header, program, *resources);
+  };
+  device_plans_ = std::make_unique<comm::Plans>(std::move(selection), rank, make_execution);
+  device_connections_ = std::move(made);
+  scheduler->watch(*device_connections_);
+  device_.store(device_connections_.get(), std::memory_order_release);
+  return {};
+}
+
+Status Communicator::Core::check_device(const Call& call,
+                                        const comm::DeviceConnections& connected) const {
+  UNISONO_TRY(connected.check_stream(*call.options.stream));
+  UNISONO_TRY(connected.check_buffer("input", call.input, rank));
+  if (call.output == call.input) return {};
+  return connected.check_buffer("output", call.output, rank);
+}
+
+Status Communicator::Core::prepare_on_stream(std::span<const Message> messages,
+                                             const MessageOptions& options, comm::Task& task) {
+  for (const Message& message : messages) {
+    if (message.peer == any_source)
+      return misuse("a receive from any source on a stream on rank ", rank,
+                    "; between devices the peer must be named");
+    if (message.tag != 0)
+      return misuse("tag is ", message.tag, " in a message on a stream on rank ", rank,
+                    "; between devices it must be 0");
+  }
+  UNISONO_ASSIGN(comm::DeviceConnections * connected, device_for(*options.stream));
+  UNISONO_TRY(connected->check_stream(*options.stream));
+  for (const Message& message : messages) {
+    const void* data = message.is_send ? message.send_data : message.recv_data;
+    if (message.count > 0)
+      UNISONO_TRY(connected->check_buffer(message.is_send ? "send's buffer" : "receive's buffer",
+                                          data, rank));
+    task.entry.bytes += static_cast<std::uint64_t>(message.count) * size_bytes(message.type);
+  }
+  UNISONO_ASSIGN(task.owned, engine::gpu::make_messages(messages, rank, size, *connected));
+  task.execution = task.owned.get();
+  task.in_order = true;
+  task.arguments.stream = *options.stream;
+  task.arguments.timeout_ns = options.timeout.count() > 0 ? options.timeout.count() : timeout_ns;
+  task.entry.collective = Collective::point_to_point;
+  task.entry.type = DataType::uint8;
+  task.entry.set_plan("messages");
+  return {};
+}
+
+}  // namespace unisono

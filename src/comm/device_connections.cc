@@ -1,0 +1,230 @@
+#include "comm/device_connections.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/try.h"
+#include "base/wire.h"
+#include "engine/gpu/link.h"
+
+namespace unisono::comm {
+namespace {
+
+// Beyond the channels of plans and messages in host memory.
+constexpr std::uint32_t first_channel = std::uint32_t{1} << 31;
+constexpr unsigned event_without_timing = 2;
+constexpr std::size_t max_reason_bytes = 4096;
+
+std::int64_t bootstrap_timeout_ns() { return settings().duration_ns(Setting::bootstrap_timeout); }
+
+}  // namespace
+
+DeviceConnections::DeviceConnections(std::shared_ptr<Job> job, ControlGroup& group,
+                                     Identity identity)
+    : job_(std::move(job)),
+      identity_(identity),
+      world_ranks_(group.world_ranks().begin(), group.world_ranks().end()) {}
+
+DeviceConnections::~DeviceConnections() {
+  close();
+  if (last_call_ == nullptr) return;
+  const sys::cuda::Current current(device());
+  device().driver().event_destroy(last_call_);
+}
+
+Result<std::unique_ptr<DeviceConnections>> DeviceConnections::make(std::shared_ptr<Job> job,
+                                                                   ControlGroup& group,
+                                                                   Identity identity, int ordinal) {
+  std::unique_ptr<DeviceConnections> made(new DeviceConnections(std::move(job), group, identity));
+  UNISONO_TRY(made->agree(group, made->open(ordinal)));
+  UNISONO_TRY(made->reach_all(group));
+  return made;
+}
+
+Status DeviceConnections::open(int ordinal) {
+  const auto far = std::ranges::find_if_not(
+      world_ranks_, [&](int world_rank) { return job_->is_on_this_host(world_rank); });
+  if (far != world_ranks_.end())
+    return environment_error("ranks ", identity_.rank, " and ", far - world_ranks_.begin(),
+                             " are on different hosts; calls on CUDA streams serve GPUs of one "
+                             "host so far, so copy to host memory and call without a stream");
+  UNISONO_ASSIGN(const auto device, sys::cuda::Device::open(ordinal));
+  UNISONO_ASSIGN(engine_, engine::gpu::Engine::make(device, {}));
+  UNISONO_ASSIGN(transport_, job_->nvlink(device));
+  const sys::cuda::Current current(*device);
+  return device->check(device->driver().event_create(&last_call_, event_without_timing),
+                       "making an event");
+}
+
+Status DeviceConnections::agree(ControlGroup& group, const Status& mine) const {
+  WireWriter writer;
+  writer.text(mine.ok() ? std::string() : mine.error().message.substr(0, max_reason_bytes));
+  UNISONO_ASSIGN(const Gathered all, group.all_gather(writer.bytes(), bootstrap_timeout_ns()));
+  if (!mine.ok()) return Error(mine.error());
+  for (int rank = 0; rank < all.size(); ++rank) {
+    WireReader reader(all[rank]);
+    const std::string_view reason = reader.text(max_reason_bytes);
+    if (!reader.done())
+      return peer_error(rank, "rank ", rank, " told of its CUDA device what cannot be read");
+    if (!reason.empty())
+      return environment_error("rank ", rank, " cannot serve calls on CUDA streams: ", reason);
+  }
+  return {};
+}
+
+Status DeviceConnections::reach_all(ControlGroup& group) const {
+  const auto uuid = std::as_bytes(std::span(device().uuid().bytes));
+  UNISONO_ASSIGN(const Gathered all, group.all_gather(uuid, bootstrap_timeout_ns()));
+  Status mine;
+  for (int rank = 0; rank < all.size() && mine.ok(); ++rank) {
+    sys::cuda::Uuid theirs;
+    if (all[rank].size() != theirs.bytes.size())
+      return peer_error(rank, "rank ", rank, " told the name of its CUDA device in ",
+                        all[rank].size(), " bytes; ", theirs.bytes.size(), " were expected");
+    std::ranges::copy(all[rank], std::as_writable_bytes(std::span(theirs.bytes)).begin());
+    if (!device().can_access(theirs))
+      mine = environment_error("CUDA device ", device().ordinal(), " (", device().name(),
+                               ") of rank ", identity_.rank,
+                               " cannot reach the memory of the device of rank ", rank);
+  }
+  return agree(group, mine);
+}
+
+Status DeviceConnections::make_entry(const Link& wanted) {
+  const int world_rank = world_ranks_[static_cast<std::size_t>(wanted.peer)];
+  const auto channel = first_channel + static_cast<std::uint32_t>(wanted.channel) * protocol_count +
+                       static_cast<std::uint32_t>(wanted.protocol);
+  UNISONO_ASSIGN(auto connection,
+                 transport_->connect({.key = {identity_.communicator, identity_.epoch, channel},
+                                      .self = identity_.rank,
+                                      .peer = wanted.peer,
+                                      .peer_address = job_->member(world_rank).shm_address,
+                                      .geometry = wanted.geometry}));
+  const std::lock_guard lock(mutex_);
+  // abort() may have run before this connection existed.
+  if (aborted_) connection->abort(fault_);
+  entries_[{wanted.peer, wanted.channel, wanted.protocol}] = {
+      wanted.peer, wanted.channel, wanted.geometry.region_bytes, false, std::move(connection)};
+  return {};
+}
+
+Result<transport::Connection*> DeviceConnections::link(const Link& wanted) {
+  const Key key{wanted.peer, wanted.channel, wanted.protocol};
+  auto found = entries_.find(key);
+  if (found == entries_.end()) {
+    UNISONO_TRY(make_entry(wanted));
+    found = entries_.find(key);
+  }
+  Entry& entry = found->second;
+  if (!entry.ready) {
+    UNISONO_ASSIGN(entry.ready, entry.connection->ready());
+    if (!entry.ready) return nullptr;
+    UNISONO_TRY(engine::gpu::store_link(device(), *entry.connection, wanted.channel));
+  }
+  return entry.connection.get();
+}
+
+Status DeviceConnections::progress() { return transport_->progress(); }
+
+Result<sys::cuda::DeviceAddress> DeviceConnections::scratch(std::size_t bytes) {
+  if (scratch_.empty() || scratch_.back().bytes() < bytes) {
+    UNISONO_ASSIGN(auto memory, sys::cuda::Memory::allocate(engine_->shared_device(), 2 * bytes));
+    const std::lock_guard lock(mutex_);
+    scratch_.push_back(std::move(memory));
+  }
+  return scratch_.back().address();
+}
+
+// A call that is captured is ordered by its graph, and leaves the event as it is.
+Status DeviceConnections::before_launch(sys::cuda::StreamHandle* stream) {
+  if (stream == last_stream_ || !has_launched_.load(std::memory_order_relaxed)) return {};
+  const sys::cuda::Current current(device());
+  const sys::cuda::Driver& driver = device().driver();
+  int capturing = 0;
+  UNISONO_TRY(
+      device().check(driver.stream_is_capturing(stream, &capturing), "looking at a stream"));
+  if (capturing != 0) return {};
+  return device().check(driver.stream_wait_event(stream, last_call_, 0),
+                        "ordering a call after the one before");
+}
+
+Status DeviceConnections::after_launch(sys::cuda::StreamHandle* stream) {
+  const sys::cuda::Current current(device());
+  const sys::cuda::Driver& driver = device().driver();
+  int capturing = 0;
+  UNISONO_TRY(
+      device().check(driver.stream_is_capturing(stream, &capturing), "looking at a stream"));
+  if (capturing != 0) return {};
+  last_stream_ = stream;
+  has_launched_.store(true, std::memory_order_relaxed);
+  return device().check(driver.event_record(last_call_, stream), "recording an event");
+}
+
+Status DeviceConnections::check_stream(void* stream) const {
+  auto* handle = static_cast<sys::cuda::StreamHandle*>(stream);
+  if (sys::cuda::is_default(handle)) return {};
+  sys::cuda::ContextHandle* context = nullptr;
+  UNISONO_TRY(
+      device().check(device().driver().stream_context(handle, &context), "looking at a stream"));
+  if (context == device().context()) return {};
+  return misuse("the stream belongs to another context than that of CUDA device ",
+                device().ordinal(), ", which communicator ", identity_.communicator,
+                " has on rank ", identity_.rank);
+}
+
+Status DeviceConnections::check_buffer(std::string_view which, const void* data, int rank) const {
+  if (data == nullptr) return {};
+  const sys::cuda::PointerKind kind = sys::cuda::kind_of(device().driver(), data);
+  if (kind.is_device && kind.ordinal == device().ordinal()) return {};
+  if (kind.is_device)
+    return misuse("the ", which, " is memory of CUDA device ", kind.ordinal, " on rank ", rank,
+                  "; the communicator has device ", device().ordinal());
+  return misuse("the ", which, " is host memory on rank ", rank,
+                "; a call on a stream needs memory of CUDA device ", device().ordinal());
+}
+
+bool DeviceConnections::is_busy() const {
+  if (!has_launched_.load(std::memory_order_relaxed)) return false;
+  const sys::cuda::Current current(device());
+  return device().driver().event_query(last_call_) == sys::cuda::driver_not_ready;
+}
+
+Status DeviceConnections::check_peers() {
+  if (entries_.empty()) return {};
+  next_checked_ = (next_checked_ + 1) % entries_.size();
+  const auto entry = std::next(entries_.begin(), static_cast<std::ptrdiff_t>(next_checked_));
+  return entry->second.connection->check_peer();
+}
+
+void DeviceConnections::abort(transport::Fault fault) {
+  engine_->stop();
+  const std::lock_guard lock(mutex_);
+  if (aborted_) return;
+  aborted_ = true;
+  fault_ = fault;
+  for (auto& [key, entry] : entries_) entry.connection->abort(fault);
+}
+
+// Kernels end by their deadlines at the latest; one that fails in another way ends, too.
+void DeviceConnections::close() {
+  if (engine_ == nullptr) return;
+  while (is_busy()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  const std::lock_guard lock(mutex_);
+  entries_.clear();
+  scratch_.clear();
+}
+
+void DeviceConnections::report(MemoryReport& report) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& memory : scratch_) report.device_bytes += memory.bytes();
+  for (const auto& [key, entry] : entries_) {
+    report.device_bytes += entry.device_bytes;
+    report.connections.push_back(
+        {entry.peer, entry.channel, "nvlink", entry.connection->memory_bytes()});
+  }
+}
+
+}  // namespace unisono::comm

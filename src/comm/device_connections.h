@@ -1,0 +1,99 @@
+// What calls on CUDA streams need of their communicator: the engine on its device, and the
+// connections between devices, made when a plan first needs them.
+//
+// Threads: whoever drives the communicator, but for what says otherwise.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "comm/bootstrap.h"
+#include "comm/job.h"
+#include "engine/gpu/execution.h"
+#include "trace/record.h"
+
+namespace unisono::comm {
+
+class DeviceConnections : public engine::gpu::Resources {
+ public:
+  struct Identity {
+    std::uint64_t communicator = 0;
+    std::uint32_t epoch = 0;
+    int rank = 0;
+  };
+  // Collective over `group`: says on every rank alike what is wrong with any of them: no driver, no
+  // kernels, several hosts, devices that cannot reach each other.
+  static Result<std::unique_ptr<DeviceConnections>> make(std::shared_ptr<Job> job,
+                                                         ControlGroup& group, Identity identity,
+                                                         int ordinal);
+  ~DeviceConnections() override;
+
+  engine::gpu::Engine& engine() override { return *engine_; }
+  const sys::cuda::Device& device() const { return engine_->device(); }
+  Result<transport::Connection*> link(const Link& wanted) override;
+  Status progress() override;
+  Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) override;
+  Status before_launch(sys::cuda::StreamHandle* stream) override;
+  Status after_launch(sys::cuda::StreamHandle* stream) override;
+
+  // Misuse if the stream is of another device. Any thread.
+  Status check_stream(void* stream) const;
+  // Misuse if it is not memory that kernels on the device may use. Any thread.
+  Status check_buffer(std::string_view which, const void* data, int rank) const;
+
+  // Whether something put on a stream is not over, as far as is known; not what graphs replay.
+  bool is_busy() const;
+  // What a kernel came to. Any thread.
+  Status failure() const { return engine_->failure(); }
+  // While a call is not over: whether its peers live, each in turn.
+  Status check_peers();
+  // Kernels give up, and peers are told. Any thread.
+  void abort(transport::Fault fault);
+  void report(MemoryReport& report) const;
+  // Waits for what is on streams, and closes all connections; only when no call is pending.
+  void close();
+
+ private:
+  struct Entry {
+    int peer;
+    int channel;
+    std::size_t device_bytes;
+    bool ready;
+    std::unique_ptr<transport::Connection> connection;
+  };
+  using Key = std::tuple<int, int, Protocol>;  // peer, channel
+
+  DeviceConnections(std::shared_ptr<Job> job, ControlGroup& group, Identity identity);
+  Status open(int ordinal);
+  // Every rank's word on whether it can go on, to every rank.
+  Status agree(ControlGroup& group, const Status& mine) const;
+  Status reach_all(ControlGroup& group) const;
+  Status make_entry(const Link& wanted);
+
+  std::shared_ptr<Job> job_;
+  Identity identity_;
+  std::vector<int> world_ranks_;
+  std::unique_ptr<engine::gpu::Engine> engine_;
+  transport::Transport* transport_ = nullptr;
+  // Guards the list against report() and abort() from other threads.
+  mutable std::mutex mutex_;
+  std::map<Key, Entry> entries_;
+  bool aborted_ = false;
+  transport::Fault fault_;
+  std::size_t next_checked_ = 0;
+  // What was given before is kept until the end: calls may still use it, and freeing waits for all
+  // that runs on the device, which may wait for this rank.
+  std::vector<sys::cuda::Memory> scratch_;
+  // Recorded after each call, so that one on another stream follows it.
+  sys::cuda::EventHandle* last_call_ = nullptr;
+  sys::cuda::StreamHandle* last_stream_ = nullptr;
+  std::atomic<bool> has_launched_{false};
+};
+
+}  // namespace unisono::comm

@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "comm/engine_model.h"
+#include "engine/gpu/lower.h"
+
+namespace unisono::comm {
+namespace {
+
+// Measured on 4 H200 by tools/gpu_test (bench/results/gpu_bench_*).
+constexpr double launch_us = 4;
+constexpr double hop_us = 5;
+// A message more that a thread block takes in turn to combine it.
+constexpr double combine_us = 2.5;
+// Waiting for one more thread block to begin.
+constexpr double block_us = 0.02;
+// By protocol: what a thread block sends, and what all of them do at most.
+constexpr std::array<double, protocol_count> block_gb_per_s{6, 4.7, 7};
+constexpr std::array<double, protocol_count> link_gb_per_s{300, 150, 280};
+// Where a rank combines what several others send.
+constexpr double fan_in_gb_per_s = 220;
+
+// The kernel that is one_shot_all_reduce by hand.
+constexpr double one_shot_us = 3.7;
+constexpr double one_shot_gb_per_s = 92;
+
+class DeviceModel : public EngineModel {
+ public:
+  explicit DeviceModel(const engine::gpu::Options& options) : options_(options) {}
+
+  bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const override {
+    const plan::Header header = entry.header(request);
+    if (static_cast<std::size_t>(header.max_step_count) * device::ll128_line_bytes >
+        options_.slot_bytes)
+      return false;
+    const Blocks blocks = blocks_of(entry, request);
+    return blocks.all > 0 &&
+           blocks.all * request.channels <= engine::gpu::limits().max_thread_blocks;
+  }
+  std::string_view name() const override { return "gpu"; }
+  std::span<const int> channels() const override {
+    static constexpr std::array tried{1, 4, 8, 16, 30, 60};
+    return tried;
+  }
+  double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
+                 const algorithm::Cost& cost, double block_bytes) const override {
+    if (is_by_hand(entry, request, block_bytes))
+      return one_shot_us + 1e-3 * cost.bytes_sent / one_shot_gb_per_s;
+    const auto protocol = static_cast<std::size_t>(request.protocol);
+    const Blocks blocks = blocks_of(entry, request);
+    const bool fans_in = cost.bytes_reduced > 0 && cost.messages > cost.steps;
+    const double of_blocks = block_gb_per_s[protocol] * blocks.sending * request.channels;
+    const double of_links =
+        fans_in ? std::min(link_gb_per_s[protocol], fan_in_gb_per_s) : link_gb_per_s[protocol];
+    return launch_us + hop_us * static_cast<double>(cost.steps) +
+           (fans_in ? combine_us * static_cast<double>(cost.messages - cost.steps) : 0) +
+           block_us * blocks.all * request.channels +
+           1e-3 * cost.bytes_sent / std::min(of_blocks, of_links);
+  }
+
+ private:
+  // Thread blocks of one channel, and those of them that send.
+  struct Blocks {
+    int all = 0;
+    int sending = 0;
+  };
+  static bool is_by_hand(const algorithm::Entry& entry, const algorithm::Request& request,
+                         double block_bytes) {
+    return entry.collective == Collective::all_reduce && entry.name == "one_shot" &&
+           request.protocol == Protocol::ll && request.placement.ranks() >= 2 &&
+           request.placement.ranks() <= device::one_shot_max_ranks &&
+           block_bytes <= static_cast<double>(device::one_shot_max_bytes);
+  }
+  Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {
+    const std::lock_guard lock(mutex_);
+    auto [found, is_new] = blocks_.try_emplace({&entry, request.placement.ranks()});
+    if (is_new) {
+      algorithm::Request of_one = request;
+      of_one.channels = 1;
+      const auto program = algorithm::make_program(entry, of_one, 0);
+      if (program.ok())
+        for (const plan::ThreadBlock& block : program->thread_blocks) {
+          ++found->second.all;
+          found->second.sending += block.send_peer >= 0 ? 1 : 0;
+        }
+      found->second.sending = std::max(found->second.sending, 1);
+    }
+    return found->second;
+  }
+
+  engine::gpu::Options options_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::tuple<const algorithm::Entry*, int>, Blocks> blocks_;
+};
+
+}  // namespace
+
+std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options) {
+  return std::make_shared<DeviceModel>(options);
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,32 @@
+// What selection knows of an engine: which plans it runs, and what they cost there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "algorithm/algorithm.h"
+#include "engine/gpu/execution.h"
+#include "transport/fifo.h"
+
+namespace unisono::comm {
+
+class EngineModel {
+ public:
+  virtual ~EngineModel() = default;
+  // As rows of a selection file name it: "host", "gpu".
+  virtual std::string_view name() const = 0;
+  // Of a request that the entry supports.
+  virtual bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const = 0;
+  // How many channels are worth trying.
+  virtual std::span<const int> channels() const = 0;
+  // For blocks of `block_bytes`. Right in proportion.
+  virtual double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
+                         const algorithm::Cost& cost, double block_bytes) const = 0;
+};
+
+std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options);
+std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options);
+
+}  // namespace unisono::comm

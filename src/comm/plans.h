@@ -1,0 +1,55 @@
+// The plans of one engine that a communicator has used so far, chosen and made ready.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "comm/selection.h"
+#include "engine/engine.h"
+
+namespace unisono::comm {
+
+// Any thread.
+class Plans {
+ public:
+  using Make = std::function<Result<std::unique_ptr<engine::Execution>>(
+      const plan::Header& header, const plan::RankProgram& program)>;
+  Plans(Selection selection, int rank, Make make)
+      : selection_(std::move(selection)), rank_(rank), make_(std::move(make)) {}
+
+  struct Chosen {
+    Choice choice;
+    engine::Execution* execution = nullptr;  // lives as long as this object
+  };
+  Result<Chosen> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
+                        const CallOptions& options);
+  Result<std::string> explain(Collective collective, std::uint64_t bytes);
+  std::size_t memory_bytes();
+  const topo::Placement& placement() const { return selection_.placement(); }
+
+ private:
+  struct Key {
+    const algorithm::Entry* entry;
+    Protocol protocol;
+    bool in_place;
+    int channels;
+    int root;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const;
+  };
+  Result<engine::Execution*> execution(const Key& key, Collective collective);
+
+  std::mutex mutex_;
+  Selection selection_;
+  int rank_;
+  Make make_;
+  std::unordered_map<Key, std::unique_ptr<engine::Execution>, KeyHash> executions_;
+};
+
+}  // namespace unisono::comm

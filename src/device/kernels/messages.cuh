@@ -1,0 +1,105 @@
+// Groups of sends and receives: a thread block takes its pieces of one direction's messages, in
+// their order, in protocol Simple.
+#pragma once
+
+#include <cstdint>
+
+#include "device/copy/move.cuh"
+#include "device/kernels/address.cuh"
+#include "device/program.h"
+#include "device/ptx/memory.cuh"
+#include "device/sync/link.cuh"
+
+namespace unisono::device {
+namespace {
+
+struct Carrier {
+  const Link& link;
+  Watch watch;
+  Place place;
+  std::uint32_t slots;
+  std::uint32_t slot_bytes;
+  bool sends;
+  std::uint64_t number;      // messages on the link, before the next one
+  std::uint64_t given_back;  // sends; known to thread 0 only
+
+  __device__ Byte* slot(std::uint64_t base) const {
+    const std::uint32_t index = static_cast<std::uint32_t>(number) & (slots - 1);
+    return at_address<Byte>(base + std::uint64_t{index} * slot_bytes);
+  }
+  // False if the launch is given up; the same for all threads.
+  __device__ bool carry(Byte* data, std::int64_t bytes);
+};
+
+__device__ bool Carrier::carry(Byte* data, std::int64_t bytes) {
+  bool goes_on = true;
+  if (threadIdx.x == 0)
+    goes_on = sends ? wait_for_credit(watch, place, link, slots, number, given_back)
+                    : wait_for_arrival(watch, place, link, number);
+  if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
+  Piece piece{};
+  piece.bytes = bytes;
+  if (sends) {
+    piece.local_in = data;
+    piece.message_out = slot(link.out_slots);
+  } else {
+    piece.message_in = slot(link.in_slots);
+    piece.local_out = data;
+  }
+  move_simple(Arithmetic{}, piece);
+  __syncthreads();
+  ++number;
+  // Release: the bytes that all threads stored, or their reads of the slot, come first; the barrier
+  // makes it cover them.
+  if (threadIdx.x == 0)
+    ptx::store_release_sys(at_address<std::uint64_t>(sends ? link.out_arrived : link.in_given_back),
+                           number);
+  return true;
+}
+
+template <int most>
+__device__ void carry_messages(const MessagesLaunch<most>& launch) {
+  const TransferBlock block = launch.blocks[blockIdx.x];
+  const Link link = *at_address<const Link>(block.link);
+  auto* stopped = at_address<std::uint32_t>(launch.stopped);
+  // Once given up, the counters of the two ends no longer agree.
+  if (ptx::load_relaxed_sys(stopped) != 0) return;
+  auto* counters = at_address<LinkCounters>(link.counters);
+  Carrier carrier{
+      link,
+      {ptx::global_time_ns() + launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
+      {launch.rank, static_cast<int>(blockIdx.x), 0, 0},
+      launch.slots,
+      launch.slot_bytes,
+      block.sends != 0,
+      block.sends != 0 ? counters->sent : counters->received,
+      block.sends != 0 ? ptx::load_acquire_sys(at_address<std::uint64_t>(link.out_given_back)) : 0};
+  for (int i = 0; i < block.transfers; ++i) {
+    const Transfer transfer = launch.transfers[block.first_transfer + i];
+    carrier.place.step = i;
+    carrier.place.tile = 0;
+    const std::int64_t stride = std::int64_t{transfer.channels} * transfer.piece_bytes;
+    for (std::int64_t at = std::int64_t{block.channel} * transfer.piece_bytes;
+         block.channel < transfer.channels && at < transfer.bytes; at += stride) {
+      const std::int64_t left = transfer.bytes - at;
+      const std::int64_t bytes = left < transfer.piece_bytes ? left : transfer.piece_bytes;
+      if (!carrier.carry(at_address<Byte>(transfer.data) + at, bytes)) return;
+      ++carrier.place.tile;
+    }
+  }
+  if (threadIdx.x == 0) (block.sends != 0 ? counters->sent : counters->received) = carrier.number;
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
+    unisono_few_messages(const __grid_constant__ MessagesLaunch<few_transfers> launch) {
+  carry_messages(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
+    unisono_messages(const __grid_constant__ MessagesLaunch<max_transfers> launch) {
+  carry_messages(launch);
+}
+
+}  // namespace unisono::device

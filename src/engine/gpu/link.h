@@ -1,0 +1,20 @@
+// A connection as kernels see it.
+#pragma once
+
+#include <unisono/result.h>
+
+#include "device/program.h"
+#include "sys/cuda/device.h"
+#include "transport/transport.h"
+
+namespace unisono::engine::gpu {
+
+device::Link link_of(const transport::Connection& connection, int channel);
+
+// Lays it down in the connection's own region, for kernels that are given that region alone; once,
+// when the connection is ready.
+Status store_link(const sys::cuda::Device& device, const transport::Connection& connection,
+                  int channel);
+sys::cuda::DeviceAddress stored_link(const transport::Connection& connection);
+
+}  // namespace unisono::engine::gpu

@@ -1,0 +1,268 @@
+// Communicators on CUDA streams: threads as ranks, one on each device in turn.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "support/gpu_cluster.h"
+#include "support/ranks.h"
+
+namespace unisono {
+namespace {
+
+using test::CheckedCall;
+using test::Problem;
+using test::RanksOptions;
+using test::run_checked;
+using test::run_ranks;
+using test::TestStream;
+using test::usable_devices;
+
+constexpr Collective collectives[] = {
+    Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+    Collective::broadcast,  Collective::reduce,     Collective::gather,
+    Collective::scatter,    Collective::all_to_all, Collective::all_to_all_v};
+
+std::shared_ptr<const sys::cuda::Device> device_of(int rank) {
+  static const auto devices = usable_devices();
+  return devices[static_cast<std::size_t>(rank) % devices.size()];
+}
+
+// Device memory that stands for host memory.
+class Mirror {
+ public:
+  Mirror(std::shared_ptr<const sys::cuda::Device> device, std::span<std::byte> host)
+      : device_(std::move(device)), host_(host) {}
+  Status upload() {
+    UNISONO_ASSIGN(memory_, sys::cuda::Memory::allocate(device_, host_.size() + 1));
+    return device_->upload(memory_.address(), host_.data(), host_.size());
+  }
+  Status download() const {
+    return device_->copy(reinterpret_cast<sys::cuda::DeviceAddress>(host_.data()),
+                         memory_.address(), host_.size());
+  }
+  bool holds(const void* data) const {
+    const auto* byte = static_cast<const std::byte*>(data);
+    return !host_.empty() && byte >= host_.data() && byte <= host_.data() + host_.size();
+  }
+  void* device_address(const void* data) const {
+    return reinterpret_cast<void*>(
+        memory_.address() +
+        static_cast<std::uint64_t>(static_cast<const std::byte*>(data) - host_.data()));
+  }
+
+ private:
+  std::shared_ptr<const sys::cuda::Device> device_;
+  std::span<std::byte> host_;
+  sys::cuda::Memory memory_;
+};
+
+// Makes the call on the stream, on device copies of its buffers.
+CheckedCall::Run on(const TestStream& stream) {
+  return [&stream](Communicator& communicator, const Call& given,
+                   std::span<const std::span<std::byte>> memories) -> Status {
+    std::vector<Mirror> mirrors;
+    for (const auto memory : memories) mirrors.emplace_back(stream.shared_device(), memory);
+    Call call = given;
+    call.options.stream = stream.handle();
+    for (Mirror& mirror : mirrors) {
+      UNISONO_TRY(mirror.upload());
+      if (mirror.holds(given.input)) call.input = mirror.device_address(given.input);
+      if (mirror.holds(given.output)) call.output = mirror.device_address(given.output);
+    }
+    if (call.input == given.input) call.input = nullptr;
+    if (call.output == given.output) call.output = nullptr;
+    UNISONO_TRY(communicator.run(call));
+    UNISONO_TRY(stream.synchronize());
+    UNISONO_TRY(communicator.failure());
+    for (const Mirror& mirror : mirrors) UNISONO_TRY(mirror.download());
+    return {};
+  };
+}
+
+class GpuCommunicator : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (usable_devices(&why).empty()) GTEST_SKIP() << why;
+  }
+  RanksOptions options() const {
+    return {.ranks = GetParam(), .timeout = std::chrono::seconds(20), .device = [](int rank) {
+              return device_of(rank)->ordinal();
+            }};
+  }
+};
+
+TEST_P(GpuCommunicator, EveryCollectiveDeliversBySelection) {
+  run_ranks(options(), [&](Communicator& communicator) {
+    const TestStream stream(device_of(communicator.rank()));
+    std::uint64_t seed = 1;
+    for (Collective collective : collectives)
+      for (bool in_place : {false, true})
+        for (std::int64_t count : {0, 1, 4099, 300'001}) {
+          if (collective == Collective::all_to_all_v && in_place) continue;
+          ++seed;
+          Problem problem{collective, communicator.size(), 0, count, ReduceOperation::average, {}};
+          if (has_root(collective)) problem.root = communicator.size() - 1;
+          if (collective == Collective::all_to_all_v) {
+            std::mt19937_64 random(seed);
+            problem.counts.assign(static_cast<std::size_t>(problem.ranks), {});
+            for (auto& row : problem.counts)
+              for (int i = 0; i < problem.ranks; ++i)
+                row.push_back(
+                    static_cast<std::int64_t>(random() % (static_cast<unsigned>(count) + 1)));
+          }
+          const std::string wrong = run_checked(
+              communicator, {problem, DataType::float32, in_place, {}, seed, on(stream)});
+          ASSERT_EQ(wrong, "") << name(collective) << " count " << count << " in place "
+                               << in_place;
+        }
+    EXPECT_TRUE(communicator.barrier({.stream = stream.handle()}).ok());
+    EXPECT_TRUE(stream.synchronize().ok());
+    EXPECT_EQ(communicator.device(), device_of(communicator.rank())->ordinal());
+    EXPECT_GT(communicator.memory().device_bytes, 0U);
+  });
+}
+
+// Each rank to every other one and to itself, several messages a peer, of sizes that take one
+// channel and many.
+TEST_P(GpuCommunicator, GroupsOfMessagesArrive) {
+  run_ranks(options(), [&](Communicator& communicator) {
+    const auto device = device_of(communicator.rank());
+    const TestStream stream(device);
+    const std::vector<std::int64_t> sizes{3, 100'000, 5'000'001};
+    const auto value = [](int from, int to, std::size_t which, std::int64_t at) {
+      return static_cast<std::uint8_t>(from * 31 + to * 7 + static_cast<int>(which) * 3 + at % 251);
+    };
+    std::vector<sys::cuda::Memory> memory;
+    std::vector<Message> group;
+    for (int peer = 0; peer < communicator.size(); ++peer)
+      for (std::size_t which = 0; which < sizes.size(); ++which) {
+        std::vector<std::uint8_t> out(static_cast<std::size_t>(sizes[which]));
+        for (std::int64_t at = 0; at < sizes[which]; ++at)
+          out[static_cast<std::size_t>(at)] = value(communicator.rank(), peer, which, at);
+        for (int i = 0; i < 2; ++i) {
+          memory.push_back(std::move(sys::cuda::Memory::allocate(device, out.size() + 16)).value());
+          auto* data = reinterpret_cast<std::byte*>(memory.back().address() + which);
+          if (i == 0) {
+            ASSERT_TRUE(
+                device->upload(memory.back().address() + which, out.data(), out.size()).ok());
+          }
+          group.push_back({.is_send = i == 0,
+                           .send_data = i == 0 ? data : nullptr,
+                           .recv_data = i == 0 ? nullptr : data,
+                           .count = sizes[which],
+                           .peer = peer});
+        }
+      }
+    for (int round = 0; round < 2; ++round) {
+      auto work = communicator.submit(group, {.stream = stream.handle()});
+      ASSERT_TRUE(work.ok()) << work.error().describe();
+      ASSERT_TRUE(work->wait().ok());
+      ASSERT_TRUE(stream.synchronize().ok());
+      ASSERT_TRUE(communicator.failure().ok()) << communicator.failure().error().describe();
+    }
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (group[i].is_send) continue;
+      std::vector<std::uint8_t> got(static_cast<std::size_t>(group[i].count));
+      ASSERT_TRUE(device
+                      ->copy(reinterpret_cast<std::uint64_t>(got.data()),
+                             reinterpret_cast<std::uint64_t>(group[i].recv_data), got.size())
+                      .ok());
+      for (std::size_t at = 0; at < got.size(); ++at)
+        ASSERT_EQ(got[at], value(group[i].peer, communicator.rank(), i / 2 % sizes.size(),
+                                 static_cast<std::int64_t>(at)))
+            << "from rank " << group[i].peer << ", byte " << at << " of " << got.size();
+    }
+  });
+}
+
+TEST_P(GpuCommunicator, CallsOnSeveralStreamsFollowEachOther) {
+  run_ranks(options(), [&](Communicator& communicator) {
+    const TestStream one(device_of(communicator.rank()));
+    const TestStream two(device_of(communicator.rank()));
+    for (std::uint64_t call = 1; call <= 20; ++call) {
+      const Problem problem{
+          Collective::all_reduce, communicator.size(), 0, 50'000, ReduceOperation::sum, {}};
+      const std::string wrong = run_checked(
+          communicator,
+          {problem, DataType::int32, call % 3 == 0, {}, call, on(call % 2 ? one : two)});
+      ASSERT_EQ(wrong, "") << "call " << call;
+    }
+  });
+}
+
+TEST_P(GpuCommunicator, SplitsAndHostCallsWorkBesideIt) {
+  run_ranks(options(), [&](Communicator& communicator) {
+    const TestStream stream(device_of(communicator.rank()));
+    auto half = communicator.split(communicator.rank() % 2, 0);
+    ASSERT_TRUE(half.ok()) << half.error().describe();
+    for (Communicator* used : {&communicator, &*half}) {
+      const Problem problem{
+          Collective::all_reduce, used->size(), 0, 1001, ReduceOperation::sum, {}};
+      EXPECT_EQ(run_checked(*used, {problem, DataType::float32, false, {}, 5, on(stream)}), "");
+      EXPECT_EQ(run_checked(*used, {problem, DataType::float32, false, {}, 6, {}}), "");
+    }
+  });
+}
+
+TEST_P(GpuCommunicator, RefusesWhatIsNotItsDevicesMemory) {
+  run_ranks(options(), [&](Communicator& communicator) {
+    const auto device = device_of(communicator.rank());
+    const TestStream stream(device);
+    std::vector<float> host(8);
+    const CallOptions on_stream{.stream = stream.handle()};
+    const Status status = communicator.all_reduce(host.data(), host.data(), 8, DataType::float32,
+                                                  ReduceOperation::sum, on_stream);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().kind, ErrorKind::misuse);
+    EXPECT_NE(status.error().message.find("host memory"), std::string::npos)
+        << status.error().message;
+    auto memory = sys::cuda::Memory::allocate(device, 64);
+    auto* data = reinterpret_cast<void*>(memory->address());
+    EXPECT_TRUE(
+        communicator.all_reduce(data, data, 8, DataType::float32, ReduceOperation::sum, on_stream)
+            .ok());
+    EXPECT_TRUE(stream.synchronize().ok());
+    const Message tagged{.is_send = true, .send_data = data, .count = 1, .peer = 0, .tag = 1};
+    EXPECT_EQ(communicator.submit(std::span(&tagged, 1), {.stream = stream.handle()}).error().kind,
+              ErrorKind::misuse);
+  });
+}
+
+TEST_P(GpuCommunicator, AbortEndsAKernelThatWaits) {
+  run_ranks(options(), [&](Communicator& communicator) {
+    const auto device = device_of(communicator.rank());
+    const TestStream stream(device);
+    auto memory = sys::cuda::Memory::allocate(device, 4096);
+    auto* data = reinterpret_cast<void*>(memory->address());
+    const CallOptions on_stream{.stream = stream.handle()};
+    const auto call = [&] {
+      return communicator.all_reduce(data, data, 64, DataType::float32, ReduceOperation::sum,
+                                     on_stream);
+    };
+    ASSERT_TRUE(call().ok());
+    ASSERT_TRUE(stream.synchronize().ok());
+    if (communicator.rank() == 0) {
+      ASSERT_TRUE(call().ok());
+      communicator.abort();
+      ASSERT_TRUE(stream.synchronize().ok());
+      EXPECT_TRUE(communicator.failure().error().aborted);
+      return;
+    }
+    // The others are told, and say who aborted.
+    for (int look = 0; look < 200 && communicator.failure().ok(); ++look) {
+      static_cast<void>(communicator.barrier());
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ASSERT_FALSE(communicator.failure().ok());
+    EXPECT_EQ(communicator.failure().error().peer, 0);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuCommunicator, testing::Values(2, 3, 4));
+
+}  // namespace
+}  // namespace unisono
