@@ -9,6 +9,7 @@ void bind_bench(nanobind::module_& module);
 void bind_buffer(nanobind::module_& module);
 void bind_communicator(nanobind::module_& module);  // call.cc, communicator.cc
 void bind_call(nanobind::module_& module);
+void bind_device_bench(nanobind::module_& module);
 void bind_info(nanobind::module_& module);
 void bind_algorithms(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);

@@ -1,5 +1,6 @@
 #include "call.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -53,7 +54,8 @@ OwnedCall::OwnedCall(std::string_view collective, std::uintptr_t input, std::uin
                      std::vector<std::int64_t> its_send_counts,
                      std::vector<std::int64_t> its_send_displacements,
                      std::vector<std::int64_t> its_recv_counts,
-                     std::vector<std::int64_t> its_recv_displacements)
+                     std::vector<std::int64_t> its_recv_displacements,
+                     std::optional<std::uintptr_t> stream)
     : send_counts(std::move(its_send_counts)),
       send_displacements(std::move(its_send_displacements)),
       recv_counts(std::move(its_recv_counts)),
@@ -70,6 +72,7 @@ OwnedCall::OwnedCall(std::string_view collective, std::uintptr_t input, std::uin
   if (!protocol.empty()) call.options.protocol = protocol_of(protocol);
   call.options.channels = channels;
   call.options.timeout = duration_of(timeout, "timeout");
+  call.options.stream = stream_of(stream);
   call.send_counts = send_counts;
   call.send_displacements = send_displacements;
   call.recv_counts = recv_counts;
@@ -79,15 +82,16 @@ OwnedCall::OwnedCall(std::string_view collective, std::uintptr_t input, std::uin
 void bind_call(nb::module_& module) {
   using Counts = std::vector<std::int64_t>;
   nb::class_<OwnedCall>(module, "Call")
-      .def(nb::init<std::string_view, std::uintptr_t, std::uintptr_t, std::int64_t,
-                    std::string_view, std::string_view, int, nb::handle, std::string,
-                    std::string_view, int, double, Counts, Counts, Counts, Counts>(),
-           nb::arg("collective"), nb::arg("input"), nb::arg("output"), nb::arg("count"),
-           nb::arg("type"), nb::arg("operation") = "sum", nb::arg("root") = 0,
-           nb::arg("multiplier") = nb::int_(1), nb::arg("algorithm") = "", nb::arg("protocol") = "",
-           nb::arg("channels") = 0, nb::arg("timeout") = 0.0, nb::arg("send_counts") = Counts(),
-           nb::arg("send_displacements") = Counts(), nb::arg("recv_counts") = Counts(),
-           nb::arg("recv_displacements") = Counts());
+      .def(
+          nb::init<std::string_view, std::uintptr_t, std::uintptr_t, std::int64_t, std::string_view,
+                   std::string_view, int, nb::handle, std::string, std::string_view, int, double,
+                   Counts, Counts, Counts, Counts, std::optional<std::uintptr_t>>(),
+          nb::arg("collective"), nb::arg("input"), nb::arg("output"), nb::arg("count"),
+          nb::arg("type"), nb::arg("operation") = "sum", nb::arg("root") = 0,
+          nb::arg("multiplier") = nb::int_(1), nb::arg("algorithm") = "", nb::arg("protocol") = "",
+          nb::arg("channels") = 0, nb::arg("timeout") = 0.0, nb::arg("send_counts") = Counts(),
+          nb::arg("send_displacements") = Counts(), nb::arg("recv_counts") = Counts(),
+          nb::arg("recv_displacements") = Counts(), nb::arg("stream") = nb::none());
 
   nb::class_<Message>(module, "Message")
       .def(

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <unisono/communicator.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ struct OwnedCall {
             nanobind::handle multiplier, std::string algorithm, std::string_view protocol,
             int channels, double timeout, std::vector<std::int64_t> send_counts,
             std::vector<std::int64_t> send_displacements, std::vector<std::int64_t> recv_counts,
-            std::vector<std::int64_t> recv_displacements);
+            std::vector<std::int64_t> recv_displacements, std::optional<std::uintptr_t> stream);
   OwnedCall(const OwnedCall&) = delete;
   OwnedCall& operator=(const OwnedCall&) = delete;
 };

@@ -26,7 +26,7 @@ struct Listener {
 
 Communicator init(int rank, int world_size, std::string rendezvous, std::string secret,
                   std::string node, std::string interface, std::string transport, double timeout,
-                  double bootstrap_timeout, Listener* listener) {
+                  double bootstrap_timeout, Listener* listener, int device) {
   InitOptions options{.rank = rank,
                       .world_size = world_size,
                       .rendezvous = std::move(rendezvous),
@@ -35,7 +35,8 @@ Communicator init(int rank, int world_size, std::string rendezvous, std::string 
                       .interface = std::move(interface),
                       .transport = std::move(transport),
                       .timeout = duration_of(timeout, "timeout"),
-                      .bootstrap_timeout = duration_of(bootstrap_timeout, "bootstrap_timeout")};
+                      .bootstrap_timeout = duration_of(bootstrap_timeout, "bootstrap_timeout"),
+                      .device = device};
   if (listener == nullptr || !listener->held)
     return take(interruptible([options] { return Communicator::init(options); }));
   auto held = std::make_shared<Listener>(std::exchange(*listener, Listener{}));
@@ -63,10 +64,11 @@ void destroy(Communicator& communicator) {
 }
 
 Work submit_messages(Communicator& communicator, const std::vector<const Message*>& messages,
-                     double timeout) {
+                     double timeout, std::optional<std::uintptr_t> stream) {
   std::vector<Message> all;
   for (const Message* message : messages) all.push_back(*message);
-  const MessageOptions options{.timeout = duration_of(timeout, "timeout")};
+  const MessageOptions options{.timeout = duration_of(timeout, "timeout"),
+                               .stream = stream_of(stream)};
   return take(without_gil([&] { return communicator.submit(all, options); }));
 }
 
@@ -87,6 +89,7 @@ void bind_memory(nb::module_& module) {
       .def_ro("scratch_bytes", &MemoryReport::scratch_bytes)
       .def_ro("plans_bytes", &MemoryReport::plans_bytes)
       .def_ro("record_bytes", &MemoryReport::record_bytes)
+      .def_ro("device_bytes", &MemoryReport::device_bytes)
       .def_ro("connections", &MemoryReport::connections);
 }
 
@@ -115,11 +118,13 @@ void bind_communicator(nb::module_& module) {
       .def_static("init", &init, nb::arg("rank") = -1, nb::arg("world_size") = -1,
                   nb::arg("rendezvous") = "", nb::arg("secret") = "", nb::arg("node") = "",
                   nb::arg("interface") = "", nb::arg("transport") = "", nb::arg("timeout") = 0.0,
-                  nb::arg("bootstrap_timeout") = 0.0, nb::arg("listener") = nb::none())
+                  nb::arg("bootstrap_timeout") = 0.0, nb::arg("listener") = nb::none(),
+                  nb::arg("device") = -1)
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("size", &Communicator::size)
       .def_prop_ro("nodes", &Communicator::nodes)
       .def_prop_ro("id", &Communicator::id)
+      .def_prop_ro("device", &Communicator::device)
       .def_prop_ro("world_ranks", &Communicator::world_ranks)
       .def("node_of", &Communicator::node_of, nb::arg("rank"))
       .def(
@@ -134,7 +139,8 @@ void bind_communicator(nb::module_& module) {
             return take(without_gil([&] { return self.submit(call.call); }));
           },
           nb::arg("call"))
-      .def("submit_messages", &submit_messages, nb::arg("messages"), nb::arg("timeout") = 0.0)
+      .def("submit_messages", &submit_messages, nb::arg("messages"), nb::arg("timeout") = 0.0,
+           nb::arg("stream") = nb::none())
       .def("split", &split, nb::arg("color"), nb::arg("key"))
       .def(
           "explain",

@@ -6,6 +6,7 @@
 #include <unisono/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,12 @@ Protocol protocol_of(std::string_view name);
 
 // Seconds as Python gives them; not a number, negative or beyond 292 years is misuse.
 std::chrono::nanoseconds duration_of(double seconds, std::string_view what);
+
+// A CUDA stream's address.
+inline std::optional<void*> stream_of(std::optional<std::uintptr_t> address) {
+  if (!address) return std::nullopt;
+  return reinterpret_cast<void*>(*address);
+}
 
 inline std::string text(std::string_view view) { return std::string(view); }
 

@@ -12,6 +12,7 @@ NB_MODULE(_unisono, module) {
   bind_call(module);
   bind_communicator(module);
   bind_bench(module);
+  bind_device_bench(module);
   bind_info(module);
   bind_algorithms(module);
   bind_verify(module);

@@ -86,6 +86,7 @@ class Call:
         send_displacements: Sequence[int] = (),
         recv_counts: Sequence[int] = (),
         recv_displacements: Sequence[int] = (),
+        stream: int | None = None,
     ) -> None: ...
 
 class Communicator:
@@ -103,6 +104,7 @@ class Communicator:
         timeout: float = 0,
         bootstrap_timeout: float = 0,
         listener: RendezvousListener | None = None,
+        device: int = -1,
     ) -> Communicator: ...
     @property
     def rank(self) -> int: ...
@@ -113,11 +115,15 @@ class Communicator:
     @property
     def id(self) -> int: ...
     @property
+    def device(self) -> int: ...  # -1: not known yet
+    @property
     def world_ranks(self) -> list[int]: ...
     def node_of(self, rank: int) -> int: ...
     def run(self, call: Call) -> None: ...
     def submit(self, call: Call) -> Work: ...
-    def submit_messages(self, messages: Sequence[Message], timeout: float = 0) -> Work: ...
+    def submit_messages(
+        self, messages: Sequence[Message], timeout: float = 0, stream: int | None = None
+    ) -> Work: ...
     def split(self, color: int, key: int) -> Communicator | None: ...
     def explain(self, collective: str, bytes: int) -> str: ...
     def memory(self) -> Memory: ...
@@ -131,6 +137,26 @@ class Communicator:
 
 def serve_bench(communicator: Communicator, path: str) -> None:
     """Serves the driver of a comparison at a Unix socket: what `bench/peers/worker.h` says."""
+
+def device_of_address(address: int) -> int:
+    """The CUDA device whose memory is at an address; MisuseError if it is none's."""
+
+class DeviceBench:
+    """Times calls on a CUDA device, a communicator's and NCCL's, on buffers of its own."""
+
+    def __init__(self, communicator: Communicator, device: int, max_bytes: int) -> None: ...
+    @property
+    def input_address(self) -> int: ...
+    @property
+    def output_address(self) -> int: ...
+    @property
+    def stream(self) -> int: ...
+    def copy(self, to: int, source: int, bytes: int) -> None: ...  # any memories
+    @staticmethod
+    def make_nccl_id(library: str) -> bytes: ...
+    def join_nccl(self, library: str, id: bytes) -> int: ...  # collective; NCCL's version
+    def run(self, call: Call, by_nccl: bool) -> None: ...  # and waits for the device
+    def time_us(self, call: Call, by_nccl: bool, calls: int, in_graph: bool) -> float: ...
 
 class ConnectionMemory:
     """Memory of one connection."""
@@ -147,6 +173,7 @@ class Memory:
     scratch_bytes: int
     plans_bytes: int
     record_bytes: int
+    device_bytes: int
     connections: list[ConnectionMemory]
 
 class RendezvousListener:

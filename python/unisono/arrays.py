@@ -1,10 +1,12 @@
-"""What may be passed as an array: anything in CPU memory that shares it without a copy.
+"""What may be passed as an array: anything that shares its memory without a copy.
 
-NumPy arrays, CPU tensors and whatever else offers DLPack or the buffer protocol. NumPy has no
+NumPy arrays, tensors, CuPy arrays and whatever else offers DLPack, the buffer protocol or
+`__cuda_array_interface__`, in CPU memory or in that of a CUDA device. NumPy has no
 bfloat16 and no 8-bit floats of its own: arrays of ml_dtypes are taken as what they are, and
 `dtype=` reads an array of integers as if its elements were of another type of the same size.
 """
 
+import importlib
 import math
 from typing import Any
 
@@ -26,17 +28,18 @@ _FOREIGN = {
 
 
 class View:
-    """The memory of an array, checked: dense, in CPU memory, of a type that unisono has.
+    """The memory of an array, checked: dense, in CPU or CUDA memory, of a type that unisono has.
 
     Attributes:
         address: Of its first byte.
         count: Elements.
+        device: The CUDA device's number; None in CPU memory.
         shape: Of the array.
         type: The element type's name, as unisono calls it.
         source: The array itself.
     """
 
-    __slots__ = ("address", "buffer", "count", "shape", "source", "type")
+    __slots__ = ("address", "buffer", "count", "device", "shape", "source", "type")
 
     def __init__(self, array: Array, writable: bool, dtype: str | None, what: str) -> None:
         """Takes the memory of `array`.
@@ -52,12 +55,13 @@ class View:
         """
         shared, named = _without_foreign_type(array)
         try:
-            buffer = native.Buffer(shared, writable)
+            buffer = _buffer_of(shared, writable)
         except (TypeError, ValueError, BufferError, RuntimeError) as error:
             raise MisuseError(_why_not_shared(array, writable, what, error)) from None
-        if not buffer.on_cpu:
+        kind, _, number = buffer.device.partition(":")
+        if kind not in ("cpu", "cuda"):
             raise MisuseError(
-                f"{what} is on device {buffer.device}; unisono takes CPU memory here, "
+                f"{what} is on device {buffer.device}; unisono takes CPU and CUDA memory, "
                 "for example x.cpu()"
             )
         if not buffer.contiguous:
@@ -69,20 +73,32 @@ class View:
         self.buffer = buffer
         self.address = buffer.address
         self.count = buffer.count
+        self.device = int(number) if kind == "cuda" else None
         self.shape = buffer.shape
         self.source = array
 
 
 def empty_like(view: View, shape: tuple[int, ...]) -> Array:
-    """An uninitialised array of another shape: of the source's kind and type.
+    """An uninitialised array of another shape: of the source's kind, type and device.
 
-    A NumPy array for NumPy, a tensor for PyTorch, else NumPy.
+    A NumPy array for NumPy, a tensor for PyTorch, a CuPy array for CuPy, else NumPy.
+
+    Raises:
+        MisuseError: The source is in device memory, and its library is none of these.
     """
     source = view.source
     if isinstance(source, np.ndarray):
         return np.empty(shape, source.dtype)
-    if type(source).__module__.split(".")[0] == "torch":
+    library = type(source).__module__.split(".")[0]
+    if library == "torch":
         return source.new_empty(shape)
+    if library == "cupy":
+        return importlib.import_module("cupy").empty(shape, source.dtype)
+    if view.device is not None:
+        raise MisuseError(
+            f"an output like a {type(source).__qualname__} on CUDA device {view.device} cannot be "
+            "made here; pass out="
+        )
     return np.empty(shape, _numpy_type(view))
 
 
@@ -105,6 +121,46 @@ def known_type(name: str) -> str:
     return translated
 
 
+class _CudaArray:
+    """What `__cuda_array_interface__` tells, as native.Buffer tells it of others."""
+
+    def __init__(self, interface: dict[str, Any], writable: bool) -> None:
+        address, read_only = interface["data"]
+        if writable and read_only:
+            raise BufferError("its memory is read-only")
+        numpy_type = np.dtype(interface["typestr"])
+        self.address: int = address or 0
+        self.shape = tuple(interface["shape"])
+        self.count = math.prod(self.shape)
+        self.item_bytes = numpy_type.itemsize
+        self.type = numpy_type.name if numpy_type.name in _SIZES else ""
+        self.type_text = numpy_type.name
+        self.device = f"cuda:{native.device_of_address(self.address) if self.address else 0}"
+        strides = interface.get("strides")
+        dense = [
+            numpy_type.itemsize * math.prod(self.shape[i + 1 :]) for i in range(len(self.shape))
+        ]
+        self.strides = tuple(
+            stride // numpy_type.itemsize for stride in (dense if strides is None else strides)
+        )
+        self.contiguous = (
+            strides is None
+            or self.count == 0
+            or all(
+                length == 1 or stride == wanted
+                for length, stride, wanted in zip(self.shape, strides, dense, strict=True)
+            )
+        )
+
+
+def _buffer_of(array: Array, writable: bool) -> Any:
+    if not hasattr(array, "__dlpack__"):
+        interface = getattr(array, "__cuda_array_interface__", None)
+        if interface is not None:
+            return _CudaArray(interface, writable)
+    return native.Buffer(array, writable)
+
+
 def _without_foreign_type(array: Array) -> tuple[Array, str]:
     """NumPy's own exporters refuse ml_dtypes' types: shares them as integers, and their name."""
     if not isinstance(array, np.ndarray) or array.dtype.isbuiltin == 1:
@@ -115,7 +171,7 @@ def _without_foreign_type(array: Array) -> tuple[Array, str]:
     return array.view(np.uint8 if array.dtype.itemsize == 1 else np.uint16), named
 
 
-def _type_of(buffer: native.Buffer, named: str, dtype: str | None, what: str) -> str:
+def _type_of(buffer: Any, named: str, dtype: str | None, what: str) -> str:
     found = named or buffer.type
     if dtype is not None:
         wanted = known_type(dtype)
@@ -146,7 +202,7 @@ def _why_not_shared(array: Array, writable: bool, what: str, error: Exception) -
         return f"{what} is a {kind} that does not share writable memory: {error}"
     return (
         f"{what} is a {kind}, which shares no memory by DLPack or the buffer protocol; "
-        "pass a NumPy array or a CPU tensor"
+        "pass a NumPy array or a tensor"
     )
 
 

@@ -7,6 +7,7 @@ from typing import TypedDict
 from unisono import _unisono as native
 from unisono.arrays import Array, View, empty_like, rows, shape_text
 from unisono.errors import MisuseError
+from unisono.streams import Stream, stream_of
 from unisono.work import Work
 
 __all__ = ["CallOptions", "Calls"]
@@ -24,6 +25,7 @@ class CallOptions(TypedDict, total=False):
         timeout: Seconds until the call fails; else the communicator's.
         dtype: Read the elements as this type of the same size: "float8_e4m3", "float8_e5m2"
             (of arrays of uint8) or "bfloat16" (of uint16).
+        stream: The CUDA stream that a call on device memory goes to; see unisono.streams.
     """
 
     async_op: bool
@@ -32,6 +34,7 @@ class CallOptions(TypedDict, total=False):
     channels: int
     timeout: float | None
     dtype: str | None
+    stream: Stream
 
 
 class Calls:
@@ -87,6 +90,7 @@ class Calls:
             send_displacements,
             recv_counts,
             recv_displacements,
+            stream_of(options.get("stream"), (source, target), collective, self.rank),
         )
         result = target.source if target else None
         if options.get("async_op", False):

@@ -1,10 +1,15 @@
-"""Communicators: ranks that exchange data in collectives and point to point, in CPU memory.
+"""Communicators: ranks that exchange data in collectives and point to point, in CPU memory or on
+CUDA devices.
 
 Every rank makes the same calls in the same order. Arrays are used where they lie, without a copy;
 `unisono.arrays` says what may be passed. Where data is made of one block for each rank (all_gather,
 reduce_scatter, gather, scatter, all_to_all), blocks lie along the first dimension, in the order of
 ranks: all_gather makes shape (size * k, ...) of (k, ...), and reduce_scatter the reverse. An array
 of no dimensions counts as one row. An `out` may have any shape with the right number of elements.
+
+A call on arrays in device memory goes to a CUDA stream and returns once it is there; work that
+comes to the stream later finds its result. `stream=` names it; else it is the current one of the
+arrays' library. All of a call's arrays, on all ranks, are in one kind of memory.
 
 Calls raise MisuseError for arguments that cannot be, before anything is started. Any other error
 (PeerError, CollectiveTimeoutError, MachineError, AbortedError, BugError) is final for the
@@ -22,6 +27,7 @@ from unisono import _unisono as native
 from unisono.arrays import Array, empty_like
 from unisono.calls import CallOptions, Calls
 from unisono.errors import MisuseError
+from unisono.streams import Stream
 from unisono.work import Group, Work, abort_unfinished
 
 __all__ = ["CallOptions", "Communicator"]
@@ -60,6 +66,11 @@ class Communicator(Calls):
     def id(self) -> int:
         """The communicator's identity, the same on all its ranks."""
         return self._native.id
+
+    @property
+    def device(self) -> int | None:
+        """The CUDA device of calls on device memory; None before the first of them."""
+        return None if self._native.device < 0 else self._native.device
 
     @property
     def world_ranks(self) -> list[int]:
@@ -342,13 +353,14 @@ class Communicator(Calls):
         dtype: str | None = None,
         async_op: bool = False,
         timeout: float | None = None,
+        stream: Stream = None,
     ) -> Work | None:
         """Sends x to a rank, which must receive as many elements of the type.
 
         Messages between two ranks match in order. Returns when x may be changed; that can be only
         when the peer receives. Two ranks that send to each other do it in a `group`.
         """
-        group = self.group(async_op=async_op, timeout=timeout)
+        group = self.group(async_op=async_op, timeout=timeout, stream=stream)
         with group:
             group.send(x, peer, dtype=dtype)
         return group.work if async_op else None
@@ -361,21 +373,25 @@ class Communicator(Calls):
         dtype: str | None = None,
         async_op: bool = False,
         timeout: float | None = None,
+        stream: Stream = None,
     ) -> Array:
         """Receives into `out` what a rank sends, as many elements. Returns out, or a Work."""
-        group = self.group(async_op=async_op, timeout=timeout)
+        group = self.group(async_op=async_op, timeout=timeout, stream=stream)
         with group:
             group.recv(out, peer, dtype=dtype)
         return group.work if async_op else out
 
-    def group(self, *, async_op: bool = False, timeout: float | None = None) -> Group:
+    def group(
+        self, *, async_op: bool = False, timeout: float | None = None, stream: Stream = None
+    ) -> Group:
         """Collects sends and receives and starts them together; see Group.
 
         Args:
             async_op: Do not wait for them at the end of the block; `group.work` waits.
             timeout: Seconds until they fail; None takes the communicator's.
+            stream: Of arrays in device memory, as in CallOptions.
         """
-        return Group(self._native, self.rank, async_op, timeout)
+        return Group(self._native, self.rank, async_op, timeout, stream)
 
     # Life -----------------------------------------------------------------------------------------
 
@@ -409,7 +425,8 @@ class Communicator(Calls):
         """The memory that this communicator holds, in bytes.
 
         Returns:
-            total_bytes, scratch_bytes, plans_bytes, record_bytes, and connections: for each its
+            total_bytes, scratch_bytes, plans_bytes, record_bytes, device_bytes (of them, on the
+            CUDA device), and connections: for each its
             peer, channel, transport and bytes. Connections appear with the first call that needs
             them.
         """
@@ -419,6 +436,7 @@ class Communicator(Calls):
             "scratch_bytes": report.scratch_bytes,
             "plans_bytes": report.plans_bytes,
             "record_bytes": report.record_bytes,
+            "device_bytes": report.device_bytes,
             "connections": [
                 {"peer": one.peer, "channel": one.channel, "transport": one.transport,
                  "bytes": one.bytes}

@@ -23,6 +23,7 @@ def init(
     transport: str | None = None,
     timeout: float | None = None,
     bootstrap_timeout: float | None = None,
+    device: int | None = None,
     mpi_comm: Any = None,
 ) -> Communicator:
     """Joins the job and returns the communicator of all its ranks. Collective.
@@ -43,6 +44,8 @@ def init(
         transport: "shm" or "socket" between all ranks; None takes what suits each pair.
         timeout: Seconds that a collective may take.
         bootstrap_timeout: Seconds that joining may take.
+        device: This rank's CUDA device; calls on it are made ready at once. None takes the device
+            of the first such call.
         mpi_comm: A communicator of mpi4py, whose ranks join.
 
     Raises:
@@ -70,6 +73,7 @@ def init(
             timeout or 0,
             bootstrap_timeout or 0,
             listener,
+            -1 if device is None else _not_negative("device", device),
         )
     )
 

@@ -12,14 +12,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from unisono.bench import driver
-from unisono.bench.cases import Case, Request, list_cases, sizes_between
+from unisono.bench.cases import Case, Request, check_names, list_cases, sizes_between
 from unisono.bench.compare import Comparison, compare, comparison_cases
 from unisono.bench.copies import copies_table
+from unisono.bench.device import DeviceRequest
 from unisono.bench.links import shares_table
 from unisono.bench.machine import describe_machine
 from unisono.bench.peers import PEERS
 from unisono.bench.rows import Row, to_document, write_document
 from unisono.bench.tables import comparison_summary, comparison_table, table_of
+from unisono.cli.bench_device import COLLECTIVES, MODES, bench_device, nccl_path
 from unisono.cli.output import (
     complain,
     complete_algorithm,
@@ -86,6 +88,15 @@ def bench(
     stop_after: Annotated[
         float, typer.Option(min=0, help="With --against: begin nothing after so many seconds.")
     ] = 0,
+    device: Annotated[
+        str, typer.Option(help="cpu, or cuda: ranks on as many CUDA devices; --against nccl.")
+    ] = "cpu",
+    mode: Annotated[
+        list[str] | None, typer.Option(help="With --device cuda: eager, graph; default both.")
+    ] = None,
+    channels: Annotated[
+        int, typer.Option(min=0, help="With --device cuda: channels; 0: the table's.")
+    ] = 0,
     json: Annotated[Path | None, typer.Option(help="Write rows as JSON; - prints them.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a report.")] = None,
 ) -> None:
@@ -96,6 +107,21 @@ def bench(
 
     Exit status 1 if any element of any result is wrong.
     """
+    sizes = sizes_between(parse_size(smallest, "--min"), parse_size(largest, "--max"), factor)
+    if device != "cpu":
+        check_names("device", [device], ["cpu", "cuda"])
+        on_device = DeviceRequest(
+            split_names(collectives or []) or list(COLLECTIVES),
+            sizes,
+            split_names([type_]),
+            split_names(mode or []) or list(MODES),
+            [in_place],
+            nccl=nccl_path(split_names(against or [])),
+            algorithm=(algorithm or [""])[0],
+            protocol=(protocol or [""])[0],
+            channels=channels,
+        )
+        raise typer.Exit(bench_device(on_device, ranks, json))
     if netbed:
         shape = parse_shape(netbed, rate, rails)
         ranks, nodes = shape.ranks, shape.nodes
@@ -108,7 +134,7 @@ def bench(
         split_names(collectives or []),
         ranks,
         nodes,
-        sizes_between(parse_size(smallest, "--min"), parse_size(largest, "--max"), factor),
+        sizes,
         split_names(algorithm or []) or ["auto"],
         split_names(protocol or []) or ["auto"],
         type_,

@@ -1,0 +1,44 @@
+// NCCL as a peer of the bench: found at run time, by the functions and numbers of its public
+// interface.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <array>
+#include <memory>
+#include <string>
+
+namespace unisono::python {
+
+using NcclId = std::array<char, 128>;
+
+class NcclPeer {
+ public:
+  // Environment error where `library` is not there or too old.
+  static Result<NcclId> make_id(const std::string& library);
+  // Collective; on the current CUDA device.
+  static Result<std::unique_ptr<NcclPeer>> join(const std::string& library, const NcclId& id,
+                                                int rank, int ranks);
+  ~NcclPeer();
+  NcclPeer(const NcclPeer&) = delete;
+  NcclPeer& operator=(const NcclPeer&) = delete;
+
+  int version() const;
+  // Misuse for collectives, types and operations that it lacks.
+  Status run(const Call& call, void* stream) const;
+
+ private:
+  struct Library;
+  NcclPeer(const Library& library, int rank, int ranks)
+      : library_(library), rank_(rank), ranks_(ranks) {}
+  static Result<const Library*> open(const std::string& path);
+  Status check(int result, std::string_view what) const;
+  Status exchange(const Call& call, int type, void* stream) const;
+
+  const Library& library_;
+  int rank_;
+  int ranks_;
+  void* communicator_ = nullptr;
+};
+
+}  // namespace unisono::python
