@@ -90,6 +90,7 @@ Status Refinement::read(Programs& all) {
   for (std::size_t rank = 0; rank < ranks(); ++rank) {
     UNISONO_ASSIGN(const WiredProgram wired, all.program(static_cast<int>(rank)));
     Hash hash;
+    hash.add(all.seed(static_cast<int>(rank)));
     bool uses_nic = false;
     for (std::size_t i = 0; i < wired.wires.size(); ++i) {
       const plan::ThreadBlock& block = wired.program.thread_blocks[i];

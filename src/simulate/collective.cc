@@ -47,6 +47,31 @@ class PlanPrograms final : public Programs {
   const topo::Placement& placement_;
 };
 
+// All ranks begin their one program at time 0.
+class OneCall final : public Driver {
+ public:
+  OneCall(Programs& programs, const plan::Header& header, const StepSizes& sizes, int endpoints)
+      : programs_(programs), header_(header), sizes_(sizes), endpoints_(endpoints) {}
+
+  Status begin(Executor& executor) override {
+    const auto call = executor.make_call(header_.protocol, sizes_, "");
+    for (int rank = 0; rank < endpoints_; ++rank) {
+      UNISONO_ASSIGN(WiredProgram program, programs_.program(rank));
+      UNISONO_TRY(executor.start({.endpoint = static_cast<std::uint32_t>(rank),
+                                  .call = call,
+                                  .program = std::move(program)}));
+    }
+    return {};
+  }
+  Status ended(Executor&, const Ended&) override { return {}; }
+
+ private:
+  Programs& programs_;
+  const plan::Header& header_;
+  const StepSizes& sizes_;
+  int endpoints_;
+};
+
 Status check_call(const Machine& machine, const topo::Placement& placement, std::int64_t count,
                   const CollectiveOptions& options) {
   UNISONO_TRY(check(machine));
@@ -108,11 +133,13 @@ Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& he
   }
   result.simulated_ranks = static_cast<int>(endpoints.size());
   Executor executor(machine, endpoints, run_options);
-  auto run = executor.run(header, sizes, *source);
+  OneCall calls(*source, header, sizes, result.simulated_ranks);
+  auto run = executor.run(calls);
   if (!run.ok() && collapsed) {
     // A failure names ranks, not classes of them.
     Executor full(machine, endpoints_of(machine, placement), run_options);
-    UNISONO_TRY(full.run(header, sizes, programs));
+    OneCall all(programs, header, sizes, result.ranks);
+    UNISONO_TRY(full.run(all));
     return bug("the collapsed run of ", header.name,
                " failed, the full one did not: ", run.error().message);
   }

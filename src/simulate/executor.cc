@@ -20,7 +20,8 @@ std::string_view name(NetworkModel model) {
 
 std::string_view name(Share share) {
   constexpr std::array<std::string_view, share_count> names{
-      "launch", "overhead", "latency", "port", "thread block", "reduction", "copy", "queue"};
+      "launch", "overhead", "latency", "port",  "thread block",
+      "reduction", "copy", "compute", "queue"};
   return names[static_cast<std::size_t>(share)];
 }
 
@@ -36,44 +37,16 @@ Executor::Executor(const Machine& machine, std::vector<Endpoint> endpoints, Exec
   recv_free_.resize(ports);
   ports_.resize(ports);
   core_free_.resize(cores);
+  free_instances_.resize(endpoints_.size());
+  finished_.resize(endpoints_.size());
+  for (const ProtocolCosts& costs : machine.protocols) make_ways(costs);
   if (machine.reduce_gb_s > 0) reduce_ps_per_byte_ = ps_per_byte(machine.reduce_gb_s);
   if (machine.copy_gb_s > 0) copy_ps_per_byte_ = ps_per_byte(machine.copy_gb_s);
 }
 
-void Executor::make_ways(Protocol protocol) {
-  const ProtocolCosts& costs = machine_.protocols[static_cast<std::size_t>(protocol)];
-  launch_ = from_ns(costs.launch_ns);
-  wire_factor_ = costs.wire_bytes_per_byte;
-  const auto make = [&](std::size_t kind, double latency_ns, double gap_ns, double port_gb_s) {
-    Way way{.latency = from_ns(latency_ns + costs.extra_latency_ns[kind]),
-            .send_overhead = from_ns(costs.send_overhead_ns[kind]),
-            .recv_overhead = from_ns(costs.recv_overhead_ns[kind]),
-            .gap = from_ns(gap_ns),
-            .port_ps_per_byte = ps_per_byte(port_gb_s),
-            .thread_ps_per_byte = ps_per_byte(costs.thread_block_gb_s[kind]),
-            .inter_node = kind == 1};
-    way.wire_ps_per_byte = std::max(way.port_ps_per_byte, way.thread_ps_per_byte);
-    ways_.push_back(way);
-  };
-  make(0, machine_.node_latency_ns, machine_.node_gap_ns, machine_.node_gb_s);
-  for (const Level& level : machine_.levels)
-    make(1, level.latency_ns, machine_.nic_gap_ns, machine_.nic_gb_s);
-}
-
-std::int64_t Executor::wire_bytes(std::int64_t bytes) const {
-  return wire_factor_ == 1 ? bytes : std::llround(wire_factor_ * static_cast<double>(bytes));
-}
-
-std::uint32_t Executor::connection_of(std::uint64_t key) {
-  const auto next = static_cast<std::uint32_t>(connections_.size());
-  const auto [found, is_new] = half_connected_.try_emplace(key, next);
-  if (is_new) {
-    connections_.emplace_back();
-    return next;
-  }
-  const std::uint32_t connection = found->second;
-  half_connected_.erase(found);
-  return connection;
+std::int64_t Executor::wire_bytes(const Thread& thread) {
+  const double factor = thread.call->wire_factor;
+  return factor == 1 ? thread.bytes : std::llround(factor * static_cast<double>(thread.bytes));
 }
 
 void Executor::make_routes() {
@@ -87,70 +60,19 @@ void Executor::make_routes() {
   routes_ = std::make_unique<Routes>(machine_, nodes, port_gb_s);
 }
 
-Status Executor::start_rank(std::uint32_t rank, Programs& programs) {
-  UNISONO_ASSIGN(WiredProgram wired, programs.program(static_cast<int>(rank)));
-  Rank& state = ranks_[rank];
-  state.program = std::move(wired.program);
-  state.first_thread = static_cast<std::uint32_t>(threads_.size());
-  const auto blocks = static_cast<std::uint32_t>(state.program.thread_blocks.size());
-  for (std::uint32_t index = 0; index < blocks; ++index) {
-    const plan::ThreadBlock& block = state.program.thread_blocks[index];
-    const auto number = static_cast<std::uint32_t>(threads_.size());
-    Thread& thread = threads_.emplace_back(block, rank, index);
-    const Wire& wire = wired.wires[index];
-    if (block.send_peer >= 0) {
-      thread.out = connection_of(wire.send_key);
-      Connection& out = connections_[thread.out];
-      const bool inside = wire.send_way == 0;
-      const Endpoint& from = endpoints_[rank];
-      const Endpoint& to = endpoints_[static_cast<std::size_t>(block.send_peer)];
-      out.sender = number;
-      out.way = static_cast<std::uint32_t>(wire.send_way);
-      out.send_port = inside ? from.node_port : from.nic_port;
-      out.recv_port = inside ? to.node_port : to.nic_port;
-    }
-    if (block.recv_peer >= 0) {
-      thread.in = connection_of(wire.recv_key);
-      connections_[thread.in].receiver = number;
-    }
-    if (thread.cursor.step() == nullptr || sizes_.tiles() == 0) {
-      thread.stage = Stage::ended;
-      continue;
-    }
-    thread.time = launch_;
-    ++state.running;
-    ++running_;
-  }
-  if (state.running == 0) state.finished = launch_;
-  return {};
-}
-
-Result<ExecutorResult> Executor::run(const plan::Header& header, const StepSizes& sizes,
-                                     Programs& programs) {
-  sizes_ = sizes;
-  make_ways(header.protocol);
-  ranks_.resize(endpoints_.size());
-  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
-    UNISONO_TRY(start_rank(rank, programs));
-  if (options_.explain) {
-    Path launched;
-    launched.shares[static_cast<std::size_t>(Share::launch)] = launch_;
-    paths_.assign(threads_.size(), launched);
-    finished_paths_ = paths_;
-  }
+Result<ExecutorResult> Executor::run(Driver& driver) {
   if (options_.model == NetworkModel::flows) make_routes();
-  for (std::uint32_t thread = 0; thread < threads_.size(); ++thread)
-    if (threads_[thread].stage != Stage::ended) schedule(thread, launch_, Stage::begin);
-  UNISONO_TRY(run_events());
+  UNISONO_TRY(driver.begin(*this));
+  UNISONO_TRY(run_events(driver));
   return result();
 }
 
 void Executor::schedule(std::uint32_t thread, Time time, Stage stage) {
   threads_[thread].stage = stage;
-  queue_.push({time, key_of(Kind::thread_block, thread)});
+  queue_.push({time, key_of(Kind::thread_block, threads_[thread].endpoint, thread)});
 }
 
-Status Executor::run_events() {
+Status Executor::run_events(Driver& driver) {
   while (true) {
     const Time next = queue_.empty() ? INT64_MAX : queue_.first().time;
     if (routes_ && routes_->network().has_next() && routes_->network().next_time(next) <= next) {
@@ -165,7 +87,7 @@ Status Executor::run_events() {
       return misuse("the simulation needs more than ", options_.max_events,
                     " events; allow more, or take fewer ranks, larger slots or fewer tiles");
     const auto whom = static_cast<std::uint32_t>(event.key);
-    switch (static_cast<Kind>(event.key >> 32)) {
+    switch (static_cast<Kind>(event.key >> 56)) {
       case Kind::arrival:
         arrive((whom & unreceived) != 0 ? whom & ~unreceived : threads_[whom].in, event.time);
         break;
@@ -175,17 +97,24 @@ Status Executor::run_events() {
       case Kind::thread_block:
         happen(whom, event.time);
         break;
+      case Kind::end:
+        UNISONO_TRY(end(whom, driver));
+        break;
     }
   }
   if (running_ > 0) return misuse(explain_standstill());
+  return check_messages();
+}
+
+Status Executor::check_messages() const {
   for (const Connection& connection : connections_) {
     if (connection.untaken == none) continue;
     int left = 0;
     for (std::uint32_t i = connection.untaken; i != none; i = messages_[i].next) ++left;
-    const Thread& sender = threads_[connection.sender];
     return misuse("at the end ", left, left == 1 ? " message" : " messages", " from rank ",
-                  endpoints_[sender.rank].shown_rank, " to rank ", sender.block->send_peer,
-                  " on channel ", sender.block->channel, " had not been received");
+                  endpoints_[connection.from].shown_rank, " to rank ",
+                  endpoints_[connection.to].shown_rank, " on channel ", connection.channel,
+                  " had not been received");
   }
   return {};
 }
@@ -210,23 +139,11 @@ void Executor::happen(std::uint32_t thread, Time now) {
 }
 
 ExecutorResult Executor::result() {
-  result_.first_finished = INT64_MAX;
-  std::uint32_t last_thread = none;
-  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    const Time finished = ranks_[rank].finished;
-    result_.first_finished = std::min(result_.first_finished, finished);
-    if (finished <= result_.finished) continue;
-    result_.finished = finished;
-    result_.last_rank = endpoints_[rank].shown_rank;
-    const auto& blocks = ranks_[rank].program.thread_blocks;
-    for (std::uint32_t i = 0; i < blocks.size(); ++i)
-      if (threads_[ranks_[rank].first_thread + i].finished_at == finished)
-        last_thread = ranks_[rank].first_thread + i;
-  }
-  if (options_.explain && last_thread != none) result_.path = finished_paths_[last_thread];
+  result_.first_finished = *std::min_element(finished_.begin(), finished_.end());
   result_.hops = std::move(hops_);
   result_.ports = std::move(ports_);
   result_.pending_events = queue_.largest_size();
+  result_.thread_blocks = threads_.size();
   return std::move(result_);
 }
 

@@ -1,4 +1,7 @@
-// Runs the programs of all ranks in simulated time: the events of thread blocks and messages.
+// Runs the programs of ranks in simulated time: the events of thread blocks and messages.
+//
+// What a rank does next is the driver's to say: one program and no more, or the calls of a training
+// step one after another. What has ended is forgotten, so memory grows with what runs at one time.
 //
 // A thread block goes through its steps as the engine does: it waits for the step's dependencies,
 // for its message, works, waits for a slot, sends. Costs are those of machine.h. Whatever several
@@ -68,20 +71,66 @@ struct ExecutorResult {
   std::uint64_t events = 0;
   std::size_t pending_events = 0;    // most at one time
   std::size_t pending_messages = 0;  // most at one time
+  std::size_t thread_blocks = 0;     // most at one time
   std::vector<PortUse> ports;
   Path path;  // with explain
   std::vector<Hop> hops;
 };
 
+// A call as its thread blocks see it.
+struct Call {
+  StepSizes sizes;
+  Time launch = 0;
+  double wire_factor = 1;
+  std::uint32_t first_way = 0;  // in the executor's table
+  std::string what{};           // in messages: "all_gather 3 of world"; may be empty
+};
+
+// What a rank began, and when it was done with it.
+struct Ended {
+  std::uint32_t endpoint = 0;
+  std::uint64_t tag = 0;
+  Time began = 0, at = 0;
+  Path path;  // with explain
+};
+
+// What a rank begins: a program, or without `call` only time that passes.
+struct Start {
+  std::uint32_t endpoint = 0;
+  std::uint64_t tag = 0;  // comes back in Ended
+  Time at = 0;            // not before the clock
+  std::shared_ptr<const Call> call{};
+  std::uint64_t call_key = 0;  // the same on all ranks that take part, and no other call's
+  WiredProgram program{};
+  Time duration = 0;          // without a call
+  const Path* path = nullptr;  // until `at`; nullptr: nothing has happened
+  int line = 0;                // of the time-line, of its first thread block
+  std::string_view shown{};    // the time-line's bar of a duration; empty: none
+};
+
+class Executor;
+
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  // At time 0.
+  virtual Status begin(Executor& executor) = 0;
+  // At `what.at`.
+  virtual Status ended(Executor& executor, const Ended& what) = 0;
+};
+
 class Executor {
  public:
-  // The machine and the programs must outlive the executor.
+  // The machine must outlive the executor.
   Executor(const Machine& machine, std::vector<Endpoint> endpoints, ExecutorOptions options);
 
-  // All ranks start at time 0 and run to the end. Misuse with the cycle of who waits for whom if
-  // they stand still.
-  Result<ExecutorResult> run(const plan::Header& header, const StepSizes& sizes,
-                             Programs& programs);
+  // Until nothing is left to do. Misuse with the cycle of who waits for whom if ranks stand still.
+  Result<ExecutorResult> run(Driver& driver);
+
+  std::shared_ptr<const Call> make_call(Protocol protocol, const StepSizes& sizes,
+                                        std::string what) const;
+  // For drivers. The program's peers are endpoints.
+  Status start(Start what);
 
  private:
   static constexpr std::uint32_t none = UINT32_MAX;
@@ -91,21 +140,24 @@ class Executor {
   enum class Stage : std::uint8_t { begin, take, send, finish, ended };
   enum class Wait : std::uint8_t { nothing, message, slot, dependency, barrier };
   // In keys, above the number of whom it happens to: what happens first at equal times.
-  enum class Kind : std::uint8_t { arrival, inject, thread_block };
+  enum class Kind : std::uint8_t { arrival, inject, thread_block, end };
 
   struct Thread {
-    Thread(const plan::ThreadBlock& its_block, std::uint32_t its_rank, std::uint32_t its_index)
-        : cursor(its_block.body), block(&its_block), rank(its_rank), index(its_index) {}
+    Thread() : cursor(no_steps) {}
+    Thread(const plan::ThreadBlock& its_block, const Call& its_call)
+        : cursor(its_block.body), block(&its_block), call(&its_call) {}
     plan::StepCursor cursor;
-    const plan::ThreadBlock* block;
+    const plan::ThreadBlock* block = nullptr;
+    const Call* call = nullptr;
     Time time = 0;           // until when it is busy
     Time began = 0;          // its current step
     Time finished_at = 0;    // its last complete step; may lie ahead of the clock
     std::int64_t bytes = 0;  // of its current step, without flags
     std::int64_t tile = 0;
     std::int64_t tile_steps = 0;  // once the first tile is done
-    std::uint32_t rank;
-    std::uint32_t index;  // in its rank
+    std::uint32_t endpoint = 0;
+    std::uint32_t instance = 0;
+    std::uint32_t index = 0;  // in its program
     std::uint32_t in = none, out = none;
     std::uint32_t first_waiter = none;  // thread blocks that wait for its steps
     std::uint32_t next_waiter = none;
@@ -124,13 +176,18 @@ class Executor {
   // A connection's messages are a list: released by the receiver, taken, delivered, under way. The
   // first of each that follows, or none.
   struct Connection {
-    std::uint32_t sender = none, receiver = none;  // thread blocks
+    std::uint32_t sender = none, receiver = none;  // thread blocks, until they have ended
+    std::uint32_t from = 0, to = 0;                // endpoints
     std::uint32_t first = none, unreleased = none, untaken = none, undelivered = none;
     std::uint32_t last = none;
     std::uint32_t count = 0;
     std::uint32_t send_port = 0, recv_port = 0;
     std::uint32_t way = 0;
+    int channel = 0;
+    int sender_line = 0;  // of the time-line
     bool sender_waits = false;
+    bool sender_ended = false, receiver_ended = false;
+    std::uint64_t key = 0;   // tells its noise from others'
     Time last_arrival = 0;   // of a first byte
     Time last_complete = 0;  // of a last byte
     Time puts_arrived = 0;   // the last byte of what was put
@@ -144,23 +201,49 @@ class Executor {
     bool inter_node = false;
   };
 
-  struct Rank {
+  // A program, or a duration, that a rank has begun. Once ended, its place and its thread blocks'
+  // serve the same rank again: the order of equal times then does not depend on other ranks.
+  struct Instance {
     plan::RankProgram program;
-    std::uint32_t first_thread = 0;
+    std::shared_ptr<const Call> call;
+    std::uint64_t tag = 0;
+    std::uint32_t endpoint = 0;
+    std::uint32_t first_thread = 0, places = 0;
     std::uint32_t running = 0;
     std::uint32_t at_barrier = 0;
-    Time finished = 0;
+    int line = 0;
+    Time began = 0, finished = 0;
+    Path path;  // of a duration
+  };
+
+  struct ConnectionKey {
+    std::uint64_t wire, call;
+    bool operator==(const ConnectionKey&) const = default;
+  };
+  struct ConnectionHash {
+    std::size_t operator()(const ConnectionKey& key) const {
+      return (key.wire ^ (key.call << 1)) * 0x9e3779b97f4a7c15;
+    }
   };
 
   // executor.cc
-  void make_ways(Protocol protocol);
   void make_routes();
-  Status start_rank(std::uint32_t rank, Programs& programs);
-  std::uint32_t connection_of(std::uint64_t key);
-  Status run_events();
+  Status run_events(Driver& driver);
+  Status check_messages() const;
   void schedule(std::uint32_t thread, Time time, Stage stage);
   void happen(std::uint32_t thread, Time now);
   ExecutorResult result();
+
+  // executor_programs.cc
+  void make_ways(const ProtocolCosts& costs);
+  std::uint32_t take_instance(std::uint32_t endpoint, std::uint32_t blocks);
+  void connect(std::uint32_t thread, const Wire& wire, std::uint64_t call_key, int line);
+  std::uint32_t connection_of(ConnectionKey key);
+  void schedule_end(std::uint32_t instance);
+  Status end(std::uint32_t instance, Driver& driver);
+  Path path_of(const Instance& instance) const;
+  bool disconnect(const Thread& thread);
+  void free_if_unused(std::uint32_t connection);
 
   // executor_steps.cc
   void begin(std::uint32_t thread, Time now);
@@ -195,30 +278,38 @@ class Executor {
   std::string explain_standstill() const;
   std::string describe_wait(std::uint32_t thread) const;
   std::uint32_t awaited_by(std::uint32_t thread) const;
+  std::uint32_t standing_in(std::uint32_t endpoint) const;
 
-  static std::uint64_t key_of(Kind kind, std::uint32_t whom) {
-    return (std::uint64_t{static_cast<std::uint8_t>(kind)} << 32) | whom;
+  // By kind, endpoint and whom.
+  static std::uint64_t key_of(Kind kind, std::uint32_t endpoint, std::uint32_t whom) {
+    return (std::uint64_t{static_cast<std::uint8_t>(kind)} << 56) |
+           (std::uint64_t{endpoint} << 32) | whom;
   }
   void charge(std::uint32_t thread, Share share, Time time) {
     if (options_.explain) paths_[thread].shares[static_cast<std::size_t>(share)] += time;
   }
   static std::int64_t beyond_first(std::int64_t bytes) { return bytes > 0 ? bytes - 1 : 0; }
-  std::int64_t wire_bytes(std::int64_t bytes) const;
+  static std::int64_t wire_bytes(const Thread& thread);
+  int line_of(const Thread& thread) const {
+    return instances_[thread.instance].line + static_cast<int>(thread.index);
+  }
+
+  inline static const plan::Body no_steps{};
 
   const Machine& machine_;
   const std::vector<Endpoint> endpoints_;
   const ExecutorOptions options_;
-  StepSizes sizes_;
-  double wire_factor_ = 1;
   double reduce_ps_per_byte_ = 0, copy_ps_per_byte_ = 0;
-  Time launch_ = 0;
-  std::vector<Way> ways_;
+  std::vector<Way> ways_;  // by protocol, then by way
 
   EventQueue queue_;
-  std::vector<Rank> ranks_;
+  std::vector<Instance> instances_;
+  std::vector<std::vector<std::uint32_t>> free_instances_;  // by endpoint
+  std::vector<Time> finished_;                              // by endpoint
   std::vector<Thread> threads_;
   std::vector<Connection> connections_;
-  std::unordered_map<std::uint64_t, std::uint32_t> half_connected_;  // by key
+  std::vector<std::uint32_t> free_connections_;
+  std::unordered_map<ConnectionKey, std::uint32_t, ConnectionHash> half_connected_;
   std::vector<Message> messages_;
   std::uint32_t free_message_ = none;
   std::size_t live_messages_ = 0;

@@ -79,7 +79,7 @@ Time Executor::latency_of(std::uint32_t number) {
   const Time latency = ways_[connection.way].latency;
   const std::uint32_t sent = connection.sent++;
   if (options_.noise <= 0) return latency;
-  return latency + transfer_time(options_.noise * draw(options_.seed, number, sent), latency);
+  return latency + transfer_time(options_.noise * draw(options_.seed, connection.key, sent), latency);
 }
 
 // The message of the current step is on its way from `leaves` on.
@@ -103,13 +103,13 @@ void Executor::launch(std::uint32_t number, Time leaves, std::int64_t wire_bytes
   }
   if (options_.model == NetworkModel::flows) {
     messages_[message].time = latency;  // until it arrives
-    queue_.push({leaves + way.send_overhead, key_of(Kind::inject, message)});
+    queue_.push({leaves + way.send_overhead, key_of(Kind::inject, out.from, message)});
     return;
   }
   out.last_arrival = std::max(out.last_arrival, leaves + way.send_overhead + latency);
   // By receiver: the order of equal times then follows the ranks.
   const std::uint32_t whom = out.receiver == none ? unreceived | to : out.receiver;
-  queue_.push({out.last_arrival, key_of(Kind::arrival, whom)});
+  queue_.push({out.last_arrival, key_of(Kind::arrival, out.to, whom)});
 }
 
 // The first byte of a connection's next message is at the receiver's port.
@@ -143,9 +143,8 @@ void Executor::arrive(std::uint32_t number, Time now) {
 void Executor::inject(std::uint32_t number, Time now) {
   const Message& message = messages_[number];
   const Connection& connection = connections_[message.connection];
-  const Thread& sender = threads_[connection.sender];
-  const int from = endpoints_[sender.rank].node;
-  const int to = endpoints_[static_cast<std::size_t>(sender.block->send_peer)].node;
+  const int from = endpoints_[connection.from].node;
+  const int to = endpoints_[connection.to].node;
   const Way& way = ways_[connection.way];
   const auto& path = routes_->between({.send_port = connection.send_port,
                                        .recv_port = connection.recv_port,
@@ -181,7 +180,7 @@ void Executor::deliver(std::uint32_t number, Time now) {
   const std::uint32_t delivered = in.undelivered;
   Message& message = messages_[delivered];
   const Time in_order = std::max({message.time, in.last_complete, in.puts_arrived});
-  const Thread& sender = threads_[in.sender];
+  const int from = endpoints_[in.from].shown_rank;
   const bool inter_node = ways_[in.way].inter_node;
   if (options_.explain) {
     Path& path = message_paths_[delivered];
@@ -189,9 +188,8 @@ void Executor::deliver(std::uint32_t number, Time now) {
     ++path.messages;
     path.messages_inter_node += inter_node ? 1 : 0;
     if (hops_.size() < max_hops) {
-      hops_.push_back({path.last_hop, endpoints_[sender.rank].shown_rank,
-                       endpoints_[static_cast<std::size_t>(sender.block->send_peer)].shown_rank,
-                       message.wire_bytes, message.sent, in_order});
+      hops_.push_back({path.last_hop, from, endpoints_[in.to].shown_rank, message.wire_bytes,
+                       message.sent, in_order});
       path.last_hop = static_cast<std::uint32_t>(hops_.size() - 1);
     } else {
       path.last_hop = no_hop;
@@ -201,9 +199,8 @@ void Executor::deliver(std::uint32_t number, Time now) {
   in.undelivered = message.next;
   if (options_.timeline != nullptr && in.receiver != none) {
     const Thread& receiver = threads_[in.receiver];
-    options_.timeline->arrow(endpoints_[sender.rank].shown_rank, static_cast<int>(sender.index),
-                             message.sent, endpoints_[receiver.rank].shown_rank,
-                             static_cast<int>(receiver.index), in_order);
+    options_.timeline->arrow(from, in.sender_line, message.sent,
+                             endpoints_[receiver.endpoint].shown_rank, line_of(receiver), in_order);
   }
   if (in.receiver == none || threads_[in.receiver].wait != Wait::message) return;
   threads_[in.receiver].wait = Wait::nothing;

@@ -18,7 +18,7 @@ void Executor::begin(std::uint32_t number, Time now) {
     if (!dependencies_hold(number, now)) return;
   }
   thread.began = thread.time;
-  thread.bytes = sizes_.bytes(step, thread.cursor.loops(), thread.tile);
+  thread.bytes = thread.call->sizes.bytes(step, thread.cursor.loops(), thread.tile);
   const bool is_token = step.operation == Operation::signal || step.operation == Operation::wait;
   if (is_token) thread.bytes = 0;
   if (step.operation == Operation::barrier) {
@@ -104,7 +104,7 @@ void Executor::send(std::uint32_t number, Time now) {
   if (core_is_busy(number, now, Stage::send)) return;
   Thread& thread = threads_[number];
   const Way& way = ways_[connections_[thread.out].way];
-  const std::int64_t bytes = wire_bytes(thread.bytes);
+  const std::int64_t bytes = wire_bytes(thread);
   const Time leaves = leave_port(number, now, bytes);
   launch(number, leaves, bytes);
   const Time copied = transfer_time(way.thread_ps_per_byte, beyond_first(bytes));
@@ -123,7 +123,7 @@ void Executor::finish(std::uint32_t number, Time at, Time now) {
   if (plan::receives(step.operation) && (thread.bytes > 0 || step.operation == Operation::wait))
     release(thread.in, number, at);
   if (options_.timeline != nullptr && at > thread.began)
-    options_.timeline->bar(endpoints_[thread.rank].shown_rank, static_cast<int>(thread.index),
+    options_.timeline->bar(endpoints_[thread.endpoint].shown_rank, line_of(thread),
                            plan::name(step.operation), thread.began, at, thread.bytes);
   ++result_.steps;
   thread.finished_at = at;
@@ -140,15 +140,15 @@ void Executor::finish(std::uint32_t number, Time at, Time now) {
 bool Executor::next_tile(std::uint32_t number, Time at) {
   Thread& thread = threads_[number];
   thread.tile_steps = thread.cursor.number();
-  if (++thread.tile < sizes_.tiles()) {
+  if (++thread.tile < thread.call->sizes.tiles()) {
     thread.cursor = plan::StepCursor(thread.block->body);
     return true;
   }
   thread.stage = Stage::ended;
   --running_;
-  Rank& rank = ranks_[thread.rank];
-  rank.finished = std::max(rank.finished, at);
-  --rank.running;
+  Instance& instance = instances_[thread.instance];
+  instance.finished = std::max(instance.finished, at);
+  if (--instance.running == 0) schedule_end(thread.instance);
   return false;
 }
 
@@ -156,7 +156,7 @@ bool Executor::dependencies_hold(std::uint32_t number, Time now) {
   Thread& thread = threads_[number];
   for (const plan::Dependency& dependency : thread.cursor.step()->after) {
     const std::uint32_t other_number =
-        ranks_[thread.rank].first_thread + static_cast<std::uint32_t>(dependency.thread_block);
+        instances_[thread.instance].first_thread + static_cast<std::uint32_t>(dependency.thread_block);
     Thread& other = threads_[other_number];
     const std::int64_t steps = dependency.steps.at(thread.cursor.loops());
     const bool done =
@@ -201,14 +201,14 @@ void Executor::wake_waiters(Thread& done, std::uint32_t done_number) {
 
 // True for the thread block that comes last; the others go on with it.
 bool Executor::pass_barrier(std::uint32_t number, Time now) {
-  Rank& rank = ranks_[threads_[number].rank];
-  const auto blocks = static_cast<std::uint32_t>(rank.program.thread_blocks.size());
-  if (++rank.at_barrier < blocks) {
+  Instance& instance = instances_[threads_[number].instance];
+  const auto blocks = static_cast<std::uint32_t>(instance.program.thread_blocks.size());
+  if (++instance.at_barrier < blocks) {
     threads_[number].wait = Wait::barrier;
     return false;
   }
-  rank.at_barrier = 0;
-  for (std::uint32_t other = rank.first_thread; other < rank.first_thread + blocks; ++other) {
+  instance.at_barrier = 0;
+  for (std::uint32_t other = instance.first_thread; other < instance.first_thread + blocks; ++other) {
     if (other == number || threads_[other].wait != Wait::barrier) continue;
     threads_[other].wait = Wait::nothing;
     threads_[other].time = now;
@@ -223,7 +223,7 @@ void Executor::put(std::uint32_t number, Time now) {
   Thread& thread = threads_[number];
   Connection& out = connections_[thread.out];
   const Way& way = ways_[out.way];
-  const std::int64_t bytes = wire_bytes(thread.bytes);
+  const std::int64_t bytes = wire_bytes(thread);
   const Time leaves = leave_port(number, now, bytes);
   const Time moved = transfer_time(way.wire_ps_per_byte, beyond_first(bytes));
   out.puts_arrived = std::max(out.puts_arrived, leaves + way.send_overhead + way.latency + moved);
@@ -237,7 +237,7 @@ void Executor::put(std::uint32_t number, Time now) {
 // Loads from the memory of ranks of the same node, one after another.
 void Executor::read_peers(std::uint32_t number) {
   Thread& thread = threads_[number];
-  const Way& way = ways_[0];
+  const Way& way = ways_[thread.call->first_way];
   const auto peers = static_cast<std::int64_t>(thread.cursor.step()->peers.size());
   const std::int64_t bytes = thread.bytes * peers;
   const Time moved = transfer_time(way.wire_ps_per_byte, bytes);
@@ -249,7 +249,7 @@ void Executor::read_peers(std::uint32_t number) {
 bool Executor::core_is_busy(std::uint32_t number, Time now, Stage stage) {
   if (!machine_.ranks_share_core) return false;
   Thread& thread = threads_[number];
-  const Time free = core_free_[endpoints_[thread.rank].core];
+  const Time free = core_free_[endpoints_[thread.endpoint].core];
   if (free <= now) return false;
   charge(number, Share::queue, free - thread.time);
   thread.time = free;
@@ -258,7 +258,7 @@ bool Executor::core_is_busy(std::uint32_t number, Time now, Stage stage) {
 }
 
 void Executor::hold_core(const Thread& thread, Time until) {
-  if (machine_.ranks_share_core) core_free_[endpoints_[thread.rank].core] = until;
+  if (machine_.ranks_share_core) core_free_[endpoints_[thread.endpoint].core] = until;
 }
 
 }  // namespace unisono::simulate

@@ -22,9 +22,10 @@ enum class Share : std::uint8_t {
   thread_block,  // bytes, where the thread block is slower than the port
   reduction,
   copy,
+  compute,  // of what a workload computes between its calls
   queue,  // waiting for a port or a core that others use
 };
-inline constexpr int share_count = 8;
+inline constexpr int share_count = 9;
 std::string_view name(Share share);
 
 inline constexpr std::uint32_t no_hop = UINT32_MAX;

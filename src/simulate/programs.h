@@ -26,6 +26,8 @@ class Programs {
  public:
   virtual ~Programs() = default;
   virtual Result<WiredProgram> program(int rank) = 0;
+  // Ranks with different seeds are never in the same state, whatever their programs.
+  virtual std::uint64_t seed(int) const { return 0; }
 };
 
 }  // namespace unisono::simulate
