@@ -21,5 +21,6 @@ NB_MODULE(_unisono, module) {
   bind_plan_run(module);
   bind_lang(module);
   bind_simulate(module);
+  bind_workload(module);
   answer_interrupts();
 }

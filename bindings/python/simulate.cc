@@ -12,6 +12,7 @@
 #include "convert.h"
 #include "simulate/collective.h"
 #include "simulate/machine_json.h"
+#include "simulation.h"
 
 namespace nb = nanobind;
 
@@ -21,16 +22,6 @@ namespace {
 using simulate::CollectiveOptions;
 using simulate::CollectiveResult;
 using simulate::Machine;
-
-simulate::NetworkModel model_of(std::string_view wanted) {
-  std::vector<std::string> known;
-  for (int i = 0; i < simulate::network_model_count; ++i) {
-    const auto model = static_cast<simulate::NetworkModel>(i);
-    if (name(model) == wanted) return model;
-    known.emplace_back(name(model));
-  }
-  raise(misuse("there is no network model '", wanted, "'; there are ", join(known)));
-}
 
 CollectiveResult simulate_collective(const Machine& machine, const algorithm::Entry& algorithm,
                                      int ranks, int nodes, std::int64_t count,
@@ -60,30 +51,36 @@ CollectiveResult simulate_collective(const Machine& machine, const algorithm::En
   return take(run());
 }
 
-nb::dict shares(const CollectiveResult& self) {
+}  // namespace
+
+simulate::NetworkModel model_of(std::string_view wanted) {
+  std::vector<std::string> known;
+  for (int i = 0; i < simulate::network_model_count; ++i) {
+    const auto model = static_cast<simulate::NetworkModel>(i);
+    if (name(model) == wanted) return model;
+    known.emplace_back(name(model));
+  }
+  raise(misuse("there is no network model '", wanted, "'; there are ", join(known)));
+}
+
+nb::dict shares(const simulate::ExecutorResult& run) {
   nb::dict out;
   for (int i = 0; i < simulate::share_count; ++i)
     out[nb::str(text(name(static_cast<simulate::Share>(i))).c_str())] =
-        simulate::to_us(self.run.path.shares[static_cast<std::size_t>(i)]);
+        simulate::to_us(run.path.shares[static_cast<std::size_t>(i)]);
   return out;
 }
 
-using HopTuple = std::tuple<int, int, std::int64_t, double, double>;
-
-// From the first to the last message of the critical path.
-std::vector<HopTuple> hops(const CollectiveResult& self) {
+std::vector<HopTuple> hops(const simulate::ExecutorResult& run) {
   std::vector<HopTuple> out;
-  for (std::uint32_t i = self.run.path.last_hop; i != simulate::no_hop;
-       i = self.run.hops[i].before) {
-    const simulate::Hop& hop = self.run.hops[i];
+  for (std::uint32_t i = run.path.last_hop; i != simulate::no_hop; i = run.hops[i].before) {
+    const simulate::Hop& hop = run.hops[i];
     out.emplace_back(hop.from, hop.to, hop.bytes, simulate::to_us(hop.sent),
                      simulate::to_us(hop.arrived));
   }
   std::reverse(out.begin(), out.end());
   return out;
 }
-
-}  // namespace
 
 void bind_simulate(nb::module_& module) {
   nb::class_<Machine>(module, "Machine")
@@ -111,8 +108,8 @@ void bind_simulate(nb::module_& module) {
                    [](const CollectiveResult& self) { return self.run.path.messages; })
       .def_prop_ro("path_messages_inter_node",
                    [](const CollectiveResult& self) { return self.run.path.messages_inter_node; })
-      .def_prop_ro("shares", &shares)
-      .def_prop_ro("hops", &hops)
+      .def_prop_ro("shares", [](const CollectiveResult& self) { return shares(self.run); })
+      .def_prop_ro("hops", [](const CollectiveResult& self) { return hops(self.run); })
       .def_ro("ranks", &CollectiveResult::ranks)
       .def_ro("nodes", &CollectiveResult::nodes)
       .def_ro("simulated_ranks", &CollectiveResult::simulated_ranks)

@@ -65,3 +65,38 @@ def simulate_collective(
     timeline: str = "",
 ) -> SimulatedCollective:
     """One collective's plan on a machine. Lets go of the GIL."""
+
+class SimulatedWorkload:
+    """What a simulated workload took; times in microseconds."""
+
+    time_us: float
+    last_rank: int
+    messages: int
+    wire_bytes: int
+    events: int
+    path_messages: int
+    path_messages_inter_node: int
+    shares: dict[str, float]
+    hops: list[tuple[int, int, int, float, float]]  # sender, receiver, bytes, sent, arrived
+    ranks: int
+    nodes: int
+    simulated_ranks: int
+    not_collapsed: str
+    iterations_us: list[float]  # when the last rank had ended each
+    tasks: list[tuple[int, int, float, float]]  # of the shown rank: task, iteration, began, ended
+    served: list[tuple[str, int, int, str]]  # communicator, call, ranks, algorithm
+
+def simulate_workload(
+    machine: Machine,
+    workload: str,
+    *,
+    model: str = "loggops",
+    noise: float = 0.0,
+    seed: int = 1,
+    explain: bool = False,
+    collapse: bool = True,
+    max_events: int = ...,
+    timeline: str = "",
+    shown_rank: int = 0,
+) -> SimulatedWorkload:
+    """A workload, as JSON, on a machine. Lets go of the GIL."""

@@ -21,7 +21,9 @@ from unisono._selection import explain as explain
 from unisono._selection import selection_table as selection_table
 from unisono._simulation import Machine as Machine
 from unisono._simulation import SimulatedCollective as SimulatedCollective
+from unisono._simulation import SimulatedWorkload as SimulatedWorkload
 from unisono._simulation import simulate_collective as simulate_collective
+from unisono._simulation import simulate_workload as simulate_workload
 
 __version__: str
 

@@ -7,16 +7,38 @@ print(result.time_us)
 
 from unisono.simulate.cluster import Cluster, builtin_clusters, load_cluster, parse_cluster
 from unisono.simulate.explain import explain_path
+from unisono.simulate.models import MODELS, Device, Model
 from unisono.simulate.run import Job, Simulated, simulate, simulate_all
+from unisono.simulate.training import Layout, training_step, zero3_step
+from unisono.simulate.workload import (
+    Call,
+    SimulatedWorkload,
+    Task,
+    TaskList,
+    Workload,
+    simulate_workload,
+)
 
 __all__ = [
+    "MODELS",
+    "Call",
     "Cluster",
+    "Device",
     "Job",
+    "Layout",
+    "Model",
     "Simulated",
+    "SimulatedWorkload",
+    "Task",
+    "TaskList",
+    "Workload",
     "builtin_clusters",
     "explain_path",
     "load_cluster",
     "parse_cluster",
     "simulate",
     "simulate_all",
+    "simulate_workload",
+    "training_step",
+    "zero3_step",
 ]

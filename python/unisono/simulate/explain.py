@@ -9,6 +9,7 @@ _MEANINGS = {
     "latency": "messages on their way (L), and slots on their way back",
     "port": "bytes through ports and links (G)",
     "thread block": "bytes through thread blocks (O)",
+    "compute": "computing between calls",
     "reduction": "reductions",
     "copy": "local copies",
     "queue": "waiting for ports, links or cores that others used",
