@@ -44,7 +44,7 @@ target_precompile_headers(test_headers PRIVATE <gtest/gtest.h> ${UNISONO_PRECOMP
 # Neither these tests nor what they call start a thread, nor do fuzzers' inputs: the thread sanitizer
 # has nothing to see there. A test of tests/tidy holds this list against the sources.
 set(UNISONO_SINGLE_THREADED
-  algorithm compile engine engine_reduce plan simulate topo verify)
+  algorithm compile engine engine_reduce plan simulate synthesize topo verify)
 
 file(GLOB test_folders CONFIGURE_DEPENDS LIST_DIRECTORIES true "${PROJECT_SOURCE_DIR}/tests/*")
 foreach(folder IN LISTS test_folders)

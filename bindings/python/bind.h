@@ -19,5 +19,6 @@ void bind_plan_run(nanobind::module_& module);
 void bind_lang(nanobind::module_& module);
 void bind_simulate(nanobind::module_& module);
 void bind_workload(nanobind::module_& module);
+void bind_synthesize(nanobind::module_& module);
 
 }  // namespace unisono::python

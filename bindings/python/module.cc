@@ -22,5 +22,6 @@ NB_MODULE(_unisono, module) {
   bind_lang(module);
   bind_simulate(module);
   bind_workload(module);
+  bind_synthesize(module);
   answer_interrupts();
 }

@@ -132,6 +132,17 @@ auto header_field(T plan::Header::* field) {
   return [field](const Plan& plan) { return plan.header.*field; };
 }
 
+// The buffer and chunk where a rank's chunk lies: equal for two that alias.
+std::pair<std::string, std::int64_t> storage_of(const Plan& plan, int rank, std::string_view buffer,
+                                                std::int64_t chunk) {
+  const auto named = plan::buffer_from_name(buffer);
+  if (!named || rank < 0 || rank >= plan.header.ranks)
+    raise(misuse("storage of ", buffer, " of rank ", rank,
+                 "; buffers are input, output and scratch, ranks 0 to ", plan.header.ranks - 1));
+  const plan::Storage storage = plan::storage_of(plan.header, rank, *named, chunk);
+  return {text(name(storage.buffer)), storage.chunk};
+}
+
 }  // namespace
 
 void bind_plan(nb::module_& module) {
@@ -184,9 +195,15 @@ void bind_plan(nb::module_& module) {
             return nb::isinstance<Plan>(other) && plan == nb::cast<const Plan&>(other);
           },
           nb::arg("other").none())
-      .def("__hash__", [](const Plan& plan) {
-        return std::hash<std::string>{}(plan.header.name) ^
-               static_cast<std::size_t>(plan.header.ranks);
+      .def("__hash__",
+           [](const Plan& plan) {
+             return std::hash<std::string>{}(plan.header.name) ^
+                    static_cast<std::size_t>(plan.header.ranks);
+           })
+      .def("storage", &storage_of, nb::arg("rank"), nb::arg("buffer"), nb::arg("chunk"))
+      // What notebooks show.
+      .def("_repr_html_", [](nb::handle self) {
+        return nb::module_::import_("unisono.draw").attr("notebook_html")(self);
       });
 }
 

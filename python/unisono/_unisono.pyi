@@ -24,6 +24,9 @@ from unisono._simulation import SimulatedCollective as SimulatedCollective
 from unisono._simulation import SimulatedWorkload as SimulatedWorkload
 from unisono._simulation import simulate_collective as simulate_collective
 from unisono._simulation import simulate_workload as simulate_workload
+from unisono._synthesis import LinkGraph as LinkGraph
+from unisono._synthesis import TransferSchedule as TransferSchedule
+from unisono._synthesis import synthesize_greedily as synthesize_greedily
 
 __version__: str
 
@@ -488,5 +491,9 @@ class Plan:
     def thread_blocks(self, rank: int) -> list[ThreadBlock]: ...
     def verify(self, slots: int = 8, zero_copy: bool = True) -> Report: ...
     def schedule(self, slots: int = 8) -> Schedule: ...  # MisuseError when it does not end
+    def storage(self, rank: int, buffer: str, chunk: int) -> tuple[str, int]:
+        """The buffer and chunk where a rank's chunk lies: the same for two that alias."""
+
+    def _repr_html_(self) -> str: ...  # for notebooks: see unisono.draw.notebook_html
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...

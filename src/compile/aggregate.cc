@@ -6,6 +6,8 @@
 // greatest of those it needs. Operations of one depth need nothing of each other, so joining them
 // never makes a circle.
 //
+// A program whose order is to be kept stays as it is.
+//
 // The α-β model: n messages joined save (n - 1) α, and who uses the first of n chunks of S bytes
 // waits for (n - 1) S β more. They are joined if α >= S β, or if nobody sends the data on.
 #include <algorithm>
@@ -63,6 +65,7 @@ bool same_way(const Operation& a, const Operation& b) {
 }  // namespace
 
 Status aggregate(Module& module) {
+  if (module.options.keep_order) return {};
   const Depths depths = depths_of(module);
   std::vector<std::int32_t> first(at(depths.most) + 2);
   for (const std::int32_t depth : depths.of) ++first[at(depth) + 1];

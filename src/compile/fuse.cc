@@ -15,9 +15,11 @@
 // stays one: it waits for the message to be taken, and two ranks that exchange data would wait for
 // each other if nothing received in the meantime. The send needs nothing but them, is on the same
 // channel, and is the first that takes part. The pair of peers is chosen for the rank and channel:
-// those that most messages take come first. D is not needed if only the fused send read it and it
-// is no result: then nothing is stored.
+// those that most messages take come first. Where the program's order is to be kept, a send does
+// not move before another one of its connection, and rrc is not made of two. D is not needed if
+// only the fused send read it and it is no result: then nothing is stored.
 #include <algorithm>
+#include <utility>
 
 #include "compile/passes.h"
 #include "verify/flat_map.h"
@@ -41,8 +43,12 @@ class Fusion {
   }
 
   void run() {
-    for (std::size_t i = 0; i < count_; ++i)
-      if (it(i).operation == Op::reduce) receive_into_reduction(i);
+    if (module_.options.keep_order) {
+      find_sends_before();
+    } else {
+      for (std::size_t i = 0; i < count_; ++i)
+        if (it(i).operation == Op::reduce) receive_into_reduction(i);
+    }
     choose_pairs();
     for (std::size_t i = 0; i < count_; ++i)
       if (const std::int32_t source = passed_on(i); source != none && is_chosen(source, i))
@@ -100,6 +106,26 @@ class Fusion {
     absorbs_[at(recv)] = copy;
   }
 
+  // Of each send, the one before it on its connection.
+  void find_sends_before() {
+    verify::FlatMap connections;
+    std::vector<std::int32_t> last;  // by connection
+    send_before_.assign(count_, none);
+    for (std::size_t i = 0; i < count_; ++i) {
+      const Instruction& one = it(i);
+      if (one.operation != Op::send) continue;
+      const std::uint64_t ends =
+          key(static_cast<std::uint64_t>(one.rank), one.channel, -1, one.send_peer);
+      const std::uint64_t* known = connections.find(ends);
+      if (known == nullptr) {
+        connections.insert(ends, last.size());
+        last.push_back(none);
+      }
+      std::int32_t& before = known == nullptr ? last.back() : last[*known];
+      send_before_[i] = std::exchange(before, static_cast<std::int32_t>(i));
+    }
+  }
+
   // The instruction that receives what this one sends, if they could be one.
   std::int32_t passed_on(std::size_t index) const {
     const Instruction& send = it(index);
@@ -113,6 +139,7 @@ class Fusion {
     if (!receives || recv.channel != send.channel ||
         !uses_exactly(recv, send.source_buffer, send.source, send.count))
       return none;
+    if (module_.options.keep_order && send_before_[index] > source) return none;
     return source;
   }
 
@@ -236,9 +263,10 @@ class Fusion {
 
   Module& module_;
   std::size_t count_;
-  std::vector<std::int32_t> uses_;     // of what an instruction stores
-  std::vector<std::int32_t> becomes_;  // part of which other one
-  std::vector<std::int32_t> absorbs_;  // a part that came before it, whose needs are its own
+  std::vector<std::int32_t> uses_;         // of what an instruction stores
+  std::vector<std::int32_t> becomes_;      // part of which other one
+  std::vector<std::int32_t> absorbs_;      // a part that came before it, whose needs are its own
+  std::vector<std::int32_t> send_before_;  // only where the program's order is kept
   verify::FlatMap chosen_;
   std::uint64_t last_chosen_ = ~std::uint64_t{0};
   std::vector<Instruction> renumbered_;

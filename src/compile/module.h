@@ -33,6 +33,9 @@ struct Options {
   double gigabytes_per_second = 20;
   std::int64_t block_bytes = 0;
   bool fuse = true;
+  // The program's order is a schedule in time: nothing is joined, and thread blocks take what is
+  // ready in that order.
+  bool keep_order = false;
   // Slots that the schedule counts on. The proof holds for these and more.
   int slots = 2;
 };

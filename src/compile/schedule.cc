@@ -11,6 +11,10 @@
 // begins a chain leaves one slot free where the thread block also passes messages on: a ring whose
 // slots were all taken by such sends could not move (bubble flow control).
 //
+// Where the program's order is to be kept, every connection has its messages in that order. That
+// always ends: the first instruction of the program that is not done can go on, because what is
+// before it in its connections is done too.
+//
 // Where that gets stuck, it says so and takes the order of the program. That always ends when
 // nothing is fused: then every recv stands right behind its send, and one slot is enough. With
 // something fused, the compiler begins anew without.
@@ -39,6 +43,7 @@ class Scheduler {
         first_next_(count_ + 1),
         lanes_(module.blocks.size()) {
     connect();
+    if (module.options.keep_order) list_sends();
     find_successors();
     find_priorities();
   }
@@ -73,6 +78,7 @@ class Scheduler {
     bool is_awake = false;
     std::vector<std::int32_t> sends;  // heaps of instructions that are ready and receive nothing
     std::vector<std::int32_t> locals;
+    std::vector<std::int32_t> in_order;  // where the order is kept: what sends, from the last on
   };
   struct Connection {
     std::int32_t sender = none;  // lanes
@@ -97,6 +103,17 @@ class Scheduler {
       from.out = to.in = static_cast<std::int32_t>(connections_.size());
       connections_.push_back({.sender = one.block, .receiver = it(one.receiver).block});
     }
+  }
+
+  void list_sends() {
+    for (std::size_t i = count_; i-- > 0;)
+      if (module_.instructions[i].receiver != none)
+        lanes_[at(module_.instructions[i].block)].in_order.push_back(static_cast<std::int32_t>(i));
+  }
+
+  // Whether an instruction that sends may come before the lane's other ones.
+  bool is_next(const Lane& lane, std::int32_t instruction) const {
+    return lane.in_order.empty() || lane.in_order.back() == instruction;
   }
 
   // Calls visit(earlier) for each instruction that must be done before `i`, messages aside.
@@ -128,6 +145,8 @@ class Scheduler {
   }
 
   void find_priorities() {
+    priority_.resize(count_);
+    if (module_.options.keep_order) return;
     std::vector<std::int32_t> reverse_depth(count_);
     std::vector<std::int32_t> depth(count_);
     for (std::size_t i = count_; i-- > 0;) {
@@ -144,8 +163,7 @@ class Scheduler {
       for_each_need(i, raise);
       if (module_.instructions[i].sender != none) raise(module_.instructions[i].sender);
     }
-    priority_ = std::move(reverse_depth);
-    for (std::size_t i = 0; i < count_; ++i) priority_[i] += depth[i];
+    for (std::size_t i = 0; i < count_; ++i) priority_[i] = depth[i] + reverse_depth[i];
   }
 
   bool comes_first(std::int32_t a, std::int32_t b) const {
@@ -180,7 +198,8 @@ class Scheduler {
     std::vector<std::int32_t>* heap = nullptr;
     if (lane.in != none && connections_[at(lane.in)].waiting > 0) {
       const std::int32_t front = connections_[at(lane.in)].front();
-      const bool blocked = it(front).receiver != none && connections_[at(lane.out)].is_full(slots_);
+      const bool blocked = it(front).receiver != none &&
+                           (connections_[at(lane.out)].is_full(slots_) || !is_next(lane, front));
       if (waits_for_[at(front)] == 0 && !blocked) best = front;
     }
     if (!lane.locals.empty() && (best == none || comes_first(lane.locals.front(), best))) {
@@ -188,7 +207,8 @@ class Scheduler {
       heap = &lane.locals;
     }
     const int reserved = lane.passes_on && slots_ > 1 ? 1 : 0;
-    if (!lane.sends.empty() && !connections_[at(lane.out)].is_full(slots_ - reserved) &&
+    if (!lane.sends.empty() && is_next(lane, lane.sends.front()) &&
+        !connections_[at(lane.out)].is_full(slots_ - reserved) &&
         (best == none || comes_first(lane.sends.front(), best))) {
       best = lane.sends.front();
       heap = &lane.sends;
@@ -212,6 +232,7 @@ class Scheduler {
       wake(in.sender);
     }
     if (one.receiver != none) {
+      if (!lane.in_order.empty()) lane.in_order.pop_back();
       Connection& out = connections_[at(lane.out)];
       out.messages[at((out.first + out.waiting++) % most_slots)] = one.receiver;
       wake(out.receiver);

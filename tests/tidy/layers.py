@@ -26,6 +26,7 @@ CXX_LAYERS = {
     "device": 3,
     "transport": 3,
     "engine": 4,
+    "synthesize": 4,
     "comm": 5,
 }
 
@@ -50,9 +51,10 @@ PYTHON_LAYERS = {
     "bench": 9,
     "report": 10,
     "simulate": 10,
-    "cli": 11,
-    "__main__": 12,
-    "demo": 12,
+    "synthesize": 11,
+    "cli": 12,
+    "__main__": 13,
+    "demo": 13,
 }
 
 # Bindings see the public headers only, but for Python's, which shows the layers too.

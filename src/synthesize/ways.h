@@ -1,0 +1,41 @@
+// The ways from rank to rank of a link graph: over one link, or through switches.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "simulate/time.h"
+#include "synthesize/link_graph.h"
+
+namespace unisono::synthesize {
+
+using simulate::Time;
+
+struct Way {
+  std::int32_t from = 0;
+  std::int32_t to = 0;
+  std::int32_t first_link = 0;  // in Ways::link_numbers
+  std::int32_t links = 0;
+  Time duration = 0;  // of one chunk, from its start to its arrival
+};
+
+// Every link between two ranks is a way; beside these, two ranks that are joined through switches
+// have one way through them: the shortest for a chunk, and among equals the first found.
+struct Ways {
+  std::vector<Way> ways;
+  std::vector<std::int32_t> link_numbers;
+  std::vector<Time> hold;  // by link: how long a chunk holds a lane
+
+  std::span<const std::int32_t> links_of(const Way& way) const {
+    return {link_numbers.data() + way.first_link, static_cast<std::size_t>(way.links)};
+  }
+};
+
+Ways find_ways(const LinkGraph& graph, std::int64_t chunk_bytes);
+
+// By rank * ranks + rank: how long a chunk takes at least from one to the other, passed on by ranks
+// where that is shorter.
+std::vector<float> distances(const Ways& ways, int ranks);
+
+}  // namespace unisono::synthesize
