@@ -2,38 +2,30 @@
 
 import json
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from unisono import _unisono as native
 from unisono.errors import MisuseError
+from unisono.simulate.files import Part, folder, parse, read
 from unisono.simulate.quantities import Bandwidth, Duration, Number, Plain, Size
 
-_MAX_BYTES = 1 << 20
-_FOLDER = "clusters"
 
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class _Ways(_Part):
+class _Ways(Part):
     """A cost on the two kinds of way."""
 
     inside: Duration
     between: Duration
 
 
-class _Bandwidths(_Part):
+class _Bandwidths(Part):
     inside: Bandwidth
     between: Bandwidth
 
 
-class _Node(_Part):
+class _Node(Part):
     """The network inside a node: one port a rank, full duplex, through a switch."""
 
     latency: Duration
@@ -41,14 +33,14 @@ class _Node(_Part):
     gap: Duration = Number(0, "")
 
 
-class _Nics(_Part):
+class _Nics(Part):
     per_node: Plain
     bandwidth: Bandwidth
     gap: Duration = Number(0, "")
     of_rank: list[int] = Field(max_length=1024)
 
 
-class _Level(_Part):
+class _Level(Part):
     name: str = Field(max_length=64)
     nodes: Plain
     latency: Duration
@@ -57,7 +49,7 @@ class _Level(_Part):
     adaptive: bool = False
 
 
-class _Protocol(_Part):
+class _Protocol(Part):
     launch: Duration
     send_overhead: _Ways
     recv_overhead: _Ways
@@ -67,13 +59,13 @@ class _Protocol(_Part):
     slot: Size
 
 
-class _Protocols(_Part):
+class _Protocols(Part):
     simple: _Protocol
     ll: _Protocol
     ll128: _Protocol
 
 
-class ClusterFile(_Part):
+class ClusterFile(Part):
     """A cluster file, format 1; docs/simulate.md says what each number means."""
 
     format: Literal[1]
@@ -141,21 +133,7 @@ def parse_cluster(text: str, where: str = "cluster") -> Cluster:
     Raises:
         MisuseError: It is no such text; the message names the member and what would be right.
     """
-    if len(text) > _MAX_BYTES:
-        raise MisuseError(f"{where}: more than {_MAX_BYTES} characters")
-    try:
-        document = yaml.load(text, Loader=_Loader)
-    except RecursionError:
-        raise MisuseError(f"{where}: nested too deep") from None
-    except yaml.YAMLError as error:
-        raise MisuseError(f"{where}: {error}") from None
-    try:
-        file = ClusterFile.model_validate(document)
-    except ValidationError as error:
-        faults = [
-            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:5]
-        ]
-        raise MisuseError(f"{where}: {'; '.join(faults)}") from None
+    file = parse(ClusterFile, text, where)
     try:
         return Cluster(file)
     except MisuseError as error:
@@ -173,49 +151,13 @@ def load_cluster(name: str | Path) -> Cluster:
         known = builtin_clusters()
         if str(name) not in known:
             raise MisuseError(f"there is no cluster '{name}'; there are {', '.join(known)}")
-        path = _folder() / f"{name}.yaml"
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise MisuseError(f"{path} is not text") from None
-    return parse_cluster(text, str(name))
+        path = folder() / f"{name}.yaml"
+    return parse_cluster(read(path), str(name))
 
 
 def builtin_clusters() -> list[str]:
     """Names of the clusters that come with the package."""
-    return sorted(path.stem for path in _folder().glob("*.yaml"))
-
-
-def _folder() -> Path:
-    """In an installed package beside this module; in a checkout at its root."""
-    installed = Path(str(resources.files("unisono"))) / _FOLDER
-    if installed.is_dir():
-        return installed
-    return Path(__file__).resolve().parents[3] / _FOLDER
-
-
-class _Loader(yaml.SafeLoader):
-    """Plain YAML: no aliases, which can grow without bound or hold themselves, no name twice."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
-            raise yaml.constructor.ConstructorError(
-                None, None, f"an alias (*{event.anchor}) is not allowed", event.start_mark
-            )
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value]
-        for name in names:
-            if not isinstance(name, str) or names.count(name) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"'{name}' stands there twice, or is no name", node.start_mark
-                )
-        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
-        return mapping
+    return sorted(path.stem for path in folder().glob("*.yaml"))
 
 
 def _numbers(part: BaseModel, place: str) -> Iterator[tuple[str, Number]]:
