@@ -1,4 +1,4 @@
-"""`unisono plan`: list, show, verify, compile, run and draw plans."""
+"""`unisono plan`: list, show, verify, compile, find, run and draw plans."""
 
 import json as json_module
 from enum import StrEnum
@@ -10,7 +10,7 @@ import typer
 from unisono import _unisono as native
 from unisono import plans
 from unisono.bench.cases import check_names, collectives
-from unisono.cli import programs, verify
+from unisono.cli import programs, synthesize, verify
 from unisono.cli.output import (
     Json,
     Nodes,
@@ -24,11 +24,11 @@ from unisono.cli.output import (
     print_text,
     write_file,
 )
-from unisono.draw import draw_plan
+from unisono.draw import draw_chunks, draw_page, draw_plan, draw_traffic
 from unisono.errors import MisuseError
 
 app = typer.Typer(
-    help="List, show, verify, compile, run and draw plans.",
+    help="List, show, verify, compile, find, run and draw plans.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -36,6 +36,7 @@ app.command("verify")(verify.verify)
 app.command("compile")(programs.compile_program)
 app.command("run")(programs.run)
 app.command("diff")(programs.diff)
+app.command("synthesize")(synthesize.synthesize)
 
 Name = Annotated[
     str,
@@ -105,24 +106,45 @@ def show(
     print_json(document)
 
 
+class View(StrEnum):
+    """What a picture of a plan shows."""
+
+    space_time = "space-time"
+    chunk = "chunk"
+    traffic = "traffic"
+
+
 @app.command("draw")
 def draw(
     name: Name,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The SVG file to write.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The .svg, or an interactive page: .html.")
+    ],
     ranks: Ranks = 8,
     nodes: Nodes = 1,
     root: Root = 0,
     protocol: Protocol = "simple",
     channels: Channels = 1,
     in_place: InPlace = False,
+    view: Annotated[
+        View, typer.Option(help="Of an SVG: space-time, chunk or traffic. A page has all.")
+    ] = View.space_time,
+    chunk: Annotated[int, typer.Option(min=0, help="With --view chunk: which one.")] = 0,
 ) -> None:
-    """Draw a plan: ranks down, time along, a bar for each step, an arrow for each message."""
+    """Draw a plan: space and time, the way of a chunk, or what ranks send to each other."""
     plan = find_plan(name, ranks, nodes, root, protocol, channels, in_place)
     placement = placement_of(ranks, nodes)
     node_of_rank = None
     if nodes > 1 and plan.ranks == ranks:
         node_of_rank = [placement.node_of(rank) for rank in range(ranks)]
-    write_file(output, draw_plan(plan, node_of_rank))
+    if output.suffix in (".html", ".htm"):
+        write_file(output, draw_page(plan, node_of_rank))
+    elif view is View.chunk:
+        write_file(output, draw_chunks(plan, chunk))
+    elif view is View.traffic:
+        write_file(output, draw_traffic(plan))
+    else:
+        write_file(output, draw_plan(plan, node_of_rank))
 
 
 def find_plan(

@@ -22,6 +22,9 @@ STYLE = """
 .u-svg .line { fill: none; stroke-width: 1.8; }
 .u-svg .arrow { fill: none; stroke-width: 1.2; opacity: 0.75; }
 .u-svg .arrow:hover, .u-svg .line:hover { stroke-width: 3.5; opacity: 1; }
+.u-svg .dot { fill: var(--paper); stroke: var(--ink); stroke-width: 1.2; }
+.u-svg .dot:hover { stroke-width: 2.5; }
+.u-svg .in-dot { pointer-events: none; }
 .u-svg .bar:hover { stroke: var(--ink); stroke-width: 1.5; }
 """
 

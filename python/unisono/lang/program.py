@@ -4,11 +4,12 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from unisono import _unisono as native
-from unisono.errors import ProgramError
+from unisono.errors import MisuseError, ProgramError
 from unisono.lang.build import Build
 
 __all__ = ["Program", "Shape", "load", "program"]
@@ -170,6 +171,16 @@ class Program:
             **options: in_place, protocol, instances and so on, as for `compile`.
         """
         return self.trace(ranks, nodes, root=root).dump_after(options, pass_name)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: its plan for 4 ranks on one node or two, or what is wrong."""
+        complaint = ""
+        for nodes in (1, 2):
+            try:
+                return self.compile(4, nodes).plan._repr_html_()
+            except MisuseError as error:
+                complaint = complaint or str(error)
+        return f"<pre>{escape(complaint)}</pre>"
 
 
 def program(

@@ -1,0 +1,133 @@
+"""The interactive page of a plan: one HTML file that needs nothing else.
+
+Space and time with the contents of chunks, the way of each chunk, and the traffic from rank to
+rank. The pictures are those that the SVG files have; the page adds what happens under the pointer
+and the keys.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+from importlib import resources
+from typing import Any
+
+from unisono.draw.chunks import draw_family
+from unisono.draw.contents import Contents, follow, in_words
+from unisono.draw.space_time import draw_plan
+from unisono.draw.svg import PALETTE, STYLE
+from unisono.draw.traffic import draw_traffic
+from unisono.errors import MisuseError
+from unisono.plans import Plan, Schedule
+
+__all__ = ["draw_page", "notebook_html"]
+
+MOST_STEPS = 20_000
+# Ways of more chunks are left out: a page of them would be slow to load, and nobody looks at all.
+_MOST_CHUNKS = 64
+# What a notebook shows without being asked.
+_MOST_NOTEBOOK_STEPS = 1_500
+
+
+def draw_page(plan: Plan, node_of_rank: Sequence[int] | None = None) -> str:
+    """The page, as HTML.
+
+    Args:
+        plan: The plan, of at most 20,000 steps.
+        node_of_rank: To label ranks with their nodes.
+
+    Raises:
+        MisuseError: The plan has more steps than a browser can show, or does not end.
+    """
+    schedule = plan.schedule()
+    if len(schedule.steps) > MOST_STEPS:
+        raise MisuseError(
+            f"{plan.name} on {plan.ranks} ranks has {len(schedule.steps):,} steps; a page shows at "
+            f"most {MOST_STEPS:,}. Draw it for fewer ranks"
+        )
+    contents = follow(plan, schedule)
+    parts = {
+        "title": escape(f"{plan.name} on {plan.ranks} ranks"),
+        "summary": escape(
+            f"{plan.collective}, {plan.protocol}, {plan.channels} channel"
+            f"{'s' if plan.channels > 1 else ''}{', in place' if plan.in_place else ''}: "
+            f"{len(schedule.steps):,} steps, {len(schedule.messages):,} messages, "
+            f"ends at time {schedule.duration}"
+        ),
+        "svg_style": STYLE,
+        "space_time": draw_plan(plan, node_of_rank, standalone=False),
+        "traffic": draw_traffic(plan, standalone=False),
+        # In a script, a text must not end it.
+        "data": json.dumps(_data(plan, schedule, contents), separators=(",", ":")).replace(
+            "<", "\\u003c"
+        ),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: parts[name[1]], _template())
+
+
+def notebook_html(plan: Plan) -> str:
+    """What a notebook shows for a plan: its picture, or a line where that would be too large."""
+    line = f"<p>{escape(plan.name)}: {plan.collective} on {plan.ranks} ranks"
+    steps = sum(
+        len(block.steps) for rank in range(plan.ranks) for block in plan.thread_blocks(rank)
+    )
+    if steps > _MOST_NOTEBOOK_STEPS:
+        return f"{line}, {steps:,} steps; draw_page(plan) is a page of up to {MOST_STEPS:,}</p>"
+    return f'<div style="overflow-x: auto">{draw_plan(plan)}</div>'
+
+
+def _data(plan: Plan, schedule: Schedule, contents: Contents) -> dict[str, Any]:
+    into = {message.receiver: i for i, message in enumerate(schedule.messages)}
+    out = {message.sender: i for i, message in enumerate(schedule.messages)}
+    channels = [
+        block.channel
+        for rank in range(plan.ranks)
+        for block in plan.thread_blocks(rank)
+        for _ in block.steps
+    ]
+    words: dict[str, int] = {}
+
+    def names(values: Sequence[int]) -> list[int]:
+        texts = (in_words(contents.values[number].of) for number in values)
+        return [words.setdefault(text, len(words)) for text in texts]
+
+    steps = []
+    for index, (step, channel) in enumerate(zip(schedule.steps, channels, strict=True)):
+        received, sent = into.get(index, -1), out.get(index, -1)
+        steps.append([
+            step.rank,
+            step.thread_block,
+            step.number,
+            channel,
+            step.start,
+            step.end,
+            step.text,
+            names(contents.sent[received]) if received >= 0 else [],
+            names(contents.stored[index]),
+            names(contents.sent[sent]) if sent >= 0 else [],
+            received,
+            sent,
+        ])  # fmt: skip
+    families = contents.families()[:_MOST_CHUNKS]
+    return {
+        "steps": steps,
+        "messages": [
+            [message.sender, message.receiver, channels[message.sender]]
+            for message in schedule.messages
+        ],
+        "chunks": [
+            [
+                in_words(max((contents.values[n].of for n in family), key=len)),
+                draw_family(plan, schedule, contents, family, standalone=False),
+            ]
+            for family in families
+        ],
+        "values": list(words),
+        "colours": PALETTE,
+    }
+
+
+@cache
+def _template() -> str:
+    return resources.files("unisono.draw").joinpath("page.html").read_text(encoding="utf-8")
