@@ -1,8 +1,10 @@
 #include "backend.h"
 
+#include <c10/core/StreamGuard.h>
 #include <pybind11/pybind11.h>
 
 #include <algorithm>
+#include <future>
 
 #include "errors.h"
 
@@ -46,9 +48,9 @@ Registry& registry() {
 
 c10::intrusive_ptr<Backend> Backend::make(Communicator communicator, std::string name,
                                           std::vector<std::uint64_t> global_ranks,
-                                          std::chrono::milliseconds timeout) {
+                                          std::chrono::milliseconds timeout, bool host_waits) {
   auto backend = c10::make_intrusive<Backend>(std::move(communicator), std::move(name),
-                                              std::move(global_ranks), timeout);
+                                              std::move(global_ranks), timeout, host_waits);
   const std::lock_guard lock(registry().mutex);
   auto& backends = registry().backends;
   std::erase_if(backends, [](const auto& weak) { return weak.expired(); });
@@ -67,13 +69,16 @@ void Backend::close_all() {
 }
 
 Backend::Backend(Communicator communicator, std::string name,
-                 std::vector<std::uint64_t> global_ranks, std::chrono::milliseconds timeout)
+                 std::vector<std::uint64_t> global_ranks, std::chrono::milliseconds timeout,
+                 bool host_waits)
     : c10d::Backend(communicator.rank(), communicator.size()),
       communicator_(std::move(communicator)),
       name_(std::move(name)),
       global_ranks_(std::move(global_ranks)),
       place_(std::make_shared<const std::string>(place_of(rank_, name_, global_ranks_))),
       timeout_(timeout),
+      host_waits_(host_waits),
+      fate_(std::make_shared<Fate>(communicator_)),
       completer_(std::make_shared<Completer>()) {}
 
 Backend::~Backend() { shutdown(); }
@@ -111,6 +116,8 @@ Backend::Started Backend::start(Operation operation, std::chrono::milliseconds t
                                 bool is_async) {
   ++sequence_;
   operation.call.options.timeout = limit(timeout);
+  if (batch_) check_batch(operation.device, site(operation.name));
+  if (operation.device.is_cuda()) return start_on_device(std::span(&operation, 1), is_async);
   if (!is_async && !batch_) {
     if (const Status status = communicator_.run(operation.call); !status.ok())
       raise(status.error(), where(operation.name));
@@ -129,11 +136,19 @@ Backend::Started Backend::start(std::vector<Operation> operations,
   if (operations.empty()) refuse("a coalesced operation got no tensors");
   const c10d::OpType type = operations[0].type;
   const char* const name = operations[0].name;
-  std::vector<unisono::Work> calls;
-  Holding holding;
+  const c10::Device device = operations[0].device;
   for (Operation& operation : operations) {
     ++sequence_;
     operation.call.options.timeout = limit(timeout);
+    if (operation.device != device)
+      refuse_parts(site(name).text(), " got tensors on ", device, " and on ", operation.device,
+                   "; all must be on one device");
+  }
+  if (batch_) check_batch(device, site(name));
+  if (device.is_cuda()) return start_on_device(operations, is_async);
+  std::vector<unisono::Work> calls;
+  Holding holding;
+  for (Operation& operation : operations) {
     calls.push_back(take(communicator_.submit(operation.call), where(name)));
     holding.add(std::move(operation.holding));
   }
@@ -142,6 +157,74 @@ Backend::Started Backend::start(std::vector<Operation> operations,
   if (is_async) return work;
   work->wait();
   return nullptr;
+}
+
+// On a device ----------------------------------------------------------------------------------
+
+Device& Backend::device_of(c10::Device device, const Site& site) {
+  const int known = device_ ? device_->device().index() : communicator_.device();
+  if (known >= 0 && device.has_index() && device.index() != known)
+    refuse_parts(site.text(), " got a tensor on ", device, ", but the group has cuda:", known,
+                 " on this rank; each rank of a group has one device");
+  if (!device_) device_.emplace(device);
+  return *device_;
+}
+
+void Backend::check_batch(c10::Device device, const Site& site) {
+  if (!batch_->device) batch_->device = device;
+  if (*batch_->device != device)
+    refuse_parts(site.text(), " got a tensor on ", device, " in a batch of tensors on ",
+                 *batch_->device, "; all must be on one device");
+}
+
+Backend::Started Backend::start_on_device(std::span<Operation> operations, bool is_async) {
+  const c10d::OpType type = operations[0].type;
+  const char* const name = operations[0].name;
+  Device& device = device_of(operations[0].device, site(name));
+  const c10::Stream stream = is_async || batch_ ? device.own_after_current() : device.current();
+  const c10::StreamGuard guard(stream);
+  Holding holding;
+  for (Operation& operation : operations) {
+    operation.call.options.stream = stream.native_handle();
+    check(communicator_.run(operation.call), where(name));
+    operation.holding.finish();
+    holding.add(std::move(operation.holding));
+  }
+  if (batch_) return join_batch({}, std::move(holding));
+  if (!is_async) return nullptr;
+  return follow(type, name, stream, std::move(holding));
+}
+
+Backend::Started Backend::start_on_device(c10d::OpType type, const char* name, c10::Device device,
+                                          std::span<const Message> messages, Holding holding) {
+  const c10::Stream stream = device_of(device, site(name)).own_after_current();
+  const c10::StreamGuard guard(stream);
+  if (!messages.empty()) {
+    const MessageOptions options{.timeout = timeout_, .stream = stream.native_handle()};
+    check(take(communicator_.submit(messages, options), where(name)).wait(), where(name));
+  }
+  holding.finish();
+  return follow(type, name, stream, std::move(holding));
+}
+
+Backend::Started Backend::follow(c10d::OpType type, const char* name, const c10::Stream& stream,
+                                 Holding holding) {
+  c10::Event end(stream.device_type());
+  end.record(stream);
+  return c10::make_intrusive<Work>(rank_, type, name, place_, std::vector<unisono::Work>(),
+                                   std::move(holding), completer_,
+                                   OnStream{stream, std::move(end), sequence_, fate_, host_waits_});
+}
+
+void Backend::eagerConnectSingleDevice(at::Device device) {
+  if (!device.is_cuda()) return;
+  const char* const name = "init_process_group";
+  const c10::Stream stream = device_of(device, site(name)).current();
+  const c10::StreamGuard guard(stream);
+  CallOptions options;
+  options.timeout = timeout_;
+  options.stream = stream.native_handle();
+  check(communicator_.barrier(options), where(name));
 }
 
 // Life -----------------------------------------------------------------------------------------
@@ -164,7 +247,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     members.push_back(global_ranks_.empty() ? static_cast<std::uint64_t>(rank)
                                             : global_ranks_[static_cast<std::size_t>(rank)]);
   return make(std::move(part), options ? options->group_name : name_ + ":split", std::move(members),
-              options ? options->timeout : timeout_);
+              options ? options->timeout : timeout_, host_waits_);
 }
 
 c10d::ErrorType Backend::getError() {
@@ -182,17 +265,39 @@ void Backend::shutdown() {
   // What is waited for here may need the GIL: a future's callback, the freeing of a tensor.
   std::optional<pybind11::gil_scoped_release> release;
   if (Py_IsInitialized() && PyGILState_Check()) release.emplace();
-  const auto deadline = std::chrono::steady_clock::now() +
-                        std::min<std::chrono::nanoseconds>(shutdown_patience, timeout_);
+  end_what_is_pending(
+      deadline_after(std::min<std::chrono::nanoseconds>(shutdown_patience, timeout_)));
+  completer_->stop();
+}
+
+void Backend::end_what_is_pending(Deadline deadline) {
   for (const auto& work : completer_->unfinished()) {
     if (work->drive(left_until(deadline))) continue;
-    TORCH_WARN(work->where(), " was still pending ", shutdown_patience.count(),
-               " s after its group was destroyed; the group is aborted");
-    communicator_.abort();
+    abort_pending(work->where());
     break;
   }
-  static_cast<void>(communicator_.destroy());
-  completer_->stop();
+  fate_->keep();
+  if (!device_) {
+    static_cast<void>(communicator_.destroy());
+    return;
+  }
+  // Only the communicator knows what it has on streams; it waits for that.
+  const auto over = std::async(std::launch::async, [this] { return communicator_.destroy().ok(); });
+  if (over.wait_until(deadline) == std::future_status::timeout) {
+    const std::string what = c10::str("what is on ", device_->device(), *place_);
+    fate_->fail({.kind = ErrorKind::peer,
+                 .aborted = true,
+                 .peer = rank_,
+                 .message = "it was aborted, because its group was destroyed"});
+    abort_pending(what);
+  }
+  over.wait();
+}
+
+void Backend::abort_pending(const std::string& what) {
+  TORCH_WARN(what, " was still pending ", shutdown_patience.count(),
+             " s after its group was destroyed; the group is aborted");
+  communicator_.abort();
 }
 
 }  // namespace unisono::pytorch

@@ -1,7 +1,11 @@
 // PyTorch's process group over a communicator.
 //
-// Every operation has one shape: check the tensors, make an Operation of them, start it. The device
-// appears in check_tensor alone: memory is memory to the core.
+// Every operation has one shape: check the tensors, make an Operation of them, start it. Memory is
+// memory to the core; where it is decides only how an operation is started and waited for.
+//
+// On a CUDA device: an asynchronous operation goes to a stream of the group's own, which first
+// waits for the current stream; any other goes to the current stream. The host waits until it is
+// there.
 #pragma once
 
 #include <unisono/communicator.h>
@@ -10,9 +14,11 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "device.h"
 #include "operation.h"
 #include "tensors.h"
 #include "work.h"
@@ -21,13 +27,14 @@ namespace unisono::pytorch {
 
 class Backend : public c10d::Backend {
  public:
-  // `name` and `global_ranks` are for the texts of errors.
+  // `name` and `global_ranks` are for the texts of errors. `host_waits`: Work::wait() of operations
+  // on devices has the host wait, too.
   Backend(Communicator communicator, std::string name, std::vector<std::uint64_t> global_ranks,
-          std::chrono::milliseconds timeout);
+          std::chrono::milliseconds timeout, bool host_waits);
   ~Backend() override;
   static c10::intrusive_ptr<Backend> make(Communicator communicator, std::string name,
                                           std::vector<std::uint64_t> global_ranks,
-                                          std::chrono::milliseconds timeout);
+                                          std::chrono::milliseconds timeout, bool host_waits);
   // Shuts down all that live, for the end of the process.
   static void close_all();
 
@@ -41,6 +48,8 @@ class Backend : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& options) override;
+  // Collective: opens the device, and connects it with those of the other ranks.
+  void eagerConnectSingleDevice(at::Device device) override;
   c10d::ErrorType getError() override;
   void abort() override;
   void shutdown() override;
@@ -110,6 +119,18 @@ class Backend : public c10d::Backend {
                         Message message);
   Started join_batch(std::vector<unisono::Work> calls, Holding holding);
 
+  // The same on a device. It is the rank's only one, of that name in errors.
+  Device& device_of(c10::Device device, const Site& site);
+  Started start_on_device(std::span<Operation> operations, bool is_async);
+  Started start_on_device(c10d::OpType type, const char* name, c10::Device device,
+                          std::span<const Message> messages, Holding holding);
+  Started follow(c10d::OpType type, const char* name, const c10::Stream& stream, Holding holding);
+  // All that is batched is on one device.
+  void check_batch(c10::Device device, const Site& site);
+  // Waits for all that is pending, at most so long, then aborts the group.
+  void end_what_is_pending(Deadline deadline);
+  void abort_pending(const std::string& what);
+
   Operation prepare_all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& operation,
                                const char* name) const;
   // Without its input, of which this rank's part has the shape of the output.
@@ -148,12 +169,16 @@ class Backend : public c10d::Backend {
   const std::vector<std::uint64_t> global_ranks_;
   const std::shared_ptr<const std::string> place_;  // of all errors
   std::chrono::milliseconds timeout_;
+  const bool host_waits_;
+  const std::shared_ptr<Fate> fate_;
+  std::optional<Device> device_;
   std::uint64_t sequence_ = 0;
   std::shared_ptr<Completer> completer_;
   bool is_shut_ = false;
 
   // Between startCoalescing and endCoalescing.
   struct Batch {
+    std::optional<c10::Device> device;
     std::vector<Message> messages;
     std::vector<unisono::Work> calls;
     Holding holding;

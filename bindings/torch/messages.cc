@@ -47,13 +47,16 @@ Backend::Started Backend::start_message(c10d::OpType type, const char* name,
   const at::Tensor row = message.is_send ? input_row(tensor, holding) : output_row(tensor, holding);
   const Message filled = message_of(message.is_send, row, message.peer, message.tag);
   ++sequence_;
+  if (batch_) check_batch(row.device(), here);
   if (batch_ && message.peer != any_source) {
     batch_->messages.push_back(filled);
     batch_->holding.add(std::move(holding));
     return nullptr;
   }
+  if (row.is_cuda())
+    return start_on_device(type, name, row.device(), std::span(&filled, 1), std::move(holding));
   std::vector<unisono::Work> calls{
-      take(communicator_.submit(std::span(&filled, 1), timeout_), where(name))};
+      take(communicator_.submit(std::span(&filled, 1), {.timeout = timeout_}), where(name))};
   if (batch_) return join_batch(std::move(calls), std::move(holding));
   return follow(type, name, std::move(calls), std::move(holding));
 }
@@ -85,8 +88,12 @@ Backend::Started Backend::endCoalescing() {
   Batch batch = std::move(*batch_);
   batch_.reset();
   const char* const name = "a batch of messages";
+  if (batch.device && batch.device->is_cuda())
+    return start_on_device(c10d::OpType::COALESCED, name, *batch.device, batch.messages,
+                           std::move(batch.holding));
   if (!batch.messages.empty())
-    batch.calls.push_back(take(communicator_.submit(batch.messages, timeout_), where(name)));
+    batch.calls.push_back(
+        take(communicator_.submit(batch.messages, {.timeout = timeout_}), where(name)));
   return follow(c10d::OpType::COALESCED, name, std::move(batch.calls), std::move(batch.holding));
 }
 
@@ -118,7 +125,8 @@ void Backend::await_all(std::chrono::nanoseconds patience) {
     const Message message = message_of(false, reports.narrow(0, peer, 1), peer, barrier_tag);
     // Outlives this call if the rank is missing; the group is of no use then.
     std::vector<unisono::Work> calls{
-        take(communicator_.submit(std::span(&message, 1), 2 * patience + 2 * grace), where(name))};
+        take(communicator_.submit(std::span(&message, 1), {.timeout = 2 * patience + 2 * grace}),
+             where(name))};
     arrivals.push_back(follow(c10d::OpType::BARRIER, name, std::move(calls), std::move(holding)));
   }
   std::vector<std::int64_t> missing;
@@ -134,7 +142,8 @@ void Backend::await_all(std::chrono::nanoseconds patience) {
     }
   }
   if (!answers.empty())
-    check(take(communicator_.submit(answers, patience + grace), where(name)).wait(), where(name));
+    check(take(communicator_.submit(answers, {.timeout = patience + grace}), where(name)).wait(),
+          where(name));
   raise_if_any(missing, where(name));
 }
 
@@ -147,7 +156,7 @@ void Backend::report_to_first(std::chrono::nanoseconds patience) {
   const std::array messages{message_of(true, report, 0, barrier_tag),
                             message_of(false, answer, 0, barrier_tag)};
   std::vector<unisono::Work> calls{
-      take(communicator_.submit(messages, 2 * patience + 2 * grace), where(name))};
+      take(communicator_.submit(messages, {.timeout = 2 * patience + 2 * grace}), where(name))};
   const Started work = follow(c10d::OpType::BARRIER, name, std::move(calls), std::move(holding));
   if (!static_cast<Work&>(*work).drive(patience + grace))
     raise({.kind = ErrorKind::peer,

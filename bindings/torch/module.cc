@@ -17,9 +17,9 @@ using ReduceOp = c10d::ReduceOp;
 
 // `handle` is the address of a Communicator of the extension unisono._unisono, which is copied.
 Base make_backend(std::uintptr_t handle, std::string name, std::vector<std::uint64_t> global_ranks,
-                  std::chrono::milliseconds timeout) {
+                  std::chrono::milliseconds timeout, bool host_waits) {
   const auto& communicator = *reinterpret_cast<const Communicator*>(handle);
-  return Backend::make(communicator, std::move(name), std::move(global_ranks), timeout);
+  return Backend::make(communicator, std::move(name), std::move(global_ranks), timeout, host_waits);
 }
 
 Backend& own(const Base& backend) {
@@ -36,7 +36,7 @@ PYBIND11_MODULE(_unisono_torch, module) {
   using namespace unisono::pytorch;
   py::module_::import("torch._C._distributed_c10d");
   module.def("make_backend", &make_backend, py::arg("handle"), py::arg("name"),
-             py::arg("global_ranks"), py::arg("timeout"));
+             py::arg("global_ranks"), py::arg("timeout"), py::arg("host_waits"));
   module.def(
       "communicator_handle",
       [](const Base& backend) {

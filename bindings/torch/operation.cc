@@ -8,6 +8,7 @@ Operation::Operation(c10d::OpType type, const char* name, Collective collective,
   const Element element = element_of(block);
   call.type = element.type;
   call.count = block.numel() * element.width;
+  device = block.device();
 }
 
 Operation::Operation(c10d::OpType type, const char* name, Collective collective)
@@ -68,9 +69,7 @@ void Operation::reduce_into(const at::Tensor& target, const Reduction& reduction
   const at::Tensor parts = at::empty({ranks, target.numel()}, target.options());
   call.collective = bringing;
   call.output = parts.data_ptr();
-  holding.combines.emplace_back([target, parts, bitwise = reduction.bitwise] {
-    target.view({-1}).copy_(combine(parts, bitwise));
-  });
+  holding.combinations.push_back({target, parts, reduction.bitwise});
 }
 
 void Operation::set_counts(const std::vector<std::int64_t>& sends,

@@ -36,6 +36,8 @@ struct Operation {
 
   c10d::OpType type;
   const char* name;
+  // Where the tensors are.
+  c10::Device device = c10::kCPU;
   Call call;
   Holding holding;
 

@@ -106,10 +106,9 @@ void check_tensor(const at::Tensor& tensor, const Site& site) {
   if (tensor.layout() != at::kStrided)
     refuse_parts(site.text(), " got a tensor of layout ", tensor.layout(), " and shape ",
                  shape_text(tensor), "; only dense (strided) tensors can be sent: call to_dense()");
-  if (!tensor.device().is_cpu())
+  if (!tensor.device().is_cpu() && !tensor.device().is_cuda())
     refuse_parts(site.text(), " got a tensor on ", tensor.device(),
-                 ", but this build of Unisono has no GPU engine; move it to the CPU, or take "
-                 "init_process_group(\"cpu:unisono,cuda:nccl\")");
+                 "; only tensors on the CPU and on CUDA devices can be sent");
 }
 
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const Site& site) {
@@ -212,6 +211,9 @@ void check_like(const at::Tensor& tensor, const at::Tensor& like, std::int64_t c
   if (tensor.scalar_type() != like.scalar_type())
     refuse_parts(site.text(), " got ", what, " of type ", at::toString(tensor.scalar_type()),
                  "; it must be ", at::toString(like.scalar_type()), " as the others");
+  if (tensor.device() != like.device())
+    refuse_parts(site.text(), " got ", what, " on ", tensor.device(), "; it must be on ",
+                 like.device(), " as the others");
   if (count >= 0 && tensor.numel() != count)
     refuse_parts(site.text(), " got ", what, " of shape ", shape_text(tensor), ", which has ",
                  tensor.numel(), " elements; it must have ", count);

@@ -1,4 +1,4 @@
-// Tensors as the core sees them: rows of elements in CPU memory.
+// Tensors as the core sees them: rows of elements in the memory of the CPU or of a CUDA device.
 #pragma once
 
 #include <unisono/types.h>
@@ -37,7 +37,8 @@ struct Reduction {
   std::int64_t integer_multiplier = 1;
 };
 
-// Refuses what no operation takes: another device than the CPU, a layout that is not strided.
+// Refuses what no operation takes: other devices than the CPU and CUDA's, a layout that is not
+// strided.
 void check_tensor(const at::Tensor& tensor, const Site& site);
 // The only tensor of a list, as PyTorch hands single tensors over, checked.
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const Site& site);
@@ -51,7 +52,8 @@ at::Tensor combine(const at::Tensor& parts, Bitwise bitwise);
 // The tensors' memory as one row if they lie one after another in one storage.
 std::optional<at::Tensor> adjoining(const std::vector<at::Tensor>& tensors);
 std::string shape_text(const at::Tensor& tensor);
-// Refuses a tensor that has another type, or another number of elements if `count` is not -1.
+// Refuses a tensor that has another type, that is on another device, or that has another number of
+// elements if `count` is not -1.
 void check_like(const at::Tensor& tensor, const at::Tensor& like, std::int64_t count,
                 const std::string& what, const Site& site);
 

@@ -2,10 +2,12 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 
+#include "device.h"
 #include "errors.h"
 
 namespace unisono::pytorch {
@@ -18,8 +20,16 @@ constexpr std::chrono::microseconds turn(200);
 
 void Holding::finish() {
   const at::AutoDispatchBelowADInplaceOrView guard;
-  for (const auto& combine : combines) combine();
-  for (const auto& [target, staged] : copies) target.copy_(staged.view(target.sizes()));
+  for (const auto& [target, parts, bitwise] : combinations) {
+    target.view({-1}).copy_(combine(parts, bitwise));
+    inputs.push_back(parts);
+  }
+  for (const auto& [target, staged] : copies) {
+    target.copy_(staged.view(target.sizes()));
+    inputs.push_back(staged);
+  }
+  combinations.clear();
+  copies.clear();
 }
 
 void Holding::add(Holding other) {
@@ -29,22 +39,61 @@ void Holding::add(Holding other) {
   append(inputs, other.inputs);
   append(outputs, other.outputs);
   append(copies, other.copies);
-  append(combines, other.combines);
+  append(combinations, other.combinations);
+}
+
+Status Fate::failure() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_) return *error_;
+  }
+  Status status = communicator_.failure();
+  // That it was destroyed meanwhile: what it had on streams was over by then.
+  if (!status.ok() && status.error().kind == ErrorKind::misuse && !status.error().aborted)
+    return {};
+  return status;
+}
+
+void Fate::keep() {
+  if (const Status status = failure(); !status.ok()) fail(status.error());
+}
+
+void Fate::fail(Error error) {
+  const std::lock_guard lock(mutex_);
+  if (!error_) error_ = std::move(error);
 }
 
 Work::Work(int rank, c10d::OpType type, const char* operation,
            std::shared_ptr<const std::string> group, std::vector<unisono::Work> calls,
-           Holding holding, std::shared_ptr<Completer> completer)
+           Holding holding, std::shared_ptr<Completer> completer, std::optional<OnStream> on_stream)
     : c10d::Work(rank, type, at::hasCallbacks() ? operation : nullptr,
                  at::hasCallbacks() ? std::optional(holding.inputs) : std::nullopt),
       operation_(operation),
       group_(std::move(group)),
       calls_(std::move(calls)),
       holding_(std::move(holding)),
+      on_stream_(std::move(on_stream)),
       completer_(std::move(completer)),
-      outputs_(holding_.outputs) {}
+      outputs_(holding_.outputs) {
+  // The profiler's mark of an operation that nobody waits for.
+  if (on_stream_ && recordFunctionEndCallback_)
+    std::exchange(recordFunctionEndCallback_, nullptr)();
+}
+
+Work::~Work() {
+  if (!on_stream_) return;
+  const c10::impl::VirtualGuardImpl guard(on_stream_->stream.device_type());
+  try {
+    for (const auto* tensors : {&holding_.inputs, &holding_.outputs})
+      for (const at::Tensor& tensor : *tensors)
+        guard.recordDataPtrOnStream(tensor.storage().data_ptr(), on_stream_->stream);
+  } catch (const std::exception& error) {
+    TORCH_WARN(where(), " cannot tell the allocator of its stream: ", error.what());
+  }
+}
 
 bool Work::calls_done() const {
+  if (on_stream_) return on_stream_->end.query();
   return std::all_of(calls_.begin(), calls_.end(),
                      [](const unisono::Work& call) { return call.done(); });
 }
@@ -58,6 +107,9 @@ void Work::settle() {
       exception = exception_of(status.error(), where());
     if (source_ < 0) source_ = call.source();
   }
+  if (on_stream_)
+    if (const Status status = on_stream_->fate->failure(); !status.ok())
+      exception = exception_of(status.error(), where());
   if (!exception) {
     try {
       holding_.finish();
@@ -74,11 +126,12 @@ void Work::settle() {
     outputs_future = outputs_future_;
     outcome_future = outcome_future_;
   }
-  if (outputs_future) complete_future(*outputs_future, true);
+  if (outputs_future && !on_stream_) complete_future(*outputs_future, true);
   if (outcome_future) complete_future(*outcome_future, false);
 }
 
 bool Work::drive(std::chrono::nanoseconds patience) {
+  if (on_stream_) wait_for_event(on_stream_->end, deadline_after(patience));
   for (unisono::Work& call : calls_)
     if (!call.done()) {
       static_cast<void>(call.wait_for(patience));
@@ -93,6 +146,7 @@ bool Work::isCompleted() {
   if (c10d::Work::isCompleted()) return true;
   for (unisono::Work& call : calls_)
     if (!call.test()) return false;
+  if (!calls_done()) return false;
   settle();
   return true;
 }
@@ -108,13 +162,31 @@ int Work::sourceRank() const {
 }
 
 std::vector<at::Tensor> Work::result() {
-  if (!isCompleted()) refuse(where() + " is not complete; wait for it before its result()");
+  if (!on_stream_ && !isCompleted())
+    refuse(where() + " is not complete; wait for it before its result()");
   return outputs_;
 }
 
 void Work::synchronize() { wait(kNoTimeout); }
 
+bool Work::wait_on_stream(std::chrono::milliseconds timeout) {
+  const bool is_limited = timeout != kNoTimeout;
+  if ((is_limited || on_stream_->host_waits) &&
+      !drive(is_limited ? timeout : std::chrono::nanoseconds::max()))
+    raise({.kind = ErrorKind::peer,
+           .timed_out = true,
+           .message = "it is not complete yet on " + c10::str(on_stream_->stream.device())},
+          where());
+  check(on_stream_->fate->failure(), where());
+  const c10::impl::VirtualGuardImpl guard(on_stream_->stream.device_type());
+  on_stream_->end.block(guard.getStream(on_stream_->stream.device()));
+  const std::lock_guard settling(settling_);
+  holding_ = {};
+  return true;
+}
+
 bool Work::wait(std::chrono::milliseconds timeout) {
+  if (on_stream_) return wait_on_stream(timeout);
   const auto begin = std::chrono::steady_clock::now();
   if (!c10d::Work::isCompleted()) {
     for (unisono::Work& call : calls_) {
@@ -133,7 +205,10 @@ bool Work::wait(std::chrono::milliseconds timeout) {
 
 void Work::abort() { refuse(where() + " cannot be aborted alone; abort its group: group.abort()"); }
 
-uint64_t Work::getSequencenumber() const { return calls_.empty() ? 0 : calls_[0].sequence(); }
+uint64_t Work::getSequencenumber() const {
+  if (on_stream_) return on_stream_->sequence;
+  return calls_.empty() ? 0 : calls_[0].sequence();
+}
 
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() { return make_future(true); }
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFutureResult() { return make_future(false); }
@@ -144,15 +219,23 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::make_future(bool of_outputs) {
   {
     const std::lock_guard lock(mutex_);
     if (future) return future;
+    std::vector<c10::Device> devices;
+    if (on_stream_ && of_outputs) devices.push_back(on_stream_->stream.device());
     future = c10::make_intrusive<c10::ivalue::Future>(
         of_outputs ? c10::TypePtr(c10::ListType::create(c10::TensorType::get()))
-                   : c10::TypePtr(c10::IntType::get()));
+                   : c10::TypePtr(c10::IntType::get()),
+        std::move(devices));
     closed = futures_closed_;
   }
-  if (closed)
+  if (on_stream_ && of_outputs) {
+    // Its value is there when the stream has come so far, for which its user's streams wait.
+    const c10::StreamGuard guard(on_stream_->stream);
+    complete_future(*future, true);
+  } else if (closed) {
     complete_future(*future, of_outputs);
-  else
+  } else {
     completer_->watch(c10::intrusive_ptr<Work>::reclaim_copy(this));
+  }
   return future;
 }
 

@@ -6,6 +6,7 @@ one JSON line for each check, and a test looks at one of them.
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -30,6 +31,19 @@ class Outcome:
             f"--- rank {rank}, exit status {code}\n{output[-3000:]}"
             for rank, (code, output) in enumerate(zip(self.codes, self.outputs, strict=True))
         )
+
+
+def checks_of(program: str) -> list[str]:
+    """The names of a program's checks, without running it."""
+    return re.findall(
+        r"^@check\n(?:@.*\n)*def (\w+)", (PROGRAMS / program).read_text(), re.MULTILINE
+    )
+
+
+def ways_of_training() -> list[str]:
+    """The ways of training.py."""
+    text = (PROGRAMS / "training.py").read_text()
+    return re.findall(r"\w+", re.search(r"^WAYS = \[(.*?)\]", text, re.MULTILINE | re.DOTALL)[1])
 
 
 def free_port() -> int:

@@ -1,13 +1,10 @@
 """Every operation that PyTorch's process group has, on several ranks, against plain PyTorch."""
 
-import re
-
 import pytest
-from pytorch.ranks import PROGRAMS, Outcome, run
+from pytorch.ranks import Outcome, checks_of, run
 
 pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
 
-CHECKS = re.findall(r"^@check\ndef (\w+)", (PROGRAMS / "operations.py").read_text(), re.MULTILINE)
 SHAPES = [
     pytest.param((2, 1), id="2 ranks"),
     pytest.param((4, 2), id="4 ranks on 2 nodes", marks=pytest.mark.slow),
@@ -22,7 +19,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return run("operations.py", size, nodes=nodes, CHECKPOINT_FOLDER=str(folder))
 
 
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", checks_of("operations.py"))
 def test_operation(outcome: Outcome, name: str) -> None:
     texts = outcome.reports.get(name, [])
     assert len(texts) == len(outcome.codes), f"not all ranks came so far:\n{outcome.text()}"

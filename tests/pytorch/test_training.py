@@ -4,15 +4,11 @@ On two ranks bit for bit: a sum of two numbers has one value. On more within the
 programs/training.py states.
 """
 
-import re
-
 import pytest
-from pytorch.ranks import PROGRAMS, Outcome, run
+from pytorch.ranks import Outcome, run, ways_of_training
 
 pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
 
-TEXT = (PROGRAMS / "training.py").read_text()
-WAYS = re.findall(r"\w+", re.search(r"^WAYS = \[(.*?)\]", TEXT, re.MULTILINE | re.DOTALL)[1])
 SHAPES = [
     pytest.param((2, 1), id="2 ranks"),
     pytest.param((2, 2), id="2 ranks on 2 nodes"),
@@ -30,7 +26,7 @@ def outcome(request: pytest.FixtureRequest) -> Outcome:
     return run("training.py", size, nodes=nodes)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ways_of_training())
 def test_same_losses_as_over_gloo(outcome: Outcome, way: str) -> None:
     texts = outcome.reports.get(way, [])
     assert len(texts) == len(outcome.codes), outcome.text()

@@ -9,6 +9,7 @@ The first import compiles the backend for the installed PyTorch; see docs/pytorc
 from __future__ import annotations
 
 import atexit
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -29,7 +30,9 @@ def _create(options: Any, _: Any = None) -> Any:
     size, timeout = options.group_size, options.timeout
     made = _meet.meet(options.store, options.group_rank, size, timeout)
     ranks = list(options.global_ranks_in_group) or list(range(size))
-    return _extension.make_backend(made.handle, options.group_id, ranks, timeout)
+    # As for NCCL: the host, and not only the current stream, waits in Work.wait().
+    host_waits = os.environ.get("TORCH_NCCL_BLOCKING_WAIT", "0") == "1"
+    return _extension.make_backend(made.handle, options.group_id, ranks, timeout, host_waits)
 
 
 def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
@@ -50,7 +53,7 @@ def monitored_barrier(
     """Returns when all ranks of the group have called it, or names all that have not.
 
     torch.distributed.monitored_barrier does the same for groups of this backend. After it failed,
-    destroy the group.
+    destroy the group. It is of hosts: what is on streams is not waited for.
 
     Args:
         group: The group; None takes the default one.
@@ -109,7 +112,7 @@ def reduce_scatter_by(
 def _backend(group: dist.ProcessGroup | None) -> Any:
     found = _standard.backend_of(group)
     if found is None:
-        raise ValueError("the group has no backend of the name unisono for CPU tensors")
+        raise ValueError("the group has no backend of the name unisono")
     return found
 
 

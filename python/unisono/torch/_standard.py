@@ -1,7 +1,8 @@
 """What torch.distributed keeps to backends of PyTorch's own, for groups of Unisono too.
 
 `monitored_barrier` refuses every backend but Gloo, and `split_group` every job without an
-accelerator, by checks in Python. What stands in their places here serves Unisono's groups, and
+accelerator, by checks in Python; and where a device is bound to the default group, `new_group`
+calls what only NCCL's groups have. What stands in their places here serves Unisono's groups, and
 hands all other calls on to PyTorch.
 """
 
@@ -18,15 +19,27 @@ from torch._C._distributed_c10d import _register_process_group
 from torch.distributed import distributed_c10d as c10d
 
 
-def backend_of(group: dist.ProcessGroup | None) -> Any | None:
-    """A group's backend for CPU tensors if it is Unisono's; None takes the default group."""
+def backend_of(
+    group: dist.ProcessGroup | None, devices: Sequence[str] = ("cpu", "cuda")
+) -> Any | None:
+    """A group's backend that is Unisono's; None takes the default group.
+
+    Args:
+        group: A group, or what PyTorch gives to ranks that are not in one.
+        devices: The types of tensors to look at, the first that is Unisono's counts.
+    """
     group = group or c10d._get_default_group()
     if not isinstance(group, dist.ProcessGroup):
-        return None  # what PyTorch gives to ranks that are not in a group
+        return None
+    found = (_backend_for(group, device) for device in devices)
+    return next((backend for backend in found if backend is not None), None)
+
+
+def _backend_for(group: dist.ProcessGroup, device: str) -> Any | None:
     try:
-        backend = group._get_backend(torch.device("cpu"))
+        backend = group._get_backend(torch.device(device))
     except RuntimeError:
-        return None  # a group for GPUs only
+        return None  # a group for other devices
     # With TORCH_DISTRIBUTED_DEBUG=DETAIL PyTorch puts a checking wrapper around it.
     backend = getattr(backend, "wrapped_pg", backend)
     return backend if backend.name() == "unisono" else None
@@ -39,6 +52,7 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
         barrier: The monitored barrier of a Unisono group.
     """
     pytorch_barrier, pytorch_split = c10d.monitored_barrier, c10d.split_group
+    pytorch_split_source = c10d._get_split_source
 
     @functools.wraps(pytorch_barrier)
     def monitored_barrier(
@@ -46,7 +60,7 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
         timeout: timedelta | None = None,
         wait_all_ranks: bool = False,
     ) -> None:
-        if backend_of(group) is None:
+        if backend_of(group, ["cpu"]) is None:
             pytorch_barrier(group, timeout, wait_all_ranks)
         else:
             barrier(group, timeout)
@@ -60,11 +74,20 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
         group_desc: str | None = None,
         **named: Any,
     ) -> dist.ProcessGroup | None:
-        has_device = c10d._get_default_group().bound_device_id is not None
-        if has_device or named or backend_of(parent_pg) is None:
+        bound = c10d._get_default_group().bound_device_id
+        devices = ["cpu", "cuda"] if bound is None else [bound.type]
+        if named or backend_of(parent_pg, devices) is None:
             return pytorch_split(parent_pg, split_ranks, timeout, pg_options, group_desc, **named)
         return _split(parent_pg, split_ranks, timeout, pg_options, group_desc)
 
+    @functools.wraps(pytorch_split_source)
+    def split_source(group: dist.ProcessGroup) -> Any | None:
+        # Groups made by new_group are jobs of their own, and need no rank that is not in them.
+        bound = group.bound_device_id
+        devices = ["cpu", "cuda"] if bound is None else [bound.type]
+        return None if backend_of(group, devices) else pytorch_split_source(group)
+
+    c10d._get_split_source = split_source
     for name, function in (("monitored_barrier", monitored_barrier), ("split_group", split_group)):
         setattr(c10d, name, function)
         setattr(dist, name, function)
@@ -101,6 +124,7 @@ def _register(
     group: dist.ProcessGroup, name: str, parent: dist.ProcessGroup, ranks: Sequence[int]
 ) -> None:
     """Makes a group known to PyTorch, as all that torch.distributed makes are."""
+    group.bound_device_id = parent.bound_device_id
     world = c10d._world
     backend, store = world.pg_map[parent]
     world.pg_map[group] = (backend, dist.PrefixStore(f"{name}/", store))

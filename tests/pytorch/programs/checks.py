@@ -1,5 +1,6 @@
 """What the programs share: checks that run one after another and are reported one by one."""
 
+import functools
 import json
 import os
 import sys
@@ -10,12 +11,33 @@ import torch
 import torch.distributed as dist
 
 CHECKS: dict[str, Callable[[], None]] = {}
+DEVICE = os.environ.get("DEVICE", "cpu")  # where tensors are: "cpu" or "cuda"
 
 
 def check(function: Callable[[], None]) -> Callable[[], None]:
     """Registers a check. It raises if something is wrong."""
     CHECKS[function.__name__] = function
     return function
+
+
+def on_host(function: Callable[[], None]) -> Callable[[], None]:
+    """Of a check: its tensors are the CPU's, whatever the others' are."""
+
+    @functools.wraps(function)
+    def wrapped() -> None:
+        with torch.device("cpu"):
+            function()
+
+    return wrapped
+
+
+def use_device() -> torch.device:
+    """Has all tensors made on DEVICE, which this names: of several GPUs the rank's own."""
+    if DEVICE == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.set_default_device("cuda")
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
 
 
 def report(name: str, text: str = "") -> None:
@@ -45,7 +67,7 @@ def size() -> int:
     return int(os.environ["WORLD_SIZE"])
 
 
-_generator = torch.Generator()
+_generator = torch.Generator("cpu")
 
 
 def generator() -> torch.Generator:
@@ -56,8 +78,8 @@ def generator() -> torch.Generator:
 def of_rank(other: int, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """What a rank contributes, which every rank can compute: small whole numbers, so that sums are
     exact in any order."""
-    numbers = torch.Generator().manual_seed(77 * other + sum(shape))
-    return torch.randint(1, 4, shape, generator=numbers).to(dtype)
+    numbers = torch.Generator("cpu").manual_seed(77 * other + sum(shape))
+    return torch.randint(1, 4, shape, generator=numbers, device="cpu").to(DEVICE, dtype)
 
 
 def mine(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -53,11 +53,6 @@ def bad_arguments() -> None:
     report("still of use", str(x.tolist()))
 
 
-def cuda_tensor() -> None:
-    """On a machine with a GPU."""
-    said("cuda", lambda: dist.all_reduce(torch.ones(4, device="cuda")))
-
-
 def mismatched_shapes() -> None:
     """The sizes differ, but not the plan."""
     said("mismatch", lambda: dist.all_reduce(torch.ones(4 + 4 * rank())))

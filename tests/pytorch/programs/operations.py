@@ -7,7 +7,19 @@ import threading
 import torch
 import torch.distributed as dist
 import unisono.torch
-from checks import all_of, check, mine, of_rank, rank, run_all, same, size
+from checks import (
+    DEVICE,
+    all_of,
+    check,
+    mine,
+    of_rank,
+    on_host,
+    rank,
+    run_all,
+    same,
+    size,
+    use_device,
+)
 
 NAN = float("nan")
 TYPES = [
@@ -201,6 +213,7 @@ def all_to_all_even_uneven_and_in_lists():
 
 
 @check
+@on_host
 def messages_in_order_with_tags_and_from_any_source():
     right, left = (rank() + 1) % size(), (rank() - 1) % size()
     works = [dist.isend(torch.tensor([float(rank()), i]), right) for i in range(3)]
@@ -232,6 +245,7 @@ def messages_in_order_with_tags_and_from_any_source():
 
 
 @check
+@on_host
 def a_receive_that_names_its_source_goes_before_one_from_any():
     if rank() == 0:
         first, second = torch.zeros(1), torch.zeros(1)
@@ -396,7 +410,7 @@ def functional_collectives_and_device_meshes():
     same(x + 0, torch.cat(all_of((2, 3))))
     x = functional.reduce_scatter_tensor(mine((size(), 3)), "sum", 0, dist.group.WORLD)
     same(x + 0, sum(all_of((size(), 3)))[rank()].unsqueeze(0))
-    mesh = init_device_mesh("cpu", (2, size() // 2), mesh_dim_names=("rows", "columns"))
+    mesh = init_device_mesh(DEVICE, (2, size() // 2), mesh_dim_names=("rows", "columns"))
     x = mine((4,))
     dist.all_reduce(x, group=mesh["columns"].get_group())
     row = rank() // (size() // 2)
@@ -408,7 +422,7 @@ def distributed_tensors():
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-    mesh = init_device_mesh("cpu", (size(),))
+    mesh = init_device_mesh(DEVICE, (size(),))
     whole = of_rank(0, (4 * size() + 1, 6))
     sharded = distribute_tensor(whole, mesh, [Shard(0)])
     same(sharded.full_tensor(), whole)
@@ -424,7 +438,7 @@ def checkpoints():
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
 
-    mesh = init_device_mesh("cpu", (size(),))
+    mesh = init_device_mesh(DEVICE, (size(),))
     whole = of_rank(0, (3 * size(), 2))
     folder = os.environ["CHECKPOINT_FOLDER"]
     state = {"x": distribute_tensor(whole, mesh, [Shard(0)]), "step": 7}
@@ -449,6 +463,7 @@ def a_monitored_barrier_passes_when_all_come():
 
 
 if __name__ == "__main__":
+    use_device()
     dist.init_process_group("unisono", timeout=datetime.timedelta(seconds=60))
     run_all()
     dist.destroy_process_group()

@@ -1,4 +1,5 @@
-"""Trains one model in one way over two groups, Gloo's and ours, and compares what comes out.
+"""Trains one model in one way over two groups, Gloo's (on GPUs: NCCL's) and ours, and compares what
+comes out.
 
 The same processes hold both backends. On two ranks every sum has two terms, and one value, whoever
 forms it: the losses are the same bit for bit. On more, the order of additions is each library's
@@ -11,10 +12,11 @@ import sys
 import torch
 import torch.distributed as dist
 import unisono.torch
-from checks import report, size
+from checks import DEVICE, report, size, use_device
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
+REFERENCE = "nccl" if DEVICE == "cuda" else "gloo"
 STEPS = 5
 BATCH = 8
 # Relative. One sum of n numbers in another order differs by at most (n - 1) units of 6e-8 for
@@ -44,8 +46,8 @@ def model() -> nn.Module:
 
 def batches(data_ranks: int, data_rank: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """What one of the data-parallel ranks trains on: its batch, again and again."""
-    numbers = torch.Generator().manual_seed(11)
-    x = torch.randn(data_ranks, BATCH, 13, generator=numbers)[data_rank]
+    numbers = torch.Generator("cpu").manual_seed(11)
+    x = torch.randn(data_ranks, BATCH, 13, generator=numbers, device="cpu")[data_rank].to(DEVICE)
     y = torch.stack([x.sum(1), x[:, 0] * x[:, 1], x.amax(1)], 1)
     return [(x, y)] * STEPS
 
@@ -71,8 +73,9 @@ def mesh(backend, shape, names) -> DeviceMesh:
     groups = groups_of(backend, shape)
     names = tuple(named(name, backend) for name in names)
     ranks = torch.arange(size()).view(shape)
-    return DeviceMesh.from_group(groups if len(shape) > 1 else groups[0], "cpu", mesh=ranks.tolist()
-                                 if len(shape) > 1 else None, mesh_dim_names=names)  # fmt: skip
+    if len(shape) == 1:
+        return DeviceMesh.from_group(groups[0], DEVICE, mesh_dim_names=names)
+    return DeviceMesh.from_group(groups, DEVICE, mesh=ranks.tolist(), mesh_dim_names=names)
 
 
 def named(dimension: str, backend: str) -> str:
@@ -233,13 +236,14 @@ WAYS = [
 
 
 def main() -> None:
+    use_device()
     dist.init_process_group("unisono", timeout=datetime.timedelta(seconds=60))
     wanted = sys.argv[1:]
     for way in WAYS:
         if wanted and way.__name__ not in wanted:
             continue
         try:
-            expected, got = way("gloo"), way("unisono")
+            expected, got = way(REFERENCE), way("unisono")
             worst = max(abs(a - b) / abs(b) for a, b in zip(got, expected, strict=True))
             finite = all(abs(loss) < 1e6 for loss in got) and got[-1] < got[0]
             bound = HALF_LOSS_BOUND if "compress" in way.__name__ else LOSS_BOUND
