@@ -60,6 +60,10 @@ constexpr std::array rows{
                "Bytes in a slot of the LL protocol, flags included (nccl.txt Table IV)."},
     SettingRow{Setting::ll128_slot_bytes, "UNISONO_LL128_SLOT_BYTES", size_bytes, "600KiB",
                "Bytes in a slot of the LL128 protocol, flags included (nccl.txt Table IV)."},
+    SettingRow{Setting::gpu_slots, "UNISONO_GPU_SLOTS", integer, "4",
+               "Slots in each connection between GPUs, for every protocol; a power of two."},
+    SettingRow{Setting::gpu_slot_bytes, "UNISONO_GPU_SLOT_BYTES", size_bytes, "256KiB",
+               "Bytes in a slot of a connection between GPUs; a multiple of 128."},
     SettingRow{Setting::zero_copy, "UNISONO_ZERO_COPY", boolean, "0",
                "Lets the receiver read a large message straight from the sender's memory "
                "(cross-memory attach, or the same process) where the kernel allows it. The "

@@ -34,6 +34,8 @@ enum class Setting : std::uint8_t {
   simple_slot_bytes,
   ll_slot_bytes,
   ll128_slot_bytes,
+  gpu_slots,
+  gpu_slot_bytes,
   zero_copy,
   zero_copy_min_bytes,
   socket_streams,

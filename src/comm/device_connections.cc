@@ -17,6 +17,8 @@ namespace {
 constexpr std::uint32_t first_channel = std::uint32_t{1} << 31;
 constexpr unsigned event_without_timing = 2;
 constexpr std::size_t max_reason_bytes = 4096;
+// Scratch memory beyond what a call needs, for one that is a little larger.
+constexpr std::size_t most_spare_bytes = std::size_t{16} << 20;
 
 std::int64_t bootstrap_timeout_ns() { return settings().duration_ns(Setting::bootstrap_timeout); }
 
@@ -52,7 +54,7 @@ Status DeviceConnections::open(int ordinal) {
                              " are on different hosts; calls on CUDA streams serve GPUs of one "
                              "host so far, so copy to host memory and call without a stream");
   UNISONO_ASSIGN(const auto device, sys::cuda::Device::open(ordinal));
-  UNISONO_ASSIGN(engine_, engine::gpu::Engine::make(device, {}));
+  UNISONO_ASSIGN(engine_, engine::gpu::Engine::make(device, engine::gpu::Options::from_settings()));
   UNISONO_ASSIGN(transport_, job_->nvlink(device));
   const sys::cuda::Current current(*device);
   return device->check(device->driver().event_create(&last_call_, event_without_timing),
@@ -131,7 +133,8 @@ Status DeviceConnections::progress() { return transport_->progress(); }
 
 Result<sys::cuda::DeviceAddress> DeviceConnections::scratch(std::size_t bytes) {
   if (scratch_.empty() || scratch_.back().bytes() < bytes) {
-    UNISONO_ASSIGN(auto memory, sys::cuda::Memory::allocate(engine_->shared_device(), 2 * bytes));
+    const std::size_t more = bytes + std::min(bytes, most_spare_bytes);
+    UNISONO_ASSIGN(auto memory, sys::cuda::Memory::allocate(engine_->shared_device(), more));
     const std::lock_guard lock(mutex_);
     scratch_.push_back(std::move(memory));
   }

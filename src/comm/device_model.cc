@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "comm/engine_model.h"
+#include "engine/gpu/direct.h"
 #include "engine/gpu/lower.h"
 
 namespace unisono::comm {
@@ -19,13 +20,14 @@ constexpr double combine_us = 2.5;
 constexpr double block_us = 0.02;
 // By protocol: what a thread block sends, and what all of them do at most.
 constexpr std::array<double, protocol_count> block_gb_per_s{6, 4.7, 7};
-constexpr std::array<double, protocol_count> link_gb_per_s{300, 150, 280};
+constexpr std::array<double, protocol_count> link_gb_per_s{330, 150, 280};
+constexpr double reduce_gb_per_s = 1000;
 // Where a rank combines what several others send.
 constexpr double fan_in_gb_per_s = 220;
 
-// The kernel that is one_shot_all_reduce by hand.
-constexpr double one_shot_us = 3.7;
-constexpr double one_shot_gb_per_s = 92;
+// The kernel that does plans of one hop by hand.
+constexpr double direct_us = 3.5;
+constexpr double direct_gb_per_s = 100;
 
 class DeviceModel : public EngineModel {
  public:
@@ -48,7 +50,7 @@ class DeviceModel : public EngineModel {
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
                  const algorithm::Cost& cost, double block_bytes) const override {
     if (is_by_hand(entry, request, block_bytes))
-      return one_shot_us + 1e-3 * cost.bytes_sent / one_shot_gb_per_s;
+      return direct_us + 1e-3 * cost.bytes_sent / direct_gb_per_s;
     const auto protocol = static_cast<std::size_t>(request.protocol);
     const Blocks blocks = blocks_of(entry, request);
     const bool fans_in = cost.bytes_reduced > 0 && cost.messages > cost.steps;
@@ -57,7 +59,7 @@ class DeviceModel : public EngineModel {
         fans_in ? std::min(link_gb_per_s[protocol], fan_in_gb_per_s) : link_gb_per_s[protocol];
     return launch_us + hop_us * static_cast<double>(cost.steps) +
            (fans_in ? combine_us * static_cast<double>(cost.messages - cost.steps) : 0) +
-           block_us * blocks.all * request.channels +
+           block_us * blocks.all * request.channels + 1e-3 * cost.bytes_reduced / reduce_gb_per_s +
            1e-3 * cost.bytes_sent / std::min(of_blocks, of_links);
   }
 
@@ -69,10 +71,9 @@ class DeviceModel : public EngineModel {
   };
   static bool is_by_hand(const algorithm::Entry& entry, const algorithm::Request& request,
                          double block_bytes) {
-    return entry.collective == Collective::all_reduce && entry.name == "one_shot" &&
-           request.protocol == Protocol::ll && request.placement.ranks() >= 2 &&
-           request.placement.ranks() <= device::one_shot_max_ranks &&
-           block_bytes <= static_cast<double>(device::one_shot_max_bytes);
+    return request.protocol == Protocol::ll && request.channels == 1 &&
+           engine::gpu::is_direct(entry.collective, entry.name, request.placement.ranks()) &&
+           block_bytes <= static_cast<double>(device::direct_max_bytes(request.placement.ranks()));
   }
   Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {
     const std::lock_guard lock(mutex_);

@@ -156,25 +156,41 @@ struct Launch {
 };
 static_assert(sizeof(Launch) <= 4096, "a kernel's parameters are limited to 4 KiB");
 
-// The hand-written one_shot_all_reduce: slots of its own, each with a part for every block.
-inline constexpr int one_shot_max_ranks = 8;
-inline constexpr int one_shot_max_blocks = 32;
-inline constexpr std::size_t one_shot_slots = 2;
-inline constexpr std::size_t one_shot_block_bytes = 16 << 10;
-inline constexpr std::size_t one_shot_slot_bytes = one_shot_block_bytes * one_shot_max_blocks;
+// Plans of one hop by hand (kernels/direct.cuh): slots of its own, each with a part for every
+// block.
+inline constexpr int direct_max_ranks = 8;
+inline constexpr int direct_max_blocks = 64;
+inline constexpr std::size_t direct_slots = 2;
+// Of a slot, for each block; many ranks have smaller ones.
+constexpr std::size_t direct_block_bytes(int ranks) {
+  return ranks <= 4 ? std::size_t{32} << 10 : std::size_t{16} << 10;
+}
+constexpr std::size_t direct_slot_bytes(int ranks) {
+  return direct_block_bytes(ranks) * direct_max_blocks;
+}
 // 16 bytes of a slot for each 8 of data.
-inline constexpr std::size_t one_shot_max_bytes = one_shot_slot_bytes / 2;
-struct OneShotLaunch {
+constexpr std::size_t direct_max_bytes(int ranks) { return direct_slot_bytes(ranks) / 2; }
+struct DirectLaunch {
   Arithmetic arithmetic;
-  std::uint64_t input;
-  std::uint64_t output;
-  std::int64_t bytes;
+  // By rank: what goes there, and where what comes from there is put; 0: nothing. For the own rank
+  // what it gives itself. Where they are combined, all that comes and the own source, from rank
+  // `first` on, make the own destination. A rank that sends at all has an own source.
+  std::uint64_t sources[direct_max_ranks];
+  std::uint64_t destinations[direct_max_ranks];
+  std::int64_t bytes;  // to and from each rank
   std::int32_t rank;
   std::int32_t ranks;
-  std::uint32_t block_units;              // of 8 bytes, for each block
-  std::uint64_t out[one_shot_max_ranks];  // by rank: where its slots of what this rank sends are
-  std::uint64_t in[one_shot_max_ranks];   // this rank's slots of what that one sends
-  std::uint64_t states;                   // BlockState[one_shot_max_blocks + 1]
+  std::int32_t first;
+  std::uint32_t block_units;  // of 8 bytes, for each block
+  std::uint32_t block_bytes;  // of a slot, likewise
+  std::uint8_t sources_differ;
+  std::uint8_t tells;                   // only some send
+  std::uint64_t out[direct_max_ranks];  // by rank: where its slots of what this rank sends are
+  std::uint64_t in[direct_max_ranks];   // this rank's slots of what that one sends
+  // By rank, a word for each block: this rank's to that one and that one's to this.
+  std::uint64_t greetings_out[direct_max_ranks];
+  std::uint64_t greetings_in[direct_max_ranks];
+  std::uint64_t states;  // BlockState[direct_max_blocks + 1]
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
 };

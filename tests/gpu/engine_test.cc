@@ -149,26 +149,34 @@ TEST_F(Gpu, GraphsReplayWithNewData) {
     }
 }
 
-// The kernel that is written for it, on both sides of the sizes that it serves.
-TEST_F(Gpu, OneShotIsRightForAllTypesOperationsAndSizes) {
+// The kernel that is written for them, on both sides of the sizes that it serves, plans in turn.
+TEST_F(Gpu, PlansOfOneHopAreRightForAllTypesOperationsAndSizes) {
+  const std::pair<Collective, const char*> plans[] = {{Collective::all_reduce, "one_shot"},
+                                                      {Collective::all_gather, "direct"},
+                                                      {Collective::broadcast, "knomial4"},
+                                                      {Collective::reduce_scatter, "direct"},
+                                                      {Collective::all_to_all, "direct"}};
   for (int ranks : {2, 3, 4}) {
     GpuCluster cluster(ranks, {});
     std::mt19937_64 random(std::random_device{}());
-    const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, "one_shot");
-    for (int type = 0; type < data_type_count; ++type) {
-      const auto as = static_cast<DataType>(type);
-      const auto most = static_cast<std::int64_t>(device::one_shot_max_bytes / size_bytes(as));
-      for (std::int64_t count :
-           {std::int64_t{1}, static_cast<std::int64_t>(random() % 5000) + 2, most, most + 1}) {
-        auto problem = problem_of(entry, ranks, count, random);
-        problem.operation = static_cast<ReduceOperation>(random() % reduce_operation_count);
-        auto run = run_of(entry, problem, Protocol::ll, 1, random() % 2 == 0, random());
-        run.type = as;
-        run.calls = 3;
-        EXPECT_EQ(cluster.run(run), "") << describe(run);
-        if (HasFailure()) return;
+    for (int type = 0; type < data_type_count; ++type)
+      for (const auto& [collective, name] : plans) {
+        const algorithm::Entry& entry = **algorithm::find(collective, name);
+        const auto as = static_cast<DataType>(type);
+        const auto most =
+            static_cast<std::int64_t>(device::direct_max_bytes(ranks) / size_bytes(as));
+        for (std::int64_t count :
+             {std::int64_t{1}, static_cast<std::int64_t>(random() % 5000) + 2, most, most + 1}) {
+          if (collective != Collective::all_reduce && count >= most && type % 4 != 0) continue;
+          auto problem = problem_of(entry, ranks, count, random);
+          problem.operation = static_cast<ReduceOperation>(random() % reduce_operation_count);
+          auto run = run_of(entry, problem, Protocol::ll, 1, random() % 2 == 0, random());
+          run.type = as;
+          run.calls = 3;
+          EXPECT_EQ(cluster.run(run), "") << describe(run);
+          if (HasFailure()) return;
+        }
       }
-    }
   }
 }
 

@@ -1,5 +1,5 @@
 // All kernels, as one module.
+#include "device/kernels/direct.cuh"
 #include "device/kernels/divide.cuh"
 #include "device/kernels/interpreter.cuh"
 #include "device/kernels/messages.cuh"
-#include "device/kernels/one_shot.cuh"

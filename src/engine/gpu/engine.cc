@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "base/try.h"
 #include "device/image.h"
 #include "engine/gpu/execution.h"
@@ -27,6 +28,12 @@ trace::Waiting::Kind kind_of(std::uint32_t kind) {
 
 }  // namespace
 
+Options Options::from_settings() {
+  const Settings& from = settings();
+  return {.slots = static_cast<int>(from.integer(Setting::gpu_slots)),
+          .slot_bytes = static_cast<std::size_t>(from.bytes(Setting::gpu_slot_bytes))};
+}
+
 Status Options::check() const {
   if (slots < 1 || slots > max_slots || !std::has_single_bit(static_cast<unsigned>(slots)))
     return misuse("a GPU connection with ", slots, " slots; it must be a power of two up to ",
@@ -51,7 +58,15 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
   engine->options_ = options;
   UNISONO_ASSIGN(engine->module_, sys::cuda::Module::load(device, image));
   UNISONO_ASSIGN(engine->interpret_, engine->module_.function("unisono_interpret"));
-  UNISONO_ASSIGN(engine->one_shot_, engine->module_.function("unisono_one_shot"));
+  constexpr const char* direct_kernels[3][2] = {
+      {"unisono_direct_take_2", "unisono_direct_combine_2"},
+      {"unisono_direct_take_4", "unisono_direct_combine_4"},
+      {"unisono_direct_take_8", "unisono_direct_combine_8"}};
+  for (int size = 0; size < 3; ++size)
+    for (int combines = 0; combines < 2; ++combines) {
+      UNISONO_ASSIGN(engine->direct_[size][combines],
+                     engine->module_.function(direct_kernels[size][combines]));
+    }
   UNISONO_ASSIGN(engine->divide_, engine->module_.function("unisono_divide"));
   UNISONO_ASSIGN(engine->messages_, engine->module_.function("unisono_messages"));
   UNISONO_ASSIGN(engine->few_messages_, engine->module_.function("unisono_few_messages"));

@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "engine/gpu/direct.h"
 #include "engine/gpu/link.h"
 #include "engine/gpu/lower.h"
-#include "engine/gpu/one_shot.h"
 #include "plan/chunk_layout.h"
 #include "plan/walk.h"
 #include "transport/nvlink/layout.h"
@@ -61,9 +61,8 @@ class GpuExecution : public Execution {
         scratch_blocks_(program.scratch_blocks),
         lowered_(std::move(lowered)),
         resources_(resources),
-        links_(lowered_.connections.size()) {
-    if (OneShot::implements(header)) one_shot_.emplace(header, rank_);
-  }
+        links_(lowered_.connections.size()),
+        direct_(Direct::of(header, rank_)) {}
 
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
@@ -75,7 +74,7 @@ class GpuExecution : public Execution {
 
  private:
   Status check(const Arguments& arguments) const;
-  bool is_one_shot() const { return one_shot_ && OneShot::serves(arguments_); }
+  bool is_direct() const { return direct_ && direct_->serves(arguments_); }
   // Whether all that a launch needs is there.
   Result<bool> get_ready();
   Result<bool> connect();
@@ -93,7 +92,7 @@ class GpuExecution : public Execution {
   LoweredProgram lowered_;
   Resources& resources_;
   std::vector<transport::Connection*> links_;
-  std::optional<OneShot> one_shot_;
+  std::optional<Direct> direct_;
   sys::cuda::Memory memory_;
   device::Program program_{};
   Arguments arguments_;
@@ -141,8 +140,8 @@ Result<bool> GpuExecution::poll() {
 }
 
 Status GpuExecution::launch_all() {
-  if (is_one_shot())
-    UNISONO_TRY(one_shot_->launch(resources_, arguments_, arithmetic()));
+  if (is_direct())
+    UNISONO_TRY(direct_->launch(resources_, arguments_, arithmetic()));
   else
     UNISONO_TRY(launch());
   if (is_reduction(header_.collective) && arguments_.operation == ReduceOperation::average &&
@@ -152,7 +151,7 @@ Status GpuExecution::launch_all() {
 }
 
 Result<bool> GpuExecution::get_ready() {
-  if (is_one_shot()) return one_shot_->connect(resources_, waiting_);
+  if (is_direct()) return direct_->connect(resources_, waiting_);
   if (memory_.bytes() > 0) return true;
   UNISONO_ASSIGN(const bool connected, connect());
   if (connected) UNISONO_TRY(upload());
