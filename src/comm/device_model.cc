@@ -35,8 +35,9 @@ class DeviceModel : public EngineModel {
 
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const override {
     const plan::Header header = entry.header(request);
-    if (static_cast<std::size_t>(header.max_step_count) * device::ll128_line_bytes >
-        options_.slot_bytes)
+    if (header.channels > engine::gpu::limits().max_channels ||
+        static_cast<std::size_t>(header.max_step_count) * device::ll128_line_bytes >
+            options_.slot_bytes)
       return false;
     const Blocks blocks = blocks_of(entry, request);
     return blocks.all > 0 &&

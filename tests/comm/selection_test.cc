@@ -58,6 +58,51 @@ TEST(Selection, SmallCallsTakeFewStepsAndLargeOnesFewBytes) {
   for (const algorithm::Cost& other : large) EXPECT_LE(large.front().bytes_sent, other.bytes_sent);
 }
 
+Selection device_selection(int ranks) {
+  return Selection(topo::Placement::single_node(ranks), device_model({}));
+}
+
+TEST(Selection, OnADeviceSmallCallsTakeOneHopAndLargeOnesManyChannels) {
+  for (int ranks : {2, 4, 8}) {
+    Selection selection = device_selection(ranks);
+    for (Collective collective : {Collective::all_reduce, Collective::all_gather,
+                                  Collective::reduce_scatter, Collective::all_to_all}) {
+      SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks");
+      const auto small = selection.candidates(collective, 4096).front();
+      EXPECT_EQ(small.cost.steps, 1);
+      EXPECT_EQ(small.choice.protocol, Protocol::ll);
+      const auto large = selection.candidates(collective, std::uint64_t{1} << 28).front();
+      EXPECT_EQ(large.choice.protocol, Protocol::simple);
+      EXPECT_GT(large.choice.channels, 1);
+      EXPECT_LT(small.time_us, large.time_us);
+    }
+  }
+}
+
+TEST(Selection, OnADeviceEveryCandidateFitsTheDevice) {
+  Selection selection = device_selection(4);
+  for (const Candidate& candidate : selection.candidates(Collective::all_reduce, 1 << 20)) {
+    const auto request = selection.request(Collective::all_reduce, candidate.choice, 0, false);
+    const auto program = algorithm::make_program(*candidate.choice.entry, request, 0);
+    ASSERT_TRUE(program.ok()) << program.error().message;
+    EXPECT_LE(program->thread_blocks.size(), 128U) << candidate.choice.entry->name;
+  }
+}
+
+TEST(Selection, AFilesRowsAreForTheEngineThatTheyName) {
+  const auto path = std::filesystem::temp_directory_path() / "unisono-selection-engine.json";
+  std::ofstream(path) << R"({"rows": [{"engine": "gpu", "collective": "all_reduce",
+      "algorithm": "ring", "protocol": "ll128"}]})";
+  const WithSetting file(Setting::selection_file, path.string());
+  Selection host = selection_of(1, 4);
+  Selection device = device_selection(4);
+  ASSERT_TRUE(host.read_settings().ok());
+  ASSERT_TRUE(device.read_settings().ok());
+  EXPECT_EQ(device.choose(Collective::all_reduce, 8, 0, false, {})->entry->name, "ring");
+  EXPECT_NE(host.choose(Collective::all_reduce, 8, 0, false, {})->protocol, Protocol::ll128);
+  std::filesystem::remove(path);
+}
+
 TEST(Selection, ChoosesTheCheapestCandidate) {
   Selection selection = selection_of(2, 4);
   for (std::uint64_t bytes : {8ULL, 4096ULL, 1ULL << 20, 1ULL << 26}) {

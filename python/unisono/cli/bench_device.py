@@ -41,7 +41,8 @@ def bench_device(request: DeviceRequest, ranks: int, document: Path | None) -> i
         console.print("\nNCCL's time / ours, geometric means", device_summary(rows), sep="\n")
     if document is not None:
         try:
-            text = {"request": asdict(request), "told": told, "rows": [asdict(row) for row in rows]}
+            asked = {**asdict(request), "nccl": bool(request.nccl)}
+            text = {"request": asked, "told": told, "rows": [asdict(row) for row in rows]}
             document.write_text(json.dumps(text, indent=1) + "\n")
         except OSError as error:
             raise MachineError(f"cannot write {document}: {error.strerror}") from None
