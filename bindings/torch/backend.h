@@ -60,6 +60,10 @@ class Backend : public c10d::Backend {
 
   Started broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   Started allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  // PyTorch's name for that of sparse tensors on a CUDA device: refused as all others are.
+  Started allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    return allreduce(tensors, options);
+  }
   Started allreduce_coalesced(Tensors& tensors,
                               const c10d::AllreduceCoalescedOptions& options) override;
   Started reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;

@@ -62,7 +62,7 @@ def rank_does_not_come() -> None:
     dist.all_reduce(x)
     dist.barrier()
     if rank() == size() - 1:
-        time.sleep(8)
+        time.sleep(16)
         return
     work = dist.all_reduce(x, async_op=True)
     said("late", lambda: work.wait(LONG))
