@@ -82,3 +82,7 @@ foreach(folder IN LISTS test_folders)
     add_dependencies(${name}_test ${program})
   endforeach()
 endforeach()
+
+# Through the library's exports, as NCCL's users reach them.
+target_link_libraries(nccl_test PRIVATE unisono_nccl)
+target_include_directories(nccl_test PRIVATE "${PROJECT_SOURCE_DIR}/bindings")

@@ -206,6 +206,10 @@ class Communicator {
   // Collective over this communicator. Ranks that give one color form a new communicator, ordered
   // by key, then by rank here; a negative color joins none and yields an invalid Communicator.
   Result<Communicator> split(int color, int key);
+  // Collective over the ranks that are not in `excluded`, which all name the same; the others do
+  // not take part and may be dead. Works on a communicator that has failed or was aborted, too: the
+  // new one starts afresh.
+  Result<Communicator> shrink(std::span<const int> excluded);
 
   // Which plan a call would take, and why: a table for a person.
   Result<std::string> explain(Collective collective, std::uint64_t bytes) const;

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,9 +15,11 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Protocol
 
+from unisono import _unisono
 from unisono._unisono import Placement, make_secret
+from unisono.errors import MachineError, MisuseError
 
-__all__ = ["Outcome", "Places", "launch", "rank_environments"]
+__all__ = ["Outcome", "Places", "launch", "nccl_library", "rank_environments"]
 
 # Looking at 64 processes costs some 50 us.
 _POLL_SECONDS = 0.02
@@ -69,6 +72,7 @@ def launch(
     prefix_output: bool = True,
     timeout: float | None = None,
     places: Places | None = None,
+    preload_nccl: bool = False,
 ) -> Outcome:
     """Runs a command as `ranks` processes that can call `unisono.init()`, and waits for them.
 
@@ -88,15 +92,23 @@ def launch(
             before it: "[3] ...". Otherwise they write to this process's outputs themselves.
         timeout: Seconds after which all ranks are ended.
         places: Where the nodes are; None for this machine.
+        preload_nccl: Have the ranks load libunisono_nccl.so before everything else, so that it is
+            their NCCL, and set what torchrun sets for a job on one machine: RANK, WORLD_SIZE,
+            MASTER_ADDR and MASTER_PORT.
 
     Raises:
-        MisuseError: `ranks` or `nodes` cannot be.
+        MisuseError: `ranks` or `nodes` cannot be, or the library's path cannot be preloaded.
+        MachineError: `preload_nccl`, and the library is not installed.
         OSError: The command cannot be started.
     """
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="unisono-"))
         environments = rank_environments(ranks, nodes, Path(folder) / "rendezvous")
         common = {**_defaults(ranks), **os.environ, **(environment or {})}
+        if preload_nccl:
+            common.update(_preload(common))
+            for rank, variables in enumerate(environments):
+                variables.update(RANK=str(rank), WORLD_SIZE=str(ranks))
         job = _Job(prefix_output, stop or threading.Event(), timeout)
         stack.callback(job.kill)
         stack.enter_context(job.signals_passed_on())
@@ -131,6 +143,36 @@ def rank_environments(ranks: int, nodes: int, rendezvous: Path) -> list[dict[str
             variables["UNISONO_NODE"] = f"node{node}"
         out.append(variables)
     return out
+
+
+def nccl_library() -> Path:
+    """Where libunisono_nccl.so is: Unisono behind NCCL's binary interface.
+
+    Raises:
+        MachineError: It is not beside the extension.
+    """
+    library = Path(_unisono.__file__).resolve().parent / "libunisono_nccl.so"
+    if not library.exists():
+        raise MachineError(f"{library} is not there; install the package again")
+    return library
+
+
+def _preload(environment: Mapping[str, str]) -> dict[str, str]:
+    library = str(nccl_library())
+    if " " in library or ":" in library:
+        raise MisuseError(
+            f"the dynamic linker cannot preload {library}: its path has a space or a colon; "
+            "install the package elsewhere"
+        )
+    before = environment.get("LD_PRELOAD", "")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {
+        "LD_PRELOAD": f"{library}:{before}" if before else library,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
 
 
 def _defaults(ranks: int) -> dict[str, str]:

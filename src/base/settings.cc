@@ -107,6 +107,13 @@ constexpr std::array rows{
     SettingRow{Setting::simd, "UNISONO_SIMD", text, "",
                "Caps the instruction set of the reductions: baseline, avx2 or avx512. Empty takes "
                "the best the processor has."},
+    SettingRow{Setting::comm_id, "NCCL_COMM_ID", text, "",
+               "As in NCCL: host:port where rank 0 listens, so that every process may make the "
+               "same unique id by itself. UNISONO_SECRET is its secret."},
+    SettingRow{
+        Setting::nccl_host_memory, "UNISONO_NCCL_HOST_MEMORY", boolean, "0",
+        "Lets libunisono_nccl.so take buffers for host memory and run calls at once, whatever "
+        "their stream: for trying programs written for NCCL where there is no GPU."},
 };
 
 const SettingRow& row_of(Setting setting) { return rows[static_cast<std::size_t>(setting)]; }

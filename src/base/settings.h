@@ -49,6 +49,8 @@ enum class Setting : std::uint8_t {
   check_calls,
   spin,
   simd,
+  comm_id,
+  nccl_host_memory,
 };
 
 struct SettingRow {

@@ -147,6 +147,11 @@ Result<Communicator> Communicator::split(int color, int key) {
   return core_->split(color, key);
 }
 
+Result<Communicator> Communicator::shrink(std::span<const int> excluded) {
+  if (!core_) return no_communicator();
+  return core_->shrink(excluded);
+}
+
 Result<std::string> Communicator::explain(Collective collective, std::uint64_t bytes) const {
   if (!core_) return no_communicator();
   return core_->plans->explain(collective, bytes);

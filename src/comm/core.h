@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "comm/board.h"
@@ -43,6 +44,7 @@ struct Communicator::Core {
   std::int64_t timeout_ns = 0;
   bool checks_calls = false;
   std::uint64_t splits = 0;
+  std::unordered_map<std::uint64_t, std::uint64_t> shrinks;  // made so far, by who stayed
   std::atomic<std::uint64_t> next_sequence{0};
   std::atomic<bool> destroyed{false};
 
@@ -66,6 +68,7 @@ struct Communicator::Core {
   Status usable();
   trace::Owner owner() const;
   Result<Communicator> split(int color, int key);
+  Result<Communicator> shrink(std::span<const int> excluded);
   std::size_t plans_bytes();
   // Waits for all calls, then closes the connections.
   Status drain();

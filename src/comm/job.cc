@@ -10,6 +10,7 @@
 #include "base/settings.h"
 #include "base/try.h"
 #include "base/wire.h"
+#include "comm/invitation.h"
 #include "sys/host.h"
 #include "transport/interpose/transport.h"
 #include "transport/nvlink/transport.h"
@@ -132,7 +133,10 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
                                                  : settings().duration_ns(Setting::timeout);
   job->fifo_options_ = transport::FifoOptions::from_settings();
   job->device_ = options.device;
-  UNISONO_ASSIGN(const BootstrapOptions bootstrap_options, merge(options));
+  UNISONO_ASSIGN(BootstrapOptions bootstrap_options, merge(options));
+  if (bootstrap_options.world_size > 1 && is_invitation(bootstrap_options.rendezvous)) {
+    UNISONO_ASSIGN(listener, follow_invitation(bootstrap_options));
+  }
   job->rank_ = bootstrap_options.rank;
   set_log_rank(job->rank_);
   UNISONO_TRY(job->introduce(options, bootstrap_options, std::move(listener)));

@@ -51,4 +51,32 @@ Result<Communicator> Communicator::Core::split(int color, int key) {
   return Communicator(std::move(core));
 }
 
+Result<Communicator> Communicator::Core::shrink(std::span<const int> excluded) {
+  std::vector<bool> stays(static_cast<std::size_t>(size), true);
+  for (const int other : excluded) {
+    if (other < 0 || other >= size)
+      return misuse("rank ", other, " is to be left out; ranks are 0 to ", size - 1);
+    if (other == rank)
+      return misuse("rank ", rank,
+                    " is to be left out and takes part itself; only ranks that stay "
+                    "make this call");
+    stays[static_cast<std::size_t>(other)] = false;
+  }
+  // Bit 32 keeps it apart from any split's color. All who stay hash the same ranks, and have made
+  // as many shrinks to them before; nobody else has to have counted along.
+  constexpr std::uint64_t shrink_bit = std::uint64_t{1} << 32;
+  std::uint64_t who = shrink_bit;
+  std::vector<int> members;
+  for (int member = 0; member < size; ++member) {
+    if (!stays[static_cast<std::size_t>(member)]) continue;
+    members.push_back(member);
+    who = comm::child_communicator(who, 0, member) | shrink_bit;
+  }
+  const std::uint64_t identity =
+      comm::child_communicator(id, shrinks[who]++, static_cast<std::int64_t>(who));
+  UNISONO_ASSIGN(auto subgroup, group->subgroup(identity, epoch, members));
+  UNISONO_ASSIGN(auto core, Core::make(job, std::move(subgroup)));
+  return Communicator(std::move(core));
+}
+
 }  // namespace unisono

@@ -21,13 +21,21 @@ def run(
     ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Number of ranks.")] = 1,
     nodes: Annotated[int, typer.Option(min=1, help="Virtual nodes the ranks are spread over.")] = 1,
     label: Annotated[bool, typer.Option(help="Write each line of output with its rank.")] = False,
+    preload_nccl: Annotated[
+        bool,
+        typer.Option(
+            "--preload-nccl", help="Put Unisono in NCCL's place, for programs that know only that."
+        ),
+    ] = False,
 ) -> None:
     """Run a program on several ranks; when one fails, end all and say which.
 
     Example: unisono run -n 8 --nodes 2 train.py --epochs 3
+
+    Example: unisono run -n 4 --preload-nccl train.py
     """
     placement_of(ranks, nodes)
-    outcome = launch(command, ranks, nodes=nodes, prefix_output=label)
+    outcome = launch(command, ranks, nodes=nodes, prefix_output=label, preload_nccl=preload_nccl)
     if not outcome.ok:
         complain(outcome.message)
     raise typer.Exit(outcome.exit_code)

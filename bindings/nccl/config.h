@@ -1,0 +1,17 @@
+// ncclConfig_t as callers of any version give it.
+#pragma once
+
+#include "errors.h"
+
+namespace unisono::nccl {
+
+// What of a configuration has a meaning here. The others (thread blocks of a cluster, networks,
+// sharing with a parent, ...) are checked and accepted.
+struct Config {
+  bool is_blocking = true;
+};
+
+// `given` may be null: `out` stays as it is.
+ncclResult_t read_config(const ncclConfig_t* given, Config& out);
+
+}  // namespace unisono::nccl

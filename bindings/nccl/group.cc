@@ -1,0 +1,299 @@
+#include "group.h"
+
+#include <unisono/device.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace unisono::nccl {
+namespace {
+
+struct Sent {
+  Message message;
+  void* stream = nullptr;
+};
+
+// What a group holds of one communicator.
+struct Queue {
+  Handle comm;
+  std::vector<Call> calls;
+  std::vector<Sent> messages;
+};
+
+struct Group {
+  int depth = 0;
+  ncclResult_t error = ncclSuccess;
+  std::vector<Job> jobs;
+  std::vector<Queue> queues;
+};
+thread_local Group group;
+
+MessageOptions options_on(void* stream) {
+  MessageOptions options;
+  if (!host_memory_stands_in()) options.stream = stream;
+  return options;
+}
+
+// All messages go to the first one's stream; the others wait for it, and it for them.
+Status submit_messages(Queue& queue, Pending& pending) {
+  if (queue.messages.empty()) return {};
+  void* const main = queue.messages.front().stream;
+  std::vector<void*> others;
+  std::vector<Message> messages;
+  for (const Sent& sent : queue.messages) {
+    messages.push_back(sent.message);
+    if (sent.stream != main && std::ranges::find(others, sent.stream) == others.end())
+      others.push_back(sent.stream);
+  }
+  const int device = queue.comm->device;
+  for (void* other : others)
+    if (auto status = order_streams(device, other, main); !status.ok()) return status;
+  auto work = queue.comm->communicator().submit(messages, options_on(main));
+  if (!work.ok()) return work.take_error();
+  pending.works.push_back(std::move(*work));
+  pending.finish = [device, main, others = std::move(others)]() -> Status {
+    for (void* other : others)
+      if (auto status = order_streams(device, main, other); !status.ok()) return status;
+    return {};
+  };
+  return {};
+}
+
+Status submit_all(Queue& queue, Pending& pending) {
+  pending.finish = [] { return Status(); };
+  for (const Call& call : queue.calls) {
+    auto work = queue.comm->communicator().submit(call);
+    if (!work.ok()) return work.take_error();
+    pending.works.push_back(std::move(*work));
+  }
+  return submit_messages(queue, pending);
+}
+
+Status wait_for(Pending& pending) {
+  Status first;
+  for (Work& work : pending.works)
+    if (auto status = work.wait(); !status.ok() && first.ok()) first = std::move(status);
+  return first.ok() ? pending.finish() : std::move(first);
+}
+
+Status run_alone(Queue& queue) {
+  for (const Call& call : queue.calls)
+    if (auto status = queue.comm->communicator().run(call); !status.ok()) return status;
+  queue.calls.clear();
+  Pending pending;
+  if (auto status = submit_all(queue, pending); !status.ok()) return status;
+  return wait_for(pending);
+}
+
+// Of several communicators of this thread none may wait before the others have begun.
+ncclResult_t run_blocking(std::vector<Queue>& queues) {
+  if (queues.size() == 1) {
+    const Status status = run_alone(queues.front());
+    return status.ok() ? ncclSuccess : fail(status.error());
+  }
+  std::vector<Pending> pending(queues.size());
+  Status first;
+  for (std::size_t i = 0; i < queues.size(); ++i)
+    if (auto status = submit_all(queues[i], pending[i]); !status.ok() && first.ok())
+      first = std::move(status);
+  for (Pending& one : pending)
+    if (auto status = wait_for(one); !status.ok() && first.ok()) first = std::move(status);
+  return first.ok() ? ncclSuccess : fail(first.error());
+}
+
+ncclResult_t run_non_blocking(std::vector<Queue>& queues) {
+  ncclResult_t result = ncclSuccess;
+  for (Queue& queue : queues) {
+    Pending pending;
+    const Status status = submit_all(queue, pending);
+    queue.comm->add_pending(std::move(pending));
+    if (!status.ok()) return fail(status.error());
+    const ncclResult_t state = queue.comm->state();
+    if (state != ncclSuccess && state != ncclInProgress) return fail(state, queue.comm->message());
+    if (state == ncclInProgress) result = ncclInProgress;
+  }
+  return result;
+}
+
+ncclResult_t run_data(std::vector<Queue>& queues) {
+  if (queues.empty()) return ncclSuccess;
+  return queues.front().comm->is_blocking ? run_blocking(queues) : run_non_blocking(queues);
+}
+
+ncclResult_t run_job(const Job& job) {
+  Outcome outcome = job.work();
+  job.comm->end_job(outcome.code, outcome.message);
+  return outcome.code == ncclSuccess ? ncclSuccess : fail(outcome.code, std::move(outcome.message));
+}
+
+// Jobs of one communicator keep their order, on one thread.
+ncclResult_t run_jobs(std::vector<Job> jobs) {
+  if (jobs.empty()) return ncclSuccess;
+  const bool is_blocking = jobs.front().comm->is_blocking;
+  std::vector<std::vector<Job>> lines;
+  for (Job& job : jobs) {
+    const auto line = std::ranges::find_if(
+        lines, [&](const auto& other) { return other.front().comm == job.comm; });
+    if (line != lines.end())
+      line->push_back(std::move(job));
+    else
+      lines.emplace_back().push_back(std::move(job));
+  }
+  if (!is_blocking) {
+    for (auto& line : lines)
+      std::thread([line = std::move(line)] {
+        for (const Job& job : line) run_job(job);
+      }).detach();
+    return ncclInProgress;
+  }
+  std::vector<ncclResult_t> results(lines.size(), ncclSuccess);
+  const auto run_line = [&](std::size_t i) {
+    for (const Job& job : lines[i])
+      if (const ncclResult_t result = run_job(job); results[i] == ncclSuccess) results[i] = result;
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < lines.size(); ++i) threads.emplace_back(run_line, i);
+  run_line(0);
+  for (std::thread& thread : threads) thread.join();
+  for (const ncclResult_t result : results)
+    if (result != ncclSuccess) return result;
+  return ncclSuccess;
+}
+
+// A group is blocking or not as a whole.
+bool fits(const Handle& comm) {
+  const ncclComm* other = nullptr;
+  if (!group.jobs.empty())
+    other = group.jobs.front().comm.get();
+  else if (!group.queues.empty())
+    other = group.queues.front().comm.get();
+  if (other == nullptr || other->is_blocking == comm->is_blocking) return true;
+  fail(ncclInvalidArgument, "blocking and non-blocking communicators are in one group");
+  return false;
+}
+
+Queue& queue_of(const Handle& comm) {
+  for (Queue& queue : group.queues)
+    if (queue.comm == comm) return queue;
+  return group.queues.emplace_back(Queue{comm, {}, {}});
+}
+
+void give_up(std::vector<Job>& jobs, ncclResult_t error) {
+  for (const Job& job : jobs)
+    job.comm->end_job(error, "another call of the same group failed, so nothing of it was run");
+}
+
+bool goes_on(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
+
+ncclResult_t run_group(Group& whole) {
+  std::vector<Job> early, late;
+  for (Job& job : whole.jobs) (job.is_late ? late : early).push_back(std::move(job));
+  ncclResult_t result = run_jobs(std::move(early));
+  if (goes_on(result))
+    if (const ncclResult_t data = run_data(whole.queues); data != ncclSuccess) result = data;
+  if (!goes_on(result)) {
+    give_up(late, result);
+    return result;
+  }
+  const ncclResult_t last = run_jobs(std::move(late));
+  return last != ncclSuccess ? last : result;
+}
+
+}  // namespace
+
+Outcome outcome_of(const Status& status) {
+  if (status.ok()) return {};
+  return {code_of(status.error()), status.error().describe()};
+}
+
+ncclResult_t add(Job job) {
+  if (!fits(job.comm)) return ncclInvalidArgument;
+  job.comm->begin_job();
+  if (group.depth == 0) {
+    std::vector<Job> alone;
+    alone.push_back(std::move(job));
+    return run_jobs(std::move(alone));
+  }
+  group.jobs.push_back(std::move(job));
+  return ncclSuccess;
+}
+
+ncclResult_t add(const Handle& comm, const Call& call) {
+  if (group.depth == 0 && comm->is_blocking) {
+    const Status status = comm->communicator().run(call);
+    return status.ok() ? ncclSuccess : fail(status.error());
+  }
+  if (!fits(comm)) return ncclInvalidArgument;
+  if (group.depth == 0) {
+    std::vector<Queue> alone{Queue{comm, {call}, {}}};
+    return run_data(alone);
+  }
+  queue_of(comm).calls.push_back(call);
+  return ncclSuccess;
+}
+
+ncclResult_t add(const Handle& comm, const Message& message, void* stream) {
+  if (!fits(comm)) return ncclInvalidArgument;
+  if (group.depth == 0) {
+    std::vector<Queue> alone{Queue{comm, {}, {Sent{message, stream}}}};
+    return run_data(alone);
+  }
+  queue_of(comm).messages.push_back(Sent{message, stream});
+  return ncclSuccess;
+}
+
+void begin_group() { ++group.depth; }
+
+ncclResult_t end_group() {
+  if (group.depth == 0)
+    return fail(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart on this thread");
+  if (--group.depth > 0) return ncclSuccess;
+  Group whole = std::exchange(group, Group());
+  if (whole.error != ncclSuccess) {
+    give_up(whole.jobs, whole.error);
+    return whole.error;
+  }
+  return run_group(whole);
+}
+
+bool drop_group() {
+  if (group.depth == 0) return false;
+  if (--group.depth > 0) return true;
+  Group whole = std::exchange(group, Group());
+  give_up(whole.jobs, ncclInvalidUsage);
+  return true;
+}
+
+bool in_group() { return group.depth > 0; }
+
+ncclResult_t noted(ncclResult_t result) {
+  if (!goes_on(result) && group.depth > 0 && group.error == ncclSuccess) group.error = result;
+  return result;
+}
+
+}  // namespace unisono::nccl
+
+using namespace unisono::nccl;
+
+ncclResult_t ncclGroupStart() {
+  begin_group();
+  return ncclSuccess;
+}
+UNISONO_NCCL_EXPORT(ncclGroupStart);
+
+ncclResult_t ncclGroupEnd() { return end_group(); }
+UNISONO_NCCL_EXPORT(ncclGroupEnd);
+
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
+  if (info == nullptr || info->magic != simulation_magic)
+    return noted(fail(ncclInvalidArgument,
+                      "ncclGroupSimulateEnd: initialise the structure with "
+                      "NCCL_SIM_INFO_INITIALIZER"));
+  if (!drop_group())
+    return fail(ncclInvalidUsage, "ncclGroupSimulateEnd without ncclGroupStart on this thread");
+  return fail(ncclInvalidUsage,
+              "ncclGroupSimulateEnd: Unisono has no estimate of a group's time behind NCCL's "
+              "interface; `unisono simulate` has one. The group was ended and nothing was run");
+}
+UNISONO_NCCL_EXPORT(ncclGroupSimulateEnd);

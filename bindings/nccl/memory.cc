@@ -1,0 +1,84 @@
+// Memory, and its registration. Buffers need no registration here: peers map them when they are
+// first used. A registration is kept only to be given back.
+
+#include <unisono/device.h>
+
+#include "group.h"
+
+namespace unisono::nccl {
+namespace {
+
+ncclResult_t add_registration(const char* function, ncclComm_t comm, void* buffer,
+                              std::size_t bytes, void** handle) {
+  const Handle owner = find_handle(comm, function);
+  if (!owner) return ncclInvalidArgument;
+  if (handle == nullptr || (buffer == nullptr && bytes > 0))
+    return fail(ncclInvalidArgument,
+                text(function, ": ", bytes, " bytes at ", buffer, ", the place for the handle is ",
+                     static_cast<const void*>(handle)));
+  *handle = owner->add_registration(buffer, bytes);
+  return ncclSuccess;
+}
+
+ncclResult_t remove_registration(const char* function, ncclComm_t comm, void* handle) {
+  const Handle owner = find_handle(comm, function);
+  if (!owner) return ncclInvalidArgument;
+  if (handle == nullptr || owner->remove_registration(handle)) return ncclSuccess;
+  return fail(ncclInvalidArgument, text(function, ": ", handle,
+                                        " is no registration of this communicator, or one that "
+                                        "was given back"));
+}
+
+ncclResult_t allocate(void** memory, std::size_t bytes) {
+  if (memory == nullptr)
+    return fail(ncclInvalidArgument, "ncclMemAlloc: there is no place for the address");
+  auto allocated = unisono::allocate_device_memory(bytes);
+  if (!allocated.ok()) return fail_of_device(allocated.error());
+  *memory = *allocated;
+  return ncclSuccess;
+}
+
+}  // namespace
+}  // namespace unisono::nccl
+
+using namespace unisono::nccl;
+
+ncclResult_t ncclMemAlloc(void** memory, std::size_t bytes) {
+  return noted(allocate(memory, bytes));
+}
+UNISONO_NCCL_EXPORT(ncclMemAlloc);
+
+ncclResult_t ncclMemFree(void* memory) {
+  const unisono::Status status = unisono::free_device_memory(memory);
+  return status.ok() ? ncclSuccess : noted(fail_of_device(status.error()));
+}
+UNISONO_NCCL_EXPORT(ncclMemFree);
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buffer, std::size_t bytes,
+                              void** handle) {
+  return noted(add_registration("ncclCommRegister", comm, buffer, bytes, handle));
+}
+UNISONO_NCCL_EXPORT(ncclCommRegister);
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
+  return noted(remove_registration("ncclCommDeregister", comm, handle));
+}
+UNISONO_NCCL_EXPORT(ncclCommDeregister);
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t bytes,
+                                    ncclWindow_t* window, int flags) {
+  if ((flags & ~1) != 0)
+    return noted(fail(ncclInvalidArgument, text("ncclCommWindowRegister: the flags are ", flags,
+                                                "; 0 and 1 are known")));
+  void* handle = nullptr;
+  const ncclResult_t result = add_registration("ncclCommWindowRegister", comm, buffer, bytes,
+                                               window == nullptr ? nullptr : &handle);
+  if (result == ncclSuccess) *window = static_cast<ncclWindow_t>(handle);
+  return noted(result);
+}
+UNISONO_NCCL_EXPORT(ncclCommWindowRegister);
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  return noted(remove_registration("ncclCommWindowDeregister", comm, window));
+}
+UNISONO_NCCL_EXPORT(ncclCommWindowDeregister);

@@ -1,0 +1,34 @@
+// The little of CUDA devices that a library above needs beside a communicator's calls. Nothing of
+// CUDA is needed to compile or link; without a driver every function says so.
+//
+// Where UNISONO_NCCL_HOST_MEMORY is set, host memory stands in for that of devices and streams have
+// no meaning: for trying programs where there is no device.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstddef>
+
+namespace unisono {
+
+// Whether host memory stands in for device memory.
+bool host_memory_stands_in();
+
+// Of the context that is current on this thread; 0 where none is.
+Result<int> current_device();
+Result<int> device_count();
+
+// Memory of the current device, for kernels of this and of other processes.
+Result<void*> allocate_device_memory(std::size_t bytes);
+Status free_device_memory(void* memory);
+
+// Reads device memory when all that is on `stream` of `device` before has run; waits for it. Cannot
+// be captured into a graph.
+Status read_device_memory(void* host, const void* memory, std::size_t bytes, int device,
+                          void* stream);
+
+// What comes on `after` from now on runs when all that is on `before` now has run. Both are streams
+// of `device`. Can be captured.
+Status order_streams(int device, void* before, void* after);
+
+}  // namespace unisono

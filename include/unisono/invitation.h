@@ -1,0 +1,24 @@
+// Invitations: how ranks find each other where a process can send all others a few bytes, but
+// nobody can choose a port beforehand. NCCL's unique ids are such bytes.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <string>
+
+namespace unisono {
+
+// What every rank puts into InitOptions of the same name. Valid for one communicator.
+struct Invitation {
+  std::string rendezvous;  // "meet://10.0.0.1:4711/0123456789abcdef", at most 71 characters
+  std::string secret;      // 32 hexadecimal digits
+};
+
+// This process, which need not become a rank, tells the ranks that come to it where rank 0 listens.
+// A thread of this process does that as long as the process lives, for all its invitations.
+// `interface` is an address or an interface's name; empty takes UNISONO_INTERFACE, then the first
+// that is up and not loopback. Where NCCL_COMM_ID (host:port) is set, the invitation names that
+// place and UNISONO_SECRET: rank 0 listens there itself, and all processes may invite alike.
+Result<Invitation> invite(const std::string& interface = {});
+
+}  // namespace unisono
