@@ -40,8 +40,7 @@ class DeviceModel : public EngineModel {
             options_.slot_bytes)
       return false;
     const Blocks blocks = blocks_of(entry, request);
-    return blocks.all > 0 &&
-           blocks.all * request.channels <= engine::gpu::limits().max_thread_blocks;
+    return blocks.exist && blocks.all * request.channels <= engine::gpu::limits().max_thread_blocks;
   }
   std::string_view name() const override { return "gpu"; }
   std::span<const int> channels() const override {
@@ -67,6 +66,7 @@ class DeviceModel : public EngineModel {
  private:
   // Thread blocks of one channel, and those of them that send.
   struct Blocks {
+    bool exist = false;
     int all = 0;
     int sending = 0;
   };
@@ -83,6 +83,7 @@ class DeviceModel : public EngineModel {
       algorithm::Request of_one = request;
       of_one.channels = 1;
       const auto program = algorithm::make_program(entry, of_one, 0);
+      found->second.exist = program.ok();
       if (program.ok())
         for (const plan::ThreadBlock& block : program->thread_blocks) {
           ++found->second.all;

@@ -79,6 +79,13 @@ TEST(Selection, OnADeviceSmallCallsTakeOneHopAndLargeOnesManyChannels) {
   }
 }
 
+TEST(Selection, OnADeviceARankAloneIsServedToo) {
+  Selection selection = device_selection(1);
+  for (int i = 0; i <= static_cast<int>(Collective::barrier); ++i)
+    EXPECT_TRUE(selection.choose(static_cast<Collective>(i), 8, 0, false, {}).ok())
+        << name(static_cast<Collective>(i));
+}
+
 TEST(Selection, OnADeviceEveryCandidateFitsTheDevice) {
   Selection selection = device_selection(4);
   for (const Candidate& candidate : selection.candidates(Collective::all_reduce, 1 << 20)) {
