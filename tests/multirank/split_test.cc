@@ -117,5 +117,43 @@ TEST(Explain, SaysWhichPlanAndWhy) {
   });
 }
 
+TEST(Shrink, ThoseWhoStayGoOnWithoutTheOthers) {
+  run_ranks({.ranks = 4, .nodes = 2}, [](Communicator& world) {
+    if (world.rank() == 2) return;
+    const std::vector<int> excluded{2};
+    for (int round = 0; round < 2; ++round) {
+      auto smaller = world.shrink(excluded);
+      ASSERT_TRUE(smaller.ok()) << smaller.error().describe();
+      EXPECT_EQ(smaller->size(), 3);
+      EXPECT_EQ(smaller->world_ranks(), (std::vector<int>{0, 1, 3}));
+      EXPECT_EQ(sum_of_ranks(*smaller, 1 << world.rank()), 0b1011);
+    }
+  });
+}
+
+TEST(Shrink, OfACommunicatorThatWasAborted) {
+  run_ranks({.ranks = 3}, [](Communicator& world) {
+    if (world.rank() == 0) return;
+    world.abort();
+    const std::vector<int> excluded{0};
+    auto smaller = world.shrink(excluded);
+    ASSERT_TRUE(smaller.ok()) << smaller.error().describe();
+    EXPECT_EQ(sum_of_ranks(*smaller, 5), 10);
+    EXPECT_FALSE(world.failure().ok());
+  });
+}
+
+TEST(Shrink, WhoIsLeftOutDoesNotCallIt) {
+  run_ranks({.ranks = 2}, [](Communicator& world) {
+    auto self = world.shrink(std::vector<int>{world.rank()});
+    ASSERT_FALSE(self.ok());
+    EXPECT_NE(self.error().message.find("takes part itself"), std::string::npos);
+    auto nobody = world.shrink(std::vector<int>{2});
+    ASSERT_FALSE(nobody.ok());
+    EXPECT_NE(nobody.error().message.find("ranks are 0 to 1"), std::string::npos);
+    EXPECT_EQ(sum_of_ranks(world, 1), 2);
+  });
+}
+
 }  // namespace
 }  // namespace unisono

@@ -1,6 +1,7 @@
 // Communicators made, and what is wrong with them.
 
 #include <cstring>
+#include <random>
 #include <thread>
 
 #include "nccl/ranks.h"
@@ -124,6 +125,20 @@ TEST_F(NcclInit, BadArgumentsAreNamed) {
   EXPECT_EQ(ncclCommInitRank(&comm, 2, id, 0), ncclInvalidArgument);
   EXPECT_TRUE(says("damaged")) << last_error();
   EXPECT_EQ(ncclGetUniqueId(nullptr), ncclInvalidArgument);
+}
+
+TEST_F(NcclInit, BytesThatAreNoIdAreRefused) {
+  std::mt19937 random(testing::UnitTest::GetInstance()->random_seed());
+  for (int round = 0; round < 200; ++round) {
+    ncclUniqueId id = make_id();
+    // Behind the magic: the scheme, so that no address is left to wait for.
+    for (int i = 8; i < 15; ++i) id.internal[i] = static_cast<char>(random());
+    const std::size_t more = random() % (sizeof(id.internal) - 15);
+    for (std::size_t i = 15; i < 15 + more; ++i) id.internal[i] = static_cast<char>(random());
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitRank(&comm, 2, id, 1), ncclInvalidArgument) << last_error();
+    EXPECT_NCCL(ncclCommAbort(comm));
+  }
 }
 
 TEST_F(NcclInit, OnlyTheInvitedComeIn) {
