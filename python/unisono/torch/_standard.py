@@ -60,7 +60,7 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
         timeout: timedelta | None = None,
         wait_all_ranks: bool = False,
     ) -> None:
-        if backend_of(group, ["cpu"]) is None:
+        if backend_of(group) is None:
             pytorch_barrier(group, timeout, wait_all_ranks)
         else:
             barrier(group, timeout)

@@ -460,6 +460,10 @@ def a_monitored_barrier_passes_when_all_come():
     gloo = dist.new_group(backend="gloo")
     dist.monitored_barrier(group=gloo, timeout=limit)
     dist.destroy_process_group(gloo)
+    # A group with both has Unisono's, which PyTorch refuses it.
+    mixed = dist.new_group(backend="cpu:gloo,cuda:unisono")
+    dist.monitored_barrier(group=mixed, timeout=limit)
+    dist.destroy_process_group(mixed)
 
 
 if __name__ == "__main__":
