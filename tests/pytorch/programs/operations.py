@@ -260,6 +260,7 @@ def a_receive_that_names_its_source_goes_before_one_from_any():
         if rank() == 1:
             dist.send(torch.tensor([1.0]), 0)
             dist.send(torch.tensor([2.0]), 0)
+    dist.barrier()  # nobody's next message is for the receive from any source
 
 
 @check
