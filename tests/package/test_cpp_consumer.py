@@ -35,7 +35,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not (build / "build.ninja").exists():
         build = ROOT / "build" / "package"
         run(tool("cmake"), "-S", ROOT, "-B", build, "-G", "Ninja", "-DUNISONO_BUILD_TESTS=OFF")
-    run(tool("cmake"), "--build", build, "--target", "unisono")
+    run(tool("cmake"), "--build", build, "--target", "unisono", "unisono_nccl")
     folder = tmp_path_factory.mktemp("prefix")
     run(tool("cmake"), "--install", build, "--component", "cpp", "--prefix", folder)
     return folder
@@ -51,6 +51,11 @@ def program(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(tool("cmake"), "-S", folder, "-B", build, *options)
     run(tool("cmake"), "--build", build)
     return build / "sum"
+
+
+def test_no_nccl_of_the_system_is_hidden(prefix: Path) -> None:
+    (library,) = prefix.rglob("libunisono_nccl.so")
+    assert not list(library.parent.glob("libnccl*"))
 
 
 def test_only_public_headers_are_installed(prefix: Path) -> None:
