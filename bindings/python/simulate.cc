@@ -27,7 +27,7 @@ CollectiveResult simulate_collective(const Machine& machine, const algorithm::En
                                      int ranks, int nodes, std::int64_t count,
                                      std::string_view type, std::string_view protocol, int channels,
                                      int root, std::string_view model, double noise,
-                                     std::uint64_t seed, bool explain, bool collapse,
+                                     std::uint64_t seed, bool explain, int calls, bool collapse,
                                      std::uint64_t max_events, std::string timeline) {
   simulate::CollectiveCall call;
   call.request.collective = algorithm.collective;
@@ -41,6 +41,7 @@ CollectiveResult simulate_collective(const Machine& machine, const algorithm::En
                                   .noise = noise,
                                   .seed = seed,
                                   .explain = explain,
+                                  .calls = calls,
                                   .collapse = collapse,
                                   .max_events = max_events,
                                   .timeline = std::move(timeline)};
@@ -49,6 +50,51 @@ CollectiveResult simulate_collective(const Machine& machine, const algorithm::En
     return simulate::simulate_collective(machine, algorithm, call, options);
   };
   return take(run());
+}
+
+// Any plan, its ranks placed as a collective's.
+CollectiveResult simulate_plan(const Machine& machine, const plan::Plan& plan, int nodes,
+                               std::int64_t count, std::string_view type, std::string_view model,
+                               bool explain, int calls, bool collapse, std::uint64_t max_events,
+                               std::string timeline) {
+  const topo::Placement placement = take(simulate::place(machine, plan.header.ranks, nodes));
+  const CollectiveOptions options{.model = model_of(model),
+                                  .explain = explain,
+                                  .calls = calls,
+                                  .collapse = collapse,
+                                  .max_events = max_events,
+                                  .timeline = std::move(timeline)};
+  const auto run = [&] {
+    const nb::gil_scoped_release release;
+    return simulate::simulate_plan(machine, plan, placement, count, data_type_of(type), options);
+  };
+  return take(run());
+}
+
+// Rank or, for a NIC, node; the NIC's number or -1; bytes sent; the share of the time it is busy
+// sending and receiving. Ranks that stand for others are shown for themselves.
+using PortTuple = std::tuple<int, int, std::int64_t, double, double>;
+
+std::vector<PortTuple> ports(const CollectiveResult& self) {
+  const auto finished = static_cast<double>(std::max<simulate::Time>(self.run.finished, 1));
+  std::vector<PortTuple> out;
+  for (const simulate::ShownPort& shown : self.ports) {
+    const simulate::PortUse& use = self.run.ports[shown.port];
+    out.emplace_back(shown.owner, shown.nic, use.bytes_sent,
+                     static_cast<double>(use.sending) / finished,
+                     static_cast<double>(use.receiving) / finished);
+  }
+  return out;
+}
+
+// Level, unit, number of the link, whether it leads up, GB/s, bytes.
+using LinkTuple = std::tuple<int, int, int, bool, double, double>;
+
+std::vector<LinkTuple> links(const CollectiveResult& self) {
+  std::vector<LinkTuple> out;
+  for (const simulate::LinkUse& use : self.run.links)
+    out.emplace_back(use.level, use.unit, use.number, use.up, use.capacity_gb_s, use.bytes);
+  return out;
 }
 
 }  // namespace
@@ -110,6 +156,8 @@ void bind_simulate(nb::module_& module) {
                    [](const CollectiveResult& self) { return self.run.path.messages_inter_node; })
       .def_prop_ro("shares", [](const CollectiveResult& self) { return shares(self.run); })
       .def_prop_ro("hops", [](const CollectiveResult& self) { return hops(self.run); })
+      .def_prop_ro("ports", &ports)
+      .def_prop_ro("links", &links)
       .def_ro("ranks", &CollectiveResult::ranks)
       .def_ro("nodes", &CollectiveResult::nodes)
       .def_ro("simulated_ranks", &CollectiveResult::simulated_ranks)
@@ -123,8 +171,14 @@ void bind_simulate(nb::module_& module) {
              nb::kw_only(), nb::arg("ranks"), nb::arg("nodes") = 0, nb::arg("count"),
              nb::arg("type") = "float32", nb::arg("protocol") = "simple", nb::arg("channels") = 1,
              nb::arg("root") = 0, nb::arg("model") = "loggops", nb::arg("noise") = 0.0,
-             nb::arg("seed") = 1, nb::arg("explain") = false, nb::arg("collapse") = true,
-             nb::arg("max_events") = std::uint64_t{1} << 36, nb::arg("timeline") = "");
+             nb::arg("seed") = 1, nb::arg("explain") = false, nb::arg("calls") = 1,
+             nb::arg("collapse") = true, nb::arg("max_events") = std::uint64_t{1} << 36,
+             nb::arg("timeline") = "");
+  module.def("simulate_plan", &simulate_plan, nb::arg("machine"), nb::arg("plan"), nb::kw_only(),
+             nb::arg("nodes") = 0, nb::arg("count"), nb::arg("type") = "float32",
+             nb::arg("model") = "loggops", nb::arg("explain") = false, nb::arg("calls") = 1,
+             nb::arg("collapse") = true, nb::arg("max_events") = std::uint64_t{1} << 36,
+             nb::arg("timeline") = "");
 }
 
 }  // namespace unisono::python

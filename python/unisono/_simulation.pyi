@@ -1,7 +1,7 @@
 # ruff: noqa: A002
 """The simulator's part of unisono._unisono: a stub only, there is no such module."""
 
-from unisono._unisono import Algorithm
+from unisono._unisono import Algorithm, Plan
 
 class Machine:
     """A cluster in numbers; `unisono.simulate.Cluster` makes it from a file."""
@@ -22,7 +22,7 @@ class Machine:
     def max_ranks(self) -> int: ...
 
 class SimulatedCollective:
-    """What a simulated collective took; times in microseconds."""
+    """What a simulated collective took; times in microseconds, of all its calls."""
 
     time_us: float
     first_us: float
@@ -35,6 +35,10 @@ class SimulatedCollective:
     path_messages_inter_node: int
     shares: dict[str, float]
     hops: list[tuple[int, int, int, float, float]]  # sender, receiver, bytes, sent, arrived
+    # Rank, or node of a NIC; the NIC or -1; bytes sent; parts of the time it sends and receives.
+    ports: list[tuple[int, int, int, float, float]]
+    # Level, unit, number, whether it leads up, GB/s, bytes.
+    links: list[tuple[int, int, int, bool, float, float]]
     ranks: int
     nodes: int
     simulated_ranks: int
@@ -60,6 +64,7 @@ def simulate_collective(
     noise: float = 0.0,
     seed: int = 1,
     explain: bool = False,
+    calls: int = 1,
     collapse: bool = True,
     max_events: int = ...,
     timeline: str = "",
@@ -100,3 +105,19 @@ def simulate_workload(
     shown_rank: int = 0,
 ) -> SimulatedWorkload:
     """A workload, as JSON, on a machine. Lets go of the GIL."""
+
+def simulate_plan(
+    machine: Machine,
+    plan: Plan,
+    *,
+    nodes: int = 0,
+    count: int,
+    type: str = "float32",
+    model: str = "loggops",
+    explain: bool = False,
+    calls: int = 1,
+    collapse: bool = True,
+    max_events: int = ...,
+    timeline: str = "",
+) -> SimulatedCollective:
+    """Any plan on a machine. Lets go of the GIL."""

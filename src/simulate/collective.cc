@@ -47,29 +47,45 @@ class PlanPrograms final : public Programs {
   const topo::Placement& placement_;
 };
 
-// All ranks begin their one program at time 0.
-class OneCall final : public Driver {
+// All ranks begin their program at time 0, and again when their part of it has ended: what a bench
+// sees that calls back to back.
+class Calls final : public Driver {
  public:
-  OneCall(Programs& programs, const plan::Header& header, const StepSizes& sizes, int endpoints)
-      : programs_(programs), header_(header), sizes_(sizes), endpoints_(endpoints) {}
+  Calls(Programs& programs, const plan::Header& header, const StepSizes& sizes, int endpoints,
+        int calls)
+      : programs_(programs), header_(header), sizes_(sizes), endpoints_(endpoints), calls_(calls) {}
 
   Status begin(Executor& executor) override {
-    const auto call = executor.make_call(header_.protocol, sizes_, "");
-    for (int rank = 0; rank < endpoints_; ++rank) {
-      UNISONO_ASSIGN(WiredProgram program, programs_.program(rank));
-      UNISONO_TRY(executor.start({.endpoint = static_cast<std::uint32_t>(rank),
-                                  .call = call,
-                                  .program = std::move(program)}));
-    }
+    call_ = executor.make_call(header_.protocol, sizes_, "");
+    for (int rank = 0; rank < endpoints_; ++rank)
+      UNISONO_TRY(start(executor, static_cast<std::uint32_t>(rank), 0, 0, nullptr));
     return {};
   }
-  Status ended(Executor&, const Ended&) override { return {}; }
+  Status ended(Executor& executor, const Ended& what) override {
+    const std::uint64_t next = what.tag + 1;
+    if (next >= static_cast<std::uint64_t>(calls_)) return {};
+    return start(executor, what.endpoint, next, what.at, &what.path);
+  }
 
  private:
+  Status start(Executor& executor, std::uint32_t endpoint, std::uint64_t number, Time at,
+               const Path* path) {
+    UNISONO_ASSIGN(WiredProgram program, programs_.program(static_cast<int>(endpoint)));
+    return executor.start({.endpoint = endpoint,
+                           .tag = number,
+                           .at = at,
+                           .call = call_,
+                           .call_key = number,
+                           .program = std::move(program),
+                           .path = path});
+  }
+
   Programs& programs_;
   const plan::Header& header_;
   const StepSizes& sizes_;
   int endpoints_;
+  int calls_;
+  std::shared_ptr<const Call> call_;
 };
 
 Status check_call(const Machine& machine, const topo::Placement& placement, std::int64_t count,
@@ -85,17 +101,45 @@ Status check_call(const Machine& machine, const topo::Placement& placement, std:
                   " has ", machine.ranks_per_node);
   if (count < 0 || count > std::int64_t{1} << 50)
     return misuse("count is ", count, "; it must be 0 to 2^50");
+  if (options.calls < 1 || options.calls > max_calls)
+    return misuse("calls is ", options.calls, "; it must be 1 to ", max_calls);
   if (std::isnan(options.noise) || options.noise < 0 || options.noise > 100)
     return misuse("noise is ", options.noise, "; it must be 0 to 100");
   return {};
 }
 
-std::string why_not_collapse(const StepSizes& sizes, const CollectiveOptions& options) {
-  if (options.model == NetworkModel::flows) return "flows share links between nodes";
+// Messages meet only in the ports of ranks and NICs, whose users collapse() holds alike.
+bool shares_uplinks(const Machine& machine, const topo::Placement& placement) {
+  return placement.nodes() > 1 && std::any_of(machine.levels.begin(), machine.levels.end() - 1,
+                                              [](const Level& level) { return level.uplinks > 0; });
+}
+
+std::string why_not_collapse(const Machine& machine, const topo::Placement& placement,
+                             const StepSizes& sizes, const CollectiveOptions& options) {
+  if (options.model == NetworkModel::flows && shares_uplinks(machine, placement))
+    return "flows share links between nodes";
   if (options.noise > 0) return "noise tells ranks apart";
   if (!options.timeline.empty()) return "a time-line shows every rank";
   if (!sizes.uniform()) return "the chunks differ in size";
   return "";
+}
+
+// A NIC once, whatever the number of its ranks; none where no other node is.
+std::vector<ShownPort> shown_ports(const Machine& machine, const topo::Placement& placement,
+                                   const std::vector<Endpoint>& endpoints) {
+  std::vector<ShownPort> shown;
+  for (const Endpoint& endpoint : endpoints)
+    shown.push_back({endpoint.node_port, endpoint.shown_rank, -1});
+  if (placement.nodes() == 1) return shown;
+  std::vector<bool> seen;
+  for (const Endpoint& endpoint : endpoints) {
+    if (seen.size() <= endpoint.nic_port) seen.resize(endpoint.nic_port + 1);
+    if (seen[endpoint.nic_port]) continue;
+    seen[endpoint.nic_port] = true;
+    const int nic = nic_of(machine, placement, endpoint.shown_rank);
+    shown.push_back({endpoint.nic_port, endpoint.node, nic});
+  }
+  return shown;
 }
 
 Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& header,
@@ -121,7 +165,7 @@ Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& he
   std::vector<Endpoint> endpoints = endpoints_of(machine, placement);
   Programs* source = &programs;
   std::unique_ptr<CollapsedPrograms> collapsed;
-  if (options.collapse) result.not_collapsed = why_not_collapse(sizes, options);
+  if (options.collapse) result.not_collapsed = why_not_collapse(machine, placement, sizes, options);
   if (options.collapse && result.not_collapsed.empty()) {
     UNISONO_ASSIGN(collapsed, collapse(endpoints, programs));
     if (collapsed) {
@@ -133,12 +177,12 @@ Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& he
   }
   result.simulated_ranks = static_cast<int>(endpoints.size());
   Executor executor(machine, endpoints, run_options);
-  OneCall calls(*source, header, sizes, result.simulated_ranks);
+  Calls calls(*source, header, sizes, result.simulated_ranks, options.calls);
   auto run = executor.run(calls);
   if (!run.ok() && collapsed) {
     // A failure names ranks, not classes of them.
     Executor full(machine, endpoints_of(machine, placement), run_options);
-    OneCall all(programs, header, sizes, result.ranks);
+    Calls all(programs, header, sizes, result.ranks, options.calls);
     UNISONO_TRY(full.run(all));
     return bug("the collapsed run of ", header.name,
                " failed, the full one did not: ", run.error().message);
@@ -149,6 +193,7 @@ Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& he
     result.node_port_bytes = std::max(result.node_port_bytes, bytes_of(endpoint.node_port));
     result.nic_bytes = std::max(result.nic_bytes, bytes_of(endpoint.nic_port));
   }
+  result.ports = shown_ports(machine, placement, endpoints);
   if (timeline) UNISONO_TRY(timeline->finish());
   return result;
 }

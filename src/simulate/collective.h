@@ -18,11 +18,14 @@ struct CollectiveCall {
   DataType type = DataType::float32;
 };
 
+inline constexpr int max_calls = 1 << 20;
+
 struct CollectiveOptions {
   NetworkModel model = NetworkModel::log_gops;
   double noise = 0;
   std::uint64_t seed = 1;
   bool explain = false;
+  int calls = 1;  // back to back; 1 to max_calls
   // Ranks that stay in the same state are simulated once. Only where nothing tells them apart: not
   // with flows, noise or a time-line, nor where chunks differ in size.
   bool collapse = true;
@@ -30,8 +33,16 @@ struct CollectiveOptions {
   std::string timeline;  // a file to write; empty: none
 };
 
+// A port of ExecutorResult::ports, and whose it is.
+struct ShownPort {
+  std::uint32_t port = 0;
+  int owner = 0;  // the rank, or the NIC's node
+  int nic = -1;   // of the node
+};
+
 struct CollectiveResult {
   ExecutorResult run;
+  std::vector<ShownPort> ports;  // of the ranks inside their nodes, then the NICs
   int ranks = 0;
   int nodes = 0;
   int simulated_ranks = 0;    // fewer than ranks if they were collapsed

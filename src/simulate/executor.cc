@@ -19,9 +19,9 @@ std::string_view name(NetworkModel model) {
 }
 
 std::string_view name(Share share) {
-  constexpr std::array<std::string_view, share_count> names{
-      "launch", "overhead", "latency", "port",  "thread block",
-      "reduction", "copy", "compute", "queue"};
+  constexpr std::array<std::string_view, share_count> names{"launch", "overhead",     "latency",
+                                                            "port",   "thread block", "reduction",
+                                                            "copy",   "compute",      "queue"};
   return names[static_cast<std::size_t>(share)];
 }
 
@@ -140,6 +140,7 @@ void Executor::happen(std::uint32_t thread, Time now) {
 
 ExecutorResult Executor::result() {
   result_.first_finished = *std::min_element(finished_.begin(), finished_.end());
+  if (routes_) result_.links = routes_->use();
   result_.hops = std::move(hops_);
   result_.ports = std::move(ports_);
   result_.pending_events = queue_.largest_size();

@@ -20,6 +20,7 @@
 
 #include "plan/walk.h"
 #include "simulate/event_queue.h"
+#include "simulate/link_use.h"
 #include "simulate/machine.h"
 #include "simulate/path.h"
 #include "simulate/programs.h"
@@ -73,7 +74,8 @@ struct ExecutorResult {
   std::size_t pending_messages = 0;  // most at one time
   std::size_t thread_blocks = 0;     // most at one time
   std::vector<PortUse> ports;
-  Path path;  // with explain
+  std::vector<LinkUse> links;  // with flows, where uplinks are limited
+  Path path;                   // with explain
   std::vector<Hop> hops;
 };
 
@@ -102,7 +104,7 @@ struct Start {
   std::shared_ptr<const Call> call{};
   std::uint64_t call_key = 0;  // the same on all ranks that take part, and no other call's
   WiredProgram program{};
-  Time duration = 0;          // without a call
+  Time duration = 0;           // without a call
   const Path* path = nullptr;  // until `at`; nullptr: nothing has happened
   int line = 0;                // of the time-line, of its first thread block
   std::string_view shown{};    // the time-line's bar of a duration; empty: none
@@ -172,6 +174,7 @@ class Executor {
     std::uint32_t next = none;
     std::uint32_t connection = none;
     bool arrived = false;  // a flow that has ended
+    bool ready = false;    // to become a flow, once those before it have ended
   };
   // A connection's messages are a list: released by the receiver, taken, delivered, under way. The
   // first of each that follows, or none.
@@ -187,16 +190,19 @@ class Executor {
     int sender_line = 0;  // of the time-line
     bool sender_waits = false;
     bool sender_ended = false, receiver_ended = false;
-    std::uint64_t key = 0;   // tells its noise from others'
-    Time last_arrival = 0;   // of a first byte
-    Time last_complete = 0;  // of a last byte
-    Time puts_arrived = 0;   // the last byte of what was put
-    std::uint32_t sent = 0;  // messages, for their noise
+    std::uint32_t unstarted = none;  // with flows: the first message that is not one yet
+    bool flows = false;              // one is under way
+    std::uint64_t key = 0;           // tells its noise from others'
+    Time last_arrival = 0;           // of a first byte
+    Time last_complete = 0;          // of a last byte
+    Time puts_arrived = 0;           // the last byte of what was put
+    std::uint32_t sent = 0;          // messages, for their noise
   };
 
   // What a message costs on one kind of way.
   struct Way {
     Time latency = 0, send_overhead = 0, recv_overhead = 0, gap = 0;
+    Time burst = 0;  // how far behind the clock a port may be: what it sends at once
     double port_ps_per_byte = 0, thread_ps_per_byte = 0, wire_ps_per_byte = 0;  // the slower one
     bool inter_node = false;
   };
@@ -268,6 +274,7 @@ class Executor {
   void launch(std::uint32_t thread, Time leaves, std::int64_t wire_bytes);
   void arrive(std::uint32_t connection, Time now);
   void inject(std::uint32_t message, Time now);
+  void start_flow(std::uint32_t connection, Time now);
   void end_flow(std::uint32_t message, Time now);
   void deliver(std::uint32_t connection, Time now);
   void release(std::uint32_t connection, std::uint32_t receiver, Time at);

@@ -69,7 +69,8 @@ std::string Executor::describe_wait(std::uint32_t number) const {
       const Connection& in = connections_[thread.in];
       append(text, str(" waits for a message from rank ", shown(thread.block->recv_peer),
                        " on channel ", channel));
-      if (in.sender == none) text += in.sender_ended ? ", which has ended" : ", which sends none there";
+      if (in.sender == none)
+        text += in.sender_ended ? ", which has ended" : ", which sends none there";
       break;
     }
     case Wait::slot: {

@@ -66,9 +66,10 @@ Time Executor::leave_port(std::uint32_t number, Time now, std::int64_t wire_byte
   if (options_.model != NetworkModel::log_gops) return now;
   const Way& way = ways_[out.way];
   Time& free = send_free_[out.send_port];
+  free = std::max(free, now - way.burst);
   const Time leaves = std::max(now, free);
   const Time busy = way.gap + transfer_time(way.port_ps_per_byte, beyond_first(wire_bytes));
-  free = leaves + busy;
+  free += busy;
   use.sending += busy;
   charge(number, Share::queue, leaves - now);
   return leaves;
@@ -79,7 +80,8 @@ Time Executor::latency_of(std::uint32_t number) {
   const Time latency = ways_[connection.way].latency;
   const std::uint32_t sent = connection.sent++;
   if (options_.noise <= 0) return latency;
-  return latency + transfer_time(options_.noise * draw(options_.seed, connection.key, sent), latency);
+  return latency +
+         transfer_time(options_.noise * draw(options_.seed, connection.key, sent), latency);
 }
 
 // The message of the current step is on its way from `leaves` on.
@@ -90,7 +92,8 @@ void Executor::launch(std::uint32_t number, Time leaves, std::int64_t wire_bytes
   const std::uint32_t message = new_message(to, wire_bytes, leaves);
   if (out.last != none) messages_[out.last].next = message;
   out.last = message;
-  for (std::uint32_t* first : {&out.first, &out.unreleased, &out.untaken, &out.undelivered})
+  for (std::uint32_t* first :
+       {&out.first, &out.unreleased, &out.untaken, &out.undelivered, &out.unstarted})
     if (*first == none) *first = message;
   ++out.count;
   ++result_.messages;
@@ -106,6 +109,9 @@ void Executor::launch(std::uint32_t number, Time leaves, std::int64_t wire_bytes
     queue_.push({leaves + way.send_overhead, key_of(Kind::inject, out.from, message)});
     return;
   }
+  if (way.burst > 0)
+    messages_[message].time =
+        std::max(leaves, send_free_[out.send_port]) + way.send_overhead + latency;
   out.last_arrival = std::max(out.last_arrival, leaves + way.send_overhead + latency);
   // By receiver: the order of equal times then follows the ranks.
   const std::uint32_t whom = out.receiver == none ? unreceived | to : out.receiver;
@@ -119,38 +125,54 @@ void Executor::arrive(std::uint32_t number, Time now) {
   Message& message = messages_[arrived];
   const Way& way = ways_[in.way];
   const std::int64_t rest = beyond_first(message.wire_bytes);
-  Time start = now;
+  const Time moved = transfer_time(way.wire_ps_per_byte, rest);
+  Time ends = now + moved;
   if (options_.model == NetworkModel::log_gops) {
     Time& free = recv_free_[in.recv_port];
-    start = std::max(now, free);
+    free = std::max(free, now - way.burst);
+    ends = std::max(now, free) + moved;
     const Time busy = way.gap + transfer_time(way.port_ps_per_byte, rest);
-    free = start + busy;
+    free += busy;
     ports_[in.recv_port].receiving += busy;
+    // What was sent at once is there at once, unless this port is behind.
+    if (way.burst > 0)
+      ends = std::max({message.time, free, now + transfer_time(way.thread_ps_per_byte, rest)});
   }
-  const Time moved = transfer_time(way.wire_ps_per_byte, rest);
-  message.time = start + moved;
+  message.time = ends;
   if (options_.explain) {
     // Noise never lets a message overtake the one before it; what that costs counts as queueing.
     Path& path = message_paths_[arrived];
     const Share slower =
         way.port_ps_per_byte >= way.thread_ps_per_byte ? Share::port : Share::thread_block;
-    path.shares[static_cast<std::size_t>(slower)] += moved;
+    path.shares[static_cast<std::size_t>(slower)] += std::min(moved, message.time - path.total());
     path.shares[static_cast<std::size_t>(Share::queue)] += message.time - path.total();
   }
   deliver(number, now);
 }
 
 void Executor::inject(std::uint32_t number, Time now) {
+  messages_[number].ready = true;
+  start_flow(messages_[number].connection, now);
+}
+
+// A connection's messages go one after another, as a thread block writes them, or a queue pair of a
+// NIC sends them.
+void Executor::start_flow(std::uint32_t to, Time now) {
+  Connection& connection = connections_[to];
+  if (connection.flows || connection.unstarted == none || !messages_[connection.unstarted].ready)
+    return;
+  const std::uint32_t number = connection.unstarted;
   const Message& message = messages_[number];
-  const Connection& connection = connections_[message.connection];
+  connection.flows = true;
+  connection.unstarted = message.next;
   const int from = endpoints_[connection.from].node;
-  const int to = endpoints_[connection.to].node;
+  const int at = endpoints_[connection.to].node;
   const Way& way = ways_[connection.way];
   const auto& path = routes_->between({.send_port = connection.send_port,
                                        .recv_port = connection.recv_port,
                                        .from_node = from,
-                                       .to_node = to,
-                                       .flow = message.connection});
+                                       .to_node = at,
+                                       .flow = to});
   routes_->network().start(now, number, path, message.wire_bytes, 1000 / way.thread_ps_per_byte);
 }
 
@@ -160,6 +182,8 @@ void Executor::end_flow(std::uint32_t number, Time now) {
   const Way& way = ways_[in.way];
   ended.time += now;
   ended.arrived = true;
+  in.flows = false;
+  start_flow(ended.connection, now);
   if (options_.explain) {
     Path& path = message_paths_[number];
     const Share slower =

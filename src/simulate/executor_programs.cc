@@ -22,6 +22,8 @@ void Executor::make_ways(const ProtocolCosts& costs) {
             .thread_ps_per_byte = ps_per_byte(costs.thread_block_gb_s[kind]),
             .inter_node = kind == 1};
     way.wire_ps_per_byte = std::max(way.port_ps_per_byte, way.thread_ps_per_byte);
+    if (way.inter_node && options_.model == NetworkModel::log_gops)
+      way.burst = transfer_time(way.port_ps_per_byte, machine_.nic_burst_bytes);
     ways_.push_back(way);
   };
   make(0, machine_.node_latency_ns, machine_.node_gap_ns, machine_.node_gb_s);
@@ -43,8 +45,7 @@ std::shared_ptr<const Call> Executor::make_call(Protocol protocol, const StepSiz
 
 Status Executor::start(Start what) {
   if (what.endpoint >= endpoints_.size())
-    return bug("endpoint ", what.endpoint, " is to begin something; there are ",
-               endpoints_.size());
+    return bug("endpoint ", what.endpoint, " is to begin something; there are ", endpoints_.size());
   const auto blocks = static_cast<std::uint32_t>(what.program.program.thread_blocks.size());
   const std::uint32_t number = take_instance(what.endpoint, blocks);
   Instance& instance = instances_[number];

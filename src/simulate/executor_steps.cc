@@ -155,8 +155,8 @@ bool Executor::next_tile(std::uint32_t number, Time at) {
 bool Executor::dependencies_hold(std::uint32_t number, Time now) {
   Thread& thread = threads_[number];
   for (const plan::Dependency& dependency : thread.cursor.step()->after) {
-    const std::uint32_t other_number =
-        instances_[thread.instance].first_thread + static_cast<std::uint32_t>(dependency.thread_block);
+    const std::uint32_t other_number = instances_[thread.instance].first_thread +
+                                       static_cast<std::uint32_t>(dependency.thread_block);
     Thread& other = threads_[other_number];
     const std::int64_t steps = dependency.steps.at(thread.cursor.loops());
     const bool done =
@@ -208,7 +208,8 @@ bool Executor::pass_barrier(std::uint32_t number, Time now) {
     return false;
   }
   instance.at_barrier = 0;
-  for (std::uint32_t other = instance.first_thread; other < instance.first_thread + blocks; ++other) {
+  for (std::uint32_t other = instance.first_thread; other < instance.first_thread + blocks;
+       ++other) {
     if (other == number || threads_[other].wait != Wait::barrier) continue;
     threads_[other].wait = Wait::nothing;
     threads_[other].time = now;

@@ -92,6 +92,7 @@ Status check(const Machine& machine) {
   in.whole("NICs of a node", machine.nics_per_node, 1, max_ranks_per_node);
   in.bandwidth("bandwidth of a NIC", machine.nic_gb_s);
   in.duration("gap of a NIC", machine.nic_gap_ns);
+  in.whole("the burst of a NIC", machine.nic_burst_bytes, 0, std::int64_t{1} << 40);
   if (machine.nic_of_local_rank.size() != static_cast<std::size_t>(machine.ranks_per_node))
     in.fail("the number of ranks with a NIC", str(machine.nic_of_local_rank.size()),
             str("each of a node's ", machine.ranks_per_node, " ranks needs one"));

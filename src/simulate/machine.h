@@ -61,6 +61,8 @@ struct Machine {
   int nics_per_node = 1;
   double nic_gb_s = 1;
   double nic_gap_ns = 0;
+  // What a NIC that was idle sends at once, as a shaper's token bucket lets it. With loggops only.
+  std::int64_t nic_burst_bytes = 0;
   std::vector<int> nic_of_local_rank;  // size ranks_per_node
 
   std::vector<Level> levels;  // from the smallest; empty only if nodes is 1

@@ -87,6 +87,7 @@ Result<Machine> read_machine(std::string_view json) {
   in.required("nics_per_node", machine.nics_per_node, 1, max_ranks_per_node);
   in.required("nic_gb_s", machine.nic_gb_s);
   in.optional("nic_gap_ns", machine.nic_gap_ns);
+  in.optional("nic_burst_bytes", machine.nic_burst_bytes);
   in.optional("reduce_gb_s", machine.reduce_gb_s);
   in.optional("copy_gb_s", machine.copy_gb_s);
   in.optional("ranks_share_core", machine.ranks_share_core);

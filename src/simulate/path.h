@@ -23,7 +23,7 @@ enum class Share : std::uint8_t {
   reduction,
   copy,
   compute,  // of what a workload computes between its calls
-  queue,  // waiting for a port or a core that others use
+  queue,    // waiting for a port or a core that others use
 };
 inline constexpr int share_count = 9;
 std::string_view name(Share share);

@@ -43,6 +43,30 @@ void Routes::add_uplinks(const Level& level, int units) {
   }
 }
 
+std::vector<LinkUse> Routes::use() const {
+  std::vector<LinkUse> all;
+  for (std::size_t level = 0; level < units_.size(); ++level) {
+    for (std::size_t unit = 0; unit < units_[level].size(); ++unit) {
+      const Unit& one = units_[level][unit];
+      const double gb_s = machine_.levels[level].uplink_gb_s *
+                          (machine_.levels[level].adaptive ? machine_.levels[level].uplinks : 1);
+      for (const bool up : {true, false}) {
+        for (int i = 0; i < one.links; ++i) {
+          const auto link =
+              (up ? one.first_up : one.first_down) + static_cast<FlowNetwork::Link>(i);
+          all.push_back({.level = static_cast<int>(level),
+                         .unit = static_cast<int>(unit),
+                         .number = i,
+                         .up = up,
+                         .capacity_gb_s = gb_s,
+                         .bytes = network_.bytes_over(link)});
+        }
+      }
+    }
+  }
+  return all;
+}
+
 const std::vector<FlowNetwork::Link>& Routes::between(const Ends& ends) {
   path_.clear();
   path_.push_back(out_[ends.send_port]);

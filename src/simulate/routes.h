@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "simulate/flows.h"
+#include "simulate/link_use.h"
 #include "simulate/machine.h"
 
 namespace unisono::simulate {
@@ -24,6 +25,8 @@ class Routes {
   const std::vector<FlowNetwork::Link>& between(const Ends& ends);
 
   FlowNetwork& network() { return network_; }
+  // All uplinks, each way, by level and unit.
+  std::vector<LinkUse> use() const;
 
  private:
   struct Unit {

@@ -11,16 +11,20 @@ std::uint64_t key_of(int from, int to, int channel) {
 
 }  // namespace
 
+int nic_of(const Machine& machine, const topo::Placement& placement, int rank) {
+  // Fewer ranks than the node has places still spread over its NICs.
+  const int places = machine.ranks_per_node / placement.ranks_on(placement.node_of(rank));
+  const int local = placement.local_index(rank) * std::max(places, 1);
+  return machine.nic_of_local_rank[static_cast<std::size_t>(local)];
+}
+
 std::vector<Endpoint> endpoints_of(const Machine& machine, const topo::Placement& placement) {
   std::vector<Endpoint> endpoints;
   const int ranks = placement.ranks();
   endpoints.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     const int node = placement.node_of(rank);
-    // Fewer ranks than the node has places still spread over its NICs.
-    const int places = machine.ranks_per_node / placement.ranks_on(node);
-    const int local = placement.local_index(rank) * std::max(places, 1);
-    const int nic = machine.nic_of_local_rank[static_cast<std::size_t>(local)];
+    const int nic = nic_of(machine, placement, rank);
     endpoints.push_back(
         {.node_port = static_cast<std::uint32_t>(rank),
          .nic_port = static_cast<std::uint32_t>(ranks + node * machine.nics_per_node + nic),

@@ -9,6 +9,9 @@
 
 namespace unisono::simulate {
 
+// The NIC of its node that a rank uses.
+int nic_of(const Machine& machine, const topo::Placement& placement, int rank);
+
 // Ports: one for each rank inside its node, then the NICs of each node.
 std::vector<Endpoint> endpoints_of(const Machine& machine, const topo::Placement& placement);
 

@@ -98,8 +98,7 @@ Status Checker::task(std::size_t list, std::size_t number) const {
       if (task.call >= workload_.calls.size())
         return misuse(where(), "call ", task.call, "; there are ", workload_.calls.size());
       if (task.communicator >= members_.size())
-        return misuse(where(), "communicator ", task.communicator, "; there are ",
-                      members_.size());
+        return misuse(where(), "communicator ", task.communicator, "; there are ", members_.size());
       for (const int rank : workload_.lists[list].ranks)
         if (members_[task.communicator][static_cast<std::size_t>(rank)].group < 0)
           return misuse(where(), "rank ", rank, " is in no group of communicator ",
@@ -182,8 +181,8 @@ std::vector<std::vector<Membership>> memberships(const Workload& workload) {
     std::vector<Membership>& members = result.emplace_back(workload.ranks);
     for (std::size_t group = 0; group < one.groups.size(); ++group)
       for (std::size_t place = 0; place < one.groups[group].size(); ++place)
-        members[static_cast<std::size_t>(one.groups[group][place])] = {
-            static_cast<int>(group), static_cast<int>(place)};
+        members[static_cast<std::size_t>(one.groups[group][place])] = {static_cast<int>(group),
+                                                                       static_cast<int>(place)};
   }
   return result;
 }
@@ -204,8 +203,7 @@ Status check(const Workload& workload, const Machine& machine) {
                   machine.max_ranks(), " (", machine.nodes, " nodes of ", machine.ranks_per_node,
                   ")");
   if (workload.iterations < 1 || workload.iterations > 1'000'000)
-    return misuse(workload.name, ": ", workload.iterations,
-                  " iterations; it must be 1 to 1000000");
+    return misuse(workload.name, ": ", workload.iterations, " iterations; it must be 1 to 1000000");
   if (workload.message_channels < 1 || workload.message_channels > 64)
     return misuse(workload.name, ": messages on ", workload.message_channels,
                   " channels; it must be 1 to 64");

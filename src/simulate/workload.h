@@ -41,7 +41,7 @@ struct Task {
   Activity activity = Activity::compute;
   std::string name{};
   int stream = 0;
-  double duration_ns = 0;       // compute
+  double duration_ns = 0;        // compute
   std::size_t communicator = 0;  // collective; send and recv with an offset
   std::size_t call = 0;          // collective: into Workload::calls
   // send and recv: a rank, or an offset to this rank's place in its group, modulo its size.

@@ -93,15 +93,15 @@ Result<GroupCall> WorkloadPrograms::make_group_call(const CollectiveSpec& spec,
   result.request.channels = spec.channels;
   const auto ranks = static_cast<int>(group.size());
   const auto element_bytes = static_cast<std::int64_t>(size_bytes(spec.type));
-  const std::int64_t count = std::max<std::int64_t>(
-      1, spec.bytes / (blocks_of(spec.collective, ranks) * element_bytes));
+  const std::int64_t count =
+      std::max<std::int64_t>(1, spec.bytes / (blocks_of(spec.collective, ranks) * element_bytes));
   if (spec.algorithm == "automatic") {
     double least_us = 0;
     const auto block_bytes = static_cast<double>(count * element_bytes);
     for (const algorithm::Entry* entry : algorithm::entries_for(spec.collective)) {
       if (!entry->supports(result.request).ok()) continue;
-      const double us = closed_form_us(machine_, result.request,
-                                       entry->cost(result.request, block_bytes));
+      const double us =
+          closed_form_us(machine_, result.request, entry->cost(result.request, block_bytes));
       if (result.entry != nullptr && us >= least_us) continue;
       result.entry = entry;
       least_us = us;

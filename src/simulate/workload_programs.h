@@ -66,7 +66,8 @@ class WorkloadPrograms final : public Programs {
   bool is_ragged() const;
 
  private:
-  Result<GroupCall> make_group_call(const CollectiveSpec& spec, const std::vector<int>& group) const;
+  Result<GroupCall> make_group_call(const CollectiveSpec& spec,
+                                    const std::vector<int>& group) const;
   plan::RankProgram message_program(int rank, const TaskKind& kind) const;
   plan::Header message_header() const;
 
@@ -75,7 +76,7 @@ class WorkloadPrograms final : public Programs {
   const topo::Placement& placement_;
   std::vector<int> list_of_;  // by rank
   std::vector<std::vector<Membership>> members_;
-  std::vector<std::vector<TaskKind>> kinds_;      // by list
+  std::vector<std::vector<TaskKind>> kinds_;       // by list
   std::vector<std::vector<std::size_t>> kind_of_;  // by list, then by task
   // By communicator, group and call.
   std::map<std::tuple<std::size_t, int, std::size_t>, GroupCall> group_calls_;

@@ -46,8 +46,8 @@ class WorkloadDriver final : public Driver {
     int rank = 0;
     std::size_t list = 0;
     std::vector<Stream> streams;
-    std::vector<std::uint64_t> calls;                            // made, by communicator
-    std::unordered_map<std::uint64_t, std::uint64_t> messages;   // begun, by direction, peer and tag
+    std::vector<std::uint64_t> calls;                           // made, by communicator
+    std::unordered_map<std::uint64_t, std::uint64_t> messages;  // begun, by direction, peer and tag
     std::vector<std::size_t> first_block;  // by kind: where its blocks are among all of the rank's
   };
 
@@ -130,11 +130,10 @@ Status WorkloadDriver::begin_ready(Executor& executor, std::uint32_t endpoint, T
     if (stream.is_busy || stream.tasks.empty() || stream.iteration == workload().iterations)
       continue;
     const Task& task = workload().lists[rank.list].tasks[stream.tasks[stream.next]];
-    const bool is_ready = std::all_of(
-        task.after.begin(), task.after.end(),
-        [&](std::uint32_t other) { return has_ended(rank, other, stream.iteration); });
-    if (is_ready)
-      UNISONO_TRY(begin_task(executor, endpoint, static_cast<int>(number), now, path));
+    const bool is_ready =
+        std::all_of(task.after.begin(), task.after.end(),
+                    [&](std::uint32_t other) { return has_ended(rank, other, stream.iteration); });
+    if (is_ready) UNISONO_TRY(begin_task(executor, endpoint, static_cast<int>(number), now, path));
   }
   return {};
 }
@@ -217,9 +216,9 @@ Status WorkloadDriver::ended(Executor& executor, const Ended& what) {
   if (what.endpoint == shown_ && tasks_.size() < options_.max_tasks)
     tasks_.push_back({index, stream.iteration, what.began, what.at});
   if (timeline_ != nullptr && task.activity != Activity::compute)
-    timeline_->bar(rank.rank, static_cast<int>(what.tag), task.name, what.began, what.at,
-                   task.activity == Activity::collective ? workload().calls[task.call].bytes
-                                                         : task.bytes);
+    timeline_->bar(
+        rank.rank, static_cast<int>(what.tag), task.name, what.began, what.at,
+        task.activity == Activity::collective ? workload().calls[task.call].bytes : task.bytes);
   stream.is_busy = false;
   if (++stream.next == stream.tasks.size()) {
     Time& last = iterations_[static_cast<std::size_t>(stream.iteration)];

@@ -13,7 +13,7 @@ namespace unisono::simulate {
 
 struct WorkloadOptions {
   CollectiveOptions run;
-  int shown_rank = 0;              // whose tasks are listed
+  int shown_rank = 0;               // whose tasks are listed
   std::size_t max_tasks = 100'000;  // of them, at most
 };
 
@@ -36,10 +36,10 @@ struct WorkloadResult {
   ExecutorResult run;
   int ranks = 0, nodes = 0;
   int simulated_ranks = 0;
-  std::string not_collapsed;       // why not; empty if they were, or if nobody asked
-  std::vector<Time> iterations;    // when the last rank had ended each
-  int shown_list = -1;             // of the shown rank
-  std::vector<TaskTime> tasks;     // of the shown rank, by when they began
+  std::string not_collapsed;     // why not; empty if they were, or if nobody asked
+  std::vector<Time> iterations;  // when the last rank had ended each
+  int shown_list = -1;           // of the shown rank
+  std::vector<TaskTime> tasks;   // of the shown rank, by when they began
   std::vector<ServedCall> served;
 };
 

@@ -61,7 +61,7 @@ def test_every_number_has_a_source() -> None:
         ("[0, 0, 1, 1, 2, 2, 3, 3]", "[0, 0, 1, 1]", "each of a node's 8 ranks needs one"),
         ("[0, 0, 1, 1, 2, 2, 3, 3]", "[0, 0, 1, 1, 2, 2, 3, 9]", "must be 0 to 3"),
         ("ranks_per_node: 8", "ranks_per_node: 7.5", "whole number"),
-        ('nodes: "9408 [olcf]"', 'nodes: "94 [olcf]"', "joins only 94"),
+        ('nodes: "9856 [olcf]"', 'nodes: "94 [olcf]"', "joins only 94"),
         ("format: 1", "format: 2", "format"),
         ("format: 1", "format: 1\nformat: 1", "twice"),
         ("format: 1", "format: &a [*a]", "alias"),

@@ -56,6 +56,26 @@ TEST(Collapse, GivesTheTimeOfTheFullRun) {
   }
 }
 
+// Where only ports are shared, also with flows; where nodes share uplinks, never.
+TEST(Collapse, HoldsForFlowsInPorts) {
+  for (const auto& [nodes, ranks_per_node, nics, ranks] :
+       {std::tuple(1, 8, 1, 8), std::tuple(4, 4, 2, 16)}) {
+    Machine machine = test::cluster(nodes, ranks_per_node, nics);
+    for (Level& level : machine.levels) level.uplinks = 0;
+    int collapsed = 0;
+    for (const Case& one : every_case(machine, ranks, 16 * 5040)) {
+      CollectiveOptions options{.model = NetworkModel::flows, .collapse = false};
+      const CollectiveResult full = run(machine, one, options);
+      options.collapse = true;
+      const CollectiveResult few = run(machine, one, options);
+      // Rates are sums in another order.
+      EXPECT_NEAR(to_us(few.run.finished), to_us(full.run.finished), 1e-4) << one.text;
+      if (few.simulated_ranks < ranks) ++collapsed;
+    }
+    EXPECT_GT(collapsed, 10) << nodes << " nodes";
+  }
+}
+
 TEST(Collapse, OneRankStandsForARing) {
   const Machine machine = log_gops_machine(64, {.latency_ns = 1000});
   const auto result =
@@ -214,6 +234,69 @@ TEST(Limits, StopALongRun) {
       simulate_collective(machine, *one.entry, one.call, {.collapse = false, .max_events = 100});
   ASSERT_FALSE(result.ok());
   EXPECT_NE(result.error().message.find("more than 100 events"), std::string::npos);
+}
+
+// A root is done before the last rank: its next call begins then. All others wait for it in turn,
+// and each call takes as long as what the busiest rank does for it.
+TEST(Calls, FollowEachOtherWithoutABarrier) {
+  Machine machine = log_gops_machine(5, {.latency_ns = 1000, .overhead_ns = 10});
+  machine.protocols[0].launch_ns = 300;
+  const Case chain{&test::entry(Collective::broadcast, "ring"),
+                   test::call_of(Collective::broadcast, *place(machine, 5), 16), "ring"};
+  const Time one = run(machine, chain, {}).run.finished;
+  const Time many = run(machine, chain, {.calls = 11}).run.finished;
+  EXPECT_EQ(one, from_ns(300 + 4 * (1000 + 2 * 10)));
+  // A rank on the way receives and sends: two overheads, and its launch.
+  EXPECT_EQ(many - one, 10 * from_ns(300 + 2 * 10));
+  // Where each rank waits for all others there is nothing to win.
+  const Case ring{&test::entry(Collective::all_gather, "ring"),
+                  test::call_of(Collective::all_gather, *place(machine, 5), 16), "ring"};
+  EXPECT_EQ(run(machine, ring, {.calls = 7}).run.finished, 7 * run(machine, ring, {}).run.finished);
+}
+
+TEST(Calls, AreExplainedToTheEnd) {
+  const Machine machine = test::cluster(2, 4, 2);
+  for (const Case& one : every_case(machine, 8, 10007)) {
+    const CollectiveResult result = run(machine, one, {.explain = true, .calls = 3});
+    EXPECT_EQ(result.run.path.total(), result.run.finished) << one.text;
+    EXPECT_EQ(result.run.messages, 3 * run(machine, one, {}).run.messages) << one.text;
+  }
+}
+
+// A shaper's bucket fills while its link is idle, and never beyond its size.
+TEST(Burst, GoesOutAtOnceAfterAPause) {
+  Machine machine = test::cluster(2, 1, 1);
+  machine.nic_gb_s = 0.001;
+  machine.nic_gap_ns = 0;
+  machine.nic_burst_bytes = 50'000;
+  const auto time_us = [&](double launch_ns, std::int64_t burst) {
+    machine.protocols[0].launch_ns = launch_ns;
+    machine.nic_burst_bytes = burst;
+    const Case one{&test::entry(Collective::broadcast, "ring"),
+                   test::call_of(Collective::broadcast, *place(machine, 2), 25'000), "ring"};
+    return to_us(run(machine, one, {}).run.finished) - launch_ns / 1000;
+  };
+  // 100,000 bytes at 1 byte a nanosecond: all of it, or less what the pause has saved.
+  EXPECT_NEAR(time_us(0, 50'000), 100'000, 100);
+  EXPECT_NEAR(time_us(20e6, 50'000), 80'000, 100);
+  EXPECT_NEAR(time_us(1e9, 50'000), 50'000, 100);
+  EXPECT_NEAR(time_us(1e9, 0), 100'000, 100);
+}
+
+TEST(Use, ShowsEveryPortAndUplink) {
+  Machine machine = test::cluster(4, 2, 1);
+  const Case one{&test::entry(Collective::all_gather, "ring"),
+                 test::call_of(Collective::all_gather, *place(machine, 8), 4096), "ring"};
+  const CollectiveResult result = run(machine, one, {.model = NetworkModel::flows});
+  ASSERT_EQ(result.ports.size(), 8 + 4);
+  std::int64_t nics = 0;
+  for (const ShownPort& port : result.ports)
+    if (port.nic >= 0) nics += result.run.ports[port.port].bytes_sent;
+  // Four ranks are the last of their node, and pass on all blocks but one.
+  EXPECT_EQ(nics, 4 * 7 * 4096 * 4);
+  double up = 0;
+  for (const LinkUse& link : result.run.links) up += link.up ? link.bytes : 0;
+  EXPECT_EQ(up, 2 * 7 * 4096 * 4) << "of two racks, each way once";
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 """Clusters: the YAML of clusters/, its schema, and what the native simulator makes of it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,13 +30,14 @@ class _Node(Part):
 
     latency: Duration
     bandwidth: Bandwidth
-    gap: Duration = Number(0, "")
+    gap: Duration = Number(0, "", "ns")
 
 
 class _Nics(Part):
     per_node: Plain
     bandwidth: Bandwidth
-    gap: Duration = Number(0, "")
+    gap: Duration = Number(0, "", "ns")
+    burst: Size = Number(0, "", "B")
     of_rank: list[int] = Field(max_length=1024)
 
 
@@ -45,7 +46,7 @@ class _Level(Part):
     nodes: Plain
     latency: Duration
     uplinks: Plain = Number(0, "")
-    uplink_bandwidth: Bandwidth = Number(0, "")
+    uplink_bandwidth: Bandwidth = Number(0, "", "GB/s")
     adaptive: bool = False
 
 
@@ -78,8 +79,8 @@ class ClusterFile(Part):
     nics: _Nics
     network: list[_Level] = Field(max_length=8)
     protocols: _Protocols
-    reduction_bandwidth: Bandwidth = Number(0, "")
-    copy_bandwidth: Bandwidth = Number(0, "")
+    reduction_bandwidth: Bandwidth = Number(0, "", "GB/s")
+    copy_bandwidth: Bandwidth = Number(0, "", "GB/s")
     ranks_share_core: bool = False
     slots: Plain = Number(8, "")
     tiles: Plain = Number(1, "")
@@ -174,6 +175,72 @@ def _numbers(part: BaseModel, place: str) -> Iterator[tuple[str, Number]]:
                     yield from _numbers(item, f"{here}[{i}]")
 
 
+def with_numbers(file: ClusterFile, values: Mapping[str, float], source: str) -> ClusterFile:
+    """The file with other numbers, all of one source.
+
+    Args:
+        file: The file.
+        values: By place, as `Cluster.numbers` names it ("protocols.ll.launch"): ns, GB/s or bytes.
+        source: What `sources` says of them, under the name "fitted".
+
+    Raises:
+        MisuseError: There is no such number.
+    """
+    copy = file.model_copy(deep=True)
+    copy.sources["fitted"] = source
+    for place, value in values.items():
+        old = number_at(copy, place)
+        holder, _, name = place.rpartition(".")
+        setattr(_part_at(copy, holder), name, Number(value, "fitted", old.unit))
+    return copy
+
+
+def number_at(file: ClusterFile, place: str) -> Number:
+    """The number at a place, as `Cluster.numbers` names it.
+
+    Raises:
+        MisuseError: There is none.
+    """
+    found = _part_at(file, place)
+    if not isinstance(found, Number):
+        known = ", ".join(known for known, _ in _numbers(file, ""))
+        raise MisuseError(f"there is no number '{place}' in {file.name}; there are {known}")
+    return found
+
+
+def _part_at(file: ClusterFile, place: str) -> Any:
+    part: Any = file
+    for name in place.replace("]", "").replace("[", ".").split("."):
+        if isinstance(part, list):
+            part = part[int(name)] if name.isdigit() and int(name) < len(part) else None
+        elif name and isinstance(part, BaseModel):
+            part = getattr(part, name, None)
+    return part
+
+
+def to_yaml(file: ClusterFile) -> str:
+    """The text of a cluster file, which `parse_cluster` reads."""
+    document = _to_plain(file)
+    text: str = yaml.safe_dump(document, sort_keys=False, width=100, allow_unicode=True)
+    return text
+
+
+def _to_plain(part: Any) -> Any:
+    if isinstance(part, Number):
+        return part.text()
+    if isinstance(part, BaseModel):
+        values = ((name, getattr(part, name)) for name in type(part).model_fields)
+        # Without a source it is the default, which is not written.
+        return {
+            name: _to_plain(value)
+            for name, value in values
+            if not (isinstance(value, Number) and not value.source)
+        }
+    if isinstance(part, list):
+        return [_to_plain(item) for item in part]
+    return part
+
+
 def _whole(what: str, number: Number) -> int:
     if number.value != int(number.value):
         raise MisuseError(f"{what} is {number.value}; it must be a whole number")
@@ -191,6 +258,7 @@ def _to_machine(file: ClusterFile) -> dict[str, Any]:
         "nics_per_node": _whole("nics.per_node", file.nics.per_node),
         "nic_gb_s": file.nics.bandwidth.value,
         "nic_gap_ns": file.nics.gap.value,
+        "nic_burst_bytes": _whole("nics.burst", file.nics.burst),
         "nic_of_local_rank": file.nics.of_rank,
         "levels": [
             {

@@ -14,10 +14,15 @@ _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 1e3, "MB
 
 
 class Number(NamedTuple):
-    """A number in the unit of its kind, and the name of its source."""
+    """A number, the name of its source, and the unit of its kind: ns, GB/s, B or none."""
 
     value: float
     source: str
+    unit: str = ""
+
+    def text(self) -> str:
+        """As a cluster file has it."""
+        return f"{self.value:.6g}{f' {self.unit}' if self.unit else ''} [{self.source}]"
 
 
 def _reader(kind: str, units: dict[str, float], example: str) -> Callable[[object], Number]:
@@ -38,7 +43,8 @@ def _reader(kind: str, units: dict[str, float], example: str) -> Callable[[objec
             value = float(digits)
         except ValueError:
             raise ValueError(f"'{digits}' in '{text}' is no number") from None
-        return Number(value * units[unit], source)
+        base = next(name for name, factor in units.items() if factor == 1)
+        return Number(value * units[unit], source, base)
 
     return read
 

@@ -87,6 +87,7 @@ def simulate(
     noise: float = 0.0,
     seed: int = 1,
     explain: bool = False,
+    calls: int = 1,
     collapse: bool = True,
     timeline: str = "",
 ) -> Simulated:
@@ -105,7 +106,9 @@ def simulate(
         model: loggops (ports take turns), flows (links are shared), alpha_beta (nothing is).
         noise: Every latency is longer by up to this part of it.
         seed: Of the noise.
-        explain: Also the critical path.
+        explain: Also the critical path, of all calls.
+        calls: So many, back to back: a rank starts the next when its part of one has ended. The
+            time is that of one; it is less than a single call's where ranks need not wait.
         collapse: Simulate ranks in the same state once.
         timeline: A file for a time-line that Perfetto shows.
 
@@ -121,8 +124,8 @@ def simulate(
     channels = channels or cluster.channels
     result = native.simulate_collective(
         cluster.machine, entry, ranks=ranks, nodes=nodes, count=count, type=type, protocol=protocol,
-        channels=channels, model=model, noise=noise, seed=seed, explain=explain, collapse=collapse,
-        timeline=timeline,
+        channels=channels, model=model, noise=noise, seed=seed, explain=explain, calls=calls,
+        collapse=collapse, timeline=timeline,
     )  # fmt: skip
     time_ns = result.time_us * 1000
 
@@ -137,7 +140,7 @@ def simulate(
         ranks=ranks,
         nodes=result.nodes,
         size_bytes=count * blocks * element_bytes,
-        time_us=result.time_us,
+        time_us=result.time_us / calls,
         closed_form_us=result.closed_form_us,
         messages=result.messages,
         events=result.events,
