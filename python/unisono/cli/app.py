@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from unisono.cli import bench, explain, info, netbed, plan, run, simulate
+from unisono.cli import bench, calibrate, explain, info, netbed, plan, run, simulate
 from unisono.cli.output import complain
 from unisono.errors import Error, MisuseError
 
@@ -27,6 +27,7 @@ app.add_typer(netbed.app, name="netbed")
 app.add_typer(plan.app, name="plan")
 app.command("explain")(explain.explain)
 app.command("simulate")(simulate.simulate)
+app.command("calibrate", no_args_is_help=True)(calibrate.calibrate)
 
 
 def main() -> None:

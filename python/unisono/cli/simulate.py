@@ -2,11 +2,9 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from unisono import _unisono as native
 from unisono import plans
@@ -21,13 +19,12 @@ from unisono.cli.output import (
     print_json,
     print_table,
     print_text,
-    progress_console,
     split_names,
 )
-from unisono.errors import MachineError, MisuseError
+from unisono.cli.simulation import NETWORK_MODELS, count_progress, load_simulator
+from unisono.errors import MisuseError
 
 _SHOWN_HOPS = 12
-_MODELS = ["loggops", "flows", "alpha_beta"]
 
 
 def simulate(
@@ -76,7 +73,7 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Simulate a collective's algorithms on a cluster, by the very plans that the library runs."""
-    simulator = _simulator()
+    simulator = load_simulator()
     if clusters:
         _print_clusters(simulator.builtin_clusters(), json)
         return
@@ -84,7 +81,7 @@ def simulate(
     if sources:
         print_table(("number", "value", "source"), chosen.numbers(), right=("value",))
         return
-    check_names("model", [model], _MODELS)
+    check_names("model", [model], NETWORK_MODELS)
     check_names("collective", [collective], collectives())
     sizes = [parse_size(text, "--size") for text in split_names(size or ["1MiB"])]
     algorithms = _algorithms(collective, split_names(algorithm or ["all"]))
@@ -105,7 +102,7 @@ def simulate(
         "nodes": nodes, "channels": channels, "model": model, "noise": noise, "seed": seed,
         "explain": explain, "timeline": str(timeline or ""),
     }  # fmt: skip
-    with _progress() as progress:
+    with count_progress() as progress:
         task = progress.add_task("simulating", total=len(jobs))
         results, refused = simulator.simulate_all(
             chosen, collective, jobs, options, done=lambda: progress.update(task, advance=1)
@@ -145,17 +142,6 @@ def simulate(
         print_text("\n" + simulator.explain_path(results[0], _SHOWN_HOPS))
 
 
-def _simulator() -> ModuleType:
-    """The simulator, whose packages are an extra."""
-    try:
-        from unisono import simulate as simulator
-    except ImportError as error:
-        raise MachineError(
-            f"unisono simulate needs {error.name}; pip install 'unisono[simulate]' has it"
-        ) from None
-    return simulator
-
-
 def _algorithms(collective: str, names: list[str]) -> list[str]:
     known = [entry.name for entry in plans.algorithms(collective)]
     if names == ["all"]:
@@ -165,7 +151,7 @@ def _algorithms(collective: str, names: list[str]) -> list[str]:
 
 
 def _print_clusters(names: list[str], json: bool) -> None:
-    simulator = _simulator()
+    simulator = load_simulator()
     loaded = [simulator.load_cluster(name) for name in names]
     if json:
         print_json([{"name": one.name, "description": one.file.description} for one in loaded])
@@ -174,15 +160,4 @@ def _print_clusters(names: list[str], json: bool) -> None:
         ("cluster", "what it is", "ranks"),
         [(one.name, one.file.description, f"{one.machine.max_ranks:,}") for one in loaded],
         right=("ranks",),
-    )
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=progress_console,
-        transient=True,
     )

@@ -1,0 +1,78 @@
+"""`unisono calibrate`: fits a cluster's numbers to what a bench has measured."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unisono.bench.cases import check_names
+from unisono.bench.peers import OURS
+from unisono.cli.output import Json, print_json, print_table, print_text, split_names, write_file
+from unisono.cli.simulation import NETWORK_MODELS, count_progress, load_simulator, print_errors
+from unisono.errors import MisuseError
+
+
+def calibrate(
+    files: Annotated[
+        list[Path], typer.Argument(help="What benches wrote: `unisono bench --json`, ...")
+    ],
+    cluster: Annotated[str, typer.Option(help="Where to begin: a name, or a YAML file.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the fitted cluster file.")
+    ] = None,
+    number: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Numbers to fit, as --sources names them. Default: what the points show."
+        ),
+    ] = None,
+    implementation: Annotated[
+        str, typer.Option(help="Whose measurements: unisono, nccl, openmpi ...")
+    ] = OURS,
+    model: Annotated[str, typer.Option(help="loggops, flows or alpha_beta.")] = "flows",
+    rounds: Annotated[int, typer.Option(min=1, help="Steps of the fit, at most.")] = 15,
+    json: Json = False,
+) -> None:
+    """Fit a cluster's numbers to half of the measured points; show the errors on the other half."""
+    simulator = load_simulator()
+    check_names("model", [model], NETWORK_MODELS)
+    if output is not None and output.suffix not in (".yaml", ".yml"):
+        raise MisuseError(f"--output is {output}; a cluster file ends with .yaml")
+    chosen = simulator.load_cluster(cluster)
+    points = [
+        point for file in files for point in simulator.read_measurements(file, implementation)
+    ]
+    with count_progress() as progress:
+        task = progress.add_task(f"simulating {len(points)} points", total=None)
+        found = simulator.calibrate(
+            chosen, points, numbers=split_names(number or []), model=model, rounds=rounds,
+            source=f"fitted by unisono calibrate to {', '.join(file.name for file in files)}",
+            done=lambda: progress.update(task, advance=1),
+        )  # fmt: skip
+    if output is not None:
+        write_file(output, simulator.to_yaml(found.file))
+    decades = {
+        "fitted": simulator.errors_by_decade(found.fitted),
+        "held back": simulator.errors_by_decade(found.held),
+    }
+    if json:
+        print_json(
+            {
+                "cluster": chosen.name,
+                "numbers": found.values,
+                "before": found.before,
+                "errors": {half: [vars(row) for row in rows] for half, rows in decades.items()},
+            }
+        )
+        return
+    print_table(
+        ("number", "before", "fitted", "unit"),
+        [
+            (place, f"{found.before[place]:.4g}", f"{value:.4g}", found.units[place])
+            for place, value in found.values.items()
+        ],
+        right=("before", "fitted"),
+    )
+    for half, rows in decades.items():
+        print_text(f"\n{half} points")
+        print_errors(rows)

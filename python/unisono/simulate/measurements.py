@@ -1,0 +1,247 @@
+"""Measured times of collectives: what benches wrote, and how far the simulator is off."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unisono import _unisono as native
+from unisono import plans
+from unisono.bench.measure import plan_repeats
+from unisono.bench.peers import OURS
+from unisono.errors import MisuseError
+from unisono.simulate.cluster import Cluster, ClusterFile, with_numbers
+
+_COLUMNS = ["collective", "algorithm", "proto", "ch", "bytes", "us"]
+_SLOTS = re.compile(r"slots of each connection: (\d+) of (\d+) bytes")
+_GPU_NAME = re.compile(r"(\d+), (NVIDIA|AMD) ")
+# Further calls change the mean of a pipelined collective little and cost as much as the first.
+_MOST_CALLS = 4
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A time that a bench measured.
+
+    Attributes:
+        algorithm: "" if the library chose and did not say: the fastest of NCCL's ring and tree in
+            any protocol is simulated then.
+        protocol: "" likewise.
+        channels: 0: as the cluster's file says.
+        bytes: The larger of input and output of the rank that has most.
+        time_us: Of a call.
+        calls: How many were made back to back.
+        slots: Of a connection, with `slot_bytes` each; 0: as the cluster's file says.
+    """
+
+    collective: str
+    algorithm: str
+    protocol: str
+    ranks: int
+    nodes: int
+    bytes: int
+    type: str
+    time_us: float
+    channels: int = 0
+    calls: int = 1
+    slots: int = 0
+    slot_bytes: int = 0
+
+    def describe(self) -> str:
+        """For a person."""
+        how = [self.algorithm or "chosen", self.collective, self.protocol]
+        channels = f" on {self.channels} channels" if self.channels else ""
+        size = native.format_bytes(self.bytes)
+        return f"{' '.join(word for word in how if word)}{channels}, {size}, {self.ranks} ranks"
+
+
+@dataclass(frozen=True)
+class Error:
+    """A measurement and what was simulated for it."""
+
+    measurement: Measurement
+    simulated_us: float
+
+    @property
+    def relative(self) -> float:
+        """Above 0 where the simulator is too slow."""
+        return self.simulated_us / self.measurement.time_us - 1
+
+
+@dataclass(frozen=True)
+class DecadeError:
+    """How far off the points of a size decade are; parts of the measured time, without sign."""
+
+    decade: str
+    points: int
+    median: float
+    ninetieth: float
+    worst: float
+
+
+def read_measurements(path: Path, implementation: str = OURS) -> list[Measurement]:
+    """What a bench has written: the JSON of `unisono bench --json`, or the GPU bench's table.
+
+    Rows may also have "channels", "calls", "slots" and "slot_bytes".
+
+    Raises:
+        MisuseError: It is neither; the message names the file and the place.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise MisuseError(f"{path} is not text") from None
+    found = _read_json(text, path, implementation) if text.startswith("{") else _read_table(text)
+    if not found:
+        raise MisuseError(f"{path} has no measurement of '{implementation}'")
+    return found
+
+
+def _read_json(text: str, path: Path, implementation: str) -> list[Measurement]:
+    try:
+        document = json.loads(text)
+        rows = document["rows"]
+        iterations = int(document.get("request", {}).get("iterations", 0))
+        seconds = float(document.get("request", {}).get("seconds", 0.05))
+        return [
+            _of_row(row, iterations, seconds)
+            for row in rows
+            if row["implementation"] == implementation and _can_be_simulated(row)
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise MisuseError(f"{path} is no bench's JSON: {what}") from None
+
+
+def _can_be_simulated(row: dict[str, Any]) -> bool:
+    known = {entry.collective for entry in plans.algorithms()}
+    return row["collective"] in known and row["collective"] != "barrier" and row["bytes"] > 0
+
+
+def _of_row(row: dict[str, Any], iterations: int, seconds: float) -> Measurement:
+    time_us = float(row["time_us"])
+    if not time_us > 0:
+        raise ValueError(f"time_us is {row['time_us']}; it must be above 0")
+    _, calls = plan_repeats(time_us / 1e6, seconds, iterations)
+    return Measurement(
+        row["collective"], row["algorithm"], row["protocol"], int(row["ranks"]), int(row["nodes"]),
+        int(row["bytes"]), row["type"], time_us, int(row.get("channels", 0)),
+        int(row.get("calls", calls)), int(row.get("slots", 0)), int(row.get("slot_bytes", 0)),
+    )  # fmt: skip
+
+
+def _read_table(text: str) -> list[Measurement]:
+    """The GPU bench's: all GPUs are ranks of one node, bfloat16, up to 20 calls in a graph."""
+    found: list[Measurement] = []
+    ranks, slots, slot_bytes = 0, 0, 0
+    table = False
+    for line in text.splitlines():
+        words = line.split()
+        if _GPU_NAME.match(line):
+            ranks += 1
+        elif said := _SLOTS.match(line):
+            slots, slot_bytes = int(said[1]), int(said[2])
+        elif words[: len(_COLUMNS)] == _COLUMNS:
+            table = True
+        elif table and len(words) == len(_COLUMNS) + 1 and words[3].isdigit():
+            collective, algorithm, protocol, channels, size, time_us, _ = words
+            row = Measurement(
+                collective, algorithm, protocol, ranks, 1, int(size), "bfloat16", float(time_us),
+                int(channels), _MOST_CALLS, slots, slot_bytes,
+            )  # fmt: skip
+            found.append(row)
+    return found
+
+
+class Predictor:
+    """Simulates measurements on a cluster, whose slots may differ from one to another."""
+
+    def __init__(self, file: ClusterFile, model: str) -> None:
+        self._file, self._model = file, model
+        self._clusters: dict[tuple[int, int], Cluster] = {}
+
+    def time_us(self, one: Measurement) -> float:
+        """The time of a call.
+
+        Raises:
+            MisuseError: The measurement cannot be simulated on this cluster.
+        """
+        cluster = self._cluster(one.slots, one.slot_bytes)
+        protocols = [one.protocol] if one.protocol else native.protocols()
+        times = [
+            self._simulate(cluster, one, algorithm, protocol)
+            for algorithm in _algorithms(one)
+            for protocol in protocols
+        ]
+        return min(times)
+
+    def errors(self, measurements: Iterable[Measurement]) -> list[Error]:
+        """One for each measurement, in order."""
+        return [Error(one, self.time_us(one)) for one in measurements]
+
+    def _cluster(self, slots: int, slot_bytes: int) -> Cluster:
+        known = self._clusters.get((slots, slot_bytes))
+        if known is None:
+            file = self._file
+            if slots:
+                places = {f"protocols.{name}.slot": slot_bytes for name in native.protocols()}
+                file = with_numbers(file, {"slots": slots, **places}, "the measurement's slots")
+            known = self._clusters[slots, slot_bytes] = Cluster(file)
+        return known
+
+    def _simulate(self, cluster: Cluster, one: Measurement, algorithm: str, protocol: str) -> float:
+        # Where each rank waits for all others, calls do not overlap.
+        rooted = one.collective in ("broadcast", "reduce", "gather", "scatter")
+        calls = min(one.calls, _MOST_CALLS) if rooted else 1
+        blocks = 1 if one.collective in ("all_reduce", "broadcast", "reduce") else one.ranks
+        entry = native.find_algorithm(f"{algorithm}_{one.collective}")
+        result = native.simulate_collective(
+            cluster.machine, entry, ranks=one.ranks, nodes=one.nodes, type=one.type,
+            count=max(1, one.bytes // (blocks * dict(native.data_types())[one.type])),
+            protocol=protocol, channels=one.channels or cluster.channels, model=self._model,
+            calls=calls,
+        )  # fmt: skip
+        return result.time_us / calls
+
+
+def _algorithms(one: Measurement) -> list[str]:
+    if one.algorithm:
+        return [one.algorithm]
+    return ["ring", "tree"] if one.collective == "all_reduce" else ["ring"]
+
+
+def errors_by_decade(errors: Sequence[Error]) -> list[DecadeError]:
+    """By decade of size, and for all: "all". A mean over decades would hide the small sizes."""
+    by_decade: dict[int, list[float]] = {}
+    for error in errors:
+        decade = len(str(error.measurement.bytes)) - 1
+        by_decade.setdefault(decade, []).append(abs(error.relative))
+    rows = [_summarise(_decade_name(decade), by_decade[decade]) for decade in sorted(by_decade)]
+    if errors:
+        rows.append(_summarise("all", [abs(error.relative) for error in errors]))
+    return rows
+
+
+def _decade_name(decade: int) -> str:
+    units = ("B", "KB", "MB", "GB", "TB", "PB")
+    number, unit = 10 ** (decade % 3), units[decade // 3]
+    return f"{number}..{number * 10} {unit}"
+
+
+def _summarise(name: str, values: Sequence[float]) -> DecadeError:
+    ordered = sorted(values)
+    return DecadeError(
+        name, len(ordered), quantile(ordered, 0.5), quantile(ordered, 0.9), ordered[-1]
+    )
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """Of values in order, interpolated between neighbours."""
+    place = part * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)

@@ -1,0 +1,168 @@
+"""Fitting clusters to measurements, and the errors that are left."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from unisono import cli
+from unisono.errors import MisuseError
+
+pytest.importorskip("pydantic")
+pytest.importorskip("yaml")
+pytest.importorskip("scipy")
+
+from unisono.simulate import (
+    Cluster,
+    Error,
+    Measurement,
+    Predictor,
+    builtin_clusters,
+    calibrate,
+    errors_by_decade,
+    load_cluster,
+    number_at,
+    parse_cluster,
+    read_measurements,
+    to_yaml,
+    with_numbers,
+)
+
+RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
+GPU_TABLE = RESULTS / "gpu_bench_2026-11-20_4.txt"
+
+TRUTH = {
+    "protocols.simple.launch": 5200.0,
+    "protocols.simple.recv_overhead.inside": 2300.0,
+    "node.bandwidth": 270.0,
+    "reduction_bandwidth": 30.0,
+}
+
+
+def points(file_of: Cluster) -> list[Measurement]:
+    """What a cluster would measure."""
+    cases = [
+        Measurement(collective, algorithm, "simple", 4, 1, size, "float32", 1.0, channels=4)
+        for collective, algorithm in (("all_reduce", "ring"), ("all_gather", "direct"))
+        for size in (1 << 12, 1 << 16, 1 << 20, 1 << 24)
+    ]
+    predictor = Predictor(file_of.file, "flows")
+    return [replace(one, time_us=predictor.time_us(one)) for one in cases]
+
+
+def test_numbers_come_back_from_the_times_that_they_make() -> None:
+    start = load_cluster("hgx_h200_4")
+    truth = Cluster(with_numbers(start.file, TRUTH, "made up"))
+    found = calibrate(start, points(truth), numbers=list(TRUTH), rounds=15)
+    assert {place: found.values[place] for place in TRUTH} == pytest.approx(TRUTH, rel=0.05)
+    assert len(found.fitted) == len(found.held) == 4
+    assert max(abs(error.relative) for error in found.held) < 0.01
+    again = parse_cluster(to_yaml(found.file))
+    assert number_at(again.file, "node.bandwidth").source == "fitted"
+
+
+def test_what_cannot_be_fitted_is_refused() -> None:
+    cluster = load_cluster("hgx_h200_4")
+    good = points(cluster)
+    with pytest.raises(MisuseError, match="1 measurements"):
+        calibrate(cluster, good[:1])
+    with pytest.raises(MisuseError, match="no number 'node.speed' in hgx_h200_4; there are .*node"):
+        calibrate(cluster, good, numbers=["node.speed"])
+    with pytest.raises(MisuseError, match="hgx_h200_4 has 4"):
+        calibrate(cluster, [replace(one, ranks=8) for one in good])
+
+
+def test_every_cluster_is_written_as_it_was_read() -> None:
+    for name in builtin_clusters():
+        cluster = load_cluster(name)
+        assert parse_cluster(to_yaml(cluster.file)).file == cluster.file
+
+
+def test_the_gpu_benchs_table_is_read() -> None:
+    rows = read_measurements(GPU_TABLE)
+    assert len(rows) == 68
+    ring = next(row for row in rows if row.algorithm == "ring" and row.collective == "all_reduce")
+    assert ring == Measurement(
+        "all_reduce", "ring", "simple", 4, 1, 4194304, "bfloat16", 53.66, 32, 4, 4, 131072
+    )
+
+
+def test_a_benchs_json_is_read(tmp_path: Path) -> None:
+    row = {
+        "collective": "all_gather", "bytes": 4096, "type": "float32", "ranks": 4, "nodes": 1,
+        "implementation": "unisono", "algorithm": "ring", "protocol": "ll", "time_us": 12.5,
+        "algbw_gb_s": 0.0, "busbw_gb_s": 0.0, "wrong": 0,
+    }  # fmt: skip
+    file = tmp_path / "rows.json"
+    theirs = {**row, "implementation": "nccl", "algorithm": ""}
+    file.write_text(json.dumps({"rows": [row, theirs, {**row, "collective": "send_recv"}]}))
+    [ours] = read_measurements(file)
+    assert (ours.bytes, ours.protocol, ours.time_us) == (4096, "ll", 12.5)
+    [chosen] = read_measurements(file, "nccl")
+    assert chosen.algorithm == ""
+    with pytest.raises(MisuseError, match="no measurement of 'gloo'"):
+        read_measurements(file, "gloo")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "no bench's JSON"),
+        ("{}", "no 'rows'"),
+        ('{"rows": [1]}', "no bench's JSON"),
+        ('{"rows": [{"implementation": "unisono"}]}', "no 'collective'"),
+        ("a table of nothing", "no measurement"),
+        ("", "no measurement"),
+    ],
+)
+def test_what_is_no_bench_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    file = tmp_path / "rows.json"
+    file.write_text(text)
+    with pytest.raises(MisuseError) as caught:
+        read_measurements(file)
+    assert complaint in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+def error(size: int, relative: float) -> Error:
+    one = Measurement("all_reduce", "ring", "simple", 4, 1, size, "float32", 100.0)
+    return Error(one, 100.0 * (1 + relative))
+
+
+def test_errors_are_told_by_decade() -> None:
+    rows = errors_by_decade([error(8, 0.5), error(1000, -0.1), error(9999, 0.2), error(10000, 0.0)])
+    assert [(row.decade, row.points) for row in rows] == [
+        ("1..10 B", 1), ("1..10 KB", 2), ("10..100 KB", 1), ("all", 4),
+    ]  # fmt: skip
+    assert rows[1].median == pytest.approx(0.15)
+    assert rows[1].worst == pytest.approx(0.2)
+    assert rows[-1].ninetieth == pytest.approx(0.41)
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**12), st.floats(-0.9, 9)), max_size=30))
+def test_decades_hold_all_points(values: list[tuple[int, float]]) -> None:
+    rows = errors_by_decade([error(size, relative) for size, relative in values])
+    assert sum(row.points for row in rows) == 2 * len(values)
+    for row in rows:
+        assert 0 <= row.median <= row.ninetieth <= row.worst + 1e-12
+
+
+def test_command_line_fits_and_writes_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "fitted.yaml"
+    words = ["calibrate", str(GPU_TABLE), "--cluster", "hgx_h200_4", "--rounds", "1",
+             "--number", "node.bandwidth", "--model", "loggops", "-o", str(output)]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["unisono", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert not ended.value.code
+    said = capfd.readouterr().out
+    assert "held back" in said
+    assert "90th percentile" in said
+    assert load_cluster(output).name == "hgx_h200_4"
