@@ -26,6 +26,9 @@ def calibrate(
             help="Numbers to fit, as --sources names them. Default: what the points show."
         ),
     ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Algorithms to leave out, as one_shot.")
+    ] = None,
     implementation: Annotated[
         str, typer.Option(help="Whose measurements: unisono, nccl, openmpi ...")
     ] = OURS,
@@ -39,8 +42,12 @@ def calibrate(
     if output is not None and output.suffix not in (".yaml", ".yml"):
         raise MisuseError(f"--output is {output}; a cluster file ends with .yaml")
     chosen = simulator.load_cluster(cluster)
+    left_out = split_names(skip or [])
     points = [
-        point for file in files for point in simulator.read_measurements(file, implementation)
+        point
+        for file in files
+        for point in simulator.read_measurements(file, implementation)
+        if point.algorithm not in left_out
     ]
     with count_progress() as progress:
         task = progress.add_task(f"simulating {len(points)} points", total=None)
