@@ -16,6 +16,7 @@ void bind_plan(nanobind::module_& module);
 void bind_verify(nanobind::module_& module);
 void bind_selection(nanobind::module_& module);
 void bind_plan_run(nanobind::module_& module);
+void bind_compiled(nanobind::module_& module);
 void bind_lang(nanobind::module_& module);
 void bind_simulate(nanobind::module_& module);
 void bind_workload(nanobind::module_& module);

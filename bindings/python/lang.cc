@@ -164,25 +164,38 @@ Chunk target_of(const PyChunk& source, nb::handle buffer, std::optional<std::int
       trace.place(rank, number, index ? *index : names.chunk, source.chunk.count, line));
 }
 
-int channel_of(nb::handle channel) { return channel.is_none() ? -1 : nb::cast<int>(channel); }
+// A whole number that a step was given, or what it is instead.
+template <class T>
+T whole_number(const Owner& owner, nb::handle value, std::string_view what) {
+  T number = 0;
+  if (!nb::try_cast(value, number))
+    raise_program(misuse(owner->trace.where(owner->line()), what, " is a whole number, not ",
+                         nb::cast<std::string>(nb::repr(value))));
+  return number;
+}
 
-std::optional<std::int64_t> index_of(nb::handle index) {
+int channel_of(const Owner& owner, nb::handle channel) {
+  return channel.is_none() ? -1 : whole_number<int>(owner, channel, "a channel");
+}
+
+std::optional<std::int64_t> index_of(const Owner& owner, nb::handle index) {
   if (index.is_none()) return std::nullopt;
-  return nb::cast<std::int64_t>(index);
+  return whole_number<std::int64_t>(owner, index, "an index");
 }
 
 PyChunk copy_chunk(const PyChunk& self, int rank, nb::handle buffer, nb::handle index,
                    nb::handle channel) {
   const std::int32_t line = self.owner->line();
-  const Chunk target = target_of(self, buffer, index_of(index), rank, line);
+  const Chunk target = target_of(self, buffer, index_of(self.owner, index), rank, line);
   return {self.owner, take_program(self.owner->trace.add(Kind::copy, self.chunk, target,
-                                                         channel_of(channel), line))};
+                                                         channel_of(self.owner, channel), line))};
 }
 
 PyChunk reduce_chunk(const PyChunk& self, const PyChunk& other, nb::handle channel) {
   check_same(self.owner, other.owner);
-  return {self.owner, take_program(self.owner->trace.add(Kind::reduce, other.chunk, self.chunk,
-                                                         channel_of(channel), self.owner->line()))};
+  return {self.owner,
+          take_program(self.owner->trace.add(Kind::reduce, other.chunk, self.chunk,
+                                             channel_of(self.owner, channel), self.owner->line()))};
 }
 
 PyChunk part_of(const PyChunk& self, nb::handle key) {
@@ -199,7 +212,7 @@ PyChunk part_of(const PyChunk& self, nb::handle key) {
     first = start;
     end = stop;
   } else {
-    first = nb::cast<std::int64_t>(key);
+    first = whole_number<std::int64_t>(self.owner, key, "the number of a chunk");
     if (first < 0) first += part.count;
     end = first + 1;
   }
@@ -296,7 +309,7 @@ PyChunks copy_chunks(const PyChunks& self, nb::handle rank, nb::handle buffer, n
     const Chunk target =
         take_program(trace.place(rank_at(ranks, i), number, indices[i], source.count, line));
     out.chunks.push_back(
-        take_program(trace.add(Kind::copy, source, target, channel_of(channel), line)));
+        take_program(trace.add(Kind::copy, source, target, channel_of(self.owner, channel), line)));
   }
   return out;
 }
@@ -311,8 +324,8 @@ PyChunks reduce_chunks(const PyChunks& self, const PyChunks& other, nb::handle c
   PyChunks out{self.owner, {}};
   out.chunks.reserve(self.chunks.size());
   for (std::size_t i = 0; i < self.chunks.size(); ++i)
-    out.chunks.push_back(take_program(
-        trace.add(Kind::reduce, other.chunks[i], self.chunks[i], channel_of(channel), line)));
+    out.chunks.push_back(take_program(trace.add(Kind::reduce, other.chunks[i], self.chunks[i],
+                                                channel_of(self.owner, channel), line)));
   return out;
 }
 
@@ -388,31 +401,10 @@ Returns these chunks, as they are then. ProgramError if a reference is stale.)")
       .def("__len__", [](const PyChunks& self) { return self.chunks.size(); });
 }
 
-void bind_compiled(nb::module_& module) {
-  using compile::Compiled;
-  nb::class_<Compiled>(module, "Compiled")
-      .def_ro("plan", &Compiled::plan)
-      .def_ro("steps", &Compiled::steps)
-      .def_ro("messages", &Compiled::messages)
-      .def_prop_ro("timings", [](const Compiled& self) {
-        std::vector<std::pair<std::string, double>> out;
-        for (const compile::Timing& one : self.timings)
-          out.emplace_back(text(one.name), one.seconds);
-        return out;
-      });
-  module.def("passes", [] {
-    std::vector<std::pair<std::string, std::string>> out;
-    for (const compile::Pass& pass : compile::passes())
-      out.emplace_back(text(pass.name), text(pass.summary));
-    return out;
-  });
-}
-
 }  // namespace
 
 void bind_lang(nb::module_& module) {
   bind_chunks(module);
-  bind_compiled(module);
   nb::class_<PyTrace>(module, "Trace")
       .def(
           "__init__",

@@ -19,6 +19,7 @@ NB_MODULE(_unisono, module) {
   bind_plan(module);
   bind_selection(module);
   bind_plan_run(module);
+  bind_compiled(module);
   bind_lang(module);
   bind_simulate(module);
   bind_workload(module);

@@ -337,3 +337,19 @@ def test_random_programs_give_what_their_postcondition_says(data):
     inputs = [rng.integers(-1000, 1000, count) for _ in range(ranks)]
     for output in lang.run(plan, inputs):
         np.testing.assert_array_equal(output, sum(inputs))
+
+
+def test_what_is_no_number_is_named_with_its_line():
+    def wrong(step):
+        @lang.program("all_gather", in_place=True)
+        def one(p):
+            step(p, p.chunk(0, "output", 0))
+
+        with pytest.raises(lang.ProgramError) as failure:
+            one.compile(2)
+        assert failure.value.line is not None
+        return str(failure.value)
+
+    assert "an index is a whole number, not chunk(0," in wrong(lambda p, c: c.copy(1, "output", c))
+    assert "a channel is a whole number, not 'x'" in wrong(lambda p, c: c.copy(1, channel="x"))
+    assert "the number of a chunk is a whole number, not 'x'" in wrong(lambda p, c: c["x"])
