@@ -51,7 +51,7 @@ Result<Trace> trace_of(const Schedule& schedule, std::string name) {
   const int buffer = schedule.collective == Collective::all_gather ? Layout::output : Layout::input;
 
   std::vector<Transfer> order = schedule.transfers;
-  std::ranges::stable_sort(order, {}, [](const Transfer& one) {
+  std::ranges::sort(order, {}, [](const Transfer& one) {
     return std::tuple(one.start, one.reduces, one.from, one.to, one.chunk);
   });
   for (std::size_t i = 0; i < order.size();) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -91,8 +92,9 @@ void turn_round(Schedule& schedule) {
     one.start = start;
     one.reduces = true;
   }
-  std::ranges::reverse(schedule.transfers);
-  std::ranges::stable_sort(schedule.transfers, {}, &Transfer::start);
+  std::ranges::sort(schedule.transfers, {}, [](const Transfer& one) {
+    return std::tuple(one.start, one.chunk, one.from, one.to);
+  });
 }
 
 }  // namespace

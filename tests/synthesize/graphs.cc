@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "base/str.h"
@@ -40,8 +41,8 @@ class Follower {
       moments.push_back({schedule_.transfers[i].start, true, i});
       moments.push_back({schedule_.transfers[i].end, false, i});
     }
-    std::ranges::stable_sort(moments, [](const Moment& a, const Moment& b) {
-      return a.time != b.time ? a.time < b.time : a.starts < b.starts;
+    std::ranges::sort(moments, {}, [](const Moment& one) {
+      return std::tuple(one.time, one.starts, one.transfer);
     });
     std::vector<Holding> on_the_way(schedule_.transfers.size());
     for (const Moment& moment : moments) {

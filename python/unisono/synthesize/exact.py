@@ -157,8 +157,6 @@ def pareto(
         for cost, chunks, rounds in sorted(tried):
             if cost < least or (best is not None and cost >= best):
                 continue
-            if any(other == cost and fewer < chunks for other, fewer, _ in tried):
-                continue  # the same cost with fewer chunks was tried
             found, is_known = None, True
             try:
                 found = solve(

@@ -1,6 +1,7 @@
 """Link graphs: their files, and those of clusters."""
 
 import itertools
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,6 +13,8 @@ from unisono.errors import MisuseError
 from unisono.simulate.cluster import builtin_clusters, load_cluster, parse_cluster
 from unisono.simulate.files import Part, folder, parse, read
 from unisono.simulate.quantities import Bandwidth, Duration
+
+_MOST_LINKS = 1 << 21
 
 # Rank 3, or switch "s0".
 _Point = int | Annotated[str, Field(pattern=r"^s[0-9]{1,5}$")]
@@ -144,11 +147,9 @@ def parse_links(
             f"{where}: {ranks or file.ranks} ranks on {nodes or 1} nodes; a file of links is one "
             f"node of the ranks that it says, {file.ranks}"
         )
-    links = [
-        (_number(a, file), _number(b, file), link.latency.value, link.bandwidth.value, link.lanes)
-        for link in file.links
-        for a, b in link.pairs()
-    ]
+    links = list(itertools.islice(_all_links(file), _MOST_LINKS + 1))
+    if len(links) > _MOST_LINKS:
+        raise MisuseError(f"{where}: more than {_MOST_LINKS:,} links")
     try:
         return native.LinkGraph.make(file.name, file.ranks, file.switches, links)
     except MisuseError as error:
@@ -182,6 +183,19 @@ class _AnyFile(BaseModel):
     """Either kind of file: only what tells them apart is looked at."""
 
     links: object = None
+
+
+def _all_links(file: LinksFile) -> Iterator[tuple[int, int, float, float, int]]:
+    for number, link in enumerate(file.links):
+        if isinstance(link, _Grid) and math.prod(link.grid) > file.ranks:
+            raise MisuseError(
+                f"links of {file.name}: links[{number}]: a grid of "
+                f"{' x '.join(map(str, link.grid))} is {math.prod(link.grid):,} ranks; there are "
+                f"{file.ranks}"
+            )
+        for a, b in link.pairs():
+            ends = _number(a, file), _number(b, file)
+            yield *ends, link.latency.value, link.bandwidth.value, link.lanes
 
 
 def _as_list(points: _Points) -> list[_Point]:
