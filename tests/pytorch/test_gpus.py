@@ -1,6 +1,7 @@
 """Tensors on CUDA devices: every operation, streams and graphs, failures, and NCCL's losses."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pytorch.ranks import Outcome, checks_of, run, ways_of_training
@@ -20,10 +21,22 @@ REFUSED = {
     "any source": r"ValueError: recv on rank .* receive from any source on a stream",
     "batch": r"got a tensor on cpu in a batch of tensors on cuda:\d; all must be on one device",
 }
+# The cases of device_failures.py, and what their environment has besides.
+FAILURES = {
+    "bad_arguments": {},
+    "still_of_use": {},
+    "rank_dies": {},
+    "rank_does_not_come": {"LIMIT": "8"},
+    "aborted": {},
+    "destroyed_while_pending": {},
+    "blocking_wait": {"TORCH_NCCL_BLOCKING_WAIT": "1"},
+    "timeout_of_one_wait": {},
+}
+SECONDS = 100  # more than twice what the longest program takes
 
 
 def on_gpus(program: str, *arguments: str, **extra: str) -> Outcome:
-    return run(program, 2, *arguments, DEVICE="cuda", **extra)
+    return run(program, 2, *arguments, seconds=SECONDS, DEVICE="cuda", **extra)
 
 
 def assert_good(outcome: Outcome, name: str) -> None:
@@ -44,13 +57,21 @@ def operations(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 
 @pytest.fixture(scope="module")
-def training() -> Outcome:
-    return on_gpus("training.py")
+def training(request: pytest.FixtureRequest) -> Outcome:
+    tests = [item for item in request.session.items if item.parent is request.node]
+    ways = [test.callspec.params["way"] for test in tests if "way" in test.fixturenames]
+    return on_gpus("training.py", *ways)
 
 
 @pytest.fixture(scope="module")
-def refused() -> Outcome:
-    return on_gpus("device_failures.py", "bad_arguments")
+def failures() -> dict[str, Outcome]:
+    """What came of each case. They run at the same time, since most of it is importing PyTorch."""
+    with ThreadPoolExecutor(len(FAILURES)) as pool:
+        running = {
+            case: pool.submit(on_gpus, "device_failures.py", case, **extra)
+            for case, extra in FAILURES.items()
+        }
+        return {case: outcome.result() for case, outcome in running.items()}
 
 
 @pytest.mark.parametrize("name", checks_of("operations.py"))
@@ -74,20 +95,21 @@ def test_same_losses_as_over_nccl(training: Outcome, way: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_bad_argument_is_refused_by_name(refused: Outcome, name: str) -> None:
+def test_bad_argument_is_refused_by_name(failures: dict[str, Outcome], name: str) -> None:
+    refused = failures["bad_arguments"]
     texts = refused.reports.get(name, [])
     assert len(texts) == 2, refused.text()
     for text in texts:
         assert re.search(REFUSED[name], text), text
 
 
-def test_refused_calls_leave_the_group_of_use() -> None:
-    outcome = on_gpus("device_failures.py", "still_of_use")
+def test_refused_calls_leave_the_group_of_use(failures: dict[str, Outcome]) -> None:
+    outcome = failures["still_of_use"]
     assert outcome.reports["still of use"] == [str([4.0] * 4)] * 2, outcome.text()
 
 
-def test_dead_rank_is_named() -> None:
-    outcome = on_gpus("device_failures.py", "rank_dies")
+def test_dead_rank_is_named(failures: dict[str, Outcome]) -> None:
+    outcome = failures["rank_dies"]
     for name in ("died", "died before"):
         (text,) = outcome.reports[name]
         assert re.search("DistBackendError: .*rank 1", text), text
@@ -95,34 +117,34 @@ def test_dead_rank_is_named() -> None:
     assert float(seconds) < 30
 
 
-def test_timeout_names_the_rank_that_did_not_come() -> None:
-    outcome = on_gpus("device_failures.py", "rank_does_not_come", LIMIT="8")
+def test_timeout_names_the_rank_that_did_not_come(failures: dict[str, Outcome]) -> None:
+    outcome = failures["rank_does_not_come"]
     (text,) = outcome.reports["late"]
     assert re.search("DistBackendError: .*rank 1", text), text
 
 
-def test_abort_ends_kernels_on_every_rank() -> None:
-    outcome = on_gpus("device_failures.py", "aborted")
+def test_abort_ends_kernels_on_every_rank(failures: dict[str, Outcome]) -> None:
+    outcome = failures["aborted"]
     assert len(outcome.reports["aborted"]) == 2, outcome.text()
     assert all("abort" in text for text in outcome.reports["aborted"]), outcome.reports
     assert all(float(seconds) < 20 for seconds in outcome.reports["aborted seconds"])
 
 
-def test_destroying_a_group_ends_what_is_pending() -> None:
-    outcome = on_gpus("device_failures.py", "destroyed_while_pending")
+def test_destroying_a_group_ends_what_is_pending(failures: dict[str, Outcome]) -> None:
+    outcome = failures["destroyed_while_pending"]
     (seconds,) = outcome.reports["destroyed"]
     assert float(seconds) < 20, outcome.text()
     (text,) = outcome.reports["pending"]
     assert re.search("DistBackendError: all_reduce on rank 0 of group .* was aborted", text), text
 
 
-def test_waits_block_the_host_when_asked_to() -> None:
-    outcome = on_gpus("device_failures.py", "blocking_wait", TORCH_NCCL_BLOCKING_WAIT="1")
+def test_waits_block_the_host_when_asked_to(failures: dict[str, Outcome]) -> None:
+    outcome = failures["blocking_wait"]
     assert outcome.reports["complete"] == ["True"] * 2, outcome.text()
 
 
-def test_wait_may_give_up_without_ending_the_operation() -> None:
-    outcome = on_gpus("device_failures.py", "timeout_of_one_wait")
+def test_wait_may_give_up_without_ending_the_operation(failures: dict[str, Outcome]) -> None:
+    outcome = failures["timeout_of_one_wait"]
     (text,) = outcome.reports["patience"]
     assert "not complete yet" in text, text
     assert outcome.reports["then"] == [str([4.0] * 4)] * 2, outcome.text()

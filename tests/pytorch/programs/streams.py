@@ -2,7 +2,6 @@
 
 import datetime
 import sys
-import time
 
 import torch
 import torch.distributed as dist
@@ -10,7 +9,8 @@ import unisono.torch
 from checks import all_of, check, mine, rank, run_all, same, size, use_device
 
 NAN = float("nan")
-LIMIT = datetime.timedelta(seconds=60)
+# Of new groups too, which without it wait half an hour for ranks that are out of step.
+LIMIT = datetime.timedelta(seconds=30)
 # Some tenths of a second on a stream.
 CYCLES = 500_000_000
 LARGE = 1 << 22
@@ -18,18 +18,23 @@ LARGE = 1 << 22
 
 @check
 def waiting_has_the_stream_wait_and_not_the_host():
-    dist.all_reduce(mine((1000,)))  # connects
-    torch.cuda.synchronize()
-    x = mine((1000,))
-    begin = time.monotonic()
-    torch.cuda._sleep(CYCLES)
-    work = dist.all_reduce(x, async_op=True)
-    assert not work.is_completed()
-    work.wait()
-    doubled = 2 * x
-    on_host = time.monotonic() - begin
-    torch.cuda.synchronize()
-    assert time.monotonic() - begin > 2 * on_host, on_host
+    slept = torch.cuda.Event()
+    # The first time connects, and loads each kernel, for which CUDA may wait for the device.
+    for cycles in (1, CYCLES):
+        x = mine((1000,))
+        torch.cuda.synchronize()
+        torch.cuda._sleep(cycles)
+        slept.record()
+        work = dist.all_reduce(x, async_op=True)
+        was_pending = not work.is_completed()
+        work.wait()
+        slept_in_wait = slept.query()
+        doubled = 2 * x
+        slept_in_launch = slept.query()
+        torch.cuda.synchronize()
+    assert was_pending
+    assert not slept_in_wait
+    assert not slept_in_launch
     assert work.is_completed()
     assert work.is_success()
     same(doubled, 2 * sum(all_of((1000,))))
@@ -184,7 +189,7 @@ def messages_and_batches():
 
 @check
 def objects_through_device_memory():
-    group = dist.new_group(backend="cuda:unisono")
+    group = dist.new_group(backend="cuda:unisono", timeout=LIMIT)
     gathered = [None] * size()
     dist.all_gather_object(gathered, {"rank": rank()}, group=group)
     assert gathered == [{"rank": other} for other in range(size())]
@@ -198,7 +203,7 @@ def objects_through_device_memory():
 
 @check
 def beside_another_library_for_the_cpu():
-    group = dist.new_group(backend="cuda:unisono,cpu:gloo")
+    group = dist.new_group(backend="cuda:unisono,cpu:gloo", timeout=LIMIT)
     for device in ("cpu", "cuda"):
         x = mine((100,)).to(device)
         dist.all_reduce(x, group=group)
@@ -211,7 +216,7 @@ def beside_another_library_for_the_cpu():
 def groups_of_some_ranks():
     everybody = list(range(size()))
     halves = [everybody[::2], everybody[1::2]]
-    groups = [dist.new_group(half) for half in halves if half]
+    groups = [dist.new_group(half, LIMIT) for half in halves if half]
     own = dist.split_group(split_ranks=[half for half in halves if half])
     for group in (groups[rank() % 2], own):
         x = mine((100,))
@@ -223,7 +228,7 @@ def groups_of_some_ranks():
 
 @check
 def several_groups_on_several_streams():
-    groups = [dist.new_group() for _ in range(3)]
+    groups = [dist.new_group(timeout=LIMIT) for _ in range(3)]
     tensors = [mine((1000 * (n + 1),)) for n in range(12)]
     works = [
         dist.all_reduce(tensor, group=groups[n % 3], async_op=True)
