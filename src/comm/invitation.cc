@@ -25,7 +25,7 @@
 namespace unisono::comm {
 namespace {
 
-constexpr std::string_view scheme = "meet://";
+constexpr std::string_view invitation_scheme = "meet://";
 constexpr std::size_t secret_digits = 32;
 constexpr std::size_t number_digits = 16;
 constexpr std::int64_t second_ns = 1'000'000'000;
@@ -40,7 +40,7 @@ struct Place {
 };
 
 Result<Place> parse(std::string_view text) {
-  const std::string_view rest = text.substr(scheme.size());
+  const std::string_view rest = text.substr(invitation_scheme.size());
   const auto slash = rest.rfind('/');
   Place place;
   if (slash != std::string_view::npos) {
@@ -64,7 +64,8 @@ std::string print(const Place& place) {
   std::array<char, number_digits> got;
   const auto end = std::to_chars(got.data(), got.data() + got.size(), place.number, 16);
   std::copy_backward(got.data(), end.ptr, digits.end());
-  return str(scheme, place.address.text(), "/", std::string_view(digits.data(), digits.size()));
+  return str(invitation_scheme, place.address.text(), "/",
+             std::string_view(digits.data(), digits.size()));
 }
 
 // The ranks of one invitation. Goes when all have been introduced; whether they agree on anything
@@ -283,7 +284,9 @@ sys::Task<Result<std::string>> Visit::run() {
 
 }  // namespace
 
-bool is_invitation(std::string_view rendezvous) { return rendezvous.starts_with(scheme); }
+bool is_invitation(std::string_view rendezvous) {
+  return rendezvous.starts_with(invitation_scheme);
+}
 
 Result<std::optional<RendezvousListener>> follow_invitation(BootstrapOptions& options) {
   UNISONO_ASSIGN(Place place, parse(options.rendezvous));

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t max_name_bytes = 1024;
 
 // What ranks tell of themselves before they can talk by transports.
-struct Introduction {
+struct SelfDescription {
   std::string node;
   std::string host;
   transport::FifoOptions fifo_options;
@@ -31,7 +31,7 @@ struct Introduction {
   bool has_device = false;
 };
 
-std::vector<std::byte> write(const Introduction& introduction) {
+std::vector<std::byte> write(const SelfDescription& introduction) {
   WireWriter writer;
   writer.text(introduction.node);
   writer.text(introduction.host);
@@ -45,9 +45,9 @@ std::vector<std::byte> write(const Introduction& introduction) {
   return writer.take();
 }
 
-Result<Introduction> read_introduction(std::span<const std::byte> bytes, int rank) {
+Result<SelfDescription> read_introduction(std::span<const std::byte> bytes, int rank) {
   WireReader reader(bytes);
-  Introduction out;
+  SelfDescription out;
   out.node = reader.text(max_name_bytes);
   out.host = reader.text(max_name_bytes);
   out.fifo_options.slots = static_cast<int>(reader.number<std::uint64_t>());
@@ -63,7 +63,7 @@ Result<Introduction> read_introduction(std::span<const std::byte> bytes, int ran
 }
 
 // Geometry is part of the protocol: ranks must agree on it.
-Status agree(const Introduction& mine, const Introduction& theirs, int rank) {
+Status agree(const SelfDescription& mine, const SelfDescription& theirs, int rank) {
   const auto same = [&](Setting setting, std::uint64_t a, std::uint64_t b) -> Status {
     if (a == b) return {};
     return misuse(setting_rows()[static_cast<std::size_t>(setting)].variable, " is ", a,
@@ -145,7 +145,7 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
 
 Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
                       std::optional<RendezvousListener> listener) {
-  Introduction mine;
+  SelfDescription mine;
   mine.host = sys::host_identity();
   mine.node = !options.node.empty() ? options.node : settings().text(Setting::node);
   if (mine.node.empty()) mine.node = mine.host;
@@ -163,7 +163,8 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
 
   std::map<std::string, int> ranks_on;
   for (int rank = 0; rank < world_->size(); ++rank) {
-    UNISONO_ASSIGN(const Introduction theirs, read_introduction(found.contributions[rank], rank));
+    UNISONO_ASSIGN(const SelfDescription theirs,
+                   read_introduction(found.contributions[rank], rank));
     UNISONO_TRY(agree(mine, theirs, rank));
     members_.push_back(
         {.node = theirs.node, .host = theirs.host, .shm_address = {}, .socket_address = {}});

@@ -126,10 +126,10 @@ TEST(NcclLifetime, AnAbortEndsACallOfAnotherThreadHereAndElsewhere) {
   std::vector<ncclResult_t> results(2);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank)
-    threads.emplace_back([&, rank] {
+    threads.emplace_back([&results, rank, comm = ranks[rank]] {
       float value = 1;
       results[static_cast<std::size_t>(rank)] =
-          ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, ranks[rank], nullptr);
+          ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, nullptr);
     });
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_NCCL(ncclCommAbort(ranks.release(0)));
