@@ -148,6 +148,15 @@ void bind_communicator(nb::module_& module) {
             return take(self.explain(collective_of(collective), bytes));
           },
           nb::arg("collective"), nb::arg("bytes"))
+      .def(
+          "register_plans",
+          [](Communicator& self, const std::vector<std::string>& plans, std::uint64_t min_bytes,
+             std::optional<std::uint64_t> max_bytes) {
+            check(without_gil([&] {
+              return self.register_plans(plans, min_bytes, max_bytes.value_or(UINT64_MAX));
+            }));
+          },
+          nb::arg("plans"), nb::arg("min_bytes") = 0, nb::arg("max_bytes") = nb::none())
       .def("memory",
            [](const Communicator& self) { return without_gil([&] { return self.memory(); }); })
       .def("dump_record", &Communicator::dump_record)

@@ -1,4 +1,4 @@
-// What the compiler gives, and its passes.
+// What the compiler gives, its passes, and the executors that it can compile for.
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -7,6 +7,7 @@
 #include "bind.h"
 #include "compile/compile.h"
 #include "convert.h"
+#include "plan/foreign.h"
 
 namespace nb = nanobind;
 
@@ -24,6 +25,42 @@ void bind_compiled(nb::module_& module) {
           out.emplace_back(text(one.name), one.seconds);
         return out;
       });
+  using plan::ForeignExecutor;
+  nb::class_<ForeignExecutor>(module, "ForeignExecutor")
+      .def_prop_ro("name", [](const ForeignExecutor& self) { return text(self.name); })
+      .def_prop_ro("format", [](const ForeignExecutor& self) { return text(self.format); })
+      .def_prop_ro("summary", [](const ForeignExecutor& self) { return text(self.summary); })
+      .def_prop_ro("collectives",
+                   [](const ForeignExecutor& self) {
+                     std::vector<std::string> out;
+                     for (const std::string_view one : self.collectives) out.push_back(text(one));
+                     return out;
+                   })
+      .def_prop_ro("max_steps", [](const ForeignExecutor& self) { return self.limits.max_steps; })
+      .def_prop_ro("max_step_count",
+                   [](const ForeignExecutor& self) { return self.limits.max_step_count; })
+      .def_prop_ro("max_channels",
+                   [](const ForeignExecutor& self) { return self.limits.max_channels; })
+      .def_prop_ro("max_thread_blocks",
+                   [](const ForeignExecutor& self) { return self.limits.max_thread_blocks; })
+      .def_ro("max_blocks_per_channel", &ForeignExecutor::max_blocks_per_channel)
+      .def_ro("last_awaited_block", &ForeignExecutor::last_awaited_block)
+      .def_ro("max_fused_reductions", &ForeignExecutor::max_fused_reductions)
+      .def_ro("max_nodes", &ForeignExecutor::max_nodes)
+      .def_ro("max_semaphores", &ForeignExecutor::max_semaphores)
+      .def(
+          "check",
+          [](const ForeignExecutor& self, const plan::Plan& plan) {
+            plan::Limits limits = self.limits;
+            // Of the file, whose steps are counted where it is written.
+            limits.max_steps = plan::format_limits().max_steps;
+            check(plan::check(plan, limits));
+          },
+          nb::arg("plan"));
+  module.def("foreign_executors", [] {
+    const auto all = plan::foreign_executors();
+    return std::vector<ForeignExecutor>(all.begin(), all.end());
+  });
   module.def("passes", [] {
     std::vector<std::pair<std::string, std::string>> out;
     for (const compile::Pass& pass : compile::passes())

@@ -165,6 +165,8 @@ void bind_plan(nb::module_& module) {
       .def_prop_ro("in_place", header_field(&Header::in_place))
       .def_prop_ro("chunks_per_block", header_field(&Header::chunks_per_block))
       .def_prop_ro("max_step_count", header_field(&Header::max_step_count))
+      .def_prop_ro("min_bytes", header_field(&Header::min_bytes))
+      .def_prop_ro("max_bytes", header_field(&Header::max_bytes))
       .def(
           "input_blocks",
           [](const Plan& plan, int rank) {

@@ -47,6 +47,35 @@ class Chunk:
         Returns these chunks, as they are then. ProgramError if a reference is stale.
         """
 
+    def put(
+        self,
+        rank: int,
+        buffer: str | None = None,
+        index: int | None = None,
+        *,
+        channel: int | None = None,
+    ) -> Chunk:
+        """Writes the chunks into another rank's memory, which takes no part in it.
+
+            before: input[0]@0 = a     output[2]@1 = anything
+            after:  input[0]@0 = a     output[2]@1 on its way: a signal and a wait complete it
+            with    p.chunk(0, "input", 0).put(1, "output", 2); p.signal(0, 1); p.wait(1, 0)
+
+        Returns the chunks at the new place, which can be used once rank 1 has waited. ProgramError
+        if the other rank may still be using what lies there.
+        """
+
+    def read_reduce(self, other: Chunk) -> Chunk:
+        """Adds chunks in another rank's memory to these, reading them there.
+
+            before: output[0]@0 = a      input[0]@1 = b
+            after:  output[0]@0 = a + b  input[0]@1 = b
+            with    p.chunk(0, "output", 0).read_reduce(p.chunk(1, "input", 0))
+
+        Returns these chunks, as they are then. ProgramError if the other rank writes there and no
+        signal and wait are between.
+        """
+
     def __len__(self) -> int: ...
     def __getitem__(self, key: int | slice) -> Chunk: ...  # some of the chunks, as old as these
 
@@ -104,13 +133,68 @@ class Trace:
     def chunks(self, rank: Any, buffer: str, index: Any, count: int = 1) -> Chunks:
         """As chunk, for each of an array of ranks and one of indices; an integer stands for all."""
 
+    def signal(self, rank: int, to: int, *, channel: int | None = None) -> None:
+        """A rank tells another one that what it put there is complete.
+
+            before: output[2]@1 on its way from rank 0
+            after:  a token of rank 0 for rank 1, behind the put
+            with    p.signal(0, 1)
+
+        Every signal needs its wait. ProgramError if it has none.
+        """
+
+    def wait(self, rank: int, other: int, *, channel: int | None = None) -> None:
+        """A rank waits for the next signal of another one.
+
+            before: a token of rank 0 for rank 1, behind a put to output[2]@1
+            after:  output[2]@1 = what was put
+            with    p.wait(1, 0)
+
+        ProgramError if the program has not given the signal: nobody would.
+        """
+
     def set_parallel(self, instances: int) -> int: ...  # what it was before
+    def set_thread_blocks(
+        self, send: int | None, recv: int | None
+    ) -> tuple[int | None, int | None]: ...  # what they were before
     def set_channel(self, channel: int) -> int: ...  # what it was before
     @property
     def operations(self) -> int: ...
     def compile(self, options: dict[str, Any]) -> Compiled: ...
     def dump_after(self, options: dict[str, Any], pass_name: str) -> str: ...
 
+class ForeignExecutor:
+    """An executor of others that plans can be written for, and its limits."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def format(self) -> str: ...  # "msccl-xml" or "mscclpp-json"
+    @property
+    def summary(self) -> str: ...
+    @property
+    def collectives(self) -> list[str]: ...  # as the format calls them
+    @property
+    def max_steps(self) -> int: ...  # of a thread block, as they stand in the file
+    @property
+    def max_step_count(self) -> int: ...  # chunks
+    @property
+    def max_channels(self) -> int: ...
+    @property
+    def max_thread_blocks(self) -> int: ...  # of a rank
+    @property
+    def max_blocks_per_channel(self) -> int: ...
+    @property
+    def last_awaited_block(self) -> int: ...
+    @property
+    def max_fused_reductions(self) -> int: ...
+    @property
+    def max_nodes(self) -> int: ...  # XML elements of a rank; 0: no bound
+    @property
+    def max_semaphores(self) -> int: ...  # 0: no bound
+    def check(self, plan: Plan) -> None: ...  # its limits but for steps; MisuseError
+
+def foreign_executors() -> list[ForeignExecutor]: ...
 def passes() -> list[tuple[str, str]]:
     """The compiler's passes, in their order, and what each does."""
 

@@ -10,9 +10,14 @@ from collections.abc import Sequence
 from unisono._language import Chunk as Chunk
 from unisono._language import Chunks as Chunks
 from unisono._language import Compiled as Compiled
+from unisono._language import ForeignExecutor as ForeignExecutor
 from unisono._language import Trace as Trace
+from unisono._language import foreign_executors as foreign_executors
 from unisono._language import passes as passes
 from unisono._language import run_plan as run_plan
+from unisono._schedule import Arrow as Arrow
+from unisono._schedule import Schedule as Schedule
+from unisono._schedule import TimedStep as TimedStep
 from unisono._selection import Candidate as Candidate
 from unisono._selection import SelectionRow as SelectionRow
 from unisono._selection import candidates as candidates
@@ -23,6 +28,7 @@ from unisono._simulation import Machine as Machine
 from unisono._simulation import SimulatedCollective as SimulatedCollective
 from unisono._simulation import SimulatedWorkload as SimulatedWorkload
 from unisono._simulation import simulate_collective as simulate_collective
+from unisono._simulation import simulate_plan as simulate_plan
 from unisono._simulation import simulate_workload as simulate_workload
 from unisono._synthesis import LinkGraph as LinkGraph
 from unisono._synthesis import TransferSchedule as TransferSchedule
@@ -130,6 +136,9 @@ class Communicator:
         self, messages: Sequence[Message], timeout: float = 0, stream: int | None = None
     ) -> Work: ...
     def split(self, color: int, key: int) -> Communicator | None: ...
+    def register_plans(
+        self, plans: list[str], min_bytes: int = 0, max_bytes: int | None = None
+    ) -> None: ...
     def explain(self, collective: str, bytes: int) -> str: ...
     def memory(self) -> Memory: ...
     def dump_record(self) -> str: ...
@@ -418,46 +427,6 @@ class Report:
     @property
     def messages(self) -> int: ...
 
-class TimedStep:
-    """When a step runs, in logical time: a step takes 1, a message takes 1."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def thread_block(self) -> int: ...
-    @property
-    def number(self) -> int: ...
-    @property
-    def operation(self) -> str: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-
-class Arrow:
-    """A message: indices into Schedule.steps, and when it leaves and arrives."""
-
-    @property
-    def sender(self) -> int: ...
-    @property
-    def receiver(self) -> int: ...
-    @property
-    def sent(self) -> int: ...
-    @property
-    def arrived(self) -> int: ...
-
-class Schedule:
-    """Logical times of all steps of a plan, for drawings."""
-
-    @property
-    def steps(self) -> list[TimedStep]: ...  # by rank, thread block, number
-    @property
-    def messages(self) -> list[Arrow]: ...
-    @property
-    def duration(self) -> int: ...  # the end of the last step
-
 class Plan:
     """A plan of all ranks."""
 
@@ -483,6 +452,10 @@ class Plan:
     def chunks_per_block(self) -> int: ...
     @property
     def max_step_count(self) -> int: ...
+    @property
+    def min_bytes(self) -> int: ...
+    @property
+    def max_bytes(self) -> int: ...  # 0: no limit
     def input_blocks(self, rank: int) -> int: ...
     def output_blocks(self, rank: int) -> int: ...
     def scratch_blocks(self, rank: int) -> int: ...

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from unisono import _unisono as native
 from unisono.arrays import Array, View, empty_like, rows, shape_text
@@ -10,7 +10,7 @@ from unisono.errors import MisuseError
 from unisono.streams import Stream, stream_of
 from unisono.work import Work
 
-__all__ = ["CallOptions", "Calls"]
+__all__ = ["CallOptions", "Calls", "memory_of"]
 
 
 class CallOptions(TypedDict, total=False):
@@ -161,3 +161,20 @@ class Calls:
             start + length for start, length in zip(starts, lengths, strict=False) if length > 0
         ]
         return (lengths, starts), max(ends, default=0)
+
+
+def memory_of(communicator: native.Communicator) -> dict[str, Any]:
+    """What `Communicator.memory` gives."""
+    report = communicator.memory()
+    return {
+        "total_bytes": report.total_bytes,
+        "scratch_bytes": report.scratch_bytes,
+        "plans_bytes": report.plans_bytes,
+        "record_bytes": report.record_bytes,
+        "device_bytes": report.device_bytes,
+        "connections": [
+            {"peer": one.peer, "channel": one.channel, "transport": one.transport,
+             "bytes": one.bytes}
+            for one in report.connections
+        ],
+    }  # fmt: skip

@@ -25,8 +25,10 @@ from typing import Any, Self, Unpack, cast
 
 from unisono import _unisono as native
 from unisono.arrays import Array, empty_like
-from unisono.calls import CallOptions, Calls
+from unisono.calls import CallOptions, Calls, memory_of
 from unisono.errors import MisuseError
+from unisono.lang.program import Program
+from unisono.lang.register import register
 from unisono.streams import Stream
 from unisono.work import Group, Work, abort_unfinished
 
@@ -412,6 +414,28 @@ class Communicator(Calls):
         made = self._native.split(-1 if color is None else color, self.rank if key is None else key)
         return None if made is None else Communicator(made)
 
+    def register(
+        self,
+        program: Program | native.Plan,
+        sizes: tuple[int, int | None] = (0, None),
+        *,
+        nodes: int | None = None,
+        **options: Any,
+    ) -> None:
+        """From now on calls of the program's collective, of its root, take it. Collective.
+
+        A program is compiled for this communicator. The latest comes first; `algorithm=` asks for
+        any by name. All ranks, but for the root, must call alike in place or not. MisuseError if
+        a rank's program is wrong, or ranks differ; no rank has registered any then.
+
+        Args:
+            program: A program of the language, or a plan.
+            sizes: Bytes that it serves (the larger of a rank's input and output); None: no bound.
+            nodes: To compile for; None takes the communicator's, which need equally many ranks.
+            **options: Of `Program.compile`: instances, protocol, root and so on.
+        """
+        register(self._native, program, sizes, nodes, options)
+
     def explain(self, collective: str, bytes: int) -> str:  # noqa: A002
         """Which plan a call would take, and why: a table for a person.
 
@@ -430,19 +454,7 @@ class Communicator(Calls):
             peer, channel, transport and bytes. Connections appear with the first call that needs
             them.
         """
-        report = self._native.memory()
-        return {
-            "total_bytes": report.total_bytes,
-            "scratch_bytes": report.scratch_bytes,
-            "plans_bytes": report.plans_bytes,
-            "record_bytes": report.record_bytes,
-            "device_bytes": report.device_bytes,
-            "connections": [
-                {"peer": one.peer, "channel": one.channel, "transport": one.transport,
-                 "bytes": one.bytes}
-                for one in report.connections
-            ],
-        }  # fmt: skip
+        return memory_of(self._native)
 
     def dump_record(self) -> str:
         """The record of this communicator's calls, as JSON."""
@@ -481,10 +493,8 @@ class Communicator(Calls):
 _alive: weakref.WeakSet[Communicator] = weakref.WeakSet()
 
 
+@atexit.register
 def _close_all() -> None:
     abort_unfinished()
     for communicator in list(_alive):
         communicator.destroy()
-
-
-atexit.register(_close_all)

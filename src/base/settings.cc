@@ -101,6 +101,9 @@ constexpr std::array rows{
     SettingRow{Setting::check_calls, "UNISONO_CHECK_CALLS", boolean, "0",
                "Compares collective, count, type, operation and root of every call across ranks "
                "before it runs, and names the rank that differs. Costs nothing when off."},
+    SettingRow{Setting::check_passes, "UNISONO_CHECK_PASSES", boolean, "0",
+               "Proves programs of the language after every pass of the compiler, not only at the "
+               "end, and names the pass that broke one. For those who change the compiler."},
     SettingRow{Setting::spin, "UNISONO_SPIN", integer, "-1",
                "Polls without progress before a waiting thread yields; -1 decides by the number "
                "of ranks and cores on the host."},

@@ -47,6 +47,7 @@ enum class Setting : std::uint8_t {
   dump_directory,
   dump_signal,
   check_calls,
+  check_passes,
   spin,
   simd,
   comm_id,

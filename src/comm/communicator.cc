@@ -152,6 +152,12 @@ Result<Communicator> Communicator::shrink(std::span<const int> excluded) {
   return core_->shrink(excluded);
 }
 
+Status Communicator::register_plans(std::span<const std::string> plans, std::uint64_t min_bytes,
+                                    std::uint64_t max_bytes) {
+  if (!core_) return no_communicator();
+  return core_->register_plans(plans, min_bytes, max_bytes);
+}
+
 Result<std::string> Communicator::explain(Collective collective, std::uint64_t bytes) const {
   if (!core_) return no_communicator();
   return core_->plans->explain(collective, bytes);

@@ -231,7 +231,7 @@ Status Communicator::Core::select(const Call& call, comm::Task& task) {
   task.entry.operation = call.operation;
   task.entry.root = root;
   task.entry.bytes = bytes;
-  task.entry.set_plan(chosen.choice.entry->name);
+  task.entry.set_plan(chosen.choice.name());
   return {};
 }
 
@@ -248,28 +248,60 @@ Status Communicator::Core::prepare(std::span<const Message> messages, const Mess
   return {};
 }
 
-// Every rank's fingerprint to every rank, by the one call whose shape no rank can get wrong.
+Result<std::uint64_t> Communicator::Core::exchange(const void* mine, void* all, std::size_t bytes) {
+  Call call;
+  call.collective = Collective::all_gather;
+  call.input = mine;
+  call.output = all;
+  call.count = static_cast<std::int64_t>(bytes);
+  call.type = DataType::uint8;
+  comm::Task task;
+  UNISONO_TRY(select(call, task));
+  stamp(task, 0);
+  UNISONO_TRY(scheduler->run(task));
+  return task.entry.sequence;
+}
+
 Status Communicator::Core::compare_calls(const Call& call) {
   const comm::Fingerprint mine = comm::fingerprint(call);
   std::vector<comm::Fingerprint> all(static_cast<std::size_t>(size));
-  Call exchange;
-  exchange.collective = Collective::all_gather;
-  exchange.input = &mine;
-  exchange.output = all.data();
-  exchange.count = sizeof mine;
-  exchange.type = DataType::uint8;
-  comm::Task task;
-  UNISONO_TRY(select(exchange, task));
-  stamp(task, 0);
-  UNISONO_TRY(scheduler->run(task));
+  UNISONO_ASSIGN(const std::uint64_t sequence, exchange(&mine, all.data(), sizeof mine));
   for (int other = 0; other < size; ++other) {
     const comm::Fingerprint& theirs = all[static_cast<std::size_t>(other)];
     if (theirs != all[0])
-      return misuse("ranks disagree on call ", task.entry.sequence + 1, " of communicator ", id,
+      return misuse("ranks disagree on call ", sequence + 1, " of communicator ", id,
                     ": rank 0 calls ", comm::describe(all[0]), "; rank ", other, " calls ",
                     comm::describe(theirs),
                     theirs.options != all[0].options ? " (with other options)" : "");
   }
+  return {};
+}
+
+Status Communicator::Core::register_plans(std::span<const std::string> texts,
+                                          std::uint64_t min_bytes, std::uint64_t max_bytes) {
+  UNISONO_TRY(usable());
+  std::vector<comm::Plans*> engines{plans.get()};
+  if (device() != nullptr) engines.push_back(device_plans_.get());
+  std::vector<std::pair<comm::Plans*, comm::Plans::Prepared>> prepared;
+  // A rank that cannot takes part in the comparison, so that no other waits for it.
+  auto mine = comm::read_registration(texts, rank, size, min_bytes, max_bytes);
+  for (comm::Plans* engine : engines)
+    for (std::size_t i = 0; mine.ok() && i < mine->plans.size(); ++i) {
+      auto made = engine->prepare(mine->plans[i]);
+      if (made.ok())
+        prepared.emplace_back(engine, std::move(*made));
+      else
+        mine = made.take_error();
+    }
+  const comm::RegistrationCard card = mine.ok() ? mine->card : comm::RegistrationCard{};
+  std::vector<comm::RegistrationCard> all(static_cast<std::size_t>(size));
+  UNISONO_TRY(exchange(&card, all.data(), sizeof card));
+  if (!mine.ok()) return mine.take_error();
+  UNISONO_TRY(comm::compare(all));
+  const Scheduler::Pause pause(*scheduler);
+  for (auto& [engine, plan] : prepared) engine->add(std::move(plan));
+  for (auto* of_engine : {&ready_, &device_ready_})
+    for (Ready& ready : *of_engine) ready.execution = nullptr;
   return {};
 }
 

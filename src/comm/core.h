@@ -69,6 +69,8 @@ struct Communicator::Core {
   trace::Owner owner() const;
   Result<Communicator> split(int color, int key);
   Result<Communicator> shrink(std::span<const int> excluded);
+  Status register_plans(std::span<const std::string> plans, std::uint64_t min_bytes,
+                        std::uint64_t max_bytes);
   std::size_t plans_bytes();
   // Waits for all calls, then closes the connections.
   Status drain();
@@ -103,6 +105,9 @@ struct Communicator::Core {
   Status prepare_on_stream(std::span<const Message> messages, const MessageOptions& options,
                            comm::Task& task);
   Status compare_calls(const Call& call);
+  // Every rank's `bytes` to every rank, by the one call whose shape no rank can get wrong; gives
+  // its sequence number.
+  Result<std::uint64_t> exchange(const void* mine, void* all, std::size_t bytes);
   void stamp(comm::Task& task, std::int64_t timeout);
 
   std::mutex device_mutex_;  // of whoever makes what follows

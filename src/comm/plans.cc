@@ -5,7 +5,7 @@
 namespace unisono::comm {
 
 std::size_t Plans::KeyHash::operator()(const Key& key) const {
-  std::size_t hash = std::hash<const void*>{}(key.entry);
+  std::size_t hash = std::hash<const void*>{}(key.plan);
   for (int part :
        {static_cast<int>(key.protocol), static_cast<int>(key.in_place), key.channels, key.root})
     hash = hash * 1000003 + static_cast<std::size_t>(part);
@@ -17,25 +17,42 @@ Result<Plans::Chosen> Plans::choose(Collective collective, std::uint64_t bytes, 
   const std::lock_guard lock(mutex_);
   Chosen chosen;
   UNISONO_ASSIGN(chosen.choice, selection_.choose(collective, bytes, root, in_place, options));
-  const Choice& choice = chosen.choice;
-  UNISONO_ASSIGN(
-      chosen.execution,
-      execution({choice.entry, choice.protocol, in_place, choice.channels, root}, collective));
+  UNISONO_ASSIGN(chosen.execution, execution(chosen.choice, collective, root, in_place));
   return chosen;
 }
 
-Result<engine::Execution*> Plans::execution(const Key& key, Collective collective) {
+Plans::Key Plans::key_of(const Registered& plan) {
+  const plan::Header& header = plan.header;
+  return {&plan, header.protocol, header.in_place, header.channels, header.root};
+}
+
+Result<engine::Execution*> Plans::execution(const Choice& choice, Collective collective, int root,
+                                            bool in_place) {
+  Key key{choice.entry, choice.protocol, in_place, choice.channels, root};
+  if (choice.registered != nullptr) key = key_of(*choice.registered);
   auto found = executions_.find(key);
   if (found == executions_.end()) {
-    const algorithm::Request request = selection_.request(
-        collective, {key.entry, key.protocol, key.channels}, key.root, key.in_place);
-    UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*key.entry, request));
+    const algorithm::Request request = selection_.request(collective, choice, root, in_place);
+    UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*choice.entry, request));
     UNISONO_ASSIGN(const plan::RankProgram program,
-                   algorithm::make_program(*key.entry, request, rank_));
+                   algorithm::make_program(*choice.entry, request, rank_));
     UNISONO_ASSIGN(auto made, make_(header, program));
     found = executions_.emplace(key, std::move(made)).first;
   }
   return found->second.get();
+}
+
+Result<Plans::Prepared> Plans::prepare(const Registered& plan) {
+  Prepared out;
+  UNISONO_ASSIGN(out.execution, make_(plan.header, plan.program));
+  out.plan = std::make_unique<Registered>(plan);
+  return out;
+}
+
+void Plans::add(Prepared prepared) {
+  const std::lock_guard lock(mutex_);
+  executions_.emplace(key_of(*prepared.plan), std::move(prepared.execution));
+  selection_.add(std::move(prepared.plan));
 }
 
 Result<std::string> Plans::explain(Collective collective, std::uint64_t bytes) {

@@ -27,13 +27,20 @@ class Plans {
   };
   Result<Chosen> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
                         const CallOptions& options);
+  // A registered plan made ready, to be added when all ranks have agreed on it.
+  struct Prepared {
+    std::unique_ptr<Registered> plan;
+    std::unique_ptr<engine::Execution> execution;
+  };
+  Result<Prepared> prepare(const Registered& plan);
+  void add(Prepared prepared);
   Result<std::string> explain(Collective collective, std::uint64_t bytes);
   std::size_t memory_bytes();
   const topo::Placement& placement() const { return selection_.placement(); }
 
  private:
   struct Key {
-    const algorithm::Entry* entry;
+    const void* plan;  // the algorithm's entry, or the registered plan
     Protocol protocol;
     bool in_place;
     int channels;
@@ -43,7 +50,9 @@ class Plans {
   struct KeyHash {
     std::size_t operator()(const Key& key) const;
   };
-  Result<engine::Execution*> execution(const Key& key, Collective collective);
+  static Key key_of(const Registered& plan);
+  Result<engine::Execution*> execution(const Choice& choice, Collective collective, int root,
+                                       bool in_place);
 
   std::mutex mutex_;
   Selection selection_;

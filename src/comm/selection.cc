@@ -121,6 +121,21 @@ Status Selection::apply_forced(Collective collective, CallOptions& options) cons
   return {};
 }
 
+void Selection::add(std::unique_ptr<Registered> plan) { registered_.push_back(std::move(plan)); }
+
+const Registered* Selection::find_registered(Collective collective, std::uint64_t bytes, int root,
+                                             bool in_place, const CallOptions& options) const {
+  for (auto it = registered_.rbegin(); it != registered_.rend(); ++it) {
+    const Registered& one = **it;
+    if (!one.serves(collective, bytes, root, in_place)) continue;
+    if (!options.algorithm.empty() && options.algorithm != one.header.name) continue;
+    if (options.protocol && *options.protocol != one.header.protocol) continue;
+    if (options.channels > 0 && options.channels != one.header.channels) continue;
+    return &one;
+  }
+  return nullptr;
+}
+
 Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int root,
                                  bool in_place, const CallOptions& call_options) {
   const auto by_table = [&]() -> const SelectionRow* {
@@ -128,6 +143,13 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
       if (row.min_bytes <= bytes && bytes <= row.max_bytes) return &row;
     return nullptr;
   };
+  if (!registered_.empty()) {
+    CallOptions options = call_options;
+    UNISONO_TRY(apply_forced(collective, options));
+    const Registered* found = find_registered(collective, bytes, root, in_place, options);
+    if (found != nullptr)
+      return Choice{nullptr, found->header.protocol, found->header.channels, found};
+  }
   const bool nothing_forced = forced_algorithms_.empty() && !forced_protocol_ &&
                               forced_channels_ == 0 && call_options.algorithm.empty() &&
                               !call_options.protocol && call_options.channels == 0;
@@ -166,10 +188,16 @@ Result<std::string> Selection::explain(Collective collective, std::uint64_t byte
   UNISONO_ASSIGN(const Choice choice, choose(collective, bytes, 0, false, {}));
   std::string out =
       str(name(collective), " of ", format_bytes(bytes), " on ", placement_.ranks(), " ranks, ",
-          placement_.nodes(), " nodes: ", choice.entry->name, ", ", name(choice.protocol), ", ",
+          placement_.nodes(), " nodes: ", choice.name(), ", ", name(choice.protocol), ", ",
           choice.channels, " channel", choice.channels == 1 ? "" : "s", "\n\n");
+  if (choice.registered != nullptr)
+    out +=
+        str("decided by the registration for ", format_bytes(choice.registered->min_bytes), " .. ",
+            choice.registered->max_bytes == UINT64_MAX ? "any"
+                                                       : format_bytes(choice.registered->max_bytes),
+            "\n\n");
   for (const SelectionRow& row : rows(collective))
-    if (row.min_bytes <= bytes && bytes <= row.max_bytes) {
+    if (choice.registered == nullptr && row.min_bytes <= bytes && bytes <= row.max_bytes) {
       out += str("decided by the row for ", format_bytes(row.min_bytes), " .. ",
                  row.max_bytes == UINT64_MAX ? "any" : format_bytes(row.max_bytes), " (",
                  row.origin, ")\n\n");

@@ -12,13 +12,17 @@
 
 #include "algorithm/algorithm.h"
 #include "comm/engine_model.h"
+#include "comm/registration.h"
 
 namespace unisono::comm {
 
 struct Choice {
-  const algorithm::Entry* entry = nullptr;
+  const algorithm::Entry* entry = nullptr;  // none for a registered plan
   Protocol protocol = Protocol::simple;
   int channels = 1;
+  const Registered* registered = nullptr;
+
+  std::string_view name() const { return registered ? registered->header.name : entry->name; }
   bool operator==(const Choice&) const = default;
 };
 
@@ -44,6 +48,11 @@ class Selection {
   // Reads UNISONO_SELECTION_FILE, UNISONO_ALGORITHM, UNISONO_PROTOCOL and UNISONO_CHANNELS.
   Status read_settings();
 
+  // From now on the plan takes the calls that it serves, before the table and before plans that
+  // were registered earlier. A call that asks for an algorithm by name gets it; the names of
+  // registered plans are among them.
+  void add(std::unique_ptr<Registered> plan);
+
   // Unknown algorithm: misuse with the near names. An algorithm that cannot serve says why.
   Result<Choice> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
                         const CallOptions& options);
@@ -62,10 +71,13 @@ class Selection {
   std::vector<SelectionRow> make_rows(Collective collective) const;
   Status read_file(const std::string& path);
   Status apply_forced(Collective collective, CallOptions& options) const;
+  const Registered* find_registered(Collective collective, std::uint64_t bytes, int root,
+                                    bool in_place, const CallOptions& options) const;
   double block_bytes(Collective collective, std::uint64_t bytes) const;
 
   topo::Placement placement_;
   std::shared_ptr<const EngineModel> model_;
+  std::vector<std::unique_ptr<Registered>> registered_;  // in the order of their registration
   std::array<std::vector<SelectionRow>, collective_count> rows_;
   std::array<std::vector<SelectionRow>, collective_count> file_rows_;
   std::vector<std::pair<std::string, std::string>> forced_algorithms_;  // collective or "", name

@@ -4,7 +4,8 @@
 // Assumes: operations in an order that respects what they need.
 // Establishes: the same, in the order of their depth: an operation's depth is one more than the
 // greatest of those it needs. Operations of one depth need nothing of each other, so joining them
-// never makes a circle.
+// never makes a circle. No move is joined beyond what the target takes in a step. A program with
+// one-sided steps says itself what goes together, and stays as it is.
 //
 // A program whose order is to be kept stays as it is.
 //
@@ -59,13 +60,18 @@ constexpr std::int32_t most_joined = 1 << 15;
 
 bool same_way(const Operation& a, const Operation& b) {
   return a.source_rank == b.source_rank && a.destination_rank == b.destination_rank &&
-         a.channel == b.channel && a.kind == b.kind;
+         a.channel == b.channel && a.kind == b.kind && a.source_block == b.source_block &&
+         a.destination_block == b.destination_block;
 }
 
 }  // namespace
 
 Status aggregate(Module& module) {
-  if (module.options.keep_order) return {};
+  if (module.options.keep_order || module.trace->has_one_sided()) return {};
+  const std::int32_t most =
+      module.options.target == nullptr
+          ? most_joined
+          : std::min(most_joined, module.options.target->limits.max_step_count);
   const Depths depths = depths_of(module);
   std::vector<std::int32_t> first(at(depths.most) + 2);
   for (const std::int32_t depth : depths.of) ++first[at(depth) + 1];
@@ -112,8 +118,7 @@ Status aggregate(Module& module) {
       const bool free = !none_at_all && (always || !depths.is_sent_on[at(*i)]);
       Operation* last = may_join && free ? &joined.back() : nullptr;
       if (last != nullptr && same_way(*last, it) && last->source + last->count == it.source &&
-          last->destination + last->count == it.destination &&
-          last->count + it.count <= most_joined)
+          last->destination + last->count == it.destination && last->count + it.count <= most)
         last->count += it.count;
       else
         joined.push_back(it);

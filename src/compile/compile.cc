@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "base/str.h"
 #include "base/try.h"
 #include "compile/dump.h"
@@ -17,13 +18,14 @@ namespace {
 
 constexpr std::array all_passes{
     Pass{"replicate", &replicate, "instances of parallel fragments, and their channels"},
-    Pass{"aggregate", &aggregate, "contiguous moves of one depth become one"},
+    Pass{"aggregate", &aggregate, "contiguous moves of one depth become one", true},
     Pass{"lower", &lower, "moves become instructions of ranks"},
-    Pass{"fuse", &fuse, "rrc, rcs, rrcs, rrs"},
+    Pass{"fuse", &fuse, "rrc, rcs, rrcs, rrs", true},
     Pass{"assign", &assign, "thread blocks by channel and peers"},
     Pass{"schedule", &schedule, "their order, by depth + reverse depth"},
     Pass{"synchronise", &synchronise, "waits between thread blocks of a rank"},
     Pass{"place", &place, "where scratch lies"},
+    Pass{"fit", &fit, "the limits of the target", true},
 };
 
 Result<Module> begin(const Trace& trace, const Options& options) {
@@ -40,6 +42,7 @@ Result<Module> begin(const Trace& trace, const Options& options) {
     return misuse("alpha_us, gigabytes_per_second and block_bytes are ", options.alpha_us, ", ",
                   options.gigabytes_per_second, " and ", options.block_bytes,
                   "; they must be 0 or more, above 0, and 0 or more");
+  UNISONO_TRY(trace.check_signals());
   Module module;
   module.trace = &trace;
   module.options = options;
@@ -81,16 +84,44 @@ verify::Report prove(const Module& module, const plan::Plan& plan) {
   return verify::verify(plan, options);
 }
 
+// Where the user wrote the step that a failure is about.
+std::string where(const Module& module, const verify::Failure& failure) {
+  const Trace& trace = *module.trace;
+  if (failure.rank < 0 || failure.thread_block < 0 || failure.step < 0) return trace.where(0);
+  const auto block = at(module.first_block[at(failure.rank)] + failure.thread_block);
+  const std::vector<std::int32_t>& order = module.blocks[block].order;
+  return trace.where(module.instructions[at(order[at(failure.step)])].line);
+}
+
+// Proves what the passes so far have made: the others complete it by the plainest means. A program
+// that is wrong itself is told in its own terms.
+Status prove_after(std::span<const Pass> passes, std::size_t done, const Module& module) {
+  Module rest = module;
+  rest.options.fuse = false;
+  for (const Pass& pass : passes.subspan(done + 1))
+    if (!pass.is_optional) UNISONO_TRY(pass.run(rest));
+  // With fused steps an order may not be found: then compile() begins anew without.
+  if (rest.is_stuck && module.options.fuse) return {};
+  const verify::Report report = prove(rest, emit(rest));
+  if (report.ok()) return {};
+  UNISONO_TRY(check_contents(module));
+  return bug(where(rest, report.failures.front()), "the pass ", passes[done].name,
+             " broke program ", module.header.name, ":\n", report.failures.front().describe());
+}
+
 // All passes and the plan, without the proof.
-Result<plan::Plan> run_passes(Module& module, std::vector<Timing>& timings) {
-  for (const Pass& pass : all_passes) {
+Result<plan::Plan> run_passes(std::span<const Pass> passes, Module& module,
+                              std::vector<Timing>& timings) {
+  const bool checks = module.options.check_passes || settings().boolean(Setting::check_passes);
+  for (std::size_t i = 0; i < passes.size(); ++i) {
     const double start = cpu_seconds();
-    if (Status status = pass.run(module); !status.ok()) {
+    if (Status status = passes[i].run(module); !status.ok()) {
       // What the program means comes before what a pass cannot do with it.
       UNISONO_TRY(check_contents(module));
       return status.take_error();
     }
-    timings.push_back({pass.name, cpu_seconds() - start});
+    timings.push_back({passes[i].name, cpu_seconds() - start});
+    if (checks) UNISONO_TRY(prove_after(passes, i, module));
   }
   const double start = cpu_seconds();
   plan::Plan plan = emit(module);
@@ -103,21 +134,30 @@ Result<plan::Plan> run_passes(Module& module, std::vector<Timing>& timings) {
 std::span<const Pass> passes() { return all_passes; }
 
 Result<Compiled> compile(const Trace& trace, const Options& options) {
+  return compile(trace, options, all_passes);
+}
+
+Result<Compiled> compile(const Trace& trace, const Options& options, std::span<const Pass> passes) {
   Compiled out;
   UNISONO_ASSIGN(Module module, begin(trace, options));
-  UNISONO_ASSIGN(out.plan, run_passes(module, out.timings));
+  UNISONO_ASSIGN(out.plan, run_passes(passes, module, out.timings));
   if (module.is_stuck && options.fuse) {
     Options plain = options;
     plain.fuse = false;
-    return compile(trace, plain);
+    return compile(trace, plain, passes);
   }
   const double start = cpu_seconds();
   verify::Report report = prove(module, out.plan);
   if (!report.ok()) {
     // A wrong program is told in its own terms.
     UNISONO_TRY(check_contents(module));
+    const verify::Failure& first = report.failures.front();
+    // The order of one-sided steps is the program's own.
+    if (trace.has_one_sided())
+      return misuse(where(module, first), "the program's one-sided steps are not in order:\n",
+                    first.describe());
     return bug("the compiler made a wrong plan of program ", module.header.name, ":\n",
-               report.failures.front().describe());
+               first.describe());
   }
   out.timings.push_back({"verify", cpu_seconds() - start});
   out.steps = report.steps;

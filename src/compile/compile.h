@@ -19,6 +19,8 @@ struct Pass {
   std::string_view name;
   Status (*run)(Module& module);
   std::string_view summary;
+  // Whether the result is a plan without it, too.
+  bool is_optional = false;
 };
 
 // In their order. After them the plan is written out, and the verifier always runs.
@@ -38,6 +40,8 @@ struct Compiled {
 
 // Misuse for a wrong program, with the user's line; a bug if a pass broke a right one.
 Result<Compiled> compile(const Trace& trace, const Options& options);
+// The same with other passes.
+Result<Compiled> compile(const Trace& trace, const Options& options, std::span<const Pass> passes);
 
 // The module's state after the named pass, as text ("trace": before all). No proof.
 Result<std::string> dump_after(const Trace& trace, const Options& options, std::string_view pass);

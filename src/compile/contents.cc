@@ -59,7 +59,7 @@ class Follower {
   Status follow(const Operation& it, std::int32_t from, std::int32_t to) {
     const Cell& source = cells_[at(from)];
     Cell& target = cells_[at(to)];
-    if (it.kind == Kind::copy) {
+    if (!adds(it.kind)) {
       target = {source.position, source.sum, it.line};
       return {};
     }
@@ -114,7 +114,10 @@ class Follower {
         if (position < 0) continue;
         const auto set = contents_.required_set(rank, chunk, sums_.sets());
         const Cell& cell = cells_[at(layout_.cell(rank, Layout::output, chunk))];
-        const bool right = cell.sum != verify::unwritten && cell.position == position &&
+        // In a custom collective the sum says which data it is; a place in the block that does not
+        // suit it is for lowering to tell.
+        const bool right = cell.sum != verify::unwritten &&
+                           (custom_ || cell.position == position) &&
                            (!adds_ || sums_.ranks_of(cell.sum) == set);
         if (!right)
           return misuse(trace_.where(cell.line), "postcondition not met: output[", chunk,

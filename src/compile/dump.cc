@@ -15,13 +15,39 @@ std::string place_of(const Module& module, std::int32_t cell, std::int32_t count
   return str(module.layout.buffer_name(names.buffer), range(names.chunk, count), "@", names.rank);
 }
 
+std::string_view name_of(Kind kind) {
+  switch (kind) {
+    case Kind::copy:
+      return "copy";
+    case Kind::reduce:
+      return "reduce";
+    case Kind::put:
+      return "put";
+    case Kind::read_reduce:
+      return "read_reduce";
+    case Kind::signal:
+      return "signal";
+    case Kind::wait:
+      return "wait";
+  }
+  return "";
+}
+
 void dump_operations(const Module& module, std::string& out) {
   for (std::size_t i = 0; i < module.operations.size(); ++i) {
     const Operation& it = module.operations[i];
-    append(out, str(i, " ", it.kind == Kind::reduce ? "reduce " : "copy ",
-                    place_of(module, it.source, it.count), " -> ",
-                    place_of(module, it.destination, it.count), " channel ", int{it.channel}));
+    append(out, str(i, " ", name_of(it.kind), " "));
+    if (it.kind == Kind::signal)
+      append(out, str(it.source_rank, " to ", it.destination_rank));
+    else if (it.kind == Kind::wait)
+      append(out, str(it.destination_rank, " for ", it.source_rank));
+    else
+      append(out, str(place_of(module, it.source, it.count), " -> ",
+                      place_of(module, it.destination, it.count)));
+    append(out, str(" channel ", int{it.channel}));
     if (it.parallel > 1) append(out, str(" parallel ", int{it.parallel}));
+    if (it.source_block > 0) append(out, str(" block ", it.source_block - 1));
+    if (it.destination_block > 0) append(out, str(" to block ", it.destination_block - 1));
     append(out, "\n");
   }
 }
@@ -46,6 +72,8 @@ std::string describe(const Module& module, std::size_t i) {
     append(out, str(" ", location(module, it.source_buffer, it.source, it.count)));
   if (plan::writes_destination(it.operation))
     append(out, str(" -> ", location(module, it.destination_buffer, it.destination, it.count)));
+  if (it.read_peer != none) append(out, str(" of ", it.read_peer));
+  if (it.operation == plan::Operation::put) append(out, str(" in ", it.send_peer));
   if (it.sender != none) append(out, str(" from ", it.sender, "@", it.recv_peer));
   if (it.receiver != none) append(out, str(" to ", it.receiver, "@", it.send_peer));
   return out;

@@ -64,7 +64,8 @@ class BlockEmitter {
 
   static bool alike(const Instruction& a, const Instruction& b) {
     return a.operation == b.operation && a.source_buffer == b.source_buffer &&
-           a.destination_buffer == b.destination_buffer && a.count == b.count;
+           a.destination_buffer == b.destination_buffer && a.count == b.count &&
+           a.read_peer == b.read_peer;
   }
 
   // Whether c follows b as b follows a, the buffer taken as a ring of `chunks`.
@@ -84,9 +85,9 @@ class BlockEmitter {
       if (j < i + 2 * period) continue;
       const Instruction& first = it(j - 2 * period);
       if (!advances(first.source, before.source, one.source,
-                    chunks_of(one.source_buffer, one.rank)) ||
+                    chunks_of(one.source_buffer, one.source_rank())) ||
           !advances(first.destination, before.destination, one.destination,
-                    chunks_of(one.destination_buffer, one.rank)))
+                    chunks_of(one.destination_buffer, one.destination_rank())))
         break;
     }
     return length / period * period;
@@ -100,6 +101,7 @@ class BlockEmitter {
     if (plan::writes_destination(one.operation))
       out.destination = {one.destination_buffer, one.destination};
     out.count = one.count;
+    if (one.read_peer != none) out.peers = {one.read_peer};
     for (std::int32_t w = first_wait_[at(order_[i])]; w < first_wait_[at(order_[i]) + 1]; ++w) {
       const Wait& wait = module_.waits[at(w)];
       out.after.push_back({wait.block, wait.steps});
@@ -124,10 +126,11 @@ class BlockEmitter {
     const Instruction& one = it(i);
     const Instruction& next = it(i + period);
     if (plan::reads_source(one.operation))
-      out.source.index = index(one.source, next.source, chunks_of(one.source_buffer, one.rank));
+      out.source.index =
+          index(one.source, next.source, chunks_of(one.source_buffer, one.source_rank()));
     if (plan::writes_destination(one.operation))
-      out.destination.index =
-          index(one.destination, next.destination, chunks_of(one.destination_buffer, one.rank));
+      out.destination.index = index(one.destination, next.destination,
+                                    chunks_of(one.destination_buffer, one.destination_rank()));
     return out;
   }
 

@@ -14,10 +14,11 @@
 // nobody else does and they are no result. A reduction that overwrites what the rank sent before
 // stays one: it waits for the message to be taken, and two ranks that exchange data would wait for
 // each other if nothing received in the meantime. The send needs nothing but them, is on the same
-// channel, and is the first that takes part. The pair of peers is chosen for the rank and channel:
-// those that most messages take come first. Where the program's order is to be kept, a send does
-// not move before another one of its connection, and rrc is not made of two. D is not needed if
-// only the fused send read it and it is no result: then nothing is stored.
+// channel, and is the first that takes part. No two are fused that the program wants in different
+// thread blocks. The pair of peers is chosen for the rank and channel: those that most messages
+// take come first. Where the program's order is to be kept, a send does not move before another one
+// of its connection, and rrc is not made of two. D is not needed if only the fused send read it and
+// it is no result: then nothing is stored.
 #include <algorithm>
 #include <utility>
 
@@ -72,16 +73,24 @@ class Fusion {
     return first.destination_buffer == buffer && first.destination == chunk && first.count == count;
   }
 
+  static bool may_share(const Instruction& a, const Instruction& b) {
+    return a.wanted_block == 0 || b.wanted_block == 0 || a.wanted_block == b.wanted_block;
+  }
+
+  bool overwrites_sent(const Need& need) const {
+    return need.is_overwrite && it(at(need.instruction)).receiver != none;
+  }
+
   void receive_into_reduction(std::size_t index) {
     Instruction& reduce = it(index);
     std::int32_t recv = none;
     std::int32_t copy = none;
     for (const Need& need : module_.needs_of(index)) {
-      if (need.is_overwrite && it(at(need.instruction)).receiver != none) return;
+      if (overwrites_sent(need)) return;
       if (!need.is_data || becomes_[at(need.instruction)] != none) continue;
       const Instruction& other = it(at(need.instruction));
       if (uses_[at(need.instruction)] != 1 || other.is_result) continue;
-      if (other.operation == Op::recv &&
+      if (other.operation == Op::recv && may_share(other, reduce) &&
           uses_exactly(other, reduce.source_buffer, reduce.source, reduce.count))
         recv = need.instruction;
       if (other.operation == Op::copy && other.source_buffer == Buffer::input &&
@@ -89,9 +98,15 @@ class Fusion {
         copy = need.instruction;
     }
     if (recv == none) return;
+    // Out of place, what was given is not overwritten by the sum.
+    if (copy != none && module_.header.in_place &&
+        std::ranges::any_of(module_.needs_of(at(copy)),
+                            [&](const Need& need) { return overwrites_sent(need); }))
+      return;
     const Instruction& from = it(at(recv));
     reduce.operation = Op::recv_reduce_copy;
     reduce.channel = from.channel;
+    reduce.wanted_block = std::max(reduce.wanted_block, from.wanted_block);
     reduce.recv_peer = from.recv_peer;
     reduce.sender = from.sender;
     reduce.source_buffer = reduce.destination_buffer;
@@ -136,7 +151,7 @@ class Fusion {
     if (becomes_[at(source)] != none) source = becomes_[at(source)];
     const Instruction& recv = it(at(source));
     const bool receives = recv.operation == Op::recv || recv.operation == Op::recv_reduce_copy;
-    if (!receives || recv.channel != send.channel ||
+    if (!receives || recv.channel != send.channel || !may_share(recv, send) ||
         !uses_exactly(recv, send.source_buffer, send.source, send.count))
       return none;
     if (module_.options.keep_order && send_before_[index] > source) return none;
@@ -211,6 +226,7 @@ class Fusion {
     const Instruction& send = it(index);
     recv.operation = recv.operation == Op::recv ? Op::recv_copy_send : Op::recv_reduce_copy_send;
     recv.send_peer = send.send_peer;
+    recv.wanted_block = std::max(recv.wanted_block, send.wanted_block);
     recv.receiver = send.receiver;
     it(at(send.receiver)).sender = static_cast<std::int32_t>(source);
     becomes_[index] = static_cast<std::int32_t>(source);

@@ -8,12 +8,19 @@
 // written. Output that the program leaves as it was given is copied there at the end.
 //
 // A move whose chunks have no common name (some as they were given, others not) is divided.
+//
+// One-sided steps touch another rank's memory, which no message orders: a step of one rank is
+// before a step of another only through a signal after the one and a wait before the other. Which
+// ones, is told from the order of the program; where there are none, it is a race.
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/try.h"
 #include "compile/passes.h"
+#include "verify/contents.h"
 
 namespace unisono::compile {
 namespace {
@@ -43,15 +50,19 @@ class Lowering {
     module_.instructions.reserve(2 * module_.operations.size() + 1);
     module_.needs.reserve(2 * module_.operations.size());
     for (const Operation& it : module_.operations) {
+      if (it.kind == Kind::signal) signal(it);
+      if (it.kind == Kind::wait) wait(it);
       for (std::int32_t done = 0; done < it.count;) {
         const std::int32_t count = same_names(it, done);
         UNISONO_TRY(lower(it, done, count));
+        UNISONO_TRY(std::exchange(race_, Status{}));
         done += count;
       }
     }
     finish();
     Instruction& end = module_.instructions.emplace_back();
     end.first_need = static_cast<std::int32_t>(module_.needs.size());
+    if (!late_needs_.empty()) add_late_needs();
     return {};
   }
 
@@ -69,6 +80,10 @@ class Lowering {
   std::int32_t scratch(std::int64_t slot, std::int64_t shape) const {
     return static_cast<std::int32_t>(slot * chunks_ + shape);
   }
+  // Of the plan: out of place, ranks have no output to which a program in place may write.
+  std::int64_t outputs(int rank) const {
+    return plan::output_blocks_of(module_.header, rank) * chunks_;
+  }
   std::int32_t shape_of(std::int64_t chunk) const {
     return static_cast<std::int32_t>(chunk % chunks_);
   }
@@ -81,7 +96,7 @@ class Lowering {
               shape};
     if (!writes && cells_[at(cell)].writer == none)
       return {Buffer::input, static_cast<std::int32_t>(names.input), shape_of(names.chunk)};
-    if (names.output >= 0)
+    if (names.output >= 0 && names.output < outputs(names.rank))
       return {Buffer::output, static_cast<std::int32_t>(names.output), shape_of(names.chunk)};
     const std::int32_t own = shape_of(names.chunk);
     return {Buffer::scratch, scratch(shadow_ + names.chunk, own), own};
@@ -107,7 +122,7 @@ class Lowering {
       const Place next_target = place(it.destination + done + count, true, next_source.shape);
       const Place next_before = read_place(it.destination + done + count);
       if (!follows(source, next_source) || !follows(target, next_target)) break;
-      if (it.kind == Kind::reduce && !follows(before, next_before)) break;
+      if (adds(it.kind) && !follows(before, next_before)) break;
       source = next_source;
       target = next_target;
       before = next_before;
@@ -121,12 +136,19 @@ class Lowering {
     const Place source = read_place(from);
     const Place before = read_place(to);
     const Place target = place(to, true, source.shape);
-    if (source.shape != (it.kind == Kind::reduce ? before.shape : target.shape))
+    if (source.shape != (adds(it.kind) ? before.shape : target.shape))
       return misuse(module_.trace->where(it.line), "sizes differ: ", describe(from, source.shape),
-                    " goes to ",
-                    describe(to, it.kind == Kind::reduce ? before.shape : target.shape),
+                    " goes to ", describe(to, adds(it.kind) ? before.shape : target.shape),
                     "; the last chunks of a block can be smaller, so a chunk must keep its place "
                     "in the block");
+    if (it.kind == Kind::put) {
+      put(it, source, target, from, to, count);
+      return {};
+    }
+    if (it.kind == Kind::read_reduce) {
+      read_reduce(it, source, before, target, from, to, count);
+      return {};
+    }
     if (it.source_rank == it.destination_rank) {
       local(it, source, before, target, from, to, count);
       return {};
@@ -141,6 +163,7 @@ class Lowering {
     read(from, count);
 
     Instruction recv = base(it, it.destination_rank, count);
+    recv.wanted_block = it.destination_block;
     recv.recv_peer = it.source_rank;
     recv.sender = sender;
     recv.operation = plan::Operation::recv;
@@ -162,15 +185,8 @@ class Lowering {
     Instruction one = base(it, it.source_rank, count);
     one.destination_buffer = target.buffer;
     one.destination = target.chunk;
-    // What was given cannot be added to where it lies.
-    if (it.kind == Kind::reduce && before.buffer == Buffer::input) {
-      one.operation = plan::Operation::copy;
-      one.source_buffer = before.buffer;
-      one.source = before.chunk;
-      add(one);
-      read(to, count);
-      write(to, count, source.shape);
-    }
+    if (it.kind == Kind::reduce && before.buffer == Buffer::input)
+      copy_given(one, before, to, count, source.shape);
     one.operation = it.kind == Kind::reduce ? plan::Operation::reduce : plan::Operation::copy;
     one.source_buffer = source.buffer;
     one.source = source.chunk;
@@ -180,12 +196,117 @@ class Lowering {
     write(to, count, source.shape);
   }
 
+  // What was given cannot be added to where it lies.
+  void copy_given(Instruction one, const Place& before, std::int32_t to, std::int32_t count,
+                  std::int32_t shape) {
+    one.operation = plan::Operation::copy;
+    one.source_buffer = before.buffer;
+    one.source = before.chunk;
+    add(one);
+    read(to, count);
+    write(to, count, shape);
+  }
+
+  // Its chunks become the receiver's with the wait that follows.
+  void put(const Operation& it, const Place& source, const Place& target, std::int32_t from,
+           std::int32_t to, std::int32_t count) {
+    Instruction one = base(it, it.source_rank, count);
+    one.operation = plan::Operation::put;
+    one.source_buffer = source.buffer;
+    one.source = source.chunk;
+    one.destination_buffer = target.buffer;
+    one.destination = target.chunk;
+    one.send_peer = it.destination_rank;
+    const std::int32_t number = add(one);
+    read(from, count);
+    write(to, count, source.shape);
+    ways_[way(it)].new_puts.push_back({number, to, count, source.shape});
+  }
+
+  void read_reduce(const Operation& it, const Place& source, const Place& before,
+                   const Place& target, std::int32_t from, std::int32_t to, std::int32_t count) {
+    Instruction one = base(it, it.destination_rank, count);
+    one.wanted_block = it.destination_block;
+    one.destination_buffer = target.buffer;
+    one.destination = target.chunk;
+    if (before.buffer == Buffer::input) copy_given(one, before, to, count, source.shape);
+    one.operation = plan::Operation::read_reduce;
+    one.source_buffer = source.buffer;
+    one.source = source.chunk;
+    one.read_peer = it.source_rank;
+    add(one);
+    read(from, count);
+    read(to, count);
+    write(to, count, source.shape);
+  }
+
+  void signal(const Operation& it) {
+    Instruction one = base(it, it.source_rank, 1);
+    one.operation = plan::Operation::signal;
+    one.send_peer = it.destination_rank;
+    OneWay& on = ways_[way(it)];
+    const std::int32_t number = add(one);
+    for (const Put& it_put : on.new_puts) need(it_put.instruction, false, false);
+    on.signals.push_back({number, std::exchange(on.new_puts, {})});
+  }
+
+  void wait(const Operation& it) {
+    OneWay& on = ways_[way(it)];
+    const Signal& given = on.signals[on.waits++];
+    Instruction one = base(it, it.destination_rank, 1);
+    one.wanted_block = it.destination_block;
+    one.operation = plan::Operation::wait;
+    one.recv_peer = it.source_rank;
+    one.sender = given.instruction;
+    const std::int32_t number = add(one);
+    module_.instructions[at(given.instruction)].receiver = number;
+    for (const Put& arrived : given.puts)
+      for (std::int32_t i = 0; i < arrived.count; ++i)
+        cells_[at(arrived.cell + i)] = {number, none,
+                                        static_cast<std::int32_t>((arrived.shape + i) % chunks_)};
+    met_[{it.source_rank, it.destination_rank}].push_back({given.instruction, number});
+  }
+
+  // That the last instruction runs after one of another rank.
+  void need_of_other(std::int32_t instruction, bool is_data, bool is_overwrite) {
+    const Instruction& mine = module_.instructions.back();
+    const Instruction& other = module_.instructions[at(instruction)];
+    for (const Meeting& it : met_[{other.rank, mine.rank}]) {
+      if (it.signal < instruction) continue;
+      late_needs_.emplace_back(it.signal, Need{instruction, is_data, is_overwrite});
+      need(it.wait, is_data, is_overwrite);
+      return;
+    }
+    race_ = misuse(module_.trace->where(mine.line), "race: rank ", mine.rank,
+                   is_overwrite ? " overwrites" : " uses", " what rank ", other.rank,
+                   is_overwrite ? " reads " : " writes ", module_.trace->at(other.line),
+                   "; after that step signal(", other.rank, ", ", mine.rank, ") and wait(",
+                   mine.rank, ", ", other.rank, ") must come first");
+  }
+
+  void add_late_needs() {
+    std::ranges::stable_sort(late_needs_, {}, [](const auto& one) { return one.first; });
+    std::vector<Need> all;
+    all.reserve(module_.needs.size() + late_needs_.size());
+    auto late = late_needs_.begin();
+    for (std::size_t i = 0; i < module_.instruction_count(); ++i) {
+      const auto own = module_.needs_of(i);
+      const auto first = static_cast<std::int32_t>(all.size());
+      all.insert(all.end(), own.begin(), own.end());
+      for (; late != late_needs_.end() && at(late->first) == i; ++late) all.push_back(late->second);
+      module_.instructions[i].first_need = first;
+    }
+    module_.instructions.back().first_need = static_cast<std::int32_t>(all.size());
+    module_.needs = std::move(all);
+  }
+
   static Instruction base(const Operation& it, std::int32_t rank, std::int32_t count) {
     Instruction out;
     out.rank = rank;
     out.channel = it.channel;
     out.count = count;
     out.line = it.line;
+    out.wanted_block = it.source_block;
     return out;
   }
 
@@ -199,6 +320,11 @@ class Lowering {
   void need(std::int32_t instruction, bool is_data, bool is_overwrite) {
     const auto self = static_cast<std::int32_t>(module_.instructions.size()) - 1;
     if (instruction == self || instruction == none) return;
+    if (module_.instructions[at(instruction)].rank != module_.instructions.back().rank)
+        [[unlikely]] {
+      need_of_other(instruction, is_data, is_overwrite);
+      return;
+    }
     const auto first = at(module_.instructions.back().first_need);
     for (std::size_t i = first; i < module_.needs.size(); ++i) {
       Need& known = module_.needs[i];
@@ -242,13 +368,13 @@ class Lowering {
   void finish() {
     const bool must_copy = !module_.header.in_place || is_reduction(module_.header.collective);
     for (int rank = 0; rank < module_.header.ranks; ++rank) {
-      const std::int64_t chunks = layout_.chunks(rank, Layout::output);
+      const std::int64_t chunks = outputs(rank);
       std::int32_t last = none;  // the copy that the next chunk may join
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
         const std::int32_t cell = layout_.cell(rank, Layout::output, chunk);
         const std::int32_t writer = cells_[at(cell)].writer;
         if (writer != none) module_.instructions[at(writer)].is_result = true;
-        if (writer != none || !must_copy || !is_given(cell)) {
+        if (writer != none || !must_copy || !is_given(cell) || !is_required(rank, chunk)) {
           last = none;
           continue;
         }
@@ -267,7 +393,37 @@ class Lowering {
     }
   }
 
+  // Whether the collective says what the chunk of the output holds at the end.
+  bool is_required(int rank, std::int64_t chunk) const {
+    const Trace& trace = *module_.trace;
+    const verify::Contents contents(trace.program().header,
+                                    trace.conditions() ? &*trace.conditions() : nullptr);
+    return contents.required(rank, chunk / module_.factor) >= 0;
+  }
   bool is_given(std::int32_t cell) const { return module_.trace->is_given(cell / module_.factor); }
+
+  // Chunks that were put, by the cells that they come to.
+  struct Put {
+    std::int32_t instruction;
+    std::int32_t cell;
+    std::int32_t count;
+    std::int32_t shape;
+  };
+  struct Signal {
+    std::int32_t instruction;
+    std::vector<Put> puts;  // since the one before
+  };
+  struct OneWay {
+    std::vector<Put> new_puts;
+    std::vector<Signal> signals;
+    std::size_t waits = 0;
+  };
+  struct Meeting {
+    std::int32_t signal;
+    std::int32_t wait;
+  };
+  using Way = std::tuple<std::int32_t, std::int32_t, int>;
+  static Way way(const Operation& it) { return {it.source_rank, it.destination_rank, it.channel}; }
 
   Module& module_;
   const Layout& layout_;
@@ -275,6 +431,11 @@ class Lowering {
   std::int64_t shadow_;  // slot of the first input chunk in scratch
   std::vector<Cell> cells_;
   std::vector<Reader> readers_;
+  // Of one-sided steps only.
+  std::map<Way, OneWay> ways_;
+  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<Meeting>> met_;  // from, to
+  std::vector<std::pair<std::int32_t, Need>> late_needs_;  // of instructions before the last
+  Status race_;
 };
 
 }  // namespace

@@ -15,6 +15,7 @@
 
 #include "compile/layout.h"
 #include "compile/trace.h"
+#include "plan/foreign.h"
 #include "plan/plan.h"
 
 namespace unisono::compile {
@@ -38,6 +39,11 @@ struct Options {
   bool keep_order = false;
   // Slots that the schedule counts on. The proof holds for these and more.
   int slots = 2;
+  // Whose limits the plan must keep; none: those of the plan format.
+  const plan::ForeignExecutor* target = nullptr;
+  // Also prove the program after every pass, and name the pass that broke it. The setting
+  // UNISONO_CHECK_PASSES does the same.
+  bool check_passes = false;
 };
 
 inline constexpr std::int32_t none = -1;
@@ -51,17 +57,25 @@ struct Instruction {
   std::uint8_t channel = 0;
   // What it stores is there at the end, in the output.
   bool is_result = false;
+  std::uint8_t wanted_block = 0;  // that the program asks for, counted from 1; 0: any
   std::int32_t rank = 0;
   std::int32_t source = 0;  // chunk; of scratch until it is placed: see place.cc
   std::int32_t destination = 0;
   std::int32_t count = 1;
   std::int32_t send_peer = none;
   std::int32_t recv_peer = none;
+  std::int32_t read_peer = none;  // of read_reduce: whose source it is
   std::int32_t sender = none;
   std::int32_t receiver = none;
   std::int32_t line = 0;
   std::int32_t first_need = 0;  // in Module::needs; the next instruction's is the end
   std::int32_t block = none;    // thread block, of all ranks together
+
+  // In whose memory source and destination lie.
+  std::int32_t source_rank() const { return read_peer != none ? read_peer : rank; }
+  std::int32_t destination_rank() const {
+    return operation == plan::Operation::put ? send_peer : rank;
+  }
 };
 
 // That an instruction runs after another one of its rank.
@@ -76,6 +90,7 @@ struct Block {
   std::int32_t channel = 0;
   std::int32_t send_peer = none;
   std::int32_t recv_peer = none;
+  std::int32_t wanted = 0;  // the program's number for it, counted from 1; 0: the compiler's
   std::vector<std::int32_t> order;  // instructions
 };
 

@@ -15,6 +15,7 @@ Status assign(Module& module);       // thread blocks
 Status schedule(Module& module);     // the order in each thread block
 Status synchronise(Module& module);  // waits between thread blocks of a rank
 Status place(Module& module);        // where scratch chunks lie
+Status fit(Module& module);          // the target's limits
 
 // Follows the program's steps in the order written, and says in the user's terms what is wrong
 // with what they do: data added twice, a postcondition that is not met.

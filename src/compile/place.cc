@@ -29,10 +29,10 @@ class Placement {
         diagonals_(at(module.header.ranks)) {}
 
   Status run() {
-    for_each_location([&](const Instruction& one, std::int32_t& chunk) {
-      const std::int64_t last = (chunk % chunks_ + one.count - 1) / chunks_;
+    for_each_location([&](std::int32_t rank, std::int32_t& chunk, std::int32_t count) {
+      const std::int64_t last = (chunk % chunks_ + count - 1) / chunks_;
       for (std::int64_t block = 0; block <= last; ++block)
-        use(one.rank, diagonal(chunk) + block * chunks_);
+        use(rank, diagonal(chunk) + block * chunks_);
     });
     for (std::vector<std::int64_t>& used : diagonals_) {
       sort(used);
@@ -42,8 +42,8 @@ class Placement {
         return misuse("program ", module_.header.name, ": ", used.size(),
                       " blocks of scratch on a rank are too many");
     }
-    for_each_location([&](const Instruction& one, std::int32_t& chunk) {
-      const std::vector<std::int64_t>& used = diagonals_[at(one.rank)];
+    for_each_location([&](std::int32_t rank, std::int32_t& chunk, std::int32_t) {
+      const std::vector<std::int64_t>& used = diagonals_[at(rank)];
       const auto block =
           std::lower_bound(used.begin(), used.end(), diagonal(chunk),
                            [&](std::int64_t a, std::int64_t b) { return order(a) < order(b); });
@@ -78,9 +78,9 @@ class Placement {
     for (std::size_t i = 0; i < module_.instruction_count(); ++i) {
       Instruction& one = module_.instructions[i];
       if (one.source_buffer == Buffer::scratch && plan::reads_source(one.operation))
-        visit(one, one.source);
+        visit(one.source_rank(), one.source, one.count);
       if (one.destination_buffer == Buffer::scratch && plan::writes_destination(one.operation))
-        visit(one, one.destination);
+        visit(one.destination_rank(), one.destination, one.count);
     }
   }
 

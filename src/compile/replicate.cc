@@ -66,9 +66,11 @@ Status replicate(Module& module) {
     const std::int32_t size = it.count * f / parts;
     for (int part = 0; part < parts; ++part) {
       Operation one = it;
-      one.source = it.source * f + part * size;
-      one.destination = it.destination * f + part * size;
-      one.count = size;
+      if (moves_data(it.kind)) {
+        one.source = it.source * f + part * size;
+        one.destination = it.destination * f + part * size;
+        one.count = size;
+      }
       one.channel = static_cast<std::uint8_t>(first[it.channel] + part);
       one.parallel = 1;
       module.operations.push_back(one);

@@ -17,6 +17,10 @@ constexpr std::int64_t max_cells = std::int64_t{1} << 26;
 
 }  // namespace
 
+bool moves_data(Kind kind) { return kind != Kind::signal && kind != Kind::wait; }
+bool is_one_sided(Kind kind) { return kind != Kind::copy && kind != Kind::reduce; }
+bool adds(Kind kind) { return kind == Kind::reduce || kind == Kind::read_reduce; }
+
 Trace::Trace(const Program& program) : program_(program), layout_(program.header) {
   lines_.push_back({"", 0});
   written_.resize(static_cast<std::size_t>(layout_.cells()), untouched);
@@ -137,6 +141,7 @@ Result<Chunk> Trace::take(int rank, int buffer, std::int64_t index, std::int64_t
                     index + i, "] of rank ", rank,
                     " holds nothing: neither does the collective give it data, nor has a step "
                     "written it");
+  if (!in_flight_.empty()) UNISONO_TRY(check_arrived(*chunk, line));
   return chunk;
 }
 
@@ -149,13 +154,41 @@ Status Trace::check_fresh(const Chunk& chunk, std::int32_t line) const {
                   " was overwritten ", at(operations_[static_cast<std::size_t>(last)].line),
                   " after this reference to it was taken; take the chunk anew");
   }
+  return in_flight_.empty() ? Status{} : check_arrived(chunk, line);
+}
+
+Status Trace::check_room(int channel, std::int32_t line) const {
+  if (channel < -1 || channel > max_channel) [[unlikely]]
+    return misuse(where(line), "channel ", channel, "; channels are 0 to ", max_channel);
+  if (operations_.size() >= most_operations_) [[unlikely]]
+    return misuse(where(line), "more than ", most_operations_,
+                  " steps: the program loops for ever, or moves too small pieces; a step of "
+                  "several chunks counts once");
   return {};
+}
+
+Operation Trace::operation(Kind kind, int channel, std::int32_t line) const {
+  Operation out;
+  out.line = line;
+  out.channel = static_cast<std::uint8_t>(channel_of(channel));
+  out.parallel = static_cast<std::uint8_t>(parallel_);
+  out.source_block = static_cast<std::uint8_t>(thread_blocks_.first.value_or(-1) + 1);
+  out.destination_block = static_cast<std::uint8_t>(thread_blocks_.second.value_or(-1) + 1);
+  out.kind = kind;
+  return out;
 }
 
 Result<Chunk> Trace::add(Kind kind, const Chunk& source, const Chunk& destination, int channel,
                          std::int32_t line) {
   UNISONO_TRY(check_fresh(source, line));
-  if (kind == Kind::reduce) UNISONO_TRY(check_fresh(destination, line));
+  if (adds(kind))
+    UNISONO_TRY(check_fresh(destination, line));
+  else if (!in_flight_.empty()) [[unlikely]]
+    UNISONO_TRY(check_arrived(destination, line));
+  if (is_one_sided(kind) && source.rank == destination.rank) [[unlikely]]
+    return misuse(where(line), kind == Kind::put ? "put" : "read_reduce", " within rank ",
+                  source.rank, "; it is for another rank's memory. Use ",
+                  kind == Kind::put ? "copy" : "reduce");
   if (source.count != destination.count) [[unlikely]]
     return misuse(where(line), "sizes differ: ", source.count,
                   source.count == 1 ? " chunk goes" : " chunks go", " to ", destination.count);
@@ -171,19 +204,110 @@ Result<Chunk> Trace::add(Kind kind, const Chunk& source, const Chunk& destinatio
     return misuse(where(line), "write to the input: ", layout_.describe(destination.cell),
                   "; out of place the input is kept. Write to output or scratch, or declare the "
                   "program in_place");
-  if (channel < -1 || channel > max_channel) [[unlikely]]
-    return misuse(where(line), "channel ", channel, "; channels are 0 to ", max_channel);
-  if (operations_.size() >= most_operations_) [[unlikely]]
-    return misuse(where(line), "more than ", most_operations_,
-                  " steps: the program loops for ever, or moves too small pieces; a step of "
-                  "several chunks counts once");
+  UNISONO_TRY(check_room(channel, line));
   const auto number = static_cast<std::int32_t>(operations_.size());
-  operations_.push_back({source.cell, destination.cell, source.rank, destination.rank, source.count,
-                         line, static_cast<std::uint8_t>(channel < 0 ? channel_ : channel),
-                         static_cast<std::uint8_t>(parallel_), kind});
+  Operation one = operation(kind, channel, line);
+  one.source = source.cell;
+  one.destination = destination.cell;
+  one.source_rank = source.rank;
+  one.destination_rank = destination.rank;
+  one.count = source.count;
+  operations_.push_back(one);
   for (std::int32_t i = 0; i < destination.count; ++i)
     written_[static_cast<std::size_t>(destination.cell + i)] = number;
+  if (kind == Kind::read_reduce) has_read_reduce_ = true;
+  if (kind == Kind::put) {
+    const Way way{source.rank, destination.rank, one.channel};
+    const std::int64_t signals = tokens_[way].signals + 1;
+    for (std::int32_t i = 0; i < destination.count; ++i)
+      in_flight_[destination.cell + i] = {way, signals, line};
+  }
   return Chunk{destination.cell, destination.count, destination.rank, number + 1};
+}
+
+const Trace::InFlight* Trace::in_flight(std::int32_t cell) const {
+  const auto found = in_flight_.find(cell);
+  if (found == in_flight_.end()) return nullptr;
+  return tokens_.at(found->second.way).waits < found->second.signals ? &found->second : nullptr;
+}
+
+Status Trace::check_arrived(const Chunk& chunk, std::int32_t line) const {
+  for (std::int32_t i = 0; i < chunk.count; ++i) {
+    const InFlight* it = in_flight(chunk.cell + i);
+    if (it == nullptr) continue;
+    const auto [from, to, channel] = it->way;
+    return misuse(where(line), "not there yet: ", layout_.describe(chunk.cell + i), " was put ",
+                  at(it->line), "; before it is used, signal(", from, ", ", to, ") and wait(", to,
+                  ", ", from, ") must follow on channel ", channel);
+  }
+  return {};
+}
+
+Status Trace::check_ranks(int from, int to, std::int32_t line) const {
+  for (const int rank : {from, to})
+    if (rank < 0 || rank >= program_.header.ranks)
+      return misuse(where(line), "index out of range: rank ", rank, "; ranks are 0 to ",
+                    program_.header.ranks - 1);
+  if (from == to)
+    return misuse(where(line), "rank ", from, " signals itself; a rank's own steps are in order");
+  return {};
+}
+
+Status Trace::signal(int from, int to, int channel, std::int32_t line) {
+  UNISONO_TRY(check_ranks(from, to, line));
+  UNISONO_TRY(check_room(channel, line));
+  Operation one = operation(Kind::signal, channel, line);
+  one.source_rank = from;
+  one.destination_rank = to;
+  one.source = one.destination = -1;
+  one.count = 0;
+  operations_.push_back(one);
+  Tokens& tokens = tokens_[{from, to, one.channel}];
+  ++tokens.signals;
+  tokens.line = line;
+  return {};
+}
+
+Status Trace::wait(int to, int from, int channel, std::int32_t line) {
+  UNISONO_TRY(check_ranks(from, to, line));
+  UNISONO_TRY(check_room(channel, line));
+  Tokens& tokens = tokens_[{from, to, channel_of(channel)}];
+  if (tokens.waits >= tokens.signals)
+    return misuse(where(line), "deadlock: rank ", to, " waits for a signal of rank ", from,
+                  " on channel ", channel_of(channel), ", which has given ", tokens.signals,
+                  " there before, and ", tokens.waits, " were waited for; signal(", from, ", ", to,
+                  ") must come first");
+  Operation one = operation(Kind::wait, channel, line);
+  one.source_rank = from;
+  one.destination_rank = to;
+  one.source = one.destination = -1;
+  one.count = 0;
+  operations_.push_back(one);
+  ++tokens.waits;
+  return {};
+}
+
+Status Trace::check_signals() const {
+  for (const auto& [way, tokens] : tokens_) {
+    if (tokens.signals == tokens.waits) continue;
+    const auto [from, to, channel] = way;
+    if (tokens.signals > tokens.waits)
+      return misuse(where(tokens.line), "a signal is left: rank ", from, " signals rank ", to, " ",
+                    tokens.signals, " times on channel ", channel, ", which waits ", tokens.waits,
+                    " times; every signal needs its wait");
+  }
+  for (const auto& [cell, it] : in_flight_)
+    if (tokens_.at(it.way).waits < it.signals) return check_arrived({cell, 1, 0, 0}, it.line);
+  return {};
+}
+
+Status Trace::set_thread_blocks(ThreadBlocks blocks, std::int32_t line) {
+  for (const std::optional<int>& one : {blocks.first, blocks.second})
+    if (one && (*one < 0 || *one > max_thread_block))
+      return misuse(where(line), "thread block ", *one, "; a program numbers them 0 to ",
+                    max_thread_block);
+  thread_blocks_ = blocks;
+  return {};
 }
 
 Status Trace::set_parallel(int instances, std::int32_t line) {

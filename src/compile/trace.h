@@ -9,8 +9,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -26,10 +29,19 @@ inline constexpr int max_ranks = 1 << 18;
 inline constexpr int max_channel = 63;
 inline constexpr int max_parallel = 64;
 
+inline constexpr int max_thread_block = 127;
+
 enum class Kind : std::uint8_t {
-  copy,    // destination = source
-  reduce,  // destination = destination (+) source
+  copy,         // destination = source
+  reduce,       // destination = destination (+) source
+  put,          // destination = source in another rank's memory, there once it has waited
+  read_reduce,  // destination = destination (+) source, read from another rank's memory
+  signal,       // source_rank tells destination_rank; what it put there before has arrived
+  wait,         // destination_rank takes that token
 };
+bool moves_data(Kind kind);    // not signal and wait, whose operations name no cells
+bool is_one_sided(Kind kind);  // put, read_reduce, signal, wait
+bool adds(Kind kind);          // reduce, read_reduce
 
 // `count` chunks from `source` on go to those from `destination` on.
 struct Operation {
@@ -41,6 +53,10 @@ struct Operation {
   std::int32_t line = 0;  // where the user wrote it
   std::uint8_t channel = 0;
   std::uint8_t parallel = 1;  // instances that it is divided among
+  // Thread blocks at its two ends that the program asks for, counted from 1; 0: the compiler's
+  // choice.
+  std::uint8_t source_block = 0;
+  std::uint8_t destination_block = 0;
   Kind kind = Kind::copy;
 };
 
@@ -92,11 +108,19 @@ class Trace {
   Result<Chunk> place(int rank, int buffer, std::int64_t index, std::int64_t count,
                       std::int32_t line) const;
   // Moves or adds `source` to `destination`, which is of as many chunks; the chunks as they are
-  // after it. A reduction's destination must hold data.
+  // after it. A reduction's destination must hold data. Not signal and wait.
   Result<Chunk> add(Kind kind, const Chunk& source, const Chunk& destination, int channel,
                     std::int32_t line);
-  // Whether nothing has overwritten the chunk since it was taken; misuse says what did.
+  // Whether nothing has overwritten the chunk since it was taken, and what was put there has
+  // arrived; misuse says what is wrong.
   Status check_fresh(const Chunk& chunk, std::int32_t line) const;
+  // A token from rank to rank, and its taking: what `from` put before the signal is there after the
+  // wait. A wait that no signal comes before is misuse.
+  Status signal(int from, int to, int channel, std::int32_t line);
+  Status wait(int to, int from, int channel, std::int32_t line);
+  // Whether every signal is waited for.
+  Status check_signals() const;
+  bool has_one_sided() const { return !tokens_.empty() || has_read_reduce_; }
 
   // How following steps are divided (fragments): instances, 1 to max_parallel, and the channel of
   // steps that name none.
@@ -104,12 +128,37 @@ class Trace {
   int parallel() const { return parallel_; }
   Status set_channel(int channel, std::int32_t line);
   int channel() const { return channel_; }
+  // Thread blocks of following steps, at the rank that sends and at the one that receives; none:
+  // the compiler's choice.
+  using ThreadBlocks = std::pair<std::optional<int>, std::optional<int>>;
+  Status set_thread_blocks(ThreadBlocks blocks, std::int32_t line);
+  ThreadBlocks thread_blocks() const { return thread_blocks_; }
 
  private:
   static constexpr std::int32_t untouched = -2;
   static constexpr std::int32_t given = -1;
 
   Trace(const Program& program);
+
+  // What went from rank to rank on a channel.
+  using Way = std::tuple<int, int, int>;
+  struct Tokens {
+    std::int64_t signals = 0;
+    std::int64_t waits = 0;
+    std::int32_t line = 0;  // of the last signal
+  };
+  // A chunk that was put: it is there when `signals` of its way have been waited for.
+  struct InFlight {
+    Way way;
+    std::int64_t signals = 0;
+    std::int32_t line = 0;
+  };
+  int channel_of(int channel) const { return channel < 0 ? channel_ : channel; }
+  Status check_ranks(int from, int to, std::int32_t line) const;
+  Status check_room(int channel, std::int32_t line) const;
+  const InFlight* in_flight(std::int32_t cell) const;
+  Status check_arrived(const Chunk& chunk, std::int32_t line) const;
+  Operation operation(Kind kind, int channel, std::int32_t line) const;
 
   Program program_;
   Layout layout_;
@@ -124,6 +173,10 @@ class Trace {
   std::size_t most_operations_ = max_operations;
   int parallel_ = 1;
   int channel_ = 0;
+  ThreadBlocks thread_blocks_;
+  std::map<Way, Tokens> tokens_;
+  std::unordered_map<std::int32_t, InFlight> in_flight_;  // by cell
+  bool has_read_reduce_ = false;
 };
 
 }  // namespace unisono::compile

@@ -198,7 +198,7 @@ TEST(Passes, AreNamedWhenAnUnknownOneIsAskedFor) {
   ASSERT_FALSE(text.ok());
   EXPECT_EQ(text.error().message,
             "there is no pass 'optimise'; there are trace, replicate, aggregate, lower, fuse, "
-            "assign, schedule, synchronise, place");
+            "assign, schedule, synchronise, place, fit");
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ PYTHON_LAYERS = {
     "work": 3,
     "draw": 2,
     "lang": 2,
+    "exchange": 2,
     "calls": 4,
     "communicator": 5,
     "join": 6,

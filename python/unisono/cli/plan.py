@@ -10,7 +10,8 @@ import typer
 from unisono import _unisono as native
 from unisono import plans
 from unisono.bench.cases import check_names, collectives
-from unisono.cli import programs, synthesize, verify
+from unisono.cli import cost, programs, synthesize, verify
+from unisono.cli.formats import FORMAT_HELP, Format, Target, written
 from unisono.cli.output import (
     Json,
     Nodes,
@@ -26,6 +27,7 @@ from unisono.cli.output import (
 )
 from unisono.draw import draw_chunks, draw_page, draw_plan, draw_traffic
 from unisono.errors import MisuseError
+from unisono.exchange import read_plan
 
 app = typer.Typer(
     help="List, show, verify, compile, find, run and draw plans.",
@@ -34,6 +36,7 @@ app = typer.Typer(
 )
 app.command("verify")(verify.verify)
 app.command("compile")(programs.compile_program)
+app.command("cost")(cost.cost)
 app.command("run")(programs.run)
 app.command("diff")(programs.diff)
 app.command("synthesize")(synthesize.synthesize)
@@ -50,13 +53,6 @@ Protocol = Annotated[
 ]
 Channels = Annotated[int, typer.Option(min=1, help="Channels.")]
 InPlace = Annotated[bool, typer.Option("--in-place", help="Input and output alias.")]
-
-
-class Format(StrEnum):
-    """How a plan is written."""
-
-    text = "text"
-    json = "json"
 
 
 @app.command("list")
@@ -91,18 +87,20 @@ def show(
     protocol: Protocol = "simple",
     channels: Channels = 1,
     in_place: InPlace = False,
-    form: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.text,
+    form: Annotated[Format, typer.Option("--format", help=FORMAT_HELP)] = Format.text,
+    target: Target = None,
 ) -> None:
-    """Show a plan as text or JSON."""
+    """Show a plan as text or JSON, or as a file for an executor of others."""
     plan = find_plan(name, ranks, nodes, root, protocol, channels, in_place)
     if rank is not None and not 0 <= rank < plan.ranks:
         raise MisuseError(f"rank is {rank}; {plan.name} has ranks 0 to {plan.ranks - 1}")
-    if form is Format.text:
-        print_text(plan.to_text(rank))
+    if rank is not None and form not in (Format.text, Format.json):
+        raise MisuseError(f"--rank shows part of a plan, and a file in {form} holds all of it")
+    if rank is None or form is Format.text:
+        print_text(plan.to_text(rank) if rank is not None else written(plan, form, target))
         return
     document = json_module.loads(plan.to_json())
-    if rank is not None:
-        document["programs"] = [one for one in document["programs"] if one["rank"] == rank]
+    document["programs"] = [one for one in document["programs"] if one["rank"] == rank]
     print_json(document)
 
 
@@ -159,7 +157,7 @@ def find_plan(
     check_names("protocol", [protocol], native.protocols())
     path = Path(name)
     if path.suffix or "/" in name:
-        return verify.read_plan(path)
+        return read_plan(path)
     return plans.find_algorithm(name).plan(
         placement_of(ranks, nodes),
         root=root,

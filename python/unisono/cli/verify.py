@@ -23,6 +23,7 @@ from unisono.cli.output import (
     progress_console,
 )
 from unisono.errors import MisuseError
+from unisono.exchange import read_plan
 
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 # Plans that know nodes are also proved on nodes of four.
@@ -100,22 +101,6 @@ def verify(
     else:
         _print_outcomes(outcomes, seconds)
     raise typer.Exit(1 if failed else 0)
-
-
-def read_plan(path: Path) -> plans.Plan:
-    """The plan in a file, as text or JSON."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise MisuseError(f"{path} is not text") from None
-    try:
-        if text.lstrip().startswith("{"):
-            return plans.Plan.from_json(text)
-        return plans.Plan.from_text(text)
-    except MisuseError as error:
-        raise MisuseError(f"{path}: {error}") from None
 
 
 def _variants(entry: plans.Algorithm, ranks: list[int], nodes: int) -> Iterator[_Variant]:

@@ -104,3 +104,30 @@ class Build(native.Trace):
             yield
         finally:
             self.set_channel(before)
+
+    @contextmanager
+    def thread_block(
+        self, number: int | None = None, *, send: int | None = None, recv: int | None = None
+    ) -> Iterator[None]:
+        """Steps inside belong to the program's thread block `number` of the ranks that do them.
+
+        Without this the compiler decides. A thread block is a row of steps, one after another, with
+        one peer to send to and one to receive from; a number is one thread block of a rank for each
+        channel.
+
+            before: both messages to rank 1 in one thread block of rank 0, one after the other
+            after, with thread_block(0, recv=1) and a channel of its own around the second:
+            rank 0 sends it in its thread block 0, rank 1 receives it in its thread block 1
+
+        Args:
+            number: At both ends.
+            send: At the rank that sends, copies or puts.
+            recv: At the rank that receives.
+        """
+        before = self.set_thread_blocks(
+            number if send is None else send, number if recv is None else recv
+        )
+        try:
+            yield
+        finally:
+            self.set_thread_blocks(*before)

@@ -120,6 +120,8 @@ class Program:
         block_bytes: int = 0,
         fuse: bool = True,
         slots: int = 2,
+        target: str | None = None,
+        check_passes: bool = False,
         **parameters: Any,
     ) -> native.Compiled:
         """A plan of the program, proved.
@@ -138,6 +140,8 @@ class Program:
             block_bytes: The size of a block for which that is decided; 0: all become one.
             fuse: Whether instructions are fused.
             slots: Messages that a connection must hold at least.
+            target: Whose limits the plan must keep: "msccl", "executor-nccl", "rccl" or "mscclpp".
+            check_passes: Prove the program after every pass, and name the one that broke it.
             **parameters: Passed on to the program.
 
         Raises:
@@ -154,6 +158,8 @@ class Program:
                 "block_bytes": block_bytes,
                 "fuse": fuse,
                 "slots": slots,
+                "target": target,
+                "check_passes": check_passes,
             }
         )
 

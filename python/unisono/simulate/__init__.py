@@ -25,7 +25,7 @@ from unisono.simulate.measurements import (
     read_measurements,
 )
 from unisono.simulate.models import MODELS, Device, Model
-from unisono.simulate.run import Job, Simulated, simulate, simulate_all
+from unisono.simulate.run import Job, Simulated, simulate, simulate_all, simulate_plan
 from unisono.simulate.training import Layout, training_step, zero3_step
 from unisono.simulate.workload import (
     Call,
@@ -64,6 +64,7 @@ __all__ = [
     "read_measurements",
     "simulate",
     "simulate_all",
+    "simulate_plan",
     "simulate_workload",
     "to_yaml",
     "training_step",

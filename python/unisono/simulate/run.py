@@ -116,9 +116,7 @@ def simulate(
         MisuseError: The algorithm cannot serve, or the cluster has too few places.
     """
     entry = native.find_algorithm(f"{algorithm}_{collective}")
-    element_bytes = dict(native.data_types()).get(type)
-    if element_bytes is None:
-        raise MisuseError(f"there is no type '{type}'")
+    element_bytes = _element_bytes(type)
     blocks = ranks if collective in _ONE_BLOCK_A_RANK else 1
     count = max(1, size_bytes // (blocks * element_bytes))
     channels = channels or cluster.channels
@@ -127,6 +125,71 @@ def simulate(
         channels=channels, model=model, noise=noise, seed=seed, explain=explain, calls=calls,
         collapse=collapse, timeline=timeline,
     )  # fmt: skip
+    return _simulated(
+        cluster, result, collective, algorithm, protocol, channels,
+        count * blocks * element_bytes, explain, calls,
+    )  # fmt: skip
+
+
+def simulate_plan(
+    cluster: Cluster,
+    plan: native.Plan,
+    *,
+    size_bytes: int,
+    nodes: int = 0,
+    type: str = "float32",  # noqa: A002
+    model: str = "loggops",
+    explain: bool = False,
+) -> Simulated:
+    """Simulates any plan: of a file, or of a program. It need not be right.
+
+    Args:
+        cluster: Where.
+        plan: What.
+        size_bytes: The larger of input and output; at least one element a block is taken.
+        nodes: Spread the ranks evenly over so many; 0: fill one node after another.
+        type: Of the elements.
+        model: As in `simulate`.
+        explain: Also the critical path.
+
+    Returns:
+        The outcome; there is no closed form of a plan's cost, so that one is 0.
+
+    Raises:
+        MisuseError: The cluster has too few places, or the plan is malformed.
+    """
+    element_bytes = _element_bytes(type)
+    blocks = max(
+        max(plan.input_blocks(rank), plan.output_blocks(rank), 1) for rank in range(plan.ranks)
+    )
+    count = max(1, size_bytes // (blocks * element_bytes))
+    result = native.simulate_plan(
+        cluster.machine, plan, nodes=nodes, count=count, type=type, model=model, explain=explain
+    )
+    return _simulated(
+        cluster, result, plan.collective, plan.name.removesuffix(f"_{plan.collective}"),
+        plan.protocol, plan.channels, count * blocks * element_bytes, explain,
+    )  # fmt: skip
+
+
+def _element_bytes(type: str) -> int:  # noqa: A002
+    found = dict(native.data_types()).get(type)
+    if found is None:
+        raise MisuseError(f"there is no type '{type}'")
+    return found
+
+
+def _simulated(
+    cluster: Cluster,
+    result: native.SimulatedCollective,
+    collective: str,
+    algorithm: str,
+    protocol: str,
+    channels: int,
+    size_bytes: int,
+    explained: bool,
+    calls: int = 1,
+) -> Simulated:
     time_ns = result.time_us * 1000
 
     def use(sent_bytes: int, gb_s: float) -> float:
@@ -137,9 +200,9 @@ def simulate(
         algorithm=algorithm,
         protocol=protocol,
         channels=channels,
-        ranks=ranks,
+        ranks=result.ranks,
         nodes=result.nodes,
-        size_bytes=count * blocks * element_bytes,
+        size_bytes=size_bytes,
         time_us=result.time_us / calls,
         closed_form_us=result.closed_form_us,
         messages=result.messages,
@@ -150,8 +213,8 @@ def simulate(
         not_collapsed=result.not_collapsed,
         path_messages=result.path_messages,
         path_messages_inter_node=result.path_messages_inter_node,
-        shares=result.shares if explain else {},
-        hops=[Hop(*hop) for hop in result.hops] if explain else [],
+        shares=result.shares if explained else {},
+        hops=[Hop(*hop) for hop in result.hops] if explained else [],
     )
 
 

@@ -1,0 +1,151 @@
+// What the language's bindings share: traces that know where the user's source is.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "compile/compile.h"
+#include "convert.h"
+
+namespace unisono::python {
+
+namespace nb = nanobind;
+
+using compile::Chunk;
+using compile::Kind;
+using compile::Trace;
+
+// ProgramError for what the program's author can change.
+[[noreturn]] inline void raise_program(const Error& error) {
+  if (error.kind != ErrorKind::misuse) raise(error);
+  const nb::object exception =
+      nb::module_::import_("unisono.errors").attr("ProgramError")(error.message);
+  PyErr_SetObject(exception.type().ptr(), exception.ptr());
+  throw nb::python_error();
+}
+
+template <class T>
+T take_program(Result<T> result) {
+  if (!result.ok()) [[unlikely]]
+    raise_program(result.error());
+  return std::move(*result);
+}
+inline void check_program(const Status& status) {
+  if (!status.ok()) raise_program(status.error());
+}
+
+// The lines of the user's source that call steps.
+class Lines {
+ public:
+  // Of the Python function that is calling.
+  std::int32_t current(Trace& trace) {
+    PyFrameObject* frame = PyEval_GetFrame();
+    if (frame == nullptr) return 0;
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    const int instruction = PyFrame_GetLasti(frame);
+    Slot& slot = slots_[(reinterpret_cast<std::uintptr_t>(code) / 16 +
+                         static_cast<std::uintptr_t>(instruction)) %
+                        slots_.size()];
+    if (slot.code == code && slot.instruction == instruction) [[likely]] {
+      Py_DECREF(code);
+      return slot.line;
+    }
+    // The code object is kept: another one must not come to lie where it was.
+    codes_.push_back(nb::steal(reinterpret_cast<PyObject*>(code)));
+    nb::handle name = code->co_filename;
+    slot = {code, instruction,
+            trace.add_line(nb::cast<std::string>(name), PyFrame_GetLineNumber(frame))};
+    return slot.line;
+  }
+
+ private:
+  struct Slot {
+    PyCodeObject* code = nullptr;
+    int instruction = 0;
+    std::int32_t line = 0;
+  };
+  std::array<Slot, 256> slots_{};
+  std::vector<nb::object> codes_;
+};
+
+class PyTrace {
+ public:
+  explicit PyTrace(Trace program) : trace(std::move(program)) {}
+
+  std::int32_t line() { return lines_.current(trace); }
+
+  int buffer(nb::handle name) {
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (names_[i].ptr() == name.ptr()) return buffers_[i];
+    if (!nb::isinstance<nb::str>(name))
+      raise_program(misuse(trace.where(line()), "a buffer is named by a string, not by a ",
+                           nb::cast<std::string>(nb::str(name.type().attr("__name__")))));
+    const auto text = nb::cast<std::string>(name);
+    const int found = trace.layout().find(text);
+    if (found < 0) {
+      std::vector<std::string> known;
+      for (int i = 0; i < trace.layout().buffers(); ++i)
+        known.push_back(trace.layout().buffer_name(i));
+      raise_program(misuse(trace.where(line()), "there is no buffer '", text, "'; there are ",
+                           join(known), ". scratch(name, chunks) makes one"));
+    }
+    // A program names few buffers, but could build their names anew each time.
+    if (names_.size() < 16) {
+      names_.push_back(nb::borrow(name));
+      buffers_.push_back(found);
+    }
+    return found;
+  }
+
+  Trace trace;
+
+ private:
+  Lines lines_;
+  std::vector<nb::object> names_;
+  std::vector<int> buffers_;
+};
+
+// Keeps the trace's Python object alive.
+class Owner {
+ public:
+  Owner(nb::handle object, PyTrace* trace) : object_(nb::borrow(object)), trace_(trace) {}
+  PyTrace* operator->() const { return trace_; }
+  PyTrace& operator*() const { return *trace_; }
+  bool is(const Owner& other) const { return trace_ == other.trace_; }
+
+ private:
+  nb::object object_;
+  PyTrace* trace_;
+};
+
+struct PyChunk {
+  Owner owner;
+  Chunk chunk;
+
+  compile::Layout::Names names() const { return owner->trace.layout().names(chunk.cell); }
+};
+
+// A whole number that a step was given, or what it is instead.
+template <class T>
+T whole_number(PyTrace& owner, nb::handle value, std::string_view what) {
+  T number = 0;
+  if (!nb::try_cast(value, number))
+    raise_program(misuse(owner.trace.where(owner.line()), what, " is a whole number, not ",
+                         nb::cast<std::string>(nb::repr(value))));
+  return number;
+}
+
+inline int channel_of(PyTrace& owner, nb::handle channel) {
+  return channel.is_none() ? -1 : whole_number<int>(owner, channel, "a channel");
+}
+
+void bind_chunks(nb::module_& module);
+// chunk and chunks of a trace.
+void bind_taking(nb::class_<PyTrace>& trace);
+
+}  // namespace unisono::python

@@ -1,0 +1,61 @@
+"""`unisono plan cost`: how long a plan takes on a cluster that a file describes."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from unisono import _unisono as native
+from unisono.cli.output import Json, parse_size, print_json, print_table, print_text, split_names
+from unisono.cli.programs import PlanFile
+from unisono.cli.simulation import load_simulator
+from unisono.exchange import read_plan
+
+
+def cost(
+    file: PlanFile,
+    cluster: Annotated[
+        str, typer.Option(help="A built-in cluster's name, or a YAML file.")
+    ] = "dgx_h100",
+    size: Annotated[
+        list[str] | None, typer.Option(help="Sizes, with a unit: 64MB, 1MiB. Default 1MiB.")
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=0, help="Nodes; 0: as few as hold the ranks.")] = 0,
+    element: Annotated[str, typer.Option("--type", help="Of the elements.")] = "float32",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the critical path of the largest size.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Simulate a plan on a cluster: what it takes, and of which links and ports it makes use."""
+    simulator = load_simulator()
+    chosen = simulator.load_cluster(cluster)
+    plan = read_plan(file)
+    sizes = sorted(parse_size(text, "--size") for text in split_names(size or ["1MiB"]))
+    results = [
+        simulator.simulate_plan(
+            chosen, plan, size_bytes=one, nodes=nodes, type=element, explain=explain
+        )
+        for one in sizes
+    ]
+    if json:
+        print_json(
+            {
+                "cluster": chosen.name,
+                "plan": plan.name,
+                "results": [asdict(one) | {"algbw_gb_s": one.algbw_gb_s} for one in results],
+            }
+        )
+        return
+    print_table(
+        ("size", "time us", "algbw GB/s", "messages", "port use", "NIC use"),
+        [
+            (native.format_bytes(one.size_bytes), f"{one.time_us:.2f}", f"{one.algbw_gb_s:.2f}",
+             f"{one.messages:,}", f"{one.node_port_use:.0%}", f"{one.nic_use:.0%}")
+            for one in results
+        ],
+        right=("size", "time us", "algbw GB/s", "messages", "port use", "NIC use"),
+        title=f"{plan.name}, {plan.ranks} ranks on {results[-1].nodes} nodes of {chosen.name}",
+    )  # fmt: skip
+    if explain:
+        print_text("\n" + simulator.explain_path(results[-1]))

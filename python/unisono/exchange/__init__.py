@@ -1,0 +1,21 @@
+"""Plans in the files of others: MSCCL's XML, read and written; MSCCL++'s execution plans, written.
+
+    plan = read_plan(Path("allreduce.xml"))
+    text = write_plan(plan, "rccl")
+
+`read_plan` takes any file that holds a plan. docs/exchange.md says what becomes of what.
+"""
+
+from unisono.exchange.files import read_plan, targets, write_plan
+from unisono.exchange.mscclpp import write_mscclpp_json
+from unisono.exchange.read_xml import read_msccl_xml
+from unisono.exchange.write_xml import write_msccl_xml
+
+__all__ = [
+    "read_msccl_xml",
+    "read_plan",
+    "targets",
+    "write_msccl_xml",
+    "write_mscclpp_json",
+    "write_plan",
+]

@@ -1,0 +1,221 @@
+"""A plan becomes MSCCL's XML, for an executor whose limits it keeps."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from xml.sax.saxutils import quoteattr
+
+from unisono import _unisono as native
+from unisono.errors import MisuseError
+from unisono.exchange.schema import COLLECTIVES, OPERATIONS, PROTOCOLS
+
+__all__ = ["collective_for", "write_msccl_xml"]
+
+_BUFFERS = {"input": "i", "output": "o", "scratch": "s"}
+_KINDS = {name: kind for kind, name in OPERATIONS.items()}
+_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+
+
+@dataclass(slots=True)
+class _Line:
+    """A step of the file."""
+
+    kind: str
+    source: tuple[str, int]
+    target: tuple[str, int]
+    count: int
+    after: tuple[int, int] | None  # thread block and the number of steps of the plan
+    awaited: bool = False
+
+
+def write_msccl_xml(plan: native.Plan, executor: native.ForeignExecutor) -> str:
+    """The XML of a plan.
+
+    A step of the format waits for one other at most: more of them become steps that only wait.
+    copy_send becomes cpy and s. Reductions `re` that follow each other into one chunk are made one
+    by the executor, up to 16.
+
+    Args:
+        plan: The plan.
+        executor: Who is to run it.
+
+    Raises:
+        MisuseError: The executor cannot carry it; rank, thread block and value are in the text.
+    """
+    collective = collective_for(plan, executor)
+    if plan.collective in _ROOTED and plan.root != 0:
+        raise MisuseError(
+            f"plan {plan.name} has root {plan.root}; MSCCL's XML names no root and means rank 0"
+        )
+    executor.check(plan)
+    chunks = plan.chunks_per_block
+    ranks = range(plan.ranks)
+    most = max(max(plan.input_blocks(rank), plan.output_blocks(rank)) for rank in ranks)
+    protocol = {name: key for key, name in PROTOCOLS.items()}[plan.protocol]
+    lines = [
+        f"<algo name={quoteattr(plan.name)} proto={quoteattr(protocol)} "
+        f'nchannels="{plan.channels}" nchunksperloop="{most * chunks}" ngpus="{plan.ranks}" '
+        f'coll="{collective}" inplace="{int(plan.in_place)}" outofplace="{int(not plan.in_place)}" '
+        f'minBytes="{plan.min_bytes}" maxBytes="{plan.max_bytes}">'
+    ]
+    for rank in ranks:
+        blocks = plan.thread_blocks(rank)
+        written = _blocks(blocks, executor)
+        _check(plan, executor, rank, blocks, written)
+        lines.append(
+            f'  <gpu id="{rank}" i_chunks="{plan.input_blocks(rank) * chunks}" '
+            f'o_chunks="{plan.output_blocks(rank) * chunks}" '
+            f's_chunks="{plan.scratch_blocks(rank) * chunks}">'
+        )
+        for number, (block, steps) in enumerate(zip(blocks, written, strict=True)):
+            lines.append(
+                f'    <tb id="{number}" send="{block.send_peer}" recv="{block.recv_peer}" '
+                f'chan="{block.channel}">'
+            )
+            lines += [_text(i, step) for i, step in enumerate(steps)]
+            lines.append("    </tb>")
+        lines.append("  </gpu>")
+    lines.append("</algo>")
+    return "\n".join(lines) + "\n"
+
+
+def collective_for(plan: native.Plan, executor: native.ForeignExecutor) -> str:
+    """What an executor calls the plan's collective; MisuseError if it has none."""
+    names = {name: key for key, name in COLLECTIVES.items()}
+    name = names.get(plan.collective, "")
+    if name not in executor.collectives:
+        raise MisuseError(
+            f"plan {plan.name} is of {plan.collective}, which {executor.name} does not know; it "
+            f"knows {', '.join(executor.collectives)}"
+        )
+    return name
+
+
+def _text(number: int, step: _Line) -> str:
+    block, position = step.after or (-1, -1)
+    return (
+        f'      <step s="{number}" type="{step.kind}" srcbuf="{step.source[0]}" '
+        f'srcoff="{step.source[1]}" dstbuf="{step.target[0]}" dstoff="{step.target[1]}" '
+        f'cnt="{step.count}" depid="{block}" deps="{position}" hasdep="{int(step.awaited)}"/>'
+    )
+
+
+def _blocks(
+    blocks: list[native.ThreadBlock], executor: native.ForeignExecutor
+) -> list[list[_Line]]:
+    """A rank's steps as they stand in the file, waits by their numbers there."""
+    every = [step for block in blocks for step in block.steps]
+    awaited = {(other, steps - 1) for step in every for other, steps in step.after}
+    written: list[list[_Line]] = []
+    last: list[list[int]] = []  # by thread block and step of the plan: its last in the file
+    for number, block in enumerate(blocks):
+        lines: list[_Line] = []
+        ends: list[int] = []
+        while len(ends) < len(block.steps):
+            row = _row(block.steps, len(ends), {i for other, i in awaited if other == number})
+            row = row[: executor.max_fused_reductions]
+            # All that a row of reductions waits for, before the first: only so are they joined.
+            waits: dict[int, int] = {}
+            for step in row:
+                for other, steps in step.after:
+                    waits[other] = max(waits.get(other, 0), steps)
+            for i, step in enumerate(row):
+                lines += _lines(step, [] if i else [one for one in waits.items() if one[1] > 0])
+                ends.append(len(lines) - 1)
+        written.append(lines)
+        last.append(ends)
+    for lines in written:
+        for line in lines:
+            if line.after is not None:
+                other, steps = line.after
+                line.after = (other, last[other][steps - 1])
+                written[other][line.after[1]].awaited = True
+    for lines in written:
+        _keep_apart(lines)
+    return written
+
+
+def _row(steps: list[native.Step], first: int, awaited: set[int]) -> list[native.Step]:
+    """Steps from one on that executors make one: reductions into one place, of which only the last
+    is waited for."""
+    row = [steps[first]]
+    for step in steps[first + 1 :]:
+        before = row[-1]
+        if not (
+            before.operation == step.operation == "reduce"
+            and before.number not in awaited
+            and before.count == step.count
+            and _place(before.source)[0] == _place(step.source)[0]
+            and _place(before.destination) == _place(step.destination)
+        ):
+            break
+        row.append(step)
+    return row
+
+
+def _place(location: native.Location | None) -> tuple[str, int]:
+    return (_BUFFERS[location.buffer], location.chunk) if location is not None else ("i", -1)
+
+
+def _lines(step: native.Step, waits: list[tuple[int, int]]) -> list[_Line]:
+    nothing = _place(None)
+    source, target = _place(step.source), _place(step.destination)
+    # Executors look at both; where a step has one place, it stands for the other.
+    if step.source is None:
+        source = target
+    if step.destination is None:
+        target = source
+    lines = [_Line("nop", nothing, nothing, 0, wait) for wait in waits[:-1]]
+    after = waits[-1] if waits else None
+    if step.operation == "copy_send":
+        return [
+            *lines,
+            _Line("cpy", source, target, step.count, after),
+            _Line("s", target, target, step.count, None),
+        ]
+    return [*lines, _Line(_KINDS[step.operation], source, target, step.count, after)]
+
+
+def _keep_apart(lines: list[_Line]) -> None:
+    """Executors join reductions into one place without looking at their counts: one that is marked
+    as waited for ends such a row."""
+    for line, following in pairwise(lines):
+        both = line.kind == following.kind == "re"
+        if both and line.target == following.target and line.count != following.count:
+            line.awaited = True
+
+
+def _check(
+    plan: native.Plan,
+    executor: native.ForeignExecutor,
+    rank: int,
+    blocks: list[native.ThreadBlock],
+    written: list[list[_Line]],
+) -> None:
+    def wrong(what: str) -> MisuseError:
+        return MisuseError(f"plan {plan.name}, rank {rank}: {what}")
+
+    for number, lines in enumerate(written):
+        if len(lines) > executor.max_steps:
+            raise wrong(
+                f"thread block {number} has {len(lines)} steps in the file; {executor.name} runs "
+                f"at most {executor.max_steps}. More channels or instances divide them"
+            )
+        awaited = [line.after[0] for line in lines if line.after is not None]
+        if awaited and max(awaited) > executor.last_awaited_block:
+            raise wrong(
+                f"thread block {number} waits for thread block {max(awaited)}; in {executor.name} "
+                f"only 0 to {executor.last_awaited_block} can be waited for"
+            )
+    channels = [block.channel for block in blocks]
+    for channel in sorted(set(channels)):
+        if channels.count(channel) > executor.max_blocks_per_channel:
+            raise wrong(
+                f"channel {channel} has {channels.count(channel)} thread blocks; {executor.name} "
+                f"has at most {executor.max_blocks_per_channel}"
+            )
+    # The executor keeps the algorithm, every rank's element, and this one's parts.
+    nodes = 1 + plan.ranks + len(blocks) + sum(map(len, written))
+    if executor.max_nodes and nodes > executor.max_nodes:
+        raise wrong(
+            f"{nodes} XML elements; {executor.name} keeps at most {executor.max_nodes} of a rank"
+        )

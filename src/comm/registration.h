@@ -1,0 +1,51 @@
+// Plans that users register with a communicator: read, proved, and compared between ranks.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace unisono::comm {
+
+// This rank's part of a registered plan, and the calls that it serves: of its collective and, where
+// there is one, its root, in place exactly as its header says, of min_bytes to max_bytes.
+struct Registered {
+  plan::Header header;
+  plan::RankProgram program;
+  std::uint64_t min_bytes = 0;
+  std::uint64_t max_bytes = UINT64_MAX;
+
+  bool serves(Collective collective, std::uint64_t bytes, int root, bool in_place) const;
+};
+
+// What ranks compare: all of it is the same everywhere, or nothing is registered.
+struct RegistrationCard {
+  std::array<std::byte, 32> digest{};  // of the plans of all ranks
+  std::array<char, 64> name{};
+  std::uint64_t min_bytes = 0;
+  std::uint64_t max_bytes = 0;
+  std::uint64_t plans = 0;  // 0: the rank has none that it could register
+  bool operator==(const RegistrationCard&) const = default;
+};
+
+struct Registration {
+  std::vector<Registered> plans;
+  RegistrationCard card;
+};
+
+// One plan, or one for calls in place and one for others, as texts or JSON. Misuse if one is wrong,
+// not for so many ranks, or the two are of different kinds.
+Result<Registration> read_registration(std::span<const std::string> texts, int rank, int ranks,
+                                       std::uint64_t min_bytes, std::uint64_t max_bytes);
+
+// Misuse naming the ranks that differ from rank 0, and how.
+Status compare(std::span<const RegistrationCard> cards);
+
+}  // namespace unisono::comm

@@ -1,0 +1,186 @@
+"""One-sided steps, thread blocks by name, and the limits of a target, with the user's lines."""
+
+import inspect
+
+import numpy as np
+import pytest
+import unisono
+from unisono import lang
+from unisono.errors import ProgramError
+from unisono.lang import program
+
+
+def failure_of(one, text, ranks=2, **options):
+    """What the compiler says, on the line of the program that holds `text`."""
+    with pytest.raises(ProgramError) as caught:
+        one.compile(ranks, **options)
+    lines, first = inspect.getsourcelines(one.function)
+    assert caught.value.file == __file__
+    assert caught.value.line == next(first + i for i, line in enumerate(lines) if text in line)
+    return str(caught.value).split(": ", 1)[1]
+
+
+def test_puts_are_proved_and_reads_add():
+    @program("all_reduce", chunks=lambda shape: shape.ranks)
+    def reads(p):
+        for rank in range(p.ranks):
+            c = p.chunk(rank, "input", rank).copy(rank, "output", rank)
+            for step in range(1, p.ranks):
+                c = c.read_reduce(p.chunk((rank + step) % p.ranks, "input", rank))
+            for step in range(1, p.ranks):
+                to = (rank + step) % p.ranks
+                c.put(to)
+                p.signal(rank, to)
+                p.wait(to, rank)
+
+    compiled = reads.compile(4, check_passes=True)
+    operations = {
+        step.operation for block in compiled.plan.thread_blocks(0) for step in block.steps
+    }
+    assert operations == {"copy", "read_reduce", "put", "signal", "wait"}
+    assert compiled.plan.verify().ok
+    # No engine of ours runs them; what they are for is the exchange with MSCCL++.
+    with pytest.raises(unisono.MisuseError, match="host engine cannot run this operation"):
+        lang.run(compiled.plan, [np.arange(8)] * 4)
+
+
+def test_a_put_is_not_there_before_its_wait():
+    @program("broadcast")
+    def early(p):
+        p.chunk(0, "input", 0).copy(0, "output", 0)
+        c = p.chunk(0, "input", 0).put(1, "output", 0)
+        p.signal(0, 1)
+        c.copy(2)
+        p.wait(1, 0)
+
+    text = failure_of(early, "c.copy(2)", 3)
+    assert text.startswith("not there yet: output[0] of rank 1 was put at ")
+    assert text.endswith("signal(0, 1) and wait(1, 0) must follow on channel 0")
+
+
+def test_memory_that_another_rank_uses_is_not_overwritten():
+    @program("broadcast", chunks=2)
+    def twice(p):
+        p.scratch("one", 1)
+        p.chunk(0, "input", 0, 2).copy(0, "output", 0)
+        for i in range(2):
+            p.chunk(0, "input", i).put(1, "one", 0)  # overwrites
+            p.signal(0, 1)
+            p.wait(1, 0)
+            p.chunk(1, "one", 0).copy(1, "output", i)
+
+    text = failure_of(twice, "# overwrites")
+    assert text.startswith("race: rank 0 overwrites what rank 1 reads at ")
+    assert text.endswith("after that step signal(1, 0) and wait(0, 1) must come first")
+
+
+def test_a_wait_without_a_signal_is_a_deadlock_and_a_signal_needs_its_wait():
+    @program("broadcast")
+    def silent(p):
+        p.wait(1, 0)
+
+    assert failure_of(silent, "p.wait").startswith("deadlock: rank 1 waits for a signal of rank 0")
+
+    @program("broadcast")
+    def unheard(p):
+        p.signal(0, 1)
+
+    assert failure_of(unheard, "p.signal").startswith("a signal is left: rank 0 signals rank 1 1")
+
+    @program("broadcast")
+    def within(p):
+        p.chunk(0, "input", 0).put(0, "output", 0)
+
+    assert failure_of(within, ".put").startswith("put within rank 0; it is for another rank's")
+
+
+def test_thread_blocks_are_those_of_the_program():
+    @program("all_gather", chunks=2)
+    def halves(p):
+        for rank in range(p.ranks):
+            p.chunk(rank, "input", 0, 2).copy(rank, "output", 2 * rank)
+            for half in range(2):
+                with p.thread_block(half), p.channel(half):
+                    c = p.chunk(rank, "input", half)
+                    for step in range(1, p.ranks):
+                        c = c.copy((rank + step) % p.ranks, "output", 2 * rank + half)
+
+    plan = halves.compile(3, check_passes=True).plan
+    assert [(block.channel, block.send_peer, block.recv_peer) for block in plan.thread_blocks(0)][
+        :2
+    ] == [(0, 1, 2), (1, 1, 2)]
+    inputs = [np.arange(10) + 100 * rank for rank in range(3)]
+    for output in lang.run(plan, inputs):
+        np.testing.assert_array_equal(output, np.concatenate(inputs))
+
+    @program("broadcast")
+    def star(p):
+        p.chunk(0, "input", 0).copy(0, "output", 0)
+        with p.thread_block(send=3):
+            p.chunk(0, "input", 0).copy(1, "output", 0)
+            p.chunk(0, "input", 0).copy(2, "output", 0)
+
+    text = failure_of(star, "copy(2,", 3)
+    assert text.startswith("thread block 3 of rank 0 sends to rank 1, and here rank 2")
+
+    @program("broadcast")
+    def far(p):
+        with p.thread_block(200):
+            pass
+
+    with pytest.raises(ProgramError, match="thread block 200; a program numbers them 0 to 127"):
+        far.compile(2)
+
+
+@program("all_reduce", chunks=lambda shape: shape.ranks, in_place=True)
+def ring(p):
+    for i in range(p.ranks):
+        c = p.chunk((i + 1) % p.ranks, "input", i)
+        for step in range(2, p.ranks + 1):
+            c = p.chunk((i + step) % p.ranks, "input", i).reduce(c)
+        for step in range(1, p.ranks):
+            c = c.copy((i + step) % p.ranks)
+
+
+def test_the_limits_of_a_target_are_errors_of_the_line_that_exceeds_them():
+    assert ring.compile(8, target="rccl")
+    text = failure_of(ring, "c = c.copy(", 40, target="rccl")
+    assert text == (
+        "is more than step 64 of thread block 0 of rank 0, and rccl has no more; channels divide "
+        "the steps among thread blocks"
+    )
+    assert ring.compile(40, target="msccl")
+
+    @program("broadcast", chunks=80)
+    def wide(p):
+        p.chunk(0, "input", 0, 80).copy(0, "output", 0)  # local
+        p.chunk(0, "input", 0, 80).copy(1, "output", 0)
+
+    assert failure_of(wide, "# local", target="executor-nccl") == (
+        "moves 80 chunks in one step; executor-nccl moves at most 71. Move them in parts"
+    )
+
+    @program("all_to_all")
+    def direct(p):
+        for rank in range(p.ranks):
+            for to in range(p.ranks):
+                p.chunk(rank, "input", to).copy(to, "output", rank)
+
+    assert "needs more than 32 thread blocks on channel 0" in failure_of(
+        direct, ".copy(", 40, target="rccl"
+    )
+    with pytest.raises(ProgramError, match="there is no target 'nccl'; there are msccl"):
+        ring.compile(2, target="nccl")
+
+
+def test_a_program_in_place_of_a_collective_with_a_root_serves_calls_out_of_place():
+    @program("reduce", in_place=True)
+    def chain(p):
+        c = p.chunk(p.ranks - 1, "input", 0)
+        for rank in reversed(range(p.ranks - 1)):
+            c = p.chunk(rank, "input", 0).reduce(c)
+
+    inputs = [np.arange(9) * (rank + 1) for rank in range(4)]
+    for in_place in (False, True):
+        plan = chain.compile(4, in_place=in_place, check_passes=True).plan
+        np.testing.assert_array_equal(lang.run(plan, inputs)[0], sum(inputs))

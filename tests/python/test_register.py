@@ -1,0 +1,181 @@
+"""Programs and plans that communicators take for their calls."""
+
+import numpy as np
+import pytest
+from unisono import lang, plans
+from unisono.errors import MisuseError
+from unisono.lang import program
+from unisono.testing import run_ranks
+
+
+@program("all_reduce", chunks=lambda shape: shape.ranks, in_place=True)
+def my_ring(p):
+    for i in range(p.ranks):
+        c = p.chunk((i + 1) % p.ranks, "input", i)
+        for step in range(2, p.ranks + 1):
+            c = p.chunk((i + step) % p.ranks, "input", i).reduce(c)
+        for step in range(1, p.ranks):
+            c = c.copy((i + step) % p.ranks)
+
+
+@program("all_reduce", in_place=True)
+def my_chain(p):
+    c = p.chunk(0, "input", 0)
+    for rank in range(1, p.ranks):
+        c = p.chunk(rank, "input", 0).reduce(c)
+    for rank in range(p.ranks - 1):
+        c = c.copy(rank)
+
+
+@program("broadcast", chunks=2, in_place=True)
+def my_star(p):
+    for rank in range(p.ranks):
+        if rank != p.root:
+            p.chunk(p.root, "input", 0, 2).copy(rank, "output", 0)
+
+
+def taken(comm, count=1000):
+    """The plan that an all-reduce takes, whose result is checked."""
+    x = np.arange(count, dtype=np.int64) + comm.rank
+    total = comm.size * np.arange(count) + comm.size * (comm.size - 1) // 2
+    np.testing.assert_array_equal(comm.all_reduce(x), total)
+    name = comm.record()["entries"][-1]["plan"]
+    comm.all_reduce(x, out=x)
+    np.testing.assert_array_equal(x, total)
+    assert comm.record()["entries"][-1]["plan"] == name
+    return name
+
+
+def test_a_registered_program_takes_the_calls_of_its_sizes():
+    def check(comm):
+        before = taken(comm, 10)
+        comm.register(my_ring, (4096, 65536))
+        assert before != "my_ring"
+        assert taken(comm, 10) == before
+        assert taken(comm, 1000) == "my_ring"
+        assert taken(comm, 100_000) != "my_ring"
+        text = comm.explain("all_reduce", 8192)
+        assert "my_ring, simple" in text
+        assert "decided by the registration for 4 KiB .. 64 KiB" in text
+
+    run_ranks(3, check)
+
+
+def test_the_latest_registration_comes_first_and_names_still_choose():
+    def check(comm):
+        comm.register(my_ring)
+        comm.register(my_chain, (0, 4096))
+        assert taken(comm, 100) == "my_chain"
+        assert taken(comm, 1000) == "my_ring"
+        x = np.ones(100)
+        for name in ("my_ring", "ring"):
+            comm.all_reduce(x, algorithm=name)
+            assert comm.record()["entries"][-1]["plan"] == name
+
+    run_ranks(4, check, nodes=2)
+
+
+def test_a_program_is_compiled_for_the_nodes_of_the_communicator():
+    @program("all_reduce", in_place=True)
+    def by_nodes(p):
+        assert (p.nodes, p.ranks_per_node) == (2, 2)
+        my_chain.function(p)
+
+    run_ranks(4, lambda comm: comm.register(by_nodes), nodes=2)
+
+    def uneven(comm):
+        half = comm.split(0 if comm.rank < 3 else 1)
+        if comm.rank < 3:
+            with pytest.raises(MisuseError, match="do not lie on its 2 nodes"):
+                half.register(my_chain)
+            half.register(my_chain, nodes=1)
+            assert taken(half) == "my_chain"
+        half.destroy()
+
+    run_ranks(4, uneven, nodes=2)
+
+
+def test_collectives_with_a_root_take_it_for_calls_of_that_root():
+    def check(comm):
+        comm.register(my_star, root=1)
+        for root in (1, 0):
+            for out in (None, np.zeros(50)):
+                x = np.arange(50.0) * (comm.rank + 1)
+                got = comm.broadcast(x, root, out=out)
+                np.testing.assert_array_equal(got, np.arange(50.0) * (root + 1))
+                assert (comm.record()["entries"][-1]["plan"] == "my_star") == (root == 1)
+
+    run_ranks(3, check)
+
+
+def test_plans_are_registered_and_proved():
+    plan = my_ring.compile(2).plan
+    text = plan.to_text()
+    assert "recv_reduce_copy_send    input[0] -> output[0]" in text
+    wrong = plans.Plan.from_text(
+        text.replace(
+            "recv_reduce_copy_send    input[0] -> output[0]", "recv_copy_send -> output[0]"
+        )
+    )
+
+    def check(comm):
+        comm.register(plan)
+        x = np.arange(1000)
+        comm.all_reduce(x)
+        assert comm.record()["entries"][-1]["plan"] == "my_ring"
+        with pytest.raises(MisuseError, match="plan my_ring is wrong"):
+            comm.register(wrong)
+        with pytest.raises(MisuseError, match="is for 3 ranks; the communicator has 2"):
+            comm.register(my_ring.compile(3).plan)
+        with pytest.raises(MisuseError, match="registered with instances"):
+            comm.register(plan, instances=2)
+
+    run_ranks(2, check)
+
+
+def test_ranks_that_register_different_programs_are_told():
+    def check(comm):
+        with pytest.raises(MisuseError) as caught:
+            comm.register(my_chain if comm.rank == 2 else my_ring)
+        text = str(caught.value)
+        assert "ranks register different programs: rank 0 my_ring (" in text
+        assert "; rank 2 my_chain (" in text
+        assert "All ranks must register the same program" in text
+        with pytest.raises(MisuseError, match=r"for 0 B \.\. any; rank 1 .* for 0 B \.\. 1 KiB"):
+            comm.register(my_ring, (0, 1024 if comm.rank == 1 else None))
+        # A difference of options alone shows in the digest.
+        with pytest.raises(MisuseError, match="different programs"):
+            comm.register(my_ring, instances=1 + comm.rank // 2)
+        assert taken(comm) not in ("my_ring", "my_chain")
+
+    run_ranks(3, check)
+
+
+def test_a_program_that_is_wrong_on_one_rank_fails_everywhere():
+    @program("all_reduce", in_place=True)
+    def wrong(p):
+        p.chunk(0, "input", 7)
+
+    def check(comm):
+        if comm.rank == 1:
+            with pytest.raises(lang.ProgramError, match="index out of range"):
+                comm.register(wrong)
+        else:
+            with pytest.raises(MisuseError, match="rank 1 could not make its plan"):
+                comm.register(my_ring)
+        assert taken(comm) != "my_ring"
+
+    run_ranks(2, check)
+
+
+def test_a_custom_program_has_no_calls():
+    @program("custom", wanted=lambda shape, rank, index: [(rank, index)])
+    def own(p):
+        for rank in range(p.ranks):
+            p.chunk(rank, "input", 0).copy(rank, "output", 0)
+
+    def check(comm):
+        with pytest.raises(MisuseError, match="is of custom; plans can be registered of"):
+            comm.register(own)
+
+    run_ranks(2, check)
