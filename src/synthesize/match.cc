@@ -5,11 +5,12 @@
 //
 // Which chunk: the one that the fewest ranks have or are getting, because it has the longest way to
 // go; among equals a random one. A receiver with several ways first uses the one that offers it
-// least. A slow way does not carry what a nearer rank has, unless the receiver still has to wait
-// for much longer than that.
+// least. A slow way does not carry what a nearer rank has or is getting, unless there is so much of
+// it that the receiver would wait for that much longer.
 #include "synthesize/match.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <queue>
 
@@ -118,22 +119,23 @@ class Matcher {
     return count;
   }
 
-  bool is_worth_it(const Way& way, std::size_t chunk) const {
-    if (uniform_) return true;
-    const auto duration = static_cast<double>(way.duration);
-    if (static_cast<double>(nearest_[chunk * ranks_ + at(way.to)]) >= duration * (1 - 1e-6))
-      return true;
-    const double backlog = static_cast<double>(missing_[at(way.to)]) * chunk_time_[at(way.to)];
-    return backlog > 2 * duration;
+  // Whether some rank has the chunk, or is getting it, from which it is a shorter way.
+  bool is_nearer_elsewhere(const Way& way, std::size_t chunk) const {
+    return !uniform_ && static_cast<double>(nearest_[chunk * ranks_ + at(way.to)]) <
+                            static_cast<double>(way.duration) * (1 - 1e-6);
   }
 
-  // -1: none. A chunk that is nearer elsewhere comes after all others.
+  // -1: none.
   std::int32_t choose_chunk(const Way& way) {
+    struct Choice {
+      std::int32_t best = -1;
+      std::int32_t fewest = 0;
+      int count = 0;
+    };
+    std::array<Choice, 2> choices;  // the second of those that are nearer elsewhere
     const std::uint64_t* has = &has_[at(way.from) * words_];
     const std::uint64_t* wanted = &wanted_[at(way.to) * words_];
     const std::size_t start = random_.below(words_);
-    std::int32_t best = -1;
-    std::int32_t fewest = 0;
     for (std::size_t i = 0; i < words_; ++i) {
       const std::size_t word = start + i < words_ ? start + i : start + i - words_;
       std::uint64_t bits = has[word] & wanted[word];
@@ -142,13 +144,16 @@ class Matcher {
       bits = std::rotr(bits, turn);
       for (; bits != 0; bits &= bits - 1) {
         const std::size_t chunk = word * 64 + at((std::countr_zero(bits) + turn) % 64);
-        if (best >= 0 && holders_[chunk] >= fewest) continue;
-        if (!is_worth_it(way, chunk)) continue;
-        best = static_cast<std::int32_t>(chunk);
-        fewest = holders_[chunk];
+        Choice& choice = choices[is_nearer_elsewhere(way, chunk) ? 1 : 0];
+        ++choice.count;
+        if (choice.best >= 0 && holders_[chunk] >= choice.fewest) continue;
+        choice.best = static_cast<std::int32_t>(chunk);
+        choice.fewest = holders_[chunk];
       }
     }
-    return best;
+    if (choices[0].best >= 0) return choices[0].best;
+    const double backlog = choices[1].count * chunk_time_[at(way.to)];
+    return backlog > 2 * static_cast<double>(way.duration) ? choices[1].best : -1;
   }
 
   // Ways that are free and offer something: all of a few, the first found of many.

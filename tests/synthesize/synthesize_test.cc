@@ -98,11 +98,13 @@ TEST(Synthesize, SendsNothingTwiceBetweenNodes) {
   const auto graph = link_graph_of(machine, 8, 0);
   ASSERT_TRUE(graph.ok()) << graph.error().message;
   EXPECT_EQ(graph->switches, 2 + 8 + 1);
-  const Schedule schedule = value_of(synthesize(*graph, {.tries = 1}));
-  int crossings = 0;
-  for (const Transfer& one : schedule.transfers) crossings += one.from / 4 != one.to / 4 ? 1 : 0;
-  EXPECT_EQ(crossings, 8);
-  EXPECT_EQ(test::fault_of(schedule, *graph, 1 << 20), "");
+  for (const int chunks : {1, 4}) {
+    const Schedule schedule = value_of(synthesize(*graph, {.chunks = chunks, .tries = 1}));
+    int crossings = 0;
+    for (const Transfer& one : schedule.transfers) crossings += one.from / 4 != one.to / 4 ? 1 : 0;
+    EXPECT_EQ(crossings, 8 * chunks);
+    EXPECT_EQ(test::fault_of(schedule, *graph, 1 << 20), "");
+  }
 }
 
 TEST(Synthesize, CallsOffWhatCannotBe) {
