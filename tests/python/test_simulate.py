@@ -24,6 +24,7 @@ from unisono.simulate import (
 
 CLUSTERS = Path(__file__).resolve().parents[2] / "clusters"
 TEXT = (CLUSTERS / "frontier.yaml").read_text()
+GPU_TABLE = CLUSTERS.parent / "bench" / "results" / "gpu_bench_2026-11-20_4.txt"
 
 
 def test_every_built_in_cluster_runs_a_ring_within_and_beyond_a_node() -> None:
@@ -153,3 +154,44 @@ def test_command_line_lists_clusters_and_sources(shell: Shell) -> None:
     status, _, errors = shell("simulate", "all_reduce", "--cluster", "nowhere")
     assert status == 2
     assert "there is no cluster 'nowhere'" in errors
+
+
+def test_command_line_shows_the_use_of_every_port_and_writes_a_report(
+    shell: Shell, tmp_path: Path
+) -> None:
+    pytest.importorskip("jinja2")
+    report = tmp_path / "report.html"
+    status, output, _ = shell(
+        "simulate", "all_gather", "--cluster", "clos_three_layer", "--ranks", "32", "--size",
+        "1MiB,4MiB", "--algorithm", "ring", "--channels", "1", "--model", "flows", "--use",
+        "--html", str(report),
+    )  # fmt: skip
+    assert status == 0
+    # One channel's ring leaves each node from the last rank, and the racks of two nodes likewise.
+    assert "node 0 NIC 7" in output
+    assert "node 0 NIC 6" not in output
+    assert "rack 1 up" in output
+    text = report.read_text()
+    assert "<svg" in text
+    assert "ring simple" in text
+    assert "http" not in text.replace("http://www.w3.org", "")
+
+
+def test_command_line_holds_the_simulator_against_measurements(
+    shell: Shell, tmp_path: Path
+) -> None:
+    pytest.importorskip("jinja2")
+    report = tmp_path / "report.html"
+    words = ["simulate", "--cluster", "hgx_h200_4", "--against", str(GPU_TABLE), "--model", "flows"]
+    status, output, _ = shell(*words, "all_gather", "--html", str(report))
+    assert status == 0
+    assert "90th percentile" in output
+    assert "100..1000 KB" in output
+    assert "direct ll128 x8, measured" in report.read_text()
+    status, output, _ = shell(*words, "all_gather", "--json")
+    document = json.loads(output)
+    assert document["errors"][-1]["decade"] == "all"
+    assert document["errors"][-1]["points"] == len(document["points"]) == 14
+    status, _, errors = shell(*words, "barrier")
+    assert status == 2
+    assert "no measurement of barrier" in errors

@@ -9,6 +9,7 @@ import typer
 from unisono import _unisono as native
 from unisono import plans
 from unisono.bench.cases import check_names, collectives
+from unisono.bench.peers import OURS
 from unisono.cli.output import (
     Json,
     complete_algorithm,
@@ -20,8 +21,16 @@ from unisono.cli.output import (
     print_table,
     print_text,
     split_names,
+    write_file,
 )
-from unisono.cli.simulation import NETWORK_MODELS, count_progress, load_simulator
+from unisono.cli.simulation import (
+    NETWORK_MODELS,
+    check_against,
+    count_progress,
+    load_simulator,
+    print_use,
+    report_of,
+)
 from unisono.errors import MisuseError
 
 _SHOWN_HOPS = 12
@@ -60,6 +69,19 @@ def simulate(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the fastest's critical path.")
     ] = False,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(help="Simulate what a bench measured, and show the errors. Repeatable."),
+    ] = None,
+    implementation: Annotated[
+        str, typer.Option(help="Whose measurements: unisono, nccl, openmpi ...")
+    ] = OURS,
+    use: Annotated[
+        bool, typer.Option("--use", help="Show what the fastest sends over each port and link.")
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a report with plots as an HTML file.")
+    ] = None,
     timeline: Annotated[
         Path | None,
         typer.Option(help="Write a time-line for Perfetto; with one algorithm, size and number."),
@@ -82,6 +104,11 @@ def simulate(
         print_table(("number", "value", "source"), chosen.numbers(), right=("value",))
         return
     check_names("model", [model], NETWORK_MODELS)
+    if against:
+        check_against(
+            chosen, against, implementation, collective, model=model, html=html, json=json
+        )
+        return
     check_names("collective", [collective], collectives())
     sizes = [parse_size(text, "--size") for text in split_names(size or ["1MiB"])]
     algorithms = _algorithms(collective, split_names(algorithm or ["all"]))
@@ -109,6 +136,8 @@ def simulate(
         )
     if not results:
         raise MisuseError(refused[0][1])
+    if html is not None:
+        write_file(html, report_of(chosen, model, results))
     if json:
         refusals = [{"algorithm": job.algorithm, "why": why} for job, why in refused]
         print_json(
@@ -140,6 +169,9 @@ def simulate(
         print_text(f"{job.algorithm} with {job.ranks} ranks: {why}")
     if explain:
         print_text("\n" + simulator.explain_path(results[0], _SHOWN_HOPS))
+    if use:
+        print_text("")
+        print_use(results[0].links)
 
 
 def _algorithms(collective: str, names: list[str]) -> list[str]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +99,7 @@ def render_report(
     training: Training | None = None,
 ) -> str:
     """The page as text."""
-    environment = _environment()
-    template = environment.from_string(
-        resources.files("unisono.report").joinpath("page.html.jinja").read_text("utf-8")
-    )
+    template = environment().get_template("page.html.jinja")
     points = points_of(rows)
     rows = [row for row in rows if row.implementation == OURS]
     collectives = list(dict.fromkeys(row.collective for row in rows))
@@ -122,16 +118,25 @@ def render_report(
     return page
 
 
-def _environment() -> Any:
+def environment() -> Any:
+    """Where templates are found, with their filters.
+
+    Raises:
+        MachineError: jinja2 is not installed.
+    """
     try:
         import jinja2
     except ImportError:
         raise MachineError(
             "writing HTML needs jinja2, which is not installed: pip install 'unisono[report]'"
         ) from None
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    environment.filters["size"] = native.format_bytes
-    return environment
+    found = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        loader=jinja2.PackageLoader(__package__, ""),
+    )
+    found.filters["size"] = native.format_bytes
+    return found
 
 
 def _headline(rows: Sequence[Row]) -> _Headline:

@@ -7,7 +7,7 @@ from unisono.bench.ratios import Point, peers_in
 from unisono.bench.rows import Row
 from unisono.draw.chart import Axis, Series, draw_chart
 
-_SIZE = Axis("size (bytes; the larger of input and output)", True, lambda x: _bytes(x), base=2)
+SIZE_AXIS = Axis("size (bytes; the larger of input and output)", True, lambda x: _bytes(x), base=2)
 
 
 def _bytes(value: float) -> str:
@@ -32,7 +32,7 @@ def bandwidth_plot(collective: str, rows: Sequence[Row]) -> str:
     ]
     title = f"{collective}: bus bandwidth with the best protocol"
     y_axis = Axis("bus bandwidth (GB/s)", logarithmic=True)
-    return draw_chart(title, _SIZE, y_axis, series, standalone=False)
+    return draw_chart(title, SIZE_AXIS, y_axis, series, standalone=False)
 
 
 def ratio_plots(points: Sequence[Point]) -> list[str]:
@@ -56,7 +56,7 @@ def ratio_plots(points: Sequence[Point]) -> list[str]:
         series.append(Series("as fast", [(min(sizes), 1.0), (max(sizes), 1.0)], dash=1))
         title = f"{collective}: how many times as fast as each library"
         y_axis = Axis("their time / ours", logarithmic=True)
-        plots.append(draw_chart(title, _SIZE, y_axis, series, standalone=False))
+        plots.append(draw_chart(title, SIZE_AXIS, y_axis, series, standalone=False))
     return plots
 
 

@@ -25,7 +25,14 @@ from unisono.simulate.measurements import (
     read_measurements,
 )
 from unisono.simulate.models import MODELS, Device, Model
-from unisono.simulate.run import Job, Simulated, simulate, simulate_all, simulate_plan
+from unisono.simulate.run import (
+    Job,
+    LinkUse,
+    Simulated,
+    simulate,
+    simulate_all,
+    simulate_plan,
+)
 from unisono.simulate.training import Layout, training_step, zero3_step
 from unisono.simulate.workload import (
     Call,
@@ -46,6 +53,7 @@ __all__ = [
     "Error",
     "Job",
     "Layout",
+    "LinkUse",
     "Measurement",
     "Model",
     "Predictor",

@@ -1,8 +1,10 @@
 """Measured times of collectives: what benches wrote, and how far the simulator is off."""
 
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -178,6 +180,20 @@ class Predictor:
             for protocol in protocols
         ]
         return min(times)
+
+    def check(self, measurements: Sequence[Measurement]) -> tuple[list[Error], list[str]]:
+        """Errors, on all cores, and why what cannot be simulated here cannot."""
+
+        def one(measurement: Measurement) -> Error | str:
+            try:
+                return Error(measurement, self.time_us(measurement))
+            except MisuseError as error:
+                return f"{measurement.describe()}: {error}"
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            found = list(pool.map(one, measurements))
+        errors = [error for error in found if isinstance(error, Error)]
+        return errors, [why for why in found if isinstance(why, str)]
 
     def errors(self, measurements: Iterable[Measurement]) -> list[Error]:
         """One for each measurement, in order."""

@@ -1,7 +1,7 @@
 """Simulating collectives: one, or all algorithms that can serve, on all cores."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +26,21 @@ class Hop:
 
 
 @dataclass(frozen=True)
+class LinkUse:
+    """What went over a link.
+
+    Attributes:
+        name: "rank 3", "node 0 NIC 2", or "rack 1 up 0".
+        use: The part of the time in which it could have carried as much.
+    """
+
+    name: str
+    bytes: int
+    gb_s: float
+    use: float
+
+
+@dataclass(frozen=True)
 class Simulated:
     """What a simulated collective took.
 
@@ -39,6 +54,8 @@ class Simulated:
         not_collapsed: Why they were not; empty if they were.
         shares: Of the critical path, with `explain`: microseconds of latency, bytes, queueing...
         hops: Its messages, with `explain`.
+        links: What every port of a rank and every NIC has sent, and with flows every uplink
+            between units of the network has carried.
     """
 
     collective: str
@@ -60,6 +77,7 @@ class Simulated:
     path_messages_inter_node: int = 0
     shares: dict[str, float] = field(default_factory=dict)
     hops: list[Hop] = field(default_factory=list)
+    links: list[LinkUse] = field(default_factory=list)
 
     @property
     def algbw_gb_s(self) -> float:
@@ -215,7 +233,24 @@ def _simulated(
         path_messages_inter_node=result.path_messages_inter_node,
         shares=result.shares if explained else {},
         hops=[Hop(*hop) for hop in result.hops] if explained else [],
+        links=list(_links(cluster, result)),
     )
+
+
+def _links(cluster: Cluster, result: native.SimulatedCollective) -> Iterator[LinkUse]:
+    time_ns = result.time_us * 1000
+
+    def used(name: str, carried: float, gb_s: float) -> LinkUse:
+        return LinkUse(name, int(carried), gb_s, carried / gb_s / time_ns if time_ns > 0 else 0.0)
+
+    for owner, nic, sent, _, _ in result.ports:
+        if nic < 0:
+            yield used(f"rank {owner}", sent, cluster.machine.node_gb_s)
+        else:
+            yield used(f"node {owner} NIC {nic}", sent, cluster.machine.nic_gb_s)
+    for level, unit, number, up, gb_s, carried in result.links:
+        way = "up" if up else "down"
+        yield used(f"{cluster.file.network[level].name} {unit} {way} {number}", carried, gb_s)
 
 
 @dataclass(frozen=True)
