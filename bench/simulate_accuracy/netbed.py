@@ -65,7 +65,7 @@ def at_rate(rate: str) -> Cluster:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", default="4,8,16")
-    parser.add_argument("--sizes", default="65536,524288,4194304")
+    parser.add_argument("--sizes", default="262144,1048576,4194304")
     parser.add_argument("--rate", default="40mbit")
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument("--json", type=Path)

@@ -1,0 +1,99 @@
+"""MSCCLang's 1.9 x and 14.5 x: all pairs over NCCL's best in a node, and AllToNext over sends.
+
+    python bench/figures/mscclang.py [--output FOLDER]
+
+All-reduce on 8 A100: the best of one_shot and two_shot in LL (all pairs) against the best of ring
+and tree in all protocols; the paper: up to 1.9 x from 32 KB to 3 MB. AllToNext on 3 nodes of 8
+A100: the program of examples/language against one that sends to the next rank alone; the paper:
+up to 14.5 x, although a node has only 8 NICs, since the simple program's one send did not fill
+its NIC either. Nothing is fitted.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from figures import Cell, Paper, options, show
+from unisono import _unisono as native
+from unisono.lang import program
+from unisono.simulate import load_cluster, simulate
+
+SIZES = (8 << 10, 32 << 10, 128 << 10, 512 << 10, 1 << 20, 3 << 20, 8 << 20)
+NEXT_SIZES = (64 << 10, 1 << 20, 16 << 20, 128 << 20)
+# Copies of a program side by side: thread blocks of 22 GB/s, as many as an A100 can send at once.
+INSTANCES = 8
+EXAMPLE = Path(__file__).parents[2] / "examples" / "language" / "all_to_next.py"
+
+
+def best_us(algorithms: tuple[str, ...], protocols: tuple[str, ...], size: int) -> float:
+    """Of an all-reduce on 8 A100, with the best number of channels."""
+    cluster = load_cluster("ndv4")
+    return min(
+        simulate(
+            cluster, "all_reduce", algorithm, size_bytes=size, ranks=8, protocol=protocol,
+            channels=channels,
+        ).time_us
+        for algorithm in algorithms
+        for protocol in protocols
+        for channels in (1, 4, 8, 16)
+    )  # fmt: skip
+
+
+def all_pairs() -> list[Cell]:
+    """The speed-up by size, and the greatest of those that the paper speaks of."""
+    ratios = {
+        size: best_us(("ring", "tree"), ("simple", "ll", "ll128"), size)
+        / best_us(("one_shot", "two_shot"), ("ll",), size)
+        for size in SIZES
+    }
+    cells = [
+        Cell("MSCCLang, all pairs", "8 A100", native.format_bytes(size), ratio)
+        for size, ratio in ratios.items()
+    ]
+    most = max(ratio for size, ratio in ratios.items() if 32 << 10 <= size <= 3 << 20)
+    return [*cells, Cell("MSCCLang, all pairs", "8 A100", "most", most, Paper(1.9, 1.9))]
+
+
+@program(
+    "custom",
+    chunks=lambda shape: shape.ranks_per_node,
+    given=lambda shape, rank, index: rank + 1 < shape.ranks,
+    wanted=lambda shape, rank, index: [(rank - 1, index)] if rank > 0 else None,
+)
+def send_to_next(p):
+    for rank in range(p.ranks - 1):
+        p.chunk(rank, "input", 0, p.ranks_per_node).copy(rank + 1, "output", 0)
+
+
+def all_to_next() -> list[Cell]:
+    """The speed-up by size on 3 nodes, and the greatest."""
+    specification = importlib.util.spec_from_file_location("all_to_next", EXAMPLE)
+    example = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(example)
+    machine = load_cluster("ndv4").machine
+    plans = [one.compile(24, nodes=3, instances=INSTANCES).plan for one in (send_to_next, example.all_to_next)]
+    cells = []
+    for size in NEXT_SIZES:
+        alone, together = (
+            native.simulate_plan(machine, plan, count=size // 4).time_us for plan in plans
+        )
+        cells.append(
+            Cell("MSCCLang, AllToNext", "24 A100", native.format_bytes(size), alone / together)
+        )
+    most = max(cell.value for cell in cells)
+    return [*cells, Cell("MSCCLang, AllToNext", "24 A100", "most", most, Paper(14.5, 14.5))]
+
+
+def main() -> None:
+    chosen = options(__doc__.partition("\n")[0]).parse_args()
+    show(
+        [
+            ("mscclang_all_pairs", "All pairs' speed over NCCL's best, all-reduce", all_pairs()),
+            ("mscclang_all_to_next", "AllToNext's speed over one send", all_to_next()),
+        ],
+        chosen.output,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
