@@ -71,7 +71,10 @@ def all_to_next() -> list[Cell]:
     example = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(example)
     machine = load_cluster("ndv4").machine
-    plans = [one.compile(24, nodes=3, instances=INSTANCES).plan for one in (send_to_next, example.all_to_next)]
+    plans = [
+        one.compile(24, nodes=3, instances=INSTANCES).plan
+        for one in (send_to_next, example.all_to_next)
+    ]
     cells = []
     for size in NEXT_SIZES:
         alone, together = (

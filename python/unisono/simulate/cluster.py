@@ -188,11 +188,14 @@ def with_numbers(file: ClusterFile, values: Mapping[str, float], source: str) ->
         MisuseError: There is no such number.
     """
     copy = file.model_copy(deep=True)
-    copy.sources["fitted"] = source
+    name_of_source = "fitted"
+    while copy.sources.get(name_of_source, source) != source:
+        name_of_source += "_again"
+    copy.sources[name_of_source] = source
     for place, value in values.items():
         old = number_at(copy, place)
         holder, _, name = place.rpartition(".")
-        setattr(_part_at(copy, holder), name, Number(value, "fitted", old.unit))
+        setattr(_part_at(copy, holder), name, Number(value, name_of_source, old.unit))
     return copy
 
 
