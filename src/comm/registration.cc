@@ -16,7 +16,6 @@
 namespace unisono::comm {
 namespace {
 
-using plan::Operation;
 using plan::Plan;
 using plan::Step;
 
