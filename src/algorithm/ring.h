@@ -15,6 +15,11 @@ class Ring {
   Ring(const topo::Placement& placement, int channel, bool backward = false);
 
   int size() const { return placement_.ranks(); }
+  // Where nodes hold equally many ranks, numbered node after node; 0 elsewhere.
+  int ranks_per_node() const { return placement_.ranks_per_node(); }
+  // How many ranks further than the first one the ring starts inside every node.
+  int shift() const { return channel_; }
+  bool is_backward() const { return backward_; }
   int position_of(int rank) const;
   // Modulo the size.
   int rank_at(std::int64_t position) const;

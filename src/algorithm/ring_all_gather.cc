@@ -24,7 +24,7 @@
 #include "algorithm/request.h"
 #include "algorithm/ring_collectives.h"
 #include "algorithm/ring_cost.h"
-#include "algorithm/sequence.h"
+#include "algorithm/ring_walk.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {
@@ -43,10 +43,8 @@ void write_ring(plan::ProgramBuilder& builder, const Ring& ring, const Request& 
     block.send(input(channel));
   else
     block.copy_send(input(channel), output(chunk_of(rank)));
-  StepList steps;
-  for (int step = 1; step < k - 1; ++step)
-    steps.recv_copy_send({output(chunk_of(ring.rank_at(q - step))), 1});
-  steps.write_to(block, std::int64_t{k} * channels);
+  write_walk(block, ring, q - 1, k - 2,
+             {plan::Operation::recv_copy_send, plan::Buffer::output, channel, channels});
   block.recv(output(chunk_of(ring.rank_at(q + 1))));
 }
 

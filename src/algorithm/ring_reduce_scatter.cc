@@ -18,7 +18,7 @@
 #include "algorithm/request.h"
 #include "algorithm/ring_collectives.h"
 #include "algorithm/ring_cost.h"
-#include "algorithm/sequence.h"
+#include "algorithm/ring_walk.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {
@@ -34,10 +34,8 @@ void write_ring(plan::ProgramBuilder& builder, const Ring& ring, const Request&,
   const auto chunk_of = [&](int owner) { return std::int64_t{owner} * channels + channel; };
   plan::BlockBuilder block = builder.block(channel, ring.rank_at(q + 1), ring.rank_at(q - 1));
   block.send(input(chunk_of(ring.rank_at(q - 1))));
-  StepList steps;
-  for (int step = 1; step < k - 1; ++step)
-    steps.recv_reduce_send({input(chunk_of(ring.rank_at(q - 1 - step))), 1});
-  steps.write_to(block, std::int64_t{k} * channels);
+  write_walk(block, ring, q - 2, k - 2,
+             {plan::Operation::recv_reduce_send, plan::Buffer::input, channel, channels});
   block.recv_reduce_copy(input(chunk_of(rank)), output(channel));
 }
 

@@ -19,6 +19,12 @@ Placement::Placement(std::vector<int> node_of_rank, int nodes)
     local_index_[rank] = filled[node]++;
     order_[static_cast<std::size_t>(first_[node] + local_index_[rank])] = static_cast<int>(rank);
   }
+  if (nodes == 0) return;
+  const int on_first = ranks_on(0);
+  bool is_regular = is_uniform();
+  for (int rank = 0; is_regular && rank < ranks(); ++rank)
+    is_regular = node_of(rank) == rank / on_first;
+  if (is_regular) ranks_per_node_ = on_first;
 }
 
 Placement Placement::single_node(int ranks) { return uniform(1, ranks); }

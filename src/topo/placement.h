@@ -34,6 +34,8 @@ class Placement {
   // Every node holds the same number of ranks.
   bool is_uniform() const;
   int max_ranks_on_a_node() const;
+  // If rank r is on node r / n for some n, that n; otherwise 0.
+  int ranks_per_node() const { return ranks_per_node_; }
 
  private:
   explicit Placement(std::vector<int> node_of_rank, int nodes);
@@ -41,7 +43,8 @@ class Placement {
   std::vector<int> node_of_;      // by rank
   std::vector<int> local_index_;  // by rank
   std::vector<int> order_;        // ranks, node after node
-  std::vector<int> first_;        // by node, where it starts in order_; one more at the end
+  int ranks_per_node_ = 0;
+  std::vector<int> first_;  // by node, where it starts in order_; one more at the end
 };
 
 }  // namespace unisono::topo
