@@ -11,7 +11,10 @@ if(UNISONO_BUILD_FUZZERS)
     "${PROJECT_SOURCE_DIR}/src/transport/socket/*.cc"
     "${PROJECT_SOURCE_DIR}/src/transport/fault.cc"
     "${PROJECT_SOURCE_DIR}/src/transport/request.cc"
-    "${PROJECT_SOURCE_DIR}/src/comm/bootstrap_*.cc")
+    "${PROJECT_SOURCE_DIR}/src/comm/bootstrap_*.cc"
+    "${PROJECT_SOURCE_DIR}/src/simulate/goal.cc"
+    "${PROJECT_SOURCE_DIR}/src/simulate/goal_text.cc"
+    "${PROJECT_SOURCE_DIR}/src/simulate/goal_binary.cc")
   add_library(unisono_fuzzed STATIC ${fuzzed_sources})
   target_include_directories(unisono_fuzzed PUBLIC "${PROJECT_SOURCE_DIR}/include")
   target_compile_options(unisono_fuzzed PUBLIC "SHELL:-iquote ${PROJECT_SOURCE_DIR}/src")

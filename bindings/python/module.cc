@@ -24,5 +24,6 @@ NB_MODULE(_unisono, module) {
   bind_simulate(module);
   bind_workload(module);
   bind_synthesize(module);
+  bind_goal(module);
   answer_interrupts();
 }

@@ -133,6 +133,17 @@ void bind_simulate(nb::module_& module) {
       .def_static(
           "from_json", [](std::string_view json) { return take(simulate::read_machine(json)); },
           nb::arg("json"))
+      .def_static(
+          "log_gops",
+          [](int ranks, double latency_ns, double overhead_ns, double gap_ns,
+             double gap_ns_per_byte, double overhead_ns_per_byte) {
+            simulate::Machine machine = simulate::log_gops_machine(
+                ranks, {latency_ns, overhead_ns, gap_ns, gap_ns_per_byte, overhead_ns_per_byte});
+            check(simulate::check(machine));
+            return machine;
+          },
+          nb::arg("ranks"), nb::kw_only(), nb::arg("latency_ns"), nb::arg("overhead_ns"),
+          nb::arg("gap_ns"), nb::arg("gap_ns_per_byte"), nb::arg("overhead_ns_per_byte"))
       .def_ro("name", &Machine::name)
       .def_ro("nodes", &Machine::nodes)
       .def_ro("ranks_per_node", &Machine::ranks_per_node)

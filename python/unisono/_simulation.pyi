@@ -8,6 +8,17 @@ class Machine:
 
     @staticmethod
     def from_json(json: str) -> Machine: ...
+    @staticmethod
+    def log_gops(
+        ranks: int,
+        *,
+        latency_ns: float,
+        overhead_ns: float,
+        gap_ns: float,
+        gap_ns_per_byte: float,
+        overhead_ns_per_byte: float,
+    ) -> Machine:
+        """One node whose only costs are these."""
     @property
     def name(self) -> str: ...
     @property
@@ -121,3 +132,53 @@ def simulate_plan(
     timeline: str = "",
 ) -> SimulatedCollective:
     """Any plan on a machine. Lets go of the GIL."""
+
+class GoalSchedule:
+    """For each rank a graph of sends, receives and calculations."""
+
+    @staticmethod
+    def read(contents: bytes) -> GoalSchedule:
+        """Text or binary, by its first bytes."""
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def operations(self) -> int: ...
+    def to_text(self) -> str: ...
+    def to_binary(self) -> bytes: ...
+
+class GoalResult:
+    """What a GOAL schedule took; times in microseconds."""
+
+    time_us: float
+    ranks_us: list[float]
+    last_rank: int
+    operations: int
+    messages: int
+    bytes: int
+    events: int
+
+def goal_of_collective(
+    machine: Machine,
+    algorithm: Algorithm,
+    *,
+    ranks: int,
+    nodes: int = 0,
+    count: int,
+    type: str = "float32",
+    protocol: str = "simple",
+    channels: int = 1,
+    root: int = 0,
+) -> GoalSchedule:
+    """A collective's plan as GOAL. Lets go of the GIL."""
+
+def goal_of_workload(machine: Machine, workload: str) -> GoalSchedule:
+    """A workload, as JSON, as GOAL. Lets go of the GIL."""
+
+def run_goal(
+    machine: Machine,
+    schedule: GoalSchedule,
+    *,
+    rendezvous_bytes: int = ...,
+    max_events: int = ...,
+) -> GoalResult:
+    """Runs a schedule as LogGOPSim does. Lets go of the GIL."""

@@ -69,7 +69,7 @@ struct Workload {
   int message_channels = 1;
 };
 
-inline constexpr int max_streams = 64;
+inline constexpr int max_streams = 4096;
 inline constexpr int max_tag = (1 << 30) - 1;
 inline constexpr std::int64_t max_task_bytes = std::int64_t{1} << 46;
 
