@@ -31,6 +31,7 @@ from unisono.cli.simulation import (
     print_use,
     report_of,
 )
+from unisono.cli.workload import simulate_workload_file
 from unisono.errors import MisuseError
 
 _SHOWN_HOPS = 12
@@ -86,6 +87,20 @@ def simulate(
         Path | None,
         typer.Option(help="Write a time-line for Perfetto; with one algorithm, size and number."),
     ] = None,
+    workload: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of a collective: a workload's YAML, a GOAL file (.goal, .bin), or a "
+            "folder of Chakra traces, Flight Recorder dumps or our records, one file a rank."
+        ),
+    ] = None,
+    loggops: Annotated[
+        str,
+        typer.Option(help="A GOAL file's costs: L=3.7us,o=200ns,g=5ns,G=0.04ns/B,O=0ns/B,S=64KiB."),
+    ] = "",
+    goal: Annotated[
+        Path | None, typer.Option(help="Only write the schedule as GOAL: .goal (text) or .bin.")
+    ] = None,
     clusters: Annotated[
         bool, typer.Option("--clusters", help="List the built-in clusters.")
     ] = False,
@@ -109,6 +124,15 @@ def simulate(
             chosen, against, implementation, collective, model=model, html=html, json=json
         )
         return
+    if workload is not None:
+        options = {
+            "model": model, "noise": noise, "seed": seed, "explain": explain,
+            "timeline": str(timeline or ""),
+        }  # fmt: skip
+        simulate_workload_file(
+            simulator, workload, cluster, options, log_gops=loggops, export=goal, json=json
+        )
+        return
     check_names("collective", [collective], collectives())
     sizes = [parse_size(text, "--size") for text in split_names(size or ["1MiB"])]
     algorithms = _algorithms(collective, split_names(algorithm or ["all"]))
@@ -125,6 +149,16 @@ def simulate(
     ]
     if timeline is not None and len(jobs) != 1:
         raise MisuseError("--timeline shows one simulation: name one algorithm, protocol and size")
+    if goal is not None:
+        if len(jobs) != 1:
+            raise MisuseError("--goal writes one schedule: name one algorithm, protocol and size")
+        job = jobs[0]
+        schedule = simulator.goal_of_collective(
+            chosen, collective, job.algorithm, size_bytes=job.size_bytes, ranks=job.ranks,
+            nodes=nodes, protocol=job.protocol, channels=channels,
+        )  # fmt: skip
+        simulator.write_goal(schedule, goal)
+        return
     options = {
         "nodes": nodes, "channels": channels, "model": model, "noise": noise, "seed": seed,
         "explain": explain, "timeline": str(timeline or ""),

@@ -15,7 +15,18 @@ from unisono.simulate.cluster import (
     to_yaml,
     with_numbers,
 )
-from unisono.simulate.explain import explain_path
+from unisono.simulate.explain import explain_path, explain_workload
+from unisono.simulate.goal import SUFFIXES as GOAL_SUFFIXES
+from unisono.simulate.goal import (
+    LogGops,
+    goal_of_collective,
+    goal_of_workload,
+    parse_log_gops,
+    read_goal,
+    run_goal,
+    write_goal,
+)
+from unisono.simulate.load import load_workload
 from unisono.simulate.measurements import (
     DecadeError,
     Error,
@@ -42,8 +53,10 @@ from unisono.simulate.workload import (
     Workload,
     simulate_workload,
 )
+from unisono.simulate.workload_file import parse_workload
 
 __all__ = [
+    "GOAL_SUFFIXES",
     "MODELS",
     "Calibration",
     "Call",
@@ -54,6 +67,7 @@ __all__ = [
     "Job",
     "Layout",
     "LinkUse",
+    "LogGops",
     "Measurement",
     "Model",
     "Predictor",
@@ -66,10 +80,18 @@ __all__ = [
     "calibrate",
     "errors_by_decade",
     "explain_path",
+    "explain_workload",
+    "goal_of_collective",
+    "goal_of_workload",
     "load_cluster",
+    "load_workload",
     "number_at",
     "parse_cluster",
+    "parse_log_gops",
+    "parse_workload",
+    "read_goal",
     "read_measurements",
+    "run_goal",
     "simulate",
     "simulate_all",
     "simulate_plan",
@@ -77,5 +99,6 @@ __all__ = [
     "to_yaml",
     "training_step",
     "with_numbers",
+    "write_goal",
     "zero3_step",
 ]

@@ -1,7 +1,8 @@
 """Where the time of a simulated collective went, in words."""
 
 from unisono import _unisono as native
-from unisono.simulate.run import Simulated
+from unisono.simulate.run import Hop, Simulated
+from unisono.simulate.workload import SimulatedWorkload
 
 _MEANINGS = {
     "launch": "starting the call",
@@ -25,6 +26,19 @@ def explain_path(one: Simulated, most_hops: int = 12) -> str:
     lines = [
         f"{one.algorithm}_{one.collective}, {one.protocol}, {one.ranks} ranks on {one.nodes} nodes:"
         f" {one.time_us:.2f} us",
+        *_path(one),
+    ]
+    return "\n".join([*lines, *_hops(one.hops, most_hops)])
+
+
+def explain_workload(one: SimulatedWorkload, most_hops: int = 12) -> str:
+    """The same for a workload: its critical path goes through computation and calls."""
+    lines = [f"{one.name}, {one.ranks} ranks on {one.nodes} nodes: {one.time_us:.2f} us"]
+    return "\n".join([*lines, *_path(one), *_hops(one.hops, most_hops)])
+
+
+def _path(one: Simulated | SimulatedWorkload) -> list[str]:
+    lines = [
         f"critical path: {one.path_messages:,} messages one after another, "
         f"{one.path_messages_inter_node:,} of them between nodes",
     ]
@@ -39,7 +53,11 @@ def explain_path(one: Simulated, most_hops: int = 12) -> str:
             f"{one.simulated_ranks} ranks stood for all {one.ranks}, which do the same at the same "
             "times; a message to such a rank is shown as one to the rank that stands for it"
         )
-    hops = one.hops
+    return lines
+
+
+def _hops(hops: list[Hop], most_hops: int) -> list[str]:
+    lines = []
     shown = hops if len(hops) <= most_hops else [*hops[: most_hops // 2], *hops[-most_hops // 2 :]]
     for i, hop in enumerate(shown):
         if len(shown) < len(hops) and i == most_hops // 2:
@@ -48,4 +66,4 @@ def explain_path(one: Simulated, most_hops: int = 12) -> str:
             f"  rank {hop.sender} -> rank {hop.receiver}: {native.format_bytes(hop.bytes)}, "
             f"sent at {hop.sent_us:.2f}, there at {hop.arrived_us:.2f} us"
         )
-    return "\n".join(lines)
+    return lines

@@ -10,7 +10,11 @@ _SOURCED = re.compile(r"\s*([0-9][0-9_.eE+-]*)\s*([A-Za-z/]*)\s*\[([A-Za-z0-9_.-
 
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _GB_S = {"MB/s": 1e-3, "GB/s": 1.0, "TB/s": 1e3, "Mb/s": 1e-3 / 8, "Gb/s": 1 / 8, "Tb/s": 1e3 / 8}
+_TFLOP_S = {"GFLOP/s": 1e-3, "TFLOP/s": 1.0, "PFLOP/s": 1e3}
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 1e3, "MB": 1e6, "GB": 1e9}
+
+_PLAIN = re.compile(r"\s*([0-9][0-9_.eE+-]*)\s*([A-Za-z/]*)\s*")
+_UNITS = {"duration": _NS, "bandwidth": _GB_S, "size": _BYTES, "speed": _TFLOP_S}
 
 
 class Number(NamedTuple):
@@ -33,18 +37,36 @@ def _reader(kind: str, units: dict[str, float], example: str) -> Callable[[objec
         if match is None:
             raise ValueError(f"'{text}' is no {kind} with a source; write it as {example}")
         digits, unit, source = match.groups()
-        if unit not in units:
-            known = ", ".join(name for name in units if name) or "none"
-            raise ValueError(
-                f"'{text}' has {f'the unit {unit}' if unit else 'no unit'}; "
-                f"a {kind} has one of: {known}"
-            )
-        try:
-            value = float(digits)
-        except ValueError:
-            raise ValueError(f"'{digits}' in '{text}' is no number") from None
         base = next(name for name, factor in units.items() if factor == 1)
-        return Number(value * units[unit], source, base)
+        return Number(_value(text, kind, units, digits, unit), source, base)
+
+    return read
+
+
+def _value(text: object, kind: str, units: dict[str, float], digits: str, unit: str) -> float:
+    if unit not in units:
+        known = ", ".join(name for name in units if name) or "none"
+        raise ValueError(
+            f"'{text}' has {f'the unit {unit}' if unit else 'no unit'}; "
+            f"a {kind} has one of: {known}"
+        )
+    try:
+        return float(digits) * units[unit]
+    except ValueError:
+        raise ValueError(f"'{digits}' in '{text}' is no number") from None
+
+
+def plain_reader(kind: str, example: str) -> Callable[[object], float]:
+    """Reads a duration (ns), bandwidth (GB/s), size (bytes) or speed (TFLOP/s) without a source."""
+    units = _UNITS[kind]
+
+    def read(text: object) -> float:
+        if isinstance(text, float):
+            return text
+        match = _PLAIN.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
+            raise ValueError(f"'{text}' is no {kind}; write it as {example}")
+        return _value(text, kind, units, *match.groups())
 
     return read
 

@@ -90,6 +90,12 @@ class Simulated:
         return self.algbw_gb_s * bus_factor(self.collective, self.ranks)
 
 
+def block_count(collective: str, size_bytes: int, ranks: int, element_bytes: int) -> int:
+    """Elements of a block, where the larger of input and output has `size_bytes`; at least one."""
+    blocks = ranks if collective in _ONE_BLOCK_A_RANK else 1
+    return max(1, size_bytes // (blocks * element_bytes))
+
+
 def simulate(
     cluster: Cluster,
     collective: str,
@@ -136,7 +142,7 @@ def simulate(
     entry = native.find_algorithm(f"{algorithm}_{collective}")
     element_bytes = _element_bytes(type)
     blocks = ranks if collective in _ONE_BLOCK_A_RANK else 1
-    count = max(1, size_bytes // (blocks * element_bytes))
+    count = block_count(collective, size_bytes, ranks, element_bytes)
     channels = channels or cluster.channels
     result = native.simulate_collective(
         cluster.machine, entry, ranks=ranks, nodes=nodes, count=count, type=type, protocol=protocol,

@@ -1,0 +1,106 @@
+"""`unisono simulate --workload`: applications, traces and GOAL files."""
+
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from unisono import _unisono as native
+from unisono.cli.output import print_json, print_table, print_text
+from unisono.errors import MisuseError
+
+_SHOWN_TASKS = 40
+
+
+def simulate_workload_file(
+    simulator: ModuleType,
+    path: Path,
+    cluster: str,
+    options: dict[str, Any],
+    *,
+    log_gops: str = "",
+    export: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Simulates what a file or a folder of traces holds, or only writes it as GOAL."""
+    if path.suffix in simulator.GOAL_SUFFIXES:
+        schedule = simulator.read_goal(path)
+        if export is not None:
+            simulator.write_goal(schedule, export)
+            return
+        if log_gops:
+            _show_goal(simulator.run_goal(schedule, simulator.parse_log_gops(log_gops)), json)
+            return
+        if options["model"] != "loggops":
+            raise MisuseError("GOAL files are simulated with --model loggops only")
+        _show_goal(simulator.run_goal(schedule, simulator.load_cluster(cluster)), json)
+        return
+    if log_gops:
+        raise MisuseError("--loggops is for GOAL files; other workloads take a --cluster")
+    workload = simulator.load_workload(path)
+    chosen = simulator.load_cluster(cluster)
+    if export is not None:
+        simulator.write_goal(simulator.goal_of_workload(chosen, workload), export)
+        return
+    result = simulator.simulate_workload(chosen, workload, **options)
+    if json:
+        print_json({"cluster": chosen.name, "model": options["model"]} | asdict(result))
+        return
+    _show(result)
+    if options["explain"]:
+        print_text("\n" + simulator.explain_workload(result))
+
+
+def _show_goal(result: native.GoalResult, json: bool) -> None:
+    if json:
+        print_json(
+            {
+                "time_us": result.time_us,
+                "last_rank": result.last_rank,
+                "operations": result.operations,
+                "messages": result.messages,
+                "bytes": result.bytes,
+                "ranks_us": result.ranks_us,
+            }
+        )
+        return
+    print_text(
+        f"{result.time_us:,.3f} us until rank {result.last_rank} has ended; "
+        f"{result.operations:,} operations, {result.messages:,} messages, {result.bytes:,} bytes"
+    )
+
+
+def _show(result: Any) -> None:
+    share = result.exposed_us / result.time_us if result.time_us > 0 else 0.0
+    print_text(
+        f"{result.name}: {result.ranks} ranks on {result.nodes} nodes, {result.time_us:,.2f} us"
+        + (
+            f", the last of {len(result.iterations_us)} iterations {result.last_iteration_us:,.2f}"
+            if len(result.iterations_us) > 1
+            else ""
+        )
+    )
+    print_text(
+        f"rank 0 computes for {result.compute_us:,.2f} us, communicates for "
+        f"{result.communication_us:,.2f}, of which {result.exposed_us:,.2f} ({share:.1%}) without "
+        "computing"
+    )
+    print_table(
+        ("communicator", "collective", "size", "algorithm"),
+        [
+            (over, collective, native.format_bytes(size), algorithm)
+            for over, collective, size, algorithm in result.algorithms
+        ],
+        right=("size",),
+    )
+    tasks = result.tasks[:_SHOWN_TASKS]
+    print_table(
+        ("task of rank 0", "stream", "began us", "took us"),
+        [
+            (one.name, one.stream, f"{one.began_us:,.2f}", f"{one.ended_us - one.began_us:,.2f}")
+            for one in tasks
+        ],
+        right=("began us", "took us"),
+    )
+    if len(tasks) < len(result.tasks):
+        print_text(f"and {len(result.tasks) - len(tasks):,} tasks more; --timeline shows all")

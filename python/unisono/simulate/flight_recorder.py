@@ -1,0 +1,198 @@
+"""PyTorch Flight Recorder dumps as workloads.
+
+A dump is a pickle, which can make an unpickler call anything. Ours refuses every name: a dump holds
+only numbers, texts, lists and dictionaries, and these need none. The JSON form is read as it is.
+"""
+
+import io
+import json
+import pickle
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from unisono.errors import MisuseError
+from unisono.simulate.replay import Recorded, replay
+from unisono.simulate.workload import Call, Task, Workload
+
+_MAX_BYTES = 1 << 30
+_RANK = re.compile(r"(\d+)(?:\.[A-Za-z]+)?$")
+_MESSAGE = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
+
+_COLLECTIVES = {
+    "all_reduce": "all_reduce", "allreduce": "all_reduce", "allreduce_coalesced": "all_reduce",
+    "all_reduce_coalesced": "all_reduce", "all_gather": "all_gather",
+    "_all_gather_base": "all_gather", "all_gather_into_tensor_coalesced": "all_gather",
+    "reduce_scatter": "reduce_scatter", "_reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter", "broadcast": "broadcast",
+    "_broadcast_oop": "broadcast", "reduce": "reduce", "_reduce_oop": "reduce", "gather": "gather",
+    "scatter": "scatter", "all_to_all": "all_to_all", "alltoall": "all_to_all",
+    "all_to_allv": "all_to_all", "alltoall_base": "all_to_all", "barrier": "all_reduce",
+}  # fmt: skip
+_TYPES = {
+    "Float": ("float32", 4), "Half": ("float16", 2), "BFloat16": ("bfloat16", 2),
+    "Double": ("float64", 8), "Long": ("int64", 8), "Int": ("int32", 4), "Short": ("int16", 2),
+    "Char": ("int8", 1), "Byte": ("uint8", 1), "Bool": ("uint8", 1),
+    "Float8_e4m3fn": ("float8_e4m3", 1), "Float8_e5m2": ("float8_e5m2", 1),
+}  # fmt: skip
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"it names {module}.{name}; a dump holds plain data only")
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise pickle.UnpicklingError("it refers to something outside of it")
+
+
+def read_dump(path: Path) -> dict[str, Any]:
+    """One rank's dump, from JSON or from a pickle of plain data.
+
+    Raises:
+        MisuseError: It is neither, or too large.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise MisuseError(f"{path}: more than {_MAX_BYTES} bytes")
+        contents = path.read_bytes()
+    except OSError as error:
+        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
+    stream = io.BytesIO(contents)
+    try:
+        dump = json.loads(contents) if contents[:1] == b"{" else _Unpickler(stream).load()
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MisuseError(f"{path}: {error}") from None
+    except Exception as error:
+        raise MisuseError(f"{path}, byte {stream.tell()}: no plain pickle: {error}") from None
+    if not isinstance(dump, dict) or not isinstance(dump.get("entries"), list):
+        raise MisuseError(f"{path}: no Flight Recorder dump: it has no list of entries")
+    return dump
+
+
+def load_flight_recorder(paths: Iterable[Path], name: str = "flight_recorder") -> Workload:
+    """The workload that the dumps of all ranks recorded, one file a rank.
+
+    A file's name ends in its rank, as PyTorch names them. Groups are joined by name and ranks: the
+    same number means different groups on different ranks. Compute is the time between calls.
+
+    Raises:
+        MisuseError: A dump is missing or wrong, holds no durations, or ends early.
+    """
+    dumps: dict[int, dict[str, Any]] = {}
+    for path in paths:
+        found = _RANK.search(path.name)
+        if found is None:
+            raise MisuseError(f"{path}: a dump's name ends in its rank, as in nccl_trace_rank_0")
+        dumps[int(found[1])] = read_dump(path)
+    if not dumps:
+        raise MisuseError("there are no dumps")
+    missing = sorted(set(range(max(dumps) + 1)) - set(dumps))
+    if missing:
+        raise MisuseError(f"there are no dumps of ranks {', '.join(map(str, missing[:10]))}")
+    return _Reader(dumps, name).workload()
+
+
+class _Reader:
+    def __init__(self, dumps: dict[int, dict[str, Any]], name: str) -> None:
+        self.dumps = dumps
+        self.made = Workload(name, max(dumps) + 1)
+        self.first: dict[str, int] = {}  # the first call that all ranks of a group still have
+
+    def workload(self) -> Workload:
+        for rank, dump in self.dumps.items():
+            self.add_groups(rank, dump)
+        entries = {
+            rank: [self.checked(rank, i, entry) for i, entry in enumerate(dump["entries"])]
+            for rank, dump in self.dumps.items()
+        }
+        for each in entries.values():
+            first: dict[str, int] = {}
+            for group, entry in each:
+                if not entry["is_p2p"]:
+                    first.setdefault(group, entry["collective_seq_id"])
+            for group, number in first.items():
+                self.first[group] = max(self.first.get(group, 0), number)
+        for rank, each in entries.items():
+            calls = [
+                self.recorded(rank, group, entry)
+                for group, entry in each
+                if entry["is_p2p"] or entry["collective_seq_id"] >= self.first[group]
+            ]
+            self.made.lists.append(replay(rank, calls))
+        return self.made
+
+    def add_groups(self, rank: int, dump: dict[str, Any]) -> None:
+        for key, config in dict(dump.get("pg_config", {})).items():
+            group = str(config.get("name", key))
+            ranks = config.get("ranks", "")
+            members = [int(part) for part in re.findall(r"\d+", str(ranks))]
+            groups = self.made.communicators.setdefault(group, [])
+            if not members or members in groups or rank not in members:
+                continue
+            groups.append(members)
+
+    def checked(self, rank: int, number: int, entry: Any) -> tuple[str, dict[str, Any]]:
+        where = f"rank {rank}, entry {number}"
+        try:
+            group = entry["process_group"][0]
+            needed = ("profiling_name", "time_created_ns", "input_sizes", "output_sizes")
+            values = {name: entry[name] for name in needed} | {
+                "is_p2p": bool(entry.get("is_p2p", False)),
+                "collective_seq_id": int(entry.get("collective_seq_id", 0)),
+                "input_dtypes": entry.get("input_dtypes") or ["Float"],
+                "start": entry.get("time_discovered_started_ns") or entry["time_created_ns"],
+                "state": entry.get("state", "unknown"),
+                "duration_ms": entry.get("duration_ms"),
+                "where": where,
+            }
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise MisuseError(f"{where}: it has no {error}, or it is no number") from None
+        if not isinstance(values["duration_ms"], int | float):
+            raise MisuseError(
+                f"{where} ({values['profiling_name']}, {values['state']}): it has no duration: the "
+                "dump ends early, or was recorded without TORCH_NCCL_ENABLE_TIMING=1"
+            )
+        if group not in self.made.communicators:
+            raise MisuseError(f"{where}: its group '{group}' is not in pg_config")
+        return group, values
+
+    def recorded(self, rank: int, group: str, entry: dict[str, Any]) -> Recorded:
+        start = float(entry["start"])
+        task = self.message(rank, group, entry) if entry["is_p2p"] else self.call(group, entry)
+        return Recorded(start, start + 1e6 * entry["duration_ms"], task)
+
+    def size(self, entry: dict[str, Any]) -> tuple[int, str]:
+        name, element_bytes = _TYPES.get(str(entry["input_dtypes"][0]), ("uint8", 1))
+        largest = 0
+        for sizes in (entry["input_sizes"], entry["output_sizes"]):
+            elements = 0
+            for shape in sizes:
+                count = 1
+                for length in shape:
+                    count *= int(length)
+                elements += count
+            largest = max(largest, elements * element_bytes)
+        return largest, name
+
+    def call(self, group: str, entry: dict[str, Any]) -> Task:
+        short = str(entry["profiling_name"]).partition(":")[2]
+        if short not in _COLLECTIVES:
+            raise MisuseError(f"{entry['where']}: '{entry['profiling_name']}' is no collective")
+        size, element = self.size(entry)
+        call = Call(_COLLECTIVES[short], size, type=element)
+        return Task("collective", short, group, call=call, communicator=group)
+
+    def message(self, rank: int, group: str, entry: dict[str, Any]) -> Task:
+        found = _MESSAGE.search(str(entry["profiling_name"]))
+        if found is None:
+            raise MisuseError(f"{entry['where']}: '{entry['profiling_name']}' is no message")
+        members = next(one for one in self.made.communicators[group] if rank in one)
+        # "send 0->1" and "recv 1<-0" name places in the group, this rank's first.
+        place = int(found[3])
+        if place >= len(members):
+            raise MisuseError(f"{entry['where']}: group '{group}' has no rank {place}")
+        return Task(
+            "send" if found[1] == "send" else "recv", found[0], f"{group} {found[0]}",
+            peer=members[place], size_bytes=self.size(entry)[0],
+        )  # fmt: skip

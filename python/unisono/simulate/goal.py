@@ -1,0 +1,133 @@
+"""GOAL schedules: of collectives and workloads, read, written and run."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from unisono import _unisono as native
+from unisono.errors import MisuseError
+from unisono.simulate.cluster import Cluster
+from unisono.simulate.run import block_count
+from unisono.simulate.workload import Workload
+
+_TEXT_SUFFIX = ".goal"
+_BINARY_SUFFIX = ".bin"
+SUFFIXES = (_TEXT_SUFFIX, _BINARY_SUFFIX)
+_NS = {"L": "latency_ns", "o": "overhead_ns", "g": "gap_ns"}
+_NS_A_BYTE = {"G": "gap_ns_per_byte", "O": "overhead_ns_per_byte"}
+_PARAMETER = re.compile(r"([LogGOS])=([0-9.eE+-]+)([A-Za-z/]+)")
+
+
+@dataclass(frozen=True)
+class LogGops:
+    """The parameters of the model.
+
+    Attributes:
+        rendezvous_bytes: S: larger messages wait for their receive; 0: none do.
+    """
+
+    latency_ns: float = 0.0
+    overhead_ns: float = 0.0
+    gap_ns: float = 0.0
+    gap_ns_per_byte: float = 0.0
+    overhead_ns_per_byte: float = 0.0
+    rendezvous_bytes: int = 0
+
+
+def parse_log_gops(text: str) -> LogGops:
+    """As "L=3.7us,o=200ns,g=5ns,G=0.04ns/B,O=0ns/B,S=64KiB"; what is left out is 0.
+
+    Raises:
+        MisuseError: A parameter is unknown, stands twice, or has no or another unit.
+    """
+    values: dict[str, float] = {}
+    example = "L=3.7us,o=200ns,g=5ns,G=0.04ns/B,O=0ns/B,S=64KiB"
+    for part in text.split(","):
+        match = _PARAMETER.fullmatch(part.strip())
+        if match is None:
+            raise MisuseError(f"'{part}' is no parameter of LogGOPS with a unit; write {example}")
+        name, number, unit = match.groups()
+        if name in values:
+            raise MisuseError(f"{name} stands twice in '{text}'")
+        if name == "S":
+            values[name] = native.parse_bytes(number + unit)
+            continue
+        known = {"ns/B": 1.0} if name in _NS_A_BYTE else {"ns": 1.0, "us": 1e3, "ms": 1e6}
+        if unit not in known:
+            raise MisuseError(f"'{part}' has the unit {unit}; it is one of {', '.join(known)}")
+        try:
+            values[name] = float(number) * known[unit]
+        except ValueError:
+            raise MisuseError(f"'{number}' in '{part}' is no number") from None
+    times = {field: values.get(name, 0.0) for name, field in (_NS | _NS_A_BYTE).items()}
+    return LogGops(rendezvous_bytes=int(values.get("S", 0)), **times)
+
+
+def read_goal(path: Path) -> native.GoalSchedule:
+    """A schedule, from text or binary.
+
+    Raises:
+        MisuseError: It is none; the message has line and column, or the byte's offset.
+    """
+    try:
+        contents = path.read_bytes()
+    except OSError as error:
+        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        return native.GoalSchedule.read(contents)
+    except MisuseError as error:
+        raise MisuseError(f"{path}: {error}") from None
+
+
+def write_goal(schedule: native.GoalSchedule, path: Path) -> None:
+    """Writes text to *.goal, binary to *.bin."""
+    if path.suffix not in SUFFIXES:
+        raise MisuseError(f"{path}: a GOAL file ends in .goal (text) or .bin (binary)")
+    is_text = path.suffix == _TEXT_SUFFIX
+    contents = schedule.to_text().encode() if is_text else schedule.to_binary()
+    try:
+        path.write_bytes(contents)
+    except OSError as error:
+        raise MisuseError(f"cannot write {path}: {error.strerror}") from None
+
+
+def goal_of_workload(cluster: Cluster, workload: Workload) -> native.GoalSchedule:
+    """A workload as GOAL: every message a send and a receive, every thread block a cpu."""
+    return native.goal_of_workload(cluster.machine, workload.to_json(cluster.channels))
+
+
+def goal_of_collective(
+    cluster: Cluster,
+    collective: str,
+    algorithm: str,
+    *,
+    size_bytes: int,
+    ranks: int,
+    nodes: int = 0,
+    protocol: str = "simple",
+    channels: int = 0,
+) -> native.GoalSchedule:
+    """A collective's plan as GOAL; arguments are those of `simulate`."""
+    entry = native.find_algorithm(f"{algorithm}_{collective}")
+    return native.goal_of_collective(
+        cluster.machine, entry, ranks=ranks, nodes=nodes, protocol=protocol,
+        count=block_count(collective, size_bytes, ranks, 4), channels=channels or cluster.channels,
+    )  # fmt: skip
+
+
+def run_goal(schedule: native.GoalSchedule, where: Cluster | LogGops) -> native.GoalResult:
+    """Runs a schedule with a cluster's costs, or with those of LogGOPS alone, as LogGOPSim does.
+
+    Raises:
+        MisuseError: The cluster has too few places, or ranks wait for each other, with the cycle.
+    """
+    if isinstance(where, Cluster):
+        return native.run_goal(where.machine, schedule)
+    machine = native.Machine.log_gops(
+        schedule.ranks, latency_ns=where.latency_ns, overhead_ns=where.overhead_ns,
+        gap_ns=where.gap_ns, gap_ns_per_byte=where.gap_ns_per_byte,
+        overhead_ns_per_byte=where.overhead_ns_per_byte,
+    )  # fmt: skip
+    if where.rendezvous_bytes:
+        return native.run_goal(machine, schedule, rendezvous_bytes=where.rendezvous_bytes)
+    return native.run_goal(machine, schedule)

@@ -1,0 +1,62 @@
+"""Workloads from whatever file holds one."""
+
+import json
+from pathlib import Path
+
+from unisono.errors import MachineError, MisuseError
+from unisono.simulate.flight_recorder import load_flight_recorder
+from unisono.simulate.records import load_records
+from unisono.simulate.workload import Workload
+from unisono.simulate.workload_file import load_workload_file
+
+_CHAKRA = (".et", ".et.gz")
+
+
+def load_workload(path: str | Path) -> Workload:
+    """A workload file, or a folder of traces with one file a rank.
+
+    A folder holds Chakra traces (*.et; or their JSON; `groups.json` says which ranks a process
+    group has), PyTorch Flight Recorder dumps, or our own records.
+
+    Raises:
+        MisuseError: It holds none of these, or what it holds is wrong.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return load_workload_file(path)
+    files = sorted(one for one in path.iterdir() if one.is_file() and one.name != "groups.json")
+    if not files:
+        raise MisuseError(f"{path} is a folder without files")
+    name = path.resolve().name
+    if files[0].name.endswith(_CHAKRA):
+        return _chakra(path, files, name)
+    with files[0].open("rb") as file:
+        begin = file.read(4096)
+    if b"unisono-record" in begin:
+        return load_records(files, name)
+    # A dump is one object, or a pickle; Chakra's JSON begins with an object of its metadata.
+    if begin[:1] == b"{" and b"entries" not in begin and b"pg_config" not in begin:
+        return _chakra(path, files, name)
+    return load_flight_recorder(files, name)
+
+
+def _chakra(path: Path, files: list[Path], name: str) -> Workload:
+    try:
+        from unisono.simulate.chakra import load_chakra
+    except ImportError as error:
+        raise MachineError(
+            f"Chakra traces need {error.name}; pip install 'unisono[simulate]' has it"
+        ) from None
+    groups: dict[str, list[int]] = {}
+    listed = path / "groups.json"
+    if listed.exists():
+        try:
+            groups = {
+                str(group): [int(rank) for rank in ranks]
+                for group, ranks in json.loads(listed.read_text(encoding="utf-8")).items()
+            }
+        except (ValueError, TypeError, AttributeError) as error:
+            raise MisuseError(
+                f'{listed}: {error}; it holds ranks by group, as {{"0": [0, 1]}}'
+            ) from None
+    return load_chakra(files, groups, name)
