@@ -24,17 +24,7 @@ from unisono._selection import candidates as candidates
 from unisono._selection import choose as choose
 from unisono._selection import explain as explain
 from unisono._selection import selection_table as selection_table
-from unisono._simulation import GoalResult as GoalResult
-from unisono._simulation import GoalSchedule as GoalSchedule
-from unisono._simulation import Machine as Machine
-from unisono._simulation import SimulatedCollective as SimulatedCollective
-from unisono._simulation import SimulatedWorkload as SimulatedWorkload
-from unisono._simulation import goal_of_collective as goal_of_collective
-from unisono._simulation import goal_of_workload as goal_of_workload
-from unisono._simulation import run_goal as run_goal
-from unisono._simulation import simulate_collective as simulate_collective
-from unisono._simulation import simulate_plan as simulate_plan
-from unisono._simulation import simulate_workload as simulate_workload
+from unisono._simulation import *  # noqa: F403
 from unisono._synthesis import LinkGraph as LinkGraph
 from unisono._synthesis import TransferSchedule as TransferSchedule
 from unisono._synthesis import synthesize_greedily as synthesize_greedily
