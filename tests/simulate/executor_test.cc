@@ -86,6 +86,19 @@ TEST(Collapse, OneRankStandsForARing) {
   EXPECT_EQ(result->run.messages, 63);
 }
 
+TEST(Collapse, AHundredThousandRanksAreNoneTooMany) {
+  Machine machine = test::cluster(100'000, 1, 1);
+  machine.levels = {{.name = "all", .nodes = 100'000, .latency_ns = 1000}};
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
+    const auto result =
+        simulate_collective(machine, test::entry(collective, "ring"),
+                            test::call_of(collective, *place(machine, 100'000), 64), {});
+    ASSERT_TRUE(result.ok()) << result.error().message;
+    EXPECT_EQ(result->simulated_ranks, 1);
+    EXPECT_EQ(result->run.messages, 99'999);
+  }
+}
+
 // One chunk a block is as large as all others, whatever its size.
 TEST(Collapse, AnyCountOfWholeBlocksWillDo) {
   const Machine machine = log_gops_machine(16, {.latency_ns = 1000, .gap_ns_per_byte = 0.1});
