@@ -211,6 +211,8 @@ def test_control_c_ends_a_wait_as_keyboard_interrupt(job, waiting):
 def test_control_c_while_joining(tmp_path):
     script = """
         import os, signal, threading, unisono
+        # A job in the background ignores it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
             unisono.init(0, 2, rendezvous="file://%s/meet", secret="s", interface="127.0.0.1")

@@ -165,7 +165,9 @@ def test_the_least_bytes_of_a_link_are_those_no_algorithm_can_save(collective, s
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_nothing_is_left_when_its_maker_dies(number) -> None:
     program = (
-        "import time; from unisono.netbed import *\n"
+        "import signal, time; from unisono.netbed import *\n"
+        # A job in the background ignores it.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "with Netbed(Shape(2, 1)) as made: print('made', flush=True); time.sleep(600)"
     )
     with subprocess.Popen(
