@@ -238,8 +238,10 @@ Result<std::optional<std::int64_t>> torchrun_integer(TorchrunVariable variable) 
 }
 
 Settings& settings() {
-  static Settings process_settings = Settings::from_environment();
-  return process_settings;
+  // Lives as long as the process: a join that was given up may still read them when static objects
+  // are destroyed.
+  static Settings* const of_process = new Settings(Settings::from_environment());
+  return *of_process;
 }
 
 }  // namespace unisono
