@@ -82,7 +82,8 @@ Status Reader::read_node(std::size_t at, std::uint32_t node, std::uint32_t ranks
     return {};
   }
   const bool takes_any = out.kind == Kind::recv;
-  if (out.peer >= ranks && !(takes_any && out.peer == any))
+  const bool is_from_any = takes_any && out.peer == any;
+  if (out.peer >= ranks && !is_from_any)
     return wrong(at + 5, "node ", node, " is a ", name(out.kind), " with rank ", out.peer,
                  "; ranks are 0 to ", ranks - 1);
   if (out.tag == any && !takes_any) return wrong(at + 17, "node ", node, " sends with any tag");

@@ -1,6 +1,7 @@
 #include "simulate/goal_export.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -60,7 +61,7 @@ class RankWriter {
 
 std::uint32_t RankWriter::add_calc(double ns, int cpu, const std::vector<std::uint32_t>& after) {
   const auto number = static_cast<std::uint32_t>(operations_.size());
-  operations_.push_back({.size = static_cast<std::uint64_t>(ns + 0.5),
+  operations_.push_back({.size = static_cast<std::uint64_t>(std::llround(ns)),
                          .kind = goal::Kind::calc,
                          .cpu = static_cast<std::uint8_t>(cpu % cpus)});
   for (const std::uint32_t from : after) requirements_.push_back({from, number});
@@ -119,7 +120,7 @@ Status RankWriter::add_step(Block& block, const plan::Step& step, std::int64_t b
                          .tag = tag(block.received++),
                          .kind = goal::Kind::recv});
   if (const double ns = work_ns(step, bytes); ns >= 0.5)
-    add_in_order(block, {.size = static_cast<std::uint64_t>(ns + 0.5)});
+    add_in_order(block, {.size = static_cast<std::uint64_t>(std::llround(ns))});
   if (plan::sends(step.operation))
     add_in_order(block, {.size = size,
                          .peer = static_cast<std::uint32_t>(block.block->send_peer),

@@ -91,7 +91,9 @@ Status Checker::task(std::size_t list, std::size_t number) const {
       return misuse(where(), "it waits for task ", earlier, ", which does not come before it");
   switch (task.activity) {
     case Activity::compute:
-      if (!(task.duration_ns >= 0 && task.duration_ns <= max_duration_ns))
+      // Written so that NaN is refused.
+      if (const bool is_possible = task.duration_ns >= 0 && task.duration_ns <= max_duration_ns;
+          !is_possible)
         return misuse(where(), "it takes ", task.duration_ns, " ns; it must be 0 to 100000 s");
       return {};
     case Activity::collective:
