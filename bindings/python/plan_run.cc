@@ -17,6 +17,7 @@
 #include "bind.h"
 #include "convert.h"
 #include "engine/engine.h"
+#include "plan/partners.h"
 #include "plan/plan.h"
 #include "transport/shm/transport.h"
 
@@ -44,10 +45,11 @@ class LocalRanks {
       ranks->transports_.push_back(std::move(transport));
       ranks->resources_.push_back(std::make_unique<Resources>(*ranks, rank, communicator));
     }
+    const auto partners = plan::partners(plan);
     for (std::size_t rank = 0; rank < plan.programs.size(); ++rank) {
-      UNISONO_ASSIGN(auto execution,
-                     engine::make_execution(plan.header, plan.programs[rank],
-                                            *ranks->resources_[rank], ranks->options_));
+      UNISONO_ASSIGN(auto execution, engine::make_execution(plan.header, plan.programs[rank],
+                                                            *ranks->resources_[rank],
+                                                            ranks->options_, 1, partners[rank]));
       ranks->executions_.push_back(std::move(execution));
     }
     return ranks;
@@ -93,6 +95,9 @@ class LocalRanks {
       auto& fifo = recvs_[{peer, channel}];
       if (!fifo) fifo = transport::make_recv_fifo(*connection, protocol, ranks_.options_);
       return fifo.get();
+    }
+    Result<transport::Connection*> connection(int peer, int channel) override {
+      return ready(peer, channel);
     }
     Status progress() override {
       return ranks_.transports_[static_cast<std::size_t>(rank_)]->progress();

@@ -84,6 +84,11 @@ Result<transport::RecvFifo*> Connections::recv_fifo(int peer, int channel, Proto
   return fifo.get();
 }
 
+Result<transport::Connection*> Connections::connection(int peer, int channel) {
+  UNISONO_ASSIGN(Entry * entry, ready_entry(peer, channel));
+  return entry == nullptr ? nullptr : entry->connection.get();
+}
+
 Status Connections::progress() {
   if (mapped_ == all_.size()) return {};
   bool connecting = false;

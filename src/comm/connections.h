@@ -25,6 +25,7 @@ class Connections : public engine::Resources {
 
   Result<transport::SendFifo*> send_fifo(int peer, int channel, Protocol protocol) override;
   Result<transport::RecvFifo*> recv_fifo(int peer, int channel, Protocol protocol) override;
+  Result<transport::Connection*> connection(int peer, int channel) override;
   Status progress() override;
   Result<void*> scratch(std::size_t bytes) override;
   // Whether a message may come that ends a sleep: one of another host. Any thread.

@@ -67,10 +67,13 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   comm::Selection selection(std::move(placement), comm::host_model(job->fifo_options()));
   UNISONO_TRY(selection.read_settings());
   const auto make_execution = [connections = core->connections.get(), job = job.get(), tiles](
-                                  const plan::Header& header, const plan::RankProgram& program) {
-    return engine::make_execution(header, program, *connections, job->fifo_options(), tiles);
+                                  const plan::Header& header, const plan::RankProgram& program,
+                                  std::span<const int> partners) {
+    return engine::make_execution(header, program, *connections, job->fifo_options(), tiles,
+                                  partners);
   };
-  core->plans = std::make_unique<comm::Plans>(std::move(selection), core->rank, make_execution);
+  core->plans = std::make_unique<comm::Plans>(std::move(selection), core->rank,
+                                              engine::limits().operations, make_execution);
   core->point_to_point = std::make_unique<comm::PointToPoint>(*core->connections, core->rank,
                                                               core->size, job->fifo_options());
   core->scheduler = std::make_unique<Scheduler>(
@@ -287,6 +290,7 @@ Status Communicator::Core::register_plans(std::span<const std::string> texts,
   auto mine = comm::read_registration(texts, rank, size, min_bytes, max_bytes);
   for (comm::Plans* engine : engines)
     for (std::size_t i = 0; mine.ok() && i < mine->plans.size(); ++i) {
+      if (!engine->can_run(mine->plans[i])) continue;
       auto made = engine->prepare(mine->plans[i]);
       if (made.ok())
         prepared.emplace_back(engine, std::move(*made));
@@ -298,6 +302,8 @@ Status Communicator::Core::register_plans(std::span<const std::string> texts,
   UNISONO_TRY(exchange(&card, all.data(), sizeof card));
   if (!mine.ok()) return mine.take_error();
   UNISONO_TRY(comm::compare(all));
+  if (device() == nullptr)
+    registered_.insert(registered_.end(), mine->plans.begin(), mine->plans.end());
   const Scheduler::Pause pause(*scheduler);
   for (auto& [engine, plan] : prepared) engine->add(std::move(plan));
   for (auto* of_engine : {&ready_, &device_ready_})

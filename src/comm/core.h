@@ -113,6 +113,7 @@ struct Communicator::Core {
   std::mutex device_mutex_;  // of whoever makes what follows
   std::unique_ptr<comm::DeviceConnections> device_connections_;
   std::unique_ptr<comm::Plans> device_plans_;
+  std::vector<comm::Registered> registered_;               // for a device that is not known yet
   std::atomic<comm::DeviceConnections*> device_{nullptr};  // release: once all is made
   // With the scheduler's turn: in host memory and on streams.
   std::array<Ready, collective_count> ready_;

@@ -4,6 +4,7 @@
 #include "base/try.h"
 #include "comm/calls.h"
 #include "comm/core.h"
+#include "engine/gpu/lower.h"
 #include "engine/gpu/messages.h"
 
 namespace unisono {
@@ -28,10 +29,18 @@ Status Communicator::Core::make_device(int ordinal) {
                             comm::device_model(made->engine().options()));
   UNISONO_TRY(selection.read_settings());
   const auto make_execution = [resources = made.get()](const plan::Header& header,
-                                                       const plan::RankProgram& program) {
+                                                       const plan::RankProgram& program,
+                                                       std::span<const int>) {
     return engine::gpu::make_execution(header, program, *resources);
   };
-  device_plans_ = std::make_unique<comm::Plans>(std::move(selection), rank, make_execution);
+  auto plans_there = std::make_unique<comm::Plans>(
+      std::move(selection), rank, engine::gpu::limits().operations, make_execution);
+  for (const comm::Registered& plan : registered_) {
+    if (!plans_there->can_run(plan)) continue;
+    UNISONO_ASSIGN(auto prepared, plans_there->prepare(plan));
+    plans_there->add(std::move(prepared));
+  }
+  device_plans_ = std::move(plans_there);
   device_connections_ = std::move(made);
   scheduler->watch(*device_connections_);
   device_.store(device_connections_.get(), std::memory_order_release);

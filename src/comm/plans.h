@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 
 #include "comm/selection.h"
@@ -17,9 +18,13 @@ namespace unisono::comm {
 class Plans {
  public:
   using Make = std::function<Result<std::unique_ptr<engine::Execution>>(
-      const plan::Header& header, const plan::RankProgram& program)>;
-  Plans(Selection selection, int rank, Make make)
-      : selection_(std::move(selection)), rank_(rank), make_(std::move(make)) {}
+      const plan::Header& header, const plan::RankProgram& program, std::span<const int> partners)>;
+  // `operations` are those that the engine runs, a bit for each.
+  Plans(Selection selection, int rank, std::uint32_t operations, Make make)
+      : selection_(std::move(selection)),
+        rank_(rank),
+        operations_(operations),
+        make_(std::move(make)) {}
 
   struct Chosen {
     Choice choice;
@@ -32,6 +37,9 @@ class Plans {
     std::unique_ptr<Registered> plan;
     std::unique_ptr<engine::Execution> execution;
   };
+  // Whether the engine runs the operations of the plan. Of what it does not run the other engine
+  // alone takes calls.
+  bool can_run(const Registered& plan) const { return (plan.operations & ~operations_) == 0; }
   Result<Prepared> prepare(const Registered& plan);
   void add(Prepared prepared);
   Result<std::string> explain(Collective collective, std::uint64_t bytes);
@@ -57,6 +65,7 @@ class Plans {
   std::mutex mutex_;
   Selection selection_;
   int rank_;
+  std::uint32_t operations_;
   Make make_;
   std::unordered_map<Key, std::unique_ptr<engine::Execution>, KeyHash> executions_;
 };

@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "base/units.h"
 #include "plan/json.h"
+#include "plan/partners.h"
 #include "plan/text.h"
 #include "plan/walk.h"
 #include "verify/verify.h"
@@ -153,8 +154,10 @@ Result<Registration> read_registration(std::span<const std::string> texts, int r
     digest.update(std::as_bytes(std::span(canonical)));
     const plan::Header& header = plan.header;
     const std::uint64_t most = header.max_bytes == 0 ? UINT64_MAX : header.max_bytes;
-    out.plans.push_back({header, plan.programs[static_cast<std::size_t>(rank)],
-                         std::max(min_bytes, header.min_bytes), std::min(max_bytes, most)});
+    const auto own = static_cast<std::size_t>(rank);
+    out.plans.push_back({header, plan.programs[own], std::move(plan::partners(plan)[own]),
+                         plan::operations(plan), std::max(min_bytes, header.min_bytes),
+                         std::min(max_bytes, most)});
     plans.push_back(std::move(plan));
   }
   if (plans.size() == 2) UNISONO_TRY(check_pair(plans[0], plans[1]));

@@ -19,6 +19,8 @@ namespace unisono::comm {
 struct Registered {
   plan::Header header;
   plan::RankProgram program;
+  std::vector<int> partners;     // of this rank; see plan::partners()
+  std::uint32_t operations = 0;  // of all ranks' steps
   std::uint64_t min_bytes = 0;
   std::uint64_t max_bytes = UINT64_MAX;
 

@@ -317,11 +317,16 @@ class Lowering {
   }
 
   // The last instruction needs another one.
+  // Than the last instruction.
+  bool is_of_other_rank(std::int32_t instruction) const {
+    return instruction != none &&
+           module_.instructions[at(instruction)].rank != module_.instructions.back().rank;
+  }
+
   void need(std::int32_t instruction, bool is_data, bool is_overwrite) {
     const auto self = static_cast<std::int32_t>(module_.instructions.size()) - 1;
     if (instruction == self || instruction == none) return;
-    if (module_.instructions[at(instruction)].rank != module_.instructions.back().rank)
-        [[unlikely]] {
+    if (is_of_other_rank(instruction)) [[unlikely]] {
       need_of_other(instruction, is_data, is_overwrite);
       return;
     }
@@ -350,10 +355,15 @@ class Lowering {
     const auto self = static_cast<std::int32_t>(module_.instructions.size()) - 1;
     for (std::int32_t i = 0; i < count; ++i) {
       Cell& cell = cells_[at(first + i)];
-      // Who read it needed its writer.
-      if (cell.readers == none) need(cell.writer, false, false);
-      for (std::int32_t reader = cell.readers; reader != none; reader = readers_[at(reader)].next)
-        need(readers_[at(reader)].instruction, false, true);
+      // A reader needed the writer; but what another rank does orders no steps of this one.
+      bool is_after_writer = false;
+      for (std::int32_t reader = cell.readers; reader != none; reader = readers_[at(reader)].next) {
+        const std::int32_t instruction = readers_[at(reader)].instruction;
+        need(instruction, false, true);
+        is_after_writer |= !is_of_other_rank(instruction);
+      }
+      if (!is_after_writer && (cell.readers == none || !is_of_other_rank(cell.writer)))
+        need(cell.writer, false, false);
       cell = {self, none, static_cast<std::int32_t>((shape + i) % chunks_)};
     }
   }

@@ -46,6 +46,9 @@ class Resources {
   // The fifo of a connection, made on first use; nullptr while the connection is being made.
   virtual Result<transport::SendFifo*> send_fifo(int peer, int channel, Protocol protocol) = 0;
   virtual Result<transport::RecvFifo*> recv_fifo(int peer, int channel, Protocol protocol) = 0;
+  // The connection itself, through which one-sided steps reach a peer's memory; likewise. A bug
+  // where plans only send messages.
+  virtual Result<transport::Connection*> connection(int peer, int channel);
   // Moves the bytes of connections that are not mapped; poll() calls it when it cannot advance.
   virtual Status progress() = 0;
   // Scratch memory of at least `bytes`, aligned to 64; the same memory may be returned to the next
@@ -76,13 +79,18 @@ class Execution {
 // Memory and thread blocks a host engine runs; the operations that it implements.
 plan::Limits limits();
 
+// What one-sided steps tell their peers goes on a channel that no plan has.
+inline constexpr int one_sided_channel = (1 << 16) - 1;
+
+// `partners` are the ranks that reach into this one's memory with one-sided steps, or into whose
+// memory this one reaches: plan::partners(). A call of such a plan begins and ends together with
+// theirs. Its blocks have one size.
+//
 // Chunks go through the plan in at least so many tiles, unless these would become very small: a
 // tile's later steps overlap the next one's earlier steps, so that of a chain of s steps
 // (s - 1) / (tiles + s - 1) of the time is lost to filling and draining it. The same on every rank.
-Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
-                                                  const plan::RankProgram& program,
-                                                  Resources& resources,
-                                                  const transport::FifoOptions& options,
-                                                  int tiles = 1);
+Result<std::unique_ptr<Execution>> make_execution(
+    const plan::Header& header, const plan::RankProgram& program, Resources& resources,
+    const transport::FifoOptions& options, int tiles = 1, std::span<const int> partners = {});
 
 }  // namespace unisono::engine

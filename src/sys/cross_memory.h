@@ -1,4 +1,4 @@
-// Reading another process's memory (cross-memory attach).
+// Reading and writing another process's memory (cross-memory attach).
 #pragma once
 
 #include <unisono/result.h>
@@ -8,7 +8,7 @@
 
 namespace unisono::sys {
 
-// Lets other processes of this user read this one's memory where the kernel (Yama) wants to be
+// Lets other processes of this user reach this one's memory where the kernel (Yama) wants to be
 // told.
 void allow_cross_memory_reads();
 
@@ -16,5 +16,8 @@ void allow_cross_memory_reads();
 // memory is not there.
 Status read_process_memory(std::int32_t pid, void* destination, std::uint64_t address,
                            std::size_t bytes);
+// The other way. What may be read may be written.
+Status write_process_memory(std::int32_t pid, std::uint64_t address, const void* source,
+                            std::size_t bytes);
 
 }  // namespace unisono::sys

@@ -7,8 +7,9 @@
 namespace unisono::trace {
 namespace {
 
-constexpr std::array<std::string_view, 6> waiting_names{"nothing", "connection", "message",
-                                                        "credit",  "dependency", "consumption"};
+constexpr std::array<std::string_view, 8> waiting_names{"nothing", "connection", "message",
+                                                        "credit",  "dependency", "consumption",
+                                                        "entry",   "departure"};
 constexpr std::array<std::string_view, 4> state_names{"enqueued", "started", "completed", "failed"};
 
 }  // namespace
@@ -41,6 +42,11 @@ std::string describe(const Waiting& waiting) {
       what = str("rank ", waiting.peer, " to read message ", waiting.expected, " (it has read ",
                  waiting.got, ")");
       break;
+    case Waiting::Kind::entry:
+      what = str("rank ", waiting.peer, " to begin the call");
+      break;
+    case Waiting::Kind::departure:
+      return str("rank ", waiting.peer, " to be done with this rank's memory");
   }
   return str(what, " on channel ", waiting.channel, ", at step ", waiting.step, " of thread block ",
              waiting.thread_block, ", tile ", waiting.tile);

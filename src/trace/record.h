@@ -27,6 +27,8 @@ struct Waiting {
     credit,       // a free slot: `expected` messages were to be sent, the peer has given back `got`
     dependency,   // `expected` steps of another thread block, which has done `got`
     consumption,  // the peer to read message `expected` - 1 from this rank's memory
+    entry,        // the peer to begin the call, so that its memory can be written and read
+    departure,    // the peer to be done with this rank's memory
   };
   Kind kind = Kind::nothing;
   std::int32_t peer = -1;

@@ -100,6 +100,10 @@ class Connection {
   // has offered). Blocks for the time of the copy only. The peer may free what it offered once it
   // has called abort() or destroyed its end: a read fails from then on.
   virtual Status read_peer(void* destination, std::uint64_t peer_address, std::size_t bytes) = 0;
+  // Likewise the other way: writes into memory of the peer process that it has offered for that.
+  // What is written comes before any signal that is stored later.
+  virtual bool can_write_peer() const { return false; }
+  virtual Status write_peer(std::uint64_t peer_address, const void* source, std::size_t bytes);
 
   // Moves what is pending in both directions. Cheap when nothing is. An error is final: the peer
   // told a fault (its culprit is named) or sent what it must not, or this end was aborted. That the
@@ -113,8 +117,8 @@ class Connection {
   virtual Status check_peer() = 0;
 
   // Tells the peer, as far as it can still be told, that this connection is given up, and why. Of
-  // several faults the first counts. No copy by the peer out of this process's own memory is under
-  // way when it returns. Any thread.
+  // several faults the first counts. No copy by the peer out of this process's own memory, or into
+  // it, is under way when it returns. Any thread.
   virtual void abort(Fault fault) = 0;
 
   // Memory that this connection holds now (touched pages, queues), in bytes.

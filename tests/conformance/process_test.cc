@@ -144,6 +144,32 @@ TEST_P(Processes, OfferedMemoryIsReadAcross) {
   EXPECT_EQ(child.wait_status(), 0);
 }
 
+TEST_P(Processes, OfferedMemoryIsWrittenAcross) {
+  constexpr std::size_t bytes = 3'000'001;
+  ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
+    std::vector<std::byte> offered(bytes);
+    const auto address = reinterpret_cast<std::uint64_t>(offered.data());
+    if (!put(connection, &address, sizeof address, 0, {0, 1})) return false;
+    if (!wait_for_completion(connection) || !wait_for_signal(connection, 0, 1)) return false;
+    std::mt19937_64 random(4);
+    return !connection.can_write_peer() || offered == random_bytes(random, bytes);
+  });
+  ASSERT_TRUE(wait_for_signal(*child.connection, 0, 1));
+  if (child.connection->can_write_peer()) {
+    std::mt19937_64 random(4);
+    const auto source = random_bytes(random, bytes);
+    std::uint64_t address = 0;
+    std::memcpy(&address, child.connection->region(), sizeof address);
+    const auto status = child.connection->write_peer(address, source.data(), bytes);
+    EXPECT_TRUE(status.ok()) << status.error().describe();
+    // Memory that is not there is an error and not a crash.
+    EXPECT_FALSE(child.connection->write_peer(4096, source.data(), bytes).ok());
+  }
+  ASSERT_TRUE(put(*child.connection, nullptr, 0, 0, {0, 1}));
+  EXPECT_TRUE(wait_for_completion(*child.connection));
+  EXPECT_EQ(child.wait_status(), 0);
+}
+
 TEST_P(Processes, AKilledPeerIsNamed) {
   ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
     if (!put(connection, "last words", 10, 3, {0, 1})) return false;

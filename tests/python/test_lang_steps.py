@@ -4,7 +4,8 @@ import inspect
 
 import numpy as np
 import pytest
-import unisono
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from unisono import lang
 from unisono.errors import ProgramError
 from unisono.lang import program
@@ -39,9 +40,65 @@ def test_puts_are_proved_and_reads_add():
     }
     assert operations == {"copy", "read_reduce", "put", "signal", "wait"}
     assert compiled.plan.verify().ok
-    # No engine of ours runs them; what they are for is the exchange with MSCCL++.
-    with pytest.raises(unisono.MisuseError, match="host engine cannot run this operation"):
-        lang.run(compiled.plan, [np.arange(8)] * 4)
+    for protocol in ("simple", "ll", "ll128"):
+        plan = reads.compile(4, protocol=protocol).plan
+        inputs = [np.arange(101) * (rank + 1) for rank in range(4)]
+        for output in lang.run(plan, inputs):
+            np.testing.assert_array_equal(output, sum(inputs))
+
+
+@settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+@given(st.data())
+def test_random_one_sided_programs_give_what_their_postcondition_says(data):
+    ranks = data.draw(st.integers(2, 5), label="ranks")
+    chunks = data.draw(st.integers(1, 3), label="chunks")
+    # For each chunk an order in which ranks add it up, and of each step whether it is one-sided.
+    orders = [
+        (
+            data.draw(st.permutations(range(ranks))),
+            data.draw(st.lists(st.booleans(), min_size=2 * ranks, max_size=2 * ranks)),
+        )
+        for _ in range(chunks)
+    ]
+
+    def meet(p, one, other):
+        p.signal(one, other)
+        p.wait(other, one)
+
+    @program("all_reduce", chunks=chunks)
+    def chains(p):
+        for index, (order, one_sided) in enumerate(orders):
+            c = p.chunk(order[0], "input", index).copy(order[0], "output", index)
+            for i in range(1, p.ranks):
+                own = p.chunk(order[i], "input", index).copy(order[i], "output", index)
+                if one_sided[i]:
+                    meet(p, order[i - 1], order[i])
+                    c = own.read_reduce(c)
+                    meet(p, order[i], order[i - 1])
+                else:
+                    c = own.reduce(c, channel=index % 2)
+            for rank in order[:-1]:
+                meet(p, rank, order[-1])
+            for i, rank in enumerate(order[:-1]):
+                if one_sided[p.ranks + i]:
+                    c.put(rank, "output", index)
+                    meet(p, order[-1], rank)
+                else:
+                    c.copy(rank)
+
+    plan = chains.compile(
+        ranks,
+        instances=data.draw(st.integers(1, 3), label="instances"),
+        fuse=data.draw(st.booleans(), label="fuse"),
+        protocol=data.draw(st.sampled_from(["simple", "ll", "ll128"]), label="protocol"),
+    ).plan
+    count = data.draw(st.integers(0, 40), label="count")
+    rng = np.random.default_rng(data.draw(st.integers(0, 99), label="seed"))
+    inputs = [rng.integers(-1000, 1000, count) for _ in range(ranks)]
+    for output in lang.run(plan, inputs):
+        np.testing.assert_array_equal(output, sum(inputs))
 
 
 def test_a_put_is_not_there_before_its_wait():

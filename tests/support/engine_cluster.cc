@@ -7,6 +7,8 @@
 #include <tuple>
 
 #include "base/str.h"
+#include "plan/partners.h"
+#include "transport/interpose/transport.h"
 #include "transport/shm/transport.h"
 
 namespace unisono::test {
@@ -85,7 +87,12 @@ class EngineCluster::Resources : public engine::Resources {
     if (!fifo) fifo = transport::make_recv_fifo(**connection, protocol, cluster_.options_);
     return fifo.get();
   }
+  Result<transport::Connection*> connection(int peer, int channel) override {
+    return ready(peer, channel);
+  }
   Status progress() override {
+    for (const auto& [key, connection] : connections_)
+      if (auto status = connection->progress(); !status.ok()) return status;
     return cluster_.transports_[static_cast<std::size_t>(rank_)]->progress();
   }
   Result<void*> scratch(std::size_t bytes) override {
@@ -122,7 +129,8 @@ class EngineCluster::Resources : public engine::Resources {
   std::vector<std::byte> scratch_;
 };
 
-EngineCluster::EngineCluster(int ranks, const transport::FifoOptions& options) : options_(options) {
+EngineCluster::EngineCluster(int ranks, const transport::FifoOptions& options, Memory memory)
+    : options_(options) {
   const std::uint64_t communicator = fresh_communicator();
   for (int rank = 0; rank < ranks; ++rank) {
     auto transport = transport::shm::make_transport(
@@ -131,7 +139,10 @@ EngineCluster::EngineCluster(int ranks, const transport::FifoOptions& options) :
          .process_rank = rank,
          .interface = {}});
     if (!transport.ok()) throw std::runtime_error(transport.error().describe());
-    transports_.push_back(std::move(transport).value());
+    auto made = std::move(transport).value();
+    if (memory == Memory::put_only)
+      made = transport::interpose::make_transport(std::move(made), {});
+    transports_.push_back(std::move(made));
     resources_.push_back(std::make_unique<Resources>(*this, rank, communicator));
   }
 }
@@ -149,6 +160,16 @@ bool is_in_place(const EngineCluster::Run& run, int rank) {
 
 Result<EngineCluster::Executions> EngineCluster::make_executions(const Run& run) {
   Executions executions;
+  if (run.plan != nullptr) {
+    const auto partners = plan::partners(*run.plan);
+    for (std::size_t rank = 0; rank < partners.size(); ++rank) {
+      auto execution = engine::make_execution(run.plan->header, run.plan->programs[rank],
+                                              *resources_[rank], options_, 1, partners[rank]);
+      if (!execution.ok()) return execution.take_error();
+      executions.push_back(std::move(execution).value());
+    }
+    return executions;
+  }
   for (int rank = 0; rank < run.problem.ranks; ++rank) {
     algorithm::Request request = run.request;
     request.in_place = is_in_place(run, rank);
@@ -176,6 +197,19 @@ std::string EngineCluster::run(const Run& run) {
       return run.calls == 1 ? wrong : str("call ", i, ": ", wrong);
   }
   return {};
+}
+
+engine::Waiting EngineCluster::waiting_alone(const plan::Plan& plan, int rank,
+                                             const engine::Arguments& arguments) {
+  Run run;
+  run.plan = &plan;
+  auto executions = make_executions(run);
+  if (!executions.ok()) throw std::runtime_error(executions.error().describe());
+  engine::Execution& one = *(*executions)[static_cast<std::size_t>(rank)];
+  if (!one.start(arguments).ok()) throw std::runtime_error("the call was not started");
+  for (int i = 0; i < 10; ++i)
+    if (!one.poll().ok()) throw std::runtime_error("polling failed");
+  return one.waiting();
 }
 
 std::string EngineCluster::call(const Run& run, Executions& executions) {

@@ -16,7 +16,9 @@ namespace unisono::test {
 
 class EngineCluster {
  public:
-  EngineCluster(int ranks, const transport::FifoOptions& options);
+  enum class Memory : std::uint8_t { mapped, put_only };
+  // put_only: nothing is mapped and no rank reaches another's memory, as over sockets.
+  EngineCluster(int ranks, const transport::FifoOptions& options, Memory memory = Memory::mapped);
   ~EngineCluster();
 
   struct Run {
@@ -28,10 +30,15 @@ class EngineCluster {
     // Of the same executions, each with inputs and memory of its own; every fourth one is of more
     // elements, where blocks are equal.
     int calls = 1;
+    // Runs this plan, which the entry and the request do not name.
+    const plan::Plan* plan = nullptr;
   };
   // Runs it on fresh inputs in unaligned, poisoned memory and compares every rank's output, the
   // input (kept out of place), and the bytes around both. Empty: right; else what is wrong.
   std::string run(const Run& run);
+  // What a rank of the plan waits for while no other has begun.
+  engine::Waiting waiting_alone(const plan::Plan& plan, int rank,
+                                const engine::Arguments& arguments);
 
  private:
   class Resources;

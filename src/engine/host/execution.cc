@@ -15,27 +15,24 @@ bool is_uneven(const Arguments& arguments) {
   return !arguments.input_counts.empty() || !arguments.output_counts.empty();
 }
 
-constexpr std::uint32_t bit(plan::Operation operation) {
-  return std::uint32_t{1} << static_cast<unsigned>(operation);
-}
-
 }  // namespace
 
 plan::Limits limits() {
-  using enum plan::Operation;
   plan::Limits out = plan::format_limits();
   out.executor = "host engine";
-  out.operations = bit(send) | bit(recv) | bit(copy) | bit(reduce) | bit(copy_send) |
-                   bit(recv_copy_send) | bit(recv_reduce_copy) | bit(recv_reduce_send) |
-                   bit(recv_reduce_copy_send);
   return out;
+}
+
+Result<transport::Connection*> Resources::connection(int peer, int channel) {
+  return bug("the connection to rank ", peer, " on channel ", channel,
+             " was asked for where only messages are for");
 }
 
 Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                                                   const plan::RankProgram& program,
                                                   Resources& resources,
-                                                  const transport::FifoOptions& options,
-                                                  int tiles) {
+                                                  const transport::FifoOptions& options, int tiles,
+                                                  std::span<const int> partners) {
   UNISONO_TRY(plan::check(header, program, limits()));
   const std::size_t payload = transport::slot_payload_bytes(options, header.protocol);
   const std::size_t needed =
@@ -46,18 +43,21 @@ Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                   name(header.protocol), " holds ", payload,
                   ". Use another protocol or larger slots");
   return std::unique_ptr<Execution>(
-      std::make_unique<HostExecution>(header, program, resources, options, tiles));
+      std::make_unique<HostExecution>(header, program, resources, options, tiles, partners));
 }
 
 HostExecution::HostExecution(plan::Header header, plan::RankProgram program, Resources& resources,
-                             const transport::FifoOptions& options, int tiles)
+                             const transport::FifoOptions& options, int tiles,
+                             std::span<const int> partners)
     : header_(std::move(header)),
       program_(std::move(program)),
+      one_sided_(partners, options),
       slot_payload_bytes_(transport::slot_payload_bytes(options, header_.protocol)),
       tiles_(tiles) {
   call_.header = &header_;
   call_.program = &program_;
   call_.resources = &resources;
+  call_.one_sided = &one_sided_;
   if (options.zero_copy) call_.least_offered_bytes = options.zero_copy_min_bytes;
   call_.blocks.reserve(program_.thread_blocks.size());
   for (std::size_t i = 0; i < program_.thread_blocks.size(); ++i)
@@ -70,6 +70,9 @@ Status HostExecution::check(const Arguments& arguments) const {
   if (arguments.count < 0)
     return misuse("count is ", arguments.count, " on rank ", rank, "; it must be 0 or more");
   if (!is_uneven(arguments)) return {};
+  if (one_sided_.has_partners())
+    return misuse("plan ", header_.name,
+                  " has one-sided steps, which blocks of unequal size do not allow");
   const auto inputs = static_cast<std::size_t>(plan::input_blocks_of(header_, rank));
   const auto outputs = static_cast<std::size_t>(plan::output_blocks_of(header_, rank));
   if (program_.scratch_blocks > 0)
@@ -129,6 +132,7 @@ Status HostExecution::start_like_last(const Arguments& arguments) {
 }
 
 Status HostExecution::start_blocks() {
+  one_sided_.start(call_);
   for (ThreadBlockRun& block : call_.blocks) {
     block.start();
     if (call_.tiles > 0) UNISONO_TRY(block.join_connections(call_));
@@ -162,7 +166,7 @@ Result<bool> HostExecution::poll_short() {
 }
 
 Result<bool> HostExecution::poll_blocks() {
-  progressed_ = false;
+  UNISONO_ASSIGN(progressed_, one_sided_.advance(call_));
   bool done = true;
   for (ThreadBlockRun& block : call_.blocks) {
     if (block.done(call_)) continue;
@@ -183,7 +187,7 @@ Result<bool> HostExecution::blocks_finished() {
     UNISONO_ASSIGN(const bool finished, block.finished(call_));
     if (!finished) return false;
   }
-  return true;
+  return one_sided_.depart(call_);
 }
 
 void HostExecution::complete() {
@@ -218,7 +222,7 @@ Waiting HostExecution::waiting() const {
     if (!waits_outside) continue;
     if (least == nullptr || behind(block.waiting(), least->waiting())) least = &block;
   }
-  return least == nullptr ? Waiting{} : least->waiting();
+  return least == nullptr ? one_sided_.waiting() : least->waiting();
 }
 
 }  // namespace unisono::engine

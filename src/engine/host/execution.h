@@ -11,7 +11,7 @@ namespace unisono::engine {
 class HostExecution : public Execution {
  public:
   HostExecution(plan::Header header, plan::RankProgram program, Resources& resources,
-                const transport::FifoOptions& options, int tiles);
+                const transport::FifoOptions& options, int tiles, std::span<const int> partners);
 
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
@@ -34,6 +34,7 @@ class HostExecution : public Execution {
 
   plan::Header header_;
   plan::RankProgram program_;
+  OneSided one_sided_;
   CallState call_;
   ShortRun short_run_;  // runs calls like the last, if it could be laid out
   Arguments arguments_;

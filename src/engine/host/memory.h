@@ -3,6 +3,7 @@
 
 #include <unisono/result.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -16,6 +17,21 @@ struct Extent {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
 };
+
+// Calls visit(a, b, bytes, offset) for the stretches on which both lists are contiguous.
+template <class Visit>
+void zip(const std::vector<Extent>& a, const std::vector<Extent>& b, Visit visit) {
+  std::size_t ia = 0, ib = 0, used_a = 0, used_b = 0, offset = 0;
+  while (ia < a.size() && ib < b.size()) {
+    const std::size_t bytes = std::min(a[ia].bytes - used_a, b[ib].bytes - used_b);
+    visit(a[ia].data + used_a, b[ib].data + used_b, bytes, offset);
+    offset += bytes;
+    used_a += bytes;
+    used_b += bytes;
+    if (used_a == a[ia].bytes) ++ia, used_a = 0;
+    if (used_b == b[ib].bytes) ++ib, used_b = 0;
+  }
+}
 
 // The memory of one call: where each tile of each chunk lies.
 class CallMemory {

@@ -9,21 +9,6 @@
 namespace unisono::engine {
 namespace {
 
-// Calls visit(a, b, bytes, offset) for the stretches on which both lists are contiguous.
-template <class Visit>
-void zip(const std::vector<Extent>& a, const std::vector<Extent>& b, Visit visit) {
-  std::size_t ia = 0, ib = 0, used_a = 0, used_b = 0, offset = 0;
-  while (ia < a.size() && ib < b.size()) {
-    const std::size_t bytes = std::min(a[ia].bytes - used_a, b[ib].bytes - used_b);
-    visit(a[ia].data + used_a, b[ib].data + used_b, bytes, offset);
-    offset += bytes;
-    used_a += bytes;
-    used_b += bytes;
-    if (used_a == a[ia].bytes) ++ia, used_a = 0;
-    if (used_b == b[ib].bytes) ++ib, used_b = 0;
-  }
-}
-
 // Streaming pays from about a page on.
 constexpr std::size_t least_streamed_bytes = std::size_t{4} << 10;
 
@@ -70,6 +55,20 @@ void Arithmetic::scale_into(const std::vector<Extent>& source, std::byte* destin
     scale(type_, destination, extent.data, extent.bytes / element_bytes_, factor_);
     destination += extent.bytes;
   }
+}
+
+void Arithmetic::gather(const std::vector<Extent>& source, std::byte* destination, bool raw) const {
+  if (raw && scales_input_) return scale_into(source, destination);
+  for (const Extent& extent : source) {
+    std::memcpy(destination, extent.data, extent.bytes);
+    destination += extent.bytes;
+  }
+}
+
+void Arithmetic::add(std::byte* destination, std::byte* source, std::size_t bytes,
+                     const ScaleFactor* factor) const {
+  if (factor != nullptr) scale(type_, source, source, bytes / element_bytes_, *factor);
+  reduce_(destination, destination, source, bytes / element_bytes_);
 }
 
 void Arithmetic::combine(std::byte* destination, const std::byte* a, const std::byte* source,

@@ -19,6 +19,7 @@ class Arithmetic {
 
   ReduceFunction function() const { return reduce_; }
   std::size_t element_bytes() const { return element_bytes_; }
+  const ScaleFactor& factor() const { return factor_; }
   // Whether reading the input must scale it (pre_multiplied_sum).
   bool scales_input() const { return scales_input_; }
   // Whether this call's output is so large that the caches hold none of it when it is complete:
@@ -30,6 +31,11 @@ class Arithmetic {
             bool raw) const;
   // destination = source, scaled, one after another at `destination`.
   void scale_into(const std::vector<Extent>& source, std::byte* destination) const;
+  // Likewise, scaled if `raw` and this call scales its input.
+  void gather(const std::vector<Extent>& source, std::byte* destination, bool raw) const;
+  // destination = destination (+) source, which is first multiplied by the factor, if there is one.
+  void add(std::byte* destination, std::byte* source, std::size_t bytes,
+           const ScaleFactor* factor) const;
   // destination = destination (+) source.
   void reduce(const std::vector<Extent>& source, const std::vector<Extent>& destination,
               bool raw) const;

@@ -19,7 +19,8 @@ void ShortRun::clear() {
 
 bool ShortRun::lay_out(const CallState& call, std::size_t max_steps) {
   clear();
-  if (call.tiles != 1 || call.arithmetic.scales_input()) return false;
+  if (call.tiles != 1 || call.arithmetic.scales_input() || call.one_sided->has_partners())
+    return false;
   for (const ThreadBlockRun& run : call.blocks) {
     const plan::ThreadBlock& plan = run.plan();
     Block block{.plan = &plan,
@@ -63,7 +64,9 @@ bool ShortRun::place(const plan::ThreadBlock& block, const CallState& call, std:
       if (!extents.empty()) offset = extents[0].data - call.memory.base(location.buffer);
       return extents.size() <= 1;
     };
-    if (steps_.size() == max_steps) return false;
+    const bool has_message_or_copy =
+        !plan::is_one_sided(step.operation) && step.operation != plan::Operation::barrier;
+    if (steps_.size() == max_steps || !has_message_or_copy) return false;
     if (plan::reads_source(step.operation) && !place_one(step.source, placed.source)) return false;
     if (plan::writes_destination(step.operation) &&
         !place_one(step.destination, placed.destination))

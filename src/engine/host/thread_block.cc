@@ -16,6 +16,10 @@ void ThreadBlockRun::start() {
   cursor_ = plan::StepCursor(block_->body);
   offers_.clear();
   first_offer_ = 0;
+  remote_ = {};
+  peers_read_ = 0;
+  barriers_ = 0;
+  is_at_barrier_ = false;
   waiting_ = {};
 }
 
@@ -109,6 +113,8 @@ Result<bool> ThreadBlockRun::connected(CallState& call, const plan::Step& step) 
 Result<bool> ThreadBlockRun::try_step(CallState& call) {
   const plan::Step& step = *cursor_.step();
   if (!dependencies_met(call, step)) return false;
+  if (plan::is_one_sided(step.operation) || step.operation == Operation::barrier)
+    return try_without_message(call, step);
   bytes_ = 0;
   if (plan::reads_source(step.operation))
     bytes_ = call.memory.extents(step.source.buffer, step.source.index.at(cursor_.loops()),
@@ -250,7 +256,9 @@ Status ThreadBlockRun::send_extents(CallState& call, const std::vector<Extent>& 
   }
   pieces_.clear();
   for (const Extent& extent : extents) pieces_.push_back({extent.data, extent.bytes});
-  if (!send_->offers_zero_copy(pieces_)) return send_->send(pieces_);
+  // What a peer still reads, another could overwrite with a put that is in order otherwise.
+  if (call.one_sided->has_partners() || !send_->offers_zero_copy(pieces_))
+    return send_->send(pieces_);
   for (const Extent& extent : extents)
     offers_.push_back({send_->sent(), extent.data, extent.data + extent.bytes});
   return send_->offer(pieces_);

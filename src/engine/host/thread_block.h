@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "engine/host/memory.h"
 #include "engine/host/move.h"
+#include "engine/host/one_sided.h"
 #include "plan/walk.h"
 
 namespace unisono::engine {
@@ -20,6 +21,7 @@ struct CallState {
   const plan::Header* header = nullptr;
   const plan::RankProgram* program = nullptr;
   Resources* resources = nullptr;
+  OneSided* one_sided = nullptr;
   CallMemory memory;
   Arithmetic arithmetic;
   std::vector<ThreadBlockRun> blocks;
@@ -65,6 +67,13 @@ class ThreadBlockRun {
 
   // False: blocked, and waiting_ says on what.
   Result<bool> try_step(CallState& call);
+  Result<bool> try_without_message(CallState& call, const plan::Step& step);
+  bool pass_barrier(CallState& call);
+  Result<bool> signal(CallState& call, const plan::Step& step);
+  Result<bool> await_signal(CallState& call, const plan::Step& step);
+  RemotePart remote_part(const plan::Location& location, int count) const;
+  Result<bool> put(CallState& call, const plan::Step& step);
+  Result<bool> read_reduce(CallState& call, const plan::Step& step);
   Result<bool> connected(CallState& call, const plan::Step& step);
   bool dependencies_met(const CallState& call, const plan::Step& step);
   bool destination_free(CallState& call);
@@ -90,6 +99,10 @@ class ThreadBlockRun {
   std::size_t bytes_ = 0;  // of the current step's message
   std::vector<Offer> offers_;
   std::size_t first_offer_ = 0;
+  RemoteStep remote_;           // of the current step
+  std::size_t peers_read_ = 0;  // of a read_reduce
+  std::int64_t barriers_ = 0;   // passed in this call
+  bool is_at_barrier_ = false;
   Waiting waiting_;
 };
 

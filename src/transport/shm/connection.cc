@@ -66,6 +66,8 @@ class ShmConnection final : public Connection {
   std::uint64_t puts_completed() const override { return puts_; }
   bool can_read_peer() const override { return can_read_peer_; }
   Status read_peer(void* destination, std::uint64_t peer_address, std::size_t bytes) override;
+  bool can_write_peer() const override { return can_read_peer_; }
+  Status write_peer(std::uint64_t peer_address, const void* source, std::size_t bytes) override;
   Status progress() override;
   Status check_peer() override;
   void abort(Fault fault) override;
@@ -76,8 +78,9 @@ class ShmConnection final : public Connection {
   EndRecord& theirs() const { return segment_->header().ends[static_cast<std::size_t>(1 - end_)]; }
   Status check_joined_peer() const;
   void probe_cross_memory();
-  Status copy_within_process(void* destination, std::uint64_t address, std::size_t bytes);
-  void wait_for_readers();
+  template <class Copy>
+  Status copy_guarded(std::size_t bytes, const Copy& copy);
+  void wait_for_copies() const;
 
   std::string name_;
   ConnectionKey key_;
@@ -112,9 +115,9 @@ void ShmConnection::join(const std::string& secret) {
 }
 
 ShmConnection::~ShmConnection() {
-  // seq_cst: either the peer's copy sees that this end left, or we see its copy (wait_for_readers).
+  // seq_cst: either the peer's copy sees that this end left, or we see its copy (wait_for_copies).
   mine().state.store(EndState::left);
-  wait_for_readers();
+  wait_for_copies();
   segment_->unlink_once();
 }
 
@@ -180,7 +183,12 @@ Result<bool> ShmConnection::try_put(const void* source, std::size_t bytes, std::
 
 Status ShmConnection::read_peer(void* destination, std::uint64_t peer_address, std::size_t bytes) {
   if (!can_read_peer_) return bug("the memory of rank ", peer_, " cannot be read from here");
-  if (same_process_) return copy_within_process(destination, peer_address, bytes);
+  auto* const to = static_cast<std::byte*>(destination);
+  if (same_process_)
+    return copy_guarded(bytes, [&](std::size_t at, std::size_t part) -> Status {
+      std::memcpy(to + at, reinterpret_cast<const std::byte*>(peer_address) + at, part);
+      return {};
+    });
   auto copied = sys::read_process_memory(peer_process_.pid, destination, peer_address, bytes);
   if (copied.ok()) return {};
   UNISONO_TRY(progress());
@@ -188,29 +196,46 @@ Status ShmConnection::read_peer(void* destination, std::uint64_t peer_address, s
                     " withdrew memory that it had offered: ", copied.error().message);
 }
 
-// The source may be freed as soon as its owner's abort() or destructor has returned. They mark
-// their end and then look for readers; the copy here counts itself as a reader and then looks for
-// the mark. All four accesses are seq_cst, so at least one of the two sees the other.
-Status ShmConnection::copy_within_process(void* destination, std::uint64_t address,
-                                          std::size_t bytes) {
-  auto* to = static_cast<std::byte*>(destination);
-  const auto* from = reinterpret_cast<const std::byte*>(address);
-  std::atomic<int>& readers = segment_->readers_of(1 - end_);
-  bool withdrawn = false;
-  for (std::size_t at = 0; at < bytes && !withdrawn; at += guarded_copy_bytes) {
-    readers.fetch_add(1);
-    withdrawn = theirs().fault.load() != 0 || theirs().state.load() == EndState::left;
-    if (!withdrawn) std::memcpy(to + at, from + at, std::min(guarded_copy_bytes, bytes - at));
-    readers.fetch_sub(1);
-  }
-  if (!withdrawn) return {};
-  UNISONO_TRY(progress());
-  return peer_error(peer_, "rank ", peer_, " left while its memory was being read");
+// Guarded between processes too: there a late read finds freed memory gone, but a late write would
+// change what has taken its place.
+Status ShmConnection::write_peer(std::uint64_t peer_address, const void* source,
+                                 std::size_t bytes) {
+  if (!can_read_peer_) return bug("the memory of rank ", peer_, " cannot be written from here");
+  const auto* const from = static_cast<const std::byte*>(source);
+  return copy_guarded(bytes, [&](std::size_t at, std::size_t part) -> Status {
+    if (!same_process_)
+      return sys::write_process_memory(peer_process_.pid, peer_address + at, from + at, part);
+    std::memcpy(reinterpret_cast<std::byte*>(peer_address) + at, from + at, part);
+    return {};
+  });
 }
 
-// As long as it takes the peer to copy guarded_copy_bytes.
-void ShmConnection::wait_for_readers() {
-  while (segment_->readers_of(end_).load() != 0) std::this_thread::yield();
+// The peer's memory may be freed as soon as its abort() or destructor has returned. They mark their
+// end and then look for copies; the copy here counts itself and then looks for the mark. All four
+// accesses are seq_cst, so at least one of the two sees the other.
+template <class Copy>
+Status ShmConnection::copy_guarded(std::size_t bytes, const Copy& copy) {
+  std::atomic<int>& copies = segment_->copies_of(1 - end_);
+  bool withdrawn = false;
+  Status copied;
+  for (std::size_t at = 0; at < bytes && !withdrawn && copied.ok(); at += guarded_copy_bytes) {
+    copies.fetch_add(1);
+    withdrawn = theirs().fault.load() != 0 || theirs().state.load() == EndState::left;
+    if (!withdrawn) copied = copy(at, std::min(guarded_copy_bytes, bytes - at));
+    copies.fetch_sub(1);
+  }
+  if (!withdrawn && copied.ok()) return {};
+  UNISONO_TRY(progress());
+  if (!copied.ok())
+    return peer_error(peer_, "rank ", peer_,
+                      " withdrew memory that it had offered: ", copied.error().message);
+  return peer_error(peer_, "rank ", peer_, " left while its memory was being copied");
+}
+
+// As long as it takes the peer to copy guarded_copy_bytes; a peer that died copies no more.
+void ShmConnection::wait_for_copies() const {
+  while (segment_->copies_of(end_).load() != 0 && (same_process_ || peer_watch_.alive()))
+    std::this_thread::yield();
 }
 
 Status ShmConnection::progress() {
@@ -242,7 +267,7 @@ void ShmConnection::abort(Fault fault) {
   if (fault.kind == Fault::Kind::none) fault = {.kind = Fault::Kind::aborted, .rank = self_};
   std::uint64_t none = 0;
   mine().fault.compare_exchange_strong(none, pack(fault));
-  wait_for_readers();
+  wait_for_copies();
 }
 
 // Whether this end of the segment is ours now. False for one that a dead process has left.

@@ -46,7 +46,8 @@ struct EndRecord {
 
 struct Header {
   std::array<EndRecord, 2> ends;
-  alignas(64) std::atomic<std::uint32_t> unlinked;  // whoever sets it first removes the name
+  alignas(64) std::atomic<std::uint32_t> unlinked;     // whoever sets it first removes the name
+  alignas(64) std::array<std::atomic<int>, 2> copies;  // see Segment::copies_of
 };
 
 // Both ends hold one; ends in one process hold the same one, so that what is ordered by an atomic
@@ -63,15 +64,16 @@ class Segment {
   std::size_t resident_bytes(int end) const;
   void unlink_once();
 
-  // Reads by the other end, in this process, of memory that `end` has offered.
-  std::atomic<int>& readers_of(int end) { return readers_[static_cast<std::size_t>(end)]; }
+  // Copies by the other end that are under way in memory that `end` has offered.
+  std::atomic<int>& copies_of(int end) const {
+    return header().copies[static_cast<std::size_t>(end)];
+  }
 
  private:
   std::string name_;
   sys::SharedMemory memory_;
   std::size_t signals_bytes_;
   std::size_t end_bytes_;  // signals and region
-  std::array<std::atomic<int>, 2> readers_{};
 };
 
 // Names of segments begin so.

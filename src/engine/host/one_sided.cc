@@ -1,0 +1,370 @@
+#include "engine/host/one_sided.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "engine/host/thread_block.h"
+
+namespace unisono::engine {
+namespace {
+
+// Thread blocks of a rank ask for one part each, and put one.
+constexpr std::size_t max_outgoing = std::size_t{1} << 13;
+// What is read goes through a buffer that the first-level cache holds, in pieces so large that a
+// system call for each costs little.
+constexpr std::size_t bounce_bytes = std::size_t{64} << 10;
+
+// `bytes` of the extents, from `offset` on.
+void slice(const std::vector<Extent>& extents, std::size_t offset, std::size_t bytes,
+           std::vector<Extent>& out) {
+  out.clear();
+  for (const Extent& extent : extents) {
+    if (offset >= extent.bytes) {
+      offset -= extent.bytes;
+      continue;
+    }
+    const std::size_t part = std::min(extent.bytes - offset, bytes);
+    if (part == 0) break;
+    out.push_back({extent.data + offset, part});
+    bytes -= part;
+    offset = 0;
+  }
+}
+
+std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uint64_t>(memory); }
+
+}  // namespace
+
+OneSided::OneSided(std::span<const int> partners, const transport::FifoOptions& options)
+    : partners_(partners.size()),
+      payload_bytes_(transport::slot_payload_bytes(options, Protocol::simple)) {
+  for (std::size_t i = 0; i < partners.size(); ++i) partners_[i].rank = partners[i];
+}
+
+OneSided::Partner& OneSided::find(int peer) {
+  return *std::ranges::lower_bound(partners_, peer, {}, &Partner::rank);
+}
+
+void OneSided::start(CallState& call) {
+  departing_ = false;
+  const ScaleFactor factor = call.arithmetic.factor();
+  const Entrance entrance{.input = address_of(call.memory.base(plan::Buffer::input)),
+                          .output = address_of(call.memory.base(plan::Buffer::output)),
+                          .scratch = address_of(call.memory.base(plan::Buffer::scratch)),
+                          .real = factor.real,
+                          .integer = factor.integer};
+  for (Partner& partner : partners_) {
+    partner.entered = false;
+    partner.left = call.tiles == 0;
+    partner.puts_queued = 0;
+    partner.puts_arrived = 0;
+    if (call.tiles == 0) continue;
+    Outgoing outgoing;
+    outgoing.notice.kind = Kind::enter;
+    outgoing.notice.entrance = entrance;
+    queue(partner, std::move(outgoing));
+  }
+}
+
+Status OneSided::connect(CallState& call, Partner& partner) {
+  Resources& resources = *call.resources;
+  UNISONO_ASSIGN(partner.connection, resources.connection(partner.rank, one_sided_channel));
+  if (partner.connection == nullptr) return {};
+  UNISONO_ASSIGN(partner.recv,
+                 resources.recv_fifo(partner.rank, one_sided_channel, Protocol::simple));
+  UNISONO_ASSIGN(partner.send,
+                 resources.send_fifo(partner.rank, one_sided_channel, Protocol::simple));
+  return {};
+}
+
+std::uint64_t OneSided::queue(Partner& partner, Outgoing outgoing) {
+  partner.outgoing.push_back(std::move(outgoing));
+  return ++partner.queued;
+}
+
+Result<bool> OneSided::advance(CallState& call) {
+  bool moved = false;
+  for (Partner& partner : partners_) {
+    if (call.tiles == 0) break;
+    if (partner.send == nullptr) UNISONO_TRY(connect(call, partner));
+    if (partner.send == nullptr) continue;
+    UNISONO_ASSIGN(const bool pushed, push(call, partner));
+    UNISONO_ASSIGN(const bool pulled, pull(call, partner));
+    moved |= pushed || pulled;
+  }
+  return moved;
+}
+
+Result<bool> OneSided::push(CallState& call, Partner& partner) {
+  bool moved = false;
+  while (!partner.outgoing.empty()) {
+    const Outgoing& first = partner.outgoing.front();
+    UNISONO_ASSIGN(const bool slot_free, partner.send->can_send());
+    if (!slot_free) break;
+    moved = true;
+    if (!partner.notice_is_sent) {
+      const transport::Piece piece{&first.notice, sizeof first.notice};
+      UNISONO_TRY(partner.send->send(std::span(&piece, 1)));
+      partner.notice_is_sent = true;
+      partner.payload_done = 0;
+    } else {
+      slice(first.payload, partner.payload_done, payload_bytes_, there_);
+      std::size_t bytes = 0;
+      for (const Extent& extent : there_) bytes += extent.bytes;
+      auto* const slot = static_cast<std::byte*>(partner.send->begin(bytes));
+      call.arithmetic.gather(there_, slot, first.raw);
+      UNISONO_TRY(partner.send->commit());
+      partner.payload_done += bytes;
+    }
+    std::size_t total = 0;
+    for (const Extent& extent : first.payload) total += extent.bytes;
+    if (partner.payload_done < total) continue;
+    partner.outgoing.pop_front();
+    partner.notice_is_sent = false;
+    partner.payload_done = 0;
+    ++partner.sent;
+  }
+  return moved;
+}
+
+Result<bool> OneSided::pull(CallState& call, Partner& partner) {
+  bool moved = false;
+  while (partner.has_incoming || !partner.left || !partner.reads.empty()) {
+    if (!partner.has_incoming) {
+      UNISONO_ASSIGN(const bool arrived, partner.recv->arrived(sizeof(Notice)));
+      if (!arrived) break;
+      UNISONO_TRY(partner.recv->copy_to(&partner.incoming, 0, sizeof(Notice)));
+      UNISONO_TRY(partner.recv->release());
+      UNISONO_TRY(take(call, partner));
+    } else {
+      const std::size_t bytes =
+          std::min(partner.incoming.part.bytes - partner.incoming_done, payload_bytes_);
+      UNISONO_ASSIGN(const bool arrived, partner.recv->arrived(bytes));
+      if (!arrived) break;
+      UNISONO_TRY(take_payload(call, partner, bytes));
+      UNISONO_TRY(partner.recv->release());
+    }
+    moved = true;
+  }
+  return moved;
+}
+
+Status OneSided::take(CallState& call, Partner& partner) {
+  const Notice& notice = partner.incoming;
+  const bool is_first = !partner.entered;
+  if (is_first != (notice.kind == Kind::enter) || (partner.left && notice.kind != Kind::answer))
+    return peer_error(partner.rank, "rank ", partner.rank, " sent notice ",
+                      static_cast<unsigned>(notice.kind), " of one-sided steps ",
+                      is_first       ? "before it began the call"
+                      : partner.left ? "after it was done"
+                                     : "twice");
+  if (notice.kind == Kind::leave) {
+    partner.left = true;
+    return {};
+  }
+  if (notice.kind != Kind::enter) return take_part(call, partner);
+  const Entrance& entrance = notice.entrance;
+  Arguments there;
+  there.input = reinterpret_cast<const void*>(entrance.input);
+  there.output = reinterpret_cast<void*>(entrance.output);
+  partner.memory = call.memory;
+  partner.memory.rebase(there, reinterpret_cast<void*>(entrance.scratch));
+  partner.factor = {.real = entrance.real, .integer = entrance.integer};
+  partner.entered = true;
+  return {};
+}
+
+Status OneSided::take_part(CallState& call, Partner& partner) {
+  const Notice& notice = partner.incoming;
+  const RemotePart& part = notice.part;
+  partner.incoming_done = 0;
+  if (notice.kind == Kind::answer) {
+    const auto read = std::ranges::find(partner.reads, notice.thread_block, &Read::thread_block);
+    if (read == partner.reads.end() || read->bytes != part.bytes)
+      return peer_error(partner.rank, "rank ", partner.rank, " answers with ", part.bytes,
+                        " bytes what thread block ", notice.thread_block, " did not ask");
+    partner.incoming_place = read->destination;
+    partner.has_incoming = true;
+    return {};
+  }
+  UNISONO_TRY(place(call, partner, part));
+  if (notice.kind == Kind::put) {
+    if (part.buffer == plan::Buffer::input)
+      return peer_error(partner.rank, "rank ", partner.rank, " puts into the input");
+    partner.incoming_place = there_;
+    partner.has_incoming = true;
+    return {};
+  }
+  if (notice.kind != Kind::ask || partner.outgoing.size() >= max_outgoing)
+    return peer_error(partner.rank, "rank ", partner.rank, " sent ",
+                      notice.kind == Kind::ask ? "more questions than it has thread blocks"
+                                               : "a notice of one-sided steps that there is not");
+  Outgoing answer;
+  answer.notice = notice;
+  answer.notice.kind = Kind::answer;
+  answer.payload = there_;
+  answer.raw = part.buffer == plan::Buffer::input;
+  queue(partner, std::move(answer));
+  return {};
+}
+
+Status OneSided::place(const CallState& call, const Partner& partner, const RemotePart& part) {
+  const plan::Header& header = *call.header;
+  const plan::RankProgram& program = *call.program;
+  std::int64_t blocks = -1;
+  if (part.buffer == plan::Buffer::input) blocks = plan::input_blocks_of(header, program.rank);
+  if (part.buffer == plan::Buffer::output) blocks = plan::output_blocks_of(header, program.rank);
+  if (part.buffer == plan::Buffer::scratch) blocks = program.scratch_blocks;
+  const std::int64_t chunks = blocks * header.chunks_per_block;
+  const bool is_inside = part.count >= 1 && part.count <= header.max_step_count &&
+                         part.chunk >= 0 && part.chunk <= chunks - part.count && part.tile >= 0 &&
+                         part.tile < call.tiles;
+  if (is_inside && part.bytes > 0 &&
+      call.memory.extents(part.buffer, part.chunk, part.count, part.tile, there_) == part.bytes)
+    return {};
+  return peer_error(partner.rank, "rank ", partner.rank, " reaches for chunks ", part.chunk, " to ",
+                    part.chunk + part.count - 1, " of a buffer of ", chunks, ", ", part.bytes,
+                    " bytes in tile ", part.tile, " of ", call.tiles,
+                    "; ranks must run the same plan on blocks of one size");
+}
+
+Status OneSided::take_payload(CallState& call, Partner& partner, std::size_t bytes) {
+  slice(partner.incoming_place, partner.incoming_done, bytes, there_);
+  if (partner.incoming.kind == Kind::answer) {
+    UNISONO_TRY(call.arithmetic.reduce_message(*partner.recv, there_, there_, false));
+  } else {
+    std::size_t offset = 0;
+    for (const Extent& extent : there_) {
+      UNISONO_TRY(partner.recv->copy_to(extent.data, offset, extent.bytes));
+      offset += extent.bytes;
+    }
+  }
+  partner.incoming_done += bytes;
+  if (partner.incoming_done < partner.incoming.part.bytes) return {};
+  partner.has_incoming = false;
+  if (partner.incoming.kind == Kind::answer)
+    std::erase_if(partner.reads, [&](const Read& read) {
+      return read.thread_block == partner.incoming.thread_block;
+    });
+  else
+    ++partner.puts_arrived;
+  return {};
+}
+
+Result<bool> OneSided::depart(CallState& call) {
+  if (!departing_) {
+    departing_ = true;
+    for (Partner& partner : partners_) {
+      if (call.tiles == 0) break;
+      Outgoing outgoing;
+      outgoing.notice.kind = Kind::leave;
+      queue(partner, std::move(outgoing));
+    }
+  }
+  UNISONO_TRY(advance(call));
+  for (Partner& partner : partners_) {
+    if (!partner.left || !partner.outgoing.empty()) return false;
+    if (partner.send == nullptr) continue;
+    UNISONO_ASSIGN(const bool sent, partner.send->flush());
+    UNISONO_ASSIGN(const bool returned, partner.recv->flush());
+    if (!sent || !returned) return false;
+  }
+  return true;
+}
+
+Result<bool> OneSided::put(CallState& call, int peer, const RemotePart& target,
+                           const std::vector<Extent>& source, bool raw, RemoteStep& step) {
+  Partner& partner = find(peer);
+  if (partner.connection->can_write_peer()) {
+    UNISONO_TRY(put_directly(call, partner, target, source, raw));
+    return true;
+  }
+  if (!step.is_asked) {
+    Outgoing outgoing{.notice = {}, .payload = source, .raw = raw};
+    outgoing.notice.kind = Kind::put;
+    outgoing.notice.part = target;
+    step = {.is_asked = true, .ticket = queue(partner, std::move(outgoing))};
+    ++partner.puts_queued;
+    UNISONO_TRY(push(call, partner));
+  }
+  return partner.sent >= step.ticket;
+}
+
+Status OneSided::put_directly(CallState& call, Partner& partner, const RemotePart& target,
+                              const std::vector<Extent>& source, bool raw) {
+  partner.memory.extents(target.buffer, target.chunk, target.count, target.tile, there_);
+  const bool scales = raw && call.arithmetic.scales_input();
+  if (scales) bounce_.resize(bounce_bytes);
+  Status status;
+  const auto write = [&](const std::byte* from, const std::byte* to, std::size_t bytes) {
+    if (status.ok()) status = partner.connection->write_peer(address_of(to), from, bytes);
+  };
+  zip(source, there_, [&](std::byte* from, std::byte* to, std::size_t bytes, std::size_t) {
+    if (!scales) return write(from, to, bytes);
+    for (std::size_t done = 0; done < bytes; done += bounce_bytes) {
+      const Extent piece{from + done, std::min(bounce_bytes, bytes - done)};
+      call.arithmetic.gather({piece}, bounce_.data(), true);
+      write(bounce_.data(), to + done, piece.bytes);
+    }
+  });
+  return status;
+}
+
+Result<bool> OneSided::read_reduce(CallState& call, int peer, const RemotePart& source,
+                                   int thread_block, const std::vector<Extent>& destination,
+                                   RemoteStep& step) {
+  Partner& partner = find(peer);
+  if (partner.connection->can_read_peer()) {
+    UNISONO_TRY(read_directly(call, partner, source, destination));
+    return true;
+  }
+  if (!step.is_asked) {
+    Outgoing outgoing;
+    outgoing.notice.kind = Kind::ask;
+    outgoing.notice.thread_block = thread_block;
+    outgoing.notice.part = source;
+    partner.reads.push_back({thread_block, source.bytes, destination});
+    step = {.is_asked = true, .ticket = queue(partner, std::move(outgoing))};
+    UNISONO_TRY(push(call, partner));
+  }
+  return std::ranges::find(partner.reads, thread_block, &Read::thread_block) == partner.reads.end();
+}
+
+Status OneSided::read_directly(CallState& call, Partner& partner, const RemotePart& source,
+                               const std::vector<Extent>& destination) {
+  partner.memory.extents(source.buffer, source.chunk, source.count, source.tile, there_);
+  const ScaleFactor* const factor =
+      source.buffer == plan::Buffer::input && call.arithmetic.scales_input() ? &partner.factor
+                                                                             : nullptr;
+  bounce_.resize(bounce_bytes);
+  Status status;
+  zip(there_, destination, [&](std::byte* from, std::byte* to, std::size_t bytes, std::size_t) {
+    for (std::size_t done = 0; done < bytes && status.ok(); done += bounce_bytes) {
+      const std::size_t part = std::min(bounce_bytes, bytes - done);
+      status = partner.connection->read_peer(bounce_.data(), address_of(from + done), part);
+      if (status.ok()) call.arithmetic.add(to + done, bounce_.data(), part, factor);
+    }
+  });
+  return status;
+}
+
+std::uint64_t OneSided::puts_to(int peer) const {
+  const auto found = std::ranges::find(partners_, peer, &Partner::rank);
+  return found == partners_.end() ? 0 : found->puts_queued;
+}
+
+std::uint64_t OneSided::puts_from(int peer) const {
+  const auto found = std::ranges::find(partners_, peer, &Partner::rank);
+  return found == partners_.end() ? 0 : found->puts_arrived;
+}
+
+Waiting OneSided::waiting() const {
+  Waiting out;
+  const auto late = std::ranges::find(partners_, false, &Partner::left);
+  if (departing_ && late != partners_.end())
+    out = {.kind = Waiting::Kind::departure, .peer = late->rank, .channel = one_sided_channel};
+  return out;
+}
+
+}  // namespace unisono::engine

@@ -1,0 +1,148 @@
+// The memory of other ranks, as one-sided steps reach it.
+//
+// A put or a read needs to know where the peer's buffers of this very call lie, and that the peer
+// still has them. So the partners of a plan (engine.h) tell each other when a call begins, with
+// those addresses, and when they are done with the other's memory; a rank's call is complete when
+// all of its partners are done with it.
+//
+// Where this process can write and read the peer's memory (threads of one process; processes of one
+// machine, where the kernel lets them), steps do so, and the peer takes no part. Else a put travels
+// as a notice and its bytes through the slots of a connection of its own, and the peer's engine
+// stores them whenever it is polled; a read is asked for, and answered likewise. A token says how
+// many puts on their way came before it, and the wait that takes it waits for these too.
+//
+// Notices of one call are all taken before it is complete, so calls do not mix.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/host/memory.h"
+
+namespace unisono::engine {
+
+struct CallState;
+
+// Chunks of one step in one tile, in a peer's memory.
+struct RemotePart {
+  plan::Buffer buffer;
+  std::int32_t count;
+  std::int64_t chunk;
+  std::int64_t tile;
+  std::uint64_t bytes;
+};
+
+// How far a step that reaches into a peer's memory has come, kept by its thread block.
+struct RemoteStep {
+  bool is_asked = false;
+  std::uint64_t ticket = 0;  // of what it sent; valid once asked
+};
+
+class OneSided {
+ public:
+  OneSided(std::span<const int> partners, const transport::FifoOptions& options);
+
+  bool has_partners() const { return !partners_.empty(); }
+  void start(CallState& call);
+  // Takes and sends what is pending; true if anything moved.
+  Result<bool> advance(CallState& call);
+  // Once this rank's steps are done: whether all partners are done with its memory.
+  Result<bool> depart(CallState& call);
+
+  // Whether the peer has begun this call.
+  bool has_entered(int peer) { return find(peer).entered; }
+  // Stores `source` there: true when it need not be kept any more. To be called until then.
+  Result<bool> put(CallState& call, int peer, const RemotePart& target,
+                   const std::vector<Extent>& source, bool raw, RemoteStep& step);
+  // destination = destination (+) what is there: true when done. To be called until then.
+  Result<bool> read_reduce(CallState& call, int peer, const RemotePart& source, int thread_block,
+                           const std::vector<Extent>& destination, RemoteStep& step);
+
+  // Puts to a peer that are on their way or were, and those of the peer that have arrived, in this
+  // call. 0 for ranks that are no partners.
+  std::uint64_t puts_to(int peer) const;
+  std::uint64_t puts_from(int peer) const;
+
+  // Which partner is not done, if that is what the call waits for.
+  Waiting waiting() const;
+
+ private:
+  // What goes between partners, each followed by its bytes, if it has any.
+  enum class Kind : std::uint32_t { enter, put, ask, answer, leave };
+  struct Entrance {
+    std::uint64_t input, output, scratch;  // addresses
+    double real;                           // its scalar of a pre-multiplied sum
+    std::int64_t integer;
+  };
+  struct Notice {
+    Kind kind = Kind::enter;
+    std::int32_t thread_block = 0;  // that asks
+    union {
+      Entrance entrance{};
+      RemotePart part;
+    };
+  };
+  static_assert(sizeof(Notice) <= 64, "the least that a slot holds");
+
+  struct Outgoing {
+    Notice notice;
+    std::vector<Extent> payload;
+    bool raw = false;
+  };
+  // A read that a thread block waits for.
+  struct Read {
+    int thread_block = -1;
+    std::uint64_t bytes = 0;
+    std::vector<Extent> destination;
+  };
+  struct Partner {
+    int rank = -1;
+    transport::Connection* connection = nullptr;
+    transport::SendFifo* send = nullptr;
+    transport::RecvFifo* recv = nullptr;
+    bool entered = false;
+    bool left = false;
+    CallMemory memory;  // addresses of its process
+    ScaleFactor factor;
+    std::deque<Outgoing> outgoing;
+    bool notice_is_sent = false;     // of the first that is outgoing
+    std::size_t payload_done = 0;    // of its bytes
+    std::uint64_t queued = 0;        // notices so far
+    std::uint64_t sent = 0;          // of them
+    std::uint64_t puts_queued = 0;   // of them
+    std::uint64_t puts_arrived = 0;  // of the peer
+    Notice incoming;
+    bool has_incoming = false;      // its bytes have not all arrived
+    std::size_t incoming_done = 0;  // of them
+    std::vector<Extent> incoming_place;
+    std::vector<Read> reads;
+  };
+
+  Partner& find(int peer);
+  Status connect(CallState& call, Partner& partner);
+  std::uint64_t queue(Partner& partner, Outgoing outgoing);
+  Result<bool> push(CallState& call, Partner& partner);
+  Result<bool> pull(CallState& call, Partner& partner);
+  Status take(CallState& call, Partner& partner);
+  Status take_part(CallState& call, Partner& partner);
+  Status take_payload(CallState& call, Partner& partner, std::size_t bytes);
+  // Where a part lies in this rank's memory; an error that names the peer if it cannot.
+  Status place(const CallState& call, const Partner& partner, const RemotePart& part);
+  Status put_directly(CallState& call, Partner& partner, const RemotePart& target,
+                      const std::vector<Extent>& source, bool raw);
+  Status read_directly(CallState& call, Partner& partner, const RemotePart& source,
+                       const std::vector<Extent>& destination);
+
+  std::vector<Partner> partners_;
+  std::size_t payload_bytes_;  // of a slot
+  bool departing_ = false;
+  std::vector<Extent> there_;
+  std::vector<std::byte> bounce_;
+};
+
+}  // namespace unisono::engine
