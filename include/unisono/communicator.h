@@ -150,6 +150,10 @@ struct MemoryReport {
   std::size_t plans_bytes = 0;
   std::size_t record_bytes = 0;
   std::size_t device_bytes = 0;  // of CUDA devices, connections included
+  // The caller's device memory that was made known to other ranks, and theirs that is mapped here:
+  // addresses, no memory of their own.
+  std::size_t registered_bytes = 0;
+  std::size_t mapped_bytes = 0;
   std::vector<ConnectionMemory> connections;
 };
 
@@ -219,6 +223,14 @@ class Communicator {
   // Whether a call is in place must then be the same on all ranks, but for the root's.
   Status register_plans(std::span<const std::string> plans, std::uint64_t min_bytes = 0,
                         std::uint64_t max_bytes = UINT64_MAX);
+
+  // Makes device memory known to the other ranks, which map it, so that calls from now on store
+  // straight into it; without, that happens after a buffer's first use. Local; waits until the
+  // others have mapped it, at most a second: what is not mapped by then is later. Registered memory
+  // is forgotten when it is freed. Nothing where memory is not shared (UNISONO_GPU_ZERO_COPY=0).
+  // Misuse before the device of the communicator is known, or if it is not that device's memory;
+  // an environment error if the driver cannot share it. Any thread.
+  Status register_memory(const void* data, std::size_t bytes);
 
   // Which plan a call would take, and why: a table for a person.
   Result<std::string> explain(Collective collective, std::uint64_t bytes) const;

@@ -64,6 +64,13 @@ constexpr std::array rows{
                "Slots in each connection between GPUs, for every protocol; a power of two."},
     SettingRow{Setting::gpu_slot_bytes, "UNISONO_GPU_SLOT_BYTES", size_bytes, "256KiB",
                "Bytes in a slot of a connection between GPUs; a multiple of 128."},
+    SettingRow{Setting::gpu_zero_copy, "UNISONO_GPU_ZERO_COPY", boolean, "1",
+               "Lets GPUs store large messages straight into the receiver's memory, once that rank "
+               "has told the sender's where it is. The same on every rank."},
+    SettingRow{
+        Setting::gpu_zero_copy_min_bytes, "UNISONO_GPU_ZERO_COPY_MIN_BYTES", size_bytes, "256KiB",
+        "Messages between GPUs, or blocks of a collective, of at least this many bytes go so; "
+        "smaller ones go through slots, unasked. The same on every rank."},
     SettingRow{Setting::zero_copy, "UNISONO_ZERO_COPY", boolean, "0",
                "Lets the receiver read a large message straight from the sender's memory "
                "(cross-memory attach, or the same process) where the kernel allows it. The "

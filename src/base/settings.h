@@ -36,6 +36,8 @@ enum class Setting : std::uint8_t {
   ll128_slot_bytes,
   gpu_slots,
   gpu_slot_bytes,
+  gpu_zero_copy,
+  gpu_zero_copy_min_bytes,
   zero_copy,
   zero_copy_min_bytes,
   socket_streams,

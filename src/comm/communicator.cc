@@ -158,6 +158,20 @@ Status Communicator::register_plans(std::span<const std::string> plans, std::uin
   return core_->register_plans(plans, min_bytes, max_bytes);
 }
 
+Status Communicator::register_memory(const void* data, std::size_t bytes) {
+  if (!core_) return no_communicator();
+  UNISONO_TRY(core_->usable());
+  comm::DeviceConnections* const device = core_->device();
+  if (device == nullptr)
+    return misuse("memory cannot be registered on rank ", core_->rank,
+                  " before its CUDA device is known: name it in init, or call on a stream first");
+  if (data == nullptr || bytes == 0)
+    return misuse("memory of ", bytes, data == nullptr ? " bytes at the null address" : " bytes",
+                  " cannot be registered on rank ", core_->rank);
+  constexpr std::int64_t patience_ns = 1'000'000'000;
+  return device->register_memory(data, bytes, patience_ns);
+}
+
 Result<std::string> Communicator::explain(Collective collective, std::uint64_t bytes) const {
   if (!core_) return no_communicator();
   return core_->plans->explain(collective, bytes);

@@ -9,12 +9,15 @@
 #include "base/try.h"
 #include "base/wire.h"
 #include "engine/gpu/link.h"
+#include "transport/clock.h"
 
 namespace unisono::comm {
 namespace {
 
 // Beyond the channels of plans and messages in host memory.
 constexpr std::uint32_t first_channel = std::uint32_t{1} << 31;
+// Of what ranks tell each other of their memory.
+constexpr std::uint32_t mail_channel = UINT32_MAX;
 constexpr unsigned event_without_timing = 2;
 constexpr std::size_t max_reason_bytes = 4096;
 // Scratch memory beyond what a call needs, for one that is a little larger.
@@ -43,6 +46,7 @@ Result<std::unique_ptr<DeviceConnections>> DeviceConnections::make(std::shared_p
   std::unique_ptr<DeviceConnections> made(new DeviceConnections(std::move(job), group, identity));
   UNISONO_TRY(made->agree(group, made->open(ordinal)));
   UNISONO_TRY(made->reach_all(group));
+  UNISONO_TRY(made->make_registrations());
   return made;
 }
 
@@ -95,6 +99,27 @@ Status DeviceConnections::reach_all(ControlGroup& group) const {
   return agree(group, mine);
 }
 
+Status DeviceConnections::make_registrations() {
+  if (engine_->options().zero_copy_min_bytes == engine::gpu::Options::no_zero_copy ||
+      world_ranks_.size() > static_cast<std::size_t>(device::max_viewers))
+    return {};
+  std::vector<std::unique_ptr<transport::nvlink::Mail>> mails(world_ranks_.size());
+  for (std::size_t peer = 0; peer < world_ranks_.size(); ++peer) {
+    if (static_cast<int>(peer) == identity_.rank) continue;
+    UNISONO_ASSIGN(auto connection,
+                   job_->transport_to(world_ranks_[peer])
+                       .connect({.key = {identity_.communicator, identity_.epoch, mail_channel},
+                                 .self = identity_.rank,
+                                 .peer = static_cast<int>(peer),
+                                 .peer_address = job_->address_of(world_ranks_[peer]),
+                                 .geometry = transport::nvlink::Mail::geometry()}));
+    mails[peer] = std::make_unique<transport::nvlink::Mail>(std::move(connection));
+  }
+  registrations_ = std::make_unique<transport::nvlink::Registrations>(engine_->shared_device(),
+                                                                      std::move(mails));
+  return {};
+}
+
 Status DeviceConnections::make_entry(const Link& wanted) {
   const int world_rank = world_ranks_[static_cast<std::size_t>(wanted.peer)];
   const auto channel = first_channel + static_cast<std::uint32_t>(wanted.channel) * protocol_count +
@@ -141,6 +166,43 @@ Result<sys::cuda::DeviceAddress> DeviceConnections::scratch(std::size_t bytes) {
   return scratch_.back().address();
 }
 
+void DeviceConnections::find_views(const void* data, std::size_t bytes,
+                                   std::span<sys::cuda::DeviceAddress> by_rank) {
+  const std::unique_lock lock(registrations_mutex_, std::try_to_lock);
+  if (lock && registrations_)
+    registrations_->find(reinterpret_cast<sys::cuda::DeviceAddress>(data), bytes, by_rank);
+}
+
+void DeviceConnections::share_memory() {
+  const std::unique_lock lock(registrations_mutex_, std::try_to_lock);
+  if (lock && registrations_) registrations_->advance(!is_busy());
+}
+
+Status DeviceConnections::register_memory(const void* data, std::size_t bytes,
+                                          std::int64_t patience_ns) {
+  UNISONO_TRY(check_buffer("memory to be registered", data, identity_.rank));
+  const auto address = reinterpret_cast<sys::cuda::DeviceAddress>(data);
+  const std::int64_t until_ns = transport::now_ns() + patience_ns;
+  for (bool is_known = false;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    const std::lock_guard lock(registrations_mutex_);
+    if (!registrations_) return {};
+    if (!is_known && !registrations_->add(address, bytes))
+      return environment_error(
+          "device memory of ", bytes, " bytes on rank ", identity_.rank,
+          " cannot be shared with other processes; take memory of cudaMalloc, ncclMemAlloc or "
+          "unisono.torch.MemPool");
+    is_known = true;
+    registrations_->advance(!is_busy());
+    if (registrations_->all_have_answered() || transport::now_ns() >= until_ns) return {};
+  }
+}
+
+sys::cuda::DeviceAddress DeviceConnections::reach(int peer, sys::cuda::DeviceAddress data,
+                                                  std::size_t bytes) const {
+  const std::lock_guard lock(registrations_mutex_);
+  return registrations_ ? registrations_->reach(peer, data, bytes) : 0;
+}
+
 // A call that is captured is ordered by its graph, and leaves the event as it is.
 Status DeviceConnections::before_launch(sys::cuda::StreamHandle* stream) {
   if (stream == last_stream_ || !has_launched_.load(std::memory_order_relaxed)) return {};
@@ -163,7 +225,9 @@ Status DeviceConnections::after_launch(sys::cuda::StreamHandle* stream) {
   if (capturing != 0) return {};
   last_stream_ = stream;
   has_launched_.store(true, std::memory_order_relaxed);
-  return device().check(driver.event_record(last_call_, stream), "recording an event");
+  UNISONO_TRY(device().check(driver.event_record(last_call_, stream), "recording an event"));
+  share_memory();
+  return {};
 }
 
 Status DeviceConnections::check_stream(void* stream) const {
@@ -218,6 +282,8 @@ void DeviceConnections::close() {
   const std::lock_guard lock(mutex_);
   entries_.clear();
   scratch_.clear();
+  const std::lock_guard registrations_lock(registrations_mutex_);
+  registrations_.reset();
 }
 
 void DeviceConnections::report(MemoryReport& report) const {
@@ -228,6 +294,14 @@ void DeviceConnections::report(MemoryReport& report) const {
     report.connections.push_back(
         {entry.peer, entry.channel, "nvlink", entry.connection->memory_bytes()});
   }
+  const std::lock_guard registrations_lock(registrations_mutex_);
+  if (!registrations_) return;
+  report.registered_bytes = registrations_->shared_bytes();
+  report.mapped_bytes = registrations_->mapped_bytes();
+  constexpr int no_channel = -1;
+  for (int peer = 0; peer < static_cast<int>(world_ranks_.size()); ++peer)
+    if (const std::size_t bytes = registrations_->mail_bytes(peer); bytes > 0)
+      report.connections.push_back({peer, no_channel, "registrations", bytes});
 }
 
 }  // namespace unisono::comm

@@ -17,6 +17,7 @@
 #include "comm/job.h"
 #include "engine/gpu/execution.h"
 #include "trace/record.h"
+#include "transport/nvlink/registrations.h"
 
 namespace unisono::comm {
 
@@ -39,6 +40,8 @@ class DeviceConnections : public engine::gpu::Resources {
   Result<transport::Connection*> link(const Link& wanted) override;
   Status progress() override;
   Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) override;
+  void find_views(const void* data, std::size_t bytes,
+                  std::span<sys::cuda::DeviceAddress> by_rank) override;
   Status before_launch(sys::cuda::StreamHandle* stream) override;
   Status after_launch(sys::cuda::StreamHandle* stream) override;
 
@@ -46,6 +49,17 @@ class DeviceConnections : public engine::gpu::Resources {
   Status check_stream(void* stream) const;
   // Misuse if it is not memory that kernels on the device may use. Any thread.
   Status check_buffer(std::string_view which, const void* data, int rank) const;
+
+  // Tells other ranks of this one's memory, and hears of theirs; now and then, and after each call.
+  // Any thread.
+  void share_memory();
+  // Makes memory known to the others before it is first used, and waits until they have mapped it,
+  // `patience_ns` at most. Misuse if it is not memory of the device; an environment error if the
+  // driver cannot share it. Any thread.
+  Status register_memory(const void* data, std::size_t bytes, std::int64_t patience_ns);
+  // Where this rank reaches memory [data, data + bytes) of `peer`, which are its addresses; 0 where
+  // it does not. Any thread.
+  sys::cuda::DeviceAddress reach(int peer, sys::cuda::DeviceAddress data, std::size_t bytes) const;
 
   // Whether something put on a stream is not over, as far as is known; not what graphs replay.
   bool is_busy() const;
@@ -75,6 +89,7 @@ class DeviceConnections : public engine::gpu::Resources {
   Status agree(ControlGroup& group, const Status& mine) const;
   Status reach_all(ControlGroup& group) const;
   Status make_entry(const Link& wanted);
+  Status make_registrations();
 
   std::shared_ptr<Job> job_;
   Identity identity_;
@@ -87,6 +102,10 @@ class DeviceConnections : public engine::gpu::Resources {
   bool aborted_ = false;
   transport::Fault fault_;
   std::size_t next_checked_ = 0;
+  // Null where memory is not shared. Its lock is held for milliseconds when memory is mapped: calls
+  // do not wait for it, and go through slots.
+  mutable std::mutex registrations_mutex_;
+  std::unique_ptr<transport::nvlink::Registrations> registrations_;
   // What was given before is kept until the end: calls may still use it, and freeing waits for all
   // that runs on the device, which may wait for this rank.
   std::vector<sys::cuda::Memory> scratch_;

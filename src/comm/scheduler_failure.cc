@@ -152,6 +152,7 @@ void Scheduler::fail(const Error& error) {
 // What host calls learn on their way, calls that run on the device learn here.
 void Scheduler::look_at_device() {
   DeviceConnections& device = *device_.load(std::memory_order_acquire);
+  device.share_memory();
   if (failed_.load(std::memory_order_acquire) || !device.is_busy()) {
     device_peer_gone_ns_ = 0;
     return;

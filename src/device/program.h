@@ -15,6 +15,13 @@ inline constexpr int threads_per_block = 512;
 // A launch carries the counts of blocks of unequal size by value.
 inline constexpr int max_uneven_ranks = 16;
 inline constexpr std::size_t unit_bytes = 16;  // what one thread moves at once
+// What a receiver posts to the sender of a link: for each of its messages in a tile, or for a large
+// transfer, where it is to be put. Messages beyond so many go through slots.
+inline constexpr int max_posts = 63;
+// Ranks of a call whose messages can go straight to their destination.
+inline constexpr int max_viewers = 16;
+// A destination that begins elsewhere is reached through slots.
+inline constexpr std::size_t post_alignment = unit_bytes;
 // LL: 4 bytes of data and 4 of flag in each word; a 16-byte store carries two words.
 inline constexpr std::size_t ll_unit_payload = 8;
 // LL128: 120 bytes of data and 8 of flag in each line.
@@ -37,7 +44,10 @@ struct Step {
   std::uint8_t flags;
   std::uint8_t source_buffer;  // plan::Buffer
   std::uint8_t destination_buffer;
-  std::uint8_t reserved;
+  // Of the message that is taken or given: its place among the link's posts, from 1; 0: it goes
+  // through a slot. Both ends count alike, by the link's messages in a tile.
+  std::uint8_t in_post;
+  std::uint8_t out_post;
   std::uint16_t count;  // chunks
   std::uint16_t dependencies;
   std::uint32_t first_dependency;
@@ -60,6 +70,8 @@ struct Link {
   std::uint64_t in_slots;        // own
   std::uint64_t in_arrived;      // own signal
   std::uint64_t in_given_back;   // the peer's signal
+  std::uint64_t out_posts;       // own Posts: where the peer wants what is sent
+  std::uint64_t in_posts;        // the peer's Posts
   std::uint64_t counters;        // own LinkCounters
   std::int32_t peer;
   std::int32_t channel;
@@ -68,6 +80,16 @@ struct Link {
 struct LinkCounters {
   std::uint64_t sent;      // messages, of all launches so far
   std::uint64_t received;  // messages taken
+  std::uint64_t posted;    // times that this end has said where messages go
+  std::uint64_t heeded;    // times that the peer has, as far as they were taken
+};
+
+// By the receiver, in the sender's memory. A post is a credit, too: the destinations may be
+// written.
+struct Posts {
+  std::uint64_t number;  // of posts, of all launches so far; stored last
+  // In the sender's addresses, of each message's first tile; 0: through slots.
+  std::uint64_t addresses[max_posts];
 };
 
 struct Block {
@@ -75,6 +97,8 @@ struct Block {
   std::uint32_t steps;
   std::int32_t send_link;  // -1: none
   std::int32_t recv_link;
+  std::uint32_t sends;  // messages of a tile, on each
+  std::uint32_t receives;
 };
 
 // Of a thread block, on lines of its own: the others poll it.
@@ -85,7 +109,7 @@ struct alignas(128) BlockState {
 
 // What a wait that was given up waited for; in host memory. `state` is stored last.
 struct Failure {
-  enum Kind : std::uint32_t { none, message, credit, dependency };
+  enum Kind : std::uint32_t { none, message, credit, dependency, destination };
   enum Reason : std::uint32_t { timed_out = 1, aborted = 2 };
   std::uint32_t state;  // 0: nothing; else a Reason
   std::uint32_t kind;
@@ -150,8 +174,11 @@ struct Launch {
   std::int32_t tiles;
   std::uint32_t piece_bytes;  // of a slot, for each chunk of a message
   std::uint8_t is_uneven;
+  std::uint8_t posts;  // receivers say where messages go; the same on all ranks
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
+  // By rank: where it reaches this rank's output; 0: it does not.
+  std::uint64_t output_views[max_viewers];
   UnevenBlocks uneven;
 };
 static_assert(sizeof(Launch) <= 4096, "a kernel's parameters are limited to 4 KiB");
@@ -199,9 +226,12 @@ struct DirectLaunch {
 // for every channel that its messages use: message m goes in pieces over its first `channels`
 // channels in turn, which its size alone decides, so that both ends agree whatever the groups are.
 struct Transfer {
+  // Of a receive that is `direct`: in the sender's addresses.
   std::uint64_t data;
   std::int64_t bytes;
-  std::uint32_t channels;
+  std::uint16_t channels;
+  std::uint8_t posts;   // by its size alone: the receiver says where it goes
+  std::uint8_t direct;  // receives
   std::uint32_t piece_bytes;
 };
 struct TransferBlock {

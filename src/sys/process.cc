@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/error.h"
 #include "base/str.h"
 
 namespace unisono::sys {
@@ -62,6 +63,26 @@ ProcessIdentity this_process() {
   struct stat name_space{};
   if (stat("/proc/self/ns/pid", &name_space) == 0) identity.pid_namespace = name_space.st_ino;
   return identity;
+}
+
+Result<int> copy_descriptor(const ProcessIdentity& process, int descriptor) {
+  const auto failed = [&](int error) {
+    return system_error(str("copying descriptor ", descriptor, " of process ", process.pid), error);
+  };
+  const ProcessIdentity self = this_process();
+  if (process == self) {
+    const int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) return failed(errno);
+    return copy;
+  }
+  if (process.pid_namespace != self.pid_namespace) return failed(ESRCH);
+  const auto pidfd = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0));
+  if (pidfd < 0) return failed(errno);
+  const auto copy = static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, descriptor, 0));
+  const int error = errno;
+  close(pidfd);
+  if (copy < 0) return failed(error);
+  return copy;
 }
 
 ProcessWatch::ProcessWatch(const ProcessIdentity& identity) : identity_(identity) {

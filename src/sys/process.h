@@ -1,6 +1,8 @@
 // Which process this is, and whether another one is still there.
 #pragma once
 
+#include <unisono/result.h>
+
 #include <cstdint>
 
 namespace unisono::sys {
@@ -15,6 +17,10 @@ struct ProcessIdentity {
 };
 
 ProcessIdentity this_process();
+
+// A copy of a descriptor that another process of this user has open. Environment error where the
+// kernel refuses (Linux before 5.6; Yama, unless that process allowed it).
+Result<int> copy_descriptor(const ProcessIdentity& process, int descriptor);
 
 // Watches another process of this machine.
 class ProcessWatch {

@@ -7,9 +7,9 @@
 namespace unisono::trace {
 namespace {
 
-constexpr std::array<std::string_view, 8> waiting_names{"nothing", "connection", "message",
-                                                        "credit",  "dependency", "consumption",
-                                                        "entry",   "departure"};
+constexpr std::array<std::string_view, 9> waiting_names{"nothing",     "connection",  "message",
+                                                        "credit",      "destination", "dependency",
+                                                        "consumption", "entry",       "departure"};
 constexpr std::array<std::string_view, 4> state_names{"enqueued", "started", "completed", "failed"};
 
 }  // namespace
@@ -33,6 +33,10 @@ std::string describe(const Waiting& waiting) {
     case Waiting::Kind::credit:
       what = str("a free slot for message ", waiting.expected, " to rank ", waiting.peer,
                  " (it has taken ", waiting.got, ")");
+      break;
+    case Waiting::Kind::destination:
+      what = str("rank ", waiting.peer, " to say for the ", waiting.expected,
+                 ". time where messages go (it has ", waiting.got, " times)");
       break;
     case Waiting::Kind::dependency:
       what = str("step ", waiting.expected, " of another thread block (it has done ", waiting.got,

@@ -25,6 +25,7 @@ struct Waiting {
     connection,   // the peer to join the connection
     message,      // the peer's message number `expected`; `got` have arrived
     credit,       // a free slot: `expected` messages were to be sent, the peer has given back `got`
+    destination,  // where messages go, which the peer has told `got` times
     dependency,   // `expected` steps of another thread block, which has done `got`
     consumption,  // the peer to read message `expected` - 1 from this rank's memory
     entry,        // the peer to begin the call, so that its memory can be written and read

@@ -30,8 +30,8 @@ const std::map<std::string, Use> budget{
     {"unisono_direct_combine_2", {.registers = 128, .stack_bytes = 128, .spill_bytes = 0}},
     {"unisono_direct_combine_4", {.registers = 128, .stack_bytes = 128, .spill_bytes = 0}},
     {"unisono_direct_combine_8", {.registers = 128, .stack_bytes = 128, .spill_bytes = 0}},
-    {"unisono_messages", {.registers = 116, .stack_bytes = 176, .spill_bytes = 0}},
-    {"unisono_few_messages", {.registers = 116, .stack_bytes = 176, .spill_bytes = 0}},
+    {"unisono_messages", {.registers = 116, .stack_bytes = 192, .spill_bytes = 0}},
+    {"unisono_few_messages", {.registers = 116, .stack_bytes = 192, .spill_bytes = 0}},
     {"unisono_divide", {.registers = 40, .stack_bytes = 0, .spill_bytes = 0}},
 };
 

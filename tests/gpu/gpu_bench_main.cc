@@ -1,6 +1,7 @@
 // How long plans take on GPUs, all ranks in one process: calls in a CUDA graph, the slowest rank's
-// time by events. Arguments: ranks, then rows "collective algorithm protocol channels bytes",
-// `bytes` the larger of a rank's input and output; a row of - ends them.
+// time by events. Arguments: ranks, slots, bytes of a slot, then rows "collective algorithm
+// protocol channels bytes", `bytes` the larger of a rank's input and output. Protocol `straight` is
+// simple with all buffers reached by all ranks; simple itself goes through slots.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -102,18 +103,22 @@ double bus_factor(Collective collective, int ranks) {
 int run(int argc, char** argv) {
   if (argc < 4 || usable_devices().empty()) {
     std::printf(
-        "usage: gpu_bench ranks [collective algorithm protocol channels bytes]... on a "
+        "usage: gpu_bench ranks slots slot_bytes [collective algorithm protocol channels bytes]... "
+        "on a "
         "machine with GPUs\n");
     return 1;
   }
+  bool is_straight = false;
   GpuCluster cluster(
       std::atoi(argv[1]),
-      {.engine = {.slots = std::atoi(argv[2]), .slot_bytes = std::strtoull(argv[3], nullptr, 10)}});
-  std::printf("%-16s %-12s %-7s %3s %12s %10s %8s\n", "collective", "algorithm", "proto", "ch",
+      {.engine = {.slots = std::atoi(argv[2]), .slot_bytes = std::strtoull(argv[3], nullptr, 10)},
+       .sees = [&](int, int) { return is_straight; }});
+  std::printf("%-16s %-12s %-8s %3s %12s %10s %8s\n", "collective", "algorithm", "proto", "ch",
               "bytes", "us", "GB/s bus");
   for (int i = 4; i + 4 < argc; i += 5) {
     const auto collective = collective_from_name(argv[i]);
-    const auto protocol = protocol_from_name(argv[i + 2]);
+    is_straight = argv[i + 2] == std::string_view("straight");
+    const auto protocol = is_straight ? Protocol::simple : protocol_from_name(argv[i + 2]);
     if (!collective || !protocol) {
       std::printf("row %d cannot be read\n", (i - 4) / 5);
       return 1;
@@ -126,7 +131,7 @@ int run(int argc, char** argv) {
       continue;
     }
     std::printf(
-        "%-16s %-12s %-7s %3d %12llu %10.2f %8.1f\n", argv[i], argv[i + 1], argv[i + 2],
+        "%-16s %-12s %-8s %3d %12llu %10.2f %8.1f\n", argv[i], argv[i + 1], argv[i + 2],
         row.channels, static_cast<unsigned long long>(row.bytes), *time,
         1e-3 * static_cast<double>(row.bytes) * bus_factor(*collective, cluster.ranks()) / *time);
     std::fflush(stdout);

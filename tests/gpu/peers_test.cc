@@ -42,6 +42,7 @@ class Alone : public engine::gpu::Resources {
     return ready ? connection_.get() : nullptr;
   }
   Status progress() override { return transport_.progress(); }
+  void find_views(const void*, std::size_t, std::span<sys::cuda::DeviceAddress>) override {}
   Status before_launch(sys::cuda::StreamHandle*) override { return {}; }
   Status after_launch(sys::cuda::StreamHandle*) override { return {}; }
   Result<sys::cuda::DeviceAddress> scratch(std::size_t) override {

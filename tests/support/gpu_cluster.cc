@@ -6,12 +6,15 @@
 #include <atomic>
 #include <cstring>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <tuple>
 
 #include "base/error.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "engine/gpu/link.h"
+#include "transport/nvlink/layout.h"
 #include "transport/nvlink/transport.h"
 #include "transport/shm/transport.h"
 
@@ -120,10 +123,33 @@ class GpuCluster::Resources : public engine::gpu::Resources {
                                                     .geometry = wanted.geometry}));
     }
     UNISONO_ASSIGN(const bool ready, connection->ready());
-    return ready ? connection.get() : nullptr;
+    if (!ready) return nullptr;
+    if (stored_.insert(connection.get()).second)
+      UNISONO_TRY(engine::gpu::store_link(engine().device(), *connection, wanted.channel));
+    return connection.get();
   }
   Status progress() override {
     return cluster_.transports_[static_cast<std::size_t>(rank_)]->progress();
+  }
+  void find_views(const void* data, std::size_t,
+                  std::span<sys::cuda::DeviceAddress> by_rank) override {
+    for (int peer = 0; peer < cluster_.ranks(); ++peer)
+      if (cluster_.options_.sees(rank_, peer))
+        by_rank[static_cast<std::size_t>(peer)] = reinterpret_cast<sys::cuda::DeviceAddress>(data);
+  }
+  bool has_used_slots() {
+    for (const auto& [key, connection] : connections_) {
+      std::vector<std::byte> slots(engine::gpu::link_geometry(engine().options()).region_bytes -
+                                   transport::nvlink::slots_offset);
+      const auto at = reinterpret_cast<sys::cuda::DeviceAddress>(connection->region()) +
+                      transport::nvlink::slots_offset;
+      const Status copied = engine().device().copy(
+          reinterpret_cast<sys::cuda::DeviceAddress>(slots.data()), at, slots.size());
+      if (!copied.ok()) throw std::runtime_error(copied.error().describe());
+      if (std::ranges::any_of(slots, [](std::byte byte) { return byte != std::byte{0}; }))
+        return true;
+    }
+    return false;
   }
   // All calls of a rank are on one stream.
   Status before_launch(sys::cuda::StreamHandle*) override { return {}; }
@@ -143,6 +169,7 @@ class GpuCluster::Resources : public engine::gpu::Resources {
   int rank_;
   std::uint64_t communicator_;
   std::map<std::tuple<int, int, Protocol>, std::unique_ptr<transport::Connection>> connections_;
+  std::set<const transport::Connection*> stored_;
   std::vector<sys::cuda::Memory> scratch_;
 };
 
@@ -165,6 +192,14 @@ GpuCluster::GpuCluster(int ranks, const Options& options) : options_(options) {
 
 GpuCluster::~GpuCluster() {
   for (auto& stream : streams_) static_cast<void>(stream->synchronize());
+}
+
+engine::gpu::Resources& GpuCluster::resources(int rank) {
+  return *resources_[static_cast<std::size_t>(rank)];
+}
+
+bool GpuCluster::has_used_slots(int rank) {
+  return resources_[static_cast<std::size_t>(rank)]->has_used_slots();
 }
 
 std::vector<int> GpuCluster::all_ranks() const {

@@ -2,6 +2,7 @@
 // each device in turn, several on one where ranks outnumber devices.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -40,6 +41,8 @@ class GpuCluster {
   struct Options {
     engine::gpu::Options engine;
     std::int64_t timeout_ns = 20'000'000'000;
+    // Whether `peer` reaches `rank`'s buffers in the call that comes; asked for each call.
+    std::function<bool(int rank, int peer)> sees = [](int, int) { return false; };
   };
   GpuCluster(int ranks, const Options& options);
   ~GpuCluster();
@@ -73,6 +76,10 @@ class GpuCluster {
       Executions& executions, const std::vector<engine::Arguments>& arguments, int calls = 1);
   Status launch_graphs(const std::vector<sys::cuda::GraphExecHandle*>& graphs);
   void destroy_graphs(const std::vector<sys::cuda::GraphExecHandle*>& graphs);
+  // What executions of a rank are made on.
+  engine::gpu::Resources& resources(int rank);
+  // Whether some message that a rank received has gone through a slot of one of its connections.
+  bool has_used_slots(int rank);
   // Ranks 0, 1, ...
   std::vector<int> all_ranks() const;
   Status synchronize();

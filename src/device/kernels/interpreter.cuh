@@ -4,6 +4,10 @@
 // slot; a barrier; all threads move the data; a barrier; three threads tell: the message's arrival
 // (Simple), the slot's return, the step's completion. The barriers order the block's own accesses,
 // and make the releases by single threads cover those of all.
+//
+// In a launch that `posts`, each block first says where the messages that it receives go, of those
+// that the sender may store there at any time of the launch and can reach. A step that sends such a
+// message stores it there, and needs no slot; the one that receives it finds it in place.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +39,9 @@ struct Shared {
   Block block;
   Link send;
   Link recv;
+  // By Step::in_post and out_post; 0: through a slot.
+  std::uint64_t in_posts[max_posts + 1];
+  std::uint64_t out_posts[max_posts + 1];
 };
 
 struct Extent {
@@ -87,12 +94,57 @@ struct Worker {
     return epoch << 32 | (static_cast<std::uint32_t>(tile) * each + static_cast<unsigned>(steps));
   }
 
+  __device__ std::uint64_t view_of(const Step& step) const;
+  __device__ bool agree();
   __device__ std::int64_t message_bytes(const Step& step, int tile) const;
   __device__ bool wait_for_dependencies(const Step& step, int tile) const;
   __device__ bool move(const Step& step, int tile) const;
   __device__ void tell(const Step& step, int tile, bool moved);
   __device__ bool run(const Step& step, int tile);
 };
+
+// Where the sender stores the first tile of the message that the step takes; 0: in a slot.
+__device__ std::uint64_t Worker::view_of(const Step& step) const {
+  const std::uint64_t output = launch.output_views[shared.recv.peer];
+  if (output == 0) return 0;
+  const Byte* data = locate(launch, step.destination_buffer, step.destination, 0).data;
+  const std::uint64_t view = output + (data - at_address<Byte>(launch.buffers[output_buffer]));
+  return view % post_alignment == 0 ? view : 0;
+}
+
+// Says where messages go, and hears it. False if the launch is given up.
+__device__ bool Worker::agree() {
+  if (threadIdx.x <= max_posts) {
+    shared.in_posts[threadIdx.x] = 0;
+    shared.out_posts[threadIdx.x] = 0;
+  }
+  __syncthreads();
+  if (launch.posts == 0) return true;
+  if (shared.block.receives > 0) {
+    const auto* steps = at_address<const Step>(launch.program.steps) + shared.block.first_step;
+    for (std::uint32_t i = threadIdx.x; i < shared.block.steps; i += threads_per_block)
+      if (steps[i].in_post != 0) shared.in_posts[steps[i].in_post] = view_of(steps[i]);
+    __syncthreads();
+    // All of them: other plans have used the link.
+    if (threadIdx.x < max_posts)
+      ptx::store_relaxed_sys(at_address<Posts>(shared.recv.in_posts)->addresses + threadIdx.x,
+                             shared.in_posts[threadIdx.x + 1]);
+    __syncthreads();
+    if (threadIdx.x == receive_thread)
+      tell_posts(shared.recv, at_address<LinkCounters>(shared.recv.counters)->posted + 1);
+  }
+  if (shared.block.sends == 0) return true;
+  bool goes_on = true;
+  if (threadIdx.x == send_thread)
+    goes_on = wait_for_posts(watch, place({}, 0), shared.send,
+                             at_address<LinkCounters>(shared.send.counters)->heeded);
+  if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
+  if (threadIdx.x < max_posts)
+    shared.out_posts[threadIdx.x + 1] = ptx::load_relaxed_sys(
+        at_address<const Posts>(shared.send.out_posts)->addresses + threadIdx.x);
+  __syncthreads();
+  return true;
+}
 
 __device__ std::int64_t Worker::message_bytes(const Step& step, int tile) const {
   const bool by_source = (step.flags & takes_source) != 0;
@@ -127,7 +179,11 @@ __device__ bool Worker::move(const Step& step, int tile) const {
   const auto protocol = static_cast<Protocol>(launch.program.protocol);
   const Wanted wanted{Failure::message, shared.recv.peer, shared.recv.channel, received + 1};
   const auto* in = at_address<const Byte>(slot(shared.recv.in_slots, received));
-  auto* out = at_address<Byte>(slot(shared.send.out_slots, sent));
+  const bool is_in_place = shared.in_posts[step.in_post] != 0;
+  const std::uint64_t straight = shared.out_posts[step.out_post];
+  auto* out = at_address<Byte>(straight != 0 ? straight + tile * launch.tile_elements *
+                                                              launch.arithmetic.element_bytes
+                                             : slot(shared.send.out_slots, sent));
   for (int i = 0; i < step.count; ++i) {
     Piece piece{};
     if ((step.flags & takes_source) != 0) {
@@ -144,6 +200,11 @@ __device__ bool Worker::move(const Step& step, int tile) const {
     }
     const std::size_t offset = static_cast<std::size_t>(i) * launch.piece_bytes;
     if ((step.flags & takes_message) != 0) piece.message_in = in + offset;
+    if (is_in_place) {
+      piece.message_in = piece.local_out;
+      piece.local_out = nullptr;
+      if ((step.flags & gives_message) == 0) continue;
+    }
     if ((step.flags & gives_message) != 0) piece.message_out = out + offset;
     piece.flag_in = received + 1;
     piece.flag_out = sent + 1;
@@ -198,7 +259,8 @@ __device__ bool Worker::run(const Step& step, int tile) {
   if (moves) {
     if (threadIdx.x == receive_thread && is_simple && (step.flags & takes_message) != 0)
       goes_on = wait_for_arrival(watch, place(step, tile), shared.recv, received);
-    if (threadIdx.x == send_thread && (step.flags & gives_message) != 0)
+    if (threadIdx.x == send_thread && (step.flags & gives_message) != 0 &&
+        shared.out_posts[step.out_post] == 0)
       goes_on = wait_for_credit(watch, place(step, tile), shared.send, launch.program.slots, sent,
                                 given_back);
   }
@@ -264,12 +326,15 @@ extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
       recv != nullptr ? recv->received : 0,
       send != nullptr ? ptx::load_acquire_sys(at_address<std::uint64_t>(shared.send.out_given_back))
                       : 0};
-  const bool complete = run_all(worker);
+  const bool complete = worker.agree() && run_all(worker);
   __syncthreads();
   if (!complete || threadIdx.x != 0) return;
   state->launches = worker.epoch;
   if (send != nullptr) send->sent = worker.sent;
   if (recv != nullptr) recv->received = worker.received;
+  if (launch.posts == 0) return;
+  if (shared.block.sends > 0) ++send->heeded;
+  if (shared.block.receives > 0) ++recv->posted;
 }
 
 }  // namespace unisono::device

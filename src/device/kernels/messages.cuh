@@ -1,5 +1,6 @@
 // Groups of sends and receives: a thread block takes its pieces of one direction's messages, in
-// their order, in protocol Simple.
+// their order, in protocol Simple. Of a large message the receiver says first where it goes; a
+// sender that reaches it stores there, and tells once.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +23,18 @@ struct Carrier {
   bool sends;
   std::uint64_t number;      // messages on the link, before the next one
   std::uint64_t given_back;  // sends; known to thread 0 only
+  std::uint64_t posts;       // posted on the link, or heeded, before the next one
 
   __device__ Byte* slot(std::uint64_t base) const {
     const std::uint32_t index = static_cast<std::uint32_t>(number) & (slots - 1);
     return at_address<Byte>(base + std::uint64_t{index} * slot_bytes);
   }
-  // False if the launch is given up; the same for all threads.
+  // False if the launch is given up, here and below; the same for all threads.
   __device__ bool carry(Byte* data, std::int64_t bytes);
+  // Where the sender puts it; 0: into slots.
+  __device__ bool agree(const Transfer& transfer, std::uint64_t& destination);
+  __device__ bool carry_straight(const Transfer& transfer, std::uint64_t destination,
+                                 std::int64_t first);
 };
 
 __device__ bool Carrier::carry(Byte* data, std::int64_t bytes) {
@@ -57,6 +63,49 @@ __device__ bool Carrier::carry(Byte* data, std::int64_t bytes) {
   return true;
 }
 
+__device__ bool Carrier::agree(const Transfer& transfer, std::uint64_t& destination) {
+  bool goes_on = true;
+  if (sends) {
+    if (threadIdx.x == 0) goes_on = wait_for_posts(watch, place, link, posts);
+    if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
+    destination = ptx::load_relaxed_sys(at_address<const Posts>(link.out_posts)->addresses);
+  } else {
+    destination = transfer.direct != 0 ? transfer.data : 0;
+    if (threadIdx.x == 0) {
+      ptx::store_relaxed_sys(at_address<Posts>(link.in_posts)->addresses, destination);
+      tell_posts(link, posts + 1);
+    }
+  }
+  ++posts;
+  return true;
+}
+
+// All pieces of this channel, as one message of the link that takes no slot.
+__device__ bool Carrier::carry_straight(const Transfer& transfer, std::uint64_t destination,
+                                        std::int64_t first) {
+  bool goes_on = true;
+  if (sends) {
+    const std::int64_t stride = std::int64_t{transfer.channels} * transfer.piece_bytes;
+    for (std::int64_t at = first; at < transfer.bytes; at += stride) {
+      const std::int64_t left = transfer.bytes - at;
+      Piece piece{};
+      piece.bytes = left < transfer.piece_bytes ? left : transfer.piece_bytes;
+      piece.local_in = at_address<const Byte>(transfer.data) + at;
+      piece.message_out = at_address<Byte>(destination) + at;
+      move_simple(Arithmetic{}, piece);
+    }
+  } else if (threadIdx.x == 0) {
+    goes_on = wait_for_arrival(watch, place, link, number);
+  }
+  if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
+  ++number;
+  // Release: the bytes that all threads stored come first; the barrier makes it cover them.
+  if (threadIdx.x == 0)
+    ptx::store_release_sys(at_address<std::uint64_t>(sends ? link.out_arrived : link.in_given_back),
+                           number);
+  return true;
+}
+
 template <int most>
 __device__ void carry_messages(const MessagesLaunch<most>& launch) {
   const TransferBlock block = launch.blocks[blockIdx.x];
@@ -73,21 +122,33 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
       launch.slot_bytes,
       block.sends != 0,
       block.sends != 0 ? counters->sent : counters->received,
-      block.sends != 0 ? ptx::load_acquire_sys(at_address<std::uint64_t>(link.out_given_back)) : 0};
+      block.sends != 0 ? ptx::load_acquire_sys(at_address<std::uint64_t>(link.out_given_back)) : 0,
+      block.sends != 0 ? counters->heeded : counters->posted};
   for (int i = 0; i < block.transfers; ++i) {
     const Transfer transfer = launch.transfers[block.first_transfer + i];
     carrier.place.step = i;
     carrier.place.tile = 0;
     const std::int64_t stride = std::int64_t{transfer.channels} * transfer.piece_bytes;
-    for (std::int64_t at = std::int64_t{block.channel} * transfer.piece_bytes;
-         block.channel < transfer.channels && at < transfer.bytes; at += stride) {
+    const std::int64_t first = std::int64_t{block.channel} * transfer.piece_bytes;
+    if (block.channel >= transfer.channels || first >= transfer.bytes) continue;
+    if (transfer.posts != 0) {
+      std::uint64_t destination = 0;
+      if (!carrier.agree(transfer, destination)) return;
+      if (destination != 0) {
+        if (!carrier.carry_straight(transfer, destination, first)) return;
+        continue;
+      }
+    }
+    for (std::int64_t at = first; at < transfer.bytes; at += stride) {
       const std::int64_t left = transfer.bytes - at;
       const std::int64_t bytes = left < transfer.piece_bytes ? left : transfer.piece_bytes;
       if (!carrier.carry(at_address<Byte>(transfer.data) + at, bytes)) return;
       ++carrier.place.tile;
     }
   }
-  if (threadIdx.x == 0) (block.sends != 0 ? counters->sent : counters->received) = carrier.number;
+  if (threadIdx.x != 0) return;
+  (block.sends != 0 ? counters->sent : counters->received) = carrier.number;
+  (block.sends != 0 ? counters->heeded : counters->posted) = carrier.posts;
 }
 
 }  // namespace

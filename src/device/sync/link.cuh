@@ -1,4 +1,5 @@
-// Waiting on a connection in protocol Simple, by one thread of a block: for a message, for a slot.
+// Waiting on a connection in protocol Simple, by one thread of a block: for a message, for a slot,
+// for the receiver's word on where messages go.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,27 @@ __device__ inline bool wait_for_credit(const Watch& watch, const Place& place, c
   // Acquire: the peer's reads of the slot happen before our writes to it.
   given_back = ptx::load_acquire_sys(credits);
   return true;
+}
+
+// Until the peer has posted for the time after `heeded`.
+__device__ inline bool wait_for_posts(const Watch& watch, const Place& place, const Link& link,
+                                      std::uint64_t heeded) {
+  const Wanted wanted{Failure::destination, link.peer, link.channel, heeded + 1};
+  const auto* number = &at_address<const Posts>(link.out_posts)->number;
+  const auto has_posted = [&](std::uint64_t& seen) {
+    seen = ptx::load_relaxed_sys(number);
+    return seen > heeded;
+  };
+  if (!wait_until(watch, place, wanted, has_posted)) return false;
+  // Acquire: the addresses, and the peer's reads of what is there, before our stores.
+  ptx::load_acquire_sys(number);
+  return true;
+}
+
+// After the addresses, which were stored before by threads that a barrier has joined with this one.
+// Release: they, and this rank's own use of the destinations, come first.
+__device__ __forceinline__ void tell_posts(const Link& link, std::uint64_t number) {
+  ptx::store_release_sys(&at_address<Posts>(link.in_posts)->number, number);
 }
 
 }  // namespace unisono::device

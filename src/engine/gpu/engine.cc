@@ -19,6 +19,8 @@ trace::Waiting::Kind kind_of(std::uint32_t kind) {
       return trace::Waiting::Kind::message;
     case device::Failure::credit:
       return trace::Waiting::Kind::credit;
+    case device::Failure::destination:
+      return trace::Waiting::Kind::destination;
     case device::Failure::dependency:
       return trace::Waiting::Kind::dependency;
     default:
@@ -31,7 +33,10 @@ trace::Waiting::Kind kind_of(std::uint32_t kind) {
 Options Options::from_settings() {
   const Settings& from = settings();
   return {.slots = static_cast<int>(from.integer(Setting::gpu_slots)),
-          .slot_bytes = static_cast<std::size_t>(from.bytes(Setting::gpu_slot_bytes))};
+          .slot_bytes = static_cast<std::size_t>(from.bytes(Setting::gpu_slot_bytes)),
+          .zero_copy_min_bytes = from.boolean(Setting::gpu_zero_copy)
+                                     ? from.bytes(Setting::gpu_zero_copy_min_bytes)
+                                     : Options::no_zero_copy};
 }
 
 Status Options::check() const {

@@ -85,6 +85,8 @@ class GpuExecution : public Execution {
   device::Arithmetic arithmetic() const;
   Result<device::Launch> prepare_launch();
   std::size_t piece_bytes() const;
+  bool posts() const;
+  std::size_t output_bytes() const;
 
   plan::Header header_;
   int rank_;
@@ -268,7 +270,25 @@ Result<device::Launch> GpuExecution::prepare_launch() {
   launch.tiles = static_cast<std::int32_t>(tiles);
   launch.mailbox = resources_.engine().mailbox_address();
   launch.timeout_ns = arguments_.timeout_ns;
+  launch.posts = posts();
+  if (launch.posts != 0 && lowered_.has_posts)
+    resources_.find_views(arguments_.output, output_bytes(), launch.output_views);
   return launch;
+}
+
+// The same on all ranks. Of blocks of unequal size each rank knows only its own.
+bool GpuExecution::posts() const {
+  if (header_.protocol != Protocol::simple || header_.ranks > device::max_viewers) return false;
+  const Options& options = resources_.engine().options();
+  if (is_uneven(arguments_)) return options.zero_copy_min_bytes != Options::no_zero_copy;
+  return options.posts(static_cast<std::uint64_t>(arguments_.count) * size_bytes(arguments_.type));
+}
+
+std::size_t GpuExecution::output_bytes() const {
+  std::int64_t elements = arguments_.count * plan::output_blocks_of(header_, rank_);
+  for (std::size_t i = 0; i < arguments_.output_counts.size(); ++i)
+    elements = std::max(elements, arguments_.output_displacements[i] + arguments_.output_counts[i]);
+  return static_cast<std::size_t>(elements) * size_bytes(arguments_.type);
 }
 
 Status GpuExecution::launch() {
@@ -316,7 +336,9 @@ transport::Geometry link_geometry(const Options& options) {
   return {.region_bytes =
               nvlink::slots_offset + static_cast<std::size_t>(options.slots) * options.slot_bytes,
           .signals = nvlink::signal_count,
-          .layout = static_cast<std::uint64_t>(options.slots) << 32 | options.slot_bytes};
+          // Ends that differ in any of it do not connect.
+          .layout = (static_cast<std::uint64_t>(options.slots) << 32 | options.slot_bytes) ^
+                    options.zero_copy_min_bytes << 16};
 }
 
 Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,

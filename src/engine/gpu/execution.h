@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "device/program.h"
 #include "engine/engine.h"
@@ -27,6 +28,11 @@ struct Options {
   // Of every protocol; a multiple of 128. The sender waits a round trip for each, so large messages
   // go a tenth faster by 256 KiB than by 128.
   std::size_t slot_bytes = 256 << 10;
+  // Messages, or blocks of a plan, of at least so many bytes go straight to where they are wanted
+  // once the sender can reach that.
+  std::uint64_t zero_copy_min_bytes = 256 << 10;
+  static constexpr std::uint64_t no_zero_copy = UINT64_MAX;
+  bool posts(std::uint64_t bytes) const { return bytes >= zero_copy_min_bytes; }
   static constexpr int max_slots = 64;
   static Options from_settings();
   Status check() const;
@@ -102,6 +108,11 @@ class Resources {
   virtual Status progress() = 0;
   // Device memory of at least `bytes`, aligned to 256; the same may be returned to the next call.
   virtual Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) = 0;
+  // By rank, where it reaches this rank's memory [data, data + bytes), as its own addresses; 0
+  // where it does not. Memory that is asked for is made known to the others after the launch, so
+  // that later calls find more. A view stays valid as long as the memory does.
+  virtual void find_views(const void* data, std::size_t bytes,
+                          std::span<sys::cuda::DeviceAddress> by_rank) = 0;
   // Around what a call puts on its stream: the place to order it after the calls before it.
   virtual Status before_launch(sys::cuda::StreamHandle* stream) = 0;
   virtual Status after_launch(sys::cuda::StreamHandle* stream) = 0;

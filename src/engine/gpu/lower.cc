@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "engine/gpu/posts.h"
 #include "plan/walk.h"
 
 namespace unisono::engine::gpu {
@@ -33,7 +34,9 @@ class Lowering {
     device::Block lowered{.first_step = static_cast<std::uint32_t>(out_.steps.size()),
                           .steps = 0,
                           .send_link = link(block.send_peer, block.channel),
-                          .recv_link = link(block.recv_peer, block.channel)};
+                          .recv_link = link(block.recv_peer, block.channel),
+                          .sends = 0,
+                          .receives = 0};
     for (plan::StepCursor cursor(block.body); cursor.step() != nullptr; cursor.advance())
       UNISONO_TRY(add(*cursor.step(), cursor.loops(), cursor.number()));
     lowered.steps = static_cast<std::uint32_t>(out_.steps.size()) - lowered.first_step;
@@ -115,7 +118,9 @@ Result<LoweredProgram> lower(const plan::Header& header, const plan::RankProgram
   UNISONO_TRY(plan::check(header, program, limits()));
   Lowering lowering(header);
   for (const plan::ThreadBlock& block : program.thread_blocks) UNISONO_TRY(lowering.add(block));
-  return lowering.take();
+  LoweredProgram lowered = lowering.take();
+  mark_posts(header, program.rank, lowered);
+  return lowered;
 }
 
 }  // namespace unisono::engine::gpu

@@ -24,6 +24,7 @@ struct LoweredProgram {
   std::vector<device::Step> steps;
   std::vector<device::Dependency> dependencies;
   std::vector<Connection> connections;
+  bool has_posts = false;  // some steps that receive can have their messages put in place
 };
 
 // Misuse, naming the limit, for a plan that the engine cannot run.

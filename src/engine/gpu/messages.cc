@@ -1,6 +1,7 @@
 #include "engine/gpu/messages.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "base/error.h"
@@ -56,6 +57,7 @@ class Messages : public Execution {
  private:
   Status add_to_self(std::span<const Message> messages);
   Result<bool> connect();
+  void find_views();
   Status copy_to_self(sys::cuda::StreamHandle* stream) const;
   template <int most>
   Status launch(sys::cuda::FunctionHandle* kernel, sys::cuda::StreamHandle* stream) const;
@@ -80,10 +82,13 @@ Status Messages::add(std::span<const Message> messages, int ranks) {
     way.peer = message.peer;
     way.sends = message.is_send;
     way.channels = std::max(way.channels, cut.channels);
-    way.transfers.push_back({.data = reinterpret_cast<DeviceAddress>(data_of(message)),
-                             .bytes = static_cast<std::int64_t>(bytes),
-                             .channels = static_cast<std::uint32_t>(cut.channels),
-                             .piece_bytes = static_cast<std::uint32_t>(cut.piece_bytes)});
+    way.transfers.push_back(
+        {.data = reinterpret_cast<DeviceAddress>(data_of(message)),
+         .bytes = static_cast<std::int64_t>(bytes),
+         .channels = static_cast<std::uint16_t>(cut.channels),
+         .posts = ranks <= device::max_viewers && resources_.engine().options().posts(bytes),
+         .direct = 0,
+         .piece_bytes = static_cast<std::uint32_t>(cut.piece_bytes)});
     ++transfers_;
   }
   if (transfers_ > device::max_transfers)
@@ -149,6 +154,7 @@ Result<bool> Messages::poll() {
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
   UNISONO_TRY(resources_.before_launch(stream));
   UNISONO_TRY(copy_to_self(stream));
+  find_views();
   if (transfers_ > device::few_transfers)
     UNISONO_TRY(launch<device::max_transfers>(engine.messages(), stream));
   else if (transfers_ > 0)
@@ -156,6 +162,23 @@ Result<bool> Messages::poll() {
   UNISONO_TRY(resources_.after_launch(stream));
   progressed_ = true;
   return true;
+}
+
+// Of receives: where the sender reaches them.
+void Messages::find_views() {
+  for (Way& way : ways_) {
+    if (way.sends) continue;
+    for (device::Transfer& transfer : way.transfers) {
+      if (transfer.posts == 0) continue;
+      std::array<DeviceAddress, device::max_viewers> views{};
+      resources_.find_views(reinterpret_cast<const void*>(transfer.data),
+                            static_cast<std::size_t>(transfer.bytes), views);
+      const DeviceAddress view = views[static_cast<std::size_t>(way.peer)];
+      if (view == 0 || view % device::post_alignment != 0) continue;
+      transfer.data = view;
+      transfer.direct = 1;
+    }
+  }
 }
 
 Status Messages::copy_to_self(sys::cuda::StreamHandle* stream) const {

@@ -23,7 +23,8 @@ struct StreamHandle;
 struct EventHandle;
 struct GraphHandle;
 struct GraphExecHandle;
-using DriverResult = int;  // 0: success
+using AllocationHandle = std::uint64_t;  // of memory that is mapped piece by piece
+using DriverResult = int;                // 0: success
 
 struct IpcHandle {
   std::array<char, 64> bytes;
@@ -31,6 +32,21 @@ struct IpcHandle {
 struct Uuid {
   std::array<char, 16> bytes{};
   bool operator==(const Uuid&) const = default;
+};
+
+// CUmemAllocationProp and CUmemAccessDesc.
+struct AllocationProperties {
+  int type;           // 1: pinned
+  int handle_types;   // what it can be exported as; 1: a file descriptor
+  int location_type;  // 1: a device
+  int location;
+  void* windows_attributes;
+  std::array<unsigned char, 8> flags;
+};
+struct AccessDescription {
+  int location_type;
+  int location;
+  int flags;  // 3: read and write
 };
 
 inline constexpr DriverResult driver_success = 0;
@@ -75,6 +91,28 @@ inline constexpr DriverResult driver_not_ready = 600;
   F(ipc_close, "cuIpcCloseMemHandle", (DeviceAddress address))                                     \
   F(pointer_attribute, "cuPointerGetAttribute",                                                    \
     (void* value, int attribute, DeviceAddress address))                                           \
+  F(address_range, "cuMemGetAddressRange_v2",                                                      \
+    (DeviceAddress* base, std::size_t* bytes, DeviceAddress address))                              \
+  F(allocation_retain, "cuMemRetainAllocationHandle", (AllocationHandle* handle, void* address))   \
+  F(allocation_create, "cuMemCreate",                                                              \
+    (AllocationHandle* handle, std::size_t bytes, const AllocationProperties* properties,          \
+     unsigned long long flags))                                                                    \
+  F(allocation_release, "cuMemRelease", (AllocationHandle handle))                                 \
+  F(allocation_export, "cuMemExportToShareableHandle",                                             \
+    (void* shareable, AllocationHandle handle, int type, unsigned long long flags))                \
+  F(allocation_import, "cuMemImportFromShareableHandle",                                           \
+    (AllocationHandle* handle, void* shareable, int type))                                         \
+  F(address_reserve, "cuMemAddressReserve",                                                        \
+    (DeviceAddress* address, std::size_t bytes, std::size_t alignment, DeviceAddress wanted,       \
+     unsigned long long flags))                                                                    \
+  F(address_free, "cuMemAddressFree", (DeviceAddress address, std::size_t bytes))                  \
+  F(address_map, "cuMemMap",                                                                       \
+    (DeviceAddress address, std::size_t bytes, std::size_t offset, AllocationHandle handle,        \
+     unsigned long long flags))                                                                    \
+  F(address_unmap, "cuMemUnmap", (DeviceAddress address, std::size_t bytes))                       \
+  F(address_allow, "cuMemSetAccess",                                                               \
+    (DeviceAddress address, std::size_t bytes, const AccessDescription* access,                    \
+     std::size_t count))                                                                           \
   F(module_load, "cuModuleLoadData", (ModuleHandle** module, const void* image))                   \
   F(module_unload, "cuModuleUnload", (ModuleHandle* module))                                       \
   F(module_function, "cuModuleGetFunction",                                                        \

@@ -11,9 +11,11 @@ inline constexpr std::size_t link_offset = 32;
 inline constexpr std::size_t slots_offset = 128;
 
 // Signals of an end, each on a line of its own because it is polled: messages that have arrived,
-// and messages of ours that the peer has given back.
+// messages of ours that the peer has given back, and where the peer wants those that come next
+// (device::Posts).
 inline constexpr int arrived_signal = 0;
 inline constexpr int credit_signal = 16;
-inline constexpr int signal_count = 32;
+inline constexpr int posts_signal = 32;
+inline constexpr int signal_count = 96;
 
 }  // namespace unisono::transport::nvlink

@@ -1,0 +1,67 @@
+#include "transport/nvlink/mail.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/try.h"
+
+namespace unisono::transport::nvlink {
+namespace {
+
+constexpr std::uint64_t layout = 0x6c69616d31757675;
+// Records that are in the region, and of those sent, how many the receiver has taken.
+constexpr int arrived_signal = 0;
+constexpr int taken_signal = 8;
+
+}  // namespace
+
+Geometry Mail::geometry() {
+  return {.region_bytes = slots * sizeof(Record), .signals = 16, .layout = layout};
+}
+
+void Mail::progress() {
+  if (failed_) return;
+  const Status moved = move();
+  if (moved.ok()) return;
+  failed_ = true;
+  log(LogLevel::info, "rank ", connection_->peer(),
+      " is told no more of this rank's device memory: ", moved.error().message);
+}
+
+Status Mail::move() {
+  UNISONO_ASSIGN(const bool ready, connection_->ready());
+  if (!ready) return {};
+  UNISONO_TRY(connection_->progress());
+  // Acquire: the peer's reads of a slot before it is written again.
+  const std::uint64_t taken = connection_->signals()[taken_signal].load(std::memory_order_acquire);
+  if (taken > sent_)
+    return peer_error(connection_->peer(), "rank ", connection_->peer(), " has taken ", taken,
+                      " records of ", sent_);
+  while (!outbox_.empty() && sent_ - taken < slots) {
+    Record& slot = sending_[sent_ % slots];
+    slot = outbox_.front();
+    UNISONO_ASSIGN(const bool accepted,
+                   connection_->try_put(&slot, sizeof slot, sent_ % slots * sizeof slot,
+                                        {arrived_signal, sent_ + 1}));
+    if (!accepted) break;
+    ++sent_;
+    outbox_.pop_front();
+  }
+  if (told_ != taken_) {
+    UNISONO_TRY(connection_->try_put(nullptr, 0, 0, {taken_signal, taken_}));
+    told_ = taken_;
+  }
+  return {};
+}
+
+std::optional<Record> Mail::take() {
+  // Acquire: the record before its signal.
+  const std::uint64_t arrived =
+      connection_->signals()[arrived_signal].load(std::memory_order_acquire);
+  if (failed_ || arrived <= taken_ || arrived - taken_ > slots) return std::nullopt;
+  Record record;
+  std::memcpy(&record, connection_->region() + taken_ % slots * sizeof record, sizeof record);
+  ++taken_;
+  return record;
+}
+
+}  // namespace unisono::transport::nvlink

@@ -1,0 +1,54 @@
+#include "gpu/runs.h"
+
+#include "base/str.h"
+#include "topo/placement.h"
+
+namespace unisono::test {
+
+Problem problem_of(const algorithm::Entry& entry, int ranks, std::int64_t count,
+                   std::mt19937_64& random) {
+  Problem problem;
+  problem.collective = entry.collective;
+  problem.ranks = ranks;
+  problem.count = count;
+  if (has_root(entry.collective))
+    problem.root = static_cast<int>(random() % static_cast<unsigned>(ranks));
+  if (entry.collective == Collective::all_to_all_v) {
+    problem.counts.resize(static_cast<std::size_t>(ranks));
+    for (auto& row : problem.counts)
+      for (int i = 0; i < ranks; ++i)
+        row.push_back(static_cast<std::int64_t>(random() % static_cast<unsigned>(count + 1)));
+    problem.count = 0;
+  }
+  if (entry.collective == Collective::barrier) problem.count = 1;
+  return problem;
+}
+
+GpuCluster::Run run_of(const algorithm::Entry& entry, const Problem& problem, Protocol protocol,
+                       int channels, bool in_place, std::uint64_t seed) {
+  GpuCluster::Run run;
+  run.entry = &entry;
+  run.request = {.collective = entry.collective,
+                 .placement = topo::Placement::single_node(problem.ranks),
+                 .root = problem.root,
+                 .in_place = in_place,
+                 .protocol = protocol,
+                 .channels = channels};
+  run.problem = problem;
+  run.seed = seed;
+  return run;
+}
+
+std::string describe(const GpuCluster::Run& run) {
+  return str(run.entry->plan_name(), ", ", name(run.request.protocol), ", ", run.problem.ranks,
+             " ranks, count ", run.problem.count, ", ", name(run.type), " ",
+             name(run.problem.operation), run.request.in_place ? ", in place" : "", ", seed ",
+             run.seed);
+}
+
+bool serves(const algorithm::Entry& entry, const GpuCluster::Run& run) {
+  return entry.name.find("hierarchical") == std::string_view::npos &&
+         entry.supports(run.request).ok();
+}
+
+}  // namespace unisono::test

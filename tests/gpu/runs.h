@@ -1,0 +1,20 @@
+// Runs of built-in plans on a GpuCluster.
+#pragma once
+
+#include <random>
+#include <string>
+
+#include "support/gpu_cluster.h"
+
+namespace unisono::test {
+
+// A problem of the entry's collective; of all_to_all_v with up to `count` elements a pair.
+Problem problem_of(const algorithm::Entry& entry, int ranks, std::int64_t count,
+                   std::mt19937_64& random);
+GpuCluster::Run run_of(const algorithm::Entry& entry, const Problem& problem, Protocol protocol,
+                       int channels, bool in_place, std::uint64_t seed);
+std::string describe(const GpuCluster::Run& run);
+// Plans whose ranks are all on one node: the others are for several.
+bool serves(const algorithm::Entry& entry, const GpuCluster::Run& run);
+
+}  // namespace unisono::test

@@ -1,0 +1,202 @@
+// Messages that are stored straight where they are wanted, among others that go through slots.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "engine/gpu/messages.h"
+#include "gpu/runs.h"
+
+namespace unisono::test {
+namespace {
+
+// Every message may go straight, so that few bytes show all.
+GpuCluster::Options everything_straight(std::function<bool(int, int)> sees) {
+  return {.engine = {.slot_bytes = 4096, .zero_copy_min_bytes = 1}, .sees = std::move(sees)};
+}
+
+class GpuStraight : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (usable_devices(&why).empty()) GTEST_SKIP() << why;
+  }
+  std::mt19937_64 random_{std::random_device{}()};
+};
+
+// Who reaches whom changes from call to call.
+TEST_F(GpuStraight, EveryPlanIsRightWhoeverReachesWhom) {
+  constexpr int ranks = 3;
+  GpuCluster cluster(ranks, everything_straight([&](int, int) { return random_() % 2 == 0; }));
+  for (const algorithm::Entry& entry : algorithm::entries())
+    for (int round = 0; round < 2; ++round) {
+      const auto count = static_cast<std::int64_t>(1 + random_() % 20'000);
+      const bool can_be_in_place =
+          entry.collective != Collective::all_to_all_v && entry.collective != Collective::barrier;
+      auto run = run_of(entry, problem_of(entry, ranks, count, random_), Protocol::simple, 2,
+                        can_be_in_place && round == 1, random_());
+      run.calls = 4;
+      run.type = round == 0 ? DataType::uint8 : DataType::bfloat16;
+      run.is_aligned = random_() % 2 == 0;
+      if (!serves(entry, run)) continue;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+      if (HasFailure()) return;
+    }
+}
+
+TEST_F(GpuStraight, NoSlotIsUsedWhereAllReachAll) {
+  for (const auto& [collective, name] : {std::pair{Collective::all_gather, "direct"},
+                                         {Collective::all_gather, "ring"},
+                                         {Collective::all_to_all, "direct"},
+                                         {Collective::all_to_all_v, "direct"},
+                                         {Collective::broadcast, "ring"}}) {
+    for (const bool reaches : {true, false}) {
+      GpuCluster cluster(3, everything_straight([&](int, int) { return reaches; }));
+      const algorithm::Entry& entry = **algorithm::find(collective, name);
+      // Of whole units, so that all blocks are aligned.
+      auto problem = problem_of(entry, 3, 16 * 3000, random_);
+      for (auto& row : problem.counts)
+        for (auto& count : row) count = count / 16 * 16 + 16;
+      auto run = run_of(entry, problem, Protocol::simple, 2, false, random_());
+      run.type = DataType::uint8;
+      run.is_aligned = true;
+      run.calls = 3;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+      bool used = false;
+      for (int rank = 0; rank < 3; ++rank) used |= cluster.has_used_slots(rank);
+      EXPECT_EQ(used, !reaches) << describe(run);
+    }
+  }
+}
+
+TEST_F(GpuStraight, GraphsGoStraightAsTheyWereCaptured) {
+  constexpr int ranks = 2;
+  GpuCluster cluster(ranks, everything_straight([](int rank, int) { return rank == 0; }));
+  for (const auto& [collective, name] : {std::pair{Collective::all_gather, "direct"},
+                                         {Collective::all_reduce, "two_shot"},
+                                         {Collective::broadcast, "ring"}}) {
+    const algorithm::Entry& entry = **algorithm::find(collective, name);
+    auto run = run_of(entry, problem_of(entry, ranks, 30'001, random_), Protocol::simple, 2, false,
+                      random_());
+    run.calls = 6;
+    run.is_graph = true;
+    EXPECT_EQ(cluster.run(run), "") << describe(run);
+  }
+}
+
+// Groups of messages of any size between two ranks, some of which the sender reaches.
+TEST_F(GpuStraight, GroupsOfMessagesAreRightWhoeverReachesWhom) {
+  GpuCluster cluster(2, everything_straight([&](int, int) { return random_() % 2 == 0; }));
+  constexpr std::size_t room = std::size_t{4} << 20;
+  struct Side {
+    sys::cuda::Memory sends;
+    sys::cuda::Memory receives;
+    std::vector<std::byte> sent;
+    std::vector<std::byte> received;
+    std::vector<Message> group;
+  };
+  std::vector<Side> sides(2);
+  for (int rank = 0; rank < 2; ++rank)
+    for (sys::cuda::Memory Side::* memory : {&Side::sends, &Side::receives}) {
+      auto made = sys::cuda::Memory::allocate(cluster.engine(rank).shared_device(), room);
+      ASSERT_TRUE(made.ok()) << made.error().describe();
+      sides[static_cast<std::size_t>(rank)].*memory = std::move(made).value();
+    }
+  for (int call = 0; call < 20; ++call) {
+    for (Side& side : sides) {
+      side.group.clear();
+      side.sent.resize(room);
+      for (std::byte& byte : side.sent) byte = static_cast<std::byte>(random_());
+      side.received.assign(room, std::byte{0xa5});
+    }
+    for (std::size_t from = 0; from < 2; ++from) {
+      Side& sender = sides[from];
+      Side& receiver = sides[1 - from];
+      std::vector<std::byte> expected(room, std::byte{0xa5});
+      std::size_t at = 0;
+      for (int message = 0; message < 6; ++message) {
+        const std::size_t bytes = random_() % (message % 2 == 0 ? 600'000 : 900);
+        const std::size_t source = random_() % (room - bytes);
+        at += random_() % 40;
+        std::copy_n(sender.sent.begin() + static_cast<std::ptrdiff_t>(source), bytes,
+                    expected.begin() + static_cast<std::ptrdiff_t>(at));
+        sender.group.push_back(
+            {.is_send = true,
+             .send_data = reinterpret_cast<void*>(sender.sends.address() + source),
+             .count = static_cast<std::int64_t>(bytes),
+             .peer = static_cast<int>(1 - from)});
+        receiver.group.push_back(
+            {.is_send = false,
+             .recv_data = reinterpret_cast<void*>(receiver.receives.address() + at),
+             .count = static_cast<std::int64_t>(bytes),
+             .peer = static_cast<int>(from)});
+        at += bytes;
+      }
+      const sys::cuda::Device& device = cluster.engine(static_cast<int>(from)).device();
+      ASSERT_TRUE(device.upload(sender.sends.address(), sender.sent.data(), room).ok());
+      ASSERT_TRUE(device.upload(receiver.receives.address(), receiver.received.data(), room).ok());
+      receiver.received = expected;
+    }
+    GpuCluster::Executions executions;
+    std::vector<engine::Arguments> arguments(2);
+    for (int rank = 0; rank < 2; ++rank) {
+      auto made = engine::gpu::make_messages(sides[static_cast<std::size_t>(rank)].group, rank, 2,
+                                             cluster.resources(rank));
+      ASSERT_TRUE(made.ok()) << made.error().describe();
+      executions.push_back(std::move(made).value());
+      arguments[static_cast<std::size_t>(rank)].stream = cluster.stream(rank).handle();
+      arguments[static_cast<std::size_t>(rank)].timeout_ns = 20'000'000'000;
+    }
+    const Status status = cluster.launch(executions, arguments, {0, 1});
+    ASSERT_TRUE(status.ok()) << status.error().describe();
+    const Status ended = cluster.synchronize();
+    ASSERT_TRUE(ended.ok()) << ended.error().describe();
+    for (int rank = 0; rank < 2; ++rank) {
+      const Side& side = sides[static_cast<std::size_t>(rank)];
+      std::vector<std::byte> got(room);
+      ASSERT_TRUE(cluster.engine(rank)
+                      .device()
+                      .copy(reinterpret_cast<sys::cuda::DeviceAddress>(got.data()),
+                            side.receives.address(), room)
+                      .ok());
+      ASSERT_TRUE(got == side.received) << "rank " << rank << ", call " << call;
+    }
+  }
+}
+
+// The receiver never comes: the sender says what it waits for.
+TEST_F(GpuStraight, ASenderSaysThatItWaitsForTheDestination) {
+  GpuCluster cluster(2, everything_straight([](int, int) { return true; }));
+  auto memory = sys::cuda::Memory::allocate(cluster.engine(0).shared_device(), 4096);
+  ASSERT_TRUE(memory.ok());
+  const auto group = [&](int rank) {
+    auto* data = reinterpret_cast<void*>(memory->address());
+    return Message{
+        .is_send = rank == 0, .send_data = data, .recv_data = data, .count = 64, .peer = 1 - rank};
+  };
+  for (const bool receiver_comes : {true, false}) {
+    GpuCluster::Executions executions;
+    std::vector<engine::Arguments> arguments(2);
+    for (int rank = 0; rank < 2; ++rank) {
+      const Message message = group(rank);
+      executions.push_back(std::move(engine::gpu::make_messages(std::span(&message, 1), rank, 2,
+                                                                cluster.resources(rank)))
+                               .value());
+      arguments[static_cast<std::size_t>(rank)] = {.stream = cluster.stream(rank).handle(),
+                                                   .timeout_ns = 100'000'000};
+    }
+    ASSERT_TRUE(
+        cluster.launch(executions, arguments, receiver_comes ? std::vector{0, 1} : std::vector{0})
+            .ok());
+    ASSERT_TRUE(cluster.stream(0).synchronize().ok());
+    ASSERT_TRUE(cluster.stream(1).synchronize().ok());
+  }
+  const Status failure = cluster.engine(0).failure();
+  ASSERT_FALSE(failure.ok());
+  EXPECT_NE(failure.error().message.find("rank 1 to say for the 2. time where messages go (it has "
+                                         "1 times) on channel 8192"),
+            std::string::npos)
+      << failure.error().message;
+}
+
+}  // namespace
+}  // namespace unisono::test
