@@ -1,5 +1,6 @@
-// Memory, and its registration. Buffers need no registration here: peers map them when they are
-// first used. A registration is kept only to be given back.
+// Memory, and its registration: buffers that are registered are mapped by the peers before they are
+// first used, others after that. Memory stays mapped until it is freed; a registration is kept only
+// to be given back.
 
 #include <unisono/device.h>
 
@@ -16,6 +17,9 @@ ncclResult_t add_registration(const char* function, ncclComm_t comm, void* buffe
     return fail(ncclInvalidArgument,
                 text(function, ": ", bytes, " bytes at ", buffer, ", the place for the handle is ",
                      static_cast<const void*>(handle)));
+  // Memory that cannot be mapped is as good, only slower.
+  if (bytes > 0 && !host_memory_stands_in() && owner->ready() == ncclSuccess)
+    static_cast<void>(owner->communicator().register_memory(buffer, bytes));
   *handle = owner->add_registration(buffer, bytes);
   return ncclSuccess;
 }

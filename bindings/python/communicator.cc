@@ -90,6 +90,8 @@ void bind_memory(nb::module_& module) {
       .def_ro("plans_bytes", &MemoryReport::plans_bytes)
       .def_ro("record_bytes", &MemoryReport::record_bytes)
       .def_ro("device_bytes", &MemoryReport::device_bytes)
+      .def_ro("registered_bytes", &MemoryReport::registered_bytes)
+      .def_ro("mapped_bytes", &MemoryReport::mapped_bytes)
       .def_ro("connections", &MemoryReport::connections);
 }
 
@@ -157,6 +159,13 @@ void bind_communicator(nb::module_& module) {
             }));
           },
           nb::arg("plans"), nb::arg("min_bytes") = 0, nb::arg("max_bytes") = nb::none())
+      .def(
+          "register_memory",
+          [](Communicator& self, std::uintptr_t address, std::size_t bytes) {
+            check(without_gil(
+                [&] { return self.register_memory(reinterpret_cast<void*>(address), bytes); }));
+          },
+          nb::arg("address"), nb::arg("bytes"))
       .def("memory",
            [](const Communicator& self) { return without_gil([&] { return self.memory(); }); })
       .def("dump_record", &Communicator::dump_record)

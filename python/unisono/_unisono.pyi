@@ -135,6 +135,7 @@ class Communicator:
         self, plans: list[str], min_bytes: int = 0, max_bytes: int | None = None
     ) -> None: ...
     def explain(self, collective: str, bytes: int) -> str: ...
+    def register_memory(self, address: int, bytes: int) -> None: ...
     def memory(self) -> Memory: ...
     def dump_record(self) -> str: ...
     @property
@@ -183,6 +184,8 @@ class Memory:
     plans_bytes: int
     record_bytes: int
     device_bytes: int
+    registered_bytes: int
+    mapped_bytes: int
     connections: list[ConnectionMemory]
 
 class RendezvousListener:

@@ -102,6 +102,11 @@ def empty_like(view: View, shape: tuple[int, ...]) -> Array:
     return np.empty(shape, _numpy_type(view))
 
 
+def bytes_of(view: View) -> int:
+    """Bytes of the array's memory."""
+    return int(view.count * _SIZES[view.type])
+
+
 def rows(view: View) -> tuple[int, tuple[int, ...]]:
     """The first dimension and the others; an array of no dimensions counts as one row."""
     return (view.shape[0], view.shape[1:]) if view.shape else (1, ())

@@ -5,7 +5,7 @@ from math import prod
 from typing import Any, TypedDict
 
 from unisono import _unisono as native
-from unisono.arrays import Array, View, empty_like, rows, shape_text
+from unisono.arrays import Array, View, bytes_of, empty_like, rows, shape_text
 from unisono.errors import MisuseError
 from unisono.streams import Stream, stream_of
 from unisono.work import Work
@@ -162,6 +162,23 @@ class Calls:
         ]
         return (lengths, starts), max(ends, default=0)
 
+    def register_memory(self, array: Array) -> None:
+        """Makes a CUDA array's memory known to the other ranks, before it is first used.
+
+        Calls on it then store straight into it from the first one on; without, from the second or
+        third. The whole allocation that it lies in is meant, and it is forgotten when that is
+        freed. Local: waits until the others have mapped it, at most a second.
+
+        Args:
+            array: In the memory of the communicator's device.
+
+        Raises:
+            MisuseError: It is not in that device's memory, or no device is known yet.
+            MachineError: The driver cannot share it: it is of cudaMallocAsync, say.
+        """
+        view = View(array, False, None, f"the array to be registered on rank {self.rank}")
+        self._native.register_memory(view.address, bytes_of(view))
+
 
 def memory_of(communicator: native.Communicator) -> dict[str, Any]:
     """What `Communicator.memory` gives."""
@@ -172,6 +189,8 @@ def memory_of(communicator: native.Communicator) -> dict[str, Any]:
         "plans_bytes": report.plans_bytes,
         "record_bytes": report.record_bytes,
         "device_bytes": report.device_bytes,
+        "registered_bytes": report.registered_bytes,
+        "mapped_bytes": report.mapped_bytes,
         "connections": [
             {"peer": one.peer, "channel": one.channel, "transport": one.transport,
              "bytes": one.bytes}

@@ -450,9 +450,9 @@ class Communicator(Calls):
 
         Returns:
             total_bytes, scratch_bytes, plans_bytes, record_bytes, device_bytes (of them, on the
-            CUDA device), and connections: for each its
-            peer, channel, transport and bytes. Connections appear with the first call that needs
-            them.
+            CUDA device), connections (of those made so far, each one's peer, channel, transport,
+            bytes), and, no memory of its own, registered_bytes (arrays that other ranks were told
+            of) and mapped_bytes (theirs, mapped here).
         """
         return memory_of(self._native)
 

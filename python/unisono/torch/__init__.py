@@ -19,8 +19,9 @@ import torch.distributed as dist
 from unisono import _unisono as native
 from unisono.communicator import Communicator
 from unisono.torch import _build, _meet, _standard
+from unisono.torch.memory import MemPool
 
-__all__ = ["all_gather_by", "communicator", "monitored_barrier", "reduce_scatter_by"]
+__all__ = ["MemPool", "all_gather_by", "communicator", "monitored_barrier", "reduce_scatter_by"]
 
 _extension = _build.load()
 
