@@ -63,7 +63,7 @@ ExportedAllocation::~ExportedAllocation() {
   if (shareable_.kind == Shareable::Kind::descriptor) close(shareable_.descriptor);
 }
 
-Result<MappedPieces> MappedPieces::map(std::shared_ptr<const Device> device,
+Result<MappedPieces> MappedPieces::map(const std::shared_ptr<const Device>& device,
                                        const ProcessIdentity& owner,
                                        std::span<const Piece> pieces) {
   const Current current(*device);

@@ -64,7 +64,7 @@ class MappedPieces {
     std::size_t bytes;
     std::int32_t descriptor;
   };
-  static Result<MappedPieces> map(std::shared_ptr<const Device> device,
+  static Result<MappedPieces> map(const std::shared_ptr<const Device>& device,
                                   const ProcessIdentity& owner, std::span<const Piece> pieces);
   MappedPieces() = default;
   ~MappedPieces();

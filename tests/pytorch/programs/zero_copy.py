@@ -77,6 +77,28 @@ def messages_arrive_in_new_tensors():
 
 
 @check
+def a_registered_tensor_is_captured_and_replayed():
+    count = 1 << 20
+    with tensors():
+        own = torch.zeros(count)
+        out = torch.empty(size() * count)
+    told = unisono.torch.communicator()
+    told.register_memory(out)
+    assert told.memory()["registered_bytes"] >= out.numel() * out.element_size()
+    dist.all_gather_into_tensor(out, own)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        dist.all_gather_into_tensor(out, own)
+    for round_ in range(4):
+        own.fill_(10 * round_ + rank())
+        graph.replay()
+        torch.cuda.synchronize()
+        values = [torch.full((count,), 10.0 * round_ + other) for other in range(size())]
+        same(out, torch.cat(values))
+
+
+@check
 def memory_was_shared():
     told = unisono.torch.communicator().memory()
     assert told["mapped_bytes"] > 0, told
