@@ -204,6 +204,7 @@ class Executor {
     Time latency = 0, send_overhead = 0, recv_overhead = 0, gap = 0;
     Time burst = 0;  // how far behind the clock a port may be: what it sends at once
     double port_ps_per_byte = 0, thread_ps_per_byte = 0, wire_ps_per_byte = 0;  // the slower one
+    double receive_ps_per_byte = 0;  // of whole messages; 0: they are read while they come
     bool inter_node = false;
   };
 
@@ -297,6 +298,11 @@ class Executor {
   }
   static std::int64_t beyond_first(std::int64_t bytes) { return bytes > 0 ? bytes - 1 : 0; }
   static std::int64_t wire_bytes(const Thread& thread);
+  // Inside a node a thread block stores into the peer's memory itself, and stands while the links on
+  // the way are full; between nodes the NIC does.
+  bool stores_wait(const Way& way) const {
+    return options_.model == NetworkModel::flows && !way.inter_node;
+  }
   int line_of(const Thread& thread) const {
     return instances_[thread.instance].line + static_cast<int>(thread.index);
   }

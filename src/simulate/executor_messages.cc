@@ -180,6 +180,7 @@ void Executor::end_flow(std::uint32_t number, Time now) {
   Message& ended = messages_[number];
   Connection& in = connections_[ended.connection];
   const Way& way = ways_[in.way];
+  const Time latency = ended.time;
   ended.time += now;
   ended.arrived = true;
   in.flows = false;
@@ -193,9 +194,17 @@ void Executor::end_flow(std::uint32_t number, Time now) {
     path.shares[static_cast<std::size_t>(slower)] += alone;
     path.shares[static_cast<std::size_t>(Share::queue)] += ended.time - path.total();
   }
+  const std::uint32_t sender = stores_wait(way) ? in.sender : none;
+  if (sender != none && options_.explain) {
+    paths_[sender] = message_paths_[number];
+    paths_[sender].shares[static_cast<std::size_t>(Share::latency)] -= latency;
+  }
   // A small message may be faster than the large one before it, but is not seen before.
   while (in.undelivered != none && messages_[in.undelivered].arrived)
     deliver(ended.connection, now);
+  if (sender == none) return;
+  threads_[sender].time = now;
+  finish(sender, now, now);
 }
 
 // The connection's next message may be taken, from its time on.

@@ -22,6 +22,8 @@ void Executor::make_ways(const ProtocolCosts& costs) {
             .thread_ps_per_byte = ps_per_byte(costs.thread_block_gb_s[kind]),
             .inter_node = kind == 1};
     way.wire_ps_per_byte = std::max(way.port_ps_per_byte, way.thread_ps_per_byte);
+    if (costs.receive_gb_s[kind] > 0)
+      way.receive_ps_per_byte = ps_per_byte(costs.receive_gb_s[kind]);
     if (way.inter_node && options_.model == NetworkModel::log_gops)
       way.burst = transfer_time(way.port_ps_per_byte, machine_.nic_burst_bytes);
     ways_.push_back(way);

@@ -50,6 +50,7 @@ void check_protocol(Checker& in, Protocol protocol, const ProtocolCosts& costs) 
     in.duration(named("receive overhead", kind), costs.recv_overhead_ns[kind]);
     in.duration(named("extra latency", kind), costs.extra_latency_ns[kind]);
     in.bandwidth(named("a thread block's bandwidth", kind), costs.thread_block_gb_s[kind]);
+    in.bandwidth(named("receive bandwidth", kind), costs.receive_gb_s[kind], true);
   }
   const double wire = costs.wire_bytes_per_byte;
   if (std::isnan(wire) || wire < 1 || wire > 16)

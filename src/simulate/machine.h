@@ -45,6 +45,9 @@ struct ProtocolCosts {
   std::array<double, link_kinds> recv_overhead_ns{};
   std::array<double, link_kinds> extra_latency_ns{};
   std::array<double, link_kinds> thread_block_gb_s{};
+  // At which a thread block copies a message out of its slot once it is whole; 0: it reads the
+  // message while it comes, as flags beside the data allow.
+  std::array<double, link_kinds> receive_gb_s{};
   double wire_bytes_per_byte = 1;  // flags: 2 for LL, 128/120 for LL128
   std::int64_t slot_bytes = 512 << 10;
 };

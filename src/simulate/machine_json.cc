@@ -30,6 +30,7 @@ Status read_protocol(const Value& value, const std::string& where, ProtocolCosts
   read_pair(in, "recv_overhead_ns", out.recv_overhead_ns);
   read_pair(in, "extra_latency_ns", out.extra_latency_ns);
   read_pair(in, "thread_block_gb_s", out.thread_block_gb_s);
+  read_pair(in, "receive_gb_s", out.receive_gb_s);
   in.required("wire_bytes_per_byte", out.wire_bytes_per_byte);
   in.required("slot_bytes", out.slot_bytes);
   return in.finish();

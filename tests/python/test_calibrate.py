@@ -68,6 +68,17 @@ def test_numbers_come_back_from_the_times_that_they_make() -> None:
     assert fitted.source != number_at(start.file, "node.bandwidth").source
 
 
+def test_a_star_is_one_number_of_all_protocols() -> None:
+    start = load_cluster("hgx_h200_4")
+    place = "protocols.*.launch"
+    names = [f"protocols.{name}.launch" for name in ("simple", "ll", "ll128")]
+    truth = Cluster(with_numbers(start.file, dict.fromkeys(names, 9000.0), "made up"))
+    found = calibrate(start, points(truth), numbers=[place], rounds=10)
+    assert found.values == {place: pytest.approx(9000.0, rel=0.02)}
+    assert found.units == {place: "ns"}
+    assert len({number_at(found.file, name).value for name in names}) == 1
+
+
 def test_what_cannot_be_fitted_is_refused() -> None:
     cluster = load_cluster("hgx_h200_4")
     good = points(cluster)
@@ -90,8 +101,8 @@ def test_the_gpu_benchs_table_is_read() -> None:
     assert len(rows) == 68
     ring = next(row for row in rows if row.algorithm == "ring" and row.collective == "all_reduce")
     assert ring == Measurement(
-        "all_reduce", "ring", "simple", 4, 1, 4194304, "bfloat16", 53.66, 32, 4, 4, 131072
-    )
+        "all_reduce", "ring", "simple", 4, 1, 4194304, "bfloat16", 53.66, 32, 20, 4, 131072, of_first=True,
+    )  # fmt: skip
 
 
 def test_a_benchs_json_is_read(tmp_path: Path) -> None:

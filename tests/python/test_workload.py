@@ -177,6 +177,29 @@ def test_flight_recorder_dumps_keep_the_time_between_calls(tmp_path: Path, pickl
     assert result.time_us == pytest.approx(result.compute_us + result.communication_us)
 
 
+def test_dumps_of_gloo_are_read() -> None:
+    """Real ones; the groups' ranks and durations are not in them."""
+    folder = Path(__file__).with_name("flight_recorder_gloo")
+    workload = load_workload(folder)
+    assert workload.communicators == {"0": [[0, 1, 2, 3]], "1": [[0, 1]], "2": [[2, 3]]}
+    result = simulate_workload(load_cluster("dgx_a100"), workload)
+    names = [task.name for task in result.tasks if task.kind == "collective"]
+    assert names == 2 * [
+        "all_reduce", "all_reduce", "all_gather", "broadcast", "reduce", "all_to_all", "barrier",
+    ]  # fmt: skip
+    assert result.compute_us > 0
+
+
+def test_a_call_of_gloo_that_has_not_ended_is_refused(tmp_path: Path) -> None:
+    dumps = flight_recorder(2, 2)
+    for entry in dumps[1]["entries"]:
+        entry |= {"profiling_name": "gloo:all_reduce", "retired": False}
+        del entry["duration_ms"]
+    folder = write_dumps(tmp_path, dumps, pickled=True)
+    with pytest.raises(MisuseError, match=r"rank 1, entry 0 \(gloo:all_reduce"):
+        load_workload(folder)
+
+
 def change(entry: int, name: str, value: Any) -> Callable[[list[dict[str, Any]]], None]:
     def apply(dumps: list[dict[str, Any]]) -> None:
         dumps[1]["entries"][entry][name] = value

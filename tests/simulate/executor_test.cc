@@ -190,6 +190,49 @@ plan::Plan two_ranks(const std::function<void(plan::ProgramBuilder&, int)>& writ
   return plan;
 }
 
+Time time_of(const Machine& machine, const plan::Plan& plan, NetworkModel model) {
+  const auto result = simulate_plan(machine, plan, *place(machine, 2), 250, DataType::float32,
+                                    {.model = model, .explain = true});
+  EXPECT_TRUE(result.ok()) << result.error().message;
+  if (!result.ok()) return 0;
+  EXPECT_EQ(result->run.path.total(), result->run.finished);
+  return result->run.finished / picoseconds_per_ns;
+}
+
+// 1000 bytes at 1 ns each are there after 1099 ns; out of the slot they take 2 ns each.
+TEST(Receive, TakesWholeMessagesOutOfTheirSlotsAfterwards) {
+  Machine machine = log_gops_machine(2, {.latency_ns = 100, .gap_ns_per_byte = 1});
+  const plan::Plan plan = two_ranks([](plan::ProgramBuilder& builder, int rank) {
+    if (rank == 0)
+      builder.block(0, 1, -1).send(plan::input(0));
+    else
+      builder.block(0, -1, 0).recv(plan::output(0));
+  });
+  EXPECT_EQ(time_of(machine, plan, NetworkModel::log_gops), 1099);
+  machine.protocols[0].receive_gb_s = {0.5, 0.5};
+  EXPECT_EQ(time_of(machine, plan, NetworkModel::log_gops), 1099 + 1998);
+}
+
+// Two thread blocks store 1000 bytes each through one port of 1 ns a byte, and then copy as much:
+// the copies begin when the port has taken all.
+TEST(Send, ThreadBlocksStandWhileTheirPortIsFull) {
+  Machine machine = log_gops_machine(2, {.gap_ns_per_byte = 1});
+  machine.copy_gb_s = 1;
+  plan::Plan plan = two_ranks([](plan::ProgramBuilder& builder, int rank) {
+    for (int channel = 0; channel < 2; ++channel) {
+      plan::BlockBuilder block = builder.block(channel, rank == 0 ? 1 : -1, rank == 0 ? -1 : 0);
+      if (rank == 0) {
+        block.send(plan::input(0));
+        block.copy(plan::input(0), plan::output(0));
+      } else {
+        block.recv(plan::output(0));
+      }
+    }
+  });
+  plan.header.channels = 2;
+  EXPECT_EQ(time_of(machine, plan, NetworkModel::flows), 2000 + 1000);
+}
+
 std::string failure_of(const plan::Plan& plan) {
   const Machine machine = log_gops_machine(2, {.latency_ns = 10});
   const auto result = simulate_plan(machine, plan, *place(machine, 2), 64, DataType::float32, {});

@@ -10,7 +10,8 @@ namespace {
 
 std::string protocol() {
   return R"({"launch_ns": 1, "send_overhead_ns": [1, 2], "recv_overhead_ns": [1, 2],
-    "extra_latency_ns": [0, 0], "thread_block_gb_s": [10, 5], "wire_bytes_per_byte": 1,
+    "extra_latency_ns": [0, 0], "thread_block_gb_s": [10, 5],
+    "receive_gb_s": [8, 0], "wire_bytes_per_byte": 1,
     "slot_bytes": 4096})";
 }
 
@@ -33,6 +34,7 @@ TEST(MachineJson, ReadsWhatIsRight) {
   ASSERT_TRUE(machine.ok()) << machine.error().message;
   EXPECT_EQ(machine->max_ranks(), 8);
   EXPECT_EQ(machine->protocols[2].thread_block_gb_s[1], 5);
+  EXPECT_EQ(machine->protocols[2].receive_gb_s[0], 8);
 }
 
 TEST(MachineJson, RefusesWhatIsWrongByName) {

@@ -9,13 +9,14 @@ a tenth counts alike in all of them.
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from unisono import _unisono as native
 from unisono.errors import MachineError, MisuseError
 from unisono.simulate.cluster import Cluster, ClusterFile, number_at, with_numbers
 from unisono.simulate.measurements import Error, Measurement, Predictor
@@ -40,7 +41,7 @@ class Calibration:
 
     Attributes:
         file: The cluster's file with the fitted numbers.
-        values: The fitted numbers by place: ns, GB/s or bytes.
+        values: The fitted numbers by place, as they were asked for: ns, GB/s or bytes.
         before: What they were.
         fitted: Errors of the points that were fitted.
         held: Errors of those that were not.
@@ -55,7 +56,7 @@ class Calibration:
     @property
     def units(self) -> dict[str, str]:
         """Of the numbers, by place."""
-        return {place: number_at(self.file, place).unit for place in self.values}
+        return {place: number_at(self.file, _spread(place)[0]).unit for place in self.values}
 
 
 def split(measurements: Sequence[Measurement]) -> tuple[list[Measurement], list[Measurement]]:
@@ -73,7 +74,8 @@ def numbers_to_fit(cluster: Cluster, measurements: Sequence[Measurement]) -> lis
     """The places of the numbers on which the measured times depend.
 
     What the points cannot tell apart is one number: the hop's latency and both ends' overheads are
-    told apart only where a thread block works on several messages, so the sender's is left out.
+    told apart only where a thread block works on several messages, so the sender's is left out. A
+    thread block moves as many bytes in every protocol, flags counted: one number, too.
     """
     between = any(one.nodes > 1 for one in measurements)
     inside = any(one.ranks > one.nodes for one in measurements)
@@ -82,8 +84,15 @@ def numbers_to_fit(cluster: Cluster, measurements: Sequence[Measurement]) -> lis
     ways = ["inside"] * inside + ["between"] * between
     places = [f"protocols.{name}.launch" for name in protocols]
     for name in protocols:
-        for part in ("recv_overhead", "extra_latency", "thread_block_bandwidth"):
+        for part in ("recv_overhead", "extra_latency"):
             places += [f"protocols.{name}.{part}.{way}" for way in ways]
+        costs = getattr(cluster.file.protocols, name)
+        places += [
+            f"protocols.{name}.receive_bandwidth.{way}"
+            for way in ways
+            if getattr(costs.receive_bandwidth, way).value > 0
+        ]
+    places += [f"protocols.*.thread_block_bandwidth.{way}" for way in ways]
     if inside:
         places.append("node.bandwidth")
     if between:
@@ -108,7 +117,8 @@ def calibrate(
     Args:
         cluster: Where to begin; what is not fitted stays.
         measurements: Of runs on it; at least two.
-        numbers: Places as `Cluster.numbers` names them; none: those of `numbers_to_fit`.
+        numbers: Places as `Cluster.numbers` names them, or with `*` for the protocol: one number
+            for all protocols. None: those of `numbers_to_fit`.
         model: Of the network.
         rounds: At most so many steps; each simulates every fitted point once for each number.
         source: What the fitted file says of its numbers.
@@ -137,7 +147,7 @@ def calibrate(
     with ThreadPoolExecutor(workers) as pool:
 
         def simulate(at: Array, points: Sequence[Measurement]) -> list[Error]:
-            file = with_numbers(cluster.file, _by_place(places, at), source)
+            file = with_numbers(cluster.file, _spread_values(_by_place(places, at)), source)
             predictors = [Predictor(file, model) for _ in range(workers)]
             parts = pool.map(lambda i: predictors[i].errors(points[i::workers]), range(workers))
             errors = {error.measurement: error for part in parts for error in part}
@@ -155,7 +165,7 @@ def calibrate(
         )  # fmt: skip
         values = _by_place(places, found.x)
         return Calibration(
-            with_numbers(cluster.file, values, source),
+            with_numbers(cluster.file, _spread_values(values), source),
             values,
             before,
             simulate(found.x, fit),
@@ -167,9 +177,18 @@ def _by_place(places: Sequence[str], logarithms: Array) -> dict[str, float]:
     return {place: float(value) for place, value in zip(places, np.exp(logarithms), strict=True)}
 
 
+def _spread(place: str) -> list[str]:
+    """The places of the numbers that are one where a place has a star."""
+    return [place.replace("*", name) for name in native.protocols()] if "*" in place else [place]
+
+
+def _spread_values(values: Mapping[str, float]) -> dict[str, float]:
+    return {one: value for place, value in values.items() for one in _spread(place)}
+
+
 def _values(file: ClusterFile, places: Sequence[str]) -> dict[str, float]:
     """Where the numbers start."""
-    found = {place: number_at(file, place) for place in places}
+    found = {place: number_at(file, _spread(place)[0]) for place in places}
     return {
         place: max(number.value, _LEAST_NS if number.unit == "ns" else 0) or _NOTHING[number.unit]
         for place, number in found.items()

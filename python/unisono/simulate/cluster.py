@@ -26,6 +26,13 @@ class _Bandwidths(Part):
     between: Bandwidth
 
 
+class _Receiving(Part):
+    """Of messages that are whole; 0: they are read while they come."""
+
+    inside: Bandwidth = Number(0, "", "GB/s")
+    between: Bandwidth = Number(0, "", "GB/s")
+
+
 class _Node(Part):
     """The network inside a node: one port a rank, full duplex, through a switch."""
 
@@ -57,6 +64,7 @@ class _Protocol(Part):
     recv_overhead: _Ways
     extra_latency: _Ways
     thread_block_bandwidth: _Bandwidths
+    receive_bandwidth: _Receiving = Field(default_factory=_Receiving)
     wire_bytes_per_byte: Plain
     slot: Size
 
@@ -288,7 +296,7 @@ def _to_machine(file: ClusterFile) -> dict[str, Any]:
 
 
 def _to_protocol(name: str, costs: _Protocol) -> dict[str, Any]:
-    def pair(part: _Ways | _Bandwidths) -> list[float]:
+    def pair(part: _Ways | _Bandwidths | _Receiving) -> list[float]:
         return [part.inside.value, part.between.value]
 
     return {
@@ -297,6 +305,7 @@ def _to_protocol(name: str, costs: _Protocol) -> dict[str, Any]:
         "recv_overhead_ns": pair(costs.recv_overhead),
         "extra_latency_ns": pair(costs.extra_latency),
         "thread_block_gb_s": pair(costs.thread_block_bandwidth),
+        "receive_gb_s": pair(costs.receive_bandwidth),
         "wire_bytes_per_byte": costs.wire_bytes_per_byte.value,
         "slot_bytes": _whole(f"protocols.{name}.slot", costs.slot),
     }

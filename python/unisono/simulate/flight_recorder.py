@@ -2,6 +2,9 @@
 
 A dump is a pickle, which can make an unpickler call anything. Ours refuses every name: a dump holds
 only numbers, texts, lists and dictionaries, and these need none. The JSON form is read as it is.
+
+Gloo's dumps (PyTorch 2.13) have neither the groups' ranks nor durations: a group is then the ranks
+that call on it, and a call, for which its host waits, counts as part of the compute after it.
 """
 
 import io
@@ -106,9 +109,13 @@ class _Reader:
             rank: [self.checked(rank, i, entry) for i, entry in enumerate(dump["entries"])]
             for rank, dump in self.dumps.items()
         }
+        if not self.made.communicators:
+            self.infer_groups(entries)
         for each in entries.values():
             first: dict[str, int] = {}
             for group, entry in each:
+                if group not in self.made.communicators:
+                    raise MisuseError(f"{entry['where']}: its group '{group}' is not in pg_config")
                 if not entry["is_p2p"]:
                     first.setdefault(group, entry["collective_seq_id"])
             for group, number in first.items():
@@ -127,15 +134,22 @@ class _Reader:
             group = str(config.get("name", key))
             ranks = config.get("ranks", "")
             members = [int(part) for part in re.findall(r"\d+", str(ranks))]
-            groups = self.made.communicators.setdefault(group, [])
-            if not members or members in groups or rank not in members:
+            if rank not in members:
                 continue
-            groups.append(members)
+            groups = self.made.communicators.setdefault(group, [])
+            if members not in groups:
+                groups.append(members)
+
+    def infer_groups(self, entries: dict[int, list[tuple[str, dict[str, Any]]]]) -> None:
+        """By who calls on a name, where no dump says which ranks a group has."""
+        for rank in sorted(entries):
+            for name in sorted({group for group, _ in entries[rank]}):
+                self.made.communicators.setdefault(name, [[]])[0].append(rank)
 
     def checked(self, rank: int, number: int, entry: Any) -> tuple[str, dict[str, Any]]:
         where = f"rank {rank}, entry {number}"
         try:
-            group = entry["process_group"][0]
+            group = str(entry["process_group"][0])
             needed = ("profiling_name", "time_created_ns", "input_sizes", "output_sizes")
             values = {name: entry[name] for name in needed} | {
                 "is_p2p": bool(entry.get("is_p2p", False)),
@@ -146,6 +160,8 @@ class _Reader:
                 "duration_ms": entry.get("duration_ms"),
                 "where": where,
             }
+            if str(values["profiling_name"]).startswith("gloo:") and entry.get("retired"):
+                values["duration_ms"] = values["duration_ms"] or 0.0
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise MisuseError(f"{where}: it has no {error}, or it is no number") from None
         if not isinstance(values["duration_ms"], int | float):
@@ -153,8 +169,6 @@ class _Reader:
                 f"{where} ({values['profiling_name']}, {values['state']}): it has no duration: the "
                 "dump ends early, or was recorded without TORCH_NCCL_ENABLE_TIMING=1"
             )
-        if group not in self.made.communicators:
-            raise MisuseError(f"{where}: its group '{group}' is not in pg_config")
         return group, values
 
     def recorded(self, rank: int, group: str, entry: dict[str, Any]) -> Recorded:

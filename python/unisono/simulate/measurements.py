@@ -21,6 +21,7 @@ _SLOTS = re.compile(r"slots of each connection: (\d+) of (\d+) bytes")
 _GPU_NAME = re.compile(r"(\d+), (NVIDIA|AMD) ")
 # Further calls change the mean of a pipelined collective little and cost as much as the first.
 _MOST_CALLS = 4
+_LARGEST_LL = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Measurement:
         bytes: The larger of input and output of the rank that has most.
         time_us: Of a call.
         calls: How many were made back to back.
+        of_first: The time is that of the rank which ended first, not last.
         slots: Of a connection, with `slot_bytes` each; 0: as the cluster's file says.
     """
 
@@ -50,6 +52,7 @@ class Measurement:
     calls: int = 1
     slots: int = 0
     slot_bytes: int = 0
+    of_first: bool = False
 
     def describe(self) -> str:
         """For a person."""
@@ -137,7 +140,10 @@ def _of_row(row: dict[str, Any], iterations: int, seconds: float) -> Measurement
 
 
 def _read_table(text: str) -> list[Measurement]:
-    """The GPU bench's: all GPUs are ranks of one node, bfloat16, up to 20 calls in a graph."""
+    """The GPU bench's: all GPUs are ranks of one node, bfloat16, several calls in a graph.
+
+    The rank counts that ends first: the one that started last, which waits for nobody.
+    """
     found: list[Measurement] = []
     ranks, slots, slot_bytes = 0, 0, 0
     table = False
@@ -153,10 +159,15 @@ def _read_table(text: str) -> list[Measurement]:
             collective, algorithm, protocol, channels, size, time_us, _ = words
             row = Measurement(
                 collective, algorithm, protocol, ranks, 1, int(size), "bfloat16", float(time_us),
-                int(channels), _MOST_CALLS, slots, slot_bytes,
+                int(channels), _calls_in_graph(int(size)), slots, slot_bytes, of_first=True,
             )  # fmt: skip
             found.append(row)
     return found
+
+
+def _calls_in_graph(size: int) -> int:
+    """As many as the GPU bench makes."""
+    return 20 if size <= 4 << 20 else 5 if size <= 64 << 20 else 2
 
 
 class Predictor:
@@ -173,7 +184,7 @@ class Predictor:
             MisuseError: The measurement cannot be simulated on this cluster.
         """
         cluster = self._cluster(one.slots, one.slot_bytes)
-        protocols = [one.protocol] if one.protocol else native.protocols()
+        protocols = [one.protocol] if one.protocol else _protocols(one.bytes)
         times = [
             self._simulate(cluster, one, algorithm, protocol)
             for algorithm in _algorithms(one)
@@ -212,7 +223,8 @@ class Predictor:
     def _simulate(self, cluster: Cluster, one: Measurement, algorithm: str, protocol: str) -> float:
         # Where each rank waits for all others, calls do not overlap.
         rooted = one.collective in ("broadcast", "reduce", "gather", "scatter")
-        calls = min(one.calls, _MOST_CALLS) if rooted else 1
+        most = one.calls if one.of_first else _MOST_CALLS
+        calls = min(one.calls, most) if rooted else 1
         blocks = 1 if one.collective in ("all_reduce", "broadcast", "reduce") else one.ranks
         entry = native.find_algorithm(f"{algorithm}_{one.collective}")
         result = native.simulate_collective(
@@ -221,13 +233,19 @@ class Predictor:
             protocol=protocol, channels=one.channels or cluster.channels, model=self._model,
             calls=calls,
         )  # fmt: skip
-        return result.time_us / calls
+        return (result.first_us if one.of_first else result.time_us) / calls
 
 
 def _algorithms(one: Measurement) -> list[str]:
     if one.algorithm:
         return [one.algorithm]
     return ["ring", "tree"] if one.collective == "all_reduce" else ["ring"]
+
+
+def _protocols(size: int) -> list[str]:
+    """What NCCL would choose among: LL sends twice the bytes, in very many messages."""
+    names = native.protocols()
+    return names if size <= _LARGEST_LL else [name for name in names if name != "ll"]
 
 
 def errors_by_decade(errors: Sequence[Error]) -> list[DecadeError]:
