@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "bind.h"
 #include "convert.h"
-#include "simulate/collective.h"
 #include "simulate/machine_json.h"
 #include "simulation.h"
 
@@ -29,14 +28,8 @@ CollectiveResult simulate_collective(const Machine& machine, const algorithm::En
                                      int root, std::string_view model, double noise,
                                      std::uint64_t seed, bool explain, int calls, bool collapse,
                                      std::uint64_t max_events, std::string timeline) {
-  simulate::CollectiveCall call;
-  call.request.collective = algorithm.collective;
-  call.request.placement = take(simulate::place(machine, ranks, nodes));
-  call.request.root = root;
-  call.request.protocol = protocol_of(protocol);
-  call.request.channels = channels;
-  call.count = count;
-  call.type = data_type_of(type);
+  const simulate::CollectiveCall call =
+      collective_call(machine, algorithm, ranks, nodes, count, type, protocol, channels, root);
   const CollectiveOptions options{.model = model_of(model),
                                   .noise = noise,
                                   .seed = seed,
@@ -107,6 +100,21 @@ simulate::NetworkModel model_of(std::string_view wanted) {
     known.emplace_back(name(model));
   }
   raise(misuse("there is no network model '", wanted, "'; there are ", join(known)));
+}
+
+simulate::CollectiveCall collective_call(const Machine& machine, const algorithm::Entry& algorithm,
+                                         int ranks, int nodes, std::int64_t count,
+                                         std::string_view type, std::string_view protocol,
+                                         int channels, int root) {
+  simulate::CollectiveCall call;
+  call.request.collective = algorithm.collective;
+  call.request.placement = take(simulate::place(machine, ranks, nodes));
+  call.request.root = root;
+  call.request.protocol = protocol_of(protocol);
+  call.request.channels = channels;
+  call.count = count;
+  call.type = data_type_of(type);
+  return call;
 }
 
 nb::dict shares(const simulate::ExecutorResult& run) {

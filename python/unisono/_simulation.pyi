@@ -143,6 +143,10 @@ class GoalSchedule:
     def ranks(self) -> int: ...
     @property
     def operations(self) -> int: ...
+    def operations_of(
+        self, rank: int
+    ) -> list[tuple[str, int, int, int, int, list[int], list[int]]]:
+        """Kind, size, peer, tag, cpu, and what it requires: to have ended, to have begun."""
     def to_text(self) -> str: ...
     def to_binary(self) -> bytes: ...
 
@@ -170,6 +174,11 @@ def goal_of_collective(
     root: int = 0,
 ) -> GoalSchedule:
     """A collective's plan as GOAL. Lets go of the GIL."""
+
+def goal_of_plan(
+    machine: Machine, plan: Plan, *, count: int, type: str = "float32"
+) -> GoalSchedule:
+    """Any plan as GOAL. Lets go of the GIL."""
 
 def goal_of_workload(machine: Machine, workload: str) -> GoalSchedule:
     """A workload, as JSON, as GOAL. Lets go of the GIL."""

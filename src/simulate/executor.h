@@ -298,8 +298,8 @@ class Executor {
   }
   static std::int64_t beyond_first(std::int64_t bytes) { return bytes > 0 ? bytes - 1 : 0; }
   static std::int64_t wire_bytes(const Thread& thread);
-  // Inside a node a thread block stores into the peer's memory itself, and stands while the links on
-  // the way are full; between nodes the NIC does.
+  // Inside a node a thread block stores into the peer's memory itself, and stands while the links
+  // on the way are full; between nodes the NIC does.
   bool stores_wait(const Way& way) const {
     return options_.model == NetworkModel::flows && !way.inter_node;
   }

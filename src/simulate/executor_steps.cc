@@ -57,8 +57,8 @@ Time Executor::work(std::uint32_t number, std::int64_t bytes) {
   return time;
 }
 
-// The step's message, if it is there. A step that only receives copies while the bytes come, or once
-// all are there; one that also sends works on them on their way out.
+// The step's message, if it is there. A step that only receives copies while the bytes come, or
+// once all are there; one that also sends works on them on their way out.
 void Executor::take(std::uint32_t number, Time now) {
   Thread& thread = threads_[number];
   Connection& in = connections_[thread.in];
@@ -78,8 +78,7 @@ void Executor::take(std::uint32_t number, Time now) {
   const bool passes_on = plan::sends(step.operation);
   const bool is_whole = way.receive_ps_per_byte > 0;
   const double ps_per_byte = is_whole ? way.receive_ps_per_byte : way.thread_ps_per_byte;
-  const Time copied =
-      passes_on ? 0 : transfer_time(ps_per_byte, beyond_first(message.wire_bytes));
+  const Time copied = passes_on ? 0 : transfer_time(ps_per_byte, beyond_first(message.wire_bytes));
   if (is_whole) wait_for(number, taken);
   if (message.time > thread.time + copied) {
     wait_for(number, taken);

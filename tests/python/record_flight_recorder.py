@@ -1,6 +1,6 @@
-"""Records flight_recorder_gloo: 4 ranks of PyTorch's Gloo backend (2.13 or newer).
+"""Records flight_recorder_gloo: python record_flight_recorder.py RANK, four at once.
 
-    for rank in 0 1 2 3; do python record_flight_recorder.py $rank & done; wait
+Needs PyTorch 2.13 or newer, whose Gloo backend has a Flight Recorder.
 """
 
 import os

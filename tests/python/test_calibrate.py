@@ -101,7 +101,8 @@ def test_the_gpu_benchs_table_is_read() -> None:
     assert len(rows) == 68
     ring = next(row for row in rows if row.algorithm == "ring" and row.collective == "all_reduce")
     assert ring == Measurement(
-        "all_reduce", "ring", "simple", 4, 1, 4194304, "bfloat16", 53.66, 32, 20, 4, 131072, of_first=True,
+        "all_reduce", "ring", "simple", 4, 1, 4194304, "bfloat16", 53.66, 32, 20, 4, 131072,
+        of_first=True,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """`unisono plan cost`: how long a plan takes on a cluster that a file describes."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ from unisono import _unisono as native
 from unisono.cli.output import Json, parse_size, print_json, print_table, print_text, split_names
 from unisono.cli.programs import PlanFile
 from unisono.cli.simulation import load_simulator
+from unisono.errors import MisuseError
 from unisono.exchange import read_plan
 
 
@@ -25,6 +27,9 @@ def cost(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the critical path of the largest size.")
     ] = False,
+    goal: Annotated[
+        Path | None, typer.Option(help="Only write the schedule as GOAL: .goal (text) or .bin.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Simulate a plan on a cluster: what it takes, and of which links and ports it makes use."""
@@ -32,6 +37,12 @@ def cost(
     chosen = simulator.load_cluster(cluster)
     plan = read_plan(file)
     sizes = sorted(parse_size(text, "--size") for text in split_names(size or ["1MiB"]))
+    if goal is not None:
+        if len(sizes) != 1:
+            raise MisuseError(f"--goal writes one schedule; there are {len(sizes)} sizes")
+        schedule = simulator.goal_of_plan(chosen, plan, size_bytes=sizes[0], type=element)
+        simulator.write_goal(schedule, goal)
+        return
     results = [
         simulator.simulate_plan(
             chosen, plan, size_bytes=one, nodes=nodes, type=element, explain=explain

@@ -77,6 +77,10 @@ def simulate(
     implementation: Annotated[
         str, typer.Option(help="Whose measurements: unisono, nccl, openmpi ...")
     ] = OURS,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(help="With --against: algorithms to leave out, as one_shot."),
+    ] = None,
     use: Annotated[
         bool, typer.Option("--use", help="Show what the fastest sends over each port and link.")
     ] = False,
@@ -121,8 +125,9 @@ def simulate(
     check_names("model", [model], NETWORK_MODELS)
     if against:
         check_against(
-            chosen, against, implementation, collective, model=model, html=html, json=json
-        )
+            chosen, against, implementation, collective, skip=split_names(skip or []), model=model,
+            html=html, json=json,
+        )  # fmt: skip
         return
     if workload is not None:
         options = {
@@ -130,8 +135,9 @@ def simulate(
             "timeline": str(timeline or ""),
         }  # fmt: skip
         simulate_workload_file(
-            simulator, workload, cluster, options, log_gops=loggops, export=goal, json=json
-        )
+            simulator, workload, cluster, options, log_gops=loggops, export=goal, html=html,
+            json=json,
+        )  # fmt: skip
         return
     check_names("collective", [collective], collectives())
     sizes = [parse_size(text, "--size") for text in split_names(size or ["1MiB"])]

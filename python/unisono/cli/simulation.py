@@ -95,6 +95,7 @@ def check_against(
     implementation: str,
     collective: str,
     *,
+    skip: Sequence[str],
     model: str,
     html: Path | None,
     json: bool,
@@ -105,7 +106,7 @@ def check_against(
         point
         for file in files
         for point in simulator.read_measurements(file, implementation)
-        if collective in ("", point.collective)
+        if collective in ("", point.collective) and point.algorithm not in skip
     ]
     if not points:
         raise MisuseError(f"no measurement of {collective} in {', '.join(map(str, files))}")

@@ -6,10 +6,14 @@ from types import ModuleType
 from typing import Any
 
 from unisono import _unisono as native
-from unisono.cli.output import print_json, print_table, print_text
+from unisono.cli.output import print_json, print_table, print_text, write_file
 from unisono.errors import MisuseError
+from unisono.report.simulation import Table, render_simulation
 
 _SHOWN_TASKS = 40
+_REPORTED_TASKS = 1000
+# What a GOAL file is simulated with as LogGOPSim would.
+_PLAIN = {"model": "loggops", "noise": 0.0, "explain": False, "timeline": ""}
 
 
 def simulate_workload_file(
@@ -20,29 +24,43 @@ def simulate_workload_file(
     *,
     log_gops: str = "",
     export: Path | None = None,
+    html: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Simulates what a file or a folder of traces holds, or only writes it as GOAL."""
+    """Simulates what a file or a folder of traces holds, or only writes it as GOAL.
+
+    A GOAL file runs as in LogGOPSim, unless something is asked for that workloads alone have.
+    """
     if path.suffix in simulator.GOAL_SUFFIXES:
         schedule = simulator.read_goal(path)
         if export is not None:
             simulator.write_goal(schedule, export)
             return
+        plain = html is None and options == _PLAIN | {"seed": options["seed"]}
+        if log_gops and not plain:
+            raise MisuseError(
+                "--loggops runs a GOAL file as LogGOPSim does; --model, --noise, --explain, "
+                "--timeline and --html take a --cluster"
+            )
         if log_gops:
             _show_goal(simulator.run_goal(schedule, simulator.parse_log_gops(log_gops)), json)
             return
-        if options["model"] != "loggops":
-            raise MisuseError("GOAL files are simulated with --model loggops only")
-        _show_goal(simulator.run_goal(schedule, simulator.load_cluster(cluster)), json)
-        return
-    if log_gops:
-        raise MisuseError("--loggops is for GOAL files; other workloads take a --cluster")
-    workload = simulator.load_workload(path)
-    chosen = simulator.load_cluster(cluster)
-    if export is not None:
-        simulator.write_goal(simulator.goal_of_workload(chosen, workload), export)
-        return
-    result = simulator.simulate_workload(chosen, workload, **options)
+        chosen = simulator.load_cluster(cluster)
+        if plain:
+            _show_goal(simulator.run_goal(schedule, chosen), json)
+            return
+        result = simulator.simulate_goal(chosen, schedule, path.stem, **options)
+    else:
+        if log_gops:
+            raise MisuseError("--loggops is for GOAL files; other workloads take a --cluster")
+        workload = simulator.load_workload(path)
+        chosen = simulator.load_cluster(cluster)
+        if export is not None:
+            simulator.write_goal(simulator.goal_of_workload(chosen, workload), export)
+            return
+        result = simulator.simulate_workload(chosen, workload, **options)
+    if html is not None:
+        write_file(html, _report(chosen, options["model"], result))
     if json:
         print_json({"cluster": chosen.name, "model": options["model"]} | asdict(result))
         return
@@ -104,3 +122,50 @@ def _show(result: Any) -> None:
     )
     if len(tasks) < len(result.tasks):
         print_text(f"and {len(result.tasks) - len(tasks):,} tasks more; --timeline shows all")
+
+
+def _report(cluster: Any, model: str, result: Any) -> str:
+    """The page of a workload: its totals, its algorithms, its critical path, its first tasks."""
+
+    def part(us: float) -> tuple[str, str]:
+        return f"{us:,.2f}", f"{us / result.time_us:.1%}" if result.time_us > 0 else "-"
+
+    tables: dict[str, Table] = {
+        "Where rank 0's time goes": (
+            ("what", "us", "of the time"),
+            [
+                ("until the last rank has ended", *part(result.time_us)),
+                ("computes", *part(result.compute_us)),
+                ("communicates", *part(result.communication_us)),
+                ("communicates without computing", *part(result.exposed_us)),
+            ],
+        ),
+    }
+    if result.shares:
+        tables["Critical path"] = (
+            ("share", "us", "of the time"),
+            [
+                (name, *part(us))
+                for name, us in sorted(result.shares.items(), key=lambda share: -share[1])
+                if us > 0
+            ],
+        )
+    if result.algorithms:
+        tables["Collectives"] = (
+            ("communicator", "collective", "size", "algorithm"),
+            [
+                (over, collective, native.format_bytes(size), algorithm)
+                for over, collective, size, algorithm in result.algorithms
+            ],
+        )
+    tables[f"Tasks of rank 0 (the first {_REPORTED_TASKS:,} at most)"] = (
+        ("task", "stream", "began us", "took us"),
+        [
+            (one.name, one.stream, f"{one.began_us:,.2f}", f"{one.ended_us - one.began_us:,.2f}")
+            for one in result.tasks[:_REPORTED_TASKS]
+        ],
+    )
+    return render_simulation(
+        f"{result.name}, {result.ranks} ranks on {result.nodes} nodes of {cluster.name}, {model}",
+        cluster.file.description, {}, tables,
+    )  # fmt: skip

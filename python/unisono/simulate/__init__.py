@@ -20,12 +20,14 @@ from unisono.simulate.goal import SUFFIXES as GOAL_SUFFIXES
 from unisono.simulate.goal import (
     LogGops,
     goal_of_collective,
+    goal_of_plan,
     goal_of_workload,
     parse_log_gops,
     read_goal,
     run_goal,
     write_goal,
 )
+from unisono.simulate.goal_workload import simulate_goal, workload_of_goal
 from unisono.simulate.load import load_workload
 from unisono.simulate.measurements import (
     DecadeError,
@@ -82,6 +84,7 @@ __all__ = [
     "explain_path",
     "explain_workload",
     "goal_of_collective",
+    "goal_of_plan",
     "goal_of_workload",
     "load_cluster",
     "load_workload",
@@ -94,11 +97,13 @@ __all__ = [
     "run_goal",
     "simulate",
     "simulate_all",
+    "simulate_goal",
     "simulate_plan",
     "simulate_workload",
     "to_yaml",
     "training_step",
     "with_numbers",
+    "workload_of_goal",
     "write_goal",
     "zero3_step",
 ]

@@ -1,4 +1,4 @@
-"""GOAL schedules: of collectives and workloads, read, written and run."""
+"""GOAL schedules: of collectives, plans and workloads, read, written and run."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 from unisono import _unisono as native
 from unisono.errors import MisuseError
 from unisono.simulate.cluster import Cluster
-from unisono.simulate.run import block_count
+from unisono.simulate.run import block_count, plan_count
 from unisono.simulate.workload import Workload
 
 _TEXT_SUFFIX = ".goal"
@@ -113,6 +113,22 @@ def goal_of_collective(
         cluster.machine, entry, ranks=ranks, nodes=nodes, protocol=protocol,
         count=block_count(collective, size_bytes, ranks, 4), channels=channels or cluster.channels,
     )  # fmt: skip
+
+
+def goal_of_plan(
+    cluster: Cluster,
+    plan: native.Plan,
+    *,
+    size_bytes: int,
+    type: str = "float32",  # noqa: A002
+) -> native.GoalSchedule:
+    """Any plan as GOAL; arguments are those of `simulate_plan`.
+
+    Raises:
+        MisuseError: The plan is malformed, or has one-sided steps, which GOAL cannot say.
+    """
+    count, _ = plan_count(plan, size_bytes, type)
+    return native.goal_of_plan(cluster.machine, plan, count=count, type=type)
 
 
 def run_goal(schedule: native.GoalSchedule, where: Cluster | LogGops) -> native.GoalResult:

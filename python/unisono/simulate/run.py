@@ -182,18 +182,28 @@ def simulate_plan(
     Raises:
         MisuseError: The cluster has too few places, or the plan is malformed.
     """
-    element_bytes = _element_bytes(type)
-    blocks = max(
-        max(plan.input_blocks(rank), plan.output_blocks(rank), 1) for rank in range(plan.ranks)
-    )
-    count = max(1, size_bytes // (blocks * element_bytes))
+    count, simulated_bytes = plan_count(plan, size_bytes, type)
     result = native.simulate_plan(
         cluster.machine, plan, nodes=nodes, count=count, type=type, model=model, explain=explain
     )
     return _simulated(
         cluster, result, plan.collective, plan.name.removesuffix(f"_{plan.collective}"),
-        plan.protocol, plan.channels, count * blocks * element_bytes, explain,
+        plan.protocol, plan.channels, simulated_bytes, explain,
     )  # fmt: skip
+
+
+def plan_count(plan: native.Plan, size_bytes: int, type: str) -> tuple[int, int]:  # noqa: A002
+    """Elements of a block where the larger of input and output has so many bytes; at least one.
+
+    Returns:
+        The elements, and the bytes of the larger of input and output with these.
+    """
+    element_bytes = _element_bytes(type)
+    blocks = max(
+        max(plan.input_blocks(rank), plan.output_blocks(rank), 1) for rank in range(plan.ranks)
+    )
+    count = max(1, size_bytes // (blocks * element_bytes))
+    return count, count * blocks * element_bytes
 
 
 def _element_bytes(type: str) -> int:  # noqa: A002
