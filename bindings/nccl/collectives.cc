@@ -56,7 +56,13 @@ ncclResult_t start(const Given& given, bool has_root) {
   call.count = static_cast<std::int64_t>(given.count);
   call.type = *type_of(given.type);
   call.root = has_root ? given.root : 0;
-  if (!host_memory_stands_in()) call.options.stream = given.stream;
+  if (!host_memory_stands_in()) {
+    call.options.stream = given.stream;
+    call.options.max_sms = comm->config.max_sms;
+    // As in NCCL a wish: what reduces goes by kernels all the same.
+    if (comm->config.prefers_zero_sm && !is_reduction(given.collective))
+      call.options.policy = Policy::zero_sm;
+  }
   return add(comm, call);
 }
 

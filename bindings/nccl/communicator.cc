@@ -26,8 +26,8 @@ void complain(ncclComm_t comm, const char* function) {
 
 }  // namespace
 
-Handle add_handle(int rank, int size, int device, bool is_blocking) {
-  auto made = std::make_shared<ncclComm>(rank, size, device, is_blocking);
+Handle add_handle(int rank, int size, int device, const Config& config) {
+  auto made = std::make_shared<ncclComm>(rank, size, device, config);
   const std::lock_guard lock(table().mutex);
   table().handles.emplace(made.get(), made);
   return made;
@@ -69,16 +69,16 @@ void ncclComm::adopt(Communicator made) {
 void ncclComm::begin_job() {
   const std::lock_guard lock(mutex_);
   ++jobs_;
-  if (!is_blocking) is_open_.store(false, std::memory_order_release);
+  if (!config.is_blocking) is_open_.store(false, std::memory_order_release);
 }
 
 void ncclComm::end_job(ncclResult_t result, std::string message) {
   const std::lock_guard lock(mutex_);
   --jobs_;
   // A blocking communicator's caller has been told, and a split that failed leaves it usable.
-  if (result != ncclSuccess && (!is_blocking || !communicator_.valid()))
+  if (result != ncclSuccess && (!config.is_blocking || !communicator_.valid()))
     failed(result, std::move(message));
-  const bool is_open = is_blocking && jobs_ == 0 && failure_ == ncclSuccess &&
+  const bool is_open = config.is_blocking && jobs_ == 0 && failure_ == ncclSuccess &&
                        communicator_.valid() && !is_revoked() && !is_finalized();
   is_open_.store(is_open, std::memory_order_release);
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "config.h"
 #include "errors.h"
 
 namespace unisono::nccl {
@@ -35,13 +36,13 @@ struct Pending {
 // Handles are looked up in a table before use, so that one that was destroyed is an error and not a
 // crash; whoever has looked one up keeps it alive. abort() may come from any thread at any time.
 struct ncclComm {
-  ncclComm(int own_rank, int ranks, int own_device, bool blocking)
-      : rank(own_rank), size(ranks), device(own_device), is_blocking(blocking) {}
+  ncclComm(int own_rank, int ranks, int own_device, const unisono::nccl::Config& its_config)
+      : rank(own_rank), size(ranks), device(own_device), config(its_config) {}
 
   const int rank;
   const int size;
   const int device;
-  const bool is_blocking;
+  const unisono::nccl::Config config;
 
   // Once init is done; never changes then. Empty before.
   const unisono::Communicator& communicator() const { return communicator_; }
@@ -107,7 +108,7 @@ namespace unisono::nccl {
 using Handle = std::shared_ptr<ncclComm>;
 
 // Into the table of handles.
-Handle add_handle(int rank, int size, int device, bool is_blocking);
+Handle add_handle(int rank, int size, int device, const Config& config);
 // Empty, with the error's text kept, if there is no such communicator.
 Handle find_handle(ncclComm_t comm, const char* function);
 // Out of the table; whoever still uses it keeps it alive.

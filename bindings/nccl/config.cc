@@ -16,6 +16,7 @@ struct Field {
   int most;
 };
 constexpr int any = INT_MAX;
+constexpr int policy_zero = 2;  // NCCL_CTA_POLICY_ZERO
 constexpr std::array fields{
     Field{"blocking", &ncclConfig_t::blocking, 21400, 0, 1},
     Field{"cgaClusterSize", &ncclConfig_t::cgaClusterSize, 21700, 0, any},
@@ -62,6 +63,8 @@ ncclResult_t read_config(const ncclConfig_t* given, Config& out) {
     return fail(ncclInvalidArgument, text("the configuration's minCTAs is ", config.minCTAs,
                                           ", more than its maxCTAs, ", config.maxCTAs));
   if (config.blocking != undefined_int) out.is_blocking = config.blocking == 1;
+  if (config.maxCTAs != undefined_int) out.max_sms = config.maxCTAs;
+  if (config.CTAPolicy != undefined_int) out.prefers_zero_sm = config.CTAPolicy == policy_zero;
   return ncclSuccess;
 }
 

@@ -9,6 +9,8 @@ namespace unisono::nccl {
 // sharing with a parent, ...) are checked and accepted.
 struct Config {
   bool is_blocking = true;
+  int max_sms = 0;               // maxCTAs; 0: none is named
+  bool prefers_zero_sm = false;  // CTAPolicy is NCCL_CTA_POLICY_ZERO
 };
 
 // `given` may be null: `out` stays as it is.

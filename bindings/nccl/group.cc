@@ -29,9 +29,12 @@ struct Group {
 };
 thread_local Group group;
 
-MessageOptions options_on(void* stream) {
+MessageOptions options_on(void* stream, const Config& config) {
   MessageOptions options;
-  if (!host_memory_stands_in()) options.stream = stream;
+  if (host_memory_stands_in()) return options;
+  options.stream = stream;
+  options.max_sms = config.max_sms;
+  if (config.prefers_zero_sm) options.policy = Policy::zero_sm;
   return options;
 }
 
@@ -49,7 +52,7 @@ Status submit_messages(Queue& queue, Pending& pending) {
   const int device = queue.comm->device;
   for (void* other : others)
     if (auto status = order_streams(device, other, main); !status.ok()) return status;
-  auto work = queue.comm->communicator().submit(messages, options_on(main));
+  auto work = queue.comm->communicator().submit(messages, options_on(main, queue.comm->config));
   if (!work.ok()) return work.take_error();
   pending.works.push_back(std::move(*work));
   pending.finish = [device, main, others = std::move(others)]() -> Status {
@@ -118,7 +121,7 @@ ncclResult_t run_non_blocking(std::vector<Queue>& queues) {
 
 ncclResult_t run_data(std::vector<Queue>& queues) {
   if (queues.empty()) return ncclSuccess;
-  return queues.front().comm->is_blocking ? run_blocking(queues) : run_non_blocking(queues);
+  return queues.front().comm->config.is_blocking ? run_blocking(queues) : run_non_blocking(queues);
 }
 
 ncclResult_t run_job(const Job& job) {
@@ -130,7 +133,7 @@ ncclResult_t run_job(const Job& job) {
 // Jobs of one communicator keep their order, on one thread.
 ncclResult_t run_jobs(std::vector<Job> jobs) {
   if (jobs.empty()) return ncclSuccess;
-  const bool is_blocking = jobs.front().comm->is_blocking;
+  const bool is_blocking = jobs.front().comm->config.is_blocking;
   std::vector<std::vector<Job>> lines;
   for (Job& job : jobs) {
     const auto line = std::ranges::find_if(
@@ -168,7 +171,7 @@ bool fits(const Handle& comm) {
     other = group.jobs.front().comm.get();
   else if (!group.queues.empty())
     other = group.queues.front().comm.get();
-  if (other == nullptr || other->is_blocking == comm->is_blocking) return true;
+  if (other == nullptr || other->config.is_blocking == comm->config.is_blocking) return true;
   fail(ncclInvalidArgument, "blocking and non-blocking communicators are in one group");
   return false;
 }
@@ -220,7 +223,7 @@ ncclResult_t add(Job job) {
 }
 
 ncclResult_t add(const Handle& comm, const Call& call) {
-  if (group.depth == 0 && comm->is_blocking) {
+  if (group.depth == 0 && comm->config.is_blocking) {
     const Status status = comm->communicator().run(call);
     return status.ok() ? ncclSuccess : fail(status.error());
   }

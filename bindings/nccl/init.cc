@@ -79,8 +79,7 @@ ncclResult_t start_init(ncclComm_t* comm, const Wanted& wanted, const Invitation
   options.rendezvous = invitation.rendezvous;
   options.secret = invitation.secret;
   options.device = host_memory_stands_in() ? -1 : wanted.device;
-  const Handle made =
-      add_handle(wanted.rank, wanted.ranks, wanted.device, wanted.config.is_blocking);
+  const Handle made = add_handle(wanted.rank, wanted.ranks, wanted.device, wanted.config);
   *comm = made.get();
   return add(Job{made, [made, options] {
                    auto communicator = Communicator::init(options);

@@ -21,7 +21,7 @@ Result<Communicator> split(ncclComm& parent, int color, int key) {
 // `child` is null until the new communicator is there; the parent's state says when.
 ncclResult_t start_child(const Handle& parent, ncclComm_t* child, const ncclConfig_t* config,
                          Maker make) {
-  Config inherited{.is_blocking = parent->is_blocking};
+  Config inherited = parent->config;
   if (const ncclResult_t result = read_config(config, inherited); result != ncclSuccess)
     return result;
   *child = nullptr;
@@ -29,8 +29,8 @@ ncclResult_t start_child(const Handle& parent, ncclComm_t* child, const ncclConf
                    auto made = make(*parent);
                    if (!made.ok()) return outcome_of(made.take_error());
                    if (!made->valid()) return Outcome();
-                   const Handle handle = add_handle(made->rank(), made->size(), parent->device,
-                                                    inherited.is_blocking);
+                   const Handle handle =
+                       add_handle(made->rank(), made->size(), parent->device, inherited);
                    handle->begin_job();
                    handle->adopt(std::move(*made));
                    handle->end_job(ncclSuccess, {});

@@ -55,7 +55,7 @@ OwnedCall::OwnedCall(std::string_view collective, std::uintptr_t input, std::uin
                      std::vector<std::int64_t> its_send_displacements,
                      std::vector<std::int64_t> its_recv_counts,
                      std::vector<std::int64_t> its_recv_displacements,
-                     std::optional<std::uintptr_t> stream)
+                     std::optional<std::uintptr_t> stream, std::string_view policy, int max_sms)
     : send_counts(std::move(its_send_counts)),
       send_displacements(std::move(its_send_displacements)),
       recv_counts(std::move(its_recv_counts)),
@@ -73,6 +73,8 @@ OwnedCall::OwnedCall(std::string_view collective, std::uintptr_t input, std::uin
   call.options.channels = channels;
   call.options.timeout = duration_of(timeout, "timeout");
   call.options.stream = stream_of(stream);
+  call.options.policy = policy_of(policy);
+  call.options.max_sms = max_sms;
   call.send_counts = send_counts;
   call.send_displacements = send_displacements;
   call.recv_counts = recv_counts;
@@ -82,16 +84,17 @@ OwnedCall::OwnedCall(std::string_view collective, std::uintptr_t input, std::uin
 void bind_call(nb::module_& module) {
   using Counts = std::vector<std::int64_t>;
   nb::class_<OwnedCall>(module, "Call")
-      .def(
-          nb::init<std::string_view, std::uintptr_t, std::uintptr_t, std::int64_t, std::string_view,
-                   std::string_view, int, nb::handle, std::string, std::string_view, int, double,
-                   Counts, Counts, Counts, Counts, std::optional<std::uintptr_t>>(),
-          nb::arg("collective"), nb::arg("input"), nb::arg("output"), nb::arg("count"),
-          nb::arg("type"), nb::arg("operation") = "sum", nb::arg("root") = 0,
-          nb::arg("multiplier") = nb::int_(1), nb::arg("algorithm") = "", nb::arg("protocol") = "",
-          nb::arg("channels") = 0, nb::arg("timeout") = 0.0, nb::arg("send_counts") = Counts(),
-          nb::arg("send_displacements") = Counts(), nb::arg("recv_counts") = Counts(),
-          nb::arg("recv_displacements") = Counts(), nb::arg("stream") = nb::none());
+      .def(nb::init<std::string_view, std::uintptr_t, std::uintptr_t, std::int64_t,
+                    std::string_view, std::string_view, int, nb::handle, std::string,
+                    std::string_view, int, double, Counts, Counts, Counts, Counts,
+                    std::optional<std::uintptr_t>, std::string_view, int>(),
+           nb::arg("collective"), nb::arg("input"), nb::arg("output"), nb::arg("count"),
+           nb::arg("type"), nb::arg("operation") = "sum", nb::arg("root") = 0,
+           nb::arg("multiplier") = nb::int_(1), nb::arg("algorithm") = "", nb::arg("protocol") = "",
+           nb::arg("channels") = 0, nb::arg("timeout") = 0.0, nb::arg("send_counts") = Counts(),
+           nb::arg("send_displacements") = Counts(), nb::arg("recv_counts") = Counts(),
+           nb::arg("recv_displacements") = Counts(), nb::arg("stream") = nb::none(),
+           nb::arg("policy") = "", nb::arg("max_sms") = 0);
 
   nb::class_<Message>(module, "Message")
       .def(

@@ -21,7 +21,8 @@ struct OwnedCall {
             nanobind::handle multiplier, std::string algorithm, std::string_view protocol,
             int channels, double timeout, std::vector<std::int64_t> send_counts,
             std::vector<std::int64_t> send_displacements, std::vector<std::int64_t> recv_counts,
-            std::vector<std::int64_t> recv_displacements, std::optional<std::uintptr_t> stream);
+            std::vector<std::int64_t> recv_displacements, std::optional<std::uintptr_t> stream,
+            std::string_view policy, int max_sms);
   OwnedCall(const OwnedCall&) = delete;
   OwnedCall& operator=(const OwnedCall&) = delete;
 };

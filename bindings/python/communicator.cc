@@ -26,7 +26,8 @@ struct Listener {
 
 Communicator init(int rank, int world_size, std::string rendezvous, std::string secret,
                   std::string node, std::string interface, std::string transport, double timeout,
-                  double bootstrap_timeout, Listener* listener, int device) {
+                  double bootstrap_timeout, Listener* listener, int device, std::string_view policy,
+                  int max_sms) {
   InitOptions options{.rank = rank,
                       .world_size = world_size,
                       .rendezvous = std::move(rendezvous),
@@ -36,7 +37,9 @@ Communicator init(int rank, int world_size, std::string rendezvous, std::string 
                       .transport = std::move(transport),
                       .timeout = duration_of(timeout, "timeout"),
                       .bootstrap_timeout = duration_of(bootstrap_timeout, "bootstrap_timeout"),
-                      .device = device};
+                      .device = device,
+                      .policy = policy_of(policy),
+                      .max_sms = max_sms};
   if (listener == nullptr || !listener->held)
     return take(interruptible([options] { return Communicator::init(options); }));
   auto held = std::make_shared<Listener>(std::exchange(*listener, Listener{}));
@@ -64,11 +67,14 @@ void destroy(Communicator& communicator) {
 }
 
 Work submit_messages(Communicator& communicator, const std::vector<const Message*>& messages,
-                     double timeout, std::optional<std::uintptr_t> stream) {
+                     double timeout, std::optional<std::uintptr_t> stream, std::string_view policy,
+                     int max_sms) {
   std::vector<Message> all;
   for (const Message* message : messages) all.push_back(*message);
   const MessageOptions options{.timeout = duration_of(timeout, "timeout"),
-                               .stream = stream_of(stream)};
+                               .stream = stream_of(stream),
+                               .policy = policy_of(policy),
+                               .max_sms = max_sms};
   return take(without_gil([&] { return communicator.submit(all, options); }));
 }
 
@@ -121,7 +127,7 @@ void bind_communicator(nb::module_& module) {
                   nb::arg("rendezvous") = "", nb::arg("secret") = "", nb::arg("node") = "",
                   nb::arg("interface") = "", nb::arg("transport") = "", nb::arg("timeout") = 0.0,
                   nb::arg("bootstrap_timeout") = 0.0, nb::arg("listener") = nb::none(),
-                  nb::arg("device") = -1)
+                  nb::arg("device") = -1, nb::arg("policy") = "", nb::arg("max_sms") = 0)
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("size", &Communicator::size)
       .def_prop_ro("nodes", &Communicator::nodes)
@@ -142,7 +148,7 @@ void bind_communicator(nb::module_& module) {
           },
           nb::arg("call"))
       .def("submit_messages", &submit_messages, nb::arg("messages"), nb::arg("timeout") = 0.0,
-           nb::arg("stream") = nb::none())
+           nb::arg("stream") = nb::none(), nb::arg("policy") = "", nb::arg("max_sms") = 0)
       .def("split", &split, nb::arg("color"), nb::arg("key"))
       .def(
           "explain",

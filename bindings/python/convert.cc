@@ -46,6 +46,11 @@ Protocol protocol_of(std::string_view name) {
   return by_name(protocol_from_name(name), name, "protocol", protocol_count);
 }
 
+std::optional<Policy> policy_of(std::string_view name) {
+  if (name.empty()) return std::nullopt;
+  return by_name(policy_from_name(name), name, "policy", policy_count);
+}
+
 std::chrono::nanoseconds duration_of(double seconds, std::string_view what) {
   constexpr double most = 9.2e9;
   if (!(seconds >= 0 && seconds <= most))

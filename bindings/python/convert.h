@@ -32,6 +32,8 @@ Collective collective_of(std::string_view name);
 DataType data_type_of(std::string_view name);
 ReduceOperation operation_of(std::string_view name);
 Protocol protocol_of(std::string_view name);
+// Nothing for an empty name.
+std::optional<Policy> policy_of(std::string_view name);
 
 // Seconds as Python gives them; not a number, negative or beyond 292 years is misuse.
 std::chrono::nanoseconds duration_of(double seconds, std::string_view what);

@@ -48,6 +48,10 @@ struct InitOptions {
   std::chrono::nanoseconds timeout{0};            // of collectives; 0: UNISONO_TIMEOUT
   std::chrono::nanoseconds bootstrap_timeout{0};  // 0: UNISONO_BOOTSTRAP_TIMEOUT
   int device = -1;  // CUDA device of calls on streams; -1: that of the first such call's stream
+  // Of calls on streams that say nothing else, the same on all ranks; see CallOptions. Nothing and
+  // 0: UNISONO_GPU_POLICY and UNISONO_GPU_MAX_SMS.
+  std::optional<Policy> policy = std::nullopt;
+  int max_sms = 0;
 };
 
 // Choices for one call; the defaults let the selection table choose.
@@ -59,6 +63,14 @@ struct CallOptions {
   // A cudaStream_t or CUstream, possibly null for the default stream: the buffers are device
   // memory. Nothing: they are host memory.
   std::optional<void*> stream = std::nullopt;
+  // Of a call on a stream, the same on all ranks. zero_sm serves what combines no elements:
+  // all_gather, all_to_all, all_to_all_v, broadcast, gather, scatter and messages; the others are
+  // misuse. Nothing: the communicator's.
+  std::optional<Policy> policy = std::nullopt;
+  // Thread blocks, and so multiprocessors, that its kernels may take; where no plan of a collective
+  // does with as few, the one that takes fewest. Misuse if it is named and takes more. 0: the
+  // communicator's, which may be any number.
+  int max_sms = 0;
 };
 
 // One call. `count` is in elements: of each rank's contribution for all_gather and gather, of each
@@ -135,6 +147,10 @@ struct MessageOptions {
   std::chrono::nanoseconds timeout{0};  // 0: the communicator's
   // As in CallOptions. Messages between devices have tag 0 and a peer that is named.
   std::optional<void*> stream = std::nullopt;
+  // As in CallOptions, the same on all ranks; but every peer takes one multiprocessor for each
+  // direction, whatever max_sms is.
+  std::optional<Policy> policy = std::nullopt;
+  int max_sms = 0;
 };
 
 struct ConnectionMemory {

@@ -61,16 +61,25 @@ enum class Protocol : std::uint8_t {
 };
 inline constexpr int protocol_count = 3;
 
+// What may move the data of a call on a stream.
+enum class Policy : std::uint8_t {
+  fastest,  // whatever is fastest: kernels
+  zero_sm,  // copy engines alone, so that the multiprocessors are free for other kernels
+};
+inline constexpr int policy_count = 2;
+
 std::size_t size_bytes(DataType type);
 std::string_view name(DataType type);              // "float32"
 std::string_view name(ReduceOperation operation);  // "sum"
 std::string_view name(Collective collective);      // "all_reduce"
 std::string_view name(Protocol protocol);          // "simple", "ll", "ll128"
+std::string_view name(Policy policy);              // "fastest", "zero_sm"
 
 std::optional<DataType> data_type_from_name(std::string_view name);
 std::optional<ReduceOperation> reduce_operation_from_name(std::string_view name);
 std::optional<Collective> collective_from_name(std::string_view name);
 std::optional<Protocol> protocol_from_name(std::string_view name);
+std::optional<Policy> policy_from_name(std::string_view name);
 
 // True for collectives that combine elements (all_reduce, reduce_scatter, reduce).
 bool is_reduction(Collective collective);

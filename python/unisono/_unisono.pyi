@@ -93,6 +93,8 @@ class Call:
         recv_counts: Sequence[int] = (),
         recv_displacements: Sequence[int] = (),
         stream: int | None = None,
+        policy: str = "",
+        max_sms: int = 0,
     ) -> None: ...
 
 class Communicator:
@@ -111,6 +113,8 @@ class Communicator:
         bootstrap_timeout: float = 0,
         listener: RendezvousListener | None = None,
         device: int = -1,
+        policy: str = "",
+        max_sms: int = 0,
     ) -> Communicator: ...
     @property
     def rank(self) -> int: ...
@@ -128,7 +132,12 @@ class Communicator:
     def run(self, call: Call) -> None: ...
     def submit(self, call: Call) -> Work: ...
     def submit_messages(
-        self, messages: Sequence[Message], timeout: float = 0, stream: int | None = None
+        self,
+        messages: Sequence[Message],
+        timeout: float = 0,
+        stream: int | None = None,
+        policy: str = "",
+        max_sms: int = 0,
     ) -> Work: ...
     def split(self, color: int, key: int) -> Communicator | None: ...
     def register_plans(

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, TypedDict
+from typing import Any
 
 from unisono import _unisono as native
 from unisono.arrays import Array, View, bytes_of, empty_like, rows, shape_text
 from unisono.errors import MisuseError
-from unisono.streams import Stream, stream_of
+from unisono.streams import DeviceOptions, stream_of
 from unisono.work import Work
 
-__all__ = ["CallOptions", "Calls", "memory_of"]
+__all__ = ["CallOptions", "Calls", "DeviceOptions", "memory_of"]
 
 
-class CallOptions(TypedDict, total=False):
+class CallOptions(DeviceOptions, total=False):
     """What every collective takes besides its own arguments.
 
     Attributes:
@@ -25,7 +25,8 @@ class CallOptions(TypedDict, total=False):
         timeout: Seconds until the call fails; else the communicator's.
         dtype: Read the elements as this type of the same size: "float8_e4m3", "float8_e5m2"
             (of arrays of uint8) or "bfloat16" (of uint16).
-        stream: The CUDA stream that a call on device memory goes to; see unisono.streams.
+
+    Those of device memory are DeviceOptions'.
     """
 
     async_op: bool
@@ -34,7 +35,6 @@ class CallOptions(TypedDict, total=False):
     channels: int
     timeout: float | None
     dtype: str | None
-    stream: Stream
 
 
 class Calls:
@@ -91,6 +91,8 @@ class Calls:
             recv_counts,
             recv_displacements,
             stream_of(options.get("stream"), (source, target), collective, self.rank),
+            options.get("policy") or "",
+            options.get("max_sms", 0),
         )
         result = target.source if target else None
         if options.get("async_op", False):

@@ -25,7 +25,7 @@ from typing import Any, Self, Unpack, cast
 
 from unisono import _unisono as native
 from unisono.arrays import Array, empty_like
-from unisono.calls import CallOptions, Calls, memory_of
+from unisono.calls import CallOptions, Calls, DeviceOptions, memory_of
 from unisono.errors import MisuseError
 from unisono.lang.program import Program
 from unisono.lang.register import register
@@ -384,16 +384,16 @@ class Communicator(Calls):
         return group.work if async_op else out
 
     def group(
-        self, *, async_op: bool = False, timeout: float | None = None, stream: Stream = None
+        self, *, async_op: bool = False, timeout: float | None = None, **on: Unpack[DeviceOptions]
     ) -> Group:
         """Collects sends and receives and starts them together; see Group.
 
         Args:
             async_op: Do not wait for them at the end of the block; `group.work` waits.
             timeout: Seconds until they fail; None takes the communicator's.
-            stream: Of arrays in device memory, as in CallOptions.
+            **on: Of arrays in device memory. Every peer takes a multiprocessor each way at least.
         """
-        return Group(self._native, self.rank, async_op, timeout, stream)
+        return Group(self._native, self.rank, async_op, timeout, on)
 
     # Life -----------------------------------------------------------------------------------------
 

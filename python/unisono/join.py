@@ -24,6 +24,8 @@ def init(
     timeout: float | None = None,
     bootstrap_timeout: float | None = None,
     device: int | None = None,
+    policy: str | None = None,
+    max_sms: int | None = None,
     mpi_comm: Any = None,
 ) -> Communicator:
     """Joins the job and returns the communicator of all its ranks. Collective.
@@ -46,6 +48,9 @@ def init(
         bootstrap_timeout: Seconds that joining may take.
         device: This rank's CUDA device; calls on it are made ready at once. None takes the device
             of the first such call.
+        policy: Of calls on devices that say nothing else, the same on all ranks: "fastest" or
+            "zero_sm"; see CallOptions.
+        max_sms: Likewise: multiprocessors that a call may take.
         mpi_comm: A communicator of mpi4py, whose ranks join.
 
     Raises:
@@ -74,6 +79,8 @@ def init(
             bootstrap_timeout or 0,
             listener,
             -1 if device is None else _not_negative("device", device),
+            policy or "",
+            0 if max_sms is None else _positive("max_sms", max_sms),
         )
     )
 

@@ -6,13 +6,30 @@ device. So a call's output may be used at once by work on that stream.
 
 import importlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypedDict
 
 from unisono.arrays import View
 from unisono.errors import MisuseError
 
 # A stream's address, or an object of PyTorch, CuPy, Numba or cuda.core that stands for one.
 Stream = Any
+
+
+class DeviceOptions(TypedDict, total=False):
+    """What calls on device memory take besides.
+
+    Attributes:
+        stream: The CUDA stream that the call goes to; None takes the current one of the library
+            whose array comes first.
+        policy: The same on all ranks: "fastest", or "zero_sm", which leaves the moving to copy
+            engines and serves what combines no elements; else the communicator's.
+        max_sms: Likewise: multiprocessors that the call's kernels may take, as far as the
+            collective can do with so few; 0 takes the communicator's.
+    """
+
+    stream: Stream
+    policy: str | None
+    max_sms: int
 
 
 def stream_of(stream: Stream, views: Iterable[View | None], what: str, rank: int) -> int | None:

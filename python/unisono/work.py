@@ -7,7 +7,7 @@ from typing import Self
 from unisono import _unisono as native
 from unisono.arrays import Array, View
 from unisono.errors import MisuseError
-from unisono.streams import Stream, stream_of
+from unisono.streams import DeviceOptions, stream_of
 
 # Works that may still run. They hold their arrays, which the native core reads and writes even when
 # the caller has let go of the Work.
@@ -94,13 +94,13 @@ class Group:
         rank: int,
         async_op: bool,
         timeout: float | None,
-        stream: Stream = None,
+        options: DeviceOptions,
     ) -> None:
         self._native = communicator
         self._rank = rank
         self._async = async_op
         self._timeout = timeout
-        self._stream = stream
+        self._options = options
         self._messages: list[native.Message] = []
         self._views: list[View] = []
         self._received: list[Array] = []
@@ -135,8 +135,15 @@ class Group:
     ) -> None:
         if exception_type is not None:
             return
-        stream = stream_of(self._stream, self._views, "a group of messages", self._rank)
-        started = self._native.submit_messages(self._messages, self._timeout or 0, stream)
+        options = self._options
+        stream = stream_of(options.get("stream"), self._views, "a group of messages", self._rank)
+        started = self._native.submit_messages(
+            self._messages,
+            self._timeout or 0,
+            stream,
+            options.get("policy") or "",
+            options.get("max_sms", 0),
+        )
         self._work = Work(self._native, started, self._received, self._views)
         if not self._async:
             self._work.wait()

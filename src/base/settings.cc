@@ -71,6 +71,15 @@ constexpr std::array rows{
         Setting::gpu_zero_copy_min_bytes, "UNISONO_GPU_ZERO_COPY_MIN_BYTES", size_bytes, "256KiB",
         "Messages between GPUs, or blocks of a collective, of at least this many bytes go so; "
         "smaller ones go through slots, unasked. The same on every rank."},
+    SettingRow{Setting::gpu_policy, "UNISONO_GPU_POLICY", text, "",
+               "What moves data between GPUs: fastest (the default) or zero_sm, which is copy "
+               "engines alone."},
+    SettingRow{Setting::gpu_max_sms, "UNISONO_GPU_MAX_SMS", integer, "0",
+               "Multiprocessors that a call may take at most; 0: as many as it likes."},
+    SettingRow{Setting::gpu_copy_slots, "UNISONO_GPU_COPY_SLOTS", integer, "2",
+               "Slots in each connection between GPUs by the copy engines (policy zero_sm)."},
+    SettingRow{Setting::gpu_copy_slot_bytes, "UNISONO_GPU_COPY_SLOT_BYTES", size_bytes, "4MiB",
+               "Bytes in such a slot; a multiple of 4 KiB."},
     SettingRow{Setting::zero_copy, "UNISONO_ZERO_COPY", boolean, "0",
                "Lets the receiver read a large message straight from the sender's memory "
                "(cross-memory attach, or the same process) where the kernel allows it. The "

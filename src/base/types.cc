@@ -33,6 +33,7 @@ constexpr std::array<std::string_view, collective_count> collectives{
     "scatter",    "all_to_all", "all_to_all_v",   "barrier",   "point_to_point", "custom"};
 
 constexpr std::array<std::string_view, protocol_count> protocols{"simple", "ll", "ll128"};
+constexpr std::array<std::string_view, policy_count> policies{"fastest", "zero_sm"};
 
 template <class Enum, class Names>
 std::optional<Enum> find(const Names& names, std::string_view wanted) {
@@ -52,6 +53,7 @@ std::size_t size_bytes(DataType type) { return data_types[index(type)].size_byte
 std::string_view name(DataType type) { return data_types[index(type)].name; }
 std::string_view name(ReduceOperation operation) { return operations[index(operation)]; }
 std::string_view name(Collective collective) { return collectives[index(collective)]; }
+std::string_view name(Policy policy) { return policies[index(policy)]; }
 std::string_view name(Protocol protocol) { return protocols[index(protocol)]; }
 
 std::optional<DataType> data_type_from_name(std::string_view wanted) {
@@ -70,6 +72,10 @@ std::optional<Collective> collective_from_name(std::string_view wanted) {
 
 std::optional<Protocol> protocol_from_name(std::string_view wanted) {
   return find<Protocol>(protocols, wanted);
+}
+
+std::optional<Policy> policy_from_name(std::string_view wanted) {
+  return find<Policy>(policies, wanted);
 }
 
 bool is_reduction(Collective collective) {

@@ -193,7 +193,9 @@ Fingerprint fingerprint(const Call& call) {
   const std::size_t options =
       std::hash<std::string>{}(call.options.algorithm) * 31 +
       (call.options.protocol ? static_cast<std::size_t>(*call.options.protocol) + 1 : 0) * 131 +
-      static_cast<std::size_t>(call.options.channels);
+      static_cast<std::size_t>(call.options.channels) +
+      (call.options.policy ? static_cast<std::size_t>(*call.options.policy) + 1 : 0) * 524'287 +
+      static_cast<std::size_t>(call.options.max_sms) * 8'191;
   return {.collective = static_cast<std::int32_t>(call.collective),
           .type = uniform ? static_cast<std::int32_t>(call.type) : 0,
           .operation = reduces ? static_cast<std::int32_t>(call.operation) : 0,

@@ -128,6 +128,8 @@ bool Communicator::Core::is_like(const Ready& ready, const Call& call) {
          ready.options.channels == call.options.channels &&
          ready.options.protocol == call.options.protocol &&
          ready.options.timeout == call.options.timeout &&
+         ready.options.policy == call.options.policy &&
+         ready.options.max_sms == call.options.max_sms &&
          ready.options.algorithm == call.options.algorithm;
 }
 
@@ -221,12 +223,13 @@ Status Communicator::Core::select(const Call& call, comm::Task& task) {
   const bool in_place = comm::is_in_place(call, rank);
   const int root = has_root(call.collective) ? call.root : 0;
   const std::uint64_t bytes = comm::call_bytes(call.collective, size, comm::block_bytes(call));
-  comm::Plans& of_engine = call.options.stream ? *device_plans_ : *plans;
+  UNISONO_ASSIGN(const Means means, means_of(call));
   UNISONO_ASSIGN(const comm::Plans::Chosen chosen,
-                 of_engine.choose(call.collective, bytes, root, in_place, call.options));
+                 means.plans->choose(call.collective, bytes, root, in_place, means.options));
   task.execution = chosen.execution;
   task.in_order = true;
   task.arguments = comm::arguments_of(call);
+  task.arguments.max_sms = means.options.max_sms;
   if (call.options.timeout.count() <= 0) task.arguments.timeout_ns = timeout_ns;
   task.entry.collective = call.collective;
   task.entry.protocol = chosen.choice.protocol;
@@ -312,7 +315,9 @@ Status Communicator::Core::register_plans(std::span<const std::string> texts,
 }
 
 std::size_t Communicator::Core::plans_bytes() {
-  return plans->memory_bytes() + (device() != nullptr ? device_plans_->memory_bytes() : 0);
+  std::size_t bytes = plans->memory_bytes();
+  if (device() != nullptr) bytes += device_plans_->memory_bytes() + copy_plans_->memory_bytes();
+  return bytes;
 }
 
 Status Communicator::Core::drain() {

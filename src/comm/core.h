@@ -101,6 +101,13 @@ struct Communicator::Core {
   Status make_device(int ordinal);
   // Of a call on a stream: what can be told of its buffers and stream.
   Status check_device(const Call& call, const comm::DeviceConnections& device) const;
+  // The engine that a call goes to, and its options where the communicator's are filled in.
+  struct Means {
+    comm::Plans* plans = nullptr;
+    CallOptions options;
+  };
+  Result<Means> means_of(const Call& call);
+  Status settle(std::optional<Policy>& policy, int& max_sms) const;
   Status select(const Call& call, comm::Task& task);
   Status prepare_on_stream(std::span<const Message> messages, const MessageOptions& options,
                            comm::Task& task);
@@ -112,7 +119,8 @@ struct Communicator::Core {
 
   std::mutex device_mutex_;  // of whoever makes what follows
   std::unique_ptr<comm::DeviceConnections> device_connections_;
-  std::unique_ptr<comm::Plans> device_plans_;
+  std::unique_ptr<comm::Plans> device_plans_;              // by kernels
+  std::unique_ptr<comm::Plans> copy_plans_;                // by copy engines
   std::vector<comm::Registered> registered_;               // for a device that is not known yet
   std::atomic<comm::DeviceConnections*> device_{nullptr};  // release: once all is made
   // With the scheduler's turn: in host memory and on streams.

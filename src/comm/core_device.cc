@@ -4,6 +4,8 @@
 #include "base/try.h"
 #include "comm/calls.h"
 #include "comm/core.h"
+#include "engine/gpu/copies.h"
+#include "engine/gpu/copy_program.h"
 #include "engine/gpu/lower.h"
 #include "engine/gpu/messages.h"
 
@@ -41,10 +43,46 @@ Status Communicator::Core::make_device(int ordinal) {
     plans_there->add(std::move(prepared));
   }
   device_plans_ = std::move(plans_there);
+  copy_plans_ = std::make_unique<comm::Plans>(
+      comm::Selection(topo::Placement::single_node(size),
+                      comm::copy_model(made->engine().options().copies)),
+      rank, engine::gpu::copy_limits().operations,
+      [resources = made.get()](const plan::Header& header, const plan::RankProgram& program,
+                               std::span<const int>) {
+        return engine::gpu::make_copies(header, program, *resources);
+      });
   device_connections_ = std::move(made);
   scheduler->watch(*device_connections_);
   device_.store(device_connections_.get(), std::memory_order_release);
   return {};
+}
+
+Status Communicator::Core::settle(std::optional<Policy>& policy, int& max_sms) const {
+  if (max_sms < 0)
+    return misuse("max_sms is ", max_sms, " on rank ", rank,
+                  "; it must be 1 or more, or 0 for the communicator's");
+  if (!policy) policy = job->policy();
+  if (max_sms == 0) max_sms = job->max_sms();
+  return {};
+}
+
+Result<Communicator::Core::Means> Communicator::Core::means_of(const Call& call) {
+  Means means{plans.get(), call.options};
+  if (!call.options.stream) {
+    means.options.max_sms = 0;
+    return means;
+  }
+  UNISONO_TRY(settle(means.options.policy, means.options.max_sms));
+  means.plans = device_plans_.get();
+  if (means.options.policy != Policy::zero_sm) return means;
+  if (is_reduction(call.collective))
+    return misuse("policy zero_sm has no ", name(call.collective), " (on rank ", rank,
+                  "): copy engines combine nothing. It has all_gather, all_to_all, all_to_all_v, "
+                  "broadcast, gather, scatter, barrier, send and recv; max_sms bounds what a "
+                  "reduction takes");
+  means.plans = copy_plans_.get();
+  means.options.max_sms = 0;
+  return means;
 }
 
 Status Communicator::Core::check_device(const Call& call,
@@ -74,7 +112,15 @@ Status Communicator::Core::prepare_on_stream(std::span<const Message> messages,
                                           data, rank));
     task.entry.bytes += static_cast<std::uint64_t>(message.count) * size_bytes(message.type);
   }
-  UNISONO_ASSIGN(task.owned, engine::gpu::make_messages(messages, rank, size, *connected));
+  std::optional<Policy> policy = options.policy;
+  int max_sms = options.max_sms;
+  UNISONO_TRY(settle(policy, max_sms));
+  if (policy == Policy::zero_sm) {
+    UNISONO_ASSIGN(task.owned, engine::gpu::make_copied_messages(messages, rank, *connected));
+  } else {
+    UNISONO_ASSIGN(task.owned,
+                   engine::gpu::make_messages(messages, rank, size, max_sms, *connected));
+  }
   task.execution = task.owned.get();
   task.in_order = true;
   task.arguments.stream = *options.stream;

@@ -254,6 +254,7 @@ Status DeviceConnections::check_buffer(std::string_view which, const void* data,
 }
 
 bool DeviceConnections::is_busy() const {
+  if (engine_->copy_links().is_waiting()) return true;
   if (!has_launched_.load(std::memory_order_relaxed)) return false;
   const sys::cuda::Current current(device());
   return device().driver().event_query(last_call_) == sys::cuda::driver_not_ready;
@@ -279,6 +280,7 @@ void DeviceConnections::abort(transport::Fault fault) {
 void DeviceConnections::close() {
   if (engine_ == nullptr) return;
   while (is_busy()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  engine_->copy_links().clear();
   const std::lock_guard lock(mutex_);
   entries_.clear();
   scratch_.clear();

@@ -61,10 +61,13 @@ class DeviceConnections : public engine::gpu::Resources {
   // it does not. Any thread.
   sys::cuda::DeviceAddress reach(int peer, sys::cuda::DeviceAddress data, std::size_t bytes) const;
 
-  // Whether something put on a stream is not over, as far as is known; not what graphs replay.
+  // Whether something put on a stream is not over, as far as is known; of what graphs replay, only
+  // what waits for copy engines.
   bool is_busy() const;
   // What a kernel came to. Any thread.
   Status failure() const { return engine_->failure(); }
+  // Now and then: streams that wait have no deadlines of their own. Any thread.
+  void look(std::int64_t now_ns) { engine_->copy_links().look(now_ns); }
   // While a call is not over: whether its peers live, each in turn.
   Status check_peers();
   // Kernels give up, and peers are told. Any thread.

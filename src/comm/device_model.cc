@@ -62,6 +62,15 @@ class DeviceModel : public EngineModel {
            block_us * blocks.all * request.channels + 1e-3 * cost.bytes_reduced / reduce_gb_per_s +
            1e-3 * cost.bytes_sent / std::min(of_blocks, of_links);
   }
+  int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
+                    double block_bytes) const override {
+    const int interpreted = blocks_of(entry, request).all * request.channels;
+    if (!is_by_hand(entry, request, block_bytes)) return interpreted;
+    // A call that may not have as many is interpreted.
+    return std::min(interpreted,
+                    engine::gpu::direct_least_blocks(static_cast<std::size_t>(block_bytes),
+                                                     request.placement.ranks()));
+  }
 
  private:
   // Thread blocks of one channel, and those of them that send.

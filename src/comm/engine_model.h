@@ -15,7 +15,7 @@ namespace unisono::comm {
 class EngineModel {
  public:
   virtual ~EngineModel() = default;
-  // As rows of a selection file name it: "host", "gpu".
+  // As rows of a selection file name it: "host", "gpu"; "copy" has none.
   virtual std::string_view name() const = 0;
   // Of a request that the entry supports.
   virtual bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const = 0;
@@ -24,9 +24,14 @@ class EngineModel {
   // For blocks of `block_bytes`. Right in proportion.
   virtual double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
                          const algorithm::Cost& cost, double block_bytes) const = 0;
+  // Multiprocessors that it takes at most, where it takes as few as it can; none on a host.
+  virtual int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
+                            double block_bytes) const = 0;
 };
 
 std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options);
 std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options);
+// Of the copy engines: policy zero_sm.
+std::shared_ptr<const EngineModel> copy_model(const engine::gpu::CopyLinks::Options& options);
 
 }  // namespace unisono::comm

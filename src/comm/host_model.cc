@@ -27,6 +27,9 @@ class HostModel : public EngineModel {
                  const algorithm::Cost& cost, double) const override {
     return host_cost_model().time_us(cost, request.protocol);
   }
+  int thread_blocks(const algorithm::Entry&, const algorithm::Request&, double) const override {
+    return 0;
+  }
 
  private:
   transport::FifoOptions fifo_options_;

@@ -120,6 +120,18 @@ Result<BootstrapOptions> merge(const InitOptions& options) {
 
 }  // namespace
 
+Status Job::set_policy(const InitOptions& options) {
+  const std::string& name = settings().text(Setting::gpu_policy);
+  const auto set = policy_from_name(name);
+  if (!set && !name.empty())
+    return misuse("UNISONO_GPU_POLICY: there is no policy '", name, "'; write fastest or zero_sm");
+  policy_ = options.policy ? *options.policy : set.value_or(Policy::fastest);
+  max_sms_ = options.max_sms != 0 ? options.max_sms
+                                  : static_cast<int>(settings().integer(Setting::gpu_max_sms));
+  if (max_sms_ < 0) return misuse("max_sms is ", max_sms_, "; it must be 1 or more, or 0");
+  return {};
+}
+
 Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
                                        std::optional<RendezvousListener> listener) {
   UNISONO_TRY(settings().check());
@@ -133,6 +145,7 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
                                                  : settings().duration_ns(Setting::timeout);
   job->fifo_options_ = transport::FifoOptions::from_settings();
   job->device_ = options.device;
+  UNISONO_TRY(job->set_policy(options));
   UNISONO_ASSIGN(BootstrapOptions bootstrap_options, merge(options));
   if (bootstrap_options.world_size > 1 && is_invitation(bootstrap_options.rendezvous)) {
     UNISONO_ASSIGN(listener, follow_invitation(bootstrap_options));

@@ -56,12 +56,16 @@ class Job {
   }
   // The device that calls on streams have; -1: that of the first such call's stream.
   int device() const { return device_; }
+  // Of calls on streams that say nothing else.
+  Policy policy() const { return policy_; }
+  int max_sms() const { return max_sms_; }
   // Polls as readable when there is something from ranks that do not share memory with this one.
   int event_descriptor() const { return socket_->event_descriptor(); }
 
  private:
   Job() = default;
   bool uses_shm(int world_rank) const;
+  Status set_policy(const InitOptions& options);
   Status introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
                    std::optional<RendezvousListener> listener);
 
@@ -73,6 +77,8 @@ class Job {
   std::vector<Member> members_;
   int ranks_on_host_ = 1;
   int device_ = -1;
+  Policy policy_ = Policy::fastest;
+  int max_sms_ = 0;
   std::unique_ptr<transport::Transport> shm_;
   std::unique_ptr<transport::Transport> socket_;
   std::mutex nvlink_mutex_;

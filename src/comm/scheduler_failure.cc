@@ -153,6 +153,7 @@ void Scheduler::fail(const Error& error) {
 void Scheduler::look_at_device() {
   DeviceConnections& device = *device_.load(std::memory_order_acquire);
   device.share_memory();
+  device.look(now_ns());
   if (failed_.load(std::memory_order_acquire) || !device.is_busy()) {
     device_peer_gone_ns_ = 0;
     return;

@@ -81,14 +81,43 @@ std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_
   return out;
 }
 
-std::vector<SelectionRow> Selection::make_rows(Collective collective) const {
+bool Selection::takes_at_most(int max_sms, const Choice& choice, Collective collective,
+                              std::uint64_t bytes) const {
+  if (max_sms <= 0) return true;
+  if (choice.registered != nullptr)
+    return static_cast<int>(choice.registered->program.thread_blocks.size()) <= max_sms;
+  return model_->thread_blocks(*choice.entry, request(collective, choice, 0, false),
+                               block_bytes(collective, bytes)) <= max_sms;
+}
+
+Status Selection::check_limit(const Choice& choice, Collective collective, std::uint64_t bytes,
+                              int max_sms) const {
+  if (takes_at_most(max_sms, choice, collective, bytes)) return {};
+  return misuse("max_sms is ", max_sms, ", but plan ", choice.name(), " of ", name(collective),
+                " in protocol ", name(choice.protocol), " with ", choice.channels,
+                " channels takes more multiprocessors than that on ", placement_.ranks(), " ranks");
+}
+
+void Selection::keep_small(std::vector<Candidate>& ranked, int max_sms, Collective collective,
+                           std::uint64_t bytes) const {
+  const auto thread_blocks = [&](const Candidate& one) {
+    return model_->thread_blocks(*one.choice.entry, request(collective, one.choice, 0, false),
+                                 block_bytes(collective, bytes));
+  };
+  const int fewest = thread_blocks(*std::ranges::min_element(ranked, {}, thread_blocks));
+  std::erase_if(
+      ranked, [&](const Candidate& one) { return thread_blocks(one) > std::max(max_sms, fewest); });
+}
+
+std::vector<SelectionRow> Selection::make_rows(Collective collective, int max_sms) const {
   std::vector<SelectionRow> rows;
   // In all_to_all_v and barrier ranks know no common size: one row serves all.
   const bool any_size = collective == Collective::all_to_all_v || collective == Collective::barrier;
   for (int exponent = 0; exponent <= (any_size ? 0 : largest_size_exponent); ++exponent) {
     const std::uint64_t bytes = std::uint64_t{1} << exponent;
-    const auto ranked = candidates(collective, bytes);
+    auto ranked = candidates(collective, bytes);
     if (ranked.empty()) return {};
+    if (max_sms > 0) keep_small(ranked, max_sms, collective, 2 * bytes - 1);
     if (!rows.empty() && rows.back().choice == ranked.front().choice) continue;
     if (!rows.empty()) rows.back().max_bytes = bytes - 1;
     rows.push_back({rows.empty() ? 0 : bytes, UINT64_MAX, ranked.front().choice, "cost model"});
@@ -96,11 +125,15 @@ std::vector<SelectionRow> Selection::make_rows(Collective collective) const {
   return rows;
 }
 
-const std::vector<SelectionRow>& Selection::rows(Collective collective) {
-  auto& rows = rows_[index(collective)];
+const std::vector<SelectionRow>& Selection::rows(Collective collective, int max_sms) {
+  auto& rows = rows_[{collective, max_sms}];
   if (rows.empty()) {
     rows = file_rows_[index(collective)];
-    const auto made = make_rows(collective);
+    std::erase_if(rows, [&](const SelectionRow& row) {
+      return !takes_at_most(max_sms, row.choice, collective,
+                            std::min(row.max_bytes, std::uint64_t{1} << largest_size_exponent));
+    });
+    const auto made = make_rows(collective, max_sms);
     rows.insert(rows.end(), made.begin(), made.end());
   }
   return rows;
@@ -131,6 +164,8 @@ const Registered* Selection::find_registered(Collective collective, std::uint64_
     if (!options.algorithm.empty() && options.algorithm != one.header.name) continue;
     if (options.protocol && *options.protocol != one.header.protocol) continue;
     if (options.channels > 0 && options.channels != one.header.channels) continue;
+    if (options.max_sms > 0 && static_cast<int>(one.program.thread_blocks.size()) > options.max_sms)
+      continue;
     return &one;
   }
   return nullptr;
@@ -139,7 +174,7 @@ const Registered* Selection::find_registered(Collective collective, std::uint64_
 Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int root,
                                  bool in_place, const CallOptions& call_options) {
   const auto by_table = [&]() -> const SelectionRow* {
-    for (const SelectionRow& row : rows(collective))
+    for (const SelectionRow& row : rows(collective, call_options.max_sms))
       if (row.min_bytes <= bytes && bytes <= row.max_bytes) return &row;
     return nullptr;
   };
@@ -166,7 +201,8 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
     if (!options.protocol) {
       // The protocol and the channels that the model likes best for this algorithm.
       for (const Candidate& candidate : candidates(collective, bytes))
-        if (candidate.choice.entry == choice.entry) {
+        if (candidate.choice.entry == choice.entry &&
+            takes_at_most(options.max_sms, candidate.choice, collective, bytes)) {
           choice = candidate.choice;
           break;
         }
@@ -181,6 +217,7 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
                   " with ", choice.channels, " channels on ", placement_.ranks(),
                   " ranks is more than the engine runs: a step does not fit a slot, or there are "
                   "too many thread blocks");
+  UNISONO_TRY(check_limit(choice, collective, bytes, options.max_sms));
   return choice;
 }
 

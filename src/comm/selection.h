@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,7 +57,8 @@ class Selection {
   // Unknown algorithm: misuse with the near names. An algorithm that cannot serve says why.
   Result<Choice> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
                         const CallOptions& options);
-  const std::vector<SelectionRow>& rows(Collective collective);
+  // With max_sms, those of the table for calls that may take so many multiprocessors.
+  const std::vector<SelectionRow>& rows(Collective collective, int max_sms = 0);
   // All plans that could serve, fastest first.
   std::vector<Candidate> candidates(Collective collective, std::uint64_t bytes) const;
   // The table of candidates and the row that decides, for a person.
@@ -68,7 +70,14 @@ class Selection {
 
  private:
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const;
-  std::vector<SelectionRow> make_rows(Collective collective) const;
+  std::vector<SelectionRow> make_rows(Collective collective, int max_sms) const;
+  // Those that take at most max_sms; where none does, those that take fewest.
+  void keep_small(std::vector<Candidate>& ranked, int max_sms, Collective collective,
+                  std::uint64_t bytes) const;
+  bool takes_at_most(int max_sms, const Choice& choice, Collective collective,
+                     std::uint64_t bytes) const;
+  Status check_limit(const Choice& choice, Collective collective, std::uint64_t bytes,
+                     int max_sms) const;
   Status read_file(const std::string& path);
   Status apply_forced(Collective collective, CallOptions& options) const;
   const Registered* find_registered(Collective collective, std::uint64_t bytes, int root,
@@ -78,7 +87,7 @@ class Selection {
   topo::Placement placement_;
   std::shared_ptr<const EngineModel> model_;
   std::vector<std::unique_ptr<Registered>> registered_;  // in the order of their registration
-  std::array<std::vector<SelectionRow>, collective_count> rows_;
+  std::map<std::pair<Collective, int>, std::vector<SelectionRow>> rows_;  // by max_sms
   std::array<std::vector<SelectionRow>, collective_count> file_rows_;
   std::vector<std::pair<std::string, std::string>> forced_algorithms_;  // collective or "", name
   std::optional<Protocol> forced_protocol_;

@@ -31,6 +31,7 @@ struct Arguments {
   // Of the GPU engine: the CUDA stream that the call goes to, and how long its kernels may wait.
   void* stream = nullptr;
   std::int64_t timeout_ns = 0;
+  int max_sms = 0;  // multiprocessors that its kernels may take; 0: as many as they like
 
   // Blocks of unequal size (all_to_all_v, point_to_point): elements in each block and where it
   // starts, in elements from input or output. Empty: blocks of `count`, one after another. Must

@@ -79,6 +79,51 @@ TEST(Selection, OnADeviceSmallCallsTakeOneHopAndLargeOnesManyChannels) {
   }
 }
 
+TEST(Selection, WithFewMultiprocessorsCallsTakeNoMoreWhereTheyCan) {
+  for (int ranks : {2, 4, 8}) {
+    Selection selection = device_selection(ranks);
+    for (const auto& [collective, can] : {std::pair{Collective::all_reduce, 1},
+                                          {Collective::all_gather, 1},
+                                          {Collective::broadcast, 1},
+                                          {Collective::all_to_all, ranks - 1}})
+      for (const int max_sms : {1, 2, 8, 40})
+        for (const std::uint64_t bytes :
+             {std::uint64_t{64}, std::uint64_t{1} << 20, (std::uint64_t{1} << 28) + 12345}) {
+          SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks, "
+                                          << max_sms << " of them, " << bytes << " bytes");
+          const auto choice = selection.choose(collective, bytes, 0, false, {.max_sms = max_sms});
+          ASSERT_TRUE(choice.ok()) << choice.error().describe();
+          const auto request = selection.request(collective, *choice, 0, false);
+          const double block =
+              collective == Collective::all_gather || collective == Collective::all_to_all
+                  ? static_cast<double>(bytes) / ranks
+                  : static_cast<double>(bytes);
+          EXPECT_LE(device_model({})->thread_blocks(*choice->entry, request, block),
+                    std::max(max_sms, 2 * can));
+        }
+  }
+}
+
+TEST(Selection, AnAlgorithmThatTakesMoreThanItMayIsRefused) {
+  Selection selection = device_selection(4);
+  CallOptions options{.algorithm = "two_shot", .channels = 16, .max_sms = 4};
+  const auto refused = selection.choose(Collective::all_reduce, 1 << 24, 0, false, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("max_sms is 4"), std::string::npos)
+      << refused.error().message;
+}
+
+TEST(Selection, TheCopyEnginesServeWhatCombinesNothing) {
+  for (int ranks : {1, 2, 3, 8}) {
+    Selection selection(topo::Placement::single_node(ranks), copy_model({}));
+    for (int i = 0; i <= static_cast<int>(Collective::barrier); ++i) {
+      const auto collective = static_cast<Collective>(i);
+      const auto choice = selection.choose(collective, 1 << 20, 0, false, {});
+      EXPECT_EQ(choice.ok(), !is_reduction(collective)) << name(collective) << ", " << ranks;
+    }
+  }
+}
+
 TEST(Selection, OnADeviceARankAloneIsServedToo) {
   Selection selection = device_selection(1);
   for (int i = 0; i <= static_cast<int>(Collective::barrier); ++i)

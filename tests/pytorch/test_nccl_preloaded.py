@@ -1,6 +1,7 @@
 """PyTorch's own NCCL backend with Unisono in NCCL's place."""
 
 import json
+from pathlib import Path
 
 import pytest
 from pytorch.ranks import Outcome, checks_of, run
@@ -38,11 +39,11 @@ def test_all_ranks_leave_in_order(outcome: Outcome) -> None:
     assert sorted(outcome.reports["left"]) == [str(rank) for rank in range(RANKS)]
 
 
-def test_it_was_this_library_and_no_other(outcome: Outcome) -> None:
+def test_it_was_this_library(outcome: Outcome) -> None:
     for text in outcome.reports["library"]:
-        version, files = json.loads(text)
+        version, file = json.loads(text)
         assert version == [2, 28, 9]
-        assert files == [str(nccl_library())]
+        assert Path(file).samefile(nccl_library())
 
 
 def test_losses_are_those_of_nccl() -> None:

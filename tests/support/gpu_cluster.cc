@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "engine/gpu/copies.h"
 #include "engine/gpu/link.h"
 #include "transport/nvlink/layout.h"
 #include "transport/nvlink/transport.h"
@@ -192,6 +193,7 @@ GpuCluster::GpuCluster(int ranks, const Options& options) : options_(options) {
 
 GpuCluster::~GpuCluster() {
   for (auto& stream : streams_) static_cast<void>(stream->synchronize());
+  for (auto& engine : engines_) engine->copy_links().clear();
 }
 
 engine::gpu::Resources& GpuCluster::resources(int rank) {
@@ -224,9 +226,8 @@ Result<GpuCluster::Executions> GpuCluster::make_executions(const Run& run) {
     UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*run.entry, request));
     UNISONO_ASSIGN(const plan::RankProgram program,
                    algorithm::make_program(*run.entry, request, rank));
-    UNISONO_ASSIGN(
-        auto execution,
-        engine::gpu::make_execution(header, program, *resources_[static_cast<std::size_t>(rank)]));
+    const auto make = run.is_by_copies ? engine::gpu::make_copies : engine::gpu::make_execution;
+    UNISONO_ASSIGN(auto execution, make(header, program, resources(rank)));
     executions.push_back(std::move(execution));
   }
   return executions;

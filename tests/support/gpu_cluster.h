@@ -53,9 +53,10 @@ class GpuCluster {
     Problem problem;
     DataType type = DataType::int32;
     std::uint64_t seed = 1;
-    int calls = 1;            // of the same executions, on fresh inputs
-    bool is_graph = false;    // each rank's call is captured once and replayed for every call
-    bool is_aligned = false;  // else buffers begin anywhere that their type allows
+    int calls = 1;              // of the same executions, on fresh inputs
+    bool is_graph = false;      // each rank's call is captured once and replayed for every call
+    bool is_aligned = false;    // else buffers begin anywhere that their type allows
+    bool is_by_copies = false;  // on the copy engines
   };
   // Runs it in poisoned memory and compares every rank's output, the input (kept out of place), and
   // the bytes around both. Empty: right; else what is wrong.

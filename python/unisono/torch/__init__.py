@@ -19,17 +19,26 @@ import torch.distributed as dist
 from unisono import _unisono as native
 from unisono.communicator import Communicator
 from unisono.torch import _build, _meet, _standard
+from unisono.torch._meet import Options
 from unisono.torch.memory import MemPool
 
-__all__ = ["MemPool", "all_gather_by", "communicator", "monitored_barrier", "reduce_scatter_by"]
+__all__ = [
+    "MemPool",
+    "Options",
+    "all_gather_by",
+    "communicator",
+    "monitored_barrier",
+    "reduce_scatter_by",
+]
 
 _extension = _build.load()
 
 
-def _create(options: Any, _: Any = None) -> Any:
+def _create(options: Any, asked: Any = None) -> Any:
     """What torch.distributed calls for each new group."""
     size, timeout = options.group_size, options.timeout
-    made = _meet.meet(options.store, options.group_rank, size, timeout)
+    how = asked if isinstance(asked, Options) else Options()
+    made = _meet.meet(options.store, options.group_rank, size, timeout, how)
     ranks = list(options.global_ranks_in_group) or list(range(size))
     # As for NCCL: the host, and not only the current stream, waits in Work.wait().
     host_waits = os.environ.get("TORCH_NCCL_BLOCKING_WAIT", "0") == "1"

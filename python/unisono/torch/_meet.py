@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -17,7 +18,23 @@ from unisono import _unisono as native
 _LOOPBACK = ("localhost", "127.", "::1")
 
 
-def meet(store: dist.Store, rank: int, size: int, timeout: timedelta) -> native.Communicator:
+@dataclass(frozen=True)
+class Options:
+    """What a group asks of its calls on devices: `pg_options` of init_process_group and new_group.
+
+    Attributes:
+        policy: "fastest", or "zero_sm": copy engines alone, for groups that only all-gather,
+            exchange, broadcast, gather, scatter, send and receive. None takes UNISONO_GPU_POLICY.
+        max_sms: Multiprocessors that a call's kernels may take. 0 takes UNISONO_GPU_MAX_SMS.
+    """
+
+    policy: str | None = None
+    max_sms: int = 0
+
+
+def meet(
+    store: dist.Store, rank: int, size: int, timeout: timedelta, options: Options
+) -> native.Communicator:
     """The communicator of a new group. Collective over its ranks.
 
     Args:
@@ -25,6 +42,7 @@ def meet(store: dist.Store, rank: int, size: int, timeout: timedelta) -> native.
         rank: This process's rank in the group.
         size: The group's number of ranks.
         timeout: For joining, and then for each operation.
+        options: The same on all ranks.
 
     Raises:
         torch.distributed.DistStoreError: Rank 0 did not come; the text says so.
@@ -58,6 +76,8 @@ def meet(store: dist.Store, rank: int, size: int, timeout: timedelta) -> native.
         timeout=seconds,
         bootstrap_timeout=seconds,
         listener=listener,
+        policy=options.policy or "",
+        max_sms=options.max_sms,
     )
 
 

@@ -63,9 +63,17 @@ std::optional<Direct> Direct::of(const plan::Header& header, int rank) {
   return Direct(header, rank);
 }
 
+int direct_least_blocks(std::size_t bytes, int ranks) {
+  // 16 bytes of a slot for each 8 of data.
+  const std::size_t units_of_block = device::direct_block_bytes(ranks) / 16;
+  const std::size_t units = (bytes + 7) / 8;
+  return static_cast<int>(std::max<std::size_t>((units + units_of_block - 1) / units_of_block, 1));
+}
+
 bool Direct::serves(const Arguments& arguments) const {
   const std::size_t bytes = static_cast<std::size_t>(arguments.count) * size_bytes(arguments.type);
-  return bytes > 0 && bytes <= device::direct_max_bytes(ranks_);
+  return bytes > 0 && bytes <= device::direct_max_bytes(ranks_) &&
+         direct_least_blocks(bytes, ranks_) <= most_blocks(arguments, device::direct_max_blocks);
 }
 
 int Direct::channel() const { return sends_one_way() ? one_way_channel : all_send_channel; }
@@ -148,7 +156,7 @@ Status Direct::launch(Resources& resources, const Arguments& arguments,
   const std::int64_t units = (launch.bytes + 7) / 8;
   const std::int64_t blocks =
       std::min<std::int64_t>((units + device::threads_per_block - 1) / device::threads_per_block,
-                             device::direct_max_blocks);
+                             most_blocks(arguments, device::direct_max_blocks));
   launch.block_units = static_cast<std::uint32_t>((units + blocks - 1) / blocks);
   launch.block_bytes = static_cast<std::uint32_t>(device::direct_block_bytes(ranks_));
   void* parameters[] = {&launch};

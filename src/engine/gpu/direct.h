@@ -12,6 +12,9 @@
 
 namespace unisono::engine::gpu {
 
+// Thread blocks that such a call of `bytes` for each rank needs, to keep what is on the way.
+int direct_least_blocks(std::size_t bytes, int ranks);
+
 class Direct {
  public:
   // Of a plan that the kernel does as it says; nothing for others.

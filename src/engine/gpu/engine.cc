@@ -32,11 +32,14 @@ trace::Waiting::Kind kind_of(std::uint32_t kind) {
 
 Options Options::from_settings() {
   const Settings& from = settings();
-  return {.slots = static_cast<int>(from.integer(Setting::gpu_slots)),
-          .slot_bytes = static_cast<std::size_t>(from.bytes(Setting::gpu_slot_bytes)),
-          .zero_copy_min_bytes = from.boolean(Setting::gpu_zero_copy)
-                                     ? from.bytes(Setting::gpu_zero_copy_min_bytes)
-                                     : Options::no_zero_copy};
+  return {
+      .slots = static_cast<int>(from.integer(Setting::gpu_slots)),
+      .slot_bytes = static_cast<std::size_t>(from.bytes(Setting::gpu_slot_bytes)),
+      .zero_copy_min_bytes = from.boolean(Setting::gpu_zero_copy)
+                                 ? from.bytes(Setting::gpu_zero_copy_min_bytes)
+                                 : Options::no_zero_copy,
+      .copies = {.slots = static_cast<int>(from.integer(Setting::gpu_copy_slots)),
+                 .slot_bytes = static_cast<std::size_t>(from.bytes(Setting::gpu_copy_slot_bytes))}};
 }
 
 Status Options::check() const {
@@ -47,7 +50,7 @@ Status Options::check() const {
       slot_bytes > (std::size_t{1} << 30))
     return misuse("a GPU connection with slots of ", slot_bytes,
                   " bytes; it must be a multiple of 128 up to 1 GiB");
-  return {};
+  return copies.check();
 }
 
 Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>& device,
@@ -79,6 +82,7 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
                  sys::cuda::Memory::allocate(device, sizeof(device::BlockState)));
   UNISONO_ASSIGN(engine->mailbox_memory_,
                  sys::cuda::MappedHostMemory::allocate(device, sizeof(device::Mailbox)));
+  UNISONO_ASSIGN(engine->copy_links_, CopyLinks::make(device, options.copies));
   const sys::cuda::Current current(*device);
   int per_multiprocessor = 0;
   UNISONO_TRY(device->check(device->driver().occupancy(&per_multiprocessor, engine->interpret_,
@@ -91,9 +95,11 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
 void Engine::stop() {
   // Relaxed: a kernel reads nothing else on the strength of it.
   std::atomic_ref(mailbox().stop).store(1, std::memory_order_relaxed);
+  copy_links_->stop();
 }
 
 Status Engine::failure() const {
+  UNISONO_TRY(copy_links_->failure());
   const device::Failure& failure = mailbox().failure;
   // Acquire: pairs with the kernel's release, which comes after the rest of the record.
   const std::uint32_t reason =

@@ -10,12 +10,14 @@
 #include <unisono/result.h>
 #include <unisono/types.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include "device/program.h"
 #include "engine/engine.h"
+#include "engine/gpu/copy_links.h"
 #include "plan/plan.h"
 #include "sys/cuda/device.h"
 #include "transport/transport.h"
@@ -34,6 +36,7 @@ struct Options {
   static constexpr std::uint64_t no_zero_copy = UINT64_MAX;
   bool posts(std::uint64_t bytes) const { return bytes >= zero_copy_min_bytes; }
   static constexpr int max_slots = 64;
+  CopyLinks::Options copies;
   static Options from_settings();
   Status check() const;
 };
@@ -67,9 +70,13 @@ class Engine {
   // Thread blocks that are on the device at once.
   int max_blocks() const { return max_blocks_; }
 
-  // Makes all kernels that wait give up. Any thread.
+  // Of what runs on the copy engines.
+  CopyLinks& copy_links() const { return *copy_links_; }
+
+  // Makes all kernels and streams that wait give up. Any thread.
   void stop();
-  // What a kernel that gave up waited for: a timeout. A wait that stop() ended is no failure.
+  // What a kernel or a stream that gave up waited for: a timeout. A wait that stop() ended is no
+  // failure.
   Status failure() const;
 
  private:
@@ -82,6 +89,7 @@ class Engine {
   Options options_;
   sys::cuda::Module module_;
   sys::cuda::MappedHostMemory mailbox_memory_;
+  std::unique_ptr<CopyLinks> copy_links_;
   sys::cuda::Memory stopped_memory_;
   sys::cuda::FunctionHandle* interpret_ = nullptr;
   sys::cuda::FunctionHandle* direct_[3][2] = {};
@@ -117,6 +125,11 @@ class Resources {
   virtual Status before_launch(sys::cuda::StreamHandle* stream) = 0;
   virtual Status after_launch(sys::cuda::StreamHandle* stream) = 0;
 };
+
+// Thread blocks of a kernel that could have `wanted`, in a call that may be limited to fewer.
+inline int most_blocks(const Arguments& arguments, int wanted) {
+  return arguments.max_sms > 0 ? std::min(wanted, arguments.max_sms) : wanted;
+}
 
 // Calls of one execution, and of executions that share a connection, must follow each other: on one
 // stream, or ordered by events.

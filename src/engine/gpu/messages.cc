@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/try.h"
 #include "engine/gpu/link.h"
+#include "engine/gpu/self_copies.h"
 
 namespace unisono::engine::gpu {
 namespace {
@@ -15,14 +16,6 @@ using sys::cuda::DeviceAddress;
 
 // A part of a message that is worth a thread block of its own.
 constexpr std::uint64_t worthwhile_bytes = 32 << 10;
-
-std::uint64_t bytes_of(const Message& message) {
-  return static_cast<std::uint64_t>(message.count) * size_bytes(message.type);
-}
-
-const void* data_of(const Message& message) {
-  return message.is_send ? message.send_data : message.recv_data;
-}
 
 // The messages of one direction of one peer, in order.
 struct Way {
@@ -33,17 +26,11 @@ struct Way {
   std::vector<transport::Connection*> links;
 };
 
-struct SelfCopy {
-  DeviceAddress from;
-  DeviceAddress to;
-  std::uint64_t bytes;
-};
-
 class Messages : public Execution {
  public:
   Messages(int rank, Resources& resources) : rank_(rank), resources_(resources) {}
 
-  Status add(std::span<const Message> messages, int ranks);
+  Status add(std::span<const Message> messages, int ranks, int max_sms);
   Status start(const Arguments& arguments) override {
     arguments_ = arguments;
     waiting_ = {};
@@ -55,7 +42,6 @@ class Messages : public Execution {
   std::size_t memory_bytes() const override { return sizeof *this; }
 
  private:
-  Status add_to_self(std::span<const Message> messages);
   Result<bool> connect();
   void find_views();
   Status copy_to_self(sys::cuda::StreamHandle* stream) const;
@@ -72,12 +58,12 @@ class Messages : public Execution {
   bool progressed_ = false;
 };
 
-Status Messages::add(std::span<const Message> messages, int ranks) {
+Status Messages::add(std::span<const Message> messages, int ranks, int max_sms) {
   std::map<std::pair<int, bool>, Way> ways;
   for (const Message& message : messages) {
     const std::uint64_t bytes = bytes_of(message);
     if (message.peer == rank_ || bytes == 0) continue;
-    const Cut cut = cut_of(bytes, ranks, resources_.engine().options());
+    const Cut cut = cut_of(bytes, ranks, max_sms, resources_.engine().options());
     Way& way = ways[{message.peer, message.is_send}];
     way.peer = message.peer;
     way.sends = message.is_send;
@@ -103,26 +89,7 @@ Status Messages::add(std::span<const Message> messages, int ranks) {
   if (blocks > device::max_transfer_blocks)
     return misuse("a group of messages with ", ways.size(), " peers on rank ", rank_,
                   "; a group on a stream takes at most ", device::max_transfer_blocks);
-  return add_to_self(messages);
-}
-
-Status Messages::add_to_self(std::span<const Message> messages) {
-  std::vector<const Message*> sends;
-  std::vector<const Message*> recvs;
-  for (const Message& message : messages)
-    if (message.peer == rank_) (message.is_send ? sends : recvs).push_back(&message);
-  if (sends.size() != recvs.size())
-    return misuse("rank ", rank_, " sends itself ", sends.size(), " messages and receives ",
-                  recvs.size(), " of itself in one group; they must be as many");
-  for (std::size_t i = 0; i < sends.size(); ++i) {
-    const std::uint64_t bytes = bytes_of(*sends[i]);
-    if (bytes != bytes_of(*recvs[i]))
-      return misuse("rank ", rank_, " sends itself ", bytes, " bytes and expects ",
-                    bytes_of(*recvs[i]));
-    if (bytes > 0)
-      self_copies_.push_back({reinterpret_cast<DeviceAddress>(sends[i]->send_data),
-                              reinterpret_cast<DeviceAddress>(recvs[i]->recv_data), bytes});
-  }
+  UNISONO_ASSIGN(self_copies_, self_copies_of(messages, rank_));
   return {};
 }
 
@@ -222,8 +189,10 @@ Status Messages::launch(sys::cuda::FunctionHandle* kernel, sys::cuda::StreamHand
 
 }  // namespace
 
-Cut cut_of(std::uint64_t bytes, int ranks, const Options& options) {
-  const int most = std::max(1, device::max_transfer_blocks / (2 * std::max(1, ranks - 1)));
+Cut cut_of(std::uint64_t bytes, int ranks, int max_sms, const Options& options) {
+  const int blocks =
+      max_sms > 0 ? std::min(max_sms, device::max_transfer_blocks) : device::max_transfer_blocks;
+  const int most = std::max(1, blocks / (2 * std::max(1, ranks - 1)));
   const auto wanted = static_cast<int>(std::min<std::uint64_t>(
       (bytes + worthwhile_bytes - 1) / worthwhile_bytes, static_cast<std::uint64_t>(most)));
   const int channels = std::max(1, wanted);
@@ -234,9 +203,9 @@ Cut cut_of(std::uint64_t bytes, int ranks, const Options& options) {
 }
 
 Result<std::unique_ptr<Execution>> make_messages(std::span<const Message> messages, int rank,
-                                                 int ranks, Resources& resources) {
+                                                 int ranks, int max_sms, Resources& resources) {
   auto made = std::make_unique<Messages>(rank, resources);
-  UNISONO_TRY(made->add(messages, ranks));
+  UNISONO_TRY(made->add(messages, ranks, max_sms));
   return std::unique_ptr<Execution>(std::move(made));
 }
 

@@ -14,16 +14,16 @@ namespace unisono::engine::gpu {
 // Channels of the messages' connections begin here, beyond those of plans.
 inline constexpr int first_message_channel = 1 << 13;
 
-// How a message is cut, by its size and the number of ranks alone.
+// How a message is cut, by its size, the number of ranks and max_sms alone.
 struct Cut {
   int channels = 1;
   std::size_t piece_bytes = 0;
 };
-Cut cut_of(std::uint64_t bytes, int ranks, const Options& options);
+Cut cut_of(std::uint64_t bytes, int ranks, int max_sms, const Options& options);
 
 // Misuse for a group that is not whole (messages to the own rank without their receives) or that
 // has more messages than a launch takes. The messages are checked in all else.
 Result<std::unique_ptr<Execution>> make_messages(std::span<const Message> messages, int rank,
-                                                 int ranks, Resources& resources);
+                                                 int ranks, int max_sms, Resources& resources);
 
 }  // namespace unisono::engine::gpu

@@ -48,6 +48,19 @@ struct AccessDescription {
   int location;
   int flags;  // 3: read and write
 };
+// One of the operations on memory that a stream can do by itself (CUstreamBatchMemOpParams): to
+// wait until the 64 bits at `address` are at least `value`, or to store it there.
+struct MemoryOperation {
+  enum Kind : std::uint32_t { wait_value_64 = 4, write_value_64 = 5 };
+  Kind kind = wait_value_64;
+  DeviceAddress address = 0;
+  std::uint64_t value = 0;
+  // Waiting: at least, cyclically. Writing: after a barrier for the whole system.
+  std::uint32_t flags = 0;
+  DeviceAddress alias = 0;
+  std::uint64_t unused = 0;
+};
+static_assert(sizeof(MemoryOperation) == 48, "the driver's ABI");
 
 inline constexpr DriverResult driver_success = 0;
 inline constexpr DriverResult driver_peer_access_already_enabled = 704;
@@ -124,6 +137,9 @@ inline constexpr DriverResult driver_not_ready = 600;
      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,                  \
      StreamHandle* stream, void** parameters, void** extra))                                       \
   F(stream_create, "cuStreamCreate", (StreamHandle** stream, unsigned flags))                      \
+  F(stream_create_urgent, "cuStreamCreateWithPriority",                                            \
+    (StreamHandle** stream, unsigned flags, int priority))                                         \
+  F(stream_priorities, "cuCtxGetStreamPriorityRange", (int* least, int* greatest))                 \
   F(stream_destroy, "cuStreamDestroy_v2", (StreamHandle* stream))                                  \
   F(stream_synchronize, "cuStreamSynchronize", (StreamHandle* stream))                             \
   F(stream_query, "cuStreamQuery", (StreamHandle* stream))                                         \
@@ -132,6 +148,8 @@ inline constexpr DriverResult driver_not_ready = 600;
   F(stream_context, "cuStreamGetCtx", (StreamHandle* stream, ContextHandle** context))             \
   F(stream_write, "cuStreamWriteValue64_v2",                                                       \
     (StreamHandle* stream, DeviceAddress address, std::uint64_t value, unsigned flags))            \
+  F(stream_operations, "cuStreamBatchMemOp_v2",                                                    \
+    (StreamHandle* stream, unsigned count, MemoryOperation* operations, unsigned flags))           \
   F(stream_is_capturing, "cuStreamIsCapturing", (StreamHandle* stream, int* status))               \
   F(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int* mode))                       \
   F(capture_begin, "cuStreamBeginCapture_v2", (StreamHandle* stream, int mode))                    \

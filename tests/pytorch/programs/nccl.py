@@ -3,11 +3,11 @@
 argv: nothing for the checks, "losses" to train.
 """
 
+import ctypes
 import datetime
 import json
 import os
 import sys
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -150,9 +150,30 @@ def memory_of_nccls_allocator():
 
 @check
 def which_library_it_is():
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    names = {line.split()[-1] for line in lines if "nccl" in line}
-    report("library", json.dumps([list(torch.cuda.nccl.version()), sorted(names)]))
+    # PyTorch's package may open its own NCCL by path, too. What libtorch is bound to is the first
+    # in the process's own scope.
+    report("library", json.dumps([list(torch.cuda.nccl.version()), file_of("ncclAllReduce")]))
+
+
+def file_of(function: str) -> str:
+    """The library in which the process's own scope has a function."""
+    info = SymbolInfo()
+    scope = ctypes.CDLL(None)
+    address = ctypes.cast(getattr(scope, function), ctypes.c_void_p)
+    if scope.dladdr(address, ctypes.byref(info)) == 0:
+        return ""
+    return os.fsdecode(info.file)
+
+
+class SymbolInfo(ctypes.Structure):
+    """Dl_info of <dlfcn.h>."""
+
+    _fields_ = [
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    ]
 
 
 def losses(way: str) -> list[float]:

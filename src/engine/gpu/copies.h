@@ -1,0 +1,27 @@
+// Plans and groups of messages by the copy engines: nothing of them runs on a multiprocessor.
+//
+// A call puts copies, waits and stores on its stream and returns; see copy_links.h. It can be
+// captured into a CUDA graph like any other. One stream does it all, in an order in which no rank
+// waits for what another one puts behind its own wait.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <memory>
+#include <span>
+
+#include "engine/gpu/execution.h"
+
+namespace unisono::engine::gpu {
+
+// Misuse for a plan that combines elements, or that one stream cannot run.
+Result<std::unique_ptr<Execution>> make_copies(const plan::Header& header,
+                                               const plan::RankProgram& program,
+                                               Resources& resources);
+
+// As make_messages() (messages.h). The messages of a group go slot by slot in turn, so a message
+// that fits no slot needs its peers to receive all of the group at the same time.
+Result<std::unique_ptr<Execution>> make_copied_messages(std::span<const Message> messages, int rank,
+                                                        Resources& resources);
+
+}  // namespace unisono::engine::gpu

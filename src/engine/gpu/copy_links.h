@@ -1,0 +1,102 @@
+// Connections whose messages are moved by the copy engines, and the watch over the streams that
+// wait for them.
+//
+// Every slot has two flags, each 0 or 1 and each in the memory of whoever waits for it: `arrived`
+// at the receiver, `free` at the sender. A stream waits for 1, stores 0, copies, and stores 1 into
+// the other's flag. So a flag has the same values in every round, and a CUDA graph that was
+// captured once can be replayed. Slots are taken in turn, by both ends alike.
+//
+// Order: a stream's operations and copies happen one after another; a store comes after a barrier
+// for the whole system, so whoever sees the flag sees the bytes.
+//
+// A stream that waits has no deadline of its own. Before each wait it stores what it is about to
+// wait for into the host's memory, where look() finds it; at the deadline, or when the host says
+// stop, the host stores into the flags what ends the waits. The stream then runs to its end on
+// whatever lies in the slots: its output means nothing, and the communicator has failed.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "sys/cuda/device.h"
+#include "trace/record.h"
+#include "transport/transport.h"
+
+namespace unisono::engine::gpu {
+
+// One end of a connection; owned by CopyLinks.
+struct CopyLink {
+  transport::Connection* connection = nullptr;
+  int channel = 0;
+  // Messages put on streams so far. Both ends count the same ones, in the same order.
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+};
+
+class CopyLinks {
+ public:
+  struct Options {
+    int slots = 2;
+    // A copy of this size takes 10 us over NVLink, several times what its flags cost.
+    std::size_t slot_bytes = std::size_t{4} << 20;
+    Status check() const;
+  };
+  static Result<std::unique_ptr<CopyLinks>> make(
+      const std::shared_ptr<const sys::cuda::Device>& device, const Options& options);
+  ~CopyLinks();
+  CopyLinks(const CopyLinks&) = delete;
+  CopyLinks& operator=(const CopyLinks&) = delete;
+
+  // What a connection needs of its transport.
+  transport::Geometry geometry() const;
+  const Options& options() const { return options_; }
+  // The same for the same connection, which is ready. All its slots are free at first.
+  Result<CopyLink*> add(transport::Connection& connection, int channel);
+  // Connections are about to go.
+  void clear();
+
+  // What a stream stores at progress_address() before it waits, and after its last wait.
+  std::uint64_t mark(trace::Waiting::Kind kind, const CopyLink& link, std::uint64_t message,
+                     std::int64_t timeout_ns);
+  static constexpr std::uint64_t idle_mark = 0;
+  sys::cuda::DeviceAddress progress_address() const { return progress_.address(); }
+
+  // Whether a stream waits, in a graph's replay too. Any thread, as what follows.
+  bool is_waiting() const;
+  // Now and then: gives up waits that are past their deadline, and ends those that are given up.
+  void look(std::int64_t now_ns);
+  // All waits end, also those that begin later.
+  void stop();
+  // A wait that was given up at its deadline: a timeout that names the peer.
+  Status failure() const;
+
+ private:
+  CopyLinks() = default;
+  trace::Waiting waiting_of(std::uint64_t mark) const;
+  std::int64_t timeout_of(std::uint64_t mark) const;
+  void end_waits();
+  bool try_to_end_waits(sys::cuda::StreamHandle* stream);
+
+  std::shared_ptr<const sys::cuda::Device> device_;
+  Options options_;
+  sys::cuda::MappedHostMemory progress_;
+  sys::cuda::MappedHostMemory ends_waits_;  // what is stored into all flags of a link
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::map<transport::Connection*, std::unique_ptr<CopyLink>> links_;
+  int rank_ = -1;
+  std::vector<std::int64_t> timeouts_ns_;
+  std::vector<sys::cuda::StreamHandle*> streams_;
+  std::uint64_t seen_ = idle_mark;
+  std::int64_t seen_since_ns_ = 0;
+  std::shared_ptr<const Error> failure_;
+  std::atomic<bool> is_stopped_{false};
+};
+
+}  // namespace unisono::engine::gpu

@@ -1,0 +1,153 @@
+#include "engine/gpu/copy_program.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "plan/walk.h"
+
+namespace unisono::engine::gpu {
+namespace {
+
+using plan::Operation;
+
+constexpr std::uint32_t bit(Operation operation) {
+  return std::uint32_t{1} << static_cast<unsigned>(operation);
+}
+
+// One thread block on its way through its steps.
+struct Block {
+  plan::StepCursor cursor;
+  int send_link = -1;
+  int recv_link = -1;
+};
+
+class Lowering {
+ public:
+  Lowering(const plan::Header& header, const plan::RankProgram& program)
+      : header_(header), rank_(program.rank) {
+    for (const plan::ThreadBlock& block : program.thread_blocks)
+      blocks_.push_back({plan::StepCursor(block.body), link(block.send_peer, block.channel),
+                         link(block.recv_peer, block.channel)});
+  }
+
+  Result<CopyProgram> run() {
+    for (;;) {
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (Block& block : blocks_)
+          while (is_ready(block) && !plan::receives(block.cursor.step()->operation)) {
+            UNISONO_TRY(take(block));
+            moved = true;
+          }
+      }
+      Block* next = nullptr;
+      for (Block& block : blocks_)
+        if (is_ready(block) && (next == nullptr || block.cursor.number() < next->cursor.number()))
+          next = &block;
+      if (next == nullptr) break;
+      UNISONO_TRY(take(*next));
+    }
+    for (const Block& block : blocks_)
+      if (block.cursor.step() != nullptr)
+        return misuse("plan ", header_.name, " on rank ", rank_,
+                      " has thread blocks that wait for each other");
+    return std::move(out_);
+  }
+
+ private:
+  bool is_ready(const Block& block) const {
+    const plan::Step* step = block.cursor.step();
+    return step != nullptr && std::ranges::all_of(step->after, [&](const plan::Dependency& after) {
+             const Block& other = blocks_[static_cast<std::size_t>(after.thread_block)];
+             return other.cursor.step() == nullptr ||
+                    other.cursor.number() >= after.steps.at(block.cursor.loops());
+           });
+  }
+
+  // An operation in its parts: what it receives, copies and sends, in this order.
+  Status take(Block& block) {
+    const plan::Step& step = *block.cursor.step();
+    const auto place = [&](const plan::Location& location) {
+      return CopyStep::Place{location.buffer, location.index.at(block.cursor.loops())};
+    };
+    const bool receives = plan::receives(step.operation);
+    const bool copies = step.operation == Operation::copy || step.operation == Operation::copy_send;
+    const CopyStep::Place from = place(receives ? step.destination : step.source);
+    const CopyStep::Place to = place(step.destination);
+    if (copies && (from.chunk - to.chunk) % header_.chunks_per_block != 0)
+      return misuse("plan ", header_.name, " copies chunk ", from.chunk, " to chunk ", to.chunk,
+                    "; the copy engines need them at one place of their blocks of ",
+                    header_.chunks_per_block, " chunks");
+    using enum CopyStep::Kind;
+    if (receives) out_.steps.push_back({receive, block.recv_link, {}, to, step.count});
+    if (copies) out_.steps.push_back({copy, -1, from, to, step.count});
+    if (plan::sends(step.operation))
+      out_.steps.push_back({send, block.send_link, from, {}, step.count});
+    block.cursor.advance();
+    return {};
+  }
+
+  int link(int peer, int channel) {
+    if (peer < 0) return -1;
+    auto& all = out_.connections;
+    const CopyProgram::Connection wanted{peer, channel};
+    if (std::ranges::find(all, wanted) == all.end()) all.push_back(wanted);
+    return static_cast<int>(std::ranges::find(all, wanted) - all.begin());
+  }
+
+  const plan::Header& header_;
+  int rank_;
+  std::vector<Block> blocks_;
+  CopyProgram out_;
+};
+
+}  // namespace
+
+plan::Limits copy_limits() {
+  using enum plan::Operation;
+  plan::Limits out = plan::format_limits();
+  out.executor = "copy engine";
+  out.max_ranks = 64;
+  // A tile's steps are put on the stream one by one.
+  out.max_steps = 1 << 12;
+  out.operations = bit(send) | bit(recv) | bit(copy) | bit(copy_send) | bit(recv_copy_send);
+  return out;
+}
+
+Result<CopyProgram> lower_to_copies(const plan::Header& header, const plan::RankProgram& program) {
+  UNISONO_TRY(plan::check(header, program, copy_limits()));
+  return Lowering(header, program).run();
+}
+
+// Of one tile: the next needs nothing but the slots that this one has given back when it is over.
+Status check_order(const plan::Header& header, const std::vector<CopyProgram>& programs,
+                   int slots) {
+  std::map<std::tuple<int, int, int>, int> on_the_way;  // sender, receiver, channel
+  std::vector<std::size_t> done(programs.size());
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t rank = 0; rank < programs.size(); ++rank)
+      for (; done[rank] < programs[rank].steps.size(); ++done[rank], moved = true) {
+        const CopyStep& step = programs[rank].steps[done[rank]];
+        if (step.kind == CopyStep::Kind::copy) continue;
+        const auto own = static_cast<int>(rank);
+        const auto& with = programs[rank].connections[static_cast<std::size_t>(step.link)];
+        const bool sends = step.kind == CopyStep::Kind::send;
+        int& messages = sends ? on_the_way[{own, with.peer, with.channel}]
+                              : on_the_way[{with.peer, own, with.channel}];
+        if (messages == (sends ? slots : 0)) break;
+        messages += sends ? 1 : -1;
+      }
+  }
+  for (std::size_t rank = 0; rank < programs.size(); ++rank)
+    if (done[rank] < programs[rank].steps.size())
+      return misuse("plan ", header.name, " cannot run on the copy engines: rank ", rank,
+                    " would wait for ever at step ", done[rank] + 1, " of ",
+                    programs[rank].steps.size(), ", one after the other");
+  return {};
+}
+
+}  // namespace unisono::engine::gpu

@@ -1,0 +1,48 @@
+// A rank's program for the copy engines: its thread blocks' steps put into one order, because a
+// stream does one thing after another.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/check.h"
+#include "plan/plan.h"
+
+namespace unisono::engine::gpu {
+
+// What the copy engines can do of a plan: nothing that combines elements.
+plan::Limits copy_limits();
+
+struct CopyStep {
+  enum class Kind : std::uint8_t { send, receive, copy };
+  struct Place {
+    plan::Buffer buffer = plan::Buffer::input;
+    std::int64_t chunk = 0;
+  };
+  Kind kind = Kind::copy;
+  int link = -1;  // of a message: which of the program's connections
+  Place from;     // not of a message received
+  Place to;       // not of a message sent
+  int count = 1;  // chunks
+};
+
+struct CopyProgram {
+  struct Connection {
+    int peer;
+    int channel;
+    bool operator==(const Connection&) const = default;
+  };
+  std::vector<Connection> connections;
+  std::vector<CopyStep> steps;  // of a tile; one tile follows the other
+};
+
+// What thread blocks may do at once is done in turns: all that can be sent, then the receiving step
+// that is the first of its thread block's. Misuse, naming it, for what cannot be done by copies.
+Result<CopyProgram> lower_to_copies(const plan::Header& header, const plan::RankProgram& program);
+
+// Misuse if the ranks, each in its own order, would wait for each other for ever.
+Status check_order(const plan::Header& header, const std::vector<CopyProgram>& programs, int slots);
+
+}  // namespace unisono::engine::gpu
