@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "engine/gpu/copies.h"
 #include "engine/gpu/copy_program.h"
+#include "engine/gpu/messages.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
 #include "topo/placement.h"
@@ -125,7 +126,11 @@ TEST_F(GpuCopies, LargeCallsGoThroughTheUsualSlots) {
 }
 
 // Two ranks, which send each other and themselves messages of three sizes.
-TEST_F(GpuCopies, GroupsOfMessagesArrive) {
+class GpuGroups : public GpuCopies, public testing::WithParamInterface<std::string> {};
+INSTANTIATE_TEST_SUITE_P(By, GpuGroups, testing::Values("copies", "kernel"),
+                         [](const auto& with) { return with.param; });
+
+TEST_P(GpuGroups, OfMessagesArrive) {
   GpuCluster cluster(2, {.engine = {.copies = small_slots}});
   const std::vector<std::int64_t> sizes{3, 4096, 50'001};
   const auto value = [](int from, int to, std::size_t which, std::size_t at) {
@@ -158,11 +163,13 @@ TEST_F(GpuCopies, GroupsOfMessagesArrive) {
     GpuCluster::Executions executions;
     std::vector<engine::Arguments> arguments(2);
     for (int rank = 0; rank < 2; ++rank) {
-      executions.push_back(engine::gpu::make_copied_messages(groups[static_cast<std::size_t>(rank)],
-                                                             rank, cluster.resources(rank))
-                               .value());
-      arguments[static_cast<std::size_t>(rank)] = {.stream = cluster.stream(rank).handle(),
-                                                   .timeout_ns = 5'000'000'000};
+      const auto r = static_cast<std::size_t>(rank);
+      auto& resources = cluster.resources(rank);
+      auto made = GetParam() == "copies"
+                      ? engine::gpu::make_copied_messages(groups[r], rank, resources)
+                      : engine::gpu::make_messages(groups[r], rank, 2, 0, resources);
+      executions.push_back(std::move(made).value());
+      arguments[r] = {.stream = cluster.stream(rank).handle(), .timeout_ns = 5'000'000'000};
     }
     ASSERT_TRUE(cluster.launch(executions, arguments, {0, 1}).ok());
     ASSERT_TRUE(cluster.synchronize().ok());
