@@ -109,3 +109,18 @@ def test_a_call_on_a_stream_without_a_device_says_what_is_missing() -> None:
             why_not = str(error)
         assert communicator.device is not None or "CUDA" in why_not or "nvcc" in why_not
         assert communicator.all_reduce(np.ones(2)).tolist() == [1, 1]
+
+
+def test_policies_and_limits_are_checked() -> None:
+    with unisono.init(0, 1, policy="zero_sm", max_sms=4) as comm:
+        # In CPU memory nothing takes a multiprocessor, whatever the communicator says.
+        assert comm.all_reduce(np.ones(3), max_sms=1).tolist() == [1, 1, 1]
+        with pytest.raises(unisono.MisuseError, match="no policy 'zero'; there are fastest"):
+            comm.all_gather(np.ones(3), policy="zero")
+        received = np.zeros(2)
+        with comm.group(policy="fastest", max_sms=2) as group:
+            group.send(np.ones(2), 0)
+            group.recv(received, 0)
+        assert received.tolist() == [1, 1]
+    with pytest.raises(unisono.MisuseError, match="max_sms is 0; it must be 1 or more"):
+        unisono.init(0, 1, max_sms=0)
