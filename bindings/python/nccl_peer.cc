@@ -149,25 +149,31 @@ Status NcclPeer::run(const Call& call, void* stream) const {
       return check_call(library_.reduce(call.input, call.output, count, type, nccl_sum, call.root,
                                         communicator_, stream));
     case Collective::all_to_all:
+    case Collective::gather:
+    case Collective::scatter:
       return exchange(call, type, stream);
     default:
       return misuse("the bench does not run NCCL's ", name(call.collective));
   }
 }
 
-// As NCCL's documentation makes an all-to-all.
+// As NCCL's documentation makes an all-to-all, a gather and a scatter.
 Status NcclPeer::exchange(const Call& call, int type, void* stream) const {
   const auto count = static_cast<std::size_t>(call.count);
   const std::size_t block = count * size_bytes(call.type);
+  const bool gathers = call.collective == Collective::gather;
+  const bool scatters = call.collective == Collective::scatter;
   UNISONO_TRY(check(library_.group_start(), "starting a group"));
   for (int peer = 0; peer < ranks_; ++peer) {
     const auto at = block * static_cast<std::size_t>(peer);
-    UNISONO_TRY(check(library_.send(static_cast<const std::byte*>(call.input) + at, count, type,
-                                    peer, communicator_, stream),
-                      "sending"));
-    UNISONO_TRY(check(library_.recv(static_cast<std::byte*>(call.output) + at, count, type, peer,
-                                    communicator_, stream),
-                      "receiving"));
+    if (gathers ? peer == call.root : !scatters || rank_ == call.root)
+      UNISONO_TRY(check(library_.send(static_cast<const std::byte*>(call.input) + (gathers ? 0 : at),
+                                      count, type, peer, communicator_, stream),
+                        "sending"));
+    if (scatters ? peer == call.root : !gathers || rank_ == call.root)
+      UNISONO_TRY(check(library_.recv(static_cast<std::byte*>(call.output) + (scatters ? 0 : at),
+                                      count, type, peer, communicator_, stream),
+                        "receiving"));
   }
   return check(library_.group_end(), "ending a group");
 }

@@ -28,6 +28,8 @@ _MOST_CHECKED_BYTES = 64 << 20
 _SMALL_BYTES, _LARGE_BYTES = 4 << 20, 64 << 20
 _CALLS = (20, 5, 2)
 _POISON = 0xA5
+# In place is what their root's buffers are.
+_OF_ROOT = ("broadcast", "reduce", "gather", "scatter")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class DeviceRequest:
         algorithm: Of unisono; empty leaves it to the selection.
         protocol: Likewise.
         channels: Likewise; 0.
+        policy: Likewise, as a call's: "zero_sm" or "fastest".
+        max_sms: Likewise; 0.
     """
 
     collectives: list[str]
@@ -57,6 +61,8 @@ class DeviceRequest:
     algorithm: str = ""
     protocol: str = ""
     channels: int = 0
+    policy: str = ""
+    max_sms: int = 0
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
@@ -136,6 +142,12 @@ class _Bench:
             return target + own, target
         if case.collective == "reduce_scatter":
             return source, source + own
+        if case.collective in _OF_ROOT and case.root != self._rank:
+            return source, target
+        if case.collective == "gather":
+            return target + own, target
+        if case.collective == "scatter":
+            return source, source + own
         return target, target
 
     def _call(self, case: Case) -> native.Call:
@@ -144,6 +156,7 @@ class _Bench:
             case.collective, source, target, case.count, case.type, case.operation or "sum",
             case.root, algorithm=self._request.algorithm, protocol=self._request.protocol,
             channels=self._request.channels, stream=self._bench.stream,
+            policy=self._request.policy, max_sms=self._request.max_sms,
         )  # fmt: skip
 
     def _wrong(self, case: Case, call: native.Call, peer: bool) -> int:

@@ -65,7 +65,12 @@ def bench(
     type_: Annotated[str, typer.Option("--type", help="Element type.")] = "float32",
     operation: Annotated[str, typer.Option(help="Reduction.")] = "sum",
     root: Annotated[int, typer.Option(help="Of broadcast, reduce, gather, scatter.")] = 0,
-    in_place: Annotated[bool, typer.Option("--in-place", help="Input and output alias.")] = False,
+    in_place: Annotated[
+        bool,
+        typer.Option(
+            "--in-place", help="Input and output alias; with --device cuda, rows of both kinds."
+        ),
+    ] = False,
     iterations: Annotated[int, typer.Option(min=0, help="Calls timed; 0: as time allows.")] = 0,
     seconds: Annotated[float, typer.Option(min=0, help="For each case, roughly.")] = 0.1,
     netbed: Annotated[
@@ -97,6 +102,12 @@ def bench(
     channels: Annotated[
         int, typer.Option(min=0, help="With --device cuda: channels; 0: the table's.")
     ] = 0,
+    policy: Annotated[
+        str, typer.Option(help="With --device cuda: zero_sm, or fastest; empty: the settings'.")
+    ] = "",
+    max_sms: Annotated[
+        int, typer.Option(min=0, help="With --device cuda: multiprocessors of a call; 0: any.")
+    ] = 0,
     json: Annotated[Path | None, typer.Option(help="Write rows as JSON; - prints them.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a report.")] = None,
 ) -> None:
@@ -115,11 +126,13 @@ def bench(
             sizes,
             split_names([type_]),
             split_names(mode or []) or list(MODES),
-            [in_place],
+            [False, True] if in_place else [False],
             nccl=nccl_path(split_names(against or [])),
             algorithm=(algorithm or [""])[0],
             protocol=(protocol or [""])[0],
             channels=channels,
+            policy=policy,
+            max_sms=max_sms,
         )
         raise typer.Exit(bench_device(on_device, ranks, json))
     if netbed:

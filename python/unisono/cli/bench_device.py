@@ -12,7 +12,10 @@ from unisono.cli.output import console, progress_console
 from unisono.errors import MachineError
 
 # What NCCL has and the bench drives.
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+COLLECTIVES = (
+    *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"),
+    *("reduce", "gather", "scatter"),
+)
 MODES = ("eager", "graph")
 
 
