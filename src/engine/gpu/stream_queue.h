@@ -39,7 +39,7 @@ class StreamQueue {
   CopyLinks& links_;
   sys::cuda::StreamHandle* stream_;
   std::int64_t timeout_ns_;
-  std::array<sys::cuda::MemoryOperation, most_operations> operations_{};
+  std::array<sys::cuda::MemoryOperation, most_operations> operations_;
   std::size_t pending_ = 0;
   bool has_waited_ = false;
 };
