@@ -140,7 +140,7 @@ TEST_F(GpuStraight, GroupsOfMessagesAreRightWhoeverReachesWhom) {
     std::vector<engine::Arguments> arguments(2);
     for (int rank = 0; rank < 2; ++rank) {
       auto made = engine::gpu::make_messages(sides[static_cast<std::size_t>(rank)].group, rank, 2,
-                                             cluster.resources(rank));
+                                             0, cluster.resources(rank));
       ASSERT_TRUE(made.ok()) << made.error().describe();
       executions.push_back(std::move(made).value());
       arguments[static_cast<std::size_t>(rank)].stream = cluster.stream(rank).handle();
@@ -178,7 +178,7 @@ TEST_F(GpuStraight, ASenderSaysThatItWaitsForTheDestination) {
     std::vector<engine::Arguments> arguments(2);
     for (int rank = 0; rank < 2; ++rank) {
       const Message message = group(rank);
-      executions.push_back(std::move(engine::gpu::make_messages(std::span(&message, 1), rank, 2,
+      executions.push_back(std::move(engine::gpu::make_messages(std::span(&message, 1), rank, 2, 0,
                                                                 cluster.resources(rank)))
                                .value());
       arguments[static_cast<std::size_t>(rank)] = {.stream = cluster.stream(rank).handle(),
