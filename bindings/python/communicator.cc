@@ -3,6 +3,7 @@
 #include <unisono/communicator.h>
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -172,6 +173,13 @@ void bind_communicator(nb::module_& module) {
                 [&] { return self.register_memory(reinterpret_cast<void*>(address), bytes); }));
           },
           nb::arg("address"), nb::arg("bytes"))
+      .def(
+          "custom_blocks",
+          [](const Communicator& self, std::string_view program) {
+            const auto blocks = take(self.custom_blocks(program));
+            return std::pair(blocks.input, blocks.output);
+          },
+          nb::arg("program"))
       .def("memory",
            [](const Communicator& self) { return without_gil([&] { return self.memory(); }); })
       .def("dump_record", &Communicator::dump_record)

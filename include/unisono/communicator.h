@@ -31,6 +31,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace unisono {
@@ -90,7 +91,7 @@ struct Call {
   // all_to_all_v: elements for and from each rank, and where they start in input and output.
   std::span<const std::int64_t> send_counts, send_displacements;
   std::span<const std::int64_t> recv_counts, recv_displacements;
-  CallOptions options;
+  CallOptions options;  // of a custom program, `algorithm` is its name
 };
 
 // A started call. Cheap to copy; all copies are one call. Dropping it does not cancel the call, but
@@ -223,6 +224,19 @@ class Communicator {
   // in order; a send to the own rank needs a receive from it in the same group.
   Result<Work> submit(std::span<const Message> messages, const MessageOptions& options = {});
 
+  // A registered program whose collective is its own (Collective::custom), by its name. `count` is
+  // the elements of one of the blocks that it has on every rank, custom_blocks(); input and output
+  // are one memory where the program is called in place. The operation is sum, product, min or max.
+  Status run_custom(std::string_view program, const void* input, void* output, std::int64_t count,
+                    DataType type, ReduceOperation operation = ReduceOperation::sum,
+                    const CallOptions& options = {});
+  struct CustomBlocks {
+    int input = 0;
+    int output = 0;
+  };
+  // Blocks of a registered custom program's buffers; misuse that names the others if there is none.
+  Result<CustomBlocks> custom_blocks(std::string_view program) const;
+
   // Collective over this communicator. Ranks that give one color form a new communicator, ordered
   // by key, then by rank here; a negative color joins none and yields an invalid Communicator.
   Result<Communicator> split(int color, int key);
@@ -234,7 +248,8 @@ class Communicator {
   // Collective over this communicator. From now on these plans take the calls that they serve: of
   // their collective and root, of min_bytes to max_bytes (the larger of a rank's input and output),
   // in place or not as the plan is. `plans` are one text or JSON, or one in place and one out of
-  // place. Later registrations come first. Misuse on every rank, and nothing registered, if one of
+  // place. Custom plans are called by name, see run_custom(); that they are in order is proved, what
+  // comes out is theirs. Later registrations come first. Misuse on every rank, and nothing registered, if one of
   // them is wrong or ranks give different ones; a rank that has none says so with an empty list.
   // Whether a call is in place must then be the same on all ranks, but for the root's.
   Status register_plans(std::span<const std::string> plans, std::uint64_t min_bytes = 0,

@@ -25,17 +25,16 @@ from typing import Any, Self, Unpack, cast
 
 from unisono import _unisono as native
 from unisono.arrays import Array, empty_like
-from unisono.calls import CallOptions, Calls, DeviceOptions, memory_of
+from unisono.calls import CallOptions, DeviceOptions, memory_of
 from unisono.errors import MisuseError
-from unisono.lang.program import Program
-from unisono.lang.register import register
+from unisono.programs import Programs
 from unisono.streams import Stream
 from unisono.work import Group, Work, abort_unfinished
 
 __all__ = ["CallOptions", "Communicator"]
 
 
-class Communicator(Calls):
+class Communicator(Programs):
     """A group of ranks. `unisono.init` makes the first one, `split` makes others of it.
 
     As a context manager it is destroyed at the end, or aborted if an exception leaves the block.
@@ -413,28 +412,6 @@ class Communicator(Calls):
             )
         made = self._native.split(-1 if color is None else color, self.rank if key is None else key)
         return None if made is None else Communicator(made)
-
-    def register(
-        self,
-        program: Program | native.Plan,
-        sizes: tuple[int, int | None] = (0, None),
-        *,
-        nodes: int | None = None,
-        **options: Any,
-    ) -> None:
-        """From now on calls of the program's collective, of its root, take it. Collective.
-
-        A program is compiled for this communicator. The latest comes first; `algorithm=` asks for
-        any by name. All ranks, but for the root, must call alike in place or not. MisuseError if
-        a rank's program is wrong, or ranks differ; no rank has registered any then.
-
-        Args:
-            program: A program of the language, or a plan.
-            sizes: Bytes that it serves (the larger of a rank's input and output); None: no bound.
-            nodes: To compile for; None takes the communicator's, which need equally many ranks.
-            **options: Of `Program.compile`: instances, protocol, root and so on.
-        """
-        register(self._native, program, sizes, nodes, options)
 
     def explain(self, collective: str, bytes: int) -> str:  # noqa: A002
         """Which plan a call would take, and why: a table for a person.

@@ -1,5 +1,6 @@
 #include "comm/calls.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "base/error.h"
@@ -85,6 +86,7 @@ bool is_in_place(const Call& call, int rank) {
   switch (call.collective) {
     case Collective::all_reduce:
     case Collective::all_to_all:
+    case Collective::custom:
       return input == output;
     case Collective::broadcast:
     case Collective::reduce:
@@ -107,25 +109,33 @@ std::uint64_t block_bytes(const Call& call) {
   return static_cast<std::uint64_t>(call.count) * size_bytes(call.type);
 }
 
-Status check_call(const Call& call, int rank, int ranks) {
+Status check_call(const Call& call, const plan::Header& shape, int rank) {
+  const int ranks = shape.ranks;
   if (has_root(call.collective) && (call.root < 0 || call.root >= ranks))
     return misuse("root is ", call.root, where(call, rank), "; it must be 0 to ", ranks - 1);
   if (call.collective == Collective::barrier) return {};
   if (call.collective == Collective::all_to_all_v) return check_uneven(call, rank, ranks);
-  if (call.collective == Collective::custom || call.collective == Collective::point_to_point)
+  if (call.collective == Collective::point_to_point)
     return misuse("collective '", name(call.collective), "' cannot be called by its name");
+  if (call.collective == Collective::custom &&
+      (call.operation == ReduceOperation::average ||
+       call.operation == ReduceOperation::pre_multiplied_sum))
+    return misuse("operation is ", name(call.operation), " in program ", shape.name, " on rank ",
+                  rank, "; a custom program takes sum, product, min or max");
   if (call.count < 0)
     return misuse("count is ", call.count, where(call, rank), "; it must be 0 or more");
+  const int inputs = plan::input_blocks_of(shape, rank);
+  const int outputs = plan::output_blocks_of(shape, rank);
   constexpr std::int64_t most = std::int64_t{1} << 48;
-  if (call.count > most / ranks)
+  const std::int64_t most_blocks = std::max({ranks, inputs, outputs});
+  if (call.count > most / most_blocks)
     return misuse("count is ", call.count, where(call, rank), "; with ", ranks,
-                  " ranks it must be at most ", most / ranks);
-  const plan::Header shape = shape_of(call, ranks);
+                  " ranks it must be at most ", most / most_blocks);
   const std::uint64_t block = block_bytes(call);
   const Span input{static_cast<const std::byte*>(call.input),
-                   block * static_cast<std::uint64_t>(plan::input_blocks_of(shape, rank))};
+                   block * static_cast<std::uint64_t>(inputs)};
   const Span output{static_cast<const std::byte*>(call.output),
-                    block * static_cast<std::uint64_t>(plan::output_blocks_of(shape, rank))};
+                    block * static_cast<std::uint64_t>(outputs)};
   UNISONO_TRY(check_buffer("input", input.begin, input.bytes, call, rank));
   UNISONO_TRY(check_buffer("output", output.begin, output.bytes, call, rank));
   if (!is_in_place(call, rank) && overlap(input, output))

@@ -8,7 +8,7 @@
 namespace unisono::comm {
 
 // Misuse, naming the value, the rank and what would be right.
-Status check_call(const Call& call, int rank, int ranks);
+Status check_call(const Call& call, const plan::Header& shape, int rank);
 Status check_message(const Message& message, int rank, int ranks, std::size_t messages);
 
 // Whether the pointers alias as plan.h's "Aliasing" says, on this rank.
@@ -18,7 +18,7 @@ bool is_in_place(const Call& call, int rank);
 bool buffers_fit(const Call& call, std::uint64_t input_bytes, std::uint64_t output_bytes,
                  bool in_place);
 
-// A plan's header with what decides the shape of its buffers.
+// A plan's header with what decides the shape of its buffers; of collectives with a fixed meaning.
 plan::Header shape_of(const Call& call, int ranks);
 
 // Bytes of one block; 0 for calls whose blocks differ.

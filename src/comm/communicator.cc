@@ -141,6 +141,30 @@ Status Communicator::recv(void* data, std::int64_t count, DataType type, int pee
   return work.wait();
 }
 
+Status Communicator::run_custom(std::string_view program, const void* input, void* output,
+                                std::int64_t count, DataType type, ReduceOperation operation,
+                                const CallOptions& options) {
+  Call call{.collective = Collective::custom,
+            .input = input,
+            .output = output,
+            .count = count,
+            .type = type,
+            .operation = operation,
+            .send_counts = {},
+            .send_displacements = {},
+            .recv_counts = {},
+            .recv_displacements = {},
+            .options = options};
+  call.options.algorithm = program;
+  return run(call);
+}
+
+Result<Communicator::CustomBlocks> Communicator::custom_blocks(std::string_view program) const {
+  if (!core_) return no_communicator();
+  UNISONO_ASSIGN(const plan::Header header, core_->plans->custom(program));
+  return CustomBlocks{.input = header.input_blocks, .output = header.output_blocks};
+}
+
 Result<Communicator> Communicator::split(int color, int key) {
   if (!core_) return no_communicator();
   UNISONO_TRY(core_->usable());

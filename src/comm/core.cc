@@ -133,12 +133,18 @@ bool Communicator::Core::is_like(const Ready& ready, const Call& call) {
          ready.options.algorithm == call.options.algorithm;
 }
 
+// The host's plans hold all that is registered.
+Result<plan::Header> Communicator::Core::shape_of(const Call& call) {
+  if (call.collective == Collective::custom) return plans->custom(call.options.algorithm);
+  return comm::shape_of(call, size);
+}
+
 Status Communicator::Core::make_ready(const Call& call, Ready& ready) {
   ready.execution = nullptr;
-  UNISONO_TRY(comm::check_call(call, rank, size));
+  UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
+  UNISONO_TRY(comm::check_call(call, shape, rank));
   comm::Task task;
   UNISONO_TRY(select(call, task));
-  const plan::Header shape = comm::shape_of(call, size);
   const std::uint64_t block = comm::block_bytes(call);
   ready.input_bytes = block * static_cast<std::uint64_t>(plan::input_blocks_of(shape, rank));
   ready.output_bytes = block * static_cast<std::uint64_t>(plan::output_blocks_of(shape, rank));
@@ -208,7 +214,8 @@ bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
 
 Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
   UNISONO_TRY(usable());
-  UNISONO_TRY(comm::check_call(call, rank, size));
+  UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
+  UNISONO_TRY(comm::check_call(call, shape, rank));
   if (call.options.stream) {
     UNISONO_ASSIGN(const comm::DeviceConnections* connected, device_for(*call.options.stream));
     UNISONO_TRY(check_device(call, *connected));
@@ -222,7 +229,11 @@ Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
 Status Communicator::Core::select(const Call& call, comm::Task& task) {
   const bool in_place = comm::is_in_place(call, rank);
   const int root = has_root(call.collective) ? call.root : 0;
-  const std::uint64_t bytes = comm::call_bytes(call.collective, size, comm::block_bytes(call));
+  std::uint64_t bytes = comm::call_bytes(call.collective, size, comm::block_bytes(call));
+  if (call.collective == Collective::custom) {
+    UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
+    bytes *= static_cast<std::uint64_t>(std::max(shape.input_blocks, shape.output_blocks));
+  }
   UNISONO_ASSIGN(const Means means, means_of(call));
   UNISONO_ASSIGN(const comm::Plans::Chosen chosen,
                  means.plans->choose(call.collective, bytes, root, in_place, means.options));

@@ -55,6 +55,11 @@ void Plans::add(Prepared prepared) {
   selection_.add(std::move(prepared.plan));
 }
 
+Result<plan::Header> Plans::custom(std::string_view program) {
+  const std::lock_guard lock(mutex_);
+  return selection_.custom(program);
+}
+
 Result<std::string> Plans::explain(Collective collective, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   return selection_.explain(collective, bytes);

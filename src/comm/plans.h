@@ -32,6 +32,7 @@ class Plans {
   };
   Result<Chosen> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
                         const CallOptions& options);
+  Result<plan::Header> custom(std::string_view program);
   // A registered plan made ready, to be added when all ranks have agreed on it.
   struct Prepared {
     std::unique_ptr<Registered> plan;

@@ -22,7 +22,6 @@ using plan::Step;
 
 bool has_calls(Collective collective) {
   switch (collective) {
-    case Collective::custom:
     case Collective::point_to_point:
     case Collective::barrier:
     case Collective::all_to_all_v:
@@ -42,7 +41,17 @@ Result<Plan> read_plan(const std::string& text, int ranks) {
   if (header.ranks != ranks)
     return misuse("plan ", header.name, " is for ", header.ranks, " ranks; the communicator has ",
                   ranks);
-  const verify::Report report = verify::verify(plan);
+  // What a custom plan means, its program says, and the compiler has proved it: here anything may
+  // be brought and anything may come out, in order and without a race.
+  verify::Conditions conditions;
+  verify::Options options;
+  if (header.collective == Collective::custom) {
+    const auto chunks = static_cast<std::size_t>(header.chunks_per_block) * plan.programs.size();
+    conditions.given.assign(chunks * static_cast<std::size_t>(header.input_blocks), true);
+    conditions.required.resize(chunks * static_cast<std::size_t>(header.output_blocks));
+    options.conditions = &conditions;
+  }
+  const verify::Report report = verify::verify(plan, options);
   if (!report.ok())
     return misuse("plan ", header.name, " is wrong:\n", report.failures.front().describe());
   return plan;

@@ -171,6 +171,36 @@ const Registered* Selection::find_registered(Collective collective, std::uint64_
   return nullptr;
 }
 
+Result<plan::Header> Selection::custom(std::string_view program) const {
+  std::vector<std::string_view> names;
+  for (const auto& one : registered_) {
+    if (one->header.collective != Collective::custom) continue;
+    if (one->header.name == program) return one->header;
+    if (std::ranges::find(names, one->header.name) == names.end())
+      names.push_back(one->header.name);
+  }
+  return misuse("no custom program '", program, "' is registered; there ",
+                names.size() == 1 ? "is " : "are ", names.empty() ? "none" : join(names));
+}
+
+Error Selection::refuse_custom(std::uint64_t bytes, bool in_place,
+                               const CallOptions& options) const {
+  std::string served;
+  for (const auto& one : registered_) {
+    if (one->header.collective != Collective::custom || one->header.name != options.algorithm)
+      continue;
+    append(served, str(one->header.in_place ? " in place" : " out of place", ", ",
+                       format_bytes(one->min_bytes), " .. ",
+                       one->max_bytes == UINT64_MAX ? "any" : format_bytes(one->max_bytes), ", ",
+                       name(one->header.protocol), ";"));
+  }
+  if (served.empty())
+    return misuse("program ", options.algorithm, " is not run by the engine of this call's memory");
+  served.pop_back();
+  return misuse("program ", options.algorithm, " does not serve ", format_bytes(bytes),
+                in_place ? " in place" : " out of place", "; it is registered for", served);
+}
+
 Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int root,
                                  bool in_place, const CallOptions& call_options) {
   const auto by_table = [&]() -> const SelectionRow* {
@@ -185,6 +215,7 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
     if (found != nullptr)
       return Choice{nullptr, found->header.protocol, found->header.channels, found};
   }
+  if (collective == Collective::custom) return refuse_custom(bytes, in_place, call_options);
   const bool nothing_forced = forced_algorithms_.empty() && !forced_protocol_ &&
                               forced_channels_ == 0 && call_options.algorithm.empty() &&
                               !call_options.protocol && call_options.channels == 0;

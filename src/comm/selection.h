@@ -57,6 +57,8 @@ class Selection {
   // Unknown algorithm: misuse with the near names. An algorithm that cannot serve says why.
   Result<Choice> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
                         const CallOptions& options);
+  // The header of a registered custom program, in place or not; misuse naming those that there are.
+  Result<plan::Header> custom(std::string_view program) const;
   // With max_sms, those of the table for calls that may take so many multiprocessors.
   const std::vector<SelectionRow>& rows(Collective collective, int max_sms = 0);
   // All plans that could serve, fastest first.
@@ -82,6 +84,8 @@ class Selection {
   Status apply_forced(Collective collective, CallOptions& options) const;
   const Registered* find_registered(Collective collective, std::uint64_t bytes, int root,
                                     bool in_place, const CallOptions& options) const;
+  // Why no registered custom program serves such a call.
+  Error refuse_custom(std::uint64_t bytes, bool in_place, const CallOptions& options) const;
   double block_bytes(Collective collective, std::uint64_t bytes) const;
 
   topo::Placement placement_;
@@ -95,7 +99,7 @@ class Selection {
 };
 
 // The bytes that selection and the bench go by: the larger of input and output of the rank that has
-// most, for blocks of `block_bytes`.
+// most, for blocks of `block_bytes`. Of collectives with a fixed meaning.
 std::uint64_t call_bytes(Collective collective, int ranks, std::uint64_t block_bytes);
 
 }  // namespace unisono::comm

@@ -376,7 +376,9 @@ class Lowering {
 
   // Marks what stays in the output, and copies there what is still where it was given.
   void finish() {
-    const bool must_copy = !module_.header.in_place || is_reduction(module_.header.collective);
+    const Collective collective = module_.header.collective;
+    const bool must_copy = !module_.header.in_place || is_reduction(collective) ||
+                           collective == Collective::custom;
     for (int rank = 0; rank < module_.header.ranks; ++rank) {
       const std::int64_t chunks = outputs(rank);
       std::int32_t last = none;  // the copy that the next chunk may join
@@ -390,15 +392,17 @@ class Lowering {
         }
         if (last != none) {
           ++module_.instructions[at(last)].count;
-          continue;
+        } else {
+          Instruction copy;
+          copy.rank = rank;
+          copy.source = static_cast<std::int32_t>(layout_.names(cell).input);
+          copy.destination_buffer = Buffer::output;
+          copy.destination = static_cast<std::int32_t>(chunk);
+          copy.is_result = true;
+          last = add(copy);
         }
-        Instruction copy;
-        copy.rank = rank;
-        copy.source = static_cast<std::int32_t>(layout_.names(cell).input);
-        copy.destination_buffer = Buffer::output;
-        copy.destination = static_cast<std::int32_t>(chunk);
-        copy.is_result = true;
-        last = add(copy);
+        // In place, others may still read what was given.
+        if (module_.header.in_place) write(cell, 1, static_cast<std::int32_t>(chunk % chunks_));
       }
     }
   }

@@ -198,14 +198,76 @@ def test_a_program_that_is_wrong_on_one_rank_fails_everywhere():
     run_ranks(2, check)
 
 
-def test_a_custom_program_has_no_calls():
-    @program("custom", wanted=lambda shape, rank, index: [(rank, index)])
-    def own(p):
-        for rank in range(p.ranks):
-            p.chunk(rank, "input", 0).copy(rank, "output", 0)
+def next_of(shape, rank, index):
+    """The whole input of the rank before, after two blocks of this rank's own."""
+    return [(rank, index)] if index < 2 else [((rank - 1) % shape.ranks, index % 2)]
 
+
+@program("custom", blocks=(2, 4), wanted=next_of)
+def with_next(p):
+    for rank in range(p.ranks):
+        p.chunk(rank, "input", 0, 2).copy(rank, "output", 0)
+        p.chunk(rank, "input", 0, 2).copy((rank + 1) % p.ranks, "output", 2)
+
+
+@program(
+    "custom",
+    in_place=True,
+    wanted=lambda shape, rank, index: [(r, 0) for r in range(rank + 1)],
+)
+def prefix(p):
+    for rank in range(1, p.ranks):
+        p.chunk(rank, "input", 0).reduce(p.chunk(rank - 1, "output", 0))
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_custom_programs_are_called_by_name(nodes):
     def check(comm):
-        with pytest.raises(MisuseError, match="is of custom; plans can be registered of"):
-            comm.register(own)
+        comm.register(with_next, nodes=1)
+        comm.register(prefix, nodes=1)
+        for count in (0, 2, 10, 40_000):
+            x = np.arange(count) + 100 * comm.rank
+            before = np.arange(count) + 100 * ((comm.rank - 1) % comm.size)
+            got = comm.run(with_next, x)
+            np.testing.assert_array_equal(got, np.concatenate([x, before]))
+            np.testing.assert_array_equal(comm.run("with_next", x.reshape(2, -1)).ravel(), got)
+        assert comm.record()["entries"][-1]["plan"] == "with_next"
+        ones = np.ones((3, 5), np.float32)
+        np.testing.assert_array_equal(comm.run("prefix", ones), comm.rank + 1)
+        largest = comm.run("prefix", ones * comm.rank, "max", async_op=True).wait()
+        np.testing.assert_array_equal(largest, comm.rank)
+        comm.run("prefix", ones, out=ones)
+        np.testing.assert_array_equal(ones, comm.rank + 1)
+
+    run_ranks(4, check, nodes=nodes)
+
+
+def test_calls_of_custom_programs_that_cannot_be_are_refused():
+    def check(comm):
+        with pytest.raises(MisuseError, match="no custom program 'x' is registered; there are none"):
+            comm.run("x", np.zeros(4))
+        comm.register(with_next, (64, 4096))
+        with pytest.raises(MisuseError, match="program 'x' is registered; there is with_next"):
+            comm.run("x", np.zeros(4))
+        with pytest.raises(MisuseError, match="program my_ring is of all_reduce: call all_reduce"):
+            comm.run(my_ring, np.zeros(4))
+        with pytest.raises(MisuseError, match=r"\(5,\), 5 elements; it must be made of 2 blocks"):
+            comm.run(with_next, np.zeros(5))
+        with pytest.raises(MisuseError, match=r"it must have shape \(8,\), 8 elements"):
+            comm.run(with_next, np.zeros(4), out=np.zeros(4))
+        with pytest.raises(MisuseError, match="operation is average in program with_next on rank"):
+            comm.run(with_next, np.zeros(4), "average")
+        with pytest.raises(
+            MisuseError,
+            match="with_next does not serve 32 B out of place; it is registered for out of place, "
+            "64 B .. 4 KiB, simple",
+        ):
+            comm.run(with_next, np.zeros(2))
+        x = np.zeros(20)
+        with pytest.raises(MisuseError, match="overlap in custom on rank"):
+            comm.run(with_next, x[:8], out=x[4:])
+        with pytest.raises(MisuseError, match="the program is the algorithm"):
+            comm.run(with_next, x, algorithm="ring")
+        comm.run(with_next, x)  # nothing is broken
 
     run_ranks(2, check)
