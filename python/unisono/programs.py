@@ -91,7 +91,7 @@ def _shape_of_blocks(source: View, inputs: int, outputs: int) -> tuple[int, ...]
     """The output's shape: blocks lie along the first dimension where the input's do."""
     first, rest = rows(source)
     if inputs == outputs:
-        return source.shape
+        return (first, *rest) if source.shape else ()
     if first % inputs == 0:
         return (first // inputs * outputs, *rest)
     return (source.count // inputs * outputs,)

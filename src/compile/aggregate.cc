@@ -4,7 +4,7 @@
 // Assumes: operations in an order that respects what they need.
 // Establishes: the same, in the order of their depth: an operation's depth is one more than the
 // greatest of those it needs. Operations of one depth need nothing of each other, so joining them
-// never makes a circle. No move is joined beyond what the target takes in a step. A program with
+// never makes a circle. No move has more chunks than the target takes in a step. A program with
 // one-sided steps says itself what goes together, and stays as it is.
 //
 // A program whose order is to be kept stays as it is.
@@ -55,23 +55,39 @@ Depths depths_of(const Module& module) {
   return depths;
 }
 
-// Largest step of a joined move: a step must fit in a slot with every one of its chunks.
-constexpr std::int32_t most_joined = 1 << 15;
-
 bool same_way(const Operation& a, const Operation& b) {
   return a.source_rank == b.source_rank && a.destination_rank == b.destination_rank &&
          a.channel == b.channel && a.kind == b.kind && a.source_block == b.source_block &&
          a.destination_block == b.destination_block;
 }
 
+// Moves of more chunks than the target takes in a step become several, of nearly equal size.
+void divide(std::vector<Operation>& operations, std::int32_t most) {
+  std::vector<Operation> out;
+  out.reserve(operations.size());
+  for (const Operation& whole : operations) {
+    const std::int32_t parts = (whole.count + most - 1) / most;
+    Operation part = whole;
+    for (std::int32_t i = 0; i < parts; ++i) {
+      const std::int32_t first = whole.count * i / parts;
+      part.source = whole.source + first;
+      part.destination = whole.destination + first;
+      part.count = whole.count * (i + 1) / parts - first;
+      out.push_back(part);
+    }
+  }
+  operations = std::move(out);
+}
+
 }  // namespace
 
 Status aggregate(Module& module) {
-  if (module.options.keep_order || module.trace->has_one_sided()) return {};
-  const std::int32_t most =
-      module.options.target == nullptr
-          ? most_joined
-          : std::min(most_joined, module.options.target->limits.max_step_count);
+  if (module.trace->has_one_sided()) return {};
+  const std::int32_t most = most_step_chunks(module);
+  const auto is_large = [&](const Operation& it) { return it.count > most; };
+  if (module.options.target != nullptr && std::ranges::any_of(module.operations, is_large))
+    divide(module.operations, most);
+  if (module.options.keep_order) return {};
   const Depths depths = depths_of(module);
   std::vector<std::int32_t> first(at(depths.most) + 2);
   for (const std::int32_t depth : depths.of) ++first[at(depth) + 1];

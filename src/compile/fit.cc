@@ -1,6 +1,7 @@
 // Fitting: whether the target can carry the plan.
 //
-// Assumes: thread blocks in their order, and their waits.
+// Assumes: thread blocks in their order, and their waits; no step has more chunks than the target
+// moves at once.
 // Establishes: no limit of the target is exceeded. Steps are counted as they will stand in its
 // file. Without a target, nothing is asked: the verifier knows the plan format's own limits.
 #include <algorithm>
@@ -74,9 +75,6 @@ class Fitting {
       if ((limits_.operations >> static_cast<unsigned>(one.operation) & 1U) == 0)
         return misuse(here(), "becomes ", plan::name(one.operation), " on rank ", rank, ", which ",
                       target_.name, " cannot run");
-      if (one.count > limits_.max_step_count)
-        return misuse(here(), "moves ", one.count, " chunks in one step; ", target_.name,
-                      " moves at most ", limits_.max_step_count, ". Move them in parts");
       steps += plan::steps_in_file(target_, one.operation, at(waits_[at(i)]));
       if (steps > limits_.max_steps)
         return misuse(here(), "is more than step ", limits_.max_steps, " of thread block ", number,

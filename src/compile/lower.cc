@@ -377,8 +377,8 @@ class Lowering {
   // Marks what stays in the output, and copies there what is still where it was given.
   void finish() {
     const Collective collective = module_.header.collective;
-    const bool must_copy = !module_.header.in_place || is_reduction(collective) ||
-                           collective == Collective::custom;
+    const bool must_copy =
+        !module_.header.in_place || is_reduction(collective) || collective == Collective::custom;
     for (int rank = 0; rank < module_.header.ranks; ++rank) {
       const std::int64_t chunks = outputs(rank);
       std::int32_t last = none;  // the copy that the next chunk may join
@@ -390,7 +390,7 @@ class Lowering {
           last = none;
           continue;
         }
-        if (last != none) {
+        if (last != none && module_.instructions[at(last)].count < most_step_chunks(module_)) {
           ++module_.instructions[at(last)].count;
         } else {
           Instruction copy;

@@ -1,5 +1,6 @@
 """Plans in MSCCL's XML: written, read back, and read as others write them."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -232,7 +233,8 @@ def test_limits_are_refused_with_their_place():
     )
     rooted = plans.find_algorithm("binomial_broadcast").plan(plans.Placement(4), root=2)
     assert refusal(rooted, "rccl") == (
-        "plan binomial_broadcast has root 2; MSCCL's XML names no root and means rank 0"
+        "plan binomial_broadcast has root 2; MSCCL's XML names no root and means rank 0: compile "
+        "it with root 0, or number the ranks so that the root comes first"
     )
     barrier = plans.find_algorithm("dissemination_barrier").plan(plans.Placement(4))
     assert "of barrier, which rccl does not know" in refusal(barrier, "rccl")
@@ -240,15 +242,6 @@ def test_limits_are_refused_with_their_place():
         "there is no target 'nccl'; there are msccl, executor-nccl, rccl, mscclpp"
     )
     assert "(send): mscclpp cannot run this operation" in refusal(long, "mscclpp")
-
-    @program("broadcast", chunks=100)
-    def star(p):
-        for rank in range(p.ranks):
-            p.chunk(0, "input", 0, 100).copy(rank, "output", 0)
-
-    assert "count 100; rccl runs 1 to 71 chunks in one step" in refusal(
-        star.compile(2).plan, "rccl"
-    )
 
     text = "plan many version 1\ncollective broadcast ranks 1 channels {}\nrank 0\n{}"
     # Thread blocks of one step each, every one awaiting the one before.
@@ -265,6 +258,31 @@ def test_limits_are_refused_with_their_place():
     assert refusal(plans.Plan.from_text(text.format(2, "\n".join(blocks))), "rccl") == (
         "plan many, rank 0: 4162 XML elements; rccl keeps at most 4096 of a rank"
     )
+
+
+@program("broadcast", chunks=200)
+def wide_star(p):
+    for rank in range(p.ranks):
+        p.chunk(p.root, "input", 0, 200).copy(rank, "output", 0)
+
+
+@pytest.mark.parametrize("target", [None, "rccl"])  # divided when written, or when compiled
+def test_steps_of_more_chunks_than_the_executor_moves_become_several(target):
+    plan = wide_star.compile(3, target=target).plan
+    text = exchange.write_plan(plan, "rccl")
+    assert {int(count) for count in re.findall(r'cnt="(\d+)"', text)} == {66, 67}
+    back = exchange.read_msccl_xml(text)
+    assert back.verify(slots=2).ok
+    inputs = [np.arange(1001), np.arange(0), np.arange(0)]  # as the file says
+    for output in lang.run(back, inputs):
+        np.testing.assert_array_equal(output, inputs[0])
+
+
+def test_a_root_that_is_not_the_first_rank_is_refused():
+    plan = wide_star.compile(3, root=2).plan
+    assert plan.verify().ok
+    with pytest.raises(MisuseError, match="has root 2; MSCCL's XML names no root and means rank 0"):
+        exchange.write_plan(plan, "msccl")
 
 
 def invoke(*arguments):

@@ -244,7 +244,9 @@ def test_custom_programs_are_called_by_name(nodes):
 
 def test_calls_of_custom_programs_that_cannot_be_are_refused():
     def check(comm):
-        with pytest.raises(MisuseError, match="no custom program 'x' is registered; there are none"):
+        with pytest.raises(
+            MisuseError, match="no custom program 'x' is registered; there are none"
+        ):
             comm.run("x", np.zeros(4))
         comm.register(with_next, (64, 4096))
         with pytest.raises(MisuseError, match="program 'x' is registered; there is with_next"):

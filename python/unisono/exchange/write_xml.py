@@ -6,6 +6,7 @@ from xml.sax.saxutils import quoteattr
 
 from unisono import _unisono as native
 from unisono.errors import MisuseError
+from unisono.exchange.divide import divide_steps
 from unisono.exchange.schema import COLLECTIVES, OPERATIONS, PROTOCOLS
 
 __all__ = ["collective_for", "write_msccl_xml"]
@@ -30,7 +31,8 @@ class _Line:
 def write_msccl_xml(plan: native.Plan, executor: native.ForeignExecutor) -> str:
     """The XML of a plan.
 
-    A step of the format waits for one other at most: more of them become steps that only wait.
+    Steps of more chunks than the executor moves at once become several. A step of the format waits
+    for one other at most: more of them become steps that only wait.
     copy_send becomes cpy and s. Reductions `re` that follow each other into one chunk are made one
     by the executor, up to 16.
 
@@ -44,8 +46,10 @@ def write_msccl_xml(plan: native.Plan, executor: native.ForeignExecutor) -> str:
     collective = collective_for(plan, executor)
     if plan.collective in _ROOTED and plan.root != 0:
         raise MisuseError(
-            f"plan {plan.name} has root {plan.root}; MSCCL's XML names no root and means rank 0"
+            f"plan {plan.name} has root {plan.root}; MSCCL's XML names no root and means rank 0: "
+            "compile it with root 0, or number the ranks so that the root comes first"
         )
+    plan = divide_steps(plan, executor.max_step_count)
     executor.check(plan)
     chunks = plan.chunks_per_block
     ranks = range(plan.ranks)
