@@ -145,6 +145,13 @@ int device_of_address(std::uintptr_t address) {
   return kind.ordinal;
 }
 
+int cuda_device_count() {
+  const auto* driver = take(sys::cuda::driver());
+  int count = 0;
+  check(sys::cuda::check(*driver, driver->device_count(&count), "counting CUDA devices"));
+  return count;
+}
+
 NcclId id_of(const nb::bytes& bytes) {
   NcclId id{};
   if (bytes.size() != id.size())
@@ -157,6 +164,7 @@ NcclId id_of(const nb::bytes& bytes) {
 
 void bind_device_bench(nb::module_& module) {
   module.def("device_of_address", &device_of_address, nb::arg("address"));
+  module.def("cuda_device_count", &cuda_device_count);
   nb::class_<DeviceBench>(module, "DeviceBench")
       .def(nb::new_([](const Communicator& communicator, int device, std::size_t max_bytes) {
              return take(DeviceBench::make(communicator, device, max_bytes));

@@ -158,6 +158,7 @@ class Communicator:
 def serve_bench(communicator: Communicator, path: str) -> None:
     """Serves the driver of a comparison at a Unix socket: what `bench/peers/worker.h` says."""
 
+def cuda_device_count() -> int: ...
 def device_of_address(address: int) -> int:
     """The CUDA device whose memory is at an address; MisuseError if it is none's."""
 

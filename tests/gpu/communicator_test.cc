@@ -3,9 +3,11 @@
 
 #include <random>
 
+#include "algorithm/algorithm.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "plan/json.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
 
@@ -209,6 +211,40 @@ TEST_P(GpuCommunicator, SplitsAndHostCallsWorkBesideIt) {
       EXPECT_EQ(run_checked(*used, {problem, DataType::float32, false, {}, 6, {}}), "");
     }
   });
+}
+
+std::string ring_plan(int ranks, std::string_view name) {
+  const algorithm::Entry& ring = **algorithm::find(Collective::all_reduce, "ring");
+  const algorithm::Request request{.collective = Collective::all_reduce,
+                                   .placement = topo::Placement::single_node(ranks)};
+  plan::Plan plan{.header = *algorithm::make_header(ring, request), .programs = {}};
+  plan.header.name = name;
+  for (int rank = 0; rank < ranks; ++rank)
+    plan.programs.push_back(*algorithm::make_program(ring, request, rank));
+  return plan::to_json(plan);
+}
+
+// Registered before its device is known, and after.
+TEST_P(GpuCommunicator, RegisteredPlansTakeCallsOnStreams) {
+  for (const bool device_is_known : {true, false}) {
+    RanksOptions with = options();
+    if (!device_is_known) with.device = nullptr;
+    run_ranks(with, [&](Communicator& communicator) {
+      const TestStream stream(device_of(communicator.rank()));
+      for (const std::string_view plan : {"first", "second"}) {
+        const std::string text = ring_plan(communicator.size(), plan);
+        const Status registered = communicator.register_plans(std::span(&text, 1));
+        ASSERT_TRUE(registered.ok()) << registered.error().describe();
+        for (const std::int64_t count : {1, 4099, 300'001}) {
+          const Problem problem{
+              Collective::all_reduce, communicator.size(), 0, count, ReduceOperation::sum, {}};
+          EXPECT_EQ(run_checked(communicator, {problem, DataType::int32, false, {}, 7, on(stream)}),
+                    "");
+        }
+        EXPECT_NE(communicator.dump_record().find(str('"', plan, '"')), std::string::npos);
+      }
+    });
+  }
 }
 
 TEST_P(GpuCommunicator, RefusesWhatIsNotItsDevicesMemory) {

@@ -19,6 +19,7 @@ from unisono.cli.output import (
     print_text,
     write_file,
 )
+from unisono.devices import run_on_devices
 from unisono.errors import MisuseError
 from unisono.exchange import read_plan
 
@@ -87,12 +88,19 @@ def run(
     file: PlanFile,
     count: Annotated[int, typer.Option(min=0, help="Elements of a block.")] = 1000,
     seed: Annotated[int, typer.Option(help="Of the random data.")] = 1,
+    device: Annotated[
+        str, typer.Option(metavar="cpu|cuda", help="Whose memory; cuda takes the GPU engine.")
+    ] = "cpu",
 ) -> None:
-    """Run a plan on host memory, all ranks in one process, and compare with NumPy.
+    """Run a plan, all ranks in one process, and compare with NumPy.
+
+    On host memory, or with --device cuda on GPUs: rank r on GPU r, or shared where there are fewer.
 
     Exit status 1 if a result is wrong. A custom plan is run without comparing: only who wrote it
     knows what it should give.
     """
+    if device not in ("cpu", "cuda"):
+        raise MisuseError(f"device is '{device}'; it is cpu or cuda")
     plan = read_plan(file)
     rng = np.random.default_rng(seed)
     inputs = [
@@ -100,7 +108,7 @@ def run(
     ]
     wanted = None if plan.collective == "custom" else _expected(plan, inputs)
     started = time.perf_counter()
-    outputs = lang.run(plan, inputs)
+    outputs = run_on_devices(plan, inputs) if device == "cuda" else lang.run(plan, inputs)
     seconds = time.perf_counter() - started
     ran = f"{plan.name}, {plan.ranks} ranks, blocks of {count}"
     if wanted is None:

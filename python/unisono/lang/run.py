@@ -1,6 +1,7 @@
 """Running a plan on host memory, all ranks in one process."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +9,7 @@ import numpy.typing as npt
 from unisono import _unisono as native
 from unisono.errors import MisuseError
 
-__all__ = ["run"]
+__all__ = ["Array", "Buffers", "arrange", "run"]
 
 Array = npt.NDArray[np.generic]
 
@@ -38,6 +39,42 @@ def run(
     Raises:
         MisuseError: The inputs do not fit the plan.
     """
+    count, type_name, buffers = arrange(plan, inputs)
+    native.run_plan(
+        plan,
+        [one.memory.ctypes.data + one.begin_in * one.memory.itemsize for one in buffers],
+        [one.output.ctypes.data for one in buffers],
+        count,
+        type_name,
+        operation,
+        timeout,
+    )
+    return [one.output for one in buffers]
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """A rank's memory for one run.
+
+    Attributes:
+        memory: What holds the input; in place, the output too.
+        begin_in: The element of it where the input begins.
+        begin_out: Likewise the output, in place.
+        output: The output: part of the memory in place, else an array of its own.
+    """
+
+    memory: Array
+    begin_in: int
+    begin_out: int
+    output: Array
+
+
+def arrange(plan: native.Plan, inputs: Sequence[Array]) -> tuple[int, str, list[Buffers]]:
+    """Elements of a block, their type, and every rank's memory with its input in it.
+
+    Raises:
+        MisuseError: The inputs do not fit the plan.
+    """
     if len(inputs) != plan.ranks:
         raise MisuseError(f"{len(inputs)} inputs; {plan.name} has {plan.ranks} ranks")
     types = {array.dtype for array in inputs}
@@ -51,7 +88,7 @@ def run(
     if len(counts) > 1:
         raise MisuseError(f"inputs with blocks of {sorted(counts)} elements; blocks are equal")
     count = counts.pop() if counts else 0
-    memories, addresses_in, addresses_out, outputs = [], [], [], []
+    buffers = []
     for rank, array in enumerate(inputs):
         size_in, size_out = plan.input_blocks(rank) * count, plan.output_blocks(rank) * count
         if array.size != size_in and (array.size > 0 or not _may_be_empty(plan, rank)):
@@ -66,12 +103,8 @@ def run(
         if not plan.in_place:
             # What the plan does not write shows.
             output = np.frombuffer(b"\xa5" * (size_out * array.itemsize), array.dtype).copy()
-        memories.append(memory)
-        outputs.append(output)
-        addresses_in.append(memory.ctypes.data + begin_in * array.itemsize)
-        addresses_out.append(output.ctypes.data)
-    native.run_plan(plan, addresses_in, addresses_out, count, types.pop().name, operation, timeout)
-    return outputs
+        buffers.append(Buffers(memory, begin_in, begin_out, output))
+    return count, types.pop().name, buffers
 
 
 def _may_be_empty(plan: native.Plan, rank: int) -> bool:
