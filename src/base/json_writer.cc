@@ -7,7 +7,6 @@ namespace unisono::json {
 namespace {
 
 void append_quoted(std::string& out, std::string_view text) {
-  constexpr std::string_view hex = "0123456789abcdef";
   out.push_back('"');
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);
@@ -21,7 +20,7 @@ void append_quoted(std::string& out, std::string_view text) {
     else if (byte == '\t')
       append(out, "\\t");
     else if (byte < 0x20)
-      append(out, str("\\u00", hex[byte >> 4], hex[byte & 15]));
+      append(out, str("\\u00", hex(std::as_bytes(std::span(&byte, 1)))));
     else
       append(out, text.substr(0, length));
     text.remove_prefix(std::max<std::size_t>(length, 1));

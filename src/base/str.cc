@@ -39,6 +39,20 @@ void append(std::string& out, long long part) { append_number(out, part); }
 void append(std::string& out, unsigned long long part) { append_number(out, part); }
 void append(std::string& out, double part) { append_number(out, part); }
 
+std::string hex(std::uint64_t value) {
+  char digits[16];
+  return {digits, std::to_chars(digits, digits + sizeof digits, value, 16).ptr};
+}
+
+std::string hex(std::span<const std::byte> bytes) {
+  std::string out;
+  for (const std::byte byte : bytes) {
+    const auto value = std::to_integer<std::uint64_t>(byte);
+    out += hex(value >> 4) + hex(value & 15);
+  }
+  return out;
+}
+
 std::vector<std::string> near_names(std::string_view name,
                                     const std::vector<std::string>& candidates, int most) {
   std::vector<std::pair<std::size_t, std::string>> ranked;

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -52,6 +55,11 @@ std::string join(const Range& parts, std::string_view separator = ", ") {
   }
   return out;
 }
+
+// "2f" of 47: no leading zeros.
+std::string hex(std::uint64_t value);
+// Two digits a byte.
+std::string hex(std::span<const std::byte> bytes);
 
 // The candidates nearest to a mistyped name, best first, at most `most`; for "did you mean".
 std::vector<std::string> near_names(std::string_view name,

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hmac.h"
+#include "base/str.h"
 #include "base/wire.h"
 
 namespace unisono::comm {
@@ -14,14 +15,6 @@ constexpr std::string_view file_magic = "unisono rendezvous 1";
 
 Error malformed(std::string_view what) {
   return environment_error("received a malformed ", what, " message");
-}
-
-std::string hex(std::span<const std::byte> bytes) {
-  std::string out;
-  for (const std::byte b : bytes)
-    for (const int nibble : {std::to_integer<int>(b) >> 4, std::to_integer<int>(b) & 15})
-      out.push_back("0123456789abcdef"[nibble]);
-  return out;
 }
 
 std::string file_code(std::string_view address, std::string_view secret) {

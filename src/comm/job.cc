@@ -1,8 +1,6 @@
 #include "comm/job.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <map>
 
 #include "base/error.h"
@@ -80,12 +78,6 @@ Status agree(const SelfDescription& mine, const SelfDescription& theirs, int ran
   UNISONO_TRY(same(Setting::ll_slot_bytes, a.ll_slot_bytes, b.ll_slot_bytes));
   UNISONO_TRY(same(Setting::ll128_slot_bytes, a.ll128_slot_bytes, b.ll128_slot_bytes));
   return same(Setting::check_calls, mine.checks_calls, theirs.checks_calls);
-}
-
-std::string hexadecimal(std::uint64_t value) {
-  std::array<char, 16> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value, 16);
-  return {digits.data(), end.ptr};
 }
 
 // The host part of "tcp://host:port"; empty for other rendezvous.
@@ -172,7 +164,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
                  listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))
                           : bootstrap(bootstrap_options, write(mine)));
   world_ = std::move(found.world);
-  name_ = hexadecimal(world_->communicator());
+  name_ = hex(world_->communicator());
 
   std::map<std::string, int> ranks_on;
   for (int rank = 0; rank < world_->size(); ++rank) {

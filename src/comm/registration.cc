@@ -122,16 +122,6 @@ std::string range_of(const RegistrationCard& card) {
              card.max_bytes == UINT64_MAX ? "any" : format_bytes(card.max_bytes));
 }
 
-std::string hex(std::span<const std::byte> bytes) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string out;
-  for (const std::byte byte : bytes) {
-    out += digits[std::to_integer<std::size_t>(byte) >> 4];
-    out += digits[std::to_integer<std::size_t>(byte) & 15];
-  }
-  return out;
-}
-
 std::string describe(const RegistrationCard& card) {
   // As many digits as tell plans apart for a person.
   constexpr std::size_t shown = 6;

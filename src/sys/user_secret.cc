@@ -70,14 +70,11 @@ Result<std::string> user_secret(const std::string& directory) {
 }
 
 Result<std::string> random_secret() {
-  std::array<unsigned char, secret_digits / 2> bytes;
+  std::array<std::byte, secret_digits / 2> bytes;
   // Up to 256 bytes come whole and without interruption.
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     return system_error("the kernel gives no random numbers", errno);
-  std::string out;
-  for (const unsigned char byte : bytes)
-    for (const int nibble : {byte >> 4, byte & 15}) out.push_back("0123456789abcdef"[nibble]);
-  return out;
+  return hex(bytes);
 }
 
 }  // namespace unisono::sys

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -25,6 +27,13 @@ TEST(Join, PutsTheSeparatorBetween) {
   EXPECT_EQ(join(std::vector<int>{1, 2, 3}), "1, 2, 3");
   EXPECT_EQ(join(std::vector<std::string>{"a"}, "; "), "a");
   EXPECT_EQ(join(std::vector<int>{}), "");
+}
+
+TEST(Hex, IsLowerCaseAndOfBytesTwoDigitsEach) {
+  EXPECT_EQ(hex(std::uint64_t{0}), "0");
+  EXPECT_EQ(hex(std::uint64_t{0x2f0a}), "2f0a");
+  EXPECT_EQ(hex(UINT64_MAX), "ffffffffffffffff");
+  EXPECT_EQ(hex(std::array{std::byte{0x00}, std::byte{0x0a}, std::byte{0xf1}}), "000af1");
 }
 
 TEST(NearNames, AreTheNearestFirst) {

@@ -1,13 +1,13 @@
 #include "transport/shm/connection.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <random>
 #include <thread>
 
 #include "base/error.h"
 #include "base/hmac.h"
+#include "base/str.h"
 #include "base/try.h"
 #include "sys/cross_memory.h"
 #include "sys/process.h"
@@ -22,11 +22,6 @@ namespace {
 constexpr std::size_t guarded_copy_bytes = std::size_t{1} << 20;
 // Tries to get past segments that a dead process of the same job and rank has left.
 constexpr int max_stale_segments = 4;
-
-std::string hex(std::uint64_t value) {
-  char digits[16];
-  return {digits, std::to_chars(digits, digits + sizeof digits, value, 16).ptr};
-}
 
 std::string segment_name(const std::string& job, const ConnectionRequest& request) {
   const auto [low, high] = std::minmax(request.self, request.peer);
