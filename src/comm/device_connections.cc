@@ -18,7 +18,6 @@ namespace {
 constexpr std::uint32_t first_channel = std::uint32_t{1} << 31;
 // Of what ranks tell each other of their memory.
 constexpr std::uint32_t mail_channel = UINT32_MAX;
-constexpr unsigned event_without_timing = 2;
 constexpr std::size_t max_reason_bytes = 4096;
 // Scratch memory beyond what a call needs, for one that is a little larger.
 constexpr std::size_t most_spare_bytes = std::size_t{16} << 20;
@@ -61,7 +60,7 @@ Status DeviceConnections::open(int ordinal) {
   UNISONO_ASSIGN(engine_, engine::gpu::Engine::make(device, engine::gpu::Options::from_settings()));
   UNISONO_ASSIGN(transport_, job_->nvlink(device));
   const sys::cuda::Current current(*device);
-  return device->check(device->driver().event_create(&last_call_, event_without_timing),
+  return device->check(device->driver().event_create(&last_call_, sys::cuda::event_without_timing),
                        "making an event");
 }
 

@@ -18,7 +18,6 @@ using sys::cuda::DeviceAddress;
 namespace {
 
 constexpr std::size_t host_alignment = 4096;
-constexpr unsigned event_without_time = 2;  // CU_EVENT_DISABLE_TIMING
 
 // Opened once; held until the process ends, as the CUDA runtime holds its contexts.
 Result<std::shared_ptr<const Device>> device_of(int ordinal) {
@@ -114,7 +113,8 @@ Status order_streams(int device, void* before, void* after) {
   const sys::cuda::Driver& driver = opened->driver();
   const sys::cuda::Current current(*opened);
   sys::cuda::EventHandle* event = nullptr;
-  UNISONO_TRY(opened->check(driver.event_create(&event, event_without_time), "making an event"));
+  UNISONO_TRY(opened->check(driver.event_create(&event, sys::cuda::event_without_timing),
+                            "making an event"));
   Status status =
       opened->check(driver.event_record(event, handle_of(before)), "recording an event");
   if (status.ok())

@@ -65,6 +65,7 @@ static_assert(sizeof(MemoryOperation) == 48, "the driver's ABI");
 inline constexpr DriverResult driver_success = 0;
 inline constexpr DriverResult driver_peer_access_already_enabled = 704;
 inline constexpr DriverResult driver_not_ready = 600;
+inline constexpr unsigned event_without_timing = 2;  // CU_EVENT_DISABLE_TIMING
 
 // Each: name here, symbol of the library, parameters.
 // clang-format off
