@@ -11,8 +11,7 @@ foreach(layer IN LISTS UNISONO_LAYERS)
   endif()
 endforeach()
 
-# Fuzzers need no library, and clang leaves a shared one without its sanitizer's run-time.
-if(layer_objects AND NOT UNISONO_BUILD_PYTHON AND NOT UNISONO_BUILD_FUZZERS)
+if(layer_objects AND NOT UNISONO_BUILD_PYTHON)
   # Objects, not archives: an archive would drop what no other layer refers to, and the public API is
   # referred to by nobody inside.
   add_library(unisono SHARED ${layer_objects})

@@ -12,11 +12,11 @@ endif()
 
 option(UNISONO_WERROR "Treat warnings as errors" OFF)
 option(UNISONO_BUILD_PYTHON "Build the Python extension" OFF)
-option(UNISONO_BUILD_FUZZERS "Build the libFuzzer binaries (needs clang)" OFF)
+option(UNISONO_BUILD_FUZZERS "Build the libFuzzer binaries (needs clang and UNISONO_SANITIZE=address)" OFF)
 
 # Instrumented builds test the host's code; their kernels would be the same.
 set(cuda_default AUTO)
-if(UNISONO_SANITIZE OR UNISONO_BUILD_FUZZERS)
+if(UNISONO_SANITIZE)
   set(cuda_default OFF)
 endif()
 set(UNISONO_CUDA ${cuda_default} CACHE STRING "GPU kernels: AUTO (where there is an nvcc), ON or OFF")

@@ -36,8 +36,7 @@ std::vector<std::vector<int>> partners(const Plan& plan) {
   });
   for (std::vector<int>& of_rank : out) {
     std::ranges::sort(of_rank);
-    const auto rest = std::ranges::unique(of_rank);
-    of_rank.erase(rest.begin(), rest.end());
+    of_rank.erase(std::unique(of_rank.begin(), of_rank.end()), of_rank.end());
   }
   return out;
 }

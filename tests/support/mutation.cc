@@ -264,8 +264,7 @@ std::vector<Flat> flatten(const ThreadBlock& thread_block) {
       if (const std::int64_t steps = on.steps.at(at.loops()); steps > 0)
         flat.after.emplace_back(on.thread_block, steps);
     std::ranges::sort(flat.after);
-    const auto [first, last] = std::ranges::unique(flat.after);
-    flat.after.erase(first, last);
+    flat.after.erase(std::unique(flat.after.begin(), flat.after.end()), flat.after.end());
     if (step.operation == Operation::read_reduce) flat.peers = step.peers;
     all.push_back(std::move(flat));
   }
@@ -362,8 +361,7 @@ Difference difference(const Plan& original, const Plan& mutant) {
     const std::vector<Transfer> was = transfers(before);
     const std::vector<Transfer> is = transfers(after);
     const auto distinct = [](std::vector<Transfer> all) {
-      const auto [first, last] = std::ranges::unique(all);
-      all.erase(first, last);
+      all.erase(std::unique(all.begin(), all.end()), all.end());
       return all;
     };
     Difference here = Difference::content;

@@ -15,6 +15,8 @@ import cpp
 import lint
 from stage import BIN, BUILD, Lane, Log, Outcome, Suite, junit_outcome
 
+SANITIZERS = ("thread", "address")
+
 
 def python_tests(log: Log, quick: bool) -> Outcome:
     """Every pytest of the tree."""
@@ -71,9 +73,9 @@ def run(suite: Suite, arguments: argparse.Namespace) -> None:
     def build(name: str, part: Callable[[Log], Outcome]) -> None:
         builds[name] = builders.add(partial(suite.run, f"{name}, build", part, background=True))
 
-    def run_built(name: str, part: Callable[[Log], Outcome]) -> None:
+    def run_built(name: str, part: Callable[[Log], Outcome], after: str | None = None) -> None:
         def after_build() -> Outcome:
-            built = builds[name].result()
+            built = builds[after or name].result()
             return built if built.failed else suite.run(name, part)
 
         runners.add(after_build)
@@ -92,24 +94,23 @@ def run(suite: Suite, arguments: argparse.Namespace) -> None:
     else:
         suite.skip("c++", "GoogleTest is missing: libgtest-dev")
 
+    compiler = cpp.clang()
+    fuzzed = gtest and compiler is not None and arguments.fuzz > 0
+    if arguments.fuzz <= 0:
+        suite.skip("fuzz", "asked for by --fuzz SECONDS")
+    elif not fuzzed:
+        suite.skip("fuzz", "missing: libgtest-dev, or clang with libFuzzer (libclang-rt-dev)")
     # The thread sanitizer first: its tests take longest, and should not be what is left over.
-    for sanitizer in ("thread", "address"):
+    for sanitizer in SANITIZERS:
         name = f"c++ {sanitizer} sanitizer"
+        fuzzers = fuzzed and sanitizer == "address"
         if not arguments.sanitizers:
             suite.skip(name, "asked for by --sanitizers")
         elif not gtest:
             suite.skip(name, "GoogleTest is missing: libgtest-dev")
-        else:
-            definitions = [f"UNISONO_SANITIZE={sanitizer}"]
-            build(name, partial(cpp.build_tests, name=sanitizer, definitions=definitions))
-
-    compiler = cpp.clang()
-    if arguments.fuzz <= 0:
-        suite.skip("fuzz", "asked for by --fuzz SECONDS")
-    elif compiler is None:
-        suite.skip("fuzz", "clang with libFuzzer is missing: clang, libclang-rt-dev")
-    else:
-        build("fuzz", partial(cpp.build_fuzzers, compiler=compiler))
+        if fuzzers or (gtest and arguments.sanitizers):
+            part = partial(cpp.build_instrumented, sanitizer=sanitizer, compiler=compiler)
+            build(name, partial(part, tests=arguments.sanitizers, fuzzers=fuzzers))
 
     if arguments.quick:
         suite.skip("clang-tidy", "--quick")
@@ -118,12 +119,13 @@ def run(suite: Suite, arguments: argparse.Namespace) -> None:
         builders.add(partial(suite.run, "clang-tidy", tidy, background=True))
     # Behind the C++ tests: it installs what was built for them.
     runners.add(partial(suite.run, "python", lambda log: python_tests(log, arguments.quick)))
-    for sanitizer in ("thread", "address"):
-        name = f"c++ {sanitizer} sanitizer"
-        if name in builds:
-            run_built(name, partial(cpp.run_tests, name=sanitizer, label=f"[{sanitizer}] "))
-    if "fuzz" in builds:
-        run_built("fuzz", lambda log: cpp.fuzz(log, arguments.fuzz))
+    if gtest and arguments.sanitizers:
+        for sanitizer in SANITIZERS:
+            part = partial(cpp.run_tests, name=sanitizer, label=f"[{sanitizer}] ")
+            run_built(f"c++ {sanitizer} sanitizer", part)
+    if fuzzed:
+        fuzz = partial(cpp.fuzz, seconds=arguments.fuzz)
+        run_built("fuzz", fuzz, after="c++ address sanitizer")
     builders.close()
     runners.close()
 

@@ -144,7 +144,9 @@ struct Narrow {
   using Signed = typename Format::Signed;
   Signed operator()(Signed a, Signed b) const {
     const Signed chosen = ordered<Format>(Choice()(ordered<Format>(a), ordered<Format>(b)));
-    return is_nan<Format>(a) | is_nan<Format>(b) ? Format::nan : chosen;
+    // Without a branch, which could not be vectorised.
+    const bool has_nan = (int{is_nan<Format>(a)} | int{is_nan<Format>(b)}) != 0;
+    return has_nan ? Format::nan : chosen;
   }
 };
 
