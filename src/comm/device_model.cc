@@ -21,13 +21,20 @@ constexpr double block_us = 0.02;
 // By protocol: what a thread block sends, and what all of them do at most.
 constexpr std::array<double, protocol_count> block_gb_per_s{6, 4.7, 7};
 constexpr std::array<double, protocol_count> link_gb_per_s{330, 150, 280};
-constexpr double reduce_gb_per_s = 1000;
+constexpr double reduce_gb_per_s = 5000;
 // Where a rank combines what several others send.
-constexpr double fan_in_gb_per_s = 220;
+constexpr double fan_in_gb_per_s = 260;
+// Where its hops lead to one rank after the other.
+constexpr double turns_gb_per_s = 270;
+constexpr double turn_us = 4;
 
-// The kernel that does plans of one hop by hand.
-constexpr double direct_us = 3.5;
-constexpr double direct_gb_per_s = 100;
+// The kernels by hand, of one hop and of two.
+struct ByHand {
+  double us;
+  double gb_per_s;
+};
+constexpr ByHand one_hop{3.5, 100};
+constexpr ByHand two_hops{4.7, 180};
 
 class DeviceModel : public EngineModel {
  public:
@@ -49,15 +56,17 @@ class DeviceModel : public EngineModel {
   }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
                  const algorithm::Cost& cost, double block_bytes) const override {
-    if (is_by_hand(entry, request, block_bytes))
-      return direct_us + 1e-3 * cost.bytes_sent / direct_gb_per_s;
+    if (const ByHand* by_hand = how_by_hand(entry, request, block_bytes))
+      return by_hand->us + 1e-3 * cost.bytes_sent / by_hand->gb_per_s;
     const auto protocol = static_cast<std::size_t>(request.protocol);
     const Blocks blocks = blocks_of(entry, request);
     const bool fans_in = cost.bytes_reduced > 0 && cost.messages > cost.steps;
     const double of_blocks = block_gb_per_s[protocol] * blocks.sending * request.channels;
-    const double of_links =
-        fans_in ? std::min(link_gb_per_s[protocol], fan_in_gb_per_s) : link_gb_per_s[protocol];
-    return launch_us + hop_us * static_cast<double>(cost.steps) +
+    const bool takes_turns = !fans_in && cost.steps > 1 && blocks.sending > 1;
+    double of_links = link_gb_per_s[protocol];
+    if (fans_in) of_links = std::min(of_links, fan_in_gb_per_s);
+    if (takes_turns) of_links = std::min(of_links, turns_gb_per_s);
+    return launch_us + (hop_us + (takes_turns ? turn_us : 0)) * static_cast<double>(cost.steps) +
            (fans_in ? combine_us * static_cast<double>(cost.messages - cost.steps) : 0) +
            block_us * blocks.all * request.channels + 1e-3 * cost.bytes_reduced / reduce_gb_per_s +
            1e-3 * cost.bytes_sent / std::min(of_blocks, of_links);
@@ -79,11 +88,17 @@ class DeviceModel : public EngineModel {
     int all = 0;
     int sending = 0;
   };
-  static bool is_by_hand(const algorithm::Entry& entry, const algorithm::Request& request,
-                         double block_bytes) {
-    return request.protocol == Protocol::ll && request.channels == 1 &&
-           engine::gpu::is_direct(entry.collective, entry.name, request.placement.ranks()) &&
-           block_bytes <= static_cast<double>(device::direct_max_bytes(request.placement.ranks()));
+  // nullptr: it is interpreted.
+  static const ByHand* how_by_hand(const algorithm::Entry& entry, const algorithm::Request& request,
+                                   double block_bytes) {
+    const int ranks = request.placement.ranks();
+    if (request.protocol != Protocol::ll || request.channels != 1) return nullptr;
+    const auto kind = engine::gpu::direct_kind(entry.collective, entry.name, ranks);
+    if (!kind) return nullptr;
+    const bool has_segments = *kind == device::DirectKind::two_shot;
+    const double hop_bytes = has_segments ? block_bytes / ranks : block_bytes;
+    if (hop_bytes > static_cast<double>(device::direct_max_bytes(*kind, ranks))) return nullptr;
+    return has_segments ? &two_hops : &one_hop;
   }
   Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {
     const std::lock_guard lock(mutex_);

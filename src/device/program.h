@@ -183,43 +183,56 @@ struct Launch {
 };
 static_assert(sizeof(Launch) <= 4096, "a kernel's parameters are limited to 4 KiB");
 
-// Plans of one hop by hand (kernels/direct.cuh): slots of its own, each with a part for every
-// block.
+// Plans by hand (kernels/direct.cuh): of one hop, in which blocks are taken or combined, and
+// all-reduce in two, in which a segment is combined and then handed on. Slots of their own, each
+// with a part for every block and hop.
+enum class DirectKind : std::uint8_t { take, combine, two_shot };
+inline constexpr int direct_kinds = 3;
 inline constexpr int direct_max_ranks = 8;
 inline constexpr int direct_max_blocks = 64;
 inline constexpr std::size_t direct_slots = 2;
-// Of a slot, for each block; many ranks have smaller ones.
-constexpr std::size_t direct_block_bytes(int ranks) {
-  return ranks <= 4 ? std::size_t{32} << 10 : std::size_t{16} << 10;
+constexpr int direct_hops(DirectKind kind) { return kind == DirectKind::two_shot ? 2 : 1; }
+// Of a slot, for each block and hop; many ranks have smaller ones, and so have two hops.
+constexpr std::size_t direct_block_bytes(DirectKind kind, int ranks) {
+  return ranks <= 4 && kind != DirectKind::two_shot ? std::size_t{32} << 10 : std::size_t{16} << 10;
 }
-constexpr std::size_t direct_slot_bytes(int ranks) {
-  return direct_block_bytes(ranks) * direct_max_blocks;
+constexpr std::size_t direct_slot_bytes(DirectKind kind, int ranks) {
+  return direct_block_bytes(kind, ranks) * direct_max_blocks *
+         static_cast<std::size_t>(direct_hops(kind));
 }
-// 16 bytes of a slot for each 8 of data.
-constexpr std::size_t direct_max_bytes(int ranks) { return direct_slot_bytes(ranks) / 2; }
+// To each rank in a hop: 16 bytes of a slot for each 8 of data.
+constexpr std::size_t direct_max_bytes(DirectKind kind, int ranks) {
+  return direct_block_bytes(kind, ranks) * direct_max_blocks / 2;
+}
+// By rank: what goes there, and where what comes from there is put; 0: nothing. For the own rank
+// what it gives itself. Where they are combined, all that comes and the own source, from rank
+// `first` on, make the own destination. A rank that sends at all has an own source.
+struct DirectPeer {
+  std::uint64_t source;
+  std::uint64_t destination;
+  std::uint64_t out;  // where its slots of what this rank sends are
+  std::uint64_t in;   // this rank's slots of what that one sends
+};
+// A kernel waits for each line of 64 bytes of its parameters that it reads: what every call needs
+// stands together.
 struct DirectLaunch {
-  Arithmetic arithmetic;
-  // By rank: what goes there, and where what comes from there is put; 0: nothing. For the own rank
-  // what it gives itself. Where they are combined, all that comes and the own source, from rank
-  // `first` on, make the own destination. A rank that sends at all has an own source.
-  std::uint64_t sources[direct_max_ranks];
-  std::uint64_t destinations[direct_max_ranks];
-  std::int64_t bytes;  // to and from each rank
-  std::int32_t rank;
-  std::int32_t ranks;
-  std::int32_t first;
+  std::uint64_t states;       // BlockState[direct_max_blocks + 1]
+  std::int64_t bytes;         // to and from each rank; in two hops the last segments are shorter
+  std::int64_t all_bytes;     // of all segments
   std::uint32_t block_units;  // of 8 bytes, for each block
   std::uint32_t block_bytes;  // of a slot, likewise
+  std::int16_t rank;
+  std::int16_t ranks;
+  std::int16_t first;
   std::uint8_t sources_differ;
-  std::uint8_t tells;                   // only some send
-  std::uint64_t out[direct_max_ranks];  // by rank: where its slots of what this rank sends are
-  std::uint64_t in[direct_max_ranks];   // this rank's slots of what that one sends
+  std::uint8_t tells;  // only some send
+  std::uint64_t mailbox;
+  std::int64_t timeout_ns;
+  Arithmetic arithmetic;
+  DirectPeer peers[direct_max_ranks];
   // By rank, a word for each block: this rank's to that one and that one's to this.
   std::uint64_t greetings_out[direct_max_ranks];
   std::uint64_t greetings_in[direct_max_ranks];
-  std::uint64_t states;  // BlockState[direct_max_blocks + 1]
-  std::uint64_t mailbox;
-  std::int64_t timeout_ns;
 };
 
 // A group of sends and receives. Message by message, each direction of each peer has a thread block

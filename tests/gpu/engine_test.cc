@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "engine/gpu/direct.h"
 #include "gpu/runs.h"
 
 namespace unisono::test {
@@ -100,13 +101,12 @@ TEST_F(Gpu, GraphsReplayWithNewData) {
     }
 }
 
-// The kernel that is written for them, on both sides of the sizes that it serves, plans in turn.
-TEST_F(Gpu, PlansOfOneHopAreRightForAllTypesOperationsAndSizes) {
-  const std::pair<Collective, const char*> plans[] = {{Collective::all_reduce, "one_shot"},
-                                                      {Collective::all_gather, "direct"},
-                                                      {Collective::broadcast, "knomial4"},
-                                                      {Collective::reduce_scatter, "direct"},
-                                                      {Collective::all_to_all, "direct"}};
+// The kernels that are written for them, on both sides of the sizes that they serve, plans in turn.
+TEST_F(Gpu, PlansByHandAreRightForAllTypesOperationsAndSizes) {
+  const std::pair<Collective, const char*> plans[] = {
+      {Collective::all_reduce, "one_shot"},   {Collective::all_reduce, "two_shot"},
+      {Collective::all_gather, "direct"},     {Collective::broadcast, "knomial4"},
+      {Collective::reduce_scatter, "direct"}, {Collective::all_to_all, "direct"}};
   for (int ranks : {2, 3, 4}) {
     GpuCluster cluster(ranks, {});
     std::mt19937_64 random(std::random_device{}());
@@ -114,8 +114,10 @@ TEST_F(Gpu, PlansOfOneHopAreRightForAllTypesOperationsAndSizes) {
       for (const auto& [collective, name] : plans) {
         const algorithm::Entry& entry = **algorithm::find(collective, name);
         const auto as = static_cast<DataType>(type);
-        const auto most =
-            static_cast<std::int64_t>(device::direct_max_bytes(ranks) / size_bytes(as));
+        const auto kind = *engine::gpu::direct_kind(collective, name, ranks);
+        const std::size_t segments = kind == device::DirectKind::two_shot ? ranks : 1;
+        const auto most = static_cast<std::int64_t>(
+            segments * device::direct_max_bytes(kind, ranks) / size_bytes(as));
         for (std::int64_t count :
              {std::int64_t{1}, static_cast<std::int64_t>(random() % 5000) + 2, most, most + 1}) {
           if (collective != Collective::all_reduce && count >= most && type % 4 != 0) continue;

@@ -1,10 +1,12 @@
 // Plans of one hop between all ranks in protocol LL, by hand: every rank stores its data with their
 // flags to the others, and takes what comes from them, or adds it in the plan's order. One way, one
-// wait, and no credits.
+// wait, and no credits. And the all-reduce of two shots: every rank adds its segment and stores the
+// sum to the others likewise.
 //
 // Two slots in turn must never meet an unread message: in call n a rank may store to a peer once
 // that peer's call n - 2 is over. Where every rank sends to every other, whoever has taken a peer's
-// data in call n - 1 knows. Where only some send, the takers tell by a word at the start of each
+// data in call n - 1 knows; of two shots, whoever has taken a sum, to which all have given. Where
+// only some send, the takers tell by a word at the start of each
 // call (`tells`), and the senders look at it before they store. The two kinds of calls have slots
 // of their own. Each block has its own part of a slot and counts its own calls, so that calls of
 // any size follow each other.
@@ -24,8 +26,9 @@ namespace {
 
 // A thread block on its way through a call. `most` ranks: the loops over ranks are unrolled, and a
 // kernel that is cold takes longer to begin the longer it is.
-template <int most>
-struct Direct {
+template <DirectKind kind, int most>
+struct DirectBlock {
+  static constexpr bool has_segments = kind == DirectKind::two_shot;
   const DirectLaunch& launch;
   Watch watch;
   Place place;
@@ -36,39 +39,80 @@ struct Direct {
 
   __device__ std::uint32_t flag() const { return static_cast<std::uint32_t>(call); }
   __device__ bool is_other(int peer) const { return peer < launch.ranks && peer != launch.rank; }
-  __device__ std::uint64_t load(int peer, std::int64_t unit) const {
+  // What is left of a rank's bytes from a unit on.
+  __device__ std::int64_t bytes_from(int rank, std::int64_t unit) const {
     const std::int64_t at = unit * static_cast<std::int64_t>(ll_unit_payload);
-    const std::uint64_t word =
-        load_word(at_address<const Byte>(launch.sources[peer]) + at, launch.bytes - at);
+    if (!has_segments) return launch.bytes - at;
+    const std::int64_t of_segment = launch.all_bytes - rank * launch.bytes;
+    return (of_segment < launch.bytes ? of_segment : launch.bytes) - at;
+  }
+  __device__ std::uint64_t load(int peer, std::int64_t unit) const {
+    const auto* source = at_address<const Byte>(launch.peers[peer].source);
+    const std::uint64_t word = load_word(source + unit * static_cast<std::int64_t>(ll_unit_payload),
+                                         bytes_from(peer, unit));
     if (launch.arithmetic.scales_input == 0) return word;
     return low_word(scale_any(launch.arithmetic, unit_of(word, 0)));
   }
   __device__ void store(int rank, std::int64_t unit, std::uint64_t word) const {
-    const std::int64_t at = unit * static_cast<std::int64_t>(ll_unit_payload);
-    store_word(at_address<Byte>(launch.destinations[rank]) + at, word, launch.bytes - at);
+    auto* destination = at_address<Byte>(launch.peers[rank].destination);
+    store_word(destination + unit * static_cast<std::int64_t>(ll_unit_payload), word,
+               bytes_from(rank, unit));
   }
-  __device__ const uint4* arrived(int peer, std::int64_t unit) const {
-    return at_address<const uint4>(launch.in[peer] + part) + (unit - first);
+  __device__ std::uint64_t packet_at(int hop, std::int64_t unit) const {
+    return part + static_cast<std::uint64_t>(hop) * launch.block_bytes +
+           static_cast<std::uint64_t>(unit - first) * sizeof(uint4);
+  }
+  __device__ uint4 arrived(int peer, int hop, std::int64_t unit) const {
+    return ptx::load_relaxed_sys(
+        at_address<const uint4>(launch.peers[peer].in + packet_at(hop, unit)));
+  }
+  __device__ void send_to(int peer, int hop, std::int64_t unit, std::uint64_t word) const {
+    const uint4 packet{static_cast<unsigned>(word), flag(), static_cast<unsigned>(word >> 32),
+                       flag()};
+    ptx::store_relaxed_sys(at_address<uint4>(launch.peers[peer].out + packet_at(hop, unit)),
+                           packet);
   }
 
+  // What goes to all peers, or with sources that differ to each.
+  struct Outgoing {
+    std::uint64_t words[most];
+  };
+  __device__ Outgoing load_outgoing(std::int64_t unit) const;
   __device__ bool greet() const;
-  __device__ void send() const;
-  // False if a wait was given up, here and below.
-  __device__ bool await(int peer, std::int64_t unit, uint4& packet) const;
+  __device__ void send(Outgoing outgoing) const;
+  // False if a wait was given up, here and below. Polls for all peers at once, which costs one look
+  // more after the last came, not one for each.
+  template <class Comes>
+  __device__ bool await(int hop, std::int64_t unit, Comes comes, uint4 (&packets)[most]) const;
   __device__ bool take() const;
   __device__ bool combine() const;
 };
 
+template <DirectKind kind, int most>
+__device__ __forceinline__ typename DirectBlock<kind, most>::Outgoing
+DirectBlock<kind, most>::load_outgoing(std::int64_t unit) const {
+  Outgoing outgoing{};
+  if (unit >= end || launch.peers[launch.rank].source == 0) return outgoing;
+  if (launch.sources_differ == 0) {
+    outgoing.words[0] = load(launch.rank, unit);
+    return outgoing;
+  }
+#pragma unroll
+  for (int peer = 0; peer < most; ++peer)
+    if (is_other(peer)) outgoing.words[peer] = load(peer, unit);
+  return outgoing;
+}
+
 // The takers' word to the senders; the senders' look at it.
-template <int most>
-__device__ __forceinline__ bool Direct<most>::greet() const {
+template <DirectKind kind, int most>
+__device__ __forceinline__ bool DirectBlock<kind, most>::greet() const {
   bool goes_on = true;
   const int peer = static_cast<int>(threadIdx.x);
   if (is_other(peer)) {
-    if (launch.destinations[peer] != 0)
+    if (launch.peers[peer].destination != 0)
       ptx::store_relaxed_sys(at_address<std::uint64_t>(launch.greetings_out[peer]) + blockIdx.x,
                              call);
-    if (launch.sources[peer] != 0) {
+    if (launch.peers[peer].source != 0) {
       const auto* greeting =
           at_address<const std::uint64_t>(launch.greetings_in[peer]) + blockIdx.x;
       const auto has_begun = [&](std::uint64_t& seen) {
@@ -81,64 +125,76 @@ __device__ __forceinline__ bool Direct<most>::greet() const {
   return __syncthreads_or(goes_on ? 0 : 1) == 0;
 }
 
-template <int most>
-__device__ __forceinline__ void Direct<most>::send() const {
-  if (launch.sources[launch.rank] == 0) return;
+template <DirectKind kind, int most>
+__device__ __forceinline__ void DirectBlock<kind, most>::send(Outgoing outgoing) const {
+  if (launch.peers[launch.rank].source == 0) return;
   for (std::int64_t unit = first + threadIdx.x; unit < end; unit += threads_per_block) {
-    // Mostly all peers get the same.
-    const std::uint64_t same = launch.sources_differ != 0 ? 0 : load(launch.rank, unit);
+    const Outgoing now = outgoing;
+    outgoing = load_outgoing(unit + threads_per_block);
 #pragma unroll
     for (int peer = 0; peer < most; ++peer) {
-      if (!is_other(peer) || launch.sources[peer] == 0) continue;
-      const std::uint64_t word = launch.sources_differ != 0 ? load(peer, unit) : same;
-      const uint4 packet{static_cast<unsigned>(word), flag(), static_cast<unsigned>(word >> 32),
-                         flag()};
-      ptx::store_relaxed_sys(at_address<uint4>(launch.out[peer] + part) + (unit - first), packet);
+      if (!is_other(peer) || launch.peers[peer].source == 0) continue;
+      if (has_segments && bytes_from(peer, unit) <= 0) continue;
+      send_to(peer, 0, unit, launch.sources_differ != 0 ? now.words[peer] : now.words[0]);
     }
   }
 }
 
-template <int most>
-__device__ __forceinline__ bool Direct<most>::await(int peer, std::int64_t unit,
-                                                    uint4& packet) const {
-  // Relaxed: what is read carries its own flag.
-  const auto has_arrived = [&](std::uint64_t& seen) {
-    if (packet.y == flag() && packet.w == flag()) return true;
-    seen = packet.y;
-    packet = ptx::load_relaxed_sys(arrived(peer, unit));
-    return false;
+template <DirectKind kind, int most>
+template <class Comes>
+__device__ __forceinline__ bool DirectBlock<kind, most>::await(int hop, std::int64_t unit,
+                                                               Comes comes,
+                                                               uint4 (&packets)[most]) const {
+  const auto is_here = [&](int peer) {
+    return packets[peer].y == flag() && packets[peer].w == flag();
   };
-  return wait_until(watch, place, {Failure::message, peer, 0, call}, has_arrived);
-}
-
-template <int most>
-__device__ __forceinline__ bool Direct<most>::take() const {
-  bool complete = true;
-  for (std::int64_t unit = first + threadIdx.x; unit < end && complete; unit += threads_per_block) {
-    uint4 packets[most];
+#pragma unroll
+  for (int peer = 0; peer < most; ++peer) packets[peer] = {0, ~flag(), 0, ~flag()};
+  Wanted wanted{Failure::message, -1, hop, call};
+  // Relaxed: what is read carries its own flag.
+  const auto have_arrived = [&](std::uint64_t& seen) {
 #pragma unroll
     for (int peer = 0; peer < most; ++peer)
-      if (is_other(peer) && launch.destinations[peer] != 0)
-        packets[peer] = ptx::load_relaxed_sys(arrived(peer, unit));
-    if (launch.destinations[launch.rank] != 0) store(launch.rank, unit, load(launch.rank, unit));
+      if (comes(peer) && !is_here(peer)) packets[peer] = arrived(peer, hop, unit);
+    bool all_here = true;
 #pragma unroll
-    for (int peer = 0; peer < most; ++peer) {
-      if (!is_other(peer) || launch.destinations[peer] == 0) continue;
-      complete = complete && await(peer, unit, packets[peer]);
-      if (complete) store(peer, unit, low_word({packets[peer].x, packets[peer].z, 0, 0}));
-    }
+    for (int peer = 0; peer < most; ++peer)
+      if (comes(peer) && !is_here(peer)) {
+        all_here = false;
+        seen = packets[peer].y;
+        wanted.peer = peer;
+      }
+    return all_here;
+  };
+  return wait_until(watch, place, wanted, have_arrived);
+}
+
+// What comes in the last hop.
+template <DirectKind kind, int most>
+__device__ __forceinline__ bool DirectBlock<kind, most>::take() const {
+  for (std::int64_t unit = first + threadIdx.x; unit < end; unit += threads_per_block) {
+    const auto comes = [&](int peer) {
+      return is_other(peer) && launch.peers[peer].destination != 0 &&
+             (!has_segments || bytes_from(peer, unit) > 0);
+    };
+    if (!has_segments && launch.peers[launch.rank].destination != 0)
+      store(launch.rank, unit, load(launch.rank, unit));
+    uint4 packets[most];
+    if (!await(direct_hops(kind) - 1, unit, comes, packets)) return false;
+#pragma unroll
+    for (int peer = 0; peer < most; ++peer)
+      if (comes(peer)) store(peer, unit, low_word({packets[peer].x, packets[peer].z, 0, 0}));
   }
-  return complete;
+  return true;
 }
 
-template <int most>
-__device__ __forceinline__ bool Direct<most>::combine() const {
-  bool complete = true;
-  for (std::int64_t unit = first + threadIdx.x; unit < end && complete; unit += threads_per_block) {
+template <DirectKind kind, int most>
+__device__ __forceinline__ bool DirectBlock<kind, most>::combine() const {
+  for (std::int64_t unit = first + threadIdx.x; unit < end; unit += threads_per_block) {
+    if (has_segments && bytes_from(launch.rank, unit) <= 0) break;
+    const std::uint64_t own = load(launch.rank, unit);
     uint4 packets[most];
-#pragma unroll
-    for (int peer = 0; peer < most; ++peer)
-      if (is_other(peer)) packets[peer] = ptx::load_relaxed_sys(arrived(peer, unit));
+    if (!await(0, unit, [&](int peer) { return is_other(peer); }, packets)) return false;
     uint4 sum[1] = {};
     // Two rounds: from the rank that the plan begins with, then those before it.
 #pragma unroll
@@ -146,45 +202,51 @@ __device__ __forceinline__ bool Direct<most>::combine() const {
       const int peer = i % most;
       const bool is_second_round = i >= most;
       if (peer >= launch.ranks || (peer < launch.first) != is_second_round) continue;
-      uint4 value[1] = {};
-      if (peer == launch.rank) {
-        value[0] = unit_of(load(launch.rank, unit), 0);
-      } else {
-        complete = complete && await(peer, unit, packets[peer]);
-        value[0] = {packets[peer].x, packets[peer].z, 0, 0};
-      }
+      uint4 value[1] = {{packets[peer].x, packets[peer].z, 0, 0}};
+      if (peer == launch.rank) value[0] = unit_of(own, 0);
       if (peer == launch.first)
         sum[0] = value[0];
       else
         combine_units<1>(launch.arithmetic, sum, value);
     }
-    if (complete) store(launch.rank, unit, low_word(sum[0]));
+    store(launch.rank, unit, low_word(sum[0]));
+    if constexpr (has_segments) {
+#pragma unroll
+      for (int peer = 0; peer < most; ++peer)
+        if (is_other(peer)) send_to(peer, 1, unit, low_word(sum[0]));
+    }
   }
-  return complete;
+  return true;
 }
 
-template <int most, bool combines>
+template <DirectKind kind, int most>
 __device__ __forceinline__ void run_direct(const DirectLaunch& launch) {
+  constexpr auto hops = static_cast<std::uint64_t>(direct_hops(kind));
   auto* state = at_address<BlockState>(launch.states) + blockIdx.x;
   auto* stopped = at_address<std::uint32_t>(launch.states + sizeof(BlockState) * direct_max_blocks);
   const std::uint64_t call = state->launches + 1;
-  if (ptx::load_relaxed_sys(stopped) != 0) return;
+  const bool is_stopped = ptx::load_relaxed_sys(stopped) != 0;
   const std::int64_t units = (launch.bytes + 7) / static_cast<std::int64_t>(ll_unit_payload);
   const std::int64_t first = blockIdx.x * static_cast<std::int64_t>(launch.block_units);
   const std::int64_t wanted_end = first + launch.block_units;
-  const std::uint64_t slot = call % direct_slots * launch.block_bytes * direct_max_blocks;
-  const Direct<most> direct{
+  const std::uint64_t of_block = hops * launch.block_bytes;
+  const std::uint64_t slot = call % direct_slots * of_block * direct_max_blocks;
+  const DirectBlock<kind, most> block{
       launch,
       {ptx::global_time_ns() + launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
       {launch.rank, static_cast<int>(blockIdx.x), 0, 0},
       call,
-      slot + blockIdx.x * std::uint64_t{launch.block_bytes},
+      slot + blockIdx.x * of_block,
       first,
       wanted_end < units ? wanted_end : units};
-  bool complete = combines || launch.tells == 0 || direct.greet();
+  // On its way while the states are.
+  const auto outgoing = block.load_outgoing(first + threadIdx.x);
+  if (is_stopped) return;
+  bool complete = kind != DirectKind::take || launch.tells == 0 || block.greet();
   if (complete) {
-    direct.send();
-    complete = combines ? direct.combine() : direct.take();
+    block.send(outgoing);
+    if constexpr (kind != DirectKind::take) complete = block.combine();
+    if constexpr (kind != DirectKind::combine) complete = complete && block.take();
   }
   if (__syncthreads_or(complete ? 0 : 1) == 0 && threadIdx.x == 0) state->launches = call;
 }
@@ -192,18 +254,21 @@ __device__ __forceinline__ void run_direct(const DirectLaunch& launch) {
 }  // namespace
 
 // NOLINTBEGIN(bugprone-macro-parentheses)
-#define UNISONO_DIRECT_KERNEL(name, most, combines)                  \
-  extern "C" __global__ void __launch_bounds__(threads_per_block, 1) \
-      name(const __grid_constant__ DirectLaunch launch) {            \
-    run_direct<most, combines>(launch);                              \
+#define UNISONO_DIRECT_KERNEL(kind, most)                                           \
+  extern "C" __global__ void __launch_bounds__(threads_per_block, 1)                \
+      unisono_direct_##kind##_##most(const __grid_constant__ DirectLaunch launch) { \
+    run_direct<DirectKind::kind, most>(launch);                                     \
   }
 // NOLINTEND(bugprone-macro-parentheses)
-UNISONO_DIRECT_KERNEL(unisono_direct_take_2, 2, false)
-UNISONO_DIRECT_KERNEL(unisono_direct_take_4, 4, false)
-UNISONO_DIRECT_KERNEL(unisono_direct_take_8, 8, false)
-UNISONO_DIRECT_KERNEL(unisono_direct_combine_2, 2, true)
-UNISONO_DIRECT_KERNEL(unisono_direct_combine_4, 4, true)
-UNISONO_DIRECT_KERNEL(unisono_direct_combine_8, 8, true)
+UNISONO_DIRECT_KERNEL(take, 2)
+UNISONO_DIRECT_KERNEL(take, 4)
+UNISONO_DIRECT_KERNEL(take, 8)
+UNISONO_DIRECT_KERNEL(combine, 2)
+UNISONO_DIRECT_KERNEL(combine, 4)
+UNISONO_DIRECT_KERNEL(combine, 8)
+UNISONO_DIRECT_KERNEL(two_shot, 2)
+UNISONO_DIRECT_KERNEL(two_shot, 4)
+UNISONO_DIRECT_KERNEL(two_shot, 8)
 #undef UNISONO_DIRECT_KERNEL
 
 }  // namespace unisono::device

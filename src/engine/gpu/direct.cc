@@ -4,17 +4,20 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "plan/chunk_layout.h"
 #include "transport/nvlink/layout.h"
 
 namespace unisono::engine::gpu {
 namespace {
 
+using device::DirectKind;
 using sys::cuda::DeviceAddress;
 namespace nvlink = transport::nvlink;
 
 // Beyond those of plans, whose limit is below; calls in which only some send have their own.
 constexpr int all_send_channel = 1 << 12;
 constexpr int one_way_channel = all_send_channel + 1;
+constexpr int two_shot_channel = all_send_channel + 2;
 
 // A region begins with the states of this end's blocks, which count its calls: they stay with the
 // connections, whose slots remember the calls of every execution. Those in the connection with the
@@ -25,58 +28,78 @@ constexpr std::size_t greetings_bytes = sizeof(std::uint64_t) * device::direct_m
 constexpr std::size_t slots_offset = states_bytes + greetings_bytes;
 static_assert(slots_offset % device::ll128_line_bytes == 0);
 
-transport::Geometry geometry(int ranks) {
-  return {.region_bytes = slots_offset + device::direct_slots * device::direct_slot_bytes(ranks),
+transport::Geometry geometry(DirectKind kind, int ranks) {
+  const std::size_t slot_bytes = device::direct_slot_bytes(kind, ranks);
+  return {.region_bytes = slots_offset + device::direct_slots * slot_bytes,
           .signals = nvlink::signal_count,
-          .layout = device::direct_slot_bytes(ranks)};
+          .layout = slot_bytes};
 }
 
 DeviceAddress address_of(const void* data) { return reinterpret_cast<DeviceAddress>(data); }
 
 }  // namespace
 
-bool is_direct(Collective collective, std::string_view algorithm, int ranks) {
-  if (ranks < 2 || ranks > device::direct_max_ranks) return false;
+std::optional<DirectKind> direct_kind(Collective collective, std::string_view algorithm,
+                                      int ranks) {
+  if (ranks < 2 || ranks > device::direct_max_ranks) return std::nullopt;
   switch (collective) {
     case Collective::all_reduce:
-      return algorithm == "one_shot";
-    case Collective::all_gather:
+      if (algorithm == "one_shot") return DirectKind::combine;
+      if (algorithm == "two_shot") return DirectKind::two_shot;
+      return std::nullopt;
     case Collective::reduce_scatter:
+      if (algorithm == "direct") return DirectKind::combine;
+      return std::nullopt;
+    case Collective::all_gather:
     case Collective::all_to_all:
-      return algorithm == "direct";
+      if (algorithm == "direct") return DirectKind::take;
+      return std::nullopt;
     case Collective::broadcast:
       // Of so few ranks all are children of the root.
-      return algorithm == "knomial4" && ranks <= 4;
+      if (algorithm == "knomial4" && ranks <= 4) return DirectKind::take;
+      return std::nullopt;
     default:
-      return false;
+      return std::nullopt;
   }
 }
 
 std::optional<Direct> Direct::of(const plan::Header& header, int rank) {
   const std::string_view plan = header.name;
   const std::string_view collective = name(header.collective);
-  if (header.protocol != Protocol::ll || plan.size() <= collective.size() + 1 ||
-      !plan.ends_with(collective) ||
-      !is_direct(header.collective, plan.substr(0, plan.size() - collective.size() - 1),
-                 header.ranks))
+  if (header.protocol != Protocol::ll || header.channels != 1 ||
+      plan.size() <= collective.size() + 1 || !plan.ends_with(collective))
     return std::nullopt;
-  return Direct(header, rank);
+  const auto kind = direct_kind(header.collective,
+                                plan.substr(0, plan.size() - collective.size() - 1), header.ranks);
+  if (!kind) return std::nullopt;
+  return Direct(header, *kind, rank);
 }
 
-int direct_least_blocks(std::size_t bytes, int ranks) {
+std::int64_t Direct::hop_bytes(const Arguments& arguments) const {
+  const auto element_bytes = static_cast<std::int64_t>(size_bytes(arguments.type));
+  if (kind_ != DirectKind::two_shot) return arguments.count * element_bytes;
+  return plan::ChunkLayout::of(arguments.count, ranks_, element_bytes).chunk_elements *
+         element_bytes;
+}
+
+int direct_least_blocks(DirectKind kind, std::size_t bytes, int ranks) {
   // 16 bytes of a slot for each 8 of data.
-  const std::size_t units_of_block = device::direct_block_bytes(ranks) / 16;
+  const std::size_t units_of_block = device::direct_block_bytes(kind, ranks) / 16;
   const std::size_t units = (bytes + 7) / 8;
   return static_cast<int>(std::max<std::size_t>((units + units_of_block - 1) / units_of_block, 1));
 }
 
 bool Direct::serves(const Arguments& arguments) const {
-  const std::size_t bytes = static_cast<std::size_t>(arguments.count) * size_bytes(arguments.type);
-  return bytes > 0 && bytes <= device::direct_max_bytes(ranks_) &&
-         direct_least_blocks(bytes, ranks_) <= most_blocks(arguments, device::direct_max_blocks);
+  const std::int64_t bytes = hop_bytes(arguments);
+  return bytes > 0 && bytes <= static_cast<std::int64_t>(device::direct_max_bytes(kind_, ranks_)) &&
+         direct_least_blocks(kind_, static_cast<std::size_t>(bytes), ranks_) <=
+             most_blocks(arguments, device::direct_max_blocks);
 }
 
-int Direct::channel() const { return sends_one_way() ? one_way_channel : all_send_channel; }
+int Direct::channel() const {
+  if (kind_ == DirectKind::two_shot) return two_shot_channel;
+  return sends_one_way() ? one_way_channel : all_send_channel;
+}
 
 Result<bool> Direct::connect(Resources& resources, Waiting& waiting) {
   if (is_connected_) return true;
@@ -85,7 +108,7 @@ Result<bool> Direct::connect(Resources& resources, Waiting& waiting) {
   for (int peer = 0; peer < ranks_; ++peer) {
     auto& link = links_[static_cast<std::size_t>(peer)];
     if (peer == rank_ || link != nullptr) continue;
-    UNISONO_ASSIGN(link, resources.link({peer, channel(), Protocol::ll, geometry(ranks_)}));
+    UNISONO_ASSIGN(link, resources.link({peer, channel(), Protocol::ll, geometry(kind_, ranks_)}));
     if (link != nullptr) continue;
     complete = false;
     waiting = {.kind = Waiting::Kind::connection, .peer = peer, .channel = channel()};
@@ -100,8 +123,8 @@ void Direct::set_buffers(const Arguments& arguments, device::DirectLaunch& launc
   const auto block = static_cast<std::uint64_t>(launch.bytes);
   const auto own = static_cast<std::uint64_t>(rank_);
   for (std::uint64_t peer = 0; peer < static_cast<std::uint64_t>(ranks_); ++peer) {
-    DeviceAddress& source = launch.sources[peer];
-    DeviceAddress& destination = launch.destinations[peer];
+    DeviceAddress& source = launch.peers[peer].source;
+    DeviceAddress& destination = launch.peers[peer].destination;
     switch (collective_) {
       case Collective::all_gather:
         source = input;
@@ -120,16 +143,25 @@ void Direct::set_buffers(const Arguments& arguments, device::DirectLaunch& launc
         break;
       default:
         source = input;
+        if (kind_ == DirectKind::two_shot) {
+          source += peer * block;
+          destination = output + peer * block;
+        }
     }
   }
-  launch.sources_differ =
-      collective_ == Collective::all_to_all || collective_ == Collective::reduce_scatter;
-  launch.first = collective_ == Collective::reduce_scatter ? rank_ : 0;
+  launch.sources_differ = collective_ == Collective::all_to_all ||
+                          collective_ == Collective::reduce_scatter ||
+                          kind_ == DirectKind::two_shot;
+  launch.first =
+      collective_ == Collective::reduce_scatter || kind_ == DirectKind::two_shot ? rank_ : 0;
   launch.tells = sends_one_way();
-  if (is_reduction(collective_))
-    launch.destinations[own] = output;
-  else if (launch.sources[own] == launch.destinations[own])  // in place there is nothing to do
-    launch.destinations[own] = 0;
+  if (kind_ == DirectKind::combine)
+    launch.peers[own].destination = output;
+  else if (kind_ == DirectKind::two_shot)
+    return;
+  else if (launch.peers[own].source ==
+           launch.peers[own].destination)  // in place there is nothing to do
+    launch.peers[own].destination = 0;
 }
 
 Status Direct::launch(Resources& resources, const Arguments& arguments,
@@ -137,15 +169,16 @@ Status Direct::launch(Resources& resources, const Arguments& arguments,
   const Engine& engine = resources.engine();
   device::DirectLaunch launch{};
   launch.arithmetic = arithmetic;
-  launch.bytes = arguments.count * static_cast<std::int64_t>(size_bytes(arguments.type));
-  launch.rank = rank_;
-  launch.ranks = ranks_;
+  launch.bytes = hop_bytes(arguments);
+  launch.all_bytes = arguments.count * static_cast<std::int64_t>(size_bytes(arguments.type));
+  launch.rank = static_cast<std::int16_t>(rank_);
+  launch.ranks = static_cast<std::int16_t>(ranks_);
   set_buffers(arguments, launch);
   for (int peer = 0; peer < ranks_; ++peer) {
     const transport::Connection* link = links_[static_cast<std::size_t>(peer)];
     if (link == nullptr) continue;
-    launch.out[peer] = address_of(link->peer_region()) + slots_offset;
-    launch.in[peer] = address_of(link->region()) + slots_offset;
+    launch.peers[peer].out = address_of(link->peer_region()) + slots_offset;
+    launch.peers[peer].in = address_of(link->region()) + slots_offset;
     launch.greetings_out[peer] = address_of(link->peer_region()) + states_bytes;
     launch.greetings_in[peer] = address_of(link->region()) + states_bytes;
     if (launch.states == 0) launch.states = address_of(link->region());
@@ -158,15 +191,15 @@ Status Direct::launch(Resources& resources, const Arguments& arguments,
       std::min<std::int64_t>((units + device::threads_per_block - 1) / device::threads_per_block,
                              most_blocks(arguments, device::direct_max_blocks));
   launch.block_units = static_cast<std::uint32_t>((units + blocks - 1) / blocks);
-  launch.block_bytes = static_cast<std::uint32_t>(device::direct_block_bytes(ranks_));
+  launch.block_bytes = static_cast<std::uint32_t>(device::direct_block_bytes(kind_, ranks_));
   void* parameters[] = {&launch};
   const sys::cuda::Current current(engine.device());
   return engine.device().check(
-      engine.device().driver().launch(
-          engine.direct(ranks_, is_reduction(collective_)), static_cast<unsigned>(blocks), 1, 1,
-          device::threads_per_block, 1, 1, 0,
-          static_cast<sys::cuda::StreamHandle*>(arguments.stream), parameters, nullptr),
-      str("launching ", name(collective_), " of one hop"));
+      engine.device().driver().launch(engine.direct(kind_, ranks_), static_cast<unsigned>(blocks),
+                                      1, 1, device::threads_per_block, 1, 1, 0,
+                                      static_cast<sys::cuda::StreamHandle*>(arguments.stream),
+                                      parameters, nullptr),
+      str("launching ", name(collective_), " by hand"));
 }
 
 }  // namespace unisono::engine::gpu

@@ -1,5 +1,5 @@
-// Plans of one hop between all ranks in protocol LL by a kernel of their own
-// (device/kernels/direct.cuh): the same data, and the same sums in the same order, as the
+// Plans of one hop between all ranks in protocol LL, and the all-reduce of two, by kernels of their
+// own (device/kernels/direct.cuh): the same data, and the same sums in the same order, as the
 // interpreted plan gives, without steps.
 #pragma once
 
@@ -28,13 +28,20 @@ class Direct {
                 const device::Arithmetic& arithmetic) const;
 
  private:
-  Direct(const plan::Header& header, int rank)
-      : collective_(header.collective), ranks_(header.ranks), rank_(rank), root_(header.root) {}
+  Direct(const plan::Header& header, device::DirectKind kind, int rank)
+      : collective_(header.collective),
+        kind_(kind),
+        ranks_(header.ranks),
+        rank_(rank),
+        root_(header.root) {}
   bool sends_one_way() const { return collective_ == Collective::broadcast; }
   int channel() const;
+  // To each rank in a hop.
+  std::int64_t hop_bytes(const Arguments& arguments) const;
   void set_buffers(const Arguments& arguments, device::DirectLaunch& launch) const;
 
   Collective collective_;
+  device::DirectKind kind_;
   int ranks_;
   int rank_;
   int root_;
@@ -42,7 +49,8 @@ class Direct {
   bool is_connected_ = false;
 };
 
-// By name: whether Direct does this plan, in LL, on so many ranks.
-bool is_direct(Collective collective, std::string_view algorithm, int ranks);
+// By name: how Direct does this plan in LL on so many ranks, if it does.
+std::optional<device::DirectKind> direct_kind(Collective collective, std::string_view algorithm,
+                                              int ranks);
 
 }  // namespace unisono::engine::gpu

@@ -66,14 +66,14 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
   engine->options_ = options;
   UNISONO_ASSIGN(engine->module_, sys::cuda::Module::load(device, image));
   UNISONO_ASSIGN(engine->interpret_, engine->module_.function("unisono_interpret"));
-  constexpr const char* direct_kernels[3][2] = {
-      {"unisono_direct_take_2", "unisono_direct_combine_2"},
-      {"unisono_direct_take_4", "unisono_direct_combine_4"},
-      {"unisono_direct_take_8", "unisono_direct_combine_8"}};
-  for (int size = 0; size < 3; ++size)
-    for (int combines = 0; combines < 2; ++combines) {
-      UNISONO_ASSIGN(engine->direct_[size][combines],
-                     engine->module_.function(direct_kernels[size][combines]));
+  constexpr const char* direct_kernels[device::direct_kinds][3] = {
+      {"unisono_direct_take_2", "unisono_direct_take_4", "unisono_direct_take_8"},
+      {"unisono_direct_combine_2", "unisono_direct_combine_4", "unisono_direct_combine_8"},
+      {"unisono_direct_two_shot_2", "unisono_direct_two_shot_4", "unisono_direct_two_shot_8"}};
+  for (int kind = 0; kind < device::direct_kinds; ++kind)
+    for (int size = 0; size < 3; ++size) {
+      UNISONO_ASSIGN(engine->direct_[kind][size],
+                     engine->module_.function(direct_kernels[kind][size]));
     }
   UNISONO_ASSIGN(engine->divide_, engine->module_.function("unisono_divide"));
   UNISONO_ASSIGN(engine->messages_, engine->module_.function("unisono_messages"));

@@ -58,8 +58,8 @@ class Engine {
   const Options& options() const { return options_; }
   sys::cuda::FunctionHandle* interpret() const { return interpret_; }
   // Of device/kernels/direct.cuh, for so many ranks.
-  sys::cuda::FunctionHandle* direct(int ranks, bool combines) const {
-    return direct_[ranks <= 2 ? 0 : ranks <= 4 ? 1 : 2][combines ? 1 : 0];
+  sys::cuda::FunctionHandle* direct(device::DirectKind kind, int ranks) const {
+    return direct_[static_cast<std::size_t>(kind)][ranks <= 2 ? 0 : ranks <= 4 ? 1 : 2];
   }
   sys::cuda::FunctionHandle* divide() const { return divide_; }
   sys::cuda::FunctionHandle* messages() const { return messages_; }
@@ -92,7 +92,7 @@ class Engine {
   std::unique_ptr<CopyLinks> copy_links_;
   sys::cuda::Memory stopped_memory_;
   sys::cuda::FunctionHandle* interpret_ = nullptr;
-  sys::cuda::FunctionHandle* direct_[3][2] = {};
+  sys::cuda::FunctionHandle* direct_[device::direct_kinds][3] = {};
   sys::cuda::FunctionHandle* divide_ = nullptr;
   sys::cuda::FunctionHandle* messages_ = nullptr;
   sys::cuda::FunctionHandle* few_messages_ = nullptr;
