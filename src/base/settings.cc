@@ -68,7 +68,7 @@ constexpr std::array rows{
                "Lets GPUs store large messages straight into the receiver's memory, once that rank "
                "has told the sender's where it is. The same on every rank."},
     SettingRow{
-        Setting::gpu_zero_copy_min_bytes, "UNISONO_GPU_ZERO_COPY_MIN_BYTES", size_bytes, "256KiB",
+        Setting::gpu_zero_copy_min_bytes, "UNISONO_GPU_ZERO_COPY_MIN_BYTES", size_bytes, "2MiB",
         "Messages between GPUs, or blocks of a collective, of at least this many bytes go so; "
         "smaller ones go through slots, unasked. The same on every rank."},
     SettingRow{Setting::gpu_policy, "UNISONO_GPU_POLICY", text, "",

@@ -2,6 +2,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <tuple>
 
 #include "comm/engine_model.h"
@@ -11,11 +12,13 @@
 namespace unisono::comm {
 namespace {
 
+using device::DirectKind;
+
 // Measured on 4 H200 by tools/gpu_test (bench/results/gpu_bench_*).
 constexpr double launch_us = 4;
 constexpr double hop_us = 5;
 // A message more that a thread block takes in turn to combine it.
-constexpr double combine_us = 2.5;
+constexpr double combine_us = 5;
 // Waiting for one more thread block to begin.
 constexpr double block_us = 0.02;
 // By protocol: what a thread block sends, and what all of them do at most.
@@ -33,8 +36,8 @@ struct ByHand {
   double us;
   double gb_per_s;
 };
-constexpr ByHand one_hop{3.5, 100};
-constexpr ByHand two_hops{4.7, 180};
+constexpr ByHand one_hop{5, 120};
+constexpr ByHand two_hops{8, 215};
 
 class DeviceModel : public EngineModel {
  public:
@@ -56,8 +59,10 @@ class DeviceModel : public EngineModel {
   }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
                  const algorithm::Cost& cost, double block_bytes) const override {
-    if (const ByHand* by_hand = how_by_hand(entry, request, block_bytes))
-      return by_hand->us + 1e-3 * cost.bytes_sent / by_hand->gb_per_s;
+    if (const auto by_hand = how_by_hand(entry, request, block_bytes)) {
+      const ByHand& how = by_hand->kind == DirectKind::two_shot ? two_hops : one_hop;
+      return how.us + 1e-3 * cost.bytes_sent / how.gb_per_s;
+    }
     const auto protocol = static_cast<std::size_t>(request.protocol);
     const Blocks blocks = blocks_of(entry, request);
     const bool fans_in = cost.bytes_reduced > 0 && cost.messages > cost.steps;
@@ -74,11 +79,12 @@ class DeviceModel : public EngineModel {
   int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                     double block_bytes) const override {
     const int interpreted = blocks_of(entry, request).all * request.channels;
-    if (!is_by_hand(entry, request, block_bytes)) return interpreted;
+    const auto by_hand = how_by_hand(entry, request, block_bytes);
+    if (!by_hand) return interpreted;
     // A call that may not have as many is interpreted.
-    return std::min(interpreted,
-                    engine::gpu::direct_least_blocks(static_cast<std::size_t>(block_bytes),
-                                                     request.placement.ranks()));
+    return std::min(interpreted, engine::gpu::direct_least_blocks(
+                                     by_hand->kind, static_cast<std::size_t>(by_hand->hop_bytes),
+                                     request.placement.ranks()));
   }
 
  private:
@@ -88,17 +94,22 @@ class DeviceModel : public EngineModel {
     int all = 0;
     int sending = 0;
   };
-  // nullptr: it is interpreted.
-  static const ByHand* how_by_hand(const algorithm::Entry& entry, const algorithm::Request& request,
-                                   double block_bytes) {
+  struct CallByHand {
+    DirectKind kind;
+    double hop_bytes;  // to each rank
+  };
+  // Nothing: it is interpreted.
+  static std::optional<CallByHand> how_by_hand(const algorithm::Entry& entry,
+                                               const algorithm::Request& request,
+                                               double block_bytes) {
     const int ranks = request.placement.ranks();
-    if (request.protocol != Protocol::ll || request.channels != 1) return nullptr;
+    if (request.protocol != Protocol::ll || request.channels != 1) return std::nullopt;
     const auto kind = engine::gpu::direct_kind(entry.collective, entry.name, ranks);
-    if (!kind) return nullptr;
-    const bool has_segments = *kind == device::DirectKind::two_shot;
-    const double hop_bytes = has_segments ? block_bytes / ranks : block_bytes;
-    if (hop_bytes > static_cast<double>(device::direct_max_bytes(*kind, ranks))) return nullptr;
-    return has_segments ? &two_hops : &one_hop;
+    if (!kind) return std::nullopt;
+    const double hop_bytes = *kind == DirectKind::two_shot ? block_bytes / ranks : block_bytes;
+    if (hop_bytes > static_cast<double>(device::direct_max_bytes(*kind, ranks)))
+      return std::nullopt;
+    return CallByHand{*kind, hop_bytes};
   }
   Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {
     const std::lock_guard lock(mutex_);

@@ -211,7 +211,7 @@ class GpuZeroCopy : public testing::Test {
     ASSERT_TRUE(settings().set(Setting::gpu_zero_copy_min_bytes, "1KiB").ok());
   }
   void TearDown() override {
-    ASSERT_TRUE(settings().set(Setting::gpu_zero_copy_min_bytes, "256KiB").ok());
+    ASSERT_TRUE(settings().set(Setting::gpu_zero_copy_min_bytes, "2MiB").ok());
   }
   static test::RanksOptions two_ranks() {
     return {.ranks = 2, .timeout = std::chrono::seconds(20), .device = [](int rank) {

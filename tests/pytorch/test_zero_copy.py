@@ -23,6 +23,7 @@ def outcome(request: pytest.FixtureRequest) -> Outcome:
         seconds=100,
         DEVICE="cuda",
         UNISONO_LOG="info",
+        UNISONO_GPU_ZERO_COPY_MIN_BYTES="256KiB",
         **ALLOCATORS[request.param],
     )
 

@@ -45,7 +45,8 @@ std::optional<DirectKind> direct_kind(Collective collective, std::string_view al
   switch (collective) {
     case Collective::all_reduce:
       if (algorithm == "one_shot") return DirectKind::combine;
-      if (algorithm == "two_shot") return DirectKind::two_shot;
+      // Two ranks send as much in one hop.
+      if (algorithm == "two_shot" && ranks > 2) return DirectKind::two_shot;
       return std::nullopt;
     case Collective::reduce_scatter:
       if (algorithm == "direct") return DirectKind::combine;

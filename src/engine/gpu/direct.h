@@ -12,8 +12,9 @@
 
 namespace unisono::engine::gpu {
 
-// Thread blocks that such a call of `bytes` for each rank needs, to keep what is on the way.
-int direct_least_blocks(std::size_t bytes, int ranks);
+// Thread blocks that such a call of `bytes` to each rank in a hop needs, to keep what is on the
+// way.
+int direct_least_blocks(device::DirectKind kind, std::size_t bytes, int ranks);
 
 class Direct {
  public:

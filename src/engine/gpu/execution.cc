@@ -20,8 +20,6 @@ namespace nvlink = transport::nvlink;
 
 constexpr std::size_t largest_element_bytes = 8;
 constexpr std::size_t grain_bytes = 64;
-constexpr std::size_t chain_tiles = 8;
-constexpr std::size_t least_chain_tile_bytes = std::size_t{16} << 10;
 
 // The lowered program in device memory: one allocation, the parts one after another.
 struct Upload {
@@ -89,7 +87,6 @@ class GpuExecution : public Execution {
   std::size_t piece_bytes() const;
   bool posts() const;
   std::size_t output_bytes() const;
-  std::int64_t tile_elements(std::int64_t chunk_elements) const;
 
   plan::Header header_;
   int rank_;
@@ -225,24 +222,6 @@ std::size_t GpuExecution::piece_bytes() const {
   return share / device::ll128_line_bytes * device::ll128_line_bytes;
 }
 
-// Of a chunk, the largest of the call.
-std::int64_t GpuExecution::tile_elements(std::int64_t chunk_elements) const {
-  std::size_t payload = piece_bytes();
-  if (header_.protocol == Protocol::ll) payload /= 2;
-  if (header_.protocol == Protocol::ll128)
-    payload = payload / device::ll128_line_bytes * device::ll128_line_payload;
-  const std::size_t size = size_bytes(arguments_.type);
-  // What a chain of ranks hands on: the more tiles, the sooner the last rank has its first.
-  const bool is_chain =
-      header_.collective == Collective::broadcast || header_.collective == Collective::reduce;
-  if (is_chain && header_.protocol == Protocol::simple)
-    payload =
-        std::min(payload, std::max(static_cast<std::size_t>(chunk_elements) * size / chain_tiles,
-                                   least_chain_tile_bytes));
-  if (payload >= grain_bytes) payload = payload / grain_bytes * grain_bytes;
-  return static_cast<std::int64_t>(payload / size);
-}
-
 Result<device::Launch> GpuExecution::prepare_launch() {
   const std::size_t size = size_bytes(arguments_.type);
   device::Launch launch{};
@@ -260,6 +239,12 @@ Result<device::Launch> GpuExecution::prepare_launch() {
                                             static_cast<std::int64_t>(size));
   launch.chunk_elements = layout.chunk_elements;
   launch.piece_bytes = static_cast<std::uint32_t>(piece_bytes());
+  std::size_t payload = piece_bytes();
+  if (header_.protocol == Protocol::ll) payload /= 2;
+  if (header_.protocol == Protocol::ll128)
+    payload = payload / device::ll128_line_bytes * device::ll128_line_payload;
+  if (payload >= grain_bytes) payload = payload / grain_bytes * grain_bytes;
+  launch.tile_elements = static_cast<std::int64_t>(payload / size);
   std::int64_t largest = layout.elements(0);
   if (is_uneven(arguments_)) {
     launch.is_uneven = 1;
@@ -276,7 +261,6 @@ Result<device::Launch> GpuExecution::prepare_launch() {
     copy(arguments_.output_counts, launch.uneven.output_counts, true);
     copy(arguments_.output_displacements, launch.uneven.output_displacements, false);
   }
-  launch.tile_elements = tile_elements(largest);
   const std::int64_t tiles = (largest + launch.tile_elements - 1) / launch.tile_elements;
   std::uint32_t most_steps = 1;
   for (const device::Block& block : lowered_.blocks) most_steps = std::max(most_steps, block.steps);

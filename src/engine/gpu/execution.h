@@ -32,7 +32,7 @@ struct Options {
   std::size_t slot_bytes = 256 << 10;
   // Messages, or blocks of a plan, of at least so many bytes go straight to where they are wanted
   // once the sender can reach that.
-  std::uint64_t zero_copy_min_bytes = 256 << 10;
+  std::uint64_t zero_copy_min_bytes = 2 << 20;
   static constexpr std::uint64_t no_zero_copy = UINT64_MAX;
   bool posts(std::uint64_t bytes) const { return bytes >= zero_copy_min_bytes; }
   static constexpr int max_slots = 64;
