@@ -27,22 +27,47 @@ class Hash {
   std::uint64_t state_ = 0xcbf29ce484222325;
 };
 
-void add_shape(Hash& hash, const plan::Body& body) {
+void add_index(Hash& hash, const plan::Index& index) {
+  hash.add(index.base).add(index.modulus).add(index.scale).add(index.offset);
+  for (const std::int64_t coefficient : index.coefficient) hash.add(coefficient);
+}
+
+// Which of a block's chunks an index is, whatever the loops' values; -1 where that depends on them.
+std::int64_t chunk_of_block(const plan::Index& index, std::int64_t chunks_per_block) {
+  const auto is_whole = [&](std::int64_t chunks) { return chunks % chunks_per_block == 0; };
+  bool stays = is_whole(index.modulus * index.scale);
+  for (const std::int64_t coefficient : index.coefficient)
+    stays = stays && is_whole(coefficient * index.scale);
+  if (!stays && !is_whole(index.scale) && !index.is_constant()) return -1;
+  const std::int64_t chunk = index.at({}) % chunks_per_block;
+  return chunk < 0 ? chunk + chunks_per_block : chunk;
+}
+
+// Of the chunks whose sizes are a step's bytes (StepSizes): alike where the step is as large, tile
+// for tile.
+void add_chunks(Hash& hash, const plan::Step& step, std::int64_t chunks_per_block) {
+  const plan::Index& index =
+      (plan::writes_destination(step.operation) ? step.destination : step.source).index;
+  const std::int64_t chunk = chunk_of_block(index, chunks_per_block);
+  hash.add(chunk);
+  if (chunk < 0) add_index(hash, index);
+}
+
+void add_shape(Hash& hash, const plan::Body& body, std::int64_t chunks_per_block) {
   hash.add(std::uint64_t{body.size()});
   for (const plan::Node& node : body) {
     if (const auto* loop = std::get_if<plan::Loop>(&node)) {
       hash.add(-1).add(loop->count);
-      add_shape(hash, loop->body);
+      add_shape(hash, loop->body, chunks_per_block);
       continue;
     }
     const plan::Step& step = std::get<plan::Step>(node);
     hash.add(static_cast<int>(step.operation)).add(step.count);
+    add_chunks(hash, step, chunks_per_block);
     hash.add(std::uint64_t{step.peers.size()}).add(std::uint64_t{step.after.size()});
     for (const plan::Dependency& dependency : step.after) {
-      const plan::Index& steps = dependency.steps;
-      hash.add(dependency.thread_block).add(steps.base).add(steps.modulus);
-      hash.add(steps.scale).add(steps.offset);
-      for (const std::int64_t coefficient : steps.coefficient) hash.add(coefficient);
+      hash.add(dependency.thread_block);
+      add_index(hash, dependency.steps);
     }
   }
 }
@@ -62,7 +87,7 @@ class Refinement {
  public:
   explicit Refinement(const std::vector<Endpoint>& endpoints) : endpoints_(endpoints) {}
 
-  Status read(Programs& all);
+  Status read(Programs& all, std::int64_t chunks_per_block);
   // False if a connection has one end only.
   bool connect();
   // False if it did not come to an end, or hardly any ranks are alike.
@@ -86,7 +111,7 @@ class Refinement {
   std::vector<std::uint64_t> nic_colour_;  // by port
 };
 
-Status Refinement::read(Programs& all) {
+Status Refinement::read(Programs& all, std::int64_t chunks_per_block) {
   for (std::size_t rank = 0; rank < ranks(); ++rank) {
     UNISONO_ASSIGN(const WiredProgram wired, all.program(static_cast<int>(rank)));
     Hash hash;
@@ -96,7 +121,7 @@ Status Refinement::read(Programs& all) {
       const plan::ThreadBlock& block = wired.program.thread_blocks[i];
       Block& added = blocks_.emplace_back();
       hash.add(block.channel).add(block.send_peer >= 0 ? 1 : 0).add(block.recv_peer >= 0 ? 1 : 0);
-      add_shape(hash, block.body);
+      add_shape(hash, block.body, chunks_per_block);
       added.way = block.send_peer >= 0 ? wired.wires[i].send_way : 0;
       uses_nic = uses_nic || added.way > 0;
       if (block.send_peer >= 0)
@@ -245,9 +270,9 @@ Result<WiredProgram> CollapsedPrograms::program(int number) {
 }
 
 Result<std::unique_ptr<CollapsedPrograms>> collapse(const std::vector<Endpoint>& endpoints,
-                                                    Programs& all) {
+                                                    Programs& all, std::int64_t chunks_per_block) {
   Refinement refinement(endpoints);
-  UNISONO_TRY(refinement.read(all));
+  UNISONO_TRY(refinement.read(all, chunks_per_block));
   if (!refinement.connect() || !refinement.refine()) return std::unique_ptr<CollapsedPrograms>();
   return refinement.result(all);
 }

@@ -115,12 +115,11 @@ bool shares_uplinks(const Machine& machine, const topo::Placement& placement) {
 }
 
 std::string why_not_collapse(const Machine& machine, const topo::Placement& placement,
-                             const StepSizes& sizes, const CollectiveOptions& options) {
+                             const CollectiveOptions& options) {
   if (options.model == NetworkModel::flows && shares_uplinks(machine, placement))
     return "flows share links between nodes";
   if (options.noise > 0) return "noise tells ranks apart";
   if (!options.timeline.empty()) return "a time-line shows every rank";
-  if (!sizes.uniform()) return "the chunks differ in size";
   return "";
 }
 
@@ -165,9 +164,10 @@ Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& he
   std::vector<Endpoint> endpoints = endpoints_of(machine, placement);
   Programs* source = &programs;
   std::unique_ptr<CollapsedPrograms> collapsed;
-  if (options.collapse) result.not_collapsed = why_not_collapse(machine, placement, sizes, options);
+  if (options.collapse) result.not_collapsed = why_not_collapse(machine, placement, options);
   if (options.collapse && result.not_collapsed.empty()) {
-    UNISONO_ASSIGN(collapsed, collapse(endpoints, programs));
+    UNISONO_ASSIGN(collapsed,
+                   collapse(endpoints, programs, sizes.uniform() ? 1 : header.chunks_per_block));
     if (collapsed) {
       source = collapsed.get();
       endpoints = collapsed->endpoints();

@@ -27,7 +27,7 @@ struct CollectiveOptions {
   bool explain = false;
   int calls = 1;  // back to back; 1 to max_calls
   // Ranks that stay in the same state are simulated once. Only where nothing tells them apart: not
-  // with flows, noise or a time-line, nor where chunks differ in size.
+  // with flows over shared links, noise or a time-line.
   bool collapse = true;
   std::uint64_t max_events = std::uint64_t{1} << 36;
   std::string timeline;  // a file to write; empty: none

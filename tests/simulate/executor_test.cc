@@ -43,16 +43,32 @@ TEST(Collapse, GivesTheTimeOfTheFullRun) {
        {std::tuple(1, 8, 1, 8), std::tuple(8, 1, 1, 8), std::tuple(4, 4, 2, 16),
         std::tuple(8, 2, 1, 16), std::tuple(3, 4, 4, 10)}) {
     const Machine machine = test::cluster(nodes, ranks_per_node, nics);
-    int collapsed = 0;
-    // 5040 elements: every number of chunks up to 10 divides them.
-    for (const Case& one : every_case(machine, ranks, 16 * 5040)) {
-      const CollectiveResult full = run(machine, one, {.collapse = false});
-      const CollectiveResult few = run(machine, one, {.collapse = true});
-      EXPECT_EQ(few.run.finished, full.run.finished) << one.text << " on " << nodes << " nodes";
-      EXPECT_EQ(full.simulated_ranks, ranks);
-      if (few.simulated_ranks < ranks) ++collapsed;
+    // Of 5040 elements every number of chunks up to 10 is alike, of 10007 none but 1.
+    for (const std::int64_t count : {16 * 5040, 10'007}) {
+      int collapsed = 0;
+      for (const Case& one : every_case(machine, ranks, count)) {
+        const CollectiveResult full = run(machine, one, {.collapse = false});
+        const CollectiveResult few = run(machine, one, {.collapse = true});
+        EXPECT_EQ(few.run.finished, full.run.finished)
+            << one.text << " on " << nodes << " nodes, count " << count;
+        EXPECT_EQ(full.simulated_ranks, ranks);
+        if (few.simulated_ranks < ranks) ++collapsed;
+      }
+      EXPECT_GT(collapsed, ranks == 10 ? -1 : 10) << nodes << " nodes of " << ranks_per_node;
     }
-    EXPECT_GT(collapsed, ranks == 10 ? -1 : 10) << nodes << " nodes of " << ranks_per_node;
+  }
+}
+
+// With two channels a block has a longer and a shorter chunk, on every rank alike.
+TEST(Collapse, JoinsRanksWhoseBlocksAreCutAlike) {
+  const Machine machine = log_gops_machine(64, {.latency_ns = 1000, .gap_ns_per_byte = 0.1});
+  for (const char* name : {"ring", "direct"}) {
+    Case one{&test::entry(Collective::all_gather, name),
+             test::call_of(Collective::all_gather, *place(machine, 64), 7811), name};
+    one.call.request.channels = 2;
+    const CollectiveResult few = run(machine, one, {});
+    EXPECT_EQ(few.simulated_ranks, 1) << name << ": " << few.not_collapsed;
+    EXPECT_EQ(few.run.finished, run(machine, one, {.collapse = false}).run.finished) << name;
   }
 }
 
@@ -118,7 +134,7 @@ TEST(Collapse, DoesNotJoinRanksWhoseChunksDiffer) {
                           test::call_of(Collective::all_reduce, *place(machine, 8), 1001), {});
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(result->simulated_ranks, 8);
-  EXPECT_EQ(result->not_collapsed, "the chunks differ in size");
+  EXPECT_EQ(result->not_collapsed, "no two ranks do the same");
 }
 
 TEST(Path, SharesAddUpToTheTime) {
