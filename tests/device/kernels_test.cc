@@ -26,7 +26,7 @@ const std::map<std::string, Use> budget{
     {"unisono_interpret", {.registers = 128, .stack_bytes = 208, .spill_bytes = 96}},
     {"unisono_direct_take_2", {.registers = 96, .stack_bytes = 128, .spill_bytes = 0}},
     {"unisono_direct_take_4", {.registers = 96, .stack_bytes = 128, .spill_bytes = 0}},
-    {"unisono_direct_take_8", {.registers = 96, .stack_bytes = 128, .spill_bytes = 0}},
+    {"unisono_direct_take_8", {.registers = 112, .stack_bytes = 128, .spill_bytes = 0}},
     {"unisono_direct_combine_2", {.registers = 128, .stack_bytes = 128, .spill_bytes = 0}},
     {"unisono_direct_combine_4", {.registers = 128, .stack_bytes = 128, .spill_bytes = 0}},
     {"unisono_direct_combine_8", {.registers = 128, .stack_bytes = 128, .spill_bytes = 0}},
