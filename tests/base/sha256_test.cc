@@ -6,18 +6,11 @@
 #include <vector>
 
 #include "base/hmac.h"
+#include "base/str.h"
 #include "base/wire.h"
 
 namespace unisono {
 namespace {
-
-std::string hex(std::span<const std::byte> bytes) {
-  std::string out;
-  for (const std::byte b : bytes)
-    for (const int nibble : {std::to_integer<int>(b) >> 4, std::to_integer<int>(b) & 15})
-      out.push_back("0123456789abcdef"[nibble]);
-  return out;
-}
 
 TEST(Sha256, MatchesThePublishedExamples) {
   EXPECT_EQ(hex(sha256({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
