@@ -18,7 +18,7 @@ constexpr Geometry small{.region_bytes = 4096, .signals = 2};
 testing::AssertionResult exchanges(Job& job, Connection& a, Connection& b, std::uint64_t value) {
   for (auto [from, to] : {std::pair{&a, &b}, std::pair{&b, &a}}) {
     if (auto sent = put(*from, &value, sizeof value, 8, {1, value}); !sent) return sent;
-    const bool arrived = eventually([&] {
+    const bool arrived = eventually([&, from = from, to = to] {
       job.progress();
       EXPECT_TRUE(progress_all({from, to}).ok());
       return to->signals()[1].load(std::memory_order_acquire) == value;
