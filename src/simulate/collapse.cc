@@ -53,23 +53,49 @@ void add_chunks(Hash& hash, const plan::Step& step, std::int64_t chunks_per_bloc
   if (chunk < 0) add_index(hash, index);
 }
 
-void add_shape(Hash& hash, const plan::Body& body, std::int64_t chunks_per_block) {
-  hash.add(std::uint64_t{body.size()});
+std::uint64_t hash_of(const plan::Step& step, std::int64_t chunks_per_block) {
+  Hash hash;
+  hash.add(static_cast<int>(step.operation)).add(step.count);
+  add_chunks(hash, step, chunks_per_block);
+  hash.add(std::uint64_t{step.peers.size()}).add(std::uint64_t{step.after.size()});
+  for (const plan::Dependency& dependency : step.after) {
+    hash.add(dependency.thread_block);
+    add_index(hash, dependency.steps);
+  }
+  return hash.get();
+}
+
+// Steps that are alike, one after the other. A loop of one such step is as good as the steps: which
+// of them a plan has depends on what its chunks' numbers let be written as a loop.
+struct Run {
+  std::uint64_t step;
+  std::int64_t count;
+};
+
+std::vector<Run> runs_of(const plan::Body& body, std::int64_t chunks_per_block) {
+  std::vector<Run> runs;
+  const auto add = [&](std::uint64_t step, std::int64_t count) {
+    if (!runs.empty() && runs.back().step == step)
+      runs.back().count += count;
+    else if (count > 0)
+      runs.push_back({step, count});
+  };
   for (const plan::Node& node : body) {
-    if (const auto* loop = std::get_if<plan::Loop>(&node)) {
-      hash.add(-1).add(loop->count);
-      add_shape(hash, loop->body, chunks_per_block);
+    if (const auto* step = std::get_if<plan::Step>(&node)) {
+      add(hash_of(*step, chunks_per_block), 1);
       continue;
     }
-    const plan::Step& step = std::get<plan::Step>(node);
-    hash.add(static_cast<int>(step.operation)).add(step.count);
-    add_chunks(hash, step, chunks_per_block);
-    hash.add(std::uint64_t{step.peers.size()}).add(std::uint64_t{step.after.size()});
-    for (const plan::Dependency& dependency : step.after) {
-      hash.add(dependency.thread_block);
-      add_index(hash, dependency.steps);
+    const plan::Loop& loop = std::get<plan::Loop>(node);
+    const std::vector<Run> inner = runs_of(loop.body, chunks_per_block);
+    if (inner.size() == 1) {
+      add(inner[0].step, inner[0].count * loop.count);
+      continue;
     }
+    Hash hash;
+    for (const Run& run : inner) hash.add(run.step).add(run.count);
+    add(hash.get(), loop.count);
   }
+  return runs;
 }
 
 // One end of a connection as its rank sees it.
@@ -121,7 +147,8 @@ Status Refinement::read(Programs& all, std::int64_t chunks_per_block) {
       const plan::ThreadBlock& block = wired.program.thread_blocks[i];
       Block& added = blocks_.emplace_back();
       hash.add(block.channel).add(block.send_peer >= 0 ? 1 : 0).add(block.recv_peer >= 0 ? 1 : 0);
-      add_shape(hash, block.body, chunks_per_block);
+      for (const Run& run : runs_of(block.body, chunks_per_block))
+        hash.add(run.step).add(run.count);
       added.way = block.send_peer >= 0 ? wired.wires[i].send_way : 0;
       uses_nic = uses_nic || added.way > 0;
       if (block.send_peer >= 0)
