@@ -77,7 +77,8 @@ Status free_device_memory(void* memory) {
   UNISONO_ASSIGN(const sys::cuda::Driver* driver, sys::cuda::driver());
   const sys::cuda::PointerKind kind = sys::cuda::kind_of(*driver, memory);
   if (!kind.is_device || kind.ordinal < 0)
-    return misuse("the address ", memory, " to be freed is not in the memory of a CUDA device");
+    return misuse("the address 0x", hex(reinterpret_cast<std::uintptr_t>(memory)),
+                  " to be freed is not in the memory of a CUDA device");
   UNISONO_ASSIGN(const auto device, device_of(kind.ordinal));
   const sys::cuda::Current current(*device);
   return device->check(driver->free(reinterpret_cast<DeviceAddress>(memory)), "freeing memory");
