@@ -167,9 +167,10 @@ Status NcclPeer::exchange(const Call& call, int type, void* stream) const {
   for (int peer = 0; peer < ranks_; ++peer) {
     const auto at = block * static_cast<std::size_t>(peer);
     if (gathers ? peer == call.root : !scatters || rank_ == call.root)
-      UNISONO_TRY(check(library_.send(static_cast<const std::byte*>(call.input) + (gathers ? 0 : at),
-                                      count, type, peer, communicator_, stream),
-                        "sending"));
+      UNISONO_TRY(
+          check(library_.send(static_cast<const std::byte*>(call.input) + (gathers ? 0 : at), count,
+                              type, peer, communicator_, stream),
+                "sending"));
     if (scatters ? peer == call.root : !gathers || rank_ == call.root)
       UNISONO_TRY(check(library_.recv(static_cast<std::byte*>(call.output) + (scatters ? 0 : at),
                                       count, type, peer, communicator_, stream),

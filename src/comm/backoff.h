@@ -6,8 +6,8 @@
 // what waking costs, and doubles to 500 us, which bounds what a late message costs.
 //
 // Ranks with a core each yield for some 20 ms before. On a virtual machine whose cores are all in
-// use, the host gives the core of one that sleeps away and is milliseconds late to give it back; its
-// peers wait, sleep, and are late in turn: 64 ranks on 64 such cores took 5 ms for a few bytes.
+// use, the host gives the core of one that sleeps away and is milliseconds late to give it back;
+// its peers wait, sleep, and are late in turn: 64 ranks on 64 such cores took 5 ms for a few bytes.
 //
 // Where an event ends the sleep (a message over a socket), sleeping costs a few tens of us at any
 // length. So who may be woken spins for about as long only: a hop over a fast network is over by
