@@ -231,8 +231,8 @@ Settings Settings::from_environment() {
 }
 
 std::string_view name(TorchrunVariable variable) {
-  constexpr std::array<std::string_view, 4> names{"RANK", "WORLD_SIZE", "MASTER_ADDR",
-                                                  "MASTER_PORT"};
+  constexpr std::array<std::string_view, 5> names{"RANK", "WORLD_SIZE", "MASTER_ADDR",
+                                                  "MASTER_PORT", "LOCAL_WORLD_SIZE"};
   return names[static_cast<std::size_t>(variable)];
 }
 

@@ -101,7 +101,13 @@ class Settings {
 
 // What torchrun (and other launchers that imitate it) sets for each process; read when the setting
 // of the same meaning is unset.
-enum class TorchrunVariable : std::uint8_t { rank, world_size, master_addr, master_port };
+enum class TorchrunVariable : std::uint8_t {
+  rank,
+  world_size,
+  master_addr,
+  master_port,
+  local_world_size
+};
 std::string_view name(TorchrunVariable variable);  // "MASTER_ADDR"
 // Nothing when it is unset or empty. A number that cannot be read is a misuse error.
 std::optional<std::string> torchrun_text(TorchrunVariable variable);

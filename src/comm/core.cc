@@ -20,12 +20,15 @@ namespace {
 // Keeps the links between nodes busy 128 / (128 + s - 1) of the time in a chain of s steps.
 constexpr int tiles_between_nodes = 128;
 
-// Where ranks outnumber cores, spinning takes the core from the rank that is waited for.
+// Where ranks outnumber cores, spinning takes the core from the rank that is waited for. A group of
+// a few shares the cores with the ranks beside it, of which a launcher tells.
 int spins_of(const comm::Job& job) {
   const auto wanted = static_cast<int>(settings().integer(Setting::spin));
   if (wanted >= 0) return wanted;
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  return job.ranks_on_host() <= cores ? 4000 : 0;
+  const auto launched = torchrun_integer(TorchrunVariable::local_world_size);
+  const std::int64_t beside = launched.ok() ? launched->value_or(0) : 0;
+  return std::max<std::int64_t>(job.ranks_on_host(), beside) <= cores ? 4000 : 0;
 }
 
 Result<topo::Placement> placement_of(const comm::Job& job, const std::vector<int>& world_ranks) {
