@@ -177,6 +177,11 @@ void DeviceConnections::share_memory() {
   if (lock && registrations_) registrations_->advance(!is_busy());
 }
 
+void DeviceConnections::share_new_memory() {
+  const std::unique_lock lock(registrations_mutex_, std::try_to_lock);
+  if (lock && registrations_ && registrations_->has_wanted()) registrations_->advance(!is_busy());
+}
+
 Status DeviceConnections::register_memory(const void* data, std::size_t bytes,
                                           std::int64_t patience_ns) {
   UNISONO_TRY(check_buffer("memory to be registered", data, identity_.rank));
@@ -194,12 +199,6 @@ Status DeviceConnections::register_memory(const void* data, std::size_t bytes,
     registrations_->advance(!is_busy());
     if (registrations_->all_have_answered() || transport::now_ns() >= until_ns) return {};
   }
-}
-
-sys::cuda::DeviceAddress DeviceConnections::reach(int peer, sys::cuda::DeviceAddress data,
-                                                  std::size_t bytes) const {
-  const std::lock_guard lock(registrations_mutex_);
-  return registrations_ ? registrations_->reach(peer, data, bytes) : 0;
 }
 
 // A call that is captured is ordered by its graph, and leaves the event as it is.
@@ -225,7 +224,7 @@ Status DeviceConnections::after_launch(sys::cuda::StreamHandle* stream) {
   last_stream_ = stream;
   has_launched_.store(true, std::memory_order_relaxed);
   UNISONO_TRY(device().check(driver.event_record(last_call_, stream), "recording an event"));
-  share_memory();
+  share_new_memory();
   return {};
 }
 

@@ -50,16 +50,12 @@ class DeviceConnections : public engine::gpu::Resources {
   // Misuse if it is not memory that kernels on the device may use. Any thread.
   Status check_buffer(std::string_view which, const void* data, int rank) const;
 
-  // Tells other ranks of this one's memory, and hears of theirs; now and then, and after each call.
-  // Any thread.
+  // Tells other ranks of this one's memory, and hears of theirs; now and then. Any thread.
   void share_memory();
   // Makes memory known to the others before it is first used, and waits until they have mapped it,
   // `patience_ns` at most. Misuse if it is not memory of the device; an environment error if the
   // driver cannot share it. Any thread.
   Status register_memory(const void* data, std::size_t bytes, std::int64_t patience_ns);
-  // Where this rank reaches memory [data, data + bytes) of `peer`, which are its addresses; 0 where
-  // it does not. Any thread.
-  sys::cuda::DeviceAddress reach(int peer, sys::cuda::DeviceAddress data, std::size_t bytes) const;
 
   // Whether something put on a stream is not over, as far as is known; of what graphs replay, only
   // what waits for copy engines.
@@ -93,6 +89,8 @@ class DeviceConnections : public engine::gpu::Resources {
   Status reach_all(ControlGroup& group) const;
   Status make_entry(const Link& wanted);
   Status make_registrations();
+  // After a call: only one on memory that was not known takes the time.
+  void share_new_memory();
 
   std::shared_ptr<Job> job_;
   Identity identity_;

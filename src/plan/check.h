@@ -8,6 +8,11 @@
 
 namespace unisono::plan {
 
+// Of Limits::operations.
+constexpr std::uint32_t bit(Operation operation) {
+  return std::uint32_t{1} << static_cast<unsigned>(operation);
+}
+
 // What an executor can run. A plan that exceeds one is refused when it is made.
 struct Limits {
   std::string executor;  // named in messages

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/check.h"
+
 namespace unisono::plan {
 namespace {
 
@@ -43,9 +45,7 @@ std::vector<std::vector<int>> partners(const Plan& plan) {
 
 std::uint32_t operations(const Plan& plan) {
   std::uint32_t out = 0;
-  visit_steps(plan, [&](int, const ThreadBlock&, const Step& step) {
-    out |= std::uint32_t{1} << static_cast<unsigned>(step.operation);
-  });
+  visit_steps(plan, [&](int, const ThreadBlock&, const Step& step) { out |= bit(step.operation); });
   return out;
 }
 

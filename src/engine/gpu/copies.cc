@@ -106,7 +106,7 @@ class CopiedPlan : public OnCopyEngines {
         header_(header),
         scratch_blocks_(program.scratch_blocks),
         steps_(std::move(lowered.steps)) {
-    for (const CopyProgram::Connection& one : lowered.connections)
+    for (const ProgramConnection& one : lowered.connections)
       wanted_.push_back({one.peer, first_copy_channel + one.channel});
   }
 

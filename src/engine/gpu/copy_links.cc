@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/fast_clock.h"
 #include "base/try.h"
 #include "transport/nvlink/layout.h"
 
@@ -37,10 +38,6 @@ constexpr std::int64_t attempts_ns = 50'000'000;
 // A stream of ours may share the queue of one that waits, so others are tried.
 constexpr std::size_t most_streams = 8;
 constexpr unsigned non_blocking = 1;
-
-std::int64_t now_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 std::atomic_ref<std::uint64_t> word_of(const sys::cuda::MappedHostMemory& memory) {
   return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(memory.data()));
@@ -186,10 +183,10 @@ Status CopyLinks::failure() const {
 
 // A wait that is ended is followed by others, whose flags the stream itself sets back.
 void CopyLinks::end_waits() {
-  const std::int64_t until_ns = now_ns() + attempts_ns;
+  const std::int64_t until_ns = steady_now_ns() + attempts_ns;
   const sys::cuda::Current current(*device_);
   const sys::cuda::Driver& driver = device_->driver();
-  for (std::size_t attempt = 0; is_waiting() && now_ns() < until_ns; ++attempt) {
+  for (std::size_t attempt = 0; is_waiting() && steady_now_ns() < until_ns; ++attempt) {
     if (streams_.size() <= attempt % most_streams) {
       int least = 0;
       int greatest = 0;
@@ -200,7 +197,7 @@ void CopyLinks::end_waits() {
       streams_.push_back(stream);
     }
     while (try_to_end_waits(streams_[attempt % most_streams]) && is_waiting() &&
-           now_ns() < until_ns)
+           steady_now_ns() < until_ns)
       std::this_thread::yield();
   }
 }
@@ -211,9 +208,9 @@ bool CopyLinks::try_to_end_waits(sys::cuda::StreamHandle* stream) {
   const std::size_t bytes = static_cast<std::size_t>(2 * options_.slots) * sizeof(std::uint64_t);
   for (const auto& [connection, link] : links_)
     driver.copy_async(flags_of(*connection), ends_waits_.address(), bytes, stream);
-  const std::int64_t until_ns = now_ns() + attempt_ns;
+  const std::int64_t until_ns = steady_now_ns() + attempt_ns;
   while (driver.stream_query(stream) == sys::cuda::driver_not_ready)
-    if (now_ns() > until_ns) return false;
+    if (steady_now_ns() > until_ns) return false;
   return true;
 }
 

@@ -13,10 +13,6 @@ namespace {
 
 using plan::Operation;
 
-constexpr std::uint32_t bit(Operation operation) {
-  return std::uint32_t{1} << static_cast<unsigned>(operation);
-}
-
 // One thread block on its way through its steps.
 struct Block {
   plan::StepCursor cursor;
@@ -29,8 +25,9 @@ class Lowering {
   Lowering(const plan::Header& header, const plan::RankProgram& program)
       : header_(header), rank_(program.rank) {
     for (const plan::ThreadBlock& block : program.thread_blocks)
-      blocks_.push_back({plan::StepCursor(block.body), link(block.send_peer, block.channel),
-                         link(block.recv_peer, block.channel)});
+      blocks_.push_back({plan::StepCursor(block.body),
+                         index_of(block.send_peer, block.channel, out_.connections),
+                         index_of(block.recv_peer, block.channel, out_.connections)});
   }
 
   Result<CopyProgram> run() {
@@ -88,14 +85,6 @@ class Lowering {
       out_.steps.push_back({send, block.send_link, from, {}, step.count});
     block.cursor.advance();
     return {};
-  }
-
-  int link(int peer, int channel) {
-    if (peer < 0) return -1;
-    auto& all = out_.connections;
-    const CopyProgram::Connection wanted{peer, channel};
-    if (std::ranges::find(all, wanted) == all.end()) all.push_back(wanted);
-    return static_cast<int>(std::ranges::find(all, wanted) - all.begin());
   }
 
   const plan::Header& header_;

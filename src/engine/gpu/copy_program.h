@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/gpu/lower.h"
 #include "plan/check.h"
 #include "plan/plan.h"
 
@@ -29,12 +30,7 @@ struct CopyStep {
 };
 
 struct CopyProgram {
-  struct Connection {
-    int peer;
-    int channel;
-    bool operator==(const Connection&) const = default;
-  };
-  std::vector<Connection> connections;
+  std::vector<ProgramConnection> connections;
   std::vector<CopyStep> steps;  // of a tile; one tile follows the other
 };
 

@@ -156,12 +156,9 @@ void Direct::set_buffers(const Arguments& arguments, device::DirectLaunch& launc
   launch.first =
       collective_ == Collective::reduce_scatter || kind_ == DirectKind::two_shot ? rank_ : 0;
   launch.tells = sends_one_way();
-  if (kind_ == DirectKind::combine)
-    launch.peers[own].destination = output;
-  else if (kind_ == DirectKind::two_shot)
-    return;
-  else if (launch.peers[own].source ==
-           launch.peers[own].destination)  // in place there is nothing to do
+  if (kind_ == DirectKind::combine) launch.peers[own].destination = output;
+  // In place there is nothing to do.
+  if (kind_ == DirectKind::take && launch.peers[own].source == launch.peers[own].destination)
     launch.peers[own].destination = 0;
 }
 

@@ -173,7 +173,7 @@ device::Arithmetic GpuExecution::arithmetic() const {
 Result<bool> GpuExecution::connect() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (links_[i] != nullptr) continue;
-    const LoweredProgram::Connection& wanted = lowered_.connections[i];
+    const ProgramConnection& wanted = lowered_.connections[i];
     UNISONO_ASSIGN(links_[i], resources_.link({wanted.peer, wanted.channel, header_.protocol,
                                                link_geometry(resources_.engine().options())}));
     if (links_[i] != nullptr) {

@@ -12,10 +12,6 @@ namespace {
 
 using plan::Operation;
 
-constexpr std::uint32_t bit(Operation operation) {
-  return std::uint32_t{1} << static_cast<unsigned>(operation);
-}
-
 std::uint8_t flags_of(Operation operation) {
   unsigned flags = 0;
   if (plan::receives(operation)) flags |= device::takes_message;
@@ -33,8 +29,8 @@ class Lowering {
   Status add(const plan::ThreadBlock& block) {
     device::Block lowered{.first_step = static_cast<std::uint32_t>(out_.steps.size()),
                           .steps = 0,
-                          .send_link = link(block.send_peer, block.channel),
-                          .recv_link = link(block.recv_peer, block.channel),
+                          .send_link = index_of(block.send_peer, block.channel, out_.connections),
+                          .recv_link = index_of(block.recv_peer, block.channel, out_.connections),
                           .sends = 0,
                           .receives = 0};
     for (plan::StepCursor cursor(block.body); cursor.step() != nullptr; cursor.advance())
@@ -82,21 +78,20 @@ class Lowering {
     return {};
   }
 
-  // The index of a connection, -1 for no peer.
-  std::int32_t link(int peer, int channel) {
-    if (peer < 0) return -1;
-    auto& all = out_.connections;
-    const LoweredProgram::Connection wanted{peer, channel};
-    const auto found = std::find(all.begin(), all.end(), wanted);
-    if (found == all.end()) all.push_back(wanted);
-    return static_cast<std::int32_t>(std::find(all.begin(), all.end(), wanted) - all.begin());
-  }
-
   const plan::Header& header_;
   LoweredProgram out_;
 };
 
 }  // namespace
+
+std::int32_t index_of(int peer, int channel, std::vector<ProgramConnection>& all) {
+  if (peer < 0) return -1;
+  const ProgramConnection wanted{peer, channel};
+  const auto found = std::ranges::find(all, wanted);
+  const auto index = static_cast<std::int32_t>(found - all.begin());
+  if (found == all.end()) all.push_back(wanted);
+  return index;
+}
 
 plan::Limits limits() {
   using enum plan::Operation;

@@ -14,16 +14,20 @@ namespace unisono::engine::gpu {
 // Thread blocks that one launch runs, steps of one and operations that the kernels implement.
 plan::Limits limits();
 
+// What a thread block's messages go over.
+struct ProgramConnection {
+  int peer;
+  int channel;
+  bool operator==(const ProgramConnection&) const = default;
+};
+// The index of a connection, which is added if it is new; -1 for no peer.
+std::int32_t index_of(int peer, int channel, std::vector<ProgramConnection>& all);
+
 struct LoweredProgram {
-  struct Connection {
-    int peer;
-    int channel;
-    bool operator==(const Connection&) const = default;
-  };
   std::vector<device::Block> blocks;  // their links are indices into `connections`
   std::vector<device::Step> steps;
   std::vector<device::Dependency> dependencies;
-  std::vector<Connection> connections;
+  std::vector<ProgramConnection> connections;
   bool has_posts = false;  // some steps that receive can have their messages put in place
 };
 

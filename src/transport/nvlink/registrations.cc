@@ -68,16 +68,6 @@ void Registrations::find(DeviceAddress data, std::size_t bytes, std::span<Device
   if (wanted_.size() < most_wanted) wanted_.push_back({data, bytes});
 }
 
-DeviceAddress Registrations::reach(int peer, DeviceAddress data, std::size_t bytes) const {
-  for (const auto& [name, import] : imports_) {
-    if (name.first != peer || import->address == 0 || data < import->owner_base ||
-        bytes > import->bytes || data - import->owner_base > import->bytes - bytes)
-      continue;
-    return import->address + (data - import->owner_base);
-  }
-  return 0;
-}
-
 bool Registrations::add(DeviceAddress data, std::size_t bytes) {
   return region_of(data, bytes) != nullptr || make_region(data, bytes) != nullptr;
 }

@@ -36,9 +36,8 @@ class Registrations {
   // By rank, where it reaches own memory [data, data + bytes), in its addresses; 0 where it does
   // not. What is not known is made known by the next advance(). Valid as long as the memory is.
   void find(DeviceAddress data, std::size_t bytes, std::span<DeviceAddress> by_rank);
-  // Where this rank reaches memory [data, data + bytes) of `peer`, which are its addresses; 0 where
-  // it does not. Valid until an advance() after the peer has freed the memory.
-  DeviceAddress reach(int peer, DeviceAddress data, std::size_t bytes) const;
+  // Whether find() was asked for what is not known.
+  bool has_wanted() const { return !wanted_.empty(); }
   // Makes known what [data, data + bytes) lies in, at once. False: it cannot be shared.
   bool add(DeviceAddress data, std::size_t bytes);
   // Whether every rank that is reached at all has said what it makes of all that it was told.
