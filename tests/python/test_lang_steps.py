@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from python.lang_programs import reads
 from unisono import lang
 from unisono.errors import ProgramError
 from unisono.lang import program
@@ -22,18 +23,6 @@ def failure_of(one, text, ranks=2, **options):
 
 
 def test_puts_are_proved_and_reads_add():
-    @program("all_reduce", chunks=lambda shape: shape.ranks)
-    def reads(p):
-        for rank in range(p.ranks):
-            c = p.chunk(rank, "input", rank).copy(rank, "output", rank)
-            for step in range(1, p.ranks):
-                c = c.read_reduce(p.chunk((rank + step) % p.ranks, "input", rank))
-            for step in range(1, p.ranks):
-                to = (rank + step) % p.ranks
-                c.put(to)
-                p.signal(rank, to)
-                p.wait(to, rank)
-
     compiled = reads.compile(4, check_passes=True)
     operations = {
         step.operation for block in compiled.plan.thread_blocks(0) for step in block.steps

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from python.lang_programs import reads
 from unisono import lang, plans
 from unisono.errors import MisuseError
 from unisono.lang import program
@@ -108,28 +109,15 @@ def test_collectives_with_a_root_take_it_for_calls_of_that_root():
     run_ranks(3, check)
 
 
-@program("all_reduce", chunks=lambda shape: shape.ranks)
-def my_reads(p):
-    for rank in range(p.ranks):
-        c = p.chunk(rank, "input", rank).copy(rank, "output", rank)
-        for step in range(1, p.ranks):
-            c = c.read_reduce(p.chunk((rank + step) % p.ranks, "input", rank))
-        for step in range(1, p.ranks):
-            to = (rank + step) % p.ranks
-            c.put(to)
-            p.signal(rank, to)
-            p.wait(to, rank)
-
-
 @pytest.mark.parametrize("nodes", [1, 2])  # one shares memory, two use sockets
 def test_one_sided_programs_are_registered_and_run(nodes):
     def check(comm):
-        comm.register(my_reads)
+        comm.register(reads)
         for count in (1, 1000, 300_000):
             for _ in range(3):
                 x = np.arange(count) + comm.rank
                 np.testing.assert_array_equal(comm.all_reduce(x), 4 * np.arange(count) + 6)
-                assert comm.record()["entries"][-1]["plan"] == "my_reads"
+                assert comm.record()["entries"][-1]["plan"] == reads.name
         average = comm.all_reduce(np.full(10, comm.rank), "average")
         np.testing.assert_array_equal(average, 1)  # 1.5, towards zero
         scaled = comm.all_reduce(np.full(10, 1.0), "pre_multiplied_sum", multiplier=comm.rank)

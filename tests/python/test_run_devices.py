@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from python.lang_programs import ring
 from unisono import _unisono as native
 from unisono import lang
 from unisono.devices import run_on_devices
@@ -15,16 +16,6 @@ def devices():
         return native.cuda_device_count()
     except Error:
         return 0
-
-
-@program("all_reduce", chunks=lambda shape: shape.ranks, in_place=True)
-def ring(p):
-    for i in range(p.ranks):
-        c = p.chunk((i + 1) % p.ranks, "input", i)
-        for step in range(2, p.ranks + 1):
-            c = p.chunk((i + step) % p.ranks, "input", i).reduce(c)
-        for step in range(1, p.ranks):
-            c = c.copy((i + step) % p.ranks)
 
 
 @program("custom", wanted=lambda shape, rank, index: [((rank - 1) % shape.ranks, index)])
