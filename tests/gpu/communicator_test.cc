@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "gpu/runs.h"
 #include "plan/json.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
@@ -284,20 +285,7 @@ TEST_P(GpuCommunicator, AbortEndsAKernelThatWaits) {
     };
     ASSERT_TRUE(call().ok());
     ASSERT_TRUE(stream.synchronize().ok());
-    if (communicator.rank() == 0) {
-      ASSERT_TRUE(call().ok());
-      communicator.abort();
-      ASSERT_TRUE(stream.synchronize().ok());
-      EXPECT_TRUE(communicator.failure().error().aborted);
-      return;
-    }
-    // The others are told, and say who aborted.
-    for (int look = 0; look < 200 && communicator.failure().ok(); ++look) {
-      static_cast<void>(communicator.barrier());
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    ASSERT_FALSE(communicator.failure().ok());
-    EXPECT_EQ(communicator.failure().error().peer, 0);
+    test::expect_abort_is_told(communicator, stream, call);
   });
 }
 

@@ -11,9 +11,9 @@
 #include "engine/gpu/copies.h"
 #include "engine/gpu/copy_program.h"
 #include "engine/gpu/messages.h"
+#include "gpu/runs.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
-#include "topo/placement.h"
 
 namespace unisono::test {
 namespace {
@@ -36,27 +36,14 @@ class GpuCopies : public testing::Test {
   }
 };
 
-GpuCluster::Run run_of(const algorithm::Entry& entry, int ranks, std::int64_t count,
-                       std::mt19937_64& random) {
-  GpuCluster::Run run;
-  run.entry = &entry;
+// A run by the copy engines, at random in place where that can be.
+GpuCluster::Run copies_of(const algorithm::Entry& entry, int ranks, std::int64_t count,
+                          std::mt19937_64& random) {
+  const bool in_place = entry.collective != Collective::all_to_all_v &&
+                        entry.collective != Collective::barrier && random() % 2 == 0;
+  auto run = run_of(entry, problem_of(entry, ranks, count, random), Protocol::simple, 1, in_place,
+                    random());
   run.is_by_copies = true;
-  run.seed = random();
-  run.problem = {entry.collective, ranks, 0, count, ReduceOperation::sum, {}};
-  if (has_root(entry.collective))
-    run.problem.root = static_cast<int>(random() % static_cast<unsigned>(ranks));
-  if (entry.collective == Collective::all_to_all_v) {
-    run.problem.counts.resize(static_cast<std::size_t>(ranks));
-    for (auto& row : run.problem.counts)
-      for (int i = 0; i < ranks; ++i)
-        row.push_back(static_cast<std::int64_t>(random() % static_cast<unsigned>(count + 1)));
-    run.problem.count = 0;
-  }
-  run.request = {.collective = entry.collective,
-                 .placement = topo::Placement::single_node(ranks),
-                 .root = run.problem.root,
-                 .in_place = entry.collective != Collective::all_to_all_v &&
-                             entry.collective != Collective::barrier && random() % 2 == 0};
   if (!entry.supports(run.request).ok()) run.request.in_place = false;
   return run;
 }
@@ -75,11 +62,6 @@ bool has_order(const GpuCluster::Run& run) {
   return engine::gpu::check_order(header, programs, small_slots.slots).ok();
 }
 
-std::string describe(const GpuCluster::Run& run) {
-  return str(run.entry->plan_name(), ", ", run.problem.ranks, " ranks, count ", run.problem.count,
-             ", ", name(run.type), run.request.in_place ? ", in place" : "", ", seed ", run.seed);
-}
-
 TEST_F(GpuCopies, EveryPlanWithoutReductionGivesTheRightResult) {
   std::mt19937_64 random(std::random_device{}());
   for (int ranks : {2, 4}) {
@@ -87,7 +69,7 @@ TEST_F(GpuCopies, EveryPlanWithoutReductionGivesTheRightResult) {
     int runs = 0;
     for (const algorithm::Entry& entry : algorithm::entries())
       for (std::int64_t count : {1, 4099}) {
-        auto run = run_of(entry, ranks, count, random);
+        auto run = copies_of(entry, ranks, count, random);
         if (entry.name.find("hierarchical") != std::string_view::npos || !has_order(run)) continue;
         run.type = static_cast<DataType>(random() % data_type_count);
         run.calls = 3;
@@ -107,7 +89,7 @@ TEST_F(GpuCopies, GraphsReplayWithNewData) {
                                          {Collective::broadcast, "knomial4"},
                                          {Collective::gather, "knomial4"},
                                          {Collective::scatter, "knomial4"}}) {
-    auto run = run_of(**algorithm::find(collective, name), 2, 3333, random);
+    auto run = copies_of(**algorithm::find(collective, name), 2, 3333, random);
     run.calls = 5;
     run.is_graph = true;
     EXPECT_EQ(cluster.run(run), "") << describe(run);
@@ -118,7 +100,7 @@ TEST_F(GpuCopies, LargeCallsGoThroughTheUsualSlots) {
   std::mt19937_64 random(std::random_device{}());
   GpuCluster cluster(2, {});
   for (const bool is_graph : {false, true}) {
-    auto run = run_of(**algorithm::find(Collective::all_gather, "direct"), 2, 6'000'001, random);
+    auto run = copies_of(**algorithm::find(Collective::all_gather, "direct"), 2, 6'000'001, random);
     run.calls = 3;
     run.is_graph = is_graph;
     EXPECT_EQ(cluster.run(run), "") << describe(run);
@@ -198,7 +180,7 @@ class GpuCopiesAlone : public GpuCopies {
         std::make_unique<GpuCluster>(2, GpuCluster::Options{.engine = {.copies = small_slots}});
     std::mt19937_64 random(1);
     constexpr std::int64_t count = 9000;
-    auto run = run_of(**algorithm::find(Collective::all_gather, "direct"), 2, count, random);
+    auto run = copies_of(**algorithm::find(Collective::all_gather, "direct"), 2, count, random);
     run.request.in_place = false;
     executions_ = std::move(cluster_->make_executions(run)).value();
     std::vector<engine::Arguments> arguments(2);
@@ -299,7 +281,7 @@ TEST_F(GpuCopies, WhatIsSentToAnotherDeviceNeedsNoMultiprocessor) {
   GpuCluster cluster(2, {});
   std::mt19937_64 random(1);
   constexpr std::int64_t count = 10'000'000;
-  auto run = run_of(**algorithm::find(Collective::broadcast, "knomial4"), 2, count, random);
+  auto run = copies_of(**algorithm::find(Collective::broadcast, "knomial4"), 2, count, random);
   run.request.in_place = true;
   run.request.root = run.problem.root = 0;
   auto executions = std::move(cluster.make_executions(run)).value();
@@ -432,20 +414,7 @@ TEST_F(GpuZeroSm, AbortEndsAStreamThatWaits) {
     };
     ASSERT_TRUE(call().ok());
     ASSERT_TRUE(stream.synchronize().ok());
-    if (communicator.rank() == 0) {
-      ASSERT_TRUE(call().ok());
-      std::this_thread::sleep_for(milliseconds(20));
-      communicator.abort();
-      ASSERT_TRUE(stream.synchronize().ok());
-      EXPECT_TRUE(communicator.failure().error().aborted);
-      return;
-    }
-    for (int look = 0; look < 200 && communicator.failure().ok(); ++look) {
-      static_cast<void>(communicator.barrier());
-      std::this_thread::sleep_for(milliseconds(10));
-    }
-    ASSERT_FALSE(communicator.failure().ok());
-    EXPECT_EQ(communicator.failure().error().peer, 0);
+    expect_abort_is_told(communicator, stream, call);
   });
 }
 

@@ -1,5 +1,10 @@
 #include "gpu/runs.h"
 
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
 #include "base/str.h"
 #include "topo/placement.h"
 
@@ -49,6 +54,25 @@ std::string describe(const GpuCluster::Run& run) {
 bool serves(const algorithm::Entry& entry, const GpuCluster::Run& run) {
   return entry.name.find("hierarchical") == std::string_view::npos &&
          entry.supports(run.request).ok();
+}
+
+void expect_abort_is_told(Communicator& communicator, const TestStream& stream,
+                          const std::function<Status()>& call) {
+  if (communicator.rank() == 0) {
+    ASSERT_TRUE(call().ok());
+    // Until it waits, on the device too.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    communicator.abort();
+    ASSERT_TRUE(stream.synchronize().ok());
+    EXPECT_TRUE(communicator.failure().error().aborted);
+    return;
+  }
+  for (int look = 0; look < 200 && communicator.failure().ok(); ++look) {
+    static_cast<void>(communicator.barrier());
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_FALSE(communicator.failure().ok());
+  EXPECT_EQ(communicator.failure().error().peer, 0);
 }
 
 }  // namespace unisono::test

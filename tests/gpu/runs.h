@@ -1,6 +1,9 @@
 // Runs of built-in plans on a GpuCluster.
 #pragma once
 
+#include <unisono/communicator.h>
+
+#include <functional>
 #include <random>
 #include <string>
 
@@ -16,5 +19,9 @@ GpuCluster::Run run_of(const algorithm::Entry& entry, const Problem& problem, Pr
 std::string describe(const GpuCluster::Run& run);
 // Plans whose ranks are all on one node: the others are for several.
 bool serves(const algorithm::Entry& entry, const GpuCluster::Run& run);
+
+// In every rank: rank 0 makes a call that waits for the others, and aborts; they are told by whom.
+void expect_abort_is_told(Communicator& communicator, const TestStream& stream,
+                          const std::function<Status()>& call);
 
 }  // namespace unisono::test

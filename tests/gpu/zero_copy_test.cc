@@ -15,6 +15,7 @@
 #include "base/settings.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "gpu/runs.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
 #include "sys/cuda/share.h"
@@ -377,19 +378,7 @@ TEST_F(GpuZeroCopy, AbortEndsACallThatWasToGoStraight) {
       ASSERT_TRUE(stream.synchronize().ok());
     }
     ASSERT_TRUE(communicator.barrier().ok());
-    if (rank == 0) {
-      ASSERT_TRUE(call().ok());
-      communicator.abort();
-      ASSERT_TRUE(stream.synchronize().ok());
-      EXPECT_TRUE(communicator.failure().error().aborted);
-      return;
-    }
-    for (int look = 0; look < 200 && communicator.failure().ok(); ++look) {
-      static_cast<void>(communicator.barrier());
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    ASSERT_FALSE(communicator.failure().ok());
-    EXPECT_EQ(communicator.failure().error().peer, 0);
+    expect_abort_is_told(communicator, stream, call);
   });
 }
 
