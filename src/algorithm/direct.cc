@@ -19,8 +19,9 @@ Ready write_direct_all_gather(Phase& phase, plan::Location own, const BlockMap& 
   Ready ready = place_own_block(phase, own, blocks);
   for (int distance = 1; distance < group.size(); ++distance) {
     const int peer = group.member_at(group.me() + distance);
-    ready = both(ready, exchange(phase, phase.start, group.rank(peer), own_runs(blocks, group, own),
-                                 group.rank(peer), {.destination = blocks.runs(peer, 1)}));
+    ready = both(std::move(ready),
+                 exchange(phase, phase.start, group.rank(peer), own_runs(blocks, group, own),
+                          group.rank(peer), {.destination = blocks.runs(peer, 1)}));
   }
   return ready;
 }

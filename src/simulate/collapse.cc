@@ -4,6 +4,8 @@
 #include <unordered_map>
 
 #include "base/try.h"
+#include "simulate/body_hash.h"
+#include "simulate/hash.h"
 
 namespace unisono::simulate {
 namespace {
@@ -11,92 +13,6 @@ namespace {
 constexpr std::uint32_t none = UINT32_MAX;
 // A chain needs as many rounds as it has ranks, and ends with a class for each: no gain in sight.
 constexpr int max_rounds = 64;
-
-class Hash {
- public:
-  Hash& add(std::uint64_t value) {
-    state_ = (state_ ^ value) * 0x9e3779b97f4a7c15;
-    state_ ^= state_ >> 32;
-    return *this;
-  }
-  Hash& add(std::int64_t value) { return add(static_cast<std::uint64_t>(value)); }
-  Hash& add(int value) { return add(static_cast<std::uint64_t>(value)); }
-  std::uint64_t get() const { return state_; }
-
- private:
-  std::uint64_t state_ = 0xcbf29ce484222325;
-};
-
-void add_index(Hash& hash, const plan::Index& index) {
-  hash.add(index.base).add(index.modulus).add(index.scale).add(index.offset);
-  for (const std::int64_t coefficient : index.coefficient) hash.add(coefficient);
-}
-
-// Which of a block's chunks an index is, whatever the loops' values; -1 where that depends on them.
-std::int64_t chunk_of_block(const plan::Index& index, std::int64_t chunks_per_block) {
-  const auto is_whole = [&](std::int64_t chunks) { return chunks % chunks_per_block == 0; };
-  bool stays = is_whole(index.modulus * index.scale);
-  for (const std::int64_t coefficient : index.coefficient)
-    stays = stays && is_whole(coefficient * index.scale);
-  if (!stays && !is_whole(index.scale) && !index.is_constant()) return -1;
-  const std::int64_t chunk = index.at({}) % chunks_per_block;
-  return chunk < 0 ? chunk + chunks_per_block : chunk;
-}
-
-// Of the chunks whose sizes are a step's bytes (StepSizes): alike where the step is as large, tile
-// for tile.
-void add_chunks(Hash& hash, const plan::Step& step, std::int64_t chunks_per_block) {
-  const plan::Index& index =
-      (plan::writes_destination(step.operation) ? step.destination : step.source).index;
-  const std::int64_t chunk = chunk_of_block(index, chunks_per_block);
-  hash.add(chunk);
-  if (chunk < 0) add_index(hash, index);
-}
-
-std::uint64_t hash_of(const plan::Step& step, std::int64_t chunks_per_block) {
-  Hash hash;
-  hash.add(static_cast<int>(step.operation)).add(step.count);
-  add_chunks(hash, step, chunks_per_block);
-  hash.add(std::uint64_t{step.peers.size()}).add(std::uint64_t{step.after.size()});
-  for (const plan::Dependency& dependency : step.after) {
-    hash.add(dependency.thread_block);
-    add_index(hash, dependency.steps);
-  }
-  return hash.get();
-}
-
-// Steps that are alike, one after the other. A loop of one such step is as good as the steps: which
-// of them a plan has depends on what its chunks' numbers let be written as a loop.
-struct Run {
-  std::uint64_t step;
-  std::int64_t count;
-};
-
-std::vector<Run> runs_of(const plan::Body& body, std::int64_t chunks_per_block) {
-  std::vector<Run> runs;
-  const auto add = [&](std::uint64_t step, std::int64_t count) {
-    if (!runs.empty() && runs.back().step == step)
-      runs.back().count += count;
-    else if (count > 0)
-      runs.push_back({step, count});
-  };
-  for (const plan::Node& node : body) {
-    if (const auto* step = std::get_if<plan::Step>(&node)) {
-      add(hash_of(*step, chunks_per_block), 1);
-      continue;
-    }
-    const plan::Loop& loop = std::get<plan::Loop>(node);
-    const std::vector<Run> inner = runs_of(loop.body, chunks_per_block);
-    if (inner.size() == 1) {
-      add(inner[0].step, inner[0].count * loop.count);
-      continue;
-    }
-    Hash hash;
-    for (const Run& run : inner) hash.add(run.step).add(run.count);
-    add(hash.get(), loop.count);
-  }
-  return runs;
-}
 
 // One end of a connection as its rank sees it.
 struct End {
@@ -147,8 +63,7 @@ Status Refinement::read(Programs& all, std::int64_t chunks_per_block) {
       const plan::ThreadBlock& block = wired.program.thread_blocks[i];
       Block& added = blocks_.emplace_back();
       hash.add(block.channel).add(block.send_peer >= 0 ? 1 : 0).add(block.recv_peer >= 0 ? 1 : 0);
-      for (const Run& run : runs_of(block.body, chunks_per_block))
-        hash.add(run.step).add(run.count);
+      hash.add(body_hash(block.body, chunks_per_block));
       added.way = block.send_peer >= 0 ? wired.wires[i].send_way : 0;
       uses_nic = uses_nic || added.way > 0;
       if (block.send_peer >= 0)

@@ -72,6 +72,21 @@ TEST(Collapse, JoinsRanksWhoseBlocksAreCutAlike) {
   }
 }
 
+// Which loops a lane's ring is written in differs from node to node.
+TEST(Collapse, JoinsRanksWhoseLoopsDiffer) {
+  const Machine machine = test::cluster(8, 4, 2);
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
+    for (const char* name : {"hierarchical_ring", "hierarchical_ring_direct"}) {
+      Case one{&test::entry(collective, name), test::call_of(collective, *place(machine, 32), 7811),
+               name};
+      one.call.request.channels = 8;
+      const CollectiveResult few = run(machine, one, {});
+      EXPECT_EQ(few.simulated_ranks, 4) << name << ": " << few.not_collapsed;
+      EXPECT_EQ(few.run.finished, run(machine, one, {.collapse = false}).run.finished) << name;
+    }
+  }
+}
+
 // Where only ports are shared, also with flows; where nodes share uplinks, never.
 TEST(Collapse, HoldsForFlowsInPorts) {
   for (const auto& [nodes, ranks_per_node, nics, ranks] :
