@@ -36,24 +36,30 @@ endforeach()
 list(APPEND gencode -gencode arch=compute_${newest},code=compute_${newest})
 
 set(kernels_folder "${PROJECT_BINARY_DIR}/kernels")
+
+# unisono_kernels(<image> <resources> <source> <user> <macro> [<dependency>...])
+#
+# Compiles `source` into the fat binary `image`, which the file `user` embeds by the name `macro`;
+# `resources` is what ptxas tells of it. Products are rounded before they are added, as on the host.
+function(unisono_kernels image resources source user macro)
+  add_custom_command(OUTPUT "${image}" "${resources}"
+    COMMAND "${CMAKE_COMMAND}" -E make_directory "${kernels_folder}"
+    COMMAND sh -c "\"$@\" >\"${resources}\" 2>&1 || { cat \"${resources}\" >&2; exit 1; }"
+      nvcc "${UNISONO_NVCC}" -fatbin -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr
+      -Werror all-warnings -Xptxas -v --threads 0 ${gencode}
+      -I "${PROJECT_SOURCE_DIR}/src" -I "${PROJECT_SOURCE_DIR}/include" -o "${image}" "${source}"
+    DEPENDS "${source}" ${ARGN}
+    COMMENT "Compiling the GPU kernels of ${source} for ${UNISONO_CUDA_ARCHITECTURES}"
+    VERBATIM)
+  set_property(SOURCE "${user}" APPEND PROPERTY COMPILE_DEFINITIONS "${macro}=\"${image}\"")
+  set_property(SOURCE "${user}" APPEND PROPERTY OBJECT_DEPENDS "${image}")
+endfunction()
+
 set(UNISONO_KERNELS "${kernels_folder}/kernels.fatbin")
 set(kernel_resources "${kernels_folder}/resources.txt")
-file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS
-  "${PROJECT_SOURCE_DIR}/src/device/*.cu" "${PROJECT_SOURCE_DIR}/src/device/*.cuh")
-# Products are rounded before they are added, as on the host; ptxas tells what the kernels use.
-add_custom_command(OUTPUT "${UNISONO_KERNELS}" "${kernel_resources}"
-  COMMAND "${CMAKE_COMMAND}" -E make_directory "${kernels_folder}"
-  COMMAND sh -c "\"$@\" >\"${kernel_resources}\" 2>&1 || { cat \"${kernel_resources}\" >&2; exit 1; }"
-    nvcc "${UNISONO_NVCC}" -fatbin -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr
-    -Werror all-warnings -Xptxas -v --threads 0 ${gencode}
-    -I "${PROJECT_SOURCE_DIR}/src" -I "${PROJECT_SOURCE_DIR}/include"
-    -o "${UNISONO_KERNELS}" "${PROJECT_SOURCE_DIR}/src/device/kernels/kernels.cu"
-  DEPENDS ${kernel_sources}
-    "${PROJECT_SOURCE_DIR}/src/device/program.h" "${PROJECT_SOURCE_DIR}/src/plan/chunk_layout.h"
-  COMMENT "Compiling the GPU kernels for ${UNISONO_CUDA_ARCHITECTURES}"
-  VERBATIM)
+file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/device/*.cuh")
+unisono_kernels("${UNISONO_KERNELS}" "${kernel_resources}"
+  "${PROJECT_SOURCE_DIR}/src/device/kernels/kernels.cu" "${PROJECT_SOURCE_DIR}/src/device/image.cc"
+  UNISONO_KERNEL_IMAGE ${kernel_sources}
+  "${PROJECT_SOURCE_DIR}/src/device/program.h" "${PROJECT_SOURCE_DIR}/src/plan/chunk_layout.h")
 add_custom_target(unisono_kernels DEPENDS "${UNISONO_KERNELS}")
-set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/device/image.cc" APPEND PROPERTY
-  COMPILE_DEFINITIONS UNISONO_KERNEL_IMAGE="${UNISONO_KERNELS}")
-set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/device/image.cc" APPEND PROPERTY
-  OBJECT_DEPENDS "${UNISONO_KERNELS}")

@@ -18,6 +18,12 @@ target_include_directories(_unisono PRIVATE "${peers_folder}")
 set_source_files_properties("${peers_folder}/worker.cc" PROPERTIES COMPILE_OPTIONS -O3)
 install(FILES "${peers_folder}/worker.h" "${peers_folder}/worker.cc" "${peers_folder}/mpi_bench.cc"
   "${peers_folder}/gloo_bench.py" DESTINATION unisono/bench/workers COMPONENT python)
+# What the bench runs on devices besides the library's kernels.
+if(UNISONO_KERNELS)
+  unisono_kernels("${kernels_folder}/bench.fatbin" "${kernels_folder}/bench_resources.txt"
+    "${PROJECT_SOURCE_DIR}/bindings/python/bench_kernels.cu"
+    "${PROJECT_SOURCE_DIR}/bindings/python/bench_kernels.cc" UNISONO_BENCH_KERNEL_IMAGE)
+endif()
 target_compile_definitions(_unisono PRIVATE UNISONO_VERSION="${PROJECT_VERSION}")
 target_link_libraries(_unisono PRIVATE ${UNISONO_LAYERS})
 # Its headers are not ours to warn about.

@@ -179,4 +179,18 @@ Status NcclPeer::exchange(const Call& call, int type, void* stream) const {
   return check(library_.group_end(), "ending a group");
 }
 
+Status NcclPeer::ring(const Call& call, void* stream) const {
+  const int type = nccl_type(call.type);
+  if (type < 0) return misuse("NCCL has no type ", name(call.type));
+  const auto count = static_cast<std::size_t>(call.count);
+  UNISONO_TRY(check(library_.group_start(), "starting a group"));
+  UNISONO_TRY(
+      check(library_.send(call.input, count, type, (rank_ + 1) % ranks_, communicator_, stream),
+            "sending"));
+  UNISONO_TRY(check(
+      library_.recv(call.output, count, type, (rank_ + ranks_ - 1) % ranks_, communicator_, stream),
+      "receiving"));
+  return check(library_.group_end(), "ending a group");
+}
+
 }  // namespace unisono::python

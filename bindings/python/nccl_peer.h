@@ -26,6 +26,8 @@ class NcclPeer {
   int version() const;
   // Misuse for collectives, types and operations that it lacks.
   Status run(const Call& call, void* stream) const;
+  // The call's input to the next rank, its output from the one before.
+  Status ring(const Call& call, void* stream) const;
 
  private:
   struct Library;

@@ -90,6 +90,8 @@ def _run_rank(
             stream=there.stream,
         ),
         by_nccl=False,
+        is_ring=False,
+        in_graph=False,
     )
     there.copy(one.output.ctypes.data, output, one.output.nbytes)
     # Freeing device memory waits for kernels, which may wait for this rank's.

@@ -1,17 +1,9 @@
 #include "device/image.h"
 
+#include "device/embed.h"
+
 #if defined(UNISONO_KERNEL_IMAGE)
-// The file that nvcc made, as it is.
-asm(".section .rodata.unisono_kernels, \"a\"\n"
-    ".balign 64\n"
-    ".hidden unisono_kernel_image\n"
-    ".global unisono_kernel_image\n"
-    "unisono_kernel_image:\n"
-    ".incbin \"" UNISONO_KERNEL_IMAGE
-    "\"\n"
-    ".byte 0\n"
-    ".previous\n");
-extern "C" [[gnu::visibility("hidden")]] const unsigned char unisono_kernel_image[];
+UNISONO_EMBED(unisono_kernel_image, UNISONO_KERNEL_IMAGE);
 #endif
 
 namespace unisono::device {

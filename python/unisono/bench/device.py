@@ -2,100 +2,34 @@
 
 JOB is a folder with device.json, a DeviceRequest. Rank 0 writes to `rows.jsonl` there, one
 DeviceRow a line. The real NCCL is opened in the same process, and the two alternate: every time is
-the median over repeats of the slowest rank's.
+the median over repeats of the slowest rank's. Every result is compared whole, on the device.
 """
 
 import json
 import os
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import Any, Self
 
 import numpy as np
 
 import unisono
 from unisono import _unisono as native
 from unisono.bench.cases import Case
+from unisono.bench.device_rows import DeviceRequest, DeviceRow, calls_of
 from unisono.bench.elements import element
-from unisono.bench.inputs import Inputs
+from unisono.bench.inputs import Inputs, Segment
 from unisono.communicator import Communicator
 
-# Results of larger calls are right if those of this many bytes are: comparing more takes long.
-_MOST_CHECKED_BYTES = 64 << 20
-# Calls in one measurement: a few hundred microseconds at least, and never many seconds.
-_SMALL_BYTES, _LARGE_BYTES = 4 << 20, 64 << 20
-_CALLS = (20, 5, 2)
 _POISON = 0xA5
 # In place is what their root's buffers are.
 _OF_ROOT = ("broadcast", "reduce", "gather", "scatter")
-
-
-@dataclass(frozen=True)
-class DeviceRequest:
-    """What a run measures.
-
-    Attributes:
-        collectives: Their names.
-        sizes: Bytes, of the larger of a rank's input and output.
-        types: Element types.
-        modes: "eager" and "graph".
-        in_place: Likewise, False and True.
-        repeats: Measurements of each, alternating.
-        nccl: The path of NCCL's library; empty measures unisono alone.
-        algorithm: Of unisono; empty leaves it to the selection.
-        protocol: Likewise.
-        channels: Likewise; 0.
-        policy: Likewise, as a call's: "zero_sm" or "fastest".
-        max_sms: Likewise; 0.
-    """
-
-    collectives: list[str]
-    sizes: list[int]
-    types: list[str] = field(default_factory=lambda: ["bfloat16"])
-    modes: list[str] = field(default_factory=lambda: ["graph"])
-    in_place: list[bool] = field(default_factory=lambda: [False])
-    repeats: int = 5
-    nccl: str = ""
-    algorithm: str = ""
-    protocol: str = ""
-    channels: int = 0
-    policy: str = ""
-    max_sms: int = 0
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Self:
-        """Of `asdict`'s values."""
-        return cls(**values)
-
-
-@dataclass(frozen=True)
-class DeviceRow:
-    """What was measured of one call.
-
-    Attributes:
-        time_us: Of a call of unisono, in microseconds.
-        nccl_us: Of NCCL; 0 where it was not measured.
-        wrong: Wrong elements of unisono's results, on all ranks; of NCCL's in nccl_wrong. -1: the
-            call is too large to compare.
-    """
-
-    collective: str
-    bytes: int
-    type: str
-    mode: str
-    in_place: bool
-    ranks: int
-    time_us: float
-    nccl_us: float
-    wrong: int
-    nccl_wrong: int
-
-    @property
-    def ratio(self) -> float:
-        """How many times as fast as NCCL."""
-        return self.nccl_us / self.time_us if self.time_us else 0.0
+RING = "send_recv"
+_NOT_IN_PLACE = ("all_to_all", RING)
+# Thread blocks of plain stores; the fastest number is the limit.
+_PUSH_BLOCKS = (8, 16, 32, 64, 132)
+_PUSH_REPEATS = 3
 
 
 class _Bench:
@@ -105,6 +39,9 @@ class _Bench:
         largest = max(request.sizes) + 1024
         self._bench = native.DeviceBench(communicator._native, device, largest)
         self.nccl_version = self._join_nccl() if request.nccl else 0
+        self._push_gb_s: dict[int, float] = {}
+        if self._ranks > 1:
+            self._open_landings()
 
     def _join_nccl(self) -> int:
         name = np.zeros(128, np.uint8)
@@ -113,24 +50,52 @@ class _Bench:
         self._communicator.broadcast(name)
         return self._bench.join_nccl(self._request.nccl, name.tobytes())
 
+    def _open_landings(self) -> None:
+        own = np.frombuffer(self._bench.make_landing(), np.uint8)
+        handles = self._communicator.all_gather(own).reshape(self._ranks, -1)
+        self._bench.open_landings(
+            [row.tobytes() for rank, row in enumerate(handles) if rank != self._rank]
+        )
+
+    def push_gb_s(self, size_bytes: int) -> float:
+        """What plain stores bring out of each device, in 10^9 bytes a second.
+
+        Each stores `size_bytes` / ranks to each of the others, as an all-gather of that size must.
+        """
+        block = size_bytes // self._ranks
+        if self._ranks == 1 or block < 16:
+            return 0.0
+        if size_bytes not in self._push_gb_s:
+            calls = calls_of(size_bytes)
+            times = np.array(
+                [
+                    [self._bench.push_us(block, blocks, calls) for _ in range(_PUSH_REPEATS)]
+                    for blocks in _PUSH_BLOCKS
+                ]
+            )
+            self._communicator.all_reduce(times, "max", out=times)
+            best_us = float(np.median(times, axis=1).min())
+            self._push_gb_s[size_bytes] = 1e-3 * block * (self._ranks - 1) / best_us
+        return self._push_gb_s[size_bytes]
+
     def measure(self, case: Case, mode: str) -> DeviceRow:
         """Checks and times one case; every rank returns the same."""
-        call = self._call(case)
+        push = self.push_gb_s(case.bytes)
+        call, in_graph, is_ring = self._call(case), mode == "graph", case.collective == RING
         peers = [False, True] if self._request.nccl else [False]
-        wrong = {peer: self._wrong(case, call, peer) for peer in peers}
-        calls = _CALLS[(case.bytes > _SMALL_BYTES) + (case.bytes > _LARGE_BYTES)]
+        wrong = {peer: self._wrong(case, call, peer, in_graph) for peer in peers}
         times = np.zeros((len(peers), self._request.repeats))
         for repeat in range(-1, self._request.repeats):
             for i, peer in enumerate(peers):
-                time_us = self._bench.time_us(call, peer, calls, mode == "graph")
+                time_us = self._bench.time_us(call, peer, is_ring, in_graph, calls_of(case.bytes))
                 if repeat >= 0:
                     times[i, repeat] = time_us
         self._communicator.all_reduce(times, "max", out=times)
         typical = [median(row) for row in times.tolist()]
         return DeviceRow(
             case.collective, case.bytes, case.type, mode, case.in_place, self._ranks,
-            typical[0], typical[1] if self._request.nccl else 0.0, wrong[False],
-            wrong.get(True, 0),
+            typical[0], wrong[False], typical[1] if self._request.nccl else 0.0,
+            wrong.get(True, 0), "", push,
         )  # fmt: skip
 
     def _addresses(self, case: Case) -> tuple[int, int]:
@@ -152,34 +117,37 @@ class _Bench:
 
     def _call(self, case: Case) -> native.Call:
         source, target = self._addresses(case)
+        collective = "broadcast" if case.collective == RING else case.collective
         return native.Call(
-            case.collective, source, target, case.count, case.type, case.operation or "sum",
+            collective, source, target, case.count, case.type, case.operation or "sum",
             case.root, algorithm=self._request.algorithm, protocol=self._request.protocol,
             channels=self._request.channels, stream=self._bench.stream,
             policy=self._request.policy, max_sms=self._request.max_sms,
         )  # fmt: skip
 
-    def _wrong(self, case: Case, call: native.Call, peer: bool) -> int:
+    def _wrong(self, case: Case, call: native.Call, peer: bool, in_graph: bool) -> int:
         source, target = self._addresses(case)
-        if case.bytes > _MOST_CHECKED_BYTES:
-            self._bench.run(call, peer)
-            return -1
+        width = element(case.type).bytes
         inputs = Inputs(case, self._ranks, self._rank, seed=case.bytes + 1)
-        bits = np.dtype(f"u{element(case.type).bytes}")
-        got = np.full(case.output_count(self._rank), _POISON, bits)
-        given = np.empty(case.input_count(self._rank), bits)
-        inputs.input().fill(given)
-        self._bench.copy(target, got.ctypes.data, got.nbytes)
-        self._bench.copy(source, given.ctypes.data, given.nbytes)
-        self._bench.run(call, peer)
-        self._bench.copy(got.ctypes.data, target, got.nbytes)
-        found, start = 0, 0
+        is_ring = case.collective == RING
+        if in_graph:  # what is captured has been called before
+            self._bench.run(call, peer, is_ring, False)
+        self._bench.poison(target, case.output_count(self._rank) * width, _POISON)
+        given = inputs.input()
+        self._bench.fill(source, *_repeated(given, width))
+        self._bench.run(call, peer, is_ring, in_graph)
+        found, at = 0, target
         for segment in inputs.expected():
-            found += segment.wrong(got[start : start + segment.count])
-            start += segment.count
+            found += self._bench.count_wrong(at, *_repeated(segment, width))
+            at += segment.count * width
         total = np.array([found])
         self._communicator.all_reduce(total, out=total)
         return int(total[0])
+
+
+def _repeated(segment: Segment, width: int) -> tuple[int, int, int, int, int]:
+    """A segment as the device's kernels take it; its table must live as long as the call."""
+    return segment.table.ctypes.data, len(segment.table), segment.phase, segment.count, width
 
 
 def list_cases(request: DeviceRequest, ranks: int) -> list[tuple[Case, str]]:
@@ -198,7 +166,7 @@ def list_cases(request: DeviceRequest, ranks: int) -> list[tuple[Case, str]]:
                     )
                     for place in request.in_place
                     for mode in request.modes
-                    if not (place and collective == "all_to_all")
+                    if not (place and collective in _NOT_IN_PLACE)
                 ]
     return cases
 
@@ -216,7 +184,7 @@ def main(job: Path) -> None:
                     print(json.dumps(asdict(row)), file=rows, flush=True)
         if communicator.rank == 0:
             told = {
-                "nccl_version": bench.nccl_version,
+                "peer": f"NCCL {bench.nccl_version}" if bench.nccl_version else "no peer",
                 "device_bytes": communicator.memory()["device_bytes"],
             }
             (job / "machine.json").write_text(json.dumps(told))

@@ -2,17 +2,21 @@
 
 import importlib.util
 import json
+import socket
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from unisono.bench.device import DeviceRequest, DeviceRow
+from unisono.bench.cases import Case
+from unisono.bench.device_rows import DeviceRequest, DeviceRow
 from unisono.bench.driver import BenchError
+from unisono.bench.elements import element
 from unisono.bench.ratios import geometric_mean
+from unisono.bench.rows import Row
 from unisono.launcher import launch
 
 # What a size's row is counted under.
@@ -23,6 +27,9 @@ _BANDS = (
     ("16 MiB to 64 MiB", (16 << 20) + 1, (64 << 20) - 1),
     ("64 MiB and more", 64 << 20, 1 << 62),
 )
+
+# Modules that measure beside a peer, where it is not the usual one.
+_WORKERS = {"symm_mem": "unisono.bench.symm_mem"}
 
 
 def run_on_devices(request: DeviceRequest, ranks: int) -> tuple[list[DeviceRow], dict[str, Any]]:
@@ -37,11 +44,19 @@ def run_on_devices(request: DeviceRequest, ranks: int) -> tuple[list[DeviceRow],
     with tempfile.TemporaryDirectory(prefix="unisono-bench-") as folder:
         job = Path(folder)
         (job / "device.json").write_text(json.dumps(asdict(request)))
-        outcome = launch(["-m", "unisono.bench.device", folder], ranks, prefix_output=False)
+        command = ["-m", _WORKERS.get(request.peer, "unisono.bench.device"), folder]
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+        outcome = launch(command, ranks, environment=meeting, prefix_output=False)
         if not outcome.ok:
             raise BenchError(f"the bench failed: {outcome.message}")
         rows = [DeviceRow(**json.loads(line)) for line in (job / "rows.jsonl").open()]
         return rows, json.loads((job / "machine.json").read_text())
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def find_nccl() -> str:
@@ -55,44 +70,82 @@ def find_nccl() -> str:
 
 
 def device_table(rows: Sequence[DeviceRow]) -> Table:
-    """All rows: times in microseconds, how many times as fast as NCCL, wrong elements."""
+    """All rows: times in microseconds, how many times as fast as the peer, wrong elements."""
     table = Table(box=None, pad_edge=False)
     for name in ("collective", "type", "mode"):
         table.add_column(name)
-    for name in ("bytes", "in place", "us", "NCCL us", "ratio", "GB/s", "wrong", "NCCL wrong"):
+    for name in ("GPUs", "bytes", "in place", "us", "peer us", "ratio", "GB/s", "bus GB/s"):
         table.add_column(name, justify="right")
+    for name in ("of push limit", "wrong", "peer wrong"):
+        table.add_column(name, justify="right")
+    ways = any(row.peer_algorithm for row in rows)
+    if ways:
+        table.add_column("peer's way")
     for row in rows:
+        compared = row.peer_us > 0
         table.add_row(
-            row.collective, row.type, row.mode, str(row.bytes), "yes" if row.in_place else "",
-            f"{row.time_us:.2f}", f"{row.nccl_us:.2f}" if row.nccl_us else "",
-            f"{row.ratio:.2f}" if row.nccl_us else "", f"{1e-3 * row.bytes / row.time_us:.1f}",
-            _count(row.wrong), _count(row.nccl_wrong) if row.nccl_us else "",
+            row.collective, row.type, row.mode, str(row.ranks), str(row.bytes),
+            "yes" if row.in_place else "", f"{row.time_us:.2f}",
+            f"{row.peer_us:.2f}" if compared else "", f"{row.ratio:.2f}" if compared else "",
+            f"{1e-3 * row.bytes / row.time_us:.1f}", f"{row.busbw_gb_s:.1f}",
+            f"{row.push_share:.2f}" if row.push_gb_s else "", str(row.wrong),
+            str(row.peer_wrong) if compared else "", *([row.peer_algorithm] if ways else []),
         )  # fmt: skip
     return table
 
 
-def device_summary(rows: Sequence[DeviceRow]) -> Table:
-    """Geometric means of the ratios, by collective and mode over bands of sizes."""
+def push_table(rows: Sequence[DeviceRow]) -> Table:
+    """What plain stores into all peers at once brought, by size."""
     table = Table(box=None, pad_edge=False)
-    for name in ("collective", "mode"):
+    for name in ("GPUs", "bytes", "push limit GB/s"):
+        table.add_column(name, justify="right")
+    found = {(row.ranks, row.bytes): row.push_gb_s for row in rows if row.push_gb_s}
+    for (ranks, size), push in sorted(found.items()):
+        table.add_row(str(ranks), str(size), f"{push:.1f}")
+    return table
+
+
+def device_summary(rows: Sequence[DeviceRow]) -> Table:
+    """Geometric means of the ratios, by devices, type, collective and mode over bands of sizes."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("GPUs", justify="right")
+    for name in ("collective", "type", "mode"):
         table.add_column(name)
     bands = [band for band in _BANDS if any(band[1] <= row.bytes <= band[2] for row in rows)]
     for name in ("all sizes", "least", *(band[0] for band in bands)):
         table.add_column(name, justify="right")
-    groups = list(dict.fromkeys((row.collective, row.mode) for row in rows))
-    modes = list(dict.fromkeys(row.mode for row in rows))
-    for collective, mode in [*groups, *(("all", mode) for mode in modes)]:
-        own = [row for row in rows if row.mode == mode and collective in (row.collective, "all")]
+
+    def add(own: Sequence[DeviceRow], *names: str) -> None:
         cells = [_mean(own), f"{min(row.ratio for row in own):.2f}"]
-        for _, low, high in bands:
-            cells.append(_mean([row for row in own if low <= row.bytes <= high]))
-        table.add_row(collective, mode, *cells)
+        cells += [_mean([row for row in own if low <= row.bytes <= high]) for _, low, high in bands]
+        table.add_row(*names, *cells)
+
+    groups: dict[tuple[int, str, str, str], list[DeviceRow]] = {}
+    for row in rows:
+        for name in (row.collective, "all"):
+            groups.setdefault((row.ranks, name, row.type, row.mode), []).append(row)
+    for (ranks, *names), own in sorted(groups.items(), key=lambda item: item[0][1] == "all"):
+        add(own, str(ranks), *names)
     return table
+
+
+def report_rows(rows: Sequence[DeviceRow], peer: str) -> list[Row]:
+    """Rows for the report, in which each way of calling a collective is one by itself."""
+    out = []
+    for row in rows:
+        case = Case(row.collective, 1, row.type, row.ranks)
+        case = replace(case, count=max(1, row.bytes // (case.bytes or element(row.type).bytes)))
+        place = ", in place" if row.in_place else ""
+        name = f"{row.collective}, {row.type}, {row.mode}{place}, {row.ranks} GPUs"
+        for implementation, time_us, wrong in (
+            ("unisono", row.time_us, row.wrong),
+            (peer, row.peer_us, row.peer_wrong),
+        ):
+            if time_us > 0:
+                one = Row.of(case, 1, "auto", "", time_us, wrong, implementation)
+                out.append(replace(one, collective=name))
+    return out
 
 
 def _mean(rows: Sequence[DeviceRow]) -> str:
     return f"{geometric_mean([row.ratio for row in rows]):.2f}" if rows else ""
-
-
-def _count(wrong: int) -> str:
-    return "not compared" if wrong < 0 else str(wrong)

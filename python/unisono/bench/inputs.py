@@ -96,6 +96,8 @@ class Inputs:
                 return [Segment(tables[case.root], 0, count)]
             case "scatter":
                 return [Segment(tables[case.root], me * count, count)]
+            case "send_recv":
+                return [Segment(tables[(me - 1) % self._ranks], 0, count)]
             case "all_gather" | "gather":
                 return [Segment(tables[r], 0, count) for r in ranks]
             case "all_to_all":

@@ -15,13 +15,14 @@ from unisono.bench import driver
 from unisono.bench.cases import Case, Request, check_names, list_cases, sizes_between
 from unisono.bench.compare import Comparison, compare, comparison_cases
 from unisono.bench.copies import copies_table
-from unisono.bench.device import DeviceRequest
+from unisono.bench.device_rows import DeviceRequest
 from unisono.bench.links import shares_table
 from unisono.bench.machine import describe_machine
 from unisono.bench.peers import PEERS
 from unisono.bench.rows import Row, to_document, write_document
 from unisono.bench.tables import comparison_summary, comparison_table, table_of
-from unisono.cli.bench_device import COLLECTIVES, MODES, bench_device, nccl_path
+from unisono.cli.bench_device import COLLECTIVES, MODES, bench_device
+from unisono.cli.bench_device import against as against_on_device
 from unisono.cli.output import (
     complain,
     complete_algorithm,
@@ -29,6 +30,7 @@ from unisono.cli.output import (
     complete_protocol,
     console,
     parse_delay,
+    parse_rank_list,
     parse_size,
     placement_of,
     print_json,
@@ -94,8 +96,15 @@ def bench(
         float, typer.Option(min=0, help="With --against: begin nothing after so many seconds.")
     ] = 0,
     device: Annotated[
-        str, typer.Option(help="cpu, or cuda: ranks on as many CUDA devices; --against nccl.")
+        str,
+        typer.Option(
+            help="cpu, or cuda: ranks on as many CUDA devices; --against nccl or symm_mem."
+        ),
     ] = "cpu",
+    devices: Annotated[
+        str,
+        typer.Option(help="With --device cuda: numbers of devices, as 2,4; replaces --ranks."),
+    ] = "",
     mode: Annotated[
         list[str] | None, typer.Option(help="With --device cuda: eager, graph; default both.")
     ] = None,
@@ -127,14 +136,15 @@ def bench(
             split_names([type_]),
             split_names(mode or []) or list(MODES),
             [False, True] if in_place else [False],
-            nccl=nccl_path(split_names(against or [])),
             algorithm=(algorithm or [""])[0],
             protocol=(protocol or [""])[0],
             channels=channels,
             policy=policy,
             max_sms=max_sms,
         )
-        raise typer.Exit(bench_device(on_device, ranks, json))
+        on_device = against_on_device(on_device, split_names(against or []))
+        numbers = parse_rank_list(devices) if devices else [ranks]
+        raise typer.Exit(bench_device(on_device, numbers, json, html))
     if netbed:
         shape = parse_shape(netbed, rate, rails)
         ranks, nodes = shape.ranks, shape.nodes

@@ -1,64 +1,128 @@
-"""`unisono bench --device cuda`: times collectives on CUDA devices, also beside NCCL."""
+"""`unisono bench --device cuda`: times collectives on CUDA devices, also beside other libraries."""
 
 import json
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from unisono.bench.cases import check_names, collectives
-from unisono.bench.device import DeviceRequest
-from unisono.bench.device_driver import device_summary, device_table, find_nccl, run_on_devices
+from unisono.bench.device_driver import (
+    device_summary,
+    device_table,
+    find_nccl,
+    push_table,
+    report_rows,
+    run_on_devices,
+)
+from unisono.bench.device_rows import DeviceRequest, DeviceRow
 from unisono.cli.output import console, progress_console
-from unisono.errors import MachineError
+from unisono.errors import MachineError, MisuseError
+from unisono.report import write_report
 
 # What NCCL has and the bench drives.
 COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"),
-    *("reduce", "gather", "scatter"),
+    *("reduce", "gather", "scatter", "send_recv"),
 )
 MODES = ("eager", "graph")
+PEERS = ("nccl", "symm_mem")
+_SYMM_MEM_COLLECTIVES = ("all_reduce",)
+_SYMM_MEM_TYPES = ("float32", "bfloat16")
 
 
-def bench_device(request: DeviceRequest, ranks: int, document: Path | None) -> int:
+def bench_device(
+    request: DeviceRequest,
+    ranks: Sequence[int],
+    document: Path | None = None,
+    report: Path | None = None,
+) -> int:
     """Measures and prints; the exit status is 1 if any element of any result is wrong.
+
+    Args:
+        request: What is measured.
+        ranks: Numbers of devices, one after another.
+        document: Where rows go as JSON.
+        report: Where the HTML report goes.
 
     Raises:
         MisuseError: A name is unknown.
         BenchError: A rank failed.
     """
-    check_names("collective", request.collectives, collectives())
+    check_names("collective", request.collectives, [*collectives(), "send_recv"])
     check_names("mode", request.modes, MODES)
-    with progress_console.status(f"measuring on {ranks} CUDA devices"):
-        rows, told = run_on_devices(request, ranks)
-    console.print(
-        f"{ranks} CUDA devices, {datetime.now(UTC).strftime('%Y-%m-%d %H:%M UTC')}, "
-        f"NCCL {told['nccl_version'] or 'not measured'}",
-        "Microseconds of a call: the slowest rank's, calls back to back, median over repeats.",
-        f"Device memory of a communicator after all this: {told['device_bytes'] / 2**20:.1f} MiB",
-        "",
-        device_table(rows),
-        sep="\n",
-        highlight=False,
-    )
-    if request.nccl:
-        console.print("\nNCCL's time / ours, geometric means", device_summary(rows), sep="\n")
-    if document is not None:
-        try:
+    rows: list[DeviceRow] = []
+    told: dict[int, dict[str, Any]] = {}
+    for number in ranks:
+        with progress_console.status(f"measuring on {number} CUDA devices"):
+            found, told[number] = run_on_devices(request, number)
+        rows += found
+    _print(request, rows, told)
+    try:
+        if document is not None:
             asked = {**asdict(request), "nccl": bool(request.nccl)}
             text = {"request": asked, "told": told, "rows": [asdict(row) for row in rows]}
             document.write_text(json.dumps(text, indent=1) + "\n")
-        except OSError as error:
-            raise MachineError(f"cannot write {document}: {error.strerror}") from None
+        if report is not None:
+            title = f"Unisono on {' and '.join(map(str, ranks))} CUDA devices"
+            write_report(report, report_rows(rows, request.peer), title=title)
+    except OSError as error:
+        if isinstance(error, MachineError):
+            raise
+        raise MachineError(f"cannot write {error.filename}: {error.strerror}") from None
     wrong = sum(row.wrong > 0 for row in rows)
     progress_console.print(f"{len(rows)} results, {wrong} wrong")
     return 1 if wrong else 0
 
 
-def nccl_path(against: list[str]) -> str:
-    """Where NCCL is, if the bench is against it; empty if against nothing.
+def _print(
+    request: DeviceRequest, rows: Sequence[DeviceRow], told: dict[int, dict[str, Any]]
+) -> None:
+    names = " and ".join(map(str, told))
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    console.print(
+        f"{names} CUDA devices, {date}",
+        "Microseconds of a call: the slowest rank's, calls back to back, median over repeats.",
+        *(
+            f"{number} devices: {one['peer']}; device memory of a communicator after all this: "
+            f"{one['device_bytes'] / 2**20:.1f} MiB"
+            for number, one in told.items()
+        ),
+        "",
+        device_table(rows),
+        sep="\n",
+        highlight=False,
+    )
+    if any(row.push_gb_s for row in rows):
+        text = "\nPlain stores of 16 bytes into all peers at once, out of each device"
+        console.print(text, push_table(rows), sep="\n", highlight=False)
+    if request.peer:
+        text = f"\n{request.peer}'s time / ours, geometric means"
+        console.print(text, device_summary(rows), sep="\n", highlight=False)
+
+
+def against(request: DeviceRequest, names: list[str]) -> DeviceRequest:
+    """The request with the library that it is to be compared with.
 
     Raises:
-        MisuseError: Against something else.
+        MisuseError: There is no such library, or it lacks a collective, or there are several.
     """
-    check_names("peer on CUDA devices", against, ["nccl"])
-    return find_nccl() if against else ""
+    check_names("peer on CUDA devices", names, PEERS)
+    if not names:
+        return request
+    if len(names) > 1:
+        raise MisuseError(f"--against {','.join(names)}: on CUDA devices it is one at a time")
+    if names == ["nccl"]:
+        return replace(request, peer="nccl", nccl=find_nccl())
+    chosen = request.collectives
+    if chosen == list(COLLECTIVES):
+        chosen = list(_SYMM_MEM_COLLECTIVES)
+    check_names("collective of symm_mem in the bench", chosen, _SYMM_MEM_COLLECTIVES)
+    check_names("type of symm_mem in the bench", request.types, _SYMM_MEM_TYPES)
+    if request.algorithm or request.protocol or request.channels or request.max_sms:
+        raise MisuseError(
+            "--algorithm, --protocol, --channels and --max-sms are not asked of unisono.torch, "
+            "which --against symm_mem measures"
+        )
+    return replace(request, collectives=chosen, peer="symm_mem", in_place=[True])
