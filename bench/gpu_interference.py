@@ -3,9 +3,10 @@
     NCCL_NVLS_ENABLE=0 torchrun --nproc-per-node 4 bench/gpu_interference.py --json OUT
 
 Every rank multiplies two bf16 matrices again and again on one stream, while a CUDA graph of one
-collective, repeated, runs on another: over PyTorch's backend nccl, over unisono, and over unisono
-with policy="zero_sm". All three are in the same processes and take turns. Times are medians over
-repeats of the slowest rank's:
+collective, repeated, runs on another of higher priority: over PyTorch's backend nccl, over unisono,
+and over unisono with policy="zero_sm". All three are in the same processes and take turns. (Without
+the priority a collective's kernel waits for a whole product, and neither says anything.) Times are
+medians over repeats of the slowest rank's:
 
     product     how much longer the products take while collectives run all the time
     collective  microseconds of a call alone, and how many times as long while products run
@@ -87,7 +88,7 @@ class Measurement:
         self._left = torch.randn(SIDE, SIDE, device="cuda", dtype=torch.bfloat16)
         self._right = torch.randn_like(self._left)
         self._out = torch.empty_like(self._left)
-        self._beside = torch.cuda.Stream()
+        self._beside = torch.cuda.Stream(priority=-1)
         self.multiply(PRODUCTS)
         self.product_us = self._agree([self._timed(PRODUCTS, None)[0] for _ in range(REPEATS)])
 
@@ -176,7 +177,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     device = torch.device("cuda", torch.cuda.current_device())
-    dist.init_process_group("nccl", device_id=device)
+    options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
+    dist.init_process_group("nccl", device_id=device, pg_options=options)
     groups = {
         "NCCL": dist.group.WORLD,
         "Unisono": dist.new_group(backend="unisono"),

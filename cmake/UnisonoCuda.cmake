@@ -1,7 +1,8 @@
 # The GPU kernels: src/device/kernels/kernels.cu becomes one fat binary, which is embedded in the
 # library as it is and handed to the driver. Only nvcc is needed, to build; nothing of CUDA is linked.
 
-# nvcc of a CUDA toolkit, else of the package index's nvidia-cuda-nvcc.
+# nvcc of a CUDA toolkit, else of the package index's nvidia-cuda-nvcc, which pyproject.toml asks for
+# where the environment says UNISONO_NVCC_WHEELS=1.
 find_program(UNISONO_NVCC nvcc PATHS /usr/local/cuda/bin)
 if(NOT UNISONO_NVCC AND NOT UNISONO_CUDA STREQUAL "OFF")
   find_package(Python COMPONENTS Interpreter QUIET)

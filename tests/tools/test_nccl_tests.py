@@ -15,6 +15,8 @@ if [ -n "$LD_PRELOAD" ]; then us=5.0 wrong=$(cat {folder}/wrong) code=$(cat {fol
 else us=10.0 wrong=0 code=0; fi
 echo "#  size  count  type  redop  root  time algbw busbw #wrong  time algbw busbw #wrong"
 echo "   1024    256  float  sum     -1   $us  0.10  0.15  $wrong   $us  0.10  0.15  N/A"
+[ ! -e {folder}/no_operation ] ||
+  echo " 4194304  524288  float      -1   $us  0.10  0.15  1.13e+06   $us  0.10  0.15  2"
 exit $code
 """
 
@@ -57,3 +59,10 @@ def test_wrong_values_and_failures_are_told(folder: Path) -> None:
     code, lines = run(folder, code="7")
     assert code == 1
     assert "exit code 7 / not run" in lines[1]
+
+
+def test_rows_without_an_operation_and_many_wrong_values_are_read(folder: Path) -> None:
+    (folder / "no_operation").touch()
+    code, lines = run(folder)
+    assert code == 1
+    assert lines[1].split()[:4] == ["check", "all_reduce", "2", "1130002"]
