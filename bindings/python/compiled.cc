@@ -47,6 +47,10 @@ void bind_compiled(nb::module_& module) {
       .def_ro("last_awaited_block", &ForeignExecutor::last_awaited_block)
       .def_ro("max_fused_reductions", &ForeignExecutor::max_fused_reductions)
       .def_ro("max_nodes", &ForeignExecutor::max_nodes)
+      .def_ro("max_ranks", &ForeignExecutor::max_ranks)
+      .def_ro("last_chunk", &ForeignExecutor::last_chunk)
+      .def_ro("default_max_bytes", &ForeignExecutor::default_max_bytes)
+      .def_ro("custom_blocks_equal", &ForeignExecutor::custom_blocks_equal)
       .def_ro("max_semaphores", &ForeignExecutor::max_semaphores)
       .def(
           "check",

@@ -191,6 +191,14 @@ class ForeignExecutor:
     @property
     def max_nodes(self) -> int: ...  # XML elements of a rank; 0: no bound
     @property
+    def max_ranks(self) -> int: ...  # 0: no bound
+    @property
+    def last_chunk(self) -> int: ...  # the greatest chunk number of a step; 0: no bound
+    @property
+    def default_max_bytes(self) -> int: ...  # of a file that names none; 0: no bound
+    @property
+    def custom_blocks_equal(self) -> bool: ...  # custom: as many chunks of input as of output
+    @property
     def max_semaphores(self) -> int: ...  # 0: no bound
     def check(self, plan: Plan) -> None: ...  # its limits but for steps; MisuseError
 

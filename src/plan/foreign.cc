@@ -1,5 +1,7 @@
 #include "plan/foreign.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/str.h"
 
@@ -22,6 +24,12 @@ constexpr std::uint32_t two_sided =
 constexpr int msccl_channels = 32;
 constexpr int msccl_count = 71;
 constexpr int msccl_fused_reductions = 16;
+// It keeps 4096 XML elements, the last of which it needs to see the end.
+constexpr int msccl_nodes = 4095;
+constexpr int msccl_ranks = 1024;
+// A signed byte has the thread block that is waited for, two bytes the chunk.
+constexpr int msccl_last_awaited = 127;
+constexpr int msccl_last_chunk = 32767;
 
 ForeignExecutor msccl_xml(std::string_view name, std::string_view summary, int steps, int blocks) {
   ForeignExecutor out{
@@ -33,8 +41,11 @@ ForeignExecutor msccl_xml(std::string_view name, std::string_view summary, int s
   out.limits.max_step_count = msccl_count;
   out.limits.operations = two_sided;
   out.max_blocks_per_channel = 32;
-  out.last_awaited_block = blocks - 1;
+  out.last_awaited_block = std::min(blocks - 1, msccl_last_awaited);
   out.max_fused_reductions = msccl_fused_reductions;
+  out.max_nodes = msccl_nodes;
+  out.max_ranks = msccl_ranks;
+  out.last_chunk = msccl_last_chunk;
   return out;
 }
 
@@ -42,17 +53,18 @@ std::vector<ForeignExecutor> make_executors() {
   // Thread blocks: 2 on each of an A100's 108 multiprocessors.
   ForeignExecutor msccl =
       msccl_xml("msccl", "microsoft/msccl, NCCL with an interpreter", 256, 2 * 108);
-  msccl.collectives = {"allreduce", "allgather", "reducescatter", "alltoall",
-                       "broadcast", "reduce",    "sendrecv",      "custom"};
-  // The thread block that is waited for is kept in a signed byte.
+  msccl.collectives = {"allreduce", "allgather", "reduce_scatter", "alltoall",
+                       "broadcast", "reduce",    "custom"};
+  msccl.default_max_bytes = std::int64_t{128} << 20;
+  msccl.custom_blocks_equal = true;
   ForeignExecutor azure = msccl_xml("executor-nccl", "Azure/msccl-executor-nccl", 64, 32 * 32);
-  azure.last_awaited_block = 127;
-  azure.max_nodes = 4096;
   azure.collectives = {"allreduce", "allgather", "reducescatter", "alltoall",
                        "broadcast", "reduce",    "gather",        "scatter"};
   ForeignExecutor rccl = azure;
   rccl.name = "rccl";
   rccl.limits.executor = "rccl";
+  rccl.limits.max_thread_blocks = 64;
+  rccl.last_awaited_block = rccl.limits.max_thread_blocks - 1;
   rccl.summary = "ROCm's RCCL; it loads every file in MSCCL_ALGO_DIR";
 
   ForeignExecutor mscclpp{.name = "mscclpp",

@@ -22,7 +22,13 @@ struct ForeignExecutor {
   int last_awaited_block = 0;    // the greatest number of a thread block that others wait for
   int max_fused_reductions = 0;  // steps `re` that the loader makes one
   int max_nodes = 0;             // XML elements that it keeps for a rank; 0: no bound
-  int max_semaphores = 0;        // pairs of thread blocks of which one waits for the other; 0: any
+  int max_ranks = 0;             // 0: no bound, also below
+  int last_chunk = 0;            // the greatest chunk number that a step names
+  // Up to which a file serves that names no size; 0: all.
+  std::int64_t default_max_bytes = 0;
+  // A custom program has input and output of as many chunks.
+  bool custom_blocks_equal = false;
+  int max_semaphores = 0;  // pairs of thread blocks of which one waits for the other; 0: any
   std::vector<std::string_view> collectives;  // as the format calls them
 };
 

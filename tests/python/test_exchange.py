@@ -249,14 +249,19 @@ def test_limits_are_refused_with_their_place():
         f"block {i} channel {i // 32}\ncopy input[0] -> output[0]{f' after {i - 1}:1' if i else ''}"
         for i in range(130)
     ]
-    assert refusal(plans.Plan.from_text(text.format(5, "\n".join(blocks))), "rccl") == (
-        "plan many, rank 0: thread block 129 waits for thread block 128; in rccl only 0 to 127 can "
-        "be waited for"
+    many = plans.Plan.from_text(text.format(5, "\n".join(blocks)))
+    for target in ("executor-nccl", "msccl"):
+        assert refusal(many, target) == (
+            f"plan many, rank 0: thread block 129 waits for thread block 128; in {target} only 0 "
+            "to 127 can be waited for"
+        )
+    assert refusal(many, "rccl") == (
+        "misuse: plan many, rank 0: 130 thread blocks; rccl runs at most 64"
     )
     copies = "\n".join(["copy input[0] -> output[0]"] * 64)
     blocks = [f"block {i} channel {i // 32}\n{copies}" for i in range(64)]
     assert refusal(plans.Plan.from_text(text.format(2, "\n".join(blocks))), "rccl") == (
-        "plan many, rank 0: 4162 XML elements; rccl keeps at most 4096 of a rank"
+        "plan many, rank 0: 4162 XML elements; rccl keeps at most 4095 of a rank"
     )
 
 

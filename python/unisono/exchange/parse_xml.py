@@ -134,8 +134,6 @@ class _Parser:
                 raise self._wrong(f"<gpu> {min(missing)} of {self._algorithm.ranks} is missing")
 
     def _start_algo(self, values: Attributes) -> None:
-        # Older files, and those of MSCCL itself, call it so.
-        spelling = {"reduce_scatter": "reduce_scatter", "sendrecv": "custom"}
         ranks = self._number("algo", values, "ngpus", 1, _MAX_RANKS)
         in_place = self._number("algo", values, "inplace", 0, 1, 0) == 1
         # Without it, a file is for one of the two.
@@ -148,7 +146,7 @@ class _Parser:
             channels=self._number("algo", values, "nchannels", 1, _MAX_CHANNEL + 1),
             chunks=self._number("algo", values, "nchunksperloop", 1, _MAX_CHUNKS),
             ranks=ranks,
-            collective=self._choice("algo", values, "coll", COLLECTIVES | spelling),
+            collective=self._choice("algo", values, "coll", COLLECTIVES | {"sendrecv": "custom"}),
             in_place=in_place,
             out_of_place=out_of_place,
             min_bytes=self._number("algo", values, "minBytes", 0, _MAX_BYTES, 0),

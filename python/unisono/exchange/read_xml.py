@@ -84,15 +84,17 @@ def _shape(algorithm: Algorithm, in_place: bool) -> Shape:
         return Shape("custom", ranks, 0, 1, [most_in] * ranks, [most_out] * ranks, in_place)
     root = algorithm.root
     many_in, many_out = _ONE_BLOCK_A_RANK.get(algorithm.collective, (False, False))
-    blocks = ranks if many_in or many_out else 1
+    # Of gather and scatter, executors call one block the size of a call.
+    is_one_block = algorithm.collective in ("gather", "scatter")
+    blocks = ranks if (many_in or many_out) and not is_one_block else 1
     if algorithm.chunks % blocks:
         raise MisuseError(
             f"nchunksperloop={algorithm.chunks} of {algorithm.name} does not divide by its "
             f"{blocks} ranks, each of which has a block in {algorithm.collective}"
         )
     chunks = algorithm.chunks // blocks
-    inputs = [chunks * (blocks if many_in else 1)] * ranks
-    outputs = [chunks * (blocks if many_out else 1)] * ranks
+    inputs = [chunks * (ranks if many_in else 1)] * ranks
+    outputs = [chunks * (ranks if many_out else 1)] * ranks
     only_at_root = {"gather": outputs, "scatter": inputs}
     if not in_place:
         only_at_root |= {"broadcast": inputs, "reduce": outputs}

@@ -20,6 +20,7 @@ COLLECTIVES = {
     "allreduce": "all_reduce",
     "allgather": "all_gather",
     "reducescatter": "reduce_scatter",
+    "reduce_scatter": "reduce_scatter",  # as microsoft/msccl spells it
     "alltoall": "all_to_all",
     "broadcast": "broadcast",
     "reduce": "reduce",

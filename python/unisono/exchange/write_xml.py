@@ -51,15 +51,15 @@ def write_msccl_xml(plan: native.Plan, executor: native.ForeignExecutor) -> str:
         )
     plan = divide_steps(plan, executor.max_step_count)
     executor.check(plan)
+    _check_plan(plan, executor)
     chunks = plan.chunks_per_block
     ranks = range(plan.ranks)
-    most = max(max(plan.input_blocks(rank), plan.output_blocks(rank)) for rank in ranks)
     protocol = {name: key for key, name in PROTOCOLS.items()}[plan.protocol]
     lines = [
         f"<algo name={quoteattr(plan.name)} proto={quoteattr(protocol)} "
-        f'nchannels="{plan.channels}" nchunksperloop="{most * chunks}" ngpus="{plan.ranks}" '
+        f'nchannels="{plan.channels}" nchunksperloop="{_chunks(plan)}" ngpus="{plan.ranks}" '
         f'coll="{collective}" inplace="{int(plan.in_place)}" outofplace="{int(not plan.in_place)}" '
-        f'minBytes="{plan.min_bytes}" maxBytes="{plan.max_bytes}">'
+        f"{_sizes(plan, executor)}>"
     ]
     for rank in ranks:
         blocks = plan.thread_blocks(rank)
@@ -84,14 +84,51 @@ def write_msccl_xml(plan: native.Plan, executor: native.ForeignExecutor) -> str:
 
 def collective_for(plan: native.Plan, executor: native.ForeignExecutor) -> str:
     """What an executor calls the plan's collective; MisuseError if it has none."""
-    names = {name: key for key, name in COLLECTIVES.items()}
-    name = names.get(plan.collective, "")
-    if name not in executor.collectives:
+    for name in executor.collectives:
+        if COLLECTIVES[name] == plan.collective:
+            return name
+    raise MisuseError(
+        f"plan {plan.name} is of {plan.collective}, which {executor.name} does not know; it "
+        f"knows {', '.join(executor.collectives)}"
+    )
+
+
+def _chunks(plan: native.Plan) -> int:
+    """Of what executors call the size of a call: all blocks, but of gather and scatter one."""
+    if plan.collective in ("gather", "scatter"):
+        return plan.chunks_per_block
+    ranks = range(plan.ranks)
+    most = max(max(plan.input_blocks(rank), plan.output_blocks(rank)) for rank in ranks)
+    return most * plan.chunks_per_block
+
+
+def _sizes(plan: native.Plan, executor: native.ForeignExecutor) -> str:
+    """The sizes that the plan serves. Where 0 doesn't mean all of them, nothing does."""
+    least = f'minBytes="{plan.min_bytes}"'
+    if plan.max_bytes == 0 and executor.default_max_bytes:
+        return least
+    return f'{least} maxBytes="{plan.max_bytes}"'
+
+
+def _check_plan(plan: native.Plan, executor: native.ForeignExecutor) -> None:
+    if executor.max_ranks and plan.ranks > executor.max_ranks:
         raise MisuseError(
-            f"plan {plan.name} is of {plan.collective}, which {executor.name} does not know; it "
-            f"knows {', '.join(executor.collectives)}"
+            f"plan {plan.name} has {plan.ranks} ranks; {executor.name} reads at most "
+            f"{executor.max_ranks}"
         )
-    return name
+    if plan.max_bytes == 0 and plan.min_bytes > executor.default_max_bytes > 0:
+        raise MisuseError(
+            f"plan {plan.name} serves {plan.min_bytes} bytes and more; {executor.name} takes a "
+            f"file that names no greatest size up to {executor.default_max_bytes}: name one"
+        )
+    if executor.custom_blocks_equal and plan.collective == "custom":
+        for rank in range(plan.ranks):
+            inputs, outputs = plan.input_blocks(rank), plan.output_blocks(rank)
+            if inputs != outputs:
+                raise MisuseError(
+                    f"plan {plan.name}, rank {rank}: {inputs} blocks of input and {outputs} of "
+                    f"output; {executor.name} runs custom programs that have as many"
+                )
 
 
 def _text(number: int, step: _Line) -> str:
@@ -134,7 +171,7 @@ def _blocks(
                 line.after = (other, last[other][steps - 1])
                 written[other][line.after[1]].awaited = True
     for lines in written:
-        _keep_apart(lines)
+        _keep_apart(lines, executor.max_fused_reductions)
     return written
 
 
@@ -179,13 +216,27 @@ def _lines(step: native.Step, waits: list[tuple[int, int]]) -> list[_Line]:
     return [*lines, _Line(_KINDS[step.operation], source, target, step.count, after)]
 
 
-def _keep_apart(lines: list[_Line]) -> None:
-    """Executors join reductions into one place without looking at their counts: one that is marked
-    as waited for ends such a row."""
+def _keep_apart(lines: list[_Line], most: int) -> None:
+    """Executors join reductions into one place without looking at their counts, and keep their
+    bound for the first of a thread block alone: one that is marked as waited for ends such a row.
+    """
+    joined = 1
     for line, following in pairwise(lines):
-        both = line.kind == following.kind == "re"
-        if both and line.target == following.target and line.count != following.count:
+        if line.awaited or following.after is not None or not _are_joined(line, following):
+            joined = 1
+        elif line.count != following.count or joined == most:
             line.awaited = True
+            joined = 1
+        else:
+            joined += 1
+
+
+def _are_joined(line: _Line, following: _Line) -> bool:
+    return (
+        line.kind == following.kind == "re"
+        and line.target == following.target
+        and line.source[0] == following.source[0]
+    )
 
 
 def _check(
@@ -203,6 +254,13 @@ def _check(
             raise wrong(
                 f"thread block {number} has {len(lines)} steps in the file; {executor.name} runs "
                 f"at most {executor.max_steps}. More channels or instances divide them"
+            )
+        last = max((line.target[1] for line in lines), default=0)
+        last = max([last, *(line.source[1] for line in lines)])
+        if executor.last_chunk and last > executor.last_chunk:
+            raise wrong(
+                f"thread block {number} names chunk {last}; {executor.name} knows 0 to "
+                f"{executor.last_chunk}"
             )
         awaited = [line.after[0] for line in lines if line.after is not None]
         if awaited and max(awaited) > executor.last_awaited_block:
