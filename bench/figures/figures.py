@@ -26,7 +26,8 @@ class Paper:
             return f"> {self.low:g}"
         if self.low == -math.inf:
             return f"< {self.high:g}"
-        return f"{self.low:g}" if self.low == self.high else f"{self.low:g}-{self.high:g}"
+        low = f"{self.low:.3g}"
+        return low if self.low == self.high else f"{low}-{self.high:.3g}"
 
     def deviation(self, value: float) -> float:
         """How far outside the range, as a part of its near end; 0 inside."""

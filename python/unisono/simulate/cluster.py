@@ -94,6 +94,7 @@ class ClusterFile(Part):
     slots: Plain = Number(8, "")
     tiles: Plain = Number(1, "")
     channels: Plain
+    gpu: Literal["", "ampere", "hopper"] = ""
 
     @model_validator(mode="after")
     def _sources_are_known(self) -> "ClusterFile":
@@ -246,7 +247,7 @@ def _to_plain(part: Any) -> Any:
         return {
             name: _to_plain(value)
             for name, value in values
-            if not (isinstance(value, Number) and not value.source)
+            if value != "" and not (isinstance(value, Number) and not value.source)
         }
     if isinstance(part, list):
         return [_to_plain(item) for item in part]

@@ -14,6 +14,7 @@ from unisono import plans
 from unisono.bench.measure import plan_repeats
 from unisono.bench.peers import OURS
 from unisono.errors import MisuseError
+from unisono.simulate import nccl
 from unisono.simulate.cluster import Cluster, ClusterFile, with_numbers
 
 _COLUMNS = ["collective", "algorithm", "proto", "ch", "bytes", "us"]
@@ -22,6 +23,9 @@ _GPU_NAME = re.compile(r"(\d+), (NVIDIA|AMD) ")
 # Further calls change the mean of a pipelined collective little and cost as much as the first.
 _MOST_CALLS = 4
 _LARGEST_LL = 64 << 20
+_NCCL = "nccl"
+# What is NCCL's ring and tree.
+_OF_NCCL = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 
 
 @dataclass(frozen=True)
@@ -29,15 +33,16 @@ class Measurement:
     """A time that a bench measured.
 
     Attributes:
-        algorithm: "" if the library chose and did not say: the fastest of NCCL's ring and tree in
-            any protocol is simulated then.
+        algorithm: "" if the library chose and did not say: what NCCL chooses on the cluster's
+            `gpu` is simulated then, or else the fastest of its ring and tree in any protocol.
         protocol: "" likewise.
-        channels: 0: as the cluster's file says.
+        channels: 0: as the cluster's file says, of which NCCL takes as many as it has work for.
         bytes: The larger of input and output of the rank that has most.
         time_us: Of a call.
         calls: How many were made back to back.
         of_first: The time is that of the rank which ended first, not last.
         slots: Of a connection, with `slot_bytes` each; 0: as the cluster's file says.
+        library: "nccl", or "" for this one and others.
     """
 
     collective: str
@@ -53,6 +58,7 @@ class Measurement:
     slots: int = 0
     slot_bytes: int = 0
     of_first: bool = False
+    library: str = ""
 
     def describe(self) -> str:
         """For a person."""
@@ -114,17 +120,38 @@ def _read_json(text: str, path: Path, implementation: str) -> list[Measurement]:
         seconds = float(document.get("request", {}).get("seconds", 0.05))
         return [
             _of_row(row, iterations, seconds)
-            for row in rows
-            if row["implementation"] == implementation and _can_be_simulated(row)
+            for row in _rows_of(rows, implementation)
+            if _can_be_simulated(row)
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise MisuseError(f"{path} is no bench's JSON: {what}") from None
 
 
+def _rows_of(rows: list[dict[str, Any]], implementation: str) -> list[dict[str, Any]]:
+    """Those of an implementation, as `unisono bench` writes them.
+
+    Of the bench on devices, NCCL's calls in CUDA graphs, where no launch is waited for. Which
+    algorithm this library chose there, it does not say.
+    """
+    if any("implementation" in row for row in rows):
+        return [row for row in rows if row["implementation"] == implementation]
+    return [
+        {
+            **row, "implementation": _NCCL, "algorithm": "", "protocol": "", "nodes": 1,
+            "time_us": row["nccl_us"], "calls": _calls_in_graph(row["bytes"]),
+        }
+        for row in rows
+        if implementation == _NCCL and row["mode"] == "graph" and row["nccl_us"] > 0
+    ]  # fmt: skip
+
+
 def _can_be_simulated(row: dict[str, Any]) -> bool:
-    known = {entry.collective for entry in plans.algorithms()}
-    return row["collective"] in known and row["collective"] != "barrier" and row["bytes"] > 0
+    if row["implementation"] == _NCCL:
+        known = set(_OF_NCCL)
+    else:
+        known = {entry.collective for entry in plans.algorithms()} - {"barrier"}
+    return row["collective"] in known and row["bytes"] > 0
 
 
 def _of_row(row: dict[str, Any], iterations: int, seconds: float) -> Measurement:
@@ -136,6 +163,7 @@ def _of_row(row: dict[str, Any], iterations: int, seconds: float) -> Measurement
         row["collective"], row["algorithm"], row["protocol"], int(row["ranks"]), int(row["nodes"]),
         int(row["bytes"]), row["type"], time_us, int(row.get("channels", 0)),
         int(row.get("calls", calls)), int(row.get("slots", 0)), int(row.get("slot_bytes", 0)),
+        library=_NCCL if row["implementation"] == _NCCL else "",
     )  # fmt: skip
 
 
@@ -184,13 +212,16 @@ class Predictor:
             MisuseError: The measurement cannot be simulated on this cluster.
         """
         cluster = self._cluster(one.slots, one.slot_bytes)
-        protocols = [one.protocol] if one.protocol else _protocols(one.bytes)
-        times = [
-            self._simulate(cluster, one, algorithm, protocol)
-            for algorithm in _algorithms(one)
-            for protocol in protocols
-        ]
-        return min(times)
+        call = nccl.Call(one.collective, one.bytes, one.ranks, one.nodes)
+        if one.library == _NCCL and not one.algorithm and not one.protocol and cluster.file.gpu:
+            choices = [nccl.choose(call, cluster.file.gpu)]
+        else:
+            choices = _choices(one)
+        most = one.channels or cluster.channels
+        return min(
+            self._simulate(cluster, one, choice, _channels(one, call, choice, most))
+            for choice in choices
+        )
 
     def check(self, measurements: Sequence[Measurement]) -> tuple[list[Error], list[str]]:
         """Errors, on all cores, and why what cannot be simulated here cannot."""
@@ -220,32 +251,40 @@ class Predictor:
             known = self._clusters[slots, slot_bytes] = Cluster(file)
         return known
 
-    def _simulate(self, cluster: Cluster, one: Measurement, algorithm: str, protocol: str) -> float:
+    def _simulate(
+        self, cluster: Cluster, one: Measurement, choice: nccl.Choice, channels: int
+    ) -> float:
         # Where each rank waits for all others, calls do not overlap.
         rooted = one.collective in ("broadcast", "reduce", "gather", "scatter")
         most = one.calls if one.of_first else _MOST_CALLS
         calls = min(one.calls, most) if rooted else 1
         blocks = 1 if one.collective in ("all_reduce", "broadcast", "reduce") else one.ranks
-        entry = native.find_algorithm(f"{algorithm}_{one.collective}")
+        entry = native.find_algorithm(f"{choice.algorithm}_{one.collective}")
         result = native.simulate_collective(
             cluster.machine, entry, ranks=one.ranks, nodes=one.nodes, type=one.type,
             count=max(1, one.bytes // (blocks * dict(native.data_types())[one.type])),
-            protocol=protocol, channels=one.channels or cluster.channels, model=self._model,
-            calls=calls,
+            protocol=choice.protocol, channels=channels, model=self._model, calls=calls,
         )  # fmt: skip
         return (result.first_us if one.of_first else result.time_us) / calls
 
 
-def _algorithms(one: Measurement) -> list[str]:
-    if one.algorithm:
-        return [one.algorithm]
-    return ["ring", "tree"] if one.collective == "all_reduce" else ["ring"]
+def _channels(one: Measurement, call: nccl.Call, choice: nccl.Choice, most: int) -> int:
+    """Of our plan. A channel of NCCL's has one of the two trees, one of ours has both."""
+    if one.library != _NCCL:
+        return most
+    channels = nccl.channels(call, choice, most)
+    return channels if choice.algorithm == "ring" else max(1, channels // 2)
 
 
-def _protocols(size: int) -> list[str]:
+def _choices(one: Measurement) -> list[nccl.Choice]:
     """What NCCL would choose among: LL sends twice the bytes, in very many messages."""
-    names = native.protocols()
-    return names if size <= _LARGEST_LL else [name for name in names if name != "ll"]
+    algorithms = ["ring", "tree"] if one.collective == "all_reduce" else ["ring"]
+    protocols = [name for name in native.protocols() if name != "ll" or one.bytes <= _LARGEST_LL]
+    return [
+        nccl.Choice(algorithm, protocol)
+        for algorithm in ([one.algorithm] if one.algorithm else algorithms)
+        for protocol in ([one.protocol] if one.protocol else protocols)
+    ]
 
 
 def errors_by_decade(errors: Sequence[Error]) -> list[DecadeError]:

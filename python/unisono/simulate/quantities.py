@@ -26,7 +26,8 @@ class Number(NamedTuple):
 
     def text(self) -> str:
         """As a cluster file has it."""
-        return f"{self.value:.6g}{f' {self.unit}' if self.unit else ''} [{self.source}]"
+        value = f"{self.value:.0f}" if self.unit == "B" else f"{self.value:.6g}"
+        return f"{value}{f' {self.unit}' if self.unit else ''} [{self.source}]"
 
 
 def _reader(kind: str, units: dict[str, float], example: str) -> Callable[[object], Number]:
