@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import Store
 
 from unisono import _unisono as native
 
@@ -33,7 +34,7 @@ class Options:
 
 
 def meet(
-    store: dist.Store, rank: int, size: int, timeout: timedelta, options: Options
+    store: Store, rank: int, size: int, timeout: timedelta, options: Options
 ) -> native.Communicator:
     """The communicator of a new group. Collective over its ranks.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _register_process_group
+from torch._C._distributed_c10d import PrefixStore, _register_process_group
 from torch.distributed import distributed_c10d as c10d
 
 
@@ -51,8 +51,9 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
     Args:
         barrier: The monitored barrier of a Unisono group.
     """
-    pytorch_barrier, pytorch_split = c10d.monitored_barrier, c10d.split_group
-    pytorch_split_source = c10d._get_split_source
+    pytorch: Any = c10d
+    pytorch_barrier, pytorch_split = pytorch.monitored_barrier, pytorch.split_group
+    pytorch_split_source = pytorch._get_split_source
 
     @functools.wraps(pytorch_barrier)
     def monitored_barrier(
@@ -73,7 +74,7 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
         pg_options: Any = None,
         group_desc: str | None = None,
         **named: Any,
-    ) -> dist.ProcessGroup | None:
+    ) -> Any:
         bound = c10d._get_default_group().bound_device_id
         devices = ["cpu", "cuda"] if bound is None else [bound.type]
         if named or backend_of(parent_pg, devices) is None:
@@ -87,7 +88,7 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
         devices = ["cpu", "cuda"] if bound is None else [bound.type]
         return None if backend_of(group, devices) else pytorch_split_source(group)
 
-    c10d._get_split_source = split_source
+    pytorch._get_split_source = split_source
     for name, function in (("monitored_barrier", monitored_barrier), ("split_group", split_group)):
         setattr(c10d, name, function)
         setattr(dist, name, function)
@@ -121,13 +122,17 @@ def _split(
 
 
 def _register(
-    group: dist.ProcessGroup, name: str, parent: dist.ProcessGroup, ranks: Sequence[int]
+    group: dist.ProcessGroup, name: Any, parent: dist.ProcessGroup, ranks: Sequence[int]
 ) -> None:
-    """Makes a group known to PyTorch, as all that torch.distributed makes are."""
+    """Makes a group known to PyTorch, as all that torch.distributed makes are.
+
+    Args:
+        name: A str; PyTorch 2.13 calls its type GroupName, 2.11 does not know that.
+    """
     group.bound_device_id = parent.bound_device_id
     world = c10d._world
     backend, store = world.pg_map[parent]
-    world.pg_map[group] = (backend, dist.PrefixStore(f"{name}/", store))
+    world.pg_map[group] = (backend, PrefixStore(f"{name}/", store))
     world.pg_names[group] = name
     world.pg_backend_config[group] = world.pg_backend_config[parent]
     job_ranks = {own: of_job for of_job, own in world.pg_group_ranks[parent].items()}

@@ -29,10 +29,10 @@ class _ByPlan:
         self.algorithm = algorithm or self.plan
 
     def allocate(
-        self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device
+        self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
         """Memory for FSDP's buffers: the core registers nothing, so any will do."""
-        return torch.empty(*size, dtype=dtype, device=device)
+        return torch.empty(size, dtype=dtype, device=device)
 
 
 class AllGather(_ByPlan, fsdp_api.AllGather):
