@@ -222,7 +222,7 @@ def terms_of(
     between = [cost.steps_inter_node, 1e-3 * cost.bytes_sent_inter_node]
     inside = [
         cost.steps - cost.steps_inter_node,
-        1e-3 * (cost.bytes_sent - cost.bytes_sent_inter_node),
+        1e-3 * (cost.bytes_sent - cost.bytes_sent_inter_node + cost.bytes_filling),
     ]
     if width == 3:
         further = max(cost.messages_inter_node - cost.steps_inter_node, 0)

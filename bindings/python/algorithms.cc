@@ -123,6 +123,7 @@ void bind_cost(nb::module_& module) {
       .def_ro("messages_inter_node", &Cost::messages_inter_node)
       .def_ro("bytes_sent", &Cost::bytes_sent)
       .def_ro("bytes_sent_inter_node", &Cost::bytes_sent_inter_node)
+      .def_ro("bytes_filling", &Cost::bytes_filling)
       .def_ro("bytes_reduced", &Cost::bytes_reduced)
       .def_ro("exact", &Cost::exact);
 }

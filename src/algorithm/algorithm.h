@@ -30,6 +30,9 @@ struct Request {
 
 // What a plan costs, as its algorithm's file states and a test holds against the plan.
 struct Cost {
+  // Executors do not cut a message into smaller parts than this.
+  static constexpr double least_tile_bytes = 32 << 10;
+
   // Messages on the longest chain, each of which can start only when the one before has arrived;
   // the number of alphas. Of these at most `steps_inter_node` cross nodes.
   std::int64_t steps = 0;
@@ -41,6 +44,9 @@ struct Cost {
   // Bytes sent by the rank that sends most, and by the rank that sends most between nodes.
   double bytes_sent = 0;
   double bytes_sent_inter_node = 0;
+  // Bytes that go from rank to rank down a chain, one hop after another, before the last rank gets
+  // its first tile of least_tile_bytes: no rank sends them all, and all wait for them.
+  double bytes_filling = 0;
   // Bytes of results of reductions computed by the rank that computes most.
   double bytes_reduced = 0;
   // Otherwise these are upper bounds (nodes of unequal size).

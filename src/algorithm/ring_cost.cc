@@ -27,7 +27,10 @@ Cost ring_cost(const Request& request, int directions, std::int64_t hops, double
 Cost chain_cost(const Request& request, ChainEnd end, double bytes_sent, double bytes_reduced) {
   const int ranks = request.placement.ranks();
   if (ranks == 1) return {};
-  Cost cost{.steps = ranks - 1, .bytes_sent = bytes_sent, .bytes_reduced = bytes_reduced};
+  Cost cost{.steps = ranks - 1,
+            .bytes_sent = bytes_sent,
+            .bytes_filling = (ranks - 2) * std::min(bytes_sent, Cost::least_tile_bytes),
+            .bytes_reduced = bytes_reduced};
   std::vector<int> chains_leaving(static_cast<std::size_t>(ranks));
   for (int channel = 0; channel < request.channels; ++channel) {
     const Ring ring(request.placement, channel);

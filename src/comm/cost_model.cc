@@ -19,6 +19,7 @@ double CostModel::time_us(const algorithm::Cost& cost, Protocol protocol) const 
          inside_further * inside.overhead_us + between_further * between.overhead_us +
          1e-3 * (inside_bytes * inside.beta_ns_per_byte +
                  cost.bytes_sent_inter_node * between.beta_ns_per_byte +
+                 cost.bytes_filling * inside.beta_ns_per_byte +
                  cost.bytes_reduced * reduce_ns_per_byte);
 }
 

@@ -74,6 +74,17 @@ TEST_P(CostOf, IsWhatThePlanDoes) {
       }
 }
 
+// Down a chain of 16 the last rank waits for 14 copies of a first tile, which no rank sends.
+TEST(ChainCost, CountsTheTilesThatFillTheChain) {
+  const Request request{.collective = Collective::broadcast,
+                        .placement = topo::Placement::single_node(16)};
+  const Entry& ring = *find(Collective::broadcast, "ring").value();
+  EXPECT_EQ(ring.cost(request, 1000).bytes_filling, 14 * 1000.0);
+  EXPECT_EQ(ring.cost(request, 1 << 20).bytes_filling, 14 * Cost::least_tile_bytes);
+  const Entry& tree = *find(Collective::broadcast, "binomial").value();
+  EXPECT_EQ(tree.cost(request, 1 << 20).bytes_filling, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Every, CostOf, testing::ValuesIn(every_entry()), name_of_entry);
 
 }  // namespace
