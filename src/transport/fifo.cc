@@ -38,8 +38,18 @@ std::size_t slot_stride(const FifoOptions& options, Protocol protocol) {
   return round_up(sizeof(SlotHeader) + slot_bytes(options, protocol), slot_alignment);
 }
 
+// A plan that is proved with so many slots never waits for a head that is held back.
+std::size_t head_count(const FifoOptions& options) {
+  return static_cast<std::size_t>(std::max(2 * options.slots, least_heads));
+}
+
+std::size_t heads_bytes(const FifoOptions& options, Protocol protocol) {
+  return protocol == Protocol::simple ? head_count(options) * head_stride : 0;
+}
+
 std::size_t fifo_bytes(const FifoOptions& options, Protocol protocol) {
-  return static_cast<std::size_t>(options.slots) * slot_stride(options, protocol);
+  return heads_bytes(options, protocol) +
+         static_cast<std::size_t>(options.slots) * slot_stride(options, protocol);
 }
 
 // FNV-1a over the numbers that decide where everything lies.
@@ -48,7 +58,7 @@ std::uint64_t fingerprint(const FifoOptions& options) {
   for (const std::uint64_t part :
        {static_cast<std::uint64_t>(options.slots), std::uint64_t{options.simple_slot_bytes},
         std::uint64_t{options.ll_slot_bytes}, std::uint64_t{options.ll128_slot_bytes},
-        std::uint64_t{header_payload_bytes}})
+        std::uint64_t{header_payload_bytes}, std::uint64_t{head_stride}})
     for (int shift = 0; shift < 64; shift += 8) {
       hash ^= part >> shift & 0xff;
       hash *= 0x100000001b3;
@@ -128,11 +138,14 @@ FifoLayout fifo_layout(const FifoOptions& options, Protocol protocol) {
     offset += fifo_bytes(options, static_cast<Protocol>(before));
   const int first_signal = 2 * static_cast<int>(protocol) * signals_per_line;
   return {.slots = static_cast<std::uint64_t>(options.slots),
+          .heads = head_count(options),
           .payload_bytes = slot_payload_bytes(options, protocol),
           .slot_stride = slot_stride(options, protocol),
-          .offset = offset,
+          .heads_offset = offset,
+          .offset = offset + heads_bytes(options, protocol),
           .arrived_signal = first_signal,
-          .credit_signal = first_signal + signals_per_line};
+          .credit_signal = first_signal + signals_per_line,
+          .slot_credit_signal = first_signal + signals_per_line + 1};
 }
 
 std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protocol,

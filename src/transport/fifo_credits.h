@@ -12,12 +12,14 @@
 
 namespace unisono::transport {
 
-// The sender's count of messages, and of those that the receiver has given back.
+// The sender's count of what it took (slots, or heads), and of what the receiver has given back.
 class SentMessages {
  public:
   SentMessages(Connection& connection, const FifoLayout& layout)
-      : given_back_(&connection.signals()[layout.credit_signal]),
-        slots_(layout.slots),
+      : SentMessages(connection, layout.credit_signal, layout.slots) {}
+  SentMessages(Connection& connection, int credit_signal, std::uint64_t slots)
+      : given_back_(&connection.signals()[credit_signal]),
+        slots_(slots),
         peer_(connection.peer()) {}
 
   // Looks at the signal only when the slots known to be free are used up: its line is written by

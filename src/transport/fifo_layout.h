@@ -12,6 +12,11 @@ namespace unisono::transport {
 
 // A region holds the slots of one direction: those of Simple, then of LL, then of LL128. A slot is
 // aligned to a line of LL128 (two cache lines, which processors also fetch in pairs).
+//
+// In mapped memory a message of Simple has a head: its header, and room behind it for a short
+// message. Heads are many and near each other; the slots, before which they lie, take what is
+// longer. So a sender of short messages may be far ahead of a receiver that has no core at the
+// moment, in a few pages, and all large messages together stay in the caches.
 inline constexpr std::size_t slot_alignment = 128;
 // LL: 4 bytes of each 8. LL128: 120 bytes of each 128.
 inline constexpr std::size_t ll_word_payload = 4;
@@ -23,6 +28,13 @@ inline constexpr std::size_t max_ll128_payload = (std::size_t{1} << 24) - 1;
 
 // In mapped memory the header carries the bytes of a message of up to so many.
 inline constexpr std::size_t header_payload_bytes = 40;
+// A head: nine lines of bytes behind the header, so that 64 heads are ten pages.
+inline constexpr std::size_t head_stride = 640;
+inline constexpr std::size_t head_payload_bytes = 576;
+inline constexpr int least_heads = 64;
+// A receiver tells so many heads at once that it has given back: a sender that waits for them looks
+// at the line which the receiver must write. At least least_heads - heads_per_credit stay free.
+inline constexpr std::uint64_t heads_per_credit = 8;
 
 // The head of a slot of Simple, and of any message that is put; the bytes, or the PieceRecords of
 // an offer, follow it.
@@ -44,13 +56,18 @@ struct PieceRecord {
 // Bounds what a receiver keeps for an offer (16 KiB).
 inline constexpr std::size_t max_offer_pieces = 1024;
 
+static_assert(sizeof(SlotHeader) + head_payload_bytes == head_stride);
+
 struct FifoLayout {
   std::uint64_t slots;
+  std::uint64_t heads;        // of Simple
   std::size_t payload_bytes;  // of a slot
   std::size_t slot_stride;
-  std::size_t offset;  // of the first slot in the region
-  int arrived_signal;  // of the receiver: messages that have arrived
-  int credit_signal;   // of the sender: messages that have been given back
+  std::size_t heads_offset;  // of the first head in the region
+  std::size_t offset;        // of the first slot in the region
+  int arrived_signal;        // of the receiver: messages that have arrived
+  int credit_signal;         // of the sender: messages that have been given back
+  int slot_credit_signal;    // of the sender, in mapped memory: slots that have been given back
 
   std::size_t slot_offset(std::uint64_t number) const {
     return offset + static_cast<std::size_t>(number % slots) * slot_stride;

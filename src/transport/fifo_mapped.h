@@ -3,7 +3,8 @@
 //
 // A message's header tells its arrival, and carries the bytes of a message of up to
 // header_payload_bytes: such a message is one cache line that goes from core to core. The bytes of
-// a longer one follow the header.
+// a longer one follow the header, up to head_payload_bytes; those of a still longer one, and where
+// the pieces of an offer lie, are in the next slot.
 #pragma once
 
 #include <atomic>
@@ -17,6 +18,32 @@
 #include "transport/transport.h"
 
 namespace unisono::transport {
+
+// Where a message lies.
+inline bool takes_slot(SlotHeader::Kind kind, std::size_t bytes) {
+  return kind == SlotHeader::Kind::offer || bytes > head_payload_bytes;
+}
+
+// The heads of one direction, taken in turn.
+class HeadCursor {
+ public:
+  HeadCursor(std::byte* region, const FifoLayout& layout)
+      : first_(region + layout.heads_offset),
+        end_(first_ + layout.heads * head_stride),
+        at_(first_) {}
+
+  SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(at_); }
+  std::byte* behind_header() const { return at_ + sizeof(SlotHeader); }
+  void advance() {
+    at_ += head_stride;
+    if (at_ == end_) at_ = first_;
+  }
+
+ private:
+  std::byte* first_;
+  std::byte* end_;
+  std::byte* at_;
+};
 
 // The slots of one direction, taken in turn.
 //
@@ -34,11 +61,8 @@ class SlotCursor {
         at_(first_) {}
 
   std::byte* slot() const { return at_; }
-  SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(at_); }
-  std::byte* behind_header() const { return at_ + sizeof(SlotHeader); }
   std::byte* payload(std::size_t bytes) const {
-    if (bytes <= header_payload_bytes) return header().payload;
-    return bytes < least_spread_bytes ? behind_header() : behind_header() + spread(bytes);
+    return bytes < least_spread_bytes ? at_ : at_ + spread(bytes);
   }
   void advance() {
     at_ += stride_;
@@ -64,18 +88,36 @@ class SlotCursor {
   std::size_t round_ = 0;
 };
 
+// Where the next message of `bytes` in a slot or head lies, at both ends.
+inline std::byte* payload_at(const HeadCursor& head, const SlotCursor& slot, std::size_t bytes) {
+  if (bytes <= header_payload_bytes) return head.header().payload;
+  return bytes <= head_payload_bytes ? head.behind_header() : slot.payload(bytes);
+}
+
 class MappedSender {
  public:
   // Only when the connection is ready, and mapped.
   MappedSender(Connection& connection, const FifoLayout& layout)
-      : messages_(connection, layout), cursor_(connection.peer_region(), layout) {}
+      : messages_(connection, layout.credit_signal, layout.heads),
+        slots_(connection, layout.slot_credit_signal, layout.slots),
+        head_(connection.peer_region(), layout),
+        slot_(connection.peer_region(), layout) {}
 
-  // Whether a slot is known to be free; if not, messages().has_free_slot() looks.
-  bool has_free_slot() const { return messages_.knows_free_slot(); }
-  SentMessages& messages() { return messages_; }
+  // Whether there is room for a message of `bytes`, as far as is known; if not, look_for_room()
+  // looks.
+  bool knows_room(std::size_t bytes) const {
+    return messages_.knows_free_slot() && (bytes <= head_payload_bytes || slots_.knows_free_slot());
+  }
+  Result<bool> look_for_room(std::size_t bytes) {
+    auto has_head = messages_.has_free_slot();
+    if (!has_head.ok() || !*has_head || bytes <= head_payload_bytes) return has_head;
+    return slots_.has_free_slot();
+  }
+  // For a message of any size or kind.
+  Result<bool> look_for_any_room() { return look_for_room(SIZE_MAX); }
   const SentMessages& messages() const { return messages_; }
   // Where the next message of `bytes` goes; then publish(), with the same.
-  std::byte* payload(std::size_t bytes) const { return cursor_.payload(bytes); }
+  std::byte* payload(std::size_t bytes) const { return payload_at(head_, slot_, bytes); }
   // Copies into that memory.
   void fill(std::byte* to, const void* from, std::size_t bytes) {
     const auto* source = static_cast<const std::byte*>(from);
@@ -84,21 +126,27 @@ class MappedSender {
     else
       store_.copy(to, source, bytes);
   }
-  std::byte* offered_pieces() const { return cursor_.behind_header(); }
+  std::byte* offered_pieces() const { return slot_.slot(); }
   void publish(SlotHeader::Kind kind, std::size_t bytes, std::size_t pieces) {
-    SlotHeader& header = cursor_.header();
+    SlotHeader& header = head_.header();
     header.bytes = bytes;
     header.kind = kind;
     header.pieces = static_cast<std::uint32_t>(pieces);
     messages_.add();
-    cursor_.advance();
+    head_.advance();
+    if (takes_slot(kind, bytes)) {
+      slots_.add();
+      slot_.advance();
+    }
     // Release: who sees the number sees the message, and what this process wrote to offered memory.
     std::atomic_ref(header.number).store(messages_.sent(), std::memory_order_release);
   }
 
  private:
-  SentMessages messages_;
-  SlotCursor cursor_;
+  SentMessages messages_;  // by their heads
+  SentMessages slots_;
+  HeadCursor head_;
+  SlotCursor slot_;
   SlotStore store_;
 };
 
@@ -107,37 +155,50 @@ class MappedReceiver {
   // Only when the connection is ready, and mapped.
   MappedReceiver(Connection& connection, const FifoLayout& layout)
       : credit_(connection.peer_signals()[layout.credit_signal]),
-        cursor_(connection.region(), layout) {}
+        slot_credit_(connection.peer_signals()[layout.slot_credit_signal]),
+        head_(connection.region(), layout),
+        slot_(connection.region(), layout) {}
 
   std::uint64_t taken() const { return taken_; }
-  // The number of the last message in the next slot. Acquire: pairs with the release of publish().
+  // The number of the last message in the next head. Acquire: pairs with the release of publish().
   std::uint64_t number() const {
-    return std::atomic_ref(cursor_.header().number).load(std::memory_order_acquire);
+    return std::atomic_ref(head_.header().number).load(std::memory_order_acquire);
   }
   // Once arrived. Copied before it is looked at: the peer could still write to what is mapped.
-  SlotHeader header() const { return cursor_.header(); }
+  SlotHeader header() const { return head_.header(); }
   // Whether the message that arrived is `bytes` in the slot.
   bool carries(std::size_t bytes) const {
-    return cursor_.header().bytes == bytes && cursor_.header().kind == SlotHeader::Kind::bytes;
+    return head_.header().bytes == bytes && head_.header().kind == SlotHeader::Kind::bytes;
   }
-  const std::byte* payload(std::size_t bytes) const { return cursor_.payload(bytes); }
-  const std::byte* offered_pieces() const { return cursor_.behind_header(); }
-  void release() {
+  const std::byte* payload(std::size_t bytes) const { return payload_at(head_, slot_, bytes); }
+  const std::byte* offered_pieces() const { return slot_.slot(); }
+  // Gives back the message at hand, of this kind and size.
+  void release(SlotHeader::Kind kind, std::size_t bytes) {
     ++taken_;
-    cursor_.advance();
-    // Release: our reads of the slot, and of offered memory, happen before the sender's next
+    head_.advance();
+    // Release, both: our reads of the slot, and of offered memory, happen before the sender's next
     // writes.
-    credit_.store(taken_, std::memory_order_release);
-    // A sender that is ahead has filled the next slot; it is fetched beside what is done with this
+    if (takes_slot(kind, bytes)) {
+      ++slots_taken_;
+      slot_.advance();
+      slot_credit_.store(slots_taken_, std::memory_order_release);
+      credit_.store(taken_, std::memory_order_release);
+    } else if (taken_ % heads_per_credit == 0) {
+      credit_.store(taken_, std::memory_order_release);
+    }
+    // A sender that is ahead has filled the next head; it is fetched beside what is done with this
     // message.
-    __builtin_prefetch(cursor_.slot());
-    __builtin_prefetch(cursor_.behind_header());
+    __builtin_prefetch(&head_.header());
+    __builtin_prefetch(bytes > head_payload_bytes ? slot_.slot() : head_.behind_header());
   }
 
  private:
-  std::atomic<std::uint64_t>& credit_;  // the peer's: messages taken
+  std::atomic<std::uint64_t>& credit_;       // the peer's: messages taken
+  std::atomic<std::uint64_t>& slot_credit_;  // the peer's: slots taken
   std::uint64_t taken_ = 0;
-  SlotCursor cursor_;
+  std::uint64_t slots_taken_ = 0;
+  HeadCursor head_;
+  SlotCursor slot_;
 };
 
 }  // namespace unisono::transport

@@ -59,10 +59,10 @@ Result<bool> SimpleRecvFifo::arrived(std::size_t bytes) {
   return true;
 }
 
-// A slot holds the next message, or the one that it held the last time.
+// A head holds the next message, or the one that it held the last time.
 Result<bool> SimpleRecvFifo::has_next() const {
   const std::uint64_t next = receiver_.taken() + 1;
-  const std::uint64_t last = next > layout_.slots ? next - layout_.slots : 0;
+  const std::uint64_t last = next > layout_.heads ? next - layout_.heads : 0;
   const std::uint64_t number = receiver_.number();
   if (number == next || number == last) [[likely]]
     return number == next;
@@ -133,7 +133,8 @@ Status SimpleRecvFifo::read_offered(std::byte* destination, std::size_t offset, 
 Status SimpleRecvFifo::release() {
   if (!accepted_) return bug("release of a message that has not arrived");
   accepted_ = false;
-  receiver_.release();
+  receiver_.release(offered_.empty() ? SlotHeader::Kind::bytes : SlotHeader::Kind::offer,
+                    accepted_bytes_);
   return {};
 }
 

@@ -15,7 +15,7 @@ class SimpleSendFifo final : public SendFifo {
         options_(options),
         sender_(connection, layout) {}
 
-  Result<bool> can_send() override { return sender_.messages().has_free_slot(); }
+  Result<bool> can_send() override { return sender_.look_for_any_room(); }
   Status send(std::span<const Piece> pieces) override;
   void* begin(std::size_t bytes) override;
   Status commit() override;

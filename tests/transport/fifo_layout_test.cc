@@ -27,6 +27,8 @@ TEST(FifoLayout, SlotsDoNotOverlapAndFillTheRegion) {
   std::size_t end = 0;
   for (const Protocol protocol : {Protocol::simple, Protocol::ll, Protocol::ll128}) {
     const FifoLayout layout = fifo_layout(options, protocol);
+    EXPECT_EQ(layout.heads_offset, end);
+    if (protocol == Protocol::simple) end += layout.heads * head_stride;
     for (std::uint64_t number = 6; number < 9; ++number) {
       EXPECT_EQ(layout.slot_offset(number), end);
       EXPECT_EQ(layout.slot_offset(number) % slot_alignment, 0u);

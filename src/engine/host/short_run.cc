@@ -118,8 +118,8 @@ Status ShortRun::advance(Block& block) {
       return {};
     }
     if (step.bytes == 0) continue;
-    if (step.sends && !block.sender->has_free_slot()) {
-      UNISONO_ASSIGN(const bool is_free, block.sender->messages().has_free_slot());
+    if (step.sends && !block.sender->knows_room(step.bytes)) {
+      UNISONO_ASSIGN(const bool is_free, block.sender->look_for_room(step.bytes));
       if (!is_free) {
         block.waits_for = Waiting::Kind::credit;
         return {};
@@ -191,7 +191,8 @@ void ShortRun::execute(Block& block, const Step& step, const std::byte* message)
       block.sender->fill(slot, destination(step), bytes);
       break;
   }
-  if (step.receives && message != offered_.data()) block.receiver->release();
+  if (step.receives && message != offered_.data())
+    block.receiver->release(SlotHeader::Kind::bytes, bytes);
   if (step.sends) block.sender->publish(SlotHeader::Kind::bytes, bytes, 0);
 }
 
