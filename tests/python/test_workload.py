@@ -190,6 +190,53 @@ def test_dumps_of_gloo_are_read() -> None:
     assert result.compute_us > 0
 
 
+def test_dumps_of_nccl_are_read() -> None:
+    """Real ones, of 4 GPUs and PyTorch 2.11; messages to the next rank are in batches."""
+    workload = load_workload(Path(__file__).with_name("flight_recorder_nccl"))
+    assert workload.communicators == {"0": [[0, 1, 2, 3]], "1": [[0, 1]], "2": [[2, 3]]}
+    result = simulate_workload(load_cluster("hgx_h200_4_nccl"), workload)
+    of_rank = {kind: [task.name for task in result.tasks if task.kind == kind]
+               for kind in ("collective", "send", "recv")}  # fmt: skip
+    assert of_rank["collective"] == 3 * [
+        "all_reduce", "all_reduce", "_all_gather_base", "_reduce_scatter_base", "all_to_all",
+        "broadcast", "reduce", "all_reduce", "all_reduce_barrier",
+    ]  # fmt: skip
+    assert of_rank["send"] == 3 * ["send 0->1"]
+    assert of_rank["recv"] == 3 * ["recv 0<-3"]
+    assert result.compute_us > 0
+
+
+def test_what_the_watchdog_saw_too_late_began_when_it_could(tmp_path: Path) -> None:
+    dumps = flight_recorder(2, 3)
+    for dump in dumps:
+        for i, entry in enumerate(dump["entries"]):
+            # All are made at once, run one after another, and are seen at one time later.
+            entry |= {"time_created_ns": 1_000_000, "time_discovered_started_ns": 9_000_000 + i,
+                      "time_discovered_completed_ns": 9_000_001 + i}  # fmt: skip
+    folder = write_dumps(tmp_path, dumps, pickled=True)
+    assert simulate_workload(load_cluster("dgx_a100"), load_workload(folder)).compute_us == 0
+    for dump in dumps:
+        for i, entry in enumerate(dump["entries"]):
+            # The watchdog was there when each began, 300 us after another.
+            entry |= {"time_discovered_started_ns": 2_000_000 + 300_000 * i,
+                      "time_discovered_completed_ns": 2_100_000 + 300_000 * i}  # fmt: skip
+    write_dumps(tmp_path, dumps, pickled=True)
+    result = simulate_workload(load_cluster("dgx_a100"), load_workload(folder))
+    assert result.compute_us == pytest.approx(2 * 200)
+
+
+def test_a_batch_without_a_duration_is_refused(tmp_path: Path) -> None:
+    dumps = flight_recorder(2, 2)
+    for dump in dumps:
+        dump["entries"][1] |= {"state": "scheduled", "duration_ms": None}
+        dump["entries"].append(
+            dump["entries"][0] | {"profiling_name": "nccl:coalesced", "duration_ms": None}
+        )
+    folder = write_dumps(tmp_path, dumps, pickled=True)
+    with pytest.raises(MisuseError, match=r"rank 0, entry 1 \(nccl:all_reduce, completed"):
+        load_workload(folder)
+
+
 def test_a_call_of_gloo_that_has_not_ended_is_refused(tmp_path: Path) -> None:
     dumps = flight_recorder(2, 2)
     for entry in dumps[1]["entries"]:

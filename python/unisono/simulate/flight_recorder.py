@@ -3,6 +3,9 @@
 A dump is a pickle, which can make an unpickler call anything. Ours refuses every name: a dump holds
 only numbers, texts, lists and dictionaries, and these need none. The JSON form is read as it is.
 
+What NCCL runs as one (batched messages, coalesced collectives) stands there as entries without
+times, and after them one for all, with theirs.
+
 Gloo's dumps (PyTorch 2.13) have neither the groups' ranks nor durations: a group is then the ranks
 that call on it, and a call, for which its host waits, counts as part of the compute after it.
 """
@@ -23,6 +26,11 @@ _MAX_BYTES = 1 << 30
 _RANK = re.compile(r"(\d+)(?:\.[A-Za-z]+)?$")
 _MESSAGE = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
 
+_BATCH = "coalesced"
+_TIMES = (
+    "time_created_ns", "duration_ms", "state", "time_discovered_started_ns",
+    "time_discovered_completed_ns",
+)  # fmt: skip
 _COLLECTIVES = {
     "all_reduce": "all_reduce", "allreduce": "all_reduce", "allreduce_coalesced": "all_reduce",
     "all_reduce_coalesced": "all_reduce", "all_gather": "all_gather",
@@ -32,6 +40,7 @@ _COLLECTIVES = {
     "_broadcast_oop": "broadcast", "reduce": "reduce", "_reduce_oop": "reduce", "gather": "gather",
     "scatter": "scatter", "all_to_all": "all_to_all", "alltoall": "all_to_all",
     "all_to_allv": "all_to_all", "alltoall_base": "all_to_all", "barrier": "all_reduce",
+    "all_reduce_barrier": "all_reduce",
 }  # fmt: skip
 _TYPES = {
     "Float": ("float32", 4), "Half": ("float16", 2), "BFloat16": ("bfloat16", 2),
@@ -96,6 +105,52 @@ def load_flight_recorder(paths: Iterable[Path], name: str = "flight_recorder") -
     return _Reader(dumps, name).workload()
 
 
+def _in_their_batch(entries: list[Any]) -> list[tuple[int, Any]]:
+    """Entries with their numbers; those of a batch have its times, and it is none of them."""
+    found: list[tuple[int, Any]] = []
+    waiting: dict[str, list[int]] = {}  # by group, places in `found` of what a batch may end
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            found.append((number, entry))
+            continue
+        group = str(entry.get("process_group"))
+        if str(entry.get("profiling_name")).partition(":")[2] == _BATCH:
+            times = {name: entry.get(name) for name in _TIMES} | {_BATCH: number}
+            for place in waiting.pop(group, []):
+                found[place] = (found[place][0], found[place][1] | times)
+            continue
+        if entry.get("duration_ms") is None:
+            waiting.setdefault(group, []).append(len(found))
+        found.append((number, entry))
+    return found
+
+
+class _Clock:
+    """When the calls of a rank began, one after another in each group."""
+
+    def __init__(self) -> None:
+        self._free: dict[str, float] = {}
+        self._batch: dict[str, tuple[int, float]] = {}
+
+    def start_of(self, group: str, entry: dict[str, Any]) -> float:
+        """The watchdog looks now and then. What it saw begin and end at once it saw too late.
+
+        All that is known then is that the call had been made, and those before it had ended.
+        """
+        batch, start = self._batch.get(group, (-1, 0.0))
+        if entry["batch"] is not None and batch == entry["batch"]:
+            return start
+        seen, ended, duration = entry["seen_begun"], entry["seen_ended"], 1e6 * entry["duration_ms"]
+        if seen is not None and (ended is None or ended - seen >= duration):
+            start = float(seen)
+        else:
+            start = max(entry["created"], self._free.get(group, 0.0))
+        self._free[group] = start + duration
+        if entry["batch"] is not None:
+            self._batch[group] = (entry["batch"], start)
+        return start
+
+
 class _Reader:
     def __init__(self, dumps: dict[int, dict[str, Any]], name: str) -> None:
         self.dumps = dumps
@@ -106,7 +161,7 @@ class _Reader:
         for rank, dump in self.dumps.items():
             self.add_groups(rank, dump)
         entries = {
-            rank: [self.checked(rank, i, entry) for i, entry in enumerate(dump["entries"])]
+            rank: [self.checked(rank, i, entry) for i, entry in _in_their_batch(dump["entries"])]
             for rank, dump in self.dumps.items()
         }
         if not self.made.communicators:
@@ -121,11 +176,12 @@ class _Reader:
             for group, number in first.items():
                 self.first[group] = max(self.first.get(group, 0), number)
         for rank, each in entries.items():
-            calls = [
-                self.recorded(rank, group, entry)
-                for group, entry in each
-                if entry["is_p2p"] or entry["collective_seq_id"] >= self.first[group]
-            ]
+            calls = []
+            clock = _Clock()
+            for group, entry in each:
+                start = clock.start_of(group, entry)
+                if entry["is_p2p"] or entry["collective_seq_id"] >= self.first[group]:
+                    calls.append(self.recorded(rank, group, entry, start))
             self.made.lists.append(replay(rank, calls))
         return self.made
 
@@ -155,7 +211,10 @@ class _Reader:
                 "is_p2p": bool(entry.get("is_p2p", False)),
                 "collective_seq_id": int(entry.get("collective_seq_id", 0)),
                 "input_dtypes": entry.get("input_dtypes") or ["Float"],
-                "start": entry.get("time_discovered_started_ns") or entry["time_created_ns"],
+                "created": float(entry["time_created_ns"]),
+                "seen_begun": entry.get("time_discovered_started_ns"),
+                "seen_ended": entry.get("time_discovered_completed_ns"),
+                "batch": entry.get(_BATCH),
                 "state": entry.get("state", "unknown"),
                 "duration_ms": entry.get("duration_ms"),
                 "where": where,
@@ -171,8 +230,7 @@ class _Reader:
             )
         return group, values
 
-    def recorded(self, rank: int, group: str, entry: dict[str, Any]) -> Recorded:
-        start = float(entry["start"])
+    def recorded(self, rank: int, group: str, entry: dict[str, Any], start: float) -> Recorded:
         task = self.message(rank, group, entry) if entry["is_p2p"] else self.call(group, entry)
         return Recorded(start, start + 1e6 * entry["duration_ms"], task)
 
