@@ -27,9 +27,9 @@ Result<BenchKernels> BenchKernels::load(std::shared_ptr<const Device> device) {
 #if defined(UNISONO_BENCH_KERNEL_IMAGE)
   BenchKernels kernels;
   UNISONO_ASSIGN(kernels.module_, sys::cuda::Module::load(device, unisono_bench_kernel_image));
-  UNISONO_ASSIGN(kernels.fill_, kernels.module_.function("unisono_bench_fill"));
-  UNISONO_ASSIGN(kernels.count_wrong_, kernels.module_.function("unisono_bench_count_wrong"));
-  UNISONO_ASSIGN(kernels.push_, kernels.module_.function("unisono_bench_push"));
+  UNISONO_ASSIGN(kernels.fill_, kernels.module_.kernel("unisono_bench_fill"));
+  UNISONO_ASSIGN(kernels.count_wrong_, kernels.module_.kernel("unisono_bench_count_wrong"));
+  UNISONO_ASSIGN(kernels.push_, kernels.module_.kernel("unisono_bench_push"));
   UNISONO_ASSIGN(kernels.total_, Memory::allocate(device, sizeof(std::uint64_t)));
   kernels.device_ = std::move(device);
   return kernels;
@@ -76,12 +76,10 @@ Result<RepeatedTable> BenchKernels::upload(const void* table, RepeatedTable want
   return wanted;
 }
 
-Status BenchKernels::launch(sys::cuda::FunctionHandle* function, int blocks, StreamHandle* stream,
+Status BenchKernels::launch(const sys::cuda::Kernel& kernel, int blocks, StreamHandle* stream,
                             std::span<void*> parameters) const {
-  const Current current(*device_);
   return device_->check(
-      device_->driver().launch(function, static_cast<unsigned>(blocks), 1, 1, bench_threads, 1, 1,
-                               0, stream, parameters.data(), nullptr),
+      kernel.launch(static_cast<unsigned>(blocks), bench_threads, stream, parameters.data()),
       "launching a kernel of the bench");
 }
 

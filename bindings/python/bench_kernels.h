@@ -30,15 +30,15 @@ class BenchKernels {
 
  private:
   Result<RepeatedTable> upload(const void* table, RepeatedTable wanted);
-  Status launch(sys::cuda::FunctionHandle* function, int blocks, sys::cuda::StreamHandle* stream,
+  Status launch(const sys::cuda::Kernel& kernel, int blocks, sys::cuda::StreamHandle* stream,
                 std::span<void*> parameters) const;
   Status wait() const;
 
   std::shared_ptr<const sys::cuda::Device> device_;
   sys::cuda::Module module_;
-  sys::cuda::FunctionHandle* fill_ = nullptr;
-  sys::cuda::FunctionHandle* count_wrong_ = nullptr;
-  sys::cuda::FunctionHandle* push_ = nullptr;
+  sys::cuda::Kernel fill_;
+  sys::cuda::Kernel count_wrong_;
+  sys::cuda::Kernel push_;
   sys::cuda::Memory table_;
   sys::cuda::Memory total_;
 };

@@ -55,6 +55,8 @@ extern const Entry all_pairs_one_shot_all_reduce;
 extern const Entry all_pairs_two_shot_all_reduce;
 extern const Entry direct_all_gather;
 extern const Entry direct_reduce_scatter;
+extern const Entry two_shot_broadcast;
+extern const Entry two_shot_reduce;
 
 extern const Entry binomial_broadcast;
 extern const Entry binomial_reduce;

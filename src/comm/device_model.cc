@@ -7,6 +7,7 @@
 
 #include "comm/engine_model.h"
 #include "engine/gpu/direct.h"
+#include "engine/gpu/lines.h"
 #include "engine/gpu/lower.h"
 
 namespace unisono::comm {
@@ -23,7 +24,7 @@ constexpr double combine_us = 5;
 constexpr double block_us = 0.02;
 // By protocol: what a thread block sends, and what all of them do at most.
 constexpr std::array<double, protocol_count> block_gb_per_s{6, 4.7, 7};
-constexpr std::array<double, protocol_count> link_gb_per_s{330, 150, 280};
+constexpr std::array<double, protocol_count> link_gb_per_s{340, 150, 280};
 constexpr double reduce_gb_per_s = 5000;
 // Where a rank combines what several others send.
 constexpr double fan_in_gb_per_s = 260;
@@ -31,13 +32,17 @@ constexpr double fan_in_gb_per_s = 260;
 constexpr double turns_gb_per_s = 270;
 constexpr double turn_us = 4;
 
-// The kernels by hand, of one hop and of two.
+// A hop of a chain from or to a root: the next begins when the first tiles are there.
+constexpr double chain_us = 10;
+
+// The kernels by hand, of one hop and of two, in LL and in LL128.
 struct ByHand {
   double us;
   double gb_per_s;
 };
-constexpr ByHand one_hop{5, 120};
-constexpr ByHand two_hops{8, 215};
+constexpr std::array<ByHand, 2> by_hand_in_ll{{{3, 130}, {5.5, 150}}};
+constexpr std::array<ByHand, 2> by_hand_in_ll128{{{5.5, 275}, {8.5, 280}}};
+constexpr ByHand straight{8, 340};
 
 class DeviceModel : public EngineModel {
  public:
@@ -59,19 +64,19 @@ class DeviceModel : public EngineModel {
   }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
                  const algorithm::Cost& cost, double block_bytes) const override {
-    if (const auto by_hand = how_by_hand(entry, request, block_bytes)) {
-      const ByHand& how = by_hand->kind == DirectKind::two_shot ? two_hops : one_hop;
-      return how.us + 1e-3 * cost.bytes_sent / how.gb_per_s;
-    }
+    if (const auto by_hand = how_by_hand(entry, request, block_bytes))
+      return by_hand->speed.us + 1e-3 * cost.bytes_sent / by_hand->speed.gb_per_s;
     const auto protocol = static_cast<std::size_t>(request.protocol);
     const Blocks blocks = blocks_of(entry, request);
     const bool fans_in = cost.bytes_reduced > 0 && cost.messages > cost.steps;
     const double of_blocks = block_gb_per_s[protocol] * blocks.sending * request.channels;
     const bool takes_turns = !fans_in && cost.steps > 1 && blocks.sending > 1;
+    const bool is_chain = has_root(entry.collective) && cost.steps > 1 && blocks.sending == 1;
     double of_links = link_gb_per_s[protocol];
     if (fans_in) of_links = std::min(of_links, fan_in_gb_per_s);
     if (takes_turns) of_links = std::min(of_links, turns_gb_per_s);
-    return launch_us + (hop_us + (takes_turns ? turn_us : 0)) * static_cast<double>(cost.steps) +
+    const double us_of_hop = hop_us + (takes_turns ? turn_us : 0) + (is_chain ? chain_us : 0);
+    return launch_us + us_of_hop * static_cast<double>(cost.steps) +
            (fans_in ? combine_us * static_cast<double>(cost.messages - cost.steps) : 0) +
            block_us * blocks.all * request.channels + 1e-3 * cost.bytes_reduced / reduce_gb_per_s +
            1e-3 * cost.bytes_sent / std::min(of_blocks, of_links);
@@ -80,11 +85,8 @@ class DeviceModel : public EngineModel {
                     double block_bytes) const override {
     const int interpreted = blocks_of(entry, request).all * request.channels;
     const auto by_hand = how_by_hand(entry, request, block_bytes);
-    if (!by_hand) return interpreted;
     // A call that may not have as many is interpreted.
-    return std::min(interpreted, engine::gpu::direct_least_blocks(
-                                     by_hand->kind, static_cast<std::size_t>(by_hand->hop_bytes),
-                                     request.placement.ranks()));
+    return by_hand ? std::min(interpreted, by_hand->least_blocks) : interpreted;
   }
 
  private:
@@ -95,21 +97,32 @@ class DeviceModel : public EngineModel {
     int sending = 0;
   };
   struct CallByHand {
-    DirectKind kind;
-    double hop_bytes;  // to each rank
+    ByHand speed;
+    int least_blocks;
   };
   // Nothing: it is interpreted.
-  static std::optional<CallByHand> how_by_hand(const algorithm::Entry& entry,
-                                               const algorithm::Request& request,
-                                               double block_bytes) {
+  std::optional<CallByHand> how_by_hand(const algorithm::Entry& entry,
+                                        const algorithm::Request& request,
+                                        double block_bytes) const {
     const int ranks = request.placement.ranks();
-    if (request.protocol != Protocol::ll || request.channels != 1) return std::nullopt;
+    if (request.channels != 1) return std::nullopt;
+    if (request.protocol == Protocol::ll128) {
+      const int hops = engine::gpu::lines_hops(entry.collective, entry.name, ranks);
+      if (hops == 0) return std::nullopt;
+      if (engine::gpu::lines_may_post(entry.collective, hops) &&
+          options_.posts(static_cast<std::uint64_t>(block_bytes)))
+        return CallByHand{straight, 1};
+      return CallByHand{by_hand_in_ll128[static_cast<std::size_t>(hops - 1)], 1};
+    }
+    if (request.protocol != Protocol::ll) return std::nullopt;
     const auto kind = engine::gpu::direct_kind(entry.collective, entry.name, ranks);
     if (!kind) return std::nullopt;
     const double hop_bytes = *kind == DirectKind::two_shot ? block_bytes / ranks : block_bytes;
     if (hop_bytes > static_cast<double>(device::direct_max_bytes(*kind, ranks)))
       return std::nullopt;
-    return CallByHand{*kind, hop_bytes};
+    return CallByHand{
+        by_hand_in_ll[static_cast<std::size_t>(device::direct_hops(*kind) - 1)],
+        engine::gpu::direct_least_blocks(*kind, static_cast<std::size_t>(hop_bytes), ranks)};
   }
   Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {
     const std::lock_guard lock(mutex_);

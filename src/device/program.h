@@ -38,6 +38,7 @@ enum StepFlags : std::uint8_t {
   gives_destination = 8,
   gives_message = 16,
   publishes = 32,  // a step of another thread block waits for this one
+  is_alone = 64,   // nothing else of the program touches its destination
 };
 
 struct Step {
@@ -233,6 +234,69 @@ struct DirectLaunch {
   // By rank, a word for each block: this rank's to that one and that one's to this.
   std::uint64_t greetings_out[direct_max_ranks];
   std::uint64_t greetings_in[direct_max_ranks];
+};
+
+// Plans by hand in LL128 (kernels/lines.cuh), for calls of any size; slots are for a warp, each
+// with a group of lines for either hop.
+inline constexpr int warps_per_block = threads_per_block / 32;
+inline constexpr int lines_max_blocks = 64;
+inline constexpr int lines_max_warps = lines_max_blocks * warps_per_block;
+inline constexpr std::size_t lines_group_payload = 8 * ll128_line_payload;
+inline constexpr std::size_t lines_group_bytes = 8 * ll128_line_bytes;
+inline constexpr std::size_t lines_slots = 2;
+inline constexpr std::size_t lines_hops = 2;  // at most
+// With more ranks fewer blocks have as much on the way.
+constexpr int lines_blocks(int ranks) {
+  return ranks <= 4 ? lines_max_blocks : lines_max_blocks / 2;
+}
+constexpr std::size_t lines_slots_bytes(int ranks) {
+  return static_cast<std::size_t>(lines_blocks(ranks) * warps_per_block) * lines_slots *
+         lines_hops * lines_group_bytes;
+}
+// What a connection's region holds after what all begin with (transport/nvlink/layout.h). Of this
+// end: rounds of each warp, a word that says that they were given up, calls that posted of each
+// block; used are those in the connection with the lowest rank. Of the peer, stored by it: rounds
+// that each warp is through with, its blocks' posts, calls that each block has sent; then slots.
+struct LinesRegion {
+  std::uint64_t begin[16];
+  std::uint64_t rounds[lines_max_warps];
+  alignas(128) std::uint32_t stopped;
+  alignas(128) std::uint64_t calls[lines_max_blocks];
+  std::uint64_t credits[lines_max_warps];
+  // For each block: where this rank's data go, in this rank's addresses, or 0; each half with the
+  // call's number, as in LL.
+  alignas(128) std::uint32_t posts[lines_max_blocks][4];
+  alignas(128) std::uint64_t ends[lines_max_blocks];
+};
+static_assert(sizeof(LinesRegion) % ll128_line_bytes == 0, "slots follow");
+// By rank.
+struct LinesPeer {
+  std::uint64_t source;       // what goes there in hop 0, or of the own rank is added
+  std::uint64_t destination;  // where what comes from there is put, or of the own rank its sum
+  std::uint64_t view;         // the destination in that rank's addresses; 0: it cannot reach it
+  std::int64_t bytes;         // of all three
+  std::uint64_t out;          // LinesRegion: the peer's
+  std::uint64_t in;           // own
+};
+struct LinesLaunch {
+  std::uint64_t states;  // LinesRegion of the lowest peer
+  std::int64_t longest;  // of the peers' bytes, the same on all ranks
+  std::int16_t rank;
+  std::int16_t ranks;
+  // Ranks, as bits: to whom goes something in hop 0, what of it is stored at the own destination
+  // too, whose is added, to whom the sum goes, from whom comes something to be put in place.
+  std::uint8_t sends;
+  std::uint8_t keeps;
+  std::uint8_t hears;
+  std::uint8_t forwards;
+  std::uint8_t takes;
+  std::uint8_t hops;
+  std::uint8_t sources_differ;
+  std::uint8_t tells;
+  std::uint64_t mailbox;
+  std::int64_t timeout_ns;
+  Arithmetic arithmetic;
+  LinesPeer peers[direct_max_ranks];
 };
 
 // A group of sends and receives. Message by message, each direction of each peer has a thread block

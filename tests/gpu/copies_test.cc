@@ -302,15 +302,15 @@ TEST_F(GpuCopies, WhatIsSentToAnotherDeviceNeedsNoMultiprocessor) {
 
   const auto device = cluster.engine(0).shared_device();
   auto module = sys::cuda::Module::load(device, occupy).value();
-  sys::cuda::FunctionHandle* kernel = module.function("occupy").value();
+  const sys::cuda::Kernel kernel = module.kernel("occupy").value();
   auto flag = sys::cuda::MappedHostMemory::allocate(device, 4).value();
   const TestStream busy(device);
   sys::cuda::DeviceAddress address = flag.address();
   void* parameters[] = {&address};
   const sys::cuda::Current current(*device);
   constexpr unsigned threads = 1024;  // two such blocks fill a multiprocessor
-  ASSERT_EQ(device->driver().launch(kernel, static_cast<unsigned>(2 * device->multiprocessors()), 1,
-                                    1, threads, 1, 1, 0, busy.handle(), parameters, nullptr),
+  ASSERT_EQ(kernel.launch(static_cast<unsigned>(2 * device->multiprocessors()), threads,
+                          busy.handle(), parameters),
             sys::cuda::driver_success);
   ASSERT_TRUE(cluster.launch(executions, arguments, {0, 1}).ok());
   const auto until = steady_clock::now() + milliseconds(5000);

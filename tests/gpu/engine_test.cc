@@ -5,6 +5,7 @@
 #include <random>
 
 #include "engine/gpu/direct.h"
+#include "engine/gpu/lines.h"
 #include "gpu/runs.h"
 
 namespace unisono::test {
@@ -106,7 +107,8 @@ TEST_F(Gpu, PlansByHandAreRightForAllTypesOperationsAndSizes) {
   const std::pair<Collective, const char*> plans[] = {
       {Collective::all_reduce, "one_shot"},   {Collective::all_reduce, "two_shot"},
       {Collective::all_gather, "direct"},     {Collective::broadcast, "knomial4"},
-      {Collective::reduce_scatter, "direct"}, {Collective::all_to_all, "direct"}};
+      {Collective::reduce_scatter, "direct"}, {Collective::all_to_all, "direct"},
+      {Collective::gather, "knomial4"},       {Collective::scatter, "knomial4"}};
   for (int ranks : {2, 3, 4}) {
     GpuCluster cluster(ranks, {});
     std::mt19937_64 random(std::random_device{}());
@@ -132,6 +134,63 @@ TEST_F(Gpu, PlansByHandAreRightForAllTypesOperationsAndSizes) {
           if (HasFailure()) return;
         }
       }
+  }
+}
+
+// In LL128, in so many rounds that slots are used again.
+TEST_F(Gpu, PlansByHandInLinesAreRightForAllTypesOperationsAndSizes) {
+  const std::pair<Collective, const char*> plans[] = {
+      {Collective::all_reduce, "two_shot"},   {Collective::all_gather, "direct"},
+      {Collective::reduce_scatter, "direct"}, {Collective::all_to_all, "direct"},
+      {Collective::broadcast, "two_shot"},    {Collective::reduce, "two_shot"},
+      {Collective::gather, "knomial4"},       {Collective::scatter, "knomial4"}};
+  for (int ranks : {2, 3, 4}) {
+    GpuCluster cluster(ranks, {});
+    std::mt19937_64 random(std::random_device{}());
+    for (int type = 0; type < data_type_count; ++type)
+      for (const auto& [collective, name] : plans) {
+        ASSERT_GT(engine::gpu::lines_hops(collective, name, ranks), 0);
+        const algorithm::Entry& entry = **algorithm::find(collective, name);
+        const auto as = static_cast<DataType>(type);
+        const auto round = static_cast<std::int64_t>(device::lines_group_payload *
+                                                     device::lines_max_warps / size_bytes(as));
+        for (std::int64_t count :
+             {std::int64_t{1}, static_cast<std::int64_t>(random() % 5000) + 2, 3 * round + 7}) {
+          if (count > round && type % 4 != 0) continue;
+          auto problem = problem_of(entry, ranks, count, random);
+          problem.operation = static_cast<ReduceOperation>(random() % reduce_operation_count);
+          auto run = run_of(entry, problem, Protocol::ll128, 1, random() % 2 == 0, random());
+          run.type = as;
+          run.is_aligned = random() % 2 == 0;
+          run.calls = 3;
+          EXPECT_EQ(cluster.run(run), "") << describe(run);
+          if (HasFailure()) return;
+        }
+      }
+  }
+}
+
+// Calls of different roots and plans in turn share slots and counts of rounds.
+TEST_F(Gpu, PlansByHandFollowEachOther) {
+  constexpr int ranks = 4;
+  GpuCluster cluster(ranks, {});
+  std::mt19937_64 random(std::random_device{}());
+  const std::pair<Collective, const char*> plans[] = {
+      {Collective::broadcast, "two_shot"},  {Collective::gather, "knomial4"},
+      {Collective::scatter, "knomial4"},    {Collective::broadcast, "knomial4"},
+      {Collective::all_gather, "direct"},   {Collective::reduce, "two_shot"},
+      {Collective::all_reduce, "two_shot"}, {Collective::reduce_scatter, "direct"}};
+  for (int i = 0; i < 200; ++i) {
+    const auto& [collective, name] = plans[random() % std::size(plans)];
+    const algorithm::Entry& entry = **algorithm::find(collective, name);
+    const auto count = static_cast<std::int64_t>(random() % (i % 20 == 0 ? 2'000'000 : 3000)) + 1;
+    const bool in_lines = std::string_view(name) == "two_shot" || random() % 2 == 0;
+    auto run = run_of(entry, problem_of(entry, ranks, count, random),
+                      in_lines ? Protocol::ll128 : Protocol::ll, 1, false, random());
+    run.type = DataType::int32;
+    run.calls = 1 + static_cast<int>(random() % 3);
+    EXPECT_EQ(cluster.run(run), "") << describe(run);
+    if (HasFailure()) return;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "engine/gpu/lines.h"
 #include "engine/gpu/messages.h"
 #include "gpu/runs.h"
 
@@ -38,6 +39,24 @@ TEST_F(GpuStraight, EveryPlanIsRightWhoeverReachesWhom) {
       run.type = round == 0 ? DataType::uint8 : DataType::bfloat16;
       run.is_aligned = random_() % 2 == 0;
       if (!serves(entry, run)) continue;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+      if (HasFailure()) return;
+    }
+}
+
+TEST_F(GpuStraight, EveryPlanInLinesIsRightWhoeverReachesWhom) {
+  constexpr int ranks = 4;
+  GpuCluster cluster(ranks, everything_straight([&](int, int) { return random_() % 2 == 0; }));
+  for (const algorithm::Entry& entry : algorithm::entries())
+    for (int round = 0; round < 6; ++round) {
+      if (engine::gpu::lines_hops(entry.collective, entry.name, ranks) == 0) continue;
+      const auto count =
+          static_cast<std::int64_t>(1 + random_() % (round == 0 ? 3'000'000 : 20'000));
+      auto run = run_of(entry, problem_of(entry, ranks, count, random_), Protocol::ll128, 1,
+                        random_() % 2 == 0, random_());
+      run.calls = 3;
+      run.type = random_() % 2 == 0 ? DataType::uint8 : DataType::bfloat16;
+      run.is_aligned = random_() % 3 != 0;
       EXPECT_EQ(cluster.run(run), "") << describe(run);
       if (HasFailure()) return;
     }

@@ -176,6 +176,7 @@ class GpuCluster::Resources : public engine::gpu::Resources {
 
 GpuCluster::GpuCluster(int ranks, const Options& options) : options_(options) {
   const auto devices = usable_devices();
+  devices_ = static_cast<int>(devices.size());
   const std::uint64_t communicator = fresh_communicator();
   for (int rank = 0; rank < ranks; ++rank) {
     const auto& device = devices.at(static_cast<std::size_t>(rank) % devices.size());
@@ -377,6 +378,9 @@ std::string GpuCluster::run(const Run& run) {
                             .integer = multiplier_of(rank)};
     given.stream = stream(rank).handle();
     given.timeout_ns = options_.timeout_ns;
+    // Ranks that share a device wait for each other: all their thread blocks must be on it.
+    const int sharing = (ranks() + devices_ - 1) / devices_;
+    if (sharing > 1) given.max_sms = device->multiprocessors() / sharing;
     if (run.problem.collective != Collective::all_to_all_v) continue;
     std::int64_t sent = 0;
     std::int64_t received = 0;

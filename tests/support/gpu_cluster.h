@@ -95,6 +95,7 @@ class GpuCluster {
   std::vector<std::unique_ptr<transport::Transport>> controls_;
   std::vector<std::unique_ptr<transport::Transport>> transports_;
   std::vector<std::unique_ptr<engine::gpu::Engine>> engines_;
+  int devices_ = 0;
   std::vector<std::unique_ptr<TestStream>> streams_;
   std::vector<std::unique_ptr<Resources>> resources_;
 };

@@ -191,24 +191,13 @@ __device__ inline bool move_ll128(const Arithmetic& arithmetic, const Piece& pie
     if (piece.message_in != nullptr) {
       uint4 arrived[1] = {};
       const auto has_arrived = [&](std::uint64_t& seen) {
-        if (takes_part)
-          arrived[0] =
-              ptx::load_relaxed_sys(reinterpret_cast<const uint4*>(piece.message_in + offset));
-        const bool missing = takes_part && has_flag && high_word(arrived[0]) != piece.flag_in;
-        if (missing) seen = high_word(arrived[0]);
-        return __any_sync(0xffffffffU, missing) == 0;
+        if (!takes_part) return true;
+        arrived[0] =
+            ptx::load_relaxed_sys(reinterpret_cast<const uint4*>(piece.message_in + offset));
+        seen = high_word(arrived[0]);
+        return !has_flag || seen == piece.flag_in;
       };
-      // All lanes see the same and leave together; reasons to stop may differ, hence the vote.
-      bool arrived_all = false;
-      for (std::uint32_t polls = 1; !arrived_all; ++polls) {
-        std::uint64_t seen = 0;
-        arrived_all = has_arrived(seen);
-        if (arrived_all || polls % polls_between_looks != 0) continue;
-        const std::uint32_t reason = reason_to_stop(watch);
-        if (reason != 0 && has_flag && takes_part && high_word(arrived[0]) != piece.flag_in)
-          report(watch, reason, place, wanted, seen);
-        if (__any_sync(0xffffffffU, reason != 0)) return false;
-      }
+      if (!wait_until_in_warp(watch, place, wanted, has_arrived)) return false;
       if (piece.local_in != nullptr) combine_units<1>(arithmetic, arrived, value);
       value[0] = arrived[0];
     }

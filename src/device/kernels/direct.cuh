@@ -17,6 +17,7 @@
 #include "device/copy/local.cuh"
 #include "device/kernels/address.cuh"
 #include "device/program.h"
+#include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/reduce/units.cuh"
 #include "device/sync/wait.cuh"
@@ -39,6 +40,10 @@ struct DirectBlock {
 
   __device__ std::uint32_t flag() const { return static_cast<std::uint32_t>(call); }
   __device__ bool is_other(int peer) const { return peer < launch.ranks && peer != launch.rank; }
+  // Of what it sends, a rank keeps its own part.
+  __device__ bool keeps(int rank) const {
+    return kind == DirectKind::take && rank == launch.rank && launch.peers[rank].destination != 0;
+  }
   // What is left of a rank's bytes from a unit on.
   __device__ std::int64_t bytes_from(int rank, std::int64_t unit) const {
     const std::int64_t at = unit * static_cast<std::int64_t>(ll_unit_payload);
@@ -99,7 +104,7 @@ DirectBlock<kind, most>::load_outgoing(std::int64_t unit) const {
   }
 #pragma unroll
   for (int peer = 0; peer < most; ++peer)
-    if (is_other(peer)) outgoing.words[peer] = load(peer, unit);
+    if (is_other(peer) || keeps(peer)) outgoing.words[peer] = load(peer, unit);
   return outgoing;
 }
 
@@ -128,14 +133,16 @@ __device__ __forceinline__ bool DirectBlock<kind, most>::greet() const {
 template <DirectKind kind, int most>
 __device__ __forceinline__ void DirectBlock<kind, most>::send(Outgoing outgoing) const {
   if (launch.peers[launch.rank].source == 0) return;
-  for (std::int64_t unit = first + threadIdx.x; unit < end; unit += threads_per_block) {
+  for (std::int64_t unit = first + threadIdx.x; unit < end; unit += blockDim.x) {
     const Outgoing now = outgoing;
-    outgoing = load_outgoing(unit + threads_per_block);
+    outgoing = load_outgoing(unit + blockDim.x);
 #pragma unroll
     for (int peer = 0; peer < most; ++peer) {
+      const std::uint64_t word = launch.sources_differ != 0 ? now.words[peer] : now.words[0];
+      if (keeps(peer)) store(peer, unit, word);
       if (!is_other(peer) || launch.peers[peer].source == 0) continue;
       if (has_segments && bytes_from(peer, unit) <= 0) continue;
-      send_to(peer, 0, unit, launch.sources_differ != 0 ? now.words[peer] : now.words[0]);
+      send_to(peer, 0, unit, word);
     }
   }
 }
@@ -172,13 +179,11 @@ __device__ __forceinline__ bool DirectBlock<kind, most>::await(int hop, std::int
 // What comes in the last hop.
 template <DirectKind kind, int most>
 __device__ __forceinline__ bool DirectBlock<kind, most>::take() const {
-  for (std::int64_t unit = first + threadIdx.x; unit < end; unit += threads_per_block) {
+  for (std::int64_t unit = first + threadIdx.x; unit < end; unit += blockDim.x) {
     const auto comes = [&](int peer) {
       return is_other(peer) && launch.peers[peer].destination != 0 &&
              (!has_segments || bytes_from(peer, unit) > 0);
     };
-    if (!has_segments && launch.peers[launch.rank].destination != 0)
-      store(launch.rank, unit, load(launch.rank, unit));
     uint4 packets[most];
     if (!await(direct_hops(kind) - 1, unit, comes, packets)) return false;
 #pragma unroll
@@ -190,7 +195,7 @@ __device__ __forceinline__ bool DirectBlock<kind, most>::take() const {
 
 template <DirectKind kind, int most>
 __device__ __forceinline__ bool DirectBlock<kind, most>::combine() const {
-  for (std::int64_t unit = first + threadIdx.x; unit < end; unit += threads_per_block) {
+  for (std::int64_t unit = first + threadIdx.x; unit < end; unit += blockDim.x) {
     if (has_segments && bytes_from(launch.rank, unit) <= 0) break;
     const std::uint64_t own = load(launch.rank, unit);
     uint4 packets[most];
@@ -224,6 +229,8 @@ __device__ __forceinline__ void run_direct(const DirectLaunch& launch) {
   constexpr auto hops = static_cast<std::uint64_t>(direct_hops(kind));
   auto* state = at_address<BlockState>(launch.states) + blockIdx.x;
   auto* stopped = at_address<std::uint32_t>(launch.states + sizeof(BlockState) * direct_max_blocks);
+  ptx::wait_for_kernel_before();
+  ptx::let_next_kernel_come();
   const std::uint64_t call = state->launches + 1;
   const bool is_stopped = ptx::load_relaxed_sys(stopped) != 0;
   const std::int64_t units = (launch.bytes + 7) / static_cast<std::int64_t>(ll_unit_payload);

@@ -6,12 +6,14 @@
 #include "device/copy/local.cuh"
 #include "device/kernels/address.cuh"
 #include "device/program.h"
+#include "device/ptx/grid.cuh"
 #include "device/reduce/units.cuh"
 
 namespace unisono::device {
 
 extern "C" __global__ void __launch_bounds__(threads_per_block)
     unisono_divide(const __grid_constant__ DivideLaunch launch) {
+  ptx::wait_for_kernel_before();
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads_per_block;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads_per_block + threadIdx.x;
        i < launch.elements; i += stride)

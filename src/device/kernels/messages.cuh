@@ -8,6 +8,7 @@
 #include "device/copy/move.cuh"
 #include "device/kernels/address.cuh"
 #include "device/program.h"
+#include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/sync/link.cuh"
 
@@ -109,6 +110,7 @@ __device__ bool Carrier::carry_straight(const Transfer& transfer, std::uint64_t 
 template <int most>
 __device__ void carry_messages(const MessagesLaunch<most>& launch) {
   const TransferBlock block = launch.blocks[blockIdx.x];
+  ptx::wait_for_kernel_before();
   const Link link = *at_address<const Link>(block.link);
   auto* stopped = at_address<std::uint32_t>(launch.stopped);
   // Once given up, the counters of the two ends no longer agree.

@@ -78,4 +78,23 @@ __device__ bool wait_until(const Watch& watch, const Place& place, const Wanted&
   return true;
 }
 
+// The same by all threads of a warp: until look() is true in each of them. `wanted` is looked at
+// when the wait is given up, in the first thread that still misses something.
+template <class Look>
+__device__ bool wait_until_in_warp(const Watch& watch, const Place& place, const Wanted& wanted,
+                                   Look look) {
+  constexpr unsigned all = 0xffffffffU;
+  for (std::uint32_t polls = 1;; ++polls) {
+    std::uint64_t seen = 0;
+    const unsigned missing = __ballot_sync(all, !look(seen));
+    if (missing == 0) return true;
+    if (polls % polls_between_looks != 0) continue;
+    const std::uint32_t reason = __reduce_max_sync(all, reason_to_stop(watch));
+    if (reason == 0) continue;
+    if (static_cast<int>(threadIdx.x % 32) == __ffs(static_cast<int>(missing)) - 1)
+      report(watch, reason, place, wanted, seen);
+    return false;
+  }
+}
+
 }  // namespace unisono::device

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/try.h"
-#include "plan/chunk_layout.h"
 #include "transport/nvlink/layout.h"
 
 namespace unisono::engine::gpu {
@@ -14,10 +12,13 @@ using device::DirectKind;
 using sys::cuda::DeviceAddress;
 namespace nvlink = transport::nvlink;
 
-// Beyond those of plans, whose limit is below; calls in which only some send have their own.
-constexpr int all_send_channel = 1 << 12;
+// Calls in which only some send have their own.
+constexpr int all_send_channel = direct_channel;
 constexpr int one_way_channel = all_send_channel + 1;
 constexpr int two_shot_channel = all_send_channel + 2;
+
+// So many are launched sooner than a full block.
+constexpr std::int64_t few_threads = 128;
 
 // A region begins with the states of this end's blocks, which count its calls: they stay with the
 // connections, whose slots remember the calls of every execution. Those in the connection with the
@@ -27,15 +28,6 @@ constexpr std::size_t states_bytes = sizeof(device::BlockState) * (device::direc
 constexpr std::size_t greetings_bytes = sizeof(std::uint64_t) * device::direct_max_blocks;
 constexpr std::size_t slots_offset = states_bytes + greetings_bytes;
 static_assert(slots_offset % device::ll128_line_bytes == 0);
-
-transport::Geometry geometry(DirectKind kind, int ranks) {
-  const std::size_t slot_bytes = device::direct_slot_bytes(kind, ranks);
-  return {.region_bytes = slots_offset + device::direct_slots * slot_bytes,
-          .signals = nvlink::signal_count,
-          .layout = slot_bytes};
-}
-
-DeviceAddress address_of(const void* data) { return reinterpret_cast<DeviceAddress>(data); }
 
 }  // namespace
 
@@ -56,6 +48,8 @@ std::optional<DirectKind> direct_kind(Collective collective, std::string_view al
       if (algorithm == "direct") return DirectKind::take;
       return std::nullopt;
     case Collective::broadcast:
+    case Collective::gather:
+    case Collective::scatter:
       // Of so few ranks all are children of the root.
       if (algorithm == "knomial4" && ranks <= 4) return DirectKind::take;
       return std::nullopt;
@@ -64,23 +58,22 @@ std::optional<DirectKind> direct_kind(Collective collective, std::string_view al
   }
 }
 
-std::optional<Direct> Direct::of(const plan::Header& header, int rank) {
-  const std::string_view plan = header.name;
-  const std::string_view collective = name(header.collective);
-  if (header.protocol != Protocol::ll || header.channels != 1 ||
-      plan.size() <= collective.size() + 1 || !plan.ends_with(collective))
-    return std::nullopt;
-  const auto kind = direct_kind(header.collective,
-                                plan.substr(0, plan.size() - collective.size() - 1), header.ranks);
-  if (!kind) return std::nullopt;
-  return Direct(header, *kind, rank);
+std::unique_ptr<ByHand> Direct::make(const plan::Header& header, int rank) {
+  const auto kind = direct_kind(header.collective, algorithm_of(header), header.ranks);
+  return kind ? std::unique_ptr<ByHand>(new Direct(header, *kind, rank)) : nullptr;
+}
+
+transport::Geometry Direct::geometry() const {
+  const std::size_t slot_bytes = device::direct_slot_bytes(kind_, ranks_);
+  return {.region_bytes = slots_offset + device::direct_slots * slot_bytes,
+          .signals = nvlink::signal_count,
+          .layout = slot_bytes};
 }
 
 std::int64_t Direct::hop_bytes(const Arguments& arguments) const {
-  const auto element_bytes = static_cast<std::int64_t>(size_bytes(arguments.type));
-  if (kind_ != DirectKind::two_shot) return arguments.count * element_bytes;
-  return plan::ChunkLayout::of(arguments.count, ranks_, element_bytes).chunk_elements *
-         element_bytes;
+  if (kind_ != DirectKind::two_shot) return block_bytes(arguments);
+  return segments(arguments, ranks_).chunk_elements *
+         static_cast<std::int64_t>(size_bytes(arguments.type));
 }
 
 int direct_least_blocks(DirectKind kind, std::size_t bytes, int ranks) {
@@ -97,25 +90,9 @@ bool Direct::serves(const Arguments& arguments) const {
              most_blocks(arguments, device::direct_max_blocks);
 }
 
-int Direct::channel() const {
+int Direct::channel(const Engine&, const Arguments&) const {
   if (kind_ == DirectKind::two_shot) return two_shot_channel;
   return sends_one_way() ? one_way_channel : all_send_channel;
-}
-
-Result<bool> Direct::connect(Resources& resources, Waiting& waiting) {
-  if (is_connected_) return true;
-  links_.resize(static_cast<std::size_t>(ranks_));
-  bool complete = true;
-  for (int peer = 0; peer < ranks_; ++peer) {
-    auto& link = links_[static_cast<std::size_t>(peer)];
-    if (peer == rank_ || link != nullptr) continue;
-    UNISONO_ASSIGN(link, resources.link({peer, channel(), Protocol::ll, geometry(kind_, ranks_)}));
-    if (link != nullptr) continue;
-    complete = false;
-    waiting = {.kind = Waiting::Kind::connection, .peer = peer, .channel = channel()};
-  }
-  is_connected_ = complete;
-  return complete;
 }
 
 void Direct::set_buffers(const Arguments& arguments, device::DirectLaunch& launch) const {
@@ -142,6 +119,14 @@ void Direct::set_buffers(const Arguments& arguments, device::DirectLaunch& launc
         if (rank_ == root_) source = input;
         if (static_cast<int>(peer) == (rank_ == root_ ? rank_ : root_)) destination = output;
         break;
+      case Collective::gather:
+        if (rank_ == root_) destination = output + peer * block;
+        if (peer == own || (rank_ != root_ && static_cast<int>(peer) == root_)) source = input;
+        break;
+      case Collective::scatter:
+        if (rank_ == root_) source = input + peer * block;
+        if (static_cast<int>(peer) == (rank_ == root_ ? rank_ : root_)) destination = output;
+        break;
       default:
         source = input;
         if (kind_ == DirectKind::two_shot) {
@@ -150,9 +135,9 @@ void Direct::set_buffers(const Arguments& arguments, device::DirectLaunch& launc
         }
     }
   }
-  launch.sources_differ = collective_ == Collective::all_to_all ||
-                          collective_ == Collective::reduce_scatter ||
-                          kind_ == DirectKind::two_shot;
+  launch.sources_differ =
+      collective_ == Collective::all_to_all || collective_ == Collective::scatter ||
+      collective_ == Collective::reduce_scatter || kind_ == DirectKind::two_shot;
   launch.first =
       collective_ == Collective::reduce_scatter || kind_ == DirectKind::two_shot ? rank_ : 0;
   launch.tells = sends_one_way();
@@ -168,12 +153,13 @@ Status Direct::launch(Resources& resources, const Arguments& arguments,
   device::DirectLaunch launch{};
   launch.arithmetic = arithmetic;
   launch.bytes = hop_bytes(arguments);
-  launch.all_bytes = arguments.count * static_cast<std::int64_t>(size_bytes(arguments.type));
+  launch.all_bytes = block_bytes(arguments);
   launch.rank = static_cast<std::int16_t>(rank_);
   launch.ranks = static_cast<std::int16_t>(ranks_);
   set_buffers(arguments, launch);
+  const auto& connections = links(channel(engine, arguments));
   for (int peer = 0; peer < ranks_; ++peer) {
-    const transport::Connection* link = links_[static_cast<std::size_t>(peer)];
+    const transport::Connection* link = connections[static_cast<std::size_t>(peer)];
     if (link == nullptr) continue;
     launch.peers[peer].out = address_of(link->peer_region()) + slots_offset;
     launch.peers[peer].in = address_of(link->region()) + slots_offset;
@@ -183,21 +169,20 @@ Status Direct::launch(Resources& resources, const Arguments& arguments,
   }
   launch.mailbox = engine.mailbox_address();
   launch.timeout_ns = arguments.timeout_ns;
-  // A unit a thread, until all blocks are there.
+  // A unit a thread in small blocks, until all are there.
   const std::int64_t units = (launch.bytes + 7) / 8;
-  const std::int64_t blocks =
-      std::min<std::int64_t>((units + device::threads_per_block - 1) / device::threads_per_block,
-                             most_blocks(arguments, device::direct_max_blocks));
+  const std::int64_t blocks = std::min<std::int64_t>(
+      (units + few_threads - 1) / few_threads, most_blocks(arguments, device::direct_max_blocks));
   launch.block_units = static_cast<std::uint32_t>((units + blocks - 1) / blocks);
+  const auto threads = std::min<unsigned>((launch.block_units + 31) / 32 * 32,
+                                          static_cast<unsigned>(device::threads_per_block));
   launch.block_bytes = static_cast<std::uint32_t>(device::direct_block_bytes(kind_, ranks_));
   void* parameters[] = {&launch};
-  const sys::cuda::Current current(engine.device());
-  return engine.device().check(
-      engine.device().driver().launch(engine.direct(kind_, ranks_), static_cast<unsigned>(blocks),
-                                      1, 1, device::threads_per_block, 1, 1, 0,
-                                      static_cast<sys::cuda::StreamHandle*>(arguments.stream),
-                                      parameters, nullptr),
-      str("launching ", name(collective_), " by hand"));
+  const auto result =
+      engine.direct(kind_, ranks_)
+          .launch(static_cast<unsigned>(blocks), threads,
+                  static_cast<sys::cuda::StreamHandle*>(arguments.stream), parameters);
+  return engine.device().check(result, "launching a plan by hand");
 }
 
 }  // namespace unisono::engine::gpu

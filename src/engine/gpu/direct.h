@@ -1,14 +1,10 @@
 // Plans of one hop between all ranks in protocol LL, and the all-reduce of two, by kernels of their
-// own (device/kernels/direct.cuh): the same data, and the same sums in the same order, as the
-// interpreted plan gives, without steps.
+// own (device/kernels/direct.cuh).
 #pragma once
 
-#include <unisono/result.h>
-
 #include <optional>
-#include <vector>
 
-#include "engine/gpu/execution.h"
+#include "engine/gpu/by_hand.h"
 
 namespace unisono::engine::gpu {
 
@@ -16,38 +12,30 @@ namespace unisono::engine::gpu {
 // way.
 int direct_least_blocks(device::DirectKind kind, std::size_t bytes, int ranks);
 
-class Direct {
+class Direct : public ByHand {
  public:
-  // Of a plan that the kernel does as it says; nothing for others.
-  static std::optional<Direct> of(const plan::Header& header, int rank);
+  // Null for plans that the kernel does not do as they say.
+  static std::unique_ptr<ByHand> make(const plan::Header& header, int rank);
 
-  // Whether a call is small enough; the same on all ranks.
-  bool serves(const Arguments& arguments) const;
-  // Whether all is there; false, and `waiting` says for whom, while connections are being made.
-  Result<bool> connect(Resources& resources, Waiting& waiting);
+  // Whether a call is small enough.
+  bool serves(const Arguments& arguments) const override;
   Status launch(Resources& resources, const Arguments& arguments,
-                const device::Arithmetic& arithmetic) const;
+                const device::Arithmetic& arithmetic) const override;
 
  private:
   Direct(const plan::Header& header, device::DirectKind kind, int rank)
-      : collective_(header.collective),
-        kind_(kind),
-        ranks_(header.ranks),
-        rank_(rank),
-        root_(header.root) {}
-  bool sends_one_way() const { return collective_ == Collective::broadcast; }
-  int channel() const;
+      : ByHand(header, rank), kind_(kind) {}
+  bool sends_one_way() const {
+    return collective_ == Collective::broadcast || collective_ == Collective::gather ||
+           collective_ == Collective::scatter;
+  }
+  int channel(const Engine& engine, const Arguments& arguments) const override;
+  transport::Geometry geometry() const override;
   // To each rank in a hop.
   std::int64_t hop_bytes(const Arguments& arguments) const;
   void set_buffers(const Arguments& arguments, device::DirectLaunch& launch) const;
 
-  Collective collective_;
   device::DirectKind kind_;
-  int ranks_;
-  int rank_;
-  int root_;
-  std::vector<transport::Connection*> links_;  // by rank; null for the own one
-  bool is_connected_ = false;
 };
 
 // By name: how Direct does this plan in LL on so many ranks, if it does.

@@ -1,8 +1,12 @@
+#include <array>
 #include <atomic>
 #include <bit>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/settings.h"
+#include "base/str.h"
 #include "base/try.h"
 #include "device/image.h"
 #include "engine/gpu/execution.h"
@@ -65,19 +69,7 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
   engine->device_ = device;
   engine->options_ = options;
   UNISONO_ASSIGN(engine->module_, sys::cuda::Module::load(device, image));
-  UNISONO_ASSIGN(engine->interpret_, engine->module_.function("unisono_interpret"));
-  constexpr const char* direct_kernels[device::direct_kinds][3] = {
-      {"unisono_direct_take_2", "unisono_direct_take_4", "unisono_direct_take_8"},
-      {"unisono_direct_combine_2", "unisono_direct_combine_4", "unisono_direct_combine_8"},
-      {"unisono_direct_two_shot_2", "unisono_direct_two_shot_4", "unisono_direct_two_shot_8"}};
-  for (int kind = 0; kind < device::direct_kinds; ++kind)
-    for (int size = 0; size < 3; ++size) {
-      UNISONO_ASSIGN(engine->direct_[kind][size],
-                     engine->module_.function(direct_kernels[kind][size]));
-    }
-  UNISONO_ASSIGN(engine->divide_, engine->module_.function("unisono_divide"));
-  UNISONO_ASSIGN(engine->messages_, engine->module_.function("unisono_messages"));
-  UNISONO_ASSIGN(engine->few_messages_, engine->module_.function("unisono_few_messages"));
+  UNISONO_TRY(engine->find_kernels());
   UNISONO_ASSIGN(engine->stopped_memory_,
                  sys::cuda::Memory::allocate(device, sizeof(device::BlockState)));
   UNISONO_ASSIGN(engine->mailbox_memory_,
@@ -85,11 +77,36 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
   UNISONO_ASSIGN(engine->copy_links_, CopyLinks::make(device, options.copies));
   const sys::cuda::Current current(*device);
   int per_multiprocessor = 0;
-  UNISONO_TRY(device->check(device->driver().occupancy(&per_multiprocessor, engine->interpret_,
-                                                       device::threads_per_block, 0),
-                            "asking for the occupancy"));
+  UNISONO_TRY(
+      device->check(device->driver().occupancy(&per_multiprocessor, engine->interpret_.function(),
+                                               device::threads_per_block, 0),
+                    "asking for the occupancy"));
   engine->max_blocks_ = per_multiprocessor * device->multiprocessors();
   return engine;
+}
+
+Status Engine::find_kernels() {
+  struct Named {
+    sys::cuda::Kernel& kernel;
+    std::string name;
+  };
+  std::vector<Named> wanted{{interpret_, "unisono_interpret"},
+                            {divide_, "unisono_divide"},
+                            {messages_, "unisono_messages"},
+                            {few_messages_, "unisono_few_messages"}};
+  constexpr std::array<int, 3> ranks{2, 4, 8};
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    wanted.push_back({direct_[0][i], str("unisono_direct_take_", ranks[i])});
+    wanted.push_back({direct_[1][i], str("unisono_direct_combine_", ranks[i])});
+    wanted.push_back({direct_[2][i], str("unisono_direct_two_shot_", ranks[i])});
+    wanted.push_back({lines_[0][i], str("unisono_lines_", ranks[i])});
+    wanted.push_back({lines_[1][i], str("unisono_straight_", ranks[i])});
+  }
+  for (const Named& one : wanted) {
+    constexpr bool waits_by_itself = true;
+    UNISONO_ASSIGN(one.kernel, module_.kernel(one.name.c_str(), waits_by_itself));
+  }
+  return {};
 }
 
 void Engine::stop() {

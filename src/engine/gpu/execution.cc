@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
-#include "engine/gpu/direct.h"
+#include "engine/gpu/by_hand.h"
 #include "engine/gpu/link.h"
 #include "engine/gpu/lower.h"
 #include "plan/chunk_layout.h"
@@ -62,7 +62,7 @@ class GpuExecution : public Execution {
         lowered_(std::move(lowered)),
         resources_(resources),
         links_(lowered_.connections.size()),
-        direct_(Direct::of(header, rank_)) {}
+        by_hand_(make_by_hand(header, rank_)) {}
 
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
@@ -74,7 +74,7 @@ class GpuExecution : public Execution {
 
  private:
   Status check(const Arguments& arguments) const;
-  bool is_direct() const { return direct_ && direct_->serves(arguments_); }
+  bool is_by_hand() const { return by_hand_ && by_hand_->serves(arguments_); }
   // Whether all that a launch needs is there.
   Result<bool> get_ready();
   Result<bool> connect();
@@ -94,7 +94,7 @@ class GpuExecution : public Execution {
   LoweredProgram lowered_;
   Resources& resources_;
   std::vector<transport::Connection*> links_;
-  std::optional<Direct> direct_;
+  std::unique_ptr<ByHand> by_hand_;
   sys::cuda::Memory memory_;
   device::Program program_{};
   Arguments arguments_;
@@ -142,8 +142,8 @@ Result<bool> GpuExecution::poll() {
 }
 
 Status GpuExecution::launch_all() {
-  if (is_direct())
-    UNISONO_TRY(direct_->launch(resources_, arguments_, arithmetic()));
+  if (is_by_hand())
+    UNISONO_TRY(by_hand_->launch(resources_, arguments_, arithmetic()));
   else
     UNISONO_TRY(launch());
   if (is_reduction(header_.collective) && arguments_.operation == ReduceOperation::average &&
@@ -153,7 +153,7 @@ Status GpuExecution::launch_all() {
 }
 
 Result<bool> GpuExecution::get_ready() {
-  if (is_direct()) return direct_->connect(resources_, waiting_);
+  if (is_by_hand()) return by_hand_->connect(resources_, arguments_, waiting_);
   if (memory_.bytes() > 0) return true;
   UNISONO_ASSIGN(const bool connected, connect());
   if (connected) UNISONO_TRY(upload());
@@ -295,15 +295,11 @@ Status GpuExecution::launch() {
   UNISONO_ASSIGN(device::Launch launch, prepare_launch());
   if (launch.tiles == 0 || lowered_.blocks.empty()) return {};
   const Engine& engine = resources_.engine();
-  const sys::cuda::Current current(engine.device());
   void* parameters[] = {&launch};
-  UNISONO_TRY(engine.device().check(
-      engine.device().driver().launch(
-          engine.interpret(), static_cast<unsigned>(lowered_.blocks.size()), 1, 1,
-          device::threads_per_block, 1, 1, 0,
-          static_cast<sys::cuda::StreamHandle*>(arguments_.stream), parameters, nullptr),
-      str("launching plan ", header_.name, " with ", lowered_.blocks.size(), " thread blocks")));
-  return {};
+  const auto result = engine.interpret().launch(
+      static_cast<unsigned>(lowered_.blocks.size()), device::threads_per_block,
+      static_cast<sys::cuda::StreamHandle*>(arguments_.stream), parameters);
+  return engine.device().check(result, "launching a plan's kernel");
 }
 
 // After the kernel that makes the sums, on its stream.
@@ -311,7 +307,6 @@ Status GpuExecution::launch_divide() {
   const bool holds_result = header_.collective != Collective::reduce || rank_ == header_.root;
   if (!holds_result) return {};
   const Engine& engine = resources_.engine();
-  const sys::cuda::Current current(engine.device());
   device::DivideLaunch launch{
       .data = reinterpret_cast<DeviceAddress>(arguments_.output),
       .elements = arguments_.count * plan::output_blocks_of(header_, rank_),
@@ -323,11 +318,10 @@ Status GpuExecution::launch_divide() {
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(
       wanted, most_blocks(arguments_, 2 * engine.device().multiprocessors())));
   void* parameters[] = {&launch};
-  return engine.device().check(
-      engine.device().driver().launch(
-          engine.divide(), blocks, 1, 1, device::threads_per_block, 1, 1, 0,
-          static_cast<sys::cuda::StreamHandle*>(arguments_.stream), parameters, nullptr),
-      "launching the division of an average");
+  const auto result =
+      engine.divide().launch(blocks, device::threads_per_block,
+                             static_cast<sys::cuda::StreamHandle*>(arguments_.stream), parameters);
+  return engine.device().check(result, "launching the division of an average");
 }
 
 }  // namespace

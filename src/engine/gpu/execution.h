@@ -56,14 +56,18 @@ class Engine {
   const sys::cuda::Device& device() const { return *device_; }
   const std::shared_ptr<const sys::cuda::Device>& shared_device() const { return device_; }
   const Options& options() const { return options_; }
-  sys::cuda::FunctionHandle* interpret() const { return interpret_; }
+  const sys::cuda::Kernel& interpret() const { return interpret_; }
   // Of device/kernels/direct.cuh, for so many ranks.
-  sys::cuda::FunctionHandle* direct(device::DirectKind kind, int ranks) const {
+  const sys::cuda::Kernel& direct(device::DirectKind kind, int ranks) const {
     return direct_[static_cast<std::size_t>(kind)][ranks <= 2 ? 0 : ranks <= 4 ? 1 : 2];
   }
-  sys::cuda::FunctionHandle* divide() const { return divide_; }
-  sys::cuda::FunctionHandle* messages() const { return messages_; }
-  sys::cuda::FunctionHandle* few_messages() const { return few_messages_; }
+  // Of device/kernels/lines.cuh, likewise.
+  const sys::cuda::Kernel& lines(int ranks, bool posts) const {
+    return lines_[posts ? 1 : 0][ranks <= 2 ? 0 : ranks <= 4 ? 1 : 2];
+  }
+  const sys::cuda::Kernel& divide() const { return divide_; }
+  const sys::cuda::Kernel& messages() const { return messages_; }
+  const sys::cuda::Kernel& few_messages() const { return few_messages_; }
   std::uint64_t mailbox_address() const { return mailbox_memory_.address(); }
   // In device memory: set once messages were given up.
   std::uint64_t stopped_address() const { return stopped_memory_.address(); }
@@ -81,6 +85,7 @@ class Engine {
 
  private:
   Engine() = default;
+  Status find_kernels();
   device::Mailbox& mailbox() const {
     return *reinterpret_cast<device::Mailbox*>(mailbox_memory_.data());
   }
@@ -91,11 +96,12 @@ class Engine {
   sys::cuda::MappedHostMemory mailbox_memory_;
   std::unique_ptr<CopyLinks> copy_links_;
   sys::cuda::Memory stopped_memory_;
-  sys::cuda::FunctionHandle* interpret_ = nullptr;
-  sys::cuda::FunctionHandle* direct_[device::direct_kinds][3] = {};
-  sys::cuda::FunctionHandle* divide_ = nullptr;
-  sys::cuda::FunctionHandle* messages_ = nullptr;
-  sys::cuda::FunctionHandle* few_messages_ = nullptr;
+  sys::cuda::Kernel interpret_;
+  sys::cuda::Kernel direct_[device::direct_kinds][3];
+  sys::cuda::Kernel lines_[2][3];
+  sys::cuda::Kernel divide_;
+  sys::cuda::Kernel messages_;
+  sys::cuda::Kernel few_messages_;
   int max_blocks_ = 0;
 };
 

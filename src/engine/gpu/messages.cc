@@ -46,7 +46,7 @@ class Messages : public Execution {
   void find_views();
   Status copy_to_self(sys::cuda::StreamHandle* stream) const;
   template <int most>
-  Status launch(sys::cuda::FunctionHandle* kernel, sys::cuda::StreamHandle* stream) const;
+  Status launch(const sys::cuda::Kernel& kernel, sys::cuda::StreamHandle* stream) const;
 
   int rank_;
   Resources& resources_;
@@ -158,7 +158,7 @@ Status Messages::copy_to_self(sys::cuda::StreamHandle* stream) const {
 }
 
 template <int most>
-Status Messages::launch(sys::cuda::FunctionHandle* kernel, sys::cuda::StreamHandle* stream) const {
+Status Messages::launch(const sys::cuda::Kernel& kernel, sys::cuda::StreamHandle* stream) const {
   const Engine& engine = resources_.engine();
   device::MessagesLaunch<most> launch;
   unsigned blocks = 0;
@@ -180,11 +180,8 @@ Status Messages::launch(sys::cuda::FunctionHandle* kernel, sys::cuda::StreamHand
   launch.stopped = engine.stopped_address();
   launch.timeout_ns = arguments_.timeout_ns;
   void* parameters[] = {&launch};
-  const sys::cuda::Current current(engine.device());
-  return engine.device().check(
-      engine.device().driver().launch(kernel, blocks, 1, 1, device::threads_per_block, 1, 1, 0,
-                                      stream, parameters, nullptr),
-      str("launching ", transfers_, " messages"));
+  return engine.device().check(kernel.launch(blocks, device::threads_per_block, stream, parameters),
+                               "launching messages");
 }
 
 }  // namespace

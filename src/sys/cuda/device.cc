@@ -9,6 +9,9 @@
 namespace unisono::sys::cuda {
 namespace {
 
+// CUDA 12.3: what is captured of it becomes an edge of the graph.
+constexpr int first_driver_with_overlap_in_graphs = 12030;
+
 // Values of CUdevice_attribute, CUpointer_attribute and flags, as the ABI has them.
 constexpr int attribute_multiprocessors = 16;
 constexpr int attribute_capability_major = 75;
@@ -246,12 +249,41 @@ void Module::swap(Module& other) noexcept {
   std::swap(module_, other.module_);
 }
 
-Result<FunctionHandle*> Module::function(const char* name) const {
+Result<Kernel> Module::kernel(const char* name, bool waits_by_itself) const {
   const Current current(*device_);
   FunctionHandle* function = nullptr;
   UNISONO_TRY(device_->check(device_->driver().module_function(&function, module_, name),
                              str("finding the kernel ", name)));
-  return function;
+  return Kernel(*device_, function, waits_by_itself);
+}
+
+Kernel::Kernel(const Device& device, FunctionHandle* function, bool waits_by_itself)
+    : device_(&device), function_(function) {
+  // What was compiled for less knows no such wait, on whatever device it runs.
+  int compiled_for = 0;
+  int version = 0;
+  const Driver& driver = device.driver();
+  waits_by_itself_ =
+      waits_by_itself &&
+      driver.function_attribute(&compiled_for, function_ptx_version, function) == driver_success &&
+      driver.driver_version(&version) == driver_success && compiled_for >= 90 &&
+      version >= first_driver_with_overlap_in_graphs;
+}
+
+DriverResult Kernel::launch(unsigned blocks, unsigned threads, StreamHandle* stream,
+                            void** parameters) const {
+  const Current current(*device_);
+  LaunchAttribute overlap{.kind = LaunchAttribute::programmatic_stream_serialization,
+                          .padding = 0,
+                          .value = 1,
+                          .rest = {}};
+  const LaunchConfiguration configuration{.grid = {blocks, 1, 1},
+                                          .block = {threads, 1, 1},
+                                          .shared_bytes = 0,
+                                          .stream = stream,
+                                          .attributes = &overlap,
+                                          .attribute_count = waits_by_itself_ ? 1U : 0U};
+  return device_->driver().launch(&configuration, function_, parameters, nullptr);
 }
 
 PointerKind kind_of(const Driver& driver, const void* pointer) {

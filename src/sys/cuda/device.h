@@ -147,6 +147,24 @@ class MappedHostMemory {
   DeviceAddress address_ = 0;
 };
 
+// A kernel of a module, which must outlive it.
+class Kernel {
+ public:
+  Kernel() = default;
+  // One that waits by itself for the kernel before it on the stream (device/ptx/grid.cuh) is
+  // started while that one ends.
+  Kernel(const Device& device, FunctionHandle* function, bool waits_by_itself);
+  FunctionHandle* function() const { return function_; }
+  // By one-dimensional blocks.
+  DriverResult launch(unsigned blocks, unsigned threads, StreamHandle* stream,
+                      void** parameters) const;
+
+ private:
+  const Device* device_ = nullptr;
+  FunctionHandle* function_ = nullptr;
+  bool waits_by_itself_ = false;
+};
+
 // Compiled kernels, loaded into a context.
 class Module {
  public:
@@ -159,7 +177,7 @@ class Module {
     swap(other);
     return *this;
   }
-  Result<FunctionHandle*> function(const char* name) const;
+  Result<Kernel> kernel(const char* name, bool waits_by_itself = false) const;
 
  private:
   void swap(Module& other) noexcept;

@@ -62,10 +62,30 @@ struct MemoryOperation {
 };
 static_assert(sizeof(MemoryOperation) == 48, "the driver's ABI");
 
+// CUlaunchAttribute and CUlaunchConfig, with what is used of them.
+struct LaunchAttribute {
+  enum Kind : std::int32_t { programmatic_stream_serialization = 6 };
+  Kind kind;
+  std::int32_t padding;
+  std::int32_t value;
+  std::array<std::int32_t, 15> rest;
+};
+static_assert(sizeof(LaunchAttribute) == 72, "the driver's ABI");
+struct LaunchConfiguration {
+  std::array<unsigned, 3> grid;
+  std::array<unsigned, 3> block;
+  unsigned shared_bytes;
+  StreamHandle* stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+static_assert(sizeof(LaunchConfiguration) == 56, "the driver's ABI");
+
 inline constexpr DriverResult driver_success = 0;
 inline constexpr DriverResult driver_peer_access_already_enabled = 704;
 inline constexpr DriverResult driver_not_ready = 600;
 inline constexpr unsigned event_without_timing = 2;  // CU_EVENT_DISABLE_TIMING
+inline constexpr int function_ptx_version = 5;       // CU_FUNC_ATTRIBUTE_PTX_VERSION
 
 // Each: name here, symbol of the library, parameters.
 // clang-format off
@@ -133,10 +153,11 @@ inline constexpr unsigned event_without_timing = 2;  // CU_EVENT_DISABLE_TIMING
     (FunctionHandle** function, ModuleHandle* module, const char* name))                           \
   F(occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                                      \
     (int* blocks, FunctionHandle* function, int threads, std::size_t shared_bytes))                \
-  F(launch, "cuLaunchKernel",                                                                      \
-    (FunctionHandle* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,                  \
-     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,                  \
-     StreamHandle* stream, void** parameters, void** extra))                                       \
+  F(function_attribute, "cuFuncGetAttribute",                                                      \
+    (int* value, int attribute, FunctionHandle* function))                                         \
+  F(launch, "cuLaunchKernelEx",                                                                    \
+    (const LaunchConfiguration* configuration, FunctionHandle* function, void** parameters,        \
+     void** extra))                                                                                \
   F(stream_create, "cuStreamCreate", (StreamHandle** stream, unsigned flags))                      \
   F(stream_create_urgent, "cuStreamCreateWithPriority",                                            \
     (StreamHandle** stream, unsigned flags, int priority))                                         \

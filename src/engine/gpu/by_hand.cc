@@ -1,0 +1,39 @@
+#include "engine/gpu/by_hand.h"
+
+#include "base/try.h"
+#include "engine/gpu/direct.h"
+#include "engine/gpu/lines.h"
+
+namespace unisono::engine::gpu {
+
+std::string_view algorithm_of(const plan::Header& header) {
+  const std::string_view plan = header.name;
+  const std::string_view collective = name(header.collective);
+  if (plan.size() <= collective.size() + 1 || !plan.ends_with(collective)) return {};
+  return plan.substr(0, plan.size() - collective.size() - 1);
+}
+
+std::unique_ptr<ByHand> make_by_hand(const plan::Header& header, int rank) {
+  if (header.channels != 1) return nullptr;
+  if (header.protocol == Protocol::ll) return Direct::make(header, rank);
+  if (header.protocol == Protocol::ll128) return Lines::make(header, rank);
+  return nullptr;
+}
+
+Result<bool> ByHand::connect(Resources& resources, const Arguments& arguments, Waiting& waiting) {
+  const int channel = this->channel(resources.engine(), arguments);
+  auto& links = links_[channel];
+  links.resize(static_cast<std::size_t>(ranks_));
+  bool complete = true;
+  for (int peer = 0; peer < ranks_; ++peer) {
+    auto& link = links[static_cast<std::size_t>(peer)];
+    if (peer == rank_ || link != nullptr) continue;
+    UNISONO_ASSIGN(link, resources.link({peer, channel, protocol_, geometry()}));
+    if (link != nullptr) continue;
+    complete = false;
+    waiting = {.kind = Waiting::Kind::connection, .peer = peer, .channel = channel};
+  }
+  return complete;
+}
+
+}  // namespace unisono::engine::gpu

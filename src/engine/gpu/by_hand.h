@@ -1,0 +1,72 @@
+// Plans that have kernels of their own: the same data, and the same sums in the same order, as the
+// interpreted plan gives, without steps. In protocol LL: engine/gpu/direct.h; in LL128:
+// engine/gpu/lines.h.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <map>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "engine/gpu/execution.h"
+#include "plan/chunk_layout.h"
+
+namespace unisono::engine::gpu {
+
+class ByHand {
+ public:
+  virtual ~ByHand() = default;
+  // Whether it takes a call; the same on all ranks. Others are interpreted.
+  virtual bool serves(const Arguments& arguments) const = 0;
+  // Whether all is there; false, and `waiting` says for whom, while connections are being made.
+  Result<bool> connect(Resources& resources, const Arguments& arguments, Waiting& waiting);
+  virtual Status launch(Resources& resources, const Arguments& arguments,
+                        const device::Arithmetic& arithmetic) const = 0;
+
+ protected:
+  ByHand(const plan::Header& header, int rank)
+      : collective_(header.collective),
+        ranks_(header.ranks),
+        rank_(rank),
+        root_(header.root),
+        protocol_(header.protocol) {}
+  // Of the connections that a call goes by.
+  virtual int channel(const Engine& engine, const Arguments& arguments) const = 0;
+  virtual transport::Geometry geometry() const = 0;
+  // By rank; null for the own one. Of a channel that is connected.
+  const std::vector<transport::Connection*>& links(int channel) const { return links_.at(channel); }
+  std::int64_t block_bytes(const Arguments& arguments) const {
+    return arguments.count * static_cast<std::int64_t>(size_bytes(arguments.type));
+  }
+  plan::ChunkLayout segments(const Arguments& arguments, int count) const {
+    return plan::ChunkLayout::of(arguments.count, count,
+                                 static_cast<std::int64_t>(size_bytes(arguments.type)));
+  }
+
+  Collective collective_;
+  int ranks_;
+  int rank_;
+  int root_;
+  Protocol protocol_;
+
+ private:
+  std::map<int, std::vector<transport::Connection*>> links_;
+};
+
+// By one for which there is such a kernel; else null.
+std::unique_ptr<ByHand> make_by_hand(const plan::Header& header, int rank);
+
+// Of a plan's name, "direct" of direct_all_gather.
+std::string_view algorithm_of(const plan::Header& header);
+
+// Channels of connections beyond those of plans: the first of those in LL and of those in LL128.
+inline constexpr int direct_channel = 1 << 12;
+inline constexpr int lines_channel = direct_channel + 8;
+
+inline sys::cuda::DeviceAddress address_of(const void* data) {
+  return reinterpret_cast<sys::cuda::DeviceAddress>(data);
+}
+
+}  // namespace unisono::engine::gpu

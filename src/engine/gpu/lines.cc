@@ -1,0 +1,223 @@
+#include "engine/gpu/lines.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "transport/nvlink/layout.h"
+
+namespace unisono::engine::gpu {
+namespace {
+
+// Calls in which some send to ranks of which they hear nothing have their own.
+constexpr int mutual_channel = lines_channel;
+constexpr int one_way_channel = lines_channel + 1;
+
+static_assert(sizeof(device::LinesRegion::begin) == transport::nvlink::slots_offset);
+
+std::uint8_t bits(unsigned ranks) { return static_cast<std::uint8_t>(ranks); }
+
+}  // namespace
+
+int lines_hops(Collective collective, std::string_view algorithm, int ranks) {
+  if (ranks < 2 || ranks > device::direct_max_ranks) return 0;
+  switch (collective) {
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+      return algorithm == "direct" ? 1 : 0;
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::reduce:
+      return algorithm == "two_shot" ? 2 : 0;
+    case Collective::gather:
+    case Collective::scatter:
+      // Of so few ranks all are children of the root.
+      return algorithm == "knomial4" && ranks <= 4 ? 1 : 0;
+    default:
+      return 0;
+  }
+}
+
+bool lines_may_post(Collective collective, int hops) {
+  return hops == 1 && collective != Collective::reduce_scatter;
+}
+
+std::unique_ptr<ByHand> Lines::make(const plan::Header& header, int rank) {
+  const int hops = lines_hops(header.collective, algorithm_of(header), header.ranks);
+  return hops > 0 ? std::unique_ptr<ByHand>(new Lines(header, rank, hops)) : nullptr;
+}
+
+bool Lines::is_one_way() const {
+  return collective_ == Collective::broadcast || collective_ == Collective::gather ||
+         collective_ == Collective::scatter;
+}
+
+bool Lines::posts(const Engine& engine, const Arguments& arguments) const {
+  return lines_may_post(collective_, hops_) &&
+         engine.options().posts(static_cast<std::uint64_t>(block_bytes(arguments)));
+}
+
+int Lines::channel(const Engine& engine, const Arguments& arguments) const {
+  return is_one_way() || posts(engine, arguments) ? one_way_channel : mutual_channel;
+}
+
+transport::Geometry Lines::geometry() const {
+  const std::size_t bytes = device::lines_slots_bytes(ranks_);
+  return {.region_bytes = sizeof(device::LinesRegion) + bytes,
+          .signals = transport::nvlink::signal_count,
+          .layout = bytes};
+}
+
+// Blocks, whole, straight to where they belong or are added.
+void Lines::set_one_hop(const Arguments& arguments, device::LinesLaunch& launch) const {
+  const sys::cuda::DeviceAddress input = address_of(arguments.input);
+  const sys::cuda::DeviceAddress output = address_of(arguments.output);
+  const unsigned own = 1U << rank_;
+  const bool sends_blocks =
+      collective_ != Collective::all_gather && collective_ != Collective::gather;
+  const bool takes_blocks =
+      collective_ != Collective::reduce_scatter && collective_ != Collective::scatter;
+  launch.longest = block_bytes(arguments);
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const auto at = static_cast<std::uint64_t>(peer) * static_cast<std::uint64_t>(launch.longest);
+    launch.peers[peer].source = input + (sends_blocks ? at : 0);
+    launch.peers[peer].destination = output + (takes_blocks ? at : 0);
+    launch.peers[peer].bytes = launch.longest;
+  }
+  launch.sources_differ = sends_blocks;
+  const bool is_root = rank_ == root_;
+  const unsigned root = 1U << root_;
+  launch.sends = bits(others());
+  launch.takes = bits(others());
+  launch.keeps = bits(own);
+  if (collective_ == Collective::reduce_scatter) {
+    launch.hears = bits(others() | own);
+    launch.takes = launch.keeps = 0;
+  } else if (collective_ == Collective::gather && !is_root) {
+    launch.sends = bits(root);
+    launch.takes = launch.keeps = 0;
+  } else if (collective_ == Collective::gather) {
+    launch.sends = 0;
+  } else if (collective_ == Collective::scatter && !is_root) {
+    launch.takes = bits(root);
+    launch.sends = launch.keeps = 0;
+  } else if (collective_ == Collective::scatter) {
+    launch.takes = 0;
+  }
+}
+
+// Each rank's part of the block: the plan's chunks, of all ranks or of all but the root.
+void Lines::set_segments(const Arguments& arguments, device::LinesLaunch& launch) const {
+  const bool has_root = collective_ != Collective::all_reduce;
+  const int count = has_root ? ranks_ - 1 : ranks_;
+  const plan::ChunkLayout layout = segments(arguments, count);
+  const auto size = static_cast<std::int64_t>(size_bytes(arguments.type));
+  launch.longest = layout.chunk_elements * size;
+  for (int i = 0; i < count; ++i) {
+    device::LinesPeer& peer = launch.peers[has_root ? (root_ + 1 + i) % ranks_ : i];
+    const auto begin = static_cast<std::uint64_t>(layout.begin(i) * size);
+    peer.bytes = (layout.end(i) - layout.begin(i)) * size;
+    if (arguments.input != nullptr) peer.source = address_of(arguments.input) + begin;
+    if (arguments.output != nullptr) peer.destination = address_of(arguments.output) + begin;
+  }
+}
+
+void Lines::set_two_hops(const Arguments& arguments, device::LinesLaunch& launch) const {
+  set_segments(arguments, launch);
+  launch.sources_differ = 1;
+  const unsigned own = 1U << rank_;
+  const unsigned root = 1U << root_;
+  const bool is_root = rank_ == root_;
+  switch (collective_) {
+    case Collective::broadcast:
+      if (is_root) {
+        launch.sends = bits(others());
+        launch.keeps = launch.sends;
+      } else {
+        launch.hears = bits(root);
+        launch.forwards = launch.takes = bits(others() & ~root);
+      }
+      return;
+    case Collective::reduce:
+      launch.sends = bits(others() & ~root);
+      if (is_root) {
+        launch.takes = bits(others());
+      } else {
+        launch.hears = bits(others() | own);
+        launch.forwards = bits(root);
+        launch.peers[rank_].destination = 0;
+      }
+      return;
+    default:
+      launch.sends = launch.forwards = launch.takes = bits(others());
+      launch.hears = bits(others() | own);
+  }
+}
+
+// Where the others reach what they are to store here.
+void Lines::set_views(Resources& resources, const Arguments& arguments,
+                      device::LinesLaunch& launch) const {
+  if (launch.takes == 0) return;
+  // What comes there must not come before what is there has gone.
+  if (collective_ == Collective::all_to_all && arguments.input == arguments.output) return;
+  const sys::cuda::DeviceAddress output = address_of(arguments.output);
+  const bool is_scattered = collective_ == Collective::scatter;
+  std::array<sys::cuda::DeviceAddress, device::direct_max_ranks> views{};
+  resources.find_views(arguments.output,
+                       static_cast<std::size_t>(launch.longest * (is_scattered ? 1 : ranks_)),
+                       views);
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const sys::cuda::DeviceAddress view = views[static_cast<std::size_t>(peer)];
+    if (view == 0) continue;
+    const std::uint64_t wanted = view + (launch.peers[peer].destination - output);
+    if (wanted % device::post_alignment == 0) launch.peers[peer].view = wanted;
+  }
+}
+
+Status Lines::launch(Resources& resources, const Arguments& arguments,
+                     const device::Arithmetic& arithmetic) const {
+  const Engine& engine = resources.engine();
+  device::LinesLaunch launch{};
+  launch.arithmetic = arithmetic;
+  launch.rank = static_cast<std::int16_t>(rank_);
+  launch.ranks = static_cast<std::int16_t>(ranks_);
+  launch.hops = static_cast<std::uint8_t>(hops_);
+  const bool posts = this->posts(engine, arguments);
+  launch.tells = is_one_way() || posts;
+  if (hops_ == 1)
+    set_one_hop(arguments, launch);
+  else
+    set_two_hops(arguments, launch);
+  // What stays where it is need not be stored.
+  for (int peer = 0; peer < ranks_; ++peer)
+    if (launch.peers[peer].destination == 0 ||
+        launch.peers[peer].source == launch.peers[peer].destination)
+      launch.keeps = bits(launch.keeps & ~(1U << peer));
+  if (posts) set_views(resources, arguments, launch);
+  const auto& connections = links(channel(engine, arguments));
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const transport::Connection* link = connections[static_cast<std::size_t>(peer)];
+    if (link == nullptr) continue;
+    launch.peers[peer].out = address_of(link->peer_region());
+    launch.peers[peer].in = address_of(link->region());
+    if (launch.states == 0) launch.states = launch.peers[peer].in;
+  }
+  launch.mailbox = engine.mailbox_address();
+  launch.timeout_ns = arguments.timeout_ns;
+  // A group a block, until all are there; then more warps.
+  constexpr auto payload = static_cast<std::int64_t>(device::lines_group_payload);
+  const std::int64_t groups = (launch.longest + payload - 1) / payload;
+  const std::int64_t blocks =
+      std::min<std::int64_t>(groups, most_blocks(arguments, device::lines_blocks(ranks_)));
+  const std::int64_t warps =
+      std::min<std::int64_t>((groups + blocks - 1) / blocks, device::warps_per_block);
+  void* parameters[] = {&launch};
+  const auto result =
+      engine.lines(ranks_, posts)
+          .launch(static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps),
+                  static_cast<sys::cuda::StreamHandle*>(arguments.stream), parameters);
+  return engine.device().check(result, "launching a plan by hand");
+}
+
+}  // namespace unisono::engine::gpu
