@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unisono.errors import MisuseError
 
 pytest.importorskip("pydantic")
 pytest.importorskip("yaml")
@@ -86,16 +87,20 @@ def test_more_bytes_never_take_fewer_channels(
     )
 
 
-def test_the_device_bench_is_read_in_graphs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["nccl_us", "peer_us"])
+def test_the_device_bench_is_read_in_graphs(tmp_path: Path, name: str) -> None:
     row = {"bytes": MIB, "type": "bfloat16", "in_place": False, "ranks": 4, "time_us": 1.0}
     rows = [
-        row | {"collective": "all_reduce", "mode": "graph", "nccl_us": 17.9},
-        row | {"collective": "all_reduce", "mode": "eager", "nccl_us": 19.0},
-        row | {"collective": "all_to_all", "mode": "graph", "nccl_us": 13.0},
+        row | {"collective": "all_reduce", "mode": "graph", name: 17.9},
+        row | {"collective": "all_reduce", "mode": "eager", name: 19.0},
+        row | {"collective": "all_to_all", "mode": "graph", name: 13.0},
     ]
     path = tmp_path / "gpu.json"
     path.write_text(json.dumps({"request": {}, "rows": rows}))
     (one,) = read_measurements(path, "nccl")
+    path.write_text(json.dumps({"request": {"peer": "symm_mem"}, "rows": rows}))
+    with pytest.raises(MisuseError, match="has no measurement of 'nccl'"):
+        read_measurements(path, "nccl")
     assert (one.collective, one.time_us, one.calls, one.library) == ("all_reduce", 17.9, 20, "nccl")
 
 

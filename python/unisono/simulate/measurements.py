@@ -115,12 +115,11 @@ def read_measurements(path: Path, implementation: str = OURS) -> list[Measuremen
 def _read_json(text: str, path: Path, implementation: str) -> list[Measurement]:
     try:
         document = json.loads(text)
-        rows = document["rows"]
         iterations = int(document.get("request", {}).get("iterations", 0))
         seconds = float(document.get("request", {}).get("seconds", 0.05))
         return [
             _of_row(row, iterations, seconds)
-            for row in _rows_of(rows, implementation)
+            for row in _rows_of(document, implementation)
             if _can_be_simulated(row)
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -128,22 +127,30 @@ def _read_json(text: str, path: Path, implementation: str) -> list[Measurement]:
         raise MisuseError(f"{path} is no bench's JSON: {what}") from None
 
 
-def _rows_of(rows: list[dict[str, Any]], implementation: str) -> list[dict[str, Any]]:
+def _rows_of(document: dict[str, Any], implementation: str) -> list[dict[str, Any]]:
     """Those of an implementation, as `unisono bench` writes them.
 
     Of the bench on devices, NCCL's calls in CUDA graphs, where no launch is waited for. Which
     algorithm this library chose there, it does not say.
     """
+    rows = document["rows"]
     if any("implementation" in row for row in rows):
         return [row for row in rows if row["implementation"] == implementation]
+    if implementation != _NCCL or document["request"].get("peer", _NCCL) != _NCCL:
+        return []
     return [
         {
             **row, "implementation": _NCCL, "algorithm": "", "protocol": "", "nodes": 1,
-            "time_us": row["nccl_us"], "calls": _calls_in_graph(row["bytes"]),
+            "time_us": _peer_us(row), "calls": _calls_in_graph(row["bytes"]),
         }
         for row in rows
-        if implementation == _NCCL and row["mode"] == "graph" and row["nccl_us"] > 0
+        if row["mode"] == "graph" and _peer_us(row) > 0
     ]  # fmt: skip
+
+
+def _peer_us(row: dict[str, Any]) -> float:
+    """Of NCCL, under the name that it has today, or had before other peers."""
+    return float(row["peer_us"] if "peer_us" in row else row["nccl_us"])
 
 
 def _can_be_simulated(row: dict[str, Any]) -> bool:
