@@ -41,7 +41,7 @@ struct ByHand {
   double gb_per_s;
 };
 constexpr std::array<ByHand, 2> by_hand_in_ll{{{3, 130}, {5.5, 150}}};
-constexpr std::array<ByHand, 2> by_hand_in_ll128{{{5.5, 275}, {8.5, 280}}};
+constexpr std::array<ByHand, 2> by_hand_in_ll128{{{5.5, 275}, {7, 280}}};
 constexpr ByHand straight{8, 340};
 
 class DeviceModel : public EngineModel {
