@@ -39,14 +39,16 @@ class _Bench:
 
         self._torch, self._dist, self._request = torch, dist, request
         self.rank, self._ranks = dist.get_rank(), dist.get_world_size()
-        self._group = dist.group.WORLD.group_name
+        world: Any = dist.group.WORLD
+        self._group = world.group_name
+        device = torch.device("cuda", torch.cuda.current_device())
         self._buffers: dict[str, Any] = {}
         for name in request.types:
             count = max(request.sizes) // element(name).bytes
             type_ = getattr(torch, name)
-            shared = symmetric.empty(count, dtype=type_, device="cuda")
+            shared = symmetric.empty(count, dtype=type_, device=device)
             symmetric.rendezvous(shared, self._group)
-            self._buffers[name] = torch.empty(count, dtype=type_, device="cuda"), shared
+            self._buffers[name] = torch.empty(count, dtype=type_, device=device), shared
 
     def measure(self, case: Case, mode: str) -> DeviceRow:
         """Checks and times one case; every rank returns the same."""
