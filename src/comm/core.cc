@@ -323,6 +323,9 @@ Status Communicator::Core::register_plans(std::span<const std::string> texts,
     registered_.insert(registered_.end(), mine->plans.begin(), mine->plans.end());
   const Scheduler::Pause pause(*scheduler);
   for (auto& [engine, plan] : prepared) engine->add(std::move(plan));
+  for (comm::Plans* engine : engines)
+    for (const comm::Registered& plan : mine->plans)
+      if (!engine->can_run(plan)) engine->refuse(plan);
   for (auto* of_engine : {&ready_, &device_ready_})
     for (Ready& ready : *of_engine) ready.execution = nullptr;
   return {};

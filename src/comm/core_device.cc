@@ -38,7 +38,10 @@ Status Communicator::Core::make_device(int ordinal) {
   auto plans_there = std::make_unique<comm::Plans>(
       std::move(selection), rank, engine::gpu::limits().operations, make_execution);
   for (const comm::Registered& plan : registered_) {
-    if (!plans_there->can_run(plan)) continue;
+    if (!plans_there->can_run(plan)) {
+      plans_there->refuse(plan);
+      continue;
+    }
     UNISONO_ASSIGN(auto prepared, plans_there->prepare(plan));
     plans_there->add(std::move(prepared));
   }

@@ -55,6 +55,11 @@ void Plans::add(Prepared prepared) {
   selection_.add(std::move(prepared.plan));
 }
 
+void Plans::refuse(const Registered& plan) {
+  const std::lock_guard lock(mutex_);
+  selection_.refuse(plan.header, plan.describe_beyond(operations_));
+}
+
 Result<plan::Header> Plans::custom(std::string_view program) {
   const std::lock_guard lock(mutex_);
   return selection_.custom(program);

@@ -43,6 +43,8 @@ class Plans {
   bool can_run(const Registered& plan) const { return (plan.operations & ~operations_) == 0; }
   Result<Prepared> prepare(const Registered& plan);
   void add(Prepared prepared);
+  // One that the engine cannot run; a call that asks for it is told which step it is.
+  void refuse(const Registered& plan);
   Result<std::string> explain(Collective collective, std::uint64_t bytes);
   std::size_t memory_bytes();
   const topo::Placement& placement() const { return selection_.placement(); }

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "base/units.h"
+#include "plan/check.h"
 #include "plan/json.h"
 #include "plan/partners.h"
 #include "plan/text.h"
@@ -134,6 +135,21 @@ std::string describe(const RegistrationCard& card) {
 bool Registered::serves(Collective collective, std::uint64_t bytes, int root, bool in_place) const {
   return header.collective == collective && header.in_place == in_place &&
          (!has_root(collective) || header.root == root) && min_bytes <= bytes && bytes <= max_bytes;
+}
+
+std::string Registered::describe_beyond(std::uint32_t engine_operations) const {
+  const auto is_beyond = [&](std::uint32_t one) { return (one & ~engine_operations) != 0; };
+  for (std::size_t block = 0; block < program.thread_blocks.size(); ++block) {
+    const plan::ThreadBlock& steps = program.thread_blocks[block];
+    for (plan::StepCursor cursor(steps.body); cursor.step() != nullptr; cursor.advance())
+      if (is_beyond(plan::bit(cursor.step()->operation)))
+        return str("rank ", program.rank, ", thread block ", block, ", step ", cursor.number(),
+                   " is ", plan::name(cursor.step()->operation));
+  }
+  for (unsigned i = 0; i < 32; ++i)
+    if (is_beyond(operations & 1U << i))
+      return str("other ranks have steps ", plan::name(static_cast<plan::Operation>(i)));
+  return {};
 }
 
 Result<Registration> read_registration(std::span<const std::string> texts, int rank, int ranks,

@@ -25,6 +25,8 @@ struct Registered {
   std::uint64_t max_bytes = UINT64_MAX;
 
   bool serves(Collective collective, std::uint64_t bytes, int root, bool in_place) const;
+  // The first step, of this rank if it has one, that an engine of these operations does not run.
+  std::string describe_beyond(std::uint32_t engine_operations) const;
 };
 
 // What ranks compare: all of it is the same everywhere, or nothing is registered.

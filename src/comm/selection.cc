@@ -156,6 +156,18 @@ Status Selection::apply_forced(Collective collective, CallOptions& options) cons
 
 void Selection::add(std::unique_ptr<Registered> plan) { registered_.push_back(std::move(plan)); }
 
+void Selection::refuse(const plan::Header& header, std::string step) {
+  refused_.push_back({header.collective, header.name, std::move(step)});
+}
+
+Status Selection::check_refused(Collective collective, std::string_view program) const {
+  for (const Refused& one : refused_)
+    if (one.collective == collective && one.name == program)
+      return misuse("program ", program, " does not run in the memory of this call: ", one.step,
+                    ", which its engine does not have. It runs in host memory");
+  return {};
+}
+
 const Registered* Selection::find_registered(Collective collective, std::uint64_t bytes, int root,
                                              bool in_place, const CallOptions& options) const {
   for (auto it = registered_.rbegin(); it != registered_.rend(); ++it) {
@@ -214,6 +226,11 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
     const Registered* found = find_registered(collective, bytes, root, in_place, options);
     if (found != nullptr)
       return Choice{nullptr, found->header.protocol, found->header.channels, found};
+  }
+  if (!refused_.empty()) {
+    CallOptions options = call_options;
+    UNISONO_TRY(apply_forced(collective, options));
+    UNISONO_TRY(check_refused(collective, options.algorithm));
   }
   if (collective == Collective::custom) return refuse_custom(bytes, in_place, call_options);
   const bool nothing_forced = forced_algorithms_.empty() && !forced_protocol_ &&

@@ -53,6 +53,9 @@ class Selection {
   // were registered earlier. A call that asks for an algorithm by name gets it; the names of
   // registered plans are among them.
   void add(std::unique_ptr<Registered> plan);
+  // A registered plan that the engine cannot run, because of a step. A call that asks for it by
+  // name is misuse; others take what they would without it.
+  void refuse(const plan::Header& header, std::string step);
 
   // Unknown algorithm: misuse with the near names. An algorithm that cannot serve says why.
   Result<Choice> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
@@ -84,6 +87,8 @@ class Selection {
   Status apply_forced(Collective collective, CallOptions& options) const;
   const Registered* find_registered(Collective collective, std::uint64_t bytes, int root,
                                     bool in_place, const CallOptions& options) const;
+  // Misuse if a call asks for a program that the engine cannot run.
+  Status check_refused(Collective collective, std::string_view program) const;
   // Why no registered custom program serves such a call.
   Error refuse_custom(std::uint64_t bytes, bool in_place, const CallOptions& options) const;
   double block_bytes(Collective collective, std::uint64_t bytes) const;
@@ -91,6 +96,12 @@ class Selection {
   topo::Placement placement_;
   std::shared_ptr<const EngineModel> model_;
   std::vector<std::unique_ptr<Registered>> registered_;  // in the order of their registration
+  struct Refused {
+    Collective collective;
+    std::string name;
+    std::string step;
+  };
+  std::vector<Refused> refused_;
   std::map<std::pair<Collective, int>, std::vector<SelectionRow>> rows_;  // by max_sms
   std::array<std::vector<SelectionRow>, collective_count> file_rows_;
   std::vector<std::pair<std::string, std::string>> forced_algorithms_;  // collective or "", name

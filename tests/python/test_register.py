@@ -1,11 +1,15 @@
 """Programs and plans that communicators take for their calls."""
 
+import textwrap
+from pathlib import Path
+
 import numpy as np
 import pytest
 from python.lang_programs import reads
 from unisono import lang, plans
 from unisono.errors import MisuseError
 from unisono.lang import program
+from unisono.launcher import launch
 from unisono.testing import run_ranks
 
 
@@ -228,6 +232,51 @@ def test_custom_programs_are_called_by_name(nodes):
         np.testing.assert_array_equal(ones, comm.rank + 1)
 
     run_ranks(4, check, nodes=nodes)
+
+
+# Programs with a call of their own and without, two-sided and one-sided, in processes of their own.
+PROCESSES = """
+    import sys
+    from pathlib import Path
+
+    import numpy as np
+    import unisono
+    from unisono import lang
+
+    (to_next,) = lang.load(Path(sys.argv[1]))
+    (ring,) = lang.load(Path(sys.argv[2]))
+    sys.path.insert(0, sys.argv[3])
+    from python.lang_programs import reads
+
+    comm = unisono.init()
+    comm.register(to_next)
+    comm.register(ring, (0, 1 << 16))
+    comm.register(reads, (1 << 17, 1 << 30))
+    for count in (4, 1000, 100_000):
+        x = np.arange(comm.size * count) + comm.rank
+        total = comm.size * np.arange(comm.size * count) + sum(range(comm.size))
+        np.testing.assert_array_equal(comm.all_reduce(x), total)
+        taken = comm.record()["entries"][-1]["plan"]
+        assert taken == {4: ring.name, 100_000: reads.name}.get(count, taken)
+        got = comm.run(to_next, x)
+        if comm.rank > 0:
+            np.testing.assert_array_equal(got, x - 1)
+        assert comm.record()["entries"][-1]["plan"] == to_next.name
+    print("right")
+"""
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_programs_are_registered_and_run_by_processes(tmp_path, capfd, nodes):
+    tests = Path(__file__).parents[1]
+    library = tests.parent / "examples" / "language"
+    script = tmp_path / "ranks.py"
+    script.write_text(textwrap.dedent(PROCESSES))
+    arguments = [library / "all_to_next.py", library / "ring_all_reduce.py", tests]
+    outcome = launch([str(one) for one in (script, *arguments)], 4, nodes=nodes, timeout=60)
+    output = capfd.readouterr().out.split()
+    assert outcome.ok, (outcome, output)
+    assert output.count("right") == 4
 
 
 def test_calls_of_custom_programs_that_cannot_be_are_refused():

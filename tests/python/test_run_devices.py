@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from python.lang_programs import ring
+from python.lang_programs import reads, ring
 from unisono import _unisono as native
 from unisono import lang
 from unisono.devices import run_on_devices
@@ -37,6 +37,12 @@ def test_programs_run_on_devices(count, in_place):
         outputs = run_on_devices(shift.compile(2).plan, inputs)
         np.testing.assert_array_equal(outputs[0], inputs[1])
         np.testing.assert_array_equal(outputs[1], inputs[0])
+
+
+@pytest.mark.skipif(devices() == 0, reason="there is no CUDA device")
+def test_one_sided_programs_are_refused_by_their_step():
+    with pytest.raises(MisuseError, match="reads does not run in the memory of this call: rank"):
+        run_on_devices(reads.compile(2).plan, [np.zeros(4)] * 2)
 
 
 @pytest.mark.skipif(devices() > 0, reason="there is a CUDA device")
