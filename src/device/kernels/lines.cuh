@@ -12,16 +12,14 @@
 // others at a round's end (`tells`), and the senders look. The two kinds of calls have slots of
 // their own. Warps count their rounds in device memory, so calls of any size follow each other.
 //
-// In a call that `posts`, of one hop and without sums, each rank first says where it wants what
-// comes, in the sender's addresses, if the sender can reach it; then that is stored there, by whole
-// blocks, each of which hears and tells for itself; and only the rest goes by slots.
+// In a call that `posts` most of it goes straight (straight.cuh), and only the rest by lines.
 #pragma once
 
 #include <cstdint>
 
 #include "device/copy/local.cuh"
-#include "device/copy/move.cuh"
 #include "device/kernels/address.cuh"
+#include "device/kernels/straight.cuh"
 #include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
@@ -237,136 +235,6 @@ __device__ __forceinline__ bool LinesWarp<most>::take(std::int64_t group) const 
   for (int distance = 1; distance < most; ++distance)
     if (distance < launch.ranks && has(takes, peer_at(distance)))
       store(peer_at(distance), group, shares[distance]);
-  return true;
-}
-
-// A thread block in a call that posts. Ranks as bits.
-template <int most>
-struct Straight {
-  const LinesLaunch& launch;
-  const Watch& watch;
-  const Place& place;
-  std::uint64_t call;    // of this block that posts, from 1
-  std::uint64_t* views;  // shared: by rank, where what is sent there goes, 0: by slots
-  unsigned sends;
-  unsigned takes;
-
-  __device__ const LinesRegion& region(int rank) const {
-    return *at_address<const LinesRegion>(launch.peers[rank].in);
-  }
-  __device__ LinesRegion& region_of_peer(int rank) const {
-    return *at_address<LinesRegion>(launch.peers[rank].out);
-  }
-  __device__ bool agree();
-  __device__ void push() const;
-  __device__ void push_rest(std::int64_t from) const;
-  __device__ void tell() const;
-  __device__ bool await_ends() const;
-};
-
-template <int most>
-__device__ bool Straight<most>::agree() {
-  const int peer = static_cast<int>(threadIdx.x);
-  const auto flag = static_cast<std::uint32_t>(call);
-  bool goes_on = true;
-  if (peer < launch.ranks) views[peer] = peer == launch.rank ? launch.peers[peer].destination : 0;
-  if (peer < launch.ranks && (launch.takes >> peer & 1U) != 0) {
-    const std::uint64_t view = launch.peers[peer].view;
-    ptx::store_relaxed_sys(
-        reinterpret_cast<uint4*>(region_of_peer(peer).posts[blockIdx.x]),
-        {static_cast<unsigned>(view), flag, static_cast<unsigned>(view >> 32), flag});
-  }
-  if (peer < launch.ranks && (launch.sends >> peer & 1U) != 0) {
-    uint4 post{};
-    const auto has_posted = [&](std::uint64_t& seen) {
-      post = ptx::load_relaxed_sys(reinterpret_cast<const uint4*>(region(peer).posts[blockIdx.x]));
-      seen = post.y;
-      return post.y == flag && post.w == flag;
-    };
-    goes_on = wait_until(watch, place, {Failure::destination, peer, 0, call}, has_posted);
-    views[peer] = post.x | static_cast<std::uint64_t>(post.z) << 32;
-  }
-  if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
-  sends = takes = 0;
-  for (int rank = 0; rank < launch.ranks; ++rank) {
-    const unsigned bit = 1U << rank;
-    if ((launch.sends & bit) != 0 && views[rank] != 0) sends |= bit;
-    if ((launch.takes & bit) != 0 && launch.peers[rank].view != 0) takes |= bit;
-  }
-  return true;
-}
-
-// One front of all blocks through the data, to all ranks at once.
-template <int most>
-__device__ void Straight<most>::push() const {
-  const unsigned goes = sends | launch.keeps;
-  bool is_plain = is_aligned(at_address<Byte>(launch.peers[launch.rank].destination), unit_bytes);
-  for (int rank = 0; rank < launch.ranks; ++rank)
-    is_plain = is_plain && is_aligned(at_address<Byte>(launch.peers[rank].source), unit_bytes);
-  const std::int64_t units = is_plain ? launch.longest / unit_bytes : 0;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t base = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-       base < units; base += batch * stride) {
-    uint4 value[batch];
-    bool is_loaded = false;
-#pragma unroll
-    for (int distance = 0; distance < most; ++distance) {
-      const int peer = launch.rank + distance;
-      const int rank = peer < launch.ranks ? peer : peer - launch.ranks;
-      if (distance >= launch.ranks || (goes >> rank & 1U) == 0) continue;
-      const auto* source = at_address<const uint4>(launch.peers[rank].source);
-      auto* destination = at_address<uint4>(views[rank]);
-      if (!is_loaded || launch.sources_differ != 0) {
-#pragma unroll
-        for (int i = 0; i < batch; ++i)
-          if (base + i * stride < units) value[i] = source[base + i * stride];
-      }
-      is_loaded = true;
-#pragma unroll
-      for (int i = 0; i < batch; ++i)
-        if (base + i * stride < units) destination[base + i * stride] = value[i];
-    }
-  }
-  push_rest(units * static_cast<std::int64_t>(unit_bytes));
-}
-
-// At any alignment.
-template <int most>
-__device__ void Straight<most>::push_rest(std::int64_t from) const {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x * unit_bytes;
-  const std::int64_t own =
-      (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit_bytes;
-  for (int rank = 0; rank < launch.ranks; ++rank) {
-    if (((sends | launch.keeps) >> rank & 1U) == 0) continue;
-    const auto* source = at_address<const Byte>(launch.peers[rank].source);
-    auto* destination = at_address<Byte>(views[rank]);
-    for (std::int64_t at = from + own; at < launch.longest; at += stride)
-      store_unit(destination + at, load_unit(source + at, launch.longest - at),
-                 launch.longest - at);
-  }
-}
-
-template <int most>
-__device__ void Straight<most>::tell() const {
-  __syncthreads();
-  const int peer = static_cast<int>(threadIdx.x);
-  // Release: the block's stores, which the barrier has joined with this thread, first.
-  if (peer < launch.ranks && (sends >> peer & 1U) != 0)
-    ptx::store_release_sys(&region_of_peer(peer).ends[blockIdx.x], call);
-}
-
-template <int most>
-__device__ bool Straight<most>::await_ends() const {
-  const int peer = static_cast<int>(threadIdx.x);
-  if (peer >= launch.ranks || (takes >> peer & 1U) == 0) return true;
-  const std::uint64_t* end = &region(peer).ends[blockIdx.x];
-  const auto has_ended = [&](std::uint64_t& seen) {
-    seen = ptx::load_relaxed_sys(end);
-    return seen >= call;
-  };
-  if (!wait_until(watch, place, {Failure::message, peer, 0, call}, has_ended)) return false;
-  // Acquire: what the peer stored before it.
-  ptx::load_acquire_sys(end);
   return true;
 }
 
