@@ -3,12 +3,13 @@
     python bench/export_library.py FOLDER [--target rccl]... [--built-in]
 
 Writes FOLDER/TARGET/NAME_RANKSxNODES_PROTOCOL_PLACE.xml for each program of examples/language (and
-with --built-in for each built-in algorithm) that the target can carry, and prints how many were
-written and, by reason, how many were refused.
+with --built-in for each built-in algorithm) that the target can carry, for mscclpp the JSON of the
+tests' one-sided programs, and prints how many were written and, by reason, how many were refused.
 """
 
 import argparse
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ from unisono import exchange, lang, plans
 from unisono.errors import MisuseError
 
 ROOT = Path(__file__).parents[1]
-TARGETS = ("msccl", "executor-nccl", "rccl")
+sys.path.insert(0, str(ROOT / "tests"))
+
+TARGETS = ("msccl", "executor-nccl", "rccl", "mscclpp")
 SHAPES = ((1, 1), (2, 1), (3, 1), (4, 2), (8, 1), (8, 2), (16, 2), (16, 4), (32, 4), (64, 8))
 PROTOCOLS = ("simple", "ll", "ll128")
 
@@ -39,6 +42,14 @@ def _programs(target: str) -> Iterator[Made]:
                         yield name, made.plan
                     except MisuseError as error:
                         yield name, str(error)
+
+
+def _one_sided(target: str) -> Iterator[Made]:
+    from python.test_exchange_mscclpp import puts, reads, scratches, star
+
+    for program in (puts, reads, scratches, star):
+        for ranks in (2, 3, 4, 5, 8):
+            yield f"{program.name}_{ranks}x1_simple_out", program.compile(ranks, target=target).plan
 
 
 def _built_in(_target: str) -> Iterator[Made]:
@@ -74,7 +85,8 @@ def export(folder: Path, target: str, source: Iterator[Made]) -> tuple[int, Coun
         except MisuseError as error:
             refused[_kind(str(error))] += 1
             continue
-        (folder / f"{name}.xml").write_text(text, encoding="utf-8")
+        suffix = "json" if target == "mscclpp" else "xml"
+        (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
         written += 1
     return written, refused
 
@@ -86,8 +98,8 @@ def main() -> None:
     parser.add_argument("--built-in", action="store_true")
     arguments = parser.parse_args()
     for target in arguments.target or TARGETS:
-        sources = {"programs": _programs}
-        if arguments.built_in:
+        sources = {"programs": _one_sided if target == "mscclpp" else _programs}
+        if arguments.built_in and target != "mscclpp":
             sources["built-in"] = _built_in
         for which, source in sources.items():
             written, refused = export(arguments.folder / target, target, source(target))

@@ -149,6 +149,26 @@ def test_execution_plans_do_what_the_collective_asks(one, ranks):
         np.testing.assert_array_equal(output, wanted)
 
 
+@program("broadcast", chunks=2)
+def star(p):
+    p.chunk(0, "input", 0, 2).copy(0, "output", 0)
+    for rank in range(1, p.ranks):
+        p.chunk(0, "input", 0, 2).put(rank, "output", 0)
+        p.signal(0, rank)
+        p.wait(rank, 0)
+
+
+def test_every_rank_has_chunks_of_input_and_output():
+    # The executor divides sizes by both, whether a rank has data there or not.
+    plan = star.compile(3).plan
+    assert plan.input_blocks(1) == 0
+    document = json.loads(exchange.write_plan(plan, "mscclpp"))
+    for gpu in document["gpus"]:
+        assert (gpu["input_chunks"], gpu["output_chunks"]) == (2, 2)
+    for output in Executor(document, [np.array([7, 8])] * 3).run():
+        np.testing.assert_array_equal(output, [7, 8])
+
+
 def test_thread_blocks_wait_for_each_other_through_semaphores():
     plan = scratches.compile(3).plan
     (gpu, *_) = json.loads(exchange.write_plan(plan, "mscclpp"))["gpus"]

@@ -94,12 +94,14 @@ class _Gpu:
     def document(self) -> dict[str, Any]:
         """The rank as the schema has it."""
         chunks = self._plan.chunks_per_block
+        ranks = range(self._plan.ranks)
         blocks = [self._block(number) for number in range(len(self._blocks))]
         peers = [way[1] if way[0] == self._rank else way[0] for way in self._ways]
         return {
             "id": self._rank,
-            "input_chunks": self._plan.input_blocks(self._rank) * chunks,
-            "output_chunks": self._plan.output_blocks(self._rank) * chunks,
+            # The executor divides by both, on ranks without input or output, too.
+            "input_chunks": max(map(self._plan.input_blocks, ranks)) * chunks,
+            "output_chunks": max(map(self._plan.output_blocks, ranks)) * chunks,
             "scratch_chunks": self._plan.scratch_blocks(self._rank) * chunks,
             "threadblocks": blocks,
             "channels": [{"channel_type": _MEMORY, "connected_to": peers}] if peers else [],
