@@ -36,12 +36,14 @@ SAID = {
 RANKS = {"frontier": (128, 256, 512, 1024), "perlmutter": (256, 512, 1024)}
 FITTED = {("frontier", "gpt-7b", 1024), ("perlmutter", "gpt-7b", 1024)}
 # What a GCD of MI250X and an A100 reach of 191.5 and 312 TFLOP/s in 16 bits (fitted).
-DEVICES = {"frontier": Device(tflops=57), "perlmutter": Device(tflops=120)}
+DEVICES = {"frontier": Device(tflops=30), "perlmutter": Device(tflops=180)}
 
 
 # A layer's matrices are fetched in one gather, as stage3_prefetch_bucket_size allows (assumed);
-# gradients are reduced in buckets of 5e8 elements, which is DeepSpeed's default.
-DEEPSPEED = {"gather": "layer", "reduce_bucket_bytes": 10**9}
+# only once it is needed (assumed: with one gather ahead, none is seen until it takes longer than a
+# layer's kernels, and the gain begins at twice the ranks at which the paper has it); gradients are
+# reduced in buckets of 5e8 elements, which is DeepSpeed's default.
+DEEPSPEED = {"gather": "layer", "prefetch": 0, "reduce_bucket_bytes": 10**9}
 
 
 def alone(workload: Workload, cluster: Cluster, algorithms: dict[str, str], channels: int,
