@@ -227,12 +227,13 @@ def program(
     return make
 
 
-def load(path: Path) -> list[Program]:
+def load(path: Path | str) -> list[Program]:
     """The programs that a Python file defines, in its order. The file is executed.
 
     Raises:
         ProgramError: The file cannot be read or defines none.
     """
+    path = Path(path)
     module_name = f"unisono_program_{path.stem}"
     specification = importlib.util.spec_from_file_location(module_name, path)
     if specification is None or specification.loader is None or not path.is_file():
