@@ -12,6 +12,12 @@ namespace {
 
 using enum SettingType;
 
+#if defined(NDEBUG)
+constexpr const char* on_in_debug = "0";
+#else
+constexpr const char* on_in_debug = "1";
+#endif
+
 constexpr std::array rows{
     SettingRow{Setting::log, "UNISONO_LOG", text, "warn",
                "How much is logged to standard error: off, error, warn, info or debug."},
@@ -117,9 +123,11 @@ constexpr std::array rows{
     SettingRow{Setting::check_calls, "UNISONO_CHECK_CALLS", boolean, "0",
                "Compares collective, count, type, operation and root of every call across ranks "
                "before it runs, and names the rank that differs. Costs nothing when off."},
-    SettingRow{Setting::check_passes, "UNISONO_CHECK_PASSES", boolean, "0",
-               "Proves programs of the language after every pass of the compiler, not only at the "
-               "end, and names the pass that broke one. For those who change the compiler."},
+    SettingRow{
+        Setting::check_passes, "UNISONO_CHECK_PASSES", boolean, on_in_debug,
+        "Proves programs of the language after every pass of the compiler, not only at the "
+        "end, and names the pass that broke one. For those who change the compiler; debug builds "
+        "(without NDEBUG) do so by themselves."},
     SettingRow{Setting::spin, "UNISONO_SPIN", integer, "-1",
                "Polls without progress before a waiting thread yields; -1 decides by the number "
                "of ranks and cores on the host."},
