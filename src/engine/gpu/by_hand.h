@@ -65,8 +65,4 @@ std::string_view algorithm_of(const plan::Header& header);
 inline constexpr int direct_channel = 1 << 12;
 inline constexpr int lines_channel = direct_channel + 8;
 
-inline sys::cuda::DeviceAddress address_of(const void* data) {
-  return reinterpret_cast<sys::cuda::DeviceAddress>(data);
-}
-
 }  // namespace unisono::engine::gpu

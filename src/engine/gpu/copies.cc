@@ -13,14 +13,13 @@
 namespace unisono::engine::gpu {
 namespace {
 
+using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
 
 // Beyond those of kernels: of plans, then of messages.
 constexpr int first_copy_channel = 1 << 14;
 constexpr int copied_message_channel = first_copy_channel + (1 << 12);
 constexpr std::size_t piece_grain = 128;
-
-DeviceAddress address_of(const void* data) { return reinterpret_cast<DeviceAddress>(data); }
 
 // What both have: links, and a stream at a time.
 class OnCopyEngines : public Execution {

@@ -9,6 +9,7 @@ namespace unisono::engine::gpu {
 namespace {
 
 using device::DirectKind;
+using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
 namespace nvlink = transport::nvlink;
 

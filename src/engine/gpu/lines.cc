@@ -9,9 +9,12 @@
 namespace unisono::engine::gpu {
 namespace {
 
+using sys::cuda::address_of;
+using sys::cuda::DeviceAddress;
+
 // Calls in which some send to ranks of which they hear nothing have their own.
-constexpr int mutual_channel = lines_channel;
-constexpr int one_way_channel = lines_channel + 1;
+constexpr int mutual_lines = lines_channel;
+constexpr int one_way_lines = lines_channel + 1;
 
 static_assert(sizeof(device::LinesRegion::begin) == transport::nvlink::slots_offset);
 
@@ -59,7 +62,7 @@ bool Lines::posts(const Engine& engine, const Arguments& arguments) const {
 }
 
 int Lines::channel(const Engine& engine, const Arguments& arguments) const {
-  return is_one_way() || posts(engine, arguments) ? one_way_channel : mutual_channel;
+  return is_one_way() || posts(engine, arguments) ? one_way_lines : mutual_lines;
 }
 
 transport::Geometry Lines::geometry() const {
@@ -71,8 +74,8 @@ transport::Geometry Lines::geometry() const {
 
 // Blocks, whole, straight to where they belong or are added.
 void Lines::set_one_hop(const Arguments& arguments, device::LinesLaunch& launch) const {
-  const sys::cuda::DeviceAddress input = address_of(arguments.input);
-  const sys::cuda::DeviceAddress output = address_of(arguments.output);
+  const DeviceAddress input = address_of(arguments.input);
+  const DeviceAddress output = address_of(arguments.output);
   const unsigned own = 1U << rank_;
   const bool sends_blocks =
       collective_ != Collective::all_gather && collective_ != Collective::gather;
@@ -161,14 +164,14 @@ void Lines::set_views(Resources& resources, const Arguments& arguments,
   if (launch.takes == 0) return;
   // What comes there must not come before what is there has gone.
   if (collective_ == Collective::all_to_all && arguments.input == arguments.output) return;
-  const sys::cuda::DeviceAddress output = address_of(arguments.output);
+  const DeviceAddress output = address_of(arguments.output);
   const bool is_scattered = collective_ == Collective::scatter;
-  std::array<sys::cuda::DeviceAddress, device::direct_max_ranks> views{};
+  std::array<DeviceAddress, device::direct_max_ranks> views{};
   resources.find_views(arguments.output,
                        static_cast<std::size_t>(launch.longest * (is_scattered ? 1 : ranks_)),
                        views);
   for (int peer = 0; peer < ranks_; ++peer) {
-    const sys::cuda::DeviceAddress view = views[static_cast<std::size_t>(peer)];
+    const DeviceAddress view = views[static_cast<std::size_t>(peer)];
     if (view == 0) continue;
     const std::uint64_t wanted = view + (launch.peers[peer].destination - output);
     if (wanted % device::post_alignment == 0) launch.peers[peer].view = wanted;

@@ -5,6 +5,7 @@
 namespace unisono::engine::gpu {
 namespace {
 
+using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
 namespace nvlink = transport::nvlink;
 
@@ -12,11 +13,6 @@ static_assert(sizeof(device::LinkCounters) <= nvlink::link_offset);
 static_assert(nvlink::link_offset + sizeof(device::Link) <= nvlink::slots_offset);
 static_assert(sizeof(device::Posts) <=
               sizeof(std::uint64_t) * (nvlink::signal_count - nvlink::posts_signal));
-
-template <class T>
-DeviceAddress address_of(const T* pointer) {
-  return reinterpret_cast<DeviceAddress>(pointer);
-}
 
 }  // namespace
 

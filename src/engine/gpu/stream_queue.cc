@@ -7,14 +7,10 @@
 namespace unisono::engine::gpu {
 namespace {
 
+using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
 using sys::cuda::MemoryOperation;
 using trace::Waiting;
-
-template <class T>
-DeviceAddress address_of(const T* pointer) {
-  return reinterpret_cast<DeviceAddress>(pointer);
-}
 
 // Flags of an end, by slot: what has arrived there, then what is free for it at the peer.
 DeviceAddress arrived_flag(DeviceAddress signals, std::uint64_t slot) {

@@ -15,6 +15,7 @@ namespace unisono::sys::cuda {
 
 // An address in a device's memory, or in host memory that it maps.
 using DeviceAddress = std::uint64_t;
+inline DeviceAddress address_of(const void* data) { return reinterpret_cast<DeviceAddress>(data); }
 using DeviceOrdinal = int;
 struct ContextHandle;
 struct ModuleHandle;
