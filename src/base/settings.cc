@@ -12,12 +12,6 @@ namespace {
 
 using enum SettingType;
 
-#if defined(NDEBUG)
-constexpr const char* on_in_debug = "0";
-#else
-constexpr const char* on_in_debug = "1";
-#endif
-
 constexpr std::array rows{
     SettingRow{Setting::log, "UNISONO_LOG", text, "warn",
                "How much is logged to standard error: off, error, warn, info or debug."},
@@ -124,7 +118,7 @@ constexpr std::array rows{
                "Compares collective, count, type, operation and root of every call across ranks "
                "before it runs, and names the rank that differs. Costs nothing when off."},
     SettingRow{
-        Setting::check_passes, "UNISONO_CHECK_PASSES", boolean, on_in_debug,
+        Setting::check_passes, "UNISONO_CHECK_PASSES", boolean, "0",
         "Proves programs of the language after every pass of the compiler, not only at the "
         "end, and names the pass that broke one. For those who change the compiler; debug builds "
         "(without NDEBUG) do so by themselves."},

@@ -16,6 +16,12 @@
 namespace unisono::compile {
 namespace {
 
+#if defined(NDEBUG)
+constexpr bool is_debug_build = false;
+#else
+constexpr bool is_debug_build = true;
+#endif
+
 constexpr std::array all_passes{
     Pass{"replicate", &replicate, "instances of parallel fragments, and their channels"},
     Pass{"aggregate", &aggregate, "contiguous moves of one depth become one", true},
@@ -112,7 +118,8 @@ Status prove_after(std::span<const Pass> passes, std::size_t done, const Module&
 // All passes and the plan, without the proof.
 Result<plan::Plan> run_passes(std::span<const Pass> passes, Module& module,
                               std::vector<Timing>& timings) {
-  const bool checks = module.options.check_passes || settings().boolean(Setting::check_passes);
+  const bool checks =
+      is_debug_build || module.options.check_passes || settings().boolean(Setting::check_passes);
   for (std::size_t i = 0; i < passes.size(); ++i) {
     const double start = cpu_seconds();
     if (Status status = passes[i].run(module); !status.ok()) {
