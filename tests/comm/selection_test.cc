@@ -58,6 +58,17 @@ TEST(Selection, SmallCallsTakeFewStepsAndLargeOnesFewBytes) {
   for (const algorithm::Cost& other : large) EXPECT_LE(large.front().bytes_sent, other.bytes_sent);
 }
 
+// What GPUs win by: on a host each rank would wait for every other.
+TEST(Selection, OnAHostNoRootHasItsBlockExchanged) {
+  for (int ranks : {3, 4, 16}) {
+    Selection selection = selection_of(1, ranks);
+    for (Collective collective : {Collective::broadcast, Collective::reduce})
+      for (std::uint64_t bytes = 8; bytes <= (std::uint64_t{1} << 26); bytes *= 8)
+        EXPECT_NE(selection.candidates(collective, bytes).front().choice.entry->name, "two_shot")
+            << name(collective) << ", " << ranks << " ranks, " << bytes << " bytes";
+  }
+}
+
 Selection device_selection(int ranks) {
   return Selection(topo::Placement::single_node(ranks), device_model({}));
 }
