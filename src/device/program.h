@@ -38,7 +38,6 @@ enum StepFlags : std::uint8_t {
   gives_destination = 8,
   gives_message = 16,
   publishes = 32,  // a step of another thread block waits for this one
-  is_alone = 64,   // nothing else of the program touches its destination
 };
 
 struct Step {

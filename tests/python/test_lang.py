@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from python.lang_programs import ring
 from unisono import lang
 from unisono.errors import MisuseError, ProgramError
 from unisono.lang import program
@@ -13,16 +14,6 @@ from unisono.lang import program
 QUICK = settings(
     max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
-
-
-@program("all_reduce", chunks=lambda shape: shape.ranks, in_place=True)
-def ring(p):
-    for i in range(p.ranks):
-        c = p.chunk((i + 1) % p.ranks, "input", i)
-        for step in range(2, p.ranks + 1):
-            c = p.chunk((i + step) % p.ranks, "input", i).reduce(c)
-        for step in range(1, p.ranks):
-            c = c.copy((i + step) % p.ranks)
 
 
 def line_of(function, text):

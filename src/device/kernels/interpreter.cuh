@@ -7,9 +7,7 @@
 //
 // In a launch that `posts`, each block first says where the messages that it receives go, of those
 // that the sender may store there at any time of the launch and can reach. A step that sends such a
-// message stores it there, and needs no slot; the one that receives it finds it in place. Where no
-// other step uses it, it is told of once, with its last tile: a release waits for all stores before
-// it.
+// message stores it there, and needs no slot; the one that receives it finds it in place.
 #pragma once
 
 #include <cstdint>
@@ -46,10 +44,6 @@ struct Shared {
   std::uint64_t in_posts[max_posts + 1];
   std::uint64_t out_posts[max_posts + 1];
 };
-
-// A post's lowest bit: the message is waited for with its last tile alone.
-constexpr std::uint64_t told_late = 1;
-static_assert(post_alignment > told_late);
 
 struct Extent {
   Byte* data;
@@ -104,11 +98,6 @@ struct Worker {
   __device__ std::uint64_t view_of(const Step& step) const;
   __device__ bool agree();
   __device__ std::int64_t message_bytes(const Step& step, int tile) const;
-  // Whether this tile of a message that was posted so is told of.
-  __device__ bool is_told(std::uint64_t post, const Step& step, int tile) const {
-    return (post & told_late) == 0 || tile + 1 == launch.tiles ||
-           message_bytes(step, tile + 1) == 0;
-  }
   __device__ bool wait_for_dependencies(const Step& step, int tile) const;
   __device__ bool move(const Step& step, int tile) const;
   __device__ void tell(const Step& step, int tile, bool moved);
@@ -121,8 +110,7 @@ __device__ std::uint64_t Worker::view_of(const Step& step) const {
   if (output == 0) return 0;
   const Byte* data = locate(launch, step.destination_buffer, step.destination, 0).data;
   const std::uint64_t view = output + (data - at_address<Byte>(launch.buffers[output_buffer]));
-  if (view % post_alignment != 0) return 0;
-  return (step.flags & is_alone) != 0 ? view | told_late : view;
+  return view % post_alignment == 0 ? view : 0;
 }
 
 // Says where messages go, and hears it. False if the launch is given up.
@@ -193,7 +181,7 @@ __device__ bool Worker::move(const Step& step, int tile) const {
   const Wanted wanted{Failure::message, shared.recv.peer, shared.recv.channel, received + 1};
   const auto* in = at_address<const Byte>(slot(shared.recv.in_slots, received));
   const bool is_in_place = shared.in_posts[step.in_post] != 0;
-  const std::uint64_t straight = shared.out_posts[step.out_post] & ~told_late;
+  const std::uint64_t straight = shared.out_posts[step.out_post];
   auto* out = at_address<Byte>(straight != 0 ? straight + tile * launch.tile_elements *
                                                               launch.arithmetic.element_bytes
                                              : slot(shared.send.out_slots, sent));
@@ -251,8 +239,7 @@ __device__ void Worker::tell(const Step& step, int tile, bool moved) {
   if (moved && (step.flags & gives_message) != 0) {
     ++sent;
     // Release: the message's bytes, stored by all threads before the barrier, first.
-    if (is_simple && threadIdx.x == send_thread &&
-        is_told(shared.out_posts[step.out_post], step, tile))
+    if (is_simple && threadIdx.x == send_thread)
       ptx::store_release_sys(at_address<std::uint64_t>(shared.send.out_arrived), sent);
   }
   if ((step.flags & publishes) != 0 && threadIdx.x == dependency_thread) {
@@ -271,8 +258,7 @@ __device__ bool Worker::run(const Step& step, int tile) {
   if (threadIdx.x == dependency_thread && step.dependencies > 0)
     goes_on = wait_for_dependencies(step, tile);
   if (moves) {
-    if (threadIdx.x == receive_thread && is_simple && (step.flags & takes_message) != 0 &&
-        is_told(shared.in_posts[step.in_post], step, tile))
+    if (threadIdx.x == receive_thread && is_simple && (step.flags & takes_message) != 0)
       goes_on = wait_for_arrival(watch, place(step, tile), shared.recv, received);
     if (threadIdx.x == send_thread && (step.flags & gives_message) != 0 &&
         shared.out_posts[step.out_post] == 0)

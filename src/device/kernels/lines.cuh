@@ -53,12 +53,7 @@ struct LinesWarp {
   __device__ std::int64_t offset(int unit) const {
     return static_cast<std::int64_t>(unit_bytes) * (unit == 0 ? lane : 32 + lane - lane / 8);
   }
-  // By distance from this rank, in which order all is done.
-  __device__ int peer_at(int distance) const {
-    const int peer = launch.rank + distance;
-    return peer < launch.ranks ? peer : peer - launch.ranks;
-  }
-  __device__ static bool has(unsigned ranks, int rank) { return (ranks >> rank & 1U) != 0; }
+  __device__ int peer_at(int distance) const { return rank_at(launch, distance); }
   __device__ Share load(int rank, std::int64_t group) const;
   __device__ void store(int rank, std::int64_t group, const Share& share) const;
   __device__ std::uint64_t lines(int hop) const {

@@ -16,6 +16,13 @@
 namespace unisono::device {
 namespace {
 
+// By distance from this rank, in which order all is done.
+__device__ __forceinline__ int rank_at(const LinesLaunch& launch, int distance) {
+  const int rank = launch.rank + distance;
+  return rank < launch.ranks ? rank : rank - launch.ranks;
+}
+__device__ __forceinline__ bool has(unsigned ranks, int rank) { return (ranks >> rank & 1U) != 0; }
+
 // A thread block in a call that posts. Ranks as bits.
 template <int most>
 struct Straight {
@@ -46,13 +53,13 @@ __device__ bool Straight<most>::agree() {
   const auto flag = static_cast<std::uint32_t>(call);
   bool goes_on = true;
   if (peer < launch.ranks) views[peer] = peer == launch.rank ? launch.peers[peer].destination : 0;
-  if (peer < launch.ranks && (launch.takes >> peer & 1U) != 0) {
+  if (peer < launch.ranks && has(launch.takes, peer)) {
     const std::uint64_t view = launch.peers[peer].view;
     ptx::store_relaxed_sys(
         reinterpret_cast<uint4*>(region_of_peer(peer).posts[blockIdx.x]),
         {static_cast<unsigned>(view), flag, static_cast<unsigned>(view >> 32), flag});
   }
-  if (peer < launch.ranks && (launch.sends >> peer & 1U) != 0) {
+  if (peer < launch.ranks && has(launch.sends, peer)) {
     uint4 post{};
     const auto has_posted = [&](std::uint64_t& seen) {
       post = ptx::load_relaxed_sys(reinterpret_cast<const uint4*>(region(peer).posts[blockIdx.x]));
@@ -65,9 +72,8 @@ __device__ bool Straight<most>::agree() {
   if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
   sends = takes = 0;
   for (int rank = 0; rank < launch.ranks; ++rank) {
-    const unsigned bit = 1U << rank;
-    if ((launch.sends & bit) != 0 && views[rank] != 0) sends |= bit;
-    if ((launch.takes & bit) != 0 && launch.peers[rank].view != 0) takes |= bit;
+    if (has(launch.sends, rank) && views[rank] != 0) sends |= 1U << rank;
+    if (has(launch.takes, rank) && launch.peers[rank].view != 0) takes |= 1U << rank;
   }
   return true;
 }
@@ -87,9 +93,8 @@ __device__ void Straight<most>::push() const {
     bool is_loaded = false;
 #pragma unroll
     for (int distance = 0; distance < most; ++distance) {
-      const int peer = launch.rank + distance;
-      const int rank = peer < launch.ranks ? peer : peer - launch.ranks;
-      if (distance >= launch.ranks || (goes >> rank & 1U) == 0) continue;
+      const int rank = rank_at(launch, distance);
+      if (distance >= launch.ranks || !has(goes, rank)) continue;
       const auto* source = at_address<const uint4>(launch.peers[rank].source);
       auto* destination = at_address<uint4>(views[rank]);
       if (!is_loaded || launch.sources_differ != 0) {
@@ -113,7 +118,7 @@ __device__ void Straight<most>::push_rest(std::int64_t from) const {
   const std::int64_t own =
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit_bytes;
   for (int rank = 0; rank < launch.ranks; ++rank) {
-    if (((sends | launch.keeps) >> rank & 1U) == 0) continue;
+    if (!has(sends | launch.keeps, rank)) continue;
     const auto* source = at_address<const Byte>(launch.peers[rank].source);
     auto* destination = at_address<Byte>(views[rank]);
     for (std::int64_t at = from + own; at < launch.longest; at += stride)
@@ -127,14 +132,14 @@ __device__ void Straight<most>::tell() const {
   __syncthreads();
   const int peer = static_cast<int>(threadIdx.x);
   // Release: the block's stores, which the barrier has joined with this thread, first.
-  if (peer < launch.ranks && (sends >> peer & 1U) != 0)
+  if (peer < launch.ranks && has(sends, peer))
     ptx::store_release_sys(&region_of_peer(peer).ends[blockIdx.x], call);
 }
 
 template <int most>
 __device__ bool Straight<most>::await_ends() const {
   const int peer = static_cast<int>(threadIdx.x);
-  if (peer >= launch.ranks || (takes >> peer & 1U) == 0) return true;
+  if (peer >= launch.ranks || !has(takes, peer)) return true;
   const std::uint64_t* end = &region(peer).ends[blockIdx.x];
   const auto has_ended = [&](std::uint64_t& seen) {
     seen = ptx::load_relaxed_sys(end);

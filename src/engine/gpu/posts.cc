@@ -68,13 +68,8 @@ class Marking {
       for (std::uint32_t i = 0; i < program_.blocks[b].steps; ++i) {
         device::Step& step = program_.steps[program_.blocks[b].first_step + i];
         if (step.in_post == 0) continue;
-        if (program_.steps.size() > most_steps || !may_come_early(step, {b, i})) {
-          step.in_post = 0;
-          continue;
-        }
-        program_.has_posts = true;
-        if (touches(step).size() == 1 && (step.flags & device::gives_message) == 0)
-          step.flags |= device::is_alone;
+        if (program_.steps.size() > most_steps || !may_come_early(step, {b, i})) step.in_post = 0;
+        program_.has_posts |= step.in_post != 0;
       }
   }
 
@@ -107,12 +102,6 @@ class Marking {
       }
   }
 
-  // All of what a step stores in the output.
-  const std::vector<Place>& touches(const device::Step& step) const {
-    const Storage at = storage_of(header_, rank_, Buffer::output, step.destination);
-    return touches_.at({at.buffer, at.chunk});
-  }
-
   // The message alone makes the destination, in the output, and whatever else touches that comes
   // later.
   bool may_come_early(const device::Step& step, Place place) const {
@@ -120,8 +109,9 @@ class Marking {
         (step.flags & device::gives_destination) == 0 ||
         step.destination_buffer != static_cast<std::uint8_t>(Buffer::output))
       return false;
+    const Storage at = storage_of(header_, rank_, Buffer::output, step.destination);
     const After after(program_, place);
-    return std::ranges::all_of(touches(step), [&](const Place& other) {
+    return std::ranges::all_of(touches_.at({at.buffer, at.chunk}), [&](const Place& other) {
       return (other.block == place.block && other.step == place.step) || after.has(other);
     });
   }
