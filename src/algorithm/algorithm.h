@@ -53,6 +53,16 @@ struct Cost {
   bool exact = true;
 };
 
+// Which renumberings of the ranks carry an algorithm's programs into each other, wherever every node
+// holds as many ranks and they fill one node after another: with a renumbering g, the program of
+// g(r) is that of r, its peers renumbered, and so its blocks where every rank has one. Chunks and
+// their loops may be numbered and written otherwise; how many, and in which order, may not.
+enum class Symmetry : std::uint8_t {
+  none,
+  rotation,      // by whole nodes: r + i n modulo the ranks, for n ranks a node
+  exclusive_or,  // r ^ i n, of 2^k ranks
+};
+
 struct Entry {
   std::string_view name;  // "ring"
   Collective collective = Collective::all_reduce;
@@ -68,6 +78,7 @@ struct Entry {
   // For blocks of `block_bytes` (the collective's count times the element's size), divisible
   // by the chunks of the plan.
   Cost (*cost)(const Request& request, double block_bytes);
+  Symmetry (*symmetry)(const Request& request) = [](const Request&) { return Symmetry::none; };
 
   std::string plan_name() const;  // "ring_all_reduce"
 };

@@ -148,6 +148,7 @@ const Entry all_pairs_two_shot_all_reduce = {
     .header = two_shots_header,
     .program = program<write_two_shots>,
     .cost = two_shots_cost,
+    .symmetry = by_rotation,
 };
 
 }  // namespace unisono::algorithm

@@ -128,6 +128,7 @@ const Entry direct_all_to_all = {
     .header = header,
     .program = direct_program,
     .cost = direct_cost,
+    .symmetry = by_rotation,
 };
 
 const Entry pairwise_all_to_all = {
@@ -140,6 +141,7 @@ const Entry pairwise_all_to_all = {
     .header = header,
     .program = pairwise_program,
     .cost = pairwise_cost,
+    .symmetry = by_rotation,
 };
 
 const Entry direct_all_to_all_v = {
@@ -152,6 +154,7 @@ const Entry direct_all_to_all_v = {
     .header = header,
     .program = direct_program,
     .cost = direct_cost,
+    .symmetry = by_rotation,
 };
 
 const Entry pairwise_all_to_all_v = {
@@ -164,6 +167,7 @@ const Entry pairwise_all_to_all_v = {
     .header = header,
     .program = pairwise_program,
     .cost = pairwise_cost,
+    .symmetry = by_rotation,
 };
 
 }  // namespace unisono::algorithm

@@ -65,6 +65,12 @@ plan::RankProgram program(const Request& request, int rank) {
   return all_gather_program(request, rank, write_bruck_all_gather);
 }
 
+// A run that goes round the end of the buffer is cut in two; with several channels, every block is a
+// run.
+Symmetry symmetry(const Request& request) {
+  return request.channels > 1 ? Symmetry::rotation : Symmetry::none;
+}
+
 Cost cost(const Request& request, double block_bytes) {
   const int ranks = request.placement.ranks();
   CostTally tally(request.placement);
@@ -89,6 +95,7 @@ const Entry bruck_all_gather = {
     .header = header,
     .program = program,
     .cost = cost,
+    .symmetry = symmetry,
 };
 
 }  // namespace unisono::algorithm

@@ -150,6 +150,7 @@ const Entry bruck_all_to_all = {
     .header = header,
     .program = program,
     .cost = cost,
+    .symmetry = by_rotation,
 };
 
 }  // namespace unisono::algorithm

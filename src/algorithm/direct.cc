@@ -81,6 +81,7 @@ const Entry direct_all_gather = {
     .header = header,
     .program = gather_program,
     .cost = cost,
+    .symmetry = by_rotation,
 };
 
 const Entry direct_reduce_scatter = {
@@ -93,6 +94,7 @@ const Entry direct_reduce_scatter = {
     .header = header,
     .program = scatter_program,
     .cost = cost,
+    .symmetry = by_rotation,
 };
 
 }  // namespace unisono::algorithm

@@ -64,6 +64,7 @@ const Entry dissemination_barrier = {
     .header = header,
     .program = program,
     .cost = cost,
+    .symmetry = by_rotation,
 };
 
 }  // namespace unisono::algorithm

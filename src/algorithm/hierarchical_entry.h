@@ -71,7 +71,21 @@ struct HierarchicalEntry {
             .supports = supports,
             .header = header,
             .program = program,
-            .cost = cost};
+            .cost = cost,
+            .symmetry = symmetry};
+  }
+
+ private:
+  static Symmetry symmetry(const Request&) {
+    switch (between) {
+      case BetweenNodes::ring:
+      case BetweenNodes::pat:
+        return Symmetry::rotation;
+      case BetweenNodes::recursive:
+        return Symmetry::exclusive_or;
+      case BetweenNodes::bruck:
+        return Symmetry::none;  // a message that goes round the end of a buffer is two
+    }
   }
 };
 

@@ -161,6 +161,7 @@ const Entry pat_all_gather = {
     .header = header<1>,
     .program = program<1>,
     .cost = cost<1>,
+    .symmetry = by_rotation,
 };
 
 const Entry pat8_all_gather = {
@@ -173,6 +174,7 @@ const Entry pat8_all_gather = {
     .header = header<8>,
     .program = program<8>,
     .cost = cost<8>,
+    .symmetry = by_rotation,
 };
 
 }  // namespace unisono::algorithm

@@ -192,6 +192,7 @@ const Entry pat_reduce_scatter = {
     .header = header<1>,
     .program = program<1>,
     .cost = cost<1>,
+    .symmetry = by_rotation,
 };
 
 const Entry pat8_reduce_scatter = {
@@ -204,6 +205,7 @@ const Entry pat8_reduce_scatter = {
     .header = header<8>,
     .program = program<8>,
     .cost = cost<8>,
+    .symmetry = by_rotation,
 };
 
 }  // namespace unisono::algorithm

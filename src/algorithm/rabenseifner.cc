@@ -70,6 +70,7 @@ const Entry rabenseifner_all_reduce = {
     .header = header,
     .program = program,
     .cost = cost,
+    .symmetry = by_exclusive_or,
 };
 
 }  // namespace unisono::algorithm

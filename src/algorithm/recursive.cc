@@ -153,6 +153,7 @@ const Entry recursive_doubling_all_gather_near = {
     .header = header,
     .program = program,
     .cost = cost,
+    .symmetry = by_exclusive_or,
 };
 
 }  // namespace unisono::algorithm

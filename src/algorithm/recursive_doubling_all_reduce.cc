@@ -133,6 +133,7 @@ const Entry recursive_doubling_all_reduce = {
     .header = header,
     .program = program,
     .cost = cost,
+    .symmetry = by_exclusive_or,
 };
 
 }  // namespace unisono::algorithm

@@ -122,6 +122,7 @@ const Entry recursive_doubling_all_gather_far = {
     .header = header,
     .program = gather_program,
     .cost = gather_cost,
+    .symmetry = by_exclusive_or,
 };
 
 const Entry recursive_halving_reduce_scatter = {
@@ -135,6 +136,7 @@ const Entry recursive_halving_reduce_scatter = {
     .header = header,
     .program = scatter_program,
     .cost = scatter_cost,
+    .symmetry = by_exclusive_or,
 };
 
 }  // namespace unisono::algorithm

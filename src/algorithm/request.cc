@@ -18,4 +18,7 @@ plan::Header header_for(const Request& request, int chunks_per_block, int max_st
 
 Status any_ranks(const Request&) { return {}; }
 
+Symmetry by_rotation(const Request&) { return Symmetry::rotation; }
+Symmetry by_exclusive_or(const Request&) { return Symmetry::exclusive_or; }
+
 }  // namespace unisono::algorithm

@@ -11,4 +11,8 @@ plan::Header header_for(const Request& request, int chunks_per_block, int max_st
 // For Entry::supports: no constraint.
 Status any_ranks(const Request& request);
 
+// For Entry::symmetry, of every request.
+Symmetry by_rotation(const Request& request);
+Symmetry by_exclusive_or(const Request& request);
+
 }  // namespace unisono::algorithm

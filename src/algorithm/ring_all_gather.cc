@@ -76,6 +76,7 @@ const Entry ring_all_gather = {
     .header = header<1>,
     .program = program<1>,
     .cost = cost<1>,
+    .symmetry = by_rotation,
 };
 
 const Entry bidirectional_ring_all_gather = {
@@ -88,6 +89,7 @@ const Entry bidirectional_ring_all_gather = {
     .header = header<2>,
     .program = program<2>,
     .cost = cost<2>,
+    .symmetry = by_rotation,
 };
 
 }  // namespace unisono::algorithm

@@ -68,6 +68,7 @@ const Entry ring_reduce_scatter = {
     .header = header<1>,
     .program = program<1>,
     .cost = cost<1>,
+    .symmetry = by_rotation,
 };
 
 const Entry bidirectional_ring_reduce_scatter = {
@@ -80,6 +81,7 @@ const Entry bidirectional_ring_reduce_scatter = {
     .header = header<2>,
     .program = program<2>,
     .cost = cost<2>,
+    .symmetry = by_rotation,
 };
 
 }  // namespace unisono::algorithm

@@ -5,7 +5,8 @@
 // thread block at the other end, the kind of way, and the NIC with all its users. The coarsest such
 // division of the ranks into classes is found by refinement: begin with programs of one shape,
 // split a class wherever the classes around its members differ, until nothing splits any more. The
-// run of one rank for each class is then that of all ranks, exactly.
+// run of one rank for each class is then that of all ranks, exactly. Where the programs of all ranks
+// follow from those of a few (Programs::symmetry), no more than these are written and kept.
 #pragma once
 
 #include <unisono/result.h>
@@ -42,7 +43,8 @@ class CollapsedPrograms final : public Programs {
 
 // nullptr if there is nothing to gain. A block's chunks may differ in size, if there are several;
 // `chunks_per_block` is 1 where all chunks are of one size. `all` must outlive the result.
-Result<std::unique_ptr<CollapsedPrograms>> collapse(const std::vector<Endpoint>& endpoints,
+Result<std::unique_ptr<CollapsedPrograms>> collapse(const Machine& machine,
+                                                    const std::vector<Endpoint>& endpoints,
                                                     Programs& all,
                                                     std::int64_t chunks_per_block = 1);
 

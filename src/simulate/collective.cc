@@ -24,6 +24,13 @@ class EntryPrograms final : public Programs {
     wired.wires = wires_of(machine_, request_.placement, wired.program);
     return wired;
   }
+  // Renumbered ranks' blocks are cut as before; chunks of one block may go to others.
+  Symmetry symmetry(int ranks, bool uniform) const override {
+    const plan::Header header = entry_.header(request_);
+    const bool of_ranks = std::max(header.input_blocks, header.output_blocks) == ranks;
+    return of_ranks || uniform ? Symmetry::of(entry_.symmetry(request_), request_.placement)
+                               : Symmetry::none(ranks);
+  }
 
  private:
   const Machine& machine_;
@@ -167,7 +174,8 @@ Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& he
   if (options.collapse) result.not_collapsed = why_not_collapse(machine, placement, options);
   if (options.collapse && result.not_collapsed.empty()) {
     UNISONO_ASSIGN(collapsed,
-                   collapse(endpoints, programs, sizes.uniform() ? 1 : header.chunks_per_block));
+                   collapse(machine, endpoints, programs,
+                                       sizes.uniform() ? 1 : header.chunks_per_block));
     if (collapsed) {
       source = collapsed.get();
       endpoints = collapsed->endpoints();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/plan.h"
+#include "simulate/symmetry.h"
 
 namespace unisono::simulate {
 
@@ -28,6 +29,12 @@ class Programs {
   virtual Result<WiredProgram> program(int rank) = 0;
   // Ranks with different seeds are never in the same state, whatever their programs.
   virtual std::uint64_t seed(int) const { return 0; }
+  // If not trivial, seeds are equal, and sender, receiver and channel tell connections apart.
+  // `uniform`: all chunks of a block are of one size.
+  virtual Symmetry symmetry(int ranks, bool uniform) const {
+    static_cast<void>(uniform);
+    return Symmetry::none(ranks);
+  }
 };
 
 }  // namespace unisono::simulate

@@ -35,10 +35,12 @@ std::vector<Endpoint> endpoints_of(const Machine& machine, const topo::Placement
   return endpoints;
 }
 
+int way_between(const Machine& machine, int node, int other_node) {
+  return node == other_node ? 0 : 1 + level_between(machine, node, other_node);
+}
+
 int way_between(const Machine& machine, const topo::Placement& placement, int from, int to) {
-  const int node = placement.node_of(from);
-  const int other = placement.node_of(to);
-  return node == other ? 0 : 1 + level_between(machine, node, other);
+  return way_between(machine, placement.node_of(from), placement.node_of(to));
 }
 
 std::vector<Wire> wires_of(const Machine& machine, const topo::Placement& placement,

@@ -16,6 +16,7 @@ int nic_of(const Machine& machine, const topo::Placement& placement, int rank);
 std::vector<Endpoint> endpoints_of(const Machine& machine, const topo::Placement& placement);
 
 // 0 inside a node, 1 + level between nodes.
+int way_between(const Machine& machine, int node, int other_node);
 int way_between(const Machine& machine, const topo::Placement& placement, int from, int to);
 
 // Keys by sender, receiver and channel.

@@ -265,7 +265,7 @@ Result<WorkloadResult> simulate_workload(const Machine& machine, const Workload&
   std::unique_ptr<CollapsedPrograms> collapsed;
   result.not_collapsed = why_not_collapse(options.run);
   if (result.not_collapsed.empty()) {
-    UNISONO_ASSIGN(collapsed, collapse(endpoints, programs));
+    UNISONO_ASSIGN(collapsed, collapse(programs.machine(), endpoints, programs));
     if (!collapsed) result.not_collapsed = "no two ranks do the same";
     if (programs.is_ragged()) {
       result.not_collapsed = "the chunks of a call differ in size";
