@@ -53,10 +53,10 @@ struct Cost {
   bool exact = true;
 };
 
-// Which renumberings of the ranks carry an algorithm's programs into each other, wherever every node
-// holds as many ranks and they fill one node after another: with a renumbering g, the program of
-// g(r) is that of r, its peers renumbered, and so its blocks where every rank has one. Chunks and
-// their loops may be numbered and written otherwise; how many, and in which order, may not.
+// Which renumberings of the ranks carry an algorithm's programs into each other, wherever every
+// node holds as many ranks and they fill one node after another: with a renumbering g, the program
+// of g(r) is that of r, its peers renumbered, and so its blocks where every rank has one. Chunks
+// and their loops may be numbered and written otherwise; how many, and in which order, may not.
 enum class Symmetry : std::uint8_t {
   none,
   rotation,      // by whole nodes: r + i n modulo the ranks, for n ranks a node

@@ -65,8 +65,8 @@ plan::RankProgram program(const Request& request, int rank) {
   return all_gather_program(request, rank, write_bruck_all_gather);
 }
 
-// A run that goes round the end of the buffer is cut in two; with several channels, every block is a
-// run.
+// A run that goes round the end of the buffer is cut in two; with several channels, every block is
+// a run.
 Symmetry symmetry(const Request& request) {
   return request.channels > 1 ? Symmetry::rotation : Symmetry::none;
 }

@@ -265,8 +265,7 @@ Result<WiredProgram> CollapsedPrograms::program(int number) {
 Result<std::unique_ptr<CollapsedPrograms>> collapse(const Machine& machine,
                                                     const std::vector<Endpoint>& endpoints,
                                                     Programs& all, std::int64_t chunks_per_block) {
-  const Symmetry symmetry =
-      all.symmetry(static_cast<int>(endpoints.size()), chunks_per_block == 1);
+  const Symmetry symmetry = all.symmetry(static_cast<int>(endpoints.size()), chunks_per_block == 1);
   Refinement refinement(machine, endpoints, symmetry);
   UNISONO_TRY(refinement.read(all, chunks_per_block));
   if (!refinement.connect() || !refinement.refine()) return std::unique_ptr<CollapsedPrograms>();

@@ -5,8 +5,8 @@
 // thread block at the other end, the kind of way, and the NIC with all its users. The coarsest such
 // division of the ranks into classes is found by refinement: begin with programs of one shape,
 // split a class wherever the classes around its members differ, until nothing splits any more. The
-// run of one rank for each class is then that of all ranks, exactly. Where the programs of all ranks
-// follow from those of a few (Programs::symmetry), no more than these are written and kept.
+// run of one rank for each class is then that of all ranks, exactly. Where the programs of all
+// ranks follow from those of a few (Programs::symmetry), no more than these are written and kept.
 #pragma once
 
 #include <unisono/result.h>

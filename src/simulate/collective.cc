@@ -173,8 +173,7 @@ Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& he
   std::unique_ptr<CollapsedPrograms> collapsed;
   if (options.collapse) result.not_collapsed = why_not_collapse(machine, placement, options);
   if (options.collapse && result.not_collapsed.empty()) {
-    UNISONO_ASSIGN(collapsed,
-                   collapse(machine, endpoints, programs,
+    UNISONO_ASSIGN(collapsed, collapse(machine, endpoints, programs,
                                        sizes.uniform() ? 1 : header.chunks_per_block));
     if (collapsed) {
       source = collapsed.get();
