@@ -20,6 +20,7 @@
 // of its connection, and rrc is not made of two. D is not needed if only the fused send read it and
 // it is no result: then nothing is stored.
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "compile/passes.h"
@@ -245,19 +246,32 @@ class Fusion {
     for (std::size_t i = 0; i < count_; ++i)
       if (becomes_[i] == none) number[i] = next++;
     if (static_cast<std::size_t>(next) == count_) return;
-    std::vector<Need> needs;
-    needs.reserve(module_.needs.size());
+    join_needs(number);
     for (std::size_t i = 0; i < count_; ++i) {
       if (becomes_[i] != none) continue;
-      const auto first = needs.size();
-      const std::int32_t self = number[i];
+      Instruction one = it(i);
+      if (one.sender != none) one.sender = number[at(one.sender)];
+      if (one.receiver != none) one.receiver = number[at(one.receiver)];
+      it(at(number[i])) = one;
+    }
+    module_.instructions[at(next)] = module_.instructions[count_];
+    module_.instructions.resize(at(next) + 1);
+  }
+
+  // What is left needs what its parts did, by the new numbers.
+  void join_needs(std::span<const std::int32_t> number) {
+    std::vector<Need> needs;
+    needs.reserve(module_.needs.size());
+    std::vector<std::int32_t> first_needs(count_);
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (becomes_[i] != none) continue;
+      const auto first = static_cast<std::ptrdiff_t>(needs.size());
       for (auto part = static_cast<std::int32_t>(i); part != none; part = absorbs_[at(part)]) {
         for (Need need : module_.needs_of(at(part))) {
           need.instruction = number[at(end_of(need.instruction))];
-          if (need.instruction == self) continue;
-          const auto known = std::find_if(
-              needs.begin() + static_cast<std::ptrdiff_t>(first), needs.end(),
-              [&](const Need& other) { return other.instruction == need.instruction; });
+          if (need.instruction == number[i]) continue;
+          const auto known = std::ranges::find(needs.begin() + first, needs.end(), need.instruction,
+                                               &Need::instruction);
           if (known == needs.end()) {
             needs.push_back(need);
           } else {
@@ -266,14 +280,10 @@ class Fusion {
           }
         }
       }
-      Instruction one = it(i);
-      one.first_need = static_cast<std::int32_t>(first);
-      if (one.sender != none) one.sender = number[at(one.sender)];
-      if (one.receiver != none) one.receiver = number[at(one.receiver)];
-      renumbered_.push_back(one);
+      first_needs[i] = static_cast<std::int32_t>(first);
     }
-    renumbered_.emplace_back().first_need = static_cast<std::int32_t>(needs.size());
-    module_.instructions = std::move(renumbered_);
+    for (std::size_t i = 0; i < count_; ++i) it(i).first_need = first_needs[i];
+    it(count_).first_need = static_cast<std::int32_t>(needs.size());
     module_.needs = std::move(needs);
   }
 
@@ -285,7 +295,6 @@ class Fusion {
   std::vector<std::int32_t> send_before_;  // only where the program's order is kept
   verify::FlatMap chosen_;
   std::uint64_t last_chosen_ = ~std::uint64_t{0};
-  std::vector<Instruction> renumbered_;
 };
 
 }  // namespace

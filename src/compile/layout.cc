@@ -64,8 +64,11 @@ Layout::Names Layout::names(std::int32_t cell) const {
   out.buffer = buffers() - 1;
   while (region(out.buffer).first > cell) --out.buffer;
   const Region& it = region(out.buffer);
-  out.rank = static_cast<int>((cell - it.first) / it.chunks);
-  out.chunk = (cell - it.first) % it.chunks;
+  // Cells have 32 bits, whose division is several times as fast as that of 64.
+  const auto offset = static_cast<std::uint32_t>(cell - it.first);
+  const auto per_rank = static_cast<std::uint32_t>(it.chunks);
+  out.rank = static_cast<int>(offset / per_rank);
+  out.chunk = offset % per_rank;
   if (out.buffer >= first_scratch) return out;
   // The other name of a shared cell differs by the place of the smaller buffer in the larger one.
   const int other = out.buffer == input ? output : input;

@@ -7,26 +7,23 @@
 namespace unisono::verify {
 
 Sums::Sums(int contributions) : contributions_(contributions), sets_(contributions) {
-  sets_of_.push_back(RankSets::none);
-  operands_.push_back({});
-  for (int rank = 0; rank < contributions; ++rank) {
-    for (int twice = 0; twice < 2; ++twice) {
-      sets_of_.push_back(sets_.single(rank));
-      operands_.push_back({});
-    }
-  }
+  entries_.push_back({unwritten, unwritten, RankSets::none});
+  for (int rank = 0; rank < contributions; ++rank)
+    for (int twice = 0; twice < 2; ++twice)
+      entries_.push_back({unwritten, unwritten, sets_.single(rank)});
 }
 
 Sum Sums::add(Sum a, Sum b) {
   if (a > b) std::swap(a, b);
-  const std::uint64_t key = pair_key(a, b);
-  if (const std::uint64_t* known = known_.find(key)) return static_cast<Sum>(*known);
+  const auto hash = static_cast<std::uint32_t>(mix(pair_key(a, b)));
+  const Sum known = by_operands_.find(
+      hash, [&](Sum sum) { return entry(sum).left == a && entry(sum).right == b; });
+  if (known >= 0) return known;
   const RankSets::Union both = sets_.unite(ranks_of(a), ranks_of(b));
   if (!both.disjoint) return -1;
-  const auto sum = static_cast<Sum>(sets_of_.size());
-  sets_of_.push_back(both.set);
-  operands_.push_back({a, b});
-  known_.insert(key, static_cast<std::uint64_t>(sum));
+  const auto sum = static_cast<Sum>(entries_.size());
+  entries_.push_back({a, b, both.set});
+  by_operands_.insert(hash, sum);
   return sum;
 }
 
@@ -43,7 +40,7 @@ std::string Sums::describe(Sum sum) const {
     } else if (top <= 2 * contributions_) {
       append(text, (top - 1) / 2);
     } else {
-      auto [left, right] = operands_[static_cast<std::size_t>(top)];
+      auto [left, right, ranks] = entry(top);
       if (left <= 2 * contributions_ && right > 2 * contributions_)
         std::swap(left, right);  // as one writes it
       open.insert(open.end(), {-Sum{')'}, right, -Sum{'+'}, left, -Sum{'('}});
@@ -54,8 +51,7 @@ std::string Sums::describe(Sum sum) const {
 }
 
 std::size_t Sums::memory_bytes() const {
-  return sets_.memory_bytes() + sets_of_.size() * (sizeof(Sum) + sizeof(Operands)) +
-         known_.size() * 32;
+  return sets_.memory_bytes() + entries_.size() * sizeof(Entry) + by_operands_.memory_bytes();
 }
 
 int Contents::contributions() const {

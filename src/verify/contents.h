@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "plan/plan.h"
-#include "verify/flat_map.h"
+#include "verify/id_table.h"
 #include "verify/rank_sets.h"
 #include "verify/verify.h"
 
@@ -40,7 +40,7 @@ class Sums {
 
   // -1 if both hold a contribution of the same rank.
   Sum add(Sum a, Sum b);
-  RankSets::Id ranks_of(Sum sum) const { return sets_of_[static_cast<std::size_t>(sum)]; }
+  RankSets::Id ranks_of(Sum sum) const { return entry(sum).ranks; }
   RankSets& sets() { return sets_; }
   const RankSets& sets() const { return sets_; }
   // "((0+1)+2)"; long ones are cut.
@@ -48,15 +48,17 @@ class Sums {
   std::size_t memory_bytes() const;
 
  private:
-  struct Operands {
+  struct Entry {
     Sum left;
     Sum right;
+    RankSets::Id ranks;
   };
+  const Entry& entry(Sum sum) const { return entries_[static_cast<std::size_t>(sum)]; }
+
   int contributions_;
   RankSets sets_;
-  std::vector<RankSets::Id> sets_of_;  // by sum
-  std::vector<Operands> operands_;     // by sum
-  FlatMap known_;
+  std::vector<Entry> entries_;  // by sum
+  IdTable by_operands_;
 };
 
 // The meaning of a collective. A position names data across ranks:

@@ -9,6 +9,17 @@
 
 namespace unisono::verify {
 
+inline std::uint64_t pair_key(std::int32_t a, std::int32_t b) {
+  return std::uint64_t{static_cast<std::uint32_t>(a)} << 32 | static_cast<std::uint32_t>(b);
+}
+
+// The finaliser of SplitMix64: keys are pairs of small numbers, whose low bits alone would collide.
+inline std::uint64_t mix(std::uint64_t key) {
+  key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
+  key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
+  return key ^ (key >> 31);
+}
+
 // Open addressing, linear probing, at most half full. Nothing is ever removed. A key is never
 // the largest 64-bit number.
 class FlatMap {
@@ -30,7 +41,7 @@ class FlatMap {
     ++size_;
   }
 
-  std::size_t size() const { return size_; }
+  std::size_t memory_bytes() const { return slots_.size() * sizeof(Slot); }
 
  private:
   static constexpr std::uint64_t empty = ~std::uint64_t{0};
@@ -39,12 +50,8 @@ class FlatMap {
     std::uint64_t value = 0;
   };
 
-  // The finaliser of SplitMix64: keys are pairs of small numbers, whose low bits alone would
-  // collide.
   std::size_t home(std::uint64_t key) const {
-    key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
-    key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
-    return static_cast<std::size_t>(key ^ (key >> 31)) & (slots_.size() - 1);
+    return static_cast<std::size_t>(mix(key)) & (slots_.size() - 1);
   }
 
   void place(Slot slot) {
@@ -62,9 +69,5 @@ class FlatMap {
   std::vector<Slot> slots_;
   std::size_t size_ = 0;
 };
-
-inline std::uint64_t pair_key(std::int32_t a, std::int32_t b) {
-  return std::uint64_t{static_cast<std::uint32_t>(a)} << 32 | static_cast<std::uint32_t>(b);
-}
 
 }  // namespace unisono::verify

@@ -28,27 +28,16 @@ std::span<const RankSets::Range> RankSets::ranges(Id set) const {
 
 RankSets::Id RankSets::intern(std::span<const Range> wanted) {
   std::uint64_t hash = 0;
-  for (const Range& range : wanted) {
-    hash = (hash ^ pair_key(range.begin, range.end)) * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 29;
-  }
-  hash >>= 1;  // never FlatMap's reserved key
-  const std::uint64_t* found = by_hash_.find(hash);
-  Id last = -1;
-  for (Id id = found ? static_cast<Id>(*found) : -1; id >= 0;
-       id = next_same_hash_[static_cast<std::size_t>(id)]) {
-    if (std::ranges::equal(ranges(id), wanted)) return id;
-    last = id;
-  }
+  for (const Range& range : wanted) hash = mix(hash ^ pair_key(range.begin, range.end));
+  const auto short_hash = static_cast<std::uint32_t>(hash);
+  const Id known =
+      by_ranges_.find(short_hash, [&](Id id) { return std::ranges::equal(ranges(id), wanted); });
+  if (known >= 0) return known;
   const auto id = static_cast<Id>(sets_.size());
   sets_.push_back(
       {static_cast<std::uint32_t>(arena_.size()), static_cast<std::uint32_t>(wanted.size())});
   arena_.insert(arena_.end(), wanted.begin(), wanted.end());
-  next_same_hash_.push_back(-1);
-  if (last >= 0)
-    next_same_hash_[static_cast<std::size_t>(last)] = id;
-  else
-    by_hash_.insert(hash, static_cast<std::uint64_t>(id));
+  by_ranges_.insert(short_hash, id);
   return id;
 }
 
@@ -135,8 +124,8 @@ std::string RankSets::describe(Id set) const {
 }
 
 std::size_t RankSets::memory_bytes() const {
-  return arena_.capacity() * sizeof(Range) + sets_.size() * (sizeof(Extent) + sizeof(Id)) +
-         (by_hash_.size() + unions_.size()) * 64;
+  return arena_.capacity() * sizeof(Range) + sets_.size() * sizeof(Extent) +
+         by_ranges_.memory_bytes() + unions_.memory_bytes();
 }
 
 }  // namespace unisono::verify

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "verify/flat_map.h"
+#include "verify/id_table.h"
 
 namespace unisono::verify {
 
@@ -55,8 +56,7 @@ class RankSets {
 
   std::vector<Range> arena_;
   std::vector<Extent> sets_;
-  std::vector<Id> next_same_hash_;
-  FlatMap by_hash_;
+  IdTable by_ranges_;
   FlatMap unions_;
   std::vector<Range> work_;
   Id all_ = none;
