@@ -16,13 +16,23 @@
 namespace unisono::python {
 namespace {
 
+Collective program_collective(std::string_view wanted) {
+  if (const auto found = collective_from_name(wanted)) return *found;
+  std::vector<std::string_view> names;
+  for (int i = 0; i < collective_count; ++i)
+    if (const auto one = static_cast<Collective>(i); compile::has_programs(one))
+      names.push_back(name(one));
+  raise_program(
+      misuse("there is no collective '", wanted, "'; a program is of one of ", join(names)));
+}
+
 Trace make_trace(std::string name, std::string_view collective, int ranks, int nodes, int root,
                  int chunks, bool in_place, std::pair<int, int> blocks) {
   compile::Program program;
   program.nodes = nodes;
   plan::Header& header = program.header;
   header.name = std::move(name);
-  header.collective = collective_of(collective);
+  header.collective = program_collective(collective);
   header.ranks = ranks;
   header.root = root;
   header.chunks_per_block = chunks;
@@ -50,6 +60,13 @@ compile::Options options_of(const nb::dict& values) {
       options.target = take_program(plan::find_foreign_executor(nb::cast<std::string>(value)));
   }
   return options;
+}
+
+// set(line), of which only a message needs to know the line.
+template <class Set>
+void set_at_caller(PyTrace& self, Set set) {
+  if (!set(0).ok()) [[unlikely]]
+    check_program(set(self.caller()));
 }
 
 }  // namespace
@@ -87,15 +104,18 @@ void bind_lang(nb::module_& module) {
           nb::arg("file"), nb::arg("line"))
       .def(
           "add_scratch",
-          [](PyTrace& self, std::string name, std::int64_t chunks) {
-            check_program(self.trace.add_scratch(std::move(name), chunks));
+          [](PyTrace& self, const std::string& name, std::int64_t chunks) {
+            set_at_caller(self, [&](std::int32_t line) {
+              return self.trace.add_scratch(name, chunks, line);
+            });
           },
           nb::arg("name"), nb::arg("chunks"))
       .def(
           "set_parallel",
           [](PyTrace& self, int instances) {
             const int before = self.trace.parallel();
-            check_program(self.trace.set_parallel(instances, self.line()));
+            set_at_caller(
+                self, [&](std::int32_t line) { return self.trace.set_parallel(instances, line); });
             return before;
           },
           nb::arg("instances"))
@@ -103,7 +123,8 @@ void bind_lang(nb::module_& module) {
           "set_channel",
           [](PyTrace& self, int channel) {
             const int before = self.trace.channel();
-            check_program(self.trace.set_channel(channel, self.line()));
+            set_at_caller(self,
+                          [&](std::int32_t line) { return self.trace.set_channel(channel, line); });
             return before;
           },
           nb::arg("channel"))
@@ -111,10 +132,13 @@ void bind_lang(nb::module_& module) {
           "set_thread_blocks",
           [](PyTrace& self, std::optional<int> send, std::optional<int> recv) {
             const Trace::ThreadBlocks before = self.trace.thread_blocks();
-            check_program(self.trace.set_thread_blocks({send, recv}, self.line()));
+            set_at_caller(self, [&](std::int32_t line) {
+              return self.trace.set_thread_blocks({send, recv}, line);
+            });
             return before;
           },
           nb::arg("send").none(), nb::arg("recv").none())
+      .def("caller", [](PyTrace& self) { return self.trace.where(self.caller()); })
       .def_prop_ro("operations", [](PyTrace& self) { return self.trace.operations().size(); })
       .def(
           "compile",

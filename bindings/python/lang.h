@@ -63,6 +63,27 @@ class Lines {
     return slot.line;
   }
 
+  // Of who called that function, past those of its file and the standard library's context
+  // managers.
+  static std::int32_t caller(Trace& trace) {
+    const auto file_of = [](const nb::object& frame) {
+      const nb::object code = nb::steal(reinterpret_cast<PyObject*>(
+          PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(frame.ptr()))));
+      return nb::cast<std::string>(code.attr("co_filename"));
+    };
+    nb::object frame = nb::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+    if (!frame.is_valid()) return 0;
+    const std::string own = file_of(frame);
+    for (; frame.is_valid(); frame = nb::steal(reinterpret_cast<PyObject*>(
+                                 PyFrame_GetBack(reinterpret_cast<PyFrameObject*>(frame.ptr()))))) {
+      const std::string file = file_of(frame);
+      if (file != own && !file.ends_with("contextlib.py"))
+        return trace.add_line(file,
+                              PyFrame_GetLineNumber(reinterpret_cast<PyFrameObject*>(frame.ptr())));
+    }
+    return 0;
+  }
+
  private:
   struct Slot {
     PyCodeObject* code = nullptr;
@@ -78,6 +99,7 @@ class PyTrace {
   explicit PyTrace(Trace program) : trace(std::move(program)) {}
 
   std::int32_t line() { return lines_.current(trace); }
+  std::int32_t caller() { return Lines::caller(trace); }
 
   int buffer(nb::handle name) {
     for (std::size_t i = 0; i < names_.size(); ++i)

@@ -153,6 +153,7 @@ class Trace:
         ProgramError if the program has not given the signal: nobody would.
         """
 
+    def caller(self) -> str: ...  # "file:line: " of who calls a method of Build
     def set_parallel(self, instances: int) -> int: ...  # what it was before
     def set_thread_blocks(
         self, send: int | None, recv: int | None

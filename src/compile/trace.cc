@@ -17,6 +17,10 @@ constexpr std::int64_t max_cells = std::int64_t{1} << 26;
 
 }  // namespace
 
+bool has_programs(Collective collective) {
+  return collective != Collective::all_to_all_v && collective != Collective::barrier &&
+         collective != Collective::point_to_point;
+}
 bool moves_data(Kind kind) { return kind != Kind::signal && kind != Kind::wait; }
 bool is_one_sided(Kind kind) { return kind != Kind::copy && kind != Kind::reduce; }
 bool adds(Kind kind) { return kind == Kind::reduce || kind == Kind::read_reduce; }
@@ -35,8 +39,7 @@ Trace::Trace(const Program& program) : program_(program), layout_(program.header
 
 Result<Trace> Trace::start(const Program& program) {
   const plan::Header& header = program.header;
-  if (header.collective == Collective::all_to_all_v || header.collective == Collective::barrier ||
-      header.collective == Collective::point_to_point)
+  if (!has_programs(header.collective))
     return misuse("a program cannot be of ", name(header.collective),
                   ": chunks of one size are its matter; custom says what else is wanted");
   if (program.nodes < 1 || header.ranks % program.nodes != 0)
@@ -101,12 +104,12 @@ std::string Trace::at(std::int32_t line) const {
   return it.file.empty() ? "by a step" : str("at ", it.file, ":", it.line);
 }
 
-Status Trace::add_scratch(std::string name, std::int64_t chunks) {
+Status Trace::add_scratch(std::string name, std::int64_t chunks, std::int32_t line) {
   if (name.empty() || layout_.find(name) >= 0)
-    return misuse("program ", program_.header.name, ": there is a buffer '", name,
+    return misuse(where(line), "there is a buffer '", name,
                   "' already; give the scratch buffer another name");
   if (chunks < 1 || chunks > (max_cells - layout_.cells()) / program_.header.ranks)
-    return misuse("scratch buffer '", name, "' of ", chunks,
+    return misuse(where(line), "scratch buffer '", name, "' of ", chunks,
                   " chunks; it needs 1 or more, and all buffers of all ranks at most ", max_cells,
                   " together");
   layout_.add_scratch(std::move(name), chunks);

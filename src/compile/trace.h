@@ -39,6 +39,8 @@ enum class Kind : std::uint8_t {
   signal,       // source_rank tells destination_rank; what it put there before has arrived
   wait,         // destination_rank takes that token
 };
+// Whether programs can be of a collective: chunks of one size are their matter.
+bool has_programs(Collective collective);
 bool moves_data(Kind kind);    // not signal and wait, whose operations name no cells
 bool is_one_sided(Kind kind);  // put, read_reduce, signal, wait
 bool adds(Kind kind);          // reduce, read_reduce
@@ -101,7 +103,7 @@ class Trace {
   void set_most_operations(std::size_t most) {
     most_operations_ = most < max_operations ? most : max_operations;
   }
-  Status add_scratch(std::string name, std::int64_t chunks);
+  Status add_scratch(std::string name, std::int64_t chunks, std::int32_t line = 0);
   Result<Chunk> take(int rank, int buffer, std::int64_t index, std::int64_t count,
                      std::int32_t line);
   // A range of a rank's buffer to write to: need not hold anything.

@@ -183,13 +183,14 @@ def _judge(source: str, name: str, shape: tuple[int, int], original: str) -> Ver
     try:
         with _limit():
             plan = _compile(source, name, shape)
-    except TimeoutError:
+    except _TooLong:
         return Verdict("endless")
     except BugError as error:
         return Verdict("bug", str(error))
     except MisuseError as error:
-        return Verdict("refused", str(error))
-    except Exception as error:  # whatever Python says of such a text
+        # Whatever Python says of such a text is the cause.
+        return Verdict("refused" if error.__cause__ is None else "no program", str(error))
+    except Exception as error:  # of the file, before there is a program
         return Verdict("no program", f"{type(error).__name__}: {error}")
     try:
         if plan == _compile(original, name, shape):
@@ -210,10 +211,14 @@ def _compile(source: str, name: str, shape: tuple[int, int]) -> plans.Plan:
     return program.compile(*shape).plan
 
 
+class _TooLong(BaseException):
+    """Not an exception that the language would take for a mistake in the program."""
+
+
 @contextmanager
 def _limit() -> Iterator[None]:
     def stop(*_: object) -> None:
-        raise TimeoutError
+        raise _TooLong
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)

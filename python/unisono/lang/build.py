@@ -57,7 +57,7 @@ class Build(native.Trace):
         """
         if not 0 <= node < self.nodes or not 0 <= local < self.ranks_per_node:
             raise ProgramError(
-                f"rank({node}, {local}): there are {self.nodes} nodes of "
+                f"{self.caller()}rank({node}, {local}): there are {self.nodes} nodes of "
                 f"{self.ranks_per_node} ranks"
             )
         return node * self.ranks_per_node + local
@@ -95,6 +95,9 @@ class Build(native.Trace):
     @contextmanager
     def channel(self, number: int) -> Iterator[None]:
         """Steps inside that name no channel are on this one.
+
+            before: two messages to rank 1, on channel 0, one after the other
+            after, with channel(1) around the second: each on its own, at the same time
 
         Messages between two ranks on different channels are independent of each other, and belong
         to different thread blocks.

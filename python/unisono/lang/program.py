@@ -11,6 +11,8 @@ from typing import Any
 from unisono import _unisono as native
 from unisono.errors import MisuseError, ProgramError
 from unisono.lang.build import Build
+from unisono.lang.places import place_of, told_at
+from unisono.lang.watch import EndlessLoopError, watched
 
 __all__ = ["Program", "Shape", "load", "program"]
 
@@ -57,6 +59,7 @@ class Program:
         wanted: Postcondition of a custom collective: the input chunks, as (rank, index), whose sum
             output chunk (rank, index) holds at the end; None for anything.
         most_steps: A program that takes more steps is stopped; at most 2^24.
+        idle_seconds: A program that takes none for so long is stopped.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Program:
     given: Given | None = None
     wanted: Wanted | None = None
     most_steps: int = 1 << 24
+    idle_seconds: float = 10
 
     def trace(self, ranks: int, nodes: int = 1, *, root: int = 0, **parameters: Any) -> Build:
         """Runs the program, so that its steps are written down.
@@ -80,7 +84,8 @@ class Program:
 
         Raises:
             ProgramError: The program makes a mistake that can be told at once: an index out of
-                range, a stale or uninitialised chunk; file, line and values are in the text.
+                range, a stale or uninitialised chunk, an exception of Python's; file, line and
+                values are in the text.
         """
         if ranks < 1 or nodes < 1 or ranks % nodes:
             raise ProgramError(
@@ -88,22 +93,35 @@ class Program:
                 "every node needs as many"
             )
         shape = Shape(ranks, nodes, root)
+        code = self.function.__code__
+        with told_at(f"{code.co_filename}:{code.co_firstlineno}: "):
+            build = self._begin(shape)
+            build.set_home(code.co_filename, code.co_firstlineno)
+            try:
+                with watched(lambda: build.operations, self.idle_seconds):
+                    self.function(build, **parameters)
+            except EndlessLoopError as error:
+                raise ProgramError(
+                    f"{place_of(error)}no step for {self.idle_seconds:g} s: the program loops for "
+                    "ever; one that computes for so long declares idle_seconds"
+                ) from None
+        return build
+
+    def _begin(self, shape: Shape) -> Build:
+        """What the program is called with."""
         build = Build(
             self.name,
             self.collective,
-            ranks=ranks,
-            nodes=nodes,
-            root=root,
+            ranks=shape.ranks,
+            nodes=shape.nodes,
+            root=shape.root,
             chunks=self.chunks(shape),
             in_place=self.in_place,
             blocks=self.blocks,
         )
         build.set_most_steps(self.most_steps)
-        code = self.function.__code__
-        build.set_home(code.co_filename, code.co_firstlineno)
         if self.collective == "custom":
             _set_conditions(build, shape, self)
-        self.function(build, **parameters)
         return build
 
     def compile(
@@ -198,6 +216,7 @@ def program(
     given: Given | None = None,
     wanted: Wanted | None = None,
     most_steps: int = 1 << 24,
+    idle_seconds: float = 10,
     name: str | None = None,
 ) -> Callable[[Callable[..., None]], Program]:
     """Makes a function a program. The arguments are the attributes of `Program`.
@@ -222,6 +241,7 @@ def program(
             given=given,
             wanted=wanted,
             most_steps=most_steps,
+            idle_seconds=idle_seconds,
         )
 
     return make
@@ -231,7 +251,7 @@ def load(path: Path | str) -> list[Program]:
     """The programs that a Python file defines, in its order. The file is executed.
 
     Raises:
-        ProgramError: The file cannot be read or defines none.
+        ProgramError: The file cannot be read or executed, or defines none.
     """
     path = Path(path)
     module_name = f"unisono_program_{path.stem}"
@@ -240,7 +260,8 @@ def load(path: Path | str) -> list[Program]:
         raise ProgramError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(specification)
     sys.modules[module_name] = module
-    specification.loader.exec_module(module)
+    with told_at(f"{path}: "):
+        specification.loader.exec_module(module)
     found = [value for value in vars(module).values() if isinstance(value, Program)]
     if not found:
         raise ProgramError(f"{path} defines no program; decorate one with @program(...)")
