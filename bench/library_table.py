@@ -2,17 +2,16 @@
 
     python bench/library_table.py [-o FILE]
 
-Lines are those of code: no docstring, no imports, nothing empty. What MSCCLang and CUDA written by
-hand take is what the paper on MSCCLang states (ASPLOS 2023); of the other programs it states none.
+Lines are those of code, as bench/program_lines.py counts them.
 """
 
 import argparse
-import ast
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
+from program_lines import python_lines
 from unisono import lang
 from unisono.errors import MisuseError
 
@@ -21,8 +20,6 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from support.program_mutation import expected  # noqa: E402
 
-# Lines of MSCCLang, and of CUDA.
-STATED = {"two_step_all_to_all": (15, 70)}
 MOST_RUN = 16  # ranks of plans that are run; larger ones are proved only
 SHAPES = [
     (ranks, nodes)
@@ -30,20 +27,6 @@ SHAPES = [
     for nodes in range(1, min(ranks, 8) + 1)
     if ranks % nodes == 0
 ]
-
-
-def code_lines(source: str) -> int:
-    """Lines that do something."""
-    tree = ast.parse(source)
-    kept: set[int] = set()
-    for node in tree.body:
-        if isinstance(node, ast.Import | ast.ImportFrom | ast.Expr):
-            continue
-        decorators = getattr(node, "decorator_list", [])
-        first = min([node.lineno, *(one.lineno for one in decorators)])
-        kept.update(range(first, (node.end_lineno or first) + 1))
-    lines = source.splitlines()
-    return sum(1 for number in kept if lines[number - 1].strip())
 
 
 def measure(path: Path) -> str:
@@ -71,10 +54,9 @@ def measure(path: Path) -> str:
                 if right is not None and not np.array_equal(output, right):
                     raise SystemExit(f"{path.stem}: rank {rank} of {shape} is wrong")
             ran += 1
-    mscclang, cuda = STATED.get(path.stem, ("", ""))
-    lines = code_lines(path.read_text(encoding="utf-8"))
+    lines = python_lines(path.read_text(encoding="utf-8"))
     tried = "1-16, 24, 32, 64" + (", powers of two" if needs_power else "")
-    return f"| `{path.stem}` | {lines} | {mscclang} | {cuda} | {tried} | {proved} | {ran} |"
+    return f"| `{path.stem}` | {lines} | {tried} | {proved} | {ran} |"
 
 
 def main() -> None:
@@ -84,8 +66,8 @@ def main() -> None:
     rows = [
         f"Made by bench/library_table.py, {time.strftime('%Y-%m-%d')}.",
         "",
-        "| program | lines | MSCCLang | CUDA | ranks tried | plans proved | run, and right |",
-        "|---|---|---|---|---|---|---|",
+        "| program | lines | ranks tried | plans proved | run, and right |",
+        "|---|---|---|---|---|",
     ]
     for path in sorted((ROOT / "examples" / "language").glob("*.py")):
         rows.append(measure(path))
