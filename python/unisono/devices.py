@@ -1,6 +1,7 @@
 """Running a plan on CUDA devices, a thread of this process for each rank."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from unisono import _unisono as native
 from unisono.communicator import Communicator
@@ -8,7 +9,7 @@ from unisono.errors import MisuseError
 from unisono.lang.run import Array, Buffers, arrange
 from unisono.testing import run_ranks
 
-__all__ = ["run_on_devices"]
+__all__ = ["run_all_on_devices", "run_on_devices"]
 
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
@@ -38,61 +39,96 @@ def run_on_devices(
         MachineError: There is no CUDA device, or kernels do not run on it.
         MisuseError: The inputs do not fit, or the GPU engine does not run such plans.
     """
-    if plan.in_place and plan.collective in _ROOTED:
-        raise MisuseError(
-            f"plan {plan.name} is a {plan.collective} in place, which is so at the root alone; on "
-            "devices it is run out of place: compile it so"
-        )
+    return run_all_on_devices([(plan, inputs)], operation=operation, timeout=timeout)[0]
+
+
+def run_all_on_devices(
+    runs: Sequence[tuple[native.Plan, Sequence[Array]]],
+    *,
+    operation: str = "sum",
+    timeout: float = 30,
+) -> list[list[Array]]:
+    """As `run_on_devices`, for plans of equally many ranks, by one communicator after the other.
+
+    Args:
+        runs: Plans, each with one array a rank.
+        operation: The reduction, of all.
+        timeout: Seconds after which a rank that waits gives up.
+
+    Returns:
+        Of each plan one array a rank, in host memory.
+
+    Raises:
+        MachineError: There is no CUDA device, or kernels do not run on it.
+        MisuseError: The inputs do not fit, the GPU engine does not run such plans, or they are of
+            different numbers of ranks.
+    """
+    sizes = {plan.ranks for plan, _ in runs}
+    if len(sizes) > 1:
+        raise MisuseError(f"plans of {sorted(sizes)} ranks; those of one job have equally many")
+    for plan, _ in runs:
+        if plan.in_place and plan.collective in _ROOTED:
+            raise MisuseError(
+                f"plan {plan.name} is a {plan.collective} in place, which is so at the root alone; "
+                "on devices it is run out of place: compile it so"
+            )
     devices = native.cuda_device_count()
     if devices == 0:
         raise MisuseError("this process sees no CUDA device; leave out --device cuda")
-    count, type_name, buffers = arrange(plan, inputs)
-    run_ranks(
-        plan.ranks,
-        lambda comm: _run_rank(
-            comm, plan, buffers[comm.rank], count, type_name, operation, comm.rank % devices
-        ),
-        timeout=timeout,
-    )
-    return [one.output for one in buffers]
+    arranged = [(plan, *arrange(plan, inputs)) for plan, inputs in runs]
+
+    def run_rank(comm: Communicator) -> None:
+        own = [
+            _Run(plan, count, type_name, buffers[comm.rank], operation)
+            for plan, count, type_name, buffers in arranged
+        ]
+        largest = max(max(one.buffers.memory.nbytes, one.buffers.output.nbytes) for one in own)
+        there = native.DeviceBench(comm._native, comm.rank % devices, max(largest, 1))
+        registered = None
+        for one in own:
+            if one.plan is not registered:
+                comm.register(one.plan)
+                registered = one.plan
+            comm.barrier()
+            one.run(there)
+        # Freeing device memory waits for kernels, which may wait for this rank's.
+        comm.barrier()
+
+    for ranks in sizes:
+        run_ranks(ranks, run_rank, timeout=timeout)
+    return [[one.output for one in buffers] for _, _, _, buffers in arranged]
 
 
-def _run_rank(
-    comm: Communicator,
-    plan: native.Plan,
-    one: Buffers,
-    count: int,
-    type_name: str,
-    operation: str,
-    device: int,
-) -> None:
-    comm.register(plan)
-    there = native.DeviceBench(comm._native, device, max(one.memory.nbytes, one.output.nbytes, 1))
-    size = one.memory.itemsize
-    output = there.output_address
-    if plan.in_place:
-        output = there.input_address + one.begin_out * size
-    else:
-        there.copy(output, one.output.ctypes.data, one.output.nbytes)
-    there.copy(there.input_address, one.memory.ctypes.data, one.memory.nbytes)
-    comm.barrier()
-    there.run(
-        native.Call(
-            plan.collective,
-            there.input_address + one.begin_in * size,
+@dataclass(frozen=True)
+class _Run:
+    """What one rank does with one plan: of host memory, as `arrange` gives it."""
+
+    plan: native.Plan
+    count: int
+    type_name: str
+    buffers: Buffers
+    operation: str
+
+    def run(self, there: native.DeviceBench) -> None:
+        """Brings the input to the device, makes the call, and takes the output back."""
+        memory, result = self.buffers.memory, self.buffers.output
+        output = there.output_address
+        if self.plan.in_place:
+            output = there.input_address + self.buffers.begin_out * memory.itemsize
+        else:
+            there.copy(output, result.ctypes.data, result.nbytes)
+        there.copy(there.input_address, memory.ctypes.data, memory.nbytes)
+        call = native.Call(
+            self.plan.collective,
+            there.input_address + self.buffers.begin_in * memory.itemsize,
             output,
-            count,
-            type_name,
-            operation,
-            plan.root,
-            algorithm=plan.name,
-            protocol=plan.protocol,
+            self.count,
+            self.type_name,
+            self.operation,
+            self.plan.root,
+            algorithm=self.plan.name,
+            protocol=self.plan.protocol,
             stream=there.stream,
-        ),
-        by_nccl=False,
-        is_ring=False,
-        in_graph=False,
-    )
-    there.copy(one.output.ctypes.data, output, one.output.nbytes)
-    # Freeing device memory waits for kernels, which may wait for this rank's.
-    comm.barrier()
+        )
+        there.run(call, by_nccl=False, is_ring=False, in_graph=False)
+        there.copy(result.ctypes.data, output, result.nbytes)
