@@ -282,6 +282,9 @@ class Communicator {
   Status destroy();
 
  private:
+  Status run_named(Collective collective, const void* input, void* output, std::int64_t count,
+                   DataType type, ReduceOperation operation, int root, const CallOptions& options);
+
   std::shared_ptr<Core> core_;
 };
 

@@ -18,6 +18,7 @@ Board::Board(const std::string& name, int rank, std::vector<int> neighbours)
     return;
   }
   memory_.emplace(std::move(memory).value());
+  own_line_ = &line_of(own_);
 }
 
 void Board::all_have_joined() {
@@ -28,11 +29,6 @@ Board::Line& Board::line_of(std::size_t neighbour) const {
   if (!memory_) return const_cast<Line&>(lonely_);
   // Zeroed memory is a valid atomic of value 0 on every platform that this library runs on.
   return *reinterpret_cast<Line*>(memory_->data() + neighbour * sizeof(Line));
-}
-
-// Relaxed, both: the numbers are compared with each other only, long after they were stored.
-void Board::joined(std::uint64_t sequence) {
-  line_of(own_).started.store(sequence + 1, std::memory_order_relaxed);
 }
 
 std::vector<int> Board::absent(std::uint64_t sequence) const {
@@ -47,7 +43,7 @@ std::vector<int> Board::absent(std::uint64_t sequence) const {
 // A fault is one word that says all; but who sees that this rank has closed a connection shall see
 // why, too: release here, acquire in told().
 void Board::give_up(const transport::Fault& fault) {
-  line_of(own_).fault.store(transport::pack(fault), std::memory_order_release);
+  own_line_->fault.store(transport::pack(fault), std::memory_order_release);
 }
 
 std::optional<Error> Board::told() const {

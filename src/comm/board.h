@@ -26,8 +26,11 @@ class Board {
   // Once all neighbours have made theirs: removes the name, so that nothing is left behind.
   void all_have_joined();
 
-  // This rank has started call `sequence`.
-  void joined(std::uint64_t sequence);
+  // This rank has started call `sequence`. Relaxed, as in absent(): the numbers are compared with
+  // each other only, long after they were stored.
+  void joined(std::uint64_t sequence) {
+    own_line_->started.store(sequence + 1, std::memory_order_relaxed);
+  }
   // Neighbours known not to have started call `sequence`, in order.
   std::vector<int> absent(std::uint64_t sequence) const;
   // This rank gives up for that fault. Any thread.
@@ -52,6 +55,7 @@ class Board {
   std::string name_;
   std::optional<sys::SharedMemory> memory_;
   Line lonely_;  // stands for the page where there is none
+  Line* own_line_ = &lonely_;
 };
 
 }  // namespace unisono::comm

@@ -125,7 +125,8 @@ void Communicator::Core::stamp(comm::Task& task, std::int64_t timeout) {
   task.deadline_ns = now + (timeout > 0 ? timeout : timeout_ns);
 }
 
-bool Communicator::Core::is_like(const Ready& ready, const Call& call) {
+template <class AnyCall>
+inline bool Communicator::Core::is_like(const Ready& ready, const AnyCall& call) {
   return ready.execution != nullptr && ready.count == call.count && ready.root == call.root &&
          ready.entry.type == call.type && ready.entry.operation == call.operation &&
          ready.options.channels == call.options.channels &&
@@ -158,11 +159,12 @@ Status Communicator::Core::make_ready(const Call& call, Ready& ready) {
   ready.arguments = task.arguments;
   ready.entry = task.entry;
   ready.timeout_ns = ready.arguments.timeout_ns;
+  ready.kind = ++kinds_;
   ready.execution = task.execution;
   return {};
 }
 
-bool Communicator::Core::take_turn() {
+inline bool Communicator::Core::take_turn() {
   if (!scheduler->take_turn()) return false;
   if (!destroyed.load(std::memory_order_acquire)) return true;
   scheduler->leave_turn();
@@ -178,12 +180,14 @@ bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
   if (is_on_stream && (device() == nullptr || !check_device(call, *device()).ok())) return false;
   if (!take_turn()) return false;
   Ready& ready = (is_on_stream ? device_ready_ : ready_)[static_cast<std::size_t>(call.collective)];
-  if (!is_like(ready, call) || comm::is_in_place(call, rank) != ready.in_place) {
-    if (!make_ready(call, ready).ok()) {
-      scheduler->leave_turn();
-      return false;
-    }
-  } else if (!comm::buffers_fit(call, ready.input_bytes, ready.output_bytes, ready.in_place)) {
+  const bool same_buffers =
+      call.input == ready.arguments.input && call.output == ready.arguments.output;
+  bool is_ready = is_like(ready, call);
+  if (!is_ready || (!same_buffers && comm::is_in_place(call, rank) != ready.in_place))
+    is_ready = make_ready(call, ready).ok();
+  else if (!same_buffers)
+    is_ready = comm::buffers_fit(call, ready.input_bytes, ready.output_bytes, ready.in_place);
+  if (!is_ready) [[unlikely]] {
     scheduler->leave_turn();
     return false;
   }
@@ -191,10 +195,30 @@ bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
   ready.arguments.output = call.output;
   ready.arguments.stream = call.options.stream.value_or(nullptr);
   ready.arguments.pre_multiplier = {.real = call.multiplier, .integer = call.integer_multiplier};
-  ready.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  const Scheduler::Turn turn{*ready.execution, ready.arguments, ready.entry, ready.timeout_ns};
-  if (!scheduler->run_in_turn(turn, outcome)) outcome = scheduler->wait_after_turn(turn, outcome);
+  run_ready(ready, outcome);
   return true;
+}
+
+bool Communicator::Core::run_again(const Repeat& call, Status& outcome) {
+  const bool is_on_stream = call.options.stream.has_value();
+  if (is_on_stream || checks_calls || call.operation == ReduceOperation::pre_multiplied_sum ||
+      !take_turn())
+    return false;
+  Ready& ready = ready_[static_cast<std::size_t>(call.collective)];
+  if (call.input != ready.arguments.input || call.output != ready.arguments.output ||
+      !is_like(ready, call)) {
+    scheduler->leave_turn();
+    return false;
+  }
+  run_ready(ready, outcome);
+  return true;
+}
+
+void Communicator::Core::run_ready(Ready& ready, Status& outcome) {
+  ready.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  const Scheduler::Turn turn{*ready.execution, ready.arguments, ready.entry, ready.timeout_ns,
+                             ready.kind};
+  if (!scheduler->run_in_turn(turn, outcome)) outcome = scheduler->wait_after_turn(turn, outcome);
 }
 
 bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
@@ -209,7 +233,9 @@ bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
   }
   comm::PointToPoint::Ready& ready = **found;
   ready.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  const Scheduler::Turn turn{*ready.execution, ready.arguments, ready.entry, timeout_ns};
+  if (ready.kind == 0) ready.kind = ++kinds_;
+  const Scheduler::Turn turn{*ready.execution, ready.arguments, ready.entry, timeout_ns,
+                             ready.kind};
   if (!scheduler->run_in_turn(turn, outcome)) outcome = scheduler->wait_after_turn(turn, outcome);
   ready.end();
   return true;

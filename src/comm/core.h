@@ -57,6 +57,19 @@ struct Communicator::Core {
   // The short way of run(): false if the call must take the long one, which also tells what is
   // wrong with it.
   bool run_at_once(const Call& call, Status& outcome);
+  // The shortest way: false unless the last call of this collective was the same, with the same
+  // buffers. What it needs of a Call, which takes longer to make than all of this.
+  struct Repeat {
+    Collective collective;
+    const void* input;
+    void* output;
+    std::int64_t count;
+    DataType type;
+    ReduceOperation operation;
+    int root;
+    const CallOptions& options;
+  };
+  bool run_again(const Repeat& call, Status& outcome);
   bool run_at_once(const Message& message, Status& outcome);
   // The connections of calls on streams; null before the first of these.
   comm::DeviceConnections* device() const { return device_.load(std::memory_order_acquire); }
@@ -91,8 +104,12 @@ struct Communicator::Core {
     engine::Arguments arguments;
     trace::Entry entry;
     std::int64_t timeout_ns = 0;
+    std::uint32_t kind = 0;  // of what is recorded
   };
-  static bool is_like(const Ready& ready, const Call& call);
+  template <class AnyCall>
+  static bool is_like(const Ready& ready, const AnyCall& call);
+  // With the turn, which it gives up.
+  void run_ready(Ready& ready, Status& outcome);
   // The scheduler's turn, unless the communicator was destroyed: whoever destroys it holds the seat
   // while connections close, so that what is seen with the turn stays so.
   bool take_turn();
@@ -126,6 +143,7 @@ struct Communicator::Core {
   std::vector<comm::Registered> registered_;               // for a device that is not known yet
   std::atomic<comm::DeviceConnections*> device_{nullptr};  // release: once all is made
   // With the scheduler's turn: in host memory and on streams.
+  std::uint32_t kinds_ = 0;
   std::array<Ready, collective_count> ready_;
   std::array<Ready, collective_count> device_ready_;
 };

@@ -287,6 +287,7 @@ Result<PointToPoint::Ready*> PointToPoint::ready(const Message& message) {
   ready->arguments.count = static_cast<std::int64_t>(bytes);
   ready->arguments.input = message.send_data;
   ready->arguments.output = message.recv_data;
+  if (ready->entry.bytes != bytes) ready->kind = 0;
   ready->entry.bytes = bytes;
   return ready.get();
 }

@@ -95,6 +95,7 @@ struct PointToPoint::Ready {
   std::unique_ptr<engine::Execution> execution;
   engine::Arguments arguments;
   trace::Entry entry;
+  std::uint32_t kind = 0;  // of what is recorded; 0: there is a new one
 };
 
 }  // namespace unisono::comm

@@ -59,55 +59,53 @@ Status Scheduler::failure() const {
   return {};
 }
 
-bool Scheduler::take_turn() {
-  if (!idle() || !take_seat()) return false;
-  if (idle() && !failed_.load(std::memory_order_acquire) && !suspicion_) [[likely]]
-    return true;
-  leave_seat();
-  return false;
-}
-
 bool Scheduler::run_in_turn(const Turn& turn, Status& status) {
   trace::Entry& entry = turn.entry;
-  entry.state = trace::State::started;
-  entry.ended_ns = 0;
-  const bool is_collective = entry.collective != Collective::point_to_point;
-  if (is_collective) board_.joined(entry.sequence);
+  if (entry.collective != Collective::point_to_point) board_.joined(entry.sequence);
   // Of a call that moves a few bytes the clock is read when it first has to wait for a peer, where
   // reading costs nothing.
   entry.started_ns = entry.bytes <= few_bytes ? 0 : clock_.now_ns();
   status = turn.execution.start(turn.arguments);
+  if (!status.ok()) [[unlikely]]
+    return false;
+  auto complete = turn.execution.poll();
+  if (!complete.ok()) [[unlikely]] {
+    status = complete.take_error();
+    return false;
+  }
+  if (!*complete && !spin_in_turn(turn, status)) return false;
+  entry.state = trace::State::completed;
+  entry.ended_ns = clock_.now_ns();
+  if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
+  entry.enqueued_ns = entry.started_ns;
+  record_.write(entry, turn.kind);
+  leave_seat();
+  return true;
+}
+
+bool Scheduler::spin_in_turn(const Turn& turn, Status& status) {
+  std::int64_t& started_ns = turn.entry.started_ns;
+  if (started_ns == 0) started_ns = clock_.now_ns();
   const bool may_be_woken = connections_.has_events();
   const bool is_crowded = options_.spins == 0 && !may_be_woken;
   const int most_spins = is_crowded     ? yields_in_turn
                          : may_be_woken ? Backoff::spins_before_events(options_.spins)
                                         : options_.spins;
-  for (int spins = 0; status.ok() && spins <= most_spins; ++spins) {
-    auto complete = turn.execution.poll();
-    if (!complete.ok()) {
-      status = complete.take_error();
-      break;
-    }
-    if (*complete) {
-      entry.state = trace::State::completed;
-      entry.ended_ns = clock_.now_ns();
-      if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
-      entry.enqueued_ns = entry.started_ns;
-      record_.write(entry);
-      leave_seat();
-      return true;
-    }
-    if (entry.started_ns == 0) entry.started_ns = clock_.now_ns();
-    if (turn.execution.progressed()) {
+  for (int spins = 0; spins <= most_spins; ++spins) {
+    if (turn.execution.progressed())
       spins = 0;
-      continue;
-    }
-    if (is_crowded)
+    else if (is_crowded)
       sched_yield();
     else
       Backoff::pause();
+    auto complete = turn.execution.poll();
+    if (!complete.ok()) {
+      status = complete.take_error();
+      return false;
+    }
+    if (*complete) return true;
     const bool looks = spins % rounds_between_looks == rounds_between_looks - 1;
-    if (looks && clock_.now_ns() - entry.started_ns > longest_turn_ns) break;
+    if (looks && clock_.now_ns() - started_ns > longest_turn_ns) return false;
   }
   return false;
 }
@@ -116,6 +114,8 @@ Status Scheduler::wait_after_turn(const Turn& turn, const Status& status) {
   trace::Entry& entry = turn.entry;
   if (entry.started_ns == 0) entry.started_ns = clock_.now_ns();
   entry.enqueued_ns = entry.started_ns;
+  entry.ended_ns = 0;
+  entry.state = trace::State::started;
   Task task;
   task.execution = &turn.execution;
   task.arguments = turn.arguments;

@@ -41,14 +41,21 @@ class Scheduler {
 
   // The short way, for a call that nothing is before: take_turn(), then run_in_turn() once, or
   // leave_turn(). Neither locks, allocates nor calls the system while the peers keep up.
-  bool take_turn();
+  bool take_turn() {
+    if (!idle() || !take_seat()) return false;
+    if (idle() && !failed_.load(std::memory_order_acquire) && !suspicion_) [[likely]]
+      return true;
+    leave_seat();
+    return false;
+  }
   void leave_turn() { leave_seat(); }
-  // What runs in a turn. `entry` is completed and recorded.
+  // What runs in a turn. `entry` is completed and recorded; `kind` as trace::Ring::write says.
   struct Turn {
     engine::Execution& execution;
     const engine::Arguments& arguments;
     trace::Entry& entry;
     std::int64_t timeout_ns;
+    std::uint32_t kind;
   };
   // With the turn, starts and polls. True: the call is complete, and the turn given up. False: it
   // must wait, or came to `status`; then wait_after_turn() goes on.
@@ -85,6 +92,8 @@ class Scheduler {
   bool take_seat() { return !seat_.exchange(true, std::memory_order_acquire); }
   void leave_seat() { seat_.store(false, std::memory_order_release); }
 
+  // Of a call that its first poll did not complete; whether it is.
+  bool spin_in_turn(const Turn& turn, Status& status);
   // With the seat: polls everything once. Whether anything moved.
   bool round();
   bool poll_collective();

@@ -2,98 +2,86 @@
 
 #include <unisono/communicator.h>
 
+#include "comm/core.h"
+#include "comm/dump.h"
+
 namespace unisono {
 
-Status Communicator::all_reduce(const void* input, void* output, std::int64_t count, DataType type,
-                                ReduceOperation operation, const CallOptions& options) {
-  return run({.collective = Collective::all_reduce,
+Status Communicator::run_named(Collective collective, const void* input, void* output,
+                               std::int64_t count, DataType type, ReduceOperation operation,
+                               int root, const CallOptions& options) {
+  Status status;
+  if (core_ && core_->run_again({.collective = collective,
+                                 .input = input,
+                                 .output = output,
+                                 .count = count,
+                                 .type = type,
+                                 .operation = operation,
+                                 .root = root,
+                                 .options = options},
+                                status)) {
+    if (!status.ok()) comm::dump_to_directory(*core_);
+    return status;
+  }
+  return run({.collective = collective,
               .input = input,
               .output = output,
               .count = count,
               .type = type,
               .operation = operation,
+              .root = root,
               .options = options});
+}
+
+Status Communicator::all_reduce(const void* input, void* output, std::int64_t count, DataType type,
+                                ReduceOperation operation, const CallOptions& options) {
+  return run_named(Collective::all_reduce, input, output, count, type, operation, 0, options);
 }
 
 Status Communicator::all_gather(const void* input, void* output, std::int64_t count, DataType type,
                                 const CallOptions& options) {
-  return run({.collective = Collective::all_gather,
-              .input = input,
-              .output = output,
-              .count = count,
-              .type = type,
-              .options = options});
+  return run_named(Collective::all_gather, input, output, count, type, ReduceOperation::sum, 0,
+                   options);
 }
 
 Status Communicator::reduce_scatter(const void* input, void* output, std::int64_t count,
                                     DataType type, ReduceOperation operation,
                                     const CallOptions& options) {
-  return run({.collective = Collective::reduce_scatter,
-              .input = input,
-              .output = output,
-              .count = count,
-              .type = type,
-              .operation = operation,
-              .options = options});
+  return run_named(Collective::reduce_scatter, input, output, count, type, operation, 0, options);
 }
 
 Status Communicator::broadcast(const void* input, void* output, std::int64_t count, DataType type,
                                int root, const CallOptions& options) {
-  return run({.collective = Collective::broadcast,
-              .input = input,
-              .output = output,
-              .count = count,
-              .type = type,
-              .root = root,
-              .options = options});
+  return run_named(Collective::broadcast, input, output, count, type, ReduceOperation::sum, root,
+                   options);
 }
 
 Status Communicator::reduce(const void* input, void* output, std::int64_t count, DataType type,
                             int root, ReduceOperation operation, const CallOptions& options) {
-  return run({.collective = Collective::reduce,
-              .input = input,
-              .output = output,
-              .count = count,
-              .type = type,
-              .operation = operation,
-              .root = root,
-              .options = options});
+  return run_named(Collective::reduce, input, output, count, type, operation, root, options);
 }
 
 Status Communicator::gather(const void* input, void* output, std::int64_t count, DataType type,
                             int root, const CallOptions& options) {
-  return run({.collective = Collective::gather,
-              .input = input,
-              .output = output,
-              .count = count,
-              .type = type,
-              .root = root,
-              .options = options});
+  return run_named(Collective::gather, input, output, count, type, ReduceOperation::sum, root,
+                   options);
 }
 
 Status Communicator::scatter(const void* input, void* output, std::int64_t count, DataType type,
                              int root, const CallOptions& options) {
-  return run({.collective = Collective::scatter,
-              .input = input,
-              .output = output,
-              .count = count,
-              .type = type,
-              .root = root,
-              .options = options});
+  return run_named(Collective::scatter, input, output, count, type, ReduceOperation::sum, root,
+                   options);
 }
 
 Status Communicator::all_to_all(const void* input, void* output, std::int64_t count, DataType type,
                                 const CallOptions& options) {
-  return run({.collective = Collective::all_to_all,
-              .input = input,
-              .output = output,
-              .count = count,
-              .type = type,
-              .options = options});
+  return run_named(Collective::all_to_all, input, output, count, type, ReduceOperation::sum, 0,
+                   options);
 }
 
 Status Communicator::barrier(const CallOptions& options) {
-  return run({.collective = Collective::barrier, .options = options});
+  return run_named(Collective::barrier, nullptr, nullptr, 0, DataType::float32,
+                   ReduceOperation::sum, 0, options);
 }
 
 }  // namespace unisono

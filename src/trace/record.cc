@@ -63,15 +63,17 @@ void Entry::set_plan(std::string_view name) {
 
 Ring::Ring(std::size_t slots) : slots_(std::max<std::size_t>(slots, 1)), ring_(new Slot[slots_]) {}
 
-void Ring::write(const Entry& entry) {
+void Ring::write(const Entry& entry, std::uint32_t kind) {
   static_assert(std::is_trivially_copyable_v<Entry>);
   Slot& slot = ring_[entry.sequence % slots_];
+  const std::size_t written = kind != 0 && slot.kind == kind ? words_of_one_call : words;
+  slot.kind = kind;
   const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
   // The words are stored with release so that a reader who sees any of them also sees the odd
   // version; the even version is stored with release so that who sees it sees all words.
   slot.version.store(version + 1, std::memory_order_relaxed);
   const auto* bytes = reinterpret_cast<const std::byte*>(&entry);
-  for (std::size_t i = 0; i < words; ++i) {
+  for (std::size_t i = 0; i < written; ++i) {
     std::uint64_t word = 0;
     const std::size_t at = i * sizeof word;
     std::memcpy(&word, bytes + at, std::min(sizeof word, sizeof entry - at));

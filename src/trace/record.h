@@ -9,6 +9,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -48,7 +49,11 @@ enum class State : std::uint8_t { enqueued, started, completed, failed };
 std::string_view name(State state);
 
 struct Entry {
+  // First what each call has anew; then what calls of one kind share.
   std::uint64_t sequence = 0;
+  std::int64_t enqueued_ns = 0;  // of the steady clock, like the others; 0: not yet
+  std::int64_t started_ns = 0;
+  std::int64_t ended_ns = 0;
   Collective collective = Collective::all_reduce;
   Protocol protocol = Protocol::simple;
   DataType type = DataType::uint8;
@@ -57,9 +62,6 @@ struct Entry {
   std::int32_t root = 0;
   std::array<char, 44> plan{};  // the plan's name, cut to fit, ending in 0
   std::uint64_t bytes = 0;
-  std::int64_t enqueued_ns = 0;  // of the steady clock, like the others; 0: not yet
-  std::int64_t started_ns = 0;
-  std::int64_t ended_ns = 0;
   Waiting waiting;
 
   void set_plan(std::string_view name);
@@ -70,17 +72,22 @@ class Ring {
  public:
   explicit Ring(std::size_t slots);
 
-  // Writes the entry to the slot of its sequence number. Neither blocks nor allocates.
-  void write(const Entry& entry);
+  // Writes the entry to the slot of its sequence number. Neither blocks nor allocates. Entries of
+  // one kind, if it is not 0, differ in their number and times alone: where a slot holds one of
+  // that kind, only its first line is written. Many small calls would else go through all of a ring
+  // that is larger than a core's first cache.
+  void write(const Entry& entry, std::uint32_t kind = 0);
   // The entries held now, oldest first. Entries that are being overwritten are left out.
   std::vector<Entry> read() const;
   std::size_t memory_bytes() const;
 
  private:
   static constexpr std::size_t words = (sizeof(Entry) + 7) / 8;
+  static constexpr std::size_t words_of_one_call = offsetof(Entry, collective) / 8;
   // A sequence lock: `version` is odd while a write is under way and changes with each.
-  struct Slot {
+  struct alignas(64) Slot {
     std::atomic<std::uint32_t> version{0};
+    std::uint32_t kind = 0;  // the writer's
     std::array<std::atomic<std::uint64_t>, words> data{};
   };
   bool read_slot(const Slot& slot, Entry& entry) const;

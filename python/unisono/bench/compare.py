@@ -34,6 +34,7 @@ _REPEATS = 3
 _MAX_CALLS = 20000
 # A first guess at a call's time, in which reading the clock does not count.
 _GUESS_SECONDS = 0.001
+_GUESSES = 3
 # A call this slow is repeated once a round.
 _SLOW_SECONDS = 0.05
 # Warm-up calls, as a share of the timed ones.
@@ -189,10 +190,14 @@ class _Turns:
             self._complain(str(error))
 
     def _plan(self, variant: Variant) -> None:
-        """Decides how many calls a repeat has."""
-        first = self._tell(variant, warm_up=2, repeats=1, calls=1).us[0]
+        """Decides how many calls a repeat has.
+
+        By the quickest of several guesses: one in which a rank lost its core would leave too few
+        calls, and their time would be that of ranks that begin one after another.
+        """
+        first = min(self._tell(variant, warm_up=2, repeats=_GUESSES, calls=1).us)
         calls = _fitting(_GUESS_SECONDS, first)
-        guess = self._tell(variant, warm_up=0, repeats=1, calls=calls).us[0]
+        guess = min(self._tell(variant, warm_up=0, repeats=_GUESSES, calls=calls).us)
         repeat_seconds = self._request.seconds / (_ROUNDS * _REPEATS)
         self._results[variant] = _Result(
             self._request.iterations or _fitting(repeat_seconds, guess),

@@ -115,7 +115,10 @@ Status HostExecution::start(const Arguments& arguments) {
 }
 
 Status HostExecution::start_like_last(const Arguments& arguments) {
-  UNISONO_ASSIGN(void* const scratch, this->scratch(arguments));
+  void* scratch = nullptr;
+  if (program_.scratch_blocks > 0) {
+    UNISONO_ASSIGN(scratch, this->scratch(arguments));
+  }
   arguments_.input = arguments.input;
   arguments_.output = arguments.output;
   call_.memory.rebase(arguments, scratch);
@@ -153,12 +156,14 @@ std::int64_t HostExecution::tile_elements(const Arguments& arguments) const {
 Result<bool> HostExecution::poll() { return runs_short() ? poll_short() : poll_blocks(); }
 
 Result<bool> HostExecution::poll_short() {
-  UNISONO_ASSIGN(const bool done, short_run_.poll());
+  const ShortRun::Polled polled = short_run_.poll();
   progressed_ = short_run_.progressed();
-  if (done) {
+  if (polled == ShortRun::Polled::complete) {
     complete();
     return true;
   }
+  if (polled == ShortRun::Polled::failed) [[unlikely]]
+    return short_run_.take_failure().take_error();
   // What other calls still have to move, on connections that are not mapped.
   if (!progressed_ && ++idle_polls_ % idle_polls_between_progress == 0)
     UNISONO_TRY(call_.resources->progress());

@@ -54,6 +54,7 @@ bool ShortRun::place(const plan::ThreadBlock& block, const CallState& call, std:
                 .receives = plan::receives(step.operation),
                 .sends = plan::sends(step.operation),
                 .bytes = 0,
+                .elements = 0,
                 .source = 0,
                 .destination = 0,
                 .first_dependency = static_cast<std::uint32_t>(dependencies_.size()),
@@ -72,6 +73,7 @@ bool ShortRun::place(const plan::ThreadBlock& block, const CallState& call, std:
         !place_one(step.destination, placed.destination))
       return false;
     if (placed.bytes >= call.least_offered_bytes) return false;
+    placed.elements = placed.bytes / call.arithmetic.element_bytes();
     for (const plan::Dependency& dependency : step.after)
       dependencies_.push_back({static_cast<std::size_t>(dependency.thread_block),
                                static_cast<std::size_t>(dependency.steps.at(cursor.loops()))});
@@ -85,24 +87,24 @@ void ShortRun::start(const CallState& call) {
   for (std::size_t buffer = 0; buffer < bases_.size(); ++buffer)
     bases_[buffer] = call.memory.base(static_cast<plan::Buffer>(buffer));
   reduce_ = call.arithmetic.function();
-  element_bytes_ = call.arithmetic.element_bytes();
   for (Block& block : blocks_) block.at = block.first;
 }
 
-Result<bool> ShortRun::poll() {
+ShortRun::Polled ShortRun::poll() {
   progressed_ = false;
   bool complete = true;
   for (Block& block : blocks_) {
     if (block.at == block.end) continue;
     const std::size_t before = block.at;
-    UNISONO_TRY(advance(block));
+    if (!advance(block)) [[unlikely]]
+      return Polled::failed;
     progressed_ |= block.at != before;
     complete &= block.at == block.end;
   }
-  return complete;
+  return complete ? Polled::complete : Polled::waiting;
 }
 
-bool ShortRun::dependencies_met(const Step& step) const {
+inline bool ShortRun::dependencies_met(const Step& step) const {
   for (std::uint32_t i = step.first_dependency; i < step.dependencies_end; ++i) {
     const Block& other = blocks_[dependencies_[i].block];
     if (other.at - other.first < dependencies_[i].steps) return false;
@@ -110,43 +112,53 @@ bool ShortRun::dependencies_met(const Step& step) const {
   return true;
 }
 
-Status ShortRun::advance(Block& block) {
+inline bool ShortRun::advance(Block& block) {
   for (; block.at < block.end; ++block.at) {
     const Step& step = steps_[block.at];
     if (!dependencies_met(step)) {
       block.waits_for = Waiting::Kind::dependency;
-      return {};
+      return true;
     }
     if (step.bytes == 0) continue;
-    if (step.sends && !block.sender->knows_room(step.bytes)) {
-      UNISONO_ASSIGN(const bool is_free, block.sender->look_for_room(step.bytes));
-      if (!is_free) {
-        block.waits_for = Waiting::Kind::credit;
-        return {};
-      }
+    if (step.sends && !block.sender->knows_room(step.bytes) && !finds_room(block, step)) {
+      block.waits_for = Waiting::Kind::credit;
+      return failure_.ok();
     }
     // Last, for a message that is taken is used.
     const std::byte* message = nullptr;
     if (step.receives) {
-      UNISONO_ASSIGN(message, take(block, step));
+      message = take(block, step);
       if (message == nullptr) {
         block.waits_for = Waiting::Kind::message;
-        return {};
+        return failure_.ok();
       }
     }
     execute(block, step, message);
   }
   block.waits_for = Waiting::Kind::nothing;
-  return {};
+  return true;
 }
 
-// nullptr: it has not arrived.
-inline Result<const std::byte*> ShortRun::take(Block& block, const Step& step) {
+bool ShortRun::finds_room(Block& block, const Step& step) {
+  auto is_free = block.sender->look_for_room(step.bytes);
+  if (is_free.ok()) return *is_free;
+  failure_ = is_free.take_error();
+  return false;
+}
+
+inline const std::byte* ShortRun::take(Block& block, const Step& step) {
   const transport::MappedReceiver& receiver = *block.receiver;
   const std::uint64_t number = receiver.number();
   if (number <= receiver.taken()) return nullptr;
   if (number == receiver.taken() + 1 && receiver.carries(step.bytes)) [[likely]]
     return receiver.payload(step.bytes);
+  auto offered = take_offered(block, step);
+  if (offered.ok()) return *offered;
+  failure_ = offered.take_error();
+  return nullptr;
+}
+
+Result<const std::byte*> ShortRun::take_offered(Block& block, const Step& step) {
   UNISONO_ASSIGN(const bool arrived, block.recv_fifo->arrived(step.bytes));
   if (!arrived) return nullptr;
   offered_.resize(step.bytes);
@@ -155,10 +167,10 @@ inline Result<const std::byte*> ShortRun::take(Block& block, const Step& step) {
   return offered_.data();
 }
 
-void ShortRun::execute(Block& block, const Step& step, const std::byte* message) {
+inline void ShortRun::execute(Block& block, const Step& step, const std::byte* message) {
   const std::size_t bytes = step.bytes;
   std::byte* const slot = step.sends ? block.sender->payload(bytes) : nullptr;
-  const std::size_t elements = bytes / element_bytes_;
+  const std::size_t elements = step.elements;
   switch (step.operation) {
     case Operation::send:
       block.sender->fill(slot, source(step), bytes);

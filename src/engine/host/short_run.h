@@ -26,8 +26,12 @@ class ShortRun {
   bool is_laid_out() const { return !blocks_.empty(); }
 
   void start(const CallState& call);
-  // As Execution's. Nothing is to be flushed once it is complete.
-  Result<bool> poll();
+  // As Execution's, without a Result on the way of every small call. Nothing is to be flushed once
+  // it is complete.
+  enum class Polled : std::uint8_t { waiting, complete, failed };
+  Polled poll();
+  // Once failed.
+  Status take_failure() { return std::move(failure_); }
   bool progressed() const { return progressed_; }
   // Of the thread block that is least far.
   Waiting waiting() const;
@@ -41,6 +45,7 @@ class ShortRun {
     bool receives;
     bool sends;
     std::size_t bytes;
+    std::size_t elements;
     std::ptrdiff_t source;  // from the start of its buffer
     std::ptrdiff_t destination;
     std::uint32_t first_dependency;
@@ -63,12 +68,16 @@ class ShortRun {
   };
 
   bool place(const plan::ThreadBlock& block, const CallState& call, std::size_t max_steps);
-  // Runs steps until one blocks or the last is done.
-  Status advance(Block& block);
+  // Runs steps until one blocks or the last is done; false if one failed.
+  bool advance(Block& block);
   bool dependencies_met(const Step& step) const;
-  // The bytes of the next message. What is not as expected is looked at: an error, or a message
-  // that the peer, by its settings, has offered, which is read and released here.
-  Result<const std::byte*> take(Block& block, const Step& step);
+  // Whether there is room for the step's message, looking again; false, too, if that failed.
+  bool finds_room(Block& block, const Step& step);
+  // The bytes of the next message; nullptr if it has not arrived, or has failed.
+  const std::byte* take(Block& block, const Step& step);
+  // Of a message that is not as expected: an error, or one that the peer, by its settings, has
+  // offered, which is read and released here.
+  Result<const std::byte*> take_offered(Block& block, const Step& step);
   void execute(Block& block, const Step& step, const std::byte* message);
   std::byte* source(const Step& step) const {
     return bases_[static_cast<std::size_t>(step.source_buffer)] + step.source;
@@ -83,8 +92,8 @@ class ShortRun {
   std::vector<std::byte> offered_;  // the bytes of a message that was offered
   std::array<std::byte*, plan::buffer_count> bases_{};
   ReduceFunction reduce_ = nullptr;
-  std::size_t element_bytes_ = 1;
   bool progressed_ = false;
+  Status failure_;
 };
 
 }  // namespace unisono::engine
