@@ -123,7 +123,7 @@ int run(int rank, int ranks, std::size_t largest, const std::string& only, const
   std::vector<float> input(largest / sizeof(float) + 16, 1), output(input.size(), 2);
   for (const Case& one : cases) {
     if (!only.empty() && only != one.name) continue;
-    for (std::size_t bytes = 8; bytes <= largest; bytes *= bytes < 1024 ? 8 : 4) {
+    for (std::size_t bytes = 8; bytes <= largest; bytes *= bytes < 1024 ? 8 : 2) {
       const auto parts = static_cast<std::size_t>(one.divides ? ranks : 1);
       const auto count = static_cast<std::int64_t>(bytes / sizeof(float) / parts);
       double us = measure(comm, one, {input.data(), output.data()}, count);

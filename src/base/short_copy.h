@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/block_copy.h"
+
 namespace unisono {
 
 namespace detail {
@@ -26,7 +28,7 @@ struct Words {
 // The two do not overlap.
 inline void short_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 64)
-    std::memcpy(to, from, bytes);
+    block_copy(to, from, bytes);
   else if (bytes >= 32)
     detail::copy_by_ends<detail::Words<4>>(to, from, bytes);
   else if (bytes >= 16)

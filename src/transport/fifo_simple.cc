@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/block_copy.h"
 #include "base/try.h"
 
 namespace unisono::transport {
@@ -110,7 +111,7 @@ Status SimpleRecvFifo::copy_to(void* destination, std::size_t offset, std::size_
   UNISONO_TRY(check_part(offset, bytes, accepted_ ? accepted_bytes_ : 0));
   auto* to = static_cast<std::byte*>(destination);
   if (!offered_.empty()) return read_offered(to, offset, bytes);
-  if (bytes > 0) std::memcpy(to, receiver_.payload(accepted_bytes_) + offset, bytes);
+  if (bytes > 0) block_copy(to, receiver_.payload(accepted_bytes_) + offset, bytes);
   return {};
 }
 

@@ -1,8 +1,8 @@
 #include "engine/host/move.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "base/block_copy.h"
 #include "base/stream_copy.h"
 #include "sys/caches.h"
 
@@ -46,7 +46,7 @@ void Arithmetic::copy(const std::vector<Extent>& source, const std::vector<Exten
     else if (streams_output_ && bytes >= least_streamed_bytes && are_apart(to, from, bytes))
       stream_copy(to, from, bytes);
     else if (from != to)
-      std::memmove(to, from, bytes);
+      block_copy(to, from, bytes);
   });
 }
 
@@ -60,7 +60,7 @@ void Arithmetic::scale_into(const std::vector<Extent>& source, std::byte* destin
 void Arithmetic::gather(const std::vector<Extent>& source, std::byte* destination, bool raw) const {
   if (raw && scales_input_) return scale_into(source, destination);
   for (const Extent& extent : source) {
-    std::memcpy(destination, extent.data, extent.bytes);
+    block_copy(destination, extent.data, extent.bytes);
     destination += extent.bytes;
   }
 }

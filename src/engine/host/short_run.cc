@@ -1,7 +1,6 @@
 #include "engine/host/short_run.h"
 
-#include <cstring>
-
+#include "base/block_copy.h"
 #include "base/short_copy.h"
 #include "base/try.h"
 #include "plan/walk.h"
@@ -176,13 +175,13 @@ inline void ShortRun::execute(Block& block, const Step& step, const std::byte* m
       block.sender->fill(slot, source(step), bytes);
       break;
     case Operation::copy:
-      if (source(step) != destination(step)) std::memmove(destination(step), source(step), bytes);
+      if (source(step) != destination(step)) block_copy(destination(step), source(step), bytes);
       break;
     case Operation::reduce:
       reduce_(destination(step), destination(step), source(step), elements);
       break;
     case Operation::copy_send:
-      if (source(step) != destination(step)) std::memmove(destination(step), source(step), bytes);
+      if (source(step) != destination(step)) block_copy(destination(step), source(step), bytes);
       block.sender->fill(slot, destination(step), bytes);
       break;
     case Operation::recv:

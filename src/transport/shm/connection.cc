@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "base/block_copy.h"
 #include "base/error.h"
 #include "base/hmac.h"
 #include "base/str.h"
@@ -169,7 +170,7 @@ Result<bool> ShmConnection::try_put(const void* source, std::size_t bytes, std::
                                     Signal signal) {
   if (!ready_) return bug("put to rank ", peer_, " before the connection is ready");
   UNISONO_TRY(check_put(geometry_, peer_, bytes, peer_offset, signal));
-  if (bytes > 0) std::memcpy(peer_region_ + peer_offset, source, bytes);
+  if (bytes > 0) block_copy(peer_region_ + peer_offset, source, bytes);
   // Release: whoever acquires the value sees the bytes of this and of every earlier put.
   if (signal.index >= 0) peer_signals_[signal.index].store(signal.value, std::memory_order_release);
   ++puts_;
@@ -181,7 +182,7 @@ Status ShmConnection::read_peer(void* destination, std::uint64_t peer_address, s
   auto* const to = static_cast<std::byte*>(destination);
   if (same_process_)
     return copy_guarded(bytes, [&](std::size_t at, std::size_t part) -> Status {
-      std::memcpy(to + at, reinterpret_cast<const std::byte*>(peer_address) + at, part);
+      block_copy(to + at, reinterpret_cast<const std::byte*>(peer_address) + at, part);
       return {};
     });
   auto copied = sys::read_process_memory(peer_process_.pid, destination, peer_address, bytes);
@@ -200,7 +201,7 @@ Status ShmConnection::write_peer(std::uint64_t peer_address, const void* source,
   return copy_guarded(bytes, [&](std::size_t at, std::size_t part) -> Status {
     if (!same_process_)
       return sys::write_process_memory(peer_process_.pid, peer_address + at, from + at, part);
-    std::memcpy(reinterpret_cast<std::byte*>(peer_address) + at, from + at, part);
+    block_copy(reinterpret_cast<std::byte*>(peer_address) + at, from + at, part);
     return {};
   });
 }
