@@ -44,6 +44,32 @@ TEST(Ring, ALaterWriteOfACallReplacesTheEarlier) {
   EXPECT_EQ(entries[0].state, State::completed);
 }
 
+// Only numbers and times of entries of one kind differ; those of two kinds take each other's places.
+TEST(Ring, AnEntryOfOneKindIsWholeAfterAnotherKindsAndAfterItsOwn) {
+  Ring ring(2);
+  const auto entry = [](std::uint64_t sequence, std::uint32_t kind) {
+    Entry out;
+    out.sequence = sequence;
+    out.started_ns = static_cast<std::int64_t>(sequence * 5);
+    out.ended_ns = static_cast<std::int64_t>(sequence * 6);
+    out.bytes = 100 * kind;
+    out.set_plan("plan " + std::to_string(kind));
+    return out;
+  };
+  std::uint64_t sequence = 0;
+  for (const std::uint32_t kind : {1, 1, 1, 2, 1, 2, 2, 2, 2, 0, 2, 2, 0, 0, 1, 1, 1}) {
+    ring.write(entry(sequence, kind), kind);
+    const auto entries = ring.read();
+    const Entry& last = entries.back();
+    ASSERT_EQ(last.sequence, sequence);
+    EXPECT_EQ(last.started_ns, static_cast<std::int64_t>(sequence * 5));
+    EXPECT_EQ(last.ended_ns, static_cast<std::int64_t>(sequence * 6));
+    EXPECT_EQ(last.bytes, 100 * kind) << sequence;
+    EXPECT_STREQ(last.plan.data(), ("plan " + std::to_string(kind)).c_str());
+    ++sequence;
+  }
+}
+
 // Entries whose fields are derived from one number: a torn one would not fit together.
 TEST(Ring, AReaderNeverSeesATornEntry) {
   Ring ring(3);
