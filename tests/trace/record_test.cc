@@ -44,7 +44,8 @@ TEST(Ring, ALaterWriteOfACallReplacesTheEarlier) {
   EXPECT_EQ(entries[0].state, State::completed);
 }
 
-// Only numbers and times of entries of one kind differ; those of two kinds take each other's places.
+// Only numbers and times of entries of one kind differ; those of two kinds take each other's
+// places.
 TEST(Ring, AnEntryOfOneKindIsWholeAfterAnotherKindsAndAfterItsOwn) {
   Ring ring(2);
   const auto entry = [](std::uint64_t sequence, std::uint32_t kind) {
