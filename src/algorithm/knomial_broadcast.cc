@@ -8,9 +8,12 @@
 //   cost           broadcast: ceil(log_k p) α + (k - 1) ceil(log_k p) n β, for one tile; tiles
 //                  follow each other down the tree
 //
-// Larger subtrees are served first, and children are added in the opposite order, which is the
-// order in which they are ready. A rank of a reduce that is not the root adds in scratch (one
-// block), as it may have no output. Nothing that was sent is overwritten; one slot per connection.
+// Larger subtrees are served first; a reduce adds the children of smaller ones first, which are the
+// sooner ready, by their distance from the rank. A rank of a reduce that is not the root adds in
+// scratch (one block), as it may have no output. Nothing that was sent is overwritten; one slot per
+// connection.
+#include <algorithm>
+
 #include "algorithm/algorithms.h"
 #include "algorithm/cost_tally.h"
 #include "algorithm/group.h"
@@ -64,6 +67,7 @@ void write_broadcast(ProgramBuilder& builder, const Request& request, const Knom
 void write_reduce(ProgramBuilder& builder, const Request& request, const KnomialTree& tree,
                   int position, int channel) {
   std::vector<int> children = tree.children(position);
+  std::ranges::sort(children);
   const bool is_root = position == 0;
   const int parent = is_root ? -1 : rank_at(request, tree.parent(position));
   const Location raw = plan::input(channel);
@@ -77,11 +81,10 @@ void write_reduce(ProgramBuilder& builder, const Request& request, const Knomial
   const Location sum = is_root ? plan::output(channel) : plan::scratch(channel);
   if (!is_root && children.size() > 1) builder.need_scratch(1);
   Ready ready;
-  for (std::size_t left = children.size(); left > 0; --left) {
-    const Location source = left == children.size() ? raw : sum;
-    const bool passes_on = !is_root && left == 1;
-    BlockBuilder take =
-        builder.block(channel, passes_on ? parent : -1, rank_at(request, children[left - 1]));
+  for (const int child : children) {
+    const Location source = child == children.front() ? raw : sum;
+    const bool passes_on = !is_root && child == children.back();
+    BlockBuilder take = builder.block(channel, passes_on ? parent : -1, rank_at(request, child));
     wait_for(take, ready);
     if (passes_on)
       take.recv_reduce_send(source);

@@ -34,6 +34,13 @@ constexpr double turn_us = 4;
 
 // A hop of a chain from or to a root: the next begins when the first tiles are there.
 constexpr double chain_us = 10;
+// A chain that adds, in LL128, where neighbours alone send to each other line by line.
+struct Chain {
+  double hop_us;
+  double block_gb_per_s;
+  double link_gb_per_s;
+};
+constexpr Chain chain_in_ll128{1.2, 6.9, 290};
 
 // The kernels by hand, of one hop and of two, in LL and in LL128.
 struct ByHand {
@@ -43,6 +50,10 @@ struct ByHand {
 constexpr std::array<ByHand, 2> by_hand_in_ll{{{3, 130}, {5.5, 150}}};
 constexpr std::array<ByHand, 2> by_hand_in_ll128{{{5.5, 275}, {7, 280}}};
 constexpr ByHand straight{8, 340};
+// Of a reduce, by all that is added up at one rank: calls that follow each other overlap.
+constexpr ByHand reduce_in_ll{3, 220};
+constexpr std::array<ByHand, 2> reduce_in_ll128{{{4.2, 380}, {8.2, 240}}};
+constexpr double reduce_gb_per_s_at_most = 240;
 
 class DeviceModel : public EngineModel {
  public:
@@ -64,18 +75,30 @@ class DeviceModel : public EngineModel {
   }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
                  const algorithm::Cost& cost, double block_bytes) const override {
-    if (const auto by_hand = how_by_hand(entry, request, block_bytes))
-      return by_hand->speed.us + 1e-3 * cost.bytes_sent / by_hand->speed.gb_per_s;
     const auto protocol = static_cast<std::size_t>(request.protocol);
+    if (const auto by_hand = how_by_hand(entry, request, block_bytes)) {
+      // What is added up has come over links, to a root all of it.
+      const double kilobytes = 1e-3 * std::max(cost.bytes_sent, cost.bytes_reduced);
+      const double us = by_hand->speed.us + kilobytes / by_hand->speed.gb_per_s;
+      if (entry.collective != Collective::reduce) return us;
+      return std::max(us, kilobytes / reduce_gb_per_s_at_most);
+    }
     const Blocks blocks = blocks_of(entry, request);
     const bool fans_in = cost.bytes_reduced > 0 && cost.messages > cost.steps;
-    const double of_blocks = block_gb_per_s[protocol] * blocks.sending * request.channels;
     const bool takes_turns = !fans_in && cost.steps > 1 && blocks.sending > 1;
     const bool is_chain = has_root(entry.collective) && cost.steps > 1 && blocks.sending == 1;
+    double of_block = block_gb_per_s[protocol];
     double of_links = link_gb_per_s[protocol];
+    double us_of_hop = hop_us + (takes_turns ? turn_us : 0) + (is_chain ? chain_us : 0);
+    if (is_chain && entry.name == "ring" && request.protocol == Protocol::ll128 &&
+        cost.bytes_reduced > 0) {
+      us_of_hop = chain_in_ll128.hop_us;
+      of_block = chain_in_ll128.block_gb_per_s;
+      of_links = chain_in_ll128.link_gb_per_s;
+    }
+    const double of_blocks = of_block * blocks.sending * request.channels;
     if (fans_in) of_links = std::min(of_links, fan_in_gb_per_s);
     if (takes_turns) of_links = std::min(of_links, turns_gb_per_s);
-    const double us_of_hop = hop_us + (takes_turns ? turn_us : 0) + (is_chain ? chain_us : 0);
     return launch_us + us_of_hop * static_cast<double>(cost.steps) +
            (fans_in ? combine_us * static_cast<double>(cost.messages - cost.steps) : 0) +
            block_us * blocks.all * request.channels + 1e-3 * cost.bytes_reduced / reduce_gb_per_s +
@@ -112,7 +135,9 @@ class DeviceModel : public EngineModel {
       if (engine::gpu::lines_may_post(entry.collective, hops) &&
           options_.posts(static_cast<std::uint64_t>(block_bytes)))
         return CallByHand{straight, 1};
-      return CallByHand{by_hand_in_ll128[static_cast<std::size_t>(hops - 1)], 1};
+      const bool is_reduce = entry.collective == Collective::reduce;
+      return CallByHand{
+          (is_reduce ? reduce_in_ll128 : by_hand_in_ll128)[static_cast<std::size_t>(hops - 1)], 1};
     }
     if (request.protocol != Protocol::ll) return std::nullopt;
     const auto kind = engine::gpu::direct_kind(entry.collective, entry.name, ranks);
@@ -121,7 +146,9 @@ class DeviceModel : public EngineModel {
     if (hop_bytes > static_cast<double>(device::direct_max_bytes(*kind, ranks)))
       return std::nullopt;
     return CallByHand{
-        by_hand_in_ll[static_cast<std::size_t>(device::direct_hops(*kind) - 1)],
+        entry.collective == Collective::reduce
+            ? reduce_in_ll
+            : by_hand_in_ll[static_cast<std::size_t>(device::direct_hops(*kind) - 1)],
         engine::gpu::direct_least_blocks(*kind, static_cast<std::size_t>(hop_bytes), ranks)};
   }
   Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {

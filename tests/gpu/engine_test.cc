@@ -2,6 +2,8 @@
 // types and operations. Skipped, and says so, where there is no GPU.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <random>
 
 #include "engine/gpu/direct.h"
@@ -108,7 +110,8 @@ TEST_F(Gpu, PlansByHandAreRightForAllTypesOperationsAndSizes) {
       {Collective::all_reduce, "one_shot"},   {Collective::all_reduce, "two_shot"},
       {Collective::all_gather, "direct"},     {Collective::broadcast, "knomial4"},
       {Collective::reduce_scatter, "direct"}, {Collective::all_to_all, "direct"},
-      {Collective::gather, "knomial4"},       {Collective::scatter, "knomial4"}};
+      {Collective::gather, "knomial4"},       {Collective::scatter, "knomial4"},
+      {Collective::reduce, "knomial4"}};
   for (int ranks : {2, 3, 4}) {
     GpuCluster cluster(ranks, {});
     std::mt19937_64 random(std::random_device{}());
@@ -143,7 +146,8 @@ TEST_F(Gpu, PlansByHandInLinesAreRightForAllTypesOperationsAndSizes) {
       {Collective::all_reduce, "two_shot"},   {Collective::all_gather, "direct"},
       {Collective::reduce_scatter, "direct"}, {Collective::all_to_all, "direct"},
       {Collective::broadcast, "two_shot"},    {Collective::reduce, "two_shot"},
-      {Collective::gather, "knomial4"},       {Collective::scatter, "knomial4"}};
+      {Collective::gather, "knomial4"},       {Collective::scatter, "knomial4"},
+      {Collective::reduce, "knomial4"}};
   for (int ranks : {2, 3, 4}) {
     GpuCluster cluster(ranks, {});
     std::mt19937_64 random(std::random_device{}());
@@ -170,6 +174,30 @@ TEST_F(Gpu, PlansByHandInLinesAreRightForAllTypesOperationsAndSizes) {
   }
 }
 
+// Each once through slots and once straight, small enough for tools that watch every access.
+TEST_F(Gpu, KernelsByHandOfTwoRanks) {
+  std::mt19937_64 random(std::random_device{}());
+  for (const std::uint64_t zero_copy_min_bytes :
+       {engine::gpu::Options::no_zero_copy, std::uint64_t{1}}) {
+    GpuCluster cluster(2, {.engine = {.zero_copy_min_bytes = zero_copy_min_bytes},
+                           .sees = [](int, int) { return true; }});
+    int runs = 0;
+    for (const algorithm::Entry& entry : algorithm::entries())
+      for (const Protocol protocol : {Protocol::ll, Protocol::ll128}) {
+        const bool is_by_hand =
+            protocol == Protocol::ll
+                ? engine::gpu::direct_kind(entry.collective, entry.name, 2).has_value()
+                : engine::gpu::lines_hops(entry.collective, entry.name, 2) > 0;
+        if (!is_by_hand) continue;
+        auto run = run_of(entry, problem_of(entry, 2, 3001, random), protocol, 1, false, random());
+        run.calls = 3;
+        EXPECT_EQ(cluster.run(run), "") << describe(run);
+        ++runs;
+      }
+    EXPECT_GE(runs, 16);
+  }
+}
+
 // Calls of different roots and plans in turn share slots and counts of rounds.
 TEST_F(Gpu, PlansByHandFollowEachOther) {
   constexpr int ranks = 4;
@@ -179,6 +207,7 @@ TEST_F(Gpu, PlansByHandFollowEachOther) {
       {Collective::broadcast, "two_shot"},  {Collective::gather, "knomial4"},
       {Collective::scatter, "knomial4"},    {Collective::broadcast, "knomial4"},
       {Collective::all_gather, "direct"},   {Collective::reduce, "two_shot"},
+      {Collective::reduce, "knomial4"},     {Collective::reduce, "knomial4"},
       {Collective::all_reduce, "two_shot"}, {Collective::reduce_scatter, "direct"}};
   for (int i = 0; i < 200; ++i) {
     const auto& [collective, name] = plans[random() % std::size(plans)];
@@ -192,6 +221,69 @@ TEST_F(Gpu, PlansByHandFollowEachOther) {
     EXPECT_EQ(cluster.run(run), "") << describe(run);
     if (HasFailure()) return;
   }
+}
+
+// What every rank has for random floats, whose sums show the order in which they were added.
+std::vector<std::vector<float>> sums_of(GpuCluster& cluster, const algorithm::Entry& entry,
+                                        Protocol protocol, std::int64_t count, DataType type) {
+  std::mt19937_64 random(7);
+  const auto ranks = static_cast<std::size_t>(cluster.ranks());
+  Problem problem{.collective = entry.collective, .ranks = cluster.ranks(), .root = 1};
+  auto executions = cluster.make_executions(run_of(entry, problem, protocol, 1, false, 1)).value();
+  const std::size_t bytes = ranks * static_cast<std::size_t>(count) * sizeof(float);
+  std::vector<sys::cuda::Memory> memory;
+  std::vector<engine::Arguments> arguments;
+  std::vector<std::vector<float>> values(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const auto device = cluster.engine(static_cast<int>(r)).shared_device();
+    for (std::size_t i = 0; i < bytes / sizeof(float); ++i)
+      values[r].push_back(std::ldexp(static_cast<float>(random() % 10'000) - 5000.F,
+                                     static_cast<int>(random() % 20)));
+    memory.push_back(sys::cuda::Memory::allocate(device, 2 * bytes).value());
+    EXPECT_TRUE(device->upload(memory[r].address(), values[r].data(), bytes).ok());
+    auto* data = reinterpret_cast<std::byte*>(memory[r].address());
+    arguments.push_back({.input = data,
+                         .output = data + bytes,
+                         .count = count,
+                         .type = type,
+                         .stream = cluster.stream(static_cast<int>(r)).handle(),
+                         .timeout_ns = 20'000'000'000});
+  }
+  EXPECT_TRUE(cluster.launch(executions, arguments, cluster.all_ranks()).ok());
+  EXPECT_TRUE(cluster.synchronize().ok());
+  const bool has_result_everywhere = !has_root(entry.collective);
+  const std::size_t wanted = static_cast<std::size_t>(count) * size_bytes(type);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    values[r].assign(wanted / sizeof(float), 0);
+    if (!has_result_everywhere && static_cast<int>(r) != problem.root) continue;
+    const auto& device = cluster.engine(static_cast<int>(r)).device();
+    EXPECT_TRUE(device
+                    .copy(reinterpret_cast<sys::cuda::DeviceAddress>(values[r].data()),
+                          memory[r].address() + bytes, wanted)
+                    .ok());
+  }
+  return values;
+}
+
+// Protocol Simple has no kernels by hand.
+TEST_F(Gpu, PlansByHandAddInThePlansOrder) {
+  GpuCluster cluster(4, {});
+  for (const auto& [collective, name] : {std::pair{Collective::all_reduce, "one_shot"},
+                                         {Collective::all_reduce, "two_shot"},
+                                         {Collective::reduce_scatter, "direct"},
+                                         {Collective::reduce, "knomial4"},
+                                         {Collective::reduce, "two_shot"}})
+    for (const DataType type : {DataType::float32, DataType::bfloat16}) {
+      const algorithm::Entry& entry = **algorithm::find(collective, name);
+      constexpr std::int64_t count = 6000;
+      const auto interpreted = sums_of(cluster, entry, Protocol::simple, count, type);
+      for (const Protocol protocol : {Protocol::ll, Protocol::ll128})
+        for (std::size_t rank = 0; rank < interpreted.size(); ++rank)
+          EXPECT_EQ(std::memcmp(sums_of(cluster, entry, protocol, count, type)[rank].data(),
+                                interpreted[rank].data(), interpreted[rank].size() * sizeof(float)),
+                    0)
+              << entry.plan_name() << ", " << unisono::name(protocol) << ", rank " << rank;
+    }
 }
 
 // One rank calls, its peers do not.

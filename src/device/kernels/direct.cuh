@@ -1,7 +1,7 @@
 // Plans of one hop between all ranks in protocol LL, by hand: every rank stores its data with their
-// flags to the others, and takes what comes from them, or adds it in the plan's order. One way, one
-// wait, and no credits. And the all-reduce of two shots: every rank adds its segment and stores the
-// sum to the others likewise.
+// flags to the others, and takes what comes from them, or adds it in the plan's order; of those
+// with a root, only it or all but it do either. One way, one wait, and no credits. And the
+// all-reduce of two shots: every rank adds its segment and stores the sum to the others likewise.
 //
 // Two slots in turn must never meet an unread message: in call n a rank may store to a peer once
 // that peer's call n - 2 is over. Where every rank sends to every other, whoever has taken a peer's
@@ -195,6 +195,8 @@ __device__ __forceinline__ bool DirectBlock<kind, most>::take() const {
 
 template <DirectKind kind, int most>
 __device__ __forceinline__ bool DirectBlock<kind, most>::combine() const {
+  // Of a reduce, the root alone adds.
+  if (launch.peers[launch.rank].destination == 0) return true;
   for (std::int64_t unit = first + threadIdx.x; unit < end; unit += blockDim.x) {
     if (has_segments && bytes_from(launch.rank, unit) <= 0) break;
     const std::uint64_t own = load(launch.rank, unit);
@@ -249,7 +251,7 @@ __device__ __forceinline__ void run_direct(const DirectLaunch& launch) {
   // On its way while the states are.
   const auto outgoing = block.load_outgoing(first + threadIdx.x);
   if (is_stopped) return;
-  bool complete = kind != DirectKind::take || launch.tells == 0 || block.greet();
+  bool complete = kind == DirectKind::two_shot || launch.tells == 0 || block.greet();
   if (complete) {
     block.send(outgoing);
     if constexpr (kind != DirectKind::take) complete = block.combine();

@@ -49,11 +49,12 @@ std::optional<DirectKind> direct_kind(Collective collective, std::string_view al
       if (algorithm == "direct") return DirectKind::take;
       return std::nullopt;
     case Collective::broadcast:
+    case Collective::reduce:
     case Collective::gather:
     case Collective::scatter:
       // Of so few ranks all are children of the root.
-      if (algorithm == "knomial4" && ranks <= 4) return DirectKind::take;
-      return std::nullopt;
+      if (algorithm != "knomial4" || ranks > 4) return std::nullopt;
+      return collective == Collective::reduce ? DirectKind::combine : DirectKind::take;
     default:
       return std::nullopt;
   }
@@ -115,13 +116,16 @@ void Direct::set_buffers(const Arguments& arguments, device::DirectLaunch& launc
         break;
       case Collective::reduce_scatter:
         source = input + peer * block;
+        if (peer == own) destination = output;
         break;
       case Collective::broadcast:
         if (rank_ == root_) source = input;
         if (static_cast<int>(peer) == (rank_ == root_ ? rank_ : root_)) destination = output;
         break;
+      case Collective::reduce:
       case Collective::gather:
-        if (rank_ == root_) destination = output + peer * block;
+        if (rank_ == root_)
+          destination = output + (collective_ == Collective::gather ? peer * block : 0);
         if (peer == own || (rank_ != root_ && static_cast<int>(peer) == root_)) source = input;
         break;
       case Collective::scatter:
@@ -133,16 +137,17 @@ void Direct::set_buffers(const Arguments& arguments, device::DirectLaunch& launc
         if (kind_ == DirectKind::two_shot) {
           source += peer * block;
           destination = output + peer * block;
+        } else if (peer == own) {
+          destination = output;
         }
     }
   }
   launch.sources_differ =
       collective_ == Collective::all_to_all || collective_ == Collective::scatter ||
       collective_ == Collective::reduce_scatter || kind_ == DirectKind::two_shot;
-  launch.first =
-      collective_ == Collective::reduce_scatter || kind_ == DirectKind::two_shot ? rank_ : 0;
+  const bool is_one_shot = collective_ == Collective::all_reduce && kind_ == DirectKind::combine;
+  launch.first = is_one_shot ? 0 : static_cast<std::int16_t>(rank_);
   launch.tells = sends_one_way();
-  if (kind_ == DirectKind::combine) launch.peers[own].destination = output;
   // In place there is nothing to do.
   if (kind_ == DirectKind::take && launch.peers[own].source == launch.peers[own].destination)
     launch.peers[own].destination = 0;

@@ -25,10 +25,7 @@ class Direct : public ByHand {
  private:
   Direct(const plan::Header& header, device::DirectKind kind, int rank)
       : ByHand(header, rank), kind_(kind) {}
-  bool sends_one_way() const {
-    return collective_ == Collective::broadcast || collective_ == Collective::gather ||
-           collective_ == Collective::scatter;
-  }
+  bool sends_one_way() const { return has_root(collective_); }
   int channel(const Engine& engine, const Arguments& arguments) const override;
   transport::Geometry geometry() const override;
   // To each rank in a hop.

@@ -29,9 +29,11 @@ int lines_hops(Collective collective, std::string_view algorithm, int ranks) {
     case Collective::reduce_scatter:
     case Collective::all_to_all:
       return algorithm == "direct" ? 1 : 0;
+    case Collective::reduce:
+      if (algorithm == "knomial4" && ranks <= 4) return 1;
+      [[fallthrough]];
     case Collective::all_reduce:
     case Collective::broadcast:
-    case Collective::reduce:
       return algorithm == "two_shot" ? 2 : 0;
     case Collective::gather:
     case Collective::scatter:
@@ -43,7 +45,7 @@ int lines_hops(Collective collective, std::string_view algorithm, int ranks) {
 }
 
 bool lines_may_post(Collective collective, int hops) {
-  return hops == 1 && collective != Collective::reduce_scatter;
+  return hops == 1 && !is_reduction(collective);
 }
 
 std::unique_ptr<ByHand> Lines::make(const plan::Header& header, int rank) {
@@ -52,8 +54,7 @@ std::unique_ptr<ByHand> Lines::make(const plan::Header& header, int rank) {
 }
 
 bool Lines::is_one_way() const {
-  return collective_ == Collective::broadcast || collective_ == Collective::gather ||
-         collective_ == Collective::scatter;
+  return has_root(collective_) && (collective_ != Collective::reduce || hops_ == 1);
 }
 
 bool Lines::posts(const Engine& engine, const Arguments& arguments) const {
@@ -77,10 +78,12 @@ void Lines::set_one_hop(const Arguments& arguments, device::LinesLaunch& launch)
   const DeviceAddress input = address_of(arguments.input);
   const DeviceAddress output = address_of(arguments.output);
   const unsigned own = 1U << rank_;
-  const bool sends_blocks =
-      collective_ != Collective::all_gather && collective_ != Collective::gather;
-  const bool takes_blocks =
-      collective_ != Collective::reduce_scatter && collective_ != Collective::scatter;
+  const bool sends_blocks = collective_ == Collective::reduce_scatter ||
+                            collective_ == Collective::all_to_all ||
+                            collective_ == Collective::scatter;
+  const bool takes_blocks = collective_ == Collective::all_gather ||
+                            collective_ == Collective::all_to_all ||
+                            collective_ == Collective::gather;
   launch.longest = block_bytes(arguments);
   for (int peer = 0; peer < ranks_; ++peer) {
     const auto at = static_cast<std::uint64_t>(peer) * static_cast<std::uint64_t>(launch.longest);
@@ -94,9 +97,11 @@ void Lines::set_one_hop(const Arguments& arguments, device::LinesLaunch& launch)
   launch.sends = bits(others());
   launch.takes = bits(others());
   launch.keeps = bits(own);
-  if (collective_ == Collective::reduce_scatter) {
-    launch.hears = bits(others() | own);
+  if (is_reduction(collective_)) {
+    const bool hears = collective_ == Collective::reduce_scatter || is_root;
+    launch.hears = hears ? bits(others() | own) : 0;
     launch.takes = launch.keeps = 0;
+    if (collective_ == Collective::reduce) launch.sends = is_root ? 0 : bits(root);
   } else if (collective_ == Collective::gather && !is_root) {
     launch.sends = bits(root);
     launch.takes = launch.keeps = 0;
