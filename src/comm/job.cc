@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "base/wire.h"
 #include "comm/invitation.h"
+#include "comm/left_jobs.h"
 #include "sys/host.h"
 #include "transport/interpose/transport.h"
 #include "transport/nvlink/transport.h"
@@ -127,7 +128,7 @@ Status Job::set_policy(const InitOptions& options) {
 Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
                                        std::optional<RendezvousListener> listener) {
   UNISONO_TRY(settings().check());
-  std::shared_ptr<Job> job(new Job);
+  std::shared_ptr<Job> job(new Job, [](Job* gone) { leave(std::unique_ptr<Job>(gone)); });
   job->forced_transport_ =
       options.transport.empty() ? settings().text(Setting::transport) : options.transport;
   if (const std::string& forced = job->forced_transport_;
@@ -216,6 +217,12 @@ Result<transport::Transport*> Job::nvlink(const std::shared_ptr<const sys::cuda:
     UNISONO_ASSIGN(transport, transport::nvlink::make_transport(*shm_, device));
   }
   return transport.get();
+}
+
+bool Job::is_used_in_this_process() {
+  const std::lock_guard lock(nvlink_mutex_);
+  return std::ranges::any_of(nvlink_,
+                             [](auto& of) { return of.second->is_used_in_this_process(); });
 }
 
 bool Job::uses_shm(int world_rank) const {

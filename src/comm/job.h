@@ -51,6 +51,8 @@ class Job {
   const std::string& address_of(int world_rank) const;
   // Between GPUs of this host, for kernels on `device`; made once for each device.
   Result<transport::Transport*> nvlink(const std::shared_ptr<const sys::cuda::Device>& device);
+  // Whether another rank of this process may still use device memory of this one.
+  bool is_used_in_this_process();
   bool is_on_this_host(int world_rank) const {
     return member(world_rank).host == member(rank_).host;
   }

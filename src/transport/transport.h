@@ -149,6 +149,9 @@ class Transport {
   virtual Result<std::unique_ptr<Connection>> connect(const ConnectionRequest& request) = 0;
   // Accepts and advances connections under way. Thread-safe; cheap when nothing is under way.
   virtual Status progress() = 0;
+  // Whether it must stay because another rank of this process may still use what it made. Whoever
+  // lets it go anyway waits for that rank, which may be of the very same thread. Thread-safe.
+  virtual bool is_used_in_this_process() { return false; }
 
   static constexpr std::size_t max_address_bytes = 512;
 };

@@ -54,7 +54,7 @@ class NvlinkConnection : public Connection {
     }
     // Unmapped before the peer is told so.
     peer_mapping_ = {};
-    farewells_.add(std::move(control_), std::move(own_));
+    farewells_.add(std::move(control_), std::move(own_), peer_is_in_this_process_);
     farewells_.sweep();
   }
   NvlinkConnection(const NvlinkConnection&) = delete;
@@ -87,6 +87,7 @@ class NvlinkConnection : public Connection {
   Pool::Stretch own_;
   std::shared_ptr<const sys::cuda::Device> device_;
   Pool::Mapping peer_mapping_;
+  bool peer_is_in_this_process_ = false;
   bool introduced_ = false;
   bool ready_ = false;
   // Puts by the copy engine: a stream keeps their order.
@@ -130,6 +131,7 @@ Status NvlinkConnection::map_peer() {
     return error;
   }
   peer_mapping_ = *mapping;
+  peer_is_in_this_process_ = theirs.region.process == sys::this_process();
   peer_signals_ = reinterpret_cast<std::atomic<std::uint64_t>*>(peer_mapping_.address());
   peer_region_ = reinterpret_cast<std::byte*>(peer_mapping_.address() + signals_bytes(geometry_));
   return {};

@@ -1,5 +1,6 @@
 #include "transport/nvlink/farewell.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -19,14 +20,23 @@ Farewells::~Farewells() {
   for (sweep(); !ends_.empty() && now_ns() < until_ns; sweep()) std::this_thread::sleep_for(pause);
 }
 
-void Farewells::add(std::unique_ptr<Connection> control, Pool::Stretch own) {
+void Farewells::add(std::unique_ptr<Connection> control, Pool::Stretch own,
+                    bool peer_is_in_this_process) {
   const std::lock_guard lock(mutex_);
-  ends_.push_back({std::move(control), std::move(own)});
+  ends_.push_back({.control = std::move(control),
+                   .own = std::move(own),
+                   .peer_is_in_this_process = peer_is_in_this_process});
 }
 
 void Farewells::sweep() {
   const std::lock_guard lock(mutex_);
   std::erase_if(ends_, is_over);
+}
+
+bool Farewells::wait_for_this_process() {
+  sweep();
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(ends_, &End::peer_is_in_this_process);
 }
 
 // Two looks at a peer that has gone are needed, for what it said before; see check_peer().

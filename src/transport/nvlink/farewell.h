@@ -26,14 +26,17 @@ class Farewells {
   Farewells& operator=(const Farewells&) = delete;
 
   // Says farewell to the peer, and keeps the memory for as long as it must be kept.
-  void add(std::unique_ptr<Connection> control, Pool::Stretch own);
+  void add(std::unique_ptr<Connection> control, Pool::Stretch own, bool peer_is_in_this_process);
   // Lets go of what no peer uses any more. Cheap when there is nothing.
   void sweep();
+  // Whether a peer in this process has not closed its end yet, after a sweep.
+  bool wait_for_this_process();
 
  private:
   struct End {
     std::unique_ptr<Connection> control;
     Pool::Stretch own;
+    bool peer_is_in_this_process = false;
     bool told = false;
   };
   static bool is_over(End& end);

@@ -20,6 +20,7 @@ class NvlinkTransport : public Transport {
     farewells_.sweep();
     return control_.progress();
   }
+  bool is_used_in_this_process() override { return farewells_.wait_for_this_process(); }
 
  private:
   Transport& control_;
