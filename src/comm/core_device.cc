@@ -28,7 +28,7 @@ Result<comm::DeviceConnections*> Communicator::Core::device_for(void* stream) {
 Status Communicator::Core::make_device(int ordinal) {
   UNISONO_ASSIGN(auto made, comm::DeviceConnections::make(job, *group, {id, epoch, rank}, ordinal));
   comm::Selection selection(topo::Placement::single_node(size),
-                            comm::device_model(made->engine().options()));
+                            comm::device_model(made->engine().options(), made->thread_blocks()));
   UNISONO_TRY(selection.read_settings());
   const auto make_execution = [resources = made.get()](const plan::Header& header,
                                                        const plan::RankProgram& program,

@@ -80,16 +80,22 @@ Status DeviceConnections::agree(ControlGroup& group, const Status& mine) const {
   return {};
 }
 
-Status DeviceConnections::reach_all(ControlGroup& group) const {
-  const auto uuid = std::as_bytes(std::span(device().uuid().bytes));
-  UNISONO_ASSIGN(const Gathered all, group.all_gather(uuid, bootstrap_timeout_ns()));
+Status DeviceConnections::reach_all(ControlGroup& group) {
+  thread_blocks_ = engine_->max_blocks();
+  WireWriter writer;
+  writer.raw(std::as_bytes(std::span(device().uuid().bytes)));
+  writer.number(static_cast<std::uint32_t>(thread_blocks_));
+  UNISONO_ASSIGN(const Gathered all, group.all_gather(writer.bytes(), bootstrap_timeout_ns()));
   Status mine;
   for (int rank = 0; rank < all.size() && mine.ok(); ++rank) {
     sys::cuda::Uuid theirs;
-    if (all[rank].size() != theirs.bytes.size())
-      return peer_error(rank, "rank ", rank, " told the name of its CUDA device in ",
-                        all[rank].size(), " bytes; ", theirs.bytes.size(), " were expected");
-    std::ranges::copy(all[rank], std::as_writable_bytes(std::span(theirs.bytes)).begin());
+    if (all[rank].size() != writer.bytes().size())
+      return peer_error(rank, "rank ", rank, " told of its CUDA device in ", all[rank].size(),
+                        " bytes; ", writer.bytes().size(), " were expected");
+    WireReader reader(all[rank].subspan(theirs.bytes.size()));
+    thread_blocks_ = std::min(thread_blocks_, static_cast<int>(reader.number<std::uint32_t>()));
+    std::ranges::copy(all[rank].first(theirs.bytes.size()),
+                      std::as_writable_bytes(std::span(theirs.bytes)).begin());
     if (!device().can_access(theirs))
       mine = environment_error("CUDA device ", device().ordinal(), " (", device().name(),
                                ") of rank ", identity_.rank,

@@ -37,6 +37,8 @@ class DeviceConnections : public engine::gpu::Resources {
 
   engine::gpu::Engine& engine() override { return *engine_; }
   const sys::cuda::Device& device() const { return engine_->device(); }
+  // That every rank's device runs at once.
+  int thread_blocks() const { return thread_blocks_; }
   Result<transport::Connection*> link(const Link& wanted) override;
   Status progress() override;
   Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) override;
@@ -86,7 +88,7 @@ class DeviceConnections : public engine::gpu::Resources {
   Status open(int ordinal);
   // Every rank's word on whether it can go on, to every rank.
   Status agree(ControlGroup& group, const Status& mine) const;
-  Status reach_all(ControlGroup& group) const;
+  Status reach_all(ControlGroup& group);
   Status make_entry(const Link& wanted);
   Status make_registrations();
   // After a call: only one on memory that was not known takes the time.
@@ -96,6 +98,7 @@ class DeviceConnections : public engine::gpu::Resources {
   Identity identity_;
   std::vector<int> world_ranks_;
   std::unique_ptr<engine::gpu::Engine> engine_;
+  int thread_blocks_ = 0;
   transport::Transport* transport_ = nullptr;
   // Guards the list against report() and abort() from other threads.
   mutable std::mutex mutex_;

@@ -48,7 +48,7 @@ struct ByHand {
   double gb_per_s;
 };
 constexpr std::array<ByHand, 2> by_hand_in_ll{{{3, 130}, {5.5, 150}}};
-constexpr std::array<ByHand, 2> by_hand_in_ll128{{{5.5, 275}, {7, 280}}};
+constexpr std::array<ByHand, 2> by_hand_in_ll128{{{5, 262}, {7, 290}}};
 constexpr ByHand straight{8, 340};
 // Of a reduce, by all that is added up at one rank: calls that follow each other overlap.
 constexpr ByHand reduce_in_ll{3, 220};
@@ -57,7 +57,9 @@ constexpr double reduce_gb_per_s_at_most = 240;
 
 class DeviceModel : public EngineModel {
  public:
-  explicit DeviceModel(const engine::gpu::Options& options) : options_(options) {}
+  DeviceModel(const engine::gpu::Options& options, int thread_blocks)
+      : options_(options),
+        thread_blocks_(std::min(thread_blocks, engine::gpu::limits().max_thread_blocks)) {}
 
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const override {
     const plan::Header header = entry.header(request);
@@ -66,11 +68,11 @@ class DeviceModel : public EngineModel {
             options_.slot_bytes)
       return false;
     const Blocks blocks = blocks_of(entry, request);
-    return blocks.exist && blocks.all * request.channels <= engine::gpu::limits().max_thread_blocks;
+    return blocks.exist && blocks.all * request.channels <= thread_blocks_;
   }
   std::string_view name() const override { return "gpu"; }
   std::span<const int> channels() const override {
-    static constexpr std::array tried{1, 4, 8, 16, 30, 60};
+    static constexpr std::array tried{1, 4, 8, 16, 32, 64};
     return tried;
   }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
@@ -170,14 +172,16 @@ class DeviceModel : public EngineModel {
   }
 
   engine::gpu::Options options_;
+  int thread_blocks_;
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<const algorithm::Entry*, int>, Blocks> blocks_;
 };
 
 }  // namespace
 
-std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options) {
-  return std::make_shared<DeviceModel>(options);
+std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
+                                                int thread_blocks) {
+  return std::make_shared<DeviceModel>(options, thread_blocks);
 }
 
 }  // namespace unisono::comm

@@ -30,7 +30,9 @@ class EngineModel {
 };
 
 std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options);
-std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options);
+// Of devices that run `thread_blocks` at once.
+std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
+                                                int thread_blocks);
 // Of the copy engines: policy zero_sm.
 std::shared_ptr<const EngineModel> copy_model(const engine::gpu::CopyLinks::Options& options);
 

@@ -237,19 +237,20 @@ struct DirectLaunch {
 
 // Plans by hand in LL128 (kernels/lines.cuh), for calls of any size; slots are for a warp, each
 // with a group of lines for either hop.
-inline constexpr int warps_per_block = threads_per_block / 32;
-inline constexpr int lines_max_blocks = 64;
-inline constexpr int lines_max_warps = lines_max_blocks * warps_per_block;
+inline constexpr int lines_max_blocks = 128;
+inline constexpr int lines_max_warps_of_block = 12;
+inline constexpr int lines_threads = 32 * lines_max_warps_of_block;
+inline constexpr int lines_max_warps = lines_max_blocks * lines_max_warps_of_block;
 inline constexpr std::size_t lines_group_payload = 8 * ll128_line_payload;
 inline constexpr std::size_t lines_group_bytes = 8 * ll128_line_bytes;
 inline constexpr std::size_t lines_slots = 2;
 inline constexpr std::size_t lines_hops = 2;  // at most
-// With more ranks fewer blocks have as much on the way.
-constexpr int lines_blocks(int ranks) {
-  return ranks <= 4 ? lines_max_blocks : lines_max_blocks / 2;
+// With more ranks fewer warps have as much on the way.
+constexpr int lines_warps_of_block(int ranks) {
+  return ranks <= 4 ? lines_max_warps_of_block : lines_max_warps_of_block / 2;
 }
 constexpr std::size_t lines_slots_bytes(int ranks) {
-  return static_cast<std::size_t>(lines_blocks(ranks) * warps_per_block) * lines_slots *
+  return static_cast<std::size_t>(lines_max_blocks * lines_warps_of_block(ranks)) * lines_slots *
          lines_hops * lines_group_bytes;
 }
 // What a connection's region holds after what all begin with (transport/nvlink/layout.h). Of this
@@ -292,6 +293,7 @@ struct LinesLaunch {
   std::uint8_t hops;
   std::uint8_t sources_differ;
   std::uint8_t tells;
+  std::uint8_t spreads;  // what goes straight: a block sends to one rank; the same on all ranks
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
   Arithmetic arithmetic;

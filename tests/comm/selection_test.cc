@@ -69,8 +69,27 @@ TEST(Selection, OnAHostNoRootHasItsBlockExchanged) {
   }
 }
 
-Selection device_selection(int ranks) {
-  return Selection(topo::Placement::single_node(ranks), device_model({}));
+constexpr int blocks_of_h200 = 132;
+
+Selection device_selection(int ranks, int thread_blocks = blocks_of_h200) {
+  return Selection(topo::Placement::single_node(ranks), device_model({}, thread_blocks));
+}
+
+// A slice of a device (MIG), or an older one.
+TEST(Selection, OnASmallDeviceNoPlanHasMoreThreadBlocksThanRunAtOnce) {
+  for (const int thread_blocks : {8, 16, 108})
+    for (Collective collective :
+         {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+          Collective::all_to_all, Collective::broadcast, Collective::reduce})
+      for (std::uint64_t bytes = 64; bytes <= (std::uint64_t{1} << 30); bytes *= 16) {
+        Selection selection = device_selection(4, thread_blocks);
+        const auto choice = selection.candidates(collective, bytes).front().choice;
+        const auto request = selection.request(collective, choice, 0, false);
+        const auto program = algorithm::make_program(*choice.entry, request, 0);
+        ASSERT_TRUE(program.ok()) << program.error().describe();
+        EXPECT_LE(program->thread_blocks.size(), static_cast<std::size_t>(thread_blocks))
+            << name(collective) << " of " << bytes << " bytes";
+      }
 }
 
 TEST(Selection, OnADeviceSmallCallsTakeOneHopAndLargeOnesTheWholeLink) {
@@ -112,7 +131,7 @@ TEST(Selection, WithFewMultiprocessorsCallsTakeNoMoreWhereTheyCan) {
               collective == Collective::all_gather || collective == Collective::all_to_all
                   ? static_cast<double>(bytes) / ranks
                   : static_cast<double>(bytes);
-          EXPECT_LE(device_model({})->thread_blocks(*choice->entry, request, block),
+          EXPECT_LE(device_model({}, blocks_of_h200)->thread_blocks(*choice->entry, request, block),
                     std::max(max_sms, 2 * can));
         }
   }

@@ -36,9 +36,11 @@ TEST(ChunkLayout, SmallChunksAreEvenAndLargeOnesWholeCacheLines) {
   EXPECT_EQ(ChunkLayout::of(1000, 10, 1).chunk_elements, 100);
   EXPECT_EQ(ChunkLayout::of(5121, 10, 1).chunk_elements, 576);
   EXPECT_EQ(ChunkLayout::of(5120, 10, 1).chunk_elements, 512);
-  for (std::int64_t element_bytes : {1, 2, 4, 8})
-    for (std::int64_t count : {99991, 1000003})
-      EXPECT_EQ(ChunkLayout::of(count, 7, element_bytes).chunk_elements * element_bytes % 64, 0);
+  for (std::int64_t element_bytes : {1, 2, 4, 8}) {
+    EXPECT_EQ(ChunkLayout::of(9991, 7, element_bytes).chunk_elements * element_bytes % 64, 0);
+    for (std::int64_t count : {199991, 1000003})
+      EXPECT_EQ(ChunkLayout::of(count, 7, element_bytes).chunk_elements * element_bytes % 512, 0);
+  }
 }
 
 TEST(ChunkLayout, NoElementsMakeEmptyChunks) {

@@ -99,7 +99,7 @@ def test_cases_in_place_are_those_that_can_be() -> None:
 
 
 def test_fewer_of_large_calls_are_timed_together() -> None:
-    assert [calls_of(size) for size in (1024, 64 << 20, 4 << 30)] == [20, 5, 2]
+    assert [calls_of(size) for size in (1024, 4 << 20, 64 << 20, 4 << 30)] == [100, 20, 5, 2]
 
 
 def test_peers_that_cannot_be_are_told() -> None:

@@ -169,7 +169,7 @@ Workload step(int nodes, int ranks_per_node, std::mt19937& random) {
   for (int local = 0; local < ranks_per_node; ++local)
     across.groups.push_back(iota(local, nodes, ranks_per_node));
   workload.communicators = {inside, across};
-  const std::int64_t elements = 4LL * 5040;
+  const std::int64_t elements = 12 * 1024;  // even chunks for 2, 3 and 4 ranks
   const std::size_t reduce = add_call(workload, Collective::all_reduce, "ring", 4 * elements);
   const std::size_t gather = add_call(workload, Collective::all_gather, "automatic", 4 * elements);
   auto& tasks = workload.lists[0].tasks;

@@ -254,7 +254,8 @@ template <int most, bool posts>
 __device__ __forceinline__ void run_lines(const LinesLaunch& launch) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int warp_of_block = static_cast<int>(threadIdx.x / 32);
-  const int warp = static_cast<int>(blockIdx.x) * warps_per_block + warp_of_block;
+  const int warp =
+      static_cast<int>(blockIdx.x) * lines_warps_of_block(launch.ranks) + warp_of_block;
   auto* own = at_address<LinesRegion>(launch.states);
   ptx::wait_for_kernel_before();
   ptx::let_next_kernel_come();
@@ -269,10 +270,11 @@ __device__ __forceinline__ void run_lines(const LinesLaunch& launch) {
   if (is_stopped) return;
   if constexpr (posts) {
     __shared__ std::uint64_t views[most];
-    Straight<most> straight{launch, watch, place, own->calls[blockIdx.x] + 1, views, 0, 0};
+    Straight straight{launch, watch, place, own->calls[blockIdx.x] + 1, views, 0, 0};
     if (!straight.agree()) return;
     straight.push();
     straight.tell();
+    straight.keep();
     self.sends &= ~straight.sends;
     self.takes &= ~straight.takes;
     self.keeps = 0;
@@ -289,7 +291,7 @@ __device__ __forceinline__ void run_lines(const LinesLaunch& launch) {
 
 // NOLINTBEGIN(bugprone-macro-parentheses)
 #define UNISONO_LINES_KERNEL(name, most, posts)                             \
-  extern "C" __global__ void __launch_bounds__(threads_per_block, 1)        \
+  extern "C" __global__ void __launch_bounds__(lines_threads, 1)            \
       unisono_##name##_##most(const __grid_constant__ LinesLaunch launch) { \
     run_lines<most, posts>(launch);                                         \
   }

@@ -1,8 +1,8 @@
 // Large data pushed straight where they are wanted, in calls of one hop without sums (lines.cuh).
 //
 // Each rank first says where it wants what comes, in the sender's addresses, if the sender can
-// reach it. Then it is stored there, by all blocks as one front through the data, and each block
-// tells when its part is there. A block hears and tells for itself, and counts its own calls.
+// reach it. Then it is stored there, by blocks that go as one front through the data, and each
+// block tells when its part is there. A block hears and tells for itself, and counts its own calls.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,6 @@ __device__ __forceinline__ int rank_at(const LinesLaunch& launch, int distance) 
 __device__ __forceinline__ bool has(unsigned ranks, int rank) { return (ranks >> rank & 1U) != 0; }
 
 // A thread block in a call that posts. Ranks as bits.
-template <int most>
 struct Straight {
   const LinesLaunch& launch;
   const Watch& watch;
@@ -40,19 +39,26 @@ struct Straight {
   __device__ LinesRegion& region_of_peer(int rank) const {
     return *at_address<LinesRegion>(launch.peers[rank].out);
   }
+  // A link carries more where each block sends to one rank alone (4 H200, all-gather of 64 MiB: 341
+  // GB/s, and 326 where each sends to all): in turn blocks serve the distances. Where they are too
+  // few, or where ranks send to one only, every block does all.
+  __device__ int distances() const { return launch.spreads != 0 ? launch.ranks - 1 : 1; }
+  __device__ bool serves(int from, int to) const {
+    const int distance = (to - from + launch.ranks) % launch.ranks;
+    return launch.spreads == 0 || distance - 1 == static_cast<int>(blockIdx.x) % distances();
+  }
   __device__ bool agree();
   __device__ void push() const;
-  __device__ void push_rest(std::int64_t from) const;
+  __device__ void keep() const;
+  __device__ void move(int rank, std::uint64_t to, int block, int blocks) const;
   __device__ void tell() const;
   __device__ bool await_ends() const;
 };
 
-template <int most>
-__device__ bool Straight<most>::agree() {
+__device__ bool Straight::agree() {
   const int peer = static_cast<int>(threadIdx.x);
   const auto flag = static_cast<std::uint32_t>(call);
   bool goes_on = true;
-  if (peer < launch.ranks) views[peer] = peer == launch.rank ? launch.peers[peer].destination : 0;
   if (peer < launch.ranks && has(launch.takes, peer)) {
     const std::uint64_t view = launch.peers[peer].view;
     ptx::store_relaxed_sys(
@@ -78,68 +84,60 @@ __device__ bool Straight<most>::agree() {
   return true;
 }
 
-// One front of all blocks through the data, to all ranks at once.
-template <int most>
-__device__ void Straight<most>::push() const {
-  const unsigned goes = sends | launch.keeps;
-  bool is_plain = is_aligned(at_address<Byte>(launch.peers[launch.rank].destination), unit_bytes);
-  for (int rank = 0; rank < launch.ranks; ++rank)
-    is_plain = is_plain && is_aligned(at_address<Byte>(launch.peers[rank].source), unit_bytes);
+// One of `blocks` blocks that go as one front through what a rank gets.
+__device__ void Straight::move(int rank, std::uint64_t to, int block, int blocks) const {
+  const auto* source = at_address<const Byte>(launch.peers[rank].source);
+  auto* destination = at_address<Byte>(to);
+  const bool is_plain = is_aligned(source, unit_bytes) && is_aligned(destination, unit_bytes);
   const std::int64_t units = is_plain ? launch.longest / unit_bytes : 0;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t base = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-       base < units; base += batch * stride) {
+  const auto first = static_cast<std::int64_t>(block) * blockDim.x + threadIdx.x;
+  const auto stride = static_cast<std::int64_t>(blocks) * blockDim.x;
+  const auto* from_units = reinterpret_cast<const uint4*>(source);
+  auto* to_units = reinterpret_cast<uint4*>(destination);
+  for (std::int64_t base = first; base < units; base += batch * stride) {
     uint4 value[batch];
-    bool is_loaded = false;
 #pragma unroll
-    for (int distance = 0; distance < most; ++distance) {
-      const int rank = rank_at(launch, distance);
-      if (distance >= launch.ranks || !has(goes, rank)) continue;
-      const auto* source = at_address<const uint4>(launch.peers[rank].source);
-      auto* destination = at_address<uint4>(views[rank]);
-      if (!is_loaded || launch.sources_differ != 0) {
+    for (int i = 0; i < batch; ++i)
+      if (base + i * stride < units) value[i] = from_units[base + i * stride];
 #pragma unroll
-        for (int i = 0; i < batch; ++i)
-          if (base + i * stride < units) value[i] = source[base + i * stride];
-      }
-      is_loaded = true;
-#pragma unroll
-      for (int i = 0; i < batch; ++i)
-        if (base + i * stride < units) destination[base + i * stride] = value[i];
-    }
+    for (int i = 0; i < batch; ++i)
+      if (base + i * stride < units) to_units[base + i * stride] = value[i];
   }
-  push_rest(units * static_cast<std::int64_t>(unit_bytes));
+  // At any alignment.
+  for (std::int64_t at = (units + first) * unit_bytes; at < launch.longest;
+       at += stride * unit_bytes)
+    store_unit(destination + at, load_unit(source + at, launch.longest - at), launch.longest - at);
 }
 
-// At any alignment.
-template <int most>
-__device__ void Straight<most>::push_rest(std::int64_t from) const {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x * unit_bytes;
-  const std::int64_t own =
-      (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * unit_bytes;
-  for (int rank = 0; rank < launch.ranks; ++rank) {
-    if (!has(sends | launch.keeps, rank)) continue;
-    const auto* source = at_address<const Byte>(launch.peers[rank].source);
-    auto* destination = at_address<Byte>(views[rank]);
-    for (std::int64_t at = from + own; at < launch.longest; at += stride)
-      store_unit(destination + at, load_unit(source + at, launch.longest - at),
-                 launch.longest - at);
+__device__ void Straight::push() const {
+  const int block = static_cast<int>(blockIdx.x);
+  const int same = (static_cast<int>(gridDim.x) - block % distances() - 1) / distances() + 1;
+  for (int distance = 1; distance < launch.ranks; ++distance) {
+    const int rank = rank_at(launch, distance);
+    if (has(sends, rank) && serves(launch.rank, rank))
+      move(rank, views[rank], block / distances(), same);
   }
 }
 
-template <int most>
-__device__ void Straight<most>::tell() const {
+// What a rank gives itself.
+__device__ void Straight::keep() const {
+  for (int rank = 0; rank < launch.ranks; ++rank)
+    if (has(launch.keeps, rank))
+      move(rank, launch.peers[rank].destination, static_cast<int>(blockIdx.x),
+           static_cast<int>(gridDim.x));
+}
+
+__device__ void Straight::tell() const {
   __syncthreads();
   const int peer = static_cast<int>(threadIdx.x);
   // Release: the block's stores, which the barrier has joined with this thread, first.
-  if (peer < launch.ranks && has(sends, peer))
+  if (peer < launch.ranks && has(sends, peer) && serves(launch.rank, peer))
     ptx::store_release_sys(&region_of_peer(peer).ends[blockIdx.x], call);
 }
 
-template <int most>
-__device__ bool Straight<most>::await_ends() const {
+__device__ bool Straight::await_ends() const {
   const int peer = static_cast<int>(threadIdx.x);
-  if (peer >= launch.ranks || !has(takes, peer)) return true;
+  if (peer >= launch.ranks || !has(takes, peer) || !serves(peer, launch.rank)) return true;
   const std::uint64_t* end = &region(peer).ends[blockIdx.x];
   const auto has_ended = [&](std::uint64_t& seen) {
     seen = ptx::load_relaxed_sys(end);

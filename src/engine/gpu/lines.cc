@@ -217,9 +217,10 @@ Status Lines::launch(Resources& resources, const Arguments& arguments,
   constexpr auto payload = static_cast<std::int64_t>(device::lines_group_payload);
   const std::int64_t groups = (launch.longest + payload - 1) / payload;
   const std::int64_t blocks =
-      std::min<std::int64_t>(groups, most_blocks(arguments, device::lines_blocks(ranks_)));
+      std::min<std::int64_t>(groups, most_blocks(arguments, device::lines_max_blocks));
   const std::int64_t warps =
-      std::min<std::int64_t>((groups + blocks - 1) / blocks, device::warps_per_block);
+      std::min<std::int64_t>((groups + blocks - 1) / blocks, device::lines_warps_of_block(ranks_));
+  launch.spreads = collective_ != Collective::gather && blocks >= ranks_ - 1;
   void* parameters[] = {&launch};
   const auto result =
       engine.lines(ranks_, posts)
