@@ -40,8 +40,6 @@ Executor::Executor(const Machine& machine, std::vector<Endpoint> endpoints, Exec
   free_instances_.resize(endpoints_.size());
   finished_.resize(endpoints_.size());
   for (const ProtocolCosts& costs : machine.protocols) make_ways(costs);
-  if (machine.reduce_gb_s > 0) reduce_ps_per_byte_ = ps_per_byte(machine.reduce_gb_s);
-  if (machine.copy_gb_s > 0) copy_ps_per_byte_ = ps_per_byte(machine.copy_gb_s);
 }
 
 std::int64_t Executor::wire_bytes(const Thread& thread) {

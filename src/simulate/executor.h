@@ -82,7 +82,9 @@ struct ExecutorResult {
 // A call as its thread blocks see it.
 struct Call {
   StepSizes sizes;
-  Time launch = 0;
+  Time launch = 0, launch_gap = 0, reduction_overhead = 0, copy_overhead = 0;
+  double reduce_ps_per_byte = 0, copy_ps_per_byte = 0;
+  bool pays_for_stores = false;  // of what is sent on as well
   double wire_factor = 1;
   std::uint32_t first_way = 0;  // in the executor's table
   std::string what{};           // in messages: "all_gather 3 of world"; may be empty
@@ -312,7 +314,6 @@ class Executor {
   const Machine& machine_;
   const std::vector<Endpoint> endpoints_;
   const ExecutorOptions options_;
-  double reduce_ps_per_byte_ = 0, copy_ps_per_byte_ = 0;
   std::vector<Way> ways_;  // by protocol, then by way
 
   EventQueue queue_;

@@ -10,6 +10,9 @@ namespace {
 
 constexpr double ps_per_byte(double gb_s) { return 1000 / gb_s; }
 
+// 0: no time.
+constexpr double ps_per_byte_or_none(double gb_s) { return gb_s > 0 ? ps_per_byte(gb_s) : 0; }
+
 }  // namespace
 
 void Executor::make_ways(const ProtocolCosts& costs) {
@@ -22,8 +25,7 @@ void Executor::make_ways(const ProtocolCosts& costs) {
             .thread_ps_per_byte = ps_per_byte(costs.thread_block_gb_s[kind]),
             .inter_node = kind == 1};
     way.wire_ps_per_byte = std::max(way.port_ps_per_byte, way.thread_ps_per_byte);
-    if (costs.receive_gb_s[kind] > 0)
-      way.receive_ps_per_byte = ps_per_byte(costs.receive_gb_s[kind]);
+    way.receive_ps_per_byte = ps_per_byte_or_none(costs.receive_gb_s[kind]);
     if (way.inter_node && options_.model == NetworkModel::log_gops)
       way.burst = transfer_time(way.port_ps_per_byte, machine_.nic_burst_bytes);
     ways_.push_back(way);
@@ -37,12 +39,20 @@ std::shared_ptr<const Call> Executor::make_call(Protocol protocol, const StepSiz
                                                 std::string what) const {
   const auto number = static_cast<std::size_t>(protocol);
   const ProtocolCosts& costs = machine_.protocols[number];
-  return std::make_shared<const Call>(
-      Call{.sizes = sizes,
-           .launch = from_ns(costs.launch_ns),
-           .wire_factor = costs.wire_bytes_per_byte,
-           .first_way = static_cast<std::uint32_t>(number * (1 + machine_.levels.size())),
-           .what = std::move(what)});
+  const bool has_copy = costs.copy_gb_s > 0;
+  return std::make_shared<const Call>(Call{
+      .sizes = sizes,
+      .launch = from_ns(costs.launch_ns),
+      .launch_gap = from_ns(costs.launch_gap_ns),
+      .reduction_overhead = from_ns(costs.reduction_overhead_ns),
+      .copy_overhead = from_ns(costs.copy_overhead_ns),
+      .reduce_ps_per_byte =
+          ps_per_byte_or_none(costs.reduce_gb_s > 0 ? costs.reduce_gb_s : machine_.reduce_gb_s),
+      .copy_ps_per_byte = ps_per_byte_or_none(has_copy ? costs.copy_gb_s : machine_.copy_gb_s),
+      .pays_for_stores = has_copy,
+      .wire_factor = costs.wire_bytes_per_byte,
+      .first_way = static_cast<std::uint32_t>(number * (1 + machine_.levels.size())),
+      .what = std::move(what)});
 }
 
 Status Executor::start(Start what) {
@@ -81,11 +91,12 @@ Status Executor::start(Start what) {
     thread.index = index;
     connect(place, what.program.wires[index], what.call_key, what.line);
     if (options_.explain) paths_[place] = finished_paths_[place] = path;
+    path.shares[static_cast<std::size_t>(Share::launch)] += call.launch_gap;
     if (thread.cursor.step() == nullptr || call.sizes.tiles() == 0) {
       thread.stage = Stage::ended;
       continue;
     }
-    thread.time = instance.finished;
+    thread.time = instance.finished + static_cast<Time>(index) * call.launch_gap;
     ++instance.running;
     ++running_;
     schedule(place, thread.time, Stage::begin);

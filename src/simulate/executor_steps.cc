@@ -45,14 +45,25 @@ void Executor::begin(std::uint32_t number, Time now) {
 
 // The time of a step's own work, apart from sending and receiving.
 Time Executor::work(std::uint32_t number, std::int64_t bytes) {
+  const Call& call = *threads_[number].call;
   const Operation operation = threads_[number].cursor.step()->operation;
   Time time = 0;
   if (plan::reduces(operation)) {
-    time = transfer_time(reduce_ps_per_byte_, bytes);
-    charge(number, Share::reduction, time);
-  } else if (operation == Operation::copy || operation == Operation::copy_send) {
-    time = transfer_time(copy_ps_per_byte_, bytes);
-    charge(number, Share::copy, time);
+    const Time reduced = transfer_time(call.reduce_ps_per_byte, bytes);
+    charge(number, Share::reduction, reduced);
+    charge(number, Share::overhead, call.reduction_overhead);
+    time = reduced + call.reduction_overhead;
+  }
+  const bool stores_and_sends = plan::sends(operation) && plan::writes_destination(operation);
+  const bool copies = operation == Operation::copy || operation == Operation::copy_send;
+  if (copies || (stores_and_sends && call.pays_for_stores)) {
+    const Time copied = transfer_time(call.copy_ps_per_byte, bytes);
+    charge(number, Share::copy, copied);
+    time += copied;
+  }
+  if (stores_and_sends) {
+    charge(number, Share::overhead, call.copy_overhead);
+    time += call.copy_overhead;
   }
   return time;
 }

@@ -45,6 +45,11 @@ void check_protocol(Checker& in, Protocol protocol, const ProtocolCosts& costs) 
     return str(name(protocol), ": ", what, kinds[kind]);
   };
   in.duration(str(name(protocol), ": launch"), costs.launch_ns);
+  in.duration(str(name(protocol), ": gap between launches"), costs.launch_gap_ns);
+  in.duration(str(name(protocol), ": overhead of a reduction"), costs.reduction_overhead_ns);
+  in.duration(str(name(protocol), ": overhead of a copy"), costs.copy_overhead_ns);
+  in.bandwidth(str(name(protocol), ": bandwidth of reductions"), costs.reduce_gb_s, true);
+  in.bandwidth(str(name(protocol), ": bandwidth of copies"), costs.copy_gb_s, true);
   for (std::size_t kind = 0; kind < link_kinds; ++kind) {
     in.duration(named("send overhead", kind), costs.send_overhead_ns[kind]);
     in.duration(named("receive overhead", kind), costs.recv_overhead_ns[kind]);

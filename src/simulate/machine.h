@@ -40,6 +40,8 @@ struct Level {
 
 struct ProtocolCosts {
   double launch_ns = 0;  // of a call, before its first step
+  // Of each further thread block of the rank, beyond that: they begin one after another.
+  double launch_gap_ns = 0;
   // By link kind.
   std::array<double, link_kinds> send_overhead_ns{};
   std::array<double, link_kinds> recv_overhead_ns{};
@@ -48,6 +50,11 @@ struct ProtocolCosts {
   // At which a thread block copies a message out of its slot once it is whole; 0: it reads the
   // message while it comes, as flags beside the data allow.
   std::array<double, link_kinds> receive_gb_s{};
+  // Beyond its bytes, of a step that reduces, and of one that stores what it sends, here, too.
+  double reduction_overhead_ns = 0, copy_overhead_ns = 0;
+  // In place of the machine's; 0: those. With `copy_gb_s`, what is stored here and sent on in one
+  // step takes its time, too.
+  double reduce_gb_s = 0, copy_gb_s = 0;
   double wire_bytes_per_byte = 1;  // flags: 2 for LL, 128/120 for LL128
   std::int64_t slot_bytes = 512 << 10;
 };

@@ -26,6 +26,11 @@ void read_pair(ObjectReader& in, std::string_view name, std::array<double, link_
 Status read_protocol(const Value& value, const std::string& where, ProtocolCosts& out) {
   ObjectReader in(value, where);
   in.required("launch_ns", out.launch_ns);
+  in.optional("launch_gap_ns", out.launch_gap_ns);
+  in.optional("reduction_overhead_ns", out.reduction_overhead_ns);
+  in.optional("copy_overhead_ns", out.copy_overhead_ns);
+  in.optional("reduce_gb_s", out.reduce_gb_s);
+  in.optional("copy_gb_s", out.copy_gb_s);
   read_pair(in, "send_overhead_ns", out.send_overhead_ns);
   read_pair(in, "recv_overhead_ns", out.recv_overhead_ns);
   read_pair(in, "extra_latency_ns", out.extra_latency_ns);

@@ -32,6 +32,7 @@ from unisono.simulate import (
     to_yaml,
     with_numbers,
 )
+from unisono.simulate.calibrate import split
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
 GPU_TABLE = RESULTS / "gpu_bench_2026-11-20_4.txt"
@@ -56,7 +57,8 @@ def points(file_of: Cluster) -> list[Measurement]:
 
 
 def test_numbers_come_back_from_the_times_that_they_make() -> None:
-    start = load_cluster("hgx_h200_4")
+    slower = {"reduction_bandwidth": 200.0}
+    start = Cluster(with_numbers(load_cluster("hgx_h200_4").file, slower, "a start"))
     truth = Cluster(with_numbers(start.file, TRUTH, "made up"))
     found = calibrate(start, points(truth), numbers=list(TRUTH), rounds=15)
     assert {place: found.values[place] for place in TRUTH} == pytest.approx(TRUTH, rel=0.05)
@@ -104,6 +106,44 @@ def test_the_gpu_benchs_table_is_read() -> None:
         "all_reduce", "ring", "simple", 4, 1, 4194304, "bfloat16", 53.66, 32, 20, 4, 131072,
         of_first=True,
     )  # fmt: skip
+
+
+def test_straight_rows_are_simple_and_kernels_by_hand_have_the_clusters_channels(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "table.txt"
+    rows = ["all_gather direct ll128 1 65536 5.8 8.5", "all_gather direct straight 30 8388608 35 1"]
+    head = ["0, NVIDIA H200, 1", "collective algorithm proto ch bytes us GB/s bus"]
+    table.write_text("\n".join(head + rows))
+    assert [row.channels for row in read_measurements(table)] == [1, 30]
+    table.write_text("\n".join(["kernels by hand: here", *head, *rows]))
+    found = read_measurements(table)
+    assert [(row.protocol, row.channels) for row in found] == [("ll128", 0), ("simple", 30)]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "files", "median", "ninetieth"),
+    [
+        ("hgx_h200_4", ["gpu_bench_2026-11-20_4.txt", "gpu_bench_slots_2026-11-20_4.txt"], 3, 8),
+        (
+            "hgx_h200_4_by_hand",
+            ["gpu_bench_hand_2026-11-22_4.txt", "gpu_bench_straight_2026-11-22_4.txt"],
+            6,
+            15,
+        ),
+    ],
+)
+def test_measured_times_of_our_plans_are_met(
+    cluster: str, files: list[str], median: float, ninetieth: float
+) -> None:
+    every = [row for file in files for row in read_measurements(RESULTS / file)]
+    # On the first of them one_shot is a kernel that interprets no plan.
+    points = [row for row in every if cluster != "hgx_h200_4" or row.algorithm != "one_shot"]
+    errors, refused = Predictor(load_cluster(cluster).file, "flows").check(split(points)[1])
+    assert not refused
+    off = sorted(100 * abs(error.relative) for error in errors)
+    assert off[len(off) // 2] <= median
+    assert off[len(off) * 9 // 10] <= ninetieth
 
 
 def test_a_benchs_json_is_read(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ def test_the_device_bench_is_read_in_graphs(tmp_path: Path, name: str) -> None:
     ("cluster", "file", "model", "median", "ninetieth"),
     [
         ("hgx_h200_4_nccl", "gpu_nccl_2026-11-22_4.json", "flows", 0.05, 0.15),
+        ("hgx_h200_4_nccl", "gpu_nccl_2026-11-22_4_lines.json", "flows", 0.05, 0.15),
         ("a3_mega", "public_nccl_16xh100.json", "loggops", 0.05, 0.15),
     ],
 )

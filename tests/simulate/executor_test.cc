@@ -244,6 +244,59 @@ TEST(Receive, TakesWholeMessagesOutOfTheirSlotsAfterwards) {
   EXPECT_EQ(time_of(machine, plan, NetworkModel::log_gops), 1099 + 1998);
 }
 
+// What 1000 bytes take that rank 1 passes on to itself, so to say: it receives, and sends back.
+Time time_of_return(const Machine& machine, bool reduces) {
+  const plan::Plan plan = two_ranks([&](plan::ProgramBuilder& builder, int rank) {
+    plan::BlockBuilder block = builder.block(0, 1 - rank, 1 - rank);
+    if (rank == 0) {
+      block.send(plan::input(0));
+      block.recv(plan::output(0));
+    } else if (reduces) {
+      block.recv_reduce_copy_send(plan::input(0), plan::output(0));
+    } else {
+      block.recv_copy_send(plan::output(0));
+    }
+  });
+  return time_of(machine, plan, NetworkModel::log_gops);
+}
+
+TEST(ProtocolCosts, AreInPlaceOfTheMachines) {
+  const Machine plain = log_gops_machine(2, {.latency_ns = 100, .gap_ns_per_byte = 1});
+  const Time there_and_back = 2 * 1099;
+  EXPECT_EQ(time_of_return(plain, false), there_and_back);
+  Machine machine = plain;
+  machine.copy_gb_s = 1;  // of what is not sent on
+  EXPECT_EQ(time_of_return(machine, false), there_and_back);
+  machine.protocols[0].copy_gb_s = 0.5;
+  EXPECT_EQ(time_of_return(machine, false), there_and_back + 2000);
+  machine = plain;
+  machine.reduce_gb_s = 1;
+  EXPECT_EQ(time_of_return(machine, true), there_and_back + 1000);
+  machine.protocols[0].reduce_gb_s = 0.5;
+  machine.protocols[0].reduction_overhead_ns = 70;
+  machine.protocols[0].copy_overhead_ns = 30;
+  EXPECT_EQ(time_of_return(machine, false), there_and_back + 30);
+  EXPECT_EQ(time_of_return(machine, true), there_and_back + 2000 + 70 + 30);
+}
+
+// The second thread block begins 500 ns after the first, before the port is free.
+TEST(ProtocolCosts, ThreadBlocksBeginOneAfterAnother) {
+  Machine machine = log_gops_machine(2, {.latency_ns = 100, .gap_ns_per_byte = 0.1});
+  plan::Plan plan = two_ranks([](plan::ProgramBuilder& builder, int rank) {
+    for (int channel = 0; channel < 2; ++channel) {
+      plan::BlockBuilder block = builder.block(channel, rank == 0 ? 1 : -1, rank == 0 ? -1 : 0);
+      if (rank == 0)
+        block.send(plan::input(0));
+      else
+        block.recv(plan::output(0));
+    }
+  });
+  plan.header.channels = 2;
+  EXPECT_EQ(time_of(machine, plan, NetworkModel::alpha_beta), 199);
+  machine.protocols[0].launch_gap_ns = 500;
+  EXPECT_EQ(time_of(machine, plan, NetworkModel::alpha_beta), 699);
+}
+
 // Two thread blocks store 1000 bytes each through one port of 1 ns a byte, and then copy as much:
 // the copies begin when the port has taken all.
 TEST(Send, ThreadBlocksStandWhileTheirPortIsFull) {

@@ -11,7 +11,8 @@ namespace {
 std::string protocol() {
   return R"({"launch_ns": 1, "send_overhead_ns": [1, 2], "recv_overhead_ns": [1, 2],
     "extra_latency_ns": [0, 0], "thread_block_gb_s": [10, 5],
-    "receive_gb_s": [8, 0], "wire_bytes_per_byte": 1,
+    "receive_gb_s": [8, 0], "launch_gap_ns": 3, "reduction_overhead_ns": 4, "copy_overhead_ns": 5,
+    "reduce_gb_s": 7, "copy_gb_s": 6, "wire_bytes_per_byte": 1,
     "slot_bytes": 4096})";
 }
 
@@ -35,6 +36,11 @@ TEST(MachineJson, ReadsWhatIsRight) {
   EXPECT_EQ(machine->max_ranks(), 8);
   EXPECT_EQ(machine->protocols[2].thread_block_gb_s[1], 5);
   EXPECT_EQ(machine->protocols[2].receive_gb_s[0], 8);
+  EXPECT_EQ(machine->protocols[0].launch_gap_ns, 3);
+  EXPECT_EQ(machine->protocols[1].reduction_overhead_ns, 4);
+  EXPECT_EQ(machine->protocols[1].copy_overhead_ns, 5);
+  EXPECT_EQ(machine->protocols[1].reduce_gb_s, 7);
+  EXPECT_EQ(machine->protocols[2].copy_gb_s, 6);
 }
 
 TEST(MachineJson, RefusesWhatIsWrongByName) {
@@ -53,6 +59,8 @@ TEST(MachineJson, RefusesWhatIsWrongByName) {
            Wrong{"[{\"name\": \"all\", \"nodes\": 4, \"latency_ns\": 1000}]", "[]",
                  "need at least one"},
            Wrong{"[10, 5]", "[10]", "two numbers"},
+           Wrong{"\"launch_gap_ns\": 3", "\"launch_gap_ns\": -3", "gap between launches"},
+           Wrong{"\"copy_gb_s\": 6", "\"copy_gb_s\": -6", "bandwidth of copies"},
            Wrong{"\"slot_bytes\": 4096", "\"slot_bytes\": 1", "bytes of a slot"},
            Wrong{"\"nodes\": 4,", "\"nodes\": 99999999,", "nodes"},
        }) {

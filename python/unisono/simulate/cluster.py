@@ -60,11 +60,16 @@ class _Level(Part):
 
 class _Protocol(Part):
     launch: Duration
+    launch_gap: Duration = Number(0, "", "ns")
     send_overhead: _Ways
     recv_overhead: _Ways
     extra_latency: _Ways
     thread_block_bandwidth: _Bandwidths
     receive_bandwidth: _Receiving = Field(default_factory=_Receiving)
+    reduction_overhead: Duration = Number(0, "", "ns")
+    copy_overhead: Duration = Number(0, "", "ns")
+    reduction_bandwidth: Bandwidth = Number(0, "", "GB/s")
+    copy_bandwidth: Bandwidth = Number(0, "", "GB/s")
     wire_bytes_per_byte: Plain
     slot: Size
 
@@ -302,6 +307,11 @@ def _to_protocol(name: str, costs: _Protocol) -> dict[str, Any]:
 
     return {
         "launch_ns": costs.launch.value,
+        "launch_gap_ns": costs.launch_gap.value,
+        "reduction_overhead_ns": costs.reduction_overhead.value,
+        "copy_overhead_ns": costs.copy_overhead.value,
+        "reduce_gb_s": costs.reduction_bandwidth.value,
+        "copy_gb_s": costs.copy_bandwidth.value,
         "send_overhead_ns": pair(costs.send_overhead),
         "recv_overhead_ns": pair(costs.recv_overhead),
         "extra_latency_ns": pair(costs.extra_latency),

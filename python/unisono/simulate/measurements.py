@@ -17,8 +17,11 @@ from unisono.errors import MisuseError
 from unisono.simulate import nccl
 from unisono.simulate.cluster import Cluster, ClusterFile, with_numbers
 
+# The GPU bench's word for Simple where all buffers are reached: nothing lies in a slot.
+_PROTOCOL_OF = {"straight": "simple"}
 _COLUMNS = ["collective", "algorithm", "proto", "ch", "bytes", "us"]
 _SLOTS = re.compile(r"slots of each connection: (\d+) of (\d+) bytes")
+_BY_HAND = "kernels by hand"
 _GPU_NAME = re.compile(r"(\d+), (NVIDIA|AMD) ")
 # Further calls change the mean of a pipelined collective little and cost as much as the first.
 _MOST_CALLS = 4
@@ -177,21 +180,28 @@ def _of_row(row: dict[str, Any], iterations: int, seconds: float) -> Measurement
 def _read_table(text: str) -> list[Measurement]:
     """The GPU bench's: all GPUs are ranks of one node, bfloat16, several calls in a graph.
 
-    The rank counts that ends first: the one that started last, which waits for nobody.
+    The rank counts that ends first: the one that started last, which waits for nobody. Where the
+    file says "kernels by hand", plans on one channel in LL and LL128 were run by such, on as many
+    thread blocks as they like: as many channels are simulated as the cluster's file says.
     """
     found: list[Measurement] = []
     ranks, slots, slot_bytes = 0, 0, 0
-    table = False
+    table, by_hand = False, False
     for line in text.splitlines():
         words = line.split()
         if _GPU_NAME.match(line):
             ranks += 1
+        elif _BY_HAND in line:
+            by_hand = True
         elif said := _SLOTS.match(line):
             slots, slot_bytes = int(said[1]), int(said[2])
         elif words[: len(_COLUMNS)] == _COLUMNS:
             table = True
         elif table and len(words) == len(_COLUMNS) + 1 and words[3].isdigit():
             collective, algorithm, protocol, channels, size, time_us, _ = words
+            protocol = _PROTOCOL_OF.get(protocol, protocol)
+            if by_hand and channels == "1" and protocol != "simple":
+                channels = "0"
             row = Measurement(
                 collective, algorithm, protocol, ranks, 1, int(size), "bfloat16", float(time_us),
                 int(channels), _calls_in_graph(int(size)), slots, slot_bytes, of_first=True,
