@@ -156,6 +156,11 @@ def test_files_of_the_older_tool_are_read_proved_and_run():
     np.testing.assert_array_equal(run_sum(plan)[0][0], run_sum(plan)[1])
 
 
+def test_what_no_loader_reads_says_nothing():
+    more = OLD_ALL_REDUCE.replace("<algo ", '<algo maxcount="1" nthreadblocks="4" ', 1)
+    assert exchange.read_msccl_xml(more) == exchange.read_msccl_xml(OLD_ALL_REDUCE)
+
+
 def test_a_file_for_both_is_read_as_either():
     xml = OLD_REDUCE_SCATTER.replace('inplace="0"', 'inplace="1" outofplace="1"')
     assert not exchange.read_msccl_xml(xml).in_place

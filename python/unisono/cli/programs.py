@@ -106,7 +106,7 @@ def run(
     inputs = [
         rng.integers(-1000, 1000, plan.input_blocks(rank) * count) for rank in range(plan.ranks)
     ]
-    wanted = None if plan.collective == "custom" else _expected(plan, inputs)
+    wanted = None if plan.collective == "custom" else expected_outputs(plan, inputs)
     started = time.perf_counter()
     outputs = run_on_devices(plan, inputs) if device == "cuda" else lang.run(plan, inputs)
     seconds = time.perf_counter() - started
@@ -145,7 +145,7 @@ def _choose(programs: list[lang.Program], name: str | None, path: Path) -> lang.
     return programs[names.index(name)]
 
 
-def _expected(
+def expected_outputs(
     plan: plans.Plan, inputs: list[npt.NDArray[np.int64]]
 ) -> list[npt.NDArray[np.int64] | None]:
     """What every rank's output must be; None where anything may be."""

@@ -24,7 +24,7 @@ _MAX_BYTES = 1 << 62
 _NAMES = {
     "algo": (
         "name proto nchannels nchunksperloop ngpus coll inplace outofplace minBytes maxBytes "
-        "redop root nthreads"
+        "redop root nthreads nthreadblocks maxcount"
     ),
     "gpu": "id i_chunks o_chunks s_chunks",
     "tb": "id send recv chan",
