@@ -204,7 +204,10 @@ PyChunks reduce_chunks(const PyChunks& self, const PyChunks& other, nb::handle c
 }  // namespace
 
 void bind_chunks(nb::module_& module) {
-  nb::class_<PyChunk>(module, "Chunk")
+  nb::class_<PyChunk>(module, "Chunk",
+                      R"(Chunks as they were when a program took hold of them.
+
+Whoever overwrites one of them makes this reference stale; steps give a fresh one.)")
       .def("copy", &copy_chunk, nb::arg("rank"), nb::arg("buffer") = nb::none(),
            nb::arg("index") = nb::none(), nb::kw_only(), nb::arg("channel") = nb::none(),
            R"(Copies the chunks to another place: buffer and index of their own unless given.
@@ -251,13 +254,27 @@ wait are between.)")
       .def_prop_ro("index", [](const PyChunk& self) { return self.names().chunk; })
       .def_prop_ro("count", [](const PyChunk& self) { return self.chunk.count; })
       .def("__len__", [](const PyChunk& self) { return self.chunk.count; })
-      .def("__getitem__", &part_of, nb::arg("key"))
+      .def("__getitem__", &part_of, nb::arg("key"),
+           R"(Some of the chunks, as old as these: c[1], c[2:4].)")
       .def("__repr__", &describe);
-  nb::class_<PyChunks>(module, "Chunks")
+  nb::class_<PyChunks>(module, "Chunks",
+                       R"(Chunks of many ranks: a step on them is a step of each, in their order.
+
+For programs of millions of steps; ranks and indices are integers or arrays of them.)")
       .def("copy", &copy_chunks, nb::arg("rank"), nb::arg("buffer"), nb::arg("index"),
-           nb::kw_only(), nb::arg("channel") = nb::none())
+           nb::kw_only(), nb::arg("channel") = nb::none(),
+           R"(As Chunk.copy, for each.
+
+    before: input[0]@0 = a, input[0]@1 = b
+    after:  output[1]@1 = a, output[1]@0 = b besides
+    with    p.chunks([0, 1], "input", 0).copy([1, 0], "output", 1))")
       .def("reduce", &reduce_chunks, nb::arg("other"), nb::kw_only(),
-           nb::arg("channel") = nb::none())
+           nb::arg("channel") = nb::none(),
+           R"(As Chunk.reduce, for each with the one of `other` at its place.
+
+    before: input[0]@0 = a, input[1]@0 = b    input[0]@1 = c, input[1]@1 = d
+    after:  input[0]@0 = a + c, input[1]@0 = b + d
+    with    p.chunks(0, "input", [0, 1]).reduce(p.chunks(1, "input", [0, 1])))")
       .def("__len__", [](const PyChunks& self) { return self.chunks.size(); });
 }
 
@@ -267,12 +284,19 @@ void bind_taking(nb::class_<PyTrace>& trace) {
            nb::arg("count") = 1,
            R"(Takes hold of `count` chunks of a rank's buffer, from `index` on.
 
+    before: input[2]@1 = a, input[3]@1 = b
+    after:  the same; c stands for both of them
+    with    c = p.chunk(1, "input", 2, 2)
+
 buffer is "input", "output" or the name of a scratch buffer. ProgramError if there are no such chunks,
 or if they hold nothing yet.)")
-      .def(
-          "chunks", &take_chunks, nb::arg("rank"), nb::arg("buffer"), nb::arg("index"),
-          nb::arg("count") = 1,
-          R"(As chunk, for each of an array of ranks and one of indices; an integer stands for all.)")
+      .def("chunks", &take_chunks, nb::arg("rank"), nb::arg("buffer"), nb::arg("index"),
+           nb::arg("count") = 1,
+           R"(As chunk, for each of an array of ranks and one of indices; an integer stands for all.
+
+    before: input[3]@0 = a, input[3]@1 = b
+    after:  the same; c stands for both of them
+    with    c = p.chunks([0, 1], "input", 3))")
       .def(
           "signal",
           [](PyTrace& self, int rank, int to, nb::handle channel) {

@@ -86,10 +86,20 @@ class Chunks:
     """
 
     def copy(self, rank: Any, buffer: str, index: Any, *, channel: int | None = None) -> Chunks:
-        """As Chunk.copy, for each."""
+        """As Chunk.copy, for each.
+
+        before: input[0]@0 = a, input[0]@1 = b
+        after:  output[1]@1 = a, output[1]@0 = b besides
+        with    p.chunks([0, 1], "input", 0).copy([1, 0], "output", 1)
+        """
 
     def reduce(self, other: Chunks, *, channel: int | None = None) -> Chunks:
-        """As Chunk.reduce, for each with the one of `other` at its place."""
+        """As Chunk.reduce, for each with the one of `other` at its place.
+
+        before: input[0]@0 = a, input[1]@0 = b    input[0]@1 = c, input[1]@1 = d
+        after:  input[0]@0 = a + c, input[1]@0 = b + d
+        with    p.chunks(0, "input", [0, 1]).reduce(p.chunks(1, "input", [0, 1]))
+        """
 
     def __len__(self) -> int: ...
 
@@ -126,12 +136,21 @@ class Trace:
     def chunk(self, rank: int, buffer: str, index: int, count: int = 1) -> Chunk:
         """Takes hold of `count` chunks of a rank's buffer, from `index` on.
 
+            before: input[2]@1 = a, input[3]@1 = b
+            after:  the same; c stands for both of them
+            with    c = p.chunk(1, "input", 2, 2)
+
         buffer is "input", "output" or the name of a scratch buffer. ProgramError if there are no
         such chunks, or if they hold nothing yet.
         """
 
     def chunks(self, rank: Any, buffer: str, index: Any, count: int = 1) -> Chunks:
-        """As chunk, for each of an array of ranks and one of indices; an integer stands for all."""
+        """As chunk, for each of an array of ranks and one of indices; an integer stands for all.
+
+        before: input[3]@0 = a, input[3]@1 = b
+        after:  the same; c stands for both of them
+        with    c = p.chunks([0, 1], "input", 3)
+        """
 
     def signal(self, rank: int, to: int, *, channel: int | None = None) -> None:
         """A rank tells another one that what it put there is complete.

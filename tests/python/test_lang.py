@@ -280,9 +280,21 @@ def test_parts_of_chunks_are_as_old_as_the_whole():
         whole[4]
 
 
-def test_help_shows_what_a_step_does():
-    assert "before: input[0]@0 = a" in lang.Build.scratch.__doc__ + lang.Chunk.copy.__doc__
-    assert "after:" in lang.Chunk.reduce.__doc__
+PRIMITIVES = [
+    *(getattr(lang.Chunk, name) for name in ("copy", "reduce", "put", "read_reduce")),
+    *(getattr(lang.Chunks, name) for name in ("copy", "reduce")),
+    *(
+        getattr(lang.Build, name)
+        for name in ("chunk", "chunks", "scratch", "parallelize", "channel", "thread_block",
+                     "signal", "wait")
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("primitive", PRIMITIVES, ids=lambda one: one.__qualname__)
+def test_help_shows_what_a_step_does(primitive):
+    assert "before: " in primitive.__doc__
+    assert "after" in primitive.__doc__
 
 
 def test_inputs_that_do_not_fit_are_refused():
