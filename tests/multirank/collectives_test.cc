@@ -176,6 +176,51 @@ TEST(Collectives, AsynchronousCallsCompleteInAnyOrderOfWaiting) {
 }
 
 // Nobody waits: the progress thread alone must bring the call home.
+// The same buffers again and again go a shorter way, which must not take another call for the last.
+TEST(Collectives, ACallLikeTheLastIsToldFromOneThatDiffersInOneThing) {
+  run_ranks({.ranks = 2}, [&](Communicator& communicator) {
+    const float mine = communicator.rank() == 0 ? 2 : 3;
+    std::vector<float> input(8, mine), output(8), expected(8);
+    const auto call = [&](std::int64_t count, ReduceOperation operation, float result,
+                          const CallOptions& options = {}) {
+      std::fill(output.begin(), output.end(), -1.0F);
+      std::fill(expected.begin(), expected.end(), -1.0F);
+      std::fill_n(expected.begin(), count, result);
+      const Status status = communicator.all_reduce(input.data(), output.data(), count,
+                                                    DataType::float32, operation, options);
+      ASSERT_TRUE(status.ok()) << status.error().describe();
+      EXPECT_EQ(output, expected) << count << " " << name(operation);
+    };
+    const CallOptions by_ring{.algorithm = "ring"};
+    for (int round = 0; round < 3; ++round) {
+      for (int again = 0; again < 3; ++again) call(4, ReduceOperation::sum, 5);
+      for (int again = 0; again < 3; ++again) call(5, ReduceOperation::sum, 5);
+      for (int again = 0; again < 3; ++again) call(5, ReduceOperation::product, 6);
+      for (int again = 0; again < 3; ++again) call(5, ReduceOperation::product, 6, by_ring);
+      // Its own scalar is 1 where none is given.
+      call(5, ReduceOperation::pre_multiplied_sum, 5);
+    }
+    for (const int root : {0, 0, 1, 1, 0}) {
+      output.assign(8, mine);
+      ASSERT_TRUE(
+          communicator.broadcast(output.data(), output.data(), 8, DataType::float32, root).ok());
+      EXPECT_EQ(output, std::vector<float>(8, root == 0 ? 2.0F : 3.0F));
+    }
+    const auto wrong = [&] {
+      return communicator.all_reduce(input.data(), input.data() + 1, 4, DataType::float32);
+    };
+    for (int again = 0; again < 2; ++again) {
+      const Status status = wrong();
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(status.error().kind, ErrorKind::misuse);
+      call(4, ReduceOperation::sum, 5);
+    }
+    ASSERT_TRUE(communicator.barrier().ok());
+    ASSERT_TRUE(communicator.destroy().ok());
+    EXPECT_FALSE(communicator.all_reduce(input.data(), output.data(), 4, DataType::float32).ok());
+  });
+}
+
 TEST(Collectives, ProgressWithoutAWaiter) {
   run_ranks({.ranks = 2, .nodes = 2}, [&](Communicator& communicator) {
     std::int32_t input = communicator.rank() + 1, output = 0;
