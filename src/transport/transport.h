@@ -84,6 +84,12 @@ class Connection {
   std::byte* peer_region() const { return peer_region_; }
   std::atomic<std::uint64_t>* peer_signals() const { return peer_signals_; }
 
+  // Where the region is not in the host's memory: host_bytes that are, ours and the peer's, zeroed
+  // at first, which both processes load and store; valid once ready. Else nullptr.
+  static constexpr std::size_t host_bytes = 2048;
+  std::byte* host_region() const { return host_region_; }
+  std::byte* peer_host_region() const { return peer_host_region_; }
+
   // Starts to move `bytes` from `source` to `peer_offset` of the peer's region, then to store
   // the signal. False: too much is under way, try again after progress(). A put of 0 bytes is
   // always taken (of a signal, only the latest value is kept). The source must stay as it is until
@@ -133,6 +139,8 @@ class Connection {
   std::atomic<std::uint64_t>* signals_ = nullptr;
   std::byte* peer_region_ = nullptr;
   std::atomic<std::uint64_t>* peer_signals_ = nullptr;
+  std::byte* host_region_ = nullptr;
+  std::byte* peer_host_region_ = nullptr;
 };
 
 class Transport {

@@ -70,6 +70,49 @@ TEST(CopyProgram, SendsOnWhatItReceived) {
       << text;
 }
 
+TEST(CopyProgram, KnowsWhatIsSentOnAndWhatMayComeEarly) {
+  const auto programs = lower_all(**algorithm::find(Collective::broadcast, "two_shot"), 3);
+  ASSERT_TRUE(programs.ok()) << programs.error().describe();
+  for (const CopyStep& step : (*programs)[0].steps) EXPECT_EQ(step.received_by, -1);
+  const std::vector<CopyStep>& steps = (*programs)[1].steps;
+  ASSERT_EQ(text_of((*programs)[1]),
+            "receive output[0] of 0; send output[0] to 2; receive output[1] of 2; ");
+  EXPECT_TRUE(steps[0].is_sent_on && steps[0].comes_early);
+  EXPECT_EQ(steps[1].received_by, 0);
+  EXPECT_TRUE(!steps[2].is_sent_on && steps[2].comes_early);
+}
+
+TEST(CopyProgram, WhatIsReadBeforeMayNotComeEarly) {
+  const algorithm::Entry& entry = **algorithm::find(Collective::all_to_all, "direct");
+  for (const bool in_place : {false, true}) {
+    const algorithm::Request request{.collective = entry.collective,
+                                     .placement = topo::Placement::single_node(3),
+                                     .in_place = in_place};
+    if (!entry.supports(request).ok()) continue;
+    const auto lowered = lower_to_copies(algorithm::make_header(entry, request).value(),
+                                         algorithm::make_program(entry, request, 0).value());
+    ASSERT_TRUE(lowered.ok()) << lowered.error().describe();
+    for (const CopyStep& step : lowered->steps)
+      if (step.kind == CopyStep::Kind::receive) {
+        EXPECT_EQ(step.comes_early, !in_place);
+      }
+  }
+}
+
+TEST(CopyProgram, PlansOfUpToTwoHopsGoStraight) {
+  const auto hops = [](Collective collective, const char* name, int ranks) {
+    const algorithm::Request request{.collective = collective,
+                                     .placement = topo::Placement::single_node(ranks)};
+    return straight_copy_hops(
+        algorithm::make_header(**algorithm::find(collective, name), request).value());
+  };
+  EXPECT_EQ(hops(Collective::all_gather, "direct", 8), 1);
+  EXPECT_EQ(hops(Collective::all_gather, "ring", 8), 0);
+  EXPECT_EQ(hops(Collective::broadcast, "two_shot", 8), 2);
+  EXPECT_EQ(hops(Collective::broadcast, "knomial4", 4), 1);
+  EXPECT_EQ(hops(Collective::gather, "knomial4", 5), 0);
+}
+
 // Every collective that combines nothing has a plan that the copy engines can run.
 TEST(CopyProgram, EveryCollectiveWithoutReductionHasAPlan) {
   for (int ranks : {1, 2, 4, 5, 8})

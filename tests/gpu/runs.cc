@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/str.h"
+#include "engine/gpu/copy_program.h"
 #include "topo/placement.h"
 
 namespace unisono::test {
@@ -42,6 +43,30 @@ GpuCluster::Run run_of(const algorithm::Entry& entry, const Problem& problem, Pr
   run.problem = problem;
   run.seed = seed;
   return run;
+}
+
+GpuCluster::Run copies_of(const algorithm::Entry& entry, int ranks, std::int64_t count,
+                          std::mt19937_64& random) {
+  const bool in_place = entry.collective != Collective::all_to_all_v &&
+                        entry.collective != Collective::barrier && random() % 2 == 0;
+  auto run = run_of(entry, problem_of(entry, ranks, count, random), Protocol::simple, 1, in_place,
+                    random());
+  run.is_by_copies = true;
+  if (!entry.supports(run.request).ok()) run.request.in_place = false;
+  return run;
+}
+
+bool copies_have_order(const GpuCluster::Run& run, int slots) {
+  if (!run.entry->supports(run.request).ok()) return false;
+  const plan::Header header = algorithm::make_header(*run.entry, run.request).value();
+  std::vector<engine::gpu::CopyProgram> programs;
+  for (int rank = 0; rank < header.ranks; ++rank) {
+    auto lowered = engine::gpu::lower_to_copies(
+        header, algorithm::make_program(*run.entry, run.request, rank).value());
+    if (!lowered.ok()) return false;
+    programs.push_back(std::move(*lowered));
+  }
+  return engine::gpu::check_order(header, programs, slots).ok();
 }
 
 std::string describe(const GpuCluster::Run& run) {

@@ -16,6 +16,12 @@ Problem problem_of(const algorithm::Entry& entry, int ranks, std::int64_t count,
                    std::mt19937_64& random);
 GpuCluster::Run run_of(const algorithm::Entry& entry, const Problem& problem, Protocol protocol,
                        int channels, bool in_place, std::uint64_t seed);
+// By the copy engines, at random in place where that can be.
+GpuCluster::Run copies_of(const algorithm::Entry& entry, int ranks, std::int64_t count,
+                          std::mt19937_64& random);
+// Whether the copy engines can run its plan at all.
+bool copies_have_order(const GpuCluster::Run& run, int slots);
+
 std::string describe(const GpuCluster::Run& run);
 // Plans whose ranks are all on one node: the others are for several.
 bool serves(const algorithm::Entry& entry, const GpuCluster::Run& run);

@@ -15,6 +15,7 @@
 #include "base/try.h"
 #include "engine/gpu/copies.h"
 #include "engine/gpu/link.h"
+#include "engine/gpu/on_copy_engines.h"
 #include "transport/nvlink/layout.h"
 #include "transport/nvlink/transport.h"
 #include "transport/shm/transport.h"
@@ -140,8 +141,11 @@ class GpuCluster::Resources : public engine::gpu::Resources {
   }
   bool has_used_slots() {
     for (const auto& [key, connection] : connections_) {
-      std::vector<std::byte> slots(engine::gpu::link_geometry(engine().options()).region_bytes -
-                                   transport::nvlink::slots_offset);
+      const bool is_by_copies = std::get<1>(key) >= engine::gpu::first_copy_channel;
+      const transport::Geometry geometry = is_by_copies
+                                               ? engine().copy_links().geometry()
+                                               : engine::gpu::link_geometry(engine().options());
+      std::vector<std::byte> slots(geometry.region_bytes - transport::nvlink::slots_offset);
       const auto at = reinterpret_cast<sys::cuda::DeviceAddress>(connection->region()) +
                       transport::nvlink::slots_offset;
       const Status copied = engine().device().copy(
@@ -274,13 +278,18 @@ Result<std::vector<sys::cuda::GraphExecHandle*>> GpuCluster::capture(
     Executions& executions, const std::vector<engine::Arguments>& arguments, int calls) {
   std::vector<sys::cuda::GraphExecHandle*> graphs;
   for (int rank = 0; rank < ranks(); ++rank) {
+    const sys::cuda::Device& device = stream(rank).device();
+    const sys::cuda::Current current(device);
+    constexpr int thread_local_mode = 1;
+    UNISONO_TRY(
+        device.check(device.driver().capture_begin(stream(rank).handle(), thread_local_mode),
+                     "beginning a capture"));
+  }
+  for (int call = 0; call < calls; ++call) UNISONO_TRY(launch(executions, arguments, all_ranks()));
+  for (int rank = 0; rank < ranks(); ++rank) {
     const TestStream& on = stream(rank);
     const sys::cuda::Device& device = on.device();
     const sys::cuda::Current current(device);
-    constexpr int thread_local_mode = 1;
-    UNISONO_TRY(device.check(device.driver().capture_begin(on.handle(), thread_local_mode),
-                             "beginning a capture"));
-    for (int call = 0; call < calls; ++call) UNISONO_TRY(launch(executions, arguments, {rank}));
     sys::cuda::GraphHandle* graph = nullptr;
     sys::cuda::GraphExecHandle* exec = nullptr;
     UNISONO_TRY(device.check(device.driver().capture_end(on.handle(), &graph), "ending a capture"));

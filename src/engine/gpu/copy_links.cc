@@ -16,10 +16,9 @@ using sys::cuda::DeviceAddress;
 using trace::Waiting;
 
 // The parts of a mark, from the highest bit: that the host has seen it, whether it stands for a
-// wait, for a free slot or for a message, then whose, which, and how long it may take.
+// wait, for what (Waiting::Kind), then whose, which, and how long it may take.
 constexpr std::uint64_t seen_bit = std::uint64_t{1} << 63;
 constexpr std::uint64_t waits_bit = std::uint64_t{1} << 62;
-constexpr std::uint64_t credit_bit = std::uint64_t{1} << 61;
 struct Field {
   int shift;
   int bits;
@@ -27,10 +26,11 @@ struct Field {
   constexpr std::uint64_t put(std::uint64_t value) const { return (value & most()) << shift; }
   constexpr std::uint64_t get(std::uint64_t mark) const { return mark >> shift & most(); }
 };
-constexpr Field peer_field{55, 6};
-constexpr Field channel_field{39, 16};
-constexpr Field timeout_field{31, 8};
-constexpr Field message_field{0, 31};
+constexpr Field kind_field{58, 4};
+constexpr Field peer_field{52, 6};
+constexpr Field channel_field{36, 16};
+constexpr Field timeout_field{28, 8};
+constexpr Field message_field{0, 28};
 
 // How long one attempt to end waits may take: the thread that looks has more to do.
 constexpr std::int64_t attempt_ns = 5'000'000;
@@ -69,7 +69,7 @@ Result<std::unique_ptr<CopyLinks>> CopyLinks::make(
   made->options_ = options;
   UNISONO_ASSIGN(made->progress_,
                  sys::cuda::MappedHostMemory::allocate(device, sizeof(std::uint64_t)));
-  const auto flags = static_cast<std::size_t>(2 * options.slots);
+  const auto flags = static_cast<std::size_t>(options.flags());
   UNISONO_ASSIGN(made->ends_waits_,
                  sys::cuda::MappedHostMemory::allocate(device, flags * sizeof(std::uint64_t)));
   std::fill_n(reinterpret_cast<std::uint64_t*>(made->ends_waits_.data()), flags, 1);
@@ -79,13 +79,34 @@ Result<std::unique_ptr<CopyLinks>> CopyLinks::make(
 CopyLinks::~CopyLinks() {
   const sys::cuda::Current current(*device_);
   for (sys::cuda::StreamHandle* stream : streams_) device_->driver().stream_destroy(stream);
+  for (const Fork& fork : forks_) {
+    if (fork.stream == nullptr) continue;
+    device_->driver().stream_destroy(fork.stream);
+    device_->driver().event_destroy(fork.begin);
+    device_->driver().event_destroy(fork.end);
+  }
+}
+
+Result<const CopyLinks::Fork*> CopyLinks::fork(bool is_captured) {
+  const std::lock_guard lock(mutex_);
+  const sys::cuda::Driver& driver = device_->driver();
+  for (Fork& fork : forks_) {
+    if (fork.stream != nullptr) break;
+    for (sys::cuda::EventHandle** event : {&fork.begin, &fork.end})
+      UNISONO_TRY(device_->check(driver.event_create(event, sys::cuda::event_without_timing),
+                                 "making an event"));
+    UNISONO_TRY(
+        device_->check(driver.stream_create(&fork.stream, non_blocking), "making a stream"));
+  }
+  return &forks_[is_captured ? 1 : 0];
 }
 
 transport::Geometry CopyLinks::geometry() const {
   return {.region_bytes = transport::nvlink::slots_offset +
                           static_cast<std::size_t>(options_.slots) * options_.slot_bytes,
-          .signals = 2 * options_.slots,
-          .layout = options_.slot_bytes};
+          .signals = options_.flags(),
+          // Ends that differ in any of it do not connect.
+          .layout = options_.slot_bytes ^ options_.straight_min_bytes << 32};
 }
 
 Result<CopyLink*> CopyLinks::add(transport::Connection& connection, int channel) {
@@ -97,6 +118,9 @@ Result<CopyLink*> CopyLinks::add(transport::Connection& connection, int channel)
   UNISONO_TRY(device_->upload(free, ones.data(), ones.size() * sizeof ones[0]));
   rank_ = connection.self();
   link = std::make_unique<CopyLink>(CopyLink{.connection = &connection, .channel = channel});
+  // The peer may have written into them already.
+  link->own_book = reinterpret_cast<AppointmentBook*>(connection.host_region());
+  link->peer_book = reinterpret_cast<AppointmentBook*>(connection.peer_host_region());
   return link.get();
 }
 
@@ -116,22 +140,22 @@ std::uint64_t CopyLinks::mark(Waiting::Kind kind, const CopyLink& link, std::uin
   }
   const auto which = static_cast<std::uint64_t>(std::min(found, std::prev(timeouts_ns_.end())) -
                                                 timeouts_ns_.begin());
-  return waits_bit | (kind == Waiting::Kind::credit ? credit_bit : 0) |
+  return waits_bit | kind_field.put(static_cast<std::uint64_t>(kind)) |
          peer_field.put(static_cast<std::uint64_t>(link.connection->peer())) |
          channel_field.put(static_cast<std::uint64_t>(link.channel)) | timeout_field.put(which) |
          message_field.put(message);
 }
 
 Waiting CopyLinks::waiting_of(std::uint64_t mark) const {
-  const bool is_credit = (mark & credit_bit) != 0;
+  const auto kind = static_cast<Waiting::Kind>(kind_field.get(mark));
   const std::uint64_t message = message_field.get(mark);
   // A slot is free once the message before it in the same one was taken.
   const auto slots = static_cast<std::uint64_t>(options_.slots);
-  return {.kind = is_credit ? Waiting::Kind::credit : Waiting::Kind::message,
+  return {.kind = kind,
           .peer = static_cast<int>(peer_field.get(mark)),
           .channel = static_cast<int>(channel_field.get(mark)),
           .expected = message + 1,
-          .got = is_credit ? message - std::min(message, slots) : message};
+          .got = kind == Waiting::Kind::credit ? message - std::min(message, slots) : message};
 }
 
 std::int64_t CopyLinks::timeout_of(std::uint64_t mark) const {
@@ -205,7 +229,7 @@ void CopyLinks::end_waits() {
 // Whether the stream got through.
 bool CopyLinks::try_to_end_waits(sys::cuda::StreamHandle* stream) {
   const sys::cuda::Driver& driver = device_->driver();
-  const std::size_t bytes = static_cast<std::size_t>(2 * options_.slots) * sizeof(std::uint64_t);
+  const std::size_t bytes = static_cast<std::size_t>(options_.flags()) * sizeof(std::uint64_t);
   for (const auto& [connection, link] : links_)
     driver.copy_async(flags_of(*connection), ends_waits_.address(), bytes, stream);
   const std::int64_t until_ns = steady_now_ns() + attempt_ns;

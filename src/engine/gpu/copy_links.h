@@ -6,6 +6,10 @@
 // the other's flag. So a flag has the same values in every round, and a CUDA graph that was
 // captured once can be replayed. Slots are taken in turn, by both ends alike.
 //
+// A message that goes straight to where it is wanted (appointments.h) has flags beside: `wanted` at
+// the sender, 1 from when its place may be written; and `stored` at the receiver, one for each part
+// of it. These are used in turn, too, by both ends alike.
+//
 // Order: a stream's operations and copies happen one after another; a store comes after a barrier
 // for the whole system, so whoever sees the flag sees the bytes.
 //
@@ -24,6 +28,7 @@
 #include <mutex>
 #include <vector>
 
+#include "engine/gpu/appointments.h"
 #include "sys/cuda/device.h"
 #include "trace/record.h"
 #include "transport/transport.h"
@@ -37,6 +42,19 @@ struct CopyLink {
   // Messages put on streams so far. Both ends count the same ones, in the same order.
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
+  // Beside them, of each direction: messages that went straight, and parts of them.
+  struct Straight {
+    std::uint64_t messages = 0;
+    std::uint64_t parts = 0;
+  };
+  Straight straight_sent;
+  Straight straight_received;
+  // Messages that the hosts have had to agree on; the peer's book for those sent. Null: none goes
+  // straight.
+  std::uint64_t agreed_sends = 0;
+  std::uint64_t agreed_receives = 0;
+  AppointmentBook* own_book = nullptr;
+  AppointmentBook* peer_book = nullptr;
 };
 
 class CopyLinks {
@@ -45,8 +63,16 @@ class CopyLinks {
     int slots = 2;
     // A copy of this size takes 10 us over NVLink, several times what its flags cost.
     std::size_t slot_bytes = std::size_t{4} << 20;
+    // Messages of at least so many bytes go straight to where they are wanted, once the sender can
+    // reach that. Both hosts' part in it takes about a microsecond.
+    std::uint64_t straight_min_bytes = 64 << 10;
     Status check() const;
+    bool goes_straight(std::uint64_t bytes) const { return bytes >= straight_min_bytes; }
+    // Of a link's end: of slots, then of messages that go straight.
+    int flags() const { return 2 * slots + 2 * straight_flags; }
   };
+  // Parts of messages that may be on their way on a link, each way.
+  static constexpr int straight_flags = 64;
   static Result<std::unique_ptr<CopyLinks>> make(
       const std::shared_ptr<const sys::cuda::Device>& device, const Options& options);
   ~CopyLinks();
@@ -60,6 +86,15 @@ class CopyLinks {
   Result<CopyLink*> add(transport::Connection& connection, int channel);
   // Connections are about to go.
   void clear();
+
+  // A stream beside the caller's, and the events between them; of calls that are captured, one of
+  // their own, as it belongs to the capture until that ends. Made when it is first asked for.
+  struct Fork {
+    sys::cuda::StreamHandle* stream = nullptr;
+    sys::cuda::EventHandle* begin = nullptr;
+    sys::cuda::EventHandle* end = nullptr;
+  };
+  Result<const Fork*> fork(bool is_captured);
 
   // What a stream stores at progress_address() before it waits, and after its last wait.
   std::uint64_t mark(trace::Waiting::Kind kind, const CopyLink& link, std::uint64_t message,
@@ -90,6 +125,7 @@ class CopyLinks {
 
   mutable std::mutex mutex_;  // guards what follows
   std::map<transport::Connection*, std::unique_ptr<CopyLink>> links_;
+  Fork forks_[2];
   int rank_ = -1;
   std::vector<std::int64_t> timeouts_ns_;
   std::vector<sys::cuda::StreamHandle*> streams_;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "engine/gpu/by_hand.h"
 #include "plan/walk.h"
 
 namespace unisono::engine::gpu {
@@ -51,6 +52,7 @@ class Lowering {
       if (block.cursor.step() != nullptr)
         return misuse("plan ", header_.name, " on rank ", rank_,
                       " has thread blocks that wait for each other");
+    find_touches();
     return std::move(out_);
   }
 
@@ -87,6 +89,30 @@ class Lowering {
     return {};
   }
 
+  // Who receives what is sent on, and what nothing touches before it comes.
+  void find_touches() {
+    std::map<std::pair<plan::Buffer, std::int64_t>, int> receiver;  // -1: touched otherwise
+    const auto key = [&](const CopyStep::Place& place, int chunk) {
+      const auto at = plan::storage_of(header_, rank_, place.buffer, place.chunk + chunk);
+      return std::pair{at.buffer, at.chunk};
+    };
+    for (int i = 0; i < static_cast<int>(out_.steps.size()); ++i) {
+      CopyStep& step = out_.steps[static_cast<std::size_t>(i)];
+      for (int chunk = 0; chunk < step.count; ++chunk) {
+        if (step.kind == CopyStep::Kind::receive) {
+          step.comes_early = receiver.emplace(key(step.to, chunk), i).second;
+          continue;
+        }
+        const auto [source, is_new] = receiver.emplace(key(step.from, chunk), -1);
+        if (source->second >= 0) {
+          step.received_by = source->second;
+          out_.steps[static_cast<std::size_t>(source->second)].is_sent_on = true;
+        }
+        if (step.kind == CopyStep::Kind::copy) receiver.emplace(key(step.to, chunk), -1);
+      }
+    }
+  }
+
   const plan::Header& header_;
   int rank_;
   std::vector<Block> blocks_;
@@ -104,6 +130,25 @@ plan::Limits copy_limits() {
   out.max_steps = 1 << 12;
   out.operations = bit(send) | bit(recv) | bit(copy) | bit(copy_send) | bit(recv_copy_send);
   return out;
+}
+
+int straight_copy_hops(const plan::Header& header) {
+  const std::string_view algorithm = algorithm_of(header);
+  switch (header.collective) {
+    case Collective::all_gather:
+    case Collective::all_to_all:
+    case Collective::all_to_all_v:
+      return algorithm == "direct" ? 1 : 0;
+    case Collective::broadcast:
+      if (algorithm == "two_shot") return 2;
+      [[fallthrough]];
+    case Collective::gather:
+    case Collective::scatter:
+      // Of so few ranks all are children of the root.
+      return algorithm == "knomial4" && header.ranks <= 4 ? 1 : 0;
+    default:
+      return 0;
+  }
 }
 
 Result<CopyProgram> lower_to_copies(const plan::Header& header, const plan::RankProgram& program) {

@@ -27,12 +27,22 @@ struct CopyStep {
   Place from;     // not of a message received
   Place to;       // not of a message sent
   int count = 1;  // chunks
+  // Of a send: the step, before it, that receives what it sends on; -1: the rank has it by itself.
+  int received_by = -1;
+  // Of a receive: nothing before it touches its place, so the message may come sooner; and whether
+  // it is sent on.
+  bool comes_early = false;
+  bool is_sent_on = false;
 };
 
 struct CopyProgram {
   std::vector<ProgramConnection> connections;
   std::vector<CopyStep> steps;  // of a tile; one tile follows the other
 };
+
+// In how many hops a plan's messages go straight to where they are wanted, by its name, of up to
+// two; 0: through slots alone.
+int straight_copy_hops(const plan::Header& header);
 
 // What thread blocks may do at once is done in turns: all that can be sent, then the receiving step
 // that is the first of its thread block's. Misuse, naming it, for what cannot be done by copies.

@@ -36,14 +36,16 @@ trace::Waiting::Kind kind_of(std::uint32_t kind) {
 
 Options Options::from_settings() {
   const Settings& from = settings();
-  return {
-      .slots = static_cast<int>(from.integer(Setting::gpu_slots)),
-      .slot_bytes = static_cast<std::size_t>(from.bytes(Setting::gpu_slot_bytes)),
-      .zero_copy_min_bytes = from.boolean(Setting::gpu_zero_copy)
-                                 ? from.bytes(Setting::gpu_zero_copy_min_bytes)
-                                 : Options::no_zero_copy,
-      .copies = {.slots = static_cast<int>(from.integer(Setting::gpu_copy_slots)),
-                 .slot_bytes = static_cast<std::size_t>(from.bytes(Setting::gpu_copy_slot_bytes))}};
+  CopyLinks::Options copies{
+      .slots = static_cast<int>(from.integer(Setting::gpu_copy_slots)),
+      .slot_bytes = static_cast<std::size_t>(from.bytes(Setting::gpu_copy_slot_bytes))};
+  if (!from.boolean(Setting::gpu_zero_copy)) copies.straight_min_bytes = Options::no_zero_copy;
+  return {.slots = static_cast<int>(from.integer(Setting::gpu_slots)),
+          .slot_bytes = static_cast<std::size_t>(from.bytes(Setting::gpu_slot_bytes)),
+          .zero_copy_min_bytes = from.boolean(Setting::gpu_zero_copy)
+                                     ? from.bytes(Setting::gpu_zero_copy_min_bytes)
+                                     : Options::no_zero_copy,
+          .copies = copies};
 }
 
 Status Options::check() const {

@@ -86,7 +86,6 @@ class GpuExecution : public Execution {
   Result<device::Launch> prepare_launch();
   std::size_t piece_bytes() const;
   bool posts() const;
-  std::size_t output_bytes() const;
 
   plan::Header header_;
   int rank_;
@@ -272,7 +271,8 @@ Result<device::Launch> GpuExecution::prepare_launch() {
   launch.timeout_ns = arguments_.timeout_ns;
   launch.posts = posts();
   if (launch.posts != 0 && lowered_.has_posts)
-    resources_.find_views(arguments_.output, output_bytes(), launch.output_views);
+    resources_.find_views(arguments_.output, output_bytes(header_, rank_, arguments_),
+                          launch.output_views);
   return launch;
 }
 
@@ -282,13 +282,6 @@ bool GpuExecution::posts() const {
   const Options& options = resources_.engine().options();
   if (is_uneven(arguments_)) return options.zero_copy_min_bytes != Options::no_zero_copy;
   return options.posts(static_cast<std::uint64_t>(arguments_.count) * size_bytes(arguments_.type));
-}
-
-std::size_t GpuExecution::output_bytes() const {
-  std::int64_t elements = arguments_.count * plan::output_blocks_of(header_, rank_);
-  for (std::size_t i = 0; i < arguments_.output_counts.size(); ++i)
-    elements = std::max(elements, arguments_.output_displacements[i] + arguments_.output_counts[i]);
-  return static_cast<std::size_t>(elements) * size_bytes(arguments_.type);
 }
 
 Status GpuExecution::launch() {
@@ -325,6 +318,13 @@ Status GpuExecution::launch_divide() {
 }
 
 }  // namespace
+
+std::size_t output_bytes(const plan::Header& header, int rank, const Arguments& arguments) {
+  std::int64_t elements = arguments.count * plan::output_blocks_of(header, rank);
+  for (std::size_t i = 0; i < arguments.output_counts.size(); ++i)
+    elements = std::max(elements, arguments.output_displacements[i] + arguments.output_counts[i]);
+  return static_cast<std::size_t>(elements) * size_bytes(arguments.type);
+}
 
 transport::Geometry link_geometry(const Options& options) {
   return {.region_bytes =

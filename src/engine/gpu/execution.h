@@ -132,6 +132,9 @@ class Resources {
   virtual Status after_launch(sys::cuda::StreamHandle* stream) = 0;
 };
 
+// What a call gives this rank, from its output on.
+std::size_t output_bytes(const plan::Header& header, int rank, const Arguments& arguments);
+
 // Thread blocks of a kernel that could have `wanted`, in a call that may be limited to fewer.
 inline int most_blocks(const Arguments& arguments, int wanted) {
   return arguments.max_sms > 0 ? std::min(wanted, arguments.max_sms) : wanted;

@@ -5,6 +5,7 @@
 #include <unisono/result.h>
 
 #include <array>
+#include <vector>
 
 #include "engine/gpu/copy_links.h"
 
@@ -12,10 +13,10 @@ namespace unisono::engine::gpu {
 
 class StreamQueue {
  public:
-  // The stream's device's context is current as long as the queue lives.
+  // The stream's device's context is current as long as the queue lives. `fork`: null for none.
   StreamQueue(const sys::cuda::Device& device, CopyLinks& links, sys::cuda::StreamHandle* stream,
-              std::int64_t timeout_ns)
-      : device_(device), links_(links), stream_(stream), timeout_ns_(timeout_ns) {}
+              const CopyLinks::Fork* fork, std::int64_t timeout_ns)
+      : device_(device), links_(links), stream_(stream), fork_(fork), timeout_ns_(timeout_ns) {}
 
   // A slot of the peer's for the next message; put() what belongs there, then sent().
   Result<sys::cuda::DeviceAddress> begin_send(CopyLink& link);
@@ -23,7 +24,25 @@ class StreamQueue {
   // The slot of ours that holds the next message; likewise.
   Result<sys::cuda::DeviceAddress> begin_receive(CopyLink& link);
   Status end_receive(CopyLink& link);
+  // Of a message that goes straight. The receiver says that its place may be written, for which the
+  // sender waits; the sender tells of each part, for which the receiver waits.
+  struct Straight {
+    CopyLink* link = nullptr;
+    std::uint64_t message = 0;  // of the link's that went straight
+    std::uint64_t first_part = 0;
+    int parts = 1;
+  };
+  Status want(const Straight& message);
+  Status await_wanted(const Straight& message);
+  // Puts it off until something waits, or tell_now(): what is stored one after the other is told of
+  // together, as flags between copies halve the copies' pace.
+  void tell_stored(const Straight& message, int part);
+  Status tell_now();
+  Status await_stored(const Straight& message, int part);
   Status copy(sys::cuda::DeviceAddress to, sys::cuda::DeviceAddress from, std::size_t bytes);
+  // A copy inside the device that nothing on the stream needs before finish(): beside the others,
+  // where there is a fork.
+  Status copy_beside(sys::cuda::DeviceAddress to, sys::cuda::DeviceAddress from, std::size_t bytes);
   // Behind all: the stream waits for nothing any more.
   Status finish();
 
@@ -38,10 +57,13 @@ class StreamQueue {
   const sys::cuda::Device& device_;
   CopyLinks& links_;
   sys::cuda::StreamHandle* stream_;
+  const CopyLinks::Fork* fork_;
   std::int64_t timeout_ns_;
   std::array<sys::cuda::MemoryOperation, most_operations> operations_;
   std::size_t pending_ = 0;
+  std::vector<sys::cuda::DeviceAddress> untold_;  // flags
   bool has_waited_ = false;
+  bool is_forked_ = false;
 };
 
 }  // namespace unisono::engine::gpu

@@ -20,8 +20,14 @@ struct Introduction {
   Location region;
 };
 
+// Behind the introduction, on a line of its own.
+constexpr std::size_t host_offset = 1024;
+static_assert(sizeof(Introduction) <= host_offset);
+
 Geometry control_geometry() {
-  return {.region_bytes = sizeof(Introduction), .signals = 1, .layout = introduction_magic};
+  return {.region_bytes = host_offset + Connection::host_bytes,
+          .signals = 1,
+          .layout = introduction_magic};
 }
 
 std::size_t signals_bytes(const Geometry& geometry) {
@@ -134,6 +140,10 @@ Status NvlinkConnection::map_peer() {
   peer_is_in_this_process_ = theirs.region.process == sys::this_process();
   peer_signals_ = reinterpret_cast<std::atomic<std::uint64_t>*>(peer_mapping_.address());
   peer_region_ = reinterpret_cast<std::byte*>(peer_mapping_.address() + signals_bytes(geometry_));
+  if (control_->peer_region() != nullptr) {
+    host_region_ = control_->region() + host_offset;
+    peer_host_region_ = control_->peer_region() + host_offset;
+  }
   return {};
 }
 

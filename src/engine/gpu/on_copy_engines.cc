@@ -1,0 +1,158 @@
+#include "engine/gpu/on_copy_engines.h"
+
+#include "base/error.h"
+#include "base/fast_clock.h"
+#include "base/try.h"
+
+namespace unisono::engine::gpu {
+namespace {
+
+// How long a sender's host waits for the receiver's to make the same call, before it goes through
+// slots: as long as hosts that keep up with each other are apart, and no more than a large copy
+// through slots takes longer.
+constexpr std::int64_t patience_ns = 2'000'000;
+
+}  // namespace
+
+Status OnCopyEngines::start(const Arguments& arguments) {
+  if (arguments.count < 0) return misuse("count is ", arguments.count, "; it must be 0 or more");
+  arguments_ = arguments;
+  waiting_ = {};
+  is_arranged_ = false;
+  return {};
+}
+
+Result<bool> OnCopyEngines::poll() {
+  progressed_ = false;
+  UNISONO_TRY(resources_.engine().failure());
+  UNISONO_ASSIGN(bool is_ready, connect());
+  if (is_ready) {
+    UNISONO_ASSIGN(is_ready, agree());
+  }
+  if (!is_ready) {
+    UNISONO_TRY(resources_.progress());
+    return false;
+  }
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
+  UNISONO_TRY(resources_.before_launch(stream));
+  const sys::cuda::Device& device = resources_.engine().device();
+  {
+    const sys::cuda::Current current(device);
+    const CopyLinks::Fork* fork = nullptr;
+    if (!meetings_.empty()) {
+      UNISONO_ASSIGN(fork, links().fork(is_captured_));
+    }
+    StreamQueue queue(device, links(), stream, fork, arguments_.timeout_ns);
+    UNISONO_TRY(begin(queue));
+    UNISONO_TRY(enqueue(queue));
+    UNISONO_TRY(queue.finish());
+  }
+  UNISONO_TRY(resources_.after_launch(stream));
+  progressed_ = true;
+  return true;
+}
+
+Result<bool> OnCopyEngines::connect() {
+  bool complete = true;
+  for (Wanted& wanted : wanted_) {
+    if (wanted.link != nullptr) continue;
+    UNISONO_ASSIGN(
+        transport::Connection * connection,
+        resources_.link({wanted.peer, wanted.channel, Protocol::simple, links().geometry()}));
+    if (connection != nullptr) {
+      UNISONO_ASSIGN(wanted.link, links().add(*connection, wanted.channel));
+      progressed_ = true;
+      continue;
+    }
+    complete = false;
+    waiting_ = {.kind = Waiting::Kind::connection, .peer = wanted.peer, .channel = wanted.channel};
+  }
+  return complete;
+}
+
+int OnCopyEngines::meet(CopyLink& link, bool sends, int parts, sys::cuda::DeviceAddress wanted) {
+  if (link.own_book == nullptr) return -1;
+  int on_the_way = parts;
+  for (const Meeting& other : meetings_)
+    if (other.flags.link == &link && other.sends == sends) on_the_way += other.flags.parts;
+  const bool is_wanted = wanted != 0 && on_the_way <= CopyLinks::straight_flags;
+  const Appointment here{.way = is_wanted ? Appointment::Way::straight : Appointment::Way::slots,
+                         .at = wanted};
+  meetings_.push_back({.flags = {.link = &link, .parts = parts},
+                       .sends = sends,
+                       .decided = here,
+                       .number = sends ? ++link.agreed_sends : ++link.agreed_receives});
+  return static_cast<int>(meetings_.size()) - 1;
+}
+
+Result<bool> OnCopyEngines::agree() {
+  if (!is_arranged_) {
+    meetings_.clear();
+    arrange();
+    is_arranged_ = true;
+    arranged_ns_ = steady_now_ns();
+  }
+  if (meetings_.empty()) return true;
+  int capturing = 0;
+  const sys::cuda::Device& device = resources_.engine().device();
+  const sys::cuda::Current current(device);
+  UNISONO_TRY(
+      device.check(device.driver().stream_is_capturing(
+                       static_cast<sys::cuda::StreamHandle*>(arguments_.stream), &capturing),
+                   "looking at a stream"));
+  is_captured_ = capturing != 0;
+  bool complete = true;
+  for (Meeting& meeting : meetings_) {
+    if (meeting.is_over) continue;
+    UNISONO_TRY(agree(meeting));
+    progressed_ |= meeting.is_over;
+    if (meeting.is_over) continue;
+    complete = false;
+    const CopyLink& with = *meeting.flags.link;
+    waiting_ = {.kind = Waiting::Kind::destination,
+                .peer = with.connection->peer(),
+                .channel = with.channel,
+                .expected = meeting.number,
+                .got = meeting.number - 1};
+  }
+  return complete;
+}
+
+Status OnCopyEngines::agree(Meeting& meeting) {
+  const CopyLink& link = *meeting.flags.link;
+  if (!meeting.sends) meeting.decided.is_captured = is_captured_;
+  const bool waits = steady_now_ns() - arranged_ns_ < patience_ns;
+  const Appointment decided = meeting.sends
+                                  ? link.peer_book->sender_comes(meeting.number, waits)
+                                  : link.own_book->receiver_comes(meeting.number, meeting.decided);
+  if (decided.way == Appointment::Way::undecided) return {};
+  meeting.decided = decided;
+  meeting.is_over = true;
+  if (decided.way != Appointment::Way::straight || decided.is_captured == is_captured_) return {};
+  return misuse("rank ", link.connection->self(), is_captured_ ? " captures" : " does not capture",
+                " a call by the copy engines that rank ", link.connection->peer(),
+                is_captured_ ? " does not" : " captures", "; all ranks must capture it, or none");
+}
+
+// From here on both ends count alike what goes straight.
+Status OnCopyEngines::begin(StreamQueue& queue) {
+  for (Meeting& meeting : meetings_) {
+    if (meeting.decided.way != Appointment::Way::straight) continue;
+    StreamQueue::Straight& flags = meeting.flags;
+    CopyLink::Straight& count =
+        meeting.sends ? flags.link->straight_sent : flags.link->straight_received;
+    flags.message = count.messages++;
+    flags.first_part = count.parts;
+    count.parts += static_cast<unsigned>(flags.parts);
+    if (!meeting.sends) UNISONO_TRY(queue.want(flags));
+  }
+  return {};
+}
+
+const StreamQueue::Straight* OnCopyEngines::straight(int which) const {
+  if (which < 0) return nullptr;
+  const Meeting& meeting = meetings_[static_cast<std::size_t>(which)];
+  return meeting.decided.way == Appointment::Way::straight ? &meeting.flags : nullptr;
+}
+
+}  // namespace unisono::engine::gpu

@@ -1,0 +1,73 @@
+// What plans and groups of messages on the copy engines have in common: their links, what the hosts
+// agree on before anything is put on the stream, and the stream.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/gpu/execution.h"
+#include "engine/gpu/stream_queue.h"
+
+namespace unisono::engine::gpu {
+
+// Channels beyond those of kernels: of plans, then of messages.
+inline constexpr int first_copy_channel = 1 << 14;
+inline constexpr int copied_message_channel = first_copy_channel + (1 << 12);
+
+class OnCopyEngines : public Execution {
+ public:
+  explicit OnCopyEngines(Resources& resources) : resources_(resources) {}
+
+  Status start(const Arguments& arguments) override;
+  Result<bool> poll() override;
+  bool progressed() const override { return progressed_; }
+  Waiting waiting() const override { return waiting_; }
+
+ protected:
+  struct Wanted {
+    int peer;
+    int channel;
+    CopyLink* link = nullptr;
+  };
+  // A message of a call that both ends let go straight if they can.
+  struct Meeting {
+    StreamQueue::Straight flags;  // link and parts; the rest when it is straight
+    bool sends = false;
+    Appointment decided;  // before, of a receive: as this end wants it
+    std::uint64_t number = 0;
+    bool is_over = false;
+  };
+  // Gives meet() all messages of the call that are large enough, both ends in the same order.
+  virtual void arrange() = 0;
+  // Returns which it is. `wanted`: where the sender reaches the place of a receive; 0: it does not.
+  int meet(CopyLink& link, bool sends, int parts, sys::cuda::DeviceAddress wanted);
+  // The message if it goes straight, else null; -1: none.
+  const StreamQueue::Straight* straight(int which) const;
+  sys::cuda::DeviceAddress destination(int which) const {
+    return meetings_[static_cast<std::size_t>(which)].decided.at;
+  }
+  virtual Status enqueue(StreamQueue& queue) = 0;
+  CopyLink& link(std::size_t which) const { return *wanted_[which].link; }
+  CopyLinks& links() const { return resources_.engine().copy_links(); }
+
+  Resources& resources_;
+  std::vector<Wanted> wanted_;
+  Arguments arguments_;
+
+ private:
+  Result<bool> connect();
+  Result<bool> agree();
+  Status agree(Meeting& meeting);
+  Status begin(StreamQueue& queue);
+
+  std::vector<Meeting> meetings_;
+  bool is_arranged_ = false;
+  bool is_captured_ = false;  // known where something is to be agreed on
+  std::int64_t arranged_ns_ = 0;
+  Waiting waiting_;
+  bool progressed_ = false;
+};
+
+}  // namespace unisono::engine::gpu
