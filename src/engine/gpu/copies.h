@@ -1,8 +1,8 @@
 // Plans and groups of messages by the copy engines: nothing of them runs on a multiprocessor.
 //
 // A call puts copies, waits and stores on its stream and returns; see copy_links.h. It can be
-// captured into a CUDA graph like any other. One stream does it all, in an order in which no rank
-// waits for what another one puts behind its own wait.
+// captured into a CUDA graph like any other. One stream does all that waits or is waited for by
+// others, in an order in which no rank waits for what another one puts behind its own wait.
 #pragma once
 
 #include <unisono/communicator.h>
