@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/settings.h"
+#include "base/str.h"
 
 namespace unisono::comm {
 namespace {
@@ -110,6 +111,23 @@ TEST(Selection, OnADeviceSmallCallsTakeOneHopAndLargeOnesTheWholeLink) {
       EXPECT_LT(small.time_us, large.time_us);
     }
   }
+}
+
+// As measured on 4 H200: bench/results/gpu_reduce_2026-11-22.txt.
+TEST(Selection, OnADeviceAReduceIsOneHopThenARingInLinesThenInTiles) {
+  Selection selection = device_selection(4);
+  const auto best = [&](std::uint64_t bytes) {
+    const Choice choice = selection.candidates(Collective::reduce, bytes).front().choice;
+    return str(choice.entry->name, " ", name(choice.protocol), " ", choice.channels);
+  };
+  for (const std::uint64_t bytes : {1 << 10, 64 << 10, 128 << 10})
+    EXPECT_EQ(best(bytes), "knomial4 ll 1") << bytes;
+  for (const std::uint64_t bytes : {256 << 10, 512 << 10})
+    EXPECT_EQ(best(bytes), "knomial4 ll128 1") << bytes;
+  for (const std::uint64_t bytes : {2 << 20, 4 << 20, 16 << 20, 64 << 20})
+    EXPECT_EQ(best(bytes), "ring ll128 64") << bytes;
+  for (const std::uint64_t bytes : {256 << 20, 1 << 30})
+    EXPECT_EQ(best(bytes), "ring simple 64") << bytes;
 }
 
 TEST(Selection, WithFewMultiprocessorsCallsTakeNoMoreWhereTheyCan) {
