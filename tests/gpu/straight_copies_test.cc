@@ -134,20 +134,29 @@ TEST_F(GpuStraightCopies, ASenderSaysThatItWaitsForTheDestination) {
   const sys::cuda::Device& device = cluster.engine(0).device();
   const auto memory = Memory::allocate(cluster.engine(0).shared_device(), 64).value();
   auto* data = reinterpret_cast<void*>(memory.address());
-  GpuCluster::Executions executions;
   std::vector<engine::Arguments> arguments(2);
-  for (int rank = 0; rank < 2; ++rank) {
-    const Message message{
-        .is_send = rank == 0, .send_data = data, .recv_data = data, .count = 64, .peer = 1 - rank};
-    executions.push_back(std::move(engine::gpu::make_copied_messages(std::span(&message, 1), rank,
-                                                                     cluster.resources(rank)))
-                             .value());
-    arguments[static_cast<std::size_t>(rank)] = {.stream = cluster.stream(rank).handle(),
-                                                 .timeout_ns = 100'000'000};
-  }
-  ASSERT_TRUE(cluster.launch(executions, arguments, {0, 1}).ok());
+  // A group is made for one call.
+  const auto make_group = [&] {
+    GpuCluster::Executions executions;
+    for (int rank = 0; rank < 2; ++rank) {
+      const Message message{.is_send = rank == 0,
+                            .send_data = data,
+                            .recv_data = data,
+                            .count = 64,
+                            .peer = 1 - rank};
+      executions.push_back(std::move(engine::gpu::make_copied_messages(std::span(&message, 1), rank,
+                                                                       cluster.resources(rank)))
+                               .value());
+      arguments[static_cast<std::size_t>(rank)] = {.stream = cluster.stream(rank).handle(),
+                                                   .timeout_ns = 100'000'000};
+    }
+    return executions;
+  };
+  GpuCluster::Executions first = make_group();
+  ASSERT_TRUE(cluster.launch(first, arguments, {0, 1}).ok());
   ASSERT_TRUE(cluster.synchronize().ok());
-  const auto graphs = cluster.capture(executions, arguments).value();
+  GpuCluster::Executions second = make_group();
+  const auto graphs = cluster.capture(second, arguments).value();
   ASSERT_TRUE(cluster.launch_graphs({graphs[0]}).ok());
   const auto until = std::chrono::steady_clock::now() + milliseconds(5000);
   const auto is_over = [&] {
