@@ -54,7 +54,7 @@ std::string failure(const Machine& machine, const Workload& workload,
 TEST(Workload, OneCallTakesAsLongAsTheCollectiveAlone) {
   const Machine machine = cluster(4, 4, 2);
   Workload workload = workload_of(16);
-  const std::int64_t count = 16 * 5040;
+  const std::int64_t count = 16 * 5120;
   workload.lists[0].tasks.push_back(
       {.activity = Activity::collective,
        .call = add_call(workload, Collective::all_reduce, "ring", 4 * count)});
