@@ -14,7 +14,9 @@ pytest.importorskip("pydantic")
 pytest.importorskip("yaml")
 
 from unisono.simulate import Predictor, load_cluster, read_measurements
+from unisono.simulate.calibrate import split
 from unisono.simulate.nccl import GENERATIONS, Call, Choice, channels, choose, formula_us
+from unisono.simulate.nccl_chain import chain_plan
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
 KIB, MIB = 1 << 10, 1 << 20
@@ -121,3 +123,19 @@ def test_measured_times_of_nccl_are_met(
     off = sorted(abs(error.relative) for error in errors)
     assert off[len(off) // 2] <= median
     assert off[len(off) * 9 // 10] <= ninetieth
+
+
+@given(st.integers(2, 9), st.sampled_from(["simple", "ll", "ll128"]), st.integers(1, 5))
+def test_the_chain_is_a_right_all_reduce(ranks: int, protocol: str, channels: int) -> None:
+    report = chain_plan(ranks, protocol, channels).verify(slots=1)
+    assert report.ok, report
+
+
+def test_the_tree_of_a_node_is_met() -> None:
+    path = RESULTS / "gpu_nccl_protocols_2026-11-22_4.json"
+    points = [one for one in read_measurements(path, "nccl") if one.algorithm == "tree"]
+    held = split(points)[1]
+    errors = Predictor(load_cluster("hgx_h200_4_nccl_tree").file, "flows").errors(held)
+    off = sorted(abs(error.relative) for error in errors)
+    assert off[len(off) // 2] <= 0.05
+    assert off[len(off) * 9 // 10] <= 0.15

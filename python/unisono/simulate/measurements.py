@@ -16,6 +16,7 @@ from unisono.bench.peers import OURS
 from unisono.errors import MisuseError
 from unisono.simulate import nccl
 from unisono.simulate.cluster import Cluster, ClusterFile, with_numbers
+from unisono.simulate.nccl_chain import chain_plan
 
 # The GPU bench's word for Simple where all buffers are reached: nothing lies in a slot.
 _PROTOCOL_OF = {"straight": "simple"}
@@ -276,13 +277,26 @@ class Predictor:
         most = one.calls if one.of_first else _MOST_CALLS
         calls = min(one.calls, most) if rooted else 1
         blocks = 1 if one.collective in ("all_reduce", "broadcast", "reduce") else one.ranks
-        entry = native.find_algorithm(f"{choice.algorithm}_{one.collective}")
-        result = native.simulate_collective(
-            cluster.machine, entry, ranks=one.ranks, nodes=one.nodes, type=one.type,
-            count=max(1, one.bytes // (blocks * dict(native.data_types())[one.type])),
-            protocol=choice.protocol, channels=channels, model=self._model, calls=calls,
-        )  # fmt: skip
+        count = max(1, one.bytes // (blocks * dict(native.data_types())[one.type]))
+        if _is_chain(one):
+            plan = chain_plan(one.ranks, choice.protocol, channels)
+            result = native.simulate_plan(
+                cluster.machine, plan, nodes=one.nodes, type=one.type, count=count,
+                model=self._model, calls=calls,
+            )  # fmt: skip
+        else:
+            entry = native.find_algorithm(f"{choice.algorithm}_{one.collective}")
+            result = native.simulate_collective(
+                cluster.machine, entry, ranks=one.ranks, nodes=one.nodes, type=one.type,
+                count=count, protocol=choice.protocol, channels=channels, model=self._model,
+                calls=calls,
+            )  # fmt: skip
         return (result.first_us if one.of_first else result.time_us) / calls
+
+
+def _is_chain(one: Measurement) -> bool:
+    """Known to be NCCL's tree, on one node."""
+    return one.library == _NCCL and one.algorithm == "tree" and one.nodes == 1 and one.ranks > 1
 
 
 def _channels(one: Measurement, call: nccl.Call, choice: nccl.Choice, most: int) -> int:
@@ -290,7 +304,9 @@ def _channels(one: Measurement, call: nccl.Call, choice: nccl.Choice, most: int)
     if one.library != _NCCL:
         return most
     channels = nccl.channels(call, choice, most)
-    return channels if choice.algorithm == "ring" else max(1, channels // 2)
+    if choice.algorithm == "ring" or _is_chain(one):
+        return channels
+    return max(1, channels // 2)
 
 
 def _choices(one: Measurement) -> list[nccl.Choice]:
