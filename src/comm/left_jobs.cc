@@ -18,10 +18,10 @@ class LeftJobs {
   void sweep() {
     std::vector<std::unique_ptr<Job>> over;
     const std::lock_guard lock(mutex_);
-    const auto used = std::ranges::partition(
-        jobs_, [](const auto& job) { return job->is_used_in_this_process(); });
-    std::ranges::move(used, std::back_inserter(over));
-    jobs_.erase(used.begin(), used.end());
+    const auto unused = std::partition(
+        jobs_.begin(), jobs_.end(), [](const auto& job) { return job->is_used_in_this_process(); });
+    std::move(unused, jobs_.end(), std::back_inserter(over));
+    jobs_.erase(unused, jobs_.end());
   }
 
  private:
