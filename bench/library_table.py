@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from program_lines import python_lines
 from unisono import lang
+from unisono.cli.programs import wrong_ranks
 from unisono.errors import MisuseError
 
 ROOT = Path(__file__).parents[1]
@@ -50,9 +51,8 @@ def measure(path: Path) -> str:
             ]
             outputs = lang.run(plan, inputs)
             wanted = expected(plan.collective, program.name, inputs)
-            for rank, (output, right) in enumerate(zip(outputs, wanted, strict=True)):
-                if right is not None and not np.array_equal(output, right):
-                    raise SystemExit(f"{path.stem}: rank {rank} of {shape} is wrong")
+            if wrong := wrong_ranks(outputs, wanted):
+                raise SystemExit(f"{path.stem}: ranks {wrong} of {shape} are wrong")
             ran += 1
     lines = python_lines(path.read_text(encoding="utf-8"))
     tried = "1-16, 24, 32, 64" + (", powers of two" if needs_power else "")

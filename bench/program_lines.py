@@ -114,7 +114,7 @@ def _after(source: str, begin: int, opens: str, closes: str) -> int:
     raise SystemExit(f"a {opens} is not closed")
 
 
-def _git(folder: Path, *arguments: str) -> str:
+def git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
@@ -125,11 +125,11 @@ def row(path: Path, checkouts: Path | None) -> str:
     mscclang = cuda = ""
     if checkouts and peer.mscclang:
         file = f"HEAD:examples/mscclang/{peer.mscclang}.py"
-        mscclang = str(python_lines(_git(checkouts / "msccl-tools", "show", file)))
+        mscclang = str(python_lines(git(checkouts / "msccl-tools", "show", file)))
     if checkouts and peer.cuda:
         cuda = str(
             sum(
-                cuda_lines(_git(checkouts / repository, "show", f"HEAD:{file}"), function)
+                cuda_lines(git(checkouts / repository, "show", f"HEAD:{file}"), function)
                 for repository, file, functions in peer.cuda
                 for function in functions
             )
@@ -151,7 +151,7 @@ def main() -> None:
     lines = [f"Made by bench/program_lines.py, {time.strftime('%Y-%m-%d')}."]
     if arguments.checkouts:
         lines += ["", *(
-            _git(arguments.checkouts / name, "log", "-1", f"--format={name} %h of %cs")
+            git(arguments.checkouts / name, "log", "-1", f"--format={name} %h of %cs")
             .strip()
             for name in CHECKOUTS
         )]  # fmt: skip

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from unisono import lang, plans
+from unisono.cli.programs import wrong_ranks
 from unisono.errors import BugError, MisuseError
 
 OUTCOMES = ("refused", "no program", "endless", "same plan", "right", "bug", "HOLE")
@@ -234,11 +235,7 @@ def _wrong_ranks(plan: plans.Plan, name: str) -> list[int]:
     inputs = [rng.integers(-999, 999, plan.input_blocks(rank) * 13) for rank in range(plan.ranks)]
     outputs = lang.run(plan, inputs)
     wanted = expected(plan.collective, name, inputs, plan.root)
-    return [
-        rank
-        for rank, (output, right) in enumerate(zip(outputs, wanted, strict=True))
-        if right is not None and not np.array_equal(output, right)
-    ]
+    return wrong_ranks(outputs, wanted)
 
 
 def expected(

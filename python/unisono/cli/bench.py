@@ -73,7 +73,12 @@ def bench(
             "--in-place", help="Input and output alias; with --device cuda, rows of both kinds."
         ),
     ] = False,
-    iterations: Annotated[int, typer.Option(min=0, help="Calls timed; 0: as time allows.")] = 0,
+    iterations: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Calls timed, in up to nine repeats of equally many; 0: as time allows."
+        ),
+    ] = 0,
     seconds: Annotated[float, typer.Option(min=0, help="For each case, roughly.")] = 0.1,
     netbed: Annotated[
         str,

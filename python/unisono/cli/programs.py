@@ -2,6 +2,7 @@
 
 import difflib
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,7 @@ from unisono.cli.output import (
 from unisono.devices import run_on_devices
 from unisono.errors import MisuseError
 from unisono.exchange import read_plan
+from unisono.lang.run import Array
 
 PlanFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="A plan, as text, JSON or MSCCL's XML.")
@@ -114,11 +116,7 @@ def run(
     if wanted is None:
         print_text(f"{ran}: ran to its end, {seconds:.3f} s; nothing to compare a custom plan with")
         return
-    wrong = [
-        rank
-        for rank, (output, right) in enumerate(zip(outputs, wanted, strict=True))
-        if right is not None and not np.array_equal(output, right)
-    ]
+    wrong = wrong_ranks(outputs, wanted)
     verdict = f"WRONG on ranks {wrong}" if wrong else "right"
     print_text(f"{ran}: {verdict}, {seconds:.3f} s")
     raise typer.Exit(1 if wrong else 0)
@@ -143,6 +141,15 @@ def _choose(programs: list[lang.Program], name: str | None, path: Path) -> lang.
         asked = f"no program '{name}'" if name else "several programs"
         raise MisuseError(f"{path} has {asked}; --program names one of {', '.join(names)}")
     return programs[names.index(name)]
+
+
+def wrong_ranks(outputs: Sequence[Array], wanted: Sequence[Array | None]) -> list[int]:
+    """Ranks whose output is not what is wanted; of those for which None is, anything is right."""
+    return [
+        rank
+        for rank, (output, right) in enumerate(zip(outputs, wanted, strict=True))
+        if right is not None and not np.array_equal(output, right)
+    ]
 
 
 def expected_outputs(
