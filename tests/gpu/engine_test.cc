@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <tuple>
 
+#include "base/str.h"
 #include "engine/gpu/direct.h"
 #include "engine/gpu/lines.h"
 #include "gpu/runs.h"
@@ -104,92 +106,114 @@ TEST_F(Gpu, GraphsReplayWithNewData) {
     }
 }
 
+// On so many ranks, of one type.
+class GpuPlansByHand : public testing::TestWithParam<std::tuple<int, int>> {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (usable_devices(&why).empty()) GTEST_SKIP() << why;
+  }
+  int ranks() const { return std::get<0>(GetParam()); }
+  DataType type() const { return static_cast<DataType>(std::get<1>(GetParam())); }
+  // Large calls take the host long to check.
+  bool takes_large_calls() const { return std::get<1>(GetParam()) % 4 == 0; }
+  std::mt19937_64 random_{std::random_device{}()};
+};
+INSTANTIATE_TEST_SUITE_P(RanksAndTypes, GpuPlansByHand,
+                         testing::Combine(testing::Values(2, 3, 4),
+                                          testing::Range(0, data_type_count)),
+                         [](const auto& with) {
+                           const auto type = static_cast<DataType>(std::get<1>(with.param));
+                           return str(std::get<0>(with.param), "_", name(type));
+                         });
+
 // The kernels that are written for them, on both sides of the sizes that they serve, plans in turn.
-TEST_F(Gpu, PlansByHandAreRightForAllTypesOperationsAndSizes) {
+TEST_P(GpuPlansByHand, AreRightForAllOperationsAndSizes) {
   const std::pair<Collective, const char*> plans[] = {
       {Collective::all_reduce, "one_shot"},   {Collective::all_reduce, "two_shot"},
       {Collective::all_gather, "direct"},     {Collective::broadcast, "knomial4"},
       {Collective::reduce_scatter, "direct"}, {Collective::all_to_all, "direct"},
       {Collective::gather, "knomial4"},       {Collective::scatter, "knomial4"},
       {Collective::reduce, "knomial4"}};
-  for (int ranks : {2, 3, 4}) {
-    GpuCluster cluster(ranks, {});
-    std::mt19937_64 random(std::random_device{}());
-    for (int type = 0; type < data_type_count; ++type)
-      for (const auto& [collective, name] : plans) {
-        const algorithm::Entry& entry = **algorithm::find(collective, name);
-        const auto as = static_cast<DataType>(type);
-        const auto kind = engine::gpu::direct_kind(collective, name, ranks);
-        if (!kind) continue;
-        const std::size_t segments = *kind == device::DirectKind::two_shot ? ranks : 1;
-        const auto most = static_cast<std::int64_t>(
-            segments * device::direct_max_bytes(*kind, ranks) / size_bytes(as));
-        for (std::int64_t count :
-             {std::int64_t{1}, static_cast<std::int64_t>(random() % 5000) + 2, most, most + 1}) {
-          // Large ones take the host long to check.
-          if (count >= most && type % 4 != 0) continue;
-          auto problem = problem_of(entry, ranks, count, random);
-          problem.operation = static_cast<ReduceOperation>(random() % reduce_operation_count);
-          auto run = run_of(entry, problem, Protocol::ll, 1, random() % 2 == 0, random());
-          run.type = as;
-          run.calls = 3;
-          EXPECT_EQ(cluster.run(run), "") << describe(run);
-          if (HasFailure()) return;
-        }
-      }
+  GpuCluster cluster(ranks(), {});
+  for (const auto& [collective, name] : plans) {
+    const algorithm::Entry& entry = **algorithm::find(collective, name);
+    const auto kind = engine::gpu::direct_kind(collective, name, ranks());
+    if (!kind) continue;
+    const std::size_t segments = *kind == device::DirectKind::two_shot ? ranks() : 1;
+    const auto most = static_cast<std::int64_t>(
+        segments * device::direct_max_bytes(*kind, ranks()) / size_bytes(type()));
+    for (std::int64_t count :
+         {std::int64_t{1}, static_cast<std::int64_t>(random_() % 5000) + 2, most, most + 1}) {
+      if (count >= most && !takes_large_calls()) continue;
+      auto problem = problem_of(entry, ranks(), count, random_);
+      problem.operation = static_cast<ReduceOperation>(random_() % reduce_operation_count);
+      auto run = run_of(entry, problem, Protocol::ll, 1, random_() % 2 == 0, random_());
+      run.type = type();
+      run.calls = 3;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+      if (HasFailure()) return;
+    }
   }
 }
 
 // In LL128, in so many rounds that slots are used again.
-TEST_F(Gpu, PlansByHandInLinesAreRightForAllTypesOperationsAndSizes) {
+TEST_P(GpuPlansByHand, InLinesAreRightForAllOperationsAndSizes) {
   const std::pair<Collective, const char*> plans[] = {
       {Collective::all_reduce, "two_shot"},   {Collective::all_gather, "direct"},
       {Collective::reduce_scatter, "direct"}, {Collective::all_to_all, "direct"},
       {Collective::broadcast, "two_shot"},    {Collective::reduce, "two_shot"},
       {Collective::gather, "knomial4"},       {Collective::scatter, "knomial4"},
       {Collective::reduce, "knomial4"}};
-  for (int ranks : {2, 3, 4}) {
-    GpuCluster cluster(ranks, {});
-    std::mt19937_64 random(std::random_device{}());
-    for (int type = 0; type < data_type_count; ++type)
-      for (const auto& [collective, name] : plans) {
-        ASSERT_GT(engine::gpu::lines_hops(collective, name, ranks), 0);
-        const algorithm::Entry& entry = **algorithm::find(collective, name);
-        const auto as = static_cast<DataType>(type);
-        const auto round = static_cast<std::int64_t>(device::lines_group_payload *
-                                                     device::lines_max_warps / size_bytes(as));
-        for (std::int64_t count :
-             {std::int64_t{1}, static_cast<std::int64_t>(random() % 5000) + 2, 3 * round + 7}) {
-          if (count > round && type % 4 != 0) continue;
-          auto problem = problem_of(entry, ranks, count, random);
-          problem.operation = static_cast<ReduceOperation>(random() % reduce_operation_count);
-          auto run = run_of(entry, problem, Protocol::ll128, 1, random() % 2 == 0, random());
-          run.type = as;
-          run.is_aligned = random() % 2 == 0;
-          run.calls = 3;
-          EXPECT_EQ(cluster.run(run), "") << describe(run);
-          if (HasFailure()) return;
-        }
-      }
+  GpuCluster cluster(ranks(), {});
+  for (const auto& [collective, name] : plans) {
+    ASSERT_GT(engine::gpu::lines_hops(collective, name, ranks()), 0);
+    const algorithm::Entry& entry = **algorithm::find(collective, name);
+    const auto round = static_cast<std::int64_t>(device::lines_group_payload *
+                                                 device::lines_max_warps / size_bytes(type()));
+    for (std::int64_t count :
+         {std::int64_t{1}, static_cast<std::int64_t>(random_() % 5000) + 2, 3 * round + 7}) {
+      if (count > round && !takes_large_calls()) continue;
+      auto problem = problem_of(entry, ranks(), count, random_);
+      problem.operation = static_cast<ReduceOperation>(random_() % reduce_operation_count);
+      auto run = run_of(entry, problem, Protocol::ll128, 1, random_() % 2 == 0, random_());
+      run.type = type();
+      run.is_aligned = random_() % 2 == 0;
+      run.calls = count > round ? 2 : 3;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+      if (HasFailure()) return;
+    }
   }
 }
 
 // Each once through slots and once straight, small enough for tools that watch every access.
-TEST_F(Gpu, KernelsByHandOfTwoRanks) {
+class GpuKernelsByHand : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (usable_devices(&why).empty()) GTEST_SKIP() << why;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuKernelsByHand, testing::Values(2, 4),
+                         testing::PrintToStringParamName());
+
+TEST_P(GpuKernelsByHand, AreRightThroughSlotsAndStraight) {
+  const int ranks = GetParam();
   std::mt19937_64 random(std::random_device{}());
   for (const std::uint64_t zero_copy_min_bytes :
        {engine::gpu::Options::no_zero_copy, std::uint64_t{1}}) {
-    GpuCluster cluster(2, {.engine = {.zero_copy_min_bytes = zero_copy_min_bytes},
-                           .sees = [](int, int) { return true; }});
+    GpuCluster cluster(ranks, {.engine = {.zero_copy_min_bytes = zero_copy_min_bytes},
+                               .sees = [](int, int) { return true; }});
     int runs = 0;
     for (const algorithm::Entry& entry : algorithm::entries())
       for (const Protocol protocol : {Protocol::ll, Protocol::ll128}) {
         const bool is_by_hand =
             protocol == Protocol::ll
-                ? engine::gpu::direct_kind(entry.collective, entry.name, 2).has_value()
-                : engine::gpu::lines_hops(entry.collective, entry.name, 2) > 0;
+                ? engine::gpu::direct_kind(entry.collective, entry.name, ranks).has_value()
+                : engine::gpu::lines_hops(entry.collective, entry.name, ranks) > 0;
         if (!is_by_hand) continue;
-        auto run = run_of(entry, problem_of(entry, 2, 3001, random), protocol, 1, false, random());
+        auto run =
+            run_of(entry, problem_of(entry, ranks, 3001, random), protocol, 1, false, random());
         run.calls = 3;
         EXPECT_EQ(cluster.run(run), "") << describe(run);
         ++runs;

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <set>
 #include <stdexcept>
+#include <thread>
 #include <tuple>
 
 #include "base/error.h"
@@ -65,6 +67,17 @@ Status fill(const sys::cuda::Device& device, const DeviceBuffer& buffer, std::si
   std::vector<std::byte> all(buffer.memory.bytes(), poison);
   if (!data.empty()) std::memcpy(all.data() + buffer.offset + at, data.data(), data.size());
   return device.upload(buffer.memory.address(), all.data(), all.size());
+}
+
+// What the host does for large buffers takes longer than a call: a thread for each rank.
+template <class Answer>
+std::vector<Answer> of_ranks(int ranks, const std::function<Answer(int rank)>& body) {
+  std::vector<Answer> answers(static_cast<std::size_t>(ranks));
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] { answers[static_cast<std::size_t>(rank)] = body(rank); });
+  threads.clear();
+  return answers;
 }
 
 bool intact(const std::vector<std::byte>& all, std::size_t from, std::size_t to) {
@@ -414,15 +427,16 @@ std::string GpuCluster::run(const Run& run) {
         random_inputs(run.problem, run.type, run.seed + static_cast<std::uint64_t>(call) * 1000003);
     const auto expected = expected_outputs(run.problem, inputs);
     Status status;
-    for (int rank = 0; rank < ranks() && status.ok(); ++rank) {
-      const auto r = static_cast<std::size_t>(rank);
-      Buffers& own = buffers[r];
-      const sys::cuda::Device& device = stream(rank).device();
-      const std::vector<std::byte> bytes = encode(inputs[r], run.type);
-      status = fill(device, own.output, own.in_place ? own.input_at : 0,
-                    own.in_place ? bytes : std::vector<std::byte>());
-      if (status.ok() && !own.in_place) status = fill(device, own.input, 0, bytes);
-    }
+    for (Status& filled : of_ranks<Status>(ranks(), [&](int rank) -> Status {
+           const auto r = static_cast<std::size_t>(rank);
+           Buffers& own = buffers[r];
+           const sys::cuda::Device& device = stream(rank).device();
+           const std::vector<std::byte> bytes = encode(inputs[r], run.type);
+           UNISONO_TRY(fill(device, own.output, own.in_place ? own.input_at : 0,
+                            own.in_place ? bytes : std::vector<std::byte>()));
+           return own.in_place ? Status() : fill(device, own.input, 0, bytes);
+         }))
+      if (status.ok()) status = std::move(filled);
     // The first call makes the connections; a graph can be captured from the second on.
     if (status.ok() && run.is_graph && call == 1) {
       auto captured = capture(executions, arguments);
@@ -433,9 +447,10 @@ std::string GpuCluster::run(const Run& run) {
     if (status.ok() && !graphs.empty()) status = launch_graphs(graphs);
     if (status.ok()) status = synchronize();
     if (!status.ok()) return str("call ", call, ": ", status.error().describe());
-    for (int rank = 0; rank < ranks() && wrong.empty(); ++rank)
-      wrong = check(run, rank, buffers[static_cast<std::size_t>(rank)], inputs, expected);
-    if (!wrong.empty()) wrong = str("call ", call, ": ", wrong);
+    for (const std::string& found : of_ranks<std::string>(ranks(), [&](int rank) {
+           return check(run, rank, buffers[static_cast<std::size_t>(rank)], inputs, expected);
+         }))
+      if (wrong.empty() && !found.empty()) wrong = str("call ", call, ": ", found);
   }
   destroy_graphs(graphs);
   return wrong;

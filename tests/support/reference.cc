@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <span>
 #include <stdexcept>
 
 namespace unisono::test {
@@ -105,9 +106,10 @@ Elements reduce_all(const Problem& problem, const std::vector<Elements>& inputs)
 
 // One element of all ranks: few ones among zeros, so that every partial sum is exact in two bits
 // of fraction; a product has few twos; an average sums to a multiple of the ranks.
-std::vector<std::int64_t> draw(const Problem& problem, DataType type, std::mt19937_64& random) {
-  const auto ranks = static_cast<std::size_t>(problem.ranks);
-  std::vector<std::int64_t> values(ranks, 0);
+void draw(const Problem& problem, DataType type, std::mt19937_64& random,
+          std::span<std::int64_t> values) {
+  const std::size_t ranks = values.size();
+  std::ranges::fill(values, 0);
   const bool wide = size_bytes(type) >= 4;
   switch (problem.operation) {
     case ReduceOperation::product:
@@ -130,7 +132,6 @@ std::vector<std::int64_t> draw(const Problem& problem, DataType type, std::mt199
       else
         for (int i = 0; i < 2; ++i) values[random() % ranks] = 1 + static_cast<std::int64_t>(i);
   }
-  return values;
 }
 
 }  // namespace
@@ -182,8 +183,9 @@ std::vector<Elements> random_inputs(const Problem& problem, DataType type, std::
   for (int rank = 0; rank < problem.ranks; ++rank)
     inputs.emplace_back(static_cast<std::size_t>(input_elements(problem, rank)));
   if (is_reduction(problem.collective)) {
+    Elements values(inputs.size());
     for (std::size_t i = 0; i < inputs[0].size(); ++i) {
-      const auto values = draw(problem, type, random);
+      draw(problem, type, random, values);
       for (std::size_t rank = 0; rank < inputs.size(); ++rank) inputs[rank][i] = values[rank];
     }
   } else {
