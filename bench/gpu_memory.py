@@ -8,6 +8,7 @@ the communicator was first used there, kernels and all; of NCCL the latter. In M
 where it is most.
 """
 
+import socket
 import sys
 from collections.abc import Callable
 
@@ -18,7 +19,6 @@ import unisono
 
 MIB = 1 << 20
 SIZES = (1 << 10, 64 << 10, 1 << 20, 4 << 20, 64 << 20)
-PORT = 29577
 
 Calls = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
 
@@ -28,6 +28,13 @@ def used_bytes() -> int:
     torch.cuda.synchronize()
     free, total = torch.cuda.mem_get_info()
     return total - free
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def of_unisono(comm: unisono.Communicator) -> Calls:
@@ -56,9 +63,10 @@ def main() -> int:
     """Measures, and prints on rank 0."""
     with unisono.init() as control, control.split(0, control.rank) as comm:
         torch.cuda.set_device(control.rank)
+        port = control.broadcast(np.array([free_port()], np.int64))[0]
         dist.init_process_group(
             "nccl",
-            init_method=f"tcp://127.0.0.1:{PORT}",
+            init_method=f"tcp://127.0.0.1:{port}",
             rank=control.rank,
             world_size=control.size,
         )
