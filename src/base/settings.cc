@@ -64,6 +64,9 @@ constexpr std::array rows{
                "Slots in each connection between GPUs, for every protocol; a power of two."},
     SettingRow{Setting::gpu_slot_bytes, "UNISONO_GPU_SLOT_BYTES", size_bytes, "256KiB",
                "Bytes in a slot of a connection between GPUs; a multiple of 128."},
+    SettingRow{Setting::gpu_peer_access, "UNISONO_GPU_PEER_ACCESS", boolean, "1",
+               "0: GPUs are taken for ones that do not reach each other's memory, and calls go "
+               "through host memory."},
     SettingRow{Setting::gpu_zero_copy, "UNISONO_GPU_ZERO_COPY", boolean, "1",
                "Lets GPUs store large messages straight into the receiver's memory, once that rank "
                "has told the sender's where it is. The same on every rank."},

@@ -36,6 +36,7 @@ enum class Setting : std::uint8_t {
   ll128_slot_bytes,
   gpu_slots,
   gpu_slot_bytes,
+  gpu_peer_access,
   gpu_zero_copy,
   gpu_zero_copy_min_bytes,
   gpu_policy,

@@ -207,6 +207,7 @@ MemoryReport Communicator::memory() const {
   const Scheduler::Pause pause(*core_->scheduler);
   core_->connections->report(report);
   if (core_->device() != nullptr) core_->device()->report(report);
+  report.scratch_bytes += core_->staging_bytes();
   report.record_bytes = core_->scheduler->record().memory_bytes() + core_->board->memory_bytes();
   report.plans_bytes = core_->plans_bytes();
   report.total_bytes = report.scratch_bytes + report.record_bytes + report.plans_bytes;

@@ -69,14 +69,14 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   const int tiles = placement.nodes() > 1 ? tiles_between_nodes : comm::tiles_inside_node;
   comm::Selection selection(std::move(placement), comm::host_model(job->fifo_options()));
   UNISONO_TRY(selection.read_settings());
-  const auto make_execution = [connections = core->connections.get(), job = job.get(), tiles](
-                                  const plan::Header& header, const plan::RankProgram& program,
-                                  std::span<const int> partners) {
+  core->make_on_host = [connections = core->connections.get(), job = job.get(), tiles](
+                           const plan::Header& header, const plan::RankProgram& program,
+                           std::span<const int> partners) {
     return engine::make_execution(header, program, *connections, job->fifo_options(), tiles,
                                   partners);
   };
   core->plans = std::make_unique<comm::Plans>(std::move(selection), core->rank,
-                                              engine::limits().operations, make_execution);
+                                              engine::limits().operations, core->make_on_host);
   core->point_to_point = std::make_unique<comm::PointToPoint>(*core->connections, core->rank,
                                                               core->size, job->fifo_options());
   core->scheduler = std::make_unique<Scheduler>(

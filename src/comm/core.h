@@ -17,6 +17,7 @@
 #include "comm/plans.h"
 #include "comm/point_to_point.h"
 #include "comm/scheduler.h"
+#include "comm/staging.h"
 #include "comm/task.h"
 
 namespace unisono {
@@ -49,6 +50,7 @@ struct Communicator::Core {
   std::atomic<bool> destroyed{false};
 
   std::unique_ptr<comm::Connections> connections;
+  comm::Plans::Make make_on_host;
   std::unique_ptr<comm::Plans> plans;
   std::unique_ptr<comm::Board> board;
   std::unique_ptr<comm::PointToPoint> point_to_point;
@@ -87,6 +89,8 @@ struct Communicator::Core {
   Status register_plans(std::span<const std::string> plans, std::uint64_t min_bytes,
                         std::uint64_t max_bytes);
   std::size_t plans_bytes();
+  // Host memory of calls on streams that go through it.
+  std::size_t staging_bytes() const;
   // Waits for all calls, then closes the connections.
   Status drain();
 
@@ -118,6 +122,7 @@ struct Communicator::Core {
   // Collective: all ranks make their first call on a stream together.
   Result<comm::DeviceConnections*> device_for(void* stream);
   Status make_device(int ordinal);
+  Result<std::unique_ptr<comm::Plans>> make_device_plans(comm::DeviceConnections& connected);
   // Of a call on a stream: what can be told of its buffers and stream.
   Status check_device(const Call& call, const comm::DeviceConnections& device) const;
   // The engine that a call goes to, and its options where the communicator's are filled in.
@@ -138,7 +143,8 @@ struct Communicator::Core {
 
   std::mutex device_mutex_;  // of whoever makes what follows
   std::unique_ptr<comm::DeviceConnections> device_connections_;
-  std::unique_ptr<comm::Plans> device_plans_;              // by kernels
+  std::unique_ptr<comm::Staging> staging_;                 // where devices do not reach each other
+  std::unique_ptr<comm::Plans> device_plans_;              // by kernels, or staged
   std::unique_ptr<comm::Plans> copy_plans_;                // by copy engines
   std::vector<comm::Registered> registered_;               // for a device that is not known yet
   std::atomic<comm::DeviceConnections*> device_{nullptr};  // release: once all is made

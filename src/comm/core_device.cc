@@ -25,18 +25,36 @@ Result<comm::DeviceConnections*> Communicator::Core::device_for(void* stream) {
   return device();
 }
 
+Result<std::unique_ptr<comm::Plans>> Communicator::Core::make_device_plans(
+    comm::DeviceConnections& connected) {
+  if (connected.is_staged()) {
+    staging_ = std::make_unique<comm::Staging>(connected);
+    comm::Selection selection(plans->placement(), comm::host_model(job->fifo_options()));
+    UNISONO_TRY(selection.read_settings());
+    const auto make =
+        [this](const plan::Header& header, const plan::RankProgram& program,
+               std::span<const int> partners) -> Result<std::unique_ptr<engine::Execution>> {
+      UNISONO_ASSIGN(auto on_host, make_on_host(header, program, partners));
+      return staging_->stage(header, rank, std::move(on_host));
+    };
+    return std::make_unique<comm::Plans>(std::move(selection), rank, engine::limits().operations,
+                                         make);
+  }
+  comm::Selection selection(
+      topo::Placement::single_node(size),
+      comm::device_model(connected.engine().options(), connected.thread_blocks()));
+  UNISONO_TRY(selection.read_settings());
+  const auto make = [&connected](const plan::Header& header, const plan::RankProgram& program,
+                                 std::span<const int>) {
+    return engine::gpu::make_execution(header, program, connected);
+  };
+  return std::make_unique<comm::Plans>(std::move(selection), rank, engine::gpu::limits().operations,
+                                       make);
+}
+
 Status Communicator::Core::make_device(int ordinal) {
   UNISONO_ASSIGN(auto made, comm::DeviceConnections::make(job, *group, {id, epoch, rank}, ordinal));
-  comm::Selection selection(topo::Placement::single_node(size),
-                            comm::device_model(made->engine().options(), made->thread_blocks()));
-  UNISONO_TRY(selection.read_settings());
-  const auto make_execution = [resources = made.get()](const plan::Header& header,
-                                                       const plan::RankProgram& program,
-                                                       std::span<const int>) {
-    return engine::gpu::make_execution(header, program, *resources);
-  };
-  auto plans_there = std::make_unique<comm::Plans>(
-      std::move(selection), rank, engine::gpu::limits().operations, make_execution);
+  UNISONO_ASSIGN(auto plans_there, make_device_plans(*made));
   for (const comm::Registered& plan : registered_) {
     if (!plans_there->can_run(plan)) {
       plans_there->refuse(plan);
@@ -60,12 +78,17 @@ Status Communicator::Core::make_device(int ordinal) {
   return {};
 }
 
+std::size_t Communicator::Core::staging_bytes() const {
+  return device() != nullptr && staging_ ? staging_->memory_bytes() : 0;
+}
+
 Status Communicator::Core::settle(std::optional<Policy>& policy, int& max_sms) const {
   if (max_sms < 0)
     return misuse("max_sms is ", max_sms, " on rank ", rank,
                   "; it must be 1 or more, or 0 for the communicator's");
   if (!policy) policy = job->policy();
   if (max_sms == 0) max_sms = job->max_sms();
+  if (device() != nullptr) max_sms = device()->bounded(max_sms);
   return {};
 }
 
@@ -77,13 +100,14 @@ Result<Communicator::Core::Means> Communicator::Core::means_of(const Call& call)
   }
   UNISONO_TRY(settle(means.options.policy, means.options.max_sms));
   means.plans = device_plans_.get();
+  if (device()->is_staged()) means.options.max_sms = 0;  // it takes none
   if (means.options.policy != Policy::zero_sm) return means;
   if (is_reduction(call.collective))
     return misuse("policy zero_sm has no ", name(call.collective), " (on rank ", rank,
                   "): copy engines combine nothing. It has all_gather, all_to_all, all_to_all_v, "
                   "broadcast, gather, scatter, barrier, send and recv; max_sms bounds what a "
                   "reduction takes");
-  means.plans = copy_plans_.get();
+  if (!device()->is_staged()) means.plans = copy_plans_.get();
   means.options.max_sms = 0;
   return means;
 }
@@ -118,7 +142,11 @@ Status Communicator::Core::prepare_on_stream(std::span<const Message> messages,
   std::optional<Policy> policy = options.policy;
   int max_sms = options.max_sms;
   UNISONO_TRY(settle(policy, max_sms));
-  if (policy == Policy::zero_sm) {
+  const std::uint64_t bytes = task.entry.bytes;
+  if (connected->is_staged()) {
+    UNISONO_TRY(staging_->prepare(messages, *point_to_point, task));
+    task.entry.bytes = bytes;
+  } else if (policy == Policy::zero_sm) {
     UNISONO_ASSIGN(task.owned, engine::gpu::make_copied_messages(messages, rank, *connected));
   } else {
     UNISONO_ASSIGN(task.owned,

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/settings.h"
 #include "base/try.h"
 #include "base/wire.h"
@@ -64,48 +65,79 @@ Status DeviceConnections::open(int ordinal) {
                        "making an event");
 }
 
-Status DeviceConnections::agree(ControlGroup& group, const Status& mine) const {
+Result<std::pair<int, std::string>> DeviceConnections::first_reason(ControlGroup& group,
+                                                                    const std::string& mine) const {
   WireWriter writer;
-  writer.text(mine.ok() ? std::string() : mine.error().message.substr(0, max_reason_bytes));
+  writer.text(std::string_view(mine).substr(0, max_reason_bytes));
   UNISONO_ASSIGN(const Gathered all, group.all_gather(writer.bytes(), bootstrap_timeout_ns()));
-  if (!mine.ok()) return Error(mine.error());
   for (int rank = 0; rank < all.size(); ++rank) {
     WireReader reader(all[rank]);
     const std::string_view reason = reader.text(max_reason_bytes);
     if (!reader.done())
       return peer_error(rank, "rank ", rank, " told of its CUDA device what cannot be read");
-    if (!reason.empty())
-      return environment_error("rank ", rank, " cannot serve calls on CUDA streams: ", reason);
+    if (!reason.empty()) return std::pair(rank, std::string(reason));
   }
-  return {};
+  return std::pair(-1, std::string());
+}
+
+Status DeviceConnections::agree(ControlGroup& group, const Status& mine) const {
+  UNISONO_ASSIGN(const auto first,
+                 first_reason(group, mine.ok() ? std::string() : mine.error().message));
+  if (!mine.ok()) return Error(mine.error());
+  if (first.second.empty()) return {};
+  return environment_error("rank ", first.first,
+                           " cannot serve calls on CUDA streams: ", first.second);
 }
 
 Status DeviceConnections::reach_all(ControlGroup& group) {
   thread_blocks_ = engine_->max_blocks();
+  int driver_version = 0;
+  UNISONO_TRY(device().check(device().driver().driver_version(&driver_version),
+                             "asking for the driver's version"));
   WireWriter writer;
   writer.raw(std::as_bytes(std::span(device().uuid().bytes)));
   writer.number(static_cast<std::uint32_t>(thread_blocks_));
+  writer.number(static_cast<std::uint32_t>(driver_version));
   UNISONO_ASSIGN(const Gathered all, group.all_gather(writer.bytes(), bootstrap_timeout_ns()));
-  Status mine;
-  for (int rank = 0; rank < all.size() && mine.ok(); ++rank) {
+  std::string reason;
+  if (!settings().boolean(Setting::gpu_peer_access) && group.size() > 1)
+    reason = "UNISONO_GPU_PEER_ACCESS is 0 there";
+  std::map<std::string, int> sharing;
+  for (int rank = 0; rank < all.size(); ++rank) {
     sys::cuda::Uuid theirs;
     if (all[rank].size() != writer.bytes().size())
       return peer_error(rank, "rank ", rank, " told of its CUDA device in ", all[rank].size(),
                         " bytes; ", writer.bytes().size(), " were expected");
     WireReader reader(all[rank].subspan(theirs.bytes.size()));
     thread_blocks_ = std::min(thread_blocks_, static_cast<int>(reader.number<std::uint32_t>()));
-    std::ranges::copy(all[rank].first(theirs.bytes.size()),
-                      std::as_writable_bytes(std::span(theirs.bytes)).begin());
-    if (!device().can_access(theirs))
-      mine = environment_error("CUDA device ", device().ordinal(), " (", device().name(),
-                               ") of rank ", identity_.rank,
-                               " cannot reach the memory of the device of rank ", rank);
+    const auto version = static_cast<int>(reader.number<std::uint32_t>());
+    const auto uuid = all[rank].first(theirs.bytes.size());
+    std::ranges::copy(uuid, std::as_writable_bytes(std::span(theirs.bytes)).begin());
+    ++sharing[std::string(reinterpret_cast<const char*>(uuid.data()), uuid.size())];
+    if (reason.empty() && !device().can_access(theirs))
+      reason = str("CUDA device ", device().ordinal(), " (", device().name(),
+                   ") cannot reach the memory of the device of rank ", rank);
+    if (reason.empty() && version != driver_version)
+      reason = str("its CUDA driver is ", driver_version, ", that of rank ", rank, " is ", version,
+                   ": neither opens the other's memory");
   }
-  return agree(group, mine);
+  const int most =
+      std::ranges::max_element(sharing, {}, [](const auto& one) { return one.second; })->second;
+  if (most > 1) {
+    thread_blocks_ = std::max(thread_blocks_ / most, 1);
+    most_sms_ = std::max(device().multiprocessors() / most, 1);
+  }
+  UNISONO_ASSIGN(const auto first, first_reason(group, reason));
+  is_staged_ = !first.second.empty();
+  static std::atomic<bool> is_told{false};
+  if (is_staged_ && identity_.rank == 0 && !is_told.exchange(true))
+    log(LogLevel::warn, "calls on CUDA streams go through host memory, slowly, because of rank ",
+        first.first, ": ", first.second);
+  return {};
 }
 
 Status DeviceConnections::make_registrations() {
-  if (engine_->options().zero_copy_min_bytes == engine::gpu::Options::no_zero_copy ||
+  if (is_staged_ || engine_->options().zero_copy_min_bytes == engine::gpu::Options::no_zero_copy ||
       world_ranks_.size() > static_cast<std::size_t>(device::max_viewers))
     return {};
   std::vector<std::unique_ptr<transport::nvlink::Mail>> mails(world_ranks_.size());
@@ -236,6 +268,17 @@ Status DeviceConnections::after_launch(sys::cuda::StreamHandle* stream) {
 
 Status DeviceConnections::check_stream(void* stream) const {
   auto* handle = static_cast<sys::cuda::StreamHandle*>(stream);
+  if (is_staged_) {
+    const sys::cuda::Current current(device());
+    int capturing = 0;
+    UNISONO_TRY(device().check(device().driver().stream_is_capturing(handle, &capturing),
+                               "looking at a stream"));
+    if (capturing != 0)
+      return misuse("the call on rank ", identity_.rank,
+                    " cannot be captured into a CUDA graph: it goes through host memory, because "
+                    "not all devices of communicator ",
+                    identity_.communicator, " reach each other's memory");
+  }
   if (sys::cuda::is_default(handle)) return {};
   sys::cuda::ContextHandle* context = nullptr;
   UNISONO_TRY(

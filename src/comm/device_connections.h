@@ -29,7 +29,7 @@ class DeviceConnections : public engine::gpu::Resources {
     int rank = 0;
   };
   // Collective over `group`: says on every rank alike what is wrong with any of them: no driver, no
-  // kernels, several hosts, devices that cannot reach each other.
+  // kernels, several hosts.
   static Result<std::unique_ptr<DeviceConnections>> make(std::shared_ptr<Job> job,
                                                          ControlGroup& group, Identity identity,
                                                          int ordinal);
@@ -37,8 +37,16 @@ class DeviceConnections : public engine::gpu::Resources {
 
   engine::gpu::Engine& engine() override { return *engine_; }
   const sys::cuda::Device& device() const { return engine_->device(); }
+  // Whether some devices do not reach each other's memory, on all ranks alike: there are no
+  // connections then, and calls go through host memory (comm/staging.h).
+  bool is_staged() const { return is_staged_; }
   // That every rank's device runs at once.
   int thread_blocks() const { return thread_blocks_; }
+  // Of those that a call may take, as many as leave room for the ranks that share a device with
+  // another one. 0: as many as it likes.
+  int bounded(int max_sms) const {
+    return most_sms_ == 0 || (max_sms > 0 && max_sms < most_sms_) ? max_sms : most_sms_;
+  }
   Result<transport::Connection*> link(const Link& wanted) override;
   Status progress() override;
   Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) override;
@@ -47,7 +55,7 @@ class DeviceConnections : public engine::gpu::Resources {
   Status before_launch(sys::cuda::StreamHandle* stream) override;
   Status after_launch(sys::cuda::StreamHandle* stream) override;
 
-  // Misuse if the stream is of another device. Any thread.
+  // Misuse if the stream is of another device, or is captured where that cannot be. Any thread.
   Status check_stream(void* stream) const;
   // Misuse if it is not memory that kernels on the device may use. Any thread.
   Status check_buffer(std::string_view which, const void* data, int rank) const;
@@ -88,6 +96,10 @@ class DeviceConnections : public engine::gpu::Resources {
   Status open(int ordinal);
   // Every rank's word on whether it can go on, to every rank.
   Status agree(ControlGroup& group, const Status& mine) const;
+  // What the first rank that has one gives as its reason, empty where none does; on all ranks
+  // alike.
+  Result<std::pair<int, std::string>> first_reason(ControlGroup& group,
+                                                   const std::string& mine) const;
   Status reach_all(ControlGroup& group);
   Status make_entry(const Link& wanted);
   Status make_registrations();
@@ -99,6 +111,8 @@ class DeviceConnections : public engine::gpu::Resources {
   std::vector<int> world_ranks_;
   std::unique_ptr<engine::gpu::Engine> engine_;
   int thread_blocks_ = 0;
+  int most_sms_ = 0;
+  bool is_staged_ = false;
   transport::Transport* transport_ = nullptr;
   // Guards the list against report() and abort() from other threads.
   mutable std::mutex mutex_;

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <tuple>
 
 #include "algorithm/algorithm.h"
 #include "base/error.h"
+#include "base/settings.h"
 #include "base/str.h"
 #include "base/try.h"
 #include "gpu/runs.h"
@@ -85,17 +87,22 @@ CheckedCall::Run on(const TestStream& stream) {
   };
 }
 
-class GpuCommunicator : public testing::TestWithParam<int> {
+// Of so many ranks; staged: as where devices do not reach each other's memory.
+class GpuCommunicator : public testing::TestWithParam<std::tuple<int, bool>> {
  protected:
   void SetUp() override {
     std::string why;
     const auto devices = static_cast<int>(usable_devices(&why).size());
     if (devices == 0) GTEST_SKIP() << why;
     // Ranks that share a device wait for each other's kernels when they free memory.
-    if (devices < GetParam()) GTEST_SKIP() << GetParam() << " ranks need as many devices";
+    if (devices < ranks()) GTEST_SKIP() << ranks() << " ranks need as many devices";
+    ASSERT_TRUE(settings().set(Setting::gpu_peer_access, is_staged() ? "0" : "1").ok());
   }
+  void TearDown() override { ASSERT_TRUE(settings().set(Setting::gpu_peer_access, "1").ok()); }
+  static int ranks() { return std::get<0>(GetParam()); }
+  static bool is_staged() { return std::get<1>(GetParam()); }
   RanksOptions options() const {
-    return {.ranks = GetParam(), .timeout = std::chrono::seconds(20), .device = [](int rank) {
+    return {.ranks = ranks(), .timeout = std::chrono::seconds(20), .device = [](int rank) {
               return device_of(rank)->ordinal();
             }};
   }
@@ -128,7 +135,7 @@ TEST_P(GpuCommunicator, EveryCollectiveDeliversBySelection) {
     EXPECT_TRUE(communicator.barrier({.stream = stream.handle()}).ok());
     EXPECT_TRUE(stream.synchronize().ok());
     EXPECT_EQ(communicator.device(), device_of(communicator.rank())->ordinal());
-    EXPECT_GT(communicator.memory().device_bytes, 0U);
+    EXPECT_EQ(communicator.memory().device_bytes > 0, !is_staged());
   });
 }
 
@@ -272,7 +279,38 @@ TEST_P(GpuCommunicator, RefusesWhatIsNotItsDevicesMemory) {
   });
 }
 
+TEST_P(GpuCommunicator, IsCapturedOrSaysWhyNot) {
+  run_ranks(options(), [&](Communicator& communicator) {
+    const auto device = device_of(communicator.rank());
+    const TestStream stream(device);
+    const auto memory = sys::cuda::Memory::allocate(device, 4096).value();
+    auto* data = reinterpret_cast<void*>(memory.address());
+    const auto call = [&] {
+      return communicator.all_reduce(data, data, 64, DataType::float32, ReduceOperation::sum,
+                                     {.stream = stream.handle()});
+    };
+    ASSERT_TRUE(call().ok());
+    const sys::cuda::Current current(*device);
+    constexpr int thread_local_mode = 1;
+    ASSERT_EQ(device->driver().capture_begin(stream.handle(), thread_local_mode),
+              sys::cuda::driver_success);
+    const Status captured = call();
+    sys::cuda::GraphHandle* graph = nullptr;
+    ASSERT_EQ(device->driver().capture_end(stream.handle(), &graph), sys::cuda::driver_success);
+    device->driver().graph_destroy(graph);
+    EXPECT_EQ(captured.ok(), !is_staged());
+    if (!captured.ok()) {
+      EXPECT_EQ(captured.error().kind, ErrorKind::misuse);
+      EXPECT_NE(captured.error().message.find("goes through host memory"), std::string::npos)
+          << captured.error().message;
+    }
+    EXPECT_TRUE(call().ok());
+    EXPECT_TRUE(stream.synchronize().ok());
+  });
+}
+
 TEST_P(GpuCommunicator, AbortEndsAKernelThatWaits) {
+  if (is_staged()) GTEST_SKIP() << "the host waits";
   run_ranks(options(), [&](Communicator& communicator) {
     const auto device = device_of(communicator.rank());
     const TestStream stream(device);
@@ -289,7 +327,12 @@ TEST_P(GpuCommunicator, AbortEndsAKernelThatWaits) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, GpuCommunicator, testing::Values(2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuCommunicator,
+                         testing::Combine(testing::Values(2, 3, 4), testing::Bool()),
+                         [](const auto& with) {
+                           return str(std::get<0>(with.param),
+                                      std::get<1>(with.param) ? "_staged" : "");
+                         });
 
 }  // namespace
 }  // namespace unisono
