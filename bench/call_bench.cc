@@ -2,7 +2,9 @@
 // each pinned to a core of its own while there are cores. Back-to-back calls, the median of
 // batches.
 //
-//   call_bench [ranks [largest_bytes [first_collective]]]
+//   call_bench [ranks [largest_bytes [collective [smallest_bytes [factor]]]]]
+//
+// Settings (UNISONO_ALGORITHM and others) are those of the environment.
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -25,8 +27,9 @@ namespace {
 using namespace unisono;
 using Clock = std::chrono::steady_clock;
 
-constexpr int batches = 15;
+constexpr int most_batches = 15, least_batches = 5;
 constexpr double batch_seconds = 0.004;
+constexpr double most_seconds = 0.25;  // of all batches, where a call takes long
 
 struct Buffers {
   const float* input;
@@ -100,18 +103,29 @@ double measure(Communicator& comm, const Case& one, Buffers at, std::int64_t cou
       if (auto status = one.call(comm, at, count); !status.ok()) die(status.error().describe());
     return std::chrono::duration<double>(Clock::now() - begin).count() / calls;
   };
-  double guess = batch(20);
   // All ranks must make the same number of calls.
-  if (!comm.all_reduce(&guess, &guess, 1, DataType::float64, ReduceOperation::max).ok())
-    die("all_reduce failed");
-  const int calls = std::clamp(static_cast<int>(batch_seconds / guess), 3, 5000);
+  const auto slowest = [&](double time) {
+    if (!comm.all_reduce(&time, &time, 1, DataType::float64, ReduceOperation::max).ok())
+      die("all_reduce failed");
+    return time;
+  };
+  batch(2);
+  double guess = slowest(batch(3));
+  if (guess < batch_seconds / 40) guess = slowest(batch(20));
+  const int calls = std::clamp(static_cast<int>(batch_seconds / guess), 1, 5000);
+  const int batches =
+      std::clamp(static_cast<int>(most_seconds / guess / calls), least_batches, most_batches);
   std::vector<double> times;
   for (int i = 0; i < batches; ++i) times.push_back(batch(calls));
-  std::nth_element(times.begin(), times.begin() + batches / 2, times.end());
-  return times[batches / 2] * 1e6;
+  std::ranges::nth_element(times, times.begin() + batches / 2);
+  return slowest(times[static_cast<std::size_t>(batches / 2)]) * 1e6;
 }
 
-int run(int rank, int ranks, std::size_t largest, const std::string& only, const std::string& url) {
+struct Sizes {
+  std::size_t smallest, largest, factor;  // factor 0: 8 up to 1 KiB, then 2
+};
+
+int run(int rank, int ranks, const Sizes& sizes, const std::string& only, const std::string& url) {
   if (ranks <= static_cast<int>(std::thread::hardware_concurrency())) pin(rank);
   InitOptions options;
   options.rank = rank;
@@ -120,10 +134,13 @@ int run(int rank, int ranks, std::size_t largest, const std::string& only, const
   auto made = Communicator::init(options);
   if (!made.ok()) die(made.error().describe());
   Communicator comm = std::move(made).value();
-  std::vector<float> input(largest / sizeof(float) + 16, 1), output(input.size(), 2);
+  std::vector<float> input(sizes.largest / sizeof(float) + 16, 1), output(input.size(), 2);
   for (const Case& one : cases) {
     if (!only.empty() && only != one.name) continue;
-    for (std::size_t bytes = 8; bytes <= largest; bytes *= bytes < 1024 ? 8 : 2) {
+    const auto factor = [&](std::size_t bytes) -> std::size_t {
+      return sizes.factor > 0 ? sizes.factor : bytes < 1024 ? 8 : 2;
+    };
+    for (std::size_t bytes = sizes.smallest; bytes <= sizes.largest; bytes *= factor(bytes)) {
       const auto parts = static_cast<std::size_t>(one.divides ? ranks : 1);
       const auto count = static_cast<std::int64_t>(bytes / sizeof(float) / parts);
       double us = measure(comm, one, {input.data(), output.data()}, count);
@@ -139,14 +156,19 @@ int run(int rank, int ranks, std::size_t largest, const std::string& only, const
 
 int main(int argc, char** argv) {
   const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
-  const auto largest = static_cast<std::size_t>(argc > 2 ? std::atoll(argv[2]) : 65536);
+  const auto number = [&](int at, long long otherwise) {
+    return static_cast<std::size_t>(argc > at ? std::atoll(argv[at]) : otherwise);
+  };
+  const Sizes sizes{.smallest = number(4, 8), .largest = number(2, 65536), .factor = number(5, 0)};
+  if (ranks < 1 || sizes.smallest < 1 || (argc > 5 && sizes.factor < 2))
+    die("at least 1 rank, calls of at least 1 byte, a factor of at least 2");
   const std::string only = argc > 3 ? argv[3] : "";
   std::string directory = "/tmp/call_bench.XXXXXX";
   if (mkdtemp(directory.data()) == nullptr) die("no temporary directory");
   const std::string url = "file://" + directory + "/rendezvous";
   setenv("UNISONO_SECRET", "call-bench", 1);
   for (int rank = 0; rank < ranks; ++rank)
-    if (fork() == 0) std::_Exit(run(rank, ranks, largest, only, url));
+    if (fork() == 0) std::_Exit(run(rank, ranks, sizes, only, url));
   int failed = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     int status = 0;
