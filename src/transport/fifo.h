@@ -31,6 +31,9 @@ struct FifoOptions {
   std::size_t simple_slot_bytes = 512 << 10;
   std::size_t ll_slot_bytes = 32 << 10;
   std::size_t ll128_slot_bytes = 600 << 10;
+  // Whether a message goes into the first slot again whenever the receiver has given back all. The
+  // same at both ends.
+  bool reuses_slots = false;
   bool zero_copy = false;
   std::size_t zero_copy_min_bytes = 256 << 10;
 

@@ -35,6 +35,15 @@ class SentMessages {
     return sent_ - consumed_ < slots_;
   }
 
+  // Whether the receiver has given back all.
+  bool has_all_back() {
+    if (consumed_ == sent_) return true;
+    // Acquire, as above.
+    if (given_back_->load(std::memory_order_acquire) != sent_) return false;
+    consumed_ = sent_;
+    return true;
+  }
+
   bool knows_free_slot() const { return sent_ - consumed_ < slots_; }
 
   std::uint64_t sent() const { return sent_; }

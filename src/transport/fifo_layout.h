@@ -39,11 +39,12 @@ inline constexpr std::uint64_t heads_per_credit = 8;
 // The head of a slot of Simple, and of any message that is put; the bytes, or the PieceRecords of
 // an offer, follow it.
 struct alignas(64) SlotHeader {
-  enum class Kind : std::uint32_t { bytes, offer };
+  enum class Kind : std::uint16_t { bytes, offer };
   std::uint64_t number;  // the message's, from 1: zeroed memory announces none
   std::uint64_t bytes;   // of the message
   Kind kind;
-  std::uint32_t pieces;  // of an offer
+  std::uint16_t is_first_slot;  // whether it begins with the first slot again; in mapped memory
+  std::uint32_t pieces;         // of an offer
   std::byte payload[header_payload_bytes];
 };
 static_assert(sizeof(SlotHeader) == 64);
@@ -63,6 +64,7 @@ struct FifoLayout {
   std::uint64_t heads;        // of Simple
   std::size_t payload_bytes;  // of a slot
   std::size_t slot_stride;
+  bool reuses_slots;
   std::size_t heads_offset;  // of the first head in the region
   std::size_t offset;        // of the first slot in the region
   int arrived_signal;        // of the receiver: messages that have arrived

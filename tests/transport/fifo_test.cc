@@ -4,6 +4,7 @@
 #include "transport/fifo.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "conformance/harness.h"
@@ -218,6 +219,46 @@ TEST_P(Fifo, ShortMessagesGoFarAheadOfTheReceiver) {
     ASSERT_NO_FATAL_FAILURE(send_while_there_is_room());
   }
   EXPECT_EQ(taken, 200u);
+}
+
+// Messages that the receiver keeps up with lie in one slot, and those that it does not in more.
+TEST_P(Fifo, ASlotIsUsedAgainWhereTheReceiverHasGivenBackAll) {
+  FifoOptions options = small_options();
+  options.reuses_slots = true;
+  options.zero_copy = false;
+  options.simple_slot_bytes = 8192;
+  Line line(factory(), protocol(), options);
+  if (protocol() != Protocol::simple || line.pair.a->peer_region() == nullptr)
+    GTEST_SKIP() << "slots are used again in mapped memory, in Simple";
+  constexpr std::size_t bytes = 5000;
+  std::set<const void*> places;
+  const auto send_and_note = [&](std::uint64_t number) {
+    wait_to_send(line);
+    const auto content = message(number, bytes);
+    void* const place = line.send->begin(bytes);
+    std::copy(content.begin(), content.end(), static_cast<std::byte*>(place));
+    ASSERT_TRUE(line.send->commit().ok());
+    places.insert(place);
+  };
+  std::uint64_t number = 0;
+  for (; number < 11; ++number) {
+    ASSERT_NO_FATAL_FAILURE(send_and_note(number));
+    ASSERT_NO_FATAL_FAILURE(take(line, number, bytes));
+  }
+  EXPECT_EQ(places.size(), 1U);
+  // One behind, then short ones between, which take no slot.
+  ASSERT_NO_FATAL_FAILURE(send_and_note(number));
+  for (; number < 20; ++number) {
+    ASSERT_NO_FATAL_FAILURE(send_and_note(number + 1));
+    ASSERT_NO_FATAL_FAILURE(take(line, number, bytes));
+  }
+  EXPECT_EQ(places.size(), 4U);
+  ASSERT_NO_FATAL_FAILURE(take(line, number, bytes));
+  send_message(line, number + 1, 300);
+  ASSERT_NO_FATAL_FAILURE(send_and_note(number + 2));
+  ASSERT_NO_FATAL_FAILURE(take(line, number + 1, 300));
+  ASSERT_NO_FATAL_FAILURE(take(line, number + 2, bytes));
+  EXPECT_EQ(places.size(), 4U);
 }
 
 TEST_P(Fifo, NothingArrivesBeforeItIsSent) {

@@ -1,5 +1,7 @@
 #include "engine/host/short_run.h"
 
+#include <algorithm>
+
 #include "base/block_copy.h"
 #include "base/short_copy.h"
 #include "base/try.h"
@@ -146,7 +148,7 @@ bool ShortRun::finds_room(Block& block, const Step& step) {
 }
 
 inline const std::byte* ShortRun::take(Block& block, const Step& step) {
-  const transport::MappedReceiver& receiver = *block.receiver;
+  transport::MappedReceiver& receiver = *block.receiver;
   const std::uint64_t number = receiver.number();
   if (number <= receiver.taken()) return nullptr;
   if (number == receiver.taken() + 1 && receiver.carries(step.bytes)) [[likely]]
@@ -225,6 +227,14 @@ Waiting ShortRun::waiting() const {
            .got = awaits_message ? block.recv_fifo->received() : block.send_fifo->consumed()};
   }
   return out;
+}
+
+bool ShortRun::awaits(int peer) const {
+  return std::ranges::any_of(blocks_, [&](const Block& block) {
+    if (block.at == block.end) return false;
+    return (block.waits_for == Waiting::Kind::message && block.plan->recv_peer == peer) ||
+           (block.waits_for == Waiting::Kind::credit && block.plan->send_peer == peer);
+  });
 }
 
 std::size_t ShortRun::memory_bytes() const {
