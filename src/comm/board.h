@@ -33,6 +33,23 @@ class Board {
   }
   // Neighbours known not to have started call `sequence`, in order.
   std::vector<int> absent(std::uint64_t sequence) const;
+  // This rank runs on that processor; on none while it gives it to others. Relaxed, as in
+  // any_at_rest(): a guess at where ranks are.
+  void runs_on(int processor) {
+    processor_ = processor;
+    own_line_->processor.store(processor + 1, std::memory_order_relaxed);
+  }
+  void rests() { own_line_->processor.store(0, std::memory_order_relaxed); }
+  // Whether `matches(rank)` for a neighbour that does not run on another processor than this rank.
+  template <class Matches>
+  bool any_at_rest(Matches matches) const {
+    for (std::size_t i = 0; i < neighbours_.size(); ++i) {
+      if (i == own_) continue;
+      const int processor = line_of(i).processor.load(std::memory_order_relaxed) - 1;
+      if ((processor < 0 || processor == processor_) && matches(neighbours_[i])) return true;
+    }
+    return false;
+  }
   // This rank gives up for that fault. Any thread.
   void give_up(const transport::Fault& fault);
   // What a neighbour that gave up told: connections tell it too, but not those that were never
@@ -47,6 +64,7 @@ class Board {
   struct alignas(64) Line {
     std::atomic<std::uint64_t> started{0};  // the sequence number plus 1; 0: none
     std::atomic<std::uint64_t> fault{0};    // packed; 0: none
+    std::atomic<int> processor{0};          // that it was last seen on, plus 1; 0: none
   };
   Line& line_of(std::size_t neighbour) const;
 
@@ -56,6 +74,7 @@ class Board {
   std::optional<sys::SharedMemory> memory_;
   Line lonely_;  // stands for the page where there is none
   Line* own_line_ = &lonely_;
+  int processor_ = -1;  // as its line tells
 };
 
 }  // namespace unisono::comm

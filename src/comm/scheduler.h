@@ -94,6 +94,8 @@ class Scheduler {
 
   // Of a call that its first poll did not complete; whether it is.
   bool spin_in_turn(const Turn& turn, Status& status);
+  // Crowded: yields, unless the ranks that the call waits for run on other cores.
+  void give_way(const engine::Execution& execution, int spins);
   // With the seat: polls everything once. Whether anything moved.
   bool round();
   bool poll_collective();

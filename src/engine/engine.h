@@ -73,6 +73,9 @@ class Execution {
   // Whether the last poll() moved anything: for the decision to spin or to sleep.
   virtual bool progressed() const = 0;
   virtual Waiting waiting() const = 0;
+  // Whether the last poll() found a thread block waiting for that rank, as far as this engine
+  // knows.
+  virtual bool awaits(int) const { return true; }
   // Memory that the program and its state hold, about, in bytes.
   virtual std::size_t memory_bytes() const = 0;
 };

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "base/str.h"
 #include "support/engine_cluster.h"
@@ -131,6 +132,21 @@ TEST_P(EveryAlgorithm, DeliversManyTilesAndZeroCopyOffers) {
   }
 }
 
+TEST_P(EveryAlgorithm, DeliversWhereSlotsAreUsedAgain) {
+  transport::FifoOptions options = small_slots();
+  options.reuses_slots = true;
+  for (const bool zero_copy : {false, true}) {
+    options.zero_copy = zero_copy;
+    EngineCluster cluster(4, options);
+    for (const algorithm::Entry& entry : algorithm::entries())
+      for (std::int64_t count : {3, 700, 5003})
+        ASSERT_EQ(run(cluster, entry, topo::Placement::single_node(4), GetParam(), false, 1, count,
+                      DataType::int64, ReduceOperation::sum, 4),
+                  "")
+            << entry.plan_name() << ", count " << count << ", zero-copy " << zero_copy;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Protocols, EveryAlgorithm,
                          testing::Values(Protocol::simple, Protocol::ll, Protocol::ll128),
                          [](const auto& tested) { return std::string(name(tested.param)); });
@@ -149,6 +165,25 @@ TEST(EveryReduction, IsExactInEveryTypeAndOperation) {
               "")
               << entry.plan_name() << " " << name(static_cast<DataType>(type)) << " "
               << name(static_cast<ReduceOperation>(operation)) << " in place " << in_place;
+  }
+}
+
+// To be connected: with all others in one shot, and with the next neighbour in a ring.
+TEST(Execution, SaysWhichRanksItAwaits) {
+  constexpr int rank = 2;
+  std::set<int> awaited{0, 1, 3};
+  for (const char* algorithm : {"one_shot", "ring"}) {
+    EngineCluster cluster(4, small_slots());
+    algorithm::Request request;
+    request.placement = topo::Placement::single_node(4);
+    const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, algorithm);
+    const plan::Plan plan = std::move(algorithm::make_plan(entry, request)).value();
+    if (algorithm == std::string("ring"))
+      awaited = {plan.programs[rank].thread_blocks.front().send_peer};
+    std::vector<std::int32_t> input(64), output(64);
+    const engine::Arguments arguments{
+        .input = input.data(), .output = output.data(), .count = 64, .type = DataType::int32};
+    EXPECT_EQ(cluster.awaited_alone(plan, rank, arguments), awaited) << algorithm;
   }
 }
 

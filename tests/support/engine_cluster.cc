@@ -199,8 +199,8 @@ std::string EngineCluster::run(const Run& run) {
   return {};
 }
 
-engine::Waiting EngineCluster::waiting_alone(const plan::Plan& plan, int rank,
-                                             const engine::Arguments& arguments) {
+EngineCluster::Executions EngineCluster::begin_alone(const plan::Plan& plan, int rank,
+                                                     const engine::Arguments& arguments) {
   Run run;
   run.plan = &plan;
   auto executions = make_executions(run);
@@ -209,7 +209,21 @@ engine::Waiting EngineCluster::waiting_alone(const plan::Plan& plan, int rank,
   if (!one.start(arguments).ok()) throw std::runtime_error("the call was not started");
   for (int i = 0; i < 10; ++i)
     if (!one.poll().ok()) throw std::runtime_error("polling failed");
-  return one.waiting();
+  return std::move(*executions);
+}
+
+engine::Waiting EngineCluster::waiting_alone(const plan::Plan& plan, int rank,
+                                             const engine::Arguments& arguments) {
+  return begin_alone(plan, rank, arguments)[static_cast<std::size_t>(rank)]->waiting();
+}
+
+std::set<int> EngineCluster::awaited_alone(const plan::Plan& plan, int rank,
+                                           const engine::Arguments& arguments) {
+  const Executions executions = begin_alone(plan, rank, arguments);
+  std::set<int> out;
+  for (int peer = 0; peer < plan.header.ranks; ++peer)
+    if (executions[static_cast<std::size_t>(rank)]->awaits(peer)) out.insert(peer);
+  return out;
 }
 
 std::string EngineCluster::call(const Run& run, Executions& executions) {

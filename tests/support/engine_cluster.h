@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,11 +40,14 @@ class EngineCluster {
   // What a rank of the plan waits for while no other has begun.
   engine::Waiting waiting_alone(const plan::Plan& plan, int rank,
                                 const engine::Arguments& arguments);
+  // And for which ranks.
+  std::set<int> awaited_alone(const plan::Plan& plan, int rank, const engine::Arguments& arguments);
 
  private:
   class Resources;
   using Executions = std::vector<std::unique_ptr<engine::Execution>>;
   Result<Executions> make_executions(const Run& run);
+  Executions begin_alone(const plan::Plan& plan, int rank, const engine::Arguments& arguments);
   std::string call(const Run& run, Executions& executions);
   std::vector<std::unique_ptr<transport::Transport>> transports_;
   std::vector<std::unique_ptr<Resources>> resources_;

@@ -1,5 +1,7 @@
 #include "engine/host/execution.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/try.h"
 
@@ -228,6 +230,13 @@ Waiting HostExecution::waiting() const {
     if (least == nullptr || behind(block.waiting(), least->waiting())) least = &block;
   }
   return least == nullptr ? one_sided_.waiting() : least->waiting();
+}
+
+bool HostExecution::awaits(int peer) const {
+  if (runs_short()) return short_run_.awaits(peer);
+  return std::ranges::any_of(call_.blocks, [&](const ThreadBlockRun& block) {
+    return block.waiting().kind != Waiting::Kind::nothing && block.waiting().peer == peer;
+  });
 }
 
 }  // namespace unisono::engine

@@ -17,6 +17,7 @@ class HostExecution : public Execution {
   Result<bool> poll() override;
   bool progressed() const override { return progressed_; }
   Waiting waiting() const override;
+  bool awaits(int peer) const override;
   std::size_t memory_bytes() const override;
 
  private:

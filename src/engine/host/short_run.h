@@ -35,6 +35,7 @@ class ShortRun {
   bool progressed() const { return progressed_; }
   // Of the thread block that is least far.
   Waiting waiting() const;
+  bool awaits(int peer) const;
   std::size_t memory_bytes() const;
 
  private:
