@@ -79,6 +79,8 @@ struct Entry {
   // by the chunks of the plan.
   Cost (*cost)(const Request& request, double block_bytes);
   Symmetry (*symmetry)(const Request& request) = [](const Request&) { return Symmetry::none; };
+  // Whether ranks pass on what they take in the step that takes it, rather than read it again.
+  bool passes_on = false;
 
   std::string plan_name() const;  // "ring_all_reduce"
 };

@@ -77,6 +77,7 @@ const Entry ring_all_gather = {
     .program = program<1>,
     .cost = cost<1>,
     .symmetry = by_rotation,
+    .passes_on = true,
 };
 
 const Entry bidirectional_ring_all_gather = {
@@ -90,6 +91,7 @@ const Entry bidirectional_ring_all_gather = {
     .program = program<2>,
     .cost = cost<2>,
     .symmetry = by_rotation,
+    .passes_on = true,
 };
 
 }  // namespace unisono::algorithm

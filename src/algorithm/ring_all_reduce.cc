@@ -83,6 +83,7 @@ const Entry ring_all_reduce = {
     .program = program<1>,
     .cost = cost<1>,
     .symmetry = by_rotation,
+    .passes_on = true,
 };
 
 const Entry bidirectional_ring_all_reduce = {
@@ -96,6 +97,7 @@ const Entry bidirectional_ring_all_reduce = {
     .program = program<2>,
     .cost = cost<2>,
     .symmetry = by_rotation,
+    .passes_on = true,
 };
 
 }  // namespace unisono::algorithm

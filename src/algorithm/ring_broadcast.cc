@@ -71,6 +71,7 @@ const Entry ring_broadcast = {
     .header = header,
     .program = program,
     .cost = cost,
+    .passes_on = true,
 };
 
 }  // namespace unisono::algorithm

@@ -67,6 +67,7 @@ const Entry ring_reduce = {
     .header = header,
     .program = program,
     .cost = cost,
+    .passes_on = true,
 };
 
 }  // namespace unisono::algorithm

@@ -69,6 +69,7 @@ const Entry ring_reduce_scatter = {
     .program = program<1>,
     .cost = cost<1>,
     .symmetry = by_rotation,
+    .passes_on = true,
 };
 
 const Entry bidirectional_ring_reduce_scatter = {
@@ -82,6 +83,7 @@ const Entry bidirectional_ring_reduce_scatter = {
     .program = program<2>,
     .cost = cost<2>,
     .symmetry = by_rotation,
+    .passes_on = true,
 };
 
 }  // namespace unisono::algorithm

@@ -67,7 +67,8 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   core->connections = std::make_unique<comm::Connections>(job, core->id, core->epoch, core->rank,
                                                           core->world_ranks);
   const int tiles = placement.nodes() > 1 ? tiles_between_nodes : comm::tiles_inside_node;
-  comm::Selection selection(std::move(placement), comm::host_model(job->fifo_options()));
+  comm::Selection selection(std::move(placement),
+                            comm::host_model(job->fifo_options(), job->crowding()));
   UNISONO_TRY(selection.read_settings());
   core->make_on_host = [connections = core->connections.get(), job = job.get(), tiles](
                            const plan::Header& header, const plan::RankProgram& program,

@@ -18,8 +18,14 @@ struct CostModel {
   LinkCost intra_node[protocol_count];
   LinkCost inter_node[protocol_count];
   double reduce_ns_per_byte;
+  // Of what a rank inside a node takes and does not pass on in the same step: it reads that again.
+  double again_ns_per_byte;
+  // Where ranks share a core, a message waits until its receiver has the core.
+  double turn_us;
 
-  double time_us(const algorithm::Cost& cost, Protocol protocol) const;
+  // `crowding`: ranks for each core, 1 or more.
+  double time_us(const algorithm::Cost& cost, Protocol protocol, bool passes_on,
+                 double crowding) const;
 };
 
 // Of the host engine. The numbers are measured by bench/transport_bench and bench/reduce_bench on 2

@@ -29,7 +29,9 @@ class EngineModel {
                             double block_bytes) const = 0;
 };
 
-std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options);
+// `crowding`: ranks for each core of the machine where they are most; the same on every rank.
+std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options,
+                                              double crowding = 1);
 // Of devices that run `thread_blocks` at once.
 std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
                                                 int thread_blocks);

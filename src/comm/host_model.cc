@@ -11,7 +11,8 @@ constexpr std::size_t largest_element_bytes = 8;
 
 class HostModel : public EngineModel {
  public:
-  explicit HostModel(const transport::FifoOptions& fifo_options) : fifo_options_(fifo_options) {}
+  HostModel(const transport::FifoOptions& fifo_options, double crowding)
+      : fifo_options_(fifo_options), crowding_(crowding) {}
 
   // Its largest step must fit a slot.
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const override {
@@ -26,7 +27,7 @@ class HostModel : public EngineModel {
   }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
                  const algorithm::Cost& cost, double) const override {
-    const double us = host_cost_model().time_us(cost, request.protocol);
+    const double us = host_cost_model().time_us(cost, request.protocol, entry.passes_on, crowding_);
     // A root's block in segments, which all then exchange: (p - 1)^2 messages, of which the cost
     // counts one rank's, where a tree has p - 1; and processes that wait wake up one after another.
     // 4 ranks on 2 cores took 1.5 to 3.7 times the time of the best tree or ring.
@@ -40,12 +41,14 @@ class HostModel : public EngineModel {
 
  private:
   transport::FifoOptions fifo_options_;
+  double crowding_;
 };
 
 }  // namespace
 
-std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options) {
-  return std::make_shared<HostModel>(fifo_options);
+std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options,
+                                              double crowding) {
+  return std::make_shared<HostModel>(fifo_options, crowding);
 }
 
 }  // namespace unisono::comm

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -28,6 +29,7 @@ struct SelfDescription {
   transport::FifoOptions fifo_options;
   bool checks_calls = false;
   bool has_device = false;
+  std::uint32_t cores = 1;
 };
 
 std::vector<std::byte> write(const SelfDescription& introduction) {
@@ -41,6 +43,7 @@ std::vector<std::byte> write(const SelfDescription& introduction) {
   writer.number(static_cast<std::uint64_t>(fifo.ll128_slot_bytes));
   writer.number(static_cast<std::uint8_t>(introduction.checks_calls));
   writer.number(static_cast<std::uint8_t>(introduction.has_device));
+  writer.number(introduction.cores);
   return writer.take();
 }
 
@@ -55,6 +58,7 @@ Result<SelfDescription> read_introduction(std::span<const std::byte> bytes, int 
   out.fifo_options.ll128_slot_bytes = reader.number<std::uint64_t>();
   out.checks_calls = reader.number<std::uint8_t>() != 0;
   out.has_device = reader.number<std::uint8_t>() != 0;
+  out.cores = std::max(reader.number<std::uint32_t>(), 1U);
   if (!reader.done())
     return peer_error(rank, "rank ", rank, " introduced itself with ", bytes.size(),
                       " bytes that cannot be read; is it another version of unisono?");
@@ -161,6 +165,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   mine.fifo_options = fifo_options_;
   mine.checks_calls = settings().boolean(Setting::check_calls);
   mine.has_device = device_ >= 0;
+  mine.cores = std::thread::hardware_concurrency();
   UNISONO_ASSIGN(BootstrapResult found,
                  listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))
                           : bootstrap(bootstrap_options, write(mine)));
@@ -168,6 +173,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   name_ = hex(world_->communicator());
 
   std::map<std::string, int> ranks_on;
+  std::map<std::string, std::uint32_t> cores_of;
   for (int rank = 0; rank < world_->size(); ++rank) {
     UNISONO_ASSIGN(const SelfDescription theirs,
                    read_introduction(found.contributions[rank], rank));
@@ -175,11 +181,17 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
     members_.push_back(
         {.node = theirs.node, .host = theirs.host, .shm_address = {}, .socket_address = {}});
     ++ranks_on[theirs.host];
+    // Ranks bound to few cores each know only these.
+    std::uint32_t& cores = cores_of[theirs.host];
+    cores = std::max(cores, theirs.cores);
   }
   const bool one_host = ranks_on.size() == 1;
   ranks_on_host_ = ranks_on[mine.host];
   int most_on_a_host = 0;
-  for (const auto& [host, ranks] : ranks_on) most_on_a_host = std::max(most_on_a_host, ranks);
+  for (const auto& [host, ranks] : ranks_on) {
+    most_on_a_host = std::max(most_on_a_host, ranks);
+    crowding_ = std::max(crowding_, static_cast<double>(ranks) / cores_of[host]);
+  }
   fifo_options_ = fifo_options_.shared_by(most_on_a_host);
   UNISONO_TRY(fifo_options_.check());
 

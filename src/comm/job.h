@@ -44,6 +44,8 @@ class Job {
   std::unique_ptr<ControlGroup> take_world() { return std::move(world_); }
   // Ranks of the job on this host: how many share its cores.
   int ranks_on_host() const { return ranks_on_host_; }
+  // Ranks for each core of the host where they are most, which every rank finds alike; at least 1.
+  double crowding() const { return crowding_; }
   const std::string& name() const { return name_; }
 
   // The transport to a rank, and that rank's address in it.
@@ -78,6 +80,7 @@ class Job {
   transport::FifoOptions fifo_options_;
   std::vector<Member> members_;
   int ranks_on_host_ = 1;
+  double crowding_ = 1;
   int device_ = -1;
   Policy policy_ = Policy::fastest;
   int max_sms_ = 0;

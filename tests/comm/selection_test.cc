@@ -59,6 +59,29 @@ TEST(Selection, SmallCallsTakeFewStepsAndLargeOnesFewBytes) {
   for (const algorithm::Cost& other : large) EXPECT_LE(large.front().bytes_sent, other.bytes_sent);
 }
 
+// Where ranks share cores, a step waits for the other ranks' turns.
+TEST(Selection, CrowdedRanksTakeFewerSteps) {
+  const auto steps_of = [](Collective collective, double crowding) {
+    const Selection selection(topo::Placement::single_node(4),
+                              host_model(transport::FifoOptions{}, crowding));
+    return selection.candidates(collective, 16).front().cost.steps;
+  };
+  for (Collective collective :
+       {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
+    EXPECT_EQ(steps_of(collective, 2), 1) << name(collective);
+    EXPECT_EQ(steps_of(collective, 1), 2) << name(collective);
+  }
+}
+
+// What is passed on in the step that takes it need not be read again.
+TEST(Selection, LargeCallsOfManyRanksGoRoundARing) {
+  Selection selection = selection_of(1, 16);
+  for (Collective collective :
+       {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce})
+    EXPECT_EQ(selection.candidates(collective, 16 << 20).front().choice.entry->name, "ring")
+        << name(collective);
+}
+
 // What GPUs win by: on a host each rank would wait for every other.
 TEST(Selection, OnAHostNoRootHasItsBlockExchanged) {
   for (int ranks : {3, 4, 16}) {
