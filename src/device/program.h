@@ -188,6 +188,10 @@ static_assert(sizeof(Launch) <= 4096, "a kernel's parameters are limited to 4 Ki
 // with a part for every block and hop.
 enum class DirectKind : std::uint8_t { take, combine, two_shot };
 inline constexpr int direct_kinds = 3;
+// What its kernels do with words of 8 bytes: whatever is asked for, or whole aligned ones alone, as
+// they are or sums of one type.
+enum class DirectWords : std::uint8_t { any, plain, float16, bfloat16, float32 };
+inline constexpr int direct_words_count = 5;
 inline constexpr int direct_max_ranks = 8;
 inline constexpr int direct_max_blocks = 64;
 inline constexpr std::size_t direct_slots = 2;
@@ -204,33 +208,34 @@ constexpr std::size_t direct_slot_bytes(DirectKind kind, int ranks) {
 constexpr std::size_t direct_max_bytes(DirectKind kind, int ranks) {
   return direct_block_bytes(kind, ranks) * direct_max_blocks / 2;
 }
-// By rank: what goes there, and where what comes from there is put; 0: nothing. For the own rank
-// what it gives itself. Where they are combined, all that comes and the own source, from rank
-// `first` on, make the own destination. A rank that sends at all has an own source.
+// What goes there, and where what comes from there is put; 0: nothing. For the own rank what it
+// gives itself. Where they are combined, all that comes and the own source, in the order of the
+// peers, make the own destination. A rank that sends at all has an own source.
 struct DirectPeer {
   std::uint64_t source;
   std::uint64_t destination;
-  std::uint64_t out;  // where its slots of what this rank sends are
-  std::uint64_t in;   // this rank's slots of what that one sends
+  std::uint64_t out;   // where its slots of what this rank sends are
+  std::uint64_t in;    // this rank's slots of what that one sends
+  std::int64_t bytes;  // of both; in two hops a segment, the last of which are shorter
 };
 // A kernel waits for each line of 64 bytes of its parameters that it reads: what every call needs
 // stands together.
 struct DirectLaunch {
   std::uint64_t states;       // BlockState[direct_max_blocks + 1]
-  std::int64_t bytes;         // to and from each rank; in two hops the last segments are shorter
-  std::int64_t all_bytes;     // of all segments
+  std::int64_t bytes;         // the most of any peer
   std::uint32_t block_units;  // of 8 bytes, for each block
   std::uint32_t block_bytes;  // of a slot, likewise
   std::int16_t rank;
   std::int16_t ranks;
-  std::int16_t first;
+  std::int16_t first;  // whose peers[0] is; the others follow by number, the lowest the highest
+  std::int16_t own;    // which of the peers is this rank
   std::uint8_t sources_differ;
   std::uint8_t tells;  // only some send
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
   Arithmetic arithmetic;
   DirectPeer peers[direct_max_ranks];
-  // By rank, a word for each block: this rank's to that one and that one's to this.
+  // As the peers, a word for each block: this rank's to that one and that one's to this.
   std::uint64_t greetings_out[direct_max_ranks];
   std::uint64_t greetings_in[direct_max_ranks];
 };
@@ -300,27 +305,30 @@ struct LinesLaunch {
   LinesPeer peers[direct_max_ranks];
 };
 
-// A group of sends and receives. Message by message, each direction of each peer has a thread block
-// for every channel that its messages use: message m goes in pieces over its first `channels`
-// channels in turn, which its size alone decides, so that both ends agree whatever the groups are.
+// A group of sends and receives. Message by message, each direction of each peer has thread blocks,
+// among which a message is cut by its size alone, so that both ends agree whatever the groups are:
+// in pieces over its first `channels` channels in turn, a block each; or, where it is short, in
+// groups of LL128's lines (copy/group.cuh) over as many warps in turn.
 struct Transfer {
   // Of a receive that is `direct`: in the sender's addresses.
   std::uint64_t data;
   std::int64_t bytes;
   std::uint16_t channels;
-  std::uint8_t posts;   // by its size alone: the receiver says where it goes
-  std::uint8_t direct;  // receives
-  std::uint32_t piece_bytes;
+  std::uint8_t posts;         // by its size alone: the receiver says where it goes
+  std::uint8_t direct;        // receives
+  std::uint32_t piece_bytes;  // 0: in lines
 };
 struct TransferBlock {
-  std::uint64_t link;  // Link, in device memory
+  std::uint64_t link;   // Link, in device memory; 0: no message goes by slots
+  std::uint64_t lines;  // Link of what goes in lines, likewise
   std::uint16_t first_transfer;
   std::uint16_t transfers;
-  std::uint16_t channel;
-  std::uint16_t sends;
+  std::uint8_t channel;  // this block's, of the direction's `channels`
+  std::uint8_t channels;
+  std::uint8_t sends;
 };
 inline constexpr int max_transfer_blocks = 128;
-inline constexpr int few_transfers = 64;
+inline constexpr int few_transfers = 40;
 inline constexpr int max_transfers = 1024;
 // The kernel comes in two sizes, because parameters cost time by their size.
 template <int most>
@@ -336,6 +344,41 @@ struct MessagesLaunch {
 };
 static_assert(sizeof(MessagesLaunch<few_transfers>) <= 4096);
 static_assert(sizeof(MessagesLaunch<max_transfers>) <= 32764, "what CUDA 12.1 takes");
+
+// What a connection holds for messages in lines, where slots of others are: of this end, groups
+// that each warp has sent and has taken; of the peer, stored by it, groups of this end's that its
+// warps have taken; then each warp's slots.
+inline constexpr int message_lines_warps = 256;
+inline constexpr std::size_t message_lines_slots = 4;
+struct MessageLines {
+  std::uint64_t sent[message_lines_warps];
+  std::uint64_t taken[message_lines_warps];
+  std::uint64_t given_back[message_lines_warps];
+};
+inline constexpr std::size_t message_lines_bytes =
+    sizeof(MessageLines) + message_lines_warps * message_lines_slots * lines_group_bytes;
+// A group whose messages are few and all go in lines has a kernel of its own.
+struct MessageLinesWay {
+  std::uint64_t in;   // MessageLines, own
+  std::uint64_t out;  // the peer's
+  std::int16_t peer;
+  std::uint16_t sends;
+  std::uint8_t first_block;
+  std::uint8_t blocks;
+  std::uint8_t first_transfer;
+  std::uint8_t transfers;
+};
+inline constexpr int message_lines_max_ways = 14;
+inline constexpr int message_lines_max_transfers = 16;
+struct MessageLinesLaunch {
+  std::uint64_t mailbox;
+  std::uint64_t stopped;
+  std::int64_t timeout_ns;
+  std::int32_t rank;
+  std::int32_t way_count;
+  MessageLinesWay ways[message_lines_max_ways];
+  Transfer transfers[message_lines_max_transfers];
+};
 
 // average: divides elements that are all there.
 struct DivideLaunch {

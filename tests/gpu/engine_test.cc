@@ -157,6 +157,33 @@ TEST_P(GpuPlansByHand, AreRightForAllOperationsAndSizes) {
   }
 }
 
+// Those of whole words, which serve sums of these types; of other types, and where some rank's
+// buffers begin elsewhere, it is another kernel.
+TEST_F(Gpu, PlansByHandOfWholeWordsAreRight) {
+  for (int ranks : {2, 3, 4}) {
+    GpuCluster cluster(ranks, {});
+    std::mt19937_64 random(std::random_device{}());
+    for (const algorithm::Entry& entry : algorithm::entries()) {
+      if (!engine::gpu::direct_kind(entry.collective, entry.name, ranks)) continue;
+      for (const DataType type :
+           {DataType::float16, DataType::bfloat16, DataType::float32, DataType::int32})
+        for (const bool is_aligned : {true, false}) {
+          // Segments of two shots are of unequal size, and some are empty.
+          const auto words = static_cast<std::int64_t>(random() % (random() % 2 == 0 ? 4 : 3000));
+          const auto count = (words + 1) * 8 / static_cast<std::int64_t>(size_bytes(type));
+          auto problem = problem_of(entry, ranks, count, random);
+          problem.operation = ReduceOperation::sum;
+          auto run = run_of(entry, problem, Protocol::ll, 1, random() % 2 == 0, random());
+          run.type = type;
+          run.is_aligned = is_aligned;
+          run.calls = 3;
+          EXPECT_EQ(cluster.run(run), "") << describe(run);
+          if (HasFailure()) return;
+        }
+    }
+  }
+}
+
 // In LL128, in so many rounds that slots are used again.
 TEST_P(GpuPlansByHand, InLinesAreRightForAllOperationsAndSizes) {
   const std::pair<Collective, const char*> plans[] = {
@@ -216,6 +243,10 @@ TEST_P(GpuKernelsByHand, AreRightThroughSlotsAndStraight) {
             run_of(entry, problem_of(entry, ranks, 3001, random), protocol, 1, false, random());
         run.calls = 3;
         EXPECT_EQ(cluster.run(run), "") << describe(run);
+        run.problem.count = 3000;
+        run.type = DataType::bfloat16;
+        run.is_aligned = true;
+        EXPECT_EQ(cluster.run(run), "") << describe(run);
         ++runs;
       }
     EXPECT_GE(runs, 16);
@@ -240,7 +271,8 @@ TEST_F(Gpu, PlansByHandFollowEachOther) {
     const bool in_lines = std::string_view(name) == "two_shot" || random() % 2 == 0;
     auto run = run_of(entry, problem_of(entry, ranks, count, random),
                       in_lines ? Protocol::ll128 : Protocol::ll, 1, false, random());
-    run.type = DataType::int32;
+    run.type = random() % 2 == 0 ? DataType::int32 : DataType::float32;
+    run.is_aligned = random() % 2 == 0;
     run.calls = 1 + static_cast<int>(random() % 3);
     EXPECT_EQ(cluster.run(run), "") << describe(run);
     if (HasFailure()) return;
@@ -297,7 +329,7 @@ TEST_F(Gpu, PlansByHandAddInThePlansOrder) {
                                          {Collective::reduce_scatter, "direct"},
                                          {Collective::reduce, "knomial4"},
                                          {Collective::reduce, "two_shot"}})
-    for (const DataType type : {DataType::float32, DataType::bfloat16}) {
+    for (const DataType type : {DataType::float32, DataType::bfloat16, DataType::float16}) {
       const algorithm::Entry& entry = **algorithm::find(collective, name);
       constexpr std::int64_t count = 6000;
       const auto interpreted = sums_of(cluster, entry, Protocol::simple, count, type);

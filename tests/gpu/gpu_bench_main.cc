@@ -26,7 +26,9 @@ struct Row {
 constexpr int repeats = 7;
 
 // Fewer calls in a graph where each is long.
-int calls_of(std::uint64_t bytes) { return bytes <= (4 << 20) ? 20 : bytes <= (64 << 20) ? 5 : 2; }
+int calls_of(std::uint64_t bytes) {
+  return bytes <= (256 << 10) ? 100 : bytes <= (4 << 20) ? 20 : bytes <= (64 << 20) ? 5 : 2;
+}
 
 Result<double> time_us(GpuCluster& cluster, const Row& row) {
   const int ranks = cluster.ranks();

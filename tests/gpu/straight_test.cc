@@ -5,6 +5,7 @@
 
 #include "engine/gpu/lines.h"
 #include "engine/gpu/messages.h"
+#include "gpu/message_groups.h"
 #include "gpu/runs.h"
 
 namespace unisono::test {
@@ -105,81 +106,10 @@ TEST_F(GpuStraight, GraphsGoStraightAsTheyWereCaptured) {
 // Groups of messages of any size between two ranks, some of which the sender reaches.
 TEST_F(GpuStraight, GroupsOfMessagesAreRightWhoeverReachesWhom) {
   GpuCluster cluster(2, everything_straight([&](int, int) { return random_() % 2 == 0; }));
-  constexpr std::size_t room = std::size_t{4} << 20;
-  struct Side {
-    sys::cuda::Memory sends;
-    sys::cuda::Memory receives;
-    std::vector<std::byte> sent;
-    std::vector<std::byte> received;
-    std::vector<Message> group;
-  };
-  std::vector<Side> sides(2);
-  for (int rank = 0; rank < 2; ++rank)
-    for (sys::cuda::Memory Side::* memory : {&Side::sends, &Side::receives}) {
-      auto made = sys::cuda::Memory::allocate(cluster.engine(rank).shared_device(), room);
-      ASSERT_TRUE(made.ok()) << made.error().describe();
-      sides[static_cast<std::size_t>(rank)].*memory = std::move(made).value();
-    }
-  for (int call = 0; call < 20; ++call) {
-    for (Side& side : sides) {
-      side.group.clear();
-      side.sent.resize(room);
-      for (std::byte& byte : side.sent) byte = static_cast<std::byte>(random_());
-      side.received.assign(room, std::byte{0xa5});
-    }
-    for (std::size_t from = 0; from < 2; ++from) {
-      Side& sender = sides[from];
-      Side& receiver = sides[1 - from];
-      std::vector<std::byte> expected(room, std::byte{0xa5});
-      std::size_t at = 0;
-      for (int message = 0; message < 6; ++message) {
-        const std::size_t bytes = random_() % (message % 2 == 0 ? 600'000 : 900);
-        const std::size_t source = random_() % (room - bytes);
-        at += random_() % 40;
-        std::copy_n(sender.sent.begin() + static_cast<std::ptrdiff_t>(source), bytes,
-                    expected.begin() + static_cast<std::ptrdiff_t>(at));
-        sender.group.push_back(
-            {.is_send = true,
-             .send_data = reinterpret_cast<void*>(sender.sends.address() + source),
-             .count = static_cast<std::int64_t>(bytes),
-             .peer = static_cast<int>(1 - from)});
-        receiver.group.push_back(
-            {.is_send = false,
-             .recv_data = reinterpret_cast<void*>(receiver.receives.address() + at),
-             .count = static_cast<std::int64_t>(bytes),
-             .peer = static_cast<int>(from)});
-        at += bytes;
-      }
-      const sys::cuda::Device& device = cluster.engine(static_cast<int>(from)).device();
-      ASSERT_TRUE(device.upload(sender.sends.address(), sender.sent.data(), room).ok());
-      ASSERT_TRUE(device.upload(receiver.receives.address(), receiver.received.data(), room).ok());
-      receiver.received = expected;
-    }
-    GpuCluster::Executions executions;
-    std::vector<engine::Arguments> arguments(2);
-    for (int rank = 0; rank < 2; ++rank) {
-      auto made = engine::gpu::make_messages(sides[static_cast<std::size_t>(rank)].group, rank, 2,
-                                             0, cluster.resources(rank));
-      ASSERT_TRUE(made.ok()) << made.error().describe();
-      executions.push_back(std::move(made).value());
-      arguments[static_cast<std::size_t>(rank)].stream = cluster.stream(rank).handle();
-      arguments[static_cast<std::size_t>(rank)].timeout_ns = 20'000'000'000;
-    }
-    const Status status = cluster.launch(executions, arguments, {0, 1});
-    ASSERT_TRUE(status.ok()) << status.error().describe();
-    const Status ended = cluster.synchronize();
-    ASSERT_TRUE(ended.ok()) << ended.error().describe();
-    for (int rank = 0; rank < 2; ++rank) {
-      const Side& side = sides[static_cast<std::size_t>(rank)];
-      std::vector<std::byte> got(room);
-      ASSERT_TRUE(cluster.engine(rank)
-                      .device()
-                      .copy(reinterpret_cast<sys::cuda::DeviceAddress>(got.data()),
-                            side.receives.address(), room)
-                      .ok());
-      ASSERT_TRUE(got == side.received) << "rank " << rank << ", call " << call;
-    }
-  }
+  MessageGroups groups(cluster, random_, std::size_t{4} << 20);
+  const auto bytes_of = [&](int message) { return random_() % (message % 2 == 0 ? 600'000 : 900); };
+  for (int call = 0; call < 20; ++call)
+    ASSERT_EQ(groups.run({.messages = 6, .bytes_of = bytes_of}), "") << "call " << call;
 }
 
 // The receiver never comes: the sender says what it waits for.

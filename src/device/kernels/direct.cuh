@@ -25,9 +25,43 @@
 namespace unisono::device {
 namespace {
 
-// A thread block on its way through a call. `most` ranks: the loops over ranks are unrolled, and a
-// kernel that is cold takes longer to begin the longer it is.
-template <DirectKind kind, int most>
+// What a kernel can do with the words of 8 bytes that a call is made of: whatever calls ask for...
+struct AnyWords {
+  __device__ static std::uint64_t load(const Arithmetic& arithmetic, const Byte* at,
+                                       std::int64_t bytes) {
+    const std::uint64_t word = load_word(at, bytes);
+    if (arithmetic.scales_input == 0) return word;
+    return low_word(scale_any(arithmetic, unit_of(word, 0)));
+  }
+  __device__ static void store(Byte* at, std::uint64_t word, std::int64_t bytes) {
+    store_word(at, word, bytes);
+  }
+  __device__ static std::uint64_t combine(const Arithmetic& arithmetic, std::uint64_t a,
+                                          std::uint64_t b) {
+    uint4 sum[1] = {unit_of(a, 0)};
+    const uint4 value[1] = {unit_of(b, 0)};
+    combine_units<1>(arithmetic, sum, value);
+    return low_word(sum[0]);
+  }
+};
+
+// ...or what most do: whole aligned words, and sums of one type. Each kernel runs through its code
+// once, so its way is as long as that.
+template <class Format>
+struct PlainWords {
+  __device__ static std::uint64_t load(const Arithmetic&, const Byte* at, std::int64_t bytes) {
+    return bytes > 0 ? *reinterpret_cast<const std::uint64_t*>(at) : 0;
+  }
+  __device__ static void store(Byte* at, std::uint64_t word, std::int64_t bytes) {
+    if (bytes > 0) *reinterpret_cast<std::uint64_t*>(at) = word;
+  }
+  __device__ static std::uint64_t combine(const Arithmetic&, std::uint64_t a, std::uint64_t b) {
+    return low_word(combine_as<Format, Sum>(unit_of(a, 0), unit_of(b, 0)));
+  }
+};
+
+// A thread block on its way through a call. `most` ranks: the loops over peers are unrolled.
+template <DirectKind kind, int most, class Words>
 struct DirectBlock {
   static constexpr bool has_segments = kind == DirectKind::two_shot;
   const DirectLaunch& launch;
@@ -39,29 +73,26 @@ struct DirectBlock {
   std::int64_t end;
 
   __device__ std::uint32_t flag() const { return static_cast<std::uint32_t>(call); }
-  __device__ bool is_other(int peer) const { return peer < launch.ranks && peer != launch.rank; }
+  __device__ bool is_other(int peer) const { return peer < launch.ranks && peer != launch.own; }
+  __device__ int rank_of(int peer) const { return (launch.first + peer) % launch.ranks; }
   // Of what it sends, a rank keeps its own part.
-  __device__ bool keeps(int rank) const {
-    return kind == DirectKind::take && rank == launch.rank && launch.peers[rank].destination != 0;
+  __device__ bool keeps(int peer) const {
+    return kind == DirectKind::take && peer == launch.own && launch.peers[peer].destination != 0;
   }
-  // What is left of a rank's bytes from a unit on.
-  __device__ std::int64_t bytes_from(int rank, std::int64_t unit) const {
-    const std::int64_t at = unit * static_cast<std::int64_t>(ll_unit_payload);
-    if (!has_segments) return launch.bytes - at;
-    const std::int64_t of_segment = launch.all_bytes - rank * launch.bytes;
-    return (of_segment < launch.bytes ? of_segment : launch.bytes) - at;
+  // What is left of a peer's bytes from a unit on.
+  __device__ std::int64_t bytes_from(int peer, std::int64_t unit) const {
+    return launch.peers[peer].bytes - unit * static_cast<std::int64_t>(ll_unit_payload);
   }
   __device__ std::uint64_t load(int peer, std::int64_t unit) const {
-    const auto* source = at_address<const Byte>(launch.peers[peer].source);
-    const std::uint64_t word = load_word(source + unit * static_cast<std::int64_t>(ll_unit_payload),
-                                         bytes_from(peer, unit));
-    if (launch.arithmetic.scales_input == 0) return word;
-    return low_word(scale_any(launch.arithmetic, unit_of(word, 0)));
+    return Words::load(launch.arithmetic,
+                       at_address<const Byte>(launch.peers[peer].source) +
+                           unit * static_cast<std::int64_t>(ll_unit_payload),
+                       bytes_from(peer, unit));
   }
-  __device__ void store(int rank, std::int64_t unit, std::uint64_t word) const {
-    auto* destination = at_address<Byte>(launch.peers[rank].destination);
-    store_word(destination + unit * static_cast<std::int64_t>(ll_unit_payload), word,
-               bytes_from(rank, unit));
+  __device__ void store(int peer, std::int64_t unit, std::uint64_t word) const {
+    Words::store(at_address<Byte>(launch.peers[peer].destination) +
+                     unit * static_cast<std::int64_t>(ll_unit_payload),
+                 word, bytes_from(peer, unit));
   }
   __device__ std::uint64_t packet_at(int hop, std::int64_t unit) const {
     return part + static_cast<std::uint64_t>(hop) * launch.block_bytes +
@@ -71,35 +102,44 @@ struct DirectBlock {
     return ptx::load_relaxed_sys(
         at_address<const uint4>(launch.peers[peer].in + packet_at(hop, unit)));
   }
+  __device__ uint4 packet_of(std::uint64_t word) const {
+    return {static_cast<unsigned>(word), flag(), static_cast<unsigned>(word >> 32), flag()};
+  }
   __device__ void send_to(int peer, int hop, std::int64_t unit, std::uint64_t word) const {
-    const uint4 packet{static_cast<unsigned>(word), flag(), static_cast<unsigned>(word >> 32),
-                       flag()};
     ptx::store_relaxed_sys(at_address<uint4>(launch.peers[peer].out + packet_at(hop, unit)),
-                           packet);
+                           packet_of(word));
   }
 
   // What goes to all peers, or with sources that differ to each.
   struct Outgoing {
     std::uint64_t words[most];
   };
+  // Reads of all that the peers' parameters are, before the kernel waits for the one before: they
+  // come by lines of 64 bytes, each of which takes its time.
+  __device__ bool has_peers() const {
+    std::uint64_t all = 0;
+#pragma unroll
+    for (int peer = 0; peer < most; ++peer)
+      all |= launch.peers[peer].source | launch.peers[peer].out | launch.peers[peer].in;
+    return all != 0;
+  }
   __device__ Outgoing load_outgoing(std::int64_t unit) const;
   __device__ bool greet() const;
   __device__ void send(Outgoing outgoing) const;
-  // False if a wait was given up, here and below. Polls for all peers at once, which costs one look
-  // more after the last came, not one for each.
-  template <class Comes>
-  __device__ bool await(int hop, std::int64_t unit, Comes comes, uint4 (&packets)[most]) const;
+  // False if a wait was given up, here and below. Polls for all peers that have not come at once,
+  // which costs one look more after the last came, not one for each.
+  __device__ bool await(int hop, std::int64_t unit, uint4 (&packets)[most]) const;
   __device__ bool take() const;
   __device__ bool combine() const;
 };
 
-template <DirectKind kind, int most>
-__device__ __forceinline__ typename DirectBlock<kind, most>::Outgoing
-DirectBlock<kind, most>::load_outgoing(std::int64_t unit) const {
+template <DirectKind kind, int most, class Words>
+__device__ __forceinline__ typename DirectBlock<kind, most, Words>::Outgoing
+DirectBlock<kind, most, Words>::load_outgoing(std::int64_t unit) const {
   Outgoing outgoing{};
-  if (unit >= end || launch.peers[launch.rank].source == 0) return outgoing;
+  if (unit >= end || launch.peers[launch.own].source == 0) return outgoing;
   if (launch.sources_differ == 0) {
-    outgoing.words[0] = load(launch.rank, unit);
+    outgoing.words[0] = load(launch.own, unit);
     return outgoing;
   }
 #pragma unroll
@@ -109,8 +149,8 @@ DirectBlock<kind, most>::load_outgoing(std::int64_t unit) const {
 }
 
 // The takers' word to the senders; the senders' look at it.
-template <DirectKind kind, int most>
-__device__ __forceinline__ bool DirectBlock<kind, most>::greet() const {
+template <DirectKind kind, int most, class Words>
+__device__ __forceinline__ bool DirectBlock<kind, most, Words>::greet() const {
   bool goes_on = true;
   const int peer = static_cast<int>(threadIdx.x);
   if (is_other(peer)) {
@@ -124,15 +164,15 @@ __device__ __forceinline__ bool DirectBlock<kind, most>::greet() const {
         seen = ptx::load_relaxed_sys(greeting);
         return seen + 1 >= call;
       };
-      goes_on = wait_until(watch, place, {Failure::credit, peer, 0, call - 1}, has_begun);
+      goes_on = wait_until(watch, place, {Failure::credit, rank_of(peer), 0, call - 1}, has_begun);
     }
   }
   return __syncthreads_or(goes_on ? 0 : 1) == 0;
 }
 
-template <DirectKind kind, int most>
-__device__ __forceinline__ void DirectBlock<kind, most>::send(Outgoing outgoing) const {
-  if (launch.peers[launch.rank].source == 0) return;
+template <DirectKind kind, int most, class Words>
+__device__ __forceinline__ void DirectBlock<kind, most, Words>::send(Outgoing outgoing) const {
+  if (launch.peers[launch.own].source == 0) return;
   for (std::int64_t unit = first + threadIdx.x; unit < end; unit += blockDim.x) {
     const Outgoing now = outgoing;
     outgoing = load_outgoing(unit + blockDim.x);
@@ -147,26 +187,23 @@ __device__ __forceinline__ void DirectBlock<kind, most>::send(Outgoing outgoing)
   }
 }
 
-template <DirectKind kind, int most>
-template <class Comes>
-__device__ __forceinline__ bool DirectBlock<kind, most>::await(int hop, std::int64_t unit,
-                                                               Comes comes,
-                                                               uint4 (&packets)[most]) const {
+// `packets` begin with the call's flag where nothing is awaited.
+template <DirectKind kind, int most, class Words>
+__device__ __forceinline__ bool DirectBlock<kind, most, Words>::await(
+    int hop, std::int64_t unit, uint4 (&packets)[most]) const {
   const auto is_here = [&](int peer) {
     return packets[peer].y == flag() && packets[peer].w == flag();
   };
-#pragma unroll
-  for (int peer = 0; peer < most; ++peer) packets[peer] = {0, ~flag(), 0, ~flag()};
   Wanted wanted{Failure::message, -1, hop, call};
   // Relaxed: what is read carries its own flag.
   const auto have_arrived = [&](std::uint64_t& seen) {
 #pragma unroll
     for (int peer = 0; peer < most; ++peer)
-      if (comes(peer) && !is_here(peer)) packets[peer] = arrived(peer, hop, unit);
+      if (!is_here(peer)) packets[peer] = arrived(peer, hop, unit);
     bool all_here = true;
 #pragma unroll
     for (int peer = 0; peer < most; ++peer)
-      if (comes(peer) && !is_here(peer)) {
+      if (!is_here(peer)) {
         all_here = false;
         seen = packets[peer].y;
         wanted.peer = peer;
@@ -177,15 +214,18 @@ __device__ __forceinline__ bool DirectBlock<kind, most>::await(int hop, std::int
 }
 
 // What comes in the last hop.
-template <DirectKind kind, int most>
-__device__ __forceinline__ bool DirectBlock<kind, most>::take() const {
+template <DirectKind kind, int most, class Words>
+__device__ __forceinline__ bool DirectBlock<kind, most, Words>::take() const {
   for (std::int64_t unit = first + threadIdx.x; unit < end; unit += blockDim.x) {
     const auto comes = [&](int peer) {
       return is_other(peer) && launch.peers[peer].destination != 0 &&
              (!has_segments || bytes_from(peer, unit) > 0);
     };
     uint4 packets[most];
-    if (!await(direct_hops(kind) - 1, unit, comes, packets)) return false;
+#pragma unroll
+    for (int peer = 0; peer < most; ++peer)
+      packets[peer] = {0, comes(peer) ? ~flag() : flag(), 0, flag()};
+    if (!await(direct_hops(kind) - 1, unit, packets)) return false;
 #pragma unroll
     for (int peer = 0; peer < most; ++peer)
       if (comes(peer)) store(peer, unit, low_word({packets[peer].x, packets[peer].z, 0, 0}));
@@ -193,91 +233,94 @@ __device__ __forceinline__ bool DirectBlock<kind, most>::take() const {
   return true;
 }
 
-template <DirectKind kind, int most>
-__device__ __forceinline__ bool DirectBlock<kind, most>::combine() const {
+template <DirectKind kind, int most, class Words>
+__device__ __forceinline__ bool DirectBlock<kind, most, Words>::combine() const {
   // Of a reduce, the root alone adds.
-  if (launch.peers[launch.rank].destination == 0) return true;
+  if (launch.peers[launch.own].destination == 0) return true;
   for (std::int64_t unit = first + threadIdx.x; unit < end; unit += blockDim.x) {
-    if (has_segments && bytes_from(launch.rank, unit) <= 0) break;
-    const std::uint64_t own = load(launch.rank, unit);
+    if (has_segments && bytes_from(launch.own, unit) <= 0) break;
+    const std::uint64_t own = load(launch.own, unit);
     uint4 packets[most];
-    if (!await(0, unit, [&](int peer) { return is_other(peer); }, packets)) return false;
-    uint4 sum[1] = {};
-    // Two rounds: from the rank that the plan begins with, then those before it.
 #pragma unroll
-    for (int i = 0; i < 2 * most; ++i) {
-      const int peer = i % most;
-      const bool is_second_round = i >= most;
-      if (peer >= launch.ranks || (peer < launch.first) != is_second_round) continue;
-      uint4 value[1] = {{packets[peer].x, packets[peer].z, 0, 0}};
-      if (peer == launch.rank) value[0] = unit_of(own, 0);
-      if (peer == launch.first)
-        sum[0] = value[0];
-      else
-        combine_units<1>(launch.arithmetic, sum, value);
+    for (int peer = 0; peer < most; ++peer)
+      packets[peer] = {0, is_other(peer) ? ~flag() : flag(), 0, flag()};
+    if (!await(0, unit, packets)) return false;
+    std::uint64_t sum = 0;
+#pragma unroll
+    for (int peer = 0; peer < most; ++peer) {
+      if (peer >= launch.ranks) continue;
+      const std::uint64_t word =
+          peer == launch.own ? own : low_word({packets[peer].x, packets[peer].z, 0, 0});
+      sum = peer == 0 ? word : Words::combine(launch.arithmetic, sum, word);
     }
-    store(launch.rank, unit, low_word(sum[0]));
+    store(launch.own, unit, sum);
     if constexpr (has_segments) {
 #pragma unroll
       for (int peer = 0; peer < most; ++peer)
-        if (is_other(peer)) send_to(peer, 1, unit, low_word(sum[0]));
+        if (is_other(peer)) send_to(peer, 1, unit, sum);
     }
   }
   return true;
 }
 
-template <DirectKind kind, int most>
+template <DirectKind kind, int most, class Words>
 __device__ __forceinline__ void run_direct(const DirectLaunch& launch) {
   constexpr auto hops = static_cast<std::uint64_t>(direct_hops(kind));
   auto* state = at_address<BlockState>(launch.states) + blockIdx.x;
   auto* stopped = at_address<std::uint32_t>(launch.states + sizeof(BlockState) * direct_max_blocks);
-  ptx::wait_for_kernel_before();
-  ptx::let_next_kernel_come();
-  const std::uint64_t call = state->launches + 1;
-  const bool is_stopped = ptx::load_relaxed_sys(stopped) != 0;
   const std::int64_t units = (launch.bytes + 7) / static_cast<std::int64_t>(ll_unit_payload);
   const std::int64_t first = blockIdx.x * static_cast<std::int64_t>(launch.block_units);
-  const std::int64_t wanted_end = first + launch.block_units;
-  const std::uint64_t of_block = hops * launch.block_bytes;
-  const std::uint64_t slot = call % direct_slots * of_block * direct_max_blocks;
-  const DirectBlock<kind, most> block{
+  const std::int64_t end = first + launch.block_units;
+  DirectBlock<kind, most, Words> block{
       launch,
-      {ptx::global_time_ns() + launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
+      {launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
       {launch.rank, static_cast<int>(blockIdx.x), 0, 0},
-      call,
-      slot + blockIdx.x * of_block,
+      0,
+      0,
       first,
-      wanted_end < units ? wanted_end : units};
-  // On its way while the states are.
+      end < units ? end : units};
+  if (!block.has_peers()) return;
+  ptx::wait_for_kernel_before();
+  ptx::let_next_kernel_come();
   const auto outgoing = block.load_outgoing(first + threadIdx.x);
-  if (is_stopped) return;
-  bool complete = kind == DirectKind::two_shot || launch.tells == 0 || block.greet();
-  if (complete) {
-    block.send(outgoing);
-    if constexpr (kind != DirectKind::take) complete = block.combine();
-    if constexpr (kind != DirectKind::combine) complete = complete && block.take();
-  }
-  if (__syncthreads_or(complete ? 0 : 1) == 0 && threadIdx.x == 0) state->launches = call;
+  // Behind it, and on their way at the same time.
+  block.call = ptx::load_relaxed_sys(&state->launches) + 1;
+  if (ptx::load_relaxed_sys(stopped) != 0) return;
+  const std::uint64_t of_block = hops * launch.block_bytes;
+  block.part = block.call % direct_slots * of_block * direct_max_blocks + blockIdx.x * of_block;
+  if (kind != DirectKind::two_shot && launch.tells != 0 && !block.greet()) return;
+  block.send(outgoing);
+  // All know the call's number; what is given up now is never begun again.
+  __syncthreads();
+  if (threadIdx.x == 0) state->launches = block.call;
+  if (kind != DirectKind::take && !block.combine()) return;
+  if (kind != DirectKind::combine) block.take();
 }
 
 }  // namespace
 
 // NOLINTBEGIN(bugprone-macro-parentheses)
-#define UNISONO_DIRECT_KERNEL(kind, most)                                           \
-  extern "C" __global__ void __launch_bounds__(threads_per_block, 1)                \
-      unisono_direct_##kind##_##most(const __grid_constant__ DirectLaunch launch) { \
-    run_direct<DirectKind::kind, most>(launch);                                     \
+#define UNISONO_DIRECT_KERNEL(kind, most, name, words)                                       \
+  extern "C" __global__ void __launch_bounds__(threads_per_block, 1)                         \
+      unisono_direct_##kind##_##name##_##most(const __grid_constant__ DirectLaunch launch) { \
+    run_direct<DirectKind::kind, most, words>(launch);                                       \
   }
+#define UNISONO_DIRECT_KERNELS(kind, name, words) \
+  UNISONO_DIRECT_KERNEL(kind, 2, name, words)     \
+  UNISONO_DIRECT_KERNEL(kind, 4, name, words)     \
+  UNISONO_DIRECT_KERNEL(kind, 8, name, words)
 // NOLINTEND(bugprone-macro-parentheses)
-UNISONO_DIRECT_KERNEL(take, 2)
-UNISONO_DIRECT_KERNEL(take, 4)
-UNISONO_DIRECT_KERNEL(take, 8)
-UNISONO_DIRECT_KERNEL(combine, 2)
-UNISONO_DIRECT_KERNEL(combine, 4)
-UNISONO_DIRECT_KERNEL(combine, 8)
-UNISONO_DIRECT_KERNEL(two_shot, 2)
-UNISONO_DIRECT_KERNEL(two_shot, 4)
-UNISONO_DIRECT_KERNEL(two_shot, 8)
+UNISONO_DIRECT_KERNELS(take, any, AnyWords)
+UNISONO_DIRECT_KERNELS(take, plain, PlainWords<Float32>)
+UNISONO_DIRECT_KERNELS(combine, any, AnyWords)
+UNISONO_DIRECT_KERNELS(combine, float16, PlainWords<Float16>)
+UNISONO_DIRECT_KERNELS(combine, bfloat16, PlainWords<BFloat16>)
+UNISONO_DIRECT_KERNELS(combine, float32, PlainWords<Float32>)
+UNISONO_DIRECT_KERNELS(two_shot, any, AnyWords)
+UNISONO_DIRECT_KERNELS(two_shot, float16, PlainWords<Float16>)
+UNISONO_DIRECT_KERNELS(two_shot, bfloat16, PlainWords<BFloat16>)
+UNISONO_DIRECT_KERNELS(two_shot, float32, PlainWords<Float32>)
+#undef UNISONO_DIRECT_KERNELS
 #undef UNISONO_DIRECT_KERNEL
 
 }  // namespace unisono::device

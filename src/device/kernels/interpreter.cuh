@@ -319,15 +319,15 @@ extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
   LinkCounters* recv = nullptr;
   if (shared.block.send_link >= 0) send = at_address<LinkCounters>(shared.send.counters);
   if (shared.block.recv_link >= 0) recv = at_address<LinkCounters>(shared.recv.counters);
-  Worker worker{
-      launch,
-      shared,
-      {ptx::global_time_ns() + launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
-      state->launches + 1,
-      send != nullptr ? send->sent : 0,
-      recv != nullptr ? recv->received : 0,
-      send != nullptr ? ptx::load_acquire_sys(at_address<std::uint64_t>(shared.send.out_given_back))
-                      : 0};
+  Worker worker{launch,
+                shared,
+                {launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
+                state->launches + 1,
+                send != nullptr ? send->sent : 0,
+                recv != nullptr ? recv->received : 0,
+                send != nullptr
+                    ? ptx::load_acquire_sys(at_address<std::uint64_t>(shared.send.out_given_back))
+                    : 0};
   const bool complete = worker.agree() && run_all(worker);
   __syncthreads();
   if (!complete || threadIdx.x != 0) return;

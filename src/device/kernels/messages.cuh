@@ -1,12 +1,14 @@
 // Groups of sends and receives: a thread block takes its pieces of one direction's messages, in
 // their order, in protocol Simple. Of a large message the receiver says first where it goes; a
-// sender that reaches it stores there, and tells once.
+// sender that reaches it stores there, and tells once. Short ones go in lines (message_lines.cuh),
+// by each warp for itself.
 #pragma once
 
 #include <cstdint>
 
 #include "device/copy/move.cuh"
 #include "device/kernels/address.cuh"
+#include "device/kernels/message_lines.cuh"
 #include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
@@ -107,29 +109,58 @@ __device__ bool Carrier::carry_straight(const Transfer& transfer, std::uint64_t 
   return true;
 }
 
+// Not in line, for its registers.
+__device__ __noinline__ bool carry_in_lines(Watch watch, Place place, TransferBlock block,
+                                            Transfer transfer) {
+  const Link link = *at_address<const Link>(block.lines);
+  LinesCarrier carrier{watch,
+                       place,
+                       link.peer,
+                       block.sends != 0,
+                       at_address<MessageLines>(link.in_slots),
+                       at_address<MessageLines>(link.out_slots),
+                       static_cast<int>(block.channel + threadIdx.x / 32 * block.channels),
+                       static_cast<int>(threadIdx.x % 32),
+                       false,
+                       0,
+                       0};
+  if (!carrier.carry(transfer)) return false;
+  carrier.end();
+  return true;
+}
+
 template <int most>
 __device__ void carry_messages(const MessagesLaunch<most>& launch) {
   const TransferBlock block = launch.blocks[blockIdx.x];
   ptx::wait_for_kernel_before();
-  const Link link = *at_address<const Link>(block.link);
+  const Link link = block.link != 0 ? *at_address<const Link>(block.link) : Link{};
   auto* stopped = at_address<std::uint32_t>(launch.stopped);
   // Once given up, the counters of the two ends no longer agree.
   if (ptx::load_relaxed_sys(stopped) != 0) return;
   auto* counters = at_address<LinkCounters>(link.counters);
-  Carrier carrier{
-      link,
-      {ptx::global_time_ns() + launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
-      {launch.rank, static_cast<int>(blockIdx.x), 0, 0},
-      launch.slots,
-      launch.slot_bytes,
-      block.sends != 0,
-      block.sends != 0 ? counters->sent : counters->received,
-      block.sends != 0 ? ptx::load_acquire_sys(at_address<std::uint64_t>(link.out_given_back)) : 0,
-      block.sends != 0 ? counters->heeded : counters->posted};
+  Carrier carrier{link,
+                  {launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
+                  {launch.rank, static_cast<int>(blockIdx.x), 0, 0},
+                  launch.slots,
+                  launch.slot_bytes,
+                  block.sends != 0,
+                  0,
+                  0,
+                  0};
+  if (counters != nullptr) {
+    carrier.number = carrier.sends ? counters->sent : counters->received;
+    carrier.posts = carrier.sends ? counters->heeded : counters->posted;
+    if (carrier.sends)
+      carrier.given_back = ptx::load_acquire_sys(at_address<std::uint64_t>(link.out_given_back));
+  }
   for (int i = 0; i < block.transfers; ++i) {
     const Transfer transfer = launch.transfers[block.first_transfer + i];
     carrier.place.step = i;
     carrier.place.tile = 0;
+    if (transfer.piece_bytes == 0) {
+      if (!carry_in_lines(carrier.watch, carrier.place, block, transfer)) return;
+      continue;
+    }
     const std::int64_t stride = std::int64_t{transfer.channels} * transfer.piece_bytes;
     const std::int64_t first = std::int64_t{block.channel} * transfer.piece_bytes;
     if (block.channel >= transfer.channels || first >= transfer.bytes) continue;
@@ -148,7 +179,7 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
       ++carrier.place.tile;
     }
   }
-  if (threadIdx.x != 0) return;
+  if (threadIdx.x != 0 || counters == nullptr) return;
   (block.sends != 0 ? counters->sent : counters->received) = carrier.number;
   (block.sends != 0 ? counters->heeded : counters->posted) = carrier.posts;
 }

@@ -101,43 +101,48 @@ void Direct::set_buffers(const Arguments& arguments, device::DirectLaunch& launc
   const DeviceAddress input = address_of(arguments.input);
   const DeviceAddress output = address_of(arguments.output);
   const auto block = static_cast<std::uint64_t>(launch.bytes);
-  const auto own = static_cast<std::uint64_t>(rank_);
-  for (std::uint64_t peer = 0; peer < static_cast<std::uint64_t>(ranks_); ++peer) {
-    DeviceAddress& source = launch.peers[peer].source;
-    DeviceAddress& destination = launch.peers[peer].destination;
+  launch.own = static_cast<std::int16_t>((rank_ - launch.first + ranks_) % ranks_);
+  for (int i = 0; i < ranks_; ++i) {
+    const int peer = (launch.first + i) % ranks_;
+    const auto at = static_cast<std::uint64_t>(peer) * block;
+    const bool is_own = peer == rank_;
+    DeviceAddress& source = launch.peers[i].source;
+    DeviceAddress& destination = launch.peers[i].destination;
+    launch.peers[i].bytes = launch.bytes;
     switch (collective_) {
       case Collective::all_gather:
         source = input;
-        destination = output + peer * block;
+        destination = output + at;
         break;
       case Collective::all_to_all:
-        source = input + peer * block;
-        destination = output + peer * block;
+        source = input + at;
+        destination = output + at;
         break;
       case Collective::reduce_scatter:
-        source = input + peer * block;
-        if (peer == own) destination = output;
+        source = input + at;
+        if (is_own) destination = output;
         break;
       case Collective::broadcast:
         if (rank_ == root_) source = input;
-        if (static_cast<int>(peer) == (rank_ == root_ ? rank_ : root_)) destination = output;
+        if (peer == (rank_ == root_ ? rank_ : root_)) destination = output;
         break;
       case Collective::reduce:
       case Collective::gather:
-        if (rank_ == root_)
-          destination = output + (collective_ == Collective::gather ? peer * block : 0);
-        if (peer == own || (rank_ != root_ && static_cast<int>(peer) == root_)) source = input;
+        if (rank_ == root_) destination = output + (collective_ == Collective::gather ? at : 0);
+        if (is_own || (rank_ != root_ && peer == root_)) source = input;
         break;
       case Collective::scatter:
-        if (rank_ == root_) source = input + peer * block;
-        if (static_cast<int>(peer) == (rank_ == root_ ? rank_ : root_)) destination = output;
+        if (rank_ == root_) source = input + at;
+        if (peer == (rank_ == root_ ? rank_ : root_)) destination = output;
         break;
       default:
         source = input;
         if (kind_ == DirectKind::two_shot) {
-          source += peer * block;
-          destination = output + peer * block;
-        } else if (peer == own) {
+          source += at;
+          destination = output + at;
+          launch.peers[i].bytes =
+              std::min(launch.bytes, block_bytes(arguments) - static_cast<std::int64_t>(at));
+        } else if (is_own) {
           destination = output;
         }
     }
@@ -145,12 +150,36 @@ void Direct::set_buffers(const Arguments& arguments, device::DirectLaunch& launc
   launch.sources_differ =
       collective_ == Collective::all_to_all || collective_ == Collective::scatter ||
       collective_ == Collective::reduce_scatter || kind_ == DirectKind::two_shot;
-  const bool is_one_shot = collective_ == Collective::all_reduce && kind_ == DirectKind::combine;
-  launch.first = is_one_shot ? 0 : static_cast<std::int16_t>(rank_);
   launch.tells = sends_one_way();
   // In place there is nothing to do.
-  if (kind_ == DirectKind::take && launch.peers[own].source == launch.peers[own].destination)
-    launch.peers[own].destination = 0;
+  device::DirectPeer& own = launch.peers[launch.own];
+  if (kind_ == DirectKind::take && own.source == own.destination) own.destination = 0;
+}
+
+// Whether all are whole words where words can be, as sums of a type that has a kernel for them.
+device::DirectWords Direct::words(const device::DirectLaunch& launch) const {
+  constexpr unsigned word = device::ll_unit_payload;
+  std::uint64_t all = 0;
+  for (int i = 0; i < ranks_; ++i) {
+    const device::DirectPeer& peer = launch.peers[i];
+    all |= peer.source | peer.destination | static_cast<std::uint64_t>(peer.bytes);
+  }
+  const device::Arithmetic& arithmetic = launch.arithmetic;
+  if (all % word != 0) return device::DirectWords::any;
+  if (kind_ == DirectKind::take) return device::DirectWords::plain;
+  if (arithmetic.scales_input != 0 ||
+      static_cast<device::Combine>(arithmetic.combine) != device::Combine::sum)
+    return device::DirectWords::any;
+  switch (static_cast<DataType>(arithmetic.type)) {
+    case DataType::float16:
+      return device::DirectWords::float16;
+    case DataType::bfloat16:
+      return device::DirectWords::bfloat16;
+    case DataType::float32:
+      return device::DirectWords::float32;
+    default:
+      return device::DirectWords::any;
+  }
 }
 
 Status Direct::launch(Resources& resources, const Arguments& arguments,
@@ -159,20 +188,23 @@ Status Direct::launch(Resources& resources, const Arguments& arguments,
   device::DirectLaunch launch{};
   launch.arithmetic = arithmetic;
   launch.bytes = hop_bytes(arguments);
-  launch.all_bytes = block_bytes(arguments);
   launch.rank = static_cast<std::int16_t>(rank_);
   launch.ranks = static_cast<std::int16_t>(ranks_);
+  const bool is_one_shot = collective_ == Collective::all_reduce && kind_ == DirectKind::combine;
+  launch.first = is_one_shot ? 0 : static_cast<std::int16_t>(rank_);
   set_buffers(arguments, launch);
   const auto& connections = links(channel(engine, arguments));
-  for (int peer = 0; peer < ranks_; ++peer) {
-    const transport::Connection* link = connections[static_cast<std::size_t>(peer)];
+  for (int i = 0; i < ranks_; ++i) {
+    const transport::Connection* link =
+        connections[static_cast<std::size_t>((launch.first + i) % ranks_)];
     if (link == nullptr) continue;
-    launch.peers[peer].out = address_of(link->peer_region()) + slots_offset;
-    launch.peers[peer].in = address_of(link->region()) + slots_offset;
-    launch.greetings_out[peer] = address_of(link->peer_region()) + states_bytes;
-    launch.greetings_in[peer] = address_of(link->region()) + states_bytes;
-    if (launch.states == 0) launch.states = address_of(link->region());
+    launch.peers[i].out = address_of(link->peer_region()) + slots_offset;
+    launch.peers[i].in = address_of(link->region()) + slots_offset;
+    launch.greetings_out[i] = address_of(link->peer_region()) + states_bytes;
+    launch.greetings_in[i] = address_of(link->region()) + states_bytes;
   }
+  const auto lowest = std::ranges::find_if(connections, [](auto* link) { return link != nullptr; });
+  launch.states = address_of((*lowest)->region());
   launch.mailbox = engine.mailbox_address();
   launch.timeout_ns = arguments.timeout_ns;
   // A unit a thread in small blocks, until all are there.
@@ -185,7 +217,7 @@ Status Direct::launch(Resources& resources, const Arguments& arguments,
   launch.block_bytes = static_cast<std::uint32_t>(device::direct_block_bytes(kind_, ranks_));
   void* parameters[] = {&launch};
   const auto result =
-      engine.direct(kind_, ranks_)
+      engine.direct(kind_, words(launch), ranks_)
           .launch(static_cast<unsigned>(blocks), threads,
                   static_cast<sys::cuda::StreamHandle*>(arguments.stream), parameters);
   return engine.device().check(result, "launching a plan by hand");

@@ -32,6 +32,23 @@ trace::Waiting::Kind kind_of(std::uint32_t kind) {
   }
 }
 
+struct DirectKernel {
+  device::DirectKind kind;
+  device::DirectWords words;
+  std::string_view name;
+};
+constexpr std::array direct_kernels{
+    DirectKernel{device::DirectKind::take, device::DirectWords::any, "take_any"},
+    DirectKernel{device::DirectKind::take, device::DirectWords::plain, "take_plain"},
+    DirectKernel{device::DirectKind::combine, device::DirectWords::any, "combine_any"},
+    DirectKernel{device::DirectKind::combine, device::DirectWords::float16, "combine_float16"},
+    DirectKernel{device::DirectKind::combine, device::DirectWords::bfloat16, "combine_bfloat16"},
+    DirectKernel{device::DirectKind::combine, device::DirectWords::float32, "combine_float32"},
+    DirectKernel{device::DirectKind::two_shot, device::DirectWords::any, "two_shot_any"},
+    DirectKernel{device::DirectKind::two_shot, device::DirectWords::float16, "two_shot_float16"},
+    DirectKernel{device::DirectKind::two_shot, device::DirectWords::bfloat16, "two_shot_bfloat16"},
+    DirectKernel{device::DirectKind::two_shot, device::DirectWords::float32, "two_shot_float32"}};
+
 }  // namespace
 
 Options Options::from_settings() {
@@ -95,12 +112,13 @@ Status Engine::find_kernels() {
   std::vector<Named> wanted{{interpret_, "unisono_interpret"},
                             {divide_, "unisono_divide"},
                             {messages_, "unisono_messages"},
-                            {few_messages_, "unisono_few_messages"}};
+                            {few_messages_, "unisono_few_messages"},
+                            {message_lines_, "unisono_message_lines"}};
   constexpr std::array<int, 3> ranks{2, 4, 8};
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    wanted.push_back({direct_[0][i], str("unisono_direct_take_", ranks[i])});
-    wanted.push_back({direct_[1][i], str("unisono_direct_combine_", ranks[i])});
-    wanted.push_back({direct_[2][i], str("unisono_direct_two_shot_", ranks[i])});
+    for (const auto& [kind, words, name] : direct_kernels)
+      wanted.push_back({direct_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(words)][i],
+                        str("unisono_direct_", name, "_", ranks[i])});
     wanted.push_back({lines_[0][i], str("unisono_lines_", ranks[i])});
     wanted.push_back({lines_[1][i], str("unisono_straight_", ranks[i])});
   }

@@ -35,6 +35,9 @@ struct Options {
   std::uint64_t zero_copy_min_bytes = 2 << 20;
   static constexpr std::uint64_t no_zero_copy = UINT64_MAX;
   bool posts(std::uint64_t bytes) const { return bytes >= zero_copy_min_bytes; }
+  // Messages of a group of fewer go in lines of LL128; none with more ranks than kernels by hand
+  // serve.
+  std::uint64_t message_lines_bytes = 2 << 20;
   static constexpr int max_slots = 64;
   CopyLinks::Options copies;
   static Options from_settings();
@@ -58,8 +61,12 @@ class Engine {
   const Options& options() const { return options_; }
   const sys::cuda::Kernel& interpret() const { return interpret_; }
   // Of device/kernels/direct.cuh, for so many ranks.
-  const sys::cuda::Kernel& direct(device::DirectKind kind, int ranks) const {
-    return direct_[static_cast<std::size_t>(kind)][ranks <= 2 ? 0 : ranks <= 4 ? 1 : 2];
+  const sys::cuda::Kernel& direct(device::DirectKind kind, device::DirectWords words,
+                                  int ranks) const {
+    return direct_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(words)][ranks <= 2 ? 0
+                                                                                    : ranks <= 4
+                                                                                        ? 1
+                                                                                        : 2];
   }
   // Of device/kernels/lines.cuh, likewise.
   const sys::cuda::Kernel& lines(int ranks, bool posts) const {
@@ -68,6 +75,7 @@ class Engine {
   const sys::cuda::Kernel& divide() const { return divide_; }
   const sys::cuda::Kernel& messages() const { return messages_; }
   const sys::cuda::Kernel& few_messages() const { return few_messages_; }
+  const sys::cuda::Kernel& message_lines() const { return message_lines_; }
   std::uint64_t mailbox_address() const { return mailbox_memory_.address(); }
   // In device memory: set once messages were given up.
   std::uint64_t stopped_address() const { return stopped_memory_.address(); }
@@ -97,11 +105,12 @@ class Engine {
   std::unique_ptr<CopyLinks> copy_links_;
   sys::cuda::Memory stopped_memory_;
   sys::cuda::Kernel interpret_;
-  sys::cuda::Kernel direct_[device::direct_kinds][3];
+  sys::cuda::Kernel direct_[device::direct_kinds][device::direct_words_count][3];
   sys::cuda::Kernel lines_[2][3];
   sys::cuda::Kernel divide_;
   sys::cuda::Kernel messages_;
   sys::cuda::Kernel few_messages_;
+  sys::cuda::Kernel message_lines_;
   int max_blocks_ = 0;
 };
 

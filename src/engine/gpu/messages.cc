@@ -8,10 +8,12 @@
 #include "base/try.h"
 #include "engine/gpu/link.h"
 #include "engine/gpu/self_copies.h"
+#include "transport/nvlink/layout.h"
 
 namespace unisono::engine::gpu {
 namespace {
 
+using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
 
 // A part of a message that is worth a thread block of its own.
@@ -22,8 +24,10 @@ struct Way {
   int peer = 0;
   bool sends = false;
   std::vector<device::Transfer> transfers;
-  int channels = 1;  // the most that one of them uses
-  std::vector<transport::Connection*> links;
+  int blocks = 1;                             // the most that one of them uses
+  int warps = 0;                              // likewise, of those in lines
+  std::vector<transport::Connection*> links;  // of the others, by channel
+  transport::Connection* lines = nullptr;
 };
 
 class Messages : public Execution {
@@ -43,10 +47,15 @@ class Messages : public Execution {
 
  private:
   Result<bool> connect();
+  // Whether `link` is there; else it is being made.
+  Result<bool> connect(transport::Connection*& link, int peer, int channel, Protocol protocol);
   void find_views();
   Status copy_to_self(sys::cuda::StreamHandle* stream) const;
+  bool fits_in_lines() const;
+  Status launch(sys::cuda::StreamHandle* stream) const;
+  Status launch_lines(sys::cuda::StreamHandle* stream) const;
   template <int most>
-  Status launch(const sys::cuda::Kernel& kernel, sys::cuda::StreamHandle* stream) const;
+  Status launch_any(const sys::cuda::Kernel& kernel, sys::cuda::StreamHandle* stream) const;
 
   int rank_;
   Resources& resources_;
@@ -67,7 +76,11 @@ Status Messages::add(std::span<const Message> messages, int ranks, int max_sms) 
     Way& way = ways[{message.peer, message.is_send}];
     way.peer = message.peer;
     way.sends = message.is_send;
-    way.channels = std::max(way.channels, cut.channels);
+    way.blocks = std::max(way.blocks, cut.blocks);
+    if (cut.piece_bytes == 0)
+      way.warps = std::max(way.warps, cut.channels);
+    else
+      way.links.resize(std::max(way.links.size(), static_cast<std::size_t>(cut.channels)));
     way.transfers.push_back(
         {.data = reinterpret_cast<DeviceAddress>(data_of(message)),
          .bytes = static_cast<std::int64_t>(bytes),
@@ -82,8 +95,7 @@ Status Messages::add(std::span<const Message> messages, int ranks, int max_sms) 
                   "takes at most ", device::max_transfers);
   int blocks = 0;
   for (auto& [key, way] : ways) {
-    blocks += way.channels;
-    way.links.resize(static_cast<std::size_t>(way.channels));
+    blocks += way.blocks;
     ways_.push_back(std::move(way));
   }
   if (blocks > device::max_transfer_blocks)
@@ -93,19 +105,37 @@ Status Messages::add(std::span<const Message> messages, int ranks, int max_sms) 
   return {};
 }
 
+Result<bool> Messages::connect(transport::Connection*& link, int peer, int channel,
+                               Protocol protocol) {
+  if (link != nullptr) return true;
+  const transport::Geometry geometry =
+      protocol == Protocol::simple
+          ? link_geometry(resources_.engine().options())
+          : transport::Geometry{
+                .region_bytes = transport::nvlink::slots_offset + device::message_lines_bytes,
+                .signals = transport::nvlink::signal_count,
+                .layout = device::message_lines_bytes};
+  UNISONO_ASSIGN(link, resources_.link({peer, channel, protocol, geometry}));
+  if (link == nullptr)
+    waiting_ = {.kind = Waiting::Kind::connection, .peer = peer, .channel = channel};
+  return link != nullptr;
+}
+
 Result<bool> Messages::connect() {
   bool complete = true;
-  for (Way& way : ways_)
-    for (int channel = 0; channel < way.channels; ++channel) {
-      auto& link = way.links[static_cast<std::size_t>(channel)];
-      if (link != nullptr) continue;
-      const int number = first_message_channel + channel;
-      UNISONO_ASSIGN(link, resources_.link({way.peer, number, Protocol::simple,
-                                            link_geometry(resources_.engine().options())}));
-      if (link != nullptr) continue;
-      complete = false;
-      waiting_ = {.kind = Waiting::Kind::connection, .peer = way.peer, .channel = number};
+  for (Way& way : ways_) {
+    if (way.warps > 0) {
+      UNISONO_ASSIGN(const bool is_there,
+                     connect(way.lines, way.peer, message_lines_channel, Protocol::ll128));
+      complete = complete && is_there;
     }
+    for (std::size_t channel = 0; channel < way.links.size(); ++channel) {
+      UNISONO_ASSIGN(const bool is_there,
+                     connect(way.links[channel], way.peer,
+                             first_message_channel + static_cast<int>(channel), Protocol::simple));
+      complete = complete && is_there;
+    }
+  }
   return complete;
 }
 
@@ -122,10 +152,7 @@ Result<bool> Messages::poll() {
   UNISONO_TRY(resources_.before_launch(stream));
   UNISONO_TRY(copy_to_self(stream));
   find_views();
-  if (transfers_ > device::few_transfers)
-    UNISONO_TRY(launch<device::max_transfers>(engine.messages(), stream));
-  else if (transfers_ > 0)
-    UNISONO_TRY(launch<device::few_transfers>(engine.few_messages(), stream));
+  if (transfers_ > 0) UNISONO_TRY(launch(stream));
   UNISONO_TRY(resources_.after_launch(stream));
   progressed_ = true;
   return true;
@@ -157,20 +184,72 @@ Status Messages::copy_to_self(sys::cuda::StreamHandle* stream) const {
   return {};
 }
 
+bool Messages::fits_in_lines() const {
+  return ways_.size() <= device::message_lines_max_ways &&
+         transfers_ <= device::message_lines_max_transfers &&
+         std::ranges::all_of(ways_, [](const Way& way) { return way.links.empty(); });
+}
+
+Status Messages::launch(sys::cuda::StreamHandle* stream) const {
+  const Engine& engine = resources_.engine();
+  if (fits_in_lines()) return launch_lines(stream);
+  if (transfers_ <= device::few_transfers)
+    return launch_any<device::few_transfers>(engine.few_messages(), stream);
+  return launch_any<device::max_transfers>(engine.messages(), stream);
+}
+
+Status Messages::launch_lines(sys::cuda::StreamHandle* stream) const {
+  const Engine& engine = resources_.engine();
+  device::MessageLinesLaunch launch;
+  int blocks = 0;
+  int transfers = 0;
+  int warps_of_block = 1;
+  launch.way_count = 0;
+  for (const Way& way : ways_) {
+    std::ranges::copy(way.transfers, launch.transfers + transfers);
+    launch.ways[launch.way_count++] = {
+        .in = address_of(way.lines->region()) + transport::nvlink::slots_offset,
+        .out = address_of(way.lines->peer_region()) + transport::nvlink::slots_offset,
+        .peer = static_cast<std::int16_t>(way.peer),
+        .sends = static_cast<std::uint16_t>(way.sends),
+        .first_block = static_cast<std::uint8_t>(blocks),
+        .blocks = static_cast<std::uint8_t>(way.blocks),
+        .first_transfer = static_cast<std::uint8_t>(transfers),
+        .transfers = static_cast<std::uint8_t>(way.transfers.size())};
+    blocks += way.blocks;
+    transfers += static_cast<int>(way.transfers.size());
+    warps_of_block = std::max(warps_of_block, (way.warps + way.blocks - 1) / way.blocks);
+  }
+  launch.rank = rank_;
+  launch.mailbox = engine.mailbox_address();
+  launch.stopped = engine.stopped_address();
+  launch.timeout_ns = arguments_.timeout_ns;
+  void* parameters[] = {&launch};
+  return engine.device().check(
+      engine.message_lines().launch(static_cast<unsigned>(blocks),
+                                    static_cast<unsigned>(32 * warps_of_block), stream, parameters),
+      "launching messages");
+}
+
 template <int most>
-Status Messages::launch(const sys::cuda::Kernel& kernel, sys::cuda::StreamHandle* stream) const {
+Status Messages::launch_any(const sys::cuda::Kernel& kernel,
+                            sys::cuda::StreamHandle* stream) const {
   const Engine& engine = resources_.engine();
   device::MessagesLaunch<most> launch;
   unsigned blocks = 0;
   std::uint16_t transfers = 0;
   for (const Way& way : ways_) {
     std::ranges::copy(way.transfers, launch.transfers + transfers);
-    for (int channel = 0; channel < way.channels; ++channel)
-      launch.blocks[blocks++] = {.link = stored_link(*way.links[static_cast<std::size_t>(channel)]),
+    for (int channel = 0; channel < way.blocks; ++channel) {
+      const auto at = static_cast<std::size_t>(channel);
+      launch.blocks[blocks++] = {.link = at < way.links.size() ? stored_link(*way.links[at]) : 0,
+                                 .lines = way.lines != nullptr ? stored_link(*way.lines) : 0,
                                  .first_transfer = transfers,
                                  .transfers = static_cast<std::uint16_t>(way.transfers.size()),
-                                 .channel = static_cast<std::uint16_t>(channel),
-                                 .sends = static_cast<std::uint16_t>(way.sends)};
+                                 .channel = static_cast<std::uint8_t>(channel),
+                                 .channels = static_cast<std::uint8_t>(way.blocks),
+                                 .sends = static_cast<std::uint8_t>(way.sends)};
+    }
     transfers = static_cast<std::uint16_t>(transfers + way.transfers.size());
   }
   launch.rank = rank_;
@@ -190,13 +269,22 @@ Cut cut_of(std::uint64_t bytes, int ranks, int max_sms, const Options& options) 
   const int blocks =
       max_sms > 0 ? std::min(max_sms, device::max_transfer_blocks) : device::max_transfer_blocks;
   const int most = std::max(1, blocks / (2 * std::max(1, ranks - 1)));
-  const auto wanted = static_cast<int>(std::min<std::uint64_t>(
-      (bytes + worthwhile_bytes - 1) / worthwhile_bytes, static_cast<std::uint64_t>(most)));
-  const int channels = std::max(1, wanted);
+  const auto parts = [&](std::uint64_t part_bytes, int at_most) {
+    return static_cast<int>(std::min<std::uint64_t>((bytes + part_bytes - 1) / part_bytes,
+                                                    static_cast<std::uint64_t>(at_most)));
+  };
+  if (bytes < options.message_lines_bytes && !options.posts(bytes) &&
+      ranks <= device::direct_max_ranks) {
+    const int warps =
+        parts(device::lines_group_payload,
+              std::min(device::message_lines_warps, most * device::lines_max_warps_of_block));
+    return {warps, 0, std::min(warps, most)};
+  }
+  const int channels = std::max(1, parts(worthwhile_bytes, most));
   const std::uint64_t share =
       (bytes + static_cast<unsigned>(channels) - 1) / static_cast<unsigned>(channels);
   constexpr std::uint64_t grain = device::ll128_line_bytes;
-  return {channels, std::min(options.slot_bytes, (share + grain - 1) / grain * grain)};
+  return {channels, std::min(options.slot_bytes, (share + grain - 1) / grain * grain), channels};
 }
 
 Result<std::unique_ptr<Execution>> make_messages(std::span<const Message> messages, int rank,

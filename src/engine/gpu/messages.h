@@ -11,13 +11,16 @@
 
 namespace unisono::engine::gpu {
 
-// Channels of the messages' connections begin here, beyond those of plans.
+// Channels of the messages' connections begin here, beyond those of plans; before them that of what
+// goes in lines.
 inline constexpr int first_message_channel = 1 << 13;
+inline constexpr int message_lines_channel = first_message_channel - 1;
 
 // How a message is cut, by its size, the number of ranks and max_sms alone.
 struct Cut {
-  int channels = 1;
-  std::size_t piece_bytes = 0;
+  int channels = 1;             // or warps, of what goes in lines
+  std::size_t piece_bytes = 0;  // 0: in lines
+  int blocks = 1;               // thread blocks that this needs at least
 };
 Cut cut_of(std::uint64_t bytes, int ranks, int max_sms, const Options& options);
 

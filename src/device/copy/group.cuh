@@ -1,0 +1,80 @@
+// A group, what a warp moves at a time in LL128: 60 units of 16 bytes, which are eight lines of 120
+// bytes and a flag. Loads and stores of local memory stay aligned: a thread has unit `lane` and,
+// but for those that carry the flags, one of the 28 after these; the unit of a thread that carries
+// flags goes half and half into two lines.
+#pragma once
+
+#include <cstdint>
+
+#include "device/copy/local.cuh"
+#include "device/program.h"
+#include "device/ptx/memory.cuh"
+
+namespace unisono::device {
+
+// A thread's part of a group.
+struct Share {
+  uint4 units[2];
+};
+
+__device__ __forceinline__ bool carries_flags(int lane) { return lane % 8 == 7; }
+
+// Of a thread's units in the group's data.
+__device__ __forceinline__ std::int64_t share_offset(int lane, int unit) {
+  return static_cast<std::int64_t>(unit_bytes) * (unit == 0 ? lane : 32 + lane - lane / 8);
+}
+
+// `bytes` are left from the group's begin.
+__device__ __forceinline__ Share load_share(const Byte* group, std::int64_t bytes, int lane) {
+  Share share{};
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    if (i == 0 || !carries_flags(lane))
+      share.units[i] = load_unit(group + share_offset(lane, i), bytes - share_offset(lane, i));
+  return share;
+}
+
+__device__ __forceinline__ void store_share(Byte* group, std::int64_t bytes, int lane,
+                                            const Share& share) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    if (i == 0 || !carries_flags(lane))
+      store_unit(group + share_offset(lane, i), share.units[i], bytes - share_offset(lane, i));
+}
+
+__device__ __forceinline__ void send_share(Byte* lines, int lane, const Share& share,
+                                           std::uint64_t flag) {
+  auto* out = lines + lane * unit_bytes;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const uint4 flagged =
+        unit_of(i == 0 ? low_word(share.units[0]) : high_word(share.units[0]), flag);
+    ptx::store_relaxed_sys(reinterpret_cast<uint4*>(out + i * lines_group_bytes / 2),
+                           carries_flags(lane) ? flagged : share.units[i]);
+  }
+}
+
+// What is in the slot; with the flags.
+__device__ __forceinline__ Share look_at_lines(const Byte* lines, int lane) {
+  const auto* in = lines + lane * unit_bytes;
+  Share share;
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    share.units[i] =
+        ptx::load_relaxed_sys(reinterpret_cast<const uint4*>(in + i * lines_group_bytes / 2));
+  return share;
+}
+
+// Whether this thread's flags are not the ones awaited. A line is seen whole with its flag.
+__device__ __forceinline__ bool misses_flags(const Share& share, int lane, std::uint64_t flag) {
+  return carries_flags(lane) &&
+         (high_word(share.units[0]) != flag || high_word(share.units[1]) != flag);
+}
+
+__device__ __forceinline__ void drop_flags(Share& share, int lane) {
+  if (!carries_flags(lane)) return;
+  share.units[0] = unit_of(low_word(share.units[0]), low_word(share.units[1]));
+  share.units[1] = {};
+}
+
+}  // namespace unisono::device
