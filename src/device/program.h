@@ -183,15 +183,17 @@ struct Launch {
 };
 static_assert(sizeof(Launch) <= 4096, "a kernel's parameters are limited to 4 KiB");
 
+// What a kernel by hand does with data: whatever is asked for, or, of so many ranks at most, whole
+// aligned words or units alone, as they are or sums of one type (kernels/data.cuh).
+enum class DataKind : std::uint8_t { any, plain, float16, bfloat16, float32 };
+inline constexpr int data_kinds = 5;
+inline constexpr int max_plain_ranks = 4;
+
 // Plans by hand (kernels/direct.cuh): of one hop, in which blocks are taken or combined, and
 // all-reduce in two, in which a segment is combined and then handed on. Slots of their own, each
 // with a part for every block and hop.
 enum class DirectKind : std::uint8_t { take, combine, two_shot };
 inline constexpr int direct_kinds = 3;
-// What its kernels do with words of 8 bytes: whatever is asked for, or whole aligned ones alone, as
-// they are or sums of one type.
-enum class DirectWords : std::uint8_t { any, plain, float16, bfloat16, float32 };
-inline constexpr int direct_words_count = 5;
 inline constexpr int direct_max_ranks = 8;
 inline constexpr int direct_max_blocks = 64;
 inline constexpr std::size_t direct_slots = 2;
@@ -274,7 +276,6 @@ struct LinesRegion {
   alignas(128) std::uint64_t ends[lines_max_blocks];
 };
 static_assert(sizeof(LinesRegion) % ll128_line_bytes == 0, "slots follow");
-// By rank.
 struct LinesPeer {
   std::uint64_t source;       // what goes there in hop 0, or of the own rank is added
   std::uint64_t destination;  // where what comes from there is put, or of the own rank its sum
@@ -283,6 +284,7 @@ struct LinesPeer {
   std::uint64_t out;          // LinesRegion: the peer's
   std::uint64_t in;           // own
 };
+// Of calls that post the peers and sets stand by rank; else by distance, as they are added.
 struct LinesLaunch {
   std::uint64_t states;  // LinesRegion of the lowest peer
   std::int64_t longest;  // of the peers' bytes, the same on all ranks
@@ -356,7 +358,7 @@ struct MessageLines {
   std::uint64_t given_back[message_lines_warps];
 };
 inline constexpr std::size_t message_lines_bytes =
-    sizeof(MessageLines) + message_lines_warps * message_lines_slots * lines_group_bytes;
+    sizeof(MessageLines) + std::size_t{message_lines_warps} * message_lines_slots * lines_group_bytes;
 // A group whose messages are few and all go in lines has a kernel of its own.
 struct MessageLinesWay {
   std::uint64_t in;   // MessageLines, own

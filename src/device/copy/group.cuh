@@ -24,22 +24,27 @@ __device__ __forceinline__ std::int64_t share_offset(int lane, int unit) {
   return static_cast<std::int64_t>(unit_bytes) * (unit == 0 ? lane : 32 + lane - lane / 8);
 }
 
-// `bytes` are left from the group's begin.
-__device__ __forceinline__ Share load_share(const Byte* group, std::int64_t bytes, int lane) {
+// `bytes` are left from the group's begin. `Data` says how a unit is loaded and stored (data.cuh).
+template <class Data>
+__device__ __forceinline__ Share load_share(const Arithmetic& arithmetic, const Byte* group,
+                                            std::int64_t bytes, int lane) {
   Share share{};
 #pragma unroll
   for (int i = 0; i < 2; ++i)
     if (i == 0 || !carries_flags(lane))
-      share.units[i] = load_unit(group + share_offset(lane, i), bytes - share_offset(lane, i));
+      share.units[i] =
+          Data::load_unit(arithmetic, group + share_offset(lane, i), bytes - share_offset(lane, i));
   return share;
 }
 
+template <class Data>
 __device__ __forceinline__ void store_share(Byte* group, std::int64_t bytes, int lane,
                                             const Share& share) {
 #pragma unroll
   for (int i = 0; i < 2; ++i)
     if (i == 0 || !carries_flags(lane))
-      store_unit(group + share_offset(lane, i), share.units[i], bytes - share_offset(lane, i));
+      Data::store_unit(group + share_offset(lane, i), share.units[i],
+                       bytes - share_offset(lane, i));
 }
 
 __device__ __forceinline__ void send_share(Byte* lines, int lane, const Share& share,

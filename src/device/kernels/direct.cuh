@@ -16,6 +16,7 @@
 
 #include "device/copy/local.cuh"
 #include "device/kernels/address.cuh"
+#include "device/kernels/data.cuh"
 #include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
@@ -25,43 +26,8 @@
 namespace unisono::device {
 namespace {
 
-// What a kernel can do with the words of 8 bytes that a call is made of: whatever calls ask for...
-struct AnyWords {
-  __device__ static std::uint64_t load(const Arithmetic& arithmetic, const Byte* at,
-                                       std::int64_t bytes) {
-    const std::uint64_t word = load_word(at, bytes);
-    if (arithmetic.scales_input == 0) return word;
-    return low_word(scale_any(arithmetic, unit_of(word, 0)));
-  }
-  __device__ static void store(Byte* at, std::uint64_t word, std::int64_t bytes) {
-    store_word(at, word, bytes);
-  }
-  __device__ static std::uint64_t combine(const Arithmetic& arithmetic, std::uint64_t a,
-                                          std::uint64_t b) {
-    uint4 sum[1] = {unit_of(a, 0)};
-    const uint4 value[1] = {unit_of(b, 0)};
-    combine_units<1>(arithmetic, sum, value);
-    return low_word(sum[0]);
-  }
-};
-
-// ...or what most do: whole aligned words, and sums of one type. Each kernel runs through its code
-// once, so its way is as long as that.
-template <class Format>
-struct PlainWords {
-  __device__ static std::uint64_t load(const Arithmetic&, const Byte* at, std::int64_t bytes) {
-    return bytes > 0 ? *reinterpret_cast<const std::uint64_t*>(at) : 0;
-  }
-  __device__ static void store(Byte* at, std::uint64_t word, std::int64_t bytes) {
-    if (bytes > 0) *reinterpret_cast<std::uint64_t*>(at) = word;
-  }
-  __device__ static std::uint64_t combine(const Arithmetic&, std::uint64_t a, std::uint64_t b) {
-    return low_word(combine_as<Format, Sum>(unit_of(a, 0), unit_of(b, 0)));
-  }
-};
-
 // A thread block on its way through a call. `most` ranks: the loops over peers are unrolled.
-template <DirectKind kind, int most, class Words>
+template <DirectKind kind, int most, class Data>
 struct DirectBlock {
   static constexpr bool has_segments = kind == DirectKind::two_shot;
   const DirectLaunch& launch;
@@ -84,15 +50,15 @@ struct DirectBlock {
     return launch.peers[peer].bytes - unit * static_cast<std::int64_t>(ll_unit_payload);
   }
   __device__ std::uint64_t load(int peer, std::int64_t unit) const {
-    return Words::load(launch.arithmetic,
-                       at_address<const Byte>(launch.peers[peer].source) +
-                           unit * static_cast<std::int64_t>(ll_unit_payload),
-                       bytes_from(peer, unit));
+    return Data::load_word(launch.arithmetic,
+                           at_address<const Byte>(launch.peers[peer].source) +
+                               unit * static_cast<std::int64_t>(ll_unit_payload),
+                           bytes_from(peer, unit));
   }
   __device__ void store(int peer, std::int64_t unit, std::uint64_t word) const {
-    Words::store(at_address<Byte>(launch.peers[peer].destination) +
-                     unit * static_cast<std::int64_t>(ll_unit_payload),
-                 word, bytes_from(peer, unit));
+    Data::store_word(at_address<Byte>(launch.peers[peer].destination) +
+                         unit * static_cast<std::int64_t>(ll_unit_payload),
+                     word, bytes_from(peer, unit));
   }
   __device__ std::uint64_t packet_at(int hop, std::int64_t unit) const {
     return part + static_cast<std::uint64_t>(hop) * launch.block_bytes +
@@ -133,9 +99,9 @@ struct DirectBlock {
   __device__ bool combine() const;
 };
 
-template <DirectKind kind, int most, class Words>
-__device__ __forceinline__ typename DirectBlock<kind, most, Words>::Outgoing
-DirectBlock<kind, most, Words>::load_outgoing(std::int64_t unit) const {
+template <DirectKind kind, int most, class Data>
+__device__ __forceinline__ typename DirectBlock<kind, most, Data>::Outgoing
+DirectBlock<kind, most, Data>::load_outgoing(std::int64_t unit) const {
   Outgoing outgoing{};
   if (unit >= end || launch.peers[launch.own].source == 0) return outgoing;
   if (launch.sources_differ == 0) {
@@ -149,8 +115,8 @@ DirectBlock<kind, most, Words>::load_outgoing(std::int64_t unit) const {
 }
 
 // The takers' word to the senders; the senders' look at it.
-template <DirectKind kind, int most, class Words>
-__device__ __forceinline__ bool DirectBlock<kind, most, Words>::greet() const {
+template <DirectKind kind, int most, class Data>
+__device__ __forceinline__ bool DirectBlock<kind, most, Data>::greet() const {
   bool goes_on = true;
   const int peer = static_cast<int>(threadIdx.x);
   if (is_other(peer)) {
@@ -170,8 +136,8 @@ __device__ __forceinline__ bool DirectBlock<kind, most, Words>::greet() const {
   return __syncthreads_or(goes_on ? 0 : 1) == 0;
 }
 
-template <DirectKind kind, int most, class Words>
-__device__ __forceinline__ void DirectBlock<kind, most, Words>::send(Outgoing outgoing) const {
+template <DirectKind kind, int most, class Data>
+__device__ __forceinline__ void DirectBlock<kind, most, Data>::send(Outgoing outgoing) const {
   if (launch.peers[launch.own].source == 0) return;
   for (std::int64_t unit = first + threadIdx.x; unit < end; unit += blockDim.x) {
     const Outgoing now = outgoing;
@@ -188,9 +154,9 @@ __device__ __forceinline__ void DirectBlock<kind, most, Words>::send(Outgoing ou
 }
 
 // `packets` begin with the call's flag where nothing is awaited.
-template <DirectKind kind, int most, class Words>
-__device__ __forceinline__ bool DirectBlock<kind, most, Words>::await(
-    int hop, std::int64_t unit, uint4 (&packets)[most]) const {
+template <DirectKind kind, int most, class Data>
+__device__ __forceinline__ bool DirectBlock<kind, most, Data>::await(int hop, std::int64_t unit,
+                                                                     uint4 (&packets)[most]) const {
   const auto is_here = [&](int peer) {
     return packets[peer].y == flag() && packets[peer].w == flag();
   };
@@ -214,8 +180,8 @@ __device__ __forceinline__ bool DirectBlock<kind, most, Words>::await(
 }
 
 // What comes in the last hop.
-template <DirectKind kind, int most, class Words>
-__device__ __forceinline__ bool DirectBlock<kind, most, Words>::take() const {
+template <DirectKind kind, int most, class Data>
+__device__ __forceinline__ bool DirectBlock<kind, most, Data>::take() const {
   for (std::int64_t unit = first + threadIdx.x; unit < end; unit += blockDim.x) {
     const auto comes = [&](int peer) {
       return is_other(peer) && launch.peers[peer].destination != 0 &&
@@ -233,8 +199,8 @@ __device__ __forceinline__ bool DirectBlock<kind, most, Words>::take() const {
   return true;
 }
 
-template <DirectKind kind, int most, class Words>
-__device__ __forceinline__ bool DirectBlock<kind, most, Words>::combine() const {
+template <DirectKind kind, int most, class Data>
+__device__ __forceinline__ bool DirectBlock<kind, most, Data>::combine() const {
   // Of a reduce, the root alone adds.
   if (launch.peers[launch.own].destination == 0) return true;
   for (std::int64_t unit = first + threadIdx.x; unit < end; unit += blockDim.x) {
@@ -245,25 +211,30 @@ __device__ __forceinline__ bool DirectBlock<kind, most, Words>::combine() const 
     for (int peer = 0; peer < most; ++peer)
       packets[peer] = {0, is_other(peer) ? ~flag() : flag(), 0, flag()};
     if (!await(0, unit, packets)) return false;
-    std::uint64_t sum = 0;
+    uint4 sum[1] = {};
 #pragma unroll
     for (int peer = 0; peer < most; ++peer) {
       if (peer >= launch.ranks) continue;
       const std::uint64_t word =
           peer == launch.own ? own : low_word({packets[peer].x, packets[peer].z, 0, 0});
-      sum = peer == 0 ? word : Words::combine(launch.arithmetic, sum, word);
+      if (peer == 0) {
+        sum[0] = unit_of(word, 0);
+        continue;
+      }
+      const uint4 value[1] = {unit_of(word, 0)};
+      Data::template combine<1>(launch.arithmetic, sum, value);
     }
-    store(launch.own, unit, sum);
+    store(launch.own, unit, low_word(sum[0]));
     if constexpr (has_segments) {
 #pragma unroll
       for (int peer = 0; peer < most; ++peer)
-        if (is_other(peer)) send_to(peer, 1, unit, sum);
+        if (is_other(peer)) send_to(peer, 1, unit, low_word(sum[0]));
     }
   }
   return true;
 }
 
-template <DirectKind kind, int most, class Words>
+template <DirectKind kind, int most, class Data>
 __device__ __forceinline__ void run_direct(const DirectLaunch& launch) {
   constexpr auto hops = static_cast<std::uint64_t>(direct_hops(kind));
   auto* state = at_address<BlockState>(launch.states) + blockIdx.x;
@@ -271,7 +242,7 @@ __device__ __forceinline__ void run_direct(const DirectLaunch& launch) {
   const std::int64_t units = (launch.bytes + 7) / static_cast<std::int64_t>(ll_unit_payload);
   const std::int64_t first = blockIdx.x * static_cast<std::int64_t>(launch.block_units);
   const std::int64_t end = first + launch.block_units;
-  DirectBlock<kind, most, Words> block{
+  DirectBlock<kind, most, Data> block{
       launch,
       {launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
       {launch.rank, static_cast<int>(blockIdx.x), 0, 0},
@@ -300,27 +271,31 @@ __device__ __forceinline__ void run_direct(const DirectLaunch& launch) {
 }  // namespace
 
 // NOLINTBEGIN(bugprone-macro-parentheses)
-#define UNISONO_DIRECT_KERNEL(kind, most, name, words)                                       \
+#define UNISONO_DIRECT_KERNEL(kind, most, name, data)                                        \
   extern "C" __global__ void __launch_bounds__(threads_per_block, 1)                         \
       unisono_direct_##kind##_##name##_##most(const __grid_constant__ DirectLaunch launch) { \
-    run_direct<DirectKind::kind, most, words>(launch);                                       \
+    run_direct<DirectKind::kind, most, data>(launch);                                        \
   }
-#define UNISONO_DIRECT_KERNELS(kind, name, words) \
-  UNISONO_DIRECT_KERNEL(kind, 2, name, words)     \
-  UNISONO_DIRECT_KERNEL(kind, 4, name, words)     \
-  UNISONO_DIRECT_KERNEL(kind, 8, name, words)
 // NOLINTEND(bugprone-macro-parentheses)
-UNISONO_DIRECT_KERNELS(take, any, AnyWords)
-UNISONO_DIRECT_KERNELS(take, plain, PlainWords<Float32>)
-UNISONO_DIRECT_KERNELS(combine, any, AnyWords)
-UNISONO_DIRECT_KERNELS(combine, float16, PlainWords<Float16>)
-UNISONO_DIRECT_KERNELS(combine, bfloat16, PlainWords<BFloat16>)
-UNISONO_DIRECT_KERNELS(combine, float32, PlainWords<Float32>)
-UNISONO_DIRECT_KERNELS(two_shot, any, AnyWords)
-UNISONO_DIRECT_KERNELS(two_shot, float16, PlainWords<Float16>)
-UNISONO_DIRECT_KERNELS(two_shot, bfloat16, PlainWords<BFloat16>)
-UNISONO_DIRECT_KERNELS(two_shot, float32, PlainWords<Float32>)
-#undef UNISONO_DIRECT_KERNELS
+UNISONO_DIRECT_KERNEL(take, 2, any, AnyData)
+UNISONO_DIRECT_KERNEL(take, 4, any, AnyData)
+UNISONO_DIRECT_KERNEL(take, 8, any, AnyData)
+UNISONO_DIRECT_KERNEL(take, 2, plain, PlainData<Float32>)
+UNISONO_DIRECT_KERNEL(take, 4, plain, PlainData<Float32>)
+UNISONO_DIRECT_KERNEL(combine, 2, any, AnyData)
+UNISONO_DIRECT_KERNEL(combine, 4, any, AnyData)
+UNISONO_DIRECT_KERNEL(combine, 8, any, AnyData)
+UNISONO_DIRECT_KERNEL(combine, 2, float16, PlainData<Float16>)
+UNISONO_DIRECT_KERNEL(combine, 4, float16, PlainData<Float16>)
+UNISONO_DIRECT_KERNEL(combine, 2, bfloat16, PlainData<BFloat16>)
+UNISONO_DIRECT_KERNEL(combine, 4, bfloat16, PlainData<BFloat16>)
+UNISONO_DIRECT_KERNEL(combine, 2, float32, PlainData<Float32>)
+UNISONO_DIRECT_KERNEL(combine, 4, float32, PlainData<Float32>)
+UNISONO_DIRECT_KERNEL(two_shot, 4, any, AnyData)
+UNISONO_DIRECT_KERNEL(two_shot, 8, any, AnyData)
+UNISONO_DIRECT_KERNEL(two_shot, 4, float16, PlainData<Float16>)
+UNISONO_DIRECT_KERNEL(two_shot, 4, bfloat16, PlainData<BFloat16>)
+UNISONO_DIRECT_KERNEL(two_shot, 4, float32, PlainData<Float32>)
 #undef UNISONO_DIRECT_KERNEL
 
 }  // namespace unisono::device

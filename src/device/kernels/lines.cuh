@@ -19,6 +19,7 @@
 
 #include "device/copy/group.cuh"
 #include "device/kernels/address.cuh"
+#include "device/kernels/data.cuh"
 #include "device/kernels/straight.cuh"
 #include "device/program.h"
 #include "device/ptx/grid.cuh"
@@ -29,9 +30,10 @@
 namespace unisono::device {
 namespace {
 
-// A warp on its way through a call. `most` ranks: the loops over ranks are unrolled. `loads_ahead`:
-// what goes to all is loaded before the first store, which takes registers.
-template <int most, bool loads_ahead>
+// A warp on its way through a call. `most` ranks: the loops over peers are unrolled. `by_distance`:
+// so are the launch's peers and sets, else by rank; and what goes to all is loaded before the first
+// store and the counters, which takes registers.
+template <int most, class Data, bool by_distance>
 struct LinesWarp {
   const LinesLaunch& launch;
   Watch watch;
@@ -47,20 +49,32 @@ struct LinesWarp {
   std::uint64_t credit;  // of the peer of this lane's number, seen last
   bool has_begun;
 
-  __device__ int peer_at(int distance) const { return rank_at(launch, distance); }
-  __device__ Share load(int rank, std::int64_t group) const;
-  __device__ void store(int rank, std::int64_t group, const Share& share) const;
+  __device__ int peer_at(int distance) const {
+    return by_distance ? distance : rank_at(launch, distance);
+  }
+  __device__ int rank_of(int peer) const { return by_distance ? rank_at(launch, peer) : peer; }
+  // Reads of all that the peers' parameters are, before the kernel waits for the one before: they
+  // come by lines of 64 bytes, each of which takes its time.
+  __device__ bool has_peers() const {
+    std::uint64_t all = 0;
+#pragma unroll
+    for (int peer = 0; peer < most; ++peer)
+      all |= launch.peers[peer].source | launch.peers[peer].out | launch.peers[peer].in;
+    return all != 0;
+  }
+  __device__ Share load(int peer, std::int64_t group) const;
+  __device__ void store(int peer, std::int64_t group, const Share& share) const;
   __device__ std::uint64_t lines(int hop) const {
     const auto slot = (static_cast<std::uint64_t>(warp) * lines_slots + round % lines_slots);
     return sizeof(LinesRegion) +
            (slot * lines_hops + static_cast<std::uint64_t>(hop)) * lines_group_bytes;
   }
-  __device__ void send_to(int rank, int hop, const Share& share) const;
+  __device__ void send_to(int peer, int hop, const Share& share) const;
   // False if a wait was given up, here and below.
   __device__ bool begin();
   __device__ bool await_credits();
-  // By distance; from those of `ranks`.
-  __device__ bool await(int hop, unsigned ranks, Share (&shares)[most]) const;
+  // By distance; from those of `peers`.
+  __device__ bool await(int hop, unsigned peers, Share (&shares)[most]) const;
   __device__ bool send(std::int64_t group);
   __device__ bool combine(std::int64_t group) const;
   __device__ bool take(std::int64_t group) const;
@@ -74,35 +88,31 @@ struct LinesWarp {
   }
 };
 
-template <int most, bool loads_ahead>
-__device__ __forceinline__ Share LinesWarp<most, loads_ahead>::load(int rank,
-                                                                    std::int64_t group) const {
-  const LinesPeer& peer = launch.peers[rank];
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ Share
+LinesWarp<most, Data, by_distance>::load(int peer, std::int64_t group) const {
   const std::int64_t begin = group * static_cast<std::int64_t>(lines_group_payload);
-  Share share = load_share(at_address<const Byte>(peer.source) + begin, peer.bytes - begin, lane);
-  if (launch.arithmetic.scales_input != 0) {
-#pragma unroll
-    for (uint4& unit : share.units) unit = scale_any(launch.arithmetic, unit);
-  }
-  return share;
+  return load_share<Data>(launch.arithmetic,
+                          at_address<const Byte>(launch.peers[peer].source) + begin,
+                          launch.peers[peer].bytes - begin, lane);
 }
 
-template <int most, bool loads_ahead>
-__device__ __forceinline__ void LinesWarp<most, loads_ahead>::store(int rank, std::int64_t group,
-                                                                    const Share& share) const {
-  const LinesPeer& peer = launch.peers[rank];
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ void LinesWarp<most, Data, by_distance>::store(
+    int peer, std::int64_t group, const Share& share) const {
   const std::int64_t begin = group * static_cast<std::int64_t>(lines_group_payload);
-  store_share(at_address<Byte>(peer.destination) + begin, peer.bytes - begin, lane, share);
+  store_share<Data>(at_address<Byte>(launch.peers[peer].destination) + begin,
+                    launch.peers[peer].bytes - begin, lane, share);
 }
 
-template <int most, bool loads_ahead>
-__device__ __forceinline__ void LinesWarp<most, loads_ahead>::send_to(int rank, int hop,
-                                                                      const Share& share) const {
-  send_share(at_address<Byte>(launch.peers[rank].out + lines(hop)), lane, share, round);
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ void LinesWarp<most, Data, by_distance>::send_to(
+    int peer, int hop, const Share& share) const {
+  send_share(at_address<Byte>(launch.peers[peer].out + lines(hop)), lane, share, round);
 }
 
-template <int most, bool loads_ahead>
-__device__ __forceinline__ bool LinesWarp<most, loads_ahead>::begin() {
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool LinesWarp<most, Data, by_distance>::begin() {
   has_begun = true;
   round = ptx::load_relaxed_sys(&own->rounds[warp]);
   if (launch.tells != 0 && lane < launch.ranks && has(sends | launch.forwards, lane))
@@ -112,8 +122,8 @@ __device__ __forceinline__ bool LinesWarp<most, loads_ahead>::begin() {
   return ptx::load_relaxed_sys(&own->stopped) == 0;
 }
 
-template <int most, bool loads_ahead>
-__device__ __forceinline__ bool LinesWarp<most, loads_ahead>::await_credits() {
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool LinesWarp<most, Data, by_distance>::await_credits() {
   const bool looks = lane < launch.ranks && has(sends | launch.forwards, lane);
   const auto is_free = [&](std::uint64_t& seen) {
     if (!looks || credit + lines_slots >= round) return true;
@@ -121,19 +131,20 @@ __device__ __forceinline__ bool LinesWarp<most, loads_ahead>::await_credits() {
         ptx::load_relaxed_sys(&at_address<const LinesRegion>(launch.peers[lane].in)->credits[warp]);
     return credit + lines_slots >= round;
   };
-  return wait_until_in_warp(watch, place, {Failure::credit, lane, 0, round - lines_slots}, is_free);
+  return wait_until_in_warp(watch, place, {Failure::credit, rank_of(lane), 0, round - lines_slots},
+                            is_free);
 }
 
-template <int most, bool loads_ahead>
-__device__ __forceinline__ void LinesWarp<most, loads_ahead>::tell() const {
-  if (lane < launch.ranks && lane != launch.rank)
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ void LinesWarp<most, Data, by_distance>::tell() const {
+  if (lane < launch.ranks && lane != peer_at(0))
     ptx::store_relaxed_sys(&at_address<LinesRegion>(launch.peers[lane].out)->credits[warp], round);
 }
 
-template <int most, bool loads_ahead>
-__device__ __forceinline__ bool LinesWarp<most, loads_ahead>::await(int hop, unsigned ranks,
-                                                                    Share (&shares)[most]) const {
-  unsigned missing = ranks;  // the same for all lanes
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool LinesWarp<most, Data, by_distance>::await(
+    int hop, unsigned peers, Share (&shares)[most]) const {
+  unsigned missing = peers;  // the same for all lanes
   Wanted wanted{Failure::message, -1, hop, round};
   // Relaxed: a line is seen whole with its flag. Polls for all peers at once.
   const auto have_come = [&](std::uint64_t& seen) {
@@ -156,7 +167,7 @@ __device__ __forceinline__ bool LinesWarp<most, loads_ahead>::await(int hop, uns
       } else if (waits) {
         misses = true;
         seen = high_word(shares[distance].units[0]);
-        wanted.peer = peer;
+        wanted.peer = rank_of(peer);
       }
     }
     return !misses;
@@ -165,8 +176,8 @@ __device__ __forceinline__ bool LinesWarp<most, loads_ahead>::await(int hop, uns
 }
 
 // The first loads come before the counters are needed.
-template <int most, bool loads_ahead>
-__device__ __forceinline__ bool LinesWarp<most, loads_ahead>::send(std::int64_t group) {
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool LinesWarp<most, Data, by_distance>::send(std::int64_t group) {
   Share shares[most];
   shares[0] = {};
 #pragma unroll
@@ -174,10 +185,10 @@ __device__ __forceinline__ bool LinesWarp<most, loads_ahead>::send(std::int64_t 
     const int peer = peer_at(distance);
     if (launch.sources_differ == 0
             ? distance == 0 && (sends | keeps) != 0
-            : loads_ahead && distance < launch.ranks && has(sends | keeps, peer))
+            : by_distance && distance < launch.ranks && has(sends | keeps, peer))
       shares[distance] = load(peer, group);
   }
-  if (loads_ahead && !has_begun && !begin()) return false;
+  if (by_distance && !has_begun && !begin()) return false;
   ++round;
   if (launch.tells != 0 && !await_credits()) return false;
 #pragma unroll
@@ -185,31 +196,33 @@ __device__ __forceinline__ bool LinesWarp<most, loads_ahead>::send(std::int64_t 
     const int peer = peer_at(distance);
     if (distance >= launch.ranks || !has(sends | keeps, peer)) continue;
     Share share = shares[0];
-    if (launch.sources_differ != 0) share = loads_ahead ? shares[distance] : load(peer, group);
+    if (launch.sources_differ != 0) share = by_distance ? shares[distance] : load(peer, group);
     if (has(keeps, peer)) store(peer, group, share);
     if (has(sends, peer)) send_to(peer, 0, share);
   }
   return true;
 }
 
-template <int most, bool loads_ahead>
-__device__ __forceinline__ bool LinesWarp<most, loads_ahead>::combine(std::int64_t group) const {
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool LinesWarp<most, Data, by_distance>::combine(
+    std::int64_t group) const {
   Share shares[most];
   shares[0] = {};
-  if (has(launch.hears, launch.rank)) shares[0] = load(launch.rank, group);
-  if (!await(0, launch.hears & ~(1U << launch.rank), shares)) return false;
+  const int own = peer_at(0);
+  if (has(launch.hears, own)) shares[0] = load(own, group);
+  if (!await(0, launch.hears & ~(1U << own), shares)) return false;
   Share sum = shares[0];
-  bool is_begun = has(launch.hears, launch.rank);
+  bool is_begun = has(launch.hears, own);
 #pragma unroll
   for (int distance = 1; distance < most; ++distance) {
     if (distance >= launch.ranks || !has(launch.hears, peer_at(distance))) continue;
     if (is_begun)
-      combine_units<2>(launch.arithmetic, sum.units, shares[distance].units);
+      Data::template combine<2>(launch.arithmetic, sum.units, shares[distance].units);
     else
       sum = shares[distance];
     is_begun = true;
   }
-  if (launch.peers[launch.rank].destination != 0) store(launch.rank, group, sum);
+  if (launch.peers[own].destination != 0) store(own, group, sum);
 #pragma unroll
   for (int distance = 1; distance < most; ++distance)
     if (distance < launch.ranks && has(launch.forwards, peer_at(distance)))
@@ -217,8 +230,8 @@ __device__ __forceinline__ bool LinesWarp<most, loads_ahead>::combine(std::int64
   return true;
 }
 
-template <int most, bool loads_ahead>
-__device__ __forceinline__ bool LinesWarp<most, loads_ahead>::take(std::int64_t group) const {
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool LinesWarp<most, Data, by_distance>::take(std::int64_t group) const {
   Share shares[most];
   if (!await(launch.hops - 1, takes, shares)) return false;
 #pragma unroll
@@ -228,8 +241,9 @@ __device__ __forceinline__ bool LinesWarp<most, loads_ahead>::take(std::int64_t 
   return true;
 }
 
-template <int most, bool loads_ahead>
-__device__ __forceinline__ bool run_rounds(LinesWarp<most, loads_ahead>& self, int warp_of_block) {
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool run_rounds(LinesWarp<most, Data, by_distance>& self,
+                                           int warp_of_block) {
   constexpr auto payload = static_cast<std::int64_t>(lines_group_payload);
   const std::int64_t groups = (self.launch.longest + payload - 1) / payload;
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (blockDim.x / 32);
@@ -238,7 +252,7 @@ __device__ __forceinline__ bool run_rounds(LinesWarp<most, loads_ahead>& self, i
   if (is_empty) {
     // Who has nothing to do counts all the same, as its peers do.
     if (group >= groups) return true;
-    if (loads_ahead && !self.begin()) return false;
+    if (by_distance && !self.begin()) return false;
     self.round += static_cast<std::uint64_t>((groups - group + warps - 1) / warps);
     if (self.launch.tells != 0) self.tell();
     return true;
@@ -252,11 +266,11 @@ __device__ __forceinline__ bool run_rounds(LinesWarp<most, loads_ahead>& self, i
 
 // What could not go straight; not in line, for its registers.
 template <int most>
-__device__ __noinline__ bool run_rest(LinesWarp<most, false>& self, int warp_of_block) {
+__device__ __noinline__ bool run_rest(LinesWarp<most, AnyData, false>& self, int warp_of_block) {
   return run_rounds(self, warp_of_block);
 }
 
-template <int most, bool posts>
+template <int most, class Data, bool posts>
 __device__ __forceinline__ void run_lines(const LinesLaunch& launch) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int warp_of_block = static_cast<int>(threadIdx.x / 32);
@@ -265,8 +279,9 @@ __device__ __forceinline__ void run_lines(const LinesLaunch& launch) {
   auto* own = at_address<LinesRegion>(launch.states);
   const Watch watch{launch.timeout_ns, at_address<Mailbox>(launch.mailbox), &own->stopped};
   const Place place{launch.rank, static_cast<int>(blockIdx.x), 0, 0};
-  LinesWarp<most, !posts> self{launch,       watch,        place, lane, warp, launch.sends,
-                               launch.keeps, launch.takes, own,   0,    0,    false};
+  LinesWarp<most, Data, !posts> self{launch,       watch,        place, lane, warp, launch.sends,
+                                     launch.keeps, launch.takes, own,   0,    0,    false};
+  if (!self.has_peers()) return;
   ptx::wait_for_kernel_before();
   ptx::let_next_kernel_come();
   if constexpr (posts) {
@@ -292,18 +307,26 @@ __device__ __forceinline__ void run_lines(const LinesLaunch& launch) {
 }  // namespace
 
 // NOLINTBEGIN(bugprone-macro-parentheses)
-#define UNISONO_LINES_KERNEL(name, most, posts)                             \
+#define UNISONO_LINES_KERNEL(name, most, data, posts)                       \
   extern "C" __global__ void __launch_bounds__(lines_threads, 1)            \
       unisono_##name##_##most(const __grid_constant__ LinesLaunch launch) { \
-    run_lines<most, posts>(launch);                                         \
+    run_lines<most, data, posts>(launch);                                   \
   }
 // NOLINTEND(bugprone-macro-parentheses)
-UNISONO_LINES_KERNEL(lines, 2, false)
-UNISONO_LINES_KERNEL(lines, 4, false)
-UNISONO_LINES_KERNEL(lines, 8, false)
-UNISONO_LINES_KERNEL(straight, 2, true)
-UNISONO_LINES_KERNEL(straight, 4, true)
-UNISONO_LINES_KERNEL(straight, 8, true)
+UNISONO_LINES_KERNEL(lines_any, 2, AnyData, false)
+UNISONO_LINES_KERNEL(lines_any, 4, AnyData, false)
+UNISONO_LINES_KERNEL(lines_any, 8, AnyData, false)
+UNISONO_LINES_KERNEL(lines_plain, 2, PlainData<Float32>, false)
+UNISONO_LINES_KERNEL(lines_plain, 4, PlainData<Float32>, false)
+UNISONO_LINES_KERNEL(lines_float16, 2, PlainData<Float16>, false)
+UNISONO_LINES_KERNEL(lines_float16, 4, PlainData<Float16>, false)
+UNISONO_LINES_KERNEL(lines_bfloat16, 2, PlainData<BFloat16>, false)
+UNISONO_LINES_KERNEL(lines_bfloat16, 4, PlainData<BFloat16>, false)
+UNISONO_LINES_KERNEL(lines_float32, 2, PlainData<Float32>, false)
+UNISONO_LINES_KERNEL(lines_float32, 4, PlainData<Float32>, false)
+UNISONO_LINES_KERNEL(straight_any, 2, AnyData, true)
+UNISONO_LINES_KERNEL(straight_any, 4, AnyData, true)
+UNISONO_LINES_KERNEL(straight_any, 8, AnyData, true)
 #undef UNISONO_LINES_KERNEL
 
 }  // namespace unisono::device

@@ -7,6 +7,7 @@
 
 #include "device/copy/group.cuh"
 #include "device/kernels/address.cuh"
+#include "device/kernels/data.cuh"
 #include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
@@ -61,12 +62,12 @@ __device__ __forceinline__ bool LinesCarrier::send(const Transfer& transfer) {
   constexpr auto payload = static_cast<std::int64_t>(lines_group_payload);
   const auto* data = at_address<const Byte>(transfer.data);
   std::int64_t at = warp * payload;
-  Share next = load_share(data + at, transfer.bytes - at, lane);
+  Share next = load_share<AnyData>({}, data + at, transfer.bytes - at, lane);
   if (!begin()) return false;  // its loads on their way at the same time
   while (at < transfer.bytes) {
     const Share share = next;
     at += transfer.channels * payload;
-    if (at < transfer.bytes) next = load_share(data + at, transfer.bytes - at, lane);
+    if (at < transfer.bytes) next = load_share<AnyData>({}, data + at, transfer.bytes - at, lane);
     // Relaxed: the peer's loads of the slot were over when it told.
     const auto is_free = [&](std::uint64_t& seen) {
       if (number - given_back < message_lines_slots) return true;
@@ -98,7 +99,7 @@ __device__ __forceinline__ bool LinesCarrier::take(const Transfer& transfer) {
     ++number;
     if (lane == 0) ptx::store_relaxed_sys(&out->given_back[warp], number);
     drop_flags(share, lane);
-    store_share(data + at, transfer.bytes - at, lane, share);
+    store_share<AnyData>(data + at, transfer.bytes - at, lane, share);
     ++place.tile;
   }
   return true;

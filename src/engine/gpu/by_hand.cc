@@ -13,6 +13,25 @@ std::string_view algorithm_of(const plan::Header& header) {
   return plan.substr(0, plan.size() - collective.size() - 1);
 }
 
+device::DataKind data_kind(std::uint64_t all, std::size_t grain, int ranks, bool adds,
+                           const device::Arithmetic& arithmetic) {
+  using enum device::DataKind;
+  if (all % grain != 0 || ranks > device::max_plain_ranks || arithmetic.scales_input != 0)
+    return any;
+  if (!adds) return plain;
+  if (static_cast<device::Combine>(arithmetic.combine) != device::Combine::sum) return any;
+  switch (static_cast<DataType>(arithmetic.type)) {
+    case DataType::float16:
+      return float16;
+    case DataType::bfloat16:
+      return bfloat16;
+    case DataType::float32:
+      return float32;
+    default:
+      return any;
+  }
+}
+
 std::unique_ptr<ByHand> make_by_hand(const plan::Header& header, int rank) {
   if (header.channels != 1) return nullptr;
   if (header.protocol == Protocol::ll) return Direct::make(header, rank);

@@ -58,6 +58,11 @@ class ByHand {
 // By one for which there is such a kernel; else null.
 std::unique_ptr<ByHand> make_by_hand(const plan::Header& header, int rank);
 
+// What a kernel has to do with the data of a call: `all` are its addresses and sizes, or'ed, of
+// `grain` bytes where they are whole. `adds`: it sums.
+device::DataKind data_kind(std::uint64_t all, std::size_t grain, int ranks, bool adds,
+                           const device::Arithmetic& arithmetic);
+
 // Of a plan's name, "direct" of direct_all_gather.
 std::string_view algorithm_of(const plan::Header& header);
 

@@ -156,32 +156,6 @@ void Direct::set_buffers(const Arguments& arguments, device::DirectLaunch& launc
   if (kind_ == DirectKind::take && own.source == own.destination) own.destination = 0;
 }
 
-// Whether all are whole words where words can be, as sums of a type that has a kernel for them.
-device::DirectWords Direct::words(const device::DirectLaunch& launch) const {
-  constexpr unsigned word = device::ll_unit_payload;
-  std::uint64_t all = 0;
-  for (int i = 0; i < ranks_; ++i) {
-    const device::DirectPeer& peer = launch.peers[i];
-    all |= peer.source | peer.destination | static_cast<std::uint64_t>(peer.bytes);
-  }
-  const device::Arithmetic& arithmetic = launch.arithmetic;
-  if (all % word != 0) return device::DirectWords::any;
-  if (kind_ == DirectKind::take) return device::DirectWords::plain;
-  if (arithmetic.scales_input != 0 ||
-      static_cast<device::Combine>(arithmetic.combine) != device::Combine::sum)
-    return device::DirectWords::any;
-  switch (static_cast<DataType>(arithmetic.type)) {
-    case DataType::float16:
-      return device::DirectWords::float16;
-    case DataType::bfloat16:
-      return device::DirectWords::bfloat16;
-    case DataType::float32:
-      return device::DirectWords::float32;
-    default:
-      return device::DirectWords::any;
-  }
-}
-
 Status Direct::launch(Resources& resources, const Arguments& arguments,
                       const device::Arithmetic& arithmetic) const {
   const Engine& engine = resources.engine();
@@ -215,9 +189,14 @@ Status Direct::launch(Resources& resources, const Arguments& arguments,
   const auto threads = std::min<unsigned>((launch.block_units + 31) / 32 * 32,
                                           static_cast<unsigned>(device::threads_per_block));
   launch.block_bytes = static_cast<std::uint32_t>(device::direct_block_bytes(kind_, ranks_));
+  std::uint64_t all = 0;
+  for (const device::DirectPeer& peer : launch.peers)
+    all |= peer.source | peer.destination | static_cast<std::uint64_t>(peer.bytes);
+  const device::DataKind data =
+      data_kind(all, device::ll_unit_payload, ranks_, kind_ != DirectKind::take, arithmetic);
   void* parameters[] = {&launch};
   const auto result =
-      engine.direct(kind_, words(launch), ranks_)
+      engine.direct(kind_, data, ranks_)
           .launch(static_cast<unsigned>(blocks), threads,
                   static_cast<sys::cuda::StreamHandle*>(arguments.stream), parameters);
   return engine.device().check(result, "launching a plan by hand");

@@ -31,7 +31,6 @@ class Direct : public ByHand {
   // To each rank in a hop.
   std::int64_t hop_bytes(const Arguments& arguments) const;
   void set_buffers(const Arguments& arguments, device::DirectLaunch& launch) const;
-  device::DirectWords words(const device::DirectLaunch& launch) const;
 
   device::DirectKind kind_;
 };

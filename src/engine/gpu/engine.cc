@@ -32,22 +32,9 @@ trace::Waiting::Kind kind_of(std::uint32_t kind) {
   }
 }
 
-struct DirectKernel {
-  device::DirectKind kind;
-  device::DirectWords words;
-  std::string_view name;
-};
-constexpr std::array direct_kernels{
-    DirectKernel{device::DirectKind::take, device::DirectWords::any, "take_any"},
-    DirectKernel{device::DirectKind::take, device::DirectWords::plain, "take_plain"},
-    DirectKernel{device::DirectKind::combine, device::DirectWords::any, "combine_any"},
-    DirectKernel{device::DirectKind::combine, device::DirectWords::float16, "combine_float16"},
-    DirectKernel{device::DirectKind::combine, device::DirectWords::bfloat16, "combine_bfloat16"},
-    DirectKernel{device::DirectKind::combine, device::DirectWords::float32, "combine_float32"},
-    DirectKernel{device::DirectKind::two_shot, device::DirectWords::any, "two_shot_any"},
-    DirectKernel{device::DirectKind::two_shot, device::DirectWords::float16, "two_shot_float16"},
-    DirectKernel{device::DirectKind::two_shot, device::DirectWords::bfloat16, "two_shot_bfloat16"},
-    DirectKernel{device::DirectKind::two_shot, device::DirectWords::float32, "two_shot_float32"}};
+// How the name of a kernel for it ends.
+constexpr std::array<std::string_view, device::data_kinds> data_names{"any", "plain", "float16",
+                                                                      "bfloat16", "float32"};
 
 }  // namespace
 
@@ -116,11 +103,21 @@ Status Engine::find_kernels() {
                             {message_lines_, "unisono_message_lines"}};
   constexpr std::array<int, 3> ranks{2, 4, 8};
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    for (const auto& [kind, words, name] : direct_kernels)
-      wanted.push_back({direct_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(words)][i],
-                        str("unisono_direct_", name, "_", ranks[i])});
-    wanted.push_back({lines_[0][i], str("unisono_lines_", ranks[i])});
-    wanted.push_back({lines_[1][i], str("unisono_straight_", ranks[i])});
+    const auto add = [&](ByData& kernels, std::string_view name,
+                         std::initializer_list<device::DataKind> kinds) {
+      for (const device::DataKind kind : kinds) {
+        if (kind != device::DataKind::any && ranks[i] > device::max_plain_ranks) continue;
+        const auto at = static_cast<std::size_t>(kind);
+        wanted.push_back(
+            {kernels.kernels[at][i], str("unisono_", name, "_", data_names[at], "_", ranks[i])});
+      }
+    };
+    using enum device::DataKind;
+    add(direct_[0], "direct_take", {any, plain});
+    add(direct_[1], "direct_combine", {any, float16, bfloat16, float32});
+    if (ranks[i] > 2) add(direct_[2], "direct_two_shot", {any, float16, bfloat16, float32});
+    add(lines_, "lines", {any, plain, float16, bfloat16, float32});
+    add(straight_, "straight", {any});
   }
   for (const Named& one : wanted) {
     constexpr bool waits_by_itself = true;

@@ -61,16 +61,15 @@ class Engine {
   const Options& options() const { return options_; }
   const sys::cuda::Kernel& interpret() const { return interpret_; }
   // Of device/kernels/direct.cuh, for so many ranks.
-  const sys::cuda::Kernel& direct(device::DirectKind kind, device::DirectWords words,
-                                  int ranks) const {
-    return direct_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(words)][ranks <= 2 ? 0
-                                                                                    : ranks <= 4
-                                                                                        ? 1
-                                                                                        : 2];
+  const sys::cuda::Kernel& direct(device::DirectKind kind, device::DataKind data, int ranks) const {
+    return direct_[static_cast<std::size_t>(kind)].of(data, ranks);
   }
   // Of device/kernels/lines.cuh, likewise.
-  const sys::cuda::Kernel& lines(int ranks, bool posts) const {
-    return lines_[posts ? 1 : 0][ranks <= 2 ? 0 : ranks <= 4 ? 1 : 2];
+  const sys::cuda::Kernel& lines(device::DataKind data, int ranks) const {
+    return lines_.of(data, ranks);
+  }
+  const sys::cuda::Kernel& straight(int ranks) const {
+    return straight_.of(device::DataKind::any, ranks);
   }
   const sys::cuda::Kernel& divide() const { return divide_; }
   const sys::cuda::Kernel& messages() const { return messages_; }
@@ -105,8 +104,16 @@ class Engine {
   std::unique_ptr<CopyLinks> copy_links_;
   sys::cuda::Memory stopped_memory_;
   sys::cuda::Kernel interpret_;
-  sys::cuda::Kernel direct_[device::direct_kinds][device::direct_words_count][3];
-  sys::cuda::Kernel lines_[2][3];
+  // By kind of data and for up to 2, 4 and 8 ranks.
+  struct ByData {
+    sys::cuda::Kernel kernels[device::data_kinds][3];
+    const sys::cuda::Kernel& of(device::DataKind data, int ranks) const {
+      return kernels[static_cast<std::size_t>(data)][ranks <= 2 ? 0 : ranks <= 4 ? 1 : 2];
+    }
+  };
+  ByData direct_[device::direct_kinds];
+  ByData lines_;
+  ByData straight_;
   sys::cuda::Kernel divide_;
   sys::cuda::Kernel messages_;
   sys::cuda::Kernel few_messages_;

@@ -183,6 +183,14 @@ void Lines::set_views(Resources& resources, const Arguments& arguments,
   }
 }
 
+// What stood by rank: this one first.
+void Lines::stand_by_distance(device::LinesLaunch& launch) const {
+  std::rotate(launch.peers, launch.peers + rank_, launch.peers + ranks_);
+  for (std::uint8_t* ranks :
+       {&launch.sends, &launch.keeps, &launch.hears, &launch.forwards, &launch.takes})
+    *ranks = bits((*ranks >> rank_ | *ranks << (ranks_ - rank_)) & ((1U << ranks_) - 1));
+}
+
 Status Lines::launch(Resources& resources, const Arguments& arguments,
                      const device::Arithmetic& arithmetic) const {
   const Engine& engine = resources.engine();
@@ -211,6 +219,7 @@ Status Lines::launch(Resources& resources, const Arguments& arguments,
     launch.peers[peer].in = address_of(link->region());
     if (launch.states == 0) launch.states = launch.peers[peer].in;
   }
+  if (!posts) stand_by_distance(launch);
   launch.mailbox = engine.mailbox_address();
   launch.timeout_ns = arguments.timeout_ns;
   // A group a block, until all are there; then more warps.
@@ -221,9 +230,14 @@ Status Lines::launch(Resources& resources, const Arguments& arguments,
   const std::int64_t warps =
       std::min<std::int64_t>((groups + blocks - 1) / blocks, device::lines_warps_of_block(ranks_));
   launch.spreads = collective_ != Collective::gather && blocks >= ranks_ - 1;
+  std::uint64_t all = 0;
+  for (const device::LinesPeer& peer : launch.peers)
+    all |= peer.source | peer.destination | static_cast<std::uint64_t>(peer.bytes);
+  const device::DataKind data =
+      data_kind(all, device::unit_bytes, ranks_, is_reduction(collective_), arithmetic);
   void* parameters[] = {&launch};
   const auto result =
-      engine.lines(ranks_, posts)
+      (posts ? engine.straight(ranks_) : engine.lines(data, ranks_))
           .launch(static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps),
                   static_cast<sys::cuda::StreamHandle*>(arguments.stream), parameters);
   return engine.device().check(result, "launching a plan by hand");

@@ -35,6 +35,7 @@ class Lines : public ByHand {
   void set_one_hop(const Arguments& arguments, device::LinesLaunch& launch) const;
   void set_segments(const Arguments& arguments, device::LinesLaunch& launch) const;
   void set_two_hops(const Arguments& arguments, device::LinesLaunch& launch) const;
+  void stand_by_distance(device::LinesLaunch& launch) const;
 
   int hops_;
 };

@@ -1,0 +1,62 @@
+// What a kernel by hand can do with the data of a call, in words of 8 bytes or units of 16:
+// whatever calls ask for, or what most do. A kernel runs through its code once, so its way is as
+// long as that.
+#pragma once
+
+#include <cstdint>
+
+#include "device/copy/local.cuh"
+#include "device/program.h"
+#include "device/reduce/units.cuh"
+
+namespace unisono::device {
+
+// At any alignment, cut short by the end of the data, scaled, of every type and operation.
+struct AnyData {
+  __device__ static std::uint64_t load_word(const Arithmetic& arithmetic, const Byte* at,
+                                            std::int64_t bytes) {
+    const std::uint64_t word = device::load_word(at, bytes);
+    if (arithmetic.scales_input == 0) return word;
+    return low_word(scale_any(arithmetic, unit_of(word, 0)));
+  }
+  __device__ static uint4 load_unit(const Arithmetic& arithmetic, const Byte* at,
+                                    std::int64_t bytes) {
+    const uint4 unit = device::load_unit(at, bytes);
+    return arithmetic.scales_input == 0 ? unit : scale_any(arithmetic, unit);
+  }
+  __device__ static void store_word(Byte* at, std::uint64_t word, std::int64_t bytes) {
+    device::store_word(at, word, bytes);
+  }
+  __device__ static void store_unit(Byte* at, uint4 unit, std::int64_t bytes) {
+    device::store_unit(at, unit, bytes);
+  }
+  template <int units>
+  __device__ static void combine(const Arithmetic& arithmetic, uint4 (&a)[units],
+                                 const uint4 (&b)[units]) {
+    combine_units<units>(arithmetic, a, b);
+  }
+};
+
+// Whole and aligned, and sums of one type.
+template <class Format>
+struct PlainData {
+  __device__ static std::uint64_t load_word(const Arithmetic&, const Byte* at, std::int64_t bytes) {
+    return bytes > 0 ? *reinterpret_cast<const std::uint64_t*>(at) : 0;
+  }
+  __device__ static uint4 load_unit(const Arithmetic&, const Byte* at, std::int64_t bytes) {
+    return bytes > 0 ? *reinterpret_cast<const uint4*>(at) : uint4{};
+  }
+  __device__ static void store_word(Byte* at, std::uint64_t word, std::int64_t bytes) {
+    if (bytes > 0) *reinterpret_cast<std::uint64_t*>(at) = word;
+  }
+  __device__ static void store_unit(Byte* at, uint4 unit, std::int64_t bytes) {
+    if (bytes > 0) *reinterpret_cast<uint4*>(at) = unit;
+  }
+  template <int units>
+  __device__ static void combine(const Arithmetic&, uint4 (&a)[units], const uint4 (&b)[units]) {
+#pragma unroll
+    for (int i = 0; i < units; ++i) a[i] = combine_as<Format, Sum>(a[i], b[i]);
+  }
+};
+
+}  // namespace unisono::device
