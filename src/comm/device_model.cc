@@ -47,12 +47,12 @@ struct ByHand {
   double us;
   double gb_per_s;
 };
-constexpr std::array<ByHand, 2> by_hand_in_ll{{{2.4, 150}, {3.7, 160}}};
-constexpr std::array<ByHand, 2> by_hand_in_ll128{{{4, 300}, {6.5, 310}}};
+constexpr std::array<ByHand, 2> by_hand_in_ll{{{2.3, 140}, {3.7, 160}}};
+constexpr std::array<ByHand, 2> by_hand_in_ll128{{{3.4, 280}, {5.3, 310}}};
 constexpr ByHand straight{8, 340};
 // Of a reduce, by all that is added up at one rank: calls that follow each other overlap.
 constexpr ByHand reduce_in_ll{2, 310};
-constexpr std::array<ByHand, 2> reduce_in_ll128{{{2.6, 420}, {8.2, 240}}};
+constexpr std::array<ByHand, 2> reduce_in_ll128{{{2.6, 430}, {8.2, 240}}};
 constexpr double reduce_gb_per_s_at_most = 240;
 
 class DeviceModel : public EngineModel {

@@ -16,13 +16,10 @@ class GpuMessages : public testing::Test {
   void SetUp() override {
     std::string why;
     if (usable_devices(&why).empty()) GTEST_SKIP() << why;
-    const auto seed = std::random_device{}();
-    RecordProperty("seed", static_cast<int>(seed));
-    random_.seed(seed);
   }
   std::size_t draw(std::size_t most) { return 1 + random_() % most; }
 
-  std::mt19937_64 random_;
+  std::mt19937_64 random_{std::random_device{}()};
 };
 
 // All of a group in lines: by the kernel that is for them alone, where they are few.
