@@ -110,6 +110,14 @@ def test_ranks_talk_across_nodes_over_all_rails(tmp_path: Path, capfd) -> None:
 
 
 @needs_root
+def test_the_congestion_control_of_nodes_is_not_that_of_the_host() -> None:
+    with Netbed(Shape(2, 1)) as made:
+        for node in range(2):
+            command = made.command(node, ["cat", "/proc/sys/net/ipv4/tcp_congestion_control"])
+            assert subprocess.run(command, capture_output=True, text=True).stdout == "reno\n"
+
+
+@needs_root
 def test_an_agent_runs_commands_on_nodes_as_ssh_does(tmp_path: Path) -> None:
     agent = tmp_path / "agent"
     with Netbed(Shape(2, 1)) as made:

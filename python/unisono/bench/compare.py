@@ -195,7 +195,11 @@ class _Turns:
         By the quickest of several guesses: one in which a rank lost its core would leave too few
         calls, and their time would be that of ranks that begin one after another.
         """
-        first = min(self._tell(variant, warm_up=2, repeats=_GUESSES, calls=1).us)
+        first = self._tell(variant, warm_up=1, repeats=1, calls=1).us[0]
+        if first * 1e-6 > _SLOW_SECONDS:
+            self._results[variant] = _Result(self._request.iterations or 1, 1)
+            return
+        first = min(self._tell(variant, warm_up=1, repeats=_GUESSES, calls=1).us)
         calls = _fitting(_GUESS_SECONDS, first)
         guess = min(self._tell(variant, warm_up=0, repeats=_GUESSES, calls=calls).us)
         repeat_seconds = self._request.seconds / (_ROUNDS * _REPEATS)

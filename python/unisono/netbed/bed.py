@@ -19,6 +19,11 @@ _BURST_BYTES = 72 << 10
 # What a switch holds for a link before it drops, as one with little memory does.
 _QUEUE_BYTES = 4 << 20
 
+# In every kernel. With BBR, which some hosts have as their default, streams that wait for each
+# other in turn seem to need little, and get less than the links have.
+_CONGESTION_CONTROL = "reno"
+_CONTROL_FILE = "/proc/sys/net/ipv4/tcp_congestion_control"
+
 _AGENT = """#!/bin/sh
 case $1 in
 {cases}
@@ -108,6 +113,7 @@ class Netbed:
         _batch("ip", switch, self._switch_links())
         for node in range(shape.nodes):
             _batch("ip", self.namespace(node), self._node_links(node))
+            _run(*self.command(node, ["sh", "-c", f"echo {_CONGESTION_CONTROL} > {_CONTROL_FILE}"]))
         if not shape.rate:
             return
         ports = [f"n{node}r{rail}" for node in range(shape.nodes) for rail in range(shape.rails)]
