@@ -11,6 +11,11 @@
 // Here every block goes to its final place at once, which saves the rotation and its memory, and
 // a step whose blocks go round the end of the buffer takes two messages instead of one. Nothing
 // that was sent is overwritten; one slot per connection.
+//
+// Where all blocks are contiguous, all ranks send and receive in one thread block: if
+// only those did whose blocks do not go round the end, the others would run ahead of them and fill
+// the links that both use. One slot is enough: who receives from a rank whose blocks go round is
+// 2^k or more before the end, so that its own do not, and it comes to receive.
 #include <algorithm>
 
 #include "algorithm/algorithms.h"
@@ -32,21 +37,34 @@ std::vector<Run> runs_from(const BlockMap& blocks, const Group& group, std::int6
   return blocks.runs(members);
 }
 
+Ready in_one_thread_block(Phase& phase, const Ready& start, int to, const std::vector<Run>& out,
+                          int from, const std::vector<Run>& in) {
+  plan::BlockBuilder block = phase.program.block(phase.channel, to, from);
+  wait_for(block, start);
+  send_runs(block, out);
+  receive_runs(block, {.destination = in});
+  return {done(block)};
+}
+
 }  // namespace
 
 Ready write_bruck_all_gather(Phase& phase, plan::Location own, const BlockMap& blocks) {
   const Group& group = phase.group;
   const Ready placed = place_own_block(phase, own, blocks);
   Ready ready = phase.start;
+  const bool joined = blocks.runs(0, group.size()).size() == 1;
   for (int step = 0; step < ceil_log2(group.size()); ++step) {
     const int distance = 1 << step;
     const int count = blocks_in_step(step, group.size());
     const std::vector<Run> out =
         step == 0 ? own_runs(blocks, group, own) : runs_from(blocks, group, group.me(), count);
     if (step > 0) ready = both(ready, placed);
-    ready = exchange(phase, ready, group.rank(group.member_at(group.me() - distance)), out,
-                     group.rank(group.member_at(group.me() + distance)),
-                     {.destination = runs_from(blocks, group, group.me() + distance, count)});
+    const std::vector<Run> in = runs_from(blocks, group, group.me() + distance, count);
+    const int to = group.rank(group.member_at(group.me() - distance));
+    const int from = group.rank(group.member_at(group.me() + distance));
+    ready = joined && !out.empty() && !in.empty()
+                ? in_one_thread_block(phase, ready, to, out, from, in)
+                : exchange(phase, ready, to, out, from, {.destination = in});
   }
   return both(ready, placed);
 }
