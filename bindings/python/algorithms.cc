@@ -121,6 +121,7 @@ void bind_cost(nb::module_& module) {
       .def_ro("steps_inter_node", &Cost::steps_inter_node)
       .def_ro("messages", &Cost::messages)
       .def_ro("messages_inter_node", &Cost::messages_inter_node)
+      .def_ro("messages_of_all", &Cost::messages_of_all)
       .def_ro("bytes_sent", &Cost::bytes_sent)
       .def_ro("bytes_sent_inter_node", &Cost::bytes_sent_inter_node)
       .def_ro("bytes_filling", &Cost::bytes_filling)

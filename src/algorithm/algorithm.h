@@ -41,6 +41,9 @@ struct Cost {
   // many more than the steps: each of them has its overhead. Else 0, or about the steps.
   std::int64_t messages = 0;
   std::int64_t messages_inter_node = 0;
+  // Messages of all ranks together, on one channel. Blocks that are not contiguous and need several
+  // messages count as one.
+  std::int64_t messages_of_all = 0;
   // Bytes sent by the rank that sends most, and by the rank that sends most between nodes.
   double bytes_sent = 0;
   double bytes_sent_inter_node = 0;

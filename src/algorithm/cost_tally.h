@@ -20,10 +20,12 @@ class CostTally {
         messages_(sent_.size()),
         messages_inter_node_(sent_.size()) {}
 
-  // In the phase that is open, `rank` sends `bytes` to `peer`.
-  void send(int rank, int peer, double bytes) {
+  // In the phase that is open, `rank` sends `bytes` to `peer`, in so many messages of which only
+  // one is on the longest chain.
+  void send(int rank, int peer, double bytes, int messages = 1) {
     sent_[static_cast<std::size_t>(rank)] += bytes;
     count(messages_, rank, peer);
+    messages_of_all_ += messages;
     any_ = true;
     if (placement_.same_node(rank, peer)) return;
     sent_inter_node_[static_cast<std::size_t>(rank)] += bytes;
@@ -41,6 +43,7 @@ class CostTally {
             .steps_inter_node = steps_inter_node_,
             .messages = most(messages_),
             .messages_inter_node = most(messages_inter_node_),
+            .messages_of_all = messages_of_all_,
             .bytes_sent = *std::max_element(sent_.begin(), sent_.end()),
             .bytes_sent_inter_node =
                 *std::max_element(sent_inter_node_.begin(), sent_inter_node_.end()),
@@ -66,6 +69,7 @@ class CostTally {
   // By rank.
   std::vector<double> sent_, sent_inter_node_;
   std::vector<Messages> messages_, messages_inter_node_;
+  std::int64_t messages_of_all_ = 0;
   std::int64_t steps_ = 0, steps_inter_node_ = 0;
   bool any_ = false, crosses_ = false;
 };

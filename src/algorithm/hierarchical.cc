@@ -23,11 +23,14 @@ Cost all_between_nodes(Cost cost) {
   return cost;
 }
 
-// Every block but one, in single or joint messages.
-Cost cost_of_all_but_one(std::int64_t steps, int nodes, double block_bytes, bool adds) {
+// Every block but one, in so many messages of each member.
+Cost cost_of_all_but_one(std::int64_t steps, int messages, int nodes, double block_bytes,
+                         bool adds) {
   const double bytes = block_bytes * (nodes - 1);
-  return all_between_nodes(
-      {.steps = steps, .bytes_sent = bytes, .bytes_reduced = adds ? bytes : 0});
+  return all_between_nodes({.steps = steps,
+                            .messages_of_all = std::int64_t{nodes} * messages,
+                            .bytes_sent = bytes,
+                            .bytes_reduced = adds ? bytes : 0});
 }
 
 }  // namespace
@@ -101,12 +104,12 @@ Ready reduce_between_nodes(Phase& phase, BetweenNodes between, const BlockMap& c
 
 Cost cost_of_gather_between_nodes(BetweenNodes between, int nodes, double block_bytes) {
   if (between == BetweenNodes::ring)
-    return cost_of_all_but_one(nodes - 1, nodes, block_bytes, false);
+    return cost_of_all_but_one(nodes - 1, nodes - 1, nodes, block_bytes, false);
   if (between == BetweenNodes::bruck)
-    return cost_of_all_but_one(ceil_log2(nodes), nodes, block_bytes, false);
+    return cost_of_all_but_one(ceil_log2(nodes), ceil_log2(nodes), nodes, block_bytes, false);
   if (between == BetweenNodes::pat)
-    return cost_of_all_but_one(pat_all_gather_steps(PatTrees(nodes, pat_aggregation)), nodes,
-                               block_bytes, false);
+    return cost_of_all_but_one(pat_all_gather_steps(PatTrees(nodes, pat_aggregation)), nodes - 1,
+                               nodes, block_bytes, false);
   const topo::Placement placement = topo::Placement::uniform(nodes, 1);
   CostTally tally(placement);
   tally_recursive_all_gather(tally, Group::all(nodes, 0), block_bytes);
@@ -115,10 +118,10 @@ Cost cost_of_gather_between_nodes(BetweenNodes between, int nodes, double block_
 
 Cost cost_of_reduce_between_nodes(BetweenNodes between, int nodes, double block_bytes) {
   if (between == BetweenNodes::ring)
-    return cost_of_all_but_one(nodes - 1, nodes, block_bytes, true);
+    return cost_of_all_but_one(nodes - 1, nodes - 1, nodes, block_bytes, true);
   if (between == BetweenNodes::pat)
-    return cost_of_all_but_one(pat_reduce_scatter_steps(PatTrees(nodes, pat_aggregation)), nodes,
-                               block_bytes, true);
+    return cost_of_all_but_one(pat_reduce_scatter_steps(PatTrees(nodes, pat_aggregation)),
+                               nodes - 1, nodes, block_bytes, true);
   const topo::Placement placement = topo::Placement::uniform(nodes, 1);
   CostTally tally(placement);
   const double reduced = tally_recursive_reduce_scatter(tally, Group::all(nodes, 0), block_bytes);
@@ -150,6 +153,8 @@ Cost cost_of_two_levels(const Request& request, Hierarchy hierarchy, double bloc
       placement, hierarchy.inside, lane_loads(placement, hierarchy.between, block_bytes), reduces);
   const int lanes = most_lanes_of_a_rank(placement);
   Cost cost = between_nodes;
+  cost.messages_of_all =
+      placement.max_ranks_on_a_node() * cost.messages_of_all + inside_node.messages_of_all;
   cost.messages = inside_node.messages + cost.steps;
   cost.steps += inside_node.steps;
   cost.bytes_sent_inter_node *= lanes;

@@ -59,6 +59,9 @@ class Writer {
     return {.steps = first.steps + up.steps + down.steps + last.steps,
             .steps_inter_node = up.steps + down.steps,
             .messages = first.messages + up.steps + down.steps + last.messages,
+            .messages_of_all =
+                placement.max_ranks_on_a_node() * (up.messages_of_all + down.messages_of_all) +
+                first.messages_of_all + last.messages_of_all,
             .bytes_sent = first.sent + between_nodes + last.sent,
             .bytes_sent_inter_node = between_nodes,
             .bytes_reduced = first.reduced + up.bytes_reduced * lanes,

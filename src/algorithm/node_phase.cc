@@ -127,7 +127,11 @@ NodeCost cost_in_node(const topo::Placement& placement, InsideNode algorithm,
                       const std::vector<LaneLoad>& lanes, bool reduces) {
   NodeCost most;
   double all = 0;
-  for (const LaneLoad& lane : lanes) all += lane.bytes;
+  std::int64_t all_runs = 0;
+  for (const LaneLoad& lane : lanes) {
+    all += lane.bytes;
+    all_runs += lane.runs;
+  }
   for (int node = 0; node < placement.nodes(); ++node) {
     const int ranks = placement.ranks_on(node);
     if (ranks == 1) continue;
@@ -146,6 +150,8 @@ NodeCost cost_in_node(const topo::Placement& placement, InsideNode algorithm,
     most.steps = std::max(most.steps, ring ? runs * (ranks - 1) : 1);
     most.messages = std::max(most.messages, ring ? most.steps : std::int64_t{ranks - 1});
     most.sent = std::max(most.sent, ring || reduces ? all_but_one : to_each);
+    // Each share goes to, or comes from, all but the one who has it.
+    most.messages_of_all += all_runs * (ranks - 1);
     if (reduces) most.reduced = std::max(most.reduced, ring ? all_but_one : to_each);
   }
   return most;

@@ -38,10 +38,12 @@ struct LaneLoad {
   std::int64_t runs = 0;
 };
 
-// The longest chain of messages, and the bytes of the rank that sends, or reduces, most.
+// The longest chain of messages, those of the busiest rank and of all nodes' ranks, and the bytes
+// of the rank that sends, or reduces, most.
 struct NodeCost {
   std::int64_t steps = 0;
   std::int64_t messages = 0;
+  std::int64_t messages_of_all = 0;
   double sent = 0;
   double reduced = 0;
 };

@@ -43,13 +43,19 @@ Cost cost(const Request& request, const PatTrees& trees, double block_bytes, std
   CostTally tally(request.placement);
   for (int bit = 0; bit < trees.bits(); ++bit) {
     std::size_t blocks = 0;
+    int messages = 0;
+    const auto add = [&](std::size_t more) {
+      blocks += more;
+      ++messages;
+    };
     if (bit >= trees.lane_bit())
-      for (const PatTrees::Spread& spread : trees.spreads(bit)) blocks += spread.from.size();
+      for (const PatTrees::Spread& spread : trees.spreads(bit)) add(spread.from.size());
     for (const PatHop& hop : trees.hops())
-      if (hop.bit == bit) blocks += trees.lanes_with(hop.to).size();
+      if (hop.bit == bit) add(trees.lanes_with(hop.to).size());
     const int distance = adds ? ranks - (1 << bit) : 1 << bit;
     for (int rank = 0; rank < ranks; ++rank)
-      tally.send(rank, (rank + distance) % ranks, block_bytes * static_cast<double>(blocks));
+      tally.send(rank, (rank + distance) % ranks, block_bytes * static_cast<double>(blocks),
+                 messages);
     tally.end_phase();
   }
   Cost cost = tally.total(adds ? block_bytes * (ranks - 1) : 0);

@@ -9,7 +9,10 @@ namespace unisono::algorithm {
 
 Cost ring_cost(const Request& request, int directions, std::int64_t hops, double bytes_sent,
                double bytes_reduced) {
-  Cost cost{.steps = hops, .bytes_sent = bytes_sent, .bytes_reduced = bytes_reduced};
+  Cost cost{.steps = hops,
+            .messages_of_all = hops * directions * request.placement.ranks(),
+            .bytes_sent = bytes_sent,
+            .bytes_reduced = bytes_reduced};
   std::vector<int> rings_leaving(static_cast<std::size_t>(request.placement.ranks()));
   const int rings = request.channels * directions;
   for (int i = 0; i < rings; ++i) {
@@ -28,6 +31,7 @@ Cost chain_cost(const Request& request, ChainEnd end, double bytes_sent, double 
   const int ranks = request.placement.ranks();
   if (ranks == 1) return {};
   Cost cost{.steps = ranks - 1,
+            .messages_of_all = ranks - 1,
             .bytes_sent = bytes_sent,
             .bytes_filling = (ranks - 2) * std::min(bytes_sent, Cost::least_tile_bytes),
             .bytes_reduced = bytes_reduced};

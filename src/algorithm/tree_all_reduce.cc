@@ -160,6 +160,8 @@ Cost cost(const Request& request, double block_bytes) {
     most = {std::max(most.sent, work.sent), std::max(most.sent_inter_node, work.sent_inter_node),
             std::max(most.reduced, work.reduced)};
   }
+  // Up and down every edge of each tree.
+  cost.messages_of_all = std::int64_t{2} * trees * (placement.ranks() - 1);
   const double chunk_bytes = block_bytes / channels;
   cost.bytes_sent = most.sent * chunk_bytes;
   cost.bytes_sent_inter_node = most.sent_inter_node * chunk_bytes;

@@ -28,11 +28,13 @@ class HostModel : public EngineModel {
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
                  const algorithm::Cost& cost, double) const override {
     const double us = host_cost_model().time_us(cost, request.protocol, entry.passes_on, crowding_);
-    // A root's block in segments, which all then exchange: (p - 1)^2 messages, of which the cost
-    // counts one rank's, where a tree has p - 1; and processes that wait wake up one after another.
-    // 4 ranks on 2 cores took 1.5 to 3.7 times the time of the best tree or ring.
-    if (has_root(entry.collective) && entry.name == "two_shot")
-      return us * std::max(1, request.placement.ranks() - 1);
+    // A root needs as many messages as there are others. Of more, those who wait wake up one after
+    // another, which the busiest rank's messages do not tell: by two_shot, with (p - 1)^2, 4 ranks
+    // on 2 cores took 1.5 to 3.7 times the time of the best tree or ring, and 16 ranks with a core
+    // each 1 to 3.2 times from 8 KiB on (bench/results/rooted_64_cores_2026-11-22.txt).
+    const int others = request.placement.ranks() - 1;
+    if (has_root(entry.collective) && cost.messages_of_all > others && others > 0)
+      return us * static_cast<double>(cost.messages_of_all) / others;
     return us;
   }
   int thread_blocks(const algorithm::Entry&, const algorithm::Request&, double) const override {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "plan/walk.h"
@@ -66,6 +67,8 @@ class Measurement {
             .steps_inter_node = longest_.crossings,
             .messages = std::max(*std::max_element(messages_sent_.begin(), messages_sent_.end()),
                                  *std::max_element(messages_taken_.begin(), messages_taken_.end())),
+            .messages_of_all =
+                std::accumulate(messages_sent_.begin(), messages_sent_.end(), std::int64_t{0}),
             .bytes_sent = *std::max_element(sent_.begin(), sent_.end()),
             .bytes_sent_inter_node =
                 *std::max_element(sent_inter_node_.begin(), sent_inter_node_.end()),
