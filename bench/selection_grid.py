@@ -30,6 +30,7 @@ from typing import Any
 from unisono import plans
 from unisono.bench import driver
 from unisono.bench.cases import Case, Request, list_cases, sizes_between
+from unisono.bench.machine import crowding
 
 SHAPES = ((2, 1), (3, 1), (4, 1), (8, 1), (2, 2), (4, 2), (6, 2), (6, 3), (8, 2), (8, 4))
 QUICK_SHAPES = ((2, 1), (4, 1), (2, 2), (4, 2), (8, 4))
@@ -109,7 +110,8 @@ def in_turn(times: dict[Case, list[float]], nodes: int, rounds: int) -> list[Cas
     turns = []
     for (collective, _), at in points.items():
         some = next(iter(at))
-        row = plans.choose(collective, some.bytes, plans.Placement(some.ranks, nodes))
+        placement = plans.Placement(some.ranks, nodes)
+        row = plans.choose(collective, some.bytes, placement, crowding(some.ranks))
         chosen = (row.algorithm, row.protocol)
         close = [
             case
@@ -134,7 +136,7 @@ def check(file: Path) -> None:
     wrong, right_of = [], defaultdict(list)
     points = points_of(file)
     for (ranks, nodes, collective, size), times in points.items():
-        chosen = plans.choose(collective, size, plans.Placement(ranks, nodes))
+        chosen = plans.choose(collective, size, plans.Placement(ranks, nodes), crowding(ranks))
         took = times.get((chosen.algorithm, chosen.protocol), math.inf)
         best = min(times, key=lambda plan: times[plan])
         over = took / times[best]

@@ -20,20 +20,20 @@ using comm::Candidate;
 using comm::Selection;
 using comm::SelectionRow;
 
-Selection selection_for(const topo::Placement& placement) {
+Selection selection_for(const topo::Placement& placement, double crowding) {
   check(settings().check());
   // Nodes may be virtual ones, of one machine; then slots are smaller, which few plans notice.
   const auto fifo_options =
       transport::FifoOptions::from_settings().shared_by(placement.max_ranks_on_a_node());
   check(fifo_options.check());
-  Selection selection(placement, comm::host_model(fifo_options));
+  Selection selection(placement, comm::host_model(fifo_options, crowding));
   check(selection.read_settings());
   return selection;
 }
 
 SelectionRow choose(std::string_view collective, std::uint64_t bytes,
-                    const topo::Placement& placement) {
-  Selection selection = selection_for(placement);
+                    const topo::Placement& placement, double crowding) {
+  Selection selection = selection_for(placement, crowding);
   const Collective which = collective_of(collective);
   const comm::Choice choice = take(selection.choose(which, bytes, 0, false, {}));
   for (SelectionRow row : selection.rows(which))
@@ -72,23 +72,26 @@ void bind_selection(nb::module_& module) {
 
   module.def(
       "selection_table",
-      [](std::string_view collective, const topo::Placement& placement) {
-        return selection_for(placement).rows(collective_of(collective));
+      [](std::string_view collective, const topo::Placement& placement, double crowding) {
+        return selection_for(placement, crowding).rows(collective_of(collective));
       },
-      nb::arg("collective"), nb::arg("placement"));
-  module.def("choose", &choose, nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"));
+      nb::arg("collective"), nb::arg("placement"), nb::arg("crowding") = 1.0);
+  module.def("choose", &choose, nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"),
+             nb::arg("crowding") = 1.0);
   module.def(
       "candidates",
-      [](std::string_view collective, std::uint64_t bytes, const topo::Placement& placement) {
-        return selection_for(placement).candidates(collective_of(collective), bytes);
+      [](std::string_view collective, std::uint64_t bytes, const topo::Placement& placement,
+         double crowding) {
+        return selection_for(placement, crowding).candidates(collective_of(collective), bytes);
       },
-      nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"));
+      nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"), nb::arg("crowding") = 1.0);
   module.def(
       "explain",
-      [](std::string_view collective, std::uint64_t bytes, const topo::Placement& placement) {
-        return take(selection_for(placement).explain(collective_of(collective), bytes));
+      [](std::string_view collective, std::uint64_t bytes, const topo::Placement& placement,
+         double crowding) {
+        return take(selection_for(placement, crowding).explain(collective_of(collective), bytes));
       },
-      nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"));
+      nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"), nb::arg("crowding") = 1.0);
 }
 
 }  // namespace unisono::python

@@ -35,14 +35,21 @@ class SelectionRow:
     @property
     def origin(self) -> str: ...  # "cost model", or the file
 
-def selection_table(collective: str, placement: Placement) -> list[SelectionRow]:
+# In all of them `crowding` is how many ranks share each core where they are most, 1 or more.
+def selection_table(
+    collective: str, placement: Placement, crowding: float = 1.0
+) -> list[SelectionRow]:
     """The rows in the order in which they are tried, with this process's settings."""
 
-def choose(collective: str, bytes: int, placement: Placement) -> SelectionRow:
+def choose(
+    collective: str, bytes: int, placement: Placement, crowding: float = 1.0
+) -> SelectionRow:
     """The row that decides a call of `bytes` (the larger of a rank's input and output)."""
 
-def candidates(collective: str, bytes: int, placement: Placement) -> list[Candidate]:
+def candidates(
+    collective: str, bytes: int, placement: Placement, crowding: float = 1.0
+) -> list[Candidate]:
     """All plans that could serve, fastest first."""
 
-def explain(collective: str, bytes: int, placement: Placement) -> str:
+def explain(collective: str, bytes: int, placement: Placement, crowding: float = 1.0) -> str:
     """Which plan a call would take, and why: a table for a person."""

@@ -14,6 +14,7 @@ from unisono.bench.cases import Case, Request, check_names
 from unisono.bench.copies import copy_bandwidth_gb_s
 from unisono.bench.driver import places_of
 from unisono.bench.group import Command, Group, PeerError, Times
+from unisono.bench.machine import crowding
 from unisono.bench.peers import OURS, Variant
 from unisono.bench.rows import Row
 from unisono.errors import MisuseError
@@ -236,7 +237,8 @@ def _rows(case: Case, nodes: int, results: dict[Variant, _Result]) -> list[Row]:
     for implementation, (median, variant) in best.items():
         algorithm, protocol = variant.settings, ""
         if implementation == OURS and case.collective != "send_recv":
-            chosen = plans.choose(case.collective, case.bytes, plans.Placement(case.ranks, nodes))
+            placement = plans.Placement(case.ranks, nodes)
+            chosen = plans.choose(case.collective, case.bytes, placement, crowding(case.ranks))
             algorithm, protocol = chosen.algorithm, chosen.protocol
         wrong = results[variant].wrong
         rows.append(Row.of(case, nodes, algorithm, protocol, median, wrong, implementation))

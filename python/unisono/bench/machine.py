@@ -34,6 +34,11 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def crowding(ranks: int) -> float:
+    """Ranks for each core of this machine, at least 1, as a communicator of them counts it."""
+    return max(ranks / (os.cpu_count() or 1), 1.0)
+
+
 def _memory() -> str:
     total = _field(Path("/proc/meminfo"), "MemTotal")
     return native.format_bytes(int(total.split()[0]) * 1024) if total else "unknown"
