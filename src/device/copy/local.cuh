@@ -81,4 +81,29 @@ __device__ __forceinline__ void store_unit(Byte* at, uint4 unit, std::int64_t by
   store_word(at + 8, high_word(unit), bytes - 8);
 }
 
+// Copies, by threads that go as one front through the data: this one takes units `first`,
+// `first` + `stride` and so on, `ahead` of them at once.
+template <int ahead>
+__device__ __forceinline__ void copy_in_front(const Byte* source, Byte* destination,
+                                              std::int64_t bytes, std::int64_t first,
+                                              std::int64_t stride) {
+  constexpr std::int64_t size = 16;
+  const bool is_plain = is_aligned(source, size) && is_aligned(destination, size);
+  const std::int64_t units = is_plain ? bytes / size : 0;
+  const auto* from = reinterpret_cast<const uint4*>(source);
+  auto* to = reinterpret_cast<uint4*>(destination);
+  for (std::int64_t base = first; base < units; base += ahead * stride) {
+    uint4 value[ahead];
+#pragma unroll
+    for (int i = 0; i < ahead; ++i)
+      if (base + i * stride < units) value[i] = from[base + i * stride];
+#pragma unroll
+    for (int i = 0; i < ahead; ++i)
+      if (base + i * stride < units) to[base + i * stride] = value[i];
+  }
+  // At any alignment.
+  for (std::int64_t at = (units + first) * size; at < bytes; at += stride * size)
+    store_unit(destination + at, load_unit(source + at, bytes - at), bytes - at);
+}
+
 }  // namespace unisono::device

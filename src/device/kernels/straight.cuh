@@ -23,6 +23,9 @@ __device__ __forceinline__ int rank_at(const LinesLaunch& launch, int distance) 
 }
 __device__ __forceinline__ bool has(unsigned ranks, int rank) { return (ranks >> rank & 1U) != 0; }
 
+// One thread block of so many copies at a fifth of the pace of the others' stores together.
+constexpr int blocks_for_a_keeper = 16;
+
 // A thread block in a call that posts. Ranks as bits.
 struct Straight {
   const LinesLaunch& launch;
@@ -43,9 +46,16 @@ struct Straight {
   // GB/s, and 326 where each sends to all): in turn blocks serve the distances. Where they are too
   // few, or where ranks send to one only, every block does all.
   __device__ int distances() const { return launch.spreads != 0 ? launch.ranks - 1 : 1; }
+  // The last blocks only keep, meanwhile: a copy inside the device behind the stores would take a
+  // twentieth of the call. The same on all ranks, whether there is something to keep or not.
+  __device__ int keepers() const {
+    return launch.spreads != 0 ? static_cast<int>(gridDim.x) / blocks_for_a_keeper : 0;
+  }
+  __device__ int pushers() const { return static_cast<int>(gridDim.x) - keepers(); }
   __device__ bool serves(int from, int to) const {
     const int distance = (to - from + launch.ranks) % launch.ranks;
-    return launch.spreads == 0 || distance - 1 == static_cast<int>(blockIdx.x) % distances();
+    const int block = static_cast<int>(blockIdx.x);
+    return launch.spreads == 0 || (block < pushers() && distance - 1 == block % distances());
   }
   __device__ bool agree();
   __device__ void push() const;
@@ -86,32 +96,14 @@ __device__ bool Straight::agree() {
 
 // One of `blocks` blocks that go as one front through what a rank gets.
 __device__ void Straight::move(int rank, std::uint64_t to, int block, int blocks) const {
-  const auto* source = at_address<const Byte>(launch.peers[rank].source);
-  auto* destination = at_address<Byte>(to);
-  const bool is_plain = is_aligned(source, unit_bytes) && is_aligned(destination, unit_bytes);
-  const std::int64_t units = is_plain ? launch.longest / unit_bytes : 0;
-  const auto first = static_cast<std::int64_t>(block) * blockDim.x + threadIdx.x;
-  const auto stride = static_cast<std::int64_t>(blocks) * blockDim.x;
-  const auto* from_units = reinterpret_cast<const uint4*>(source);
-  auto* to_units = reinterpret_cast<uint4*>(destination);
-  for (std::int64_t base = first; base < units; base += batch * stride) {
-    uint4 value[batch];
-#pragma unroll
-    for (int i = 0; i < batch; ++i)
-      if (base + i * stride < units) value[i] = from_units[base + i * stride];
-#pragma unroll
-    for (int i = 0; i < batch; ++i)
-      if (base + i * stride < units) to_units[base + i * stride] = value[i];
-  }
-  // At any alignment.
-  for (std::int64_t at = (units + first) * unit_bytes; at < launch.longest;
-       at += stride * unit_bytes)
-    store_unit(destination + at, load_unit(source + at, launch.longest - at), launch.longest - at);
+  copy_in_front<batch>(at_address<const Byte>(launch.peers[rank].source), at_address<Byte>(to),
+                       launch.longest, static_cast<std::int64_t>(block) * blockDim.x + threadIdx.x,
+                       static_cast<std::int64_t>(blocks) * blockDim.x);
 }
 
 __device__ void Straight::push() const {
   const int block = static_cast<int>(blockIdx.x);
-  const int same = (static_cast<int>(gridDim.x) - block % distances() - 1) / distances() + 1;
+  const int same = (pushers() - block % distances() - 1) / distances() + 1;
   for (int distance = 1; distance < launch.ranks; ++distance) {
     const int rank = rank_at(launch, distance);
     if (has(sends, rank) && serves(launch.rank, rank))
@@ -121,10 +113,13 @@ __device__ void Straight::push() const {
 
 // What a rank gives itself.
 __device__ void Straight::keep() const {
+  const int block = static_cast<int>(blockIdx.x);
+  const int keepers = this->keepers();
+  if (keepers > 0 && block < pushers()) return;
   for (int rank = 0; rank < launch.ranks; ++rank)
     if (has(launch.keeps, rank))
-      move(rank, launch.peers[rank].destination, static_cast<int>(blockIdx.x),
-           static_cast<int>(gridDim.x));
+      move(rank, launch.peers[rank].destination, keepers > 0 ? block - pushers() : block,
+           keepers > 0 ? keepers : static_cast<int>(gridDim.x));
 }
 
 __device__ void Straight::tell() const {

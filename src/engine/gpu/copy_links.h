@@ -53,6 +53,8 @@ struct CopyLink {
   // straight.
   std::uint64_t agreed_sends = 0;
   std::uint64_t agreed_receives = 0;
+  // The last time the peer's host had not come when a message was sent.
+  bool peer_is_late = false;
   AppointmentBook* own_book = nullptr;
   AppointmentBook* peer_book = nullptr;
 };

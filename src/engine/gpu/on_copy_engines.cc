@@ -11,6 +11,10 @@ namespace {
 // slots: as long as hosts that keep up with each other are apart, and no more than a large copy
 // through slots takes longer.
 constexpr std::int64_t patience_ns = 2'000'000;
+// While it captures: what is decided then holds in all replays, and ranks begin to capture tens of
+// milliseconds apart. Hosts that cannot come, because one thread captures for several GPUs, are
+// waited for so long once.
+constexpr std::int64_t patience_in_captures_ns = 100'000'000;
 
 }  // namespace
 
@@ -119,15 +123,17 @@ Result<bool> OnCopyEngines::agree() {
 }
 
 Status OnCopyEngines::agree(Meeting& meeting) {
-  const CopyLink& link = *meeting.flags.link;
+  CopyLink& link = *meeting.flags.link;
   if (!meeting.sends) meeting.decided.is_captured = is_captured_;
-  const bool waits = steady_now_ns() - arranged_ns_ < patience_ns;
+  const bool waits = steady_now_ns() - arranged_ns_ <
+                     (is_captured_ && !link.peer_is_late ? patience_in_captures_ns : patience_ns);
   const Appointment decided = meeting.sends
                                   ? link.peer_book->sender_comes(meeting.number, waits)
                                   : link.own_book->receiver_comes(meeting.number, meeting.decided);
   if (decided.way == Appointment::Way::undecided) return {};
   meeting.decided = decided;
   meeting.is_over = true;
+  if (meeting.sends) link.peer_is_late = !waits;
   if (decided.way != Appointment::Way::straight || decided.is_captured == is_captured_) return {};
   return misuse("rank ", link.connection->self(), is_captured_ ? " captures" : " does not capture",
                 " a call by the copy engines that rank ", link.connection->peer(),
