@@ -58,6 +58,13 @@ c10::intrusive_ptr<Backend> Backend::make(Communicator communicator, std::string
   return backend;
 }
 
+Backend& Backend::of(const c10::intrusive_ptr<c10d::Backend>& backend) {
+  auto* const found = dynamic_cast<Backend*>(backend.get());
+  if (found == nullptr)
+    refuse("the group's backend is " + std::string(backend->getBackendName()) + ", not unisono");
+  return *found;
+}
+
 void Backend::close_all() {
   std::vector<c10::weak_intrusive_ptr<Backend>> backends;
   {

@@ -35,6 +35,8 @@ class Backend : public c10d::Backend {
   static c10::intrusive_ptr<Backend> make(Communicator communicator, std::string name,
                                           std::vector<std::uint64_t> global_ranks,
                                           std::chrono::milliseconds timeout, bool host_waits);
+  // Refuses other libraries' by name.
+  static Backend& of(const c10::intrusive_ptr<c10d::Backend>& backend);
   // Shuts down all that live, for the end of the process.
   static void close_all();
 
@@ -98,6 +100,8 @@ class Backend : public c10d::Backend {
   Started endCoalescing() override;
 
   const Communicator& communicator() const { return communicator_; }
+  // In place; on a device on the current stream, with nothing to wait for.
+  void all_reduce_(at::Tensor& tensor, const c10d::ReduceOp& operation);
   // One all-gather or reduce-scatter by a named algorithm.
   Started all_gather_by(const std::string& algorithm, at::Tensor& output, at::Tensor& input,
                         bool is_async);

@@ -87,6 +87,11 @@ Backend::Started Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   return start(prepare_all_reduce(tensor, options.reduceOp, "all_reduce"), options);
 }
 
+void Backend::all_reduce_(at::Tensor& tensor, const c10d::ReduceOp& operation) {
+  const NoAutograd guard;
+  static_cast<void>(start(prepare_all_reduce(tensor, operation, "all_reduce"), timeout_, false));
+}
+
 Backend::Started Backend::allreduce_coalesced(Tensors& tensors,
                                               const c10d::AllreduceCoalescedOptions& options) {
   const NoAutograd guard;

@@ -5,7 +5,6 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.h"
-#include "errors.h"
 
 namespace py = pybind11;
 
@@ -22,13 +21,6 @@ Base make_backend(std::uintptr_t handle, std::string name, std::vector<std::uint
   return Backend::make(communicator, std::move(name), std::move(global_ranks), timeout, host_waits);
 }
 
-Backend& own(const Base& backend) {
-  auto* const found = dynamic_cast<Backend*>(backend.get());
-  if (found == nullptr)
-    refuse("the group's backend is " + std::string(backend->getBackendName()) + ", not unisono");
-  return *found;
-}
-
 }  // namespace
 }  // namespace unisono::pytorch
 
@@ -40,7 +32,7 @@ PYBIND11_MODULE(_unisono_torch, module) {
   module.def(
       "communicator_handle",
       [](const Base& backend) {
-        return reinterpret_cast<std::uintptr_t>(&own(backend).communicator());
+        return reinterpret_cast<std::uintptr_t>(&Backend::of(backend).communicator());
       },
       py::arg("backend"));
   module.def("close_all", &Backend::close_all, py::call_guard<py::gil_scoped_release>());
@@ -49,20 +41,22 @@ PYBIND11_MODULE(_unisono_torch, module) {
       [](const Base& backend, std::chrono::milliseconds timeout) {
         c10d::BarrierOptions options;
         options.timeout = timeout;
-        own(backend).monitoredBarrier(options, true);
+        Backend::of(backend).monitoredBarrier(options, true);
       },
       py::arg("backend"), py::arg("timeout"), py::call_guard<py::gil_scoped_release>());
   module.def(
       "all_gather_by",
       [](const Base& backend, const std::string& algorithm, at::Tensor output, at::Tensor input,
-         bool async_op) { return own(backend).all_gather_by(algorithm, output, input, async_op); },
+         bool async_op) {
+        return Backend::of(backend).all_gather_by(algorithm, output, input, async_op);
+      },
       py::arg("backend"), py::arg("algorithm"), py::arg("output"), py::arg("input"),
       py::arg("async_op"), py::call_guard<py::gil_scoped_release>());
   module.def(
       "reduce_scatter_by",
       [](const Base& backend, const std::string& algorithm, at::Tensor output, at::Tensor input,
          const ReduceOp& op, bool async_op) {
-        return own(backend).reduce_scatter_by(algorithm, output, input, op, async_op);
+        return Backend::of(backend).reduce_scatter_by(algorithm, output, input, op, async_op);
       },
       py::arg("backend"), py::arg("algorithm"), py::arg("output"), py::arg("input"), py::arg("op"),
       py::arg("async_op"), py::call_guard<py::gil_scoped_release>());

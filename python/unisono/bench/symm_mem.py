@@ -1,9 +1,9 @@
 """One rank of the bench beside PyTorch's symmetric memory: `python -m unisono.bench.symm_mem JOB`.
 
-As `unisono.bench.device`, but both are called through PyTorch, in the same processes and on its
-streams: `torch.distributed.all_reduce` over the backend unisono, in place, and the operations
-`torch.ops.symm_mem` that reach peers' memory by plain loads and stores. Those that need NVLink
-multicast (`multimem_*`) are not run, and multicast is off.
+As `unisono.bench.device`, but both are operators of PyTorch's, called in the same processes and on
+its streams: `torch.ops.unisono.all_reduce_`, and those of `torch.ops.symm_mem` that reach peers'
+memory by plain loads and stores. Those that need NVLink multicast (`multimem_*`) are not run, and
+multicast is off.
 """
 
 import json
@@ -74,13 +74,8 @@ class _Bench:
         own, shared = (buffer[: case.count] for buffer in self._buffers[case.type])
         operations = self._torch.ops.symm_mem
         group = self._group
-
-        def ours() -> Any:
-            self._dist.all_reduce(own)
-            return own
-
         ways = {
-            _OURS: (ours, own),
+            _OURS: (lambda: self._torch.ops.unisono.all_reduce_(own, "sum", group), own),
             "two_shot": (lambda: operations.two_shot_all_reduce_(shared, "sum", group), shared),
         }
         if case.bytes <= _ONE_SHOT_MOST_BYTES:

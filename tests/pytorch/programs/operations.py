@@ -51,6 +51,28 @@ def all_reduce_of_every_type_and_operation():
 
 
 @check
+def the_operator_reduces_in_place():
+    name = dist.group.WORLD.group_name
+    results = {"sum": sum, "max": lambda parts: torch.stack(parts).amax(0)}
+    for count in (1, 1003):
+        for operation, result in results.items():
+            x = mine((count,))
+            assert torch.ops.unisono.all_reduce_(x, operation, name) is x
+            same(x, result(all_of((count,))))
+    strided = mine((30, 4)).t()
+    torch.ops.unisono.all_reduce_(strided, "sum", name)
+    same(strided, sum(all_of((30, 4))).t())
+    said = ""
+    try:
+        torch.ops.unisono.all_reduce_(mine((3,)), "xor", name)
+    except ValueError as error:
+        said = str(error)
+    assert "'xor'; it must be sum, avg, product, min or max" in said
+    meta = torch.empty(3, device="meta")
+    assert torch.ops.unisono.all_reduce_(meta, "sum", name).shape == meta.shape
+
+
+@check
 def bitwise_all_reduce_reduce_and_reduce_scatter():
     parts = all_of((size(), 5), torch.int32)
     for op, combine in (
