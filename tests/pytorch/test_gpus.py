@@ -26,6 +26,7 @@ FAILURES = {
     "bad_arguments": {},
     "still_of_use": {},
     "rank_dies": {},
+    "device_fails": {},
     "rank_does_not_come": {"LIMIT": "8"},
     "aborted": {},
     "destroyed_while_pending": {},
@@ -114,6 +115,16 @@ def test_dead_rank_is_named(failures: dict[str, Outcome]) -> None:
         (text,) = outcome.reports[name]
         assert re.search("DistBackendError: .*rank 1", text), text
     (seconds,) = outcome.reports["died seconds"]
+    assert float(seconds) < 30
+
+
+def test_rank_whose_device_failed_is_named(failures: dict[str, Outcome]) -> None:
+    outcome = failures["device_fails"]
+    (own,) = outcome.reports["own"]
+    assert re.search("(?i)cuda", own), own
+    (text,) = outcome.reports["failed"]
+    assert re.search("DistBackendError: .*rank 1", text), text
+    (seconds,) = outcome.reports["failed seconds"]
     assert float(seconds) < 30
 
 

@@ -56,6 +56,21 @@ def rank_dies() -> None:
     said("died before", lambda: dist.all_reduce(x))
 
 
+def device_fails() -> None:
+    """A kernel of the user's ends the last rank's CUDA context; the others wait for that rank."""
+    x = torch.ones(100)
+    dist.all_reduce(x)
+    dist.barrier()
+    store = dist.distributed_c10d._get_default_store()
+    if rank() == size() - 1:
+        x[torch.tensor([1 << 40])] = 1  # asserted in the kernel
+        said("own", lambda: dist.all_reduce(x, async_op=True).wait(LONG))
+        store.wait(["reported"])  # alive as long as it is waited for
+        os._exit(0)  # the context is of no use for an orderly end
+    said("failed", lambda: dist.all_reduce(x, async_op=True).wait(LONG))
+    store.set("reported", "")
+
+
 def rank_does_not_come() -> None:
     """The last rank calls nothing until the others have given up."""
     x = torch.ones(100)
