@@ -35,9 +35,11 @@ DeviceConnections::DeviceConnections(std::shared_ptr<Job> job, ControlGroup& gro
 
 DeviceConnections::~DeviceConnections() {
   close();
-  if (last_call_ == nullptr) return;
+  if (order_) order_->remove(launched_);
+  if (engine_ == nullptr) return;
   const sys::cuda::Current current(device());
-  device().driver().event_destroy(last_call_);
+  for (sys::cuda::EventHandle* event : {launched_.last, launched_.captured})
+    if (event != nullptr) device().driver().event_destroy(event);
 }
 
 Result<std::unique_ptr<DeviceConnections>> DeviceConnections::make(std::shared_ptr<Job> job,
@@ -61,8 +63,10 @@ Status DeviceConnections::open(int ordinal) {
   UNISONO_ASSIGN(engine_, engine::gpu::Engine::make(device, engine::gpu::Options::from_settings()));
   UNISONO_ASSIGN(transport_, job_->nvlink(device));
   const sys::cuda::Current current(*device);
-  return device->check(device->driver().event_create(&last_call_, sys::cuda::event_without_timing),
-                       "making an event");
+  for (sys::cuda::EventHandle** event : {&launched_.last, &launched_.captured})
+    UNISONO_TRY(device->check(device->driver().event_create(event, sys::cuda::event_without_timing),
+                              "making an event"));
+  return {};
 }
 
 Result<std::pair<int, std::string>> DeviceConnections::first_reason(ControlGroup& group,
@@ -114,6 +118,7 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
     const auto uuid = all[rank].first(theirs.bytes.size());
     std::ranges::copy(uuid, std::as_writable_bytes(std::span(theirs.bytes)).begin());
     ++sharing[std::string(reinterpret_cast<const char*>(uuid.data()), uuid.size())];
+    if (rank < identity_.rank && theirs.bytes == device().uuid().bytes) ++seat_;
     if (reason.empty() && !device().can_access(theirs))
       reason = str("CUDA device ", device().ordinal(), " (", device().name(),
                    ") cannot reach the memory of the device of rank ", rank);
@@ -127,6 +132,8 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
     thread_blocks_ = std::max(thread_blocks_ / most, 1);
     most_sms_ = std::max(device().multiprocessors() / most, 1);
   }
+  order_ = LaunchOrder::of(device().ordinal(), seat_);
+  order_->add(launched_);
   UNISONO_ASSIGN(const auto first, first_reason(group, reason));
   is_staged_ = !first.second.empty();
   static std::atomic<bool> is_told{false};
@@ -239,31 +246,44 @@ Status DeviceConnections::register_memory(const void* data, std::size_t bytes,
   }
 }
 
-// A call that is captured is ordered by its graph, and leaves the event as it is.
-Status DeviceConnections::before_launch(sys::cuda::StreamHandle* stream) {
-  if (stream == last_stream_ || !has_launched_.load(std::memory_order_relaxed)) return {};
-  const sys::cuda::Current current(device());
+// A call that is captured is ordered by its graph, and leaves the event of the others as it is.
+Status DeviceConnections::before_launch(sys::cuda::StreamHandle* stream, int blocks) {
+  order_lock_ = order_->lock();
+  current_.emplace(device());
   const sys::cuda::Driver& driver = device().driver();
   int capturing = 0;
+  capture_ = 0;
+  blocks_ = blocks;
   UNISONO_TRY(
-      device().check(driver.stream_is_capturing(stream, &capturing), "looking at a stream"));
-  if (capturing != 0) return {};
-  return device().check(driver.stream_wait_event(stream, last_call_, 0),
+      device().check(driver.capture_info(stream, &capturing, &capture_, nullptr, nullptr, nullptr),
+                     "looking at a stream"));
+  if (capturing == 0) capture_ = 0;
+  UNISONO_TRY(order_->follow_others(device(), launched_, blocks, capture_, stream));
+  if (capture_ != 0 || stream == last_stream_ || !has_launched_.load(std::memory_order_relaxed))
+    return {};
+  return device().check(driver.stream_wait_event(stream, launched_.last, 0),
                         "ordering a call after the one before");
 }
 
 Status DeviceConnections::after_launch(sys::cuda::StreamHandle* stream) {
-  const sys::cuda::Current current(device());
-  const sys::cuda::Driver& driver = device().driver();
-  int capturing = 0;
-  UNISONO_TRY(
-      device().check(driver.stream_is_capturing(stream, &capturing), "looking at a stream"));
-  if (capturing != 0) return {};
+  order_->count(device(), launched_, blocks_, capture_);
+  UNISONO_TRY(device().check(
+      device().driver().event_record(capture_ != 0 ? launched_.captured : launched_.last, stream),
+      "recording an event"));
+  if (capture_ != 0) {
+    is_in_graphs_ = true;
+    return {};
+  }
   last_stream_ = stream;
   has_launched_.store(true, std::memory_order_relaxed);
-  UNISONO_TRY(device().check(driver.event_record(last_call_, stream), "recording an event"));
+  order_lock_.unlock();
   share_new_memory();
   return {};
+}
+
+void DeviceConnections::end_launch() {
+  current_.reset();
+  if (order_lock_.owns_lock()) order_lock_.unlock();
 }
 
 Status DeviceConnections::check_stream(void* stream) const {
@@ -304,7 +324,7 @@ bool DeviceConnections::is_busy() const {
   if (engine_->copy_links().is_waiting()) return true;
   if (!has_launched_.load(std::memory_order_relaxed)) return false;
   const sys::cuda::Current current(device());
-  return device().driver().event_query(last_call_) == sys::cuda::driver_not_ready;
+  return device().driver().event_query(launched_.last) == sys::cuda::driver_not_ready;
 }
 
 Status DeviceConnections::check_peers() {
@@ -327,6 +347,11 @@ void DeviceConnections::abort(transport::Fault fault) {
 void DeviceConnections::close() {
   if (engine_ == nullptr) return;
   while (is_busy()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  // Nothing else tells of replays.
+  if (is_in_graphs_) {
+    const sys::cuda::Current current(device());
+    device().driver().context_synchronize();
+  }
   engine_->copy_links().clear();
   const std::lock_guard lock(mutex_);
   entries_.clear();

@@ -10,11 +10,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <vector>
 
 #include "comm/bootstrap.h"
 #include "comm/job.h"
+#include "comm/launch_order.h"
 #include "engine/gpu/execution.h"
 #include "trace/record.h"
 #include "transport/nvlink/registrations.h"
@@ -52,8 +54,9 @@ class DeviceConnections : public engine::gpu::Resources {
   Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) override;
   void find_views(const void* data, std::size_t bytes,
                   std::span<sys::cuda::DeviceAddress> by_rank) override;
-  Status before_launch(sys::cuda::StreamHandle* stream) override;
+  Status before_launch(sys::cuda::StreamHandle* stream, int blocks) override;
   Status after_launch(sys::cuda::StreamHandle* stream) override;
+  void end_launch() override;
 
   // Misuse if the stream is of another device, or is captured where that cannot be. Any thread.
   Status check_stream(void* stream) const;
@@ -79,7 +82,8 @@ class DeviceConnections : public engine::gpu::Resources {
   // Kernels give up, and peers are told. Any thread.
   void abort(transport::Fault fault);
   void report(MemoryReport& report) const;
-  // Waits for what is on streams, and closes all connections; only when no call is pending.
+  // Waits for what is on streams, graphs that were launched included, and closes all connections;
+  // only when no call is pending.
   void close();
 
  private:
@@ -127,10 +131,18 @@ class DeviceConnections : public engine::gpu::Resources {
   // What was given before is kept until the end: calls may still use it, and freeing waits for all
   // that runs on the device, which may wait for this rank.
   std::vector<sys::cuda::Memory> scratch_;
-  // Recorded after each call, so that one on another stream follows it.
-  sys::cuda::EventHandle* last_call_ = nullptr;
+  std::shared_ptr<LaunchOrder> order_;
+  // Its last event is recorded after each call, so that one on another stream follows it.
+  LaunchOrder::Launched launched_;
+  // Of the call that is put on its stream now.
+  std::unique_lock<std::mutex> order_lock_;
+  std::optional<sys::cuda::Current> current_;
+  unsigned long long capture_ = 0;
+  int blocks_ = 0;
+  int seat_ = 0;
   sys::cuda::StreamHandle* last_stream_ = nullptr;
   std::atomic<bool> has_launched_{false};
+  bool is_in_graphs_ = false;
 };
 
 }  // namespace unisono::comm

@@ -60,7 +60,8 @@ class Staging::Staged : public engine::Execution {
     stream_ = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
     given_.stream = nullptr;
     UNISONO_TRY(lay_out());
-    UNISONO_TRY(staging_.device_.before_launch(stream_));
+    const engine::gpu::Launching launching(staging_.device_);
+    UNISONO_TRY(staging_.device_.before_launch(stream_, 0));
     for (const Copy& one : there_) UNISONO_TRY(copy(one.on_host, one.on_device, one.bytes));
     UNISONO_TRY(record());
     is_on_host_ = false;
@@ -76,6 +77,8 @@ class Staging::Staged : public engine::Execution {
     UNISONO_ASSIGN(const bool done, on_host_->poll());
     progressed_ |= on_host_->progressed();
     if (!done) return false;
+    const engine::gpu::Launching launching(staging_.device_);
+    UNISONO_TRY(staging_.device_.before_launch(stream_, 0));
     for (const Copy& one : back_) UNISONO_TRY(copy(one.on_device, one.on_host, one.bytes));
     UNISONO_TRY(record());
     staging_.give_back(*std::exchange(area_, nullptr));

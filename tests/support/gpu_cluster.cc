@@ -170,7 +170,7 @@ class GpuCluster::Resources : public engine::gpu::Resources {
     return false;
   }
   // All calls of a rank are on one stream.
-  Status before_launch(sys::cuda::StreamHandle*) override { return {}; }
+  Status before_launch(sys::cuda::StreamHandle*, int) override { return {}; }
   Status after_launch(sys::cuda::StreamHandle*) override { return {}; }
   // What was given before is kept: calls may still use it, and freeing waits for all that runs on
   // the device, which may wait for this rank.

@@ -80,6 +80,7 @@ class GpuExecution : public Execution {
   Result<bool> connect();
   Status upload();
   Status launch();
+  int most_thread_blocks() const;
   Status launch_all();
   Status launch_divide();
   device::Arithmetic arithmetic() const;
@@ -133,11 +134,23 @@ Result<bool> GpuExecution::poll() {
     return false;
   }
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
-  UNISONO_TRY(resources_.before_launch(stream));
+  const Launching launching(resources_);
+  UNISONO_TRY(resources_.before_launch(stream, most_thread_blocks()));
   UNISONO_TRY(launch_all());
   UNISONO_TRY(resources_.after_launch(stream));
   progressed_ = true;
   return true;
+}
+
+int GpuExecution::most_thread_blocks() const {
+  if (!is_by_hand()) return static_cast<int>(lowered_.blocks.size());
+  // No kernel by hand has a block for less to a rank.
+  constexpr std::int64_t least_bytes = device::lines_group_payload;
+  const auto bytes = arguments_.count * static_cast<std::int64_t>(size_bytes(arguments_.type));
+  const int most =
+      header_.protocol == Protocol::ll ? device::direct_max_blocks : device::lines_max_blocks;
+  return most_blocks(arguments_, static_cast<int>(std::min<std::int64_t>(
+                                     most, (bytes + least_bytes - 1) / least_bytes)));
 }
 
 Status GpuExecution::launch_all() {

@@ -143,9 +143,24 @@ class Resources {
   // that later calls find more. A view stays valid as long as the memory does.
   virtual void find_views(const void* data, std::size_t bytes,
                           std::span<sys::cuda::DeviceAddress> by_rank) = 0;
-  // Around what a call puts on its stream: the place to order it after the calls before it.
-  virtual Status before_launch(sys::cuda::StreamHandle* stream) = 0;
+  // Around what a call puts on its stream: the place to order it after the calls before it, and
+  // after kernels of others that may leave no room for its thread blocks. end_launch() always
+  // follows.
+  virtual Status before_launch(sys::cuda::StreamHandle* stream, int blocks) = 0;
   virtual Status after_launch(sys::cuda::StreamHandle* stream) = 0;
+  virtual void end_launch() {}
+};
+
+// A call between before_launch and after_launch, whatever it comes to.
+class Launching {
+ public:
+  explicit Launching(Resources& resources) : resources_(resources) {}
+  ~Launching() { resources_.end_launch(); }
+  Launching(const Launching&) = delete;
+  Launching& operator=(const Launching&) = delete;
+
+ private:
+  Resources& resources_;
 };
 
 // What a call gives this rank, from its output on.

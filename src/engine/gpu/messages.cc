@@ -149,7 +149,10 @@ Result<bool> Messages::poll() {
     return false;
   }
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
-  UNISONO_TRY(resources_.before_launch(stream));
+  const Launching launching(resources_);
+  int blocks = 0;
+  for (const Way& way : ways_) blocks += way.blocks;
+  UNISONO_TRY(resources_.before_launch(stream, blocks));
   UNISONO_TRY(copy_to_self(stream));
   find_views();
   if (transfers_ > 0) UNISONO_TRY(launch(stream));

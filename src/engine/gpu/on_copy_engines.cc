@@ -38,7 +38,8 @@ Result<bool> OnCopyEngines::poll() {
     return false;
   }
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
-  UNISONO_TRY(resources_.before_launch(stream));
+  const Launching launching(resources_);
+  UNISONO_TRY(resources_.before_launch(stream, 0));
   const sys::cuda::Device& device = resources_.engine().device();
   {
     const sys::cuda::Current current(device);

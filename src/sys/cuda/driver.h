@@ -174,6 +174,9 @@ inline constexpr int function_ptx_version = 5;       // CU_FUNC_ATTRIBUTE_PTX_VE
   F(stream_operations, "cuStreamBatchMemOp_v2",                                                    \
     (StreamHandle* stream, unsigned count, MemoryOperation* operations, unsigned flags))           \
   F(stream_is_capturing, "cuStreamIsCapturing", (StreamHandle* stream, int* status))               \
+  F(capture_info, "cuStreamGetCaptureInfo_v2",                                                    \
+    (StreamHandle* stream, int* status, unsigned long long* id, GraphHandle** graph,               \
+     const void** dependencies, std::size_t* count))                                               \
   F(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int* mode))                       \
   F(capture_begin, "cuStreamBeginCapture_v2", (StreamHandle* stream, int mode))                    \
   F(capture_end, "cuStreamEndCapture", (StreamHandle* stream, GraphHandle** graph))                \

@@ -1,0 +1,285 @@
+// Communicators, their streams and their graphs beside each other: threads as ranks, one on each
+// device; and two ranks on one.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/str.h"
+#include "support/gpu_cluster.h"
+#include "support/ranks.h"
+
+namespace unisono::test {
+namespace {
+
+using sys::cuda::Memory;
+
+std::shared_ptr<const sys::cuda::Device> device_of(int rank) {
+  static const auto devices = usable_devices();
+  return devices[static_cast<std::size_t>(rank) % devices.size()];
+}
+
+// All-reduces of one communicator on a stream of its own.
+class Sums {
+ public:
+  Sums(Communicator communicator, const std::shared_ptr<const sys::cuda::Device>& device,
+       std::size_t count)
+      : communicator_(std::move(communicator)), stream_(device), count_(count) {
+    const std::size_t bytes = count * sizeof(float);
+    input_ = Memory::allocate(device, bytes).value();
+    output_ = Memory::allocate(device, bytes).value();
+  }
+  Communicator& communicator() { return communicator_; }
+  const TestStream& stream() const { return stream_; }
+
+  void fill(float value) {
+    const std::vector<float> all(count_, value + static_cast<float>(communicator_.rank()));
+    const std::vector<float> none(count_, -1);
+    const sys::cuda::Device& device = stream_.device();
+    ASSERT_TRUE(device.upload(input_.address(), all.data(), count_ * sizeof(float)).ok());
+    ASSERT_TRUE(device.upload(output_.address(), none.data(), count_ * sizeof(float)).ok());
+    value_ = value;
+  }
+  void call() {
+    const Status status = communicator_.all_reduce(
+        reinterpret_cast<void*>(input_.address()), reinterpret_cast<void*>(output_.address()),
+        static_cast<std::int64_t>(count_), DataType::float32, ReduceOperation::sum,
+        {.stream = stream_.handle()});
+    ASSERT_TRUE(status.ok()) << status.error().describe();
+  }
+  void expect_sums() {
+    expect_sums_of_past_calls();
+    ASSERT_TRUE(communicator_.failure().ok()) << communicator_.failure().error().describe();
+  }
+  // The communicator may have been destroyed.
+  void expect_sums_of_past_calls() {
+    ASSERT_TRUE(stream_.synchronize().ok());
+    std::vector<float> got(count_);
+    ASSERT_TRUE(stream_.device()
+                    .copy(reinterpret_cast<std::uint64_t>(got.data()), output_.address(),
+                          count_ * sizeof(float))
+                    .ok());
+    const auto ranks = static_cast<float>(communicator_.size());
+    const float expected = ranks * value_ + ranks * (ranks - 1) / 2;
+    const auto wrong = std::ranges::find_if(got, [&](float one) { return one != expected; });
+    ASSERT_EQ(wrong, got.end()) << "element " << wrong - got.begin() << " is " << *wrong << ", not "
+                                << expected;
+  }
+
+ private:
+  Communicator communicator_;
+  TestStream stream_;
+  std::size_t count_;
+  Memory input_;
+  Memory output_;
+  float value_ = 0;
+};
+
+// What is put on a stream while it lives, once and again.
+class Graph {
+ public:
+  enum Mode : std::uint8_t { global = 0, thread_local_mode = 1, relaxed = 2 };
+
+  Graph(const TestStream& stream, Mode mode) : stream_(stream) {
+    const sys::cuda::Current current(stream.device());
+    EXPECT_EQ(driver().capture_begin(stream.handle(), mode), sys::cuda::driver_success);
+  }
+  ~Graph() {
+    const sys::cuda::Current current(stream_.device());
+    if (exec_ != nullptr) driver().graph_exec_destroy(exec_);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  // Has what comes to `other` captured, too, from here on; then not any more.
+  void fork(const TestStream& other) { follow(stream_, other); }
+  void join(const TestStream& other) { follow(other, stream_); }
+  void end() {
+    const sys::cuda::Current current(stream_.device());
+    sys::cuda::GraphHandle* graph = nullptr;
+    ASSERT_EQ(driver().capture_end(stream_.handle(), &graph), sys::cuda::driver_success);
+    ASSERT_EQ(driver().graph_instantiate(&exec_, graph, 0), sys::cuda::driver_success);
+    driver().graph_destroy(graph);
+  }
+  void launch() {
+    const sys::cuda::Current current(stream_.device());
+    ASSERT_EQ(driver().graph_launch(exec_, stream_.handle()), sys::cuda::driver_success);
+  }
+
+ private:
+  const sys::cuda::Driver& driver() const { return stream_.device().driver(); }
+  void follow(const TestStream& first, const TestStream& second) {
+    const sys::cuda::Current current(stream_.device());
+    sys::cuda::EventHandle* event = nullptr;
+    ASSERT_EQ(driver().event_create(&event, sys::cuda::event_without_timing),
+              sys::cuda::driver_success);
+    ASSERT_EQ(driver().event_record(event, first.handle()), sys::cuda::driver_success);
+    ASSERT_EQ(driver().stream_wait_event(second.handle(), event, 0), sys::cuda::driver_success);
+    driver().event_destroy(event);
+  }
+
+  const TestStream& stream_;
+  sys::cuda::GraphExecHandle* exec_ = nullptr;
+};
+
+// A rank on each device.
+class GpuGraphs : public testing::TestWithParam<std::size_t> {
+ protected:
+  void SetUp() override {
+    std::string why;
+    devices_ = static_cast<int>(usable_devices(&why).size());
+    if (devices_ == 0) GTEST_SKIP() << why;
+    if (devices_ < 2) GTEST_SKIP() << "there are no two devices";
+  }
+  RanksOptions options() const {
+    return {.ranks = std::min(devices_, 4),
+            .timeout = std::chrono::seconds(10),
+            .device = [](int rank) { return device_of(rank)->ordinal(); }};
+  }
+  // Of the communicator and of children of its; memory is freed when all ranks are through.
+  static std::vector<std::unique_ptr<Sums>> make_sums(Communicator& communicator, int communicators,
+                                                      std::size_t count) {
+    std::vector<std::unique_ptr<Sums>> made;
+    for (int i = 0; i < communicators; ++i)
+      made.push_back(
+          std::make_unique<Sums>(i == 0 ? communicator : communicator.split(0, 0).value(),
+                                 device_of(communicator.rank()), count));
+    for (auto& one : made)
+      for (int call = 0; call < 2; ++call) {
+        one->fill(static_cast<float>(call));
+        one->call();
+        one->expect_sums();
+      }
+    return made;
+  }
+
+  int devices_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(OfElements, GpuGraphs,
+                         testing::Values(256, std::size_t{1} << 18, std::size_t{1} << 22),
+                         testing::PrintToStringParamName());
+
+TEST_P(GpuGraphs, SeveralCommunicatorsInOne) {
+  run_ranks(options(), [&](Communicator& communicator) {
+    auto sums = make_sums(communicator, 3, GetParam());
+    Graph graph(sums[0]->stream(), Graph::thread_local_mode);
+    for (int call = 0; call < 2; ++call) {
+      for (std::size_t i = 1; i < sums.size(); ++i) graph.fork(sums[i]->stream());
+      for (auto& one : sums) one->call();
+      for (std::size_t i = 1; i < sums.size(); ++i) graph.join(sums[i]->stream());
+    }
+    graph.end();
+    for (int replay = 0; replay < 5; ++replay) {
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        sums[i]->fill(static_cast<float>(10 * replay) + static_cast<float>(i));
+      graph.launch();
+      for (auto& one : sums) one->expect_sums();
+      if (HasFailure()) break;
+    }
+    static_cast<void>(communicator.barrier());
+  });
+}
+
+// The ranks' streams are ready for the calls in different orders.
+TEST_P(GpuGraphs, SeveralCommunicatorsOnStreams) {
+  run_ranks(options(), [&](Communicator& communicator) {
+    auto sums = make_sums(communicator, 3, GetParam());
+    const auto device = device_of(communicator.rank());
+    const auto waste = Memory::allocate(device, std::size_t{256} << 20).value();
+    ASSERT_TRUE(communicator.barrier().ok());
+    for (int round = 0; round < 5; ++round) {
+      for (auto& one : sums) one->fill(static_cast<float>(round));
+      const auto busy = static_cast<std::size_t>(communicator.rank() + round) % sums.size();
+      {
+        const sys::cuda::Current current(*device);
+        for (int i = 0; i < 20; ++i)
+          ASSERT_EQ(device->driver().set_bytes(waste.address(), 1, waste.bytes(),
+                                               sums[busy]->stream().handle()),
+                    sys::cuda::driver_success);
+      }
+      for (int call = 0; call < 3; ++call)
+        for (auto& one : sums) one->call();
+      for (auto& one : sums) one->expect_sums();
+      if (HasFailure()) break;
+    }
+    static_cast<void>(communicator.barrier());
+  });
+}
+
+// Small ones fit beside each other.
+TEST_P(GpuGraphs, SmallCallsOfSeveralCommunicatorsInAnyOrder) {
+  if (GetParam() > 1000) GTEST_SKIP() << "too large to fit beside each other";
+  run_ranks(options(), [&](Communicator& communicator) {
+    auto sums = make_sums(communicator, 3, GetParam());
+    for (int round = 0; round < 5; ++round) {
+      for (auto& one : sums) one->fill(static_cast<float>(round));
+      for (int call = 0; call < 3; ++call)
+        for (std::size_t i = 0; i < sums.size(); ++i)
+          sums[(i + static_cast<std::size_t>(communicator.rank())) % sums.size()]->call();
+      for (auto& one : sums) one->expect_sums();
+      if (HasFailure()) break;
+    }
+    static_cast<void>(communicator.barrier());
+  });
+}
+
+TEST_P(GpuGraphs, DestroyWaitsForWhatTheyReplay) {
+  run_ranks(options(), [&](Communicator& communicator) {
+    auto sums = make_sums(communicator, 2, GetParam());
+    Sums& used = *sums[1];
+    Graph graph(used.stream(), Graph::thread_local_mode);
+    for (int call = 0; call < 20; ++call) used.call();
+    graph.end();
+    used.fill(7);
+    ASSERT_TRUE(communicator.barrier().ok());
+    for (int replay = 0; replay < 5; ++replay) graph.launch();
+    const Status destroyed = used.communicator().destroy();
+    EXPECT_TRUE(destroyed.ok()) << destroyed.error().describe();
+    used.expect_sums_of_past_calls();
+    // The others are of use.
+    sums[0]->fill(3);
+    sums[0]->call();
+    sums[0]->expect_sums();
+    static_cast<void>(communicator.barrier());
+  });
+}
+
+TEST_P(GpuGraphs, EveryModeOfCaptureTakesAFirstCall) {
+  for (const auto mode : {Graph::global, Graph::thread_local_mode, Graph::relaxed})
+    run_ranks(options(), [&](Communicator& communicator) {
+      Sums sums(communicator, device_of(communicator.rank()), GetParam());
+      ASSERT_TRUE(communicator.barrier().ok());
+      Graph graph(sums.stream(), mode);
+      sums.call();
+      graph.end();
+      for (int replay = 0; replay < 3 && !HasFatalFailure(); ++replay) {
+        sums.fill(static_cast<float>(replay));
+        graph.launch();
+        sums.expect_sums();
+      }
+      static_cast<void>(communicator.barrier());
+    });
+}
+
+// Neither may take the other's multiprocessors while it waits for it.
+TEST(GpuOneDevice, ServesTwoRanks) {
+  std::string why;
+  if (usable_devices(&why).empty()) GTEST_SKIP() << why;
+  const RanksOptions options{.ranks = 2, .timeout = std::chrono::seconds(10), .device = [](int) {
+                               return device_of(0)->ordinal();
+                             }};
+  run_ranks(options, [](Communicator& communicator) {
+    std::vector<std::unique_ptr<Sums>> sums;
+    for (const std::size_t count : {std::size_t{256}, std::size_t{1} << 18, std::size_t{1} << 23})
+      sums.push_back(std::make_unique<Sums>(communicator, device_of(0), count));
+    ASSERT_TRUE(communicator.barrier().ok());
+    for (int round = 0; round < 3; ++round)
+      for (auto& one : sums) {
+        one->fill(static_cast<float>(round));
+        one->call();
+        one->expect_sums();
+      }
+    ASSERT_TRUE(communicator.barrier().ok());
+  });
+}
+
+}  // namespace
+}  // namespace unisono::test
