@@ -4,7 +4,8 @@
 
 Every rank multiplies two bf16 matrices again and again on one stream, while a CUDA graph of one
 collective, repeated, runs on another of higher priority: over PyTorch's backend nccl, over unisono,
-and over unisono with policy="zero_sm". All three are in the same processes and take turns. (Without
+over unisono with policy="zero_sm", and with --max-sms over unisono with so many thread blocks at
+most. All are in the same processes and take turns. (Without
 the priority a collective's kernel waits for a whole product, and neither says anything.) Times are
 medians over repeats of the slowest rank's:
 
@@ -174,6 +175,7 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--size", action="append", help="of the larger buffer; 64MiB")
+    parser.add_argument("--max-sms", type=int, action="append", default=[], help="once for each")
     arguments = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     device = torch.device("cuda", torch.cuda.current_device())
@@ -186,6 +188,10 @@ def main() -> None:
             backend="unisono", pg_options=unisono.torch.Options(policy="zero_sm")
         ),
     }
+    for most in arguments.max_sms:
+        groups[f"Unisono, {most} SMs"] = dist.new_group(
+            backend="unisono", pg_options=unisono.torch.Options(max_sms=most)
+        )
     measurement = Measurement(groups["Unisono"])
     rows = []
     for size in map(parse_bytes, arguments.size or ["64MiB"]):

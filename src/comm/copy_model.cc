@@ -34,7 +34,7 @@ class CopyModel : public EngineModel {
     return one;
   }
   double time_us(const algorithm::Entry&, const algorithm::Request&, const algorithm::Cost& cost,
-                 double) const override {
+                 double, int) const override {
     return start_us + step_us * static_cast<double>(cost.steps) + 1e-3 * cost.bytes_sent / gb_per_s;
   }
   int thread_blocks(const algorithm::Entry&, const algorithm::Request&, double) const override {

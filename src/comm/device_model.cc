@@ -50,6 +50,11 @@ struct ByHand {
 constexpr std::array<ByHand, 2> by_hand_in_ll{{{2.3, 140}, {3.7, 160}}};
 constexpr std::array<ByHand, 2> by_hand_in_ll128{{{3.4, 280}, {5.3, 310}}};
 constexpr ByHand straight{8, 340};
+constexpr ByHand in_bulk{10, 330};
+// What a thread block of theirs does at most.
+constexpr double line_block_gb_per_s = 1.4;
+constexpr double straight_block_gb_per_s = 18;
+constexpr double bulk_block_gb_per_s = 40;
 // Of a reduce, by all that is added up at one rank: calls that follow each other overlap.
 constexpr ByHand reduce_in_ll{2, 310};
 constexpr std::array<ByHand, 2> reduce_in_ll128{{{2.6, 430}, {8.2, 240}}};
@@ -76,14 +81,15 @@ class DeviceModel : public EngineModel {
     return tried;
   }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
-                 const algorithm::Cost& cost, double block_bytes) const override {
+                 const algorithm::Cost& cost, double block_bytes, int max_sms) const override {
     const auto protocol = static_cast<std::size_t>(request.protocol);
-    if (const auto by_hand = how_by_hand(entry, request, block_bytes)) {
+    if (const auto by_hand = how_by_hand(entry, request, block_bytes, max_sms)) {
       // What is added up has come over links, to a root all of it.
       const double kilobytes = 1e-3 * std::max(cost.bytes_sent, cost.bytes_reduced);
-      const double us = by_hand->speed.us + kilobytes / by_hand->speed.gb_per_s;
-      if (entry.collective != Collective::reduce) return us;
-      return std::max(us, kilobytes / reduce_gb_per_s_at_most);
+      double speed = by_hand->speed.gb_per_s;
+      if (max_sms > 0) speed = std::min(speed, max_sms * by_hand->block_gb_per_s);
+      const double us = by_hand->speed.us + kilobytes / speed;
+      return by_hand->is_at_root ? std::max(us, kilobytes / reduce_gb_per_s_at_most) : us;
     }
     const Blocks blocks = blocks_of(entry, request);
     const bool fans_in = cost.bytes_reduced > 0 && cost.messages > cost.steps;
@@ -109,7 +115,7 @@ class DeviceModel : public EngineModel {
   int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                     double block_bytes) const override {
     const int interpreted = blocks_of(entry, request).all * request.channels;
-    const auto by_hand = how_by_hand(entry, request, block_bytes);
+    const auto by_hand = how_by_hand(entry, request, block_bytes, 0);
     // A call that may not have as many is interpreted.
     return by_hand ? std::min(interpreted, by_hand->least_blocks) : interpreted;
   }
@@ -124,22 +130,33 @@ class DeviceModel : public EngineModel {
   struct CallByHand {
     ByHand speed;
     int least_blocks;
+    bool is_at_root = false;  // the sum of a reduce, or what becomes of it
+    double block_gb_per_s = line_block_gb_per_s;
   };
   // Nothing: it is interpreted.
   std::optional<CallByHand> how_by_hand(const algorithm::Entry& entry,
-                                        const algorithm::Request& request,
-                                        double block_bytes) const {
+                                        const algorithm::Request& request, double block_bytes,
+                                        int max_sms) const {
     const int ranks = request.placement.ranks();
     if (request.channels != 1) return std::nullopt;
     if (request.protocol == Protocol::ll128) {
       const int hops = engine::gpu::lines_hops(entry.collective, entry.name, ranks);
       if (hops == 0) return std::nullopt;
-      if (engine::gpu::lines_may_post(entry.collective, hops) &&
-          options_.posts(static_cast<std::uint64_t>(block_bytes)))
-        return CallByHand{straight, 1};
+      const int parts = hops == 1 ? 1 : ranks - (has_root(entry.collective) ? 1 : 0);
+      switch (engine::gpu::lines_way(entry.collective, hops,
+                                     static_cast<std::uint64_t>(block_bytes / parts), max_sms,
+                                     options_)) {
+        case engine::gpu::LinesWay::straight:
+          return CallByHand{straight, 1, false, straight_block_gb_per_s};
+        case engine::gpu::LinesWay::bulk:
+          return CallByHand{in_bulk, 1, false, bulk_block_gb_per_s};
+        case engine::gpu::LinesWay::lines:
+          break;
+      }
       const bool is_reduce = entry.collective == Collective::reduce;
       return CallByHand{
-          (is_reduce ? reduce_in_ll128 : by_hand_in_ll128)[static_cast<std::size_t>(hops - 1)], 1};
+          (is_reduce ? reduce_in_ll128 : by_hand_in_ll128)[static_cast<std::size_t>(hops - 1)], 1,
+          is_reduce};
     }
     if (request.protocol != Protocol::ll) return std::nullopt;
     const auto kind = engine::gpu::direct_kind(entry.collective, entry.name, ranks);
@@ -151,7 +168,8 @@ class DeviceModel : public EngineModel {
         entry.collective == Collective::reduce
             ? reduce_in_ll
             : by_hand_in_ll[static_cast<std::size_t>(device::direct_hops(*kind) - 1)],
-        engine::gpu::direct_least_blocks(*kind, static_cast<std::size_t>(hop_bytes), ranks)};
+        engine::gpu::direct_least_blocks(*kind, static_cast<std::size_t>(hop_bytes), ranks),
+        entry.collective == Collective::reduce};
   }
   Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {
     const std::lock_guard lock(mutex_);

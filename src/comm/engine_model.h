@@ -21,9 +21,10 @@ class EngineModel {
   virtual bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const = 0;
   // How many channels are worth trying.
   virtual std::span<const int> channels() const = 0;
-  // For blocks of `block_bytes`. Right in proportion.
+  // For blocks of `block_bytes`, on at most `max_sms` multiprocessors; 0: on as many as it likes.
+  // Right in proportion.
   virtual double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
-                         const algorithm::Cost& cost, double block_bytes) const = 0;
+                         const algorithm::Cost& cost, double block_bytes, int max_sms) const = 0;
   // Multiprocessors that it takes at most, where it takes as few as it can; none on a host.
   virtual int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                             double block_bytes) const = 0;

@@ -26,7 +26,7 @@ class HostModel : public EngineModel {
     return one;
   }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
-                 const algorithm::Cost& cost, double) const override {
+                 const algorithm::Cost& cost, double, int) const override {
     // Between nodes the links decide, of virtual ones too: their ranks only happen to share cores.
     const double crowding = request.placement.nodes() == 1 ? crowding_ : 1;
     const double us = host_cost_model().time_us(cost, request.protocol, entry.passes_on, crowding);

@@ -64,7 +64,8 @@ bool Selection::runs(const algorithm::Entry& entry, const algorithm::Request& re
   return entry.supports(request).ok() && model_->runs(entry, request);
 }
 
-std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_t bytes) const {
+std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_t bytes,
+                                             int max_sms) const {
   std::vector<Candidate> out;
   const double block = block_bytes(collective, bytes);
   for (const algorithm::Entry* entry : algorithm::entries_for(collective))
@@ -74,7 +75,7 @@ std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_
         const algorithm::Request wanted = request(collective, choice, 0, false);
         if (!runs(*entry, wanted)) continue;
         const algorithm::Cost cost = entry->cost(wanted, block);
-        out.push_back({choice, model_->time_us(*entry, wanted, cost, block), cost});
+        out.push_back({choice, model_->time_us(*entry, wanted, cost, block, max_sms), cost});
       }
   std::stable_sort(out.begin(), out.end(),
                    [](const Candidate& a, const Candidate& b) { return a.time_us < b.time_us; });
@@ -115,7 +116,7 @@ std::vector<SelectionRow> Selection::make_rows(Collective collective, int max_sm
   const bool any_size = collective == Collective::all_to_all_v || collective == Collective::barrier;
   for (int exponent = 0; exponent <= (any_size ? 0 : largest_size_exponent); ++exponent) {
     const std::uint64_t bytes = std::uint64_t{1} << exponent;
-    auto ranked = candidates(collective, bytes);
+    auto ranked = candidates(collective, bytes, max_sms);
     if (ranked.empty()) return {};
     if (max_sms > 0) keep_small(ranked, max_sms, collective, 2 * bytes - 1);
     if (!rows.empty() && rows.back().choice == ranked.front().choice) continue;
@@ -248,7 +249,7 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
     UNISONO_ASSIGN(choice.entry, algorithm::find(collective, options.algorithm));
     if (!options.protocol) {
       // The protocol and the channels that the model likes best for this algorithm.
-      for (const Candidate& candidate : candidates(collective, bytes))
+      for (const Candidate& candidate : candidates(collective, bytes, options.max_sms))
         if (candidate.choice.entry == choice.entry &&
             takes_at_most(options.max_sms, candidate.choice, collective, bytes)) {
           choice = candidate.choice;

@@ -64,8 +64,10 @@ class Selection {
   Result<plan::Header> custom(std::string_view program) const;
   // With max_sms, those of the table for calls that may take so many multiprocessors.
   const std::vector<SelectionRow>& rows(Collective collective, int max_sms = 0);
-  // All plans that could serve, fastest first.
-  std::vector<Candidate> candidates(Collective collective, std::uint64_t bytes) const;
+  // All plans that could serve, fastest first; with max_sms, on so many multiprocessors, whether or
+  // not they can do with as few.
+  std::vector<Candidate> candidates(Collective collective, std::uint64_t bytes,
+                                    int max_sms = 0) const;
   // The table of candidates and the row that decides, for a person.
   Result<std::string> explain(Collective collective, std::uint64_t bytes);
 

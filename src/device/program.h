@@ -256,14 +256,17 @@ inline constexpr std::size_t lines_hops = 2;  // at most
 constexpr int lines_warps_of_block(int ranks) {
   return ranks <= 4 ? lines_max_warps_of_block : lines_max_warps_of_block / 2;
 }
-constexpr std::size_t lines_slots_bytes(int ranks) {
-  return static_cast<std::size_t>(lines_max_blocks * lines_warps_of_block(ranks)) * lines_slots *
-         lines_hops * lines_group_bytes;
+constexpr std::size_t lines_slots_bytes(int ranks, int blocks = lines_max_blocks) {
+  return static_cast<std::size_t>(blocks * lines_warps_of_block(ranks)) * lines_slots * lines_hops *
+         lines_group_bytes;
 }
+// Kernels by few thread blocks (kernels/bulk.cuh).
+inline constexpr int bulk_max_blocks = 32;
 // What a connection's region holds after what all begin with (transport/nvlink/layout.h). Of this
 // end: rounds of each warp, a word that says that they were given up, calls that posted of each
 // block; used are those in the connection with the lowest rank. Of the peer, stored by it: rounds
-// that each warp is through with, its blocks' posts, calls that each block has sent; then slots.
+// that each warp is through with, its blocks' posts, calls that each block has sent, and by bulk
+// copies what it posts of its inputs; then slots.
 struct LinesRegion {
   std::uint64_t begin[16];
   std::uint64_t rounds[lines_max_warps];
@@ -274,6 +277,7 @@ struct LinesRegion {
   // call's number, as in LL.
   alignas(128) std::uint32_t posts[lines_max_blocks][4];
   alignas(128) std::uint64_t ends[lines_max_blocks];
+  std::uint32_t inputs[bulk_max_blocks][4];
 };
 static_assert(sizeof(LinesRegion) % ll128_line_bytes == 0, "slots follow");
 struct LinesPeer {
@@ -305,6 +309,31 @@ struct LinesLaunch {
   std::int64_t timeout_ns;
   Arithmetic arithmetic;
   LinesPeer peers[direct_max_ranks];
+};
+
+// Large calls by few thread blocks, in bulk copies (kernels/bulk.cuh): what one rank has, or what
+// all have, added up, goes to where it is wanted, tile by tile, through stages of shared memory.
+inline constexpr int bulk_max_stages = 16;    // of a warp
+inline constexpr int bulk_stages_behind = 2;  // whose stores are being read; a warp has more
+inline constexpr std::size_t bulk_shared_bytes = std::size_t{192} << 10;
+// Posted by a rank that has no such buffer. 0: not all reach what they need.
+inline constexpr std::uint64_t bulk_no_buffer = 1;
+struct BulkFlow {
+  std::int64_t source;         // bytes from the beginning of the inputs
+  std::int64_t destination;    // of the outputs
+  std::uint64_t destinations;  // ranks, as bits
+};
+struct BulkLaunch {
+  LinesLaunch lines;        // how the call goes unless all reach what they need
+  std::int64_t bytes;       // of each flow
+  std::uint32_t sources;    // ranks, as bits: one, or all, whose data are added up
+  std::int32_t flows;       // tiles of each in turn
+  std::int32_t tile_bytes;  // of shared memory, of each source in a stage
+  std::int32_t stages;      // of each warp
+  // By rank: this rank's buffers in that rank's addresses; all 0 unless all reach what they need.
+  std::uint64_t inputs[direct_max_ranks];
+  std::uint64_t outputs[direct_max_ranks];
+  BulkFlow flow[direct_max_ranks];
 };
 
 // A group of sends and receives. Message by message, each direction of each peer has thread blocks,

@@ -178,6 +178,27 @@ TEST(Selection, WithFewMultiprocessorsCallsTakeNoMoreWhereTheyCan) {
   }
 }
 
+TEST(Selection, OnADeviceFewThreadBlocksTakeLargeCallsByBulkCopies) {
+  for (const int ranks : {2, 4, 8})
+    for (const int max_sms : {4, 8, 32})
+      for (const auto& [collective, algorithm] : {std::pair{Collective::all_reduce, "two_shot"},
+                                                  {Collective::all_gather, "direct"},
+                                                  {Collective::reduce_scatter, "direct"},
+                                                  {Collective::all_to_all, "direct"},
+                                                  {Collective::broadcast, "two_shot"},
+                                                  {Collective::reduce, "two_shot"}}) {
+        SCOPED_TRACE(testing::Message()
+                     << name(collective) << ", " << ranks << " ranks, " << max_sms << " of them");
+        Selection selection = device_selection(ranks);
+        const auto choice =
+            selection.choose(collective, std::uint64_t{1} << 28, 0, false, {.max_sms = max_sms});
+        ASSERT_TRUE(choice.ok()) << choice.error().describe();
+        EXPECT_EQ(choice->entry->name, algorithm);
+        EXPECT_EQ(choice->protocol, Protocol::ll128);
+        EXPECT_EQ(choice->channels, 1);
+      }
+}
+
 TEST(Selection, AnAlgorithmThatTakesMoreThanItMayIsRefused) {
   Selection selection = device_selection(4);
   CallOptions options{.algorithm = "two_shot", .channels = 16, .max_sms = 4};

@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "engine/gpu/copies.h"
+#include "engine/gpu/lines.h"
 #include "engine/gpu/link.h"
 #include "engine/gpu/on_copy_engines.h"
 #include "transport/nvlink/layout.h"
@@ -158,9 +159,13 @@ class GpuCluster::Resources : public engine::gpu::Resources {
       const transport::Geometry geometry = is_by_copies
                                                ? engine().copy_links().geometry()
                                                : engine::gpu::link_geometry(engine().options());
-      std::vector<std::byte> slots(geometry.region_bytes - transport::nvlink::slots_offset);
-      const auto at = reinterpret_cast<sys::cuda::DeviceAddress>(connection->region()) +
-                      transport::nvlink::slots_offset;
+      const bool is_bulk = std::get<1>(key) == engine::gpu::bulk_channel;
+      const std::size_t offset =
+          is_bulk ? sizeof(device::LinesRegion) : transport::nvlink::slots_offset;
+      std::vector<std::byte> slots(
+          is_bulk ? device::lines_slots_bytes(cluster_.ranks(), device::bulk_max_blocks)
+                  : geometry.region_bytes - offset);
+      const auto at = reinterpret_cast<sys::cuda::DeviceAddress>(connection->region()) + offset;
       const Status copied = engine().device().copy(
           reinterpret_cast<sys::cuda::DeviceAddress>(slots.data()), at, slots.size());
       if (!copied.ok()) throw std::runtime_error(copied.error().describe());
@@ -402,7 +407,8 @@ std::string GpuCluster::run(const Run& run) {
     given.timeout_ns = options_.timeout_ns;
     // Ranks that share a device wait for each other: all their thread blocks must be on it.
     const int sharing = (ranks() + devices_ - 1) / devices_;
-    if (sharing > 1) given.max_sms = device->multiprocessors() / sharing;
+    given.max_sms = run.max_sms;
+    if (sharing > 1 && run.max_sms == 0) given.max_sms = device->multiprocessors() / sharing;
     if (run.problem.collective != Collective::all_to_all_v) continue;
     std::int64_t sent = 0;
     std::int64_t received = 0;

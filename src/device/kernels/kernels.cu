@@ -1,4 +1,5 @@
 // All kernels, as one module.
+#include "device/kernels/bulk.cuh"
 #include "device/kernels/direct.cuh"
 #include "device/kernels/divide.cuh"
 #include "device/kernels/interpreter.cuh"

@@ -66,6 +66,10 @@ __device__ __forceinline__ void store_relaxed_sys(uint4* at, uint4 value) {
                : "memory");
 }
 
+// Orders what this thread has seen and stored before what it stores and sees after, sys: with a
+// relaxed store after it a release, after a relaxed load an acquire.
+__device__ __forceinline__ void fence_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
 // Sets `at` to 1; returns what it was. Relaxed, sys.
 __device__ __forceinline__ std::uint32_t exchange_one_sys(std::uint32_t* at) {
   std::uint32_t before;

@@ -47,7 +47,7 @@ Result<bool> ByHand::connect(Resources& resources, const Arguments& arguments, W
   for (int peer = 0; peer < ranks_; ++peer) {
     auto& link = links[static_cast<std::size_t>(peer)];
     if (peer == rank_ || link != nullptr) continue;
-    UNISONO_ASSIGN(link, resources.link({peer, channel, protocol_, geometry()}));
+    UNISONO_ASSIGN(link, resources.link({peer, channel, protocol_, geometry(channel)}));
     if (link != nullptr) continue;
     complete = false;
     waiting = {.kind = Waiting::Kind::connection, .peer = peer, .channel = channel};

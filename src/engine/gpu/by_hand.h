@@ -34,7 +34,7 @@ class ByHand {
         protocol_(header.protocol) {}
   // Of the connections that a call goes by.
   virtual int channel(const Engine& engine, const Arguments& arguments) const = 0;
-  virtual transport::Geometry geometry() const = 0;
+  virtual transport::Geometry geometry(int channel) const = 0;
   // By rank; null for the own one. Of a channel that is connected.
   const std::vector<transport::Connection*>& links(int channel) const { return links_.at(channel); }
   std::int64_t block_bytes(const Arguments& arguments) const {

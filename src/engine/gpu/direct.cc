@@ -65,7 +65,7 @@ std::unique_ptr<ByHand> Direct::make(const plan::Header& header, int rank) {
   return kind ? std::unique_ptr<ByHand>(new Direct(header, *kind, rank)) : nullptr;
 }
 
-transport::Geometry Direct::geometry() const {
+transport::Geometry Direct::geometry(int) const {
   const std::size_t slot_bytes = device::direct_slot_bytes(kind_, ranks_);
   return {.region_bytes = slots_offset + device::direct_slots * slot_bytes,
           .signals = nvlink::signal_count,

@@ -27,7 +27,7 @@ class Direct : public ByHand {
       : ByHand(header, rank), kind_(kind) {}
   bool sends_one_way() const { return has_root(collective_); }
   int channel(const Engine& engine, const Arguments& arguments) const override;
-  transport::Geometry geometry() const override;
+  transport::Geometry geometry(int channel) const override;
   // To each rank in a hop.
   std::int64_t hop_bytes(const Arguments& arguments) const;
   void set_buffers(const Arguments& arguments, device::DirectLaunch& launch) const;

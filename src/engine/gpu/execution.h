@@ -48,6 +48,10 @@ struct Options {
 // protocol, each way.
 transport::Geometry link_geometry(const Options& options);
 
+// How a call of kernels/lines.cuh goes: by lines; straight to where it is wanted; or by few thread
+// blocks, in bulk copies.
+enum class LinesWay : std::uint8_t { lines, straight, bulk };
+
 // Kernels loaded on one device, and the memory in which they tell of failures. One for each
 // communicator.
 class Engine {
@@ -70,6 +74,10 @@ class Engine {
   }
   const sys::cuda::Kernel& straight(int ranks) const {
     return straight_.of(device::DataKind::any, ranks);
+  }
+  // Of device/kernels/bulk.cuh. Where they have no shared memory, they cannot copy in bulk.
+  const sys::cuda::Kernel& bulk(int ranks) const {
+    return bulk_[ranks <= 2 ? 0 : ranks <= 4 ? 1 : 2];
   }
   const sys::cuda::Kernel& divide() const { return divide_; }
   const sys::cuda::Kernel& messages() const { return messages_; }
@@ -114,6 +122,7 @@ class Engine {
   ByData direct_[device::direct_kinds];
   ByData lines_;
   ByData straight_;
+  sys::cuda::Kernel bulk_[3];
   sys::cuda::Kernel divide_;
   sys::cuda::Kernel messages_;
   sys::cuda::Kernel few_messages_;

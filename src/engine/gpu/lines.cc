@@ -44,8 +44,17 @@ int lines_hops(Collective collective, std::string_view algorithm, int ranks) {
   }
 }
 
-bool lines_may_post(Collective collective, int hops) {
-  return hops == 1 && !is_reduction(collective);
+// Few thread blocks are slower by lines, so that agreeing on where to store pays sooner.
+constexpr std::uint64_t sooner = 16;
+
+LinesWay lines_way(Collective collective, int hops, std::uint64_t longest, int max_sms,
+                   const Options& options) {
+  const bool adds_at_root = hops == 1 && collective == Collective::reduce;
+  if (max_sms > 0 && max_sms <= device::bulk_max_blocks && !adds_at_root &&
+      options.posts(sooner * longest))
+    return LinesWay::bulk;
+  const bool goes_straight = hops == 1 && !is_reduction(collective);
+  return goes_straight && options.posts(longest) ? LinesWay::straight : LinesWay::lines;
 }
 
 std::unique_ptr<ByHand> Lines::make(const plan::Header& header, int rank) {
@@ -57,17 +66,34 @@ bool Lines::is_one_way() const {
   return has_root(collective_) && (collective_ != Collective::reduce || hops_ == 1);
 }
 
-bool Lines::posts(const Engine& engine, const Arguments& arguments) const {
-  return lines_may_post(collective_, hops_) &&
-         engine.options().posts(static_cast<std::uint64_t>(block_bytes(arguments)));
+std::int64_t Lines::longest_bytes(const Arguments& arguments) const {
+  if (hops_ == 1) return block_bytes(arguments);
+  return segments(arguments, segments_of_block()).chunk_elements *
+         static_cast<std::int64_t>(size_bytes(arguments.type));
+}
+
+LinesWay Lines::way(const Engine& engine, const Arguments& arguments) const {
+  // Who adds by bulk copies knows its own factor only.
+  const bool scales =
+      is_reduction(collective_) && arguments.operation == ReduceOperation::pre_multiplied_sum;
+  return lines_way(collective_, hops_, static_cast<std::uint64_t>(longest_bytes(arguments)),
+                   scales ? 0 : arguments.max_sms, engine.options());
 }
 
 int Lines::channel(const Engine& engine, const Arguments& arguments) const {
-  return is_one_way() || posts(engine, arguments) ? one_way_lines : mutual_lines;
+  switch (way(engine, arguments)) {
+    case LinesWay::straight:
+      return one_way_lines;
+    case LinesWay::bulk:
+      return bulk_channel;
+    default:
+      return is_one_way() ? one_way_lines : mutual_lines;
+  }
 }
 
-transport::Geometry Lines::geometry() const {
-  const std::size_t bytes = device::lines_slots_bytes(ranks_);
+transport::Geometry Lines::geometry(int channel) const {
+  const int blocks = channel == bulk_channel ? device::bulk_max_blocks : device::lines_max_blocks;
+  const std::size_t bytes = device::lines_slots_bytes(ranks_, blocks);
   return {.region_bytes = sizeof(device::LinesRegion) + bytes,
           .signals = transport::nvlink::signal_count,
           .layout = bytes};
@@ -118,10 +144,10 @@ void Lines::set_one_hop(const Arguments& arguments, device::LinesLaunch& launch)
 // Each rank's part of the block: the plan's chunks, of all ranks or of all but the root.
 void Lines::set_segments(const Arguments& arguments, device::LinesLaunch& launch) const {
   const bool has_root = collective_ != Collective::all_reduce;
-  const int count = has_root ? ranks_ - 1 : ranks_;
+  const int count = segments_of_block();
   const plan::ChunkLayout layout = segments(arguments, count);
   const auto size = static_cast<std::int64_t>(size_bytes(arguments.type));
-  launch.longest = layout.chunk_elements * size;
+  launch.longest = longest_bytes(arguments);
   for (int i = 0; i < count; ++i) {
     device::LinesPeer& peer = launch.peers[has_root ? (root_ + 1 + i) % ranks_ : i];
     const auto begin = static_cast<std::uint64_t>(layout.begin(i) * size);
@@ -199,8 +225,8 @@ Status Lines::launch(Resources& resources, const Arguments& arguments,
   launch.rank = static_cast<std::int16_t>(rank_);
   launch.ranks = static_cast<std::int16_t>(ranks_);
   launch.hops = static_cast<std::uint8_t>(hops_);
-  const bool posts = this->posts(engine, arguments);
-  launch.tells = is_one_way() || posts;
+  const LinesWay way = this->way(engine, arguments);
+  launch.tells = is_one_way() || way != LinesWay::lines;
   if (hops_ == 1)
     set_one_hop(arguments, launch);
   else
@@ -210,7 +236,7 @@ Status Lines::launch(Resources& resources, const Arguments& arguments,
     if (launch.peers[peer].destination == 0 ||
         launch.peers[peer].source == launch.peers[peer].destination)
       launch.keeps = bits(launch.keeps & ~(1U << peer));
-  if (posts) set_views(resources, arguments, launch);
+  if (way == LinesWay::straight) set_views(resources, arguments, launch);
   const auto& connections = links(channel(engine, arguments));
   for (int peer = 0; peer < ranks_; ++peer) {
     const transport::Connection* link = connections[static_cast<std::size_t>(peer)];
@@ -219,9 +245,10 @@ Status Lines::launch(Resources& resources, const Arguments& arguments,
     launch.peers[peer].in = address_of(link->region());
     if (launch.states == 0) launch.states = launch.peers[peer].in;
   }
-  if (!posts) stand_by_distance(launch);
+  if (way == LinesWay::lines) stand_by_distance(launch);
   launch.mailbox = engine.mailbox_address();
   launch.timeout_ns = arguments.timeout_ns;
+  if (way == LinesWay::bulk) return launch_in_bulk(resources, arguments, launch);
   // A group a block, until all are there; then more warps.
   constexpr auto payload = static_cast<std::int64_t>(device::lines_group_payload);
   const std::int64_t groups = (launch.longest + payload - 1) / payload;
@@ -237,7 +264,7 @@ Status Lines::launch(Resources& resources, const Arguments& arguments,
       data_kind(all, device::unit_bytes, ranks_, is_reduction(collective_), arithmetic);
   void* parameters[] = {&launch};
   const auto result =
-      (posts ? engine.straight(ranks_) : engine.lines(data, ranks_))
+      (way == LinesWay::straight ? engine.straight(ranks_) : engine.lines(data, ranks_))
           .launch(static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps),
                   static_cast<sys::cuda::StreamHandle*>(arguments.stream), parameters);
   return engine.device().check(result, "launching a plan by hand");

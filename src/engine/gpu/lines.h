@@ -1,16 +1,22 @@
 // Plans between all ranks in protocol LL128, of calls of any size, by a kernel of their own
-// (device/kernels/lines.cuh).
+// (device/kernels/lines.cuh); of large calls that few thread blocks serve, by bulk copies
+// (device/kernels/bulk.cuh).
 #pragma once
 
 #include "engine/gpu/by_hand.h"
 
 namespace unisono::engine::gpu {
 
+// Of connections for bulk copies, whose regions are a device::LinesRegion and slots for few blocks.
+inline constexpr int bulk_channel = lines_channel + 3;
+
 // By name: whether Lines does this plan on so many ranks, and in how many hops; 0: it does not.
 int lines_hops(Collective collective, std::string_view algorithm, int ranks);
 
-// Whether large calls are stored straight where they are wanted, where that can be reached.
-bool lines_may_post(Collective collective, int hops);
+// Of a call whose ranks' blocks, or of two hops segments, are of so many bytes at most.
+// `max_sms` thread blocks serve it at most; 0: as many as it likes.
+LinesWay lines_way(Collective collective, int hops, std::uint64_t longest, int max_sms,
+                   const Options& options);
 
 class Lines : public ByHand {
  public:
@@ -24,10 +30,12 @@ class Lines : public ByHand {
  private:
   Lines(const plan::Header& header, int rank, int hops) : ByHand(header, rank), hops_(hops) {}
   int channel(const Engine& engine, const Arguments& arguments) const override;
-  transport::Geometry geometry() const override;
+  transport::Geometry geometry(int channel) const override;
   // Some send to ranks of which they hear nothing; or, where it posts, all may.
   bool is_one_way() const;
-  bool posts(const Engine& engine, const Arguments& arguments) const;
+  // Of the block, or of two hops of the longest segment.
+  std::int64_t longest_bytes(const Arguments& arguments) const;
+  LinesWay way(const Engine& engine, const Arguments& arguments) const;
   void set_views(Resources& resources, const Arguments& arguments,
                  device::LinesLaunch& launch) const;
   // As bits.
@@ -36,6 +44,14 @@ class Lines : public ByHand {
   void set_segments(const Arguments& arguments, device::LinesLaunch& launch) const;
   void set_two_hops(const Arguments& arguments, device::LinesLaunch& launch) const;
   void stand_by_distance(device::LinesLaunch& launch) const;
+  void set_flows(const Arguments& arguments, device::BulkLaunch& launch) const;
+  bool set_bulk_views(Resources& resources, const void* data, std::int64_t bytes,
+                      std::uint64_t (&views)[device::direct_max_ranks]) const;
+  bool set_buffers(Resources& resources, const Arguments& arguments,
+                   device::BulkLaunch& launch) const;
+  Status launch_in_bulk(Resources& resources, const Arguments& arguments,
+                        const device::LinesLaunch& lines) const;
+  int segments_of_block() const { return has_root(collective_) ? ranks_ - 1 : ranks_; }
 
   int hops_;
 };

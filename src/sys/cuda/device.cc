@@ -263,11 +263,21 @@ Kernel::Kernel(const Device& device, FunctionHandle* function, bool waits_by_its
   int compiled_for = 0;
   int version = 0;
   const Driver& driver = device.driver();
-  waits_by_itself_ =
-      waits_by_itself &&
+  is_for_hopper_ =
       driver.function_attribute(&compiled_for, function_ptx_version, function) == driver_success &&
-      driver.driver_version(&version) == driver_success && compiled_for >= 90 &&
-      version >= first_driver_with_overlap_in_graphs;
+      compiled_for >= 90;
+  waits_by_itself_ = waits_by_itself && is_for_hopper_ &&
+                     driver.driver_version(&version) == driver_success &&
+                     version >= first_driver_with_overlap_in_graphs;
+}
+
+Status Kernel::take_shared_memory(std::size_t bytes) {
+  const Current current(*device_);
+  UNISONO_TRY(device_->check(device_->driver().set_function_attribute(
+                                 function_, function_shared_bytes, static_cast<int>(bytes)),
+                             "asking for a kernel's shared memory"));
+  shared_bytes_ = static_cast<unsigned>(bytes);
+  return {};
 }
 
 DriverResult Kernel::launch(unsigned blocks, unsigned threads, StreamHandle* stream,
@@ -279,7 +289,7 @@ DriverResult Kernel::launch(unsigned blocks, unsigned threads, StreamHandle* str
                           .rest = {}};
   const LaunchConfiguration configuration{.grid = {blocks, 1, 1},
                                           .block = {threads, 1, 1},
-                                          .shared_bytes = 0,
+                                          .shared_bytes = shared_bytes_,
                                           .stream = stream,
                                           .attributes = &overlap,
                                           .attribute_count = waits_by_itself_ ? 1U : 0U};

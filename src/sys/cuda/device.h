@@ -155,6 +155,11 @@ class Kernel {
   // started while that one ends.
   Kernel(const Device& device, FunctionHandle* function, bool waits_by_itself);
   FunctionHandle* function() const { return function_; }
+  // Compiled for compute capability 9.0 or newer.
+  bool is_for_hopper() const { return is_for_hopper_; }
+  // Blocks get so much shared memory, beyond what the kernel itself declares.
+  Status take_shared_memory(std::size_t bytes);
+  std::size_t shared_bytes() const { return shared_bytes_; }
   // By one-dimensional blocks.
   DriverResult launch(unsigned blocks, unsigned threads, StreamHandle* stream,
                       void** parameters) const;
@@ -162,7 +167,9 @@ class Kernel {
  private:
   const Device* device_ = nullptr;
   FunctionHandle* function_ = nullptr;
+  bool is_for_hopper_ = false;
   bool waits_by_itself_ = false;
+  unsigned shared_bytes_ = 0;
 };
 
 // Compiled kernels, loaded into a context.

@@ -87,6 +87,7 @@ inline constexpr DriverResult driver_peer_access_already_enabled = 704;
 inline constexpr DriverResult driver_not_ready = 600;
 inline constexpr unsigned event_without_timing = 2;  // CU_EVENT_DISABLE_TIMING
 inline constexpr int function_ptx_version = 5;       // CU_FUNC_ATTRIBUTE_PTX_VERSION
+inline constexpr int function_shared_bytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 // Each: name here, symbol of the library, parameters.
 // clang-format off
@@ -156,6 +157,8 @@ inline constexpr int function_ptx_version = 5;       // CU_FUNC_ATTRIBUTE_PTX_VE
     (int* blocks, FunctionHandle* function, int threads, std::size_t shared_bytes))                \
   F(function_attribute, "cuFuncGetAttribute",                                                      \
     (int* value, int attribute, FunctionHandle* function))                                         \
+  F(set_function_attribute, "cuFuncSetAttribute",                                                  \
+    (FunctionHandle* function, int attribute, int value))                                          \
   F(launch, "cuLaunchKernelEx",                                                                    \
     (const LaunchConfiguration* configuration, FunctionHandle* function, void** parameters,        \
      void** extra))                                                                                \

@@ -1,0 +1,136 @@
+// Large calls that few thread blocks serve, in bulk copies.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "engine/gpu/lines.h"
+#include "gpu/runs.h"
+
+namespace unisono::test {
+namespace {
+
+class GpuBulk : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (usable_devices(&why).empty()) GTEST_SKIP() << why;
+  }
+  // Every call may go in bulk, so that few bytes show all.
+  static GpuCluster::Options options(std::function<bool(int, int)> sees) {
+    return {.engine = {.zero_copy_min_bytes = 1}, .sees = std::move(sees)};
+  }
+  GpuCluster::Run run_in_bulk(const algorithm::Entry& entry, int ranks, std::int64_t count) {
+    auto run = run_of(entry, problem_of(entry, ranks, count, random_), Protocol::ll128, 1,
+                      random_() % 2 == 0, random_());
+    run.max_sms = static_cast<int>(1 + random_() % 9);
+    run.is_aligned = true;
+    if (!entry.supports(run.request).ok()) run.request.in_place = false;
+    return run;
+  }
+  static bool goes_in_bulk(const algorithm::Entry& entry, int ranks) {
+    const int hops = engine::gpu::lines_hops(entry.collective, entry.name, ranks);
+    return hops > 0 &&
+           engine::gpu::lines_way(entry.collective, hops, 1, 1, {.zero_copy_min_bytes = 1}) ==
+               engine::gpu::LinesWay::bulk;
+  }
+  std::mt19937_64 random_{std::random_device{}()};
+};
+
+// Blocks of whole units and others, which end within one.
+TEST_F(GpuBulk, EveryPlanIsRight) {
+  for (const int ranks : {2, 4, 5}) {
+    GpuCluster cluster(ranks, options([](int, int) { return true; }));
+    for (const algorithm::Entry& entry : algorithm::entries())
+      for (int round = 0; round < 4 && goes_in_bulk(entry, ranks); ++round) {
+        auto count = static_cast<std::int64_t>(1 + random_() % (round == 0 ? 400'000 : 40'000));
+        if (round % 2 == 0) count = (count + 63) / 64 * 64;
+        auto run = run_in_bulk(entry, ranks, count);
+        run.calls = 3;
+        run.type = random_() % 2 == 0 ? DataType::float32 : DataType::bfloat16;
+        if (round == 3) run.type = DataType::uint8;
+        if (is_reduction(entry.collective) && round == 1)
+          run.problem.operation =
+              random_() % 2 == 0 ? ReduceOperation::max : ReduceOperation::pre_multiplied_sum;
+        EXPECT_EQ(cluster.run(run), "") << describe(run) << ", max_sms " << run.max_sms;
+        if (HasFailure()) return;
+      }
+  }
+}
+
+// Who reaches whom, and whether anything is aligned, changes from call to call.
+TEST_F(GpuBulk, EveryPlanIsRightWhoeverReachesWhom) {
+  constexpr int ranks = 4;
+  GpuCluster cluster(ranks, options([&](int, int) { return random_() % 16 != 0; }));
+  for (const algorithm::Entry& entry : algorithm::entries())
+    for (int round = 0; round < 4 && goes_in_bulk(entry, ranks); ++round) {
+      auto run = run_in_bulk(entry, ranks, static_cast<std::int64_t>(1 + random_() % 10'000) * 16);
+      run.calls = 6;
+      run.is_aligned = random_() % 3 != 0;
+      EXPECT_EQ(cluster.run(run), "") << describe(run) << ", max_sms " << run.max_sms;
+      if (HasFailure()) return;
+    }
+}
+
+TEST_F(GpuBulk, NoLineIsStoredWhereAllReachAll) {
+  constexpr int ranks = 3;
+  for (const bool reaches : {true, false}) {
+    GpuCluster cluster(ranks, options([&](int, int) { return reaches; }));
+    for (const algorithm::Entry& entry : algorithm::entries()) {
+      if (!goes_in_bulk(entry, ranks)) continue;
+      auto run = run_in_bulk(entry, ranks, 64 * 3000);
+      run.calls = 2;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+    }
+    const bool knows_bulk = cluster.engine(0).bulk(ranks).shared_bytes() > 0;
+    for (int rank = 0; rank < ranks; ++rank)
+      EXPECT_EQ(cluster.has_used_slots(rank), !reaches || !knows_bulk) << rank;
+  }
+}
+
+TEST_F(GpuBulk, GraphsReplayOnNewData) {
+  constexpr int ranks = 4;
+  GpuCluster cluster(ranks, options([](int, int) { return true; }));
+  for (const algorithm::Entry& entry : algorithm::entries()) {
+    if (!goes_in_bulk(entry, ranks)) continue;
+    auto run = run_in_bulk(entry, ranks, 64 * 2000);
+    run.calls = 6;
+    run.is_graph = true;
+    EXPECT_EQ(cluster.run(run), "") << describe(run);
+  }
+}
+
+// A peer never comes: the others say what they wait for.
+TEST_F(GpuBulk, ARankSaysThatItWaitsForTheOthersBuffers) {
+  GpuCluster cluster(2, options([](int, int) { return true; }));
+  const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, "two_shot");
+  auto run = run_in_bulk(entry, 2, 64 * 1000);
+  run.max_sms = 2;
+  ASSERT_EQ(cluster.run(run), "");
+  auto executions = cluster.make_executions(run);
+  ASSERT_TRUE(executions.ok()) << executions.error().describe();
+  auto memory = sys::cuda::Memory::allocate(cluster.engine(0).shared_device(), 64 * 1000 * 4);
+  ASSERT_TRUE(memory.ok());
+  auto* data = reinterpret_cast<void*>(memory->address());
+  std::vector<engine::Arguments> arguments(2);
+  for (int rank = 0; rank < 2; ++rank)
+    arguments[static_cast<std::size_t>(rank)] = {.input = data,
+                                                 .output = data,
+                                                 .count = 64 * 1000,
+                                                 .type = DataType::int32,
+                                                 .stream = cluster.stream(rank).handle(),
+                                                 .timeout_ns = 100'000'000,
+                                                 .max_sms = 2};
+  // Connections are made by both.
+  ASSERT_TRUE(cluster.launch(*executions, arguments, {0, 1}).ok());
+  ASSERT_TRUE(cluster.synchronize().ok());
+  ASSERT_TRUE(cluster.launch(*executions, arguments, {0}).ok());
+  ASSERT_TRUE(cluster.stream(0).synchronize().ok());
+  const Status failure = cluster.engine(0).failure();
+  ASSERT_FALSE(failure.ok());
+  EXPECT_NE(failure.error().message.find("rank 1 to say for the 3. time where messages go"),
+            std::string::npos)
+      << failure.error().message;
+}
+
+}  // namespace
+}  // namespace unisono::test
