@@ -131,6 +131,7 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
   if (most > 1) {
     thread_blocks_ = std::max(thread_blocks_ / most, 1);
     most_sms_ = std::max(device().multiprocessors() / most, 1);
+    UNISONO_TRY(engine_->share_device());
   }
   order_ = LaunchOrder::of(device().ordinal(), seat_);
   order_->add(launched_);
@@ -316,6 +317,8 @@ Status DeviceConnections::check_buffer(std::string_view which, const void* data,
   if (kind.is_device)
     return misuse("the ", which, " is memory of CUDA device ", kind.ordinal, " on rank ", rank,
                   "; the communicator has device ", device().ordinal());
+  // The driver of a device that failed tells nothing of an address.
+  UNISONO_TRY(check_device());
   return misuse("the ", which, " is host memory on rank ", rank,
                 "; a call on a stream needs memory of CUDA device ", device().ordinal());
 }
@@ -325,6 +328,14 @@ bool DeviceConnections::is_busy() const {
   if (!has_launched_.load(std::memory_order_relaxed)) return false;
   const sys::cuda::Current current(device());
   return device().driver().event_query(launched_.last) == sys::cuda::driver_not_ready;
+}
+
+Status DeviceConnections::check_device() const {
+  if (!has_launched_.load(std::memory_order_relaxed)) return {};
+  const sys::cuda::Current current(device());
+  const sys::cuda::DriverResult result = device().driver().event_query(launched_.last);
+  if (result == sys::cuda::driver_not_ready) return {};
+  return device().check(result, "asking whether a call is over");
 }
 
 Status DeviceConnections::check_peers() {

@@ -73,6 +73,9 @@ class DeviceConnections : public engine::gpu::Resources {
   // Whether something put on a stream is not over, as far as is known; of what graphs replay, only
   // what waits for copy engines.
   bool is_busy() const;
+  // An environment error once the device can no longer be used, as after a fault in a kernel of the
+  // user's. Any thread.
+  Status check_device() const;
   // What a kernel came to. Any thread.
   Status failure() const { return engine_->failure(); }
   // Now and then: streams that wait have no deadlines of their own. Any thread.

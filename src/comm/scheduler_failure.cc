@@ -154,7 +154,12 @@ void Scheduler::look_at_device() {
   DeviceConnections& device = *device_.load(std::memory_order_acquire);
   device.share_memory();
   device.look(now_ns());
-  if (failed_.load(std::memory_order_acquire) || !device.is_busy()) {
+  const bool has_failed = failed_.load(std::memory_order_acquire);
+  if (const Status works = has_failed ? Status() : device.check_device(); !works.ok()) {
+    fail(works.error());
+    return;
+  }
+  if (has_failed || !device.is_busy()) {
     device_peer_gone_ns_ = 0;
     return;
   }

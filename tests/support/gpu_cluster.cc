@@ -209,6 +209,9 @@ GpuCluster::GpuCluster(int ranks, const Options& options) : options_(options) {
          .interface = {}})));
     transports_.push_back(must(transport::nvlink::make_transport(*controls_.back(), device)));
     engines_.push_back(must(engine::gpu::Engine::make(device, options_.engine)));
+    if (ranks > devices_)
+      if (const Status shared = engines_.back()->share_device(); !shared.ok())
+        throw std::runtime_error(shared.error().describe());
     streams_.push_back(std::make_unique<TestStream>(device));
     resources_.push_back(std::make_unique<Resources>(*this, rank, communicator));
   }

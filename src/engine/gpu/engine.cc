@@ -75,7 +75,7 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
   engine->device_ = device;
   engine->options_ = options;
   UNISONO_ASSIGN(engine->module_, sys::cuda::Module::load(device, image));
-  UNISONO_TRY(engine->find_kernels());
+  UNISONO_TRY(engine->find_kernels(/*waits_by_itself=*/true));
   UNISONO_ASSIGN(engine->stopped_memory_,
                  sys::cuda::Memory::allocate(device, sizeof(device::BlockState)));
   UNISONO_ASSIGN(engine->mailbox_memory_,
@@ -91,7 +91,7 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
   return engine;
 }
 
-Status Engine::find_kernels() {
+Status Engine::find_kernels(bool waits_by_itself) {
   struct Named {
     sys::cuda::Kernel& kernel;
     std::string name;
@@ -121,7 +121,6 @@ Status Engine::find_kernels() {
     wanted.push_back({bulk_[i], str("unisono_bulk_", ranks[i])});
   }
   for (const Named& one : wanted) {
-    constexpr bool waits_by_itself = true;
     UNISONO_ASSIGN(one.kernel, module_.kernel(one.name.c_str(), waits_by_itself));
   }
   for (sys::cuda::Kernel& bulk : bulk_)

@@ -88,6 +88,9 @@ class Engine {
   std::uint64_t stopped_address() const { return stopped_memory_.address(); }
   // Thread blocks that are on the device at once.
   int max_blocks() const { return max_blocks_; }
+  // For ranks that share the device, before the first call: no kernel starts while the one before
+  // it ends. Its blocks would wait on multiprocessors that another rank's kernel needs for that end.
+  Status share_device() { return find_kernels(/*waits_by_itself=*/false); }
 
   // Of what runs on the copy engines.
   CopyLinks& copy_links() const { return *copy_links_; }
@@ -100,7 +103,7 @@ class Engine {
 
  private:
   Engine() = default;
-  Status find_kernels();
+  Status find_kernels(bool waits_by_itself);
   device::Mailbox& mailbox() const {
     return *reinterpret_cast<device::Mailbox*>(mailbox_memory_.data());
   }
