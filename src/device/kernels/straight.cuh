@@ -23,8 +23,10 @@ __device__ __forceinline__ int rank_at(const LinesLaunch& launch, int distance) 
 }
 __device__ __forceinline__ bool has(unsigned ranks, int rank) { return (ranks >> rank & 1U) != 0; }
 
-// One thread block of so many copies at a fifth of the pace of the others' stores together.
-constexpr int blocks_for_a_keeper = 16;
+// Thread blocks that keep, of two ranks: a copy inside the device moves 36 GB/s a block, and is to
+// be through before 350 GB/s of stores are. Of more ranks there is less to keep for as many stores.
+constexpr int keepers_of_two = 16;
+constexpr int fewest_blocks_with_keepers = 64;
 
 // A thread block in a call that posts. Ranks as bits.
 struct Straight {
@@ -49,7 +51,8 @@ struct Straight {
   // The last blocks only keep, meanwhile: a copy inside the device behind the stores would take a
   // twentieth of the call. The same on all ranks, whether there is something to keep or not.
   __device__ int keepers() const {
-    return launch.spreads != 0 ? static_cast<int>(gridDim.x) / blocks_for_a_keeper : 0;
+    const bool has_keepers = launch.spreads != 0 && gridDim.x >= fewest_blocks_with_keepers;
+    return has_keepers ? 2 * keepers_of_two / launch.ranks : 0;
   }
   __device__ int pushers() const { return static_cast<int>(gridDim.x) - keepers(); }
   __device__ bool serves(int from, int to) const {
