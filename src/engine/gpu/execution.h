@@ -89,7 +89,8 @@ class Engine {
   // Thread blocks that are on the device at once.
   int max_blocks() const { return max_blocks_; }
   // For ranks that share the device, before the first call: no kernel starts while the one before
-  // it ends. Its blocks would wait on multiprocessors that another rank's kernel needs for that end.
+  // it ends. Its blocks would wait on multiprocessors that another rank's kernel needs for that
+  // end.
   Status share_device() { return find_kernels(/*waits_by_itself=*/false); }
 
   // Of what runs on the copy engines.
