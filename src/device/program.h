@@ -387,7 +387,8 @@ struct MessageLines {
   std::uint64_t given_back[message_lines_warps];
 };
 inline constexpr std::size_t message_lines_bytes =
-    sizeof(MessageLines) + std::size_t{message_lines_warps} * message_lines_slots * lines_group_bytes;
+    sizeof(MessageLines) +
+    std::size_t{message_lines_warps} * message_lines_slots * lines_group_bytes;
 // A group whose messages are few and all go in lines has a kernel of its own.
 struct MessageLinesWay {
   std::uint64_t in;   // MessageLines, own

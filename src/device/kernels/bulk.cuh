@@ -354,8 +354,8 @@ __device__ __forceinline__ void run_bulk(const BulkLaunch& launch) {
     const int warp =
         static_cast<int>(blockIdx.x) * lines_warps_of_block(launch.lines.ranks) + warp_of_block;
     LinesWarp<most, AnyData, false> self{
-        launch.lines,       watch,              place, lane, warp, launch.lines.sends,
-        launch.lines.keeps, launch.lines.takes, own,   0,    0,    false};
+        launch.lines,       watch, place, lane, warp, launch.lines.sends, launch.lines.keeps,
+        launch.lines.takes, own,   0,     0,    false};
     const bool is_complete = self.begin() && run_rest(self, warp_of_block);
     if (__syncthreads_or(is_complete ? 0 : 1) != 0) return;
     if (lane == 0) own->rounds[warp] = self.round;
