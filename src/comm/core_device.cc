@@ -29,7 +29,8 @@ Result<std::unique_ptr<comm::Plans>> Communicator::Core::make_device_plans(
     comm::DeviceConnections& connected) {
   if (connected.is_staged()) {
     staging_ = std::make_unique<comm::Staging>(connected);
-    comm::Selection selection(plans->placement(), comm::host_model(job->fifo_options()));
+    comm::Selection selection(plans->placement(),
+                              comm::host_model(job->fifo_options(), job->crowding()));
     UNISONO_TRY(selection.read_settings());
     const auto make =
         [this](const plan::Header& header, const plan::RankProgram& program,

@@ -151,6 +151,19 @@ class GpuGraphs : public testing::TestWithParam<std::size_t> {
     return made;
   }
 
+  // Five times: what `call` calls, and whether it came out right.
+  template <class Call>
+  static void try_in_rounds(Communicator& communicator, std::vector<std::unique_ptr<Sums>>& sums,
+                            Call call) {
+    for (int round = 0; round < 5; ++round) {
+      for (auto& one : sums) one->fill(static_cast<float>(round));
+      call(round);
+      for (auto& one : sums) one->expect_sums();
+      if (HasFailure()) break;
+    }
+    static_cast<void>(communicator.barrier());
+  }
+
   int devices_ = 0;
 };
 INSTANTIATE_TEST_SUITE_P(OfElements, GpuGraphs,
@@ -185,8 +198,7 @@ TEST_P(GpuGraphs, SeveralCommunicatorsOnStreams) {
     const auto device = device_of(communicator.rank());
     const auto waste = Memory::allocate(device, std::size_t{256} << 20).value();
     ASSERT_TRUE(communicator.barrier().ok());
-    for (int round = 0; round < 5; ++round) {
-      for (auto& one : sums) one->fill(static_cast<float>(round));
+    try_in_rounds(communicator, sums, [&](int round) {
       const auto busy = static_cast<std::size_t>(communicator.rank() + round) % sums.size();
       {
         const sys::cuda::Current current(*device);
@@ -197,10 +209,7 @@ TEST_P(GpuGraphs, SeveralCommunicatorsOnStreams) {
       }
       for (int call = 0; call < 3; ++call)
         for (auto& one : sums) one->call();
-      for (auto& one : sums) one->expect_sums();
-      if (HasFailure()) break;
-    }
-    static_cast<void>(communicator.barrier());
+    });
   });
 }
 
@@ -209,15 +218,11 @@ TEST_P(GpuGraphs, SmallCallsOfSeveralCommunicatorsInAnyOrder) {
   if (GetParam() > 1000) GTEST_SKIP() << "too large to fit beside each other";
   run_ranks(options(), [&](Communicator& communicator) {
     auto sums = make_sums(communicator, 3, GetParam());
-    for (int round = 0; round < 5; ++round) {
-      for (auto& one : sums) one->fill(static_cast<float>(round));
+    try_in_rounds(communicator, sums, [&](int) {
       for (int call = 0; call < 3; ++call)
         for (std::size_t i = 0; i < sums.size(); ++i)
           sums[(i + static_cast<std::size_t>(communicator.rank())) % sums.size()]->call();
-      for (auto& one : sums) one->expect_sums();
-      if (HasFailure()) break;
-    }
-    static_cast<void>(communicator.barrier());
+    });
   });
 }
 

@@ -80,15 +80,6 @@ struct DirectBlock {
   struct Outgoing {
     std::uint64_t words[most];
   };
-  // Reads of all that the peers' parameters are, before the kernel waits for the one before: they
-  // come by lines of 64 bytes, each of which takes its time.
-  __device__ bool has_peers() const {
-    std::uint64_t all = 0;
-#pragma unroll
-    for (int peer = 0; peer < most; ++peer)
-      all |= launch.peers[peer].source | launch.peers[peer].out | launch.peers[peer].in;
-    return all != 0;
-  }
   __device__ Outgoing load_outgoing(std::int64_t unit) const;
   __device__ bool greet() const;
   __device__ void send(Outgoing outgoing) const;
@@ -250,7 +241,7 @@ __device__ __forceinline__ void run_direct(const DirectLaunch& launch) {
       0,
       first,
       end < units ? end : units};
-  if (!block.has_peers()) return;
+  if (!has_peers<most>(launch)) return;
   ptx::wait_for_kernel_before();
   ptx::let_next_kernel_come();
   const auto outgoing = block.load_outgoing(first + threadIdx.x);

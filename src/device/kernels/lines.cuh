@@ -53,15 +53,6 @@ struct LinesWarp {
     return by_distance ? distance : rank_at(launch, distance);
   }
   __device__ int rank_of(int peer) const { return by_distance ? rank_at(launch, peer) : peer; }
-  // Reads of all that the peers' parameters are, before the kernel waits for the one before: they
-  // come by lines of 64 bytes, each of which takes its time.
-  __device__ bool has_peers() const {
-    std::uint64_t all = 0;
-#pragma unroll
-    for (int peer = 0; peer < most; ++peer)
-      all |= launch.peers[peer].source | launch.peers[peer].out | launch.peers[peer].in;
-    return all != 0;
-  }
   __device__ Share load(int peer, std::int64_t group) const;
   __device__ void store(int peer, std::int64_t group, const Share& share) const;
   __device__ std::uint64_t lines(int hop) const {
@@ -281,7 +272,7 @@ __device__ __forceinline__ void run_lines(const LinesLaunch& launch) {
   const Place place{launch.rank, static_cast<int>(blockIdx.x), 0, 0};
   LinesWarp<most, Data, !posts> self{launch,       watch,        place, lane, warp, launch.sends,
                                      launch.keeps, launch.takes, own,   0,    0,    false};
-  if (!self.has_peers()) return;
+  if (!has_peers<most>(launch)) return;
   ptx::wait_for_kernel_before();
   ptx::let_next_kernel_come();
   if constexpr (posts) {

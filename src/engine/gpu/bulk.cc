@@ -98,18 +98,7 @@ bool Lines::set_bulk_views(Resources& resources, const void* data, std::int64_t 
 // False: some rank does not reach what it needs of this one, or it is not aligned.
 bool Lines::set_buffers(Resources& resources, const Arguments& arguments,
                         device::BulkLaunch& launch) const {
-  const bool is_root = rank_ == root_;
   const std::int64_t block = block_bytes(arguments);
-  const bool has_input = !has_root(collective_) || collective_ == Collective::gather ||
-                         collective_ == Collective::reduce || is_root;
-  const bool has_output = !has_root(collective_) || collective_ == Collective::scatter ||
-                          collective_ == Collective::broadcast || is_root;
-  const bool has_all_inputs = collective_ == Collective::reduce_scatter ||
-                              collective_ == Collective::all_to_all ||
-                              collective_ == Collective::scatter;
-  const bool has_all_outputs = collective_ == Collective::all_gather ||
-                               collective_ == Collective::all_to_all ||
-                               collective_ == Collective::gather;
   // What comes there must not come before what is there has gone.
   if (collective_ == Collective::all_to_all && arguments.input == arguments.output) return false;
   for (int i = 0; i < launch.flows; ++i)
@@ -117,11 +106,11 @@ bool Lines::set_buffers(Resources& resources, const Arguments& arguments,
         !is_aligned(static_cast<std::uint64_t>(launch.flow[i].destination)))
       return false;
   std::ranges::fill(launch.outputs, device::bulk_no_buffer);
-  if (has_input && !set_bulk_views(resources, arguments.input,
-                                   block * (has_all_inputs ? ranks_ : 1), launch.inputs))
+  if (input_blocks_ > 0 &&
+      !set_bulk_views(resources, arguments.input, block * input_blocks_, launch.inputs))
     return false;
-  return !has_output || set_bulk_views(resources, arguments.output,
-                                       block * (has_all_outputs ? ranks_ : 1), launch.outputs);
+  return output_blocks_ == 0 ||
+         set_bulk_views(resources, arguments.output, block * output_blocks_, launch.outputs);
 }
 
 Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,

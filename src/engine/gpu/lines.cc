@@ -57,6 +57,13 @@ LinesWay lines_way(Collective collective, int hops, std::uint64_t longest, int m
   return goes_straight && options.posts(longest) ? LinesWay::straight : LinesWay::lines;
 }
 
+Lines::Lines(const plan::Header& header, int rank, int hops) : ByHand(header, rank), hops_(hops) {
+  plan::Header out_of_place = header;
+  out_of_place.in_place = false;
+  input_blocks_ = plan::input_blocks_of(out_of_place, rank);
+  output_blocks_ = plan::output_blocks_of(out_of_place, rank);
+}
+
 std::unique_ptr<ByHand> Lines::make(const plan::Header& header, int rank) {
   const int hops = lines_hops(header.collective, algorithm_of(header), header.ranks);
   return hops > 0 ? std::unique_ptr<ByHand>(new Lines(header, rank, hops)) : nullptr;

@@ -28,7 +28,7 @@ class Lines : public ByHand {
                 const device::Arithmetic& arithmetic) const override;
 
  private:
-  Lines(const plan::Header& header, int rank, int hops) : ByHand(header, rank), hops_(hops) {}
+  Lines(const plan::Header& header, int rank, int hops);
   int channel(const Engine& engine, const Arguments& arguments) const override;
   transport::Geometry geometry(int channel) const override;
   // Some send to ranks of which they hear nothing; or, where it posts, all may.
@@ -54,6 +54,9 @@ class Lines : public ByHand {
   int segments_of_block() const { return has_root(collective_) ? ranks_ - 1 : ranks_; }
 
   int hops_;
+  // Of this rank's buffers, where the call is not in place.
+  int input_blocks_;
+  int output_blocks_;
 };
 
 }  // namespace unisono::engine::gpu
