@@ -324,17 +324,20 @@ Status DeviceConnections::check_buffer(std::string_view which, const void* data,
 }
 
 bool DeviceConnections::is_busy() const {
-  if (engine_->copy_links().is_waiting()) return true;
-  if (!has_launched_.load(std::memory_order_relaxed)) return false;
   const sys::cuda::Current current(device());
-  return device().driver().event_query(launched_.last) == sys::cuda::driver_not_ready;
+  const sys::cuda::DriverResult result = device().driver().event_query(launched_.last);
+  if (result == sys::cuda::driver_not_ready) return true;
+  // What a context was to do is over when it has failed or is gone.
+  return result == sys::cuda::driver_success && engine_->copy_links().is_waiting();
 }
 
 Status DeviceConnections::check_device() const {
   if (!has_launched_.load(std::memory_order_relaxed)) return {};
   const sys::cuda::Current current(device());
   const sys::cuda::DriverResult result = device().driver().event_query(launched_.last);
-  if (result == sys::cuda::driver_not_ready) return {};
+  const bool is_gone =
+      result == sys::cuda::driver_context_is_destroyed || result == sys::cuda::driver_deinitialized;
+  if (result == sys::cuda::driver_not_ready || is_gone) return {};
   return device().check(result, "asking whether a call is over");
 }
 

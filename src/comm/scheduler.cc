@@ -32,6 +32,8 @@ constexpr std::uint64_t few_bytes = 4096;
 constexpr std::int64_t handover_ns = 5'000;
 // Nothing but this looks at calls that run on a device.
 constexpr std::chrono::milliseconds device_interval(50);
+// With a progress thread that others hold up.
+constexpr std::chrono::milliseconds patience_at_exit(2000);
 
 }  // namespace
 
@@ -43,12 +45,20 @@ Scheduler::Scheduler(Options options, Connections& connections, Board& board, Co
       record_(options.record_slots) {}
 
 Scheduler::~Scheduler() {
+  at_exit_.reset();
   {
     const std::lock_guard lock(thread_mutex_);
     stopping_ = true;
   }
   thread_wake_.notify_all();
   if (thread_.joinable()) thread_.join();
+}
+
+void Scheduler::stop_progress_thread(std::chrono::milliseconds patience) {
+  std::unique_lock lock(thread_mutex_);
+  stopping_ = true;
+  thread_wake_.notify_all();
+  if (thread_.joinable()) thread_wake_.wait_for(lock, patience, [this] { return has_stopped_; });
 }
 
 std::shared_ptr<const Error> Scheduler::failure_pointer() const {
@@ -344,6 +354,9 @@ void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
 void Scheduler::watch(DeviceConnections& device) {
   device_.store(&device, std::memory_order_release);
   if (failed_.load(std::memory_order_acquire)) device.abort({});
+  // A program may end without having destroyed its communicators, and the driver, which was
+  // initialised before this, ends after it.
+  at_exit_.emplace([this] { stop_progress_thread(patience_at_exit); });
   const std::lock_guard lock(thread_mutex_);
   if (!thread_.joinable() && !stopping_) thread_ = std::thread([this] { run_progress_thread(); });
   thread_wake_.notify_one();
@@ -385,6 +398,8 @@ void Scheduler::run_progress_thread() {
       backoff.step([this](std::int64_t ns) { connections_.sleep(ns); }, connections_.has_events());
     lock.lock();
   }
+  has_stopped_ = true;
+  thread_wake_.notify_all();
 }
 
 Scheduler::Pause::Pause(Scheduler& scheduler) : scheduler_(scheduler) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "comm/bootstrap.h"
 #include "comm/connections.h"
 #include "comm/device_connections.h"
+#include "comm/exit.h"
 #include "comm/task.h"
 
 namespace unisono::comm {
@@ -124,6 +126,8 @@ class Scheduler {
   std::shared_ptr<const Error> failure_pointer() const;
   void run_progress_thread();
   void wake_progress_thread();
+  // It runs no more after this, or after `patience` at the latest.
+  void stop_progress_thread(std::chrono::milliseconds patience);
 
   Options options_;
   Connections& connections_;
@@ -165,6 +169,8 @@ class Scheduler {
   std::condition_variable thread_wake_;
   std::thread thread_;
   bool stopping_ = false;
+  bool has_stopped_ = false;
+  std::optional<AtExit> at_exit_;
 };
 
 class Scheduler::Pause {

@@ -32,6 +32,7 @@ FAILURES = {
     "destroyed_while_pending": {},
     "blocking_wait": {"TORCH_NCCL_BLOCKING_WAIT": "1"},
     "timeout_of_one_wait": {},
+    "not_destroyed": {},
 }
 SECONDS = 100  # more than twice what the longest program takes
 
@@ -159,3 +160,10 @@ def test_wait_may_give_up_without_ending_the_operation(failures: dict[str, Outco
     (text,) = outcome.reports["patience"]
     assert "not complete yet" in text, text
     assert outcome.reports["then"] == [str([4.0] * 4)] * 2, outcome.text()
+
+
+def test_program_may_end_without_destroying_its_group(failures: dict[str, Outcome]) -> None:
+    outcome = failures["not_destroyed"]
+    assert outcome.reports["left"] == [str([2.0] * 4)] * 2, outcome.text()
+    assert outcome.codes == [0, 0], outcome.text()
+    assert "unisono error" not in outcome.text()

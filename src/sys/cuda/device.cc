@@ -1,6 +1,11 @@
 #include "sys/cuda/device.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/error.h"
@@ -202,15 +207,21 @@ void ImportedMemory::swap(ImportedMemory& other) noexcept {
 
 Result<MappedHostMemory> MappedHostMemory::allocate(std::shared_ptr<const Device> device,
                                                     std::size_t bytes) {
-  const Current current(*device);
-  const Driver& driver = device->driver();
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  bytes = (bytes + page - 1) / page * page;
+  // Shared: a page that a forked process copies would no longer be the device's.
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED)
+    return environment_error("allocating ", bytes,
+                             " bytes of host memory for kernels: ", std::strerror(errno));
   MappedHostMemory memory;
-  void* data = nullptr;
-  UNISONO_TRY(device->check(driver.allocate_host(&data, bytes, host_portable | host_mapped),
-                            str("allocating ", bytes, " bytes of host memory for kernels")));
   memory.data_ = static_cast<std::byte*>(data);
+  memory.bytes_ = bytes;
   memory.device_ = std::move(device);
-  for (std::size_t i = 0; i < bytes; ++i) memory.data_[i] = std::byte{0};
+  const Current current(*memory.device_);
+  const Driver& driver = memory.device_->driver();
+  UNISONO_TRY(memory.device_->check(driver.host_register(data, bytes, host_portable | host_mapped),
+                                    str("locking ", bytes, " bytes of host memory for kernels")));
   UNISONO_TRY(memory.device_->check(driver.host_address(&memory.address_, data, 0),
                                     "mapping host memory for kernels"));
   return memory;
@@ -218,13 +229,17 @@ Result<MappedHostMemory> MappedHostMemory::allocate(std::shared_ptr<const Device
 
 MappedHostMemory::~MappedHostMemory() {
   if (data_ == nullptr) return;
-  const Current current(*device_);
-  device_->driver().free_host(data_);
+  {
+    const Current current(*device_);
+    device_->driver().host_unregister(data_);
+  }
+  munmap(data_, bytes_);
 }
 
 void MappedHostMemory::swap(MappedHostMemory& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
   std::swap(address_, other.address_);
 }
 

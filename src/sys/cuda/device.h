@@ -125,7 +125,8 @@ class ImportedMemory {
   DeviceAddress address_ = 0;
 };
 
-// Host memory that kernels load and store, zeroed at first.
+// Host memory that kernels load and store, zeroed at first. It stays this process's when a program
+// resets the device.
 class MappedHostMemory {
  public:
   static Result<MappedHostMemory> allocate(std::shared_ptr<const Device> device, std::size_t bytes);
@@ -144,6 +145,7 @@ class MappedHostMemory {
 
   std::shared_ptr<const Device> device_;
   std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
   DeviceAddress address_ = 0;
 };
 

@@ -85,6 +85,9 @@ static_assert(sizeof(LaunchConfiguration) == 56, "the driver's ABI");
 inline constexpr DriverResult driver_success = 0;
 inline constexpr DriverResult driver_peer_access_already_enabled = 704;
 inline constexpr DriverResult driver_not_ready = 600;
+// The program has reset the device, or ends.
+inline constexpr DriverResult driver_deinitialized = 4;
+inline constexpr DriverResult driver_context_is_destroyed = 709;
 inline constexpr unsigned event_without_timing = 2;  // CU_EVENT_DISABLE_TIMING
 inline constexpr int function_ptx_version = 5;       // CU_FUNC_ATTRIBUTE_PTX_VERSION
 inline constexpr int function_shared_bytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -113,8 +116,8 @@ inline constexpr int function_shared_bytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMI
   F(enable_peer, "cuCtxEnablePeerAccess", (ContextHandle* peer, unsigned flags))                   \
   F(allocate, "cuMemAlloc_v2", (DeviceAddress* address, std::size_t bytes))                        \
   F(free, "cuMemFree_v2", (DeviceAddress address))                                                 \
-  F(allocate_host, "cuMemHostAlloc", (void** host, std::size_t bytes, unsigned flags))             \
-  F(free_host, "cuMemFreeHost", (void* host))                                                      \
+  F(host_register, "cuMemHostRegister_v2", (void* host, std::size_t bytes, unsigned flags))        \
+  F(host_unregister, "cuMemHostUnregister", (void* host))                                          \
   F(host_address, "cuMemHostGetDevicePointer_v2",                                                  \
     (DeviceAddress* address, void* host, unsigned flags))                                          \
   F(copy_async, "cuMemcpyAsync",                                                                   \

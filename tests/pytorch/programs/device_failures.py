@@ -145,6 +145,14 @@ def timeout_of_one_wait() -> None:
     report("then", str(x.tolist()))
 
 
+def not_destroyed() -> None:
+    """The program ends as it is: CUDA's driver before the group."""
+    x = torch.ones(4)
+    dist.all_reduce(x)
+    report("left", str(x.tolist()))
+    sys.exit()
+
+
 if __name__ == "__main__":
     use_device()
     limit = datetime.timedelta(seconds=float(os.environ.get("LIMIT", "60")))
