@@ -23,6 +23,9 @@ constexpr std::size_t max_reason_bytes = 4096;
 // Scratch memory beyond what a call needs, for one that is a little larger.
 constexpr std::size_t most_spare_bytes = std::size_t{16} << 20;
 
+// As long as a rank that does nothing may take to look.
+constexpr std::int64_t patience_in_captures_ns = 100'000'000;
+
 std::int64_t bootstrap_timeout_ns() { return settings().duration_ns(Setting::bootstrap_timeout); }
 
 }  // namespace
@@ -213,9 +216,33 @@ Result<sys::cuda::DeviceAddress> DeviceConnections::scratch(std::size_t bytes) {
 
 void DeviceConnections::find_views(const void* data, std::size_t bytes,
                                    std::span<sys::cuda::DeviceAddress> by_rank) {
-  const std::unique_lock lock(registrations_mutex_, std::try_to_lock);
-  if (lock && registrations_)
-    registrations_->find(reinterpret_cast<sys::cuda::DeviceAddress>(data), bytes, by_rank);
+  const auto address = reinterpret_cast<sys::cuda::DeviceAddress>(data);
+  const bool is_captured = capture_ != 0;
+  std::unique_lock lock(registrations_mutex_, std::defer_lock);
+  if (is_captured)
+    lock.lock();
+  else if (!lock.try_lock())
+    return;
+  if (!registrations_) return;
+  registrations_->find(address, bytes, by_rank);
+  if (!is_captured) return;
+  wait_for_answers();
+  registrations_->find(address, bytes, by_rank);
+}
+
+// What is found then holds in all replays. A rank that has not answered in time is waited for no
+// more until it has.
+void DeviceConnections::wait_for_answers() {
+  const std::int64_t until_ns = transport::now_ns() + patience_in_captures_ns;
+  for (;; std::this_thread::sleep_for(std::chrono::microseconds(100))) {
+    registrations_->advance(false);
+    if (registrations_->all_have_answered()) {
+      waits_for_answers_ = true;
+      return;
+    }
+    if (!waits_for_answers_ || transport::now_ns() >= until_ns) break;
+  }
+  waits_for_answers_ = false;
 }
 
 void DeviceConnections::share_memory() {
@@ -284,6 +311,7 @@ Status DeviceConnections::after_launch(sys::cuda::StreamHandle* stream) {
 
 void DeviceConnections::end_launch() {
   current_.reset();
+  capture_ = 0;
   if (order_lock_.owns_lock()) order_lock_.unlock();
 }
 

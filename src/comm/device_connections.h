@@ -112,6 +112,8 @@ class DeviceConnections : public engine::gpu::Resources {
   Status make_registrations();
   // After a call: only one on memory that was not known takes the time.
   void share_new_memory();
+  // In a capture, until all ranks have said where they reach what they were told of.
+  void wait_for_answers();
 
   std::shared_ptr<Job> job_;
   Identity identity_;
@@ -131,6 +133,7 @@ class DeviceConnections : public engine::gpu::Resources {
   // do not wait for it, and go through slots.
   mutable std::mutex registrations_mutex_;
   std::unique_ptr<transport::nvlink::Registrations> registrations_;
+  bool waits_for_answers_ = true;
   // What was given before is kept until the end: calls may still use it, and freeing waits for all
   // that runs on the device, which may wait for this rank.
   std::vector<sys::cuda::Memory> scratch_;

@@ -214,6 +214,39 @@ TEST_P(GpuGraphs, SeveralCommunicatorsOnStreams) {
 }
 
 // Small ones fit beside each other.
+// A replay goes the way that its capture found.
+TEST_P(GpuGraphs, MemoryIsReachedFromItsFirstCaptureOn) {
+  if (GetParam() > 1000) GTEST_SKIP() << "has a size of its own";
+  run_ranks(options(), [&](Communicator& communicator) {
+    constexpr std::size_t block_bytes = std::size_t{8} << 20;
+    const auto device = device_of(communicator.rank());
+    const TestStream stream(device);
+    const auto gather_into = [&](const Memory& memory) {
+      auto* const all = reinterpret_cast<std::byte*>(memory.address());
+      const Status status = communicator.all_gather(
+          all + static_cast<std::size_t>(communicator.rank()) * block_bytes, all,
+          static_cast<std::int64_t>(block_bytes), DataType::uint8, {.stream = stream.handle()});
+      ASSERT_TRUE(status.ok()) << status.error().describe();
+    };
+    const std::size_t bytes = block_bytes * static_cast<std::size_t>(communicator.size());
+    const Memory known = Memory::allocate(device, bytes).value();
+    ASSERT_TRUE(communicator.register_memory(reinterpret_cast<void*>(known.address()), bytes).ok());
+    gather_into(known);
+    ASSERT_TRUE(stream.synchronize().ok());
+    const Memory fresh = Memory::allocate(device, bytes).value();
+    Graph graph(stream, Graph::thread_local_mode);
+    gather_into(fresh);
+    graph.end();
+    EXPECT_GE(communicator.memory().registered_bytes, known.bytes() + fresh.bytes());
+    ASSERT_TRUE(communicator.barrier().ok());
+    const auto peers = static_cast<std::size_t>(communicator.size() - 1);
+    EXPECT_GE(communicator.memory().mapped_bytes, peers * (known.bytes() + fresh.bytes()));
+    graph.launch();
+    ASSERT_TRUE(stream.synchronize().ok());
+    ASSERT_TRUE(communicator.barrier().ok());
+  });
+}
+
 TEST_P(GpuGraphs, SmallCallsOfSeveralCommunicatorsInAnyOrder) {
   if (GetParam() > 1000) GTEST_SKIP() << "too large to fit beside each other";
   run_ranks(options(), [&](Communicator& communicator) {
