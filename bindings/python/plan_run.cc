@@ -49,7 +49,7 @@ class LocalRanks {
     for (std::size_t rank = 0; rank < plan.programs.size(); ++rank) {
       UNISONO_ASSIGN(auto execution, engine::make_execution(plan.header, plan.programs[rank],
                                                             *ranks->resources_[rank],
-                                                            ranks->options_, 1, partners[rank]));
+                                                            ranks->options_, {}, partners[rank]));
       ranks->executions_.push_back(std::move(execution));
     }
     return ranks;

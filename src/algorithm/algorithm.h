@@ -30,8 +30,10 @@ struct Request {
 
 // What a plan costs, as its algorithm's file states and a test holds against the plan.
 struct Cost {
-  // Executors do not cut a message into smaller parts than this.
-  static constexpr double least_tile_bytes = 32 << 10;
+  // Down a chain, executors cut a message into tiles of no fewer bytes: inside a node, and between
+  // nodes.
+  static constexpr double least_tile_bytes = 16 << 10;
+  static constexpr double least_tile_bytes_inter_node = 32 << 10;
 
   // Messages on the longest chain, each of which can start only when the one before has arrived;
   // the number of alphas. Of these at most `steps_inter_node` cross nodes.
@@ -47,8 +49,9 @@ struct Cost {
   // Bytes sent by the rank that sends most, and by the rank that sends most between nodes.
   double bytes_sent = 0;
   double bytes_sent_inter_node = 0;
-  // Bytes that go from rank to rank down a chain, one hop after another, before the last rank gets
-  // its first tile of least_tile_bytes: no rank sends them all, and all wait for them.
+  // Half the bytes that go from rank to rank down a chain, one hop after another, before the last
+  // rank gets its first tile. No rank sends them all. A call alone waits for all of them, and of
+  // calls that follow each other only the first does.
   double bytes_filling = 0;
   // Bytes of results of reductions computed by the rank that computes most.
   double bytes_reduced = 0;

@@ -30,10 +30,15 @@ Cost ring_cost(const Request& request, int directions, std::int64_t hops, double
 Cost chain_cost(const Request& request, ChainEnd end, double bytes_sent, double bytes_reduced) {
   const int ranks = request.placement.ranks();
   if (ranks == 1) return {};
+  // An eighth of a message inside a node, but neither less nor more than that.
+  const double tile_bytes = std::min(
+      bytes_sent, request.placement.nodes() > 1 ? Cost::least_tile_bytes_inter_node
+                                                : std::clamp(bytes_sent / 8, Cost::least_tile_bytes,
+                                                             Cost::least_tile_bytes_inter_node));
   Cost cost{.steps = ranks - 1,
             .messages_of_all = ranks - 1,
             .bytes_sent = bytes_sent,
-            .bytes_filling = (ranks - 2) * std::min(bytes_sent, Cost::least_tile_bytes),
+            .bytes_filling = (ranks - 2) * tile_bytes / 2,
             .bytes_reduced = bytes_reduced};
   std::vector<int> chains_leaving(static_cast<std::size_t>(ranks));
   for (int channel = 0; channel < request.channels; ++channel) {

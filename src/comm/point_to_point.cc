@@ -275,7 +275,7 @@ Result<PointToPoint::Ready*> PointToPoint::ready(const Message& message) {
       block.recv(plan::output(0));
     auto made = std::make_unique<Ready>();
     UNISONO_ASSIGN(made->execution, engine::make_execution(header, program.take(), *open_lane_,
-                                                           fifo_options_, tiles_inside_node));
+                                                           fifo_options_, tiling_inside_node));
     made->arguments.type = made->entry.type = DataType::uint8;
     made->entry.collective = Collective::point_to_point;
     made->entry.set_plan(header.name);
@@ -296,7 +296,7 @@ Result<PointToPoint::Ready*> PointToPoint::ready(const Message& message) {
 std::uint64_t PointToPoint::piece_bytes(std::uint64_t message_bytes) const {
   return static_cast<std::uint64_t>(engine::CallMemory::tile_elements(
       transport::slot_payload_bytes(fifo_options_, Protocol::simple), 1, 1,
-      static_cast<std::int64_t>(message_bytes), tiles_inside_node));
+      static_cast<std::int64_t>(message_bytes), tiling_inside_node));
 }
 
 Status PointToPoint::prepare(std::span<const Message> messages, Task& task) {

@@ -28,7 +28,7 @@ namespace unisono::comm {
 
 // The receiver copies a tile out of its slot beside the sender's copying the next one in: but for
 // an eighth of the time both are busy. Smaller tiles would be cheap to copy and dear to announce.
-inline constexpr int tiles_inside_node = 8;
+inline constexpr engine::Tiling tiling_inside_node{.tiles = 8};
 
 class PointToPoint {
  public:

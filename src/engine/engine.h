@@ -83,18 +83,26 @@ class Execution {
 // Memory and thread blocks a host engine runs; the operations that it implements.
 plan::Limits limits();
 
+// Chunks go through a plan in at least `tiles` tiles, unless these would be of less than
+// `least_bytes`: a tile's later steps overlap the next one's earlier steps, so that of a chain of s
+// steps (s - 1) / (tiles + s - 1) of the time is lost to filling and draining it. The same on every
+// rank. Over a socket a message costs some 10 us, in which a link of 10 Gbit/s carries 12 KiB.
+struct Tiling {
+  int tiles = 1;
+  std::size_t least_bytes = std::size_t{32} << 10;
+};
+
 // What one-sided steps tell their peers goes on a channel that no plan has.
 inline constexpr int one_sided_channel = (1 << 16) - 1;
 
 // `partners` are the ranks that reach into this one's memory with one-sided steps, or into whose
 // memory this one reaches: plan::partners(). A call of such a plan begins and ends together with
 // theirs. Its blocks have one size.
-//
-// Chunks go through the plan in at least so many tiles, unless these would become very small: a
-// tile's later steps overlap the next one's earlier steps, so that of a chain of s steps
-// (s - 1) / (tiles + s - 1) of the time is lost to filling and draining it. The same on every rank.
-Result<std::unique_ptr<Execution>> make_execution(
-    const plan::Header& header, const plan::RankProgram& program, Resources& resources,
-    const transport::FifoOptions& options, int tiles = 1, std::span<const int> partners = {});
+Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
+                                                  const plan::RankProgram& program,
+                                                  Resources& resources,
+                                                  const transport::FifoOptions& options,
+                                                  const Tiling& tiling = {},
+                                                  std::span<const int> partners = {});
 
 }  // namespace unisono::engine

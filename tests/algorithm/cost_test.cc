@@ -78,15 +78,19 @@ TEST_P(CostOf, IsWhatThePlanDoes) {
       }
 }
 
-// Down a chain of 16 the last rank waits for 14 copies of a first tile, which no rank sends.
-TEST(ChainCost, CountsTheTilesThatFillTheChain) {
-  const Request request{.collective = Collective::broadcast,
-                        .placement = topo::Placement::single_node(16)};
+// Down a chain of 16 the last rank of a call alone waits for 14 copies of a first tile, which no
+// rank sends.
+TEST(ChainCost, CountsHalfTheTilesThatFillTheChain) {
+  Request request{.collective = Collective::broadcast,
+                  .placement = topo::Placement::single_node(16)};
   const Entry& ring = *find(Collective::broadcast, "ring").value();
-  EXPECT_EQ(ring.cost(request, 1000).bytes_filling, 14 * 1000.0);
-  EXPECT_EQ(ring.cost(request, 1 << 20).bytes_filling, 14 * Cost::least_tile_bytes);
+  EXPECT_EQ(ring.cost(request, 1000).bytes_filling, 7 * 1000.0);
+  EXPECT_EQ(ring.cost(request, 64 << 10).bytes_filling, 7 * Cost::least_tile_bytes);
+  EXPECT_EQ(ring.cost(request, 1 << 20).bytes_filling, 7 * Cost::least_tile_bytes_inter_node);
   const Entry& tree = *find(Collective::broadcast, "binomial").value();
   EXPECT_EQ(tree.cost(request, 1 << 20).bytes_filling, 0);
+  request.placement = topo::Placement::uniform(4, 4);
+  EXPECT_EQ(ring.cost(request, 64 << 10).bytes_filling, 7 * Cost::least_tile_bytes_inter_node);
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, CostOf, testing::ValuesIn(every_entry()), name_of_entry);

@@ -82,6 +82,19 @@ TEST(Selection, LargeCallsOfManyRanksGoRoundARing) {
         << name(collective);
 }
 
+// Down a chain each rank sends a message once, where the root of a binomial tree of 16 sends it
+// four times. A tree's four steps are fewer than a chain's fifteen.
+TEST(Selection, ABroadcastOfManyRanksGoesDownATreeThenAChain) {
+  const Selection selection = selection_of(1, 16);
+  for (Collective collective : {Collective::broadcast, Collective::reduce}) {
+    const auto chosen = [&](std::uint64_t bytes) {
+      return selection.candidates(collective, bytes).front().choice.entry->name;
+    };
+    EXPECT_EQ(chosen(512), "binomial") << name(collective);
+    EXPECT_EQ(chosen(32 << 10), "ring") << name(collective);
+  }
+}
+
 // What GPUs win by: on a host each rank would wait for every other.
 TEST(Selection, OnAHostNoRootHasItsBlockExchanged) {
   for (int ranks : {3, 4, 16}) {

@@ -164,7 +164,7 @@ Result<EngineCluster::Executions> EngineCluster::make_executions(const Run& run)
     const auto partners = plan::partners(*run.plan);
     for (std::size_t rank = 0; rank < partners.size(); ++rank) {
       auto execution = engine::make_execution(run.plan->header, run.plan->programs[rank],
-                                              *resources_[rank], options_, 1, partners[rank]);
+                                              *resources_[rank], options_, {}, partners[rank]);
       if (!execution.ok()) return execution.take_error();
       executions.push_back(std::move(execution).value());
     }

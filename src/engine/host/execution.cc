@@ -30,11 +30,9 @@ Result<transport::Connection*> Resources::connection(int peer, int channel) {
              " was asked for where only messages are for");
 }
 
-Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
-                                                  const plan::RankProgram& program,
-                                                  Resources& resources,
-                                                  const transport::FifoOptions& options, int tiles,
-                                                  std::span<const int> partners) {
+Result<std::unique_ptr<Execution>> make_execution(
+    const plan::Header& header, const plan::RankProgram& program, Resources& resources,
+    const transport::FifoOptions& options, const Tiling& tiling, std::span<const int> partners) {
   UNISONO_TRY(plan::check(header, program, limits()));
   const std::size_t payload = transport::slot_payload_bytes(options, header.protocol);
   const std::size_t needed =
@@ -45,17 +43,17 @@ Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                   name(header.protocol), " holds ", payload,
                   ". Use another protocol or larger slots");
   return std::unique_ptr<Execution>(
-      std::make_unique<HostExecution>(header, program, resources, options, tiles, partners));
+      std::make_unique<HostExecution>(header, program, resources, options, tiling, partners));
 }
 
 HostExecution::HostExecution(plan::Header header, plan::RankProgram program, Resources& resources,
-                             const transport::FifoOptions& options, int tiles,
+                             const transport::FifoOptions& options, const Tiling& tiling,
                              std::span<const int> partners)
     : header_(std::move(header)),
       program_(std::move(program)),
       one_sided_(partners, options),
       slot_payload_bytes_(transport::slot_payload_bytes(options, header_.protocol)),
-      tiles_(tiles) {
+      tiling_(tiling) {
   call_.header = &header_;
   call_.program = &program_;
   call_.resources = &resources;
@@ -152,7 +150,7 @@ std::int64_t HostExecution::tile_elements(const Arguments& arguments) const {
   const auto layout = plan::ChunkLayout::of(arguments.count, header_.chunks_per_block,
                                             static_cast<std::int64_t>(element_bytes));
   return CallMemory::tile_elements(slot_payload_bytes_, header_.max_step_count, element_bytes,
-                                   layout.elements(0), is_uneven(arguments) ? 1 : tiles_);
+                                   layout.elements(0), is_uneven(arguments) ? Tiling{} : tiling_);
 }
 
 Result<bool> HostExecution::poll() { return runs_short() ? poll_short() : poll_blocks(); }

@@ -11,7 +11,8 @@ namespace unisono::engine {
 class HostExecution : public Execution {
  public:
   HostExecution(plan::Header header, plan::RankProgram program, Resources& resources,
-                const transport::FifoOptions& options, int tiles, std::span<const int> partners);
+                const transport::FifoOptions& options, const Tiling& tiling,
+                std::span<const int> partners);
 
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
@@ -40,7 +41,7 @@ class HostExecution : public Execution {
   ShortRun short_run_;  // runs calls like the last, if it could be laid out
   Arguments arguments_;
   std::size_t slot_payload_bytes_;
-  int tiles_;
+  Tiling tiling_;
   bool has_run_ = false;
   int repeats_ = 0;     // calls of the same shape, one after another
   int idle_polls_ = 0;  // of short runs

@@ -14,11 +14,12 @@ std::int64_t CallMemory::tile_elements(std::size_t slot_bytes, int max_step_coun
 
 std::int64_t CallMemory::tile_elements(std::size_t slot_bytes, int max_step_count,
                                        std::size_t element_bytes, std::int64_t chunk_elements,
-                                       int tiles) {
+                                       const Tiling& tiling) {
   const std::int64_t most = tile_elements(slot_bytes, max_step_count, element_bytes);
-  if (tiles <= 1) return most;
+  if (tiling.tiles <= 1) return most;
   const std::int64_t wanted = tile_elements(
-      std::max(static_cast<std::size_t>(chunk_elements / tiles) * element_bytes, least_cut_bytes),
+      std::max(static_cast<std::size_t>(chunk_elements / tiling.tiles) * element_bytes,
+               tiling.least_bytes),
       1, element_bytes);
   return std::min(wanted, most);
 }

@@ -40,13 +40,10 @@ class CallMemory {
   // down to 64 bytes where that leaves anything. The same on every rank, as it must be.
   static std::int64_t tile_elements(std::size_t slot_bytes, int max_step_count,
                                     std::size_t element_bytes);
-  // No more than that, and chunks of `chunk_elements` are cut into `tiles` of them, but not into
-  // tiles of less than least_cut_bytes.
+  // No more than that, and chunks of `chunk_elements` are cut as `tiling` says.
   static std::int64_t tile_elements(std::size_t slot_bytes, int max_step_count,
                                     std::size_t element_bytes, std::int64_t chunk_elements,
-                                    int tiles);
-  // A message over a socket costs some 10 us, in which a link of 10 Gbit/s carries 12 KiB.
-  static constexpr std::size_t least_cut_bytes = std::size_t{32} << 10;
+                                    const Tiling& tiling);
 
   // `scratch` holds scratch_blocks blocks of arguments.count elements.
   void bind(const plan::Header& header, const Arguments& arguments, void* scratch,
