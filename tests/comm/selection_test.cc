@@ -166,6 +166,20 @@ TEST(Selection, OnADeviceAReduceIsOneHopThenARingInLinesThenInTiles) {
     EXPECT_EQ(best(bytes), "ring simple 64") << bytes;
 }
 
+// As measured on 2 H200: lines carry 16 MiB to the root in 58 us, a ring's tiles in 69; 64 MiB in
+// 227 and 214.
+TEST(Selection, BetweenTwoDevicesAReduceIsOneHopForLonger) {
+  Selection selection = device_selection(2);
+  const auto best = [&](std::uint64_t bytes) {
+    const Choice choice = selection.candidates(Collective::reduce, bytes).front().choice;
+    return str(choice.entry->name, " ", name(choice.protocol), " ", choice.channels);
+  };
+  for (const std::uint64_t bytes : {1 << 20, 4 << 20, 16 << 20})
+    EXPECT_EQ(best(bytes), "knomial4 ll128 1") << bytes;
+  for (const std::uint64_t bytes : {64 << 20, 256 << 20, 1 << 30})
+    EXPECT_EQ(best(bytes), "ring simple 64") << bytes;
+}
+
 TEST(Selection, WithFewMultiprocessorsCallsTakeNoMoreWhereTheyCan) {
   for (int ranks : {2, 4, 8}) {
     Selection selection = device_selection(ranks);
