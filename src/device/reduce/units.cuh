@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "device/program.h"
+#include "device/ptx/packed.cuh"
 #include "device/reduce/elements.cuh"
 
 namespace unisono::device {
@@ -49,6 +51,13 @@ __device__ __forceinline__ uint4 for_elements(uint4 a, uint4 b, Function functio
 template <class Format, class Operation>
 __device__ __forceinline__ uint4 combine_as(uint4 a, uint4 b) {
   using T = typename Format::Storage;
+  if constexpr (std::is_same_v<Operation, Sum> && std::is_same_v<Format, Float16>)
+    return {ptx::add_halves(a.x, b.x), ptx::add_halves(a.y, b.y), ptx::add_halves(a.z, b.z),
+            ptx::add_halves(a.w, b.w)};
+  if constexpr (std::is_same_v<Operation, Sum> && std::is_same_v<Format, BFloat16> &&
+                ptx::adds_bfloat16s)
+    return {ptx::add_bfloat16s(a.x, b.x), ptx::add_bfloat16s(a.y, b.y),
+            ptx::add_bfloat16s(a.z, b.z), ptx::add_bfloat16s(a.w, b.w)};
   return for_elements<Format>(
       a, b, [](T x, T y) { return combine_elements(Format(), Operation(), x, y); });
 }
@@ -132,6 +141,12 @@ __device__ __noinline__ uint4 combine_any(std::uint8_t type, std::uint8_t combin
   }
 }
 
+template <class Format, int units>
+__device__ __forceinline__ void add_as(uint4 (&a)[units], const uint4 (&b)[units]) {
+#pragma unroll
+  for (int i = 0; i < units; ++i) a[i] = combine_as<Format, Sum>(a[i], b[i]);
+}
+
 // The sums that training is made of are in line.
 template <int units>
 __device__ __forceinline__ void combine_units(const Arithmetic& arithmetic, uint4 (&a)[units],
@@ -139,11 +154,9 @@ __device__ __forceinline__ void combine_units(const Arithmetic& arithmetic, uint
   const bool is_sum = static_cast<Combine>(arithmetic.combine) == Combine::sum;
   const auto type = static_cast<Type>(arithmetic.type);
   if (is_sum && type == Type::float32) {
-#pragma unroll
-    for (int i = 0; i < units; ++i) a[i] = combine_as<Float32, Sum>(a[i], b[i]);
+    add_as<Float32>(a, b);
   } else if (is_sum && type == Type::bfloat16) {
-#pragma unroll
-    for (int i = 0; i < units; ++i) a[i] = combine_as<BFloat16, Sum>(a[i], b[i]);
+    add_as<BFloat16>(a, b);
   } else {
 #pragma unroll
     for (int i = 0; i < units; ++i)
