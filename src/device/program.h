@@ -314,8 +314,8 @@ struct LinesLaunch {
 // Large calls by few thread blocks, in bulk copies (kernels/bulk.cuh): what one rank has, or what
 // all have, added up, goes to where it is wanted, tile by tile, through stages of shared memory.
 inline constexpr int bulk_max_stages = 16;    // of a warp
-inline constexpr int bulk_stages_behind = 2;  // whose stores are being read; a warp has more
-inline constexpr std::size_t bulk_shared_bytes = std::size_t{192} << 10;
+inline constexpr int bulk_stages_behind = 3;  // of copies, whose stores read; a warp has more
+inline constexpr std::size_t bulk_shared_bytes = std::size_t{224} << 10;
 // Posted by a rank that has no such buffer. 0: not all reach what they need.
 inline constexpr std::uint64_t bulk_no_buffer = 1;
 struct BulkFlow {

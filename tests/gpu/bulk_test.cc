@@ -101,6 +101,24 @@ TEST_F(GpuBulk, GraphsReplayOnNewData) {
   }
 }
 
+// Also where the rest goes by lines, and in graphs.
+TEST_F(GpuBulk, CopyEnginesKeepLargeBlocks) {
+  constexpr int ranks = 2;
+  constexpr std::int64_t large = 4 << 20;
+  for (const bool reaches : {true, false}) {
+    GpuCluster cluster(ranks, options([&](int, int) { return reaches; }));
+    for (const algorithm::Entry& entry : algorithm::entries()) {
+      if (!goes_in_bulk(entry, ranks) || is_reduction(entry.collective)) continue;
+      auto run = run_in_bulk(entry, ranks, large + static_cast<std::int64_t>(random_() % 100));
+      run.type = DataType::uint8;
+      run.calls = 3;
+      run.is_graph = random_() % 2 == 0;
+      run.request.in_place = false;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+    }
+  }
+}
+
 // A peer never comes: the others say what they wait for.
 TEST_F(GpuBulk, ARankSaysThatItWaitsForTheOthersBuffers) {
   GpuCluster cluster(2, options([](int, int) { return true; }));

@@ -5,6 +5,8 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/try.h"
+#include "engine/gpu/stream_queue.h"
 
 namespace unisono::engine::gpu {
 namespace {
@@ -13,21 +15,24 @@ using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
 
 // How a block's shared memory is divided: each warp has stages of its own, each of a tile of every
-// source.
+// source, and of those that add a tile for the sum.
 struct Stages {
-  int warps;
   int tile_bytes;
   int stages;
 };
+// No more than could go by lines.
+int warps_of_block(int ranks) { return std::min(8, device::lines_warps_of_block(ranks)); }
+
 Stages stages_of(bool adds, int ranks) {
-  if (!adds) return {.warps = 2, .tile_bytes = 8 << 10, .stages = 12};
-  const int tile_bytes = ranks <= 4 ? 2 << 10 : 1 << 10;
-  const int warps = 6;
-  const auto of_warp = static_cast<int>(device::bulk_shared_bytes) / warps;
-  return {.warps = warps,
-          .tile_bytes = tile_bytes,
-          .stages = std::min(of_warp / (tile_bytes * ranks), device::bulk_max_stages)};
+  const int tile_bytes = !adds || ranks <= 2 ? 4 << 10 : ranks <= 4 ? 2 << 10 : 1 << 10;
+  const int tiles =
+      static_cast<int>(device::bulk_shared_bytes) / warps_of_block(ranks) / tile_bytes;
+  const int stages = adds ? (tiles - 1) / ranks : tiles;
+  return {.tile_bytes = tile_bytes, .stages = std::min(stages, device::bulk_max_stages)};
 }
+
+// Of a copy that is worth the events around it.
+constexpr std::int64_t beside_bytes = 4 << 20;
 
 bool is_aligned(std::uint64_t at) { return at % device::unit_bytes == 0; }
 
@@ -47,21 +52,30 @@ void Lines::set_flows(const Arguments& arguments, device::BulkLaunch& launch) co
   launch.bytes = block;
   launch.sources = is_reduction(collective_) ? others() | own : own;
   if (hops_ == 2) {
-    const int parts = segments_of_block();
+    // Both of two ranks add a reduce's, in whichever order; the root, whose sums need no link,
+    // more.
+    const bool both_add = collective_ == Collective::reduce && ranks_ == 2;
+    const int parts = both_add ? 5 : segments_of_block();
     const plan::ChunkLayout layout = segments(arguments, parts);
     const auto size = static_cast<std::int64_t>(size_bytes(arguments.type));
-    const int part = parts == ranks_ ? rank_ : (rank_ - root_ - 1 + ranks_) % ranks_;
     const bool is_broadcast = collective_ == Collective::broadcast;
     if (is_broadcast && is_root) {
       if (launch.lines.keeps != 0) add(0, 0, own);
       return;
     }
-    if (part >= parts) return;
-    launch.bytes = (layout.end(part) - layout.begin(part)) * size;
+    int first = parts == ranks_ ? rank_ : (rank_ - root_ - 1 + ranks_) % ranks_;
+    int last = first;
+    if (both_add) {
+      first = is_root ? 0 : 3;
+      last = is_root ? 2 : 4;
+    }
+    if (last >= parts) return;
+    const std::int64_t begin = layout.begin(first) * size;
+    launch.bytes = layout.end(last) * size - begin;
     if (is_broadcast) launch.sources = root;
     const unsigned all = others() | own;
     const unsigned to = is_broadcast ? all & ~root : collective_ == Collective::reduce ? root : all;
-    add(layout.begin(part) * size, layout.begin(part) * size, to);
+    add(begin, begin, to);
     return;
   }
   switch (collective_) {
@@ -71,14 +85,38 @@ void Lines::set_flows(const Arguments& arguments, device::BulkLaunch& launch) co
       return add(own_block, 0, own);
     case Collective::gather:
       return add(0, own_block, is_root ? kept : root);
-    default:  // all_to_all, scatter
-      if (collective_ == Collective::scatter && !is_root) return;
+    case Collective::scatter:
+      launch.sources = root;
+      return add(own_block, 0, is_root ? kept : own);
+    default:  // all_to_all
       for (int distance = 1; distance <= ranks_; ++distance) {
         const int rank = (rank_ + distance) % ranks_;
-        add(rank * block, collective_ == Collective::scatter ? 0 : own_block,
-            rank == rank_ ? kept : 1U << rank);
+        add(rank * block, own_block, rank == rank_ ? kept : 1U << rank);
       }
   }
+}
+
+// Where all send, what a rank gives itself costs its multiprocessors as much as what it sends, and
+// a multiprocessor stores some 52 GB/s: a copy engine does it beside them. A root's own copy takes
+// no longer than the others' part, and beside them slows the links by a tenth.
+Status Lines::keep_beside(StreamQueue& queue, const Arguments& arguments,
+                          device::BulkLaunch& launch) const {
+  const unsigned own = 1U << rank_;
+  if (is_reduction(collective_) || has_root(collective_) || launch.bytes < beside_bytes) return {};
+  const int flows = launch.flows;
+  launch.flows = 0;
+  for (int i = 0; i < flows; ++i) {
+    device::BulkFlow flow = launch.flow[i];
+    if ((flow.destinations & own) != 0)
+      UNISONO_TRY(queue.copy_beside(
+          address_of(arguments.output) + static_cast<DeviceAddress>(flow.destination),
+          address_of(arguments.input) + static_cast<DeviceAddress>(flow.source),
+          static_cast<std::size_t>(launch.bytes)));
+    flow.destinations &= ~std::uint64_t{own};
+    if (flow.destinations != 0) launch.flow[launch.flows++] = flow;
+  }
+  launch.lines.keeps = 0;
+  return {};
 }
 
 // Of a buffer that others need, in each rank's addresses. False unless all reach it, aligned.
@@ -122,15 +160,23 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
   const sys::cuda::Kernel& kernel = engine.bulk(ranks_);
   if (kernel.shared_bytes() == 0 || !set_buffers(resources, arguments, launch))
     std::ranges::fill(launch.outputs, 0);
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
+  const sys::cuda::Current current(engine.device());
+  int capturing = 0;
+  UNISONO_TRY(engine.device().check(
+      engine.device().driver().stream_is_capturing(stream, &capturing), "looking at a stream"));
+  UNISONO_ASSIGN(const CopyLinks::Fork* fork, engine.copy_links().fork(capturing != 0));
+  StreamQueue queue(engine.device(), engine.copy_links(), stream, fork, arguments.timeout_ns);
+  UNISONO_TRY(keep_beside(queue, arguments, launch));
   const Stages stages = stages_of(is_reduction(collective_), ranks_);
   launch.tile_bytes = stages.tile_bytes;
   launch.stages = stages.stages;
   void* parameters[] = {&launch};
   const auto result =
       kernel.launch(static_cast<unsigned>(most_blocks(arguments, device::bulk_max_blocks)),
-                    static_cast<unsigned>(32 * stages.warps),
-                    static_cast<sys::cuda::StreamHandle*>(arguments.stream), parameters);
-  return engine.device().check(result, "launching bulk copies");
+                    32U * static_cast<unsigned>(warps_of_block(ranks_)), stream, parameters);
+  UNISONO_TRY(engine.device().check(result, "launching bulk copies"));
+  return queue.finish();
 }
 
 }  // namespace unisono::engine::gpu

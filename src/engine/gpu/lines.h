@@ -7,6 +7,8 @@
 
 namespace unisono::engine::gpu {
 
+class StreamQueue;
+
 // Of connections for bulk copies, whose regions are a device::LinesRegion and slots for few blocks.
 inline constexpr int bulk_channel = lines_channel + 3;
 
@@ -45,6 +47,8 @@ class Lines : public ByHand {
   void set_two_hops(const Arguments& arguments, device::LinesLaunch& launch) const;
   void stand_by_distance(device::LinesLaunch& launch) const;
   void set_flows(const Arguments& arguments, device::BulkLaunch& launch) const;
+  Status keep_beside(StreamQueue& queue, const Arguments& arguments,
+                     device::BulkLaunch& launch) const;
   bool set_bulk_views(Resources& resources, const void* data, std::int64_t bytes,
                       std::uint64_t (&views)[device::direct_max_ranks]) const;
   bool set_buffers(Resources& resources, const Arguments& arguments,
