@@ -146,6 +146,8 @@ FifoLayout fifo_layout(const FifoOptions& options, Protocol protocol) {
           .heads = head_count(options),
           .payload_bytes = slot_payload_bytes(options, protocol),
           .slot_stride = slot_stride(options, protocol),
+          .short_bytes = std::min(most_short_put_bytes,
+                                  std::max(options.zero_copy_min_bytes, std::size_t{1}) - 1),
           .reuses_slots = options.reuses_slots,
           .heads_offset = offset,
           .offset = offset + heads_bytes(options, protocol),

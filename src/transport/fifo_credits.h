@@ -61,16 +61,19 @@ class SentMessages {
   std::uint64_t consumed_ = 0;
 };
 
-// The receiver's count of messages taken, told to the sender one by one; of messages that flags in
-// the data announce, or a signal.
+// The receiver's count of messages taken, told to the sender one by one, or several at once where
+// telling costs a message; of messages that flags in the data announce, or a signal.
 class TakenMessages {
  public:
   TakenMessages(Connection& connection, const FifoLayout& layout)
-      : connection_(connection), credit_signal_(layout.credit_signal) {}
+      : connection_(connection),
+        credit_signal_(layout.credit_signal),
+        short_bytes_(layout.short_bytes),
+        together_(credits_together(layout.slots)) {}
 
   std::uint64_t taken() const { return taken_; }
 
-  Status give_back() {
+  Status give_back(std::size_t bytes) {
     ++taken_;
     if (auto* signals = connection_.peer_signals()) {
       // Release: our reads of the slot, and of offered memory, happen before the sender's next
@@ -78,6 +81,8 @@ class TakenMessages {
       signals[credit_signal_].store(taken_, std::memory_order_release);
       return {};
     }
+    if (bytes <= short_bytes_ && taken_ - told_ < together_) return {};
+    told_ = taken_;
     // A put of no bytes is always taken.
     auto put = connection_.try_put(nullptr, 0, 0, {credit_signal_, taken_});
     if (!put.ok()) return put.take_error();
@@ -90,7 +95,10 @@ class TakenMessages {
  private:
   Connection& connection_;
   int credit_signal_;
+  std::size_t short_bytes_;
+  std::uint64_t together_;  // credits of short puts that are told at once
   std::uint64_t taken_ = 0;
+  std::uint64_t told_ = 0;  // of them, by a put
   std::uint64_t last_put_ = 0;
 };
 

@@ -69,7 +69,7 @@ Status FlaggedRecvFifo<Codec>::release() {
   if (!complete_) return bug("release of a message that has not arrived");
   complete_ = false;
   decoding_ = {};
-  Status status = messages_.give_back();
+  Status status = messages_.give_back(bytes_);
   // A sender that is ahead has filled it; the fetch goes on beside what is done with this message.
   __builtin_prefetch(connection_.region() + layout_.slot_offset(messages_.taken()));
   return status;

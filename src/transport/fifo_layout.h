@@ -36,7 +36,23 @@ inline constexpr int least_heads = 64;
 // at the line which the receiver must write. At least least_heads - heads_per_credit stay free.
 inline constexpr std::uint64_t heads_per_credit = 8;
 
-// The head of a slot of Simple, and of any message that is put; the bytes, or the PieceRecords of
+// Where slots are not mapped a credit is a message of its own, with a system call at both ends: of
+// a short message between nodes it is a good part of the work. So a receiver holds back those of
+// short puts until so many can be told at once, or that of a longer message is told. More than half
+// of the slots stay free, two at least: a plan that ends with two slots ends with any number from
+// two on.
+inline constexpr std::size_t most_short_put_bytes = std::size_t{16} << 10;
+constexpr std::uint64_t credits_together(std::uint64_t slots) {
+  return slots / 2 > 1 ? slots / 2 : 1;
+}
+
+// What precedes the bytes of a message that is put, at the end of the room for a SlotHeader.
+struct PutHeader {
+  std::uint64_t number;  // the message's, from 1
+  std::uint64_t bytes;   // of the message
+};
+
+// The head of a slot of Simple in mapped memory; the bytes, or the PieceRecords of
 // an offer, follow it.
 struct alignas(64) SlotHeader {
   enum class Kind : std::uint16_t { bytes, offer };
@@ -48,6 +64,7 @@ struct alignas(64) SlotHeader {
   std::byte payload[header_payload_bytes];
 };
 static_assert(sizeof(SlotHeader) == 64);
+inline constexpr std::size_t put_header_offset = sizeof(SlotHeader) - sizeof(PutHeader);
 
 // An offered piece, as it lies in the sender's memory.
 struct PieceRecord {
@@ -64,6 +81,8 @@ struct FifoLayout {
   std::uint64_t heads;        // of Simple
   std::size_t payload_bytes;  // of a slot
   std::size_t slot_stride;
+  // Credits of puts up to this size may be held back: an offer, which waits for its own, is longer.
+  std::size_t short_bytes;
   bool reuses_slots;
   std::size_t heads_offset;  // of the first head in the region
   std::size_t offset;        // of the first slot in the region

@@ -55,13 +55,9 @@ Status PutSendFifo::offer(std::span<const Piece> pieces) {
 
 Status PutSendFifo::publish(std::size_t bytes, std::span<const Piece> offered) {
   const std::uint64_t number = messages_.sent();
-  const SlotHeader header{.number = number + 1,
-                          .bytes = bytes,
-                          .kind = SlotHeader::Kind::bytes,
-                          .pieces = 0,
-                          .payload = {}};
+  const PutHeader header{.number = number + 1, .bytes = bytes};
   Pending& message = pending(number);
-  std::memcpy(message.staging.data(), &header, sizeof header);
+  std::memcpy(message.staging.data() + put_header_offset, &header, sizeof header);
   message.bytes = bytes;
   message.offered_count = 0;
   for (const Piece& piece : offered)
@@ -84,17 +80,16 @@ Status PutSendFifo::push() {
 // The signal goes with the last part: a signal is seen after every put before it.
 Result<bool> PutSendFifo::push_message() {
   Pending& message = pending(pushed_);
-  const std::byte* head = message.staging.data();
+  const std::byte* head = message.staging.data() + put_header_offset;
   const std::size_t offset = layout_.slot_offset(pushed_);
   for (std::size_t& part = message.parts_put; part <= message.offered_count; ++part) {
     const bool is_head = part == 0;
     const Piece piece =
-        !is_head
-            ? message.offered[part - 1]
-            : Piece{head, sizeof(SlotHeader) + (message.offered_count > 0 ? 0 : message.bytes)};
+        !is_head ? message.offered[part - 1]
+                 : Piece{head, sizeof(PutHeader) + (message.offered_count > 0 ? 0 : message.bytes)};
     Signal signal;
     if (part == message.offered_count) signal = {layout_.arrived_signal, pushed_ + 1};
-    const std::size_t at = is_head ? 0 : sizeof(SlotHeader) + message.bytes_put;
+    const std::size_t at = is_head ? put_header_offset : sizeof(SlotHeader) + message.bytes_put;
     UNISONO_ASSIGN(const bool taken,
                    connection_.try_put(piece.data, piece.bytes, offset + at, signal));
     if (!taken) return false;
@@ -132,17 +127,16 @@ Result<bool> PutRecvFifo::arrived(std::size_t bytes) {
 }
 
 Status PutRecvFifo::accept(std::size_t bytes) const {
-  SlotHeader header;
-  std::memcpy(&header, slot(), sizeof header);
+  PutHeader header;
+  std::memcpy(&header, slot() + put_header_offset, sizeof header);
   const int peer = connection_.peer();
   const std::uint64_t next = messages_.taken() + 1;
   if (header.number != next)
     return peer_error(peer, "rank ", peer, " sent message ", header.number, " where ", next,
                       " is next");
   if (header.bytes != bytes) return size_mismatch(peer, messages_.taken(), header.bytes, bytes);
-  if (header.kind == SlotHeader::Kind::bytes && bytes <= layout_.payload_bytes) return {};
-  return peer_error(peer, "rank ", peer, " sent ", bytes, " bytes as kind ",
-                    static_cast<std::uint32_t>(header.kind), " in a slot of ",
+  if (bytes <= layout_.payload_bytes) return {};
+  return peer_error(peer, "rank ", peer, " sent ", bytes, " bytes in a slot of ",
                     layout_.payload_bytes);
 }
 
@@ -155,7 +149,7 @@ Status PutRecvFifo::copy_to(void* destination, std::size_t offset, std::size_t b
 Status PutRecvFifo::release() {
   if (!accepted_) return bug("release of a message that has not arrived");
   accepted_ = false;
-  return messages_.give_back();
+  return messages_.give_back(accepted_bytes_);
 }
 
 }  // namespace unisono::transport

@@ -70,6 +70,12 @@ void wait_for(Connection& connection, Poll poll) {
   }));
 }
 
+// Of short puts, before any is told.
+std::uint64_t credits_held(const Line& line, const FifoOptions& options) {
+  if (line.pair.a->peer_region() != nullptr) return 0;
+  return transport::credits_together(static_cast<std::uint64_t>(options.slots)) - 1;
+}
+
 void wait_to_send(Line& line) {
   wait_for(*line.pair.a, [&] { return line.send->can_send(); });
 }
@@ -168,7 +174,10 @@ TEST_P(Fifo, SlotsGoRoundManyTimesWithTwoThreads) {
   }
   wait_flushed(line);
   receiver.join();
-  wait_for(*line.pair.a, [&]() -> Result<bool> { return line.send->consumed() == messages; });
+  // The last credits of short puts may be held back.
+  const std::uint64_t held = credits_held(line, small_options());
+  wait_for(*line.pair.a,
+           [&]() -> Result<bool> { return line.send->consumed() + held >= messages; });
 }
 
 TEST_P(Fifo, ASlowReceiverStopsTheSenderAtTheLastSlot) {
@@ -185,10 +194,12 @@ TEST_P(Fifo, ASlowReceiverStopsTheSenderAtTheLastSlot) {
     ASSERT_TRUE(free.ok() && !*free);
   }
   EXPECT_EQ(line.send->consumed(), 0u);
-  ASSERT_NO_FATAL_FAILURE(take(line, 0, 700));
+  const std::uint64_t told_at = credits_held(line, options) + 1;
+  for (std::uint64_t number = 0; number < told_at; ++number)
+    ASSERT_NO_FATAL_FAILURE(take(line, number, 700));
   wait_for(*line.pair.b, [&] { return line.recv->flush(); });
   wait_to_send(line);
-  EXPECT_EQ(line.send->consumed(), 1u);
+  EXPECT_EQ(line.send->consumed(), told_at);
   EXPECT_EQ(options.slots, 4);
 }
 
