@@ -125,6 +125,7 @@ void bind_cost(nb::module_& module) {
       .def_ro("bytes_sent", &Cost::bytes_sent)
       .def_ro("bytes_sent_inter_node", &Cost::bytes_sent_inter_node)
       .def_ro("bytes_filling", &Cost::bytes_filling)
+      .def_ro("bytes_copied", &Cost::bytes_copied)
       .def_ro("bytes_reduced", &Cost::bytes_reduced)
       .def_ro("exact", &Cost::exact);
 }

@@ -53,6 +53,9 @@ struct Cost {
   // rank gets its first tile. No rank sends them all. A call alone waits for all of them, and of
   // calls that follow each other only the first does.
   double bytes_filling = 0;
+  // Bytes that a rank copies so that the blocks of a message lie together, out of place. Beside
+  // these it may copy a block of its own.
+  double bytes_copied = 0;
   // Bytes of results of reductions computed by the rank that computes most.
   double bytes_reduced = 0;
   // Otherwise these are upper bounds (nodes of unequal size).

@@ -159,6 +159,7 @@ Cost cost_of_two_levels(const Request& request, Hierarchy hierarchy, double bloc
   cost.steps += inside_node.steps;
   cost.bytes_sent_inter_node *= lanes;
   cost.bytes_sent = cost.bytes_sent_inter_node + inside_node.sent;
+  if (is_staged(request, hierarchy.between)) cost.bytes_copied = placement.ranks() * block_bytes;
   cost.bytes_reduced = cost.bytes_reduced * lanes + inside_node.reduced;
   cost.exact = placement.is_uniform();
   return cost;

@@ -72,7 +72,8 @@ struct HierarchicalEntry {
             .header = header,
             .program = program,
             .cost = cost,
-            .symmetry = symmetry};
+            .symmetry = symmetry,
+            .passes_on = inside == InsideNode::ring};
   }
 
  private:

@@ -97,17 +97,24 @@ plan::RankProgram scatter_program(const Request& request, int rank) {
   return builder.take();
 }
 
+// Beside what recursive.cc's do.
+Cost with_copies(Cost cost, const Request& request, double block_bytes) {
+  const int ranks = request.placement.ranks();
+  if (request.channels == 1 && ranks > 1) cost.bytes_copied = ranks * block_bytes;
+  return cost;
+}
+
 Cost gather_cost(const Request& request, double block_bytes) {
   CostTally tally(request.placement);
   tally_recursive_all_gather(tally, bit_reversed(request.placement.ranks(), 0), block_bytes);
-  return tally.total(0);
+  return with_copies(tally.total(0), request, block_bytes);
 }
 
 Cost scatter_cost(const Request& request, double block_bytes) {
   CostTally tally(request.placement);
   const double reduced = tally_recursive_reduce_scatter(
       tally, bit_reversed(request.placement.ranks(), 0), block_bytes);
-  return tally.total(reduced);
+  return with_copies(tally.total(reduced), request, block_bytes);
 }
 
 }  // namespace

@@ -41,6 +41,10 @@ void expect_cost_holds(const Entry& entry, const Request& request, const std::st
   EXPECT_DOUBLE_EQ(stated.bytes_sent, measured.bytes_sent);
   EXPECT_DOUBLE_EQ(stated.bytes_sent_inter_node, measured.bytes_sent_inter_node);
   EXPECT_DOUBLE_EQ(stated.bytes_reduced, measured.bytes_reduced);
+  if (!request.in_place) {
+    EXPECT_LE(stated.bytes_copied, measured.bytes_copied);
+    EXPECT_GE(stated.bytes_copied + block_bytes, measured.bytes_copied);
+  }
   if (request.channels == 1) {
     EXPECT_LE(stated.messages_of_all, measured.messages_of_all);
     EXPECT_GE(2 * stated.messages_of_all, measured.messages_of_all);

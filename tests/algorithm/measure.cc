@@ -42,6 +42,7 @@ class Measurement {
         sent_inter_node_(plan.programs.size()),
         messages_sent_(plan.programs.size()),
         messages_taken_(plan.programs.size()),
+        copied_(plan.programs.size()),
         reduced_(plan.programs.size()) {
     for (const plan::RankProgram& program : plan.programs) {
       first_.push_back(running_.size());
@@ -72,6 +73,7 @@ class Measurement {
             .bytes_sent = *std::max_element(sent_.begin(), sent_.end()),
             .bytes_sent_inter_node =
                 *std::max_element(sent_inter_node_.begin(), sent_inter_node_.end()),
+            .bytes_copied = *std::max_element(copied_.begin(), copied_.end()),
             .bytes_reduced = *std::max_element(reduced_.begin(), reduced_.end())};
   }
 
@@ -104,6 +106,7 @@ class Measurement {
       sent_[rank] += bytes;
       if (crosses) sent_inter_node_[rank] += bytes;
     }
+    if (step.operation == plan::Operation::copy) copied_[rank] += bytes;
     if (plan::reduces(step.operation))
       reduced_[rank] += bytes * static_cast<double>(std::max<std::size_t>(step.peers.size(), 1));
     if (plan::sends(step.operation)) {
@@ -124,7 +127,7 @@ class Measurement {
   // By rank.
   std::vector<double> sent_, sent_inter_node_;
   std::vector<std::int64_t> messages_sent_, messages_taken_;
-  std::vector<double> reduced_;
+  std::vector<double> copied_, reduced_;
   std::map<Connection, std::deque<Chain>> messages_;
   std::vector<Running> running_;
   std::vector<std::size_t> first_;  // by rank, in running_
