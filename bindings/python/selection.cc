@@ -2,6 +2,7 @@
 
 #include "comm/selection.h"
 
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -20,13 +21,14 @@ using comm::Candidate;
 using comm::Selection;
 using comm::SelectionRow;
 
-Selection selection_for(const topo::Placement& placement, double crowding) {
+Selection selection_for(const topo::Placement& placement, double crowding,
+                        const comm::CostModel& costs = comm::host_cost_model()) {
   check(settings().check());
   // Nodes may be virtual ones, of one machine; then slots are smaller, which few plans notice.
   const auto fifo_options =
       transport::FifoOptions::from_settings().shared_by(placement.max_ranks_on_a_node());
   check(fifo_options.check());
-  Selection selection(placement, comm::host_model(fifo_options, crowding));
+  Selection selection(placement, comm::host_model(fifo_options, crowding, costs));
   check(selection.read_settings());
   return selection;
 }
@@ -81,10 +83,15 @@ void bind_selection(nb::module_& module) {
   module.def(
       "candidates",
       [](std::string_view collective, std::uint64_t bytes, const topo::Placement& placement,
-         double crowding) {
-        return selection_for(placement, crowding).candidates(collective_of(collective), bytes);
+         double crowding, const std::optional<comm::Parameters>& parameters) {
+        const comm::CostModel costs =
+            parameters ? comm::cost_model_of(*parameters) : comm::host_cost_model();
+        return selection_for(placement, crowding, costs)
+            .candidates(collective_of(collective), bytes);
       },
-      nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"), nb::arg("crowding") = 1.0);
+      nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"), nb::arg("crowding") = 1.0,
+      nb::arg("parameters") = nb::none());
+  module.def("cost_parameters", [] { return comm::parameters_of(comm::host_cost_model()); });
   module.def(
       "explain",
       [](std::string_view collective, std::uint64_t bytes, const topo::Placement& placement,

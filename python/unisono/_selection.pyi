@@ -1,6 +1,8 @@
 # ruff: noqa: A002
 """The selection's part of unisono._unisono: a stub only, there is no such module."""
 
+from collections.abc import Sequence
+
 from unisono._unisono import Cost, Placement
 
 class Candidate:
@@ -47,9 +49,16 @@ def choose(
     """The row that decides a call of `bytes` (the larger of a rank's input and output)."""
 
 def candidates(
-    collective: str, bytes: int, placement: Placement, crowding: float = 1.0
+    collective: str,
+    bytes: int,
+    placement: Placement,
+    crowding: float = 1.0,
+    parameters: Sequence[float] | None = None,
 ) -> list[Candidate]:
-    """All plans that could serve, fastest first."""
+    """All plans that could serve, fastest first; with `parameters`, by a cost model of these."""
+
+def cost_parameters() -> list[float]:
+    """The cost model's parameters, in the order of src/comm/cost_model.cc."""
 
 def explain(collective: str, bytes: int, placement: Placement, crowding: float = 1.0) -> str:
     """Which plan a call would take, and why: a table for a person."""

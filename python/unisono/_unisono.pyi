@@ -370,8 +370,6 @@ class Cost:
     @property
     def bytes_sent_inter_node(self) -> float: ...
     @property
-    def bytes_filling(self) -> float: ...  # down a chain, before the last rank's first tile
-    @property
     def bytes_copied(self) -> float: ...  # so that the blocks of a message lie together
     @property
     def bytes_reduced(self) -> float: ...

@@ -1,6 +1,7 @@
 #include "comm/cost_model.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace unisono::comm {
 
@@ -20,18 +21,26 @@ double CostModel::time_us(const algorithm::Cost& cost, Protocol protocol, bool p
   const double again_bytes = passes_on ? 0 : inside_bytes;
   return inside_steps * inside_alpha_us + between_steps * between.alpha_us +
          inside_further * inside.overhead_us + between_further * between.overhead_us +
-         1e-3 * (cost.bytes_sent_inter_node * between.beta_ns_per_byte +
-                 crowding *
-                     ((inside_bytes + cost.bytes_filling) * inside.beta_ns_per_byte +
-                      again_bytes * again_ns_per_byte + cost.bytes_reduced * reduce_ns_per_byte));
+         1e-3 *
+             (cost.bytes_sent_inter_node * between.beta_ns_per_byte +
+              crowding * ((inside_bytes + cost.bytes_filling) * inside.beta_ns_per_byte +
+                          again_bytes * again_ns_per_byte + cost.bytes_copied * copy_ns_per_byte +
+                          cost.bytes_reduced * reduce_ns_per_byte));
+}
+
+Parameters parameters_of(const CostModel& model) { return std::bit_cast<Parameters>(model); }
+
+CostModel cost_model_of(const Parameters& parameters) {
+  return std::bit_cast<CostModel>(parameters);
 }
 
 const CostModel& host_cost_model() {
   static constexpr CostModel model{
-      .intra_node = {{0.15, 0.08, 0.060}, {0.25, 0.1, 0.32}, {0.23, 0.1, 0.062}},
-      .inter_node = {{20, 5, 0.45}, {20, 5, 0.50}, {20, 5, 0.47}},
-      .reduce_ns_per_byte = 0.08,
-      .again_ns_per_byte = 0.03,
+      .intra_node = {{0.467, 0.252, 0.06}, {0.8, 0.35, 0.75}, {0.6, 0.6, 0.3}},
+      .inter_node = {{10.9, 11, 0.8}, {10.9, 11, 0.816}, {10.9, 11, 0.808}},
+      .reduce_ns_per_byte = 0.11,
+      .again_ns_per_byte = 0.0521,
+      .copy_ns_per_byte = 0.0594,
       .turn_us = 1,
   };
   return model;

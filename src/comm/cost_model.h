@@ -1,6 +1,8 @@
 // What a message costs on each kind of link: the numbers behind the default selection.
 #pragma once
 
+#include <array>
+
 #include "algorithm/algorithm.h"
 
 namespace unisono::comm {
@@ -20,6 +22,8 @@ struct CostModel {
   double reduce_ns_per_byte;
   // Of what a rank inside a node takes and does not pass on in the same step: it reads that again.
   double again_ns_per_byte;
+  // Of what is put in order for messages, or out of theirs.
+  double copy_ns_per_byte;
   // Where ranks share a core, a message waits until its receiver has the core.
   double turn_us;
 
@@ -28,8 +32,16 @@ struct CostModel {
                  double crowding) const;
 };
 
-// Of the host engine. The numbers are measured by bench/transport_bench and bench/reduce_bench on 2
-// cores at 2 ranks; they need only be right in proportion.
+// A model's parameters, in the order of its fields. The time is linear in them.
+using Parameters = std::array<double, sizeof(CostModel) / sizeof(double)>;
+Parameters parameters_of(const CostModel& model);
+CostModel cost_model_of(const Parameters& parameters);
+
+// Of the host engine. The numbers are fitted by bench/selection_fit to grids measured with a core
+// for each rank, on 32 cores at 4 to 16 ranks and on 2 cores at 2; they need only be right in
+// proportion. Between nodes all protocols send the same, and Simple wins; there a byte costs more
+// than over the loopback of those machines (0.45 ns), so that networks slower than it get plans
+// that send little.
 const CostModel& host_cost_model();
 
 }  // namespace unisono::comm

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "algorithm/algorithm.h"
+#include "comm/cost_model.h"
 #include "engine/gpu/execution.h"
 #include "transport/fifo.h"
 
@@ -32,7 +33,8 @@ class EngineModel {
 
 // `crowding`: ranks for each core of the machine where they are most; the same on every rank.
 std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options,
-                                              double crowding = 1);
+                                              double crowding = 1,
+                                              const CostModel& costs = host_cost_model());
 // Of devices that run `thread_blocks` at once.
 std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
                                                 int thread_blocks);

@@ -11,8 +11,8 @@ constexpr std::size_t largest_element_bytes = 8;
 
 class HostModel : public EngineModel {
  public:
-  HostModel(const transport::FifoOptions& fifo_options, double crowding)
-      : fifo_options_(fifo_options), crowding_(crowding) {}
+  HostModel(const transport::FifoOptions& fifo_options, double crowding, const CostModel& costs)
+      : fifo_options_(fifo_options), crowding_(crowding), costs_(costs) {}
 
   // Its largest step must fit a slot.
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const override {
@@ -26,15 +26,19 @@ class HostModel : public EngineModel {
     return one;
   }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
-                 const algorithm::Cost& cost, double, int) const override {
+                 const algorithm::Cost& stated, double, int) const override {
+    const int ranks = request.placement.ranks();
+    // Some state the longest chain only: all messages then tell how many each rank sends.
+    algorithm::Cost cost = stated;
+    cost.messages = std::max(cost.messages, cost.messages_of_all / ranks);
     // Between nodes the links decide, of virtual ones too: their ranks only happen to share cores.
     const double crowding = request.placement.nodes() == 1 ? crowding_ : 1;
-    const double us = host_cost_model().time_us(cost, request.protocol, entry.passes_on, crowding);
+    const double us = costs_.time_us(cost, request.protocol, entry.passes_on, crowding);
     // A root needs as many messages as there are others. Of more, those who wait wake up one after
     // another, which the busiest rank's messages do not tell: by two_shot, with (p - 1)^2, 4 ranks
     // on 2 cores took 1.5 to 3.7 times the time of the best tree or ring, and 16 ranks with a core
     // each 1 to 3.2 times from 8 KiB on (bench/results/rooted_64_cores_2026-11-22.txt).
-    const int others = request.placement.ranks() - 1;
+    const int others = ranks - 1;
     if (has_root(entry.collective) && cost.messages_of_all > others && others > 0)
       return us * static_cast<double>(cost.messages_of_all) / others;
     return us;
@@ -46,13 +50,14 @@ class HostModel : public EngineModel {
  private:
   transport::FifoOptions fifo_options_;
   double crowding_;
+  CostModel costs_;
 };
 
 }  // namespace
 
 std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options,
-                                              double crowding) {
-  return std::make_shared<HostModel>(fifo_options, crowding);
+                                              double crowding, const CostModel& costs) {
+  return std::make_shared<HostModel>(fifo_options, crowding, costs);
 }
 
 }  // namespace unisono::comm

@@ -41,7 +41,8 @@ class Buffers:
         self._guarded = np.empty(inner * bits.itemsize + 2 * _GUARD_BYTES, np.uint8)
         body = self._guarded[_GUARD_BYTES : _GUARD_BYTES + inner * bits.itemsize].view(bits)
         self.source, self.target = self._place(body, bits, rank)
-        self.call = self._make_call(rank)
+        self._rank = rank
+        self.call = self.call_by(case.algorithm, case.protocol)
 
     def _place(
         self, body: Array, bits: np.dtype[np.unsignedinteger], rank: int
@@ -58,21 +59,27 @@ class Buffers:
             return body, body[own]
         return body[:inputs], body[:outputs]
 
-    def _make_call(self, rank: int) -> native.Call:
-        case = self._case
+    def call_by(self, algorithm: str, protocol: str, root: int | None = None) -> native.Call:
+        """The case's call by another plan, or a broadcast from another root, on the same buffers.
+
+        A root that has no input of its own sends its output.
+        """
+        case, root = self._case, self._case.root if root is None else root
+        rank = self._rank
+        source = self.target if root == rank and not self.source.size else self.source
         parts = case.part_counts(rank) if case.collective == "all_to_all_v" else []
         starts = starts_of(parts)
         return native.Call(
             case.collective,
-            self.source.ctypes.data if self.source.size else 0,
+            source.ctypes.data if source.size else 0,
             self.target.ctypes.data if self.target.size else 0,
             0 if case.collective in ("barrier", "all_to_all_v") else case.count,
             case.type,
             case.operation or "sum",
-            case.root,
+            root,
             multiplier(rank),
-            case.algorithm,
-            case.protocol,
+            algorithm,
+            protocol,
             send_counts=parts,
             send_displacements=starts,
             recv_counts=parts,
