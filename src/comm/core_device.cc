@@ -43,7 +43,8 @@ Result<std::unique_ptr<comm::Plans>> Communicator::Core::make_device_plans(
   }
   comm::Selection selection(
       topo::Placement::single_node(size),
-      comm::device_model(connected.engine().options(), connected.thread_blocks()));
+      comm::device_model(connected.engine().options(), connected.thread_blocks(),
+                         connected.copies_in_bulk()));
   UNISONO_TRY(selection.read_settings());
   const auto make = [&connected](const plan::Header& header, const plan::RankProgram& program,
                                  std::span<const int>) {

@@ -98,6 +98,7 @@ Status DeviceConnections::agree(ControlGroup& group, const Status& mine) const {
 
 Status DeviceConnections::reach_all(ControlGroup& group) {
   thread_blocks_ = engine_->max_blocks();
+  copies_in_bulk_ = engine_->copies_in_bulk();
   int driver_version = 0;
   UNISONO_TRY(device().check(device().driver().driver_version(&driver_version),
                              "asking for the driver's version"));
@@ -105,6 +106,7 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
   writer.raw(std::as_bytes(std::span(device().uuid().bytes)));
   writer.number(static_cast<std::uint32_t>(thread_blocks_));
   writer.number(static_cast<std::uint32_t>(driver_version));
+  writer.number(static_cast<std::uint8_t>(copies_in_bulk_ ? 1 : 0));
   UNISONO_ASSIGN(const Gathered all, group.all_gather(writer.bytes(), bootstrap_timeout_ns()));
   std::string reason;
   if (!settings().boolean(Setting::gpu_peer_access) && group.size() > 1)
@@ -118,6 +120,7 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
     WireReader reader(all[rank].subspan(theirs.bytes.size()));
     thread_blocks_ = std::min(thread_blocks_, static_cast<int>(reader.number<std::uint32_t>()));
     const auto version = static_cast<int>(reader.number<std::uint32_t>());
+    copies_in_bulk_ = reader.number<std::uint8_t>() != 0 && copies_in_bulk_;
     const auto uuid = all[rank].first(theirs.bytes.size());
     std::ranges::copy(uuid, std::as_writable_bytes(std::span(theirs.bytes)).begin());
     ++sharing[std::string(reinterpret_cast<const char*>(uuid.data()), uuid.size())];

@@ -44,6 +44,8 @@ class DeviceConnections : public engine::gpu::Resources {
   bool is_staged() const { return is_staged_; }
   // That every rank's device runs at once.
   int thread_blocks() const { return thread_blocks_; }
+  // All devices do.
+  bool copies_in_bulk() const { return copies_in_bulk_; }
   // Of those that a call may take, as many as leave room for the ranks that share a device with
   // another one. 0: as many as it likes.
   int bounded(int max_sms) const {
@@ -120,6 +122,7 @@ class DeviceConnections : public engine::gpu::Resources {
   std::vector<int> world_ranks_;
   std::unique_ptr<engine::gpu::Engine> engine_;
   int thread_blocks_ = 0;
+  bool copies_in_bulk_ = false;
   int most_sms_ = 0;
   bool is_staged_ = false;
   transport::Transport* transport_ = nullptr;

@@ -52,6 +52,8 @@ constexpr std::array<ByHand, 2> by_hand_in_ll{{{2.3, 140}, {3.7, 160}}};
 constexpr std::array<ByHand, 2> by_hand_in_ll128{{{3.4, 280}, {5.3, 310}}};
 constexpr ByHand straight{8, 340};
 constexpr ByHand in_bulk{10, 330};
+// As many thread blocks as are best.
+constexpr ByHand broadcast_in_bulk{11, 350};
 // What a thread block of theirs does at most.
 constexpr double line_block_gb_per_s = 1.4;
 constexpr double straight_block_gb_per_s = 18;
@@ -65,9 +67,10 @@ constexpr double reduce_gb_per_s_of_two = 280;
 
 class DeviceModel : public EngineModel {
  public:
-  DeviceModel(const engine::gpu::Options& options, int thread_blocks)
+  DeviceModel(const engine::gpu::Options& options, int thread_blocks, bool copies_in_bulk)
       : options_(options),
-        thread_blocks_(std::min(thread_blocks, engine::gpu::limits().max_thread_blocks)) {}
+        thread_blocks_(std::min(thread_blocks, engine::gpu::limits().max_thread_blocks)),
+        copies_in_bulk_(copies_in_bulk) {}
 
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const override {
     const plan::Header header = entry.header(request);
@@ -155,7 +158,9 @@ class DeviceModel : public EngineModel {
         case engine::gpu::LinesWay::straight:
           return CallByHand{straight, 1, false, straight_block_gb_per_s};
         case engine::gpu::LinesWay::bulk:
-          return CallByHand{in_bulk, 1, false, bulk_block_gb_per_s};
+          if (!copies_in_bulk_) break;
+          return CallByHand{max_sms > 0 ? in_bulk : broadcast_in_bulk, 1, false,
+                            bulk_block_gb_per_s};
         case engine::gpu::LinesWay::lines:
           break;
       }
@@ -197,6 +202,7 @@ class DeviceModel : public EngineModel {
 
   engine::gpu::Options options_;
   int thread_blocks_;
+  bool copies_in_bulk_;
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<const algorithm::Entry*, int>, Blocks> blocks_;
 };
@@ -204,8 +210,8 @@ class DeviceModel : public EngineModel {
 }  // namespace
 
 std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
-                                                int thread_blocks) {
-  return std::make_shared<DeviceModel>(options, thread_blocks);
+                                                int thread_blocks, bool copies_in_bulk) {
+  return std::make_shared<DeviceModel>(options, thread_blocks, copies_in_bulk);
 }
 
 }  // namespace unisono::comm

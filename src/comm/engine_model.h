@@ -35,9 +35,9 @@ class EngineModel {
 std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options,
                                               double crowding = 1,
                                               const CostModel& costs = host_cost_model());
-// Of devices that run `thread_blocks` at once.
+// Of devices that run `thread_blocks` at once, and whether all of them copy in bulk.
 std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
-                                                int thread_blocks);
+                                                int thread_blocks, bool copies_in_bulk);
 // Of the copy engines: policy zero_sm.
 std::shared_ptr<const EngineModel> copy_model(const engine::gpu::CopyLinks::Options& options);
 

@@ -260,7 +260,7 @@ constexpr std::size_t lines_slots_bytes(int ranks, int blocks = lines_max_blocks
   return static_cast<std::size_t>(blocks * lines_warps_of_block(ranks)) * lines_slots * lines_hops *
          lines_group_bytes;
 }
-// Kernels by few thread blocks (kernels/bulk.cuh).
+// Thread blocks that copy in bulk (kernels/bulk.cuh), at most.
 inline constexpr int bulk_max_blocks = 32;
 // What a connection's region holds after what all begin with (transport/nvlink/layout.h). Of this
 // end: rounds of each warp, a word that says that they were given up, calls that posted of each
@@ -277,7 +277,7 @@ struct LinesRegion {
   // call's number, as in LL.
   alignas(128) std::uint32_t posts[lines_max_blocks][4];
   alignas(128) std::uint64_t ends[lines_max_blocks];
-  std::uint32_t inputs[bulk_max_blocks][4];
+  std::uint32_t inputs[lines_max_blocks][4];
 };
 static_assert(sizeof(LinesRegion) % ll128_line_bytes == 0, "slots follow");
 struct LinesPeer {
@@ -311,7 +311,7 @@ struct LinesLaunch {
   LinesPeer peers[direct_max_ranks];
 };
 
-// Large calls by few thread blocks, in bulk copies (kernels/bulk.cuh): what one rank has, or what
+// Large calls in bulk copies, by few thread blocks (kernels/bulk.cuh): what one rank has, or what
 // all have, added up, goes to where it is wanted, tile by tile, through stages of shared memory.
 inline constexpr int bulk_max_stages = 16;    // of a warp
 inline constexpr int bulk_stages_behind = 3;  // of copies, whose stores read; a warp has more
@@ -325,6 +325,8 @@ struct BulkFlow {
 };
 struct BulkLaunch {
   LinesLaunch lines;        // how the call goes unless all reach what they need
+  std::int32_t blocks;      // that copy: the first; the others have come for lines
+  std::int32_t warps;       // that copy, of such a block: the first
   std::int64_t bytes;       // of each flow
   std::uint32_t sources;    // ranks, as bits: one, or all, whose data are added up
   std::int32_t flows;       // tiles of each in turn

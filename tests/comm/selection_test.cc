@@ -108,8 +108,10 @@ TEST(Selection, OnAHostNoRootHasItsBlockExchanged) {
 
 constexpr int blocks_of_h200 = 132;
 
-Selection device_selection(int ranks, int thread_blocks = blocks_of_h200) {
-  return Selection(topo::Placement::single_node(ranks), device_model({}, thread_blocks));
+Selection device_selection(int ranks, int thread_blocks = blocks_of_h200,
+                           bool copies_in_bulk = true) {
+  return Selection(topo::Placement::single_node(ranks),
+                   device_model({}, thread_blocks, copies_in_bulk));
 }
 
 // A slice of a device (MIG), or an older one.
@@ -199,8 +201,9 @@ TEST(Selection, WithFewMultiprocessorsCallsTakeNoMoreWhereTheyCan) {
               collective == Collective::all_gather || collective == Collective::all_to_all
                   ? static_cast<double>(bytes) / ranks
                   : static_cast<double>(bytes);
-          EXPECT_LE(device_model({}, blocks_of_h200)->thread_blocks(*choice->entry, request, block),
-                    std::max(max_sms, 2 * can));
+          EXPECT_LE(
+              device_model({}, blocks_of_h200, true)->thread_blocks(*choice->entry, request, block),
+              std::max(max_sms, 2 * can));
         }
   }
 }
@@ -223,6 +226,18 @@ TEST(Selection, OnADeviceFewThreadBlocksTakeLargeCallsByBulkCopies) {
         EXPECT_EQ(choice->entry->name, algorithm);
         EXPECT_EQ(choice->protocol, Protocol::ll128);
         EXPECT_EQ(choice->channels, 1);
+      }
+}
+
+// Where devices copy in bulk; a ring of tiles elsewhere.
+TEST(Selection, OnADeviceLargeBroadcastsGoByBulkCopies) {
+  for (const int ranks : {2, 4})
+    for (const bool copies_in_bulk : {true, false})
+      for (const std::uint64_t bytes : {256ULL << 20, 1ULL << 30}) {
+        Selection selection = device_selection(ranks, blocks_of_h200, copies_in_bulk);
+        const Choice choice = selection.candidates(Collective::broadcast, bytes).front().choice;
+        EXPECT_EQ(choice.entry->name, copies_in_bulk ? "two_shot" : "ring") << ranks << bytes;
+        EXPECT_EQ(choice.protocol, copies_in_bulk ? Protocol::ll128 : Protocol::simple);
       }
 }
 

@@ -1,4 +1,4 @@
-// Large calls that few thread blocks serve, in bulk copies.
+// Large calls in bulk copies, by few thread blocks.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -13,7 +13,8 @@ class GpuBulk : public testing::Test {
  protected:
   void SetUp() override {
     std::string why;
-    if (usable_devices(&why).empty()) GTEST_SKIP() << why;
+    devices_ = static_cast<int>(usable_devices(&why).size());
+    if (devices_ == 0) GTEST_SKIP() << why;
   }
   // Every call may go in bulk, so that few bytes show all.
   static GpuCluster::Options options(std::function<bool(int, int)> sees) {
@@ -27,12 +28,21 @@ class GpuBulk : public testing::Test {
     if (!entry.supports(run.request).ok()) run.request.in_place = false;
     return run;
   }
-  static bool goes_in_bulk(const algorithm::Entry& entry, int ranks) {
-    const int hops = engine::gpu::lines_hops(entry.collective, entry.name, ranks);
-    return hops > 0 &&
-           engine::gpu::lines_way(entry.collective, hops, 1, 1, {.zero_copy_min_bytes = 1}) ==
-               engine::gpu::LinesWay::bulk;
+  // As many thread blocks as it likes; `max_sms` 0.
+  GpuCluster::Run run_by_default(const algorithm::Entry& entry, int ranks, std::int64_t count) {
+    auto run = run_in_bulk(entry, ranks, count);
+    run.max_sms = 0;
+    run.type = random_() % 2 == 0 ? DataType::uint8 : DataType::bfloat16;
+    return run;
   }
+  static bool goes_in_bulk(const algorithm::Entry& entry, int ranks, int max_sms = 1) {
+    const int hops = engine::gpu::lines_hops(entry.collective, entry.name, ranks);
+    return hops > 0 && engine::gpu::bulk_blocks(entry.collective, hops, 1 << 10, max_sms,
+                                                {.zero_copy_min_bytes = 1}) > 0;
+  }
+  // Ranks that share a device never have as many as they like.
+  bool has_device_for_each(int ranks) const { return ranks >= 2 && ranks <= devices_; }
+  int devices_ = 0;
   std::mt19937_64 random_{std::random_device{}()};
 };
 
@@ -83,9 +93,9 @@ TEST_F(GpuBulk, NoLineIsStoredWhereAllReachAll) {
       run.calls = 2;
       EXPECT_EQ(cluster.run(run), "") << describe(run);
     }
-    const bool knows_bulk = cluster.engine(0).bulk(ranks).shared_bytes() > 0;
     for (int rank = 0; rank < ranks; ++rank)
-      EXPECT_EQ(cluster.has_used_slots(rank), !reaches || !knows_bulk) << rank;
+      EXPECT_EQ(cluster.has_used_slots(rank), !reaches || !cluster.engine(0).copies_in_bulk())
+          << rank;
   }
 }
 
@@ -116,6 +126,42 @@ TEST_F(GpuBulk, CopyEnginesKeepLargeBlocks) {
       run.request.in_place = false;
       EXPECT_EQ(cluster.run(run), "") << describe(run);
     }
+  }
+}
+
+// All thread blocks come, and few copy; all of them go by lines where somebody does not reach.
+TEST_F(GpuBulk, ByDefaultEveryPlanIsRightWhoeverReachesWhom) {
+  for (const int ranks : {2, 3, 4}) {
+    if (!has_device_for_each(ranks)) continue;
+    GpuCluster cluster(ranks, options([&](int, int) { return random_() % 8 != 0; }));
+    for (const algorithm::Entry& entry : algorithm::entries())
+      for (int round = 0; round < 8 && goes_in_bulk(entry, ranks, 0); ++round) {
+        const unsigned most = round == 0 ? 9'000'000 : 200'000;
+        auto run = run_by_default(entry, ranks, static_cast<std::int64_t>(64 + random_() % most));
+        if (round % 2 == 0) run.problem.count = (run.problem.count + 63) / 64 * 64;
+        run.calls = 6;
+        run.is_graph = round == 1;
+        run.is_aligned = random_() % 4 != 0;
+        EXPECT_EQ(cluster.run(run), "") << describe(run);
+        if (HasFailure()) return;
+      }
+  }
+}
+
+TEST_F(GpuBulk, ByDefaultNoLineIsStoredWhereAllReachAll) {
+  constexpr int ranks = 2;
+  if (!has_device_for_each(ranks)) GTEST_SKIP() << "two devices are needed";
+  for (const bool reaches : {true, false}) {
+    GpuCluster cluster(ranks, options([&](int, int) { return reaches; }));
+    for (const algorithm::Entry& entry : algorithm::entries()) {
+      if (!goes_in_bulk(entry, ranks, 0)) continue;
+      auto run = run_by_default(entry, ranks, 64 * 3000);
+      run.calls = 2;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+    }
+    // A root's are not.
+    EXPECT_EQ(cluster.has_used_slots(0) || cluster.has_used_slots(1),
+              !reaches || !cluster.engine(0).copies_in_bulk());
   }
 }
 

@@ -137,6 +137,7 @@ class GpuCluster::Resources : public engine::gpu::Resources {
                                                     .peer = wanted.peer,
                                                     .peer_address = address,
                                                     .geometry = wanted.geometry}));
+      region_bytes_[{wanted.peer, wanted.channel, wanted.protocol}] = wanted.geometry.region_bytes;
     }
     UNISONO_ASSIGN(const bool ready, connection->ready());
     if (!ready) return nullptr;
@@ -155,16 +156,12 @@ class GpuCluster::Resources : public engine::gpu::Resources {
   }
   bool has_used_slots() {
     for (const auto& [key, connection] : connections_) {
-      const bool is_by_copies = std::get<1>(key) >= engine::gpu::first_copy_channel;
-      const transport::Geometry geometry = is_by_copies
-                                               ? engine().copy_links().geometry()
-                                               : engine::gpu::link_geometry(engine().options());
-      const bool is_bulk = std::get<1>(key) == engine::gpu::bulk_channel;
+      const int channel = std::get<1>(key);
+      const bool is_for_lines =
+          channel >= engine::gpu::lines_channel && channel <= engine::gpu::bulk_channel;
       const std::size_t offset =
-          is_bulk ? sizeof(device::LinesRegion) : transport::nvlink::slots_offset;
-      std::vector<std::byte> slots(
-          is_bulk ? device::lines_slots_bytes(cluster_.ranks(), device::bulk_max_blocks)
-                  : geometry.region_bytes - offset);
+          is_for_lines ? sizeof(device::LinesRegion) : transport::nvlink::slots_offset;
+      std::vector<std::byte> slots(region_bytes_.at(key) - offset);
       const auto at = reinterpret_cast<sys::cuda::DeviceAddress>(connection->region()) + offset;
       const Status copied = engine().device().copy(
           reinterpret_cast<sys::cuda::DeviceAddress>(slots.data()), at, slots.size());
@@ -192,6 +189,7 @@ class GpuCluster::Resources : public engine::gpu::Resources {
   int rank_;
   std::uint64_t communicator_;
   std::map<std::tuple<int, int, Protocol>, std::unique_ptr<transport::Connection>> connections_;
+  std::map<std::tuple<int, int, Protocol>, std::size_t> region_bytes_;
   std::set<const transport::Connection*> stored_;
   std::vector<sys::cuda::Memory> scratch_;
 };

@@ -56,15 +56,15 @@ struct BulkBlock {
   std::uint64_t call;  // of this block, from 1
   BulkViews& views;    // shared
 
-  __device__ int peer() const { return static_cast<int>(threadIdx.x); }
-  __device__ bool is_peer() const {
-    return peer() < launch.lines.ranks && peer() != launch.lines.rank;
-  }
+  // A thread for each rank, by distance from this one.
+  __device__ int distance() const { return static_cast<int>(threadIdx.x); }
+  __device__ int peer() const { return rank_at(launch.lines, distance()); }
+  __device__ bool is_peer() const { return distance() > 0 && distance() < launch.lines.ranks; }
   __device__ LinesRegion& region_of_peer() const {
-    return *at_address<LinesRegion>(launch.lines.peers[peer()].out);
+    return *at_address<LinesRegion>(launch.lines.peers[distance()].out);
   }
   __device__ const LinesRegion& region() const {
-    return *at_address<const LinesRegion>(launch.lines.peers[peer()].in);
+    return *at_address<const LinesRegion>(launch.lines.peers[distance()].in);
   }
   __device__ void post(std::uint32_t (&at)[4], std::uint64_t view) const {
     const auto flag = static_cast<std::uint32_t>(call);
@@ -104,7 +104,7 @@ __device__ bool BulkBlock::agree(bool& all_reach) {
     // Acquire: what the peer released with them.
     ptx::fence_sys();
     reaches = views.outputs[peer()] != 0;
-  } else if (peer() == launch.lines.rank) {
+  } else if (distance() == 0) {
     views.outputs[peer()] = launch.outputs[peer()];
     views.inputs[peer()] = launch.inputs[peer()];
     reaches = launch.outputs[peer()] != 0;
@@ -414,32 +414,51 @@ __device__ __forceinline__ bool run_tiles(const BulkLaunch& launch, const Watch&
   find_routes(launch, views, routes);
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int warp = static_cast<int>(threadIdx.x / 32);
-  const auto warps = static_cast<int>(blockDim.x / 32);
+  if (static_cast<int>(blockIdx.x) >= launch.blocks || warp >= launch.warps) return true;
   std::uint64_t* barriers = loaded + warp * bulk_max_stages;
   if (lane < launch.stages) ptx::make_transfer_barrier(barriers + lane, 1);
   __syncwarp();
-  const auto blocks = static_cast<std::int64_t>(gridDim.x);
+  const std::int64_t blocks = launch.blocks;
   const bool adds = (launch.sources & (launch.sources - 1)) != 0;
   const int loads = adds ? launch.lines.ranks : 1;
   const int stage_bytes = loads * launch.tile_bytes;
   const int warp_bytes = launch.stages * stage_bytes + (adds ? launch.tile_bytes : 0);
-  BulkWarp<most> self{launch,        watch,
-                      place,         routes,
-                      barriers,      bulk_stages + warp * warp_bytes,
-                      loads,         stage_bytes,
-                      lane,          warp * blocks + blockIdx.x,
-                      blocks * warps};
+  BulkWarp<most> self{launch,
+                      watch,
+                      place,
+                      routes,
+                      barriers,
+                      bulk_stages + warp * warp_bytes,
+                      loads,
+                      stage_bytes,
+                      lane,
+                      warp * blocks + blockIdx.x,
+                      blocks * launch.warps};
   return self.run();
 }
 
+// By lines. Of whatever a call asks not in line, for the registers of the copies beside them.
+template <int most, class Data>
+__device__ __forceinline__ bool run_rounds_beside(LinesWarp<most, Data, true>& self,
+                                                  int warp_of_block) {
+  return run_rounds(self, warp_of_block);
+}
 template <int most>
+__device__ __noinline__ bool run_rounds_beside(LinesWarp<most, AnyData, true>& self,
+                                               int warp_of_block) {
+  return run_rounds(self, warp_of_block);
+}
+
+template <int most, class Data>
 __device__ __forceinline__ void run_bulk(const BulkLaunch& launch) {
   __shared__ BulkViews views;
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int warp_of_block = static_cast<int>(threadIdx.x / 32);
   auto* own = at_address<LinesRegion>(launch.lines.states);
-  // The next kernel comes when this one is over: its blocks would take multiprocessors meanwhile.
   ptx::wait_for_kernel_before();
+  // In a call of few blocks the next kernel comes when this one is over: its blocks would take
+  // multiprocessors meanwhile.
+  if (static_cast<int>(gridDim.x) > launch.blocks) ptx::let_next_kernel_come();
   // Once given up, the counters of the two ends no longer agree.
   if (ptx::load_relaxed_sys(&own->stopped) != 0) return;
   const Watch watch{launch.lines.timeout_ns, at_address<Mailbox>(launch.lines.mailbox),
@@ -454,12 +473,12 @@ __device__ __forceinline__ void run_bulk(const BulkLaunch& launch) {
   } else {
     const int warp =
         static_cast<int>(blockIdx.x) * lines_warps_of_block(launch.lines.ranks) + warp_of_block;
-    LinesWarp<most, AnyData, false> self{
+    LinesWarp<most, Data, true> self{
         launch.lines,       watch, place, lane, warp, launch.lines.sends, launch.lines.keeps,
         launch.lines.takes, own,   0,     0,    false};
-    const bool is_complete = self.begin() && run_rest(self, warp_of_block);
+    const bool is_complete = run_rounds_beside(self, warp_of_block);
     if (__syncthreads_or(is_complete ? 0 : 1) != 0) return;
-    if (lane == 0) own->rounds[warp] = self.round;
+    if (self.has_begun && lane == 0) own->rounds[warp] = self.round;
   }
   block.tell();
   const bool has_ended = block.await_ends();
@@ -470,15 +489,17 @@ __device__ __forceinline__ void run_bulk(const BulkLaunch& launch) {
 }  // namespace
 
 // NOLINTBEGIN(bugprone-macro-parentheses)
-#define UNISONO_BULK_KERNEL(most)                                      \
-  extern "C" __global__ void __launch_bounds__(lines_threads, 1)       \
-      unisono_bulk_##most(const __grid_constant__ BulkLaunch launch) { \
-    run_bulk<most>(launch);                                            \
+#define UNISONO_BULK_KERNEL(name, most, data)                                   \
+  extern "C" __global__ void __launch_bounds__(lines_threads, 1)                \
+      unisono_bulk_##name##_##most(const __grid_constant__ BulkLaunch launch) { \
+    run_bulk<most, data>(launch);                                               \
   }
 // NOLINTEND(bugprone-macro-parentheses)
-UNISONO_BULK_KERNEL(2)
-UNISONO_BULK_KERNEL(4)
-UNISONO_BULK_KERNEL(8)
+UNISONO_BULK_KERNEL(any, 2, AnyData)
+UNISONO_BULK_KERNEL(any, 4, AnyData)
+UNISONO_BULK_KERNEL(any, 8, AnyData)
+UNISONO_BULK_KERNEL(plain, 2, PlainData<Float32>)
+UNISONO_BULK_KERNEL(plain, 4, PlainData<Float32>)
 #undef UNISONO_BULK_KERNEL
 
 }  // namespace unisono::device

@@ -1,4 +1,4 @@
-// Large calls that few thread blocks serve, in bulk copies (device/kernels/bulk.cuh).
+// Large calls in bulk copies, by few thread blocks (device/kernels/bulk.cuh).
 #include "engine/gpu/lines.h"
 
 #include <algorithm>
@@ -157,8 +157,7 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
   device::BulkLaunch launch{};
   launch.lines = lines;
   set_flows(arguments, launch);
-  const sys::cuda::Kernel& kernel = engine.bulk(ranks_);
-  if (kernel.shared_bytes() == 0 || !set_buffers(resources, arguments, launch))
+  if (!engine.copies_in_bulk() || !set_buffers(resources, arguments, launch))
     std::ranges::fill(launch.outputs, 0);
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
   const sys::cuda::Current current(engine.device());
@@ -171,10 +170,18 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
   const Stages stages = stages_of(is_reduction(collective_), ranks_);
   launch.tile_bytes = stages.tile_bytes;
   launch.stages = stages.stages;
+  launch.blocks = copying_blocks(engine, arguments);
+  launch.warps = warps_of_block(ranks_);
+  const device::DataKind data =
+      is_reduction(collective_) ? device::DataKind::any : kind_of_data(launch.lines);
+  stand_by_distance(launch.lines);
+  // As many as lines take: what turns out not to go in bulk is as fast as they are.
+  const int blocks = most_blocks(arguments, device::lines_max_blocks);
   void* parameters[] = {&launch};
-  const auto result =
-      kernel.launch(static_cast<unsigned>(most_blocks(arguments, device::bulk_max_blocks)),
-                    32U * static_cast<unsigned>(warps_of_block(ranks_)), stream, parameters);
+  const auto result = engine.bulk(data, ranks_)
+                          .launch(static_cast<unsigned>(blocks),
+                                  static_cast<unsigned>(32 * device::lines_warps_of_block(ranks_)),
+                                  stream, parameters);
   UNISONO_TRY(engine.device().check(result, "launching bulk copies"));
   return queue.finish();
 }

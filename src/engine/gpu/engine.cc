@@ -118,13 +118,14 @@ Status Engine::find_kernels(bool waits_by_itself) {
     if (ranks[i] > 2) add(direct_[2], "direct_two_shot", {any, float16, bfloat16, float32});
     add(lines_, "lines", {any, plain, float16, bfloat16, float32});
     add(straight_, "straight", {any});
-    wanted.push_back({bulk_[i], str("unisono_bulk_", ranks[i])});
+    add(bulk_, "bulk", {any, plain});
   }
   for (const Named& one : wanted) {
     UNISONO_ASSIGN(one.kernel, module_.kernel(one.name.c_str(), waits_by_itself));
   }
-  for (sys::cuda::Kernel& bulk : bulk_)
-    if (bulk.is_for_hopper()) UNISONO_TRY(bulk.take_shared_memory(device::bulk_shared_bytes));
+  for (auto& of_data : bulk_.kernels)
+    for (sys::cuda::Kernel& bulk : of_data)
+      if (bulk.is_for_hopper()) UNISONO_TRY(bulk.take_shared_memory(device::bulk_shared_bytes));
   return {};
 }
 

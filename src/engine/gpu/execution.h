@@ -48,8 +48,8 @@ struct Options {
 // protocol, each way.
 transport::Geometry link_geometry(const Options& options);
 
-// How a call of kernels/lines.cuh goes: by lines; straight to where it is wanted; or by few thread
-// blocks, in bulk copies.
+// How a call of kernels/lines.cuh goes: by lines; straight to where it is wanted; or in bulk
+// copies, by few thread blocks.
 enum class LinesWay : std::uint8_t { lines, straight, bulk };
 
 // Kernels loaded on one device, and the memory in which they tell of failures. One for each
@@ -75,10 +75,12 @@ class Engine {
   const sys::cuda::Kernel& straight(int ranks) const {
     return straight_.of(device::DataKind::any, ranks);
   }
-  // Of device/kernels/bulk.cuh. Where they have no shared memory, they cannot copy in bulk.
-  const sys::cuda::Kernel& bulk(int ranks) const {
-    return bulk_[ranks <= 2 ? 0 : ranks <= 4 ? 1 : 2];
+  // Of device/kernels/bulk.cuh, likewise. Where they have no shared memory, they cannot copy in
+  // bulk.
+  const sys::cuda::Kernel& bulk(device::DataKind data, int ranks) const {
+    return bulk_.of(data, ranks);
   }
+  bool copies_in_bulk() const { return bulk(device::DataKind::any, 2).shared_bytes() > 0; }
   const sys::cuda::Kernel& divide() const { return divide_; }
   const sys::cuda::Kernel& messages() const { return messages_; }
   const sys::cuda::Kernel& few_messages() const { return few_messages_; }
@@ -126,7 +128,7 @@ class Engine {
   ByData direct_[device::direct_kinds];
   ByData lines_;
   ByData straight_;
-  sys::cuda::Kernel bulk_[3];
+  ByData bulk_;
   sys::cuda::Kernel divide_;
   sys::cuda::Kernel messages_;
   sys::cuda::Kernel few_messages_;

@@ -1,6 +1,6 @@
 // Plans between all ranks in protocol LL128, of calls of any size, by a kernel of their own
-// (device/kernels/lines.cuh); of large calls that few thread blocks serve, by bulk copies
-// (device/kernels/bulk.cuh).
+// (device/kernels/lines.cuh); of some large calls, and of those that few thread blocks serve, by
+// bulk copies (device/kernels/bulk.cuh).
 #pragma once
 
 #include "engine/gpu/by_hand.h"
@@ -9,7 +9,8 @@ namespace unisono::engine::gpu {
 
 class StreamQueue;
 
-// Of connections for bulk copies, whose regions are a device::LinesRegion and slots for few blocks.
+// Of connections for bulk copies in calls of few thread blocks, whose regions are a
+// device::LinesRegion and slots for so many.
 inline constexpr int bulk_channel = lines_channel + 3;
 
 // By name: whether Lines does this plan on so many ranks, and in how many hops; 0: it does not.
@@ -19,6 +20,9 @@ int lines_hops(Collective collective, std::string_view algorithm, int ranks);
 // `max_sms` thread blocks serve it at most; 0: as many as it likes.
 LinesWay lines_way(Collective collective, int hops, std::uint64_t longest, int max_sms,
                    const Options& options);
+// Of the same call, that copy in bulk; 0: it does not go so.
+int bulk_blocks(Collective collective, int hops, std::uint64_t longest, int max_sms,
+                const Options& options);
 
 class Lines : public ByHand {
  public:
@@ -38,6 +42,7 @@ class Lines : public ByHand {
   // Of the block, or of two hops of the longest segment.
   std::int64_t longest_bytes(const Arguments& arguments) const;
   LinesWay way(const Engine& engine, const Arguments& arguments) const;
+  int copying_blocks(const Engine& engine, const Arguments& arguments) const;
   void set_views(Resources& resources, const Arguments& arguments,
                  device::LinesLaunch& launch) const;
   // As bits.
@@ -46,6 +51,7 @@ class Lines : public ByHand {
   void set_segments(const Arguments& arguments, device::LinesLaunch& launch) const;
   void set_two_hops(const Arguments& arguments, device::LinesLaunch& launch) const;
   void stand_by_distance(device::LinesLaunch& launch) const;
+  device::DataKind kind_of_data(const device::LinesLaunch& launch) const;
   void set_flows(const Arguments& arguments, device::BulkLaunch& launch) const;
   Status keep_beside(StreamQueue& queue, const Arguments& arguments,
                      device::BulkLaunch& launch) const;
