@@ -218,9 +218,8 @@ Result<sys::cuda::DeviceAddress> DeviceConnections::scratch(std::size_t bytes) {
 }
 
 void DeviceConnections::find_views(const void* data, std::size_t bytes,
-                                   std::span<sys::cuda::DeviceAddress> by_rank) {
+                                   std::span<sys::cuda::DeviceAddress> by_rank, bool is_captured) {
   const auto address = reinterpret_cast<sys::cuda::DeviceAddress>(data);
-  const bool is_captured = capture_ != 0;
   std::unique_lock lock(registrations_mutex_, std::defer_lock);
   if (is_captured)
     lock.lock();

@@ -55,7 +55,13 @@ class DeviceConnections : public engine::gpu::Resources {
   Status progress() override;
   Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) override;
   void find_views(const void* data, std::size_t bytes,
-                  std::span<sys::cuda::DeviceAddress> by_rank) override;
+                  std::span<sys::cuda::DeviceAddress> by_rank) override {
+    find_views(data, bytes, by_rank, capture_ != 0);
+  }
+  void find_views_to_capture(const void* data, std::size_t bytes,
+                             std::span<sys::cuda::DeviceAddress> by_rank) override {
+    find_views(data, bytes, by_rank, true);
+  }
   Status before_launch(sys::cuda::StreamHandle* stream, int blocks) override;
   Status after_launch(sys::cuda::StreamHandle* stream) override;
   void end_launch() override;
@@ -112,6 +118,8 @@ class DeviceConnections : public engine::gpu::Resources {
   Status reach_all(ControlGroup& group);
   Status make_entry(const Link& wanted);
   Status make_registrations();
+  void find_views(const void* data, std::size_t bytes, std::span<sys::cuda::DeviceAddress> by_rank,
+                  bool is_captured);
   // After a call: only one on memory that was not known takes the time.
   void share_new_memory();
   // In a capture, until all ranks have said where they reach what they were told of.

@@ -66,8 +66,7 @@ void CopiedMessages::arrange() {
     for (Part& part : ways_[i].parts) {
       if (peer >= device::max_viewers || !links().options().goes_straight(part.bytes)) continue;
       std::array<DeviceAddress, device::max_viewers> views{};
-      if (!ways_[i].sends)
-        resources_.find_views(reinterpret_cast<const void*>(part.address), part.bytes, views);
+      if (!ways_[i].sends) find_views(part.address, part.bytes, views);
       part.meeting = meet(link(i), ways_[i].sends, 1, views[peer]);
     }
   }

@@ -156,7 +156,7 @@ void CopiedPlan::arrange() {
     DeviceAddress wanted = 0;
     if (step.kind == receive && step.comes_early) {
       if (!has_looked)
-        resources_.find_views(arguments_.output, output_bytes(header_, rank_, arguments_), views);
+        find_views(address_of(arguments_.output), output_bytes(header_, rank_, arguments_), views);
       has_looked = true;
       const DeviceAddress view = views[static_cast<std::size_t>(with.connection->peer())];
       if (view != 0) wanted = view + (whole.address - address_of(arguments_.output));

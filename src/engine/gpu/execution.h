@@ -155,9 +155,15 @@ class Resources {
   virtual Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) = 0;
   // By rank, where it reaches this rank's memory [data, data + bytes), as its own addresses; 0
   // where it does not. Memory that is asked for is made known to the others after the launch, so
-  // that later calls find more. A view stays valid as long as the memory does.
+  // that later calls find more; while a launch is captured, at once, and what the others say of it
+  // is waited for. A view stays valid as long as the memory does.
   virtual void find_views(const void* data, std::size_t bytes,
                           std::span<sys::cuda::DeviceAddress> by_rank) = 0;
+  // Of a call that is to be captured, before its launch.
+  virtual void find_views_to_capture(const void* data, std::size_t bytes,
+                                     std::span<sys::cuda::DeviceAddress> by_rank) {
+    find_views(data, bytes, by_rank);
+  }
   // Around what a call puts on its stream: the place to order it after the calls before it, and
   // after kernels of others that may leave no room for its thread blocks. end_launch() always
   // follows.

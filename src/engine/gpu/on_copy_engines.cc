@@ -90,14 +90,7 @@ int OnCopyEngines::meet(CopyLink& link, bool sends, int parts, sys::cuda::Device
   return static_cast<int>(meetings_.size()) - 1;
 }
 
-Result<bool> OnCopyEngines::agree() {
-  if (!is_arranged_) {
-    meetings_.clear();
-    arrange();
-    is_arranged_ = true;
-    arranged_ns_ = steady_now_ns();
-  }
-  if (meetings_.empty()) return true;
+Result<bool> OnCopyEngines::is_capturing() const {
   int capturing = 0;
   const sys::cuda::Device& device = resources_.engine().device();
   const sys::cuda::Current current(device);
@@ -105,7 +98,26 @@ Result<bool> OnCopyEngines::agree() {
       device.check(device.driver().stream_is_capturing(
                        static_cast<sys::cuda::StreamHandle*>(arguments_.stream), &capturing),
                    "looking at a stream"));
-  is_captured_ = capturing != 0;
+  return capturing != 0;
+}
+
+void OnCopyEngines::find_views(sys::cuda::DeviceAddress data, std::size_t bytes,
+                               std::span<sys::cuda::DeviceAddress> by_rank) {
+  const auto* at = reinterpret_cast<const void*>(data);
+  if (is_captured_)
+    resources_.find_views_to_capture(at, bytes, by_rank);
+  else
+    resources_.find_views(at, bytes, by_rank);
+}
+
+Result<bool> OnCopyEngines::agree() {
+  if (!is_arranged_) {
+    UNISONO_ASSIGN(is_captured_, is_capturing());
+    meetings_.clear();
+    arrange();
+    is_arranged_ = true;
+    arranged_ns_ = steady_now_ns();
+  }
   bool complete = true;
   for (Meeting& meeting : meetings_) {
     if (meeting.is_over) continue;

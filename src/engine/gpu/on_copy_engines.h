@@ -43,6 +43,9 @@ class OnCopyEngines : public Execution {
   virtual void arrange() = 0;
   // Returns which it is. `wanted`: where the sender reaches the place of a receive; 0: it does not.
   int meet(CopyLink& link, bool sends, int parts, sys::cuda::DeviceAddress wanted);
+  // As Resources does, for what is to be arranged.
+  void find_views(sys::cuda::DeviceAddress data, std::size_t bytes,
+                  std::span<sys::cuda::DeviceAddress> by_rank);
   // The message if it goes straight, else null; -1: none.
   const StreamQueue::Straight* straight(int which) const;
   sys::cuda::DeviceAddress destination(int which) const {
@@ -58,13 +61,14 @@ class OnCopyEngines : public Execution {
 
  private:
   Result<bool> connect();
+  Result<bool> is_capturing() const;
   Result<bool> agree();
   Status agree(Meeting& meeting);
   Status begin(StreamQueue& queue);
 
   std::vector<Meeting> meetings_;
   bool is_arranged_ = false;
-  bool is_captured_ = false;  // known where something is to be agreed on
+  bool is_captured_ = false;
   std::int64_t arranged_ns_ = 0;
   Waiting waiting_;
   bool progressed_ = false;
