@@ -1,0 +1,335 @@
+// The tiles of a call in bulk copies (bulk.cuh).
+//
+// Warps work alone, each on its own tiles and stages. One thread asks for all copies: stage by
+// stage it loads ahead. A stage that is copied is loaded again once its stores have read it; one
+// that is added, at once, as the sum has a place of its own.
+#pragma once
+
+#include <cstdint>
+
+#include "device/copy/local.cuh"
+#include "device/kernels/address.cuh"
+#include "device/kernels/bulk_block.cuh"
+#include "device/program.h"
+#include "device/ptx/bulk.cuh"
+#include "device/reduce/units.cuh"
+#include "device/sync/wait.cuh"
+
+namespace unisono::device {
+namespace {
+
+extern __shared__ __align__(128) Byte bulk_stages[];
+inline constexpr int warp_stride = 32 * static_cast<int>(unit_bytes);
+
+// Where a flow comes from, in the order of the sum, and goes to.
+struct BulkRoute {
+  std::uint64_t sources[direct_max_ranks];
+  std::uint64_t destinations[direct_max_ranks];
+  int stores;
+};
+
+// A warp on its way through its tiles. `most` ranks: the loops over ranks are unrolled. Nothing is
+// divided on the way: one thread's division of 64 bits takes as long as the copy unit needs for
+// kilobytes.
+template <int most>
+struct BulkWarp {
+  const BulkLaunch& launch;
+  Watch watch;
+  Place place;
+  const BulkRoute* routes;  // shared
+  std::uint64_t* loaded;    // shared: a barrier for each stage
+  Byte* stages;             // shared; behind them the sum of a warp that adds
+  int loads;                // into a stage
+  int stage_bytes;
+  int lane;
+  std::int64_t worker;  // of all warps of the launch
+  std::int64_t workers;
+
+  // A warp's tiles: of each flow in turn those at the same place, and so on. Warps begin with
+  // different flows.
+  struct Cursor {
+    std::int64_t at;
+    int flow;
+    int left;  // flows at this place
+    int stage;
+    unsigned phase;
+  };
+  __device__ Cursor begin() const {
+    return {worker * launch.tile_bytes, static_cast<int>(worker % launch.flows), launch.flows, 0,
+            0};
+  }
+  __device__ void advance(Cursor& cursor) const {
+    if (++cursor.flow == launch.flows) cursor.flow = 0;
+    if (--cursor.left == 0) {
+      cursor.left = launch.flows;
+      cursor.at += workers * launch.tile_bytes;
+    }
+    if (++cursor.stage < launch.stages) return;
+    cursor.stage = 0;
+    cursor.phase ^= 1U;
+  }
+  __device__ std::int64_t whole_bytes() const {
+    return launch.bytes & ~static_cast<std::int64_t>(unit_bytes - 1);
+  }
+  __device__ bool is_within(const Cursor& cursor) const { return cursor.at < whole_bytes(); }
+  __device__ std::uint32_t bytes_at(const Cursor& cursor) const {
+    const std::int64_t left = whole_bytes() - cursor.at;
+    return static_cast<std::uint32_t>(left < launch.tile_bytes ? left : launch.tile_bytes);
+  }
+  __device__ Byte* stage(const Cursor& cursor) const { return stages + cursor.stage * stage_bytes; }
+  __device__ Byte* sum() const { return stages + launch.stages * stage_bytes; }
+  // A flow's, in registers: a rank's number, its bit and its address one after the other take the
+  // thread that asks for copies as long as a kilobyte's way.
+  struct Route {
+    const Byte* sources[most];
+    Byte* destinations[most];
+    int stores;
+  };
+  __device__ Route route(int flow) const;
+  __device__ void load(const Cursor& cursor, const Route& route) const;
+  __device__ bool await_loads(const Cursor& cursor) const;
+  __device__ void add(const Byte* stage, std::uint32_t bytes) const;
+  template <int units, class Combine>
+  __device__ void add_units(const Byte* at, Byte* to, Combine combine) const;
+  template <class Combine>
+  __device__ void add_whole(const Byte* stage, int& at, int end, Combine combine) const;
+  __device__ void store(const Cursor& cursor, const Route& route, const Byte* from) const;
+  __device__ void move_end() const;
+  // False if a wait was given up.
+  __device__ bool run_copies(bool asks);
+  __device__ bool run_sums(bool asks);
+  __device__ bool run();
+};
+
+template <int most>
+__device__ __forceinline__ typename BulkWarp<most>::Route BulkWarp<most>::route(int flow) const {
+  Route found;
+#pragma unroll
+  for (int i = 0; i < most; ++i) {
+    found.sources[i] = at_address<const Byte>(routes[flow].sources[i]);
+    found.destinations[i] = at_address<Byte>(routes[flow].destinations[i]);
+  }
+  found.stores = routes[flow].stores;
+  return found;
+}
+
+template <int most>
+__device__ __forceinline__ void BulkWarp<most>::load(const Cursor& cursor,
+                                                     const Route& route) const {
+  const std::uint32_t bytes = bytes_at(cursor);
+  std::uint64_t* barrier = loaded + cursor.stage;
+  ptx::announce_bytes(barrier, bytes * static_cast<unsigned>(loads));
+  Byte* to = stage(cursor);
+#pragma unroll
+  for (int i = 0; i < most; ++i)
+    if (i < loads)
+      ptx::load_in_bulk(to + i * launch.tile_bytes, route.sources[i] + cursor.at, bytes, barrier);
+}
+
+template <int most>
+__device__ __forceinline__ bool BulkWarp<most>::await_loads(const Cursor& cursor) const {
+  const Wanted wanted{Failure::message, launch.lines.rank, 0,
+                      static_cast<std::uint64_t>(place.tile) + 1};
+  return wait_until_in_warp(watch, place, wanted, [&](std::uint64_t&) {
+    return ptx::has_phase_ended(loaded + cursor.stage, cursor.phase);
+  });
+}
+
+// A warp's stride of units further on each.
+template <int most>
+template <int units, class Combine>
+__device__ __forceinline__ void BulkWarp<most>::add_units(const Byte* at, Byte* to,
+                                                          Combine combine) const {
+  uint4 parts[most][units];
+#pragma unroll
+  for (int i = 0; i < most; ++i)
+#pragma unroll
+    for (int unit = 0; unit < units; ++unit)
+      if (i < loads)
+        parts[i][unit] =
+            *reinterpret_cast<const uint4*>(at + i * launch.tile_bytes + unit * warp_stride);
+#pragma unroll
+  for (int i = 1; i < most; ++i)
+    if (i < loads) combine(parts[0], parts[i]);
+#pragma unroll
+  for (int unit = 0; unit < units; ++unit)
+    *reinterpret_cast<uint4*>(to + unit * warp_stride) = parts[0][unit];
+}
+
+// What is left is less than a warp reads at once.
+template <int most>
+template <class Combine>
+__device__ __forceinline__ void BulkWarp<most>::add_whole(const Byte* stage, int& at, int end,
+                                                          Combine combine) const {
+  constexpr int ahead = most <= 2 ? 4 : 2;
+  for (; at + (ahead - 1) * warp_stride < end; at += ahead * warp_stride)
+    add_units<ahead>(stage + at, sum() + at, combine);
+}
+
+// The type is looked at once: the sums that training is made of are in line.
+template <int most>
+__device__ __forceinline__ void BulkWarp<most>::add(const Byte* stage, std::uint32_t bytes) const {
+  const Arithmetic& arithmetic = launch.lines.arithmetic;
+  const auto any = [&](auto& a, const auto& b) { combine_units(arithmetic, a, b); };
+  int at = lane * static_cast<int>(unit_bytes);
+  const auto end = static_cast<int>(bytes);
+  const auto type = static_cast<Type>(arithmetic.type);
+  const bool is_sum = static_cast<Combine>(arithmetic.combine) == Combine::sum;
+  if (is_sum && type == Type::float32)
+    add_whole(stage, at, end, [](auto& a, const auto& b) { add_as<Float32>(a, b); });
+  else if (is_sum && type == Type::bfloat16)
+    add_whole(stage, at, end, [](auto& a, const auto& b) { add_as<BFloat16>(a, b); });
+  else if (is_sum && type == Type::float16)
+    add_whole(stage, at, end, [](auto& a, const auto& b) { add_as<Float16>(a, b); });
+  else
+    add_whole(stage, at, end, any);
+  for (; at < end; at += warp_stride) add_units<1>(stage + at, sum() + at, any);
+  // What this thread stored, before the copies of the thread that asks for them.
+  ptx::fence_bulk_copies_of_shared();
+  __syncwarp();
+}
+
+template <int most>
+__device__ __forceinline__ void BulkWarp<most>::store(const Cursor& cursor, const Route& route,
+                                                      const Byte* from) const {
+  const std::uint32_t bytes = bytes_at(cursor);
+#pragma unroll
+  for (int i = 0; i < most; ++i)
+    if (i < route.stores) ptx::store_in_bulk(route.destinations[i] + cursor.at, from, bytes);
+  ptx::close_group_of_stores();
+}
+
+// Behind the last whole unit, by a thread for each flow.
+template <int most>
+__device__ __forceinline__ void BulkWarp<most>::move_end() const {
+  const std::int64_t at = whole_bytes();
+  const std::int64_t left = launch.bytes - at;
+  if (left == 0 || lane >= launch.flows) return;
+  const BulkRoute& route = routes[lane];
+  const auto part_of = [&](int i) {
+    return load_unit(at_address<const Byte>(route.sources[i]) + at, left);
+  };
+  uint4 sum[1] = {part_of(0)};
+  for (int i = 1; i < loads; ++i) {
+    const uint4 part[1] = {part_of(i)};
+    combine_units<1>(launch.lines.arithmetic, sum, part);
+  }
+  for (int i = 0; i < route.stores; ++i)
+    store_unit(at_address<Byte>(route.destinations[i]) + at, sum[0], left);
+}
+
+template <int most>
+__device__ __forceinline__ bool BulkWarp<most>::run_copies(bool asks) {
+  Cursor cursor = begin();
+  Cursor next = cursor;
+  const auto load_next = [&] {
+    if (asks) load(next, route(next.flow));
+    advance(next);
+  };
+  for (int i = 0; i < launch.stages - bulk_stages_behind && is_within(next); ++i) load_next();
+  for (; is_within(cursor); advance(cursor)) {
+    if (is_within(next)) {
+      if (asks) ptx::wait_until_stores_have_read<bulk_stages_behind - 1>();
+      load_next();
+    }
+    if (!await_loads(cursor)) return false;
+    if (asks) store(cursor, route(cursor.flow), stage(cursor));
+    ++place.tile;
+  }
+  return true;
+}
+
+// Of one flow, whose route stays in registers where they suffice.
+template <int most>
+__device__ __forceinline__ bool BulkWarp<most>::run_sums(bool asks) {
+  const Route kept = route(0);
+  const auto way = [&] { return most <= 4 ? kept : route(0); };
+  Cursor cursor = begin();
+  Cursor next = cursor;
+  const auto load_next = [&] {
+    if (asks) load(next, way());
+    advance(next);
+  };
+  for (int i = 0; i < launch.stages && is_within(next); ++i) load_next();
+  for (; is_within(cursor); advance(cursor)) {
+    if (!await_loads(cursor)) return false;
+    // The sum before.
+    if (asks) ptx::wait_until_stores_have_read<0>();
+    __syncwarp();
+    add(stage(cursor), bytes_at(cursor));
+    if (asks) store(cursor, way(), sum());
+    if (is_within(next)) load_next();
+    ++place.tile;
+  }
+  return true;
+}
+
+template <int most>
+__device__ __forceinline__ bool BulkWarp<most>::run() {
+  if (launch.flows == 0) return true;
+  if (worker == 0) move_end();
+  const bool asks = lane == 0;
+  // What other threads have acquired or stored, before the copies.
+  ptx::fence_bulk_copies();
+  const bool is_complete = loads > 1 ? run_sums(asks) : run_copies(asks);
+  if (!is_complete) return false;
+  if (asks) ptx::wait_until_stores_are_complete();
+  ptx::fence_bulk_copies();
+  return true;
+}
+
+// The own part of a sum first, then by distance; stores to the own rank last.
+__device__ __forceinline__ void find_routes(const BulkLaunch& launch, const BulkViews& views,
+                                            BulkRoute (&routes)[direct_max_ranks]) {
+  const auto number = static_cast<int>(threadIdx.x);
+  if (number < launch.flows) {
+    const BulkFlow& flow = launch.flow[number];
+    BulkRoute& route = routes[number];
+    int sources = 0;
+    int stores = 0;
+    for (int distance = 0; distance < launch.lines.ranks; ++distance) {
+      const int source = rank_at(launch.lines, distance);
+      if (has(launch.sources, source))
+        route.sources[sources++] = views.inputs[source] + flow.source;
+      const int destination = rank_at(launch.lines, distance + 1);
+      if (has(static_cast<unsigned>(flow.destinations), destination))
+        route.destinations[stores++] = views.outputs[destination] + flow.destination;
+    }
+    route.stores = stores;
+  }
+  __syncthreads();
+}
+
+template <int most>
+__device__ __forceinline__ bool run_tiles(const BulkLaunch& launch, const Watch& watch,
+                                          const Place& place, const BulkViews& views) {
+  __shared__ std::uint64_t loaded[lines_max_warps_of_block * bulk_max_stages];
+  __shared__ BulkRoute routes[direct_max_ranks];
+  find_routes(launch, views, routes);
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  if (static_cast<int>(blockIdx.x) >= launch.blocks || warp >= launch.warps) return true;
+  std::uint64_t* barriers = loaded + warp * bulk_max_stages;
+  if (lane < launch.stages) ptx::make_transfer_barrier(barriers + lane, 1);
+  __syncwarp();
+  const std::int64_t blocks = launch.blocks;
+  const bool adds = (launch.sources & (launch.sources - 1)) != 0;
+  const int loads = adds ? launch.lines.ranks : 1;
+  const int stage_bytes = loads * launch.tile_bytes;
+  const int warp_bytes = launch.stages * stage_bytes + (adds ? launch.tile_bytes : 0);
+  BulkWarp<most> self{launch,
+                      watch,
+                      place,
+                      routes,
+                      barriers,
+                      bulk_stages + warp * warp_bytes,
+                      loads,
+                      stage_bytes,
+                      lane,
+                      warp * blocks + blockIdx.x,
+                      blocks * launch.warps};
+  return self.run();
+}
+
+}  // namespace
+}  // namespace unisono::device
