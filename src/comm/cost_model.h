@@ -37,11 +37,11 @@ using Parameters = std::array<double, sizeof(CostModel) / sizeof(double)>;
 Parameters parameters_of(const CostModel& model);
 CostModel cost_model_of(const Parameters& parameters);
 
-// Of the host engine. The numbers are fitted by bench/selection_fit to grids measured with a core
-// for each rank, on 32 cores at 4 to 16 ranks and on 2 cores at 2; they need only be right in
-// proportion. Between nodes all protocols send the same, and Simple wins; there a byte costs more
-// than over the loopback of those machines (0.45 ns), so that networks slower than it get plans
-// that send little.
+// Of the host engine. The numbers were searched for at random, and some set by hand, so that most
+// choices are right on grids (bench/selection_grid.py) measured with a core for each rank, on 32
+// cores at 4 to 16 ranks and on 2 cores at 2; they need only be right in proportion. Between nodes
+// all protocols send the same, and Simple wins; there a byte costs more than over the loopback of
+// those machines (0.45 ns), so that networks slower than it get plans that send little.
 const CostModel& host_cost_model();
 
 }  // namespace unisono::comm
