@@ -3,23 +3,23 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <mutex>
-#include <ranges>
 #include <utility>
 #include <vector>
 
 namespace unisono::comm {
 namespace {
 
-struct Registered {
+struct ExitAction {
   const AtExit* owner;
   const std::function<void()>* action;
 };
 // Never destroyed: objects of static storage may go after anything here.
 struct All {
   std::mutex mutex;
-  std::vector<Registered> registered;
+  std::vector<ExitAction> actions;
   pid_t process = 0;
 };
 All& all() {
@@ -30,8 +30,8 @@ All& all() {
 void run_all() {
   const std::lock_guard lock(all().mutex);
   if (all().process != getpid()) return;
-  for (const Registered& one : all().registered | std::views::reverse) (*one.action)();
-  all().registered.clear();
+  for (std::size_t i = all().actions.size(); i-- > 0;) (*all().actions[i].action)();
+  all().actions.clear();
 }
 
 }  // namespace
@@ -39,15 +39,15 @@ void run_all() {
 AtExit::AtExit(std::function<void()> action) : action_(std::move(action)) {
   const std::lock_guard lock(all().mutex);
   if (std::exchange(all().process, getpid()) != getpid()) {
-    all().registered.clear();
+    all().actions.clear();
     std::atexit(run_all);
   }
-  all().registered.push_back({this, &action_});
+  all().actions.push_back({this, &action_});
 }
 
 AtExit::~AtExit() {
   const std::lock_guard lock(all().mutex);
-  std::erase_if(all().registered, [this](const Registered& one) { return one.owner == this; });
+  std::erase_if(all().actions, [this](const ExitAction& one) { return one.owner == this; });
 }
 
 }  // namespace unisono::comm
