@@ -23,9 +23,6 @@ constexpr std::size_t max_reason_bytes = 4096;
 // Scratch memory beyond what a call needs, for one that is a little larger.
 constexpr std::size_t most_spare_bytes = std::size_t{16} << 20;
 
-// As long as a rank that does nothing may take to look.
-constexpr std::int64_t patience_in_captures_ns = 100'000'000;
-
 std::int64_t bootstrap_timeout_ns() { return settings().duration_ns(Setting::bootstrap_timeout); }
 
 }  // namespace
@@ -235,7 +232,7 @@ void DeviceConnections::find_views(const void* data, std::size_t bytes,
 // What is found then holds in all replays. A rank that has not answered in time is waited for no
 // more until it has.
 void DeviceConnections::wait_for_answers() {
-  const std::int64_t until_ns = transport::now_ns() + patience_in_captures_ns;
+  const std::int64_t until_ns = transport::now_ns() + engine::gpu::patience_in_captures_ns;
   for (;; std::this_thread::sleep_for(std::chrono::microseconds(100))) {
     registrations_->advance(false);
     if (registrations_->all_have_answered()) {

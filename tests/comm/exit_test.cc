@@ -14,6 +14,15 @@ std::function<void()> saying(const char* word) {
   return [word] { std::fprintf(stderr, "%s;", word); };
 }
 
+// The parent ends as its child does, without what exit() does.
+void go_on_in_child() {
+  const pid_t child = fork();
+  if (child == 0) return;
+  int status = 0;
+  waitpid(child, &status, 0);
+  _exit(WEXITSTATUS(status));
+}
+
 TEST(AtExitDeathTest, CallsTheLastFirstAndNobodyWhoIsGone) {
   EXPECT_EXIT(
       {
@@ -31,12 +40,7 @@ TEST(AtExitDeathTest, CallsNothingInAProcessThatWasForkedLater) {
   EXPECT_EXIT(
       {
         const AtExit parents(saying("parent"));
-        const pid_t child = fork();
-        if (child != 0) {
-          int status = 0;
-          waitpid(child, &status, 0);
-          _exit(WEXITSTATUS(status));
-        }
+        go_on_in_child();
         std::exit(4);
       },
       testing::ExitedWithCode(4), "^$");
@@ -46,12 +50,7 @@ TEST(AtExitDeathTest, CallsWhatAForkedProcessHasRegistered) {
   EXPECT_EXIT(
       {
         const AtExit parents(saying("parent"));
-        const pid_t child = fork();
-        if (child != 0) {
-          int status = 0;
-          waitpid(child, &status, 0);
-          _exit(WEXITSTATUS(status));
-        }
+        go_on_in_child();
         const AtExit own(saying("own"));
         std::exit(5);
       },

@@ -136,6 +136,11 @@ class Engine {
   int max_blocks_ = 0;
 };
 
+// How long ranks wait for each other's word while they capture: what is decided then holds in all
+// replays, ranks begin to capture tens of milliseconds apart, and one that does nothing looks every
+// 50 ms. Those that cannot come, because one thread captures for several GPUs, are waited for once.
+inline constexpr std::int64_t patience_in_captures_ns = 100'000'000;
+
 // What a running execution needs of its communicator.
 class Resources {
  public:

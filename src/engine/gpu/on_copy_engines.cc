@@ -11,10 +11,6 @@ namespace {
 // slots: as long as hosts that keep up with each other are apart, and no more than a large copy
 // through slots takes longer.
 constexpr std::int64_t patience_ns = 2'000'000;
-// While it captures: what is decided then holds in all replays, and ranks begin to capture tens of
-// milliseconds apart. Hosts that cannot come, because one thread captures for several GPUs, are
-// waited for so long once.
-constexpr std::int64_t patience_in_captures_ns = 100'000'000;
 
 }  // namespace
 
