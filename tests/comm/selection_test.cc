@@ -7,6 +7,7 @@
 
 #include "base/settings.h"
 #include "base/str.h"
+#include "engine/gpu/copy_program.h"
 
 namespace unisono::comm {
 namespace {
@@ -257,6 +258,20 @@ TEST(Selection, TheCopyEnginesServeWhatCombinesNothing) {
       const auto collective = static_cast<Collective>(i);
       const auto choice = selection.choose(collective, 1 << 20, 0, false, {});
       EXPECT_EQ(choice.ok(), !is_reduction(collective)) << name(collective) << ", " << ranks;
+    }
+  }
+}
+
+// Two ranks send the same bytes whatever the plan, but through slots they are copied twice.
+TEST(Selection, TheCopyEnginesTakePlansThatGoStraight) {
+  for (int ranks : {2, 3, 4}) {
+    Selection selection(topo::Placement::single_node(ranks), copy_model({}));
+    for (Collective collective : {Collective::all_gather, Collective::all_to_all,
+                                  Collective::broadcast, Collective::gather, Collective::scatter}) {
+      const auto choice = selection.choose(collective, 64 << 20, 0, false, {});
+      ASSERT_TRUE(choice.ok()) << choice.error().message;
+      EXPECT_GT(engine::gpu::straight_copy_hops(collective, choice->entry->name, ranks), 0)
+          << name(collective) << " of " << ranks << " ranks: " << choice->entry->name;
     }
   }
 }

@@ -100,17 +100,12 @@ TEST(CopyProgram, WhatIsReadBeforeMayNotComeEarly) {
 }
 
 TEST(CopyProgram, PlansOfUpToTwoHopsGoStraight) {
-  const auto hops = [](Collective collective, const char* name, int ranks) {
-    const algorithm::Request request{.collective = collective,
-                                     .placement = topo::Placement::single_node(ranks)};
-    return straight_copy_hops(
-        algorithm::make_header(**algorithm::find(collective, name), request).value());
-  };
-  EXPECT_EQ(hops(Collective::all_gather, "direct", 8), 1);
-  EXPECT_EQ(hops(Collective::all_gather, "ring", 8), 0);
-  EXPECT_EQ(hops(Collective::broadcast, "two_shot", 8), 2);
-  EXPECT_EQ(hops(Collective::broadcast, "knomial4", 4), 1);
-  EXPECT_EQ(hops(Collective::gather, "knomial4", 5), 0);
+  EXPECT_EQ(straight_copy_hops(Collective::all_gather, "direct", 8), 1);
+  EXPECT_EQ(straight_copy_hops(Collective::all_gather, "direct", 17), 0);
+  EXPECT_EQ(straight_copy_hops(Collective::all_gather, "ring", 8), 0);
+  EXPECT_EQ(straight_copy_hops(Collective::broadcast, "two_shot", 8), 2);
+  EXPECT_EQ(straight_copy_hops(Collective::broadcast, "knomial4", 4), 1);
+  EXPECT_EQ(straight_copy_hops(Collective::gather, "knomial4", 5), 0);
 }
 
 // Every collective that combines nothing has a plan that the copy engines can run.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "engine/gpu/by_hand.h"
 #include "engine/gpu/copies.h"
 #include "engine/gpu/copy_program.h"
 #include "engine/gpu/on_copy_engines.h"
@@ -33,7 +34,7 @@ class CopiedPlan : public OnCopyEngines {
         header_(header),
         rank_(program.rank),
         scratch_blocks_(program.scratch_blocks),
-        hops_(header.ranks <= device::max_viewers ? straight_copy_hops(header) : 0),
+        hops_(straight_copy_hops(header.collective, algorithm_of(header), header.ranks)),
         steps_(std::move(lowered.steps)),
         meetings_of_(steps_.size(), -1) {
     for (const ProgramConnection& one : lowered.connections)

@@ -132,9 +132,9 @@ plan::Limits copy_limits() {
   return out;
 }
 
-int straight_copy_hops(const plan::Header& header) {
-  const std::string_view algorithm = algorithm_of(header);
-  switch (header.collective) {
+int straight_copy_hops(Collective collective, std::string_view algorithm, int ranks) {
+  if (ranks > device::max_viewers) return 0;
+  switch (collective) {
     case Collective::all_gather:
     case Collective::all_to_all:
     case Collective::all_to_all_v:
@@ -145,7 +145,7 @@ int straight_copy_hops(const plan::Header& header) {
     case Collective::gather:
     case Collective::scatter:
       // Of so few ranks all are children of the root.
-      return algorithm == "knomial4" && header.ranks <= 4 ? 1 : 0;
+      return algorithm == "knomial4" && ranks <= 4 ? 1 : 0;
     default:
       return 0;
   }

@@ -5,6 +5,7 @@
 #include <unisono/result.h>
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "engine/gpu/lower.h"
@@ -42,7 +43,7 @@ struct CopyProgram {
 
 // In how many hops a plan's messages go straight to where they are wanted, by its name, of up to
 // two; 0: through slots alone.
-int straight_copy_hops(const plan::Header& header);
+int straight_copy_hops(Collective collective, std::string_view algorithm, int ranks);
 
 // What thread blocks may do at once is done in turns: all that can be sent, then the receiving step
 // that is the first of its thread block's. Misuse, naming it, for what cannot be done by copies.
