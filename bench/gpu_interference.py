@@ -10,6 +10,7 @@ the priority a collective's kernel waits for a whole product, and neither says a
 medians over repeats of the slowest rank's:
 
     product     how much longer the products take while collectives run all the time
+    lost us     what that is for each call: fewer and slower calls beside leave more to the products
     collective  microseconds of a call alone, and how many times as long while products run
 """
 
@@ -46,6 +47,13 @@ class Row:
     product_beside_us: float
     call_us: float  # alone
     call_beside_us: float
+    calls: int  # made beside the products, unless these were over before
+
+    @property
+    def lost_us(self) -> float:
+        """What a call costs the products that run beside it, in their time."""
+        calls = min(self.calls, PRODUCTS * self.product_beside_us / self.call_beside_us)
+        return PRODUCTS * (self.product_beside_us - self.product_us) / calls
 
     @property
     def slowdown(self) -> float:
@@ -107,14 +115,15 @@ class Measurement:
     ) -> Row:
         graph = self._graph(call, group, FIRST_CALLS)
         alone = self._agree([self._timed(0, graph)[1] for _ in range(REPEATS)]) / FIRST_CALLS
-        # The collectives outlast the products, then the products the collectives.
+        # The collectives outlast the products unless these hardly run beside them, then the
+        # products the collectives.
         calls = math.ceil(1.5 * PRODUCTS * self.product_us / alone)
         long_graph = self._graph(call, group, calls)
         product = self._agree([self._timed(PRODUCTS, long_graph)[0] for _ in range(REPEATS)])
         products = math.ceil(3 * FIRST_CALLS * alone / self.product_us) + 2
         call_us = self._agree([self._timed(products, graph)[1] for _ in range(REPEATS)])
         call_us /= FIRST_CALLS
-        return Row(name, library, size_bytes, self.product_us, product, alone, call_us)
+        return Row(name, library, size_bytes, self.product_us, product, alone, call_us, calls)
 
     def _graph(
         self, call: Callable[[dist.ProcessGroup], None], group: dist.ProcessGroup, calls: int
@@ -158,12 +167,12 @@ class Measurement:
 def table(rows: list[Row]) -> str:
     lines = [
         f"{'collective':11} {'bytes':>10} {'library':14} {'product':>9} {'slower by':>9}"
-        f" {'call us':>9} {'beside':>9} {'times':>6}"
+        f" {'lost us':>8} {'call us':>9} {'beside':>9} {'times':>6}"
     ]
     for row in rows:
         lines.append(
             f"{row.collective:11} {row.bytes:10} {row.library:14} {row.product_beside_us:9.1f}"
-            f" {row.slowdown:9.1%} {row.call_us:9.1f} {row.call_beside_us:9.1f}"
+            f" {row.slowdown:9.1%} {row.lost_us:8.1f} {row.call_us:9.1f} {row.call_beside_us:9.1f}"
             f" {row.call_beside_us / row.call_us:6.2f}"
         )
     return "\n".join(lines)

@@ -22,7 +22,8 @@ class MemPool(torch.cuda.MemPool):
             buffer = torch.empty(1 << 28, device="cuda")
         unisono.torch.communicator().register_memory(buffer)
 
-    The pool must live as long as its tensors.
+    The pool must live as long as its tensors, and only the device that was current when it was
+    made has it: a rank sets its device first.
     """
 
     def __init__(self) -> None:

@@ -16,6 +16,8 @@ from checks import check, generator, of_rank, rank, report, run_all, same, size
 # Of new tensors each time, of up to some MiB a rank.
 ROUNDS = 12
 LARGEST = 1 << 20
+# A pool is one device's.
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
 POOL = unisono.torch.MemPool() if sys.argv[1] == "pool" else None
 
 
@@ -114,7 +116,6 @@ def forget() -> None:
 
 
 if __name__ == "__main__":
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     torch.set_default_device("cuda")
     dist.init_process_group("unisono", timeout=datetime.timedelta(seconds=60))
     run_all()
