@@ -52,8 +52,8 @@ constexpr std::array<ByHand, 2> by_hand_in_ll{{{2.3, 140}, {3.7, 160}}};
 constexpr std::array<ByHand, 2> by_hand_in_ll128{{{3.4, 280}, {5.3, 310}}};
 constexpr ByHand straight{8, 340};
 constexpr ByHand in_bulk{10, 330};
-// As many thread blocks as are best.
-constexpr ByHand broadcast_in_bulk{11, 350};
+// From a root, or to it, by as many thread blocks as are best.
+constexpr ByHand at_root_in_bulk{11, 350};
 // What a thread block of theirs does at most.
 constexpr double line_block_gb_per_s = 1.4;
 constexpr double straight_block_gb_per_s = 18;
@@ -152,15 +152,18 @@ class DeviceModel : public EngineModel {
       const int hops = engine::gpu::lines_hops(entry.collective, entry.name, ranks);
       if (hops == 0) return std::nullopt;
       const int parts = hops == 1 ? 1 : ranks - (has_root(entry.collective) ? 1 : 0);
-      switch (engine::gpu::lines_way(entry.collective, hops,
-                                     static_cast<std::uint64_t>(block_bytes / parts), max_sms,
-                                     options_)) {
+      const engine::gpu::LinesCall call{.collective = entry.collective,
+                                        .ranks = ranks,
+                                        .hops = hops,
+                                        .longest = static_cast<std::uint64_t>(block_bytes / parts),
+                                        .max_sms = max_sms};
+      switch (engine::gpu::lines_way(call, options_)) {
         case engine::gpu::LinesWay::straight:
           return CallByHand{straight, 1, false, straight_block_gb_per_s};
         case engine::gpu::LinesWay::bulk:
           if (!copies_in_bulk_) break;
-          return CallByHand{max_sms > 0 ? in_bulk : broadcast_in_bulk, 1, false,
-                            bulk_block_gb_per_s};
+          return CallByHand{max_sms == 0 && has_root(entry.collective) ? at_root_in_bulk : in_bulk,
+                            1, false, bulk_block_gb_per_s};
         case engine::gpu::LinesWay::lines:
           break;
       }

@@ -37,8 +37,8 @@ class GpuBulk : public testing::Test {
   }
   static bool goes_in_bulk(const algorithm::Entry& entry, int ranks, int max_sms = 1) {
     const int hops = engine::gpu::lines_hops(entry.collective, entry.name, ranks);
-    return hops > 0 && engine::gpu::bulk_blocks(entry.collective, hops, 1 << 10, max_sms,
-                                                {.zero_copy_min_bytes = 1}) > 0;
+    const engine::gpu::LinesCall call{entry.collective, ranks, hops, 1 << 10, max_sms};
+    return hops > 0 && engine::gpu::bulk_blocks(call, {.zero_copy_min_bytes = 1}) > 0;
   }
   // Ranks that share a device never have as many as they like.
   bool has_device_for_each(int ranks) const { return ranks >= 2 && ranks <= devices_; }
@@ -141,6 +141,9 @@ TEST_F(GpuBulk, ByDefaultEveryPlanIsRightWhoeverReachesWhom) {
         if (round % 2 == 0) run.problem.count = (run.problem.count + 63) / 64 * 64;
         run.calls = 6;
         run.is_graph = round == 1;
+        if (is_reduction(entry.collective) && round == 3)
+          run.problem.operation =
+              random_() % 2 == 0 ? ReduceOperation::max : ReduceOperation::pre_multiplied_sum;
         run.is_aligned = random_() % 4 != 0;
         EXPECT_EQ(cluster.run(run), "") << describe(run);
         if (HasFailure()) return;

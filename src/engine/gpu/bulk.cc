@@ -31,6 +31,11 @@ Stages stages_of(bool adds, int ranks) {
   return {.tile_bytes = tile_bytes, .stages = std::min(stages, device::bulk_max_stages)};
 }
 
+// Of a reduce of two ranks, that the root adds: what it does not crosses the link twice, to be
+// added and back. A thread block adds some 30 GB/s, so that few at the root do not fill the link.
+constexpr int tenths = 10;
+constexpr int tenths_of_root(int blocks) { return std::clamp(2 + blocks / 2, 5, tenths); }
+
 // Of a copy that is worth the events around it.
 constexpr std::int64_t beside_bytes = 4 << 20;
 
@@ -52,10 +57,9 @@ void Lines::set_flows(const Arguments& arguments, device::BulkLaunch& launch) co
   launch.bytes = block;
   launch.sources = is_reduction(collective_) ? others() | own : own;
   if (hops_ == 2) {
-    // Both of two ranks add a reduce's, in whichever order; the root, whose sums need no link,
-    // more.
-    const bool both_add = collective_ == Collective::reduce && ranks_ == 2;
-    const int parts = both_add ? 5 : segments_of_block();
+    // A reduce of two ranks is added by either, in whichever order.
+    const bool is_shared = collective_ == Collective::reduce && ranks_ == 2;
+    const int parts = is_shared ? tenths : segments_of_block();
     const plan::ChunkLayout layout = segments(arguments, parts);
     const auto size = static_cast<std::int64_t>(size_bytes(arguments.type));
     const bool is_broadcast = collective_ == Collective::broadcast;
@@ -65,11 +69,12 @@ void Lines::set_flows(const Arguments& arguments, device::BulkLaunch& launch) co
     }
     int first = parts == ranks_ ? rank_ : (rank_ - root_ - 1 + ranks_) % ranks_;
     int last = first;
-    if (both_add) {
-      first = is_root ? 0 : 3;
-      last = is_root ? 2 : 4;
+    if (is_shared) {
+      const int of_root = tenths_of_root(launch.blocks);
+      first = is_root ? 0 : of_root;
+      last = is_root ? of_root - 1 : parts - 1;
     }
-    if (last >= parts) return;
+    if (first > last || last >= parts) return;
     const std::int64_t begin = layout.begin(first) * size;
     launch.bytes = layout.end(last) * size - begin;
     if (is_broadcast) launch.sources = root;
@@ -156,6 +161,7 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
   const Engine& engine = resources.engine();
   device::BulkLaunch launch{};
   launch.lines = lines;
+  launch.blocks = bulk_blocks(call(arguments), engine.options());
   set_flows(arguments, launch);
   if (!engine.copies_in_bulk() || !set_buffers(resources, arguments, launch))
     std::ranges::fill(launch.outputs, 0);
@@ -170,10 +176,10 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
   const Stages stages = stages_of(is_reduction(collective_), ranks_);
   launch.tile_bytes = stages.tile_bytes;
   launch.stages = stages.stages;
-  launch.blocks = copying_blocks(engine, arguments);
   launch.warps = warps_of_block(ranks_);
+  // Of sums of more ranks, by few thread blocks, there is one kernel.
   const device::DataKind data =
-      is_reduction(collective_) ? device::DataKind::any : kind_of_data(launch.lines);
+      is_reduction(collective_) && ranks_ > 2 ? device::DataKind::any : kind_of_data(launch.lines);
   stand_by_distance(launch.lines);
   // As many as lines take: what turns out not to go in bulk is as fast as they are.
   const int blocks = most_blocks(arguments, device::lines_max_blocks);

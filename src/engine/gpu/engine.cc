@@ -119,6 +119,8 @@ Status Engine::find_kernels(bool waits_by_itself) {
     add(lines_, "lines", {any, plain, float16, bfloat16, float32});
     add(straight_, "straight", {any});
     add(bulk_, "bulk", {any, plain});
+    // By default sums go in bulk between two ranks alone.
+    if (ranks[i] == 2) add(bulk_, "bulk", {float16, bfloat16, float32});
   }
   for (const Named& one : wanted) {
     UNISONO_ASSIGN(one.kernel, module_.kernel(one.name.c_str(), waits_by_itself));

@@ -46,28 +46,42 @@ int lines_hops(Collective collective, std::string_view algorithm, int ranks) {
 
 // Few thread blocks are slower by lines, so that agreeing on where to store pays sooner.
 constexpr std::uint64_t sooner = 16;
-// Many carry what goes from one rank to all others, on 2 H200: 4 MiB by lines in 14.8 us, in bulk
-// in 20.2; 16 MiB in 57.3 and 55.1.
+// Of many, few copy. On 2 H200: a broadcast of 4 MiB by lines in 14.8 us, in bulk in 20.2; of 16
+// MiB in 57.3 and 55.1; a reduce-scatter of blocks of 8 MiB in 30.8 and 35.1, of 32 MiB in 130 and
+// 112.
 constexpr std::uint64_t later = 8;
-// 64 MiB, 256 MiB and 1 GiB by 16 blocks in 190, 732 and 2871 us, by 32 in 204, 780 and 3077.
-constexpr int broadcasting_blocks = 16;
+// A broadcast of 64 MiB, 256 MiB and 1 GiB by 16 blocks in 190, 732 and 2871 us, by 32 in 204, 780
+// and 3077.
+constexpr int blocks_of_many = 16;
 
-int bulk_blocks(Collective collective, int hops, std::uint64_t longest, int max_sms,
-                const Options& options) {
-  const bool adds_at_root = hops == 1 && collective == Collective::reduce;
-  if (max_sms > 0) {
-    const bool pays = max_sms <= device::bulk_max_blocks && !adds_at_root;
-    return pays && options.posts(sooner * longest) ? max_sms : 0;
+// Where one side of the link is busy alone, or loads are all that crosses it. An all-reduce of two
+// ranks is faster by lines; sums of more were not measured.
+bool goes_in_bulk_by_many(const LinesCall& call) {
+  switch (call.collective) {
+    case Collective::broadcast:
+      return true;
+    case Collective::reduce_scatter:
+      return call.ranks == 2;
+    case Collective::reduce:
+      return call.ranks == 2 && call.hops == 2;
+    default:
+      return false;
   }
-  return collective == Collective::broadcast && options.posts(longest / later) ? broadcasting_blocks
-                                                                               : 0;
 }
 
-LinesWay lines_way(Collective collective, int hops, std::uint64_t longest, int max_sms,
-                   const Options& options) {
-  if (bulk_blocks(collective, hops, longest, max_sms, options) > 0) return LinesWay::bulk;
-  const bool goes_straight = hops == 1 && !is_reduction(collective);
-  return goes_straight && options.posts(longest) ? LinesWay::straight : LinesWay::lines;
+int bulk_blocks(const LinesCall& call, const Options& options) {
+  const bool adds_at_root = call.hops == 1 && call.collective == Collective::reduce;
+  if (call.max_sms > 0) {
+    const bool pays = call.max_sms <= device::bulk_max_blocks && !adds_at_root;
+    return pays && options.posts(sooner * call.longest) ? call.max_sms : 0;
+  }
+  return goes_in_bulk_by_many(call) && options.posts(call.longest / later) ? blocks_of_many : 0;
+}
+
+LinesWay lines_way(const LinesCall& call, const Options& options) {
+  if (bulk_blocks(call, options) > 0) return LinesWay::bulk;
+  const bool goes_straight = call.hops == 1 && !is_reduction(call.collective);
+  return goes_straight && options.posts(call.longest) ? LinesWay::straight : LinesWay::lines;
 }
 
 Lines::Lines(const plan::Header& header, int rank, int hops) : ByHand(header, rank), hops_(hops) {
@@ -92,17 +106,19 @@ std::int64_t Lines::longest_bytes(const Arguments& arguments) const {
          static_cast<std::int64_t>(size_bytes(arguments.type));
 }
 
+LinesCall Lines::call(const Arguments& arguments) const {
+  return {.collective = collective_,
+          .ranks = ranks_,
+          .hops = hops_,
+          .longest = static_cast<std::uint64_t>(longest_bytes(arguments)),
+          .max_sms = arguments.max_sms};
+}
+
 LinesWay Lines::way(const Engine& engine, const Arguments& arguments) const {
   // Who adds by bulk copies knows its own factor only.
   if (is_reduction(collective_) && arguments.operation == ReduceOperation::pre_multiplied_sum)
     return LinesWay::lines;
-  return lines_way(collective_, hops_, static_cast<std::uint64_t>(longest_bytes(arguments)),
-                   arguments.max_sms, engine.options());
-}
-
-int Lines::copying_blocks(const Engine& engine, const Arguments& arguments) const {
-  return bulk_blocks(collective_, hops_, static_cast<std::uint64_t>(longest_bytes(arguments)),
-                     arguments.max_sms, engine.options());
+  return lines_way(call(arguments), engine.options());
 }
 
 int Lines::channel(const Engine& engine, const Arguments& arguments) const {

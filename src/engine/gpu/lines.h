@@ -16,13 +16,16 @@ inline constexpr int bulk_channel = lines_channel + 3;
 // By name: whether Lines does this plan on so many ranks, and in how many hops; 0: it does not.
 int lines_hops(Collective collective, std::string_view algorithm, int ranks);
 
-// Of a call whose ranks' blocks, or of two hops segments, are of so many bytes at most.
-// `max_sms` thread blocks serve it at most; 0: as many as it likes.
-LinesWay lines_way(Collective collective, int hops, std::uint64_t longest, int max_sms,
-                   const Options& options);
-// Of the same call, that copy in bulk; 0: it does not go so.
-int bulk_blocks(Collective collective, int hops, std::uint64_t longest, int max_sms,
-                const Options& options);
+struct LinesCall {
+  Collective collective;
+  int ranks;
+  int hops;
+  std::uint64_t longest;  // bytes of its ranks' blocks, or of two hops segments, at most
+  int max_sms = 0;        // thread blocks that serve it, at most; 0: as many as it likes
+};
+LinesWay lines_way(const LinesCall& call, const Options& options);
+// Thread blocks that copy in bulk; 0: it does not go so.
+int bulk_blocks(const LinesCall& call, const Options& options);
 
 class Lines : public ByHand {
  public:
@@ -41,8 +44,8 @@ class Lines : public ByHand {
   bool is_one_way() const;
   // Of the block, or of two hops of the longest segment.
   std::int64_t longest_bytes(const Arguments& arguments) const;
+  LinesCall call(const Arguments& arguments) const;
   LinesWay way(const Engine& engine, const Arguments& arguments) const;
-  int copying_blocks(const Engine& engine, const Arguments& arguments) const;
   void set_views(Resources& resources, const Arguments& arguments,
                  device::LinesLaunch& launch) const;
   // As bits.
