@@ -30,13 +30,17 @@ _NOT_IN_PLACE = ("all_to_all", RING)
 # Thread blocks of plain stores; the fastest number is the limit.
 _PUSH_BLOCKS = (8, 16, 32, 64, 132)
 _PUSH_REPEATS = 3
+# Behind the largest, for what begins further on.
+_SLACK_BYTES = 1024
+# Memory of whole pages is mapped in such pages, as PyTorch's is.
+_PAGE_BYTES = 2 << 20
 
 
 class _Bench:
     def __init__(self, communicator: Communicator, request: DeviceRequest, device: int) -> None:
         self._communicator, self._request = communicator, request
         self._rank, self._ranks = communicator.rank, communicator.size
-        largest = max(request.sizes) + 1024
+        largest = -(-(max(request.sizes) + _SLACK_BYTES) // _PAGE_BYTES) * _PAGE_BYTES
         self._bench = native.DeviceBench(communicator._native, device, largest)
         self.nccl_version = self._join_nccl() if request.nccl else 0
         self._push_gb_s: dict[int, float] = {}
