@@ -233,16 +233,18 @@ TEST(Selection, OnADeviceFewThreadBlocksTakeLargeCallsByBulkCopies) {
 
 // Where devices copy in bulk; a ring of tiles elsewhere.
 TEST(Selection, OnADeviceLargeCallsFromAndToARootGoByBulkCopies) {
-  for (const auto& [collective, ranks] :
-       {std::pair{Collective::broadcast, 2}, {Collective::broadcast, 4}, {Collective::reduce, 2}})
+  for (const auto& [collective, ranks, algorithm] :
+       {std::tuple{Collective::broadcast, 2, "two_shot"},
+        {Collective::broadcast, 4, "two_shot"},
+        {Collective::reduce, 2, "knomial4"}})
     for (const bool copies_in_bulk : {true, false})
       for (const std::uint64_t bytes : {256ULL << 20, 1ULL << 30}) {
         SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks, " << bytes
                                         << " bytes, in bulk " << copies_in_bulk);
         Selection selection = device_selection(ranks, blocks_of_h200, copies_in_bulk);
         const Choice choice = selection.candidates(collective, bytes).front().choice;
-        EXPECT_EQ(choice.entry->name == "two_shot", copies_in_bulk) << choice.entry->name;
-        EXPECT_TRUE(!copies_in_bulk || choice.protocol == Protocol::ll128);
+        EXPECT_EQ(choice.entry->name, copies_in_bulk ? algorithm : "ring");
+        EXPECT_EQ(choice.protocol, copies_in_bulk ? Protocol::ll128 : Protocol::simple);
       }
 }
 

@@ -88,6 +88,8 @@ void Lines::set_flows(const Arguments& arguments, device::BulkLaunch& launch) co
       return add(0, own_block, others() | kept);
     case Collective::reduce_scatter:
       return add(own_block, 0, own);
+    case Collective::reduce:
+      return add(0, 0, is_root ? own : 0);
     case Collective::gather:
       return add(0, own_block, is_root ? kept : root);
     case Collective::scatter:

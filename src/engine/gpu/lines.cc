@@ -63,7 +63,7 @@ bool goes_in_bulk_by_many(const LinesCall& call) {
     case Collective::reduce_scatter:
       return call.ranks == 2;
     case Collective::reduce:
-      return call.ranks == 2 && call.hops == 2;
+      return call.ranks == 2 && call.hops == 1;
     default:
       return false;
   }
