@@ -271,6 +271,9 @@ struct LinesRegion {
   std::uint64_t begin[16];
   std::uint64_t rounds[lines_max_warps];
   alignas(128) std::uint32_t stopped;
+  // Of a call in bulk copies: runs of tiles that its warps took beyond their first, and from bit 32
+  // on warps that take no more; 0 between calls.
+  alignas(128) std::uint64_t taken;
   alignas(128) std::uint64_t calls[lines_max_blocks];
   std::uint64_t credits[lines_max_warps];
   // For each block: where this rank's data go, in this rank's addresses, or 0; each half with the
@@ -313,7 +316,8 @@ struct LinesLaunch {
 
 // Large calls in bulk copies, by few thread blocks (kernels/bulk.cuh): what one rank has, or what
 // all have, added up, goes to where it is wanted, tile by tile, through stages of shared memory.
-inline constexpr int bulk_max_stages = 16;    // of a warp
+inline constexpr int bulk_max_warps = 8;      // of a block, that copy
+inline constexpr int bulk_max_stages = 12;    // of a warp
 inline constexpr int bulk_stages_behind = 3;  // of copies, whose stores read; a warp has more
 inline constexpr std::size_t bulk_shared_bytes = std::size_t{224} << 10;
 // Posted by a rank that has no such buffer. 0: not all reach what they need.
@@ -332,6 +336,7 @@ struct BulkLaunch {
   std::int32_t flows;       // tiles of each in turn
   std::int32_t tile_bytes;  // of shared memory, of each source in a stage
   std::int32_t stages;      // of each warp
+  std::int32_t run_bytes;   // that a warp takes at once, of each flow
   // By rank: this rank's buffers in that rank's addresses; all 0 unless all reach what they need.
   std::uint64_t inputs[direct_max_ranks];
   std::uint64_t outputs[direct_max_ranks];

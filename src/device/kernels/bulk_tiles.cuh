@@ -1,8 +1,9 @@
 // The tiles of a call in bulk copies (bulk.cuh).
 //
-// Warps work alone, each on its own tiles and stages. One thread asks for all copies: stage by
-// stage it loads ahead. A stage that is copied is loaded again once its stores have read it; one
-// that is added, at once, as the sum has a place of its own.
+// Warps work alone, each on its own tiles and stages. They take tiles run by run, from a counter:
+// multiprocessors that share a way out are slower, and a run keeps a warp within few pages. One
+// thread asks for all copies: stage by stage it loads ahead. A stage that is copied is loaded again
+// once its stores have read it; one that is added, at once, as the sum has a place of its own.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include "device/kernels/bulk_block.cuh"
 #include "device/program.h"
 #include "device/ptx/bulk.cuh"
+#include "device/ptx/memory.cuh"
 #include "device/reduce/units.cuh"
 #include "device/sync/wait.cuh"
 
@@ -28,6 +30,19 @@ struct BulkRoute {
   int stores;
 };
 
+// A place in a flow, which is a multiple of whole units, and the flow's number: shared memory is
+// short.
+using BulkTile = std::uint64_t;
+__device__ __forceinline__ BulkTile tile_of(std::int64_t at, int flow) {
+  return static_cast<BulkTile>(at) | static_cast<unsigned>(flow);
+}
+__device__ __forceinline__ std::int64_t place_of(BulkTile tile) {
+  return static_cast<std::int64_t>(tile & ~BulkTile{unit_bytes - 1});
+}
+__device__ __forceinline__ int flow_of(BulkTile tile) {
+  return static_cast<int>(tile & (unit_bytes - 1));
+}
+
 // A warp on its way through its tiles. `most` ranks: the loops over ranks are unrolled. Nothing is
 // divided on the way: one thread's division of 64 bits takes as long as the copy unit needs for
 // kilobytes.
@@ -38,45 +53,48 @@ struct BulkWarp {
   Place place;
   const BulkRoute* routes;  // shared
   std::uint64_t* loaded;    // shared: a barrier for each stage
+  BulkTile* tiles;          // shared: what was asked for, for each stage
   Byte* stages;             // shared; behind them the sum of a warp that adds
   int loads;                // into a stage
   int stage_bytes;
   int lane;
-  std::int64_t worker;  // of all warps of the launch
+  std::uint64_t* taken;  // LinesRegion
+  std::int64_t worker;   // of all warps of the launch
   std::int64_t workers;
 
-  // A warp's tiles: of each flow in turn those at the same place, and so on. Warps begin with
-  // different flows.
-  struct Cursor {
+  // What it asks for: of each flow in turn the tile at the same place, of a run of such places, and
+  // so on. Warps begin with different flows. The first run is a warp's own, and each takes one more
+  // from a counter while it is at the one before.
+  struct Asked {
     std::int64_t at;
+    std::int64_t end;       // of the run
+    std::int64_t next_run;  // of the thread that asks
     int flow;
     int left;  // flows at this place
     int stage;
+  };
+  // What it waits for, in the same order.
+  struct Awaited {
+    int stage;
     unsigned phase;
   };
-  __device__ Cursor begin() const {
-    return {worker * launch.tile_bytes, static_cast<int>(worker % launch.flows), launch.flows, 0,
-            0};
-  }
-  __device__ void advance(Cursor& cursor) const {
-    if (++cursor.flow == launch.flows) cursor.flow = 0;
-    if (--cursor.left == 0) {
-      cursor.left = launch.flows;
-      cursor.at += workers * launch.tile_bytes;
-    }
-    if (++cursor.stage < launch.stages) return;
-    cursor.stage = 0;
-    cursor.phase ^= 1U;
+  __device__ void begin_run(Asked& asked, bool asks) const;
+  __device__ Asked begin(bool asks) const;
+  __device__ void advance(Asked& asked, bool asks) const;
+  __device__ void advance(Awaited& awaited) const {
+    if (++awaited.stage < launch.stages) return;
+    awaited.stage = 0;
+    awaited.phase ^= 1U;
   }
   __device__ std::int64_t whole_bytes() const {
     return launch.bytes & ~static_cast<std::int64_t>(unit_bytes - 1);
   }
-  __device__ bool is_within(const Cursor& cursor) const { return cursor.at < whole_bytes(); }
-  __device__ std::uint32_t bytes_at(const Cursor& cursor) const {
-    const std::int64_t left = whole_bytes() - cursor.at;
+  __device__ bool is_within(const Asked& asked) const { return asked.at < whole_bytes(); }
+  __device__ std::uint32_t bytes_at(std::int64_t at) const {
+    const std::int64_t left = whole_bytes() - at;
     return static_cast<std::uint32_t>(left < launch.tile_bytes ? left : launch.tile_bytes);
   }
-  __device__ Byte* stage(const Cursor& cursor) const { return stages + cursor.stage * stage_bytes; }
+  __device__ Byte* stage(int number) const { return stages + number * stage_bytes; }
   __device__ Byte* sum() const { return stages + launch.stages * stage_bytes; }
   // A flow's, in registers: a rank's number, its bit and its address one after the other take the
   // thread that asks for copies as long as a kilobyte's way.
@@ -86,15 +104,16 @@ struct BulkWarp {
     int stores;
   };
   __device__ Route route(int flow) const;
-  __device__ void load(const Cursor& cursor, const Route& route) const;
-  __device__ bool await_loads(const Cursor& cursor) const;
+  __device__ void load(const Asked& asked, const Route& route) const;
+  __device__ bool await_loads(const Awaited& awaited) const;
   __device__ void add(const Byte* stage, std::uint32_t bytes) const;
   template <int units, class Combine>
   __device__ void add_units(const Byte* at, Byte* to, Combine combine) const;
   template <class Combine>
   __device__ void add_whole(const Byte* stage, int& at, int end, Combine combine) const;
-  __device__ void store(const Cursor& cursor, const Route& route, const Byte* from) const;
+  __device__ void store(std::int64_t at, const Route& route, const Byte* from) const;
   __device__ void move_end() const;
+  __device__ void leave() const;
   // False if a wait was given up.
   __device__ bool run_copies(bool asks);
   __device__ bool run_sums(bool asks);
@@ -113,25 +132,50 @@ __device__ __forceinline__ typename BulkWarp<most>::Route BulkWarp<most>::route(
   return found;
 }
 
+// By all threads of the warp. The run after it is asked for long before it is needed.
 template <int most>
-__device__ __forceinline__ void BulkWarp<most>::load(const Cursor& cursor,
-                                                     const Route& route) const {
-  const std::uint32_t bytes = bytes_at(cursor);
-  std::uint64_t* barrier = loaded + cursor.stage;
-  ptx::announce_bytes(barrier, bytes * static_cast<unsigned>(loads));
-  Byte* to = stage(cursor);
-#pragma unroll
-  for (int i = 0; i < most; ++i)
-    if (i < loads)
-      ptx::load_in_bulk(to + i * launch.tile_bytes, route.sources[i] + cursor.at, bytes, barrier);
+__device__ __forceinline__ void BulkWarp<most>::begin_run(Asked& asked, bool asks) const {
+  asked.at = __shfl_sync(0xffffffffU, asked.next_run, 0) * launch.run_bytes;
+  asked.end = asked.at + launch.run_bytes;
+  if (asks) asked.next_run = workers + static_cast<std::uint32_t>(ptx::add_relaxed_gpu(taken, 1));
 }
 
 template <int most>
-__device__ __forceinline__ bool BulkWarp<most>::await_loads(const Cursor& cursor) const {
+__device__ __forceinline__ typename BulkWarp<most>::Asked BulkWarp<most>::begin(bool asks) const {
+  Asked asked{0, 0, worker, static_cast<int>(worker % launch.flows), launch.flows, 0};
+  begin_run(asked, asks);
+  return asked;
+}
+
+template <int most>
+__device__ __forceinline__ void BulkWarp<most>::advance(Asked& asked, bool asks) const {
+  if (++asked.flow == launch.flows) asked.flow = 0;
+  if (++asked.stage == launch.stages) asked.stage = 0;
+  if (--asked.left > 0) return;
+  asked.left = launch.flows;
+  asked.at += launch.tile_bytes;
+  if (asked.at >= asked.end) begin_run(asked, asks);
+}
+
+template <int most>
+__device__ __forceinline__ void BulkWarp<most>::load(const Asked& asked, const Route& route) const {
+  const std::uint32_t bytes = bytes_at(asked.at);
+  std::uint64_t* barrier = loaded + asked.stage;
+  tiles[asked.stage] = tile_of(asked.at, asked.flow);
+  ptx::announce_bytes(barrier, bytes * static_cast<unsigned>(loads));
+  Byte* to = stage(asked.stage);
+#pragma unroll
+  for (int i = 0; i < most; ++i)
+    if (i < loads)
+      ptx::load_in_bulk(to + i * launch.tile_bytes, route.sources[i] + asked.at, bytes, barrier);
+}
+
+template <int most>
+__device__ __forceinline__ bool BulkWarp<most>::await_loads(const Awaited& awaited) const {
   const Wanted wanted{Failure::message, launch.lines.rank, 0,
                       static_cast<std::uint64_t>(place.tile) + 1};
   return wait_until_in_warp(watch, place, wanted, [&](std::uint64_t&) {
-    return ptx::has_phase_ended(loaded + cursor.stage, cursor.phase);
+    return ptx::has_phase_ended(loaded + awaited.stage, awaited.phase);
   });
 }
 
@@ -190,12 +234,12 @@ __device__ __forceinline__ void BulkWarp<most>::add(const Byte* stage, std::uint
 }
 
 template <int most>
-__device__ __forceinline__ void BulkWarp<most>::store(const Cursor& cursor, const Route& route,
+__device__ __forceinline__ void BulkWarp<most>::store(std::int64_t at, const Route& route,
                                                       const Byte* from) const {
-  const std::uint32_t bytes = bytes_at(cursor);
+  const std::uint32_t bytes = bytes_at(at);
 #pragma unroll
   for (int i = 0; i < most; ++i)
-    if (i < route.stores) ptx::store_in_bulk(route.destinations[i] + cursor.at, from, bytes);
+    if (i < route.stores) ptx::store_in_bulk(route.destinations[i] + at, from, bytes);
   ptx::close_group_of_stores();
 }
 
@@ -220,20 +264,25 @@ __device__ __forceinline__ void BulkWarp<most>::move_end() const {
 
 template <int most>
 __device__ __forceinline__ bool BulkWarp<most>::run_copies(bool asks) {
-  Cursor cursor = begin();
-  Cursor next = cursor;
+  Asked next = begin(asks);
+  Awaited awaited{};
+  int ahead = 0;
   const auto load_next = [&] {
     if (asks) load(next, route(next.flow));
-    advance(next);
+    advance(next, asks);
+    ++ahead;
   };
   for (int i = 0; i < launch.stages - bulk_stages_behind && is_within(next); ++i) load_next();
-  for (; is_within(cursor); advance(cursor)) {
+  for (; ahead > 0; --ahead, advance(awaited)) {
     if (is_within(next)) {
       if (asks) ptx::wait_until_stores_have_read<bulk_stages_behind - 1>();
       load_next();
     }
-    if (!await_loads(cursor)) return false;
-    if (asks) store(cursor, route(cursor.flow), stage(cursor));
+    if (!await_loads(awaited)) return false;
+    if (asks) {
+      const BulkTile tile = tiles[awaited.stage];
+      store(place_of(tile), route(flow_of(tile)), stage(awaited.stage));
+    }
     ++place.tile;
   }
   return true;
@@ -244,24 +293,36 @@ template <int most>
 __device__ __forceinline__ bool BulkWarp<most>::run_sums(bool asks) {
   const Route kept = route(0);
   const auto way = [&] { return most <= 4 ? kept : route(0); };
-  Cursor cursor = begin();
-  Cursor next = cursor;
+  Asked next = begin(asks);
+  Awaited awaited{};
+  int ahead = 0;
   const auto load_next = [&] {
     if (asks) load(next, way());
-    advance(next);
+    advance(next, asks);
+    ++ahead;
   };
   for (int i = 0; i < launch.stages && is_within(next); ++i) load_next();
-  for (; is_within(cursor); advance(cursor)) {
-    if (!await_loads(cursor)) return false;
+  for (; ahead > 0; --ahead, advance(awaited)) {
+    if (!await_loads(awaited)) return false;
+    const std::int64_t at = place_of(tiles[awaited.stage]);
     // The sum before.
     if (asks) ptx::wait_until_stores_have_read<0>();
     __syncwarp();
-    add(stage(cursor), bytes_at(cursor));
-    if (asks) store(cursor, way(), sum());
+    add(stage(awaited.stage), bytes_at(at));
+    if (asks) store(at, way(), sum());
     if (is_within(next)) load_next();
     ++place.tile;
   }
   return true;
+}
+
+// The last to leave begins anew for the next call. Relaxed: in one word, what this thread took
+// comes before, and so does what the others took, who have left.
+template <int most>
+__device__ __forceinline__ void BulkWarp<most>::leave() const {
+  constexpr int shift = 32;
+  const std::uint64_t before = ptx::add_relaxed_gpu(taken, std::uint64_t{1} << shift);
+  if (static_cast<std::int64_t>(before >> shift) + 1 == workers) *taken = 0;
 }
 
 template <int most>
@@ -273,7 +334,10 @@ __device__ __forceinline__ bool BulkWarp<most>::run() {
   ptx::fence_bulk_copies();
   const bool is_complete = loads > 1 ? run_sums(asks) : run_copies(asks);
   if (!is_complete) return false;
-  if (asks) ptx::wait_until_stores_are_complete();
+  if (asks) {
+    ptx::wait_until_stores_are_complete();
+    leave();
+  }
   ptx::fence_bulk_copies();
   return true;
 }
@@ -303,7 +367,8 @@ __device__ __forceinline__ void find_routes(const BulkLaunch& launch, const Bulk
 template <int most>
 __device__ __forceinline__ bool run_tiles(const BulkLaunch& launch, const Watch& watch,
                                           const Place& place, const BulkViews& views) {
-  __shared__ std::uint64_t loaded[lines_max_warps_of_block * bulk_max_stages];
+  __shared__ std::uint64_t loaded[bulk_max_warps * bulk_max_stages];
+  __shared__ BulkTile tiles[bulk_max_warps * bulk_max_stages];
   __shared__ BulkRoute routes[direct_max_ranks];
   find_routes(launch, views, routes);
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -322,10 +387,12 @@ __device__ __forceinline__ bool run_tiles(const BulkLaunch& launch, const Watch&
                       place,
                       routes,
                       barriers,
+                      tiles + warp * bulk_max_stages,
                       bulk_stages + warp * warp_bytes,
                       loads,
                       stage_bytes,
                       lane,
+                      &at_address<LinesRegion>(launch.lines.states)->taken,
                       warp * blocks + blockIdx.x,
                       blocks * launch.warps};
   return self.run();

@@ -77,4 +77,14 @@ __device__ __forceinline__ std::uint32_t exchange_one_sys(std::uint32_t* at) {
   return before;
 }
 
+// Adds; returns what was there. Relaxed, gpu.
+__device__ __forceinline__ std::uint64_t add_relaxed_gpu(std::uint64_t* at, std::uint64_t value) {
+  std::uint64_t before;
+  asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
+               : "=l"(before)
+               : "l"(at), "l"(value)
+               : "memory");
+  return before;
+}
+
 }  // namespace unisono::device::ptx

@@ -21,7 +21,9 @@ struct Stages {
   int stages;
 };
 // No more than could go by lines.
-int warps_of_block(int ranks) { return std::min(8, device::lines_warps_of_block(ranks)); }
+int warps_of_block(int ranks) {
+  return std::min(device::bulk_max_warps, device::lines_warps_of_block(ranks));
+}
 
 Stages stages_of(bool adds, int ranks) {
   const int tile_bytes = !adds || ranks <= 2 ? 4 << 10 : ranks <= 4 ? 2 << 10 : 1 << 10;
@@ -29,6 +31,18 @@ Stages stages_of(bool adds, int ranks) {
       static_cast<int>(device::bulk_shared_bytes) / warps_of_block(ranks) / tile_bytes;
   const int stages = adds ? (tiles - 1) / ranks : tiles;
   return {.tile_bytes = tile_bytes, .stages = std::min(stages, device::bulk_max_stages)};
+}
+
+// Of tiles, that a warp takes at once: some, so that taking one more costs nothing and a warp stays
+// within few pages; few enough of a call that warps end together.
+constexpr std::int64_t most_tiles_of_run = 16;
+constexpr std::int64_t least_runs_of_warp = 4;
+
+std::int32_t run_bytes_of(const device::BulkLaunch& launch) {
+  const std::int64_t warps = std::int64_t{launch.blocks} * launch.warps;
+  const std::int64_t tiles = launch.bytes / launch.tile_bytes / warps / least_runs_of_warp;
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(tiles, 1, most_tiles_of_run)) *
+         launch.tile_bytes;
 }
 
 // Of a reduce of two ranks, that the root adds: what it does not crosses the link twice, to be
@@ -179,6 +193,7 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
   launch.tile_bytes = stages.tile_bytes;
   launch.stages = stages.stages;
   launch.warps = warps_of_block(ranks_);
+  launch.run_bytes = run_bytes_of(launch);
   // Of sums of more ranks, by few thread blocks, there is one kernel.
   const device::DataKind data =
       is_reduction(collective_) && ranks_ > 2 ? device::DataKind::any : kind_of_data(launch.lines);
