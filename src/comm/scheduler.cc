@@ -99,12 +99,13 @@ bool Scheduler::run_in_turn(const Turn& turn, Status& status) {
 bool Scheduler::spin_in_turn(const Turn& turn, Status& status) {
   std::int64_t& started_ns = turn.entry.started_ns;
   if (started_ns == 0) started_ns = clock_.now_ns();
-  const bool may_be_woken = connections_.has_events();
-  const bool is_crowded = options_.spins == 0 && !may_be_woken;
-  const int most_spins = is_crowded     ? yields_in_turn
-                         : may_be_woken ? Backoff::spins_before_events(options_.spins)
+  const bool is_crowded = options_.spins == 0 && !connections_.has_events();
+  const auto most_spins = [&] {
+    if (is_crowded) return yields_in_turn;
+    return may_be_woken(turn.execution) ? Backoff::spins_before_events(options_.spins)
                                         : options_.spins;
-  for (int spins = 0; spins <= most_spins; ++spins) {
+  };
+  for (int spins = 0; spins <= most_spins(); ++spins) {
     if (turn.execution.progressed())
       spins = 0;
     else if (is_crowded)
@@ -121,6 +122,11 @@ bool Scheduler::spin_in_turn(const Turn& turn, Status& status) {
     if (looks && clock_.now_ns() - started_ns > longest_turn_ns) return false;
   }
   return false;
+}
+
+bool Scheduler::may_be_woken() const {
+  const auto task_may = [this](const Task* task) { return may_be_woken(*task->execution); };
+  return (current_ != nullptr && task_may(current_)) || std::ranges::any_of(messages_, task_may);
 }
 
 void Scheduler::give_way(const engine::Execution& execution, int spins) {
@@ -208,10 +214,12 @@ Status Scheduler::wait(Task& task, std::int64_t until_ns) {
   Backoff backoff(options_.spins);
   InterruptWatch interrupts;
   Status gave_up;
+  bool is_woken = false;
   while (!task.done()) {
     bool moved = false;
     if (take_seat()) {
       moved = round();
+      is_woken = may_be_woken();
       leave_seat();
     }
     if (interrupts.interrupted()) {
@@ -224,7 +232,7 @@ Status Scheduler::wait(Task& task, std::int64_t until_ns) {
       backoff.reset();
       continue;
     }
-    backoff.step([this](std::int64_t ns) { connections_.sleep(ns); }, connections_.has_events());
+    backoff.step([this](std::int64_t ns) { connections_.sleep(ns); }, is_woken);
     if (until_ns != INT64_MAX && now_ns() >= until_ns && !task.done()) {
       gave_up = timeout_error(-1, "call ", task.entry.sequence, " (", name(task.entry.collective),
                               ") is not complete yet on rank ", options_.rank);
@@ -388,14 +396,16 @@ void Scheduler::run_progress_thread() {
     }
     lock.unlock();
     bool moved = false;
+    bool is_woken = false;
     if (take_seat()) {
       moved = round();
+      is_woken = may_be_woken();
       leave_seat();
     }
     if (moved)
       backoff.reset();
     else
-      backoff.step([this](std::int64_t ns) { connections_.sleep(ns); }, connections_.has_events());
+      backoff.step([this](std::int64_t ns) { connections_.sleep(ns); }, is_woken);
     lock.lock();
   }
   has_stopped_ = true;

@@ -96,6 +96,13 @@ class Scheduler {
 
   // Of a call that its first poll did not complete; whether it is.
   bool spin_in_turn(const Turn& turn, Status& status);
+  // Whether an event may end what was found waiting. Messages through shared memory wake nobody:
+  // who waits for one with a core of its own and slept would be late by some 70 us.
+  bool may_be_woken(const engine::Execution& execution) const {
+    return connections_.has_events() && execution.awaits_event();
+  }
+  // The same of all that runs; with the seat.
+  bool may_be_woken() const;
   // Crowded: yields, unless the ranks that the call waits for run on other cores.
   void give_way(const engine::Execution& execution, int spins);
   // With the seat: polls everything once. Whether anything moved.

@@ -89,6 +89,7 @@ class Staging::Staged : public engine::Execution {
   engine::Waiting waiting() const override {
     return is_on_host_ ? on_host_->waiting() : engine::Waiting{};
   }
+  bool awaits_event() const override { return is_on_host_ && on_host_->awaits_event(); }
   std::size_t memory_bytes() const override { return sizeof *this + on_host_->memory_bytes(); }
 
  protected:

@@ -76,6 +76,9 @@ class Execution {
   // Whether the last poll() found a thread block waiting for that rank, as far as this engine
   // knows.
   virtual bool awaits(int) const { return true; }
+  // Whether an event may end what the last poll() found waiting, as far as this engine knows:
+  // messages through shared memory have none.
+  virtual bool awaits_event() const { return true; }
   // Memory that the program and its state hold, about, in bytes.
   virtual std::size_t memory_bytes() const = 0;
 };

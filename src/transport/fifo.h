@@ -87,6 +87,9 @@ class SendFifo {
   // Simple in mapped memory: what it is made of, for whoever sends without these calls; else
   // nullptr.
   virtual MappedSender* mapped() { return nullptr; }
+  // Whether an event ends the wait for a credit (Connections::sleep): memory that is mapped has
+  // none.
+  virtual bool has_events() const { return false; }
 };
 
 // The receiving end. All calls return at once.
@@ -110,6 +113,8 @@ class RecvFifo {
   virtual Result<bool> flush() = 0;
   // As SendFifo's.
   virtual MappedReceiver* mapped() { return nullptr; }
+  // Of a message.
+  virtual bool has_events() const { return false; }
 };
 
 // Only when the connection is ready; one of each direction and protocol for its lifetime. The fifo

@@ -26,6 +26,7 @@ class PutSendFifo final : public SendFifo {
   std::uint64_t consumed() override { return messages_.consumed(); }
   Result<bool> flush() override;
   std::size_t memory_bytes() const override;
+  bool has_events() const override { return true; }
 
  private:
   static constexpr std::size_t max_offered = 8;
@@ -80,6 +81,7 @@ class PutRecvFifo final : public RecvFifo {
   Status release() override;
   std::uint64_t received() const override { return messages_.taken(); }
   Result<bool> flush() override { return messages_.flushed(); }
+  bool has_events() const override { return true; }
 
  private:
   const std::byte* slot() const {

@@ -187,6 +187,28 @@ TEST(Execution, SaysWhichRanksItAwaits) {
   }
 }
 
+// Once connected, in a ring: for a message, which an event tells only where memory is not mapped.
+TEST(Execution, SaysWhetherAnEventEndsItsWait) {
+  for (const auto memory : {EngineCluster::Memory::mapped, EngineCluster::Memory::put_only})
+    for (const Protocol protocol : {Protocol::simple, Protocol::ll, Protocol::ll128}) {
+      EngineCluster cluster(4, small_slots(), memory);
+      algorithm::Request request;
+      request.placement = topo::Placement::single_node(4);
+      request.protocol = protocol;
+      const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, "ring");
+      const plan::Plan plan = std::move(algorithm::make_plan(entry, request)).value();
+      const Problem problem{Collective::all_reduce, 4, 0, 64, ReduceOperation::sum, {}};
+      ASSERT_EQ(cluster.run({.entry = &entry, .request = request, .problem = problem}), "");
+      std::vector<std::int32_t> input(64), output(64);
+      const engine::Arguments arguments{
+          .input = input.data(), .output = output.data(), .count = 64, .type = DataType::int32};
+      EXPECT_EQ(cluster.waiting_alone(plan, 2, arguments).kind, engine::Waiting::Kind::message);
+      EXPECT_EQ(cluster.awaits_event_alone(plan, 2, arguments),
+                memory == EngineCluster::Memory::put_only)
+          << name(protocol);
+    }
+}
+
 TEST(Execution, RefusesAPlanWhoseStepsDoNotFitASlot) {
   transport::FifoOptions options = small_slots();
   EngineCluster cluster(8, options);

@@ -217,6 +217,11 @@ engine::Waiting EngineCluster::waiting_alone(const plan::Plan& plan, int rank,
   return begin_alone(plan, rank, arguments)[static_cast<std::size_t>(rank)]->waiting();
 }
 
+bool EngineCluster::awaits_event_alone(const plan::Plan& plan, int rank,
+                                       const engine::Arguments& arguments) {
+  return begin_alone(plan, rank, arguments)[static_cast<std::size_t>(rank)]->awaits_event();
+}
+
 std::set<int> EngineCluster::awaited_alone(const plan::Plan& plan, int rank,
                                            const engine::Arguments& arguments) {
   const Executions executions = begin_alone(plan, rank, arguments);

@@ -40,6 +40,8 @@ class EngineCluster {
   // What a rank of the plan waits for while no other has begun.
   engine::Waiting waiting_alone(const plan::Plan& plan, int rank,
                                 const engine::Arguments& arguments);
+  // Whether an event may end that.
+  bool awaits_event_alone(const plan::Plan& plan, int rank, const engine::Arguments& arguments);
   // And for which ranks.
   std::set<int> awaited_alone(const plan::Plan& plan, int rank, const engine::Arguments& arguments);
 

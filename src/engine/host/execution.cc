@@ -237,4 +237,12 @@ bool HostExecution::awaits(int peer) const {
   });
 }
 
+// A short run has mapped memory only.
+bool HostExecution::awaits_event() const {
+  if (runs_short()) return false;
+  return one_sided_.has_partners() ||
+         std::ranges::any_of(call_.blocks,
+                             [](const ThreadBlockRun& block) { return block.awaits_event(); });
+}
+
 }  // namespace unisono::engine

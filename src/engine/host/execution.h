@@ -19,6 +19,7 @@ class HostExecution : public Execution {
   bool progressed() const override { return progressed_; }
   Waiting waiting() const override;
   bool awaits(int peer) const override;
+  bool awaits_event() const override;
   std::size_t memory_bytes() const override;
 
  private:

@@ -61,6 +61,21 @@ Result<bool> ThreadBlockRun::finished(CallState& call) {
                   block_->send_peer);
 }
 
+bool ThreadBlockRun::awaits_event() const {
+  switch (waiting_.kind) {
+    case Waiting::Kind::message:
+      return recv_->has_events();
+    case Waiting::Kind::credit:
+      return send_->has_events();
+    case Waiting::Kind::consumption:  // of what any thread block has offered
+      return send_ == nullptr || send_->has_events();
+    case Waiting::Kind::connection:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool ThreadBlockRun::block_on(Waiting::Kind kind, std::uint64_t expected, std::uint64_t got,
                               int peer) {
   waiting_ = {.kind = kind,

@@ -49,6 +49,8 @@ class ThreadBlockRun {
   }
   bool done(const CallState& call) const { return tile_ == call.tiles; }
   const Waiting& waiting() const { return waiting_; }
+  // Whether an event may end that.
+  bool awaits_event() const;
   const plan::ThreadBlock& plan() const { return *block_; }
   // nullptr until it is connected.
   transport::SendFifo* send_fifo() const { return send_; }
