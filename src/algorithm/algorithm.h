@@ -46,6 +46,8 @@ struct Cost {
   // Messages of all ranks together, on one channel. Blocks that are not contiguous and need several
   // messages count as one.
   std::int64_t messages_of_all = 0;
+  // Those of them between nodes.
+  std::int64_t messages_of_all_inter_node = 0;
   // Bytes sent by the rank that sends most, and by the rank that sends most between nodes.
   double bytes_sent = 0;
   double bytes_sent_inter_node = 0;
@@ -53,6 +55,8 @@ struct Cost {
   // rank gets its first tile. No rank sends them all. A call alone waits for all of them, and of
   // calls that follow each other only the first does.
   double bytes_filling = 0;
+  // The same of edges between nodes after the first.
+  double bytes_filling_inter_node = 0;
   // Bytes that a rank copies so that the blocks of a message lie together, out of place. Beside
   // these it may copy a block of its own.
   double bytes_copied = 0;

@@ -30,6 +30,7 @@ class CostTally {
     if (placement_.same_node(rank, peer)) return;
     sent_inter_node_[static_cast<std::size_t>(rank)] += bytes;
     count(messages_inter_node_, rank, peer);
+    messages_of_all_inter_node_ += messages;
     crosses_ = true;
   }
   void end_phase() {
@@ -44,6 +45,7 @@ class CostTally {
             .messages = most(messages_),
             .messages_inter_node = most(messages_inter_node_),
             .messages_of_all = messages_of_all_,
+            .messages_of_all_inter_node = messages_of_all_inter_node_,
             .bytes_sent = *std::max_element(sent_.begin(), sent_.end()),
             .bytes_sent_inter_node =
                 *std::max_element(sent_inter_node_.begin(), sent_inter_node_.end()),
@@ -69,7 +71,7 @@ class CostTally {
   // By rank.
   std::vector<double> sent_, sent_inter_node_;
   std::vector<Messages> messages_, messages_inter_node_;
-  std::int64_t messages_of_all_ = 0;
+  std::int64_t messages_of_all_ = 0, messages_of_all_inter_node_ = 0;
   std::int64_t steps_ = 0, steps_inter_node_ = 0;
   bool any_ = false, crosses_ = false;
 };

@@ -19,6 +19,7 @@ constexpr int pat_aggregation = 1;
 
 Cost all_between_nodes(Cost cost) {
   cost.steps_inter_node = cost.steps;
+  cost.messages_of_all_inter_node = cost.messages_of_all;
   cost.bytes_sent_inter_node = cost.bytes_sent;
   return cost;
 }
@@ -28,6 +29,7 @@ Cost cost_of_all_but_one(std::int64_t steps, int messages, int nodes, double blo
                          bool adds) {
   const double bytes = block_bytes * (nodes - 1);
   return all_between_nodes({.steps = steps,
+                            .messages_inter_node = messages,
                             .messages_of_all = std::int64_t{nodes} * messages,
                             .bytes_sent = bytes,
                             .bytes_reduced = adds ? bytes : 0});
@@ -155,7 +157,8 @@ Cost cost_of_two_levels(const Request& request, Hierarchy hierarchy, double bloc
   Cost cost = between_nodes;
   cost.messages_of_all =
       placement.max_ranks_on_a_node() * cost.messages_of_all + inside_node.messages_of_all;
-  cost.messages = inside_node.messages + cost.steps;
+  cost.messages_of_all_inter_node *= placement.max_ranks_on_a_node();
+  cost.messages = inside_node.messages + std::max(cost.steps, cost.messages_inter_node);
   cost.steps += inside_node.steps;
   cost.bytes_sent_inter_node *= lanes;
   cost.bytes_sent = cost.bytes_sent_inter_node + inside_node.sent;

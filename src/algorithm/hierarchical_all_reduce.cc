@@ -58,10 +58,14 @@ class Writer {
     const double between_nodes = (up.bytes_sent + down.bytes_sent) * lanes;
     return {.steps = first.steps + up.steps + down.steps + last.steps,
             .steps_inter_node = up.steps + down.steps,
-            .messages = first.messages + up.steps + down.steps + last.messages,
+            .messages = first.messages + std::max(up.steps, up.messages_inter_node) +
+                        std::max(down.steps, down.messages_inter_node) + last.messages,
+            .messages_inter_node = up.messages_inter_node + down.messages_inter_node,
             .messages_of_all =
                 placement.max_ranks_on_a_node() * (up.messages_of_all + down.messages_of_all) +
                 first.messages_of_all + last.messages_of_all,
+            .messages_of_all_inter_node =
+                placement.max_ranks_on_a_node() * (up.messages_of_all + down.messages_of_all),
             .bytes_sent = first.sent + between_nodes + last.sent,
             .bytes_sent_inter_node = between_nodes,
             .bytes_reduced = first.reduced + up.bytes_reduced * lanes,

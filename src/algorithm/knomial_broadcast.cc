@@ -108,6 +108,19 @@ plan::RankProgram program(const Request& request, int rank) {
   return builder.take();
 }
 
+// The most edges between nodes on a way from the root.
+std::int64_t most_crossings(const Request& request, const KnomialTree& tree) {
+  std::int64_t most = 0;
+  for (int position = 1; position < tree.size(); ++position) {
+    std::int64_t crossings = 0;
+    for (int at = position; at > 0; at = tree.parent(at))
+      if (!request.placement.same_node(rank_at(request, at), rank_at(request, tree.parent(at))))
+        ++crossings;
+    most = std::max(most, crossings);
+  }
+  return most;
+}
+
 template <int radix>
 Cost cost(const Request& request, double block_bytes) {
   const int ranks = request.placement.ranks();
@@ -123,7 +136,9 @@ Cost cost(const Request& request, double block_bytes) {
     }
     tally.end_phase();
   }
-  return tally.total(adds ? block_bytes * static_cast<double>(tree.children(0).size()) : 0);
+  Cost cost = tally.total(adds ? block_bytes * static_cast<double>(tree.children(0).size()) : 0);
+  cost.steps_inter_node = most_crossings(request, tree);
+  return cost;
 }
 
 template <int radix>

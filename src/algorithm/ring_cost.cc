@@ -19,9 +19,12 @@ Cost ring_cost(const Request& request, int directions, std::int64_t hops, double
     const Ring ring(request.placement, i / directions, i % directions == 1);
     cost.steps_inter_node = std::max(cost.steps_inter_node, ring.max_crossings(hops));
     for (int position = 0; position < ring.size(); ++position)
-      if (ring.crosses_after(position))
+      if (ring.crosses_after(position)) {
+        cost.messages_of_all_inter_node += hops;
         ++rings_leaving[static_cast<std::size_t>(ring.rank_at(position))];
+      }
   }
+  cost.messages_of_all_inter_node /= request.channels;
   const int most = *std::max_element(rings_leaving.begin(), rings_leaving.end());
   cost.bytes_sent_inter_node = bytes_sent * most / rings;
   return cost;
@@ -52,9 +55,13 @@ Cost chain_cost(const Request& request, ChainEnd end, double bytes_sent, double 
       ++chains_leaving[static_cast<std::size_t>(ring.rank_at(position))];
     }
     cost.steps_inter_node = std::max(cost.steps_inter_node, crossings);
+    cost.messages_of_all_inter_node += crossings;
   }
+  cost.messages_of_all_inter_node /= request.channels;
   const int most = *std::max_element(chains_leaving.begin(), chains_leaving.end());
   cost.bytes_sent_inter_node = bytes_sent * most / request.channels;
+  if (cost.steps_inter_node > 1)
+    cost.bytes_filling_inter_node = static_cast<double>(cost.steps_inter_node - 1) * tile_bytes / 2;
   return cost;
 }
 

@@ -162,6 +162,7 @@ Cost cost(const Request& request, double block_bytes) {
   }
   // Up and down every edge of each tree.
   cost.messages_of_all = std::int64_t{2} * trees * (placement.ranks() - 1);
+  cost.messages_of_all_inter_node = std::int64_t{2} * trees * (placement.nodes() - 1);
   const double chunk_bytes = block_bytes / channels;
   cost.bytes_sent = most.sent * chunk_bytes;
   cost.bytes_sent_inter_node = most.sent_inter_node * chunk_bytes;

@@ -48,6 +48,8 @@ void expect_cost_holds(const Entry& entry, const Request& request, const std::st
   if (request.channels == 1) {
     EXPECT_LE(stated.messages_of_all, measured.messages_of_all);
     EXPECT_GE(2 * stated.messages_of_all, measured.messages_of_all);
+    EXPECT_LE(stated.messages_of_all_inter_node, measured.messages_of_all_inter_node);
+    EXPECT_GE(2 * stated.messages_of_all_inter_node, measured.messages_of_all_inter_node);
   }
   // Channels multiply messages, which the cost of a call on one channel does not tell.
   if (request.channels == 1 && request.placement.nodes() == 1) {

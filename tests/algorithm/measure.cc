@@ -70,6 +70,7 @@ class Measurement {
                                  *std::max_element(messages_taken_.begin(), messages_taken_.end())),
             .messages_of_all =
                 std::accumulate(messages_sent_.begin(), messages_sent_.end(), std::int64_t{0}),
+            .messages_of_all_inter_node = messages_inter_node_,
             .bytes_sent = *std::max_element(sent_.begin(), sent_.end()),
             .bytes_sent_inter_node =
                 *std::max_element(sent_inter_node_.begin(), sent_inter_node_.end()),
@@ -105,6 +106,7 @@ class Measurement {
     if (moves && step.operation != plan::Operation::signal) {
       sent_[rank] += bytes;
       if (crosses) sent_inter_node_[rank] += bytes;
+      if (crosses) ++messages_inter_node_;
     }
     if (step.operation == plan::Operation::copy) copied_[rank] += bytes;
     if (plan::reduces(step.operation))
@@ -127,6 +129,7 @@ class Measurement {
   // By rank.
   std::vector<double> sent_, sent_inter_node_;
   std::vector<std::int64_t> messages_sent_, messages_taken_;
+  std::int64_t messages_inter_node_ = 0;
   std::vector<double> copied_, reduced_;
   std::map<Connection, std::deque<Chain>> messages_;
   std::vector<Running> running_;
