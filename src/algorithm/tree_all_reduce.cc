@@ -164,6 +164,11 @@ Cost cost(const Request& request, double block_bytes) {
   cost.messages_of_all = std::int64_t{2} * trees * (placement.ranks() - 1);
   cost.messages_of_all_inter_node = std::int64_t{2} * trees * (placement.nodes() - 1);
   const double chunk_bytes = block_bytes / channels;
+  // Each hop but the first passes on a whole tile, or all of a short message.
+  const double tile_bytes = std::min(chunk_bytes, Cost::least_tile_bytes_inter_node);
+  cost.bytes_filling_inter_node =
+      static_cast<double>(std::max<std::int64_t>(cost.steps_inter_node - 1, 0)) * tile_bytes / 2;
+  cost.bytes_filling = static_cast<double>(cost.steps - cost.steps_inter_node) * tile_bytes / 2;
   cost.bytes_sent = most.sent * chunk_bytes;
   cost.bytes_sent_inter_node = most.sent_inter_node * chunk_bytes;
   cost.bytes_reduced = most.reduced * chunk_bytes;

@@ -26,9 +26,12 @@ struct CostModel {
   double copy_ns_per_byte;
   // Where ranks share a core, a message waits until its receiver has the core.
   double turn_us;
+  // Of each message between nodes that the ranks of a node send, for they share its network: three
+  // or six ranks that exchange with another node at once take half as long again as one.
+  double shared_us;
 
   // `crowding`: ranks for each core, 1 or more.
-  double time_us(const algorithm::Cost& cost, Protocol protocol, bool passes_on,
+  double time_us(const algorithm::Cost& cost, Protocol protocol, int nodes, bool passes_on,
                  double crowding) const;
 };
 
@@ -39,7 +42,7 @@ CostModel cost_model_of(const Parameters& parameters);
 
 // Of the host engine. The numbers were searched for at random, and some set by hand, so that most
 // choices are right on grids (bench/selection_grid.py) measured with a core for each rank, on 32
-// cores at 4 to 16 ranks and on 2 cores at 2; they need only be right in proportion. Between nodes
+// cores at 3 to 16 ranks and on 2 cores at 2; they need only be right in proportion. Between nodes
 // all protocols send the same, and Simple wins; there a byte costs more than over the loopback of
 // those machines (0.45 ns), so that networks slower than it get plans that send little.
 const CostModel& host_cost_model();

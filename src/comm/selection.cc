@@ -64,6 +64,10 @@ bool Selection::runs(const algorithm::Entry& entry, const algorithm::Request& re
   return entry.supports(request).ok() && model_->runs(entry, request);
 }
 
+int Selection::usual_root() const {
+  return placement_.nodes() == 1 ? 0 : placement_.rank_at(0, placement_.ranks_on(0) / 2);
+}
+
 std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_t bytes,
                                              int max_sms) const {
   std::vector<Candidate> out;
@@ -72,7 +76,7 @@ std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_
     for (int i = 0; i < protocol_count; ++i)
       for (const int channels : model_->channels()) {
         const Choice choice{entry, static_cast<Protocol>(i), channels};
-        const algorithm::Request wanted = request(collective, choice, 0, false);
+        const algorithm::Request wanted = request(collective, choice, usual_root(), false);
         if (!runs(*entry, wanted)) continue;
         const algorithm::Cost cost = entry->cost(wanted, block);
         out.push_back({choice, model_->time_us(*entry, wanted, cost, block, max_sms), cost});

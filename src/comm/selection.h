@@ -77,6 +77,9 @@ class Selection {
 
  private:
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const;
+  // A row serves every root, and of several nodes few begin their node: from the others a chain
+  // crosses one edge more between nodes than from those.
+  int usual_root() const;
   std::vector<SelectionRow> make_rows(Collective collective, int max_sms) const;
   // Those that take at most max_sms; where none does, those that take fewest.
   void keep_small(std::vector<Candidate>& ranked, int max_sms, Collective collective,

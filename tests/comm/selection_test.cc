@@ -74,6 +74,32 @@ TEST(Selection, CrowdedRanksTakeFewerSteps) {
   }
 }
 
+// What the ranks of a node send to others goes one after another. In a double tree one rank of a
+// node exchanges with the other node, where all do by recursive doubling or in a hierarchy.
+TEST(Selection, MessagesBetweenNodesCountForAllRanksOfTheirNode) {
+  const algorithm::Cost tree{.steps = 4, .steps_inter_node = 2, .messages_of_all_inter_node = 4};
+  algorithm::Cost all = tree;
+  all.messages_of_all_inter_node = 24;
+  const CostModel& model = host_cost_model();
+  EXPECT_DOUBLE_EQ(model.time_us(all, Protocol::simple, 2, false, 1) -
+                       model.time_us(tree, Protocol::simple, 2, false, 1),
+                   10 * model.shared_us);
+  const Selection selection(topo::Placement::uniform(2, 6), host_model(transport::FifoOptions{}));
+  EXPECT_EQ(selection.candidates(Collective::all_reduce, 1024).front().choice.entry->name, "tree");
+}
+
+// From a root that does not begin its node a chain over two nodes crosses between them twice.
+TEST(Selection, ARowServesRootsInTheMiddleOfTheirNode) {
+  const Selection selection(topo::Placement::uniform(2, 3), host_model(transport::FifoOptions{}));
+  const auto candidates = selection.candidates(Collective::broadcast, 1024);
+  const auto chain = std::ranges::find_if(
+      candidates, [](const Candidate& one) { return one.choice.entry->name == "ring"; });
+  ASSERT_NE(chain, candidates.end());
+  EXPECT_EQ(chain->cost.steps_inter_node, 2);
+  EXPECT_EQ(chain->cost.bytes_filling_inter_node, 512);
+  EXPECT_EQ(candidates.front().choice.entry->name, "binomial");
+}
+
 // What is passed on in the step that takes it need not be read again.
 TEST(Selection, LargeCallsOfManyRanksGoRoundARing) {
   Selection selection = selection_of(1, 16);
