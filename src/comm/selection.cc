@@ -65,7 +65,8 @@ bool Selection::runs(const algorithm::Entry& entry, const algorithm::Request& re
 }
 
 int Selection::usual_root() const {
-  return placement_.nodes() == 1 ? 0 : placement_.rank_at(0, placement_.ranks_on(0) / 2);
+  const int ranks = placement_.ranks_on(0);
+  return placement_.nodes() == 1 || ranks < 3 ? 0 : placement_.rank_at(0, ranks / 2);
 }
 
 std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_t bytes,

@@ -77,8 +77,8 @@ class Selection {
 
  private:
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const;
-  // A row serves every root, and of several nodes few begin their node: from the others a chain
-  // crosses one edge more between nodes than from those.
+  // A row serves every root, and of larger nodes few begin or end their node: from the others, and
+  // to them, a chain crosses one edge more between nodes.
   int usual_root() const;
   std::vector<SelectionRow> make_rows(Collective collective, int max_sms) const;
   // Those that take at most max_sms; where none does, those that take fewest.
