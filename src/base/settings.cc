@@ -47,8 +47,10 @@ constexpr std::array rows{
                "Forces the protocol: simple, ll or ll128. Empty lets the selection table choose."},
     SettingRow{Setting::channels, "UNISONO_CHANNELS", integer, "0",
                "Forces the number of channels; 0 lets the selection table choose."},
-    SettingRow{Setting::selection_file, "UNISONO_SELECTION_FILE", text, "",
-               "A selection table (JSON) that goes before the built-in one."},
+    SettingRow{
+        Setting::selection_file, "UNISONO_SELECTION_FILE", text, "",
+        "A selection table (JSON) that goes before the built-in one; bench/selection_table.py "
+        "writes one of what was measured."},
     SettingRow{Setting::simple_slots, "UNISONO_SLOTS", integer, "8",
                "Slots in each connection's buffer, for every protocol (nccl.txt V-C: NCCL_STEPS)."},
     SettingRow{

@@ -12,12 +12,12 @@
 namespace unisono::comm {
 namespace {
 
-Result<std::uint64_t> bytes_of(const json::Value& row, std::string_view field,
-                               std::uint64_t absent) {
+Result<std::uint64_t> number_of(const json::Value& row, std::string_view field,
+                                std::uint64_t absent) {
   const json::Value* value = row.find(field);
   if (value == nullptr) return absent;
   if (!value->is_integer() || value->integer() < 0)
-    return misuse("'", field, "' must be a whole number of bytes, 0 or more");
+    return misuse("'", field, "' must be a whole number, 0 or more");
   return static_cast<std::uint64_t>(value->integer());
 }
 
@@ -31,7 +31,15 @@ Result<std::string> text_of(const json::Value& row, std::string_view field) {
 struct NamedRow {
   Collective collective;
   std::string engine;
+  // That it is for; 0: any.
+  std::uint64_t ranks = 0;
+  std::uint64_t nodes = 0;
   SelectionRow row;
+
+  bool is_for(const topo::Placement& placement) const {
+    return (ranks == 0 || ranks == static_cast<std::uint64_t>(placement.ranks())) &&
+           (nodes == 0 || nodes == static_cast<std::uint64_t>(placement.nodes()));
+  }
 };
 
 Result<NamedRow> read_row(const json::Value& value) {
@@ -44,7 +52,7 @@ Result<NamedRow> read_row(const json::Value& value) {
   const auto protocol = protocol_from_name(protocol_name);
   if (!protocol)
     return misuse("there is no protocol '", protocol_name, "'; write simple, ll or ll128");
-  NamedRow out{*collective, "host", {}};
+  NamedRow out{.collective = *collective, .engine = "host", .row = {}};
   if (value.find("engine") != nullptr) {
     UNISONO_ASSIGN(out.engine, text_of(value, "engine"));
   }
@@ -52,12 +60,14 @@ Result<NamedRow> read_row(const json::Value& value) {
     return misuse("there is no engine '", out.engine, "'; write host or gpu");
   UNISONO_ASSIGN(out.row.choice.entry, algorithm::find(*collective, algorithm_name));
   out.row.choice.protocol = *protocol;
-  UNISONO_ASSIGN(const std::uint64_t channels, bytes_of(value, "channels", 1));
+  UNISONO_ASSIGN(const std::uint64_t channels, number_of(value, "channels", 1));
   if (channels < 1 || channels > 64)
     return misuse("'channels' is ", channels, "; it must be 1 to 64");
   out.row.choice.channels = static_cast<int>(channels);
-  UNISONO_ASSIGN(out.row.min_bytes, bytes_of(value, "min_bytes", 0));
-  UNISONO_ASSIGN(out.row.max_bytes, bytes_of(value, "max_bytes", UINT64_MAX));
+  UNISONO_ASSIGN(out.ranks, number_of(value, "ranks", 0));
+  UNISONO_ASSIGN(out.nodes, number_of(value, "nodes", 0));
+  UNISONO_ASSIGN(out.row.min_bytes, number_of(value, "min_bytes", 0));
+  UNISONO_ASSIGN(out.row.max_bytes, number_of(value, "max_bytes", UINT64_MAX));
   return out;
 }
 
@@ -74,11 +84,11 @@ Status Selection::read_file(const std::string& path) {
   if (rows == nullptr || !rows->is_array())
     return misuse(path,
                   ": needs an array 'rows' of {collective, algorithm, protocol, channels, "
-                  "min_bytes, max_bytes, engine}");
+                  "min_bytes, max_bytes, ranks, nodes, engine}");
   for (const json::Value& value : rows->array()) {
     auto row = read_row(value);
     if (!row.ok()) return misuse(path, ": ", row.error().message);
-    if (row->engine != model_->name()) continue;
+    if (row->engine != model_->name() || !row->is_for(placement_)) continue;
     const algorithm::Request wanted = request(row->collective, row->row.choice, 0, false);
     if (!runs(*row->row.choice.entry, wanted)) continue;  // a table may serve several clusters
     row->row.origin = path;

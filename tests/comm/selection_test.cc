@@ -339,6 +339,26 @@ TEST(Selection, AFilesRowsAreForTheEngineThatTheyName) {
   std::filesystem::remove(path);
 }
 
+TEST(Selection, AFilesRowsAreForTheRanksAndNodesThatTheyName) {
+  const auto path = std::filesystem::temp_directory_path() / "unisono-selection-shape.json";
+  std::ofstream(path) << R"({"rows": [{"collective": "broadcast", "algorithm": "ring",
+      "protocol": "ll128", "ranks": 4, "nodes": 1, "max_bytes": 100},
+      {"collective": "broadcast", "algorithm": "binomial", "protocol": "ll128", "ranks": 8}]})";
+  const WithSetting file(Setting::selection_file, path.string());
+  const auto chosen = [](int nodes, int ranks_of_node, std::uint64_t bytes) {
+    Selection selection = selection_of(nodes, ranks_of_node);
+    EXPECT_TRUE(selection.read_settings().ok());
+    const Choice choice = selection.choose(Collective::broadcast, bytes, 0, false, {}).value();
+    return str(choice.name(), " ", name(choice.protocol));
+  };
+  EXPECT_EQ(chosen(1, 4, 100), "ring ll128");
+  EXPECT_NE(chosen(1, 4, 101), "ring ll128");
+  EXPECT_NE(chosen(2, 2, 100), "ring ll128");
+  EXPECT_EQ(chosen(2, 4, 100), "binomial ll128");
+  EXPECT_EQ(chosen(1, 8, 100), "binomial ll128");
+  std::filesystem::remove(path);
+}
+
 TEST(Selection, ChoosesTheCheapestCandidate) {
   Selection selection = selection_of(2, 4);
   for (std::uint64_t bytes : {8ULL, 4096ULL, 1ULL << 20, 1ULL << 26}) {

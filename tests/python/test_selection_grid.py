@@ -1,6 +1,8 @@
-"""bench/selection_grid.py and selection_fit.py: judging and fitting what was measured."""
+"""bench/selection_grid.py, _fit.py and _table.py: judging, fitting, a table of the fastest."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -90,3 +92,45 @@ def test_a_fit_finds_back_to_the_parameters_that_made_the_times(grids, tmp_path)
     wrong[0] *= 2.5
     assert points.loss(wrong) > 0
     assert points.loss(grids[1].search(points, wrong)) == 0
+
+
+@pytest.fixture
+def tables(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    import selection_table
+
+    yield selection_table
+    for name in ("selection_grid", "selection_table"):
+        del sys.modules[name]
+
+
+def test_a_table_of_what_was_fastest_is_right(tables, tmp_path):
+    # The other way round than the model has it.
+    grid, table = tmp_path / "grid.json", tmp_path / "table.json"
+    write_grid(grid, lambda one: 1 / one.time_us)
+    table.write_text(json.dumps(tables.table_of(grid)))
+    outcome = subprocess.run(
+        [sys.executable, BENCH / "selection_grid.py", "check", grid],
+        env={**os.environ, "UNISONO_SELECTION_FILE": str(table)},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert "2 of 2 choices are within 10 % of the best: 100.0%" in outcome.stdout, outcome.stderr
+
+
+RING, TREE, PAT = ("ring", "simple"), ("tree", "ll"), ("pat", "simple")
+
+
+def test_a_tables_rows_meet_where_two_plans_are_as_fast(tables):
+    times = {100: {TREE: 1.0, RING: 4.0}, 10_000: {TREE: 40.0, RING: 10.0}}
+    assert tables.rows_of(times) == [(0, 1000, TREE), (1001, 10_000, RING)]
+
+
+def test_a_plan_that_is_almost_as_fast_is_kept(tables):
+    times = {8: {TREE: 1.0, RING: 2.0}, 64: {TREE: 1.02, RING: 1.0}, 512: {TREE: 9.0, RING: 1.0}}
+    assert [plan for _, _, plan in tables.rows_of(times)] == [TREE, RING]
+    assert tables.plans_of(times) == [TREE, TREE, RING]
+
+
+def test_plans_that_do_not_serve_both_sizes_meet_half_way(tables):
+    times = {100: {PAT: 1.0}, 10_000: {RING: 1.0}}
+    assert tables.rows_of(times) == [(0, 1000, PAT), (1001, 10_000, RING)]
