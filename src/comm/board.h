@@ -50,6 +50,18 @@ class Board {
     }
     return false;
   }
+  // Whether `matches(rank)` for a neighbour that does something else: it has not started call
+  // `sequence`, and does not rest either. As above.
+  template <class Matches>
+  bool any_elsewhere(std::uint64_t sequence, Matches matches) const {
+    for (std::size_t i = 0; i < neighbours_.size(); ++i) {
+      const Line& line = line_of(i);
+      if (i != own_ && line.started.load(std::memory_order_relaxed) < sequence + 1 &&
+          line.processor.load(std::memory_order_relaxed) != 0 && matches(neighbours_[i]))
+        return true;
+    }
+    return false;
+  }
   // This rank gives up for that fault. Any thread.
   void give_up(const transport::Fault& fault);
   // What a neighbour that gave up told: connections tell it too, but not those that were never

@@ -22,6 +22,10 @@ constexpr std::int64_t longest_turn_ns = 10'000'000;
 // took 450 to 2600 us for 8 bytes with 200 yields, and take 20. Those with asynchronous calls have
 // work to do on the core: they wait as Backoff says.
 constexpr int yields_in_turn = 20'000;
+// Looks, some 10 us, after which such a rank sleeps as Backoff says where one that it waits for has
+// not come to the call: that one computes, and whoever yields beside it comes late to the core when
+// it is needed. HSDP of 4 ranks on 2 cores trained at 1.02 times Gloo's speed, and does at 1.3.
+constexpr int looks_at_absent = 256;
 // A yield to another rank takes 1.7 us here. While all that are awaited run on other cores, their
 // messages come sooner than that; for so many looks, some 5 us, in case one was interrupted.
 constexpr int looks_before_yield = 128;
@@ -118,10 +122,17 @@ bool Scheduler::spin_in_turn(const Turn& turn, Status& status) {
       return false;
     }
     if (*complete) return true;
-    const bool looks = spins % rounds_between_looks == rounds_between_looks - 1;
-    if (looks && clock_.now_ns() - started_ns > longest_turn_ns) return false;
+    if (spins % rounds_between_looks < rounds_between_looks - 1) continue;
+    if (clock_.now_ns() - started_ns > longest_turn_ns) return false;
+    if (is_crowded && spins >= looks_at_absent - 1 && awaits_absent(turn)) return false;
   }
   return false;
+}
+
+bool Scheduler::awaits_absent(const Turn& turn) const {
+  return turn.entry.collective != Collective::point_to_point &&
+         board_.any_elsewhere(turn.entry.sequence,
+                              [&](int peer) { return turn.execution.awaits(peer); });
 }
 
 bool Scheduler::may_be_woken() const {

@@ -103,6 +103,8 @@ class Scheduler {
   }
   // The same of all that runs; with the seat.
   bool may_be_woken() const;
+  // Whether a neighbour that it waits for has not come to the call and does not rest.
+  bool awaits_absent(const Turn& turn) const;
   // Crowded: yields, unless the ranks that the call waits for run on other cores.
   void give_way(const engine::Execution& execution, int spins);
   // With the seat: polls everything once. Whether anything moved.

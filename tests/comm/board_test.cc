@@ -44,5 +44,23 @@ TEST_F(Board, LooksAtNoMoreRanksOnceOneMatches) {
   EXPECT_FALSE(three_.any_at_rest([](int rank) { return rank == 3; }));
 }
 
+TEST_F(Board, RanksAreElsewhereThatRunAndHaveNotStartedTheCall) {
+  const auto elsewhere = [this](std::uint64_t sequence) {
+    return three_.any_elsewhere(sequence, [](int rank) { return rank == 5; });
+  };
+  EXPECT_FALSE(elsewhere(4)) << "nothing is known of where it runs";
+  five_.runs_on(1);
+  EXPECT_TRUE(elsewhere(4));
+  five_.joined(3);
+  EXPECT_TRUE(elsewhere(4));
+  five_.rests();
+  EXPECT_FALSE(elsewhere(4));
+  five_.runs_on(1);
+  five_.joined(4);
+  EXPECT_FALSE(elsewhere(4));
+  eight_.runs_on(1);
+  EXPECT_FALSE(elsewhere(4)) << "nobody waits for rank 8";
+}
+
 }  // namespace
 }  // namespace unisono::comm
