@@ -43,24 +43,19 @@ class Board {
   // Whether `matches(rank)` for a neighbour that does not run on another processor than this rank.
   template <class Matches>
   bool any_at_rest(Matches matches) const {
-    for (std::size_t i = 0; i < neighbours_.size(); ++i) {
-      if (i == own_) continue;
-      const int processor = line_of(i).processor.load(std::memory_order_relaxed) - 1;
-      if ((processor < 0 || processor == processor_) && matches(neighbours_[i])) return true;
-    }
-    return false;
+    return any_whose_line(matches, [this](const Line& line) {
+      const int processor = line.processor.load(std::memory_order_relaxed) - 1;
+      return processor < 0 || processor == processor_;
+    });
   }
   // Whether `matches(rank)` for a neighbour that does something else: it has not started call
   // `sequence`, and does not rest either. As above.
   template <class Matches>
   bool any_elsewhere(std::uint64_t sequence, Matches matches) const {
-    for (std::size_t i = 0; i < neighbours_.size(); ++i) {
-      const Line& line = line_of(i);
-      if (i != own_ && line.started.load(std::memory_order_relaxed) < sequence + 1 &&
-          line.processor.load(std::memory_order_relaxed) != 0 && matches(neighbours_[i]))
-        return true;
-    }
-    return false;
+    return any_whose_line(matches, [sequence](const Line& line) {
+      return line.started.load(std::memory_order_relaxed) < sequence + 1 &&
+             line.processor.load(std::memory_order_relaxed) != 0;
+    });
   }
   // This rank gives up for that fault. Any thread.
   void give_up(const transport::Fault& fault);
@@ -79,6 +74,13 @@ class Board {
     std::atomic<int> processor{0};          // that it was last seen on, plus 1; 0: none
   };
   Line& line_of(std::size_t neighbour) const;
+  // Whether there is a neighbour of whose line `says(line)` and of whose rank `matches(rank)`.
+  template <class Matches, class Says>
+  bool any_whose_line(Matches matches, Says says) const {
+    for (std::size_t i = 0; i < neighbours_.size(); ++i)
+      if (i != own_ && says(line_of(i)) && matches(neighbours_[i])) return true;
+    return false;
+  }
 
   std::vector<int> neighbours_;
   std::size_t own_ = 0;  // this rank's place among them

@@ -225,25 +225,14 @@ Status Scheduler::wait(Task& task, std::int64_t until_ns) {
   Backoff backoff(options_.spins);
   InterruptWatch interrupts;
   Status gave_up;
-  bool is_woken = false;
   while (!task.done()) {
-    bool moved = false;
-    if (take_seat()) {
-      moved = round();
-      is_woken = may_be_woken();
-      leave_seat();
-    }
+    advance(backoff);
     if (interrupts.interrupted()) {
       Error error = aborted_error("rank ", options_.rank, " was interrupted in call ",
                                   task.entry.sequence, " (", name(task.entry.collective), ")");
       error.peer = options_.rank;
       fail(error);
     }
-    if (moved) {
-      backoff.reset();
-      continue;
-    }
-    backoff.step([this](std::int64_t ns) { connections_.sleep(ns); }, is_woken);
     if (until_ns != INT64_MAX && now_ns() >= until_ns && !task.done()) {
       gave_up = timeout_error(-1, "call ", task.entry.sequence, " (", name(task.entry.collective),
                               ") is not complete yet on rank ", options_.rank);
@@ -254,6 +243,20 @@ Status Scheduler::wait(Task& task, std::int64_t until_ns) {
   if (!idle()) wake_progress_thread();
   if (!gave_up.ok()) return gave_up;
   return task.outcome();
+}
+
+void Scheduler::advance(Backoff& backoff) {
+  bool moved = false;
+  bool is_woken = false;
+  if (take_seat()) {
+    moved = round();
+    is_woken = may_be_woken();
+    leave_seat();
+  }
+  if (moved)
+    backoff.reset();
+  else
+    backoff.step([this](std::int64_t ns) { connections_.sleep(ns); }, is_woken);
 }
 
 void Scheduler::help() {
@@ -406,17 +409,7 @@ void Scheduler::run_progress_thread() {
       continue;
     }
     lock.unlock();
-    bool moved = false;
-    bool is_woken = false;
-    if (take_seat()) {
-      moved = round();
-      is_woken = may_be_woken();
-      leave_seat();
-    }
-    if (moved)
-      backoff.reset();
-    else
-      backoff.step([this](std::int64_t ns) { connections_.sleep(ns); }, is_woken);
+    advance(backoff);
     lock.lock();
   }
   has_stopped_ = true;

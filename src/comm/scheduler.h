@@ -107,6 +107,8 @@ class Scheduler {
   bool awaits_absent(const Turn& turn) const;
   // Crowded: yields, unless the ranks that the call waits for run on other cores.
   void give_way(const engine::Execution& execution, int spins);
+  // A round where the seat is free; sleeps a little, as `backoff` says, where nothing moves.
+  void advance(Backoff& backoff);
   // With the seat: polls everything once. Whether anything moved.
   bool round();
   bool poll_collective();
