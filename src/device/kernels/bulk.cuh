@@ -86,11 +86,10 @@ __device__ __forceinline__ void run_bulk(const BulkLaunch& launch) {
 UNISONO_BULK_KERNEL(any, 2, AnyData)
 UNISONO_BULK_KERNEL(any, 4, AnyData)
 UNISONO_BULK_KERNEL(any, 8, AnyData)
-UNISONO_BULK_KERNEL(plain, 2, PlainData<Float32>)
 UNISONO_BULK_KERNEL(float16, 2, PlainData<Float16>)
 UNISONO_BULK_KERNEL(bfloat16, 2, PlainData<BFloat16>)
 UNISONO_BULK_KERNEL(float32, 2, PlainData<Float32>)
-UNISONO_BULK_KERNEL(plain, 4, PlainData<Float32>)
+UNISONO_BULK_KERNEL(float32, 4, PlainData<Float32>)
 #undef UNISONO_BULK_KERNEL
 
 }  // namespace unisono::device

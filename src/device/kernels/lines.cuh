@@ -307,8 +307,6 @@ __device__ __forceinline__ void run_lines(const LinesLaunch& launch) {
 UNISONO_LINES_KERNEL(lines_any, 2, AnyData, false)
 UNISONO_LINES_KERNEL(lines_any, 4, AnyData, false)
 UNISONO_LINES_KERNEL(lines_any, 8, AnyData, false)
-UNISONO_LINES_KERNEL(lines_plain, 2, PlainData<Float32>, false)
-UNISONO_LINES_KERNEL(lines_plain, 4, PlainData<Float32>, false)
 UNISONO_LINES_KERNEL(lines_float16, 2, PlainData<Float16>, false)
 UNISONO_LINES_KERNEL(lines_float16, 4, PlainData<Float16>, false)
 UNISONO_LINES_KERNEL(lines_bfloat16, 2, PlainData<BFloat16>, false)

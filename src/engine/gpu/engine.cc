@@ -116,11 +116,11 @@ Status Engine::find_kernels(bool waits_by_itself) {
     add(direct_[0], "direct_take", {any, plain});
     add(direct_[1], "direct_combine", {any, float16, bfloat16, float32});
     if (ranks[i] > 2) add(direct_[2], "direct_two_shot", {any, float16, bfloat16, float32});
-    add(lines_, "lines", {any, plain, float16, bfloat16, float32});
+    add(lines_, "lines", {any, float16, bfloat16, float32});
     add(straight_, "straight", {any});
-    add(bulk_, "bulk", {any, plain});
+    add(bulk_, "bulk", {any, float32});
     // By default sums go in bulk between two ranks alone.
-    if (ranks[i] == 2) add(bulk_, "bulk", {float16, bfloat16, float32});
+    if (ranks[i] == 2) add(bulk_, "bulk", {float16, bfloat16});
   }
   for (const Named& one : wanted) {
     UNISONO_ASSIGN(one.kernel, module_.kernel(one.name.c_str(), waits_by_itself));

@@ -70,7 +70,7 @@ class Engine {
   }
   // Of device/kernels/lines.cuh, likewise.
   const sys::cuda::Kernel& lines(device::DataKind data, int ranks) const {
-    return lines_.of(data, ranks);
+    return lines_.of(moved_as(data), ranks);
   }
   const sys::cuda::Kernel& straight(int ranks) const {
     return straight_.of(device::DataKind::any, ranks);
@@ -78,7 +78,7 @@ class Engine {
   // Of device/kernels/bulk.cuh, likewise. Where they have no shared memory, they cannot copy in
   // bulk.
   const sys::cuda::Kernel& bulk(device::DataKind data, int ranks) const {
-    return bulk_.of(data, ranks);
+    return bulk_.of(moved_as(data), ranks);
   }
   bool copies_in_bulk() const { return bulk(device::DataKind::any, 2).shared_bytes() > 0; }
   const sys::cuda::Kernel& divide() const { return divide_; }
@@ -106,6 +106,10 @@ class Engine {
 
  private:
   Engine() = default;
+  // Lines and bulk copies move what they do not add as they move float32.
+  static device::DataKind moved_as(device::DataKind data) {
+    return data == device::DataKind::plain ? device::DataKind::float32 : data;
+  }
   Status find_kernels(bool waits_by_itself);
   device::Mailbox& mailbox() const {
     return *reinterpret_cast<device::Mailbox*>(mailbox_memory_.data());
