@@ -29,6 +29,7 @@ Result<BenchKernels> BenchKernels::load(std::shared_ptr<const Device> device) {
   UNISONO_ASSIGN(kernels.module_, sys::cuda::Module::load(device, unisono_bench_kernel_image));
   UNISONO_ASSIGN(kernels.fill_, kernels.module_.kernel("unisono_bench_fill"));
   UNISONO_ASSIGN(kernels.count_wrong_, kernels.module_.kernel("unisono_bench_count_wrong"));
+  UNISONO_ASSIGN(kernels.nothing_, kernels.module_.kernel("unisono_bench_nothing", true));
   UNISONO_ASSIGN(kernels.push_, kernels.module_.kernel("unisono_bench_push"));
   UNISONO_ASSIGN(kernels.total_, Memory::allocate(device, sizeof(std::uint64_t)));
   kernels.device_ = std::move(device);
@@ -58,6 +59,10 @@ Result<std::uint64_t> BenchKernels::count_wrong(DeviceAddress found, const void*
                      device_->service_stream(), parameters));
   UNISONO_TRY(device_->copy(reinterpret_cast<DeviceAddress>(&wrong), total, sizeof wrong));
   return wrong;
+}
+
+Status BenchKernels::nothing(StreamHandle* stream) const {
+  return launch(nothing_, 1, stream, {});
 }
 
 Status BenchKernels::push(const PushTargets& targets, int blocks, StreamHandle* stream) const {

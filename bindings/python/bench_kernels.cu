@@ -1,6 +1,7 @@
-// What the bench does on a device besides calls: inputs, the comparison of results, and the plain
-// stores that a collective is measured against.
+// What the bench does on a device besides calls: inputs, the comparison of results, and what a
+// collective is measured against: plain stores, and a kernel that does nothing.
 #include "bench_program.h"
+#include "device/ptx/grid.cuh"
 
 namespace unisono::python {
 namespace {
@@ -64,6 +65,12 @@ extern "C" __global__ void unisono_bench_count_wrong(std::uint64_t found, Repeat
       break;
   }
   if (wrong != 0) atomicAdd(total, static_cast<unsigned long long>(wrong));
+}
+
+// Comes and goes as kernels of collectives do.
+extern "C" __global__ void unisono_bench_nothing() {
+  unisono::device::ptx::wait_for_kernel_before();
+  unisono::device::ptx::let_next_kernel_come();
 }
 
 // Every thread loads its part of the own block once and stores it to all peers; nobody waits for

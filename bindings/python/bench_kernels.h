@@ -25,6 +25,8 @@ class BenchKernels {
   // How many of `found` differ from that.
   Result<std::uint64_t> count_wrong(sys::cuda::DeviceAddress found, const void* table,
                                     RepeatedTable wanted);
+  // Launches a kernel that does nothing; on the stream.
+  Status nothing(sys::cuda::StreamHandle* stream) const;
   // Plain stores of 16 bytes by so many thread blocks; on the stream.
   Status push(const PushTargets& targets, int blocks, sys::cuda::StreamHandle* stream) const;
 
@@ -38,6 +40,7 @@ class BenchKernels {
   sys::cuda::Module module_;
   sys::cuda::Kernel fill_;
   sys::cuda::Kernel count_wrong_;
+  sys::cuda::Kernel nothing_;
   sys::cuda::Kernel push_;
   sys::cuda::Memory table_;
   sys::cuda::Memory total_;

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -39,12 +40,13 @@ struct Measured {
 
 class DeviceBench {
  public:
+  // The buffers are NCCL's where its library is given.
   static Result<std::unique_ptr<DeviceBench>> make(const Communicator& communicator, int ordinal,
-                                                   std::size_t max_bytes) {
-    std::unique_ptr<DeviceBench> bench(new DeviceBench(communicator));
+                                                   std::size_t max_bytes,
+                                                   const std::string& nccl) {
+    std::unique_ptr<DeviceBench> bench(new DeviceBench(communicator, max_bytes));
     UNISONO_ASSIGN(bench->device_, Device::open(ordinal));
-    UNISONO_ASSIGN(bench->input_, sys::cuda::Memory::allocate(bench->device_, max_bytes));
-    UNISONO_ASSIGN(bench->output_, sys::cuda::Memory::allocate(bench->device_, max_bytes));
+    UNISONO_TRY(nccl.empty() ? bench->allocate() : bench->allocate_by_nccl(nccl));
     UNISONO_ASSIGN(bench->kernels_, BenchKernels::load(bench->device_));
     const Current current(*bench->device_);
     UNISONO_TRY(bench->check(bench->driver().stream_create(&bench->stream_, stream_non_blocking),
@@ -55,16 +57,17 @@ class DeviceBench {
   }
   ~DeviceBench() {
     if (stream_ == nullptr) return;
-    nccl_.reset();
     const Current current(*device_);
+    nccl_.reset();
+    nccl_buffers_ = {};
     for (auto* event : events_) driver().event_destroy(event);
     driver().stream_destroy(stream_);
   }
   DeviceBench(const DeviceBench&) = delete;
   DeviceBench& operator=(const DeviceBench&) = delete;
 
-  DeviceAddress input_address() const { return input_.address(); }
-  DeviceAddress output_address() const { return output_.address(); }
+  DeviceAddress input_address() const { return input_; }
+  DeviceAddress output_address() const { return output_; }
   std::uintptr_t stream() const { return reinterpret_cast<std::uintptr_t>(stream_); }
   Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) const {
     return device_->copy(to, from, bytes);
@@ -78,7 +81,7 @@ class DeviceBench {
 
   // What other ranks store into by push_us, by a handle that they open.
   Result<sys::cuda::IpcHandle> make_landing() {
-    UNISONO_ASSIGN(landing_, sys::cuda::Memory::allocate(device_, input_.bytes()));
+    UNISONO_ASSIGN(landing_, sys::cuda::Memory::allocate(device_, max_bytes_));
     return landing_.export_handle();
   }
   Status open_landings(const std::vector<nb::bytes>& handles) {
@@ -120,13 +123,18 @@ class DeviceBench {
     return time_us(calls, in_graph, [&] { return enqueue(measured); });
   }
 
+  // Microseconds in which kernels that do nothing follow each other.
+  Result<double> launch_us(int calls, bool in_graph) {
+    return time_us(calls, in_graph, [&] { return kernels_.nothing(stream_); });
+  }
+
   // Microseconds in which plain stores bring `bytes` to each peer whose landing was opened.
   Result<double> push_us(std::size_t bytes, int blocks, int calls) {
     const std::size_t block = bytes / store_bytes * store_bytes;
-    if (static_cast<std::size_t>(communicator_.size()) * block > input_.bytes())
+    if (static_cast<std::size_t>(communicator_.size()) * block > max_bytes_)
       return misuse(bytes, " bytes from each of ", communicator_.size(), " ranks do not fit into ",
-                    input_.bytes());
-    PushTargets targets{.own = input_.address(), .units = block / store_bytes};
+                    max_bytes_);
+    PushTargets targets{.own = input_, .units = block / store_bytes};
     for (const auto& peer : peers_)
       targets.addresses[targets.peers++] =
           peer.address() + static_cast<std::size_t>(communicator_.rank()) * block;
@@ -134,7 +142,26 @@ class DeviceBench {
   }
 
  private:
-  explicit DeviceBench(const Communicator& communicator) : communicator_(communicator) {}
+  DeviceBench(const Communicator& communicator, std::size_t max_bytes)
+      : communicator_(communicator), max_bytes_(max_bytes) {}
+
+  Status allocate() {
+    for (auto& buffer : buffers_) {
+      UNISONO_ASSIGN(buffer, sys::cuda::Memory::allocate(device_, max_bytes_));
+    }
+    input_ = buffers_[0].address();
+    output_ = buffers_[1].address();
+    return {};
+  }
+  Status allocate_by_nccl(const std::string& library) {
+    const Current current(*device_);
+    for (auto& buffer : nccl_buffers_) {
+      UNISONO_ASSIGN(buffer, NcclPeer::allocate(library, max_bytes_));
+    }
+    input_ = sys::cuda::address_of(nccl_buffers_[0].data());
+    output_ = sys::cuda::address_of(nccl_buffers_[1].data());
+    return {};
+  }
 
   const sys::cuda::Driver& driver() const { return device_->driver(); }
   Status check(sys::cuda::DriverResult result, std::string_view what) const {
@@ -215,9 +242,12 @@ class DeviceBench {
   }
 
   Communicator communicator_;
+  std::size_t max_bytes_;
   std::shared_ptr<const Device> device_;
-  sys::cuda::Memory input_;
-  sys::cuda::Memory output_;
+  std::array<sys::cuda::Memory, 2> buffers_;
+  std::array<NcclMemory, 2> nccl_buffers_;
+  DeviceAddress input_ = 0;
+  DeviceAddress output_ = 0;
   sys::cuda::Memory landing_;
   std::vector<sys::cuda::ImportedMemory> peers_;
   BenchKernels kernels_;
@@ -261,10 +291,11 @@ void bind_device_bench(nb::module_& module) {
   module.def("device_of_address", &device_of_address, nb::arg("address"));
   module.def("cuda_device_count", &cuda_device_count);
   nb::class_<DeviceBench>(module, "DeviceBench")
-      .def(nb::new_([](const Communicator& communicator, int device, std::size_t max_bytes) {
-             return take(DeviceBench::make(communicator, device, max_bytes));
+      .def(nb::new_([](const Communicator& communicator, int device, std::size_t max_bytes,
+                       const std::string& nccl) {
+             return take(DeviceBench::make(communicator, device, max_bytes, nccl));
            }),
-           nb::arg("communicator"), nb::arg("device"), nb::arg("max_bytes"))
+           nb::arg("communicator"), nb::arg("device"), nb::arg("max_bytes"), nb::arg("nccl") = "")
       .def_prop_ro("input_address", &DeviceBench::input_address)
       .def_prop_ro("output_address", &DeviceBench::output_address)
       .def_prop_ro("stream", &DeviceBench::stream)
@@ -315,6 +346,12 @@ void bind_device_bench(nb::module_& module) {
             return take(without_gil([&] { return self.push_us(bytes, blocks, calls); }));
           },
           nb::arg("bytes"), nb::arg("blocks"), nb::arg("calls"))
+      .def(
+          "launch_us",
+          [](DeviceBench& self, int calls, bool in_graph) {
+            return take(without_gil([&] { return self.launch_us(calls, in_graph); }));
+          },
+          nb::arg("calls"), nb::arg("in_graph"))
       .def_static(
           "make_nccl_id",
           [](const std::string& library) {

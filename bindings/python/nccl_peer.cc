@@ -50,6 +50,8 @@ struct NcclPeer::Library {
   int (*unique_id)(NcclId*);
   int (*init_rank)(void**, int, NcclId, int);
   int (*destroy)(void*);
+  int (*allocate)(void**, std::size_t);
+  int (*free)(void*);
   int (*group_start)();
   int (*group_end)();
   int (*all_reduce)(const void*, void*, std::size_t, int, int, void*, void*);
@@ -81,6 +83,8 @@ Result<const NcclPeer::Library*> NcclPeer::open(const std::string& path) {
   find(library.unique_id, "ncclGetUniqueId");
   find(library.init_rank, "ncclCommInitRank");
   find(library.destroy, "ncclCommDestroy");
+  find(library.allocate, "ncclMemAlloc");
+  find(library.free, "ncclMemFree");
   find(library.group_start, "ncclGroupStart");
   find(library.group_end, "ncclGroupEnd");
   find(library.all_reduce, "ncclAllReduce");
@@ -113,6 +117,23 @@ Result<std::unique_ptr<NcclPeer>> NcclPeer::join(const std::string& library, con
   UNISONO_TRY(peer->check(found->init_rank(&peer->communicator_, ranks, id, rank),
                           "making a communicator"));
   return peer;
+}
+
+Result<NcclMemory> NcclPeer::allocate(const std::string& library, std::size_t bytes) {
+  UNISONO_ASSIGN(const Library* found, open(library));
+  void* data = nullptr;
+  UNISONO_TRY(NcclPeer(*found, 0, 1).check(found->allocate(&data, bytes), "allocating memory"));
+  return NcclMemory(data, found->free);
+}
+
+NcclMemory& NcclMemory::operator=(NcclMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(free_, other.free_);
+  return *this;
+}
+
+NcclMemory::~NcclMemory() {
+  if (data_ != nullptr) free_(data_);
 }
 
 NcclPeer::~NcclPeer() {

@@ -7,10 +7,28 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace unisono::python {
 
 using NcclId = std::array<char, 128>;
+
+// Device memory that NCCL made, of a kind that it registers with its peers.
+class NcclMemory {
+ public:
+  NcclMemory() = default;
+  NcclMemory(NcclMemory&& other) noexcept { *this = std::move(other); }
+  NcclMemory& operator=(NcclMemory&& other) noexcept;
+  ~NcclMemory();
+
+  const void* data() const { return data_; }
+
+ private:
+  friend class NcclPeer;
+  NcclMemory(void* data, int (*free)(void*)) : data_(data), free_(free) {}
+  void* data_ = nullptr;
+  int (*free_)(void*) = nullptr;
+};
 
 class NcclPeer {
  public:
@@ -19,6 +37,8 @@ class NcclPeer {
   // Collective; on the current CUDA device.
   static Result<std::unique_ptr<NcclPeer>> join(const std::string& library, const NcclId& id,
                                                 int rank, int ranks);
+  // On the current CUDA device.
+  static Result<NcclMemory> allocate(const std::string& library, std::size_t bytes);
   ~NcclPeer();
   NcclPeer(const NcclPeer&) = delete;
   NcclPeer& operator=(const NcclPeer&) = delete;

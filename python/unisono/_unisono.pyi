@@ -163,9 +163,14 @@ def device_of_address(address: int) -> int:
     """The CUDA device whose memory is at an address; MisuseError if it is none's."""
 
 class DeviceBench:
-    """Times calls on a CUDA device, a communicator's and NCCL's, on buffers of its own."""
+    """Times calls on a CUDA device, a communicator's and NCCL's, on buffers of its own.
 
-    def __init__(self, communicator: Communicator, device: int, max_bytes: int) -> None: ...
+    These are memory of NCCL's where `nccl` is the path of its library.
+    """
+
+    def __init__(
+        self, communicator: Communicator, device: int, max_bytes: int, nccl: str = ""
+    ) -> None: ...
     @property
     def input_address(self) -> int: ...
     @property
@@ -185,6 +190,8 @@ class DeviceBench:
     def open_landings(self, handles: Sequence[bytes]) -> None: ...
     # Plain stores of so many bytes to each peer.
     def push_us(self, bytes: int, blocks: int, calls: int) -> float: ...
+    # Kernels that do nothing, one after another.
+    def launch_us(self, calls: int, in_graph: bool) -> float: ...
     @staticmethod
     def make_nccl_id(library: str) -> bytes: ...
     def join_nccl(self, library: str, id: bytes) -> int: ...  # collective; NCCL's version

@@ -16,7 +16,7 @@ from unisono.bench.device_rows import DeviceRequest, DeviceRow, calls_of
 from unisono.bench.inputs import Inputs
 from unisono.bench.ratios import points_of
 from unisono.cli.app import app
-from unisono.cli.bench_device import COLLECTIVES, against
+from unisono.cli.bench_device import COLLECTIVES, against, bench_device
 from unisono.report import write_report
 from unisono.testing import run_ranks
 
@@ -116,6 +116,12 @@ def test_peers_that_cannot_be_are_told() -> None:
     ):
         with pytest.raises(unisono.MisuseError, match=text):
             against(request, names)
+
+
+def test_memory_of_nccl_takes_its_library() -> None:
+    for memory, text in (("nccl", "give --against nccl, too"), ("host", "no memory 'host'")):
+        with pytest.raises(unisono.MisuseError, match=text):
+            bench_device(DeviceRequest(["broadcast"], [1024], memory=memory), [2])
 
 
 @pytest.mark.skipif(devices() == 0, reason="there is no CUDA device")

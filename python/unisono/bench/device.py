@@ -30,6 +30,7 @@ _NOT_IN_PLACE = ("all_to_all", RING)
 # Thread blocks of plain stores; the fastest number is the limit.
 _PUSH_BLOCKS = (8, 16, 32, 64, 132)
 _PUSH_REPEATS = 3
+_LAUNCHES = 100
 # Behind the largest, for what begins further on.
 _SLACK_BYTES = 1024
 # Memory of whole pages is mapped in such pages, as PyTorch's is.
@@ -41,7 +42,8 @@ class _Bench:
         self._communicator, self._request = communicator, request
         self._rank, self._ranks = communicator.rank, communicator.size
         largest = -(-(max(request.sizes) + _SLACK_BYTES) // _PAGE_BYTES) * _PAGE_BYTES
-        self._bench = native.DeviceBench(communicator._native, device, largest)
+        allocator = request.nccl if request.memory == "nccl" else ""
+        self._bench = native.DeviceBench(communicator._native, device, largest, allocator)
         self.nccl_version = self._join_nccl() if request.nccl else 0
         self._push_gb_s: dict[int, float] = {}
         if self._ranks > 1:
@@ -60,6 +62,14 @@ class _Bench:
         self._bench.open_landings(
             [row.tobytes() for rank, row in enumerate(handles) if rank != self._rank]
         )
+
+    def launch_us(self, mode: str) -> float:
+        """What a kernel that does nothing takes where one follows another: no call takes less."""
+        in_graph, repeats = mode == "graph", self._request.repeats
+        times = [self._bench.launch_us(_LAUNCHES, in_graph) for _ in range(repeats + 1)]
+        slowest = np.array(times[1:])
+        self._communicator.all_reduce(slowest, "max", out=slowest)
+        return median(slowest.tolist())
 
     def push_gb_s(self, size_bytes: int) -> float:
         """What plain stores bring out of each device, in 10^9 bytes a second.
@@ -181,6 +191,7 @@ def main(job: Path) -> None:
     device = int(os.environ.get("LOCAL_RANK", "0"))
     with unisono.init(device=device) as communicator:
         bench = _Bench(communicator, request, device)
+        launch_us = {mode: bench.launch_us(mode) for mode in request.modes}
         with (job / "rows.jsonl").open("w") as rows:
             for case, mode in list_cases(request, communicator.size):
                 row = bench.measure(case, mode)
@@ -190,6 +201,7 @@ def main(job: Path) -> None:
             told = {
                 "peer": f"NCCL {bench.nccl_version}" if bench.nccl_version else "no peer",
                 "device_bytes": communicator.memory()["device_bytes"],
+                "launch_us": launch_us,
             }
             (job / "machine.json").write_text(json.dumps(told))
         del bench

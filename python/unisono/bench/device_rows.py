@@ -24,6 +24,8 @@ class DeviceRequest:
         channels: Likewise; 0.
         policy: Likewise, as a call's: "zero_sm" or "fastest".
         max_sms: Likewise; 0.
+        memory: Of the buffers: "cuda", or "nccl", by ncclMemAlloc, which NCCL registers with its
+            peers.
     """
 
     collectives: list[str]
@@ -39,6 +41,7 @@ class DeviceRequest:
     channels: int = 0
     policy: str = ""
     max_sms: int = 0
+    memory: str = "cuda"
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:

@@ -122,6 +122,13 @@ def bench(
     max_sms: Annotated[
         int, typer.Option(min=0, help="With --device cuda: multiprocessors of a call; 0: any.")
     ] = 0,
+    memory: Annotated[
+        str,
+        typer.Option(
+            help="With --device cuda: the buffers', cuda, or nccl: by ncclMemAlloc, which NCCL "
+            "registers with its peers."
+        ),
+    ] = "cuda",
     json: Annotated[Path | None, typer.Option(help="Write rows as JSON; - prints them.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a report.")] = None,
 ) -> None:
@@ -146,6 +153,7 @@ def bench(
             channels=channels,
             policy=policy,
             max_sms=max_sms,
+            memory=memory,
         )
         on_device = against_on_device(on_device, split_names(against or []))
         numbers = parse_rank_list(devices) if devices else [ranks]

@@ -27,6 +27,7 @@ COLLECTIVES = (
     *("reduce", "gather", "scatter", "send_recv"),
 )
 MODES = ("eager", "graph")
+MEMORIES = ("cuda", "nccl")
 PEERS = ("nccl", "symm_mem")
 _SYMM_MEM_COLLECTIVES = ("all_reduce",)
 _SYMM_MEM_TYPES = ("float32", "bfloat16")
@@ -52,6 +53,9 @@ def bench_device(
     """
     check_names("collective", request.collectives, [*collectives(), "send_recv"])
     check_names("mode", request.modes, MODES)
+    check_names("memory", [request.memory], MEMORIES)
+    if request.memory == "nccl" and not request.nccl:
+        raise MisuseError("--memory nccl takes NCCL's library: give --against nccl, too")
     rows: list[DeviceRow] = []
     told: dict[int, dict[str, Any]] = {}
     for number in ranks:
@@ -88,6 +92,12 @@ def _print(
             f"{number} devices: {one['peer']}; device memory of a communicator after all this: "
             f"{one['device_bytes'] / 2**20:.1f} MiB"
             for number, one in told.items()
+        ),
+        *(
+            f"{number} devices: a kernel that does nothing, one after another: "
+            + ", ".join(f"{mode} {us:.2f} us" for mode, us in one["launch_us"].items())
+            for number, one in told.items()
+            if "launch_us" in one
         ),
         "",
         device_table(rows),
