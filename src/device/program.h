@@ -152,6 +152,7 @@ struct Arithmetic {
   std::uint8_t combine;
   std::uint8_t scales_input;  // pre_multiplied_sum: what is read from the input is scaled
   std::uint8_t element_bytes;
+  std::int32_t divisor;  // average, in kernels by hand: of sums that are complete; 0: none
   std::int64_t integer_factor;
   double real_factor;
 };
@@ -419,7 +420,7 @@ struct MessageLinesLaunch {
   Transfer transfers[message_lines_max_transfers];
 };
 
-// average: divides elements that are all there.
+// average of what is interpreted: divides elements that are all there.
 struct DivideLaunch {
   std::uint64_t data;
   std::int64_t elements;

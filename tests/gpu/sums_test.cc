@@ -1,4 +1,4 @@
-// Sums of narrow floats, of all bits that there are.
+// Sums and averages of narrow floats, of all bits that there are.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -30,9 +30,14 @@ TEST(GpuSums, OfNarrowFloatsAreTheHostsBitForBit) {
   std::mt19937_64 random(seed);
   GpuCluster cluster(2, {});
   const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, "two_shot");
-  const Problem problem{.collective = Collective::all_reduce, .ranks = 2};
   for (const DataType type : {DataType::float16, DataType::bfloat16})
-    for (const Protocol protocol : {Protocol::simple, Protocol::ll128}) {
+    for (const auto& [protocol, operation] :
+         {std::pair(Protocol::simple, ReduceOperation::sum),
+          std::pair(Protocol::simple, ReduceOperation::average),
+          std::pair(Protocol::ll128, ReduceOperation::sum),
+          std::pair(Protocol::ll128, ReduceOperation::average)}) {
+      const Problem problem{
+          .collective = Collective::all_reduce, .ranks = 2, .operation = operation};
       auto executions =
           cluster.make_executions(run_of(entry, problem, protocol, 1, true, 1)).value();
       const Halves first = random_bits(random, {});
@@ -40,6 +45,8 @@ TEST(GpuSums, OfNarrowFloatsAreTheHostsBitForBit) {
       Halves wanted(count);
       engine::reduce_function(type, ReduceOperation::sum)(wanted.data(), inputs[0].data(),
                                                           inputs[1].data(), wanted.size());
+      if (operation == ReduceOperation::average)
+        engine::divide(type, wanted.data(), wanted.data(), wanted.size(), 2);
       constexpr std::size_t bytes = count * sizeof(std::uint16_t);
       std::vector<sys::cuda::Memory> memory;
       std::vector<engine::Arguments> arguments;
@@ -52,6 +59,7 @@ TEST(GpuSums, OfNarrowFloatsAreTheHostsBitForBit) {
                              .output = data,
                              .count = count,
                              .type = type,
+                             .operation = operation,
                              .stream = cluster.stream(rank).handle(),
                              .timeout_ns = 20'000'000'000});
       }
@@ -63,8 +71,9 @@ TEST(GpuSums, OfNarrowFloatsAreTheHostsBitForBit) {
                       .copy(sys::cuda::address_of(got.data()), memory[1].address(), bytes)
                       .ok());
       for (std::size_t i = 0; i < got.size(); ++i)
-        ASSERT_EQ(got[i], wanted[i]) << name(type) << ", " << name(protocol) << ", seed " << seed
-                                     << ": " << inputs[0][i] << " + " << inputs[1][i];
+        ASSERT_EQ(got[i], wanted[i])
+            << name(type) << ", " << name(protocol) << ", " << name(operation) << ", seed " << seed
+            << ": " << inputs[0][i] << " and " << inputs[1][i];
     }
 }
 

@@ -117,9 +117,10 @@ void draw(const Problem& problem, DataType type, std::mt19937_64& random,
       for (int i = 0; i < 3; ++i) values[random() % ranks] = 2;
       break;
     case ReduceOperation::average: {
-      const auto level = static_cast<std::int64_t>(wide ? random() % 100 : 0);
+      const unsigned levels = wide ? 100 : ranks < 8 ? 2 : 1;
+      const auto level = static_cast<std::int64_t>(random() % levels);
       std::fill(values.begin(), values.end(), level);
-      if (is_integer_type(type) && type != DataType::int8 && !wide) break;
+      if (!wide && type != DataType::int8) break;
       if (ranks < 2 || level == 0) break;
       const std::size_t a = random() % ranks, b = random() % ranks;
       values[a] += 1;

@@ -11,6 +11,7 @@
 #include "device/copy/local.cuh"
 #include "device/kernels/address.cuh"
 #include "device/kernels/bulk_block.cuh"
+#include "device/kernels/data.cuh"
 #include "device/program.h"
 #include "device/ptx/bulk.cuh"
 #include "device/ptx/memory.cuh"
@@ -107,10 +108,10 @@ struct BulkWarp {
   __device__ void load(const Asked& asked, const Route& route) const;
   __device__ bool await_loads(const Awaited& awaited) const;
   __device__ void add(const Byte* stage, std::uint32_t bytes) const;
-  template <int units, class Combine>
-  __device__ void add_units(const Byte* at, Byte* to, Combine combine) const;
-  template <class Combine>
-  __device__ void add_whole(const Byte* stage, int& at, int end, Combine combine) const;
+  template <class Data, int units>
+  __device__ void add_units(const Byte* at, Byte* to) const;
+  template <class Data>
+  __device__ void add_whole(const Byte* stage, int& at, int end) const;
   __device__ void store(std::int64_t at, const Route& route, const Byte* from) const;
   __device__ void move_end() const;
   __device__ void leave() const;
@@ -181,9 +182,8 @@ __device__ __forceinline__ bool BulkWarp<most>::await_loads(const Awaited& await
 
 // A warp's stride of units further on each.
 template <int most>
-template <int units, class Combine>
-__device__ __forceinline__ void BulkWarp<most>::add_units(const Byte* at, Byte* to,
-                                                          Combine combine) const {
+template <class Data, int units>
+__device__ __forceinline__ void BulkWarp<most>::add_units(const Byte* at, Byte* to) const {
   uint4 parts[most][units];
 #pragma unroll
   for (int i = 0; i < most; ++i)
@@ -194,7 +194,8 @@ __device__ __forceinline__ void BulkWarp<most>::add_units(const Byte* at, Byte* 
             *reinterpret_cast<const uint4*>(at + i * launch.tile_bytes + unit * warp_stride);
 #pragma unroll
   for (int i = 1; i < most; ++i)
-    if (i < loads) combine(parts[0], parts[i]);
+    if (i < loads) Data::template combine<units>(launch.lines.arithmetic, parts[0], parts[i]);
+  Data::template divide<units>(launch.lines.arithmetic, parts[0]);
 #pragma unroll
   for (int unit = 0; unit < units; ++unit)
     *reinterpret_cast<uint4*>(to + unit * warp_stride) = parts[0][unit];
@@ -202,32 +203,32 @@ __device__ __forceinline__ void BulkWarp<most>::add_units(const Byte* at, Byte* 
 
 // What is left is less than a warp reads at once.
 template <int most>
-template <class Combine>
-__device__ __forceinline__ void BulkWarp<most>::add_whole(const Byte* stage, int& at, int end,
-                                                          Combine combine) const {
+template <class Data>
+__device__ __forceinline__ void BulkWarp<most>::add_whole(const Byte* stage, int& at,
+                                                          int end) const {
   constexpr int ahead = most <= 2 ? 4 : 2;
   for (; at + (ahead - 1) * warp_stride < end; at += ahead * warp_stride)
-    add_units<ahead>(stage + at, sum() + at, combine);
+    add_units<Data, ahead>(stage + at, sum() + at);
 }
 
 // The type is looked at once: the sums that training is made of are in line.
 template <int most>
 __device__ __forceinline__ void BulkWarp<most>::add(const Byte* stage, std::uint32_t bytes) const {
   const Arithmetic& arithmetic = launch.lines.arithmetic;
-  const auto any = [&](auto& a, const auto& b) { combine_units(arithmetic, a, b); };
   int at = lane * static_cast<int>(unit_bytes);
   const auto end = static_cast<int>(bytes);
   const auto type = static_cast<Type>(arithmetic.type);
-  const bool is_sum = static_cast<Combine>(arithmetic.combine) == Combine::sum;
-  if (is_sum && type == Type::float32)
-    add_whole(stage, at, end, [](auto& a, const auto& b) { add_as<Float32>(a, b); });
-  else if (is_sum && type == Type::bfloat16)
-    add_whole(stage, at, end, [](auto& a, const auto& b) { add_as<BFloat16>(a, b); });
-  else if (is_sum && type == Type::float16)
-    add_whole(stage, at, end, [](auto& a, const auto& b) { add_as<Float16>(a, b); });
+  const bool is_plain = static_cast<Combine>(arithmetic.combine) == Combine::sum &&
+                        (arithmetic.divisor & (arithmetic.divisor - 1)) == 0;
+  if (is_plain && type == Type::float32)
+    add_whole<PlainData<Float32>>(stage, at, end);
+  else if (is_plain && type == Type::bfloat16)
+    add_whole<PlainData<BFloat16>>(stage, at, end);
+  else if (is_plain && type == Type::float16)
+    add_whole<PlainData<Float16>>(stage, at, end);
   else
-    add_whole(stage, at, end, any);
-  for (; at < end; at += warp_stride) add_units<1>(stage + at, sum() + at, any);
+    add_whole<AnyData>(stage, at, end);
+  for (; at < end; at += warp_stride) add_units<AnyData, 1>(stage + at, sum() + at);
   // What this thread stored, before the copies of the thread that asks for them.
   ptx::fence_bulk_copies_of_shared();
   __syncwarp();
@@ -258,6 +259,7 @@ __device__ __forceinline__ void BulkWarp<most>::move_end() const {
     const uint4 part[1] = {part_of(i)};
     combine_units<1>(launch.lines.arithmetic, sum, part);
   }
+  if (loads > 1) AnyData::divide<1>(launch.lines.arithmetic, sum);
   for (int i = 0; i < route.stores; ++i)
     store_unit(at_address<Byte>(route.destinations[i]) + at, sum[0], left);
 }

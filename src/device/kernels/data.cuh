@@ -35,9 +35,17 @@ struct AnyData {
                                  const uint4 (&b)[units]) {
     combine_units<units>(arithmetic, a, b);
   }
+  // average: sums that are complete.
+  template <int units>
+  __device__ static void divide(const Arithmetic& arithmetic, uint4 (&sums)[units]) {
+    if (arithmetic.divisor == 0) return;
+#pragma unroll
+    for (int i = 0; i < units; ++i)
+      sums[i] = divide_any(arithmetic.type, arithmetic.divisor, sums[i]);
+  }
 };
 
-// Whole and aligned, and sums of one type.
+// Whole and aligned, and sums of one type; averages of 2, 4, 8 ranks.
 template <class Format>
 struct PlainData {
   __device__ static std::uint64_t load_word(const Arithmetic&, const Byte* at, std::int64_t bytes) {
@@ -56,6 +64,13 @@ struct PlainData {
   __device__ static void combine(const Arithmetic&, uint4 (&a)[units], const uint4 (&b)[units]) {
 #pragma unroll
     for (int i = 0; i < units; ++i) a[i] = combine_as<Format, Sum>(a[i], b[i]);
+  }
+  template <int units>
+  __device__ static void divide(const Arithmetic& arithmetic, uint4 (&sums)[units]) {
+    if (arithmetic.divisor == 0) return;
+#pragma unroll
+    for (int i = 0; i < units; ++i)
+      sums[i] = divide_by_power_of_two<Format>(sums[i], arithmetic.divisor);
   }
 };
 

@@ -215,6 +215,7 @@ __device__ __forceinline__ bool DirectBlock<kind, most, Data>::combine() const {
       const uint4 value[1] = {unit_of(word, 0)};
       Data::template combine<1>(launch.arithmetic, sum, value);
     }
+    Data::template divide<1>(launch.arithmetic, sum);
     store(launch.own, unit, low_word(sum[0]));
     if constexpr (has_segments) {
 #pragma unroll

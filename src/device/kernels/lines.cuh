@@ -213,6 +213,7 @@ __device__ __forceinline__ bool LinesWarp<most, Data, by_distance>::combine(
       sum = shares[distance];
     is_begun = true;
   }
+  Data::template divide<2>(launch.arithmetic, sum.units);
   if (launch.peers[own].destination != 0) store(own, group, sum);
 #pragma unroll
   for (int distance = 1; distance < most; ++distance)

@@ -211,56 +211,87 @@ __device__ __noinline__ uint4 scale_any(const Arithmetic& arithmetic, uint4 a) {
   }
 }
 
-template <class Format>
-__device__ __forceinline__ void divide_float(void* at, int ranks) {
-  auto& element = *static_cast<typename Format::Storage*>(at);
-  element = Format::store(Format::load(element) / static_cast<typename Format::Wide>(ranks));
-}
-
+// Integers are rounded towards zero; there may be more ranks than one of 8 bits holds.
 template <class T>
-__device__ __forceinline__ void divide_integer(void* at, int ranks) {
-  auto& element = *static_cast<T*>(at);
-  element = static_cast<T>(element / static_cast<T>(ranks));
+__device__ __forceinline__ T divide_one(Integer<T>, T element, int ranks) {
+  using Wide = std::conditional_t<sizeof(T) == 1, int, T>;
+  return static_cast<T>(static_cast<Wide>(element) / static_cast<Wide>(ranks));
+}
+template <class Format, class T>
+__device__ __forceinline__ T divide_one(Format, T element, int ranks) {
+  return Format::store(Format::load(element) / static_cast<typename Format::Wide>(ranks));
 }
 
-// average: the aligned element at `at` becomes itself over `ranks`, integers rounded towards zero.
-__device__ inline void divide_element(std::uint8_t type, void* at, int ranks) {
-  switch (static_cast<Type>(type)) {
-    case Type::int8: {
-      auto& element = *static_cast<std::int8_t*>(at);
-      element = static_cast<std::int8_t>(element / ranks);  // more ranks than int8 holds
-      return;
-    }
-    case Type::uint8: {
-      auto& element = *static_cast<std::uint8_t*>(at);
-      element = static_cast<std::uint8_t>(element / ranks);
-      return;
-    }
+// function(Format()) of the type's.
+template <class Function>
+__device__ __forceinline__ auto with_format(Type type, Function function) {
+  switch (type) {
+    case Type::int8:
+      return function(Integer<std::int8_t>());
+    case Type::uint8:
+      return function(Integer<std::uint8_t>());
     case Type::int16:
-      return divide_integer<std::int16_t>(at, ranks);
+      return function(Integer<std::int16_t>());
     case Type::uint16:
-      return divide_integer<std::uint16_t>(at, ranks);
+      return function(Integer<std::uint16_t>());
     case Type::int32:
-      return divide_integer<std::int32_t>(at, ranks);
+      return function(Integer<std::int32_t>());
     case Type::uint32:
-      return divide_integer<std::uint32_t>(at, ranks);
+      return function(Integer<std::uint32_t>());
     case Type::int64:
-      return divide_integer<std::int64_t>(at, ranks);
+      return function(Integer<std::int64_t>());
     case Type::uint64:
-      return divide_integer<std::uint64_t>(at, ranks);
+      return function(Integer<std::uint64_t>());
     case Type::float16:
-      return divide_float<Float16>(at, ranks);
+      return function(Float16());
     case Type::bfloat16:
-      return divide_float<BFloat16>(at, ranks);
+      return function(BFloat16());
     case Type::float8_e4m3:
-      return divide_float<Float8E4M3>(at, ranks);
+      return function(Float8E4M3());
     case Type::float8_e5m2:
-      return divide_float<Float8E5M2>(at, ranks);
+      return function(Float8E5M2());
     case Type::float32:
-      return divide_float<Float32>(at, ranks);
-    case Type::float64:
-      return divide_float<Float64>(at, ranks);
+      return function(Float32());
+    default:
+      return function(Float64());
   }
+}
+
+// average: the aligned element at `at` becomes itself over `ranks`.
+__device__ inline void divide_element(std::uint8_t type, void* at, int ranks) {
+  with_format(static_cast<Type>(type), [&](auto format) {
+    auto& element = *static_cast<typename decltype(format)::Storage*>(at);
+    element = divide_one(format, element, ranks);
+  });
+}
+
+// Likewise a unit.
+__device__ __noinline__ uint4 divide_any(std::uint8_t type, int ranks, uint4 a) {
+  return with_format(static_cast<Type>(type), [&](auto format) {
+    using Format = decltype(format);
+    using T = typename Format::Storage;
+    return for_elements<Format>(a, a, [=](T x, T) { return divide_one(Format(), x, ranks); });
+  });
+}
+
+// The same where `ranks` is a power of two: a product is as exact as the quotient.
+template <class Format>
+__device__ __forceinline__ uint4 divide_by_power_of_two(uint4 a, int ranks) {
+  const int power = __ffs(ranks) - 1;
+  if constexpr (std::is_same_v<Format, Float16>) {
+    const std::uint32_t both = static_cast<std::uint32_t>(15 - power) * 0x04000400U;
+    return {ptx::multiply_halves(a.x, both), ptx::multiply_halves(a.y, both),
+            ptx::multiply_halves(a.z, both), ptx::multiply_halves(a.w, both)};
+  }
+  if constexpr (std::is_same_v<Format, BFloat16> && ptx::adds_bfloat16s) {
+    const std::uint32_t both = static_cast<std::uint32_t>(127 - power) * 0x00800080U;
+    return {ptx::multiply_bfloat16s(a.x, both), ptx::multiply_bfloat16s(a.y, both),
+            ptx::multiply_bfloat16s(a.z, both), ptx::multiply_bfloat16s(a.w, both)};
+  }
+  const auto factor = bits_as<float>(static_cast<std::uint32_t>(127 - power) << 23);
+  using T = typename Format::Storage;
+  return for_elements<Format>(a, a,
+                              [factor](T x, T) { return Format::store(Format::load(x) * factor); });
 }
 
 }  // namespace unisono::device

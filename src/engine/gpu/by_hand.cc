@@ -20,6 +20,7 @@ device::DataKind data_kind(std::uint64_t all, std::size_t grain, int ranks, bool
     return any;
   if (!adds) return plain;
   if (static_cast<device::Combine>(arithmetic.combine) != device::Combine::sum) return any;
+  if ((arithmetic.divisor & (arithmetic.divisor - 1)) != 0) return any;
   switch (static_cast<DataType>(arithmetic.type)) {
     case DataType::float16:
       return float16;

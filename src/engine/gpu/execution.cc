@@ -75,6 +75,9 @@ class GpuExecution : public Execution {
  private:
   Status check(const Arguments& arguments) const;
   bool is_by_hand() const { return by_hand_ && by_hand_->serves(arguments_); }
+  bool is_average() const {
+    return is_reduction(header_.collective) && arguments_.operation == ReduceOperation::average;
+  }
   // Whether all that a launch needs is there.
   Result<bool> get_ready();
   Result<bool> connect();
@@ -154,14 +157,9 @@ int GpuExecution::most_thread_blocks() const {
 }
 
 Status GpuExecution::launch_all() {
-  if (is_by_hand())
-    UNISONO_TRY(by_hand_->launch(resources_, arguments_, arithmetic()));
-  else
-    UNISONO_TRY(launch());
-  if (is_reduction(header_.collective) && arguments_.operation == ReduceOperation::average &&
-      arguments_.count > 0)
-    UNISONO_TRY(launch_divide());
-  return {};
+  if (is_by_hand()) return by_hand_->launch(resources_, arguments_, arithmetic());
+  UNISONO_TRY(launch());
+  return is_average() && arguments_.count > 0 ? launch_divide() : Status();
 }
 
 Result<bool> GpuExecution::get_ready() {
@@ -178,6 +176,7 @@ device::Arithmetic GpuExecution::arithmetic() const {
           .scales_input = is_reduction(header_.collective) &&
                           arguments_.operation == ReduceOperation::pre_multiplied_sum,
           .element_bytes = static_cast<std::uint8_t>(size_bytes(arguments_.type)),
+          .divisor = is_average() && is_by_hand() ? header_.ranks : 0,
           .integer_factor = arguments_.pre_multiplier.integer,
           .real_factor = arguments_.pre_multiplier.real};
 }
