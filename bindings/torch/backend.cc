@@ -193,6 +193,7 @@ Backend::Started Backend::start_on_device(std::span<Operation> operations, bool 
   Holding holding;
   for (Operation& operation : operations) {
     operation.call.options.stream = stream.native_handle();
+    operation.call.options.leaves_room = operation.leaves_room;
     check(communicator_.run(operation.call), where(name));
     operation.holding.finish();
     holding.add(std::move(operation.holding));

@@ -89,7 +89,9 @@ Backend::Started Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
 
 void Backend::all_reduce_(at::Tensor& tensor, const c10d::ReduceOp& operation) {
   const NoAutograd guard;
-  static_cast<void>(start(prepare_all_reduce(tensor, operation, "all_reduce"), timeout_, false));
+  Operation prepared = prepare_all_reduce(tensor, operation, "all_reduce");
+  prepared.leaves_room = false;
+  static_cast<void>(start(std::move(prepared), timeout_, false));
 }
 
 Backend::Started Backend::allreduce_coalesced(Tensors& tensors,

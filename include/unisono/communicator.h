@@ -72,6 +72,10 @@ struct CallOptions {
   // does with as few, the one that takes fewest. Misuse if it is named and takes more. 0: the
   // communicator's, which may be any number.
   int max_sms = 0;
+  // Of a call on a stream, the same on all ranks: others compute beside it, so where many bytes
+  // move and neither max_sms nor the communicator says anything, it takes few multiprocessors if
+  // these are nearly as fast as all.
+  bool leaves_room = false;
 };
 
 // One call. `count` is in elements: of each rank's contribution for all_gather and gather, of each

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "engine/gpu/lines.h"
 #include "plan/plan.h"
 
 namespace unisono::comm {
@@ -172,6 +173,18 @@ Status check_message(const Message& message, int rank, int ranks, std::size_t me
   return {};
 }
 
+// A product loses to eight thread blocks a tenth of what it loses to all, and a smaller call is
+// over before it does. docs/decisions/0027.
+int max_sms_beside(Collective collective, int ranks, std::uint64_t bytes) {
+  constexpr std::uint64_t large_bytes = 16 << 20;
+  constexpr int few = 8;
+  const bool is_bulk = collective == Collective::all_reduce ||
+                       collective == Collective::all_gather ||
+                       collective == Collective::reduce_scatter;
+  return is_bulk && ranks >= 2 && ranks <= device::direct_max_ranks && bytes >= large_bytes ? few
+                                                                                            : 0;
+}
+
 engine::Arguments arguments_of(const Call& call) {
   engine::Arguments out;
   out.stream = call.options.stream.value_or(nullptr);
@@ -205,7 +218,8 @@ Fingerprint fingerprint(const Call& call) {
       (call.options.protocol ? static_cast<std::size_t>(*call.options.protocol) + 1 : 0) * 131 +
       static_cast<std::size_t>(call.options.channels) +
       (call.options.policy ? static_cast<std::size_t>(*call.options.policy) + 1 : 0) * 524'287 +
-      static_cast<std::size_t>(call.options.max_sms) * 8'191;
+      static_cast<std::size_t>(call.options.max_sms) * 8'191 +
+      (call.options.leaves_room ? 65'537 : 0);
   return {.collective = static_cast<std::int32_t>(call.collective),
           .type = uniform ? static_cast<std::int32_t>(call.type) : 0,
           .operation = reduces ? static_cast<std::int32_t>(call.operation) : 0,

@@ -151,6 +151,7 @@ inline bool Communicator::Core::is_like(const Ready& ready, const AnyCall& call)
          ready.options.timeout == call.options.timeout &&
          ready.options.policy == call.options.policy &&
          ready.options.max_sms == call.options.max_sms &&
+         ready.options.leaves_room == call.options.leaves_room &&
          ready.options.algorithm == call.options.algorithm;
 }
 
