@@ -32,6 +32,9 @@ from unisono._unisono import format_bytes, parse_bytes
 SIDE = 8192
 PRODUCTS = 8
 REPEATS = 5
+# Copy engines do not add.
+WITHOUT_SMS = "Unisono, no SM"
+SUMS = ("all_reduce", "reduce_scatter")
 # Calls in a graph when their time is first looked at.
 FIRST_CALLS = 8
 
@@ -80,6 +83,8 @@ def collectives(size_bytes: int) -> dict[str, Callable[[dist.ProcessGroup], None
             work.wait()
 
     return {
+        "all_reduce": lambda group: dist.all_reduce(whole, group=group),
+        "reduce_scatter": lambda group: dist.reduce_scatter_tensor(part, whole, group=group),
         "all_gather": lambda group: dist.all_gather_into_tensor(other, part, group=group),
         "all_to_all": lambda group: dist.all_to_all_single(other, whole, group=group),
         "broadcast": lambda group: dist.broadcast(whole, 0, group=group),
@@ -166,12 +171,12 @@ class Measurement:
 
 def table(rows: list[Row]) -> str:
     lines = [
-        f"{'collective':11} {'bytes':>10} {'library':14} {'product':>9} {'slower by':>9}"
+        f"{'collective':14} {'bytes':>10} {'library':14} {'product':>9} {'slower by':>9}"
         f" {'lost us':>8} {'call us':>9} {'beside':>9} {'times':>6}"
     ]
     for row in rows:
         lines.append(
-            f"{row.collective:11} {row.bytes:10} {row.library:14} {row.product_beside_us:9.1f}"
+            f"{row.collective:14} {row.bytes:10} {row.library:14} {row.product_beside_us:9.1f}"
             f" {row.slowdown:9.1%} {row.lost_us:8.1f} {row.call_us:9.1f} {row.call_beside_us:9.1f}"
             f" {row.call_beside_us / row.call_us:6.2f}"
         )
@@ -193,7 +198,7 @@ def main() -> None:
     groups = {
         "NCCL": dist.group.WORLD,
         "Unisono": dist.new_group(backend="unisono"),
-        "Unisono, no SM": dist.new_group(
+        WITHOUT_SMS: dist.new_group(
             backend="unisono", pg_options=unisono.torch.Options(policy="zero_sm")
         ),
     }
@@ -206,6 +211,8 @@ def main() -> None:
     for size in map(parse_bytes, arguments.size or ["64MiB"]):
         for name, call in collectives(size).items():
             for library, group in groups.items():
+                if library == WITHOUT_SMS and name in SUMS:
+                    continue
                 rows.append(measurement.row(name, library, size, call, group))
                 if dist.get_rank() == 0:
                     print(table(rows[-1:]).splitlines()[1], flush=True)

@@ -7,6 +7,7 @@ and `Work` here take addresses and are for them alone.
 
 from collections.abc import Sequence
 
+from unisono._device_bench import DeviceBench as DeviceBench
 from unisono._language import Chunk as Chunk
 from unisono._language import Chunks as Chunks
 from unisono._language import Compiled as Compiled
@@ -161,45 +162,6 @@ def serve_bench(communicator: Communicator, path: str) -> None:
 def cuda_device_count() -> int: ...
 def device_of_address(address: int) -> int:
     """The CUDA device whose memory is at an address; MisuseError if it is none's."""
-
-class DeviceBench:
-    """Times calls on a CUDA device, a communicator's and NCCL's, on buffers of its own.
-
-    These are memory of NCCL's where `nccl` is the path of its library.
-    """
-
-    def __init__(
-        self, communicator: Communicator, device: int, max_bytes: int, nccl: str = ""
-    ) -> None: ...
-    @property
-    def input_address(self) -> int: ...
-    @property
-    def output_address(self) -> int: ...
-    @property
-    def stream(self) -> int: ...
-    def copy(self, to: int, source: int, bytes: int) -> None: ...  # any memories
-    def poison(self, address: int, bytes: int, value: int) -> None: ...
-    # `count` elements that repeat a host table of `period` elements from its element `phase` on.
-    def fill(
-        self, out: int, table: int, period: int, phase: int, count: int, width: int
-    ) -> None: ...
-    def count_wrong(
-        self, found: int, table: int, period: int, phase: int, count: int, width: int
-    ) -> int: ...
-    def make_landing(self) -> bytes: ...  # what peers store into; a handle to open
-    def open_landings(self, handles: Sequence[bytes]) -> None: ...
-    # Plain stores of so many bytes to each peer.
-    def push_us(self, bytes: int, blocks: int, calls: int) -> float: ...
-    # Kernels that do nothing, one after another.
-    def launch_us(self, calls: int, in_graph: bool) -> float: ...
-    @staticmethod
-    def make_nccl_id(library: str) -> bytes: ...
-    def join_nccl(self, library: str, id: bytes) -> int: ...  # collective; NCCL's version
-    # In a ring the input goes to the next rank, the output comes from the one before.
-    def run(self, call: Call, by_nccl: bool, is_ring: bool, in_graph: bool) -> None: ...
-    def time_us(
-        self, call: Call, by_nccl: bool, is_ring: bool, in_graph: bool, calls: int
-    ) -> float: ...
 
 class ConnectionMemory:
     """Memory of one connection."""

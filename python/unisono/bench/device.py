@@ -69,7 +69,7 @@ class _Bench:
         times = [self._bench.launch_us(_LAUNCHES, in_graph) for _ in range(repeats + 1)]
         slowest = np.array(times[1:])
         self._communicator.all_reduce(slowest, "max", out=slowest)
-        return median(slowest.tolist())
+        return float(median(slowest.tolist()))
 
     def push_gb_s(self, size_bytes: int) -> float:
         """What plain stores bring out of each device, in 10^9 bytes a second.
