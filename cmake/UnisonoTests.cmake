@@ -44,7 +44,7 @@ target_precompile_headers(test_headers PRIVATE <gtest/gtest.h> ${UNISONO_PRECOMP
 # Neither these tests nor what they call start a thread, nor do fuzzers' inputs: the thread sanitizer
 # has nothing to see there. A test of tests/tidy holds this list against the sources.
 set(UNISONO_SINGLE_THREADED
-  algorithm compile engine engine_reduce plan simulate synthesize topo verify)
+  algorithm compile device_arithmetic engine engine_reduce plan simulate synthesize topo verify)
 
 # Replaces the allocator, as a sanitizer does; its test leaves it out there.
 set(UNISONO_UNSANITIZED_PROGRAMS quiet)
@@ -94,6 +94,12 @@ foreach(folder IN LISTS test_folders)
     add_dependencies(${name}_test ${program})
   endforeach()
 endforeach()
+
+# What is written for nvcc, with stand-ins for a GPU's instructions before these.
+if(TARGET device_arithmetic_test)
+  target_compile_options(device_arithmetic_test PRIVATE -Wno-unknown-pragmas
+    "SHELL:-iquote ${PROJECT_SOURCE_DIR}/tests/device_arithmetic")
+endif()
 
 # Through the library's exports, as NCCL's users reach them.
 target_link_libraries(nccl_test PRIVATE unisono_nccl)
