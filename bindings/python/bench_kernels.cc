@@ -61,9 +61,7 @@ Result<std::uint64_t> BenchKernels::count_wrong(DeviceAddress found, const void*
   return wrong;
 }
 
-Status BenchKernels::nothing(StreamHandle* stream) const {
-  return launch(nothing_, 1, stream, {});
-}
+Status BenchKernels::nothing(StreamHandle* stream) const { return launch(nothing_, 1, stream, {}); }
 
 Status BenchKernels::push(const PushTargets& targets, int blocks, StreamHandle* stream) const {
   PushTargets given = targets;

@@ -42,8 +42,7 @@ class DeviceBench {
  public:
   // The buffers are NCCL's where its library is given.
   static Result<std::unique_ptr<DeviceBench>> make(const Communicator& communicator, int ordinal,
-                                                   std::size_t max_bytes,
-                                                   const std::string& nccl) {
+                                                   std::size_t max_bytes, const std::string& nccl) {
     std::unique_ptr<DeviceBench> bench(new DeviceBench(communicator, max_bytes));
     UNISONO_ASSIGN(bench->device_, Device::open(ordinal));
     UNISONO_TRY(nccl.empty() ? bench->allocate() : bench->allocate_by_nccl(nccl));
