@@ -72,9 +72,9 @@ struct CallOptions {
   // does with as few, the one that takes fewest. Misuse if it is named and takes more. 0: the
   // communicator's, which may be any number.
   int max_sms = 0;
-  // Of a call on a stream, the same on all ranks: others compute beside it, so where many bytes
-  // move and neither max_sms nor the communicator says anything, it takes few multiprocessors if
-  // these are nearly as fast as all.
+  // Of a call on a stream, the same on all ranks: something computes beside it. An all-reduce,
+  // all-gather or reduce-scatter of many bytes between few ranks then takes few multiprocessors, if
+  // it may go in bulk copies, and neither max_sms nor the communicator says how many.
   bool leaves_room = false;
 };
 
