@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "device/ptx/convert.cuh"
 
@@ -116,7 +117,9 @@ struct Sum {
 struct Product {
   template <class T>
   __device__ static T apply(T a, T b) {
-    return static_cast<T>(a * b);
+    // Two of 16 bits would be multiplied as int, which does not wrap.
+    using Wide = std::common_type_t<T, unsigned>;
+    return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
   }
 };
 struct Min {

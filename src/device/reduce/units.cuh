@@ -176,7 +176,7 @@ __device__ __forceinline__ uint4 scale_float(uint4 a, double factor) {
 template <class T>
 __device__ __forceinline__ uint4 scale_integer(uint4 a, std::int64_t factor) {
   return for_elements<Integer<T>>(
-      a, a, [factor](T x, T) { return static_cast<T>(x * static_cast<T>(factor)); });
+      a, a, [factor](T x, T) { return Product::apply(x, static_cast<T>(factor)); });
 }
 
 // pre_multiplied_sum: a times this rank's factor.
