@@ -15,18 +15,17 @@ medians over repeats of the slowest rank's:
 """
 
 import argparse
-import json
 import math
 import os
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 import unisono.torch
+from gpu_report import finish, slowest
 from unisono._unisono import format_bytes, parse_bytes
 
 SIDE = 8192
@@ -164,9 +163,7 @@ class Measurement:
         return product, 1e3 * events[2].elapsed_time(events[3])
 
     def _agree(self, times: list[float]) -> float:
-        slowest = torch.tensor(times, dtype=torch.float64)
-        dist.all_reduce(slowest, dist.ReduceOp.MAX, group=self._host_group)
-        return statistics.median(slowest.tolist())
+        return statistics.median(slowest(times, self._host_group))
 
 
 def table(rows: list[Row]) -> str:
@@ -217,17 +214,12 @@ def main() -> None:
                 if dist.get_rank() == 0:
                     print(table(rows[-1:]).splitlines()[1], flush=True)
     if dist.get_rank() == 0:
-        version = ".".join(map(str, torch.cuda.nccl.version()))
-        head = (
-            f"{dist.get_world_size()} x {torch.cuda.get_device_name()}, {datetime.now(UTC):%F %R}"
-            f" UTC, PyTorch {torch.__version__}, NCCL {version}; a product of two "
-            f"{SIDE} x {SIDE} bf16 matrices alone: {measurement.product_us:.1f} us; collectives of "
+        subject = (
+            f"a product of two {SIDE} x {SIDE} bf16 matrices alone:"
+            f" {measurement.product_us:.1f} us; collectives of "
             f"{', '.join(map(format_bytes, dict.fromkeys(row.bytes for row in rows)))}"
         )
-        print(f"\n{head}\n\n{table(rows)}")
-        if arguments.json:
-            text = {"about": head, "rows": [asdict(row) for row in rows]}
-            arguments.json.write_text(json.dumps(text, indent=1) + "\n")
+        finish(subject, table(rows), rows, arguments.json)
     dist.destroy_process_group()
 
 

@@ -1,30 +1,30 @@
 """Training a transformer whose communication runs beside its computation, over NCCL and Unisono.
 
     NCCL_NVLS_ENABLE=0 torchrun --nproc-per-node 2 bench/gpu_training.py --max-sms 16 --json OUT
+    unisono run -n 2 --preload-nccl bench/gpu_training.py --backend-nccl preloaded
 
 The same model, in bf16, is trained data-parallel by DDP and by FSDP2: over PyTorch's backend nccl,
-over unisono, and with each --max-sms over unisono with so many thread blocks at most. All are in
-the same processes, start from the same weights, read the same batches and take turns. Times are
-medians over rounds of the slowest rank's mean step:
+which is what is preloaded if something is, over unisono, and with each --max-sms over unisono with
+so many thread blocks at most. All are in the same processes, start from the same weights, read the
+same batches and take turns. Times are medians over rounds of the slowest rank's mean step:
 
     step        milliseconds
     exposed     what a step takes more than without any communication
-    speed       NCCL's step / this one's
-    loss        of the last step, and how far it is from NCCL's
+    speed       the step of the backend nccl / this one's
+    loss        of the last step, and how far it is from that over the backend nccl
 """
 
 import argparse
-import json
 import os
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 import unisono.torch
+from gpu_report import finish, slowest
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
@@ -83,20 +83,20 @@ class Row:
     library: str
     step_ms: float
     alone_ms: float
-    nccl_ms: float
+    first_ms: float
     loss: float
-    nccl_loss: float
+    first_loss: float
 
     def __str__(self) -> str:
-        exposed, speed = self.step_ms - self.alone_ms, self.nccl_ms / self.step_ms
+        exposed, speed = self.step_ms - self.alone_ms, self.first_ms / self.step_ms
         return (
-            f"{self.kind:5} {self.library:16} {self.step_ms:8.2f} {exposed:8.2f} {speed:6.3f}"
-            f" {self.loss:8.4f} {self.loss - self.nccl_loss:9.1e}"
+            f"{self.kind:5} {self.library:18} {self.step_ms:8.2f} {exposed:8.2f} {speed:6.3f}"
+            f" {self.loss:8.4f} {self.loss - self.first_loss:9.1e}"
         )
 
 
 HEAD = (
-    f"{'kind':5} {'library':16} {'step ms':>8} {'exposed':>8} {'speed':>6} {'loss':>8} {'apart':>9}"
+    f"{'kind':5} {'library':18} {'step ms':>8} {'exposed':>8} {'speed':>6} {'loss':>8} {'apart':>9}"
 )
 
 
@@ -120,7 +120,9 @@ class Run:
         for _ in range(STEPS):
             words = torch.randint(WORDS, (batch, length + 1), device="cuda", generator=self._data)
             scores = self.model(words[:, :-1])
-            self.loss = functional.cross_entropy(scores.flatten(0, 1), words[:, 1:].flatten())
+            self.loss = functional.cross_entropy(
+                scores.flatten(0, 1).float(), words[:, 1:].flatten()
+            )
             self.loss.backward()
             self._optimizer.step()
             self._optimizer.zero_grad()
@@ -148,13 +150,6 @@ KINDS: dict[str, Callable[[Model, dist.ProcessGroup], nn.Module]] = {
 }
 
 
-def slowest(values: list[float]) -> list[float]:
-    """Of all ranks."""
-    every = torch.tensor(values, dtype=torch.float64, device="cuda")
-    dist.all_reduce(every, dist.ReduceOp.MAX)
-    return every.tolist()
-
-
 def measure(
     kind: str, groups: dict[str, dist.ProcessGroup], arguments: argparse.Namespace
 ) -> list[Row]:
@@ -171,12 +166,19 @@ def measure(
     for _ in range(ROUNDS):
         for run in (*runs.values(), alone):
             run.turn()
-    step_ms = {name: statistics.median(slowest(run.times_ms[1:])) for name, run in runs.items()}
-    alone_ms = statistics.median(slowest(alone.times_ms[1:]))
-    loss = {name: float(run.loss.detach()) for name, run in runs.items()}
+
+    def milliseconds(run: Run) -> float:
+        return statistics.median(slowest(run.times_ms[1:], groups["Unisono"]))
+
+    alone_ms = milliseconds(alone)
+    first = runs[arguments.backend_nccl]
+    first_ms, first_loss = milliseconds(first), float(first.loss.detach())
     return [
-        Row(kind, name, step_ms[name], alone_ms, step_ms["NCCL"], loss[name], loss["NCCL"])
-        for name in runs
+        Row(
+            *(kind, name, milliseconds(run), alone_ms),
+            *(first_ms, float(run.loss.detach()), first_loss),
+        )
+        for name, run in runs.items()
     ]
 
 
@@ -191,11 +193,15 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--batch", type=int, default=4, help="of a rank")
     parser.add_argument("--length", type=int, default=2048)
+    parser.add_argument("--backend-nccl", default="NCCL", help="what the backend nccl is called")
     arguments = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     device = torch.device("cuda", torch.cuda.current_device())
     dist.init_process_group("nccl", device_id=device)
-    groups = {"NCCL": dist.group.WORLD, "Unisono": dist.new_group(backend="unisono")}
+    groups = {
+        arguments.backend_nccl: dist.group.WORLD,
+        "Unisono": dist.new_group(backend="unisono"),
+    }
     for most in arguments.max_sms:
         groups[f"Unisono, {most} SMs"] = dist.new_group(
             backend="unisono", pg_options=unisono.torch.Options(max_sms=most)
@@ -207,18 +213,12 @@ def main() -> None:
         if dist.get_rank() == 0:
             print("\n".join(map(str, rows[-len(groups) :])), flush=True)
     if dist.get_rank() == 0:
-        version = ".".join(map(str, torch.cuda.nccl.version()))
-        shape = f"{arguments.batch} x {arguments.length} words a rank"
         alone = ", ".join(f"{row.alone_ms:.2f} ms ({row.kind})" for row in rows[:: len(groups)])
-        about = (
-            f"{dist.get_world_size()} x {torch.cuda.get_device_name()}, {datetime.now(UTC):%F %R}"
-            f" UTC, PyTorch {torch.__version__}, NCCL {version}; {arguments.layers} layers of width"
-            f" {arguments.width}, {shape}; a step without communication: {alone}"
+        subject = (
+            f"{arguments.layers} layers of width {arguments.width}, {arguments.batch} x"
+            f" {arguments.length} words a rank; a step without communication: {alone}"
         )
-        print("\n".join(["", about, "", HEAD, *map(str, rows)]))
-        if arguments.json:
-            text = {"about": about, "rows": [asdict(row) for row in rows]}
-            arguments.json.write_text(json.dumps(text, indent=1) + "\n")
+        finish(subject, "\n".join([HEAD, *map(str, rows)]), rows, arguments.json)
     dist.destroy_process_group()
 
 
