@@ -164,64 +164,6 @@ __device__ __forceinline__ void combine_units(const Arithmetic& arithmetic, uint
   }
 }
 
-template <class Format>
-__device__ __forceinline__ uint4 scale_float(uint4 a, double factor) {
-  using Wide = typename Format::Wide;
-  using T = typename Format::Storage;
-  const auto rounded = static_cast<Wide>(factor);
-  return for_elements<Format>(
-      a, a, [rounded](T x, T) { return Format::store(Format::load(x) * rounded); });
-}
-
-template <class T>
-__device__ __forceinline__ uint4 scale_integer(uint4 a, std::int64_t factor) {
-  return for_elements<Integer<T>>(
-      a, a, [factor](T x, T) { return Product::apply(x, static_cast<T>(factor)); });
-}
-
-// pre_multiplied_sum: a times this rank's factor.
-__device__ __noinline__ uint4 scale_any(const Arithmetic& arithmetic, uint4 a) {
-  const double real = arithmetic.real_factor;
-  const std::int64_t integer = arithmetic.integer_factor;
-  switch (static_cast<Type>(arithmetic.type)) {
-    case Type::int8:
-    case Type::uint8:
-      return scale_integer<std::uint8_t>(a, integer);
-    case Type::int16:
-    case Type::uint16:
-      return scale_integer<std::uint16_t>(a, integer);
-    case Type::int32:
-    case Type::uint32:
-      return scale_integer<std::uint32_t>(a, integer);
-    case Type::int64:
-    case Type::uint64:
-      return scale_integer<std::uint64_t>(a, integer);
-    case Type::float16:
-      return scale_float<Float16>(a, real);
-    case Type::bfloat16:
-      return scale_float<BFloat16>(a, real);
-    case Type::float8_e4m3:
-      return scale_float<Float8E4M3>(a, real);
-    case Type::float8_e5m2:
-      return scale_float<Float8E5M2>(a, real);
-    case Type::float32:
-      return scale_float<Float32>(a, real);
-    default:
-      return scale_float<Float64>(a, real);
-  }
-}
-
-// Integers are rounded towards zero; there may be more ranks than one of 8 bits holds.
-template <class T>
-__device__ __forceinline__ T divide_one(Integer<T>, T element, int ranks) {
-  using Wide = std::conditional_t<sizeof(T) == 1, int, T>;
-  return static_cast<T>(static_cast<Wide>(element) / static_cast<Wide>(ranks));
-}
-template <class Format, class T>
-__device__ __forceinline__ T divide_one(Format, T element, int ranks) {
-  return Format::store(Format::load(element) / static_cast<typename Format::Wide>(ranks));
-}
-
 // function(Format()) of the type's.
 template <class Function>
 __device__ __forceinline__ auto with_format(Type type, Function function) {
@@ -255,6 +197,38 @@ __device__ __forceinline__ auto with_format(Type type, Function function) {
     default:
       return function(Float64());
   }
+}
+
+// pre_multiplied_sum: an element times this rank's factor, rounded to what it is combined in.
+template <class T>
+__device__ __forceinline__ T scale_one(Integer<T>, T element, const Arithmetic& arithmetic) {
+  using Wrapping = std::make_unsigned_t<T>;
+  return static_cast<T>(Product::apply(static_cast<Wrapping>(element),
+                                       static_cast<Wrapping>(arithmetic.integer_factor)));
+}
+template <class Format, class T>
+__device__ __forceinline__ T scale_one(Format, T element, const Arithmetic& arithmetic) {
+  return Format::store(Format::load(element) *
+                       static_cast<typename Format::Wide>(arithmetic.real_factor));
+}
+
+__device__ __noinline__ uint4 scale_any(const Arithmetic& arithmetic, uint4 a) {
+  return with_format(static_cast<Type>(arithmetic.type), [&](auto format) {
+    using Format = decltype(format);
+    using T = typename Format::Storage;
+    return for_elements<Format>(a, a, [&](T x, T) { return scale_one(Format(), x, arithmetic); });
+  });
+}
+
+// Integers are rounded towards zero; there may be more ranks than one of 8 bits holds.
+template <class T>
+__device__ __forceinline__ T divide_one(Integer<T>, T element, int ranks) {
+  using Wide = std::conditional_t<sizeof(T) == 1, int, T>;
+  return static_cast<T>(static_cast<Wide>(element) / static_cast<Wide>(ranks));
+}
+template <class Format, class T>
+__device__ __forceinline__ T divide_one(Format, T element, int ranks) {
+  return Format::store(Format::load(element) / static_cast<typename Format::Wide>(ranks));
 }
 
 // average: the aligned element at `at` becomes itself over `ranks`.
