@@ -74,7 +74,7 @@ struct CallOptions {
   int max_sms = 0;
   // Of a call on a stream, the same on all ranks: something computes beside it. An all-reduce,
   // all-gather or reduce-scatter of many bytes between few ranks then takes few multiprocessors, if
-  // it may go in bulk copies, and neither max_sms nor the communicator says how many.
+  // all ranks reach its buffers and max_sms is not as small already.
   bool leaves_room = false;
 };
 

@@ -94,7 +94,8 @@ def launch(
         places: Where the nodes are; None for this machine.
         preload_nccl: Have the ranks load libunisono_nccl.so before everything else, so that it is
             their NCCL, and set what torchrun sets for a job on one machine: RANK, WORLD_SIZE,
-            MASTER_ADDR and MASTER_PORT.
+            MASTER_ADDR and MASTER_PORT. Large calls leave room for what computes beside them,
+            unless UNISONO_GPU_LEAVES_ROOM says otherwise.
 
     Raises:
         MisuseError: `ranks` or `nodes` cannot be, or the library's path cannot be preloaded.
@@ -172,6 +173,7 @@ def _preload(environment: Mapping[str, str]) -> dict[str, str]:
         "LD_PRELOAD": f"{library}:{before}" if before else library,
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
+        "UNISONO_GPU_LEAVES_ROOM": environment.get("UNISONO_GPU_LEAVES_ROOM", "1"),
     }
 
 

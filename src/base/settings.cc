@@ -81,6 +81,9 @@ constexpr std::array rows{
                "engines alone."},
     SettingRow{Setting::gpu_max_sms, "UNISONO_GPU_MAX_SMS", integer, "0",
                "Multiprocessors that a call may take at most; 0: as many as it likes."},
+    SettingRow{Setting::gpu_leaves_room, "UNISONO_GPU_LEAVES_ROOM", boolean, "0",
+               "Large all-reduces, all-gathers and reduce-scatters take few multiprocessors, for "
+               "what computes beside them, as those of unisono.torch do. The same on every rank."},
     SettingRow{Setting::gpu_copy_slots, "UNISONO_GPU_COPY_SLOTS", integer, "2",
                "Slots in each connection between GPUs by the copy engines (policy zero_sm)."},
     SettingRow{Setting::gpu_copy_slot_bytes, "UNISONO_GPU_COPY_SLOT_BYTES", size_bytes, "4MiB",

@@ -41,6 +41,7 @@ enum class Setting : std::uint8_t {
   gpu_zero_copy_min_bytes,
   gpu_policy,
   gpu_max_sms,
+  gpu_leaves_room,
   gpu_copy_slots,
   gpu_copy_slot_bytes,
   zero_copy,

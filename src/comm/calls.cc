@@ -173,18 +173,6 @@ Status check_message(const Message& message, int rank, int ranks, std::size_t me
   return {};
 }
 
-// A product loses to eight thread blocks a tenth of what it loses to all, and a smaller call is
-// over before it does. docs/decisions/0027.
-int max_sms_beside(Collective collective, int ranks, std::uint64_t bytes) {
-  constexpr std::uint64_t large_bytes = 16 << 20;
-  constexpr int few = 8;
-  const bool is_bulk = collective == Collective::all_reduce ||
-                       collective == Collective::all_gather ||
-                       collective == Collective::reduce_scatter;
-  return is_bulk && ranks >= 2 && ranks <= device::direct_max_ranks && bytes >= large_bytes ? few
-                                                                                            : 0;
-}
-
 engine::Arguments arguments_of(const Call& call) {
   engine::Arguments out;
   out.stream = call.options.stream.value_or(nullptr);

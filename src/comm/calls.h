@@ -24,10 +24,6 @@ plan::Header shape_of(const Call& call, int ranks);
 // Bytes of one block; 0 for calls whose blocks differ.
 std::uint64_t block_bytes(const Call& call);
 
-// Multiprocessors of a call of so many bytes that leaves room, where it may go in bulk copies; 0:
-// as many as it likes.
-int max_sms_beside(Collective collective, int ranks, std::uint64_t bytes);
-
 // The engine's view of a call. For all_to_all_v the spans of the call must outlive the arguments.
 engine::Arguments arguments_of(const Call& call);
 

@@ -288,6 +288,7 @@ Status Communicator::Core::select(const Call& call, comm::Task& task) {
   task.in_order = true;
   task.arguments = comm::arguments_of(call);
   task.arguments.max_sms = means.options.max_sms;
+  task.arguments.leaves_room = means.options.leaves_room;
   if (call.options.timeout.count() <= 0) task.arguments.timeout_ns = timeout_ns;
   task.entry.collective = call.collective;
   task.entry.protocol = chosen.choice.protocol;

@@ -131,8 +131,6 @@ struct Communicator::Core {
     CallOptions options;
   };
   Result<Means> means_of(const Call& call);
-  // Of one that leaves room; 0: as many as it likes.
-  int max_sms_beside(const Call& call) const;
   Status settle(std::optional<Policy>& policy, int& max_sms) const;
   Status select(const Call& call, comm::Task& task);
   Status prepare_on_stream(std::span<const Message> messages, const MessageOptions& options,

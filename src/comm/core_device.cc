@@ -94,14 +94,6 @@ Status Communicator::Core::settle(std::optional<Policy>& policy, int& max_sms) c
   return {};
 }
 
-int Communicator::Core::max_sms_beside(const Call& call) const {
-  if (!call.options.leaves_room || !call.options.algorithm.empty()) return 0;
-  const std::uint64_t bytes = comm::call_bytes(call.collective, size, comm::block_bytes(call));
-  const bool goes_in_bulk = device()->copies_in_bulk() &&
-                            device()->engine().options().posts(bytes / static_cast<unsigned>(size));
-  return goes_in_bulk ? comm::max_sms_beside(call.collective, size, bytes) : 0;
-}
-
 Result<Communicator::Core::Means> Communicator::Core::means_of(const Call& call) {
   Means means{plans.get(), call.options};
   if (!call.options.stream) {
@@ -109,8 +101,8 @@ Result<Communicator::Core::Means> Communicator::Core::means_of(const Call& call)
     return means;
   }
   UNISONO_TRY(settle(means.options.policy, means.options.max_sms));
+  if (job->leaves_room()) means.options.leaves_room = true;
   means.plans = device_plans_.get();
-  if (means.options.max_sms == 0) means.options.max_sms = max_sms_beside(call);
   if (device()->is_staged()) means.options.max_sms = 0;  // it takes none
   if (means.options.policy != Policy::zero_sm) return means;
   if (is_reduction(call.collective))

@@ -274,22 +274,26 @@ Status DeviceConnections::register_memory(const void* data, std::size_t bytes,
 }
 
 // A call that is captured is ordered by its graph, and leaves the event of the others as it is.
-Status DeviceConnections::before_launch(sys::cuda::StreamHandle* stream, int blocks) {
+Status DeviceConnections::before_launch(sys::cuda::StreamHandle* stream) {
   order_lock_ = order_->lock();
   current_.emplace(device());
   const sys::cuda::Driver& driver = device().driver();
   int capturing = 0;
   capture_ = 0;
-  blocks_ = blocks;
+  blocks_ = 0;
   UNISONO_TRY(
       device().check(driver.capture_info(stream, &capturing, &capture_, nullptr, nullptr, nullptr),
                      "looking at a stream"));
   if (capturing == 0) capture_ = 0;
-  UNISONO_TRY(order_->follow_others(device(), launched_, blocks, capture_, stream));
   if (capture_ != 0 || stream == last_stream_ || !has_launched_.load(std::memory_order_relaxed))
     return {};
   return device().check(driver.stream_wait_event(stream, launched_.last, 0),
                         "ordering a call after the one before");
+}
+
+Status DeviceConnections::make_room(sys::cuda::StreamHandle* stream, int blocks) {
+  blocks_ = blocks;
+  return order_->follow_others(device(), launched_, blocks, capture_, stream);
 }
 
 Status DeviceConnections::after_launch(sys::cuda::StreamHandle* stream) {

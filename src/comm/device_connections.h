@@ -62,8 +62,9 @@ class DeviceConnections : public engine::gpu::Resources {
                              std::span<sys::cuda::DeviceAddress> by_rank) override {
     find_views(data, bytes, by_rank, true);
   }
-  Status before_launch(sys::cuda::StreamHandle* stream, int blocks) override;
+  Status before_launch(sys::cuda::StreamHandle* stream) override;
   Status after_launch(sys::cuda::StreamHandle* stream) override;
+  Status make_room(sys::cuda::StreamHandle* stream, int blocks) override;
   void end_launch() override;
 
   // Misuse if the stream is of another device, or is captured where that cannot be. Any thread.

@@ -129,6 +129,18 @@ class DeviceModel : public EngineModel {
     return by_hand ? std::min(interpreted, by_hand->least_blocks) : interpreted;
   }
 
+  // Of two hops or of one.
+  int thread_blocks_beside(Collective collective, int ranks, double block_bytes) const override {
+    if (!copies_in_bulk_ || ranks < 2 || ranks > device::direct_max_ranks) return 0;
+    const double longest = collective == Collective::all_reduce ? block_bytes / ranks : block_bytes;
+    return engine::gpu::blocks_leaving_room({.collective = collective,
+                                             .ranks = ranks,
+                                             .hops = collective == Collective::all_reduce ? 2 : 1,
+                                             .longest = static_cast<std::uint64_t>(longest),
+                                             .leaves_room = true},
+                                            options_);
+  }
+
  private:
   // Thread blocks of one channel, and those of them that send.
   struct Blocks {

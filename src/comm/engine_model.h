@@ -29,6 +29,10 @@ class EngineModel {
   // Multiprocessors that it takes at most, where it takes as few as it can; none on a host.
   virtual int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                             double block_bytes) const = 0;
+  // Multiprocessors of a call that leaves room for what computes beside it; 0: as many as it likes.
+  virtual int thread_blocks_beside(Collective, int /*ranks*/, double /*block_bytes*/) const {
+    return 0;
+  }
 };
 
 // `crowding`: ranks for each core of the machine where they are most; the same on every rank.

@@ -63,6 +63,7 @@ class Job {
   // Of calls on streams that say nothing else.
   Policy policy() const { return policy_; }
   int max_sms() const { return max_sms_; }
+  bool leaves_room() const { return leaves_room_; }  // of every call
   // Polls as readable when there is something from ranks that do not share memory with this one.
   int event_descriptor() const { return socket_->event_descriptor(); }
 
@@ -84,6 +85,7 @@ class Job {
   int device_ = -1;
   Policy policy_ = Policy::fastest;
   int max_sms_ = 0;
+  bool leaves_room_ = false;
   std::unique_ptr<transport::Transport> shm_;
   std::unique_ptr<transport::Transport> socket_;
   std::mutex nvlink_mutex_;

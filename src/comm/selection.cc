@@ -222,7 +222,11 @@ Error Selection::refuse_custom(std::uint64_t bytes, bool in_place,
 Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int root,
                                  bool in_place, const CallOptions& call_options) {
   const auto by_table = [&]() -> const SelectionRow* {
-    for (const SelectionRow& row : rows(collective, call_options.max_sms))
+    int most = call_options.max_sms;
+    if (most == 0 && call_options.leaves_room)
+      most = model_->thread_blocks_beside(collective, placement_.ranks(),
+                                          block_bytes(collective, bytes));
+    for (const SelectionRow& row : rows(collective, most))
       if (row.min_bytes <= bytes && bytes <= row.max_bytes) return &row;
     return nullptr;
   };

@@ -61,7 +61,7 @@ class Staging::Staged : public engine::Execution {
     given_.stream = nullptr;
     UNISONO_TRY(lay_out());
     const engine::gpu::Launching launching(staging_.device_);
-    UNISONO_TRY(staging_.device_.before_launch(stream_, 0));
+    UNISONO_TRY(staging_.device_.before_launch(stream_));
     for (const Copy& one : there_) UNISONO_TRY(copy(one.on_host, one.on_device, one.bytes));
     UNISONO_TRY(record());
     is_on_host_ = false;
@@ -78,7 +78,7 @@ class Staging::Staged : public engine::Execution {
     progressed_ |= on_host_->progressed();
     if (!done) return false;
     const engine::gpu::Launching launching(staging_.device_);
-    UNISONO_TRY(staging_.device_.before_launch(stream_, 0));
+    UNISONO_TRY(staging_.device_.before_launch(stream_));
     for (const Copy& one : back_) UNISONO_TRY(copy(one.on_device, one.on_host, one.bytes));
     UNISONO_TRY(record());
     staging_.give_back(*std::exchange(area_, nullptr));

@@ -263,11 +263,18 @@ constexpr std::size_t lines_slots_bytes(int ranks, int blocks = lines_max_blocks
 }
 // Thread blocks that copy in bulk (kernels/bulk.cuh), at most.
 inline constexpr int bulk_max_blocks = 32;
+// Calls that post where their data go, by thread blocks. Of this end: how many there were. Of the
+// peer, stored by it: for each block, where this rank's data go, in this rank's addresses, or 0,
+// each half with the call's number, as in LL; and calls that each block has sent.
+struct PostingCalls {
+  alignas(128) std::uint64_t calls[lines_max_blocks];
+  alignas(128) std::uint32_t posts[lines_max_blocks][4];
+  alignas(128) std::uint64_t ends[lines_max_blocks];
+};
 // What a connection's region holds after what all begin with (transport/nvlink/layout.h). Of this
-// end: rounds of each warp, a word that says that they were given up, calls that posted of each
-// block; used are those in the connection with the lowest rank. Of the peer, stored by it: rounds
-// that each warp is through with, its blocks' posts, calls that each block has sent, and by bulk
-// copies what it posts of its inputs; then slots.
+// end: rounds of each warp, a word that says that they were given up; used are those, and the
+// numbers of calls, in the connection with the lowest rank. Of the peer, stored by it: rounds that
+// each warp is through with, and by bulk copies what it posts of its inputs; then slots.
 struct LinesRegion {
   std::uint64_t begin[16];
   std::uint64_t rounds[lines_max_warps];
@@ -275,13 +282,10 @@ struct LinesRegion {
   // Of a call in bulk copies: runs of tiles that its warps took beyond their first, and from bit 32
   // on warps that take no more; 0 between calls.
   alignas(128) std::uint64_t taken;
-  alignas(128) std::uint64_t calls[lines_max_blocks];
   std::uint64_t credits[lines_max_warps];
-  // For each block: where this rank's data go, in this rank's addresses, or 0; each half with the
-  // call's number, as in LL.
-  alignas(128) std::uint32_t posts[lines_max_blocks][4];
-  alignas(128) std::uint64_t ends[lines_max_blocks];
-  std::uint32_t inputs[lines_max_blocks][4];
+  PostingCalls straight;  // each block counts its own
+  PostingCalls bulk;      // all blocks count all, however many a call has
+  alignas(128) std::uint32_t inputs[lines_max_blocks][4];
 };
 static_assert(sizeof(LinesRegion) % ll128_line_bytes == 0, "slots follow");
 struct LinesPeer {
@@ -330,8 +334,9 @@ struct BulkFlow {
 };
 struct BulkLaunch {
   LinesLaunch lines;        // how the call goes unless all reach what they need
-  std::int32_t blocks;      // that copy: the first; the others have come for lines
-  std::int32_t warps;       // that copy, of such a block: the first
+  std::int32_t blocks;      // that copy; of a rank that others do not reach, the first
+  std::int32_t all_blocks;  // of such a rank: by which lines go if none are reached
+  std::int32_t warps;       // that copy, of a block: the first
   std::int64_t bytes;       // of each flow
   std::uint32_t sources;    // ranks, as bits: one, or all, whose data are added up
   std::int32_t flows;       // tiles of each in turn

@@ -171,7 +171,7 @@ TEST(Selection, OnADeviceSmallCallsTakeOneHopAndLargeOnesTheWholeLink) {
       const auto large = selection.candidates(collective, std::uint64_t{1} << 30).front();
       const bool goes_straight = collective == Collective::all_gather ||
                                  collective == Collective::all_to_all ||
-                                 (collective == Collective::reduce_scatter && ranks == 2);
+                                 (is_reduction(collective) && ranks == 2);
       EXPECT_EQ(large.choice.protocol, goes_straight ? Protocol::ll128 : Protocol::simple);
       EXPECT_EQ(large.choice.channels > 1, !goes_straight);
       EXPECT_LT(small.time_us, large.time_us);
@@ -255,6 +255,30 @@ TEST(Selection, OnADeviceFewThreadBlocksTakeLargeCallsByBulkCopies) {
         EXPECT_EQ(choice->protocol, Protocol::ll128);
         EXPECT_EQ(choice->channels, 1);
       }
+}
+
+TEST(Selection, OnADeviceLargeCallsThatLeaveRoomGoByBulkCopies) {
+  for (const int ranks : {2, 3, 4, 8})
+    for (const bool copies_in_bulk : {true, false})
+      for (const auto& [collective, algorithm] : {std::pair{Collective::all_reduce, "two_shot"},
+                                                  {Collective::all_gather, "direct"},
+                                                  {Collective::reduce_scatter, "direct"}})
+        for (std::uint64_t bytes = 24; bytes <= 4096; bytes *= 4) {
+          SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks, "
+                                          << bytes << " MiB, in bulk " << copies_in_bulk);
+          Selection selection = device_selection(ranks, blocks_of_h200, copies_in_bulk);
+          const auto usual = selection.choose(collective, bytes << 20, 0, false, {});
+          const auto choice =
+              selection.choose(collective, bytes << 20, 0, false, {.leaves_room = true});
+          ASSERT_TRUE(choice.ok()) << choice.error().describe();
+          if (!copies_in_bulk) {
+            EXPECT_EQ(*choice, *usual);
+            continue;
+          }
+          EXPECT_EQ(choice->entry->name, algorithm);
+          EXPECT_EQ(choice->protocol, Protocol::ll128);
+          EXPECT_EQ(choice->channels, 1);
+        }
 }
 
 // Where devices copy in bulk; a ring of tiles elsewhere.

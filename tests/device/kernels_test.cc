@@ -61,7 +61,7 @@ const std::map<std::string, Use> budget{
     {"unisono_bulk_float16_2", {.registers = 168, .stack_bytes = 16, .spill_bytes = 96}},
     {"unisono_bulk_bfloat16_2", {.registers = 168, .stack_bytes = 16, .spill_bytes = 96}},
     {"unisono_bulk_float32_2", {.registers = 168, .stack_bytes = 16, .spill_bytes = 96}},
-    {"unisono_bulk_float32_4", {.registers = 168, .stack_bytes = 24, .spill_bytes = 112}},
+    {"unisono_bulk_float32_4", {.registers = 168, .stack_bytes = 16, .spill_bytes = 84}},
     {"unisono_messages", {.registers = 128, .stack_bytes = 16, .spill_bytes = 16}},
     {"unisono_few_messages", {.registers = 128, .stack_bytes = 16, .spill_bytes = 16}},
     {"unisono_message_lines", {.registers = 96, .stack_bytes = 0, .spill_bytes = 0}},

@@ -9,16 +9,17 @@ namespace {
 constexpr std::uint64_t mib = 1 << 20;
 
 int bulk_blocks_of(Collective collective, std::string_view algorithm, int ranks,
-                   std::uint64_t longest, int max_sms = 0) {
-  const LinesCall call{collective, ranks, lines_hops(collective, algorithm, ranks), longest,
-                       max_sms};
+                   std::uint64_t longest, int max_sms = 0, bool leaves_room = false) {
+  const LinesCall call{collective, ranks,   lines_hops(collective, algorithm, ranks),
+                       longest,    max_sms, leaves_room};
   return bulk_blocks(call, {});
 }
 
-TEST(Lines, FewOfManyThreadBlocksCopyLargeCallsInBulk) {
+TEST(Lines, LargeCallsGoInBulkWhereFewThreadBlocksAreAsFast) {
   for (const auto& [collective, algorithm, ranks] :
        {std::tuple{Collective::broadcast, "two_shot", 2},
         {Collective::broadcast, "two_shot", 4},
+        {Collective::all_reduce, "two_shot", 2},
         {Collective::reduce, "knomial4", 2},
         {Collective::reduce_scatter, "direct", 2}}) {
     SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks");
@@ -28,9 +29,9 @@ TEST(Lines, FewOfManyThreadBlocksCopyLargeCallsInBulk) {
 }
 
 // Faster otherwise, or not measured; by the plan of one hop.
-TEST(Lines, NoOtherCallsOfManyThreadBlocksGoInBulk) {
+TEST(Lines, NoOtherCallsGoInBulkByThemselves) {
   for (const auto& [collective, algorithm, ranks] :
-       {std::tuple{Collective::all_reduce, "two_shot", 2},
+       {std::tuple{Collective::all_reduce, "two_shot", 4},
         {Collective::all_gather, "direct", 2},
         {Collective::all_to_all, "direct", 2},
         {Collective::reduce, "two_shot", 2},
@@ -39,6 +40,23 @@ TEST(Lines, NoOtherCallsOfManyThreadBlocksGoInBulk) {
     SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks");
     EXPECT_EQ(bulk_blocks_of(collective, algorithm, ranks, 1024 * mib), 0);
   }
+}
+
+// 16 MiB or more in all.
+TEST(Lines, LargeCallsThatLeaveRoomTakeFewThreadBlocks) {
+  for (const auto& [collective, algorithm] : {std::pair{Collective::all_reduce, "two_shot"},
+                                              {Collective::all_gather, "direct"},
+                                              {Collective::reduce_scatter, "direct"}})
+    for (const int ranks : {2, 4, 8}) {
+      SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks");
+      const std::uint64_t block = 16 * mib / static_cast<std::uint64_t>(ranks);
+      EXPECT_EQ(bulk_blocks_of(collective, algorithm, ranks, block, 0, true), 8);
+      EXPECT_EQ(bulk_blocks_of(collective, algorithm, ranks, block, 64, true), 8);
+      EXPECT_EQ(bulk_blocks_of(collective, algorithm, ranks, block, 12, true), 12);
+      EXPECT_EQ(bulk_blocks_of(collective, algorithm, ranks, block - 1, 0, true), 0);
+    }
+  EXPECT_EQ(bulk_blocks_of(Collective::all_to_all, "direct", 2, 16 * mib, 0, true), 0);
+  EXPECT_EQ(bulk_blocks_of(Collective::broadcast, "two_shot", 2, 16 * mib, 0, true), 16);
 }
 
 TEST(Lines, FewThreadBlocksAllCopyInBulk) {

@@ -38,10 +38,31 @@ class GpuBulk : public testing::Test {
     run.type = random_() % 2 == 0 ? DataType::uint8 : DataType::bfloat16;
     return run;
   }
-  static bool goes_in_bulk(const algorithm::Entry& entry, int ranks, int max_sms = 1) {
+  static bool goes_in_bulk(const algorithm::Entry& entry, int ranks, int max_sms = 1,
+                           bool leaves_room = false) {
     const int hops = engine::gpu::lines_hops(entry.collective, entry.name, ranks);
-    const engine::gpu::LinesCall call{entry.collective, ranks, hops, 1 << 10, max_sms};
+    const engine::gpu::LinesCall call{entry.collective, ranks, hops, 1 << 10, max_sms, leaves_room};
     return hops > 0 && engine::gpu::bulk_blocks(call, {.zero_copy_min_bytes = 1}) > 0;
+  }
+  // Likewise, whoever reaches whom and whatever is aligned from call to call.
+  void expect_right_by_default(GpuCluster& cluster, const algorithm::Entry& entry,
+                               bool leaves_room) {
+    for (int round = 0; round < 8; ++round) {
+      const unsigned most = round == 0 ? 9'000'000 : 200'000;
+      auto run =
+          run_by_default(entry, cluster.ranks(), static_cast<std::int64_t>(64 + random_() % most));
+      if (round % 2 == 0) run.problem.count = (run.problem.count + 63) / 64 * 64;
+      run.calls = 6;
+      run.is_graph = round == 1;
+      if (is_reduction(entry.collective) && round == 3)
+        run.problem.operation = others[random_() % others.size()];
+      if (is_reduction(entry.collective) && round == 2)
+        run.problem.operation = ReduceOperation::average;
+      run.is_aligned = random_() % 4 != 0;
+      run.leaves_room = leaves_room;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+      if (HasFailure()) return;
+    }
   }
   // Ranks that share a device never have as many as they like.
   bool has_device_for_each(int ranks) const { return ranks >= 2 && ranks <= devices_; }
@@ -133,26 +154,45 @@ TEST_F(GpuBulk, CopyEnginesKeepLargeBlocks) {
   }
 }
 
-// All thread blocks come, and few copy; all of them go by lines where somebody does not reach.
+// Ranks that all others reach come with few thread blocks, the others with all, for lines.
 TEST_F(GpuBulk, ByDefaultEveryPlanIsRightWhoeverReachesWhom) {
   for (const int ranks : {2, 3, 4}) {
     if (!has_device_for_each(ranks)) continue;
     GpuCluster cluster(ranks, options([&](int, int) { return random_() % 8 != 0; }));
     for (const algorithm::Entry& entry : algorithm::entries())
-      for (int round = 0; round < 8 && goes_in_bulk(entry, ranks, 0); ++round) {
-        const unsigned most = round == 0 ? 9'000'000 : 200'000;
-        auto run = run_by_default(entry, ranks, static_cast<std::int64_t>(64 + random_() % most));
-        if (round % 2 == 0) run.problem.count = (run.problem.count + 63) / 64 * 64;
-        run.calls = 6;
-        run.is_graph = round == 1;
-        if (is_reduction(entry.collective) && round == 3)
-          run.problem.operation = others[random_() % others.size()];
-        if (is_reduction(entry.collective) && round == 2)
-          run.problem.operation = ReduceOperation::average;
-        run.is_aligned = random_() % 4 != 0;
-        EXPECT_EQ(cluster.run(run), "") << describe(run);
-        if (HasFailure()) return;
-      }
+      if (goes_in_bulk(entry, ranks, 0) && !HasFailure())
+        expect_right_by_default(cluster, entry, false);
+  }
+}
+
+// Also on devices that ranks share.
+TEST_F(GpuBulk, LeavingRoomEveryPlanIsRightWhoeverReachesWhom) {
+  for (const int ranks : {2, 3, 4}) {
+    GpuCluster cluster(ranks, options([&](int, int) { return random_() % 8 != 0; }));
+    for (const algorithm::Entry& entry : algorithm::entries())
+      if (goes_in_bulk(entry, ranks, 0, true) && !HasFailure())
+        expect_right_by_default(cluster, entry, true);
+  }
+}
+
+// Also when it is captured, where a rank's number of thread blocks holds in all replays.
+TEST_F(GpuBulk, ARankHasFewThreadBlocksWhereItIsReached) {
+  constexpr int ranks = 2;
+  const algorithm::Entry& entry = **algorithm::find(Collective::all_gather, "direct");
+  for (const bool reaches : {true, false}) {
+    GpuCluster cluster(ranks, options([&](int rank, int) { return reaches || rank == 0; }));
+    auto run = run_by_default(entry, ranks, 64 * 3000);
+    run.leaves_room = true;
+    run.request.in_place = false;
+    run.is_graph = random_() % 2 == 0;
+    run.calls = 5;
+    EXPECT_EQ(cluster.run(run), "") << describe(run);
+    if (!cluster.engine(0).copies_in_bulk()) GTEST_SKIP() << "the device does not copy in bulk";
+    EXPECT_EQ(cluster.thread_blocks(0), 8);
+    if (reaches)
+      EXPECT_EQ(cluster.thread_blocks(1), 8);
+    else
+      EXPECT_GT(cluster.thread_blocks(1), 8);
   }
 }
 

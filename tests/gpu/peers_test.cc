@@ -43,8 +43,9 @@ class Alone : public engine::gpu::Resources {
   }
   Status progress() override { return transport_.progress(); }
   void find_views(const void*, std::size_t, std::span<sys::cuda::DeviceAddress>) override {}
-  Status before_launch(sys::cuda::StreamHandle*, int) override { return {}; }
+  Status before_launch(sys::cuda::StreamHandle*) override { return {}; }
   Status after_launch(sys::cuda::StreamHandle*) override { return {}; }
+  Status make_room(sys::cuda::StreamHandle*, int) override { return {}; }
   Result<sys::cuda::DeviceAddress> scratch(std::size_t) override {
     return bug("a ring needs no scratch memory");
   }

@@ -172,8 +172,13 @@ class GpuCluster::Resources : public engine::gpu::Resources {
     return false;
   }
   // All calls of a rank are on one stream.
-  Status before_launch(sys::cuda::StreamHandle*, int) override { return {}; }
+  Status before_launch(sys::cuda::StreamHandle*) override { return {}; }
   Status after_launch(sys::cuda::StreamHandle*) override { return {}; }
+  Status make_room(sys::cuda::StreamHandle*, int blocks) override {
+    thread_blocks_ = blocks;
+    return {};
+  }
+  int thread_blocks() const { return thread_blocks_; }
   // What was given before is kept: calls may still use it, and freeing waits for all that runs on
   // the device, which may wait for this rank.
   Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) override {
@@ -192,6 +197,7 @@ class GpuCluster::Resources : public engine::gpu::Resources {
   std::map<std::tuple<int, int, Protocol>, std::size_t> region_bytes_;
   std::set<const transport::Connection*> stored_;
   std::vector<sys::cuda::Memory> scratch_;
+  int thread_blocks_ = 0;
 };
 
 GpuCluster::GpuCluster(int ranks, const Options& options) : options_(options) {
@@ -222,6 +228,10 @@ GpuCluster::~GpuCluster() {
 
 engine::gpu::Resources& GpuCluster::resources(int rank) {
   return *resources_[static_cast<std::size_t>(rank)];
+}
+
+int GpuCluster::thread_blocks(int rank) const {
+  return resources_[static_cast<std::size_t>(rank)]->thread_blocks();
 }
 
 bool GpuCluster::has_used_slots(int rank) {
@@ -409,6 +419,7 @@ std::string GpuCluster::run(const Run& run) {
     // Ranks that share a device wait for each other: all their thread blocks must be on it.
     const int sharing = (ranks() + devices_ - 1) / devices_;
     given.max_sms = run.max_sms;
+    given.leaves_room = run.leaves_room;
     if (sharing > 1 && run.max_sms == 0) given.max_sms = device->multiprocessors() / sharing;
     if (run.problem.collective != Collective::all_to_all_v) continue;
     std::int64_t sent = 0;

@@ -53,7 +53,8 @@ class GpuCluster {
     Problem problem;
     DataType type = DataType::int32;
     std::uint64_t seed = 1;
-    int max_sms = 0;            // as a call's
+    int max_sms = 0;  // as a call's, like the next
+    bool leaves_room = false;
     int calls = 1;              // of the same executions, on fresh inputs
     bool is_graph = false;      // each rank's call is captured once and replayed for every call
     bool is_aligned = false;    // else buffers begin anywhere that their type allows
@@ -82,6 +83,8 @@ class GpuCluster {
   engine::gpu::Resources& resources(int rank);
   // Whether some message that a rank received has gone through a slot of one of its connections.
   bool has_used_slots(int rank);
+  // Of the last kernel of a rank that waits for peers.
+  int thread_blocks(int rank) const;
   // Ranks 0, 1, ...
   std::vector<int> all_ranks() const;
   Status synchronize();

@@ -28,20 +28,41 @@ namespace {
 // By lines. Of whatever a call asks not in line, for the registers of the copies beside them.
 template <int most, class Data>
 __device__ __forceinline__ bool run_rounds_beside(LinesWarp<most, Data, true>& self,
-                                                  int warp_of_block) {
-  return run_rounds(self, warp_of_block);
+                                                  int warp_of_block, int blocks) {
+  return run_rounds(self, warp_of_block, blocks);
 }
 template <int most>
 __device__ __noinline__ bool run_rounds_beside(LinesWarp<most, AnyData, true>& self,
-                                               int warp_of_block) {
-  return run_rounds(self, warp_of_block);
+                                               int warp_of_block, int blocks) {
+  return run_rounds(self, warp_of_block, blocks);
+}
+
+// The part of a block among those that do something; false if a wait was given up.
+template <int most, class Data>
+__device__ __forceinline__ bool run_way(const BulkLaunch& launch, const Watch& watch,
+                                        const Place& place, const BulkViews& views,
+                                        const BulkWay& way) {
+  if (way.copies && ptx::has_bulk_copies) {
+    const bool is_complete = run_tiles<most>(launch, watch, place, views);
+    return __syncthreads_or(is_complete ? 0 : 1) == 0;
+  }
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int warp_of_block = static_cast<int>(threadIdx.x / 32);
+  const int warp =
+      static_cast<int>(blockIdx.x) * lines_warps_of_block(launch.lines.ranks) + warp_of_block;
+  auto* own = at_address<LinesRegion>(launch.lines.states);
+  LinesWarp<most, Data, true> self{
+      launch.lines,       watch, place, lane, warp, launch.lines.sends, launch.lines.keeps,
+      launch.lines.takes, own,   0,     0,    false};
+  const bool is_complete = run_rounds_beside(self, warp_of_block, way.blocks);
+  if (__syncthreads_or(is_complete ? 0 : 1) != 0) return false;
+  if (self.has_begun && lane == 0) own->rounds[warp] = self.round;
+  return true;
 }
 
 template <int most, class Data>
 __device__ __forceinline__ void run_bulk(const BulkLaunch& launch) {
   __shared__ BulkViews views;
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const int warp_of_block = static_cast<int>(threadIdx.x / 32);
   auto* own = at_address<LinesRegion>(launch.lines.states);
   ptx::wait_for_kernel_before();
   // In a call of few blocks the next kernel comes when this one is over: its blocks would take
@@ -52,26 +73,18 @@ __device__ __forceinline__ void run_bulk(const BulkLaunch& launch) {
   const Watch watch{launch.lines.timeout_ns, at_address<Mailbox>(launch.lines.mailbox),
                     &own->stopped};
   const Place place{launch.lines.rank, static_cast<int>(blockIdx.x), 0, 0};
-  BulkBlock block{launch, watch, place, own->calls[blockIdx.x] + 1, views};
-  bool all_reach = false;
-  if (!block.agree(all_reach)) return;
-  if (all_reach && ptx::has_bulk_copies) {
-    const bool is_complete = run_tiles<most>(launch, watch, place, views);
-    if (__syncthreads_or(is_complete ? 0 : 1) != 0) return;
-  } else {
-    const int warp =
-        static_cast<int>(blockIdx.x) * lines_warps_of_block(launch.lines.ranks) + warp_of_block;
-    LinesWarp<most, Data, true> self{
-        launch.lines,       watch, place, lane, warp, launch.lines.sends, launch.lines.keeps,
-        launch.lines.takes, own,   0,     0,    false};
-    const bool is_complete = run_rounds_beside(self, warp_of_block);
-    if (__syncthreads_or(is_complete ? 0 : 1) != 0) return;
-    if (self.has_begun && lane == 0) own->rounds[warp] = self.round;
+  BulkBlock block{launch, watch, place, own->bulk.calls[blockIdx.x] + 1, views};
+  BulkWay way{};
+  if (!block.agree(way)) return;
+  if (static_cast<int>(blockIdx.x) < way.blocks) {
+    if (!run_way<most, Data>(launch, watch, place, views, way)) return;
+    block.tell();
+    const bool has_ended = block.await_ends();
+    if (__syncthreads_or(has_ended ? 0 : 1) != 0) return;
   }
-  block.tell();
-  const bool has_ended = block.await_ends();
-  if (__syncthreads_or(has_ended ? 0 : 1) == 0 && threadIdx.x == 0)
-    own->calls[blockIdx.x] = block.call;
+  // Also for those that this call does not have.
+  const unsigned number = blockIdx.x + threadIdx.x * gridDim.x;
+  if (number < lines_max_blocks) own->bulk.calls[number] = block.call;
 }
 
 }  // namespace

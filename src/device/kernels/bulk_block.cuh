@@ -1,7 +1,12 @@
 // How the thread blocks of a call in bulk copies (bulk.cuh) begin and end it.
 //
-// At the start each block posts to all others where they reach this rank's buffers. A post says,
-// too, that this rank's buffers may be read and written (release, acquire: the kernels before it).
+// A rank whose buffers all others reach comes with the blocks that copy alone, so that the rest of
+// the device is left to whatever else runs; one that does not know so brings more, for lines.
+//
+// At the start each block that copies posts to all others where they reach this rank's buffers, or
+// that they do not; those behind them hear what the first is told. So every block knows with how
+// many each rank has come. A post says, too, that this rank's buffers may be read and written
+// (release, acquire: the kernels before it).
 // At the end it tells all others that its copies are complete, and hears so from them: then nobody
 // reads this rank's input nor writes its output any more (release, acquire: the copies).
 #pragma once
@@ -23,18 +28,26 @@ struct BulkViews {
   std::uint64_t outputs[direct_max_ranks];
 };
 
+// What all ranks do: bulk copies, or lines, by the first `blocks` thread blocks.
+struct BulkWay {
+  bool copies;
+  int blocks;
+};
+
 // A thread block's part in agreeing on a call and in its end.
 struct BulkBlock {
   const BulkLaunch& launch;
   const Watch& watch;
   const Place& place;
-  std::uint64_t call;  // of this block, from 1
+  std::uint64_t call;  // from 1
   BulkViews& views;    // shared
 
+  __device__ bool may_copy() const { return static_cast<int>(blockIdx.x) < launch.blocks; }
   // A thread for each rank, by distance from this one.
   __device__ int distance() const { return static_cast<int>(threadIdx.x); }
+  __device__ bool is_rank() const { return distance() < launch.lines.ranks; }
   __device__ int peer() const { return rank_at(launch.lines, distance()); }
-  __device__ bool is_peer() const { return distance() > 0 && distance() < launch.lines.ranks; }
+  __device__ bool is_peer() const { return distance() > 0 && is_rank(); }
   __device__ LinesRegion& region_of_peer() const {
     return *at_address<LinesRegion>(launch.lines.peers[distance()].out);
   }
@@ -47,8 +60,9 @@ struct BulkBlock {
                                                           static_cast<unsigned>(view >> 32), flag});
   }
   __device__ bool await_post(const std::uint32_t (&at)[4], std::uint64_t& view) const;
-  // False if a wait was given up; then whether all reach what they need.
-  __device__ bool agree(bool& all_reach);
+  __device__ bool hear();
+  // False if a wait was given up, here and below.
+  __device__ bool agree(BulkWay& way);
   __device__ void tell() const;
   __device__ bool await_ends() const;
 };
@@ -59,33 +73,41 @@ __device__ bool BulkBlock::await_post(const std::uint32_t (&at)[4], std::uint64_
   const auto has_posted = [&](std::uint64_t& seen) {
     post = ptx::load_relaxed_sys(reinterpret_cast<const uint4*>(at));
     seen = post.y;
-    return post.y == flag && post.w == flag;
+    return post.y == post.w && static_cast<std::int32_t>(post.y - flag) >= 0;
   };
   if (!wait_until(watch, place, {Failure::destination, peer(), 0, call}, has_posted)) return false;
-  view = post.x | static_cast<std::uint64_t>(post.z) << 32;
+  // Of a later call: the peer is through with this one, so it had not waited for this block, which
+  // does not copy.
+  view = post.y == flag ? post.x | static_cast<std::uint64_t>(post.z) << 32 : bulk_no_buffer;
   return true;
 }
 
-__device__ bool BulkBlock::agree(bool& all_reach) {
+__device__ bool BulkBlock::hear() {
+  if (!may_copy()) return await_post(region().bulk.posts[0], views.outputs[peer()]);
+  // Release: what the kernels before stored into the input, and read in the output.
+  ptx::fence_sys();
+  post(region_of_peer().bulk.posts[blockIdx.x], launch.outputs[peer()]);
+  post(region_of_peer().inputs[blockIdx.x], launch.inputs[peer()]);
+  const bool have_come = await_post(region().bulk.posts[blockIdx.x], views.outputs[peer()]) &&
+                         await_post(region().inputs[blockIdx.x], views.inputs[peer()]);
+  // Acquire: what the peer released with them.
+  ptx::fence_sys();
+  return have_come;
+}
+
+__device__ bool BulkBlock::agree(BulkWay& way) {
   bool goes_on = true;
-  bool reaches = true;
   if (is_peer()) {
-    // Release: what the kernels before stored into the input, and read in the output.
-    ptx::fence_sys();
-    post(region_of_peer().posts[blockIdx.x], launch.outputs[peer()]);
-    post(region_of_peer().inputs[blockIdx.x], launch.inputs[peer()]);
-    goes_on = await_post(region().posts[blockIdx.x], views.outputs[peer()]) &&
-              await_post(region().inputs[blockIdx.x], views.inputs[peer()]);
-    // Acquire: what the peer released with them.
-    ptx::fence_sys();
-    reaches = views.outputs[peer()] != 0;
-  } else if (distance() == 0) {
+    goes_on = hear();
+  } else if (is_rank()) {
     views.outputs[peer()] = launch.outputs[peer()];
     views.inputs[peer()] = launch.inputs[peer()];
-    reaches = launch.outputs[peer()] != 0;
   }
   if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
-  all_reach = __syncthreads_or(reaches ? 0 : 1) == 0;
+  const bool is_reached = is_rank() && views.outputs[peer()] != 0;
+  way.copies = __syncthreads_or(is_rank() && !is_reached ? 1 : 0) == 0;
+  // By all blocks where all have them.
+  way.blocks = __syncthreads_or(is_reached ? 1 : 0) != 0 ? launch.blocks : launch.all_blocks;
   return true;
 }
 
@@ -93,12 +115,12 @@ __device__ void BulkBlock::tell() const {
   __syncthreads();
   // Release: the block's copies, which the warps have waited for, and the barrier has joined with
   // this thread, first.
-  if (is_peer()) ptx::store_release_sys(&region_of_peer().ends[blockIdx.x], call);
+  if (is_peer()) ptx::store_release_sys(&region_of_peer().bulk.ends[blockIdx.x], call);
 }
 
 __device__ bool BulkBlock::await_ends() const {
   if (!is_peer()) return true;
-  const std::uint64_t* end = &region().ends[blockIdx.x];
+  const std::uint64_t* end = &region().bulk.ends[blockIdx.x];
   const auto has_ended = [&](std::uint64_t& seen) {
     seen = ptx::load_relaxed_sys(end);
     return seen >= call;

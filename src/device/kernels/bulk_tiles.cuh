@@ -375,7 +375,7 @@ __device__ __forceinline__ bool run_tiles(const BulkLaunch& launch, const Watch&
   find_routes(launch, views, routes);
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int warp = static_cast<int>(threadIdx.x / 32);
-  if (static_cast<int>(blockIdx.x) >= launch.blocks || warp >= launch.warps) return true;
+  if (warp >= launch.warps) return true;
   std::uint64_t* barriers = loaded + warp * bulk_max_stages;
   if (lane < launch.stages) ptx::make_transfer_barrier(barriers + lane, 1);
   __syncwarp();

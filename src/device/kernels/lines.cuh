@@ -233,14 +233,15 @@ __device__ __forceinline__ bool LinesWarp<most, Data, by_distance>::take(std::in
   return true;
 }
 
+// Of the first `blocks` thread blocks.
 template <int most, class Data, bool by_distance>
 __device__ __forceinline__ bool run_rounds(LinesWarp<most, Data, by_distance>& self,
-                                           int warp_of_block) {
+                                           int warp_of_block, int blocks) {
   constexpr auto payload = static_cast<std::int64_t>(lines_group_payload);
   const std::int64_t groups = (self.launch.longest + payload - 1) / payload;
-  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (blockDim.x / 32);
+  const std::int64_t warps = static_cast<std::int64_t>(blocks) * (blockDim.x / 32);
   const bool is_empty = self.launch.hears == 0 && (self.sends | self.keeps | self.takes) == 0;
-  std::int64_t group = warp_of_block * static_cast<std::int64_t>(gridDim.x) + blockIdx.x;
+  std::int64_t group = warp_of_block * static_cast<std::int64_t>(blocks) + blockIdx.x;
   if (is_empty) {
     // Who has nothing to do counts all the same, as its peers do.
     if (group >= groups) return true;
@@ -259,7 +260,7 @@ __device__ __forceinline__ bool run_rounds(LinesWarp<most, Data, by_distance>& s
 // What could not go straight; not in line, for its registers.
 template <int most>
 __device__ __noinline__ bool run_rest(LinesWarp<most, AnyData, false>& self, int warp_of_block) {
-  return run_rounds(self, warp_of_block);
+  return run_rounds(self, warp_of_block, static_cast<int>(gridDim.x));
 }
 
 template <int most, class Data, bool posts>
@@ -279,7 +280,7 @@ __device__ __forceinline__ void run_lines(const LinesLaunch& launch) {
   if constexpr (posts) {
     if (!self.begin()) return;
     __shared__ std::uint64_t views[most];
-    Straight straight{launch, watch, place, own->calls[blockIdx.x] + 1, views, 0, 0};
+    Straight straight{launch, watch, place, own->straight.calls[blockIdx.x] + 1, views, 0, 0};
     if (!straight.agree()) return;
     straight.push();
     straight.tell();
@@ -289,8 +290,8 @@ __device__ __forceinline__ void run_lines(const LinesLaunch& launch) {
     self.keeps = 0;
     const bool complete = run_rest(self, warp_of_block) && straight.await_ends();
     if (__syncthreads_or(complete ? 0 : 1) != 0) return;
-    if (threadIdx.x == 0) own->calls[blockIdx.x] = straight.call;
-  } else if (!run_rounds(self, warp_of_block)) {
+    if (threadIdx.x == 0) own->straight.calls[blockIdx.x] = straight.call;
+  } else if (!run_rounds(self, warp_of_block, static_cast<int>(gridDim.x))) {
     return;
   }
   if (self.has_begun && lane == 0) own->rounds[warp] = self.round;

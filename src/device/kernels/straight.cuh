@@ -75,13 +75,14 @@ __device__ bool Straight::agree() {
   if (peer < launch.ranks && has(launch.takes, peer)) {
     const std::uint64_t view = launch.peers[peer].view;
     ptx::store_relaxed_sys(
-        reinterpret_cast<uint4*>(region_of_peer(peer).posts[blockIdx.x]),
+        reinterpret_cast<uint4*>(region_of_peer(peer).straight.posts[blockIdx.x]),
         {static_cast<unsigned>(view), flag, static_cast<unsigned>(view >> 32), flag});
   }
   if (peer < launch.ranks && has(launch.sends, peer)) {
     uint4 post{};
     const auto has_posted = [&](std::uint64_t& seen) {
-      post = ptx::load_relaxed_sys(reinterpret_cast<const uint4*>(region(peer).posts[blockIdx.x]));
+      post = ptx::load_relaxed_sys(
+          reinterpret_cast<const uint4*>(region(peer).straight.posts[blockIdx.x]));
       seen = post.y;
       return post.y == flag && post.w == flag;
     };
@@ -130,13 +131,13 @@ __device__ void Straight::tell() const {
   const int peer = static_cast<int>(threadIdx.x);
   // Release: the block's stores, which the barrier has joined with this thread, first.
   if (peer < launch.ranks && has(sends, peer) && serves(launch.rank, peer))
-    ptx::store_release_sys(&region_of_peer(peer).ends[blockIdx.x], call);
+    ptx::store_release_sys(&region_of_peer(peer).straight.ends[blockIdx.x], call);
 }
 
 __device__ bool Straight::await_ends() const {
   const int peer = static_cast<int>(threadIdx.x);
   if (peer >= launch.ranks || !has(takes, peer) || !serves(peer, launch.rank)) return true;
-  const std::uint64_t* end = &region(peer).ends[blockIdx.x];
+  const std::uint64_t* end = &region(peer).straight.ends[blockIdx.x];
   const auto has_ended = [&](std::uint64_t& seen) {
     seen = ptx::load_relaxed_sys(end);
     return seen >= call;

@@ -178,9 +178,11 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
   device::BulkLaunch launch{};
   launch.lines = lines;
   launch.blocks = bulk_blocks(call(arguments), engine.options());
+  // As many as lines take: what turns out not to go in bulk is as fast as they are.
+  launch.all_blocks = most_blocks(arguments, device::lines_max_blocks);
   set_flows(arguments, launch);
-  if (!engine.copies_in_bulk() || !set_buffers(resources, arguments, launch))
-    std::ranges::fill(launch.outputs, 0);
+  const bool is_reached = engine.copies_in_bulk() && set_buffers(resources, arguments, launch);
+  if (!is_reached) std::ranges::fill(launch.outputs, 0);
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
   const sys::cuda::Current current(engine.device());
   int capturing = 0;
@@ -198,8 +200,8 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
   const device::DataKind data =
       is_reduction(collective_) && ranks_ > 2 ? device::DataKind::any : kind_of_data(launch.lines);
   stand_by_distance(launch.lines);
-  // As many as lines take: what turns out not to go in bulk is as fast as they are.
-  const int blocks = most_blocks(arguments, device::lines_max_blocks);
+  const int blocks = is_reached ? launch.blocks : launch.all_blocks;
+  UNISONO_TRY(resources.make_room(stream, blocks));
   void* parameters[] = {&launch};
   const auto result = engine.bulk(data, ranks_)
                           .launch(static_cast<unsigned>(blocks),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/try.h"
 #include "transport/nvlink/layout.h"
 
 namespace unisono::engine::gpu {
@@ -194,11 +195,11 @@ Status Direct::launch(Resources& resources, const Arguments& arguments,
     all |= peer.source | peer.destination | static_cast<std::uint64_t>(peer.bytes);
   const device::DataKind data =
       data_kind(all, device::ll_unit_payload, ranks_, kind_ != DirectKind::take, arithmetic);
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
+  UNISONO_TRY(resources.make_room(stream, static_cast<int>(blocks)));
   void* parameters[] = {&launch};
-  const auto result =
-      engine.direct(kind_, data, ranks_)
-          .launch(static_cast<unsigned>(blocks), threads,
-                  static_cast<sys::cuda::StreamHandle*>(arguments.stream), parameters);
+  const auto result = engine.direct(kind_, data, ranks_)
+                          .launch(static_cast<unsigned>(blocks), threads, stream, parameters);
   return engine.device().check(result, "launching a plan by hand");
 }
 

@@ -83,7 +83,6 @@ class GpuExecution : public Execution {
   Result<bool> connect();
   Status upload();
   Status launch();
-  int most_thread_blocks() const;
   Status launch_all();
   Status launch_divide();
   device::Arithmetic arithmetic() const;
@@ -138,22 +137,11 @@ Result<bool> GpuExecution::poll() {
   }
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
   const Launching launching(resources_);
-  UNISONO_TRY(resources_.before_launch(stream, most_thread_blocks()));
+  UNISONO_TRY(resources_.before_launch(stream));
   UNISONO_TRY(launch_all());
   UNISONO_TRY(resources_.after_launch(stream));
   progressed_ = true;
   return true;
-}
-
-int GpuExecution::most_thread_blocks() const {
-  if (!is_by_hand()) return static_cast<int>(lowered_.blocks.size());
-  // No kernel by hand has a block for less to a rank.
-  constexpr std::int64_t least_bytes = device::lines_group_payload;
-  const auto bytes = arguments_.count * static_cast<std::int64_t>(size_bytes(arguments_.type));
-  const int most =
-      header_.protocol == Protocol::ll ? device::direct_max_blocks : device::lines_max_blocks;
-  return most_blocks(arguments_, static_cast<int>(std::min<std::int64_t>(
-                                     most, (bytes + least_bytes - 1) / least_bytes)));
 }
 
 Status GpuExecution::launch_all() {
@@ -300,10 +288,11 @@ Status GpuExecution::launch() {
   UNISONO_ASSIGN(device::Launch launch, prepare_launch());
   if (launch.tiles == 0 || lowered_.blocks.empty()) return {};
   const Engine& engine = resources_.engine();
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
+  UNISONO_TRY(resources_.make_room(stream, static_cast<int>(lowered_.blocks.size())));
   void* parameters[] = {&launch};
-  const auto result = engine.interpret().launch(
-      static_cast<unsigned>(lowered_.blocks.size()), device::threads_per_block,
-      static_cast<sys::cuda::StreamHandle*>(arguments_.stream), parameters);
+  const auto result = engine.interpret().launch(static_cast<unsigned>(lowered_.blocks.size()),
+                                                device::threads_per_block, stream, parameters);
   return engine.device().check(result, "launching a plan's kernel");
 }
 

@@ -173,11 +173,13 @@ class Resources {
                                      std::span<sys::cuda::DeviceAddress> by_rank) {
     find_views(data, bytes, by_rank);
   }
-  // Around what a call puts on its stream: the place to order it after the calls before it, and
-  // after kernels of others that may leave no room for its thread blocks. end_launch() always
-  // follows.
-  virtual Status before_launch(sys::cuda::StreamHandle* stream, int blocks) = 0;
+  // Around what a call puts on its stream: the place to order it after the calls before it.
+  // end_launch() always follows.
+  virtual Status before_launch(sys::cuda::StreamHandle* stream) = 0;
   virtual Status after_launch(sys::cuda::StreamHandle* stream) = 0;
+  // Between them, before a kernel whose thread blocks wait for peers: the place to order it after
+  // kernels of others that may leave no room for so many.
+  virtual Status make_room(sys::cuda::StreamHandle* stream, int blocks) = 0;
   virtual void end_launch() {}
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/try.h"
 #include "transport/nvlink/layout.h"
 
 namespace unisono::engine::gpu {
@@ -46,20 +47,24 @@ int lines_hops(Collective collective, std::string_view algorithm, int ranks) {
 
 // Few thread blocks are slower by lines, so that agreeing on where to store pays sooner.
 constexpr std::uint64_t sooner = 16;
-// Of many, few copy. On 2 H200: a broadcast of 4 MiB by lines in 14.8 us, in bulk in 20.2; of 16
-// MiB in 57.3 and 55.1; a reduce-scatter of blocks of 8 MiB in 30.8 and 35.1, of 32 MiB in 130 and
-// 112.
+// Fewer than lines take. On 2 H200: a broadcast of 4 MiB by lines in 14.8 us, in bulk in 20.2; of
+// 16 MiB in 57.3 and 55.1; a reduce-scatter of blocks of 8 MiB in 30.8 and 35.1, of 32 MiB in 130
+// and 112.
 constexpr std::uint64_t later = 8;
 // A broadcast of 64 MiB, 256 MiB and 1 GiB by 16 blocks in 190, 732 and 2871 us, by 32 in 204, 780
 // and 3077.
-constexpr int blocks_of_many = 16;
+constexpr int usual_blocks = 16;
+// A product beside them loses to so many a tenth of what it loses to all. docs/decisions/0027.
+constexpr int few_blocks = 8;
 
-// Where one side of the link is busy alone, or loads are all that crosses it. An all-reduce of two
-// ranks is faster by lines; sums of more were not measured.
-bool goes_in_bulk_by_many(const LinesCall& call) {
+// Where one side of the link is busy alone, or loads are all that crosses it; an all-reduce of two
+// ranks takes a hundredth longer than by lines, and costs a product beside it a fifth. Sums of more
+// were not measured.
+bool goes_in_bulk_by_itself(const LinesCall& call) {
   switch (call.collective) {
     case Collective::broadcast:
       return true;
+    case Collective::all_reduce:
     case Collective::reduce_scatter:
       return call.ranks == 2;
     case Collective::reduce:
@@ -69,13 +74,23 @@ bool goes_in_bulk_by_many(const LinesCall& call) {
   }
 }
 
+int blocks_leaving_room(const LinesCall& call, const Options& options) {
+  const bool is_of_training = call.collective == Collective::all_reduce ||
+                              call.collective == Collective::all_gather ||
+                              call.collective == Collective::reduce_scatter;
+  const std::uint64_t all = call.longest * static_cast<std::uint64_t>(call.ranks);
+  return call.leaves_room && is_of_training && options.posts(all / later) ? few_blocks : 0;
+}
+
+bool is_bounded(int max_sms) { return max_sms > 0 && max_sms <= device::bulk_max_blocks; }
+
 int bulk_blocks(const LinesCall& call, const Options& options) {
   const bool adds_at_root = call.hops == 1 && call.collective == Collective::reduce;
-  if (call.max_sms > 0) {
-    const bool pays = call.max_sms <= device::bulk_max_blocks && !adds_at_root;
-    return pays && options.posts(sooner * call.longest) ? call.max_sms : 0;
-  }
-  return goes_in_bulk_by_many(call) && options.posts(call.longest / later) ? blocks_of_many : 0;
+  if (is_bounded(call.max_sms))
+    return !adds_at_root && options.posts(sooner * call.longest) ? call.max_sms : 0;
+  if (const int few = blocks_leaving_room(call, options)) return few;
+  if (call.max_sms > 0) return 0;
+  return goes_in_bulk_by_itself(call) && options.posts(call.longest / later) ? usual_blocks : 0;
 }
 
 LinesWay lines_way(const LinesCall& call, const Options& options) {
@@ -111,7 +126,8 @@ LinesCall Lines::call(const Arguments& arguments) const {
           .ranks = ranks_,
           .hops = hops_,
           .longest = static_cast<std::uint64_t>(longest_bytes(arguments)),
-          .max_sms = arguments.max_sms};
+          .max_sms = arguments.max_sms,
+          .leaves_room = arguments.leaves_room};
 }
 
 LinesWay Lines::way(const Engine& engine, const Arguments& arguments) const {
@@ -126,7 +142,7 @@ int Lines::channel(const Engine& engine, const Arguments& arguments) const {
     case LinesWay::straight:
       return one_way_lines;
     case LinesWay::bulk:
-      return arguments.max_sms > 0 ? bulk_channel : one_way_lines;
+      return is_bounded(arguments.max_sms) ? bulk_channel : one_way_lines;
     default:
       return is_one_way() ? one_way_lines : mutual_lines;
   }
@@ -305,12 +321,13 @@ Status Lines::launch(Resources& resources, const Arguments& arguments,
   const std::int64_t warps =
       std::min<std::int64_t>((groups + blocks - 1) / blocks, device::lines_warps_of_block(ranks_));
   launch.spreads = collective_ != Collective::gather && blocks >= ranks_ - 1;
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
+  UNISONO_TRY(resources.make_room(stream, static_cast<int>(blocks)));
   void* parameters[] = {&launch};
-  const auto result =
-      (way == LinesWay::straight ? engine.straight(ranks_)
-                                 : engine.lines(kind_of_data(launch), ranks_))
-          .launch(static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps),
-                  static_cast<sys::cuda::StreamHandle*>(arguments.stream), parameters);
+  const auto result = (way == LinesWay::straight ? engine.straight(ranks_)
+                                                 : engine.lines(kind_of_data(launch), ranks_))
+                          .launch(static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps),
+                                  stream, parameters);
   return engine.device().check(result, "launching a plan by hand");
 }
 

@@ -22,10 +22,13 @@ struct LinesCall {
   int hops;
   std::uint64_t longest;  // bytes of its ranks' blocks, or of two hops segments, at most
   int max_sms = 0;        // thread blocks that serve it, at most; 0: as many as it likes
+  bool leaves_room = false;
 };
 LinesWay lines_way(const LinesCall& call, const Options& options);
 // Thread blocks that copy in bulk; 0: it does not go so.
 int bulk_blocks(const LinesCall& call, const Options& options);
+// Of a call that leaves room and is not bounded, likewise.
+int blocks_leaving_room(const LinesCall& call, const Options& options);
 
 class Lines : public ByHand {
  public:

@@ -150,9 +150,7 @@ Result<bool> Messages::poll() {
   }
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
   const Launching launching(resources_);
-  int blocks = 0;
-  for (const Way& way : ways_) blocks += way.blocks;
-  UNISONO_TRY(resources_.before_launch(stream, blocks));
+  UNISONO_TRY(resources_.before_launch(stream));
   UNISONO_TRY(copy_to_self(stream));
   find_views();
   if (transfers_ > 0) UNISONO_TRY(launch(stream));
@@ -195,6 +193,9 @@ bool Messages::fits_in_lines() const {
 
 Status Messages::launch(sys::cuda::StreamHandle* stream) const {
   const Engine& engine = resources_.engine();
+  int blocks = 0;
+  for (const Way& way : ways_) blocks += way.blocks;
+  UNISONO_TRY(resources_.make_room(stream, blocks));
   if (fits_in_lines()) return launch_lines(stream);
   if (transfers_ <= device::few_transfers)
     return launch_any<device::few_transfers>(engine.few_messages(), stream);

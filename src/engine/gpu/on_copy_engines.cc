@@ -35,7 +35,7 @@ Result<bool> OnCopyEngines::poll() {
   }
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
   const Launching launching(resources_);
-  UNISONO_TRY(resources_.before_launch(stream, 0));
+  UNISONO_TRY(resources_.before_launch(stream));
   const sys::cuda::Device& device = resources_.engine().device();
   {
     const sys::cuda::Current current(device);
