@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/try.h"
-#include "engine/gpu/lines.h"
 #include "plan/plan.h"
 
 namespace unisono::comm {
