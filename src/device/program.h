@@ -333,16 +333,17 @@ struct BulkFlow {
   std::uint64_t destinations;  // ranks, as bits
 };
 struct BulkLaunch {
-  LinesLaunch lines;        // how the call goes unless all reach what they need
-  std::int32_t blocks;      // that copy; of a rank that others do not reach, the first
-  std::int32_t all_blocks;  // of such a rank: by which lines go if none are reached
-  std::int32_t warps;       // that copy, of a block: the first
-  std::int64_t bytes;       // of each flow
-  std::uint32_t sources;    // ranks, as bits: one, or all, whose data are added up
-  std::int32_t flows;       // tiles of each in turn
-  std::int32_t tile_bytes;  // of shared memory, of each source in a stage
-  std::int32_t stages;      // of each warp
-  std::int32_t run_bytes;   // that a warp takes at once, of each flow
+  LinesLaunch lines;         // how the call goes unless all reach what they need
+  std::int32_t blocks;       // that copy; of a rank that others do not reach, the first
+  std::int32_t all_blocks;   // of such a rank: by which lines go if none are reached
+  std::int32_t warps;        // that copy, of a block: the first
+  std::int64_t bytes;        // of each flow
+  std::uint32_t sources;     // ranks, as bits: one, or all, whose data are added up
+  std::int32_t flows;        // tiles of each in turn
+  std::int32_t tile_bytes;   // of shared memory, of each source in a stage
+  std::int32_t stages;       // of each warp
+  std::int32_t run_bytes;    // that a warp takes at once, of each flow
+  std::int32_t takes_turns;  // warps know which are theirs; else they ask a counter
   // By rank: this rank's buffers in that rank's addresses; all 0 unless all reach what they need.
   std::uint64_t inputs[direct_max_ranks];
   std::uint64_t outputs[direct_max_ranks];

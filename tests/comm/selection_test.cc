@@ -171,7 +171,7 @@ TEST(Selection, OnADeviceSmallCallsTakeOneHopAndLargeOnesTheWholeLink) {
       const auto large = selection.candidates(collective, std::uint64_t{1} << 30).front();
       const bool goes_straight = collective == Collective::all_gather ||
                                  collective == Collective::all_to_all ||
-                                 (is_reduction(collective) && ranks == 2);
+                                 (collective == Collective::reduce_scatter && ranks == 2);
       EXPECT_EQ(large.choice.protocol, goes_straight ? Protocol::ll128 : Protocol::simple);
       EXPECT_EQ(large.choice.channels > 1, !goes_straight);
       EXPECT_LT(small.time_us, large.time_us);

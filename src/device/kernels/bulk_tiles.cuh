@@ -1,9 +1,10 @@
 // The tiles of a call in bulk copies (bulk.cuh).
 //
-// Warps work alone, each on its own tiles and stages. They take tiles run by run, from a counter:
-// multiprocessors that share a way out are slower, and a run keeps a warp within few pages. One
-// thread asks for all copies: stage by stage it loads ahead. A stage that is copied is loaded again
-// once its stores have read it; one that is added, at once, as the sum has a place of its own.
+// Warps work alone, each on its own tiles and stages. They take tiles run by run, which keeps a
+// warp within few pages: of short calls in turn, of others from a counter, as multiprocessors that
+// share a way out are slower. One thread asks for all copies: stage by stage it loads ahead. A
+// stage that is copied is loaded again once its stores have read it; one that is added, at once, as
+// the sum has a place of its own.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +66,7 @@ struct BulkWarp {
 
   // What it asks for: of each flow in turn the tile at the same place, of a run of such places, and
   // so on. Warps begin with different flows. The first run is a warp's own, and each takes one more
-  // from a counter while it is at the one before.
+  // while it is at the one before.
   struct Asked {
     std::int64_t at;
     std::int64_t end;       // of the run
@@ -112,6 +113,8 @@ struct BulkWarp {
   __device__ void add_units(const Byte* at, Byte* to) const;
   template <class Data>
   __device__ void add_whole(const Byte* stage, int& at, int end) const;
+  template <class Format>
+  __device__ void add_plain(const Byte* stage, int& at, int end) const;
   __device__ void store(std::int64_t at, const Route& route, const Byte* from) const;
   __device__ void move_end() const;
   __device__ void leave() const;
@@ -138,7 +141,10 @@ template <int most>
 __device__ __forceinline__ void BulkWarp<most>::begin_run(Asked& asked, bool asks) const {
   asked.at = __shfl_sync(0xffffffffU, asked.next_run, 0) * launch.run_bytes;
   asked.end = asked.at + launch.run_bytes;
-  if (asks) asked.next_run = workers + static_cast<std::uint32_t>(ptx::add_relaxed_gpu(taken, 1));
+  if (!asks) return;
+  asked.next_run = launch.takes_turns != 0
+                       ? asked.next_run + workers
+                       : workers + static_cast<std::uint32_t>(ptx::add_relaxed_gpu(taken, 1));
 }
 
 template <int most>
@@ -211,6 +217,16 @@ __device__ __forceinline__ void BulkWarp<most>::add_whole(const Byte* stage, int
     add_units<Data, ahead>(stage + at, sum() + at);
 }
 
+template <int most>
+template <class Format>
+__device__ __forceinline__ void BulkWarp<most>::add_plain(const Byte* stage, int& at,
+                                                          int end) const {
+  if (launch.lines.arithmetic.divisor == 0)
+    add_whole<PlainSums<Format>>(stage, at, end);
+  else
+    add_whole<PlainData<Format>>(stage, at, end);
+}
+
 // The type is looked at once: the sums that training is made of are in line.
 template <int most>
 __device__ __forceinline__ void BulkWarp<most>::add(const Byte* stage, std::uint32_t bytes) const {
@@ -221,11 +237,11 @@ __device__ __forceinline__ void BulkWarp<most>::add(const Byte* stage, std::uint
   const bool is_plain = static_cast<Combine>(arithmetic.combine) == Combine::sum &&
                         (arithmetic.divisor & (arithmetic.divisor - 1)) == 0;
   if (is_plain && type == Type::float32)
-    add_whole<PlainData<Float32>>(stage, at, end);
+    add_plain<Float32>(stage, at, end);
   else if (is_plain && type == Type::bfloat16)
-    add_whole<PlainData<BFloat16>>(stage, at, end);
+    add_plain<BFloat16>(stage, at, end);
   else if (is_plain && type == Type::float16)
-    add_whole<PlainData<Float16>>(stage, at, end);
+    add_plain<Float16>(stage, at, end);
   else
     add_whole<AnyData>(stage, at, end);
   for (; at < end; at += warp_stride) add_units<AnyData, 1>(stage + at, sum() + at);
@@ -322,6 +338,7 @@ __device__ __forceinline__ bool BulkWarp<most>::run_sums(bool asks) {
 // comes before, and so does what the others took, who have left.
 template <int most>
 __device__ __forceinline__ void BulkWarp<most>::leave() const {
+  if (launch.takes_turns != 0) return;
   constexpr int shift = 32;
   const std::uint64_t before = ptx::add_relaxed_gpu(taken, std::uint64_t{1} << shift);
   if (static_cast<std::int64_t>(before >> shift) + 1 == workers) *taken = 0;

@@ -37,12 +37,16 @@ Stages stages_of(bool adds, int ranks) {
 // within few pages; few enough of a call that warps end together.
 constexpr std::int64_t most_tiles_of_run = 16;
 constexpr std::int64_t least_runs_of_warp = 4;
+// Of a warp, in a call so short that asking a counter takes longer than slow warps do.
+constexpr std::int64_t most_tiles_in_turn = 16;
 
-std::int32_t run_bytes_of(const device::BulkLaunch& launch) {
+void set_runs(device::BulkLaunch& launch) {
   const std::int64_t warps = std::int64_t{launch.blocks} * launch.warps;
-  const std::int64_t tiles = launch.bytes / launch.tile_bytes / warps / least_runs_of_warp;
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(tiles, 1, most_tiles_of_run)) *
-         launch.tile_bytes;
+  const std::int64_t tiles = launch.bytes / launch.tile_bytes / warps;
+  const auto of_run = static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(tiles / least_runs_of_warp, 1, most_tiles_of_run));
+  launch.run_bytes = of_run * launch.tile_bytes;
+  launch.takes_turns = tiles <= most_tiles_in_turn ? 1 : 0;
 }
 
 // Of a reduce of two ranks, that the root adds: what it does not crosses the link twice, to be
@@ -195,7 +199,7 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
   launch.tile_bytes = stages.tile_bytes;
   launch.stages = stages.stages;
   launch.warps = warps_of_block(ranks_);
-  launch.run_bytes = run_bytes_of(launch);
+  set_runs(launch);
   // Of sums of more ranks, by few thread blocks, there is one kernel.
   const device::DataKind data =
       is_reduction(collective_) && ranks_ > 2 ? device::DataKind::any : kind_of_data(launch.lines);

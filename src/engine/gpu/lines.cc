@@ -57,14 +57,12 @@ constexpr int usual_blocks = 16;
 // A product beside them loses to so many a tenth of what it loses to all. docs/decisions/0027.
 constexpr int few_blocks = 8;
 
-// Where one side of the link is busy alone, or loads are all that crosses it; an all-reduce of two
-// ranks takes a hundredth longer than by lines, and costs a product beside it a fifth. Sums of more
-// were not measured.
+// Where one side of the link is busy alone, or loads are all that crosses it. An all-reduce of two
+// ranks is faster by lines; sums of more were not measured.
 bool goes_in_bulk_by_itself(const LinesCall& call) {
   switch (call.collective) {
     case Collective::broadcast:
       return true;
-    case Collective::all_reduce:
     case Collective::reduce_scatter:
       return call.ranks == 2;
     case Collective::reduce:
