@@ -43,7 +43,7 @@ __device__ __forceinline__ bool run_way(const BulkLaunch& launch, const Watch& w
                                         const Place& place, const BulkViews& views,
                                         const BulkWay& way) {
   if (way.copies && ptx::has_bulk_copies) {
-    const bool is_complete = run_tiles<most>(launch, watch, place, views);
+    const bool is_complete = run_tiles<most, Data>(launch, watch, place, views);
     return __syncthreads_or(is_complete ? 0 : 1) == 0;
   }
   const int lane = static_cast<int>(threadIdx.x % 32);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "device/copy/local.cuh"
 #include "device/kernels/address.cuh"
@@ -48,7 +49,7 @@ __device__ __forceinline__ int flow_of(BulkTile tile) {
 // A warp on its way through its tiles. `most` ranks: the loops over ranks are unrolled. Nothing is
 // divided on the way: one thread's division of 64 bits takes as long as the copy unit needs for
 // kilobytes.
-template <int most>
+template <int most, class Data>
 struct BulkWarp {
   const BulkLaunch& launch;
   Watch watch;
@@ -60,6 +61,7 @@ struct BulkWarp {
   int loads;                // into a stage
   int stage_bytes;
   int lane;
+  DataKind sums;         // of whole units
   std::uint64_t* taken;  // LinesRegion
   std::int64_t worker;   // of all warps of the launch
   std::int64_t workers;
@@ -109,12 +111,13 @@ struct BulkWarp {
   __device__ void load(const Asked& asked, const Route& route) const;
   __device__ bool await_loads(const Awaited& awaited) const;
   __device__ void add(const Byte* stage, std::uint32_t bytes) const;
-  template <class Data, int units>
+  template <class As, int units>
   __device__ void add_units(const Byte* at, Byte* to) const;
-  template <class Data>
+  template <class As>
   __device__ void add_whole(const Byte* stage, int& at, int end) const;
   template <class Format>
   __device__ void add_plain(const Byte* stage, int& at, int end) const;
+  __device__ void add_any(const Byte* stage, int& at, int end) const;
   __device__ void store(std::int64_t at, const Route& route, const Byte* from) const;
   __device__ void move_end() const;
   __device__ void leave() const;
@@ -124,8 +127,9 @@ struct BulkWarp {
   __device__ bool run();
 };
 
-template <int most>
-__device__ __forceinline__ typename BulkWarp<most>::Route BulkWarp<most>::route(int flow) const {
+template <int most, class Data>
+__device__ __forceinline__ typename BulkWarp<most, Data>::Route BulkWarp<most, Data>::route(
+    int flow) const {
   Route found;
 #pragma unroll
   for (int i = 0; i < most; ++i) {
@@ -137,8 +141,8 @@ __device__ __forceinline__ typename BulkWarp<most>::Route BulkWarp<most>::route(
 }
 
 // By all threads of the warp. The run after it is asked for long before it is needed.
-template <int most>
-__device__ __forceinline__ void BulkWarp<most>::begin_run(Asked& asked, bool asks) const {
+template <int most, class Data>
+__device__ __forceinline__ void BulkWarp<most, Data>::begin_run(Asked& asked, bool asks) const {
   asked.at = __shfl_sync(0xffffffffU, asked.next_run, 0) * launch.run_bytes;
   asked.end = asked.at + launch.run_bytes;
   if (!asks) return;
@@ -147,15 +151,16 @@ __device__ __forceinline__ void BulkWarp<most>::begin_run(Asked& asked, bool ask
                        : workers + static_cast<std::uint32_t>(ptx::add_relaxed_gpu(taken, 1));
 }
 
-template <int most>
-__device__ __forceinline__ typename BulkWarp<most>::Asked BulkWarp<most>::begin(bool asks) const {
+template <int most, class Data>
+__device__ __forceinline__ typename BulkWarp<most, Data>::Asked BulkWarp<most, Data>::begin(
+    bool asks) const {
   Asked asked{0, 0, worker, static_cast<int>(worker % launch.flows), launch.flows, 0};
   begin_run(asked, asks);
   return asked;
 }
 
-template <int most>
-__device__ __forceinline__ void BulkWarp<most>::advance(Asked& asked, bool asks) const {
+template <int most, class Data>
+__device__ __forceinline__ void BulkWarp<most, Data>::advance(Asked& asked, bool asks) const {
   if (++asked.flow == launch.flows) asked.flow = 0;
   if (++asked.stage == launch.stages) asked.stage = 0;
   if (--asked.left > 0) return;
@@ -164,8 +169,9 @@ __device__ __forceinline__ void BulkWarp<most>::advance(Asked& asked, bool asks)
   if (asked.at >= asked.end) begin_run(asked, asks);
 }
 
-template <int most>
-__device__ __forceinline__ void BulkWarp<most>::load(const Asked& asked, const Route& route) const {
+template <int most, class Data>
+__device__ __forceinline__ void BulkWarp<most, Data>::load(const Asked& asked,
+                                                           const Route& route) const {
   const std::uint32_t bytes = bytes_at(asked.at);
   std::uint64_t* barrier = loaded + asked.stage;
   tiles[asked.stage] = tile_of(asked.at, asked.flow);
@@ -177,8 +183,8 @@ __device__ __forceinline__ void BulkWarp<most>::load(const Asked& asked, const R
       ptx::load_in_bulk(to + i * launch.tile_bytes, route.sources[i] + asked.at, bytes, barrier);
 }
 
-template <int most>
-__device__ __forceinline__ bool BulkWarp<most>::await_loads(const Awaited& awaited) const {
+template <int most, class Data>
+__device__ __forceinline__ bool BulkWarp<most, Data>::await_loads(const Awaited& awaited) const {
   const Wanted wanted{Failure::message, launch.lines.rank, 0,
                       static_cast<std::uint64_t>(place.tile) + 1};
   return wait_until_in_warp(watch, place, wanted, [&](std::uint64_t&) {
@@ -187,9 +193,9 @@ __device__ __forceinline__ bool BulkWarp<most>::await_loads(const Awaited& await
 }
 
 // A warp's stride of units further on each.
-template <int most>
-template <class Data, int units>
-__device__ __forceinline__ void BulkWarp<most>::add_units(const Byte* at, Byte* to) const {
+template <int most, class Data>
+template <class As, int units>
+__device__ __forceinline__ void BulkWarp<most, Data>::add_units(const Byte* at, Byte* to) const {
   uint4 parts[most][units];
 #pragma unroll
   for (int i = 0; i < most; ++i)
@@ -200,59 +206,67 @@ __device__ __forceinline__ void BulkWarp<most>::add_units(const Byte* at, Byte* 
             *reinterpret_cast<const uint4*>(at + i * launch.tile_bytes + unit * warp_stride);
 #pragma unroll
   for (int i = 1; i < most; ++i)
-    if (i < loads) Data::template combine<units>(launch.lines.arithmetic, parts[0], parts[i]);
-  Data::template divide<units>(launch.lines.arithmetic, parts[0]);
+    if (i < loads) As::template combine<units>(launch.lines.arithmetic, parts[0], parts[i]);
+  As::template divide<units>(launch.lines.arithmetic, parts[0]);
 #pragma unroll
   for (int unit = 0; unit < units; ++unit)
     *reinterpret_cast<uint4*>(to + unit * warp_stride) = parts[0][unit];
 }
 
 // What is left is less than a warp reads at once.
-template <int most>
-template <class Data>
-__device__ __forceinline__ void BulkWarp<most>::add_whole(const Byte* stage, int& at,
-                                                          int end) const {
+template <int most, class Data>
+template <class As>
+__device__ __forceinline__ void BulkWarp<most, Data>::add_whole(const Byte* stage, int& at,
+                                                                int end) const {
   constexpr int ahead = most <= 2 ? 4 : 2;
   for (; at + (ahead - 1) * warp_stride < end; at += ahead * warp_stride)
-    add_units<Data, ahead>(stage + at, sum() + at);
+    add_units<As, ahead>(stage + at, sum() + at);
 }
 
-template <int most>
+template <int most, class Data>
 template <class Format>
-__device__ __forceinline__ void BulkWarp<most>::add_plain(const Byte* stage, int& at,
-                                                          int end) const {
+__device__ __forceinline__ void BulkWarp<most, Data>::add_plain(const Byte* stage, int& at,
+                                                                int end) const {
   if (launch.lines.arithmetic.divisor == 0)
     add_whole<PlainSums<Format>>(stage, at, end);
   else
     add_whole<PlainData<Format>>(stage, at, end);
 }
 
-// The type is looked at once: the sums that training is made of are in line.
-template <int most>
-__device__ __forceinline__ void BulkWarp<most>::add(const Byte* stage, std::uint32_t bytes) const {
-  const Arithmetic& arithmetic = launch.lines.arithmetic;
+// Of sums that training is made of all is in line, also where the kernel is for any.
+template <int most, class Data>
+__device__ __forceinline__ void BulkWarp<most, Data>::add_any(const Byte* stage, int& at,
+                                                              int end) const {
+  switch (sums) {
+    case DataKind::float32:
+      return add_plain<Float32>(stage, at, end);
+    case DataKind::bfloat16:
+      return add_plain<BFloat16>(stage, at, end);
+    case DataKind::float16:
+      return add_plain<Float16>(stage, at, end);
+    default:
+      return add_whole<AnyData>(stage, at, end);
+  }
+}
+
+template <int most, class Data>
+__device__ __forceinline__ void BulkWarp<most, Data>::add(const Byte* stage,
+                                                          std::uint32_t bytes) const {
   int at = lane * static_cast<int>(unit_bytes);
   const auto end = static_cast<int>(bytes);
-  const auto type = static_cast<Type>(arithmetic.type);
-  const bool is_plain = static_cast<Combine>(arithmetic.combine) == Combine::sum &&
-                        (arithmetic.divisor & (arithmetic.divisor - 1)) == 0;
-  if (is_plain && type == Type::float32)
-    add_plain<Float32>(stage, at, end);
-  else if (is_plain && type == Type::bfloat16)
-    add_plain<BFloat16>(stage, at, end);
-  else if (is_plain && type == Type::float16)
-    add_plain<Float16>(stage, at, end);
+  if constexpr (std::is_same_v<Data, AnyData>)
+    add_any(stage, at, end);
   else
-    add_whole<AnyData>(stage, at, end);
-  for (; at < end; at += warp_stride) add_units<AnyData, 1>(stage + at, sum() + at);
+    add_plain<typename Data::Element>(stage, at, end);
+  for (; at < end; at += warp_stride) add_units<Data, 1>(stage + at, sum() + at);
   // What this thread stored, before the copies of the thread that asks for them.
   ptx::fence_bulk_copies_of_shared();
   __syncwarp();
 }
 
-template <int most>
-__device__ __forceinline__ void BulkWarp<most>::store(std::int64_t at, const Route& route,
-                                                      const Byte* from) const {
+template <int most, class Data>
+__device__ __forceinline__ void BulkWarp<most, Data>::store(std::int64_t at, const Route& route,
+                                                            const Byte* from) const {
   const std::uint32_t bytes = bytes_at(at);
 #pragma unroll
   for (int i = 0; i < most; ++i)
@@ -261,8 +275,8 @@ __device__ __forceinline__ void BulkWarp<most>::store(std::int64_t at, const Rou
 }
 
 // Behind the last whole unit, by a thread for each flow.
-template <int most>
-__device__ __forceinline__ void BulkWarp<most>::move_end() const {
+template <int most, class Data>
+__device__ __forceinline__ void BulkWarp<most, Data>::move_end() const {
   const std::int64_t at = whole_bytes();
   const std::int64_t left = launch.bytes - at;
   if (left == 0 || lane >= launch.flows) return;
@@ -280,8 +294,8 @@ __device__ __forceinline__ void BulkWarp<most>::move_end() const {
     store_unit(at_address<Byte>(route.destinations[i]) + at, sum[0], left);
 }
 
-template <int most>
-__device__ __forceinline__ bool BulkWarp<most>::run_copies(bool asks) {
+template <int most, class Data>
+__device__ __forceinline__ bool BulkWarp<most, Data>::run_copies(bool asks) {
   Asked next = begin(asks);
   Awaited awaited{};
   int ahead = 0;
@@ -307,8 +321,8 @@ __device__ __forceinline__ bool BulkWarp<most>::run_copies(bool asks) {
 }
 
 // Of one flow, whose route stays in registers where they suffice.
-template <int most>
-__device__ __forceinline__ bool BulkWarp<most>::run_sums(bool asks) {
+template <int most, class Data>
+__device__ __forceinline__ bool BulkWarp<most, Data>::run_sums(bool asks) {
   const Route kept = route(0);
   const auto way = [&] { return most <= 4 ? kept : route(0); };
   Asked next = begin(asks);
@@ -336,16 +350,16 @@ __device__ __forceinline__ bool BulkWarp<most>::run_sums(bool asks) {
 
 // The last to leave begins anew for the next call. Relaxed: in one word, what this thread took
 // comes before, and so does what the others took, who have left.
-template <int most>
-__device__ __forceinline__ void BulkWarp<most>::leave() const {
+template <int most, class Data>
+__device__ __forceinline__ void BulkWarp<most, Data>::leave() const {
   if (launch.takes_turns != 0) return;
   constexpr int shift = 32;
   const std::uint64_t before = ptx::add_relaxed_gpu(taken, std::uint64_t{1} << shift);
   if (static_cast<std::int64_t>(before >> shift) + 1 == workers) *taken = 0;
 }
 
-template <int most>
-__device__ __forceinline__ bool BulkWarp<most>::run() {
+template <int most, class Data>
+__device__ __forceinline__ bool BulkWarp<most, Data>::run() {
   if (launch.flows == 0) return true;
   if (worker == 0) move_end();
   const bool asks = lane == 0;
@@ -359,6 +373,23 @@ __device__ __forceinline__ bool BulkWarp<most>::run() {
   }
   ptx::fence_bulk_copies();
   return true;
+}
+
+// The sums that are in line; looked at once.
+__device__ __forceinline__ DataKind kind_of_sums(const Arithmetic& arithmetic) {
+  const bool is_plain = static_cast<Combine>(arithmetic.combine) == Combine::sum &&
+                        (arithmetic.divisor & (arithmetic.divisor - 1)) == 0;
+  if (!is_plain) return DataKind::any;
+  switch (static_cast<Type>(arithmetic.type)) {
+    case Type::float32:
+      return DataKind::float32;
+    case Type::bfloat16:
+      return DataKind::bfloat16;
+    case Type::float16:
+      return DataKind::float16;
+    default:
+      return DataKind::any;
+  }
 }
 
 // The own part of a sum first, then by distance; stores to the own rank last.
@@ -383,7 +414,7 @@ __device__ __forceinline__ void find_routes(const BulkLaunch& launch, const Bulk
   __syncthreads();
 }
 
-template <int most>
+template <int most, class Data>
 __device__ __forceinline__ bool run_tiles(const BulkLaunch& launch, const Watch& watch,
                                           const Place& place, const BulkViews& views) {
   __shared__ std::uint64_t loaded[bulk_max_warps * bulk_max_stages];
@@ -401,19 +432,20 @@ __device__ __forceinline__ bool run_tiles(const BulkLaunch& launch, const Watch&
   const int loads = adds ? launch.lines.ranks : 1;
   const int stage_bytes = loads * launch.tile_bytes;
   const int warp_bytes = launch.stages * stage_bytes + (adds ? launch.tile_bytes : 0);
-  BulkWarp<most> self{launch,
-                      watch,
-                      place,
-                      routes,
-                      barriers,
-                      tiles + warp * bulk_max_stages,
-                      bulk_stages + warp * warp_bytes,
-                      loads,
-                      stage_bytes,
-                      lane,
-                      &at_address<LinesRegion>(launch.lines.states)->taken,
-                      warp * blocks + blockIdx.x,
-                      blocks * launch.warps};
+  BulkWarp<most, Data> self{launch,
+                            watch,
+                            place,
+                            routes,
+                            barriers,
+                            tiles + warp * bulk_max_stages,
+                            bulk_stages + warp * warp_bytes,
+                            loads,
+                            stage_bytes,
+                            lane,
+                            kind_of_sums(launch.lines.arithmetic),
+                            &at_address<LinesRegion>(launch.lines.states)->taken,
+                            warp * blocks + blockIdx.x,
+                            blocks * launch.warps};
   return self.run();
 }
 

@@ -48,6 +48,7 @@ struct AnyData {
 // Whole and aligned, and sums of one type; averages of 2, 4, 8 ranks.
 template <class Format>
 struct PlainData {
+  using Element = Format;
   __device__ static std::uint64_t load_word(const Arithmetic&, const Byte* at, std::int64_t bytes) {
     return bytes > 0 ? *reinterpret_cast<const std::uint64_t*>(at) : 0;
   }
