@@ -98,7 +98,11 @@ endforeach()
 # What is written for nvcc, with stand-ins for a GPU's instructions before these.
 if(TARGET device_arithmetic_test)
   target_compile_options(device_arithmetic_test PRIVATE -Wno-unknown-pragmas
-    "SHELL:-iquote ${PROJECT_SOURCE_DIR}/tests/device_arithmetic")
+    "SHELL:-iquote ${PROJECT_SOURCE_DIR}/tests/emulated_gpu")
+endif()
+
+if(UNISONO_KERNELS AND NOT UNISONO_SANITIZE)
+  include(UnisonoEmulatedGpu)
 endif()
 
 # Through the library's exports, as NCCL's users reach them.

@@ -14,16 +14,8 @@
 
 #include "engine/reduce/reduce.h"
 
-// What nvcc brings.
-// NOLINTBEGIN(bugprone-reserved-identifier)
-#define __device__
-#define __forceinline__ inline
-#define __noinline__
-struct alignas(16) uint4 {
-  unsigned x, y, z, w;
-};
-inline int __ffs(int value) { return __builtin_ffs(value); }
-// NOLINTEND(bugprone-reserved-identifier)
+#include "nvcc.h"
+// Behind what nvcc brings.
 #include "device/reduce/units.cuh"
 
 namespace unisono::device {

@@ -11,6 +11,14 @@
 
 namespace unisono::test {
 
+unsigned fewer(unsigned count) {
+  static const bool is_emulated = [] {
+    const auto devices = usable_devices();
+    return !devices.empty() && devices.front()->name() == "emulated";
+  }();
+  return is_emulated ? count / 20 : count;
+}
+
 Problem problem_of(const algorithm::Entry& entry, int ranks, std::int64_t count,
                    std::mt19937_64& random) {
   Problem problem;

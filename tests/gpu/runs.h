@@ -22,6 +22,10 @@ GpuCluster::Run copies_of(const algorithm::Entry& entry, int ranks, std::int64_t
 // Whether the copy engines can run its plan at all.
 bool copies_have_order(const GpuCluster::Run& run, int slots);
 
+// Of a number of elements or the like: a twentieth on an emulated device (tests/emulated_gpu),
+// where all takes a thousand times as long.
+unsigned fewer(unsigned count);
+
 std::string describe(const GpuCluster::Run& run);
 // Plans whose ranks are all on one node: the others are for several.
 bool serves(const algorithm::Entry& entry, const GpuCluster::Run& run);

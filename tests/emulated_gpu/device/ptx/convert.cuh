@@ -1,12 +1,18 @@
-// In the place of src/device/ptx/convert.cuh, on a host: what the conversions are, by arithmetic.
+// In the place of src/device/ptx/convert.cuh, on a host: what the conversions are, by arithmetic;
+// and the clock.
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
 namespace unisono::device::ptx {
+
+inline std::int64_t global_time_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
 
 inline float float_of_half(std::uint16_t bits) {
   const int exponent = bits >> 10 & 0x1f;

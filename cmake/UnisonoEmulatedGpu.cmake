@@ -1,0 +1,31 @@
+# The kernels, compiled for the host, behind a driver of CUDA whose device is the host
+# (tests/emulated_gpu): tests of tests/gpu that are quick enough run on it without a GPU.
+
+file(GLOB emulated_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/emulated_gpu/*.cc")
+add_library(emulated_gpu SHARED ${emulated_sources})
+set(emulated_folder "${PROJECT_BINARY_DIR}/emulated_gpu")
+# Found by the name that the driver has. Sums are rounded as on a device; threads leave by longjmp.
+set_target_properties(emulated_gpu PROPERTIES OUTPUT_NAME cuda SUFFIX ".so.1"
+  LIBRARY_OUTPUT_DIRECTORY "${emulated_folder}")
+target_include_directories(emulated_gpu PRIVATE
+  "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+target_compile_options(emulated_gpu PRIVATE -O2 -ffp-contract=off -U_FORTIFY_SOURCE
+  -Wno-unknown-pragmas "SHELL:-iquote ${PROJECT_SOURCE_DIR}/tests/emulated_gpu")
+target_link_libraries(emulated_gpu PRIVATE Threads::Threads)
+add_dependencies(gpu_test emulated_gpu)
+
+# unisono_test_emulated(<name> <multiprocessors> <test>...)
+function(unisono_test_emulated name multiprocessors)
+  list(JOIN ARGN ":" filter)
+  add_test(NAME ${name} COMMAND gpu_test "--gtest_filter=${filter}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS} ENVIRONMENT
+    "LD_LIBRARY_PATH=${emulated_folder};UNISONO_EMULATED_MULTIPROCESSORS=${multiprocessors}")
+endfunction()
+
+unisono_test_emulated(gpu_emulated 16
+  "Gpu.EveryTypeAndOperationIsCombinedRight" "Gpu.GraphsReplayWithNewData"
+  "Ranks/GpuKernelsByHand.*" "By/GpuGroups.*" "GpuCopies.EveryPlan*" "GpuCopies.GraphsReplay*"
+  "GpuStraightCopies.*" "GpuSums.*"
+  "GpuBulk.EveryPlanIsRight" "GpuBulk.GraphsReplay*" "GpuBulk.ARankSays*")
+# Ranks that share so many have more than the few thread blocks that copy in bulk.
+unisono_test_emulated(gpu_emulated_room 72 "GpuBulk.LeavingRoom*" "GpuBulk.ARankHasFew*")

@@ -1,0 +1,425 @@
+// A driver of CUDA whose device is this process: as much of libcuda.so.1 as src/sys/cuda calls, for
+// tests of kernels and of what launches them on machines without a GPU. There are memory, streams,
+// events, graphs and launches; no other process, no memory that is mapped piece by piece.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "device.h"
+#include "kernels.h"
+#include "simt.h"
+#include "sys/cuda/driver.h"
+
+namespace unisono::emulated {
+namespace {
+
+using namespace sys::cuda;  // NOLINT(google-build-using-namespace): the driver's types
+
+// CUresult.
+constexpr DriverResult invalid_value = 1;
+constexpr DriverResult not_found = 500;
+constexpr DriverResult not_supported = 801;
+// CUdevice_attribute, CUpointer_attribute, CUfunction_attribute.
+constexpr int attribute_multiprocessors = 16;
+constexpr int attribute_capability_major = 75;
+constexpr int attribute_capability_minor = 76;
+constexpr int pointer_memory_type = 2;
+constexpr int pointer_buffer_id = 7;
+constexpr int pointer_device_ordinal = 9;
+constexpr unsigned memory_type_device = 2;
+constexpr int version = 13000;
+constexpr int capability = 90;
+
+int setting(const char* name, int otherwise) {
+  const char* const text = std::getenv(name);
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+int multiprocessors() { return setting("UNISONO_EMULATED_MULTIPROCESSORS", 16); }
+int devices() { return setting("UNISONO_EMULATED_DEVICES", 1); }
+
+// Contexts and functions are told apart by their addresses.
+struct Context {
+  int device;
+};
+Context& context_of(int device) {
+  static std::vector<Context> all = [] {
+    std::vector<Context> made;
+    for (int i = 0; i < devices(); ++i) made.push_back({i});
+    return made;
+  }();
+  return all[static_cast<std::size_t>(device)];
+}
+thread_local std::vector<Context*> current;
+
+Context* as_context(ContextHandle* handle) { return reinterpret_cast<Context*>(handle); }
+ContextHandle* handle_of(Context* context) { return reinterpret_cast<ContextHandle*>(context); }
+// What is on streams may need an event that was destroyed.
+using SharedEvent = std::shared_ptr<Event>;
+SharedEvent& as_event(EventHandle* handle) { return *reinterpret_cast<SharedEvent*>(handle); }
+
+struct ContextStream : Stream {
+  Context* context = current.empty() ? &context_of(0) : current.back();
+};
+std::mutex streams_mutex;
+std::set<ContextStream*> streams;
+
+ContextStream& as_stream(StreamHandle* handle) {
+  static ContextStream legacy;
+  const bool is_default = reinterpret_cast<std::uintptr_t>(handle) <= 2;
+  return is_default ? legacy : *reinterpret_cast<ContextStream*>(handle);
+}
+
+// An IpcHandle, of this process alone.
+struct Shared {
+  pid_t process;
+  DeviceAddress address;
+};
+
+void* at(DeviceAddress address) { return reinterpret_cast<void*>(address); }
+
+}  // namespace
+}  // namespace unisono::emulated
+
+// NOLINTBEGIN(readability-identifier-naming): the driver's names
+using namespace unisono::emulated;   // NOLINT(google-build-using-namespace)
+using namespace unisono::sys::cuda;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+
+DriverResult cuInit(unsigned) { return driver_success; }
+DriverResult cuDriverGetVersion(int* out) {
+  *out = version;
+  return driver_success;
+}
+DriverResult cuGetErrorName(DriverResult, const char** name) {
+  *name = "an emulated driver's error";
+  return driver_success;
+}
+DriverResult cuGetErrorString(DriverResult error, const char** text) {
+  *text = error == not_supported ? "not emulated" : "refused";
+  return driver_success;
+}
+
+DriverResult cuDeviceGetCount(int* count) {
+  *count = devices();
+  return driver_success;
+}
+DriverResult cuDeviceGet(DeviceOrdinal* device, int ordinal) {
+  *device = ordinal;
+  return driver_success;
+}
+DriverResult cuDeviceGetName(char* name, int bytes, DeviceOrdinal) {
+  std::strncpy(name, "emulated", static_cast<std::size_t>(bytes));
+  return driver_success;
+}
+DriverResult cuDeviceGetUuid_v2(Uuid* uuid, DeviceOrdinal device) {
+  *uuid = {};
+  uuid->bytes[0] = static_cast<char>(device + 1);
+  return driver_success;
+}
+DriverResult cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal) {
+  if (attribute == attribute_multiprocessors)
+    *value = multiprocessors();
+  else if (attribute == attribute_capability_major)
+    *value = capability / 10;
+  else if (attribute == attribute_capability_minor)
+    *value = capability % 10;
+  else
+    return invalid_value;
+  return driver_success;
+}
+DriverResult cuDeviceCanAccessPeer(int* can, DeviceOrdinal, DeviceOrdinal) {
+  *can = 1;
+  return driver_success;
+}
+DriverResult cuDevicePrimaryCtxRetain(ContextHandle** context, DeviceOrdinal device) {
+  *context = handle_of(&context_of(device));
+  return driver_success;
+}
+DriverResult cuDevicePrimaryCtxRelease_v2(DeviceOrdinal) { return driver_success; }
+DriverResult cuCtxPushCurrent_v2(ContextHandle* context) {
+  current.push_back(as_context(context));
+  return driver_success;
+}
+DriverResult cuCtxPopCurrent_v2(ContextHandle** context) {
+  if (current.empty()) return invalid_value;
+  *context = handle_of(current.back());
+  current.pop_back();
+  return driver_success;
+}
+DriverResult cuCtxGetCurrent(ContextHandle** context) {
+  *context = current.empty() ? nullptr : handle_of(current.back());
+  return driver_success;
+}
+DriverResult cuCtxGetDevice(DeviceOrdinal* device) {
+  *device = current.empty() ? 0 : current.back()->device;
+  return driver_success;
+}
+DriverResult cuCtxSynchronize() {
+  const std::lock_guard lock(streams_mutex);
+  for (ContextStream* stream : streams) stream->synchronize();
+  as_stream(nullptr).synchronize();
+  return driver_success;
+}
+DriverResult cuCtxEnablePeerAccess(ContextHandle*, unsigned) { return driver_success; }
+
+DriverResult cuMemAlloc_v2(DeviceAddress* address, std::size_t bytes) {
+  *address = allocations().allocate(bytes);
+  return *address != 0 ? driver_success : 2;
+}
+DriverResult cuMemFree_v2(DeviceAddress address) {
+  return allocations().free(address) ? driver_success : invalid_value;
+}
+DriverResult cuMemHostRegister_v2(void*, std::size_t, unsigned) { return driver_success; }
+DriverResult cuMemHostUnregister(void*) { return driver_success; }
+DriverResult cuMemHostGetDevicePointer_v2(DeviceAddress* address, void* host, unsigned) {
+  *address = reinterpret_cast<DeviceAddress>(host);
+  return driver_success;
+}
+DriverResult cuMemcpyAsync(DeviceAddress destination, DeviceAddress source, std::size_t bytes,
+                           StreamHandle* stream) {
+  as_stream(stream).add([=] { std::memmove(at(destination), at(source), bytes); });
+  return driver_success;
+}
+DriverResult cuMemsetD8Async(DeviceAddress address, unsigned char value, std::size_t bytes,
+                             StreamHandle* stream) {
+  as_stream(stream).add([=] { std::memset(at(address), value, bytes); });
+  return driver_success;
+}
+DriverResult cuIpcGetMemHandle(IpcHandle* handle, DeviceAddress address) {
+  const Shared shared{getpid(), address};
+  std::memcpy(handle->bytes.data(), &shared, sizeof shared);
+  return driver_success;
+}
+DriverResult cuIpcOpenMemHandle_v2(DeviceAddress* address, IpcHandle handle, unsigned) {
+  Shared shared{};
+  std::memcpy(&shared, handle.bytes.data(), sizeof shared);
+  *address = shared.address;
+  return shared.process == getpid() ? driver_success : not_supported;
+}
+DriverResult cuIpcCloseMemHandle(DeviceAddress) { return driver_success; }
+DriverResult cuPointerGetAttribute(void* value, int attribute, DeviceAddress address) {
+  const auto found = allocations().at(address);
+  if (!found) return invalid_value;
+  if (attribute == pointer_memory_type)
+    *static_cast<unsigned*>(value) = memory_type_device;
+  else if (attribute == pointer_device_ordinal)
+    *static_cast<int*>(value) = 0;
+  else if (attribute == pointer_buffer_id)
+    *static_cast<std::uint64_t*>(value) = found->identity;
+  else
+    return invalid_value;
+  return driver_success;
+}
+DriverResult cuMemGetAddressRange_v2(DeviceAddress* base, std::size_t* bytes,
+                                     DeviceAddress address) {
+  const auto found = allocations().at(address);
+  if (!found) return invalid_value;
+  *base = found->address;
+  *bytes = found->bytes;
+  return driver_success;
+}
+
+DriverResult cuMemRetainAllocationHandle(AllocationHandle*, void*) { return not_supported; }
+DriverResult cuMemCreate(AllocationHandle*, std::size_t, const AllocationProperties*,
+                         unsigned long long) {
+  return not_supported;
+}
+DriverResult cuMemRelease(AllocationHandle) { return not_supported; }
+DriverResult cuMemExportToShareableHandle(void*, AllocationHandle, int, unsigned long long) {
+  return not_supported;
+}
+DriverResult cuMemImportFromShareableHandle(AllocationHandle*, void*, int) { return not_supported; }
+DriverResult cuMemAddressReserve(DeviceAddress*, std::size_t, std::size_t, DeviceAddress,
+                                 unsigned long long) {
+  return not_supported;
+}
+DriverResult cuMemAddressFree(DeviceAddress, std::size_t) { return not_supported; }
+DriverResult cuMemMap(DeviceAddress, std::size_t, std::size_t, AllocationHandle,
+                      unsigned long long) {
+  return not_supported;
+}
+DriverResult cuMemUnmap(DeviceAddress, std::size_t) { return not_supported; }
+DriverResult cuMemSetAccess(DeviceAddress, std::size_t, const AccessDescription*, std::size_t) {
+  return not_supported;
+}
+
+DriverResult cuModuleLoadData(ModuleHandle** module, const void* image) {
+  *module = static_cast<ModuleHandle*>(const_cast<void*>(image));
+  return driver_success;
+}
+DriverResult cuModuleUnload(ModuleHandle*) { return driver_success; }
+DriverResult cuModuleGetFunction(FunctionHandle** function, ModuleHandle*, const char* name) {
+  const auto found = kernels().find(name);
+  if (found == kernels().end()) return not_found;
+  *function = reinterpret_cast<FunctionHandle*>(found->second);
+  return driver_success;
+}
+DriverResult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, FunctionHandle*, int,
+                                                         std::size_t) {
+  *blocks = 1;
+  return driver_success;
+}
+DriverResult cuFuncGetAttribute(int* value, int attribute, FunctionHandle*) {
+  if (attribute != function_ptx_version) return invalid_value;
+  *value = capability;
+  return driver_success;
+}
+DriverResult cuFuncSetAttribute(FunctionHandle*, int, int) { return driver_success; }
+DriverResult cuLaunchKernelEx(const LaunchConfiguration* configuration, FunctionHandle* function,
+                              void** parameters, void**) {
+  const auto kernel = reinterpret_cast<Call (*)(void**)>(function);
+  as_stream(configuration->stream)
+      .add([call = kernel(parameters), blocks = configuration->grid[0],
+            threads = configuration->block[0]] { run(blocks, threads, call); });
+  return driver_success;
+}
+
+DriverResult cuStreamCreate(StreamHandle** stream, unsigned) {
+  auto* const made = new ContextStream;
+  const std::lock_guard lock(streams_mutex);
+  streams.insert(made);
+  *stream = reinterpret_cast<StreamHandle*>(made);
+  return driver_success;
+}
+DriverResult cuStreamCreateWithPriority(StreamHandle** stream, unsigned flags, int) {
+  return cuStreamCreate(stream, flags);
+}
+DriverResult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  *least = *greatest = 0;
+  return driver_success;
+}
+DriverResult cuStreamDestroy_v2(StreamHandle* stream) {
+  auto* const gone = reinterpret_cast<ContextStream*>(stream);
+  {
+    const std::lock_guard lock(streams_mutex);
+    streams.erase(gone);
+  }
+  delete gone;
+  return driver_success;
+}
+DriverResult cuStreamSynchronize(StreamHandle* stream) {
+  as_stream(stream).synchronize();
+  return driver_success;
+}
+DriverResult cuStreamQuery(StreamHandle* stream) {
+  return as_stream(stream).is_idle() ? driver_success : driver_not_ready;
+}
+DriverResult cuStreamWaitEvent(StreamHandle* stream, EventHandle* handle, unsigned) {
+  ContextStream& waiting = as_stream(stream);
+  const SharedEvent event = as_event(handle);
+  if (event->capture != nullptr) {
+    // A branch of the capture, whose operations come after those that are there.
+    waiting.capture = event->capture;
+    return driver_success;
+  }
+  waiting.add([event, number = event->recorded()] { event->await(number); });
+  return driver_success;
+}
+DriverResult cuStreamGetCtx(StreamHandle* stream, ContextHandle** context) {
+  *context = handle_of(as_stream(stream).context);
+  return driver_success;
+}
+DriverResult cuStreamWriteValue64_v2(StreamHandle* stream, DeviceAddress address,
+                                     std::uint64_t value, unsigned) {
+  as_stream(stream).add(
+      [=] { std::atomic_ref(*static_cast<std::uint64_t*>(at(address))).store(value); });
+  return driver_success;
+}
+DriverResult cuStreamBatchMemOp_v2(StreamHandle* stream, unsigned count,
+                                   MemoryOperation* operations, unsigned) {
+  for (unsigned i = 0; i < count; ++i) {
+    const MemoryOperation one = operations[i];
+    as_stream(stream).add([one] {
+      const std::atomic_ref word(*static_cast<std::uint64_t*>(at(one.address)));
+      if (one.kind == MemoryOperation::write_value_64) {
+        word.store(one.value);
+        return;
+      }
+      while (static_cast<std::int64_t>(word.load() - one.value) < 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+    });
+  }
+  return driver_success;
+}
+
+DriverResult cuStreamIsCapturing(StreamHandle* stream, int* status) {
+  *status = as_stream(stream).capture != nullptr ? 1 : 0;
+  return driver_success;
+}
+DriverResult cuStreamGetCaptureInfo_v2(StreamHandle* handle, int* status, unsigned long long* id,
+                                       GraphHandle**, const void**, std::size_t*) {
+  const ContextStream& stream = as_stream(handle);
+  *status = stream.capture != nullptr ? 1 : 0;
+  if (id != nullptr) *id = reinterpret_cast<std::uintptr_t>(stream.capture);
+  return driver_success;
+}
+DriverResult cuThreadExchangeStreamCaptureMode(int* mode) {
+  static thread_local int now = 0;
+  std::swap(now, *mode);
+  return driver_success;
+}
+DriverResult cuStreamBeginCapture_v2(StreamHandle* stream, int) {
+  as_stream(stream).capture = new Graph;
+  return driver_success;
+}
+DriverResult cuStreamEndCapture(StreamHandle* stream, GraphHandle** graph) {
+  Graph* const made = as_stream(stream).capture;
+  const std::lock_guard lock(streams_mutex);
+  for (ContextStream* one : streams)
+    if (one->capture == made) one->capture = nullptr;
+  as_stream(stream).capture = nullptr;
+  *graph = reinterpret_cast<GraphHandle*>(made);
+  return driver_success;
+}
+DriverResult cuGraphInstantiateWithFlags(GraphExecHandle** exec, GraphHandle* graph,
+                                         unsigned long long) {
+  *exec = reinterpret_cast<GraphExecHandle*>(new Graph(*reinterpret_cast<Graph*>(graph)));
+  return driver_success;
+}
+DriverResult cuGraphLaunch(GraphExecHandle* exec, StreamHandle* stream) {
+  for (const Operation& operation : reinterpret_cast<Graph*>(exec)->operations)
+    as_stream(stream).add(operation);
+  return driver_success;
+}
+DriverResult cuGraphExecDestroy(GraphExecHandle* exec) {
+  delete reinterpret_cast<Graph*>(exec);
+  return driver_success;
+}
+DriverResult cuGraphDestroy(GraphHandle* graph) {
+  delete reinterpret_cast<Graph*>(graph);
+  return driver_success;
+}
+
+DriverResult cuEventCreate(EventHandle** event, unsigned) {
+  *event = reinterpret_cast<EventHandle*>(new SharedEvent(std::make_shared<Event>()));
+  return driver_success;
+}
+DriverResult cuEventDestroy_v2(EventHandle* event) {
+  delete &as_event(event);
+  return driver_success;
+}
+DriverResult cuEventRecord(EventHandle* handle, StreamHandle* stream) {
+  const SharedEvent event = as_event(handle);
+  ContextStream& recording = as_stream(stream);
+  event->capture = recording.capture;
+  if (event->capture != nullptr) return driver_success;
+  recording.add([event, number = event->record()] { event->complete(number); });
+  return driver_success;
+}
+DriverResult cuEventQuery(EventHandle* event) {
+  return as_event(event)->is_complete() ? driver_success : driver_not_ready;
+}
+DriverResult cuEventElapsedTime(float* ms, EventHandle* from, EventHandle* to) {
+  *ms = 1e-6F * static_cast<float>(as_event(to)->completed_ns() - as_event(from)->completed_ns());
+  return driver_success;
+}
+
+}  // extern "C"
+// NOLINTEND(readability-identifier-naming)
