@@ -32,8 +32,8 @@ struct Arguments {
   void* stream = nullptr;
   std::int64_t timeout_ns = 0;
   int max_sms = 0;  // multiprocessors that its kernels may take; 0: as many as they like
-  bool leaves_room =
-      false;  // likewise: few of them for a large call, where that takes little longer
+  // Something computes beside it: a large call takes few of them where that takes little longer.
+  bool leaves_room = false;
 
   // Blocks of unequal size (all_to_all_v, point_to_point): elements in each block and where it
   // starts, in elements from input or output. Empty: blocks of `count`, one after another. Must
