@@ -152,6 +152,20 @@ def test_processes_meet_where_nccl_comm_id_says(rank_script, capfdbinary) -> Non
     assert lines_of(capfdbinary.readouterr().out) == expected(2)
 
 
+@pytest.mark.parametrize("given", ["", "0"])
+def test_what_trains_leaves_room_unless_told_otherwise(given, capfdbinary) -> None:
+    outcome = launch(
+        ["-c", "import os; print(os.environ['UNISONO_GPU_LEAVES_ROOM'])"],
+        2,
+        preload_nccl=True,
+        prefix_output=False,
+        timeout=LIMIT_SECONDS,
+        environment={"UNISONO_GPU_LEAVES_ROOM": given} if given else {},
+    )
+    assert outcome.ok, outcome.message
+    assert capfdbinary.readouterr().out.decode().split() == [given or "1"] * 2
+
+
 def has_driver() -> bool:
     try:
         ctypes.CDLL("libcuda.so.1")
