@@ -14,18 +14,24 @@ target_compile_options(emulated_gpu PRIVATE -O2 -ffp-contract=off -U_FORTIFY_SOU
 target_link_libraries(emulated_gpu PRIVATE Threads::Threads)
 add_dependencies(gpu_test emulated_gpu)
 
-# unisono_test_emulated(<name> <multiprocessors> <test>...)
-function(unisono_test_emulated name multiprocessors)
+# unisono_test_emulated(<name> <devices> <multiprocessors> <test>...)
+function(unisono_test_emulated name devices multiprocessors)
   list(JOIN ARGN ":" filter)
   add_test(NAME ${name} COMMAND gpu_test "--gtest_filter=${filter}")
   set_tests_properties(${name} PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS} ENVIRONMENT
-    "LD_LIBRARY_PATH=${emulated_folder};UNISONO_EMULATED_MULTIPROCESSORS=${multiprocessors}")
+    "LD_LIBRARY_PATH=${emulated_folder};UNISONO_EMULATED_DEVICES=${devices};UNISONO_EMULATED_MULTIPROCESSORS=${multiprocessors}")
 endfunction()
 
-unisono_test_emulated(gpu_emulated 16
+unisono_test_emulated(gpu_emulated 1 16
   "Gpu.EveryTypeAndOperationIsCombinedRight" "Gpu.GraphsReplayWithNewData"
   "Ranks/GpuKernelsByHand.*" "By/GpuGroups.*" "GpuCopies.EveryPlan*" "GpuCopies.GraphsReplay*"
-  "GpuStraightCopies.*" "GpuSums.*"
+  "GpuStraightCopies.*"
   "GpuBulk.EveryPlanIsRight" "GpuBulk.GraphsReplay*" "GpuBulk.ARankSays*")
 # Ranks that share so many have more than the few thread blocks that copy in bulk.
-unisono_test_emulated(gpu_emulated_room 72 "GpuBulk.LeavingRoom*" "GpuBulk.ARankHasFew*")
+unisono_test_emulated(gpu_emulated_room 1 72 "GpuBulk.LeavingRoom*" "GpuBulk.ARankHasFew*")
+# Each rank with a device of its own.
+unisono_test_emulated(gpu_emulated_devices 4 16
+  "Ranks/GpuCommunicator.GroupsOf*/4" "Ranks/GpuCommunicator.CallsOnSeveral*/4"
+  "Ranks/GpuCommunicator.Splits*/4" "Ranks/GpuCommunicator.RegisteredPlans*/4"
+  "Ranks/GpuCommunicator.Refuses*/4" "Ranks/GpuCommunicator.IsCaptured*/4"
+  "Ranks/GpuCommunicator.Abort*/4" "GpuZeroSm.*")

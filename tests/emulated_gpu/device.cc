@@ -12,14 +12,14 @@ constexpr int fresh = 0xa5;  // what new memory holds
 
 }  // namespace
 
-std::uint64_t Allocations::allocate(std::size_t bytes) {
+std::uint64_t Allocations::allocate(std::size_t bytes, int device) {
   const std::size_t whole = (bytes + alignment - 1) / alignment * alignment;
   void* const data = std::aligned_alloc(alignment, whole);
   if (data == nullptr) return 0;
   std::memset(data, fresh, whole);
   const auto address = reinterpret_cast<std::uint64_t>(data);
   const std::lock_guard lock(mutex_);
-  all_[address] = {address, bytes, next_identity_++};
+  all_[address] = {address, bytes, device, next_identity_++};
   return address;
 }
 

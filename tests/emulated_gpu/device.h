@@ -21,9 +21,10 @@ class Allocations {
   struct Allocation {
     std::uint64_t address;
     std::size_t bytes;
+    int device;
     std::uint64_t identity;
   };
-  std::uint64_t allocate(std::size_t bytes);
+  std::uint64_t allocate(std::size_t bytes, int device);
   bool free(std::uint64_t address);
   std::optional<Allocation> at(std::uint64_t address) const;
 

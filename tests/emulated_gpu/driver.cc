@@ -170,7 +170,7 @@ DriverResult cuCtxSynchronize() {
 DriverResult cuCtxEnablePeerAccess(ContextHandle*, unsigned) { return driver_success; }
 
 DriverResult cuMemAlloc_v2(DeviceAddress* address, std::size_t bytes) {
-  *address = allocations().allocate(bytes);
+  *address = allocations().allocate(bytes, current.empty() ? 0 : current.back()->device);
   return *address != 0 ? driver_success : 2;
 }
 DriverResult cuMemFree_v2(DeviceAddress address) {
@@ -210,7 +210,7 @@ DriverResult cuPointerGetAttribute(void* value, int attribute, DeviceAddress add
   if (attribute == pointer_memory_type)
     *static_cast<unsigned*>(value) = memory_type_device;
   else if (attribute == pointer_device_ordinal)
-    *static_cast<int*>(value) = 0;
+    *static_cast<int*>(value) = found->device;
   else if (attribute == pointer_buffer_id)
     *static_cast<std::uint64_t*>(value) = found->identity;
   else

@@ -183,7 +183,8 @@ class Block {
   Fiber& current() { return *current_; }
   WarpMeeting& warp_meeting() { return warps_[current_->indices.thread.x / lanes]; }
   BlockMeeting& block_meeting() { return block_meeting_; }
-  // Until the meeting that the fiber has come to is over.
+  // Until the meeting that the fiber has come to is over. Who comes last, too, goes on when its
+  // warp's turn has come again, behind the lanes before it.
   template <class Value>
   void await(Meeting<Value>& meeting) {
     Fiber& fiber = *current_;
@@ -191,7 +192,7 @@ class Block {
     fiber.number = meeting.number;
     ++meeting.arrived;
     meeting.close_if_complete();
-    if (!fiber.may_run()) switch_away();
+    switch_away();
     fiber.meeting = nullptr;
     fiber.polls = 0;
   }
