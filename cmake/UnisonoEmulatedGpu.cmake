@@ -17,7 +17,10 @@ add_dependencies(gpu_test emulated_gpu)
 # unisono_test_emulated(<name> <devices> <multiprocessors> <test>...)
 function(unisono_test_emulated name devices multiprocessors)
   list(JOIN ARGN ":" filter)
-  add_test(NAME ${name} COMMAND gpu_test "--gtest_filter=${filter}")
+  # By a name of its own, which its report has, too.
+  add_custom_command(TARGET gpu_test POST_BUILD COMMAND "${CMAKE_COMMAND}" -E create_symlink
+    "$<TARGET_FILE_NAME:gpu_test>" "$<TARGET_FILE_DIR:gpu_test>/${name}" VERBATIM)
+  add_test(NAME ${name} COMMAND "$<TARGET_FILE_DIR:gpu_test>/${name}" "--gtest_filter=${filter}")
   set_tests_properties(${name} PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS} ENVIRONMENT
     "LD_LIBRARY_PATH=${emulated_folder};UNISONO_EMULATED_DEVICES=${devices};UNISONO_EMULATED_MULTIPROCESSORS=${multiprocessors}")
 endfunction()
