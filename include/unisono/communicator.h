@@ -37,7 +37,7 @@
 namespace unisono {
 
 // How to join a job. Whatever is left at its default is taken from the settings (UNISONO_*), then
-// from torchrun's variables.
+// from what torchrun, mpiexec (PMI) or srun tell each process; see docs/start.md.
 struct InitOptions {
   int rank = -1;
   int world_size = -1;
@@ -259,6 +259,10 @@ class Communicator {
   // root's.
   Status register_plans(std::span<const std::string> plans, std::uint64_t min_bytes = 0,
                         std::uint64_t max_bytes = UINT64_MAX);
+  // For a call that the caller cannot make, where UNISONO_CHECK_CALLS compares calls: tells the
+  // others `why`, who would wait for it else. Misuse on all ranks. Without the setting it does
+  // nothing.
+  Status refuse_call(std::string_view why);
 
   // Makes device memory known to the other ranks, which map it, so that calls from now on store
   // straight into it; without, that happens after a buffer's first use. Local; waits until the

@@ -38,7 +38,8 @@ Error aborted_error(const Parts&... parts) {
   return {.kind = ErrorKind::misuse, .aborted = true, .message = str(parts...)};
 }
 
-// The environment refused a system call: "open /dev/shm/x: Permission denied".
+// The environment refused a system call: "open x: Permission denied". Says which limit is behind
+// it.
 Error system_error(std::string_view what, int error_number);
 
 }  // namespace unisono

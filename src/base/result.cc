@@ -1,5 +1,8 @@
 #include <unisono/result.h>
 
+#include <sys/resource.h>
+
+#include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
@@ -26,10 +29,30 @@ std::string Error::describe() const {
   return out + ": " + message;
 }
 
+namespace {
+
+// What a limit of the process or the machine that was reached has to do with the error.
+std::string limit_behind(int error_number) {
+  rlimit limit{};
+  if (error_number == ENFILE)
+    return "; the whole machine has as many files open as it may (sysctl fs.file-max)";
+  if (error_number == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+    return str("; this process has open all of the ", limit.rlim_cur,
+               " files and connections that it may have (ulimit -n, hard limit ", limit.rlim_max,
+               "); raise the limit, or close files");
+  if (error_number == ENOMEM && getrlimit(RLIMIT_AS, &limit) == 0 &&
+      limit.rlim_cur != RLIM_INFINITY)
+    return str("; this process may have ", limit.rlim_cur, " bytes of addresses (ulimit -v)");
+  return {};
+}
+
+}  // namespace
+
 Error system_error(std::string_view what, int error_number) {
   char text[128];
   // The GNU strerror_r returns its text; it may or may not use the buffer.
-  return environment_error(what, ": ", strerror_r(error_number, text, sizeof text));
+  return environment_error(what, ": ", strerror_r(error_number, text, sizeof text),
+                           limit_behind(error_number));
 }
 
 }  // namespace unisono

@@ -1,8 +1,10 @@
 #include "base/settings.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -16,27 +18,38 @@ constexpr std::array rows{
     SettingRow{Setting::log, "UNISONO_LOG", text, "warn",
                "How much is logged to standard error: off, error, warn, info or debug."},
     SettingRow{Setting::rank, "UNISONO_RANK", integer, "-1",
-               "This process's rank; -1 reads RANK as torchrun sets it."},
+               "This process's rank; -1 takes what torchrun, mpiexec (PMI) or srun set."},
     SettingRow{Setting::world_size, "UNISONO_WORLD_SIZE", integer, "-1",
-               "The number of ranks; -1 reads WORLD_SIZE as torchrun sets it."},
+               "The number of ranks; -1 takes what torchrun, mpiexec (PMI) or srun set."},
     SettingRow{Setting::rendezvous, "UNISONO_RENDEZVOUS", text, "",
                "Where ranks find each other: tcp://host:port or file:///path on a shared file "
-               "system. Empty uses torchrun's MASTER_ADDR and the port after MASTER_PORT, because "
-               "torchrun's own store listens on MASTER_PORT itself."},
-    SettingRow{Setting::secret, "UNISONO_SECRET", text, "",
-               "The job's secret, proved by every connection before anything else is read. "
-               "`unisono run` makes a fresh one for each job."},
+               "system. Empty takes the launcher's; torchrun: MASTER_ADDR and the port after "
+               "MASTER_PORT, on which its own store listens."},
+    SettingRow{
+        Setting::secret, "UNISONO_SECRET", text, "",
+        "What admits to the job: the same on all ranks, known to nobody else. It is overwritten "
+        "in the environment once it is read; processes that a rank starts and that join a job "
+        "themselves need UNISONO_SECRET_FILE."},
     SettingRow{Setting::secret_file, "UNISONO_SECRET_FILE", text, "",
-               "A file that holds the job's secret, readable by its owner only; used when "
-               "UNISONO_SECRET is empty."},
+               "A file that holds the job's secret, readable by its owner only. It goes before "
+               "UNISONO_SECRET and before what a launcher or a store passes."},
+    SettingRow{Setting::insecure, "UNISONO_INSECURE", boolean, "0",
+               "Lets a job of several hosts run without a secret, though anybody who reaches rank "
+               "0's port can then join it. The same on every rank."},
+    SettingRow{Setting::wire, "UNISONO_WIRE", text, "",
+               "How what travels between hosts is protected after the handshake: none, auth "
+               "(nobody can change it) or encrypt (nobody can read it either). Empty authenticates "
+               "the control plane and leaves the data as they are. The same on every rank."},
     SettingRow{Setting::node, "UNISONO_NODE", text, "",
                "The name of the node this rank is on; ranks with one name share memory. Empty "
                "takes the host's identity. Different names on one host make virtual nodes."},
     SettingRow{Setting::interface, "UNISONO_INTERFACE", text, "",
                "The address or interface that listeners bind to; empty takes the one that routes "
                "to the rendezvous."},
-    SettingRow{Setting::timeout, "UNISONO_TIMEOUT", duration, "300s",
-               "How long a collective may take before it fails and says what it waits for."},
+    SettingRow{
+        Setting::timeout, "UNISONO_TIMEOUT", duration, "300s",
+        "How long a collective may take before it fails. Within another second the ranks that "
+        "wait agree on which one holds them up, and name it."},
     SettingRow{Setting::bootstrap_timeout, "UNISONO_BOOTSTRAP_TIMEOUT", duration, "120s",
                "How long making a communicator may take before it fails and names the missing "
                "ranks."},
@@ -122,9 +135,12 @@ constexpr std::array rows{
                "only."},
     SettingRow{Setting::dump_signal, "UNISONO_DUMP_SIGNAL", integer, "0",
                "The signal number that makes the process dump its records; 0 for none."},
-    SettingRow{Setting::check_calls, "UNISONO_CHECK_CALLS", boolean, "0",
-               "Compares collective, count, type, operation and root of every call across ranks "
-               "before it runs, and names the rank that differs. Costs nothing when off."},
+    SettingRow{
+        Setting::check_calls, "UNISONO_CHECK_CALLS", boolean, "0",
+        "Compares every call across ranks before it runs: ranks that differ, or one that "
+        "cannot make its call, are named on all ranks, which can go on. Messages between two "
+        "ranks are compared by type and count. Without it ranks that differ are named when "
+        "a message shows it, which ends the communicator."},
     SettingRow{
         Setting::check_passes, "UNISONO_CHECK_PASSES", boolean, "0",
         "Proves programs of the language after every pass of the compiler, not only at the "
@@ -223,6 +239,25 @@ Status Settings::check() const {
   return misuse(join(complaints_, "; "));
 }
 
+namespace {
+
+// What a secret is overwritten with; nobody has such a one.
+constexpr char overwritten = '*';
+
+bool is_overwritten(std::string_view secret) {
+  return !secret.empty() && secret.find_first_not_of(overwritten) == std::string_view::npos;
+}
+
+Settings read_and_take_secret() {
+  Settings out = Settings::from_environment();
+  // These bytes are the process's own, where it started with them: /proc/<pid>/environ shows them.
+  if (char* const secret = std::getenv(std::string(row_of(Setting::secret).variable).c_str()))
+    std::fill_n(secret, std::strlen(secret), overwritten);
+  return out;
+}
+
+}  // namespace
+
 Settings Settings::from_environment() {
   Settings out;
   out.values_.resize(rows.size());
@@ -234,26 +269,44 @@ Settings Settings::from_environment() {
         out.values_[index].number = *number;
     const char* value = std::getenv(std::string(row.variable).c_str());
     if (value == nullptr) continue;
+    if (row.setting == Setting::secret && is_overwritten(value)) {
+      out.secret_was_taken_ = true;
+      continue;
+    }
     if (auto status = out.set(row.setting, value); !status.ok())
       out.complaints_.push_back(status.error().message);
   }
   return out;
 }
 
-std::string_view name(TorchrunVariable variable) {
-  constexpr std::array<std::string_view, 5> names{"RANK", "WORLD_SIZE", "MASTER_ADDR",
-                                                  "MASTER_PORT", "LOCAL_WORLD_SIZE"};
+std::string_view name(LauncherVariable variable) {
+  constexpr std::array<std::string_view, 16> names{"RANK",
+                                                   "WORLD_SIZE",
+                                                   "MASTER_ADDR",
+                                                   "MASTER_PORT",
+                                                   "LOCAL_WORLD_SIZE",
+                                                   "PMI_FD",
+                                                   "PMI_RANK",
+                                                   "PMI_SIZE",
+                                                   "OMPI_COMM_WORLD_RANK",
+                                                   "SLURM_PROCID",
+                                                   "SLURM_STEP_NUM_TASKS",
+                                                   "SLURM_CLUSTER_NAME",
+                                                   "SLURM_JOB_ID",
+                                                   "SLURM_STEP_ID",
+                                                   "SLURM_RESTART_COUNT",
+                                                   "HOME"};
   return names[static_cast<std::size_t>(variable)];
 }
 
-std::optional<std::string> torchrun_text(TorchrunVariable variable) {
+std::optional<std::string> launcher_text(LauncherVariable variable) {
   const char* value = std::getenv(std::string(name(variable)).c_str());
   if (value == nullptr || *value == 0) return std::nullopt;
   return value;
 }
 
-Result<std::optional<std::int64_t>> torchrun_integer(TorchrunVariable variable) {
-  const auto text = torchrun_text(variable);
+Result<std::optional<std::int64_t>> launcher_integer(LauncherVariable variable) {
+  const auto text = launcher_text(variable);
   if (!text) return std::optional<std::int64_t>();
   std::int64_t number = 0;
   const char* end = text->data() + text->size();
@@ -266,7 +319,7 @@ Result<std::optional<std::int64_t>> torchrun_integer(TorchrunVariable variable) 
 Settings& settings() {
   // Lives as long as the process: a join that was given up may still read them when static objects
   // are destroyed.
-  static Settings* const of_process = new Settings(Settings::from_environment());
+  static Settings* const of_process = new Settings(read_and_take_secret());
   return *of_process;
 }
 

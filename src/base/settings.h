@@ -22,6 +22,8 @@ enum class Setting : std::uint8_t {
   rendezvous,
   secret,
   secret_file,
+  insecure,
+  wire,
   node,
   interface,
   timeout,
@@ -88,6 +90,9 @@ class Settings {
   Status set(std::string_view variable, std::string_view value);
   // The first value that could not be read, naming the variable and what would be right.
   Status check() const;
+  // The process that started this one had UNISONO_SECRET in its environment, and has overwritten it
+  // there (settings() does), so that this one inherits nothing of it.
+  bool secret_was_taken() const { return secret_was_taken_; }
 
   static Settings from_environment();
 
@@ -99,23 +104,40 @@ class Settings {
   };
   std::vector<Value> values_;
   std::vector<std::string> complaints_;
+  bool secret_was_taken_ = false;
 };
 
-// What torchrun (and other launchers that imitate it) sets for each process; read when the setting
-// of the same meaning is unset.
-enum class TorchrunVariable : std::uint8_t {
+// What those who start processes set for each one; read when the setting of the same meaning is
+// unset. See bootstrap_settings.cc for whose variables are taken when several have set theirs.
+enum class LauncherVariable : std::uint8_t {
+  // torchrun, and those that imitate it.
   rank,
   world_size,
   master_addr,
   master_port,
-  local_world_size
+  local_world_size,
+  // PMI: mpiexec of MPICH and its kin, srun --mpi=pmi2.
+  pmi_fd,
+  pmi_rank,
+  pmi_size,
+  // Open MPI's mpirun, whose processes may have the Slurm variables of its daemon.
+  ompi_comm_world_rank,
+  // srun.
+  slurm_procid,
+  slurm_step_num_tasks,
+  slurm_cluster_name,
+  slurm_job_id,
+  slurm_step_id,
+  slurm_restart_count,
+  home,
 };
-std::string_view name(TorchrunVariable variable);  // "MASTER_ADDR"
+std::string_view name(LauncherVariable variable);  // "MASTER_ADDR"
 // Nothing when it is unset or empty. A number that cannot be read is a misuse error.
-std::optional<std::string> torchrun_text(TorchrunVariable variable);
-Result<std::optional<std::int64_t>> torchrun_integer(TorchrunVariable variable);
+std::optional<std::string> launcher_text(LauncherVariable variable);
+Result<std::optional<std::int64_t>> launcher_integer(LauncherVariable variable);
 
-// The process-wide settings.
+// The process-wide settings. Once they are read, UNISONO_SECRET is overwritten where the
+// environment has it, so that neither this process's children nor /proc/<pid>/environ have it.
 Settings& settings();
 
 }  // namespace unisono

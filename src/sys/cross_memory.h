@@ -8,8 +8,9 @@
 
 namespace unisono::sys {
 
-// Lets other processes of this user reach this one's memory where the kernel (Yama) wants to be
-// told.
+// Lets other processes of this user reach this one's memory and copy its descriptors, where the
+// kernel (Yama) wants to be told. For zero-copy between processes, and for GPU memory that is
+// shared by descriptors; a process that needs neither is left as it is.
 void allow_cross_memory_reads();
 
 // Copies `bytes` at `address` of process `pid`. Environment error when the kernel refuses or the

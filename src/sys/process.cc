@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -40,29 +42,46 @@ std::optional<ProcessStat> parse_stat(std::string_view text) {
   return stat;
 }
 
+// errno is ENOENT or ESRCH where there is no such process; else it could not be read.
 std::optional<ProcessStat> read_stat(std::int32_t pid) {
+  errno = 0;
   const int fd = open(str("/proc/", pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return std::nullopt;
   char buffer[1024];
   const ssize_t got = read(fd, buffer, sizeof buffer);
+  const int why = errno;
   close(fd);
+  errno = why;
   if (got <= 0) return std::nullopt;
   return parse_stat({buffer, static_cast<std::size_t>(got)});
 }
 
-bool runs(const std::optional<ProcessStat>& stat, const ProcessIdentity& identity) {
-  return stat && stat->start_time == identity.start_time && stat->state != 'Z' &&
-         stat->state != 'X';
+bool has_ended(const ProcessIdentity& identity) {
+  const auto stat = read_stat(identity.pid);
+  if (!stat) {
+    if (errno == ENOENT || errno == ESRCH) return true;
+    return kill(identity.pid, 0) != 0 && errno == ESRCH;
+  }
+  return stat->start_time != identity.start_time || stat->state == 'Z' || stat->state == 'X';
 }
 
-}  // namespace
-
-ProcessIdentity this_process() {
+ProcessIdentity identify() {
   ProcessIdentity identity{.pid = getpid()};
   if (const auto stat = read_stat(identity.pid)) identity.start_time = stat->start_time;
   struct stat name_space{};
   if (stat("/proc/self/ns/pid", &name_space) == 0) identity.pid_namespace = name_space.st_ino;
   return identity;
+}
+
+}  // namespace
+
+ProcessIdentity this_process() {
+  static std::mutex mutex;
+  static ProcessIdentity known;
+  const std::lock_guard lock(mutex);
+  // A forked process has another one; one that could not be read may be readable later.
+  if (known.pid != getpid() || known.start_time == 0) known = identify();
+  return known;
 }
 
 Result<int> copy_descriptor(const ProcessIdentity& process, int descriptor) {
@@ -91,7 +110,7 @@ ProcessWatch::ProcessWatch(const ProcessIdentity& identity) : identity_(identity
   pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, identity.pid, 0));
   // The id may have passed to another process before the descriptor was opened; afterwards it
   // cannot.
-  dead_at_start_ = !runs(read_stat(identity.pid), identity);
+  dead_at_start_ = has_ended(identity);
 }
 
 ProcessWatch::~ProcessWatch() {
@@ -108,7 +127,7 @@ void ProcessWatch::swap(ProcessWatch& other) {
 bool ProcessWatch::alive() const {
   if (!watched_) return true;
   if (dead_at_start_) return false;
-  if (pidfd_ < 0) return runs(read_stat(identity_.pid), identity_);
+  if (pidfd_ < 0) return !has_ended(identity_);
   pollfd ended{.fd = pidfd_, .events = POLLIN, .revents = 0};
   return poll(&ended, 1, 0) == 0;
 }

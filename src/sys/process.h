@@ -16,6 +16,7 @@ struct ProcessIdentity {
   bool operator==(const ProcessIdentity&) const = default;
 };
 
+// Read once; a process that can then open no more files still knows it.
 ProcessIdentity this_process();
 
 // A copy of a descriptor that another process of this user has open. Environment error where the
@@ -37,7 +38,8 @@ class ProcessWatch {
   }
 
   // False once it has ended, also while its parent has not waited for it. A process in another
-  // namespace cannot be watched and counts as alive. One system call.
+  // namespace cannot be watched and counts as alive, and so does one of which nothing can be
+  // learned because this process can open no more files. One system call.
   bool alive() const;
 
  private:

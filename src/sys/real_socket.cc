@@ -8,17 +8,19 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
 #include "base/try.h"
+#include "sys/fork.h"
+#include "sys/tcp_socket.h"
 
 namespace unisono::sys {
 namespace {
@@ -83,25 +85,14 @@ Result<SocketAddress> resolve(const Address& address) {
 }
 
 Result<int> make_socket(const SocketAddress& address) {
-  const int descriptor =
-      socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) return system_error("cannot make a socket", errno);
-  return descriptor;
-}
-
-// Small messages leave at once.
-void set_no_delay(int descriptor) {
-  const int on = 1;
-  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
-// The soft limit of open files is often 1,024 where the hard one is a million; a rendezvous of
-// more ranks needs more. True if the limit was raised.
-bool raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return false;
-  limit.rlim_cur = limit.rlim_max;
-  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+  for (;;) {
+    const int descriptor =
+        socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (descriptor >= 0) return descriptor;
+    const int why = errno;
+    if (why != EMFILE || !raise_descriptor_limit())
+      return system_error("cannot make a socket", why);
+  }
 }
 
 Error closed_error() { return environment_error("the connection is closed at this side"); }
@@ -155,6 +146,12 @@ class SocketStream final : public Stream {
     }
   }
 
+  std::size_t write_now(std::span<const std::byte> bytes) override {
+    if (closed_) return 0;
+    const ssize_t taken = send(descriptor_->get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    return taken > 0 ? static_cast<std::size_t>(taken) : 0;
+  }
+
   void close() override {
     if (closed_) return;
     closed_ = true;
@@ -174,57 +171,11 @@ class SocketStream final : public Stream {
   bool closed_ = false;
 };
 
-class SocketListener final : public Listener {
- public:
-  SocketListener(Scheduler& scheduler, int epoll, std::unique_ptr<Descriptor> descriptor,
-                 Address address)
-      : scheduler_(scheduler),
-        epoll_(epoll),
-        descriptor_(std::move(descriptor)),
-        address_(std::move(address)) {}
-
-  const Address& address() const override { return address_; }
-
-  Task<Result<std::unique_ptr<Stream>>> accept(std::int64_t deadline_ns) override {
-    for (;;) {
-      const int accepted =
-          accept4(descriptor_->get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-      if (accepted >= 0) co_return make_stream(accepted);
-      const int why = errno;
-      // A connection that its maker gave up meanwhile is no error of the listener.
-      if (why == EINTR || why == ECONNABORTED || why == EPROTO) continue;
-      if (why == EMFILE && raise_descriptor_limit()) continue;
-      if (why == EMFILE)
-        co_return environment_error("this process may open no more files (ulimit -n) to accept ",
-                                    "connections at ", address_.text(), "; raise the limit");
-      if (why != EAGAIN) co_return system_error(str("accepting at ", address_.text()), why);
-      Wait wait(scheduler_, descriptor_->readable, deadline_ns);
-      const bool notified = co_await wait;
-      if (!notified) co_return timeout_error(-1, "nobody connected to ", address_.text());
-    }
-  }
-
- private:
-  Result<std::unique_ptr<Stream>> make_stream(int accepted) {
-    UNISONO_ASSIGN(auto descriptor, Descriptor::adopt(epoll_, accepted));
-    UNISONO_ASSIGN(Address local, sys::local_address(accepted));
-    // The far end may be gone already; the first read says so.
-    auto peer = sys::peer_address(accepted);
-    set_no_delay(accepted);
-    return make_socket_stream(scheduler_, std::move(descriptor), std::move(local),
-                              peer.ok() ? *peer : Address{"?", 0});
-  }
-
-  Scheduler& scheduler_;
-  int epoll_;
-  std::unique_ptr<Descriptor> descriptor_;
-  Address address_;
-};
-
 }  // namespace
 
 Result<std::unique_ptr<Descriptor>> Descriptor::adopt(int epoll, int descriptor) {
-  std::unique_ptr<Descriptor> out(new Descriptor(descriptor));
+  keep_from_children(descriptor);
+  std::unique_ptr<Descriptor> out(new Descriptor(epoll, descriptor));
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.ptr = out.get();
@@ -234,7 +185,12 @@ Result<std::unique_ptr<Descriptor>> Descriptor::adopt(int epoll, int descriptor)
 }
 
 Descriptor::~Descriptor() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (descriptor_ < 0) return;
+  // Closing alone leaves it there as long as another process has a copy, as one between a fork and
+  // an exec has.
+  epoll_event none{};
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptor_, &none);
+  close_kept(descriptor_);
 }
 
 void Descriptor::on_events(unsigned events) {
@@ -286,8 +242,8 @@ Result<int> open_listener(const Address& address) {
   // So that a job may follow another on the same port at once; it does not let two listen.
   const int on = 1;
   setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  // The kernel cuts the backlog to net.core.somaxconn; who finds it full tries again.
-  constexpr int backlog = 4096;
+  // The kernel cuts it to net.core.somaxconn.
+  constexpr int backlog = std::numeric_limits<int>::max();
   if (bind(descriptor, where.get(), where.bytes) == 0 && listen(descriptor, backlog) == 0)
     return descriptor;
   const int why = errno;
@@ -312,18 +268,16 @@ Result<int> begin_connect(const Address& address) {
   return system_error(str("connecting to ", address.text()), why);
 }
 
+void set_no_delay(int descriptor) {
+  const int on = 1;
+  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
 std::unique_ptr<Stream> make_socket_stream(Scheduler& scheduler,
                                            std::unique_ptr<Descriptor> descriptor, Address local,
                                            Address peer) {
   return std::make_unique<SocketStream>(scheduler, std::move(descriptor), std::move(local),
                                         std::move(peer));
-}
-
-std::unique_ptr<Listener> make_socket_listener(Scheduler& scheduler, int epoll,
-                                               std::unique_ptr<Descriptor> descriptor,
-                                               Address address) {
-  return std::make_unique<SocketListener>(scheduler, epoll, std::move(descriptor),
-                                          std::move(address));
 }
 
 }  // namespace unisono::sys

@@ -14,7 +14,7 @@ struct sockaddr_storage;
 namespace unisono::sys {
 
 // A non-blocking descriptor registered with an epoll, edge-triggered: whoever got EAGAIN waits on
-// the queue, and tries again when notified.
+// the queue, and tries again when notified. Forked children do not have it (sys/fork.h).
 class Descriptor {
  public:
   static Result<std::unique_ptr<Descriptor>> adopt(int epoll, int descriptor);
@@ -29,7 +29,8 @@ class Descriptor {
   WaitQueue writable;
 
  private:
-  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
+  Descriptor(int epoll, int descriptor) : epoll_(epoll), descriptor_(descriptor) {}
+  int epoll_;
   int descriptor_;
 };
 
@@ -45,11 +46,13 @@ Result<int> open_listener(const Address& address);
 // A socket that is connecting or connected; tries the host's first resolved address only.
 Result<int> begin_connect(const Address& address);
 
+// Small messages leave at once.
+void set_no_delay(int descriptor);
+
 std::unique_ptr<Stream> make_socket_stream(Scheduler& scheduler,
                                            std::unique_ptr<Descriptor> descriptor, Address local,
                                            Address peer);
-std::unique_ptr<Listener> make_socket_listener(Scheduler& scheduler, int epoll,
-                                               std::unique_ptr<Descriptor> descriptor,
-                                               Address address);
+// Takes over a listening socket. `epoll` is that of `world`.
+Result<std::unique_ptr<Listener>> make_socket_listener(World& world, int epoll, int listening);
 
 }  // namespace unisono::sys

@@ -171,9 +171,7 @@ Result<std::unique_ptr<Listener>> RealWorld::listen(const Address& address) {
 }
 
 Result<std::unique_ptr<Listener>> RealWorld::adopt_listener(int descriptor) {
-  UNISONO_ASSIGN(auto watched, Descriptor::adopt(epoll_, descriptor));
-  UNISONO_ASSIGN(Address got, local_address(descriptor));
-  return make_socket_listener(*scheduler_, epoll_, std::move(watched), std::move(got));
+  return make_socket_listener(*this, epoll_, descriptor);
 }
 
 Task<Result<std::unique_ptr<Stream>>> RealWorld::connect(const Address& address,

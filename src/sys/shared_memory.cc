@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <utility>
 
 #include "base/error.h"
@@ -29,33 +30,65 @@ Status check_owner(int fd, const std::string& name) {
   return {};
 }
 
-Status check_space(int fd, const std::string& name, std::size_t bytes) {
+// The call may be interrupted by signals, and then begins anew.
+template <class Allocate>
+int until_uninterrupted(const Allocate& allocate) {
+  constexpr int attempts = 100;
+  int failed = EINTR;
+  for (int attempt = 0; failed == EINTR && attempt < attempts; ++attempt) failed = allocate();
+  return failed;
+}
+
+Error no_space(int descriptor, std::size_t bytes, std::size_t all_bytes) {
   struct statvfs filesystem{};
-  if (fstatvfs(fd, &filesystem) != 0 || filesystem.f_blocks == 0) return {};
+  const bool known = fstatvfs(descriptor, &filesystem) == 0 && filesystem.f_blocks != 0;
   const std::uint64_t free = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
-  if (free >= bytes) return {};
-  return environment_error("/dev/shm has ", format_bytes(free), " free, but ", name, " may need ",
-                           format_bytes(bytes),
-                           "; enlarge it (containers: --shm-size) or make the slots smaller");
+  const std::uint64_t total = std::uint64_t{filesystem.f_blocks} * filesystem.f_frsize;
+  return environment_error(
+      "/dev/shm is full: ", format_bytes(bytes), " of shared memory are needed now, up to ",
+      format_bytes(all_bytes), " in all, but ",
+      known ? str(format_bytes(free), " of ", format_bytes(total), " are free")
+            : "there is no room",
+      known && free < bytes ? str(", ", format_bytes(bytes - free), " too few") : "",
+      "; enlarge it (docker run --shm-size=1g), free what other programs hold there, or set "
+      "UNISONO_TRANSPORT=socket on every rank");
+}
+
+Status take(int descriptor, std::size_t offset, std::size_t bytes, std::size_t all_bytes) {
+  if (bytes == 0) return {};
+  // Whole pages, but nothing behind the end: that would make the object longer.
+  const std::size_t begin = offset / page_bytes() * page_bytes();
+  const std::size_t pages = (offset + bytes - begin + page_bytes() - 1) / page_bytes();
+  const std::size_t length = std::min(pages * page_bytes(), all_bytes - begin);
+  const int failed = until_uninterrupted([&] {
+    const bool taken =
+        fallocate(descriptor, 0, static_cast<off_t>(begin), static_cast<off_t>(length)) == 0;
+    return taken ? 0 : errno;
+  });
+  // A filesystem that cannot promise memory gives it as it is touched.
+  if (failed == 0 || failed == EOPNOTSUPP) return {};
+  if (failed == ENOSPC) return no_space(descriptor, length, all_bytes);
+  return system_error(str("taking ", format_bytes(bytes), " of shared memory"), failed);
 }
 
 // Taking the last page makes the file long enough and, unlike ftruncate, never makes it shorter,
 // whatever another process does at the same time.
-Status grow(int fd, const std::string& name, std::size_t bytes) {
+Status grow(int descriptor, const std::string& name, std::size_t bytes) {
   struct stat status{};
-  if (fstat(fd, &status) == 0 && static_cast<std::size_t>(status.st_size) >= bytes) return {};
-  int failed = EINTR;
-  for (int attempt = 0; failed == EINTR && attempt < 100; ++attempt)
-    failed = posix_fallocate(fd, static_cast<off_t>(bytes - 1), 1);
+  if (fstat(descriptor, &status) == 0 && static_cast<std::size_t>(status.st_size) >= bytes)
+    return {};
+  const int failed = until_uninterrupted(
+      [&] { return posix_fallocate(descriptor, static_cast<off_t>(bytes - 1), 1); });
+  if (failed == ENOSPC) return no_space(descriptor, page_bytes(), bytes);
   if (failed != 0)
     return system_error(str("growing shared memory ", name, " to ", format_bytes(bytes)), failed);
   return {};
 }
 
-Result<std::byte*> map(int fd, const std::string& name, std::size_t bytes) {
+Result<std::byte*> map(int fd, const std::string& name, std::size_t bytes, std::size_t head_bytes) {
   UNISONO_TRY(check_owner(fd, name));
-  UNISONO_TRY(check_space(fd, name, bytes));
   UNISONO_TRY(grow(fd, name, bytes));
+  UNISONO_TRY(take(fd, 0, head_bytes, bytes));
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED)
     return system_error(str("mapping ", format_bytes(bytes), " of shared memory ", name), errno);
@@ -82,23 +115,33 @@ std::size_t resident_bytes(const std::byte* data, std::size_t bytes) {
   return resident;
 }
 
-Result<SharedMemory> SharedMemory::open(const std::string& name, std::size_t bytes) {
+Result<SharedMemory> SharedMemory::open(const std::string& name, std::size_t bytes,
+                                        std::size_t head_bytes) {
   const int fd = shm_open(name.c_str(), O_CREAT | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return system_error(str("opening shared memory ", name), errno);
-  auto data = map(fd, name, bytes);
-  // What was created only to find that it cannot be had must not stay behind.
   struct stat status{};
-  if (!data.ok() && fstat(fd, &status) == 0 && status.st_size == 0) unlink(name);
+  const bool is_new = fstat(fd, &status) == 0 && status.st_size == 0;
+  auto data = map(fd, name, bytes, head_bytes);
+  if (data.ok()) return SharedMemory(fd, *data, bytes);
+  // What was created only to find that it cannot be had must not stay behind.
+  if (is_new && status.st_uid == geteuid()) unlink(name);
   close(fd);
-  if (!data.ok()) return data.take_error();
-  return SharedMemory(*data, bytes);
+  return data.take_error();
 }
 
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
 
 SharedMemory::~SharedMemory() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (data_ == nullptr) return;
+  munmap(data_, bytes_);
+  close(descriptor_);
+}
+
+Status SharedMemory::reserve(std::size_t offset, std::size_t bytes) const {
+  return take(descriptor_, offset, bytes, bytes_);
 }
 
 void SharedMemory::unlink(const std::string& name) { shm_unlink(name.c_str()); }

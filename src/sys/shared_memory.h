@@ -18,9 +18,9 @@ class SharedMemory {
  public:
   // Opens the object `name` ("/..."), or creates it for this user only, and maps `bytes` of it,
   // zeroed at first. Whoever comes first creates; the object grows to the largest size asked for
-  // and never shrinks. Memory is taken page by page as it is touched, but an error is returned when
-  // less than `bytes` is free: later there would be a SIGBUS.
-  static Result<SharedMemory> open(const std::string& name, std::size_t bytes);
+  // and never shrinks. Only the first `head_bytes` have memory; the rest is address space.
+  static Result<SharedMemory> open(const std::string& name, std::size_t bytes,
+                                   std::size_t head_bytes);
 
   ~SharedMemory();
   SharedMemory(SharedMemory&& other) noexcept;
@@ -28,6 +28,10 @@ class SharedMemory {
 
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
+  // Takes memory for [offset, offset + bytes), which stays as long as the object. To be called
+  // before these bytes are loaded or stored: the filesystem behind them may be full by then, and
+  // touching a page that cannot be had ends the process (SIGBUS). Cheap where they have memory.
+  Status reserve(std::size_t offset, std::size_t bytes) const;
   // Removes the name; mappings stay.
   static void unlink(const std::string& name);
   // The names ("/...") that begin so, of objects that belong to this user.
@@ -36,8 +40,10 @@ class SharedMemory {
   static bool peek(const std::string& name, std::span<std::byte> bytes);
 
  private:
-  SharedMemory(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
+  SharedMemory(int descriptor, std::byte* data, std::size_t bytes)
+      : descriptor_(descriptor), data_(data), bytes_(bytes) {}
 
+  int descriptor_ = -1;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
 };

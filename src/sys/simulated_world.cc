@@ -6,6 +6,7 @@
 #include <deque>
 
 #include "base/error.h"
+#include "sys/waiting_room.h"
 
 namespace unisono::sys {
 namespace {
@@ -17,6 +18,12 @@ struct Pipe {
   bool is_broken = false;  // reset
   std::int64_t last_arrival_ns = 0;
   WaitQueue changed;
+  WaitQueue* listener = nullptr;  // notified, too, while its reader waits at a gate
+
+  void notify_all() {
+    changed.notify_all();
+    if (listener != nullptr) listener->notify_all();
+  }
 };
 
 struct Connection {
@@ -99,15 +106,21 @@ class SimulatedStream final : public Stream {
   }
 
   Task<Result<std::size_t>> write_some(std::span<const std::byte> bytes, std::int64_t) override {
-    Simulation& simulation = world_.simulation_;
-    if (is_closed_) co_return environment_error("the connection is closed at this side");
     const Pipe& own = connection_->pipes[end_];
+    if (is_closed_) co_return environment_error("the connection is closed at this side");
     if (own.is_broken || own.has_ended)
       co_return system_error(str("writing to ", peer_.text()), own.is_broken ? ECONNRESET : EPIPE);
+    co_return write_now(bytes);
+  }
+
+  std::size_t write_now(std::span<const std::byte> bytes) override {
+    Simulation& simulation = world_.simulation_;
+    const Pipe& own = connection_->pipes[end_];
+    if (is_closed_ || own.is_broken || own.has_ended || !world_.is_alive_) return 0;
     const std::size_t count = std::min(bytes.size(), most_per_write_bytes);
     if (simulation.draw(simulation.options_.break_probability)) {
       for (const std::size_t end : {0, 1}) arrive(end, [](Pipe& pipe) { pipe.is_broken = true; });
-      co_return count;
+      return count;
     }
     std::uint64_t what = connection_->number;
     for (const std::byte byte : bytes.first(std::min<std::size_t>(count, 64)))
@@ -119,13 +132,26 @@ class SimulatedStream final : public Stream {
                 bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count))](Pipe& pipe) {
              pipe.arrived.insert(pipe.arrived.end(), data.begin(), data.end());
            });
-    co_return count;
+    return count;
+  }
+
+  // For the gate.
+  void wait_with(WaitQueue* listener) { connection_->pipes[end_].listener = listener; }
+  Heard hear(std::span<std::byte> buffer) {
+    Pipe& pipe = connection_->pipes[end_];
+    if (pipe.arrived.size() < buffer.size())
+      return pipe.has_ended || pipe.is_broken ? Heard::end : Heard::not_all;
+    const auto end = pipe.arrived.begin() + static_cast<std::ptrdiff_t>(buffer.size());
+    std::copy(pipe.arrived.begin(), end, buffer.begin());
+    pipe.arrived.erase(pipe.arrived.begin(), end);
+    return Heard::all;
   }
 
   void close() override {
     if (is_closed_) return;
     is_closed_ = true;
     connection_->pipes[end_].changed.notify_all();
+    connection_->pipes[end_].listener = nullptr;
     if (world_.is_host_lost_) connection_->is_silent[end_] = true;
     arrive(1 - end_, [](Pipe& pipe) { pipe.has_ended = true; });
   }
@@ -143,7 +169,7 @@ class SimulatedStream final : public Stream {
     simulation.schedule(pipe.last_arrival_ns,
                         [connection = connection_, reader, change = std::move(change)] {
                           change(connection->pipes[reader]);
-                          connection->pipes[reader].changed.notify_all();
+                          connection->pipes[reader].notify_all();
                         });
   }
 
@@ -153,6 +179,15 @@ class SimulatedStream final : public Stream {
   const Address local_;
   const Address peer_;
   bool is_closed_ = false;
+};
+
+// A connection at the gate.
+struct AtTheGate {
+  std::unique_ptr<SimulatedStream> stream;
+
+  bool tell(std::span<const std::byte> bytes) { return stream->write_now(bytes) == bytes.size(); }
+  Heard hear(std::span<std::byte> buffer) { return stream->hear(buffer); }
+  std::string host() const { return stream->peer_address().host; }
 };
 
 class SimulatedListener final : public Listener {
@@ -169,27 +204,39 @@ class SimulatedListener final : public Listener {
   const Address& address() const override { return address_; }
   SimulatedWorld& world() { return world_; }
 
-  Task<Result<std::unique_ptr<Stream>>> accept(std::int64_t deadline_ns) override {
-    while (waiting_.empty()) {
-      Wait wait(world_.scheduler(), changed_, deadline_ns);
+  Task<Result<Admitted>> admit(const Gate& gate, std::int64_t deadline_ns) override {
+    for (;;) {
+      for (; !backlog_.empty(); backlog_.pop_front()) {
+        SimulatedStream& stream = *backlog_.front();
+        stream.wait_with(&changed_);
+        room_.add(gate, {std::move(backlog_.front())}, world_.now_ns());
+      }
+      for (const std::uint64_t number : room_.numbers())
+        if (auto passed = room_.look(gate, number, world_.now_ns())) {
+          passed->connection.stream->wait_with(nullptr);
+          co_return Admitted{std::move(passed->connection.stream), number,
+                             std::move(passed->answer)};
+        }
+      room_.expire(world_.now_ns());
+      const std::int64_t until_ns = std::min(deadline_ns, room_.next_deadline_ns());
+      Wait wait(world_.scheduler(), changed_, until_ns);
       const bool notified = co_await wait;
-      if (!notified) co_return timeout_error(-1, "nobody connected to ", address_.text());
+      if (!notified && until_ns == deadline_ns)
+        co_return timeout_error(-1, "nobody connected to ", address_.text());
     }
-    std::unique_ptr<Stream> stream = std::move(waiting_.front());
-    waiting_.pop_front();
-    co_return std::move(stream);
   }
 
-  void push(std::unique_ptr<Stream> stream) {
-    waiting_.push_back(std::move(stream));
+  void push(std::unique_ptr<SimulatedStream> stream) {
+    backlog_.push_back(std::move(stream));
     changed_.notify_all();
   }
 
  private:
   SimulatedWorld& world_;
   const Address address_;
-  std::deque<std::unique_ptr<Stream>> waiting_;
-  WaitQueue changed_;
+  WaitQueue changed_;  // before the room, whose streams notify it
+  std::deque<std::unique_ptr<SimulatedStream>> backlog_;
+  WaitingRoom<AtTheGate> room_;
 };
 
 Result<std::unique_ptr<Listener>> SimulatedWorld::listen(const Address& address) {

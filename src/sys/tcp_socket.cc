@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -12,6 +13,7 @@
 #include <cerrno>
 
 #include "base/error.h"
+#include "sys/fork.h"
 
 #ifdef __linux__
 #include <linux/sockios.h>
@@ -45,8 +47,12 @@ Transferred failed_with(int error) {
 
 }  // namespace
 
+Socket::Socket(int descriptor) : descriptor_(descriptor) {
+  if (descriptor_ >= 0) keep_from_children(descriptor_);
+}
+
 void Socket::close() {
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  if (descriptor_ >= 0) close_kept(std::exchange(descriptor_, -1));
 }
 
 Transferred send_some(const Socket& socket, std::span<const iovec> parts) {
@@ -63,11 +69,23 @@ Transferred receive_some(const Socket& socket, std::span<const iovec> parts) {
   return {.bytes = static_cast<std::size_t>(got), .ended = got == 0};
 }
 
-void raise_descriptor_limit() {
+bool raise_descriptor_limit() {
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return false;
   limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+bool out_of_descriptors() {
+  const int one = eventfd(0, EFD_CLOEXEC);
+  if (one < 0) return errno == EMFILE || errno == ENFILE;
+  ::close(one);
+  return false;
+}
+
+bool has_waiting_connection(int listener) {
+  pollfd waits{.fd = listener, .events = POLLIN, .revents = 0};
+  return poll(&waits, 1, 0) > 0;
 }
 
 Result<Socket> accept_one(const Socket& listener) {
@@ -77,6 +95,7 @@ Result<Socket> accept_one(const Socket& listener) {
   // The others are connections that their maker gave up meanwhile.
   if (error == EAGAIN || error == EINTR || error == ECONNABORTED || error == EPROTO)
     return Socket();
+  if (!has_waiting_connection(listener.get())) return Socket();
   return system_error("accepting a connection", error);
 }
 
@@ -104,6 +123,16 @@ void end_sending(const Socket& socket) { shutdown(socket.get(), SHUT_WR); }
 bool all_acknowledged(const Socket& socket) {
   int unacknowledged = 0;
   return ioctl(socket.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
+}
+
+bool is_unanswered(const Socket& socket) {
+  // Repeated after 200, 400, 800, ... ms. A process that takes nothing is none of that: its kernel
+  // acknowledges what it is probed with.
+  constexpr int most_repeats = 2;
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  return getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
+         info.tcpi_unacked > 0 && info.tcpi_retransmits >= most_repeats;
 }
 
 bool discard_received(const Socket& socket) {

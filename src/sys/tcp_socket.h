@@ -12,11 +12,11 @@ struct iovec;
 
 namespace unisono::sys {
 
-// Owns a descriptor.
+// Owns a descriptor, which forked children do not have (sys/fork.h).
 class Socket {
  public:
   Socket() = default;
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  explicit Socket(int descriptor);
   ~Socket() { close(); }
   Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   Socket& operator=(Socket&& other) noexcept {
@@ -43,10 +43,18 @@ struct Transferred {
 Transferred send_some(const Socket& socket, std::span<const iovec> parts);
 Transferred receive_some(const Socket& socket, std::span<const iovec> parts);
 
-// As many descriptors as the system allows this process: each stream takes one.
-void raise_descriptor_limit();
+// As many descriptors as the system allows this process: each stream takes one, and the soft limit
+// is often 1,024 where the hard one is a million. True if the limit was raised.
+bool raise_descriptor_limit();
+// Whether this process can have no more of them now: then it is not the peer's fault that there is
+// no connection.
+bool out_of_descriptors();
+// Whether a connection waits at a listener. Where descriptors are missing accepting fails, whether
+// one does or not.
+bool has_waiting_connection(int listener);
 
-// The next connection that waits at a listener; no socket when there is none.
+// The next connection that waits at a listener; no socket when there is none. An error is that
+// there is one and this process cannot have it.
 Result<Socket> accept_one(const Socket& listener);
 // Whether a connect that was begun has succeeded; an error when it failed.
 Result<bool> is_connected(const Socket& socket);
@@ -57,6 +65,9 @@ void tune_for_data(const Socket& socket);
 void end_sending(const Socket& socket);
 // Whether the peer's kernel has everything that was sent.
 bool all_acknowledged(const Socket& socket);
+// Whether what was sent has been repeated, for 0.6 s at least, and nothing of it acknowledged: not
+// even the kernel of the peer's host answers on this connection.
+bool is_unanswered(const Socket& socket);
 // Reads and drops what has come; true when the peer has ended or the connection is broken.
 bool discard_received(const Socket& socket);
 

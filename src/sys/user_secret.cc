@@ -16,16 +16,6 @@ namespace {
 
 constexpr std::size_t secret_digits = 64;
 
-Status check_directory(const std::string& path) {
-  struct stat info{};
-  if (lstat(path.c_str(), &info) != 0) return system_error(str("cannot look at ", path), errno);
-  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0)
-    return environment_error(path,
-                             " must be a folder of this user's that is closed to all others "
-                             "(chmod 700); or set UNISONO_SECRET");
-  return {};
-}
-
 Result<std::string> read_secret(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (file < 0) return system_error(str("cannot open ", path), errno);
@@ -60,10 +50,21 @@ Status make_secret_file(const std::string& path) {
 
 std::string user_directory() { return str("/tmp/unisono-", geteuid()); }
 
+Status make_private_directory(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    return system_error(str("cannot make ", path), errno);
+  struct stat info{};
+  if (lstat(path.c_str(), &info) != 0) return system_error(str("cannot look at ", path), errno);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0)
+    return environment_error(path,
+                             " must be a folder of this user's that is closed to all others "
+                             "(chmod 700)");
+  return {};
+}
+
 Result<std::string> user_secret(const std::string& directory) {
-  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
-    return system_error(str("cannot make ", directory), errno);
-  UNISONO_TRY(check_directory(directory));
+  if (const Status made = make_private_directory(directory); !made.ok())
+    return environment_error(made.error().message, "; or set UNISONO_SECRET");
   const std::string path = directory + "/secret";
   if (access(path.c_str(), F_OK) != 0) UNISONO_TRY(make_secret_file(path));
   return read_secret(path);

@@ -8,8 +8,13 @@
 
 namespace unisono::sys {
 
-// The content of <directory>/secret; made by the first to ask. The directory and the file must
-// belong to this user and be closed to all others, else it is an environment error.
+// Makes the directory, closed to all others, where it is not there. Afterwards it must belong to
+// this user and be closed to all others, else it is an environment error.
+Status make_private_directory(const std::string& path);
+
+// The content of <directory>/secret; made by the first to ask. The directory, made where needed,
+// and the file must belong to this user and be closed to all others, else it is an environment
+// error.
 Result<std::string> user_secret(const std::string& directory);
 // "/tmp/unisono-<user id>".
 std::string user_directory();

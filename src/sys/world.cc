@@ -33,7 +33,12 @@ Result<Address> Address::parse(std::string_view text) {
 
 bool Address::is_loopback() const {
   const bool is_numeric = host.find_first_not_of("0123456789.") == std::string::npos;
-  return host == "localhost" || host == "::1" || (is_numeric && host.starts_with("127."));
+  return host == "localhost" || host == "::1" || host.starts_with("::ffff:127.") ||
+         (is_numeric && host.starts_with("127."));
+}
+
+bool stays_on_host(const Address& local, const Address& peer) {
+  return local.is_loopback() && peer.is_loopback();
 }
 
 Task<Status> read_exactly(Stream& stream, std::span<std::byte> buffer, std::int64_t deadline_ns) {

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sys/scheduler.h"
 #include "sys/task.h"
@@ -27,10 +28,15 @@ struct Address {
   std::string text() const;  // "10.0.0.1:4000", "[::1]:4000"
   // The host must not be empty, the port is 0 to 65535.
   static Result<Address> parse(std::string_view text);
-  // Whether the host is written as a loopback address: 127.x.x.x, ::1 or localhost.
+  // Whether the host is written as a loopback address: 127.x.x.x (also as IPv6 writes it), ::1 or
+  // localhost.
   bool is_loopback() const;
   bool operator==(const Address&) const = default;
 };
+
+// Whether what travels between the two stays on this host: both are loopback addresses. Only the
+// host's administrator can read or change it there.
+bool stays_on_host(const Address& local, const Address& peer);
 
 // A connected byte stream; closed when destroyed, with what is unread discarded. One reader and one
 // writer at a time.
@@ -43,6 +49,8 @@ class Stream {
   // Takes 1 to bytes.size() bytes.
   virtual Task<Result<std::size_t>> write_some(std::span<const std::byte> bytes,
                                                std::int64_t deadline_ns) = 0;
+  // Takes as many bytes as it can without waiting, perhaps none.
+  virtual std::size_t write_now(std::span<const std::byte> bytes) = 0;
   // Ends both directions now; reads and writes in progress and later ones fail or see the end.
   virtual void close() = 0;
   virtual const Address& local_address() const = 0;
@@ -53,11 +61,36 @@ class Stream {
 Task<Status> read_exactly(Stream& stream, std::span<std::byte> buffer, std::int64_t deadline_ns);
 Task<Status> write_all(Stream& stream, std::span<const std::byte> bytes, std::int64_t deadline_ns);
 
+// What whoever connects must answer before the connection becomes a stream. Strangers cause these
+// calls, so they take little time and keep nothing.
+class Gate {
+ public:
+  virtual ~Gate() = default;
+  // What connection `number` is told first. The connections of a listener count from 1.
+  virtual std::vector<std::byte> challenge(std::uint64_t number) const = 0;
+  virtual std::size_t answer_bytes() const = 0;
+  // An error, which is logged, if the answer does not let the connection in.
+  virtual Status check(std::uint64_t number, std::span<const std::byte> answer) const = 0;
+  // What a connection with a wrong answer is told before it is closed.
+  virtual std::vector<std::byte> refusal(std::uint64_t number) const = 0;
+  // How many connections may wait to answer; the oldest makes room for one more.
+  virtual std::size_t most_waiting() const = 0;
+};
+
+// A connection that gave the right answer.
+struct Admitted {
+  std::unique_ptr<Stream> stream;
+  std::uint64_t number = 0;
+  std::vector<std::byte> answer;
+};
+
 class Listener {
  public:
   virtual ~Listener() = default;
   virtual const Address& address() const = 0;  // numeric, with the port that was got
-  virtual Task<Result<std::unique_ptr<Stream>>> accept(std::int64_t deadline_ns) = 0;
+  // The next connection that passes the gate, the same in every call. Connections that have not
+  // passed it cost little (waiting_room.h) and hold up nobody. One call at a time.
+  virtual Task<Result<Admitted>> admit(const Gate& gate, std::int64_t deadline_ns) = 0;
 };
 
 class World {

@@ -40,6 +40,10 @@ struct Waiting {
   std::int64_t tile = -1;
   std::uint64_t expected = 0;
   std::uint64_t got = 0;
+
+  // For another rank, not for a thread block of its own.
+  bool waits_outside() const { return kind != Kind::nothing && kind != Kind::dependency; }
+  bool operator==(const Waiting&) const = default;
 };
 std::string_view name(Waiting::Kind kind);
 // "message 5 of rank 3 on channel 0 (4 have arrived), at step 2 of thread block 0, tile 0".

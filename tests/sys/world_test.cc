@@ -7,10 +7,13 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/error.h"
 #include "base/str.h"
+#include "support/open_gate.h"
 #include "sys/real_world.h"
 #include "sys/simulated_world.h"
 #include "sys/user_secret.h"
+#include "sys/waiting_room.h"
 
 namespace unisono::sys {
 namespace {
@@ -49,11 +52,11 @@ std::vector<std::byte> pattern(std::size_t bytes) {
 }
 
 Task<void> echo(Listener& listener, std::size_t bytes, std::int64_t deadline_ns) {
-  Result<std::unique_ptr<Stream>> stream = co_await listener.accept(deadline_ns);
-  if (!stream.ok()) co_return;
+  Result<Admitted> admitted = co_await listener.admit(test::open_gate, deadline_ns);
+  if (!admitted.ok()) co_return;
   std::vector<std::byte> buffer(bytes);
-  Status status = co_await read_exactly(**stream, buffer, deadline_ns);
-  if (status.ok()) status = co_await write_all(**stream, buffer, deadline_ns);
+  Status status = co_await read_exactly(*admitted->stream, buffer, deadline_ns);
+  if (status.ok()) status = co_await write_all(*admitted->stream, buffer, deadline_ns);
 }
 
 Task<std::string> send_through_echo(World& world, std::size_t bytes) {
@@ -99,7 +102,7 @@ Task<std::string> wait_in_vain(World& world) {
   const std::int64_t deadline_ns = world.now_ns() + second_ns / 20;
   const Address anywhere{"127.0.0.1", 0};
   Result<std::unique_ptr<Listener>> listener = world.listen(anywhere);
-  Result<std::unique_ptr<Stream>> nobody = co_await (*listener)->accept(deadline_ns);
+  Result<Admitted> nobody = co_await (*listener)->admit(test::open_gate, deadline_ns);
   if (nobody.ok() || !nobody.error().timed_out) co_return "accept did not time out";
   const Address& there = (*listener)->address();
   Result<std::unique_ptr<Stream>> stream =
@@ -126,6 +129,147 @@ Task<std::string> listen_twice(World& world) {
 
 TEST_P(EveryWorld, APortIsListenedOnByOneOnly) {
   EXPECT_NE(run(listen_twice(world())).find("in use"), std::string::npos);
+}
+
+// Wants "open" from connection number n, after n itself.
+class Sesame final : public Gate {
+ public:
+  explicit Sesame(std::size_t most_waiting) : most_waiting_(most_waiting) {}
+  std::vector<std::byte> challenge(std::uint64_t number) const override {
+    return {static_cast<std::byte>(number)};
+  }
+  std::size_t answer_bytes() const override { return 5; }
+  Status check(std::uint64_t number, std::span<const std::byte> answer) const override {
+    const auto right = word(number);
+    if (std::equal(answer.begin(), answer.end(), right.begin(), right.end())) return {};
+    return environment_error("a wrong word");
+  }
+  std::vector<std::byte> refusal(std::uint64_t) const override { return {std::byte{'n'}}; }
+  std::size_t most_waiting() const override { return most_waiting_; }
+
+  static std::vector<std::byte> word(std::uint64_t number) {
+    return {static_cast<std::byte>(number), std::byte{'o'}, std::byte{'p'}, std::byte{'e'},
+            std::byte{'n'}};
+  }
+
+ private:
+  const std::size_t most_waiting_;
+};
+
+Task<void> admit_one(Listener& listener, const Gate& gate, std::int64_t deadline_ns,
+                     std::string& out) {
+  Result<Admitted> admitted = co_await listener.admit(gate, deadline_ns);
+  out = admitted.ok() ? str("number ", admitted->number) : admitted.error().message;
+  if (!admitted.ok()) co_return;
+  // What came after the answer is for the stream.
+  std::array<std::byte, 1> more;
+  Status read = co_await read_exactly(*admitted->stream, more, deadline_ns);
+  out += read.ok() && more[0] == std::byte{'!'} ? "!" : "?";
+  Status sent = co_await write_all(*admitted->stream, more, deadline_ns);
+  if (!sent.ok()) out = sent.error().message;
+}
+
+// What a client gets for an answer that comes in two pieces.
+Task<std::string> answer_at(World& world, const Address& there, bool is_right) {
+  const std::int64_t deadline_ns = world.now_ns() + 10 * second_ns;
+  Result<std::unique_ptr<Stream>> stream = co_await world.connect(there, deadline_ns);
+  if (!stream.ok()) co_return stream.error().message;
+  std::array<std::byte, 1> byte;
+  Status status = co_await read_exactly(**stream, byte, deadline_ns);
+  if (!status.ok()) co_return "no challenge";
+  std::vector<std::byte> word = Sesame::word(std::to_integer<std::uint64_t>(byte[0]));
+  if (!is_right) word.back() = std::byte{'?'};
+  word.push_back(std::byte{'!'});
+  status = co_await write_all(**stream, std::span(word).first(2), deadline_ns);
+  Wait pause(world.scheduler(), world.now_ns() + second_ns / 50);
+  co_await pause;
+  if (status.ok()) status = co_await write_all(**stream, std::span(word).subspan(2), deadline_ns);
+  std::string heard;
+  for (;;) {
+    Result<std::size_t> got = co_await (*stream)->read_some(byte, deadline_ns);
+    if (!got.ok() || *got == 0) co_return heard;
+    heard += static_cast<char>(byte[0]);
+  }
+}
+
+Task<std::string> pass_the_gate(World& world) {
+  const std::int64_t deadline_ns = world.now_ns() + 30 * second_ns;
+  const Sesame gate(4);
+  const Address anywhere{"127.0.0.1", 0};
+  Result<std::unique_ptr<Listener>> listener = world.listen(anywhere);
+  if (!listener.ok()) co_return listener.error().describe();
+  std::string admitted;
+  TaskScope tasks;
+  tasks.spawn(admit_one(**listener, gate, deadline_ns, admitted));
+  const Address there = (*listener)->address();
+  const std::string wrong = co_await answer_at(world, there, false);
+  const std::string right = co_await answer_at(world, there, true);
+  co_return str(wrong, " ", right, " ", admitted);
+}
+
+TEST_P(EveryWorld, OnlyTheRightAnswerPassesTheGate) {
+  EXPECT_EQ(run(pass_the_gate(world())), "n ! number 2!");
+}
+
+// Silent connections, more than there is room for: the oldest go first, the others after a second.
+Task<std::string> wait_at_the_gate(World& world) {
+  const std::int64_t begun_ns = world.now_ns();
+  const Sesame gate(4);
+  const Address anywhere{"127.0.0.1", 0};
+  Result<std::unique_ptr<Listener>> listener = world.listen(anywhere);
+  if (!listener.ok()) co_return listener.error().describe();
+  std::string nobody;
+  TaskScope tasks;
+  tasks.spawn(admit_one(**listener, gate, begun_ns + 60 * second_ns, nobody));
+  const Address there = (*listener)->address();
+  std::vector<std::unique_ptr<Stream>> silent;
+  std::array<std::byte, 1> byte;
+  for (int i = 0; i < 7; ++i) {
+    Result<std::unique_ptr<Stream>> stream =
+        co_await world.connect(there, world.now_ns() + 10 * second_ns);
+    if (!stream.ok()) co_return stream.error().message;
+    Status challenged = co_await read_exactly(**stream, byte, world.now_ns() + 10 * second_ns);
+    if (!challenged.ok()) co_return challenged.error().message;
+    silent.push_back(std::move(*stream));
+  }
+  std::string out;
+  for (const auto& stream : silent) {
+    Result<std::size_t> end = co_await stream->read_some(byte, begun_ns + 30 * second_ns);
+    if (!end.ok() || *end != 0) co_return "no end";
+    const std::int64_t after_ns = world.now_ns() - begun_ns;
+    out += after_ns < answer_timeout_ns ? "made room, " : "timed out, ";
+    if (after_ns > 10 * second_ns) co_return "took too long";
+  }
+  co_return out + nobody;
+}
+
+TEST_P(EveryWorld, SilentConnectionsAtTheGateGoTheOldestFirst) {
+  EXPECT_EQ(run(wait_at_the_gate(world())),
+            "made room, made room, made room, timed out, timed out, timed out, timed out, ");
+}
+
+Task<std::string> come_with_wrong_words(World& world) {
+  const Sesame gate(4);
+  const Address anywhere{"127.0.0.1", 0};
+  Result<std::unique_ptr<Listener>> listener = world.listen(anywhere);
+  if (!listener.ok()) co_return listener.error().describe();
+  std::string nobody;
+  TaskScope tasks;
+  tasks.spawn(admit_one(**listener, gate, world.now_ns() + 60 * second_ns, nobody));
+  const Address there = (*listener)->address();
+  for (int i = 0; i < 5; ++i) {
+    const std::string heard = co_await answer_at(world, there, false);
+    if (heard != "n") co_return heard;
+  }
+  co_return "refused";
+}
+
+TEST_P(EveryWorld, RefusalsOfOneHostAreLoggedOnceAMinute) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run(come_with_wrong_words(world())), "refused");
+  const std::string logged = testing::internal::GetCapturedStderr();
+  EXPECT_NE(logged.find("127.0.0.1: a wrong word"), std::string::npos) << logged;
+  EXPECT_EQ(std::count(logged.begin(), logged.end(), '\n'), 1) << logged;
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, EveryWorld, testing::Values("real", "simulated"),

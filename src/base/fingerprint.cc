@@ -1,0 +1,61 @@
+#include "base/fingerprint.h"
+
+#include "base/str.h"
+
+namespace unisono {
+namespace {
+
+// From the highest bit down: 4 bits of the collective plus 1, 4 of the type, 3 of the operation, 16
+// of the root, 1 that says that the count is cut, 34 of the count.
+constexpr int count_bits = 34, cut_bits = 1, root_bits = 16, operation_bits = 3, type_bits = 4;
+constexpr int cut_shift = count_bits;
+constexpr int root_shift = cut_shift + cut_bits;
+constexpr int operation_shift = root_shift + root_bits;
+constexpr int type_shift = operation_shift + operation_bits;
+constexpr int collective_shift = type_shift + type_bits;
+constexpr int collective_bits = 4;
+static_assert(collective_shift + collective_bits <= 64);
+static_assert(collective_count < 1 << collective_bits && data_type_count <= 1 << type_bits &&
+              reduce_operation_count <= 1 << operation_bits);
+
+constexpr std::uint64_t low_bits(std::uint64_t value, int bits) {
+  return value & ((std::uint64_t{1} << bits) - 1);
+}
+
+}  // namespace
+
+std::uint64_t pack(const Fingerprint& fingerprint) {
+  const auto count = static_cast<std::uint64_t>(fingerprint.count);
+  const std::uint64_t is_cut = count >> count_bits != 0 ? 1 : 0;
+  return (static_cast<std::uint64_t>(fingerprint.collective) + 1) << collective_shift |
+         static_cast<std::uint64_t>(fingerprint.type) << type_shift |
+         static_cast<std::uint64_t>(fingerprint.operation) << operation_shift |
+         low_bits(fingerprint.root, root_bits) << root_shift | is_cut << cut_shift |
+         low_bits(count, count_bits);
+}
+
+std::string describe_call(std::uint64_t fingerprint) {
+  const std::uint64_t number = fingerprint >> collective_shift;
+  const std::uint64_t type = low_bits(fingerprint >> type_shift, type_bits);
+  const std::uint64_t operation = low_bits(fingerprint >> operation_shift, operation_bits);
+  if (number == 0 || number > collective_count || type >= data_type_count ||
+      operation >= reduce_operation_count)
+    return str("an unknown call (fingerprint ", hex(fingerprint), ")");
+  const auto collective = static_cast<Collective>(number - 1);
+  std::string out(collective == Collective::point_to_point ? "a message" : name(collective));
+  if (collective == Collective::barrier) return out;
+  const std::uint64_t root = low_bits(fingerprint >> root_shift, root_bits);
+  append(out, " of ");
+  if (collective != Collective::all_to_all_v) {
+    if (low_bits(fingerprint >> cut_shift, cut_bits) != 0) append(out, "n * 2^34 + ");
+    append(out, str(low_bits(fingerprint, count_bits), ' '));
+  }
+  append(out, name(static_cast<DataType>(type)));
+  if (is_reduction(collective) || collective == Collective::custom)
+    append(out, str(", ", name(static_cast<ReduceOperation>(operation))));
+  if (has_root(collective)) append(out, str(", root ", root));
+  if (collective == Collective::custom) append(out, str(", program ", hex(root)));
+  return out;
+}
+
+}  // namespace unisono

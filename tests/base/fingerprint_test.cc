@@ -1,0 +1,70 @@
+// Calls in a word, and what is said of any word.
+
+#include "base/fingerprint.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "base/fixed_text.h"
+
+namespace unisono {
+namespace {
+
+TEST(Fingerprint, EveryFieldDecidesTheWordAndIsTold) {
+  const Fingerprint call{
+      .collective = Collective::reduce, .type = DataType::float32, .root = 3, .count = 10};
+  EXPECT_EQ(describe_call(pack(call)), "reduce of 10 float32, sum, root 3");
+  std::set<std::uint64_t> words;
+  for (int collective = 0; collective < collective_count; ++collective)
+    for (int type = 0; type < data_type_count; ++type)
+      for (int operation = 0; operation < reduce_operation_count; ++operation)
+        for (const std::uint32_t root : {0u, 1u, 65'535u})
+          for (const std::int64_t count : {0L, 1L, (1L << 34) - 1, 1L << 34, (1L << 34) + 1})
+            words.insert(pack({.collective = static_cast<Collective>(collective),
+                               .type = static_cast<DataType>(type),
+                               .operation = static_cast<ReduceOperation>(operation),
+                               .root = root,
+                               .count = count}));
+  EXPECT_EQ(words.size(), 12U * 14 * 6 * 3 * 5);
+  EXPECT_FALSE(words.contains(0));
+}
+
+TEST(Fingerprint, IsTold) {
+  const auto told = [](const Fingerprint& call) { return describe_call(pack(call)); };
+  EXPECT_EQ(told({.collective = Collective::barrier}), "barrier");
+  EXPECT_EQ(told({.collective = Collective::all_to_all_v, .type = DataType::int64}),
+            "all_to_all_v of int64");
+  EXPECT_EQ(told({.collective = Collective::broadcast, .type = DataType::uint8, .root = 7}),
+            "broadcast of 0 uint8, root 7");
+  EXPECT_EQ(told({.collective = Collective::point_to_point, .count = 4}), "a message of 4 int8");
+  EXPECT_EQ(told({.collective = Collective::custom, .root = 0x3f2a, .count = 4}),
+            "custom of 4 int8, sum, program 3f2a");
+  EXPECT_EQ(told({.collective = Collective::all_gather, .count = (3L << 34) + 5}),
+            "all_gather of n * 2^34 + 5 int8");
+}
+
+// It comes from peers.
+TEST(Fingerprint, AnyWordHasADescription) {
+  std::mt19937_64 random(std::random_device{}());
+  for (int i = 0; i < 100'000; ++i) EXPECT_FALSE(describe_call(random()).empty());
+  EXPECT_EQ(describe_call(0), "an unknown call (fingerprint 0)");
+  EXPECT_EQ(describe_call(~std::uint64_t{0}), "an unknown call (fingerprint ffffffffffffffff)");
+}
+
+TEST(FixedText, IsCutToFitAndPrintable) {
+  FixedText<8> text;
+  EXPECT_TRUE(text.empty());
+  text.set("rank 10 is late");
+  EXPECT_EQ(text.text(), "rank 10");
+  text.set("a\n\xff\x7f");
+  EXPECT_EQ(text.text(), "a???");
+  // Another process may have written no end.
+  FixedText<8> endless;
+  std::fill_n(reinterpret_cast<char*>(&endless), sizeof endless, 'x');
+  EXPECT_EQ(endless.text(), "xxxxxxxx");
+}
+
+}  // namespace
+}  // namespace unisono
