@@ -105,6 +105,10 @@ std::vector<const Entry*> entries_for(Collective collective);
 Result<const Entry*> find(Collective collective, std::string_view name);
 Result<const Entry*> find_plan(std::string_view plan_name);
 
+// Misuse, saying which value is wrong and what would be right, if the entry cannot serve it: what
+// all requests must be, then entry.supports.
+Status check_request(const Entry& entry, const Request& request);
+
 // One rank's program and header, checked against the request; and the plan of all ranks, for the
 // verifier, the drawings and the tests.
 Result<plan::Header> make_header(const Entry& entry, const Request& request);

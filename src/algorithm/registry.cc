@@ -79,17 +79,25 @@ std::string unknown(std::string_view wanted, const std::vector<std::string>& kno
   return message;
 }
 
+}  // namespace
+
 Status check_request(const Entry& entry, const Request& request) {
-  const std::string plan = entry.plan_name();
+  const std::string name_of_plan = entry.plan_name();
   if (request.collective != entry.collective)
-    return misuse(plan, " was asked to do ", name(request.collective), "; it does ",
+    return misuse(name_of_plan, " was asked to do ", name(request.collective), "; it does ",
                   name(entry.collective));
   const int ranks = request.placement.ranks();
   if (has_root(entry.collective) && (request.root < 0 || request.root >= ranks))
-    return misuse(plan, ": root ", request.root, " is not a rank; ranks are 0 to ", ranks - 1);
-  if (request.channels < 1) return misuse(plan, ": ", request.channels, " channels; at least 1");
+    return misuse(name_of_plan, ": root ", request.root, " is not a rank; ranks are 0 to ",
+                  ranks - 1);
+  // Before anything is written, which takes as long as there are channels.
+  const int most = plan::format_limits().max_channels;
+  if (request.channels < 1 || request.channels > most)
+    return misuse(name_of_plan, ": ", request.channels, " channels; it must be 1 to ", most);
   return entry.supports(request);
 }
+
+namespace {
 
 plan::Header named_header(const Entry& entry, const Request& request) {
   plan::Header header = entry.header(request);

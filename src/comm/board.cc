@@ -2,17 +2,19 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "transport/fault.h"
 
 namespace unisono::comm {
 
-Board::Board(const std::string& name, int rank, std::vector<int> neighbours)
-    : neighbours_(std::move(neighbours)), name_("/unisono-board-" + name) {
+Board::Board(const std::string& name, int rank, std::vector<int> neighbours, int ranks)
+    : neighbours_(std::move(neighbours)), ranks_(ranks), name_("/unisono-board-" + name) {
   const auto own = std::find(neighbours_.begin(), neighbours_.end(), rank);
   own_ = static_cast<std::size_t>(own - neighbours_.begin());
   if (neighbours_.size() == 1) return;
-  auto memory = sys::SharedMemory::open(name_, neighbours_.size() * sizeof(Line));
+  const std::size_t bytes = neighbours_.size() * sizeof(Line);
+  auto memory = sys::SharedMemory::open(name_, bytes, bytes);
   if (!memory.ok()) {
     log(LogLevel::info, "timeouts will not tell who has not joined: ", memory.error().message);
     return;
@@ -31,18 +33,37 @@ Board::Line& Board::line_of(std::size_t neighbour) const {
   return *reinterpret_cast<Line*>(memory_->data() + neighbour * sizeof(Line));
 }
 
-std::vector<int> Board::absent(std::uint64_t sequence) const {
+std::vector<int> Board::absent() const {
   std::vector<int> out;
   if (!memory_) return out;
   for (std::size_t i = 0; i < neighbours_.size(); ++i)
-    if (i != own_ && line_of(i).started.load(std::memory_order_relaxed) < sequence + 1)
+    if (i != own_ && line_of(i).started.load(std::memory_order_relaxed) < started())
       out.push_back(neighbours_[i]);
   return out;
 }
 
-// A fault is one word that says all; but who sees that this rank has closed a connection shall see
-// why, too: release here, acquire in told().
-void Board::give_up(const transport::Fault& fault) {
+std::optional<Board::OtherCall> Board::other_call() const {
+  if (!memory_ || shown_ == 0) return std::nullopt;
+  const std::uint64_t number = shown_ - 1;
+  const auto call_of = [&](const Line& line) {
+    return line.calls[number % kept_calls].load(std::memory_order_acquire);
+  };
+  const std::uint64_t ours = call_of(*own_line_);
+  for (std::size_t i = 0; i < neighbours_.size(); ++i) {
+    const Line& line = line_of(i);
+    // Acquire, and the second look: as shows() says, so the fingerprint is that of this number.
+    if (line.shown.load(std::memory_order_acquire) <= number) continue;
+    const std::uint64_t theirs = call_of(line);
+    if (line.shown.load(std::memory_order_acquire) >= number + kept_calls) continue;
+    if (theirs != ours) return OtherCall{.rank = neighbours_[i], .theirs = theirs, .ours = ours};
+  }
+  return std::nullopt;
+}
+
+// A fault is one word; but who sees it, or that this rank has closed a connection, shall see why,
+// too: release here, acquire in told().
+void Board::give_up(const transport::Fault& fault, std::string_view why) {
+  own_line_->why.set(why);
   own_line_->fault.store(transport::pack(fault), std::memory_order_release);
 }
 
@@ -51,7 +72,12 @@ std::optional<Error> Board::told() const {
   for (std::size_t i = 0; i < neighbours_.size(); ++i) {
     if (i == own_) continue;
     const std::uint64_t word = line_of(i).fault.load(std::memory_order_acquire);
-    if (word != 0) return transport::told_error(neighbours_[i], transport::unpack_fault(word));
+    if (word == 0) continue;
+    const auto fault = transport::unpack_fault(word, ranks_);
+    if (!fault) return transport::impossible_fault(neighbours_[i], word, ranks_);
+    if (fault->kind == transport::Fault::Kind::disagreed)
+      return peer_error(-1, "rank ", neighbours_[i], " gave up: ", line_of(i).why.text());
+    return transport::told_error(neighbours_[i], *fault);
   }
   return std::nullopt;
 }

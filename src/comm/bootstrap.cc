@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/hmac.h"
 #include "base/log.h"
+#include "base/rank.h"
+#include "base/settings.h"
 #include "base/try.h"
 #include "base/wire.h"
 #include "comm/bootstrap_group.h"
@@ -39,8 +41,7 @@ ControlGroup::ControlGroup(std::shared_ptr<BootstrapRuntime> runtime,
 ControlGroup::~ControlGroup() {
   // On the loop, which another group's thread may be running. That thread holds its own group, so
   // the runtime outlives the action; the last group runs it here.
-  runtime_->world().post(
-      [exchange = std::move(exchange_)] { exchange->node()->forget_group(exchange->id()); });
+  runtime_->world().post([exchange = std::move(exchange_)] { exchange->leave(); });
 }
 
 int ControlGroup::rank() const { return exchange_->rank(); }
@@ -84,7 +85,8 @@ Result<std::unique_ptr<ControlGroup>> ControlGroup::subgroup(std::uint64_t commu
 
 void ControlGroup::give_up(const Error& error) {
   Error of_job = error;
-  if (error.peer >= 0) of_job.peer = world_ranks()[static_cast<std::size_t>(error.peer)];
+  const auto peer = Rank::among(error.peer, size());
+  of_job.peer = peer ? world_ranks()[peer->index()] : -1;
   runtime_->world().post(
       [exchange = exchange_, told = std::move(of_job)] { exchange->give_up(told); });
 }
@@ -94,9 +96,17 @@ std::optional<Error> ControlGroup::look() {
 }
 
 std::optional<Error> ControlGroup::watch(int member) {
-  const int peer = world_ranks()[static_cast<std::size_t>(member)];
+  const auto place = Rank::among(member, size());
+  if (!place) return bug("member ", member, " is watched in a group of ", size());
+  const int peer = world_ranks()[place->index()];
   auto watching = [&]() -> sys::Task<std::optional<Error>> { co_return exchange_->watch(peer); };
   return of_member(runtime_->world().run(watching()));
+}
+
+CallState& ControlGroup::call_state() { return exchange_->call_state(); }
+
+std::optional<Error> ControlGroup::inquire(const Inquest& mine) {
+  return of_member(runtime_->world().run(exchange_->inquire(mine)));
 }
 
 std::optional<Error> ControlGroup::of_member(std::optional<Error> error) const {
@@ -124,9 +134,19 @@ Result<std::string> secret_for(const BootstrapOptions& options) {
   UNISONO_ASSIGN(const RendezvousPlace place, parse_rendezvous(options.rendezvous));
   if (place.is_file) return std::string();
   if (place.address.is_loopback()) return sys::user_secret(sys::user_directory());
+  if (!settings().boolean(Setting::insecure))
+    return misuse(
+        "the job has no secret, and other hosts reach its rendezvous ", options.rendezvous,
+        ": anybody could join it. Give every rank the same UNISONO_SECRET_FILE (a file that only "
+        "its owner can read) or UNISONO_SECRET",
+        settings().secret_was_taken()
+            ? ", which the process that started this one has overwritten in the environment once "
+              "it had read it: children get the file"
+            : "",
+        "; or set UNISONO_INSECURE=1 where nobody else reaches that network");
   if (options.rank == 0)
-    log(LogLevel::warn, "the job has no secret: whoever reaches ", options.rendezvous,
-        " can join it; set UNISONO_SECRET or UNISONO_SECRET_FILE to the same value on every rank");
+    log(LogLevel::warn, "UNISONO_INSECURE: the job has no secret, so everybody who reaches ",
+        options.rendezvous, " can join it");
   return std::string();
 }
 
@@ -139,8 +159,8 @@ Result<BootstrapResult> bootstrap_over(std::unique_ptr<sys::RealWorld> world,
     UNISONO_ASSIGN(complete.secret, secret_for(options));
   }
   auto runtime = std::make_shared<BootstrapRuntime>(std::move(world));
-  auto joined = runtime->world().run(
-      join(runtime->world(), std::move(complete), {mine.begin(), mine.end()}, std::move(listener)));
+  auto joined = runtime->world().run(join_job(runtime->world(), std::move(complete),
+                                              {mine.begin(), mine.end()}, std::move(listener)));
   if (!joined.ok()) return joined.take_error();
   runtime->set_node(std::move(joined->node));
   std::vector<int> everyone(static_cast<std::size_t>(options.world_size));
@@ -149,6 +169,7 @@ Result<BootstrapResult> bootstrap_over(std::unique_ptr<sys::RealWorld> world,
   auto exchange = std::make_shared<GroupExchange>(
       runtime->node(), GroupId{runtime->node()->job(), 0}, std::move(everyone), options.rank);
   BootstrapResult out;
+  out.key = runtime->node()->job_key();
   out.contributions = std::move(joined->contributions);
   out.world = ControlGroup::make(std::move(runtime), std::move(exchange));
   return out;

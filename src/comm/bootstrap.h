@@ -3,10 +3,12 @@
 // once as coroutines (bootstrap_node.h, bootstrap_group.h) and also runs in the simulated world.
 //
 // Finding each other, p ranks. Rank 0's listener is the rendezvous; it introduces, nothing more.
-//   1. Each rank r > 0 connects to the rendezvous, both sides prove the job's secret (see
-//      bootstrap_handshake.h; nothing else is read before), and r registers {r, p, its own
-//      address}.
-//   2. The rendezvous answers r with the address of rank r+1 (mod p) as soon as that is known.
+//   1. Each rank r > 0 connects to the rendezvous, both sides prove the secret that ranks were
+//      started with (see bootstrap_handshake.h; nothing else is read before), and r registers {r,
+//      p, its own address}.
+//   2. The rendezvous answers r with the job's key, 32 random bytes that it made, and the address
+//      of rank r+1 (mod p) as soon as that is known. From then on ranks prove the job's key to each
+//      other; the secret only admits to the job. The job's identity, a number, proves nothing.
 //   3. The ranks gather everybody's address and bytes without a star. Invariant: before round k,
 //      k = 0, 1, ..., rank r holds the entries of r, r+1, ..., r+2^k-1 (mod p, at most p of them)
 //      and the address of r+2^k. In round k it connects to r+2^k, which is the request for that
@@ -36,6 +38,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/key.h"
+#include "sys/seal.h"
+
 namespace unisono::comm {
 
 // The most bytes that a rank may contribute to the bootstrap and to an exchange afterwards.
@@ -47,24 +52,45 @@ struct BootstrapOptions {
   int world_size = 1;
   // "tcp://host:port": rank 0 listens there. "file:///path": rank 0 listens on a port of its own
   // choice and writes its address into this file, which all ranks can read. May be empty when
-  // world_size is 1.
+  // world_size is 1. Invitations ("meet://...") and pmi_rendezvous are replaced before bootstrap().
   std::string rendezvous;
-  // The job's secret. When empty: with file://, rank 0 makes one and shares it through the file
-  // <path>.secret (mode 0600); with tcp:// to a loopback address written as such (127.x.x.x, ::1,
-  // localhost), a key from a file of this user's on this host; with any other host the job runs
-  // with an empty secret after a warning, because then anybody who reaches the port can join.
+  // What admits to the job: the same on all its ranks, and known to nobody else. When empty: with
+  // file://, rank 0 makes one and shares it through the file <path>.secret (mode 0600); with tcp://
+  // to a loopback address written as such (127.x.x.x, ::1, localhost), a key from a file of this
+  // user's on this host; with any other host it is an error, unless UNISONO_INSECURE says that
+  // nobody else reaches the port.
   std::string secret;
   // The address or the name of the interface that this rank's listener binds to; empty takes the
   // one that routes to the rendezvous.
   std::string interface;
   std::int64_t timeout_ns = 120'000'000'000;
+  // How what ranks tell each other is protected once they know each other (UNISONO_WIRE): the same
+  // on all ranks. Inside a host, where only its administrator could read or change it, nothing is,
+  // unless protects_loopback.
+  sys::Protection protection = sys::Protection::authenticate;
+  bool protects_loopback = false;
 };
 
-// Fills the options from the settings: UNISONO_RANK, _WORLD_SIZE, _RENDEZVOUS, _SECRET,
-// _SECRET_FILE, _INTERFACE, _BOOTSTRAP_TIMEOUT; and where those are unset from what torchrun sets:
-// RANK, WORLD_SIZE, MASTER_ADDR and the port after MASTER_PORT (MASTER_PORT itself belongs to
-// torchrun's own store). A missing or unreadable value is a misuse error that names the variable.
-Result<BootstrapOptions> bootstrap_options_from_settings();
+// The secret that the settings name: UNISONO_SECRET_FILE's, then UNISONO_SECRET, which a launcher
+// may have made; empty if neither.
+Result<std::string> secret_from_settings();
+// Fills what does not depend on the rank: the interface where it is empty, the timeout where it is
+// 0, the protection.
+Status fill_from_settings(BootstrapOptions& options);
+
+// Completes what was asked for: a rank or world size of -1, an empty text and a timeout of 0 are
+// filled in. First from the settings: UNISONO_RANK, _WORLD_SIZE, _RENDEZVOUS, _SECRET_FILE,
+// _SECRET, _INTERFACE, _BOOTSTRAP_TIMEOUT, _WIRE. Then rank, world size and rendezvous from whoever
+// started this process, the first of these whose variables are there:
+//   torchrun  RANK, WORLD_SIZE, and MASTER_ADDR with the port after MASTER_PORT (MASTER_PORT itself
+//             belongs to torchrun's own store).
+//   PMI       PMI_FD, PMI_RANK, PMI_SIZE; the rendezvous is told through PMI (pmi_meeting.h).
+//   Slurm     SLURM_PROCID, SLURM_STEP_NUM_TASKS; the rendezvous is a file in ~/.unisono, a folder
+//             of mode 0700, named by the job, its step, its restarts, and how often this process
+//             has come here.
+// A missing or unreadable value is a misuse error that names the variable.
+Result<BootstrapOptions> bootstrap_options_from_settings(
+    BootstrapOptions asked = {.rank = -1, .world_size = -1, .timeout_ns = 0});
 
 // What all members contributed, one byte string each.
 class Gathered {
@@ -87,6 +113,8 @@ class Gathered {
 
 class BootstrapRuntime;
 class GroupExchange;
+struct CallState;
+struct Inquest;
 
 // The members of one communicator, as the control plane sees them. A group of a communicator that
 // is used concurrently with others may be used concurrently too; within one group every member
@@ -134,6 +162,10 @@ class ControlGroup {
   std::optional<Error> look();
   std::optional<Error> watch(int member);
 
+  // For the same: whom to blame for a call that cannot end, as GroupExchange::inquire says.
+  CallState& call_state();
+  std::optional<Error> inquire(const Inquest& mine);
+
   // For bootstrap().
   static std::unique_ptr<ControlGroup> make(std::shared_ptr<BootstrapRuntime> runtime,
                                             std::shared_ptr<GroupExchange> exchange);
@@ -153,6 +185,7 @@ std::uint64_t child_communicator(std::uint64_t parent, std::uint64_t sequence, s
 
 // The job, once all ranks have found each other.
 struct BootstrapResult {
+  Key key{};                            // only this job's ranks have it
   Gathered contributions;               // in rank order
   std::unique_ptr<ControlGroup> world;  // all ranks; communicator = the job's random identity
 };

@@ -60,6 +60,17 @@ GroupExchange::GroupExchange(std::shared_ptr<ControlNode> node, GroupId id,
                              std::vector<int> members, int me)
     : node_(std::move(node)), id_(id), members_(std::move(members)), me_(me) {
   node_->open_group(id_);
+  node_->attach(id_, *this);
+}
+
+GroupExchange::~GroupExchange() {
+  if (!has_left_) node_->detach(id_, *this);
+}
+
+void GroupExchange::leave() {
+  has_left_ = true;
+  node_->detach(id_, *this);
+  node_->forget_group(id_);
 }
 
 sys::Task<Error> GroupExchange::conclude(const Error& error, const GatherProgress& progress,
@@ -141,8 +152,7 @@ std::optional<Error> GroupExchange::watch(int peer) {
 }
 
 void GroupExchange::give_up(const Error& error) {
-  node_->fail(id_, error);
-  node_->spread_failure(id_, members_);
+  if (node_->fail(id_, error)) node_->spread_failure(id_, members_);
 }
 
 }  // namespace unisono::comm

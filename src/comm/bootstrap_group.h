@@ -10,6 +10,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/bootstrap_node.h"
+#include "comm/inquiry.h"
 
 namespace unisono::comm {
 
@@ -30,10 +31,15 @@ sys::Task<Result<std::vector<std::vector<std::byte>>>> gather_tables(
     std::span<const std::byte> mine, std::size_t max_entry_bytes, std::string* next_address,
     std::int64_t deadline_ns, GatherProgress& progress);
 
-class GroupExchange {
+class GroupExchange : public GroupListener {
  public:
   // `members` are job ranks; `me` is this process's place among them.
   GroupExchange(std::shared_ptr<ControlNode> node, GroupId id, std::vector<int> members, int me);
+  ~GroupExchange() override;
+  GroupExchange(const GroupExchange&) = delete;
+  GroupExchange& operator=(const GroupExchange&) = delete;
+  // Takes no more of what comes. On the world's loop; afterwards it may be destroyed anywhere.
+  void leave();
 
   const GroupId& id() const { return id_; }
   int rank() const { return me_; }
@@ -49,7 +55,35 @@ class GroupExchange {
   // Tells the members that there is a link to; fails every call, this one's and later ones.
   void give_up(const Error& error);
 
+  CallState& call_state() { return call_state_; }
+  // Takes part in the group's inquiry (inquiry.h), or opens it, and takes what has come. To be
+  // called again, every few milliseconds and with the same arguments, until it returns the verdict
+  // or a failure that a member has told.
+  sys::Task<std::optional<Error>> inquire(const Inquest& mine);
+  bool on_frame(int peer, FrameKind kind, std::span<const std::byte> payload) override;
+
  private:
+  // A member that was asked what it does.
+  struct Asked {
+    int peer = -1;  // its rank in the job
+    bool was_sent = false;
+    std::optional<CallReport> answer;
+  };
+  // Of this member's part in the inquiry.
+  struct Part {
+    std::int64_t begun_ns = 0;
+    InquiryTimes times;
+    bool has_judged = false;
+    std::vector<Asked> asked;  // as Inquest::awaited
+  };
+  void begin(const Inquest& mine, std::int64_t now_ns);
+  void ask(const Inquest& mine);
+  // What this member knows of one that it waits for.
+  std::optional<Suspicion> judge(const Inquest& mine, std::size_t awaited) const;
+  Suspicion suspicion(Suspicion::Reason reason, const Inquest& mine,
+                      const Inquest::Awaited& awaited) const;
+  void suspect(std::span<const Suspicion> suspicions);
+  void spread_suspicions(ControlNode::When when);
   // The group is over. Tells the others why, and returns what all of them agree on.
   //
   // After a timeout or a lost connection each member only suspects the one it waits for, which may
@@ -65,7 +99,11 @@ class GroupExchange {
   const GroupId id_;
   const std::vector<int> members_;
   const int me_;
+  bool has_left_ = false;
   std::uint64_t sequence_ = 0;  // of collective exchanges
+  CallState call_state_;
+  Suspicions suspicions_;
+  std::unique_ptr<Part> part_;
 };
 
 }  // namespace unisono::comm

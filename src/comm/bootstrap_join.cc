@@ -13,6 +13,7 @@
 #include "comm/bootstrap_group.h"
 #include "comm/bootstrap_handshake.h"
 #include "comm/bootstrap_rendezvous.h"
+#include "sys/tcp_socket.h"
 
 namespace unisono::comm {
 namespace {
@@ -24,11 +25,18 @@ constexpr std::int64_t verdict_timeout_ns = 2'000 * millisecond_ns;
 // The bootstrap's own exchange in the group of all ranks; calls count from 0 upwards.
 constexpr std::uint64_t bootstrap_sequence = ~std::uint64_t{0};
 constexpr std::size_t max_secret_bytes = 256;
+constexpr std::int64_t first_pause_ns = 10 * millisecond_ns;
 
 Result<std::uint64_t> random_number(sys::World& world) {
   std::array<std::byte, 8> bytes;
   UNISONO_TRY(world.fill_random(bytes));
   return WireReader(bytes).number<std::uint64_t>();
+}
+
+Result<Key> random_key(sys::World& world) {
+  Key key;
+  UNISONO_TRY(world.fill_random(key));
+  return key;
 }
 
 Status check_options(const BootstrapOptions& options, std::size_t contribution_bytes) {
@@ -68,13 +76,16 @@ class Joining {
   Status open_rendezvous();
   Status start_rendezvous();
   sys::Task<Status> enrol();
-  sys::Task<Result<std::unique_ptr<sys::Stream>>> reach_rendezvous();
+  sys::Task<Result<std::unique_ptr<Channel>>> reach_rendezvous();
+  sys::Task<Result<std::unique_ptr<Channel>>> try_rendezvous(std::int64_t deadline_ns,
+                                                             Refusal& refusal);
   Result<sys::Address> find_rendezvous();
   sys::Task<void> watch();
   sys::Task<Status> wait_for(const bool& condition, const char* what);
   sys::Task<Status> gather(std::string next_address);
   sys::Task<Error> conclude(Error error);
   void fail(const Error& error);
+  WireProtection wire() const { return {options_.protection, options_.protects_loopback}; }
   GroupId group() const { return {node_->job(), 0}; }
 
   sys::World& world_;
@@ -88,7 +99,8 @@ class Joining {
 
   std::shared_ptr<Rendezvous> rendezvous_;  // rank 0
 
-  std::unique_ptr<sys::Stream> stream_;  // to the rendezvous; the other ranks
+  Key enrolment_key_{};
+  std::unique_ptr<Channel> channel_;  // to the rendezvous; the other ranks
   std::string next_address_;
   bool is_introduced_ = false;
   bool is_released_ = false;
@@ -117,10 +129,12 @@ sys::Task<Result<Joined>> Joining::run() {
 }
 
 sys::Task<Status> Joining::run_alone() {
-  node_ = std::make_shared<ControlNode>(world_, 0, 1, options_.secret);
+  node_ = std::make_shared<ControlNode>(world_, 0, 1, wire());
   Result<std::uint64_t> job = random_number(world_);
   if (!job.ok()) co_return job.take_error();
-  node_->set_job(*job);
+  Result<Key> key = random_key(world_);
+  if (!key.ok()) co_return key.take_error();
+  node_->set_job(*job, *key);
   contributions_ = Gathered(mine_, {mine_.size()});
   co_return Status();
 }
@@ -140,7 +154,7 @@ sys::Task<Status> Joining::run_as_rendezvous() {
       done = co_await rendezvous_->released();
     }
     if (!done.ok()) {
-      rendezvous_->report(done.error());
+      rendezvous_->report(node_->starved() ? *node_->starved() : done.error());
       if (rendezvous_->verdict()) done = *rendezvous_->verdict();
     }
     co_await rendezvous_->drain(world_.now_ns() + verdict_timeout_ns);
@@ -164,31 +178,37 @@ Status Joining::open_rendezvous() {
 
 Status Joining::start_rendezvous() {
   UNISONO_ASSIGN(const std::uint64_t job, random_number(world_));
+  UNISONO_ASSIGN(const Key job_key, random_key(world_));
   const std::string own_address = listener_->address().text();
   std::string secret = options_.secret;
   if (place_.is_file) {
     if (secret.empty()) {
-      UNISONO_ASSIGN(const std::uint64_t a, random_number(world_));
-      UNISONO_ASSIGN(const std::uint64_t b, random_number(world_));
-      secret = str(a, "-", b);
+      UNISONO_ASSIGN(const Key random, random_key(world_));
+      secret = hex(random);
       UNISONO_TRY(world_.publish_file(place_.path + ".secret", secret));
     }
     UNISONO_TRY(world_.publish_file(place_.path, encode_rendezvous_file(own_address, secret)));
   }
-  node_ = std::make_shared<ControlNode>(world_, 0, options_.world_size, secret);
-  node_->set_job(job);
+  node_ = std::make_shared<ControlNode>(world_, 0, options_.world_size, wire());
+  node_->set_job(job, job_key);
   Rendezvous::Setup setup;
   setup.world_size = options_.world_size;
   setup.job = job;
+  setup.job_key = job_key;
   setup.own_address = own_address;
   setup.deadline_ns = deadline_ns_;
   setup.on_verdict = [this](const Error& error) { fail(error); };
   rendezvous_ = std::make_shared<Rendezvous>(world_, std::move(setup));
-  node_->start(std::move(listener_), [rendezvous = rendezvous_](std::unique_ptr<sys::Stream> stream,
-                                                                const Enrolment& enrolment) {
-    return Rendezvous::serve(rendezvous, std::move(stream), enrolment);
-  });
-  return {};
+  ControlNode::Enrolments enrolments;
+  enrolments.key = enrolment_key(secret);
+  enrolments.serve = [rendezvous = rendezvous_](std::unique_ptr<Channel> channel,
+                                                const Enrolment& enrolment) {
+    return Rendezvous::serve(rendezvous, std::move(channel), enrolment);
+  };
+  enrolments.disagree = [rendezvous = rendezvous_](const Error& error) {
+    rendezvous->report(error);
+  };
+  return node_->start(std::move(listener_), std::move(enrolments));
 }
 
 sys::Task<Status> Joining::run_as_guest() {
@@ -199,7 +219,7 @@ sys::Task<Status> Joining::run_as_guest() {
   if (done.ok()) done = co_await gather(next_address_);
   if (done.ok()) {
     const MessageKey no_key;
-    done = co_await write_frame(*stream_, FrameKind::done, no_key, {}, deadline_ns_);
+    done = co_await channel_->write(FrameKind::done, no_key, {}, deadline_ns_);
     if (done.ok()) done = co_await wait_for(is_released_, "some ranks did not get this far");
   }
   if (done.ok()) co_return Status();
@@ -208,7 +228,10 @@ sys::Task<Status> Joining::run_as_guest() {
 }
 
 Result<sys::Address> Joining::find_rendezvous() {
-  if (!place_.is_file) return place_.address;
+  if (!place_.is_file) {
+    enrolment_key_ = enrolment_key(options_.secret);
+    return place_.address;
+  }
   std::string secret = options_.secret;
   if (secret.empty()) {
     UNISONO_ASSIGN(secret, world_.read_file(place_.path + ".secret", max_secret_bytes, true));
@@ -217,33 +240,36 @@ Result<sys::Address> Joining::find_rendezvous() {
                  world_.read_file(place_.path, max_rendezvous_file_bytes, false));
   auto text = decode_rendezvous_file(content, secret);
   if (!text.ok()) return environment_error(place_.path, ": ", text.error().message);
-  node_ = std::make_shared<ControlNode>(world_, options_.rank, options_.world_size, secret);
+  enrolment_key_ = enrolment_key(secret);
   return sys::Address::parse(*text);
 }
 
+sys::Task<Result<std::unique_ptr<Channel>>> Joining::try_rendezvous(std::int64_t deadline_ns,
+                                                                    Refusal& refusal) {
+  refusal = Refusal::none;
+  Result<sys::Address> address = find_rendezvous();
+  if (!address.ok()) co_return address.take_error();
+  Result<std::unique_ptr<sys::Stream>> stream = co_await world_.connect(*address, deadline_ns);
+  if (!stream.ok()) co_return stream.take_error();
+  Result<std::unique_ptr<Channel>> channel = co_await prove_to_server(
+      world_, std::move(*stream), Purpose::enrolment, enrolment_key_, wire(), deadline_ns, refusal);
+  co_return std::move(channel);
+}
+
 // Tries until the deadline: rank 0 may start later, and an old job's file may lie in the way.
-sys::Task<Result<std::unique_ptr<sys::Stream>>> Joining::reach_rendezvous() {
+sys::Task<Result<std::unique_ptr<Channel>>> Joining::reach_rendezvous() {
   std::string why;
-  std::int64_t pause_ns = 10 * millisecond_ns;
+  std::int64_t pause_ns = first_pause_ns;
   while (world_.now_ns() < deadline_ns_) {
     const std::int64_t attempt_ns = std::min(deadline_ns_, world_.now_ns() + attempt_timeout_ns);
-    bool secret_refused = false;
-    Result<sys::Address> address = find_rendezvous();
-    Status reached;
-    if (address.ok()) {
-      Result<std::unique_ptr<sys::Stream>> stream = co_await world_.connect(*address, attempt_ns);
-      if (stream.ok()) {
-        const std::string_view secret = node_->secret();
-        reached = co_await prove_to_server(world_, **stream, secret, attempt_ns, secret_refused);
-        if (reached.ok()) co_return std::move(*stream);
-      } else {
-        reached = stream.take_error();
-      }
-    } else {
-      reached = address.take_error();
-    }
-    why = reached.error().message;
-    if (secret_refused && !place_.is_file) co_return environment_error(why);
+    Refusal refusal{};
+    Result<std::unique_ptr<Channel>> channel = co_await try_rendezvous(attempt_ns, refusal);
+    if (channel.ok() || refusal == Refusal::disagree) co_return std::move(channel);
+    why = channel.error().message;
+    if (sys::out_of_descriptors()) co_return own_limit(options_.rank, channel.error());
+    if (refusal == Refusal::secret && !place_.is_file) co_return environment_error(why);
+    // Strangers may have crowded this rank out; the next attempt may have more luck.
+    if (refusal == Refusal::dropped) pause_ns = first_pause_ns;
     // Between half and all of the pause, so that many ranks do not come all at once.
     Result<std::uint64_t> random = random_number(world_);
     if (!random.ok()) co_return random.take_error();
@@ -260,35 +286,35 @@ sys::Task<Result<std::unique_ptr<sys::Stream>>> Joining::reach_rendezvous() {
 }
 
 sys::Task<Status> Joining::enrol() {
-  if (!place_.is_file)
-    node_ =
-        std::make_shared<ControlNode>(world_, options_.rank, options_.world_size, options_.secret);
-  Result<std::unique_ptr<sys::Stream>> reached = co_await reach_rendezvous();
+  node_ = std::make_shared<ControlNode>(world_, options_.rank, options_.world_size, wire());
+  Result<std::unique_ptr<Channel>> reached = co_await reach_rendezvous();
   if (!reached.ok()) co_return reached.take_error();
-  stream_ = std::move(*reached);
-  sys::Address where{stream_->local_address().host, 0};
+  channel_ = std::move(*reached);
+  sys::Address where{channel_->local_address().host, 0};
   if (!options_.interface.empty()) where.host = options_.interface;
   Result<std::unique_ptr<sys::Listener>> listener = world_.listen(where);
   if (!listener.ok()) co_return listener.take_error();
-  node_->start(std::move(*listener), nullptr);
+  Status started = node_->start(std::move(*listener), std::nullopt);
+  if (!started.ok()) co_return std::move(started);
   Enrolment enrolment;
   enrolment.rank = static_cast<std::uint32_t>(options_.rank);
   enrolment.world_size = static_cast<std::uint32_t>(options_.world_size);
   enrolment.address = node_->address().text();
   const std::vector<std::byte> payload = encode(enrolment);
   const MessageKey no_key;
-  Status sent = co_await write_frame(*stream_, FrameKind::enrol, no_key, payload, deadline_ns_);
+  Status sent = co_await channel_->write(FrameKind::enrol, no_key, payload, deadline_ns_);
   co_return std::move(sent);
 }
 
 sys::Task<void> Joining::watch() {
   while (!is_released_ && !verdict_) {
-    Result<Frame> frame = co_await read_frame(*stream_, 0, sys::no_deadline_ns);
+    Result<Frame> frame = co_await channel_->read(0, sys::no_deadline_ns);
     if (!frame.ok()) {
       verdict_ = peer_error(0, "rank 0, the rendezvous, went away before all ranks had found each ",
                             "other (", frame.error().message, ")");
     } else if (frame->header.kind == FrameKind::failure) {
-      verdict_ = decode_failure(frame->payload);
+      const Result<ToldFailure> told = decode_failure(frame->payload, options_.world_size);
+      verdict_ = told.ok() ? told.value().error : told.error();
     } else if (frame->header.kind == FrameKind::release) {
       is_released_ = true;
     } else if (frame->header.kind == FrameKind::introduce && !is_introduced_) {
@@ -296,7 +322,7 @@ sys::Task<void> Joining::watch() {
       if (introduction.ok()) {
         next_address_ = introduction->next_address;
         is_introduced_ = true;
-        node_->set_job(introduction->job);
+        node_->set_job(introduction->job, channel_->wrap(introduction->wrapped_key));
       } else {
         verdict_ = introduction.error();
       }
@@ -360,7 +386,7 @@ sys::Task<Error> Joining::conclude(Error error) {
   const std::int64_t deadline_ns = world_.now_ns() + verdict_timeout_ns;
   const std::vector<std::byte> payload = encode_failure(error);
   const MessageKey no_key;
-  Status told = co_await write_frame(*stream_, FrameKind::failure, no_key, payload, deadline_ns);
+  Status told = co_await channel_->write(FrameKind::failure, no_key, payload, deadline_ns);
   while (told.ok() && !verdict_) {
     sys::Wait wait(world_.scheduler(), node_->changed(), deadline_ns);
     const bool notified = co_await wait;
@@ -389,9 +415,9 @@ Result<RendezvousPlace> parse_rendezvous(std::string_view text) {
                 "'; write tcp://host:port or file:///absolute/path");
 }
 
-sys::Task<Result<Joined>> join(sys::World& world, BootstrapOptions options,
-                               std::vector<std::byte> mine,
-                               std::unique_ptr<sys::Listener> listener) {
+sys::Task<Result<Joined>> join_job(sys::World& world, BootstrapOptions options,
+                                   std::vector<std::byte> mine,
+                                   std::unique_ptr<sys::Listener> listener) {
   Joining joining(world, std::move(options), std::move(mine), std::move(listener));
   Result<Joined> joined = co_await joining.run();
   co_return std::move(joined);

@@ -16,9 +16,9 @@ struct Joined {
 
 // `listener` is rank 0's, if it was opened before. `options.secret` is used as it is, but for
 // file://, where an empty one is replaced by that of the file <path>.secret.
-sys::Task<Result<Joined>> join(sys::World& world, BootstrapOptions options,
-                               std::vector<std::byte> mine,
-                               std::unique_ptr<sys::Listener> listener);
+sys::Task<Result<Joined>> join_job(sys::World& world, BootstrapOptions options,
+                                   std::vector<std::byte> mine,
+                                   std::unique_ptr<sys::Listener> listener);
 
 // Where a rendezvous is, from its text.
 struct RendezvousPlace {

@@ -45,7 +45,7 @@ sys::Task<Status> ControlNode::send(int peer, const MessageKey& key,
   }
   if (Status usable = check(peer, group); !usable.ok()) co_return std::move(usable);
   link.is_being_written = true;
-  Status sent = co_await write_frame(*link.stream, FrameKind::message, key, payload, deadline_ns);
+  Status sent = co_await link.channel->write(FrameKind::message, key, payload, deadline_ns);
   link.is_being_written = false;
   link.write_turn.notify_all();
   if (sent.ok()) co_return Status();
@@ -77,48 +77,73 @@ sys::Task<Result<std::vector<std::byte>>> ControlNode::receive(int peer, const M
   }
 }
 
-void ControlNode::spread_failure(GroupId group, std::vector<int> peers) {
-  tasks_.spawn(tell_failure(group, std::move(peers)));
-}
-
-sys::Task<void> ControlNode::tell_failure(GroupId group, std::vector<int> peers) {
+void ControlNode::spread_failure(GroupId group, std::span<const int> peers) {
   const auto failed = failures_.find(group);
-  if (failed == failures_.end()) co_return;
-  const std::vector<std::byte> payload = encode_failure(failed->second.error);
+  if (failed == failures_.end()) return;
   const ExchangePlace place = failed->second.place;
-  const MessageKey key{group.communicator, group.epoch, place.sequence, place.round};
-  const std::int64_t deadline_ns = world_.now_ns() + tell_timeout_ns;
-  for (const int peer : peers) {
-    const auto found = link_of_peer_.find(peer);
-    if (found == link_of_peer_.end()) continue;
-    Link& link = *found->second;
-    bool has_turn = true;
-    while (link.is_being_written && !link.is_lost && has_turn) {
-      sys::Wait turn(world_.scheduler(), link.write_turn, deadline_ns);
-      has_turn = co_await turn;
-    }
-    if (link.is_lost || !has_turn) continue;
-    link.is_being_written = true;
-    Status sent = co_await write_frame(*link.stream, FrameKind::failure, key, payload, deadline_ns);
-    link.is_being_written = false;
-    link.write_turn.notify_all();
-    if (!sent.ok()) lose(link, sent.error().message, false);
-  }
+  tell_linked(FrameKind::failure, {group.communicator, group.epoch, place.sequence, place.round},
+              encode_failure(failed->second.error), peers, When::now);
 }
 
-void ControlNode::fail(GroupId group, const Error& error, ExchangePlace place) {
+void ControlNode::spread(GroupId group, FrameKind kind, std::span<const std::byte> payload,
+                         std::span<const int> peers, When when) {
+  tell_linked(kind, {group.communicator, group.epoch, 0, 0}, {payload.begin(), payload.end()},
+              peers, when);
+}
+
+// Each link by a task of its own: one that takes nothing holds up none of the others.
+void ControlNode::tell_linked(FrameKind kind, const MessageKey& key, std::vector<std::byte> payload,
+                              std::span<const int> peers, When when) {
+  const auto shared = std::make_shared<const std::vector<std::byte>>(std::move(payload));
+  for (const int peer : peers)
+    if (const auto found = link_of_peer_.find(peer); found != link_of_peer_.end())
+      tasks_.spawn(tell(*found->second, kind, key, shared, when));
+}
+
+sys::Task<void> ControlNode::tell(Link& link, FrameKind kind, MessageKey key, Payload payload,
+                                  When when) {
+  if (when == When::after_reading) {
+    sys::Wait turn(world_.scheduler(), world_.now_ns());
+    co_await turn;
+  }
+  const std::int64_t deadline_ns = world_.now_ns() + tell_timeout_ns;
+  while (link.is_being_written && !link.is_lost) {
+    sys::Wait turn(world_.scheduler(), link.write_turn, deadline_ns);
+    const bool notified = co_await turn;
+    if (!notified) co_return;
+  }
+  if (link.is_lost) co_return;
+  link.is_being_written = true;
+  Status sent = co_await link.channel->write(kind, key, *payload, deadline_ns);
+  link.is_being_written = false;
+  link.write_turn.notify_all();
+  if (!sent.ok()) lose(link, sent.error().message, false);
+}
+
+std::int64_t ControlNode::heard_ns(int peer) const {
+  const auto heard = heard_ns_.find(peer);
+  return heard == heard_ns_.end() ? 0 : heard->second;
+}
+
+void ControlNode::detach(GroupId group, const GroupListener& listener) {
+  const auto found = listeners_.find(group);
+  if (found != listeners_.end() && found->second == &listener) listeners_.erase(found);
+}
+
+bool ControlNode::fail(GroupId group, const Error& error, ExchangePlace place) {
   const auto order = [](const Failure& failure) {
     return std::tuple(!failure.error.aborted, failure.error.timed_out, failure.place,
                       failure.error.peer);
   };
-  if (failures_.size() >= max_failures && !failures_.contains(group)) return;
+  if (failures_.size() >= max_failures && !failures_.contains(group)) return false;
   Failure told{error, place};
   const auto [known, is_first] = failures_.try_emplace(group, told);
   if (!is_first) {
-    if (order(told) >= order(known->second)) return;
+    if (order(told) >= order(known->second)) return false;
     known->second = std::move(told);
   }
   changed_.notify_all();
+  return true;
 }
 
 const Error* ControlNode::failure(GroupId group) const {

@@ -50,8 +50,7 @@ Result<FrameHeader> decode_frame_header(std::span<const std::byte> bytes,
   out.key.round = in.number<std::uint32_t>();
   out.payload_bytes = in.number<std::uint32_t>();
   if (!in.done() || !is_ours) return malformed("frame");
-  if (kind < static_cast<std::uint8_t>(FrameKind::enrol) ||
-      kind > static_cast<std::uint8_t>(FrameKind::failure))
+  if (kind > static_cast<std::uint8_t>(FrameKind::answer))
     return environment_error("received a frame of the unknown kind ", kind);
   out.kind = static_cast<FrameKind>(kind);
   const std::size_t limit =
@@ -83,6 +82,7 @@ Result<Enrolment> decode_enrolment(std::span<const std::byte> payload) {
 std::vector<std::byte> encode(const Introduction& introduction) {
   WireWriter out;
   out.number(introduction.job);
+  out.raw(introduction.wrapped_key);
   out.text(introduction.next_address);
   return out.take();
 }
@@ -91,6 +91,8 @@ Result<Introduction> decode_introduction(std::span<const std::byte> payload) {
   WireReader in(payload);
   Introduction out;
   out.job = in.number<std::uint64_t>();
+  const auto key = in.raw(out.wrapped_key.size());
+  std::ranges::copy(key, out.wrapped_key.begin());
   out.next_address = in.text(max_address_bytes);
   if (!in.done()) return malformed("introduction");
   return out;
@@ -99,19 +101,18 @@ Result<Introduction> decode_introduction(std::span<const std::byte> payload) {
 std::vector<std::byte> encode(const Greeting& greeting) {
   WireWriter out;
   out.number(greeting.job);
-  out.number(greeting.from);
-  out.number(greeting.to);
+  out.number(static_cast<std::uint32_t>(greeting.from.number()));
+  out.number(static_cast<std::uint32_t>(greeting.to.number()));
   return out.take();
 }
 
-Result<Greeting> decode_greeting(std::span<const std::byte> payload) {
+Result<Greeting> decode_greeting(std::span<const std::byte> payload, int ranks) {
   WireReader in(payload);
-  Greeting out;
-  out.job = in.number<std::uint64_t>();
-  out.from = in.number<std::uint32_t>();
-  out.to = in.number<std::uint32_t>();
-  if (!in.done()) return malformed("greeting");
-  return out;
+  const auto job = in.number<std::uint64_t>();
+  const auto from = Rank::among(in.number<std::uint32_t>(), ranks);
+  const auto to = Rank::among(in.number<std::uint32_t>(), ranks);
+  if (!in.done() || !from || !to) return malformed("greeting");
+  return Greeting{job, *from, *to};
 }
 
 std::vector<std::byte> encode_failure(const Error& error) {
@@ -124,7 +125,7 @@ std::vector<std::byte> encode_failure(const Error& error) {
   return out.take();
 }
 
-Error decode_failure(std::span<const std::byte> payload) {
+Result<ToldFailure> decode_failure(std::span<const std::byte> payload, int ranks) {
   WireReader in(payload);
   const auto kind = in.number<std::uint8_t>();
   const auto timed_out = in.number<std::uint8_t>();
@@ -132,14 +133,14 @@ Error decode_failure(std::span<const std::byte> payload) {
   const auto peer = static_cast<std::int32_t>(in.number<std::uint32_t>());
   const auto text = in.text(max_error_text_bytes);
   if (!in.done() || kind > static_cast<std::uint8_t>(ErrorKind::peer) || timed_out > 1 ||
-      aborted > 1 || peer < -1)
+      aborted > 1 || (peer != -1 && !Rank::among(peer, ranks)))
     return malformed("failure");
-  Error out;
-  out.kind = static_cast<ErrorKind>(kind);
-  out.timed_out = timed_out == 1;
-  out.aborted = aborted == 1;
-  out.peer = peer;
-  out.message = text;
+  ToldFailure out;
+  out.error.kind = static_cast<ErrorKind>(kind);
+  out.error.timed_out = timed_out == 1;
+  out.error.aborted = aborted == 1;
+  out.error.peer = peer;
+  out.error.message = text;
   return out;
 }
 

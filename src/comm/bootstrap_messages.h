@@ -4,6 +4,8 @@
 // On a connection, after the handshake, come frames: a header of fixed length, then a payload. The
 // first frame says what the connection is for: enrol (at the rendezvous) or greet (a link between
 // two ranks).
+//
+// Ranks are compared with the number of ranks where they are decoded: what is decoded may be used.
 #pragma once
 
 #include <unisono/result.h>
@@ -15,11 +17,14 @@
 #include <string>
 #include <vector>
 
+#include "base/key.h"
+#include "base/rank.h"
 #include "comm/bootstrap.h"
 
 namespace unisono::comm {
 
 enum class FrameKind : std::uint8_t {
+  bye = 0,        // the sender closes the connection
   enrol = 1,      // rank to rendezvous: Enrolment
   introduce = 2,  // rendezvous to rank: Introduction
   done = 3,       // rank to rendezvous: I hold everybody's entry
@@ -27,6 +32,9 @@ enum class FrameKind : std::uint8_t {
   greet = 5,      // rank to rank: Greeting; a link begins
   message = 6,    // of a communicator's exchange
   failure = 7,    // encode_failure; of the communicator, or of the job at the rendezvous
+  suspicion = 8,  // of the communicator; inquiry.h has the payloads from here on
+  ask = 9,        // what does your rank do in this communicator? No payload
+  answer = 10,    // CallReport
 };
 
 // What a message is about: a round of an exchange; a communicator's exchanges count from 0 upwards.
@@ -59,15 +67,16 @@ Result<FrameHeader> decode_frame_header(std::span<const std::byte> bytes,
                                         std::size_t max_message_bytes);
 
 struct Enrolment {
-  std::uint32_t rank = 0;
-  std::uint32_t world_size = 0;
-  std::string address;  // where this rank listens
+  std::uint32_t rank = 0;        // not checked: only the rendezvous knows the number of ranks, and
+  std::uint32_t world_size = 0;  // it tells all ranks what is wrong (Rendezvous::admit)
+  std::string address;           // where this rank listens
 };
 std::vector<std::byte> encode(const Enrolment& enrolment);
 Result<Enrolment> decode_enrolment(std::span<const std::byte> payload);
 
 struct Introduction {
-  std::uint64_t job = 0;  // the job's random identity
+  std::uint64_t job = 0;  // the job's random identity, which is no secret
+  Key wrapped_key{};      // the job's key, as Channel::wrap hides it
   std::string next_address;
 };
 std::vector<std::byte> encode(const Introduction& introduction);
@@ -75,15 +84,18 @@ Result<Introduction> decode_introduction(std::span<const std::byte> payload);
 
 struct Greeting {
   std::uint64_t job = 0;
-  std::uint32_t from = 0;
-  std::uint32_t to = 0;
+  Rank from;
+  Rank to;
 };
 std::vector<std::byte> encode(const Greeting& greeting);
-Result<Greeting> decode_greeting(std::span<const std::byte> payload);
+Result<Greeting> decode_greeting(std::span<const std::byte> payload, int ranks);
 
 std::vector<std::byte> encode_failure(const Error& error);
-// The sender's error, its text cut to the limit. Of malformed bytes: an error that says so.
-Error decode_failure(std::span<const std::byte> payload);
+// The sender's error, its text cut to the limit. It blames one of `ranks` ranks, or none.
+struct ToldFailure {
+  Error error;
+};
+Result<ToldFailure> decode_failure(std::span<const std::byte> payload, int ranks);
 
 // A rank's entry in the bootstrap's table.
 struct Entry {

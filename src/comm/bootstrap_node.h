@@ -9,10 +9,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "comm/bootstrap_channel.h"
+#include "comm/bootstrap_handshake.h"
 #include "comm/bootstrap_messages.h"
 #include "sys/world.h"
 
@@ -33,9 +37,18 @@ struct ExchangePlace {
   auto operator<=>(const ExchangePlace&) const = default;
 };
 
+// Who takes what comes for a group beside its exchanges' messages.
+class GroupListener {
+ public:
+  virtual ~GroupListener() = default;
+  // A failure that is news, which failure() tells; a suspicion, an ask or an answer. False: it is
+  // malformed.
+  virtual bool on_frame(int peer, FrameKind kind, std::span<const std::byte> payload) = 0;
+};
+
 class ControlNode {
  public:
-  ControlNode(sys::World& world, int rank, int world_size, std::string secret);
+  ControlNode(sys::World& world, int rank, int world_size, const WireProtection& wire);
   ~ControlNode();
   ControlNode(const ControlNode&) = delete;
   ControlNode& operator=(const ControlNode&) = delete;
@@ -43,19 +56,27 @@ class ControlNode {
   sys::World& world() { return world_; }
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
-  std::string_view secret() const { return secret_; }
+  const WireProtection& wire() const { return wire_; }
   std::uint64_t job() const { return job_; }
+  const Key& job_key() const { return job_key_; }
 
-  // Accepts from now on. `on_enrol` serves the connections that enrol, until end_enrolment() (rank
-  // 0 only, else empty).
-  using EnrolHandler =
-      std::function<sys::Task<void>(std::unique_ptr<sys::Stream>, const Enrolment&)>;
-  void start(std::unique_ptr<sys::Listener> listener, EnrolHandler on_enrol);
-  void end_enrolment() { on_enrol_ = nullptr; }
+  // Who serves those that enrol, at the rendezvous.
+  struct Enrolments {
+    Key key;  // they prove it
+    std::function<sys::Task<void>(std::unique_ptr<Channel>, const Enrolment&)> serve;
+    // Somebody had the key, but is a rank of this job only if something else is changed.
+    std::function<void(const Error&)> disagree;
+  };
+  // Takes connections of those that enrol from now on, and links once the job is known.
+  Status start(std::unique_ptr<sys::Listener> listener, std::optional<Enrolments> enrolments);
+  // Who enrols from now on is told that it is too late.
+  void end_enrolment() { is_enrolment_over_ = true; }
+  // Why this process cannot take connections, if it has not been able to for a while.
+  const std::optional<Error>& starved() const { return starved_; }
   const sys::Address& address() const { return listener_->address(); }
 
-  // Links are accepted once the job's identity is known.
-  void set_job(std::uint64_t job);
+  // The job's identity and the key that its ranks prove to each other.
+  void set_job(std::uint64_t job, const Key& key);
   void set_address(int peer, const std::string& address);
 
   // Makes a link to the peer if there is none: connects if its address is known, else waits for it
@@ -68,17 +89,30 @@ class ControlNode {
   // Makes sure that there is, or soon will be, a link to the peer: then the end of its process is
   // seen at once. Once the deadline has passed, tries no more.
   void watch_peer(int peer, std::int64_t deadline_ns);
+  bool has_link(int peer) const { return link_of_peer_.contains(peer); }
   // What ends a wait for this peer on behalf of this group, if anything does.
   Status check(int peer, GroupId group) const;
 
   // A failed group's waits end with its error. Of several failures one counts, whatever the order
   // in which they come, so that all members end with the same: an abort before what is suspected;
   // among suspicions a broken connection before a timeout, and then that of the earliest place.
-  void fail(GroupId group, const Error& error, ExchangePlace place = {});
+  // Whether this one counts now.
+  bool fail(GroupId group, const Error& error, ExchangePlace place = {});
   const Error* failure(GroupId group) const;
   // Tells the group's failure to those of `peers` that this rank has a link to, as far as the
-  // links take it. Who waits for this rank has a link to it.
-  void spread_failure(GroupId group, std::vector<int> peers);
+  // links take it. Every exchange of a group makes links to the members 1, 2, 4, ... places away,
+  // so what each member passes on reaches all.
+  void spread_failure(GroupId group, std::span<const int> peers);
+  // The same of a frame for the group's listener. A reaction to a frame leaves when all that has
+  // arrived has been read: a write to a process that has ended discards what it sent last.
+  enum class When { now, after_reading };
+  void spread(GroupId group, FrameKind kind, std::span<const std::byte> payload,
+              std::span<const int> peers, When when = When::now);
+  // When something last came from the peer over a link; 0: never.
+  std::int64_t heard_ns(int peer) const;
+  // Until `listener` is detached; the one attached last counts.
+  void attach(GroupId group, GroupListener& listener) { listeners_[group] = &listener; }
+  void detach(GroupId group, const GroupListener& listener);
   // From now on messages of older epochs of this communicator are refused.
   void open_group(GroupId group);
   // Its messages are dropped, those that wait and those that come.
@@ -90,30 +124,37 @@ class ControlNode {
  private:
   struct Link {
     int peer = -1;
-    std::unique_ptr<sys::Stream> stream;
+    std::unique_ptr<Channel> channel;
     bool is_lost = false;
     bool is_being_written = false;
     sys::WaitQueue write_turn;
   };
+  using Payload = std::shared_ptr<const std::vector<std::byte>>;
   struct Failure {
     Error error;
     ExchangePlace place;
   };
   using MailKey = std::pair<MessageKey, int>;  // the int: from which rank
 
+  void accept_if_ready();
   sys::Task<void> accept_loop();
-  sys::Task<void> serve(std::unique_ptr<sys::Stream> stream);
-  sys::Task<Status> serve_checked(std::unique_ptr<sys::Stream>& stream);
-  sys::Task<Status> wait_for_job(std::int64_t deadline_ns);
+  void starve(const Error& why);
+  sys::Task<void> serve(sys::Admitted admitted);
+  sys::Task<Status> serve_checked(sys::Admitted admitted);
+  sys::Task<Status> serve_enrolment(std::unique_ptr<Channel> channel, Enrolment enrolment);
   sys::Task<void> read_loop(Link& link);
-  sys::Task<void> tell_failure(GroupId group, std::vector<int> peers);
-  sys::Task<Result<std::unique_ptr<sys::Stream>>> connect_authenticated(int peer,
-                                                                        std::int64_t deadline_ns);
+  // Whether it was in order.
+  bool take(Link& link, Frame& frame);
+  sys::Task<void> tell(Link& link, FrameKind kind, MessageKey key, Payload payload, When when);
+  void tell_linked(FrameKind kind, const MessageKey& key, std::vector<std::byte> payload,
+                   std::span<const int> peers, When when);
+  sys::Task<Result<std::unique_ptr<Channel>>> connect_authenticated(int peer,
+                                                                    std::int64_t deadline_ns);
   sys::Task<void> link_to_watch(int peer, std::int64_t deadline_ns);
   sys::Task<Result<Link*>> usable_link(int peer, GroupId group, std::int64_t deadline_ns);
-  void add_link(int peer, std::unique_ptr<sys::Stream> stream);
-  // The peer is lost with a link that broke; but one that was closed in order, between frames,
-  // may be closed while another still brings messages.
+  void add_link(int peer, std::unique_ptr<Channel> channel);
+  // The peer is lost with a link that broke; but one that it closed with a bye may be closed while
+  // another still brings messages.
   void lose(Link& link, const std::string& why, bool is_orderly);
   bool deposit(int peer, const MessageKey& key, std::vector<std::byte> payload);
   bool is_retired(const MessageKey& key) const;
@@ -121,18 +162,25 @@ class ControlNode {
   sys::World& world_;
   const int rank_;
   const int world_size_;
-  const std::string secret_;
+  const WireProtection wire_;
   const std::size_t max_message_bytes_;
   std::uint64_t job_ = 0;  // 0: not known yet
+  Key job_key_{};
   std::unique_ptr<sys::Listener> listener_;
-  EnrolHandler on_enrol_;
-  int being_served_ = 0;  // connections that have not yet said what they are for
+  std::unique_ptr<Doorkeeper> doorkeeper_;
+  std::optional<Enrolments> enrolments_;
+  bool is_enrolment_over_ = false;
+  bool is_accepting_ = false;
+  std::optional<Error> starved_;        // connections cannot be accepted, and so none be waited for
+  std::int64_t starving_since_ns_ = 0;  // 0: it does not
 
   std::map<int, std::string> addresses_;
   std::vector<std::unique_ptr<Link>> links_;
   std::map<int, Link*> link_of_peer_;
   std::set<int> connecting_;
   std::map<int, std::string> lost_;  // peers whose link broke, and how
+  std::map<int, std::int64_t> heard_ns_;
+  std::map<GroupId, GroupListener*> listeners_;
 
   std::map<MailKey, std::deque<std::vector<std::byte>>> mail_;
   std::map<int, std::size_t> unclaimed_bytes_;  // in mail_, by peer
@@ -144,15 +192,7 @@ class ControlNode {
   sys::TaskScope tasks_;  // last: its tasks use everything above
 };
 
-// Reads one frame. Memory grows with what arrives: a length alone makes nobody allocate.
-// `is_orderly_end` tells whether a failure was the stream's end before the frame began.
-struct Frame {
-  FrameHeader header;
-  std::vector<std::byte> payload;
-};
-sys::Task<Result<Frame>> read_frame(sys::Stream& stream, std::size_t max_message_bytes,
-                                    std::int64_t deadline_ns, bool* is_orderly_end = nullptr);
-sys::Task<Status> write_frame(sys::Stream& stream, FrameKind kind, const MessageKey& key,
-                              std::span<const std::byte> payload, std::int64_t deadline_ns);
+// A limit of this process, not the peer, is why there is no connection; names this rank to all.
+Error own_limit(int rank, const Error& why);
 
 }  // namespace unisono::comm

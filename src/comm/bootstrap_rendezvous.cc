@@ -1,11 +1,8 @@
 #include "comm/bootstrap_rendezvous.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
-#include "base/log.h"
-#include "comm/bootstrap_node.h"
 
 namespace unisono::comm {
 namespace {
@@ -35,29 +32,25 @@ Rendezvous::Rendezvous(sys::World& world, Setup setup)
 
 Rendezvous::~Rendezvous() { readers_.cancel_all(); }
 
-Status Rendezvous::admit(const Enrolment& enrolment, const std::string& from) const {
-  const int rank = static_cast<int>(enrolment.rank);
-  if (enrolment.world_size != static_cast<std::uint32_t>(setup_.world_size)) {
-    Error error = misuse("the world size differs: rank ", rank, " at ", from, " was started with ",
-                         enrolment.world_size, " ranks, rank 0 with ", setup_.world_size);
-    error.peer = rank;
+Result<Rank> Rendezvous::admit(const Enrolment& enrolment, const std::string& from) const {
+  const auto rank = Rank::among(enrolment.rank, setup_.world_size);
+  const auto blame = [&](Error error) {
+    error.peer = rank ? rank->number() : -1;
     return error;
-  }
-  if (enrolment.rank == 0 || enrolment.rank >= static_cast<std::uint32_t>(setup_.world_size)) {
-    Error error = misuse("a process at ", from, " enrolled as rank ", enrolment.rank,
-                         enrolment.rank == 0 ? ", which is the rendezvous itself: two processes "
-                                               "have rank 0"
-                                             : str("; ranks are 0 to ", setup_.world_size - 1));
-    error.peer = rank;
-    return error;
-  }
-  if (const auto& member = members_[enrolment.rank]) {
-    Error error = misuse("two processes say that they are rank ", rank, ": one listens at ",
-                         member->address, ", the other at ", enrolment.address);
-    error.peer = rank;
-    return error;
-  }
-  return {};
+  };
+  if (enrolment.world_size != static_cast<std::uint32_t>(setup_.world_size))
+    return blame(misuse("the world size differs: rank ", enrolment.rank, " at ", from,
+                        " was started with ", enrolment.world_size, " ranks, rank 0 with ",
+                        setup_.world_size));
+  if (!rank || rank->number() == 0)
+    return blame(misuse("a process at ", from, " enrolled as rank ", enrolment.rank,
+                        rank ? ", which is the rendezvous itself: two processes have rank 0"
+                             : str("; ranks are 0 to ", setup_.world_size - 1)));
+  if (const auto& member = members_[rank->index()])
+    return blame(misuse("two processes say that they are rank ", rank->number(),
+                        ": one listens at ", member->address, ", the other at ",
+                        enrolment.address));
+  return *rank;
 }
 
 std::int64_t Rendezvous::tell_deadline_ns() const {
@@ -65,17 +58,16 @@ std::int64_t Rendezvous::tell_deadline_ns() const {
 }
 
 sys::Task<void> Rendezvous::serve(std::shared_ptr<Rendezvous> self,
-                                  std::unique_ptr<sys::Stream> stream, const Enrolment& enrolment) {
+                                  std::unique_ptr<Channel> channel, const Enrolment& enrolment) {
   ++self->seen_;
-  Status admitted = self->admit(enrolment, stream->peer_address().text());
+  Result<Rank> admitted = self->admit(enrolment, channel->peer_address().text());
   if (!admitted.ok()) self->report(admitted.error());
   if (self->verdict_) {
     ++self->being_told_;
-    co_await self->refuse(*stream);
+    co_await self->refuse(*channel);
     --self->being_told_;
   } else if (admitted.ok()) {
-    self->enrol(enrolment, std::move(stream));
-    Member& member = *self->members_[enrolment.rank];
+    Member& member = self->enrol(*admitted, enrolment, std::move(channel));
     self->readers_.spawn(self->read_loop(member));
     co_await self->write_loop(member);
     member.is_over = true;
@@ -83,27 +75,25 @@ sys::Task<void> Rendezvous::serve(std::shared_ptr<Rendezvous> self,
   self->changed_.notify_all();
 }
 
-sys::Task<void> Rendezvous::refuse(sys::Stream& stream) {
+sys::Task<void> Rendezvous::refuse(Channel& channel) {
   const std::vector<std::byte> payload = encode_failure(*verdict_);
   const MessageKey no_key;
-  Status told =
-      co_await write_frame(stream, FrameKind::failure, no_key, payload, tell_deadline_ns());
-  if (!told.ok()) co_return;
+  Status told = co_await channel.write(FrameKind::failure, no_key, payload, tell_deadline_ns());
   // The other side closes once it has read; closing first could take the message back.
-  std::array<std::byte, 1> nothing;
-  Result<std::size_t> closed = co_await stream.read_some(nothing, tell_deadline_ns());
-  if (!closed.ok()) log(LogLevel::debug, closed.error().message);
+  if (told.ok()) co_await channel.wait_for_end(tell_deadline_ns());
 }
 
-void Rendezvous::enrol(const Enrolment& enrolment, std::unique_ptr<sys::Stream> stream) {
-  const auto rank = static_cast<std::size_t>(enrolment.rank);
-  members_[rank] = std::make_unique<Member>();
-  members_[rank]->rank = static_cast<int>(rank);
-  members_[rank]->address = enrolment.address;
-  members_[rank]->stream = std::move(stream);
+Rendezvous::Member& Rendezvous::enrol(Rank rank, const Enrolment& enrolment,
+                                      std::unique_ptr<Channel> channel) {
+  auto& member = members_[rank.index()];
+  member = std::make_unique<Member>();
+  member->rank = rank.number();
+  member->address = enrolment.address;
+  member->channel = std::move(channel);
   ++enrolled_;
-  if (const auto& previous = members_[rank - 1]) previous->turn.notify_all();
+  if (const auto& previous = members_[rank.index() - 1]) previous->turn.notify_all();
   changed_.notify_all();
+  return *member;
 }
 
 sys::Task<void> Rendezvous::write_loop(Member& member) {
@@ -121,8 +111,8 @@ sys::Task<void> Rendezvous::write_loop(Member& member) {
       payload.clear();
     } else if (!verdict_ && !member.is_introduced && (next == 0 || members_[next])) {
       kind = FrameKind::introduce;
-      payload = encode(
-          Introduction{setup_.job, next == 0 ? setup_.own_address : members_[next]->address});
+      payload = encode(Introduction{setup_.job, member.channel->wrap(setup_.job_key),
+                                    next == 0 ? setup_.own_address : members_[next]->address});
       member.is_introduced = true;
     }
     if (kind == FrameKind::message) {
@@ -130,14 +120,14 @@ sys::Task<void> Rendezvous::write_loop(Member& member) {
       co_await wait;
       continue;
     }
-    Status told = co_await write_frame(*member.stream, kind, no_key, payload, tell_deadline_ns());
+    Status told = co_await member.channel->write(kind, no_key, payload, tell_deadline_ns());
     if (!told.ok() || kind == FrameKind::release) co_return;
   }
 }
 
 sys::Task<void> Rendezvous::read_loop(Member& member) {
   for (;;) {
-    Result<Frame> frame = co_await read_frame(*member.stream, 0, sys::no_deadline_ns);
+    Result<Frame> frame = co_await member.channel->read(0, sys::no_deadline_ns);
     if (!frame.ok()) {
       const bool released = member.is_done && all_done();
       if (!released && !verdict_)
@@ -150,7 +140,9 @@ sys::Task<void> Rendezvous::read_loop(Member& member) {
       co_return;
     }
     if (frame->header.kind == FrameKind::failure) {
-      report(decode_failure(frame->payload));
+      const Result<ToldFailure> told = decode_failure(frame->payload, setup_.world_size);
+      report(told.ok() ? told.value().error
+                       : peer_error(member.rank, "rank ", member.rank, ": ", told.error().message));
     } else if (frame->header.kind == FrameKind::done && !member.is_done) {
       member.is_done = true;
       own_done();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/bootstrap_channel.h"
 #include "comm/bootstrap_messages.h"
 #include "sys/world.h"
 
@@ -19,6 +20,7 @@ class Rendezvous {
   struct Setup {
     int world_size = 0;
     std::uint64_t job = 0;
+    Key job_key{};
     std::string own_address;  // where rank 0 listens; it is enrolled from the start
     std::int64_t deadline_ns = 0;
     std::function<void(const Error&)> on_verdict;
@@ -27,8 +29,8 @@ class Rendezvous {
   ~Rendezvous();
 
   // Serves one authenticated connection of a rank until that rank is released or told a failure.
-  static sys::Task<void> serve(std::shared_ptr<Rendezvous> self,
-                               std::unique_ptr<sys::Stream> stream, const Enrolment& enrolment);
+  static sys::Task<void> serve(std::shared_ptr<Rendezvous> self, std::unique_ptr<Channel> channel,
+                               const Enrolment& enrolment);
 
   // Rank 0's own calls, as the others make theirs by messages.
   sys::Task<Result<std::string>> next_address();  // of rank 1
@@ -47,7 +49,7 @@ class Rendezvous {
   struct Member {
     int rank = 0;
     std::string address;
-    std::unique_ptr<sys::Stream> stream;
+    std::unique_ptr<Channel> channel;
     sys::WaitQueue turn;
     bool is_introduced = false;
     bool is_done = false;
@@ -55,9 +57,10 @@ class Rendezvous {
     bool is_over = false;  // told how it ended, or gone
   };
 
-  Status admit(const Enrolment& enrolment, const std::string& from) const;
-  sys::Task<void> refuse(sys::Stream& stream);
-  void enrol(const Enrolment& enrolment, std::unique_ptr<sys::Stream> stream);
+  // The rank that may enrol, or what is wrong with it.
+  Result<Rank> admit(const Enrolment& enrolment, const std::string& from) const;
+  sys::Task<void> refuse(Channel& channel);
+  Member& enrol(Rank rank, const Enrolment& enrolment, std::unique_ptr<Channel> channel);
   sys::Task<void> write_loop(Member& member);
   sys::Task<void> read_loop(Member& member);
   void wake_all();

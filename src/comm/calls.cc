@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -9,6 +11,9 @@
 
 namespace unisono::comm {
 namespace {
+
+// Of a buffer. Bytes of any type still fit 64 bits.
+constexpr std::int64_t most_elements = std::int64_t{1} << 48;
 
 struct Span {
   const std::byte* begin = nullptr;
@@ -31,6 +36,42 @@ bool overlap(const Span& a, const Span& b) {
   return a.bytes > 0 && b.bytes > 0 && a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
 }
 
+// What arrives must lie apart from all else that arrives and from all that is sent.
+Status check_apart(const Call& call, int rank) {
+  struct Part {
+    Span span;
+    std::size_t of = 0;
+  };
+  const std::size_t size = size_bytes(call.type);
+  const auto part = [&](const void* data, std::span<const std::int64_t> counts,
+                        std::span<const std::int64_t> displacements, std::size_t i) {
+    return Part{{static_cast<const std::byte*>(data) + displacements[i] * std::ptrdiff_t(size),
+                 static_cast<std::uint64_t>(counts[i]) * size},
+                i};
+  };
+  std::vector<Part> received;
+  for (std::size_t i = 0; i < call.recv_counts.size(); ++i)
+    if (call.recv_counts[i] > 0)
+      received.push_back(part(call.output, call.recv_counts, call.recv_displacements, i));
+  std::ranges::sort(received, std::less(), [](const Part& one) { return one.span.begin; });
+  for (std::size_t i = 1; i < received.size(); ++i)
+    if (overlap(received[i - 1].span, received[i].span))
+      return misuse("what comes from rank ", received[i - 1].of, " and from rank ", received[i].of,
+                    " overlaps", where(call, rank),
+                    "; recv_counts and recv_displacements must set them apart");
+  for (std::size_t i = 0; i < call.send_counts.size(); ++i) {
+    const Part sent = part(call.input, call.send_counts, call.send_displacements, i);
+    // The first part that does not end before this one begins.
+    const auto near = std::ranges::partition_point(received, [&](const Part& one) {
+      return one.span.begin + one.span.bytes <= sent.span.begin;
+    });
+    if (near != received.end() && overlap(near->span, sent.span))
+      return misuse("what goes to rank ", i, " and what comes from rank ", near->of, " overlaps",
+                    where(call, rank), "; all_to_all_v cannot be in place");
+  }
+  return {};
+}
+
 Status check_uneven(const Call& call, int rank, int ranks) {
   const auto check = [&](std::string_view which, std::span<const std::int64_t> counts,
                          std::span<const std::int64_t> displacements, const void* data) -> Status {
@@ -42,6 +83,10 @@ Status check_uneven(const Call& call, int rank, int ranks) {
       if (counts[i] < 0 || displacements[i] < 0)
         return misuse(which, "_counts[", i, "] is ", counts[i], " and ", which, "_displacements[",
                       i, "] is ", displacements[i], where(call, rank), "; both must be 0 or more");
+      if (counts[i] > most_elements || displacements[i] > most_elements - counts[i])
+        return misuse(which, "_counts[", i, "] is ", counts[i], " and ", which, "_displacements[",
+                      i, "] is ", displacements[i], where(call, rank), "; together they must be ",
+                      "at most ", most_elements);
       UNISONO_TRY(check_buffer(which == "send" ? "input" : "output", data,
                                static_cast<std::uint64_t>(counts[i]) * size_bytes(call.type), call,
                                rank));
@@ -57,7 +102,7 @@ Status check_uneven(const Call& call, int rank, int ranks) {
   if (call.send_counts[own] != call.recv_counts[own])
     return misuse("rank ", rank, " sends itself ", call.send_counts[own], " elements and expects ",
                   call.recv_counts[own], " of itself in all_to_all_v");
-  return {};
+  return check_apart(call, rank);
 }
 
 }  // namespace
@@ -109,8 +154,15 @@ std::uint64_t block_bytes(const Call& call) {
   return static_cast<std::uint64_t>(call.count) * size_bytes(call.type);
 }
 
+Status check_max_sms(int max_sms, int rank) {
+  if (max_sms >= 0) return {};
+  return misuse("max_sms is ", max_sms, " on rank ", rank,
+                "; it must be 1 or more, or 0 for the communicator's");
+}
+
 Status check_call(const Call& call, const plan::Header& shape, int rank) {
   const int ranks = shape.ranks;
+  UNISONO_TRY(check_max_sms(call.options.max_sms, rank));
   if (has_root(call.collective) && (call.root < 0 || call.root >= ranks))
     return misuse("root is ", call.root, where(call, rank), "; it must be 0 to ", ranks - 1);
   if (call.collective == Collective::barrier) return {};
@@ -126,11 +178,10 @@ Status check_call(const Call& call, const plan::Header& shape, int rank) {
     return misuse("count is ", call.count, where(call, rank), "; it must be 0 or more");
   const int inputs = plan::input_blocks_of(shape, rank);
   const int outputs = plan::output_blocks_of(shape, rank);
-  constexpr std::int64_t most = std::int64_t{1} << 48;
   const std::int64_t most_blocks = std::max({ranks, inputs, outputs});
-  if (call.count > most / most_blocks)
+  if (call.count > most_elements / most_blocks)
     return misuse("count is ", call.count, where(call, rank), "; with ", ranks,
-                  " ranks it must be at most ", most / most_blocks);
+                  " ranks it must be at most ", most_elements / most_blocks);
   const std::uint64_t block = block_bytes(call);
   const Span input{static_cast<const std::byte*>(call.input),
                    block * static_cast<std::uint64_t>(inputs)};
@@ -174,6 +225,7 @@ Status check_message(const Message& message, int rank, int ranks, std::size_t me
 
 engine::Arguments arguments_of(const Call& call) {
   engine::Arguments out;
+  out.call = pack(fingerprint(call));
   out.stream = call.options.stream.value_or(nullptr);
   out.timeout_ns = call.options.timeout.count();
   if (call.collective == Collective::barrier) {
@@ -197,32 +249,51 @@ engine::Arguments arguments_of(const Call& call) {
 }
 
 Fingerprint fingerprint(const Call& call) {
-  const bool reduces = is_reduction(call.collective);
-  const bool uniform =
-      call.collective != Collective::barrier && call.collective != Collective::all_to_all_v;
-  const std::size_t options =
+  Fingerprint out{.collective = call.collective};
+  if (call.collective == Collective::barrier) return out;
+  out.type = call.type;
+  // Ranks know only their own counts of all_to_all_v.
+  if (call.collective != Collective::all_to_all_v) out.count = call.count;
+  if (is_reduction(call.collective) || call.collective == Collective::custom)
+    out.operation = call.operation;
+  if (has_root(call.collective)) out.root = static_cast<std::uint32_t>(call.root);
+  if (call.collective == Collective::custom)
+    out.root = static_cast<std::uint32_t>(std::hash<std::string>{}(call.options.algorithm));
+  return out;
+}
+
+Fingerprint fingerprint(const Message& message) {
+  return {.collective = Collective::point_to_point, .type = message.type, .count = message.count};
+}
+
+CallCard card_of(const Call& call, const Status& is_right) {
+  CallCard out;
+  out.call = pack(fingerprint(call));
+  out.options =
       std::hash<std::string>{}(call.options.algorithm) * 31 +
       (call.options.protocol ? static_cast<std::size_t>(*call.options.protocol) + 1 : 0) * 131 +
       static_cast<std::size_t>(call.options.channels) +
       (call.options.policy ? static_cast<std::size_t>(*call.options.policy) + 1 : 0) * 524'287 +
       static_cast<std::size_t>(call.options.max_sms) * 8'191 +
       (call.options.leaves_room ? 65'537 : 0);
-  return {.collective = static_cast<std::int32_t>(call.collective),
-          .type = uniform ? static_cast<std::int32_t>(call.type) : 0,
-          .operation = reduces ? static_cast<std::int32_t>(call.operation) : 0,
-          .root = has_root(call.collective) ? call.root : 0,
-          .count = uniform ? call.count : 0,
-          .options = static_cast<std::int64_t>(options)};
+  if (!is_right.ok()) out.refusal.set(is_right.error().message);
+  return out;
 }
 
-std::string describe(const Fingerprint& fingerprint) {
-  const auto collective = static_cast<Collective>(fingerprint.collective);
-  std::string out = str(name(collective), " of ", fingerprint.count, " ",
-                        name(static_cast<DataType>(fingerprint.type)));
-  if (is_reduction(collective))
-    out += str(", ", name(static_cast<ReduceOperation>(fingerprint.operation)));
-  if (has_root(collective)) out += str(", root ", fingerprint.root);
-  return out;
+Status compare(std::span<const CallCard> cards, std::uint64_t communicator,
+               std::uint64_t sequence) {
+  const std::string which = str("call ", sequence, " of communicator ", communicator);
+  for (std::size_t rank = 0; rank < cards.size(); ++rank)
+    if (!cards[rank].refusal.empty())
+      return misuse("rank ", rank, " cannot make ", which, ": ", cards[rank].refusal.text());
+  for (std::size_t rank = 1; rank < cards.size(); ++rank) {
+    const bool same_call = cards[rank].call == cards[0].call;
+    if (same_call && cards[rank].options == cards[0].options) continue;
+    return misuse("ranks disagree on ", which, ": rank 0 calls ", describe_call(cards[0].call),
+                  "; rank ", rank, " calls ", describe_call(cards[rank].call),
+                  same_call ? " with other options" : "");
+  }
+  return {};
 }
 
 }  // namespace unisono::comm

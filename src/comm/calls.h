@@ -3,12 +3,17 @@
 
 #include <unisono/communicator.h>
 
+#include <span>
+
+#include "base/fingerprint.h"
+#include "base/fixed_text.h"
 #include "engine/engine.h"
 
 namespace unisono::comm {
 
 // Misuse, naming the value, the rank and what would be right.
 Status check_call(const Call& call, const plan::Header& shape, int rank);
+Status check_max_sms(int max_sms, int rank);
 Status check_message(const Message& message, int rank, int ranks, std::size_t messages);
 
 // Whether the pointers alias as plan.h's "Aliasing" says, on this rank.
@@ -27,17 +32,19 @@ std::uint64_t block_bytes(const Call& call);
 // The engine's view of a call. For all_to_all_v the spans of the call must outlive the arguments.
 engine::Arguments arguments_of(const Call& call);
 
-// What ranks must agree on, in a form that can be compared and told: for UNISONO_CHECK_CALLS.
-struct Fingerprint {
-  std::int32_t collective = 0;
-  std::int32_t type = 0;
-  std::int32_t operation = 0;
-  std::int32_t root = 0;
-  std::int64_t count = 0;
-  std::int64_t options = 0;  // a hash of the algorithm, protocol and channels asked for
-  bool operator==(const Fingerprint&) const = default;
-};
+// What ranks must agree on.
 Fingerprint fingerprint(const Call& call);
-std::string describe(const Fingerprint& fingerprint);
+// Of a message between two ranks.
+Fingerprint fingerprint(const Message& message);
+
+// What each rank shows the others before a call, for UNISONO_CHECK_CALLS.
+struct CallCard {
+  std::uint64_t call = 0;     // its fingerprint, packed
+  std::uint64_t options = 0;  // a hash of the algorithm, protocol and channels asked for
+  FixedText<176> refusal;     // why this rank cannot make the call; empty if it can
+};
+CallCard card_of(const Call& call, const Status& is_right);
+// Misuse, naming the rank that cannot make call `sequence`, or two that disagree on it.
+Status compare(std::span<const CallCard> cards, std::uint64_t communicator, std::uint64_t sequence);
 
 }  // namespace unisono::comm

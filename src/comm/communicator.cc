@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "comm/core.h"
 #include "comm/dump.h"
+#include "comm/out_of_memory.h"
 
 namespace unisono {
 
@@ -12,9 +13,10 @@ using comm::Scheduler;
 
 namespace {
 
-Scheduler& scheduler_of(const std::shared_ptr<void>& core) {
-  return *static_cast<Communicator::Core*>(core.get())->scheduler;
+Communicator::Core& core_of(const std::shared_ptr<void>& core) {
+  return *static_cast<Communicator::Core*>(core.get());
 }
+Scheduler& scheduler_of(const std::shared_ptr<void>& core) { return *core_of(core).scheduler; }
 
 Error no_communicator() {
   return misuse("this Communicator is empty: make one with Communicator::init or split");
@@ -22,29 +24,32 @@ Error no_communicator() {
 
 }  // namespace
 
-bool Work::done() const { return !state_ || state_->task.done(); }
+// In a process that was forked meanwhile nothing will ever happen to it: status() says so.
+bool Work::done() const { return !state_ || state_->task.done() || core_of(core_).is_forked(); }
 
 bool Work::test() {
-  if (!state_ || state_->task.done()) return true;
+  if (done()) return true;
   scheduler_of(core_).help();
   return state_->task.done();
 }
 
 Status Work::wait() {
   if (!state_) return misuse("this Work is empty");
+  if (!state_->task.done()) UNISONO_TRY(core_of(core_).check_process());
   return scheduler_of(core_).wait(state_->task, INT64_MAX);
 }
 
 Status Work::wait_for(std::chrono::nanoseconds patience) {
   if (!state_) return misuse("this Work is empty");
+  if (!state_->task.done()) UNISONO_TRY(core_of(core_).check_process());
   return scheduler_of(core_).wait(state_->task, Scheduler::now_ns() + patience.count());
 }
 
 Status Work::status() const {
   if (!state_) return misuse("this Work is empty");
-  if (!state_->task.done())
-    return misuse("call ", sequence(), " is not complete; wait for it or test it first");
-  return state_->task.outcome();
+  if (state_->task.done()) return state_->task.outcome();
+  UNISONO_TRY(core_of(core_).check_process());
+  return misuse("call ", sequence(), " is not complete; wait for it or test it first");
 }
 
 std::uint64_t Work::sequence() const { return state_ ? state_->task.entry.sequence : 0; }
@@ -52,10 +57,12 @@ std::uint64_t Work::sequence() const { return state_ ? state_->task.entry.sequen
 int Work::source() const { return state_ && state_->task.done() ? state_->task.source : -1; }
 
 Result<Communicator> Communicator::init(const InitOptions& options) {
-  UNISONO_ASSIGN(auto job, comm::Job::join(options));
-  auto world = job->take_world();
-  UNISONO_ASSIGN(auto core, Core::make(std::move(job), std::move(world)));
-  return Communicator(std::move(core));
+  return comm::or_out_of_memory(options.rank, [&]() -> Result<Communicator> {
+    UNISONO_ASSIGN(auto job, comm::Job::join(options));
+    auto world = job->take_world();
+    UNISONO_ASSIGN(auto core, Core::make(std::move(job), std::move(world)));
+    return Communicator(std::move(core));
+  });
 }
 
 int Communicator::rank() const { return core_ ? core_->rank : -1; }
@@ -76,7 +83,7 @@ Status Communicator::run(const Call& call) {
   Status status;
   if (!core_->run_at_once(call, status)) {
     comm::Task task;
-    UNISONO_TRY(core_->prepare(call, task));
+    UNISONO_TRY(comm::or_out_of_memory(core_->rank, [&] { return core_->prepare(call, task); }));
     status = core_->scheduler->run(task);
   }
   if (!status.ok()) comm::dump_to_directory(*core_);
@@ -85,40 +92,44 @@ Status Communicator::run(const Call& call) {
 
 Result<Work> Communicator::submit(const Call& call) {
   if (!core_) return no_communicator();
-  auto state = std::make_shared<Work::State>();
-  comm::Task& task = state->task;
-  UNISONO_TRY(core_->prepare(call, task));
-  if (call.collective == Collective::all_to_all_v) {
-    // The caller's spans may end with the call.
-    for (const auto list :
-         {call.send_counts, call.send_displacements, call.recv_counts, call.recv_displacements})
-      task.counts.insert(task.counts.end(), list.begin(), list.end());
-    const std::span<const std::int64_t> all(task.counts);
-    const auto ranks = static_cast<std::size_t>(core_->size);
-    task.arguments.input_counts = all.subspan(0, ranks);
-    task.arguments.input_displacements = all.subspan(ranks, ranks);
-    task.arguments.output_counts = all.subspan(2 * ranks, ranks);
-    task.arguments.output_displacements = all.subspan(3 * ranks, ranks);
-  }
-  task.keeps_alive = state;
-  if (auto status = core_->scheduler->submit(task); !status.ok()) {
-    task.keeps_alive.reset();
-    return status.take_error();
-  }
-  return Work(std::move(state), core_);
+  return comm::or_out_of_memory(core_->rank, [&]() -> Result<Work> {
+    auto state = std::make_shared<Work::State>();
+    comm::Task& task = state->task;
+    UNISONO_TRY(core_->prepare(call, task));
+    if (call.collective == Collective::all_to_all_v) {
+      // The caller's spans may end with the call.
+      for (const auto list :
+           {call.send_counts, call.send_displacements, call.recv_counts, call.recv_displacements})
+        task.counts.insert(task.counts.end(), list.begin(), list.end());
+      const std::span<const std::int64_t> all(task.counts);
+      const auto ranks = static_cast<std::size_t>(core_->size);
+      task.arguments.input_counts = all.subspan(0, ranks);
+      task.arguments.input_displacements = all.subspan(ranks, ranks);
+      task.arguments.output_counts = all.subspan(2 * ranks, ranks);
+      task.arguments.output_displacements = all.subspan(3 * ranks, ranks);
+    }
+    task.keeps_alive = state;
+    if (auto status = core_->scheduler->submit(task); !status.ok()) {
+      task.keeps_alive.reset();
+      return status.take_error();
+    }
+    return Work(std::move(state), core_);
+  });
 }
 
 Result<Work> Communicator::submit(std::span<const Message> messages,
                                   const MessageOptions& options) {
   if (!core_) return no_communicator();
-  auto state = std::make_shared<Work::State>();
-  UNISONO_TRY(core_->prepare(messages, options, state->task));
-  state->task.keeps_alive = state;
-  if (auto status = core_->scheduler->submit(state->task); !status.ok()) {
-    state->task.keeps_alive.reset();
-    return status.take_error();
-  }
-  return Work(std::move(state), core_);
+  return comm::or_out_of_memory(core_->rank, [&]() -> Result<Work> {
+    auto state = std::make_shared<Work::State>();
+    UNISONO_TRY(core_->prepare(messages, options, state->task));
+    state->task.keeps_alive = state;
+    if (auto status = core_->scheduler->submit(state->task); !status.ok()) {
+      state->task.keeps_alive.reset();
+      return status.take_error();
+    }
+    return Work(std::move(state), core_);
+  });
 }
 
 Status Communicator::send(const void* data, std::int64_t count, DataType type, int peer,
@@ -168,18 +179,24 @@ Result<Communicator::CustomBlocks> Communicator::custom_blocks(std::string_view 
 Result<Communicator> Communicator::split(int color, int key) {
   if (!core_) return no_communicator();
   UNISONO_TRY(core_->usable());
-  return core_->split(color, key);
+  return comm::or_out_of_memory(core_->rank, [&] { return core_->split(color, key); });
 }
 
 Result<Communicator> Communicator::shrink(std::span<const int> excluded) {
   if (!core_) return no_communicator();
-  return core_->shrink(excluded);
+  UNISONO_TRY(core_->check_process());
+  return comm::or_out_of_memory(core_->rank, [&] { return core_->shrink(excluded); });
 }
 
 Status Communicator::register_plans(std::span<const std::string> plans, std::uint64_t min_bytes,
                                     std::uint64_t max_bytes) {
   if (!core_) return no_communicator();
-  return core_->register_plans(plans, min_bytes, max_bytes);
+  return comm::or_out_of_memory(core_->rank,
+                                [&] { return core_->register_plans(plans, min_bytes, max_bytes); });
+}
+
+Status Communicator::refuse_call(std::string_view why) {
+  return core_ ? core_->refuse_call(why) : no_communicator();
 }
 
 Status Communicator::register_memory(const void* data, std::size_t bytes) {
@@ -203,7 +220,7 @@ Result<std::string> Communicator::explain(Collective collective, std::uint64_t b
 
 MemoryReport Communicator::memory() const {
   MemoryReport report;
-  if (!core_) return report;
+  if (!core_ || core_->is_forked()) return report;
   const Scheduler::Pause pause(*core_->scheduler);
   core_->connections->report(report);
   if (core_->device() != nullptr) core_->device()->report(report);
@@ -227,14 +244,14 @@ int Communicator::device() const {
 Status Communicator::failure() const { return core_ ? core_->usable() : no_communicator(); }
 
 void Communicator::abort() {
-  if (!core_) return;
+  if (!core_ || core_->is_forked()) return;
   Error error = aborted_error("communicator ", core_->id, " was aborted on rank ", core_->rank);
   error.peer = core_->rank;
   core_->scheduler->fail(error);
 }
 
 Status Communicator::destroy() {
-  if (!core_ || core_->destroyed.exchange(true)) return {};
+  if (!core_ || core_->is_forked() || core_->destroyed.exchange(true)) return {};
   return core_->drain();
 }
 

@@ -33,6 +33,7 @@ Status Connections::make_entry(int peer, int channel) {
   transport::Transport& transport = job_->transport_to(world_rank);
   const transport::ConnectionRequest request{
       .key = {communicator_, epoch_, static_cast<std::uint32_t>(channel)},
+      .ranks = static_cast<int>(world_ranks_.size()),
       .self = rank_,
       .peer = peer,
       .peer_address = job_->address_of(world_rank),
@@ -80,7 +81,10 @@ Result<transport::RecvFifo*> Connections::recv_fifo(int peer, int channel, Proto
   UNISONO_ASSIGN(Entry * entry, ready_entry(peer, channel));
   if (entry == nullptr) return nullptr;
   auto& fifo = entry->recv[static_cast<std::size_t>(protocol)];
-  if (!fifo) fifo = transport::make_recv_fifo(*entry->connection, protocol, job_->fifo_options());
+  if (!fifo) {
+    UNISONO_ASSIGN(fifo,
+                   transport::make_recv_fifo(*entry->connection, protocol, job_->fifo_options()));
+  }
   return fifo.get();
 }
 
@@ -123,10 +127,20 @@ void Connections::sleep(std::int64_t at_most_ns) const {
   ppoll(&events, has_events() ? 1 : 0, &duration, nullptr);
 }
 
-Status Connections::check_peers(const trace::Waiting& waiting) {
-  if (waiting.peer >= 0)
-    for (const auto& entry : by_peer_[static_cast<std::size_t>(waiting.peer)])
-      UNISONO_TRY(entry->connection->check_peer());
+Status Connections::check_peer(int peer) {
+  for (const auto& entry : by_peer_[static_cast<std::size_t>(peer)])
+    UNISONO_TRY(entry->connection->check_peer());
+  return {};
+}
+
+std::vector<int> Connections::unanswered() const {
+  std::vector<int> out;
+  for (const Entry* entry : all_)
+    if (entry->connection->is_unanswered()) out.push_back(entry->peer);
+  return out;
+}
+
+Status Connections::check_next() {
   if (all_.empty()) return {};
   next_checked_ = (next_checked_ + 1) % all_.size();
   return all_[next_checked_]->connection->progress();

@@ -33,9 +33,12 @@ class Connections : public engine::Resources {
   // Sleeps until something may be there for progress(), but no longer. Any thread.
   void sleep(std::int64_t at_most_ns) const;
 
-  // Looks whether the awaited peer is still alive; on each call for the awaited peer's
-  // connections; and lets one of all connections, in turn, tell the fault that its peer told.
-  Status check_peers(const trace::Waiting& waiting);
+  // Looks whether an awaited peer is still alive.
+  Status check_peer(int peer);
+  // Peers that nothing gets through to on some connection.
+  std::vector<int> unanswered() const;
+  // Lets one of all connections, in turn, tell the fault that its peer told.
+  Status check_next();
   // Tells all peers. Any thread.
   void abort(transport::Fault fault);
   void report(MemoryReport& report) const;

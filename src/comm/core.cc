@@ -10,6 +10,7 @@
 #include "base/try.h"
 #include "comm/calls.h"
 #include "comm/dump.h"
+#include "comm/out_of_memory.h"
 
 namespace unisono {
 
@@ -42,7 +43,7 @@ int spins_of(const comm::Job& job) {
   const auto wanted = static_cast<int>(settings().integer(Setting::spin));
   if (wanted >= 0) return wanted;
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  const auto launched = torchrun_integer(TorchrunVariable::local_world_size);
+  const auto launched = launcher_integer(LauncherVariable::local_world_size);
   const std::int64_t beside = launched.ok() ? launched->value_or(0) : 0;
   return std::max<std::int64_t>(job.ranks_on_host(), beside) <= cores ? 4000 : 0;
 }
@@ -59,11 +60,20 @@ Result<topo::Placement> placement_of(const comm::Job& job, const std::vector<int
   return topo::Placement::from_nodes(nodes);
 }
 
+// Those of a parent stay, within reach of a leak checker.
+void let_go(Communicator::Core* core) {
+  static auto* const of_parents = new std::vector<Communicator::Core*>;
+  if (core->is_forked())
+    of_parents->push_back(core);
+  else
+    delete core;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
     std::shared_ptr<comm::Job> job, std::unique_ptr<comm::ControlGroup> group) {
-  auto core = std::make_shared<Core>();
+  std::shared_ptr<Core> core(new Core, let_go);
   core->id = group->communicator();
   core->epoch = group->epoch();
   core->rank = group->rank();
@@ -77,8 +87,8 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   const int node = placement.node_of(core->rank);
   for (int i = 0; i < placement.ranks_on(node); ++i)
     neighbours.push_back(placement.rank_at(node, i));
-  core->board = std::make_unique<comm::Board>(
-      str(job->name(), "-", core->id, "-", core->epoch, "-", node), core->rank, neighbours);
+  core->board = std::make_unique<comm::Board>(job->board_name(core->id, core->epoch, node),
+                                              core->rank, neighbours, core->size);
   if (settings().boolean(Setting::flat)) placement = topo::Placement::single_node(core->size);
   core->connections = std::make_unique<comm::Connections>(job, core->id, core->epoch, core->rank,
                                                           core->world_ranks);
@@ -94,8 +104,8 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   };
   core->plans = std::make_unique<comm::Plans>(std::move(selection), core->rank,
                                               engine::limits().operations, core->make_on_host);
-  core->point_to_point = std::make_unique<comm::PointToPoint>(*core->connections, core->rank,
-                                                              core->size, job->fifo_options());
+  core->point_to_point = std::make_unique<comm::PointToPoint>(
+      *core->connections, core->rank, core->size, job->fifo_options(), core->checks_calls);
   core->scheduler = std::make_unique<Scheduler>(
       Scheduler::Options{.rank = core->rank,
                          .communicator = core->id,
@@ -119,7 +129,17 @@ Communicator::Core::~Core() {
   scheduler.reset();
 }
 
+Status Communicator::Core::check_process() const {
+  if (!is_forked()) return {};
+  return misuse(
+      "communicator ", id, " of rank ", rank, " belongs to process ", process,
+      ", from which this process, ", getpid(),
+      ", was forked; use it there, or make another one here. Workers that need none may go on "
+      "without; start those that do by spawn");
+}
+
 Status Communicator::Core::usable() {
+  UNISONO_TRY(check_process());
   if (destroyed.load(std::memory_order_acquire))
     return misuse("communicator ", id, " was destroyed on rank ", rank);
   if (comm::DeviceConnections* const known = device())
@@ -183,7 +203,7 @@ Status Communicator::Core::make_ready(const Call& call, Ready& ready) {
 }
 
 inline bool Communicator::Core::take_turn() {
-  if (!scheduler->take_turn()) return false;
+  if (is_forked() || !scheduler->take_turn()) return false;
   if (!destroyed.load(std::memory_order_acquire)) return true;
   scheduler->leave_turn();
   return false;
@@ -202,7 +222,7 @@ bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
       call.input == ready.arguments.input && call.output == ready.arguments.output;
   bool is_ready = is_like(ready, call);
   if (!is_ready || (!same_buffers && comm::is_in_place(call, rank) != ready.in_place))
-    is_ready = make_ready(call, ready).ok();
+    is_ready = comm::or_out_of_memory(rank, [&] { return make_ready(call, ready); }).ok();
   else if (!same_buffers)
     is_ready = comm::buffers_fit(call, ready.input_bytes, ready.output_bytes, ready.in_place);
   if (!is_ready) [[unlikely]] {
@@ -244,7 +264,7 @@ bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
       !comm::check_message(message, rank, size, 1).ok() || message.peer == any_source ||
       !take_turn())
     return false;
-  auto found = point_to_point->ready(message);
+  auto found = comm::or_out_of_memory(rank, [&] { return point_to_point->ready(message); });
   if (!found.ok() || !(*found)->try_begin()) {
     scheduler->leave_turn();
     return false;
@@ -261,16 +281,23 @@ bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
 
 Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
   UNISONO_TRY(usable());
+  Status is_right = check_and_select(call, task);
+  // A rank that cannot make the call takes part in the comparison, so that no other waits for it.
+  if (checks_calls)
+    if (Status same = compare_calls(comm::card_of(call, is_right)); is_right.ok())
+      is_right = std::move(same);
+  if (is_right.ok()) stamp(task, call.options.timeout.count());
+  return is_right;
+}
+
+Status Communicator::Core::check_and_select(const Call& call, comm::Task& task) {
   UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
   UNISONO_TRY(comm::check_call(call, shape, rank));
   if (call.options.stream) {
     UNISONO_ASSIGN(const comm::DeviceConnections* connected, device_for(*call.options.stream));
     UNISONO_TRY(check_device(call, *connected));
   }
-  if (checks_calls) UNISONO_TRY(compare_calls(call));
-  UNISONO_TRY(select(call, task));
-  stamp(task, call.options.timeout.count());
-  return {};
+  return select(call, task);
 }
 
 Status Communicator::Core::select(const Call& call, comm::Task& task) {
@@ -305,6 +332,7 @@ Status Communicator::Core::prepare(std::span<const Message> messages, const Mess
   UNISONO_TRY(usable());
   for (const Message& message : messages)
     UNISONO_TRY(comm::check_message(message, rank, size, messages.size()));
+  UNISONO_TRY(comm::check_max_sms(options.max_sms, rank));
   if (options.stream)
     UNISONO_TRY(prepare_on_stream(messages, options, task));
   else
@@ -327,19 +355,18 @@ Result<std::uint64_t> Communicator::Core::exchange(const void* mine, void* all, 
   return task.entry.sequence;
 }
 
-Status Communicator::Core::compare_calls(const Call& call) {
-  const comm::Fingerprint mine = comm::fingerprint(call);
-  std::vector<comm::Fingerprint> all(static_cast<std::size_t>(size));
+Status Communicator::Core::compare_calls(const comm::CallCard& mine) {
+  std::vector<comm::CallCard> all(static_cast<std::size_t>(size));
   UNISONO_ASSIGN(const std::uint64_t sequence, exchange(&mine, all.data(), sizeof mine));
-  for (int other = 0; other < size; ++other) {
-    const comm::Fingerprint& theirs = all[static_cast<std::size_t>(other)];
-    if (theirs != all[0])
-      return misuse("ranks disagree on call ", sequence + 1, " of communicator ", id,
-                    ": rank 0 calls ", comm::describe(all[0]), "; rank ", other, " calls ",
-                    comm::describe(theirs),
-                    theirs.options != all[0].options ? " (with other options)" : "");
-  }
-  return {};
+  return comm::compare(all, id, sequence + 1);
+}
+
+Status Communicator::Core::refuse_call(std::string_view why) {
+  UNISONO_TRY(usable());
+  if (!checks_calls) return {};
+  comm::CallCard mine;
+  mine.refusal.set(why.empty() ? "it did not say why" : why);
+  return compare_calls(mine);
 }
 
 Status Communicator::Core::register_plans(std::span<const std::string> texts,

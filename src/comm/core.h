@@ -1,6 +1,8 @@
 // The inside of a Communicator.
 #pragma once
 
+#include <unistd.h>
+
 #include <unisono/communicator.h>
 
 #include <array>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "comm/board.h"
+#include "comm/calls.h"
 #include "comm/connections.h"
 #include "comm/device_connections.h"
 #include "comm/job.h"
@@ -19,6 +22,7 @@
 #include "comm/scheduler.h"
 #include "comm/staging.h"
 #include "comm/task.h"
+#include "sys/fork.h"
 
 namespace unisono {
 
@@ -35,6 +39,12 @@ struct Communicator::Core {
                                             std::unique_ptr<comm::ControlGroup> group);
   ~Core();
 
+  // Whether this process was forked from the one that made it. Then it is dead here: calls are
+  // misuse, and it is never destroyed, for it would tell the peers that the parent has left, change
+  // what lies in shared memory, and join threads that this process does not have.
+  bool is_forked() const { return forks != sys::fork_count(); }
+  Status check_process() const;
+
   std::shared_ptr<comm::Job> job;
   std::unique_ptr<comm::ControlGroup> group;
   std::uint64_t id = 0;
@@ -48,6 +58,8 @@ struct Communicator::Core {
   std::unordered_map<std::uint64_t, std::uint64_t> shrinks;  // made so far, by who stayed
   std::atomic<std::uint64_t> next_sequence{0};
   std::atomic<bool> destroyed{false};
+  const std::uint32_t forks = sys::fork_count();
+  const pid_t process = getpid();
 
   std::unique_ptr<comm::Connections> connections;
   comm::Plans::Make make_on_host;
@@ -81,13 +93,14 @@ struct Communicator::Core {
   Status prepare(const Call& call, comm::Task& task);
   Status prepare(std::span<const Message> messages, const MessageOptions& options,
                  comm::Task& task);
-  // Usable at all: neither destroyed nor failed, on the device either.
+  // Usable at all: of this process, neither destroyed nor failed, on the device either.
   Status usable();
   trace::Owner owner() const;
   Result<Communicator> split(int color, int key);
   Result<Communicator> shrink(std::span<const int> excluded);
   Status register_plans(std::span<const std::string> plans, std::uint64_t min_bytes,
                         std::uint64_t max_bytes);
+  Status refuse_call(std::string_view why);
   std::size_t plans_bytes();
   // Host memory of calls on streams that go through it.
   std::size_t staging_bytes() const;
@@ -135,7 +148,8 @@ struct Communicator::Core {
   Status select(const Call& call, comm::Task& task);
   Status prepare_on_stream(std::span<const Message> messages, const MessageOptions& options,
                            comm::Task& task);
-  Status compare_calls(const Call& call);
+  Status check_and_select(const Call& call, comm::Task& task);
+  Status compare_calls(const comm::CallCard& mine);
   // Every rank's `bytes` to every rank, by the one call whose shape no rank can get wrong; gives
   // its sequence number.
   Result<std::uint64_t> exchange(const void* mine, void* all, std::size_t bytes);

@@ -85,9 +85,7 @@ std::size_t Communicator::Core::staging_bytes() const {
 }
 
 Status Communicator::Core::settle(std::optional<Policy>& policy, int& max_sms) const {
-  if (max_sms < 0)
-    return misuse("max_sms is ", max_sms, " on rank ", rank,
-                  "; it must be 1 or more, or 0 for the communicator's");
+  UNISONO_TRY(comm::check_max_sms(max_sms, rank));
   if (!policy) policy = job->policy();
   if (max_sms == 0) max_sms = job->max_sms();
   if (device() != nullptr) max_sms = device()->bounded(max_sms);

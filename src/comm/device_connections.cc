@@ -115,7 +115,11 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
       return peer_error(rank, "rank ", rank, " told of its CUDA device in ", all[rank].size(),
                         " bytes; ", writer.bytes().size(), " were expected");
     WireReader reader(all[rank].subspan(theirs.bytes.size()));
-    thread_blocks_ = std::min(thread_blocks_, static_cast<int>(reader.number<std::uint32_t>()));
+    const auto blocks = static_cast<int>(reader.number<std::uint32_t>());
+    if (blocks < 1)
+      return peer_error(rank, "rank ", rank, " says that its CUDA device runs ", blocks,
+                        " thread blocks at once");
+    thread_blocks_ = std::min(thread_blocks_, blocks);
     const auto version = static_cast<int>(reader.number<std::uint32_t>());
     copies_in_bulk_ = reader.number<std::uint8_t>() != 0 && copies_in_bulk_;
     const auto uuid = all[rank].first(theirs.bytes.size());
@@ -157,6 +161,7 @@ Status DeviceConnections::make_registrations() {
     UNISONO_ASSIGN(auto connection,
                    job_->transport_to(world_ranks_[peer])
                        .connect({.key = {identity_.communicator, identity_.epoch, mail_channel},
+                                 .ranks = static_cast<int>(world_ranks_.size()),
                                  .self = identity_.rank,
                                  .peer = static_cast<int>(peer),
                                  .peer_address = job_->address_of(world_ranks_[peer]),
@@ -174,6 +179,7 @@ Status DeviceConnections::make_entry(const Link& wanted) {
                        static_cast<std::uint32_t>(wanted.protocol);
   UNISONO_ASSIGN(auto connection,
                  transport_->connect({.key = {identity_.communicator, identity_.epoch, channel},
+                                      .ranks = static_cast<int>(world_ranks_.size()),
                                       .self = identity_.rank,
                                       .peer = wanted.peer,
                                       .peer_address = job_->member(world_rank).shm_address,

@@ -6,12 +6,14 @@
 #include <cerrno>
 #include <fstream>
 #include <mutex>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "base/settings.h"
 #include "comm/core.h"
+#include "sys/fork.h"
+#include "sys/thread.h"
 
 namespace unisono::comm {
 namespace {
@@ -26,6 +28,11 @@ class Registry {
 
   void add(const std::shared_ptr<Communicator::Core>& core) {
     const std::lock_guard lock(mutex_);
+    if (std::exchange(forks_, sys::fork_count()) != sys::fork_count()) {
+      // A parent's communicators are its own to write down, and its thread is not here.
+      cores_.clear();
+      start();
+    }
     std::erase_if(cores_, [](const auto& known) { return known.expired(); });
     cores_.push_back(core);
   }
@@ -41,14 +48,21 @@ class Registry {
   }
 
  private:
-  Registry() {
+  Registry() { start(); }
+
+  void start() {
     const auto number = static_cast<int>(settings().integer(Setting::dump_signal));
     if (number == 0) return;
     sem_init(&requests_, 0, 0);
-    std::thread([this] {
+    auto thread = sys::start_thread("answers UNISONO_DUMP_SIGNAL", [this] {
       while (true)
         if (sem_wait(&requests_) == 0) dump_all();
-    }).detach();
+    });
+    if (!thread.ok()) {
+      log(LogLevel::error, thread.error().message);
+      return;
+    }
+    thread->detach();
     struct sigaction action{};
     action.sa_handler = [](int) {
       const int saved = errno;
@@ -62,6 +76,7 @@ class Registry {
 
   std::mutex mutex_;
   std::vector<std::weak_ptr<Communicator::Core>> cores_;
+  std::uint32_t forks_ = sys::fork_count();
   sem_t requests_{};
 };
 

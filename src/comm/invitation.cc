@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <unisono/invitation.h>
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -20,6 +22,8 @@
 #include "comm/bootstrap_node.h"
 #include "sys/real_socket.h"
 #include "sys/real_world.h"
+#include "sys/tcp_socket.h"
+#include "sys/thread.h"
 #include "sys/user_secret.h"
 
 namespace unisono::comm {
@@ -29,10 +33,13 @@ constexpr std::string_view invitation_scheme = "meet://";
 constexpr std::size_t secret_digits = 32;
 constexpr std::size_t number_digits = 16;
 constexpr std::int64_t second_ns = 1'000'000'000;
-constexpr std::int64_t handshake_timeout_ns = 10 * second_ns;
+constexpr std::int64_t attempt_timeout_ns = 10 * second_ns;
 constexpr std::int64_t pause_ns = second_ns / 10;
+constexpr std::int64_t short_pause_ns = second_ns / 50;
 // Connections at once that have not proved the secret.
-constexpr int max_strangers = 1024;
+constexpr std::size_t most_waiting = 256;
+// Ranks that one invitation may be for.
+constexpr int max_ranks = 1 << 24;
 
 struct Place {
   sys::Address address;
@@ -86,18 +93,21 @@ class Reception {
   Result<Invitation> invite();
 
  private:
-  Reception(std::unique_ptr<sys::RealWorld> world, std::unique_ptr<sys::Listener> listener)
-      : world_(std::move(world)), listener_(std::move(listener)) {}
+  Reception(std::unique_ptr<sys::RealWorld> world, std::unique_ptr<sys::Listener> listener,
+            std::unique_ptr<Doorkeeper> doorkeeper)
+      : world_(std::move(world)),
+        listener_(std::move(listener)),
+        doorkeeper_(std::move(doorkeeper)) {}
 
   sys::Task<Status> accept_loop();  // never ends
-  sys::Task<void> serve(std::unique_ptr<sys::Stream> stream);
-  sys::Task<Status> serve_checked(sys::Stream& stream);
+  sys::Task<void> serve(sys::Admitted admitted);
+  sys::Task<Status> serve_checked(sys::Admitted admitted);
   sys::Task<Result<std::string>> introduce(std::uint64_t number, const Enrolment& enrolment);
 
   std::unique_ptr<sys::RealWorld> world_;
   std::unique_ptr<sys::Listener> listener_;
+  std::unique_ptr<Doorkeeper> doorkeeper_;
   std::string secret_;
-  int strangers_ = 0;
   std::map<std::uint64_t, std::shared_ptr<Meeting>> meetings_;
   sys::TaskScope tasks_;
 };
@@ -114,11 +124,22 @@ Result<Reception*> Reception::of_this_process(const std::string& interface) {
   if (where.host.empty()) where.host = sys::first_host_address();
   UNISONO_ASSIGN(auto listener, world->listen(where));
   UNISONO_ASSIGN(std::string secret, sys::random_secret());
-  auto* made = new Reception(std::move(world), std::move(listener));
-  made->secret_ = secret.substr(0, secret_digits);
-  only = made;
+  BootstrapOptions options;
+  UNISONO_TRY(fill_from_settings(options));
+  UNISONO_ASSIGN(auto doorkeeper,
+                 Doorkeeper::make(*world, {options.protection, false}, most_waiting));
+  secret.resize(secret_digits);
+  doorkeeper->admit(Purpose::enrolment, enrolment_key(secret));
+  std::unique_ptr<Reception> made(
+      new Reception(std::move(world), std::move(listener), std::move(doorkeeper)));
+  made->secret_ = secret;
+  UNISONO_ASSIGN(std::thread thread,
+                 sys::start_thread("receives those who are invited", [it = made.get()] {
+                   static_cast<void>(it->world_->run(it->accept_loop()));
+                 }));
+  thread.detach();
+  only = made.release();
   process = getpid();
-  std::thread([made] { static_cast<void>(made->world_->run(made->accept_loop())); }).detach();
   return only;
 }
 
@@ -132,45 +153,46 @@ Result<Invitation> Reception::invite() {
 }
 
 sys::Task<Status> Reception::accept_loop() {
+  bool is_starved = false;
   for (;;) {
-    Result<std::unique_ptr<sys::Stream>> accepted = co_await listener_->accept(sys::no_deadline_ns);
-    if (accepted.ok()) {
-      if (strangers_ < max_strangers) tasks_.spawn(serve(std::move(*accepted)));
+    Result<sys::Admitted> admitted = co_await listener_->admit(*doorkeeper_, sys::no_deadline_ns);
+    if (admitted.ok()) {
+      is_starved = false;
+      tasks_.spawn(serve(std::move(*admitted)));
       continue;
     }
-    log(LogLevel::warn, accepted.error().message);
+    if (!std::exchange(is_starved, true)) log(LogLevel::warn, admitted.error().message);
     sys::Wait pause(world_->scheduler(), world_->now_ns() + pause_ns);
     co_await pause;
   }
 }
 
-sys::Task<void> Reception::serve(std::unique_ptr<sys::Stream> stream) {
-  Status served = co_await serve_checked(*stream);
+sys::Task<void> Reception::serve(sys::Admitted admitted) {
+  const std::string from = admitted.stream->peer_address().text();
+  Status served = co_await serve_checked(std::move(admitted));
   if (!served.ok())
-    log(LogLevel::warn, "the reception refused a connection from ", stream->peer_address().text(),
-        ": ", served.error().message);
+    log(LogLevel::warn, "the reception ended a connection from ", from, ": ",
+        served.error().message);
 }
 
-sys::Task<Status> Reception::serve_checked(sys::Stream& stream) {
-  const std::int64_t deadline_ns = world_->now_ns() + handshake_timeout_ns;
-  ++strangers_;
-  Status proved = co_await prove_to_client(*world_, stream, secret_, deadline_ns);
-  --strangers_;
-  if (!proved.ok()) co_return std::move(proved);
-  Result<Frame> frame = co_await read_frame(stream, 0, deadline_ns);
+sys::Task<Status> Reception::serve_checked(sys::Admitted admitted) {
+  const std::int64_t deadline_ns = world_->now_ns() + attempt_timeout_ns;
+  Result<Doorkeeper::Guest> guest = co_await doorkeeper_->welcome(std::move(admitted), deadline_ns);
+  if (!guest.ok()) co_return guest.take_error();
+  Channel& channel = *guest->channel;
+  Result<Frame> frame = co_await channel.read(0, deadline_ns);
   if (!frame.ok()) co_return frame.take_error();
   if (frame->header.kind != FrameKind::enrol)
-    co_return environment_error("a connection began with frame kind ",
-                                static_cast<int>(frame->header.kind));
+    co_return environment_error("it began with frame kind ", static_cast<int>(frame->header.kind));
   Result<Enrolment> enrolment = decode_enrolment(frame->payload);
   if (!enrolment.ok()) co_return enrolment.take_error();
   const MessageKey key = frame->header.key;
   Result<std::string> address = co_await introduce(key.communicator, *enrolment);
-  const auto payload = address.ok() ? encode(Introduction{key.communicator, *address})
+  // Only the rendezvous has a key to hand out.
+  const auto payload = address.ok() ? encode(Introduction{key.communicator, Key{}, *address})
                                     : encode_failure(address.error());
   const FrameKind kind = address.ok() ? FrameKind::introduce : FrameKind::failure;
-  Status told =
-      co_await write_frame(stream, kind, key, payload, world_->now_ns() + handshake_timeout_ns);
+  Status told = co_await channel.write(kind, key, payload, world_->now_ns() + attempt_timeout_ns);
   co_return std::move(told);
 }
 
@@ -183,6 +205,9 @@ sys::Task<Result<std::string>> Reception::introduce(std::uint64_t number,
         "is for one communicator, rank ",
         enrolment.rank, " needs a new one");
   const std::shared_ptr<Meeting> meeting = found->second;
+  if (!Rank::among(enrolment.rank, max_ranks) || !Rank::among(enrolment.world_size, max_ranks))
+    co_return misuse("rank ", enrolment.rank, " of ", enrolment.world_size,
+                     " came; an invitation is for at most ", max_ranks, " ranks");
   if (enrolment.rank == 0) {
     if (!meeting->address.empty())
       co_return misuse("two processes or threads came as rank 0 of one communicator");
@@ -216,7 +241,7 @@ class Visit {
   std::optional<RendezvousListener> take_listener() { return std::move(listener_); }
 
  private:
-  sys::Task<Result<std::unique_ptr<sys::Stream>>> reach();
+  sys::Task<Result<std::unique_ptr<Channel>>> reach();
 
   sys::World& world_;
   const BootstrapOptions& options_;
@@ -225,25 +250,32 @@ class Visit {
   std::optional<RendezvousListener> listener_;
 };
 
-sys::Task<Result<std::unique_ptr<sys::Stream>>> Visit::reach() {
+sys::Task<Result<std::unique_ptr<Channel>>> Visit::reach() {
+  const Key key = enrolment_key(options_.secret);
+  const WireProtection wire{options_.protection, options_.protects_loopback};
   std::string why;
   while (world_.now_ns() < deadline_ns_) {
-    const std::int64_t attempt_ns = std::min(deadline_ns_, world_.now_ns() + handshake_timeout_ns);
-    bool secret_refused = false;
+    const std::int64_t attempt_ns = std::min(deadline_ns_, world_.now_ns() + attempt_timeout_ns);
+    Refusal refusal = Refusal::none;
     Result<std::unique_ptr<sys::Stream>> stream =
         co_await world_.connect(place_.address, attempt_ns);
-    Status reached;
-    if (stream.ok())
-      reached =
-          co_await prove_to_server(world_, **stream, options_.secret, attempt_ns, secret_refused);
-    else
-      reached = stream.take_error();
-    if (reached.ok()) co_return std::move(*stream);
-    why = reached.error().message;
-    if (secret_refused)
+    if (stream.ok()) {
+      Result<std::unique_ptr<Channel>> channel = co_await prove_to_server(
+          world_, std::move(*stream), Purpose::enrolment, key, wire, attempt_ns, refusal);
+      if (channel.ok() || refusal == Refusal::disagree) co_return std::move(channel);
+      why = channel.error().message;
+    } else {
+      why = stream.error().message;
+    }
+    if (sys::out_of_descriptors()) {
+      const Error failed = environment_error(why);
+      co_return own_limit(options_.rank, failed);
+    }
+    if (refusal == Refusal::secret)
       co_return environment_error("the invitation to ", place_.address.text(),
                                   " has another secret than the process that listens there");
-    sys::Wait pause(world_.scheduler(), std::min(deadline_ns_, world_.now_ns() + pause_ns));
+    const std::int64_t wait_ns = refusal == Refusal::dropped ? short_pause_ns : pause_ns;
+    sys::Wait pause(world_.scheduler(), std::min(deadline_ns_, world_.now_ns() + wait_ns));
     co_await pause;
   }
   co_return timeout_error(-1, "rank ", options_.rank, " did not reach the process that invited at ",
@@ -252,28 +284,33 @@ sys::Task<Result<std::unique_ptr<sys::Stream>>> Visit::reach() {
 }
 
 sys::Task<Result<std::string>> Visit::run() {
-  Result<std::unique_ptr<sys::Stream>> stream = co_await reach();
-  if (!stream.ok()) co_return stream.take_error();
+  Result<std::unique_ptr<Channel>> reached = co_await reach();
+  if (!reached.ok()) co_return reached.take_error();
+  Channel& channel = **reached;
   Enrolment enrolment;
   enrolment.rank = static_cast<std::uint32_t>(options_.rank);
   enrolment.world_size = static_cast<std::uint32_t>(options_.world_size);
   if (options_.rank == 0) {
     // Where the way to the reception starts, others come from there.
     Result<RendezvousListener> listener = RendezvousListener::open(
-        options_.interface.empty() ? (*stream)->local_address().host : options_.interface);
+        options_.interface.empty() ? channel.local_address().host : options_.interface);
     if (!listener.ok()) co_return listener.take_error();
     enrolment.address = listener->rendezvous();
     listener_.emplace(std::move(*listener));
   }
   const MessageKey key{.communicator = place_.number};
   const std::vector<std::byte> payload = encode(enrolment);
-  Status sent = co_await write_frame(**stream, FrameKind::enrol, key, payload, deadline_ns_);
+  Status sent = co_await channel.write(FrameKind::enrol, key, payload, deadline_ns_);
   if (!sent.ok()) co_return sent.take_error();
-  Result<Frame> answer = co_await read_frame(**stream, 0, deadline_ns_);
+  Result<Frame> answer = co_await channel.read(0, deadline_ns_);
   if (!answer.ok())
     co_return environment_error("the process that invited at ", place_.address.text(),
                                 " gave no answer: ", answer.error().message);
-  if (answer->header.kind == FrameKind::failure) co_return decode_failure(answer->payload);
+  if (answer->header.kind == FrameKind::failure) {
+    Result<ToldFailure> told = decode_failure(answer->payload, options_.world_size);
+    if (!told.ok()) co_return told.take_error();
+    co_return std::move(told->error);
+  }
   if (answer->header.kind != FrameKind::introduce)
     co_return environment_error("the process that invited answered with frame kind ",
                                 static_cast<int>(answer->header.kind));
@@ -304,8 +341,8 @@ Result<Invitation> invite(const std::string& interface) {
   UNISONO_TRY(settings().check());
   if (const std::string& place = settings().text(Setting::comm_id); !place.empty()) {
     UNISONO_TRY(sys::Address::parse(place));
-    return Invitation{.rendezvous = str("tcp://", place),
-                      .secret = settings().text(Setting::secret)};
+    UNISONO_ASSIGN(std::string secret, comm::secret_from_settings());
+    return Invitation{.rendezvous = str("tcp://", place), .secret = std::move(secret)};
   }
   UNISONO_ASSIGN(comm::Reception * reception, comm::Reception::of_this_process(interface));
   return reception->invite();

@@ -11,6 +11,7 @@
 #include "base/wire.h"
 #include "comm/invitation.h"
 #include "comm/left_jobs.h"
+#include "comm/pmi_meeting.h"
 #include "sys/host.h"
 #include "transport/interpose/transport.h"
 #include "transport/nvlink/transport.h"
@@ -95,26 +96,6 @@ std::string host_of(const std::string& rendezvous) {
   return host;
 }
 
-Result<BootstrapOptions> merge(const InitOptions& options) {
-  const bool complete = options.rank >= 0 && options.world_size > 0 &&
-                        (!options.rendezvous.empty() || options.world_size == 1);
-  BootstrapOptions out;
-  if (!complete) {
-    UNISONO_ASSIGN(out, bootstrap_options_from_settings());
-  } else {
-    out.secret = settings().text(Setting::secret);
-    out.timeout_ns = settings().duration_ns(Setting::bootstrap_timeout);
-    out.interface = settings().text(Setting::interface);
-  }
-  if (options.rank >= 0) out.rank = options.rank;
-  if (options.world_size > 0) out.world_size = options.world_size;
-  if (!options.rendezvous.empty()) out.rendezvous = options.rendezvous;
-  if (!options.secret.empty()) out.secret = options.secret;
-  if (!options.interface.empty()) out.interface = options.interface;
-  if (options.bootstrap_timeout.count() > 0) out.timeout_ns = options.bootstrap_timeout.count();
-  return out;
-}
-
 }  // namespace
 
 Status Job::set_policy(const InitOptions& options) {
@@ -144,9 +125,20 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
   job->fifo_options_ = transport::FifoOptions::from_settings();
   job->device_ = options.device;
   UNISONO_TRY(job->set_policy(options));
-  UNISONO_ASSIGN(BootstrapOptions bootstrap_options, merge(options));
-  if (bootstrap_options.world_size > 1 && is_invitation(bootstrap_options.rendezvous)) {
-    UNISONO_ASSIGN(listener, follow_invitation(bootstrap_options));
+  UNISONO_ASSIGN(
+      BootstrapOptions bootstrap_options,
+      bootstrap_options_from_settings({.rank = options.rank,
+                                       .world_size = options.world_size,
+                                       .rendezvous = options.rendezvous,
+                                       .secret = options.secret,
+                                       .interface = options.interface,
+                                       .timeout_ns = options.bootstrap_timeout.count()}));
+  if (bootstrap_options.world_size > 1) {
+    if (is_invitation(bootstrap_options.rendezvous)) {
+      UNISONO_ASSIGN(listener, follow_invitation(bootstrap_options));
+    } else if (bootstrap_options.rendezvous == pmi_rendezvous) {
+      UNISONO_ASSIGN(listener, meet_through_pmi(bootstrap_options));
+    }
   }
   job->rank_ = bootstrap_options.rank;
   set_log_rank(job->rank_);
@@ -171,7 +163,6 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
                  listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))
                           : bootstrap(bootstrap_options, write(mine)));
   world_ = std::move(found.world);
-  name_ = hex(world_->communicator());
 
   std::map<std::string, int> ranks_on;
   std::map<std::string, std::uint32_t> cores_of;
@@ -196,31 +187,60 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   fifo_options_ = fifo_options_.shared_by(most_on_a_host);
   UNISONO_TRY(fifo_options_.check());
 
-  transport::TransportOptions transport_options{.job = name_,
-                                                .secret = bootstrap_options.secret + name_,
-                                                .process_rank = rank_,
-                                                .interface = bootstrap_options.interface};
+  // Data are protected where UNISONO_WIRE asks for it, the control plane also where it says
+  // nothing.
+  const bool is_asked_for = !settings().text(Setting::wire).empty();
+  transport::TransportOptions transport_options{
+      .key = found.key,
+      .protection = is_asked_for ? bootstrap_options.protection : sys::Protection::none,
+      .interface = bootstrap_options.interface};
   if (transport_options.interface.empty() && !one_host)
     transport_options.interface = sys::address_towards(host_of(bootstrap_options.rendezvous));
-  UNISONO_ASSIGN(shm_, transport::shm::make_transport(transport_options));
-  UNISONO_ASSIGN(socket_, transport::socket::make_transport(transport_options));
+  Status made = make_transports(transport_options);
+  erase(transport_options.key);
+  return exchange_addresses(std::move(made), bootstrap_options.timeout_ns);
+}
+
+Status Job::make_transports(const transport::TransportOptions& options) {
+  UNISONO_ASSIGN(shm_, transport::shm::make_transport(options));
+  UNISONO_ASSIGN(socket_, transport::socket::make_transport(options));
+  board_key_ = derive_key(options.key, "unisono board");
   if (const std::int64_t delay_ns = settings().duration_ns(Setting::delay); delay_ns > 0)
     socket_ = transport::interpose::make_transport(
         std::move(socket_), {.min_delay_ns = delay_ns, .max_delay_ns = delay_ns});
+  return {};
+}
+
+// A rank that has no transports says why in place of its addresses, so that all name it.
+Status Job::exchange_addresses(Status made, std::int64_t timeout_ns) {
+  constexpr std::size_t most_bytes = transport::Transport::max_address_bytes;
   WireWriter writer;
-  writer.text(shm_->address());
-  writer.text(socket_->address());
-  UNISONO_ASSIGN(const Gathered addresses,
-                 world_->all_gather(writer.bytes(), bootstrap_options.timeout_ns));
+  writer.number(static_cast<std::uint8_t>(made.ok()));
+  writer.text(made.ok() ? shm_->address() : made.error().message.substr(0, most_bytes));
+  writer.text(made.ok() ? socket_->address() : std::string());
+  auto addresses = world_->all_gather(writer.bytes(), timeout_ns);
+  UNISONO_TRY(std::move(made));
+  if (!addresses.ok()) return addresses.take_error();
   for (int rank = 0; rank < world_->size(); ++rank) {
-    WireReader reader(addresses[rank]);
+    WireReader reader((*addresses)[rank]);
     Member& member = members_[static_cast<std::size_t>(rank)];
-    member.shm_address = reader.text(transport::Transport::max_address_bytes);
-    member.socket_address = reader.text(transport::Transport::max_address_bytes);
+    const bool takes_part = reader.number<std::uint8_t>() != 0;
+    member.shm_address = reader.text(most_bytes);
+    member.socket_address = reader.text(most_bytes);
     if (!reader.done())
       return peer_error(rank, "rank ", rank, " sent transport addresses that cannot be read");
+    if (!takes_part)
+      return peer_error(rank, "rank ", rank, " cannot take part: ", member.shm_address);
   }
   return {};
+}
+
+std::string Job::board_name(std::uint64_t communicator, std::uint32_t epoch, int node) const {
+  WireWriter context;
+  context.number(communicator);
+  context.number(epoch);
+  context.number(static_cast<std::uint32_t>(node));
+  return secret_name(derive_key(board_key_, "name", {context.bytes()}));
 }
 
 Result<transport::Transport*> Job::nvlink(const std::shared_ptr<const sys::cuda::Device>& device) {

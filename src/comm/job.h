@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/key.h"
 #include "comm/bootstrap.h"
 #include "sys/cuda/device.h"
 #include "transport/fifo.h"
@@ -46,7 +47,8 @@ class Job {
   int ranks_on_host() const { return ranks_on_host_; }
   // Ranks for each core of the host where they are most, which every rank finds alike; at least 1.
   double crowding() const { return crowding_; }
-  const std::string& name() const { return name_; }
+  // Of the shared page of a communicator's ranks on a node, which only the job's ranks can tell.
+  std::string board_name(std::uint64_t communicator, std::uint32_t epoch, int node) const;
 
   // The transport to a rank, and that rank's address in it.
   transport::Transport& transport_to(int world_rank) const;
@@ -73,9 +75,11 @@ class Job {
   Status set_policy(const InitOptions& options);
   Status introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
                    std::optional<RendezvousListener> listener);
+  Status make_transports(const transport::TransportOptions& options);
+  Status exchange_addresses(Status made, std::int64_t timeout_ns);
 
   int rank_ = 0;
-  std::string name_;
+  Key board_key_{};
   std::string forced_transport_;
   std::int64_t timeout_ns_ = 0;
   transport::FifoOptions fifo_options_;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "comm/calls.h"
 #include "engine/host/memory.h"
 #include "plan/builder.h"
 
@@ -21,9 +22,11 @@ struct Blocks {
   const std::byte* base = nullptr;
   std::vector<std::int64_t> counts;
   std::vector<std::int64_t> displacements;
+  std::vector<std::uint64_t> calls;  // the fingerprints that pieces carry
 
   // Adds a message; returns how many pieces it has.
-  std::int64_t add(const void* data, std::uint64_t bytes, std::uint64_t piece_bytes) {
+  std::int64_t add(const void* data, std::uint64_t bytes, std::uint64_t piece_bytes,
+                   std::uint64_t call) {
     if (base == nullptr) base = static_cast<const std::byte*>(data);
     const auto begin =
         reinterpret_cast<std::intptr_t>(data) - reinterpret_cast<std::intptr_t>(base);
@@ -31,6 +34,7 @@ struct Blocks {
     for (std::uint64_t done = 0; done < bytes; done += piece_bytes, ++pieces) {
       counts.push_back(static_cast<std::int64_t>(std::min(piece_bytes, bytes - done)));
       displacements.push_back(begin + static_cast<std::int64_t>(done));
+      calls.push_back(call);
     }
     return pieces;
   }
@@ -45,10 +49,11 @@ class Group {
     Blocks& blocks = message.is_send ? sends_ : recvs_;
     const auto first = static_cast<std::int64_t>(blocks.counts.size());
     const void* data = message.is_send ? message.send_data : message.recv_data;
+    const std::uint64_t call = owner_.call_of(message);
     const std::int64_t pieces =
-        blocks.add(data, bytes_of(message), owner_.piece_bytes(bytes_of(message)));
+        blocks.add(data, bytes_of(message), owner_.piece_bytes(bytes_of(message)), call);
     if (message.peer == rank_) {
-      (message.is_send ? to_self_ : from_self_).push_back({first, bytes_of(message)});
+      (message.is_send ? to_self_ : from_self_).push_back({first, bytes_of(message), call});
       return;
     }
     if (pieces == 0) return;
@@ -71,6 +76,9 @@ class Group {
       if (to_self_[i].bytes != from_self_[i].bytes)
         return misuse("rank ", rank_, " sends itself ", to_self_[i].bytes, " bytes and expects ",
                       from_self_[i].bytes);
+      if (to_self_[i].call != from_self_[i].call)
+        return misuse("rank ", rank_, " sends itself ", describe_call(to_self_[i].call),
+                      " and expects ", describe_call(from_self_[i].call));
       const std::uint64_t piece_bytes = owner_.piece_bytes(to_self_[i].bytes);
       const auto pieces = (to_self_[i].bytes + piece_bytes - 1) / piece_bytes;
       block.loop(static_cast<std::int64_t>(pieces));
@@ -91,6 +99,7 @@ class Group {
   struct SelfMessage {
     std::int64_t first;  // its first block
     std::uint64_t bytes;
+    std::uint64_t call;
   };
 
   int channel(int tag) {
@@ -214,6 +223,10 @@ class PointToPoint::AnySource : public engine::Execution {
     out.kind = engine::Waiting::Kind::message;
     return out;
   }
+  std::vector<engine::Waiting> waits() const override {
+    if (chosen_.execution) return chosen_.execution->waits();
+    return {waiting()};
+  }
   std::size_t memory_bytes() const override { return sizeof *this; }
 
  private:
@@ -228,6 +241,7 @@ class PointToPoint::AnySource : public engine::Execution {
       lane->set_tags({message_.tag});
       UNISONO_ASSIGN(transport::RecvFifo * fifo, lane->recv_fifo(peer, 0, Protocol::simple));
       if (fifo == nullptr) continue;
+      fifo->set_call(owner_.call_of(message_));
       UNISONO_ASSIGN(const bool arrived, fifo->arrived(first_piece));
       if (!arrived) continue;
       message_.peer = source_ = peer;
@@ -244,11 +258,12 @@ class PointToPoint::AnySource : public engine::Execution {
 };
 
 PointToPoint::PointToPoint(Connections& connections, int rank, int ranks,
-                           const transport::FifoOptions& fifo_options)
+                           const transport::FifoOptions& fifo_options, bool compares)
     : connections_(connections),
       rank_(rank),
       ranks_(ranks),
       fifo_options_(fifo_options),
+      compares_(compares),
       open_lane_(std::make_unique<OpenLane>(connections)) {}
 
 PointToPoint::~PointToPoint() = default;
@@ -285,6 +300,7 @@ Result<PointToPoint::Ready*> PointToPoint::ready(const Message& message) {
   }
   const std::uint64_t bytes = bytes_of(message);
   ready->arguments.count = static_cast<std::int64_t>(bytes);
+  ready->arguments.call = call_of(message);
   ready->arguments.input = message.send_data;
   ready->arguments.output = message.recv_data;
   if (ready->entry.bytes != bytes) ready->kind = 0;
@@ -297,6 +313,12 @@ std::uint64_t PointToPoint::piece_bytes(std::uint64_t message_bytes) const {
   return static_cast<std::uint64_t>(engine::CallMemory::tile_elements(
       transport::slot_payload_bytes(fifo_options_, Protocol::simple), 1, 1,
       static_cast<std::int64_t>(message_bytes), tiling_inside_node));
+}
+
+// Without the comparison ranks may name the same bytes as different types.
+std::uint64_t PointToPoint::call_of(const Message& message) const {
+  return pack(compares_ ? fingerprint(message)
+                        : Fingerprint{.collective = Collective::point_to_point});
 }
 
 Status PointToPoint::prepare(std::span<const Message> messages, Task& task) {
@@ -336,6 +358,7 @@ Status PointToPoint::prepare(std::span<const Message> messages, std::unique_ptr<
     task.counts.insert(task.counts.end(), blocks->counts.begin(), blocks->counts.end());
     task.counts.insert(task.counts.end(), blocks->displacements.begin(),
                        blocks->displacements.end());
+    task.calls.insert(task.calls.end(), blocks->calls.begin(), blocks->calls.end());
   }
   const std::span<const std::int64_t> counts(task.counts);
   engine::Arguments& arguments = task.arguments;
@@ -346,6 +369,9 @@ Status PointToPoint::prepare(std::span<const Message> messages, std::unique_ptr<
   arguments.input_displacements = counts.subspan(sends, sends);
   arguments.output_counts = counts.subspan(2 * sends, recvs);
   arguments.output_displacements = counts.subspan(2 * sends + recvs, recvs);
+  const std::span<const std::uint64_t> calls(task.calls);
+  arguments.input_calls = calls.first(sends);
+  arguments.output_calls = calls.subspan(sends, recvs);
 
   const bool draws = lane == nullptr;
   if (draws) lane = std::make_unique<Lane>(*this);

@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "comm/interrupt.h"
+#include "comm/out_of_memory.h"
+#include "sys/thread.h"
 
 namespace unisono::comm {
 namespace {
@@ -78,19 +80,27 @@ Status Scheduler::failure() const {
 
 bool Scheduler::run_in_turn(const Turn& turn, Status& status) {
   trace::Entry& entry = turn.entry;
-  if (entry.collective != Collective::point_to_point) board_.joined(entry.sequence);
+  const bool is_collective = entry.collective != Collective::point_to_point;
+  if (is_collective) board_.joined();
   // Of a call that moves a few bytes the clock is read when it first has to wait for a peer, where
   // reading costs nothing.
   entry.started_ns = entry.bytes <= few_bytes ? 0 : clock_.now_ns();
-  status = turn.execution.start(turn.arguments);
-  if (!status.ok()) [[unlikely]]
-    return false;
-  auto complete = turn.execution.poll();
-  if (!complete.ok()) [[unlikely]] {
-    status = complete.take_error();
+  try {
+    status = turn.execution.start(turn.arguments);
+    if (!status.ok()) [[unlikely]]
+      return false;
+    auto complete = turn.execution.poll();
+    // Not before what the peers wait for.
+    if (is_collective) board_.shows(turn.arguments.call);
+    if (!complete.ok()) [[unlikely]] {
+      status = complete.take_error();
+      return false;
+    }
+    if (!*complete && !spin_in_turn(turn, status)) return false;
+  } catch (const std::bad_alloc&) {
+    status = out_of_memory(options_.rank);
     return false;
   }
-  if (!*complete && !spin_in_turn(turn, status)) return false;
   entry.state = trace::State::completed;
   entry.ended_ns = clock_.now_ns();
   if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
@@ -131,8 +141,7 @@ bool Scheduler::spin_in_turn(const Turn& turn, Status& status) {
 
 bool Scheduler::awaits_absent(const Turn& turn) const {
   return turn.entry.collective != Collective::point_to_point &&
-         board_.any_elsewhere(turn.entry.sequence,
-                              [&](int peer) { return turn.execution.awaits(peer); });
+         board_.any_elsewhere([&](int peer) { return turn.execution.awaits(peer); });
 }
 
 bool Scheduler::may_be_woken() const {
@@ -169,7 +178,7 @@ Status Scheduler::wait_after_turn(const Turn& turn, const Status& status) {
     current_ = &task;
   else
     messages_.push_back(&task);
-  pending_.fetch_add(1);
+  count_call(1);
   if (!status.ok()) suspect(status.error());
   leave_turn();
   return wait(task, INT64_MAX);
@@ -180,7 +189,7 @@ Status Scheduler::run(Task& task) {
   waiters_.fetch_add(1);
   Status status;
   if (take_turn()) {
-    pending_.fetch_add(1);
+    count_call(1);
     start(task);
     leave_turn();
   }
@@ -195,7 +204,7 @@ Status Scheduler::submit(Task& task) {
   waiters_.fetch_add(1);
   Status status;
   if (take_turn()) {
-    pending_.fetch_add(1);
+    count_call(1);
     if (!task.in_order) messages_.push_back(&task);
     start(task);
     do round();
@@ -213,8 +222,8 @@ Status Scheduler::enqueue(Task& task) {
   UNISONO_TRY(failure());
   const std::lock_guard lock(queue_mutex_);
   task.phase.store(Task::Phase::queued, std::memory_order_relaxed);
-  pending_.fetch_add(1);
   (task.in_order ? queued_in_order_ : queued_messages_).push_back(&task);
+  count_call(1);
   has_queued_.store(true, std::memory_order_release);
   return {};
 }
@@ -265,13 +274,32 @@ void Scheduler::help() {
   leave_seat();
 }
 
+// What is thrown must not leave the seat taken.
 bool Scheduler::round() {
+  try {
+    return try_round();
+  } catch (const std::bad_alloc&) {
+    fail_for_memory();
+    return false;
+  }
+}
+
+void Scheduler::fail_for_memory() {
+  try {
+    fail(out_of_memory(options_.rank));
+    // Not even for the words: the next round comes to it again.
+    // NOLINTNEXTLINE(bugprone-empty-catch)
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+bool Scheduler::try_round() {
   if (failed_.load(std::memory_order_acquire)) {
     fail_pending(failure_pointer());
     return false;
   }
-  if (suspicion_) {
-    weigh_suspicion();
+  if (inquest_) {
+    go_on_with_inquest();
     return false;
   }
   bool moved = poll_collective();
@@ -317,14 +345,26 @@ bool Scheduler::poll_messages() {
   return moved;
 }
 
+void Scheduler::count_call(int change) {
+  pending_.fetch_add(change);
+  group_.call_state().calls.fetch_add(change, std::memory_order_relaxed);
+}
+
 void Scheduler::start(Task& task) {
   if (task.in_order) current_ = &task;
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
   task.entry.state = trace::State::started;
   task.entry.started_ns = now_ns();
   record_.write(task.entry);
-  if (task.entry.collective != Collective::point_to_point) board_.joined(task.entry.sequence);
-  if (auto status = task.execution->start(task.arguments); !status.ok()) fail(status.error());
+  if (task.entry.collective != Collective::point_to_point) {
+    board_.joined();
+    board_.shows(task.arguments.call);
+  }
+  try {
+    if (auto status = task.execution->start(task.arguments); !status.ok()) fail(status.error());
+  } catch (const std::bad_alloc&) {
+    fail_for_memory();
+  }
 }
 
 bool Scheduler::poll(Task& task) {
@@ -354,23 +394,27 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   task.owned.reset();
   task.lane.reset();
   const std::shared_ptr<void> keeps_alive = std::move(task.keeps_alive);
-  pending_.fetch_sub(1);
+  count_call(-1);
   // After this store the task may be gone when `keeps_alive` is.
   task.phase.store(Task::Phase::done, std::memory_order_release);
 }
 
 void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
-  std::vector<Task*> tasks(messages_);
-  if (current_ != nullptr) tasks.push_back(current_);
-  {
-    const std::lock_guard lock(queue_mutex_);
-    tasks.insert(tasks.end(), queued_in_order_.begin(), queued_in_order_.end());
-    tasks.insert(tasks.end(), queued_messages_.begin(), queued_messages_.end());
-    queued_in_order_.clear();
-    queued_messages_.clear();
-    has_queued_.store(false, std::memory_order_relaxed);
+  if (current_ != nullptr) finish(*current_, error);
+  while (!messages_.empty()) finish(*messages_.back(), error);
+  while (Task* const task = take_queued()) finish(*task, error);
+}
+
+Task* Scheduler::take_queued() {
+  const std::lock_guard lock(queue_mutex_);
+  for (auto* const queue : {&queued_in_order_, &queued_messages_}) {
+    if (queue->empty()) continue;
+    Task* const task = queue->front();
+    queue->pop_front();
+    return task;
   }
-  for (Task* task : tasks) finish(*task, error);
+  has_queued_.store(false, std::memory_order_relaxed);
+  return nullptr;
 }
 
 void Scheduler::watch(DeviceConnections& device) {
@@ -379,16 +423,30 @@ void Scheduler::watch(DeviceConnections& device) {
   // A program may end without having destroyed its communicators, and the driver, which was
   // initialised before this, ends after it.
   at_exit_.emplace([this] { stop_progress_thread(patience_at_exit); });
-  const std::lock_guard lock(thread_mutex_);
-  if (!thread_.joinable() && !stopping_) thread_ = std::thread([this] { run_progress_thread(); });
-  thread_wake_.notify_one();
+  start_progress_thread();
 }
 
 void Scheduler::wake_progress_thread() {
-  if (waiters_.load() > 0) return;
-  const std::lock_guard lock(thread_mutex_);
-  if (!thread_.joinable() && !stopping_) thread_ = std::thread([this] { run_progress_thread(); });
-  thread_wake_.notify_one();
+  if (waiters_.load() == 0) start_progress_thread();
+}
+
+void Scheduler::start_progress_thread() {
+  Status started;
+  {
+    const std::lock_guard lock(thread_mutex_);
+    if (!thread_.joinable() && !stopping_) {
+      auto made = sys::start_thread("drives asynchronous calls", [this] { run_progress_thread(); });
+      if (made.ok())
+        thread_ = std::move(*made);
+      else
+        started = made.take_error();
+    }
+    thread_wake_.notify_one();
+  }
+  if (started.ok()) return;
+  Error error = started.error();
+  error.message = str("rank ", options_.rank, ": ", error.message);
+  fail(error);
 }
 
 void Scheduler::run_progress_thread() {

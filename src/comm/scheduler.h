@@ -24,6 +24,7 @@
 #include "comm/connections.h"
 #include "comm/device_connections.h"
 #include "comm/exit.h"
+#include "comm/inquiry.h"
 #include "comm/task.h"
 
 namespace unisono::comm {
@@ -45,7 +46,7 @@ class Scheduler {
   // leave_turn(). Neither locks, allocates nor calls the system while the peers keep up.
   bool take_turn() {
     if (!idle() || !take_seat()) return false;
-    if (idle() && !failed_.load(std::memory_order_acquire) && !suspicion_) [[likely]]
+    if (idle() && !failed_.load(std::memory_order_acquire) && !inquest_) [[likely]]
       return true;
     leave_seat();
     return false;
@@ -79,8 +80,9 @@ class Scheduler {
   // From now on looks after what is on the device's streams, too. Once.
   void watch(DeviceConnections& device);
 
-  // All pending calls fail; so do later ones. Any thread. The first failure stays.
-  void fail(const Error& error);
+  // All pending calls fail; so do later ones. Any thread. The first failure stays. `own_part` is
+  // what this rank adds to it and others are not told.
+  void fail(const Error& error, const std::string& own_part = {});
   Status failure() const;
   // No call is pending.
   bool idle() const { return pending_.load() == 0; }
@@ -111,32 +113,49 @@ class Scheduler {
   void advance(Backoff& backoff);
   // With the seat: polls everything once. Whether anything moved.
   bool round();
+  bool try_round();
+  void fail_for_memory();
   bool poll_collective();
   bool poll_messages();
   Status enqueue(Task& task);
   void start(Task& task);
+  // A call that does not run at once begins, or has ended.
+  void count_call(int change);
   // Polls one running task; whether it moved.
   bool poll(Task& task);
   void finish(Task& task, std::shared_ptr<const Error> error);
   // Now and then while nothing moves: deadlines, the living of peers, what others tell.
   void look_around();
-  void look_at(Task& task, std::int64_t now);
+  bool has_overdue_call(std::int64_t now);
+  // Brings awaited_ up to date.
+  void look_at_waits(std::int64_t now);
+  void check_peers();
   void listen(std::int64_t now);
   void look_at_device();
-  // What a rank told over the control plane.
-  std::optional<Error> heard();
-  // Watches the peer whose connection the task waits for.
-  void watch_peer_of(const Task& task, std::int64_t now);
-  // A peer is to blame, as far as this rank saw. The peer may only have followed another in giving
-  // up, and closed the connection that would have told: so whoever knows better is heard first, for
-  // a short while, in which nothing moves.
+  // Watches the peers whose connections are waited for.
+  void watch_peers(std::int64_t now);
+  // A neighbour or a connection told of a failure: the same as the control plane tells it, with
+  // more words, if it does.
+  void fail_as_told(const Error& told);
+  // A peer is to blame, as far as this rank saw. It may only have followed another in giving up.
   void suspect(const Error& error);
-  void weigh_suspicion();
+  // A call cannot end, for `seen` or for its deadline or because others say so: asks with the
+  // others whom to blame. Until they agree nothing moves.
+  void begin_inquest(bool is_timeout, const Error* seen);
+  void go_on_with_inquest();
   void fail_pending(const std::shared_ptr<const Error>& error);
-  Error timeout_of(const Task& task) const;
+  // The first of those that wait for their turn; nullptr when none does.
+  Task* take_queued();
+  // An error, if a rank of this node is known to be in another call: calls that do not match wait
+  // for messages that never come, or for a rank that has left.
+  std::optional<Error> mismatch() const;
+  // "; rank 0 gave up on call 3 (...) of communicator 7; it waits for ...". With the seat.
+  std::string own_part();
   std::shared_ptr<const Error> failure_pointer() const;
   void run_progress_thread();
   void wake_progress_thread();
+  // And wakes it. Without it calls that nobody waits for would never end: then all fail.
+  void start_progress_thread();
   // It runs no more after this, or after `patience` at the latest.
   void stop_progress_thread(std::chrono::milliseconds patience);
 
@@ -161,8 +180,15 @@ class Scheduler {
   std::int64_t idle_rounds_ = 0;
   std::int64_t last_peer_check_ns_ = 0;
   std::int64_t last_listened_ns_ = 0;
-  std::optional<Error> suspicion_;
-  std::int64_t suspicion_ends_ns_ = 0;
+  // What running calls wait for of other ranks, and since when, as far as looks tell.
+  struct Awaited {
+    trace::Waiting waiting;
+    std::int64_t since_ns;
+    std::int64_t timeout_ns;  // of the call
+    bool operator==(const Awaited&) const = default;
+  };
+  std::vector<Awaited> awaited_;
+  std::optional<Inquest> inquest_;  // while ranks agree on whom to blame
   // Peers whose processes had ended at the last look, with no connection to them made.
   std::vector<int> unreachable_;
   std::vector<int> unreachable_before_;

@@ -89,6 +89,9 @@ class Staging::Staged : public engine::Execution {
   engine::Waiting waiting() const override {
     return is_on_host_ ? on_host_->waiting() : engine::Waiting{};
   }
+  std::vector<engine::Waiting> waits() const override {
+    return is_on_host_ ? on_host_->waits() : std::vector<engine::Waiting>{};
+  }
   bool awaits_event() const override { return is_on_host_ && on_host_->awaits_event(); }
   std::size_t memory_bytes() const override { return sizeof *this + on_host_->memory_bytes(); }
 

@@ -21,6 +21,7 @@ struct Task {
   bool in_order = false;                     // after the calls before it, as collectives are
   engine::Arguments arguments;
   std::vector<std::int64_t> counts;  // what the arguments' spans point to
+  std::vector<std::uint64_t> calls;  // likewise
   trace::Entry entry;
   std::int64_t deadline_ns = 0;
   int source = -1;                    // of a receive from any source: who sent, once that is known

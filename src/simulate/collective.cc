@@ -95,7 +95,7 @@ class Calls final : public Driver {
   std::shared_ptr<const Call> call_;
 };
 
-Status check_call(const Machine& machine, const topo::Placement& placement, std::int64_t count,
+Status check_call(const Machine& machine, const topo::Placement& placement,
                   const CollectiveOptions& options) {
   UNISONO_TRY(check(machine));
   if (placement.ranks() > max_machine_ranks)
@@ -106,8 +106,6 @@ Status check_call(const Machine& machine, const topo::Placement& placement, std:
   if (placement.max_ranks_on_a_node() > machine.ranks_per_node)
     return misuse("a node has ", placement.max_ranks_on_a_node(), " ranks; one of ", machine.name,
                   " has ", machine.ranks_per_node);
-  if (count < 0 || count > std::int64_t{1} << 50)
-    return misuse("count is ", count, "; it must be 0 to 2^50");
   if (options.calls < 1 || options.calls > max_calls)
     return misuse("calls is ", options.calls, "; it must be 1 to ", max_calls);
   if (std::isnan(options.noise) || options.noise < 0 || options.noise > 100)
@@ -152,7 +150,9 @@ Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& he
                                   const topo::Placement& placement, std::int64_t count,
                                   DataType type, const CollectiveOptions& options,
                                   Programs& programs) {
-  const StepSizes sizes(header, machine, count, static_cast<std::int64_t>(size_bytes(type)));
+  const auto element_bytes = static_cast<std::int64_t>(size_bytes(type));
+  UNISONO_TRY(check_size(header, count, element_bytes));
+  const StepSizes sizes(header, machine, count, element_bytes);
   CollectiveResult result;
   result.ranks = placement.ranks();
   result.nodes = placement.nodes();
@@ -234,7 +234,7 @@ double closed_form_us(const Machine& machine, const algorithm::Request& request,
 Result<CollectiveResult> simulate_collective(const Machine& machine, const algorithm::Entry& entry,
                                              const CollectiveCall& call,
                                              const CollectiveOptions& options) {
-  UNISONO_TRY(check_call(machine, call.request.placement, call.count, options));
+  UNISONO_TRY(check_call(machine, call.request.placement, options));
   UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(entry, call.request));
   EntryPrograms programs(machine, entry, call.request);
   UNISONO_ASSIGN(CollectiveResult result, simulate(machine, header, call.request.placement,
@@ -249,7 +249,7 @@ Result<CollectiveResult> simulate_collective(const Machine& machine, const algor
 Result<CollectiveResult> simulate_plan(const Machine& machine, const plan::Plan& plan,
                                        const topo::Placement& placement, std::int64_t count,
                                        DataType type, const CollectiveOptions& options) {
-  UNISONO_TRY(check_call(machine, placement, count, options));
+  UNISONO_TRY(check_call(machine, placement, options));
   UNISONO_TRY(plan::check(plan, plan::format_limits()));
   if (plan.header.ranks != placement.ranks())
     return misuse("plan ", plan.header.name, " is for ", plan.header.ranks, " ranks, but ",

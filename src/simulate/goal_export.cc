@@ -300,8 +300,9 @@ Result<goal::Schedule> WorkloadWriter::write() {
 Result<goal::Schedule> goal_of_collective(const Machine& machine, const algorithm::Entry& entry,
                                           const CollectiveCall& call) {
   UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(entry, call.request));
-  const StepSizes sizes(header, machine, call.count,
-                        static_cast<std::int64_t>(size_bytes(call.type)));
+  const auto element_bytes = static_cast<std::int64_t>(size_bytes(call.type));
+  UNISONO_TRY(check_size(header, call.count, element_bytes));
+  const StepSizes sizes(header, machine, call.count, element_bytes);
   goal::Schedule schedule;
   for (int rank = 0; rank < header.ranks; ++rank) {
     RankWriter writer(machine);
@@ -315,7 +316,9 @@ Result<goal::Schedule> goal_of_collective(const Machine& machine, const algorith
 Result<goal::Schedule> goal_of_plan(const Machine& machine, const plan::Plan& plan,
                                     std::int64_t count, DataType type) {
   UNISONO_TRY(plan::check(plan, plan::format_limits()));
-  const StepSizes sizes(plan.header, machine, count, static_cast<std::int64_t>(size_bytes(type)));
+  const auto element_bytes = static_cast<std::int64_t>(size_bytes(type));
+  UNISONO_TRY(check_size(plan.header, count, element_bytes));
+  const StepSizes sizes(plan.header, machine, count, element_bytes);
   goal::Schedule schedule;
   for (int rank = 0; rank < plan.header.ranks; ++rank) {
     RankWriter writer(machine);

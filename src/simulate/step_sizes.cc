@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace unisono::simulate {
 namespace {
 
@@ -15,6 +17,19 @@ std::int64_t rounded(std::int64_t elements, std::int64_t element_bytes) {
 }
 
 }  // namespace
+
+Status check_size(const plan::Header& header, std::int64_t count, std::int64_t element_bytes) {
+  int blocks = 1;
+  for (int rank = 0; rank < header.ranks; ++rank)
+    blocks = std::max(
+        {blocks, plan::input_blocks_of(header, rank), plan::output_blocks_of(header, rank)});
+  const std::int64_t most = max_buffer_bytes / blocks / element_bytes;
+  if (count < 0 || count > most)
+    return misuse("blocks of ", count, " elements; a simulated buffer holds at most ",
+                  max_buffer_bytes >> 30, " GiB, which is ", most, " elements in each of ", blocks,
+                  " blocks");
+  return {};
+}
 
 StepSizes::StepSizes(const plan::Header& header, const Machine& machine, std::int64_t count,
                      std::int64_t element_bytes)

@@ -1,6 +1,8 @@
 // How many bytes a step of a call moves: the arithmetic of the engine's tiles.
 #pragma once
 
+#include <unisono/result.h>
+
 #include <cstdint>
 
 #include "plan/chunk_layout.h"
@@ -8,6 +10,12 @@
 #include "simulate/machine.h"
 
 namespace unisono::simulate {
+
+// A simulation takes as long as there are bytes; no accelerator's memory holds more than this.
+inline constexpr std::int64_t max_buffer_bytes = std::int64_t{1} << 38;
+
+// Misuse if the larger of a rank's input and output holds more, for blocks of `count` elements.
+Status check_size(const plan::Header& header, std::int64_t count, std::int64_t element_bytes);
 
 class StepSizes {
  public:

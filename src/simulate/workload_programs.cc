@@ -99,7 +99,7 @@ Result<GroupCall> WorkloadPrograms::make_group_call(const CollectiveSpec& spec,
     double least_us = 0;
     const auto block_bytes = static_cast<double>(count * element_bytes);
     for (const algorithm::Entry* entry : algorithm::entries_for(spec.collective)) {
-      if (!entry->supports(result.request).ok()) continue;
+      if (!algorithm::check_request(*entry, result.request).ok()) continue;
       const double us =
           closed_form_us(machine_, result.request, entry->cost(result.request, block_bytes));
       if (result.entry != nullptr && us >= least_us) continue;
@@ -112,6 +112,7 @@ Result<GroupCall> WorkloadPrograms::make_group_call(const CollectiveSpec& spec,
     UNISONO_ASSIGN(result.entry, algorithm::find(spec.collective, spec.algorithm));
   }
   UNISONO_ASSIGN(result.header, algorithm::make_header(*result.entry, result.request));
+  UNISONO_TRY(check_size(result.header, count, element_bytes));
   result.sizes = StepSizes(result.header, machine_, count, element_bytes);
   return result;
 }

@@ -79,6 +79,19 @@ TEST(Registry, RequestsThatCannotBeServedAreMisuseWithTheValues) {
   EXPECT_TRUE(contains(make_plan(broadcast, request).error().message, "root 7"));
 }
 
+TEST(Registry, ChannelsThatNoPlanHasAreRefusedBeforeAnythingIsWritten) {
+  for (const int channels : {-1, 0, 65, 1 << 30}) {
+    const Request request{.placement = topo::Placement::single_node(64), .channels = channels};
+    const std::clock_t began = std::clock();
+    const auto plan = make_plan(ring(), request);
+    EXPECT_LT(std::clock() - began, CLOCKS_PER_SEC / 10);
+    ASSERT_FALSE(plan.ok());
+    EXPECT_TRUE(contains(plan.error().message, "channels; it must be 1 to 64"))
+        << plan.error().message;
+    EXPECT_FALSE(check_request(ring(), request).ok());
+  }
+}
+
 TEST(Registry, AHierarchyRefusesANodeTooLargeForItsChannels) {
   const Entry& entry = **find(Collective::all_reduce, "hierarchical_ring");
   const auto placed = [](std::vector<int> ranks_per_node) {

@@ -14,7 +14,8 @@ namespace {
 class Board : public testing::Test {
  protected:
   const std::string name_ = str("test-", getpid());
-  comm::Board three_{name_, 3, {3, 5, 8}}, five_{name_, 5, {3, 5, 8}}, eight_{name_, 8, {3, 5, 8}};
+  comm::Board three_{name_, 3, {3, 5, 8}, 9}, five_{name_, 5, {3, 5, 8}, 9},
+      eight_{name_, 8, {3, 5, 8}, 9};
 
   void SetUp() override { three_.all_have_joined(); }
   static std::set<int> at_rest(const comm::Board& board) {
@@ -45,21 +46,57 @@ TEST_F(Board, LooksAtNoMoreRanksOnceOneMatches) {
 }
 
 TEST_F(Board, RanksAreElsewhereThatRunAndHaveNotStartedTheCall) {
-  const auto elsewhere = [this](std::uint64_t sequence) {
-    return three_.any_elsewhere(sequence, [](int rank) { return rank == 5; });
+  const auto elsewhere = [this] {
+    return three_.any_elsewhere([](int rank) { return rank == 5; });
   };
-  EXPECT_FALSE(elsewhere(4)) << "nothing is known of where it runs";
+  three_.joined();
+  three_.joined();
+  EXPECT_FALSE(elsewhere()) << "nothing is known of where it runs";
   five_.runs_on(1);
-  EXPECT_TRUE(elsewhere(4));
-  five_.joined(3);
-  EXPECT_TRUE(elsewhere(4));
+  EXPECT_TRUE(elsewhere());
+  five_.joined();
+  EXPECT_TRUE(elsewhere());
+  EXPECT_EQ(three_.absent(), (std::vector{5, 8}));
   five_.rests();
-  EXPECT_FALSE(elsewhere(4));
+  EXPECT_FALSE(elsewhere());
   five_.runs_on(1);
-  five_.joined(4);
-  EXPECT_FALSE(elsewhere(4));
+  five_.joined();
+  EXPECT_FALSE(elsewhere());
+  EXPECT_EQ(three_.absent(), (std::vector{8}));
   eight_.runs_on(1);
-  EXPECT_FALSE(elsewhere(4)) << "nobody waits for rank 8";
+  EXPECT_FALSE(elsewhere()) << "nobody waits for rank 8";
+}
+
+TEST_F(Board, TellsWhoseCallOfTheSameNumberIsAnother) {
+  EXPECT_FALSE(three_.other_call());
+  five_.shows(17);
+  EXPECT_FALSE(three_.other_call()) << "nothing is started here";
+  three_.shows(17);
+  EXPECT_FALSE(three_.other_call());
+  // Those who are behind, or gone on, are not in another call.
+  eight_.shows(17);
+  eight_.shows(18);
+  eight_.shows(19);
+  EXPECT_FALSE(three_.other_call());
+  three_.shows(20);
+  const auto other = three_.other_call();
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->rank, 8);
+  EXPECT_EQ(other->theirs, 18U);
+  EXPECT_EQ(other->ours, 20U);
+  // It does not tell any more what that call was.
+  for (int i = 0; i < 3; ++i) eight_.shows(30);
+  EXPECT_FALSE(three_.other_call());
+}
+
+TEST_F(Board, TellsWhyARankFoundThatCallsDoNotMatch) {
+  const transport::Fault fault{.kind = transport::Fault::Kind::disagreed};
+  five_.give_up(fault, "rank 3 calls barrier; rank 5 calls all_reduce");
+  const auto told = three_.told();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->kind, ErrorKind::peer);
+  EXPECT_EQ(told->peer, -1);
+  EXPECT_EQ(told->message, "rank 5 gave up: rank 3 calls barrier; rank 5 calls all_reduce");
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ TEST(BootstrapMisuse, StrangersAreRefusedAndTheJobGoesOn) {
     const int stranger = connect_as_stranger(rendezvous);
     ASSERT_GE(stranger, 0);
     std::vector<char> garbage(static_cast<std::size_t>(i * 37), static_cast<char>(i * 11));
-    if (i >= 6) std::copy_n("unisono\1", std::min<std::size_t>(8, garbage.size()), garbage.begin());
+    if (i >= 6) std::copy_n("unisono\2", std::min<std::size_t>(8, garbage.size()), garbage.begin());
     strangers.push_back(stranger);
     if (i % 2 == 0) continue;
     EXPECT_EQ(send(stranger, garbage.data(), garbage.size(), MSG_NOSIGNAL),

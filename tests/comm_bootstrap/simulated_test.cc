@@ -35,6 +35,7 @@ struct Outcome {
   bool has_ended = false;
   bool succeeded = false;
   bool is_right = false;  // every contribution is what its rank gave
+  Key key{};
   Error error;
   std::int64_t ended_ns = 0;
 };
@@ -60,7 +61,7 @@ struct Job {
   sys::Task<void> rank_main(int rank, BootstrapOptions options) {
     sys::World& world = simulation.world(rank);
     std::vector<std::byte> mine = contribution_of(rank % 50);
-    Result<Joined> joined = co_await join(world, std::move(options), std::move(mine), nullptr);
+    Result<Joined> joined = co_await join_job(world, std::move(options), std::move(mine), nullptr);
     Outcome& out = outcomes[static_cast<std::size_t>(rank)];
     out.has_ended = true;
     out.succeeded = joined.ok();
@@ -70,6 +71,7 @@ struct Job {
       co_return;
     }
     out.is_right = joined->contributions.size() == static_cast<int>(outcomes.size());
+    out.key = joined->node->job_key();
     for (int other = 0; other < joined->contributions.size(); ++other)
       out.is_right = out.is_right && is_contribution_of(other % 50, joined->contributions[other]);
     if (!after_join) co_return;
@@ -97,8 +99,71 @@ TEST(SimulatedBootstrap, AThousandRanksFindEachOther) {
   for (const Outcome& outcome : job.outcomes) {
     ASSERT_TRUE(outcome.succeeded) << outcome.error.describe();
     ASSERT_TRUE(outcome.is_right);
+    ASSERT_EQ(outcome.key, job.outcomes[0].key);
   }
+  EXPECT_NE(job.outcomes[0].key, Key{});
   EXPECT_TRUE(job.simulation.is_quiet());
+}
+
+TEST(SimulatedBootstrap, RanksThatProtectFramesDifferentlyAllNameTheSetting) {
+  Job job(4, {.seed = 5});
+  for (int rank = 0; rank < 4; ++rank) {
+    BootstrapOptions options = job.options_of(rank);
+    if (rank == 2) options.protection = sys::Protection::encrypt;
+    job.simulation.start(rank, job.rank_main(rank, options));
+  }
+  ASSERT_TRUE(job.simulation.run(hang_ns));
+  for (const Outcome& outcome : job.outcomes) {
+    EXPECT_FALSE(outcome.succeeded);
+    EXPECT_NE(outcome.error.message.find("UNISONO_WIRE"), std::string::npos)
+        << outcome.error.message;
+    EXPECT_LT(outcome.ended_ns, 3 * second_ns);  // rank 0 tells those who come late for a while
+  }
+}
+
+TEST(SimulatedBootstrap, WorksWithEveryProtection) {
+  for (const auto protection :
+       {sys::Protection::none, sys::Protection::authenticate, sys::Protection::encrypt}) {
+    Job job(6, {.seed = 9});
+    for (int rank = 0; rank < 6; ++rank) {
+      BootstrapOptions options = job.options_of(rank);
+      options.protection = protection;
+      job.simulation.start(rank, job.rank_main(rank, options));
+    }
+    ASSERT_TRUE(job.simulation.run(hang_ns));
+    for (const Outcome& outcome : job.outcomes)
+      EXPECT_TRUE(outcome.is_right) << outcome.error.describe();
+  }
+}
+
+// One process too many comes when all have found each other.
+TEST(SimulatedBootstrap, WhoComesTooLateIsToldSo) {
+  Job job(3, {.seed = 5});
+  job.simulation.add_process("host3");
+  Outcome late;
+  job.outcomes.reserve(4);
+  for (int rank = 0; rank < 3; ++rank) job.start(rank);
+  job.after_join = [&](GroupExchange& group, Outcome&) -> sys::Task<void> {
+    sys::World& world = group.node()->world();
+    sys::Wait pause(world.scheduler(), world.now_ns() + 30 * second_ns);
+    co_await pause;
+  };
+  const auto come = [&]() -> sys::Task<void> {
+    sys::World& world = job.simulation.world(3);
+    sys::Wait pause(world.scheduler(), world.now_ns() + second_ns);
+    co_await pause;
+    Result<Joined> joined = co_await join_job(world, job.options_of(1), {}, nullptr);
+    late.has_ended = !joined.ok();
+    if (!joined.ok()) late.error = joined.error();
+    late.ended_ns = world.now_ns();
+  };
+  job.simulation.start(3, come());
+  ASSERT_TRUE(job.simulation.run(hang_ns));
+  for (const Outcome& outcome : job.outcomes) EXPECT_TRUE(outcome.is_right);
+  EXPECT_TRUE(late.has_ended);
+  EXPECT_LT(late.ended_ns, 2 * second_ns);
+  EXPECT_NE(late.error.message.find("a job that has started"), std::string::npos)
+      << late.error.message;
 }
 
 std::uint64_t trace_of(std::uint64_t seed) {

@@ -1,0 +1,384 @@
+// Whom members blame: the order of suspicions, and many simulated members that find one verdict.
+
+#include "comm/inquiry.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+
+#include "base/log.h"
+#include "base/str.h"
+#include "comm/bootstrap_group.h"
+#include "comm/bootstrap_join.h"
+#include "support/sanitized.h"
+#include "sys/simulated_world.h"
+
+namespace unisono::comm {
+namespace {
+
+using Reason = Suspicion::Reason;
+
+Suspicion suspicion(Reason reason, int culprit, int finder, std::uint32_t waited_ms = 1000,
+                    bool is_overdue = true) {
+  Suspicion out;
+  out.reason = reason;
+  out.is_overdue = is_overdue;
+  out.culprit = culprit;
+  out.finder = finder;
+  out.waited_ms = waited_ms;
+  out.text = str("seen by ", finder);
+  return out;
+}
+
+Suspicion random_suspicion(std::mt19937_64& random, int members) {
+  const auto ranks = static_cast<unsigned>(members);
+  Suspicion out = suspicion(static_cast<Reason>(random() % 5), static_cast<int>(random() % ranks),
+                            0, static_cast<std::uint32_t>(random() % 3), random() % 2 == 0);
+  out.finder = (out.culprit + 1 + static_cast<int>(random() % (ranks - 1))) % members;
+  out.collectives = random() % 2;
+  return out;
+}
+
+bool same(std::span<const Suspicion> a, std::span<const Suspicion> b) {
+  const auto words = [](const Suspicion& one) {
+    return str(static_cast<int>(one.reason), one.is_overdue, " ", one.collectives, " ", one.culprit,
+               " ", one.finder, " ", one.waited_ms, " ", one.text);
+  };
+  return std::ranges::equal(a, b, {}, words, words);
+}
+
+TEST(Suspicions, AreTheSameSetInWhateverOrderTheyArrive) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    std::mt19937_64 random(seed);
+    std::vector<Suspicion> all;
+    for (int i = 0; i < 30; ++i) all.push_back(random_suspicion(random, 6));
+    Suspicions first;
+    first.add(all);
+    std::ranges::shuffle(all, random);
+    // Through others that hold a part each, as they travel.
+    Suspicions second, part;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      part.add(all[i]);
+      if (i % 3 == 0) second.add(part.all());
+    }
+    second.add(part.all());
+    EXPECT_TRUE(same(first.all(), second.all())) << "seed " << seed;
+    EXPECT_EQ(first.verdict().message, second.verdict().message) << "seed " << seed;
+    EXPECT_EQ(first.all().size(), max_suspicions);
+  }
+}
+
+int culprit_of(std::initializer_list<Suspicion> suspicions) {
+  Suspicions all;
+  for (const Suspicion& one : suspicions) all.add(one);
+  return all.verdict().peer;
+}
+
+TEST(Suspicions, WhatIsMoreCertainWeighsMore) {
+  EXPECT_EQ(culprit_of({}), -1);
+  const Suspicion gone = suspicion(Reason::gone, 5, 1);
+  const Suspicion silent = suspicion(Reason::no_answer, 4, 1);
+  const Suspicion elsewhere = suspicion(Reason::not_in_call, 3, 1);
+  const Suspicion cut = suspicion(Reason::connection, 2, 1);
+  const Suspicion late = suspicion(Reason::no_answer, 1, 0, 1000, false);
+  const Suspicion waits = suspicion(Reason::waits, 0, 1);
+  EXPECT_EQ(culprit_of({waits, late, cut, elsewhere, silent, gone}), 5);
+  EXPECT_EQ(culprit_of({waits, late, cut, elsewhere, silent}), 4);
+  EXPECT_EQ(culprit_of({waits, late, cut, elsewhere}), 3);
+  EXPECT_EQ(culprit_of({waits, late, cut}), 2);
+  EXPECT_EQ(culprit_of({waits, late}), 1);
+  EXPECT_EQ(culprit_of({waits}), 0);
+  // Who was waited for the longest was the first to stop.
+  EXPECT_EQ(
+      culprit_of({suspicion(Reason::no_answer, 1, 0, 900), suspicion(Reason::no_answer, 7, 3)}), 7);
+}
+
+TEST(Suspicions, OneCutOffFromSeveralIsTheOneThatAllNameAndThatNamesAll) {
+  EXPECT_EQ(culprit_of({suspicion(Reason::connection, 1, 4), suspicion(Reason::connection, 4, 2),
+                        suspicion(Reason::connection, 4, 3)}),
+            4);
+}
+
+TEST(Suspicions, TravelWholeAndCutOnesAreRefused) {
+  std::mt19937_64 random(11);
+  Suspicions all;
+  for (int i = 0; i < 20; ++i) {
+    Suspicion one = random_suspicion(random, 1000);
+    one.text.assign(1000, 'x');
+    all.add(one);
+  }
+  const std::vector<std::byte> bytes = encode(all);
+  EXPECT_LE(bytes.size(), max_small_payload_bytes);
+  const auto decoded = decode_suspicions(bytes, 1000);
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_TRUE(same(*decoded, all.all()));
+  EXPECT_FALSE(decode_suspicions(bytes, 3).ok()) << "ranks that there are not";
+  for (std::size_t cut = 0; cut < bytes.size(); ++cut)
+    EXPECT_FALSE(decode_suspicions(std::span(bytes).first(cut), 1000).ok());
+}
+
+TEST(CallReport, TravelsWholeAndIsChecked) {
+  const std::vector<std::byte> bytes = encode(CallReport{true, 7, 0x1234, 2});
+  const auto decoded = decode_call_report(bytes, 3);
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_TRUE(decoded->is_in_call);
+  EXPECT_EQ(decoded->collectives, 7U);
+  EXPECT_EQ(decoded->call, 0x1234U);
+  EXPECT_EQ(decoded->waits_for, 2);
+  EXPECT_FALSE(decode_call_report(bytes, 2).ok());
+  EXPECT_FALSE(decode_call_report(std::span(bytes).first(bytes.size() - 1), 3).ok());
+}
+
+constexpr std::int64_t millisecond = 1'000'000;
+constexpr std::int64_t second = 1'000 * millisecond;
+// All have joined by then, and every call has begun.
+constexpr std::int64_t begun_ns = second;
+constexpr std::int64_t timeout_ns = 10 * second;
+constexpr std::int64_t hang_ns = 120 * second;
+
+// Members that wait for others in a call; some are frozen, dead, or not in the call.
+struct Scene {
+  int members = 4;
+  std::function<std::vector<int>(int)> waits_for;
+  std::set<int> silent, dead, absent;
+  // When a member's call began; its deadline is timeout_ns later.
+  std::function<std::int64_t(int)> began_ns = [](int) { return begun_ns; };
+  sys::SimulationOptions options;
+};
+
+struct Outcome {
+  std::optional<Error> verdict;
+  std::int64_t ended_ns = 0;
+};
+
+class Members {
+ public:
+  explicit Members(Scene scene)
+      : scene_(std::move(scene)),
+        simulation_(scene_.options),
+        outcomes_(static_cast<std::size_t>(scene_.members)) {
+    quiet_before_ = log_level();
+    set_log_level(LogLevel::off);
+    for (int rank = 0; rank < scene_.members; ++rank) simulation_.add_process(str("host", rank));
+    for (const int rank : scene_.silent) simulation_.kill_at(rank, 2 * second, sys::Death::host);
+    for (const int rank : scene_.dead) simulation_.kill_at(rank, 2 * second, sys::Death::process);
+    for (int rank = 0; rank < scene_.members; ++rank) simulation_.start(rank, run(rank));
+  }
+  ~Members() { set_log_level(quiet_before_); }
+
+  // What each survivor in the call says, all in time; the one culprit that they name.
+  int agreed(std::int64_t most_ns) {
+    EXPECT_TRUE(simulation_.run(hang_ns));
+    std::map<int, int> named;
+    for (int rank = 0; rank < scene_.members; ++rank) {
+      if (!is_survivor(rank)) continue;
+      const Outcome& outcome = outcomes_[static_cast<std::size_t>(rank)];
+      EXPECT_TRUE(outcome.verdict.has_value()) << "rank " << rank;
+      if (!outcome.verdict) continue;
+      EXPECT_LE(outcome.ended_ns, most_ns) << "rank " << rank;
+      if (named[outcome.verdict->peer]++ == 0) text_ = outcome.verdict->message;
+    }
+    EXPECT_EQ(named.size(), 1U);
+    return named.empty() ? -1 : named.begin()->first;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  bool is_survivor(int rank) const {
+    return !scene_.silent.contains(rank) && !scene_.dead.contains(rank) &&
+           !scene_.absent.contains(rank);
+  }
+
+  sys::Task<void> run(int rank) {
+    sys::World& world = simulation_.world(rank);
+    BootstrapOptions options;
+    options.rank = rank;
+    options.world_size = scene_.members;
+    options.rendezvous = "tcp://host0:29500";
+    options.secret = "a secret";
+    Result<Joined> joined = co_await join_job(world, std::move(options), {}, nullptr);
+    if (!joined.ok()) co_return;
+    std::vector<int> everyone;
+    for (int i = 0; i < scene_.members; ++i) everyone.push_back(i);
+    GroupExchange group(joined->node, {joined->node->job(), 0}, everyone, rank);
+    if (!scene_.absent.contains(rank)) group.call_state().calls = 1;
+    co_await wait_in_call(group, rank);
+    // Whoever has its verdict stays for a moment, so that its messages leave.
+    sys::Wait pause(world.scheduler(), world.now_ns() + second);
+    co_await pause;
+  }
+
+  // As Scheduler does.
+  sys::Task<void> wait_in_call(GroupExchange& group, int rank) {
+    sys::World& world = simulation_.world(rank);
+    Inquest mine;
+    const std::int64_t began_ns = scene_.began_ns(rank);
+    bool is_inquiry = false;
+    for (std::int64_t step_ns = 20 * millisecond;;) {
+      sys::Wait pause(world.scheduler(), world.now_ns() + step_ns);
+      co_await pause;
+      const std::int64_t now_ns = world.now_ns();
+      std::optional<Error> told;
+      if (is_inquiry)
+        told = co_await group.inquire(mine);
+      else
+        told = co_await group.look();
+      if (told) {
+        group.give_up(*told);
+        outcomes_[static_cast<std::size_t>(rank)] = {told, now_ns};
+        co_return;
+      }
+      if (is_inquiry || now_ns < began_ns || scene_.absent.contains(rank)) {
+        if (now_ns > hang_ns / 2) co_return;
+        continue;
+      }
+      const bool is_over = now_ns >= began_ns + timeout_ns;
+      bool has_ended = false;
+      for (const int peer : scene_.waits_for(rank)) {
+        // Its connection for data ends as its process does.
+        const bool ended = scene_.dead.contains(peer) && now_ns >= 2 * second;
+        has_ended |= ended;
+        mine.awaited.push_back({.member = peer,
+                                .waited_ns = now_ns - began_ns,
+                                .is_overdue = 2 * (now_ns - began_ns) >= timeout_ns,
+                                .has_ended = ended,
+                                .text = str("a message of rank ", peer)});
+      }
+      is_inquiry = is_over || has_ended || group.call_state().is_inquiry_open;
+      if (is_inquiry) {
+        mine.is_timeout = is_over;
+        step_ns = 5 * millisecond;
+      } else {
+        mine.awaited.clear();
+      }
+    }
+  }
+
+  Scene scene_;
+  sys::Simulation simulation_;
+  std::vector<Outcome> outcomes_;
+  std::string text_;
+  LogLevel quiet_before_;
+};
+
+constexpr std::int64_t after_timeout_ns =
+    begun_ns + timeout_ns + times_after_timeout.end_ns + 300 * millisecond;
+
+std::function<std::vector<int>(int)> ring(int members) {
+  return [members](int rank) { return std::vector{(rank + members - 1) % members}; };
+}
+
+std::function<std::vector<int>(int)> random_graph(int members, std::uint64_t seed) {
+  return [members, seed](int rank) {
+    std::mt19937_64 random(seed * 1000 + static_cast<std::uint64_t>(rank));
+    std::vector<int> out;
+    for (int i = 0; i < 4; ++i) {
+      const int peer = static_cast<int>(random() % static_cast<unsigned>(members));
+      if (peer != rank && std::ranges::find(out, peer) == out.end()) out.push_back(peer);
+    }
+    // All wait for everybody in the end, if by way of others.
+    if (std::ranges::find(out, (rank + 1) % members) == out.end())
+      out.push_back((rank + 1) % members);
+    return out;
+  };
+}
+
+std::set<int> draw(std::mt19937_64& random, int members, int count) {
+  std::set<int> out;
+  while (static_cast<int>(out.size()) < count)
+    out.insert(static_cast<int>(random() % static_cast<unsigned>(members)));
+  return out;
+}
+
+constexpr std::uint64_t seeds = test::is_sanitized ? 8 : 16;
+constexpr int members_at(std::uint64_t seed) {
+  constexpr int sizes[] = {3, 4, 5, 8, 13, 16, 31, 64};
+  return sizes[seed % 8];
+}
+
+TEST(SimulatedInquiry, OneFrozenMemberIsNamedByAllWhoeverWaitsForWhom) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    const int p = members_at(seed);
+    std::mt19937_64 random(seed);
+    Scene scene{.members = p, .waits_for = seed % 2 == 0 ? ring(p) : random_graph(p, seed)};
+    scene.silent = draw(random, p, 1);
+    scene.options.seed = seed;
+    // Deadlines a little apart, so that several are first.
+    scene.began_ns = [seed](int rank) {
+      return begun_ns + (rank * 7919 + static_cast<int>(seed)) % 40 * millisecond;
+    };
+    Members members(scene);
+    EXPECT_EQ(members.agreed(after_timeout_ns), *scene.silent.begin()) << "seed " << seed;
+    EXPECT_NE(members.text().find("does not answer"), std::string::npos) << members.text();
+  }
+}
+
+TEST(SimulatedInquiry, OfSeveralFrozenMembersAllNameTheSame) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    const int p = members_at(seed);
+    std::mt19937_64 random(seed);
+    Scene scene{.members = p, .waits_for = random_graph(p, seed)};
+    scene.silent = draw(random, p, 1 + p / 4);
+    scene.options.seed = seed;
+    Members members(scene);
+    EXPECT_TRUE(scene.silent.contains(members.agreed(after_timeout_ns))) << "seed " << seed;
+  }
+}
+
+TEST(SimulatedInquiry, OfDeadMembersAllNameTheSameWithinHalfASecond) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    const int p = members_at(seed);
+    std::mt19937_64 random(seed);
+    Scene scene{.members = p, .waits_for = seed % 2 == 0 ? ring(p) : random_graph(p, seed)};
+    scene.dead = draw(random, p, 1 + static_cast<int>(seed % 2) * (p / 4));
+    scene.options.seed = seed;
+    Members members(scene);
+    EXPECT_TRUE(scene.dead.contains(members.agreed(2 * second + 520 * millisecond)))
+        << "seed " << seed;
+  }
+}
+
+TEST(SimulatedInquiry, AMemberThatAnswersButIsInNoCallIsNamed) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    const int p = members_at(seed);
+    std::mt19937_64 random(seed);
+    Scene scene{.members = p, .waits_for = ring(p)};
+    scene.absent = draw(random, p, 1);
+    scene.options.seed = seed;
+    Members members(scene);
+    EXPECT_EQ(members.agreed(after_timeout_ns), *scene.absent.begin()) << "seed " << seed;
+    EXPECT_NE(members.text().find("is not in a call"), std::string::npos) << members.text();
+  }
+}
+
+// Where one was frozen long ago, another that just computes for longer than the grace is not it.
+TEST(SimulatedInquiry, AMemberThatWasNotAwaitedForLongIsNotNamed) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    const int p = std::max(members_at(seed), 5);
+    Scene scene{.members = p, .waits_for = ring(p)};
+    scene.silent = {p - 2};
+    scene.absent = {1};
+    scene.options.seed = seed;
+    scene.began_ns = [](int rank) { return rank == 2 ? begun_ns + 9 * second : begun_ns; };
+    Members members(scene);
+    EXPECT_EQ(members.agreed(after_timeout_ns), p - 2) << "seed " << seed;
+  }
+}
+
+TEST(SimulatedInquiry, OnACycleAllNameTheSame) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    const int p = members_at(seed);
+    Scene scene{.members = p, .waits_for = random_graph(p, seed)};
+    scene.options.seed = seed;
+    Members members(scene);
+    EXPECT_GE(members.agreed(after_timeout_ns), 0) << "seed " << seed;
+    EXPECT_NE(members.text().find("waits in a call itself"), std::string::npos) << members.text();
+  }
+}
+
+}  // namespace
+}  // namespace unisono::comm
