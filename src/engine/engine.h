@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "engine/reduce/reduce.h"
 #include "plan/check.h"
@@ -28,6 +29,8 @@ struct Arguments {
   DataType type = DataType::uint8;
   ReduceOperation operation = ReduceOperation::sum;
   ScaleFactor pre_multiplier;  // pre_multiplied_sum only: this rank's scalar
+  // What the ranks must agree on, packed (base/fingerprint.h): the host engine's messages carry it.
+  std::uint64_t call = 0;
   // Of the GPU engine: the CUDA stream that the call goes to, and how long its kernels may wait.
   void* stream = nullptr;
   std::int64_t timeout_ns = 0;
@@ -40,6 +43,9 @@ struct Arguments {
   // stay valid until the execution is complete.
   std::span<const std::int64_t> input_counts, input_displacements;
   std::span<const std::int64_t> output_counts, output_displacements;
+  // Where each block is a message of its own, with its own fingerprint instead of `call`; else
+  // empty. Likewise.
+  std::span<const std::uint64_t> input_calls, output_calls;
 };
 
 // What a running execution needs of its communicator. Implemented by src/comm and by tests.
@@ -75,6 +81,10 @@ class Execution {
   // Whether the last poll() moved anything: for the decision to spin or to sleep.
   virtual bool progressed() const = 0;
   virtual Waiting waiting() const = 0;
+  // The same of every thread block that waits for another rank, not of the least advanced one
+  // alone: any of these ranks may be the one that holds up the call. For calls that are stuck; it
+  // allocates.
+  virtual std::vector<Waiting> waits() const { return {waiting()}; }
   // Whether the last poll() found a thread block waiting for that rank, as far as this engine
   // knows.
   virtual bool awaits(int) const { return true; }

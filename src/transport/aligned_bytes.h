@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <new>
+#include <utility>
 
 namespace unisono::transport {
 
@@ -19,7 +20,9 @@ class AlignedBytes {
   // Makes it that large if it is smaller; its content is then lost.
   void reserve(std::size_t bytes) {
     if (bytes <= bytes_) return;
-    ::operator delete(data_, alignment);
+    // Empty where there is no memory for more.
+    bytes_ = 0;
+    ::operator delete(std::exchange(data_, nullptr), alignment);
     data_ = static_cast<std::byte*>(::operator new(bytes, alignment));
     bytes_ = bytes;
   }

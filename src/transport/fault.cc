@@ -1,9 +1,13 @@
 #include "transport/fault.h"
 
 #include "base/error.h"
+#include "base/rank.h"
 
 namespace unisono::transport {
 namespace {
+
+// Blames nobody in particular.
+constexpr int unknown_rank = -1;
 
 std::string what_happened(const Fault& fault) {
   std::string who = fault.rank < 0 ? "a rank" : str("rank ", fault.rank);
@@ -18,6 +22,8 @@ std::string what_happened(const Fault& fault) {
       return str(who, " did not answer in time");
     case Fault::Kind::protocol_violation:
       return str(who, " sent what it must not");
+    case Fault::Kind::disagreed:
+      return "the calls of two ranks do not match";
   }
   return who;
 }
@@ -37,12 +43,29 @@ std::uint64_t pack(const Fault& fault) {
          static_cast<std::uint32_t>(fault.rank);
 }
 
-Fault unpack_fault(std::uint64_t word) {
+Fault unpack(std::uint64_t word) {
+  return {.kind = static_cast<Fault::Kind>(word >> 32),
+          .rank = static_cast<std::int32_t>(static_cast<std::uint32_t>(word))};
+}
+
+std::optional<Fault> unpack_fault(std::uint64_t word, int ranks) {
   const auto kind = static_cast<std::uint32_t>(word >> 32);
-  const auto rank = static_cast<std::int32_t>(static_cast<std::uint32_t>(word));
-  if (kind > static_cast<std::uint32_t>(Fault::Kind::protocol_violation) || rank < -1)
-    return {.kind = Fault::Kind::protocol_violation, .rank = -1};
-  return {.kind = static_cast<Fault::Kind>(kind), .rank = rank};
+  const auto number = static_cast<std::int32_t>(static_cast<std::uint32_t>(word));
+  if (kind == static_cast<std::uint32_t>(Fault::Kind::none) ||
+      kind > static_cast<std::uint32_t>(Fault::Kind::disagreed))
+    return std::nullopt;
+  const bool blames_nobody = kind == static_cast<std::uint32_t>(Fault::Kind::disagreed);
+  if (blames_nobody && number != unknown_rank) return std::nullopt;
+  const auto culprit = Rank::among(number, ranks);
+  if (!culprit && number != unknown_rank) return std::nullopt;
+  return Fault{.kind = static_cast<Fault::Kind>(kind),
+               .rank = culprit ? culprit->number() : unknown_rank};
+}
+
+Error impossible_fault(int peer, std::uint64_t word, int ranks) {
+  return peer_error(
+      peer, "rank ", peer, " gave up the connection with a fault of kind ", word >> 32, " by rank ",
+      static_cast<std::int32_t>(static_cast<std::uint32_t>(word)), "; there are ", ranks, " ranks");
 }
 
 Error told_error(int peer, const Fault& fault) {

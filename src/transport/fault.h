@@ -4,6 +4,7 @@
 #include <unisono/result.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "transport/transport.h"
 
@@ -11,8 +12,13 @@ namespace unisono::transport {
 
 // One word, 0 for no fault; so that a fault is stored and seen in one piece.
 std::uint64_t pack(const Fault& fault);
-// An unknown kind, which only a broken peer sends, becomes a protocol violation of unknown rank.
-Fault unpack_fault(std::uint64_t word);
+// One that pack() made here.
+Fault unpack(std::uint64_t word);
+// What a peer told, of a communicator of `ranks`: nothing where the kind is unknown or no rank of
+// it is blamed.
+std::optional<Fault> unpack_fault(std::uint64_t word, int ranks);
+// The peer told a fault that cannot be unpacked.
+Error impossible_fault(int peer, std::uint64_t word, int ranks);
 
 // What `peer` told us.
 Error told_error(int peer, const Fault& fault);

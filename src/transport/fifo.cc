@@ -4,7 +4,9 @@
 #include <bit>
 
 #include "base/error.h"
+#include "base/fingerprint.h"
 #include "base/settings.h"
+#include "base/try.h"
 #include "transport/fifo_flagged.h"
 #include "transport/fifo_layout.h"
 #include "transport/fifo_put.h"
@@ -32,8 +34,8 @@ std::size_t slot_bytes(const FifoOptions& options, Protocol protocol) {
   return 0;
 }
 
-// Room for the bytes of a slot behind a SlotHeader; LL uses a word of that for its size, LL128
-// none.
+// Room for the bytes of a slot behind a SlotHeader; LL uses three words of that for its size and
+// its call, LL128 a word for its call.
 std::size_t slot_stride(const FifoOptions& options, Protocol protocol) {
   return round_up(sizeof(SlotHeader) + slot_bytes(options, protocol), slot_alignment);
 }
@@ -156,6 +158,12 @@ FifoLayout fifo_layout(const FifoOptions& options, Protocol protocol) {
           .slot_credit_signal = first_signal + signals_per_line + 1};
 }
 
+Error call_mismatch(const Connection& connection, std::uint64_t theirs, std::uint64_t ours) {
+  return peer_error(-1, "ranks disagree on a call: rank ", connection.self(), " calls ",
+                    describe_call(ours), "; rank ", connection.peer(), " calls ",
+                    describe_call(theirs));
+}
+
 std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protocol,
                                          const FifoOptions& options) {
   const FifoLayout layout = fifo_layout(options, protocol);
@@ -172,19 +180,29 @@ std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protoc
   return nullptr;
 }
 
-std::unique_ptr<RecvFifo> make_recv_fifo(Connection& connection, Protocol protocol,
-                                         const FifoOptions& options) {
+Result<std::unique_ptr<RecvFifo>> make_recv_fifo(Connection& connection, Protocol protocol,
+                                                 const FifoOptions& options) {
   const FifoLayout layout = fifo_layout(options, protocol);
-  if (connection.peer_region() == nullptr) return std::make_unique<PutRecvFifo>(connection, layout);
+  std::unique_ptr<RecvFifo> fifo;
+  if (connection.peer_region() == nullptr) {
+    fifo = std::make_unique<PutRecvFifo>(connection, layout);
+    return fifo;
+  }
   switch (protocol) {
     case Protocol::simple:
-      return std::make_unique<SimpleRecvFifo>(connection, layout);
+      UNISONO_TRY(connection.reserve(layout.heads_offset, head_stride));
+      fifo = std::make_unique<SimpleRecvFifo>(connection, layout);
+      break;
     case Protocol::ll:
-      return std::make_unique<FlaggedRecvFifo<LlCodec>>(connection, layout);
+      UNISONO_TRY(connection.reserve(layout.offset, ll_word_bytes));
+      fifo = std::make_unique<FlaggedRecvFifo<LlCodec>>(connection, layout);
+      break;
     case Protocol::ll128:
-      return std::make_unique<FlaggedRecvFifo<Ll128Codec>>(connection, layout);
+      UNISONO_TRY(connection.reserve(layout.offset, ll128_line_bytes));
+      fifo = std::make_unique<FlaggedRecvFifo<Ll128Codec>>(connection, layout);
+      break;
   }
-  return nullptr;
+  return fifo;
 }
 
 }  // namespace unisono::transport

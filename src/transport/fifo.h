@@ -10,6 +10,9 @@
 // Where the peer's region is not mapped, every protocol is one put of a header and the bytes, whose
 // signal tells arrival: a flag in each word would tell nothing more there.
 //
+// Every message carries the fingerprint of the call that it belongs to (base/fingerprint.h), which
+// the receiver compares with that of its own.
+//
 // A Simple message may instead carry, in its slot, where its bytes lie in the sender's memory;
 // the receiver reads them from there (zero-copy). Giving back the slot says that it has.
 #pragma once
@@ -64,13 +67,15 @@ class MappedReceiver;
 class SendFifo {
  public:
   virtual ~SendFifo() = default;
+  // The call that the messages sent from now on belong to.
+  void set_call(std::uint64_t fingerprint) { call_ = fingerprint; }
   // Whether a slot is free. Then exactly one of the three ways to send:
   virtual Result<bool> can_send() = 0;
   // (1) Copies the pieces into the message.
   virtual Status send(std::span<const Piece> pieces) = 0;
   // (2) `bytes` of memory to write the message into, then commit(). Aligned to 8 bytes, and to 64
   // if there are so many.
-  virtual void* begin(std::size_t bytes) = 0;
+  virtual Result<void*> begin(std::size_t bytes) = 0;
   virtual Status commit() = 0;
   // (3) Zero-copy: the receiver will read the pieces, which must not change until `consumed()`
   // exceeds this message's number. Only if offers_zero_copy(pieces).
@@ -90,14 +95,20 @@ class SendFifo {
   // Whether an event ends the wait for a credit (Connections::sleep): memory that is mapped has
   // none.
   virtual bool has_events() const { return false; }
+
+ protected:
+  std::uint64_t call_ = 0;
 };
 
 // The receiving end. All calls return at once.
 class RecvFifo {
  public:
   virtual ~RecvFifo() = default;
-  // Whether the next message, of exactly `bytes`, is there. The receiver knows the size
-  // from the plan; another size is a peer error (mismatched calls), naming both.
+  // The call that the messages looked for from now on belong to.
+  void set_call(std::uint64_t fingerprint) { call_ = fingerprint; }
+  // Whether the next message, of exactly `bytes`, is there. The receiver knows the size from the
+  // plan; another size is a peer error, naming both. A message of another call is one, too, that
+  // names both calls and no rank at fault: which of the two is wrong is not known here.
   virtual Result<bool> arrived(std::size_t bytes) = 0;
   // Then its bytes, contiguous; or nullptr if it must be taken with copy_to (zero-copy offers).
   // Valid until release().
@@ -115,13 +126,16 @@ class RecvFifo {
   virtual MappedReceiver* mapped() { return nullptr; }
   // Of a message.
   virtual bool has_events() const { return false; }
+
+ protected:
+  std::uint64_t call_ = 0;
 };
 
 // Only when the connection is ready; one of each direction and protocol for its lifetime. The fifo
 // must not outlive the connection.
 std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protocol,
                                          const FifoOptions& options);
-std::unique_ptr<RecvFifo> make_recv_fifo(Connection& connection, Protocol protocol,
-                                         const FifoOptions& options);
+Result<std::unique_ptr<RecvFifo>> make_recv_fifo(Connection& connection, Protocol protocol,
+                                                 const FifoOptions& options);
 
 }  // namespace unisono::transport

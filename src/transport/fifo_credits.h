@@ -128,4 +128,7 @@ inline Error size_mismatch(int peer, std::uint64_t number, std::uint64_t sent,
                     "; the ranks call collectives that do not match");
 }
 
+// The two ends call what does not match.
+Error call_mismatch(const Connection& connection, std::uint64_t theirs, std::uint64_t ours);
+
 }  // namespace unisono::transport

@@ -10,34 +10,36 @@ template <class Codec>
 Status FlaggedSendFifo<Codec>::send(std::span<const Piece> pieces) {
   const std::size_t bytes = total_bytes(pieces);
   UNISONO_TRY(check_message(bytes, layout_.payload_bytes));
-  if (pieces.size() == 1) {
-    encode(static_cast<const std::byte*>(pieces[0].data), bytes);
-    return {};
-  }
+  if (pieces.size() == 1) return encode(static_cast<const std::byte*>(pieces[0].data), bytes);
   std::byte* to = staging_.data();
   for (const Piece& piece : pieces) {
     if (piece.bytes > 0) std::memcpy(to, piece.data, piece.bytes);
     to += piece.bytes;
   }
-  encode(staging_.data(), bytes);
-  return {};
+  return encode(staging_.data(), bytes);
 }
 
 template <class Codec>
 Status FlaggedSendFifo<Codec>::commit() {
   UNISONO_TRY(check_message(begun_bytes_, layout_.payload_bytes));
-  encode(staging_.data(), begun_bytes_);
-  return {};
+  return encode(staging_.data(), begun_bytes_);
 }
 
 template <class Codec>
-void FlaggedSendFifo<Codec>::encode(const std::byte* source, std::size_t bytes) {
+Status FlaggedSendFifo<Codec>::encode(const std::byte* source, std::size_t bytes) {
   const std::uint64_t number = messages_.sent();
+  const bool fills =
+      number % Codec::fill_interval < layout_.slots && number >= Codec::fill_interval;
+  const std::size_t extent = Codec::encoded_bytes(fills ? layout_.payload_bytes : bytes);
+  UNISONO_TRY(memory_.reserve(static_cast<std::size_t>(number % layout_.slots), extent));
+  const auto next = static_cast<std::size_t>((number + 1) % layout_.slots);
+  UNISONO_TRY(memory_.reserve(next, Codec::first_bytes));
   std::byte* slot = connection_.peer_region() + layout_.slot_offset(number);
-  Codec::encode(slot, source, bytes, number);
-  if (number % Codec::fill_interval < layout_.slots && number >= Codec::fill_interval) [[unlikely]]
+  Codec::encode(slot, source, bytes, number, call_);
+  if (fills) [[unlikely]]
     Codec::fill(slot, bytes, layout_.payload_bytes, number);
   messages_.add();
+  return {};
 }
 
 template <class Codec>
@@ -50,7 +52,9 @@ Result<bool> FlaggedRecvFifo<Codec>::arrived(std::size_t bytes) {
   }
   const std::uint64_t number = messages_.taken();
   const std::byte* slot = connection_.region() + layout_.slot_offset(number);
-  const DecodeResult result = Codec::decode(slot, staging_.data(), bytes, number, decoding_);
+  const DecodeResult result = Codec::decode(slot, staging_.data(), bytes, number, call_, decoding_);
+  if (result.state == DecodeResult::State::other_call) [[unlikely]]
+    return call_mismatch(connection_, result.sent, call_);
   if (result.state == DecodeResult::State::other_size) [[unlikely]]
     return size_mismatch(connection_.peer(), number, result.sent, bytes);
   complete_ = result.state == DecodeResult::State::complete;

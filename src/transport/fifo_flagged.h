@@ -6,6 +6,7 @@
 #include "transport/aligned_bytes.h"
 #include "transport/fifo_codecs.h"
 #include "transport/fifo_credits.h"
+#include "transport/fifo_memory.h"
 
 namespace unisono::transport {
 
@@ -16,11 +17,12 @@ class FlaggedSendFifo final : public SendFifo {
       : connection_(connection),
         layout_(layout),
         messages_(connection, layout),
+        memory_(connection, layout),
         staging_(layout.payload_bytes) {}
 
   Result<bool> can_send() override { return messages_.has_free_slot(); }
   Status send(std::span<const Piece> pieces) override;
-  void* begin(std::size_t bytes) override {
+  Result<void*> begin(std::size_t bytes) override {
     begun_bytes_ = bytes;
     return staging_.data();
   }
@@ -34,11 +36,12 @@ class FlaggedSendFifo final : public SendFifo {
   Result<bool> flush() override { return true; }
 
  private:
-  void encode(const std::byte* source, std::size_t bytes);
+  Status encode(const std::byte* source, std::size_t bytes);
 
   Connection& connection_;
   FifoLayout layout_;
   SentMessages messages_;
+  SlotMemory memory_;
   AlignedBytes staging_;  // a message that is written here, or gathered from pieces
   std::size_t begun_bytes_ = 0;
 };

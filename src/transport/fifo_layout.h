@@ -50,17 +50,49 @@ constexpr std::uint64_t credits_together(std::uint64_t slots) {
 struct PutHeader {
   std::uint64_t number;  // the message's, from 1
   std::uint64_t bytes;   // of the message
+  std::uint64_t call;    // the fingerprint of the message's call
+};
+
+// What kind of message it is and how long, in one word, so that a sender only stores: to change a
+// part of a word that a receiver has read is to wait for it.
+class MessageShape {
+ public:
+  enum class Kind : std::uint8_t { bytes, offer };
+
+  MessageShape() = default;
+  MessageShape(Kind kind, std::size_t bytes, std::size_t pieces, bool is_first_slot)
+      : word_(std::uint64_t{bytes} | std::uint64_t{pieces} << pieces_shift |
+              (is_first_slot ? first_slot_bit : 0) | (kind == Kind::offer ? offer_bit : 0)) {}
+
+  std::size_t bytes() const { return word_ & bytes_mask; }
+  // Of an offer.
+  std::size_t pieces() const { return word_ >> pieces_shift & pieces_mask; }
+  // Whether it begins with the first slot again.
+  bool is_first_slot() const { return (word_ & first_slot_bit) != 0; }
+  Kind kind() const { return (word_ & offer_bit) != 0 ? Kind::offer : Kind::bytes; }
+  // Whether it is no offer, and of so many bytes.
+  bool is_plain(std::size_t bytes) const { return (word_ & ~first_slot_bit) == bytes; }
+
+  // 256 TiB; a message is a part of a call's memory.
+  static constexpr std::size_t max_bytes = (std::size_t{1} << 48) - 1;
+
+ private:
+  static constexpr int pieces_shift = 48;
+  static constexpr std::uint64_t bytes_mask = max_bytes;
+  static constexpr std::uint64_t pieces_mask = (1 << 14) - 1;
+  static constexpr std::uint64_t first_slot_bit = std::uint64_t{1} << 62;
+  static constexpr std::uint64_t offer_bit = std::uint64_t{1} << 63;
+
+  std::uint64_t word_ = 0;
 };
 
 // The head of a slot of Simple in mapped memory; the bytes, or the PieceRecords of
 // an offer, follow it.
 struct alignas(64) SlotHeader {
-  enum class Kind : std::uint16_t { bytes, offer };
+  using Kind = MessageShape::Kind;
   std::uint64_t number;  // the message's, from 1: zeroed memory announces none
-  std::uint64_t bytes;   // of the message
-  Kind kind;
-  std::uint16_t is_first_slot;  // whether it begins with the first slot again; in mapped memory
-  std::uint32_t pieces;         // of an offer
+  std::uint64_t call;    // the fingerprint of the message's call
+  MessageShape shape;
   std::byte payload[header_payload_bytes];
 };
 static_assert(sizeof(SlotHeader) == 64);

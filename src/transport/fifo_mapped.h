@@ -14,6 +14,7 @@
 #include "base/short_copy.h"
 #include "transport/fifo_credits.h"
 #include "transport/fifo_layout.h"
+#include "transport/fifo_memory.h"
 #include "transport/slot_store.h"
 #include "transport/transport.h"
 
@@ -32,17 +33,22 @@ class HeadCursor {
         end_(first_ + layout.heads * head_stride),
         at_(first_) {}
 
+  std::size_t index() const { return index_; }
   SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(at_); }
   std::byte* behind_header() const { return at_ + sizeof(SlotHeader); }
   void advance() {
     at_ += head_stride;
-    if (at_ == end_) at_ = first_;
+    ++index_;
+    if (at_ != end_) return;
+    at_ = first_;
+    index_ = 0;
   }
 
  private:
   std::byte* first_;
   std::byte* end_;
   std::byte* at_;
+  std::size_t index_ = 0;
 };
 
 // The slots of one direction, taken in turn.
@@ -62,21 +68,29 @@ class SlotCursor {
         at_(first_) {}
 
   bool is_first() const { return at_ == first_; }
-  void restart() { at_ = first_; }
-  std::byte* slot() const { return at_; }
-  std::byte* payload(std::size_t bytes) const {
-    return bytes < least_spread_bytes || !spreads_ ? at_ : at_ + spread(bytes);
+  void restart() {
+    at_ = first_;
+    index_ = 0;
   }
+  std::size_t index() const { return index_; }
+  std::byte* slot() const { return at_; }
+  std::byte* payload(std::size_t bytes) const { return at_ + start(bytes); }
+  // Of the slot, that a message of `bytes` needs.
+  std::size_t extent(std::size_t bytes) const { return start(bytes) + bytes; }
   void advance() {
     at_ += stride_;
+    ++index_;
     if (at_ != end_) return;
-    at_ = first_;
+    restart();
     ++round_;
   }
 
  private:
   static constexpr std::size_t least_spread_bytes = std::size_t{16} << 10;
 
+  std::size_t start(std::size_t bytes) const {
+    return bytes < least_spread_bytes || !spreads_ ? 0 : spread(bytes);
+  }
   std::size_t spread(std::size_t bytes) const {
     const std::size_t lines = (bytes + slot_alignment - 1) / slot_alignment * slot_alignment;
     const std::size_t places = payload_bytes_ / lines;
@@ -89,6 +103,7 @@ class SlotCursor {
   std::size_t payload_bytes_;
   bool spreads_;
   std::byte* at_;
+  std::size_t index_ = 0;
   std::size_t round_ = 0;
 };
 
@@ -106,24 +121,44 @@ class MappedSender {
         slots_(connection, layout.slot_credit_signal, layout.slots),
         head_(connection.peer_region(), layout),
         slot_(connection.peer_region(), layout),
+        head_memory_(connection, layout),
+        slot_memory_(connection, layout),
         reuses_slots_(layout.reuses_slots) {}
 
-  // Whether there is room for a message of `bytes`, as far as is known; if not, look_for_room()
-  // looks.
+  // Whether there is room for a message of `bytes`, and memory behind it, as far as is known; if
+  // not, look_for_room() looks, and reserves the memory.
   bool knows_room(std::size_t bytes) const {
-    return messages_.knows_free_slot() && (bytes <= head_payload_bytes || slots_.knows_free_slot());
+    return messages_.knows_free_slot() && head_memory_.has(head_.index()) &&
+           (bytes <= head_payload_bytes ||
+            (slots_.knows_free_slot() && slot_memory_.has(slot_.index(), slot_.extent(bytes))));
   }
   Result<bool> look_for_room(std::size_t bytes) {
     auto has_head = messages_.has_free_slot();
-    if (!has_head.ok() || !*has_head || bytes <= head_payload_bytes) return has_head;
+    if (!has_head.ok() || !*has_head) return has_head;
+    UNISONO_TRY(head_memory_.reserve(head_.index()));
+    if (bytes <= head_payload_bytes) return true;
+    auto has_slot = slots_.has_free_slot();
+    if (!has_slot.ok() || !*has_slot) return has_slot;
+    UNISONO_TRY(reserve(bytes));
+    return true;
+  }
+  // For a message of any size or kind; then reserve() or reserve_pieces().
+  Result<bool> look_for_any_room() {
+    auto has_room = look_for_room(0);
+    if (!has_room.ok() || !*has_room) return has_room;
     return slots_.has_free_slot();
   }
-  // For a message of any size or kind.
-  Result<bool> look_for_any_room() { return look_for_room(SIZE_MAX); }
+  Status reserve(std::size_t bytes) {
+    if (bytes <= head_payload_bytes) return {};
+    return slot_memory_.reserve(slot_.index(), slot_.extent(bytes));
+  }
+  Status reserve_pieces(std::size_t bytes) { return slot_memory_.reserve(slot_.index(), bytes); }
   const SentMessages& messages() const { return messages_; }
   // Where the next message of `bytes` goes; then publish(), with the same.
   std::byte* payload(std::size_t bytes) {
-    if (reuses_slots_ && bytes >= least_reused_bytes && slots_.has_all_back()) slot_.restart();
+    if (reuses_slots_ && bytes >= least_reused_bytes && slot_memory_.has(0, bytes) &&
+        slots_.has_all_back())
+      slot_.restart();
     return payload_at(head_, slot_, bytes);
   }
   // Copies into that memory.
@@ -135,12 +170,10 @@ class MappedSender {
       store_.copy(to, source, bytes);
   }
   std::byte* offered_pieces() const { return slot_.slot(); }
-  void publish(SlotHeader::Kind kind, std::size_t bytes, std::size_t pieces) {
+  void publish(SlotHeader::Kind kind, std::size_t bytes, std::size_t pieces, std::uint64_t call) {
     SlotHeader& header = head_.header();
-    header.bytes = bytes;
-    header.kind = kind;
-    header.is_first_slot = slot_.is_first();
-    header.pieces = static_cast<std::uint32_t>(pieces);
+    header.shape = MessageShape(kind, bytes, pieces, slot_.is_first());
+    header.call = call;
     messages_.add();
     head_.advance();
     if (takes_slot(kind, bytes)) {
@@ -159,6 +192,8 @@ class MappedSender {
   SentMessages slots_;
   HeadCursor head_;
   SlotCursor slot_;
+  HeadMemory head_memory_;
+  SlotMemory slot_memory_;
   bool reuses_slots_;
   SlotStore store_;
 };
@@ -179,9 +214,9 @@ class MappedReceiver {
   }
   // Once arrived. Copied before it is looked at: the peer could still write to what is mapped.
   SlotHeader header() const { return head_.header(); }
-  // Whether the message that arrived is `bytes` in the slot.
-  bool carries(std::size_t bytes) const {
-    return head_.header().bytes == bytes && head_.header().kind == SlotHeader::Kind::bytes;
+  // Whether the message that arrived is `bytes` in the slot, of that call.
+  bool carries(std::size_t bytes, std::uint64_t call) const {
+    return head_.header().shape.is_plain(bytes) && head_.header().call == call;
   }
   const std::byte* payload(std::size_t bytes) {
     follow_sender();
@@ -214,7 +249,7 @@ class MappedReceiver {
 
  private:
   void follow_sender() {
-    if (head_.header().is_first_slot != 0) slot_.restart();
+    if (head_.header().shape.is_first_slot()) slot_.restart();
   }
 
   std::atomic<std::uint64_t>& credit_;       // the peer's: messages taken

@@ -30,7 +30,7 @@ Status PutSendFifo::send(std::span<const Piece> pieces) {
   return publish(bytes, {});
 }
 
-void* PutSendFifo::begin(std::size_t bytes) {
+Result<void*> PutSendFifo::begin(std::size_t bytes) {
   begun_bytes_ = bytes;
   return stage(bytes) + sizeof(SlotHeader);
 }
@@ -55,7 +55,7 @@ Status PutSendFifo::offer(std::span<const Piece> pieces) {
 
 Status PutSendFifo::publish(std::size_t bytes, std::span<const Piece> offered) {
   const std::uint64_t number = messages_.sent();
-  const PutHeader header{.number = number + 1, .bytes = bytes};
+  const PutHeader header{.number = number + 1, .bytes = bytes, .call = call_};
   Pending& message = pending(number);
   std::memcpy(message.staging.data() + put_header_offset, &header, sizeof header);
   message.bytes = bytes;
@@ -134,6 +134,7 @@ Status PutRecvFifo::accept(std::size_t bytes) const {
   if (header.number != next)
     return peer_error(peer, "rank ", peer, " sent message ", header.number, " where ", next,
                       " is next");
+  if (header.call != call_) return call_mismatch(connection_, header.call, call_);
   if (header.bytes != bytes) return size_mismatch(peer, messages_.taken(), header.bytes, bytes);
   if (bytes <= layout_.payload_bytes) return {};
   return peer_error(peer, "rank ", peer, " sent ", bytes, " bytes in a slot of ",

@@ -17,7 +17,7 @@ class PutSendFifo final : public SendFifo {
 
   Result<bool> can_send() override;
   Status send(std::span<const Piece> pieces) override;
-  void* begin(std::size_t bytes) override;
+  Result<void*> begin(std::size_t bytes) override;
   Status commit() override;
   // Bytes of an offer are put from where they lie, without the copy into the staging slot.
   bool offers_zero_copy(std::span<const Piece> pieces) const override;

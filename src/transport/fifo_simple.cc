@@ -10,35 +10,39 @@ namespace unisono::transport {
 Status SimpleSendFifo::send(std::span<const Piece> pieces) {
   const std::size_t bytes = total_bytes(pieces);
   UNISONO_TRY(check_message(bytes, payload_bytes_));
+  UNISONO_TRY(sender_.reserve(bytes));
   std::byte* to = sender_.payload(bytes);
   for (const Piece& piece : pieces) {
     sender_.fill(to, piece.data, piece.bytes);
     to += piece.bytes;
   }
-  sender_.publish(SlotHeader::Kind::bytes, bytes, 0);
+  sender_.publish(SlotHeader::Kind::bytes, bytes, 0, call_);
   return {};
 }
 
-void* SimpleSendFifo::begin(std::size_t bytes) {
+Result<void*> SimpleSendFifo::begin(std::size_t bytes) {
   begun_bytes_ = bytes;
+  UNISONO_TRY(sender_.reserve(bytes));
   return sender_.payload(bytes);
 }
 
 Status SimpleSendFifo::commit() {
   UNISONO_TRY(check_message(begun_bytes_, payload_bytes_));
-  sender_.publish(SlotHeader::Kind::bytes, begun_bytes_, 0);
+  sender_.publish(SlotHeader::Kind::bytes, begun_bytes_, 0, call_);
   return {};
 }
 
 bool SimpleSendFifo::offers_zero_copy(std::span<const Piece> pieces) const {
   return options_.zero_copy && connection_.can_read_peer() && pieces.size() <= max_offer_pieces &&
          pieces.size() * sizeof(PieceRecord) <= payload_bytes_ &&
-         total_bytes(pieces) >= std::max<std::size_t>(options_.zero_copy_min_bytes, 1);
+         total_bytes(pieces) >= std::max<std::size_t>(options_.zero_copy_min_bytes, 1) &&
+         total_bytes(pieces) <= MessageShape::max_bytes;
 }
 
 Status SimpleSendFifo::offer(std::span<const Piece> pieces) {
   if (!offers_zero_copy(pieces))
     return bug("an offer of ", pieces.size(), " pieces is not possible");
+  UNISONO_TRY(sender_.reserve_pieces(pieces.size() * sizeof(PieceRecord)));
   std::byte* to = sender_.offered_pieces();
   for (const Piece& piece : pieces) {
     const PieceRecord record{.address = reinterpret_cast<std::uint64_t>(piece.data),
@@ -46,7 +50,7 @@ Status SimpleSendFifo::offer(std::span<const Piece> pieces) {
     std::memcpy(to, &record, sizeof record);
     to += sizeof record;
   }
-  sender_.publish(SlotHeader::Kind::offer, total_bytes(pieces), pieces.size());
+  sender_.publish(SlotHeader::Kind::offer, total_bytes(pieces), pieces.size(), call_);
   return {};
 }
 
@@ -74,12 +78,13 @@ Result<bool> SimpleRecvFifo::has_next() const {
 Status SimpleRecvFifo::accept(std::size_t bytes) {
   const SlotHeader header = receiver_.header();
   const int peer = connection_.peer();
-  if (header.bytes != bytes) return size_mismatch(peer, receiver_.taken(), header.bytes, bytes);
+  if (header.call != call_) return call_mismatch(connection_, header.call, call_);
+  const MessageShape& shape = header.shape;
+  if (shape.bytes() != bytes) return size_mismatch(peer, receiver_.taken(), shape.bytes(), bytes);
   offered_.clear();
-  if (header.kind == SlotHeader::Kind::offer) return accept_offer(bytes, header.pieces);
-  if (header.kind == SlotHeader::Kind::bytes && bytes <= layout_.payload_bytes) return {};
-  return peer_error(peer, "rank ", peer, " sent ", bytes, " bytes as kind ",
-                    static_cast<std::uint32_t>(header.kind), " in a slot of ",
+  if (shape.kind() == SlotHeader::Kind::offer) return accept_offer(bytes, shape.pieces());
+  if (bytes <= layout_.payload_bytes) return {};
+  return peer_error(peer, "rank ", peer, " sent ", bytes, " bytes in a slot of ",
                     layout_.payload_bytes);
 }
 

@@ -17,7 +17,7 @@ class SimpleSendFifo final : public SendFifo {
 
   Result<bool> can_send() override { return sender_.look_for_any_room(); }
   Status send(std::span<const Piece> pieces) override;
-  void* begin(std::size_t bytes) override;
+  Result<void*> begin(std::size_t bytes) override;
   Status commit() override;
   bool offers_zero_copy(std::span<const Piece> pieces) const override;
   Status offer(std::span<const Piece> pieces) override;

@@ -3,16 +3,22 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/rank.h"
+#include "base/wire.h"
 
 namespace unisono::transport {
 
 Status check_request(const ConnectionRequest& request) {
-  if (request.self < 0 || request.peer < 0)
-    return misuse("a connection from rank ", request.self, " to rank ", request.peer,
-                  ": ranks must not be negative");
+  for (const int rank : {request.self, request.peer})
+    if (!Rank::among(rank, request.ranks))
+      return misuse("a connection from rank ", request.self, " to rank ", request.peer,
+                    " of a communicator of ", request.ranks, " ranks");
   if (request.self == request.peer)
     return misuse("rank ", request.self, " must not connect to itself");
-  const Geometry& geometry = request.geometry;
+  return check_geometry(request.geometry);
+}
+
+Status check_geometry(const Geometry& geometry) {
   if (geometry.region_bytes > max_region_bytes)
     return misuse("a connection's region of ", geometry.region_bytes, " bytes exceeds ",
                   max_region_bytes);
@@ -39,11 +45,27 @@ Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours) 
                     " and ", ours.layout, "; the slot settings of all ranks must be the same");
 }
 
+Key derive_connection_key(const Key& job_key, std::string_view purpose, const ConnectionKey& key,
+                          int low_rank, int high_rank) {
+  WireWriter context;
+  context.number(key.communicator);
+  context.number(key.epoch);
+  context.number(key.channel);
+  context.number(static_cast<std::uint32_t>(low_rank));
+  context.number(static_cast<std::uint32_t>(high_rank));
+  return derive_key(job_key, purpose, {context.bytes()});
+}
+
 std::string describe(const ConnectionKey& key) {
   char hex[16];
   const auto end = std::to_chars(hex, hex + sizeof hex, key.communicator, 16).ptr;
   return str("communicator ", std::string_view(hex, static_cast<std::size_t>(end - hex)),
              ", epoch ", key.epoch, ", channel ", key.channel);
+}
+
+Error no_descriptors(int self, int peer, const Error& why) {
+  return environment_error("rank ", self, " cannot open its connection to rank ", peer, ": ",
+                           why.message);
 }
 
 }  // namespace unisono::transport

@@ -13,6 +13,7 @@ inline constexpr std::size_t max_region_bytes = std::size_t{1} << 40;
 inline constexpr int max_signals = 4096;
 
 Status check_request(const ConnectionRequest& request);
+Status check_geometry(const Geometry& geometry);
 
 // Puts outside the peer's region or signals.
 Status check_put(const Geometry& geometry, int peer, std::size_t bytes, std::size_t offset,
@@ -21,7 +22,14 @@ Status check_put(const Geometry& geometry, int peer, std::size_t bytes, std::siz
 // The two ends of a connection were given different geometries.
 Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours);
 
+// The key for one purpose of one connection, of all that derive from the job's.
+Key derive_connection_key(const Key& job_key, std::string_view purpose, const ConnectionKey& key,
+                          int low_rank, int high_rank);
+
 // "communicator 1f, epoch 0, channel 2".
 std::string describe(const ConnectionKey& key);
+
+// This process has no descriptor left for a connection: not the peer's fault.
+Error no_descriptors(int self, int peer, const Error& why);
 
 }  // namespace unisono::transport

@@ -22,6 +22,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/key.h"
+#include "sys/seal.h"
+
 namespace unisono::transport {
 
 // Names a connection, the same at both ends. What does not match in everything is refused.
@@ -42,7 +45,8 @@ struct Geometry {
 
 struct ConnectionRequest {
   ConnectionKey key;
-  int self = 0;  // ranks in the communicator of `key`
+  int ranks = 0;  // of the communicator of `key`, in which these two are numbered
+  int self = 0;
   int peer = 0;
   std::string_view peer_address;  // the peer transport's address()
   Geometry geometry;
@@ -57,7 +61,14 @@ struct Signal {
 
 // Why a connection is no longer to be used, told to the peer: who is to blame.
 struct Fault {
-  enum class Kind : std::uint32_t { none, aborted, failed, timed_out, protocol_violation };
+  enum class Kind : std::uint32_t {
+    none,
+    aborted,
+    failed,
+    timed_out,
+    protocol_violation,
+    disagreed,  // the calls of two ranks do not match, and none is known to be at fault
+  };
   Kind kind = Kind::none;
   int rank = -1;
 };
@@ -83,6 +94,13 @@ class Connection {
   // does.
   std::byte* peer_region() const { return peer_region_; }
   std::atomic<std::uint64_t>* peer_signals() const { return peer_signals_; }
+
+  // Makes sure that there is memory behind `bytes` of a region, ours or the peer's (once ready), or
+  // says what is missing. What one end loads or stores in a mapped region has been reserved before
+  // by either: shared memory that is taken as it is touched may be used up by other programs, and
+  // touching it is then the end of the process. try_put() does so by itself.
+  virtual Status reserve(std::size_t offset, std::size_t bytes);
+  virtual Status reserve_at_peer(std::size_t offset, std::size_t bytes);
 
   // Where the region is not in the host's memory: host_bytes that are, ours and the peer's, zeroed
   // at first, which both processes load and store; valid once ready. Else nullptr.
@@ -121,6 +139,10 @@ class Connection {
   // credit is awaited, now and then: it may cost a system call. A peer that left is told by the
   // second call that sees it, so that what it put before can be looked for in between.
   virtual Status check_peer() = 0;
+
+  // Whether nothing gets through to the peer's host, as far as this transport can tell though the
+  // connection has not ended yet. May cost system calls.
+  virtual bool is_unanswered() { return false; }
 
   // Tells the peer, as far as it can still be told, that this connection is given up, and why. Of
   // several faults the first counts. No copy by the peer out of this process's own memory, or into
@@ -166,11 +188,18 @@ class Transport {
 
 // What every transport is made from.
 struct TransportOptions {
-  std::string job;     // a name unique to this job on this machine, [a-z0-9]+
-  std::string secret;  // proved on every connection that leaves the process's own memory
-  int process_rank =
-      0;  // the rank in the first communicator; tells the transports of one job apart
+  // Only the ranks of this job have it. Whoever connects must prove it, both ways, before anything
+  // else is said; the keys of connections and the names of shared memory derive from it.
+  Key key{};
+  // Of what travels between hosts; the same on all ranks.
+  sys::Protection protection = sys::Protection::none;
+  // Protects connections over the loopback interface as those between hosts. Only this host's
+  // administrator can read or change what travels there, so they are left as they are by default.
+  bool protects_loopback = false;
   std::string interface;  // where listeners bind; see Setting::interface
 };
+
+// A bug where the key was left out.
+Status check_options(const TransportOptions& options);
 
 }  // namespace unisono::transport

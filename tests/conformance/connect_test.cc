@@ -145,7 +145,7 @@ TEST_P(Connect, AnotherGeometryIsAnErrorThatSaysSo) {
 TEST_P(Connect, WithoutTheSecretIsRefusedAndOthersGoOn) {
   const std::string name = fresh_job();
   Job job(GetParam(), 3, name);
-  auto stranger = GetParam().make(Job::options(name, 1, "a guess"));
+  auto stranger = GetParam().make(Job::options(name, "a guess"));
   ASSERT_TRUE(stranger.ok());
   job.transports.push_back(std::move(job.transports[1]));
   job.transports[1] = std::move(*stranger);

@@ -20,9 +20,24 @@ inline Factory interposed(std::string name, Factory inner,
   return inner;
 }
 
+// Its connections are of the loopback, which are left as they are by default.
+inline Factory protected_socket(std::string name, sys::Protection protection) {
+  return {.name = std::move(name),
+          .make =
+              [protection](TransportOptions with) {
+                with.protection = protection;
+                with.protects_loopback = true;
+                return transport::socket::make_transport(with);
+              },
+          .across_processes = true};
+}
+
 const std::vector<Factory>& factories() {
   static const Factory shm{"shm", transport::shm::make_transport, true};
   static const Factory socket{"socket", transport::socket::make_transport, true};
+  static const Factory auth_socket = protected_socket("auth_socket", sys::Protection::authenticate);
+  static const Factory encrypt_socket =
+      protected_socket("encrypt_socket", sys::Protection::encrypt);
   static const transport::interpose::Options quiet;
   static const transport::interpose::Options slow{
       .seed = 1, .max_delay_ns = 100'000, .bytes_per_second = 2'000'000'000};
@@ -30,6 +45,8 @@ const std::vector<Factory>& factories() {
       .seed = 2, .max_delay_ns = 50'000, .reorder = true, .loss = 0.05, .retransmit_ns = 100'000};
   static const std::vector<Factory> all{shm,
                                         socket,
+                                        auth_socket,
+                                        encrypt_socket,
                                         interposed("quiet_shm", shm, quiet),
                                         interposed("slow_socket", socket, slow),
                                         interposed("wild_shm", shm, wild),

@@ -16,7 +16,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/key.h"
 #include "base/str.h"
+#include "base/wire.h"
 #include "transport/transport.h"
 
 namespace unisono::test {
@@ -73,22 +75,31 @@ bool eventually(Step step, int seconds = 60) {
 
 // Transports of the ranks 0 to n-1 of one job, in this process.
 struct Job {
-  Job(const Factory& factory, int ranks, std::string name = fresh_job()) {
-    for (int rank = 0; rank < ranks; ++rank) {
-      auto made = factory.make(options(name, rank));
+  Job(const Factory& factory, int count, const std::string& name = fresh_job()) {
+    for (int rank = 0; rank < count; ++rank) {
+      auto made = factory.make(options(name));
       EXPECT_TRUE(made.ok()) << made.error().describe();
       transports.push_back(std::move(*made));
     }
   }
-  static TransportOptions options(const std::string& job, int rank,
+  // Of communicators with more ranks than have transports here, so that others can be blamed.
+  static constexpr int ranks = 32;
+  static Key key(const std::string& job, const std::string& secret = "the job's secret") {
+    return derive_key(as_bytes_of(secret), "test", {as_bytes_of(job)});
+  }
+  static TransportOptions options(const std::string& job,
                                   const std::string& secret = "the job's secret") {
-    return {.job = job, .secret = secret, .process_rank = rank, .interface = {}};
+    return {.key = key(job, secret), .interface = {}};
   }
   Result<std::unique_ptr<Connection>> connect(int self, int peer, const Geometry& geometry,
                                               const ConnectionKey& key = {}) {
     const std::string address = transports[static_cast<std::size_t>(peer)]->address();
-    return transports[static_cast<std::size_t>(self)]->connect(
-        {.key = key, .self = self, .peer = peer, .peer_address = address, .geometry = geometry});
+    return transports[static_cast<std::size_t>(self)]->connect({.key = key,
+                                                                .ranks = ranks,
+                                                                .self = self,
+                                                                .peer = peer,
+                                                                .peer_address = address,
+                                                                .geometry = geometry});
   }
   void progress() {
     for (auto& transport : transports) {

@@ -23,6 +23,7 @@ constexpr Geometry geometry{.region_bytes = 1 << 20, .signals = 2};
 std::unique_ptr<Connection> connect_ready(Transport& transport, int self,
                                           const std::string& peer_address) {
   auto connection = must(transport.connect({.key = {.communicator = 5},
+                                            .ranks = Job::ranks,
                                             .self = self,
                                             .peer = 1 - self,
                                             .peer_address = peer_address,
@@ -41,12 +42,12 @@ class ChildProcess {
  public:
   ChildProcess(const Factory& factory, const std::function<bool(Transport&, Connection&)>& child) {
     const std::string job = fresh_job();
-    transport = must_make(factory, job, 0);
+    transport = must_make(factory, job);
     int pipe_ends[2];
     EXPECT_EQ(pipe(pipe_ends), 0);
     pid = fork();
     if (pid == 0) {
-      auto own = must_make(factory, job, 1);
+      auto own = must_make(factory, job);
       const std::string address = own->address();
       const auto length = static_cast<ssize_t>(address.size());
       bool good = write(pipe_ends[1], address.data(), address.size()) == length;
@@ -82,9 +83,8 @@ class ChildProcess {
   pid_t pid = -1;
 
  private:
-  static std::unique_ptr<Transport> must_make(const Factory& factory, const std::string& job,
-                                              int rank) {
-    auto made = factory.make(Job::options(job, rank));
+  static std::unique_ptr<Transport> must_make(const Factory& factory, const std::string& job) {
+    auto made = factory.make(Job::options(job));
     EXPECT_TRUE(made.ok()) << made.error().describe();
     return std::move(*made);
   }

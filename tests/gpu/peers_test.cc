@@ -11,8 +11,10 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/key.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "base/wire.h"
 #include "support/gpu_cluster.h"
 #include "topo/placement.h"
 #include "transport/nvlink/transport.h"
@@ -33,6 +35,7 @@ class Alone : public engine::gpu::Resources {
     if (!connection_) {
       UNISONO_ASSIGN(connection_,
                      transport_.connect({.key = {1, 0, static_cast<unsigned>(wanted.channel)},
+                                         .ranks = 2,
                                          .self = rank_,
                                          .peer = wanted.peer,
                                          .peer_address = transport_.address(),
@@ -63,7 +66,7 @@ Status run_rank(int rank, const std::string& job) {
   const auto& device = devices[static_cast<std::size_t>(rank) % devices.size()];
   UNISONO_ASSIGN(const auto control,
                  transport::shm::make_transport(
-                     {.job = job, .secret = "secret", .process_rank = rank, .interface = {}}));
+                     {.key = derive_key(as_bytes_of(job), "test"), .interface = {}}));
   UNISONO_ASSIGN(const auto transport, transport::nvlink::make_transport(*control, device));
   UNISONO_ASSIGN(const auto engine, engine::gpu::Engine::make(device, {}));
   const TestStream stream(device);

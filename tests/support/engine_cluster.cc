@@ -6,7 +6,9 @@
 #include <cstring>
 #include <tuple>
 
+#include "base/key.h"
 #include "base/str.h"
+#include "base/wire.h"
 #include "plan/partners.h"
 #include "transport/interpose/transport.h"
 #include "transport/shm/transport.h"
@@ -84,7 +86,11 @@ class EngineCluster::Resources : public engine::Resources {
     if (!connection.ok()) return connection.take_error();
     if (*connection == nullptr) return nullptr;
     auto& fifo = recvs_[{peer, channel, protocol}];
-    if (!fifo) fifo = transport::make_recv_fifo(**connection, protocol, cluster_.options_);
+    if (!fifo) {
+      auto made = transport::make_recv_fifo(**connection, protocol, cluster_.options_);
+      if (!made.ok()) return made.take_error();
+      fifo = std::move(*made);
+    }
     return fifo.get();
   }
   Result<transport::Connection*> connection(int peer, int channel) override {
@@ -108,6 +114,7 @@ class EngineCluster::Resources : public engine::Resources {
       auto& transport = *cluster_.transports_[static_cast<std::size_t>(rank_)];
       const std::string address = cluster_.transports_[static_cast<std::size_t>(peer)]->address();
       auto made = transport.connect({.key = {communicator_, 0, static_cast<unsigned>(channel)},
+                                     .ranks = static_cast<int>(cluster_.transports_.size()),
                                      .self = rank_,
                                      .peer = peer,
                                      .peer_address = address,
@@ -134,9 +141,7 @@ EngineCluster::EngineCluster(int ranks, const transport::FifoOptions& options, M
   const std::uint64_t communicator = fresh_communicator();
   for (int rank = 0; rank < ranks; ++rank) {
     auto transport = transport::shm::make_transport(
-        {.job = str("test", static_cast<int>(getpid()), "x", communicator),
-         .secret = "secret",
-         .process_rank = rank,
+        {.key = derive_key(as_bytes_of(str(static_cast<int>(getpid()), ' ', communicator)), "test"),
          .interface = {}});
     if (!transport.ok()) throw std::runtime_error(transport.error().describe());
     auto made = std::move(transport).value();

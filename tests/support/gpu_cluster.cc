@@ -13,8 +13,10 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/key.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "base/wire.h"
 #include "engine/gpu/copies.h"
 #include "engine/gpu/lines.h"
 #include "engine/gpu/link.h"
@@ -132,11 +134,13 @@ class GpuCluster::Resources : public engine::gpu::Resources {
           cluster_.transports_[static_cast<std::size_t>(wanted.peer)]->address();
       const auto key = static_cast<std::uint32_t>(wanted.channel * protocol_count) +
                        static_cast<std::uint32_t>(wanted.protocol);
-      UNISONO_ASSIGN(connection, transport.connect({.key = {communicator_, 0, key},
-                                                    .self = rank_,
-                                                    .peer = wanted.peer,
-                                                    .peer_address = address,
-                                                    .geometry = wanted.geometry}));
+      UNISONO_ASSIGN(connection,
+                     transport.connect({.key = {communicator_, 0, key},
+                                        .ranks = static_cast<int>(cluster_.transports_.size()),
+                                        .self = rank_,
+                                        .peer = wanted.peer,
+                                        .peer_address = address,
+                                        .geometry = wanted.geometry}));
       region_bytes_[{wanted.peer, wanted.channel, wanted.protocol}] = wanted.geometry.region_bytes;
     }
     UNISONO_ASSIGN(const bool ready, connection->ready());
@@ -150,7 +154,7 @@ class GpuCluster::Resources : public engine::gpu::Resources {
   }
   void find_views(const void* data, std::size_t,
                   std::span<sys::cuda::DeviceAddress> by_rank) override {
-    for (int peer = 0; peer < cluster_.ranks(); ++peer)
+    for (int peer = 0; peer < static_cast<int>(cluster_.transports_.size()); ++peer)
       if (cluster_.options_.sees(rank_, peer))
         by_rank[static_cast<std::size_t>(peer)] = reinterpret_cast<sys::cuda::DeviceAddress>(data);
   }
@@ -207,9 +211,7 @@ GpuCluster::GpuCluster(int ranks, const Options& options) : options_(options) {
   for (int rank = 0; rank < ranks; ++rank) {
     const auto& device = devices.at(static_cast<std::size_t>(rank) % devices.size());
     controls_.push_back(must(transport::shm::make_transport(
-        {.job = str("gputest", static_cast<int>(getpid()), "x", communicator),
-         .secret = "secret",
-         .process_rank = rank,
+        {.key = derive_key(as_bytes_of(str(static_cast<int>(getpid()), ' ', communicator)), "test"),
          .interface = {}})));
     transports_.push_back(must(transport::nvlink::make_transport(*controls_.back(), device)));
     engines_.push_back(must(engine::gpu::Engine::make(device, options_.engine)));

@@ -14,16 +14,16 @@ namespace {
 class FarewellTest : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string name = test::fresh_job();
+    const Key key = *fresh_key();
     for (int rank = 0; rank < 2; ++rank) {
-      auto made = shm::make_transport(
-          {.job = name, .secret = "secret", .process_rank = rank, .interface = {}});
+      auto made = shm::make_transport({.key = key, .interface = {}});
       ASSERT_TRUE(made.ok()) << made.error().describe();
       transports_.push_back(std::move(made).value());
     }
     for (int rank = 0; rank < 2; ++rank) {
       auto made =
           transports_[static_cast<std::size_t>(rank)]->connect({.key = {1, 0, 9},
+                                                                .ranks = 2,
                                                                 .self = rank,
                                                                 .peer = 1 - rank,
                                                                 .peer_address = address(1 - rank),

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/fingerprint.h"
 #include "conformance/harness.h"
 #include "transport/fifo_mapped.h"
 
@@ -51,7 +52,7 @@ struct Line {
       : job(factory, 2),
         pair(job, transport::fifo_geometry(options)),
         send(make_send_fifo(*pair.a, protocol, options)),
-        recv(make_recv_fifo(*pair.b, protocol, options)) {}
+        recv(std::move(*make_recv_fifo(*pair.b, protocol, options))) {}
 
   Job job;
   Pair pair;
@@ -115,7 +116,7 @@ void send_message(Line& line, std::uint64_t number, std::size_t bytes) {
   const auto content = message(number, bytes);
   ASSERT_EQ(line.send->sent(), number);
   if (number % 3 == 0) {
-    void* to = line.send->begin(bytes);
+    void* to = *line.send->begin(bytes);
     ASSERT_EQ(reinterpret_cast<std::uintptr_t>(to) % (bytes < 64 ? 8 : 64), 0u);
     std::memcpy(to, content.data(), bytes);
     ASSERT_TRUE(line.send->commit().ok());
@@ -246,7 +247,7 @@ TEST_P(Fifo, ASlotIsUsedAgainWhereTheReceiverHasGivenBackAll) {
   const auto send_and_note = [&](std::uint64_t number) {
     wait_to_send(line);
     const auto content = message(number, bytes);
-    void* const place = line.send->begin(bytes);
+    void* const place = *line.send->begin(bytes);
     std::copy(content.begin(), content.end(), static_cast<std::byte*>(place));
     ASSERT_TRUE(line.send->commit().ok());
     places.insert(place);
@@ -305,6 +306,38 @@ TEST_P(Fifo, AnotherSizeIsAPeerErrorWithBothSizes) {
     EXPECT_NE(told.message.find(str(sent, " bytes")), std::string::npos) << told.message;
     EXPECT_NE(told.message.find(str("expects ", expected)), std::string::npos) << told.message;
   }
+}
+
+// Short, in a slot, and offered; of the size that is expected, and of another.
+TEST_P(Fifo, AMessageOfAnotherCallIsAnErrorThatNamesBoth) {
+  const auto call = [](DataType type) {
+    return pack({.collective = Collective::all_reduce, .type = type, .count = 5});
+  };
+  for (const std::size_t bytes : {std::size_t{20}, std::size_t{700}, std::size_t{1000}})
+    for (const std::size_t wanted : {bytes, bytes + 8}) {
+      Line line(factory(), protocol());
+      line.send->set_call(call(DataType::float32));
+      line.recv->set_call(call(DataType::int32));
+      wait_to_send(line);
+      const std::vector<std::byte> content = message(0, bytes);
+      const std::vector<Piece> piece{{content.data(), bytes}};
+      ASSERT_TRUE(
+          (line.send->offers_zero_copy(piece) ? line.send->offer(piece) : line.send->send(piece))
+              .ok());
+      const Error told = until_error([&]() -> Status {
+        EXPECT_TRUE(progress_all({line.pair.a.get(), line.pair.b.get()}).ok());
+        EXPECT_TRUE(line.send->flush().ok());
+        auto arrived = line.recv->arrived(wanted);
+        if (!arrived.ok()) return arrived.take_error();
+        EXPECT_FALSE(*arrived);
+        return {};
+      });
+      EXPECT_EQ(told.kind, ErrorKind::peer);
+      EXPECT_EQ(told.peer, -1);
+      EXPECT_EQ(told.message,
+                "ranks disagree on a call: rank 1 calls all_reduce of 5 int32, sum; rank 0 calls "
+                "all_reduce of 5 float32, sum");
+    }
 }
 
 TEST_P(Fifo, RefusesMessagesThatFitNoSlot) {
@@ -383,7 +416,7 @@ TEST_P(Fifo, BothDirectionsAndAllProtocolsShareAConnection) {
     std::vector<std::unique_ptr<RecvFifo>> recv;
     for (const Protocol each : {Protocol::simple, Protocol::ll, Protocol::ll128}) {
       send.push_back(make_send_fifo(connection, each, options));
-      recv.push_back(make_recv_fifo(connection, each, options));
+      recv.push_back(std::move(*make_recv_fifo(connection, each, options)));
     }
     for (std::uint64_t number = 0; number < messages; ++number)
       for (std::size_t i = 0; i < send.size(); ++i) {

@@ -15,17 +15,16 @@ constexpr std::uint64_t many = 1000;  // more than there are slots
 class MailTest : public testing::Test {
  protected:
   void SetUp() override {
+    const Key key = *fresh_key();
     for (int rank = 0; rank < 2; ++rank) {
-      auto made = shm::make_transport({.job = str("mail", static_cast<int>(getpid())),
-                                       .secret = "secret",
-                                       .process_rank = rank,
-                                       .interface = {}});
+      auto made = shm::make_transport({.key = key, .interface = {}});
       ASSERT_TRUE(made.ok()) << made.error().describe();
       transports_.push_back(std::move(made).value());
     }
   }
   std::unique_ptr<Mail> make(std::size_t rank) {
     auto connection = transports_[rank]->connect({.key = {1, 0, 7},
+                                                  .ranks = 2,
                                                   .self = static_cast<int>(rank),
                                                   .peer = static_cast<int>(1 - rank),
                                                   .peer_address = transports_[1 - rank]->address(),

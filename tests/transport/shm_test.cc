@@ -20,8 +20,11 @@ using sys::SharedMemory;
 constexpr Geometry geometry{.region_bytes = 4096, .signals = 1};
 const Factory shm{"shm", transport::shm::make_transport, true};
 
+// The segment of ranks 0 and 1, if it has a name.
 std::vector<std::string> segments_of(const std::string& job) {
-  return SharedMemory::names(str(transport::shm::segment_prefix, job, "-"));
+  auto names = SharedMemory::names(transport::shm::segment_name(Job::key(job), {}, 0, 1).substr(1));
+  EXPECT_LE(names.size(), 1u);
+  return names;
 }
 
 // A process that runs `body` and then waits to be killed.
@@ -104,29 +107,28 @@ TEST(Shm, SegmentsOfOthersAreRefused) {
   ASSERT_EQ(names.size(), 1u);
   // As if another user had made it with open permissions, to read along.
   ASSERT_EQ(chmod(str("/dev/shm", names[0]).c_str(), 0666), 0);
-  const auto refused = SharedMemory::open(names[0], 4096);
+  const auto refused = SharedMemory::open(names[0], 4096, 0);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().kind, ErrorKind::environment);
   EXPECT_NE(refused.error().message.find(names[0]), std::string::npos);
 }
 
+// Address space costs nothing; memory that cannot be had is an error before it is touched.
 TEST(Shm, MoreThanThereIsMemoryForIsRefusedInsteadOfKillingLater) {
   const std::string name = fresh_job();
   Job job(shm, 2, name);
-  const auto refused = job.connect(0, 1, {.region_bytes = std::size_t{1} << 39, .signals = 1});
-  ASSERT_FALSE(refused.ok());
-  EXPECT_TRUE(segments_of(name).empty());
-  EXPECT_EQ(refused.error().kind, ErrorKind::environment);
-  EXPECT_NE(refused.error().message.find("/dev/shm"), std::string::npos);
-}
-
-TEST(Shm, AJobsNameMustBeAPlainWord) {
-  for (const char* name : {"", "a/b", "../x", "A", "with space", "a-b"}) {
-    const auto refused = transport::shm::make_transport(Job::options(name, 0));
-    ASSERT_FALSE(refused.ok()) << name;
-    EXPECT_EQ(refused.error().kind, ErrorKind::misuse);
+  constexpr std::size_t much = std::size_t{1} << 39;
+  Pair pair(job, {.region_bytes = much, .signals = 1});
+  for (const auto& refused : {pair.a->reserve(0, much), pair.b->reserve_at_peer(4096, much / 2)}) {
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().kind, ErrorKind::environment);
+    for (const char* part :
+         {"/dev/shm", "too few", "--shm-size", "UNISONO_TRANSPORT=socket", "rank"})
+      EXPECT_NE(refused.error().message.find(part), std::string::npos) << refused.error().message;
   }
-  EXPECT_FALSE(transport::shm::make_transport(Job::options(std::string(65, 'a'), 0)).ok());
+  const auto reserved = pair.a->reserve_at_peer(much - 8192, 8192);
+  ASSERT_TRUE(reserved.ok()) << reserved.error().describe();
+  pair.b->region()[much - 8192] = std::byte{1};
 }
 
 TEST(Shm, EndsInOneProcessShareOneMapping) {
@@ -180,9 +182,9 @@ TEST(ProcessWatch, SeesAProcessEndThatNobodyHasWaitedFor) {
 
 TEST(SharedMemoryGrowth, NeverShrinksWhatAnotherHasMapped) {
   const std::string name = str("/unisonotest-", fresh_job());
-  auto large = SharedMemory::open(name, 1 << 20);
+  auto large = SharedMemory::open(name, 1 << 20, 0);
   ASSERT_TRUE(large.ok()) << large.error().describe();
-  auto small = SharedMemory::open(name, 4096);
+  auto small = SharedMemory::open(name, 4096, 0);
   ASSERT_TRUE(small.ok());
   large->data()[(1 << 20) - 1] = std::byte{5};
   small->data()[0] = std::byte{6};

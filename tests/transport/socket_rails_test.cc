@@ -70,7 +70,7 @@ TEST(SocketRails, TooManyAreRefusedWithTheirNumber) {
   std::string many;
   for (int rail = 0; rail < 17; ++rail) many += str(rail > 0 ? "," : "", "127.0.0.", rail + 2);
   const WithRails rails(many.c_str());
-  const auto made = transport::socket::make_transport(Job::options(fresh_job(), 0));
+  const auto made = transport::socket::make_transport(Job::options(fresh_job()));
   ASSERT_FALSE(made.ok());
   EXPECT_NE(made.error().message.find("17"), std::string::npos) << made.error().message;
 }

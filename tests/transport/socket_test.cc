@@ -2,18 +2,14 @@
 
 #include <dirent.h>
 #include <poll.h>
-#include <sys/uio.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/log.h"
 #include "base/settings.h"
 #include "conformance/harness.h"
-#include "sys/real_socket.h"
-#include "sys/tcp_socket.h"
-#include "transport/socket/frame.h"
-#include "transport/socket/handshake.h"
-#include "transport/socket/transport.h"
+#include "transport/raw_peer.h"
 
 namespace unisono::test {
 namespace {
@@ -21,8 +17,6 @@ namespace {
 using namespace transport::socket;
 
 constexpr Geometry geometry{.region_bytes = 10'000, .signals = 3};
-constexpr const char* secret = "the job's secret";
-
 Factory sockets() { return {"socket", transport::socket::make_transport, true}; }
 
 std::ptrdiff_t open_descriptors() {
@@ -33,73 +27,6 @@ std::ptrdiff_t open_descriptors() {
   return count;
 }
 
-// A peer that speaks byte by byte.
-class RawPeer {
- public:
-  explicit RawPeer(Transport& to) : to_(to) {
-    auto address = sys::Address::parse(to.address());
-    EXPECT_TRUE(address.ok());
-    auto descriptor = sys::begin_connect(*address);
-    EXPECT_TRUE(descriptor.ok());
-    socket_ = sys::Socket(*descriptor);
-    EXPECT_TRUE(eventually([&] {
-      auto connected = sys::is_connected(socket_);
-      return connected.ok() && *connected;
-    }));
-  }
-
-  void send(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const iovec part{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
-      const sys::Transferred sent = sys::send_some(socket_, {&part, 1});
-      if (sent.error != 0) return;
-      bytes = bytes.subspan(sent.bytes);
-      EXPECT_TRUE(to_.progress().ok());
-    }
-  }
-  // Exactly so many bytes; fewer when the other side closes.
-  std::vector<std::byte> receive(std::size_t bytes) {
-    std::vector<std::byte> out(bytes);
-    std::size_t have = 0;
-    EXPECT_TRUE(eventually([&] {
-      EXPECT_TRUE(to_.progress().ok());
-      const iovec part{.iov_base = out.data() + have, .iov_len = bytes - have};
-      const sys::Transferred got = sys::receive_some(socket_, {&part, 1});
-      have += got.bytes;
-      closed_ = got.ended || got.error != 0;
-      return closed_ || have == bytes;
-    }));
-    out.resize(have);
-    return out;
-  }
-  bool is_closed() {
-    if (!closed_) (void)receive(1);
-    return closed_;
-  }
-
-  Nonce challenge() {
-    auto nonce = decode_challenge(receive(challenge_bytes));
-    EXPECT_TRUE(nonce.ok());
-    return *nonce;
-  }
-  void close() { socket_.close(); }
-  void frame(const Frame& frame) { send(encode(frame)); }
-
- private:
-  Transport& to_;
-  sys::Socket socket_;
-  bool closed_ = false;
-};
-
-Hello hello_of_rank_0() {
-  Hello hello;
-  hello.nonce = *fresh_nonce();
-  hello.self = 0;
-  hello.peer = 1;
-  hello.geometry = geometry;
-  return hello;
-}
-
 class Sockets : public testing::Test {
  protected:
   Sockets() { set_log_level(LogLevel::error); }
@@ -107,84 +34,124 @@ class Sockets : public testing::Test {
 
   // Rank 1 with a connection that a raw peer, as rank 0, has joined with one stream.
   struct Victim {
-    Job job{sockets(), 2};
+    std::string name = fresh_job();
+    Job job{sockets(), 2, name};
+    HandshakeKeys keys{Job::key(name)};
     std::unique_ptr<Connection> connection = must(job.connect(1, 0, geometry));
     RawPeer peer{*job.transports[1]};
 
     Victim() {
-      const Hello hello = hello_of_rank_0();
-      const Nonce challenge = peer.challenge();
-      peer.send(encode_hello(hello, secret, challenge));
-      auto reply = decode_reply(peer.receive(reply_bytes), secret, challenge, hello);
-      EXPECT_TRUE(reply.ok()) << reply.error().describe();
-      EXPECT_EQ(reply->verdict, Reply::Verdict::join);
+      peer.join(keys, hello_of_rank_0(geometry));
       EXPECT_TRUE(eventually([&] { return is_ready(*connection); }));
     }
     Error progress_error() {
       return until_error([&] { return connection->progress(); });
     }
   };
+
+  const HandshakeKeys keys_{*fresh_key()};
+  const Nonces nonces_{.connector = *fresh_nonce(), .acceptor = *fresh_nonce()};
 };
 
-TEST_F(Sockets, StrangersAreRefusedAndTheJobGoesOn) {
-  std::mt19937_64 random(1);
-  Job job(sockets(), 2);
-  for (int i = 0; i < 20; ++i) {
-    RawPeer stranger(*job.transports[1]);
-    stranger.send(random_bytes(random, hello_bytes + random_below(random, 100)));
-    EXPECT_TRUE(stranger.receive(challenge_bytes).size() == challenge_bytes);
-    EXPECT_TRUE(stranger.is_closed()) << "a stranger got an answer";
-  }
-  RawPeer silent(*job.transports[1]);
-  RawPeer halting(*job.transports[1]);
-  halting.send(random_bytes(random, hello_bytes - 1));
-  Pair pair(job, geometry);
-  EXPECT_TRUE(put(*pair.a, "works", 5, 0, {0, 1}));
-  EXPECT_TRUE(wait_for_signal(*pair.b, 0, 1));
+TEST_F(Sockets, AnyChangedBitOfAHandshakeIsRefused) {
+  const HandshakeKeys others(*fresh_key());
+  const Hello hello = hello_of_rank_0(geometry);
+  const auto refuses_changes = [&](std::span<const std::byte> message, const auto& is_accepted) {
+    ASSERT_TRUE(is_accepted(keys_, nonces_, message));
+    EXPECT_FALSE(is_accepted(others, nonces_, message)) << "another job's key";
+    for (const bool of_acceptor : {false, true}) {
+      Nonces changed = nonces_;
+      (of_acceptor ? changed.acceptor : changed.connector) = *fresh_nonce();
+      // What the acceptor drew is what its own message says.
+      if (message.size() == challenge_bytes && of_acceptor) continue;
+      EXPECT_FALSE(is_accepted(keys_, changed, message)) << "recorded with other nonces";
+    }
+    for (std::size_t bit = 0; bit < 8 * message.size(); ++bit) {
+      std::vector<std::byte> changed(message.begin(), message.end());
+      changed[bit / 8] ^= std::byte{1} << bit % 8;
+      ASSERT_FALSE(is_accepted(keys_, nonces_, changed)) << "bit " << bit;
+    }
+    EXPECT_FALSE(is_accepted(keys_, nonces_, message.first(message.size() - 1)));
+    EXPECT_FALSE(is_accepted(keys_, nonces_, {}));
+  };
+  using Bytes = std::span<const std::byte>;
+  refuses_changes(encode_challenge(keys_, nonces_),
+                  [](const HandshakeKeys& keys, const Nonces& nonces, Bytes bytes) {
+                    return decode_challenge(keys, nonces.connector, bytes).ok();
+                  });
+  refuses_changes(encode_hello(keys_, nonces_, hello),
+                  [](const HandshakeKeys& keys, const Nonces& nonces, Bytes bytes) {
+                    return decode_hello(keys, nonces, bytes).ok();
+                  });
+  refuses_changes(encode_reply(keys_, nonces_, hello, {.geometry = geometry}),
+                  [&](const HandshakeKeys& keys, const Nonces& nonces, Bytes bytes) {
+                    return decode_reply(keys, nonces, hello, bytes).ok();
+                  });
 }
 
-TEST_F(Sockets, ARecordedHelloProvesNothing) {
-  Job job(sockets(), 2);
-  std::vector<std::byte> recorded;
-  {
-    RawPeer peer(*job.transports[1]);
-    recorded = encode_hello(hello_of_rank_0(), secret, peer.challenge());
-  }
-  RawPeer replay(*job.transports[1]);
-  (void)replay.challenge();
-  replay.send(recorded);
-  EXPECT_TRUE(replay.is_closed());
-}
-
-TEST_F(Sockets, AnyChangedBitOfAHelloIsRefused) {
-  const Nonce challenge = *fresh_nonce();
-  const auto message = encode_hello(hello_of_rank_0(), secret, challenge);
-  ASSERT_EQ(message.size(), hello_bytes);
-  ASSERT_TRUE(decode_hello(message, secret, challenge).ok());
-  EXPECT_FALSE(decode_hello(message, "another secret", challenge).ok());
-  for (std::size_t bit = 0; bit < 8 * message.size(); ++bit) {
-    auto changed = message;
-    changed[bit / 8] ^= std::byte{1} << bit % 8;
-    ASSERT_FALSE(decode_hello(changed, secret, challenge).ok()) << "bit " << bit;
-  }
-}
-
-TEST_F(Sockets, AReplyProvesTheSecretToTheConnector) {
-  const Nonce challenge = *fresh_nonce();
-  const Hello hello = hello_of_rank_0();
-  const auto message = encode_reply({.geometry = geometry}, secret, challenge, hello);
-  ASSERT_EQ(message.size(), reply_bytes);
-  EXPECT_TRUE(decode_reply(message, secret, challenge, hello).ok());
-  EXPECT_FALSE(decode_reply(message, "guessed", challenge, hello).ok());
+TEST_F(Sockets, AReplyBelongsToItsHello) {
+  const Hello hello = hello_of_rank_0(geometry);
+  const auto message = encode_reply(keys_, nonces_, hello, {.geometry = geometry});
   Hello other_stream = hello;
   other_stream.stream = 1;
-  EXPECT_FALSE(decode_reply(message, secret, challenge, other_stream).ok());
-  EXPECT_FALSE(decode_reply(message, secret, *fresh_nonce(), hello).ok());
+  EXPECT_FALSE(decode_reply(keys_, nonces_, other_stream, message).ok());
+}
+
+TEST_F(Sockets, APeerThatProvedTheKeyAndSaysNonsenseIsRefused) {
+  const auto accepts = [&](const auto& change) {
+    Hello hello = hello_of_rank_0(geometry);
+    change(hello);
+    return decode_hello(keys_, nonces_, encode_hello(keys_, nonces_, hello)).ok();
+  };
+  EXPECT_TRUE(accepts([](Hello&) {}));
+  EXPECT_FALSE(accepts([](Hello& hello) { hello.streams = 0; }));
+  EXPECT_FALSE(accepts([](Hello& hello) { hello.streams = max_streams + 1; }));
+  EXPECT_FALSE(accepts([](Hello& hello) { hello.stream = hello.streams; }));
+  EXPECT_FALSE(accepts([](Hello& hello) { hello.geometry.signals = -1; }));
+  EXPECT_FALSE(accepts([](Hello& hello) { hello.geometry.region_bytes = ~std::size_t{0}; }));
+  EXPECT_FALSE(accepts([](Hello& hello) { hello.protection = sys::Protection(3); }));
+  const auto accepts_reply = [&](const Reply& reply) {
+    const Hello hello = hello_of_rank_0(geometry);
+    return decode_reply(keys_, nonces_, hello, encode_reply(keys_, nonces_, hello, reply)).ok();
+  };
+  EXPECT_TRUE(accepts_reply({}));
+  EXPECT_FALSE(accepts_reply({.verdict = Reply::Verdict(0)}));
+  EXPECT_FALSE(accepts_reply({.verdict = Reply::Verdict(4)}));
+  EXPECT_FALSE(accepts_reply({.protection = sys::Protection(3)}));
+}
+
+TEST_F(Sockets, EachStreamAndDirectionHasItsOwnKey) {
+  const Hello hello = hello_of_rank_0(geometry);
+  std::set<Key> seen;
+  const auto add = [&](const StreamKeys& keys) {
+    EXPECT_TRUE(seen.insert(keys.connector).second);
+    EXPECT_TRUE(seen.insert(keys.acceptor).second);
+  };
+  add(derive_stream_keys(keys_, nonces_, hello));
+  Hello other = hello;
+  other.stream = 1;
+  add(derive_stream_keys(keys_, nonces_, other));
+  other = hello;
+  other.key.epoch = 1;
+  add(derive_stream_keys(keys_, nonces_, other));
+  add(derive_stream_keys(keys_, {.connector = nonces_.connector, .acceptor = *fresh_nonce()},
+                         hello));
+  add(derive_stream_keys(HandshakeKeys(*fresh_key()), nonces_, hello));
 }
 
 TEST_F(Sockets, FramesOutsideTheRegionAreViolations) {
   const std::vector<Frame> wrong{
       {.type = Frame::Type::put, .offset = 9'999, .bytes = 2},
+      {.type = Frame::Type::put, .offset = 10'000},
+      {.type = Frame::Type::piece},
+      {.type = Frame::Type::piece, .bytes = 1, .value = 1},
+      {.type = Frame::Type::piece, .bytes = 1, .pieces = 1},
+      {.type = Frame::Type::piece, .signal = 0, .bytes = 1},
+      {.type = Frame::Type::put, .bytes = 1, .value = 1},
+      {.type = Frame::Type::bye, .offset = 1},
+      {.type = Frame::Type::bye, .value = 1},
+      {.type = Frame::Type::bye, .pieces = 1},
+      {.type = Frame::Type::fault, .pieces = 1},
       {.type = Frame::Type::put, .offset = 0, .bytes = 10'001},
       {.type = Frame::Type::piece, .offset = ~std::uint64_t{0}, .bytes = 1},
       {.type = Frame::Type::piece, .offset = 1, .bytes = ~std::uint64_t{0}},
@@ -193,6 +160,7 @@ TEST_F(Sockets, FramesOutsideTheRegionAreViolations) {
       {.type = Frame::Type::signal, .value = 1},
       {.type = Frame::Type::signal, .signal = 0, .bytes = 1},
       {.type = Frame::Type::bye, .bytes = 8},
+      {.type = Frame::Type::signal},
       {.type = static_cast<Frame::Type>(0)},
       {.type = static_cast<Frame::Type>(6)},
       {.type = static_cast<Frame::Type>(0xffffffff)},
@@ -200,7 +168,6 @@ TEST_F(Sockets, FramesOutsideTheRegionAreViolations) {
   for (const Frame& frame : wrong) {
     Victim victim;
     victim.peer.frame(frame);
-    victim.peer.send(std::vector<std::byte>(4096, std::byte{0xff}));
     const Error told = victim.progress_error();
     EXPECT_EQ(told.kind, ErrorKind::peer);
     EXPECT_EQ(told.peer, 0);
@@ -258,10 +225,33 @@ TEST_F(Sockets, GoingOnAfterByeIsAViolation) {
   EXPECT_NE(victim.progress_error().message.find("left"), std::string::npos);
 }
 
-TEST_F(Sockets, AnUnknownFaultIsAViolation) {
+TEST_F(Sockets, AFaultThatCannotBeIsAViolationOfWhoToldIt) {
+  const auto packed = [](std::uint32_t kind, std::int32_t rank) {
+    return std::uint64_t{kind} << 32 | static_cast<std::uint32_t>(rank);
+  };
+  for (const std::uint64_t word : {packed(0x12345678, 1), packed(0, 1), packed(5, 1), packed(6, 1),
+                                   packed(2, -2), packed(2, Job::ranks), packed(2, 1 << 30),
+                                   packed(2, INT32_MIN), packed(2, INT32_MAX), std::uint64_t{0}}) {
+    Victim victim;
+    victim.peer.frame({.type = Frame::Type::fault, .value = word});
+    const Error told = victim.progress_error();
+    EXPECT_EQ(told.kind, ErrorKind::peer);
+    EXPECT_EQ(told.peer, 0) << told.message;
+  }
   Victim victim;
-  victim.peer.frame({.type = Frame::Type::fault, .value = 0x12345678'00000001});
-  EXPECT_EQ(victim.progress_error().peer, -1);
+  victim.peer.frame({.type = Frame::Type::fault, .value = packed(2, Job::ranks - 1)});
+  EXPECT_EQ(victim.progress_error().peer, Job::ranks - 1);
+}
+
+TEST_F(Sockets, AnEndWithoutAByeIsADeathAndOneAfterItIsNot) {
+  for (const bool says_bye : {false, true}) {
+    Victim victim;
+    if (says_bye) victim.peer.frame({.type = Frame::Type::bye});
+    victim.peer.close();
+    const Error told = until_error([&] { return victim.connection->check_peer(); });
+    EXPECT_EQ(told.peer, 0);
+    EXPECT_EQ(told.message.find("died") == std::string::npos, says_bye) << told.message;
+  }
 }
 
 TEST_F(Sockets, AnEndInTheMiddleOfAFrameIsADeath) {
@@ -282,7 +272,7 @@ TEST_F(Sockets, AnUnreachablePeerIsNamedAfterSomeAttempts) {
     nobody = other.transports[0]->address();
   }
   auto connection = must(job.transports[0]->connect(
-      {.key = {}, .self = 0, .peer = 1, .peer_address = nobody, .geometry = geometry}));
+      {.key = {}, .ranks = 2, .self = 0, .peer = 1, .peer_address = nobody, .geometry = geometry}));
   const Error told = until_error([&]() -> Status {
     job.progress();
     auto ready = connection->ready();
@@ -320,7 +310,7 @@ TEST_F(Sockets, OneStreamAndManyWorkAlike) {
     EXPECT_TRUE(equal_bytes(pair.b->region(), source.data(), bytes)) << streams << " streams";
   }
   ASSERT_TRUE(settings().set(Setting::socket_streams, "17").ok());
-  const auto refused = transport::socket::make_transport(Job::options("x", 0));
+  const auto refused = transport::socket::make_transport(Job::options("x"));
   EXPECT_FALSE(refused.ok());
   ASSERT_TRUE(settings().set(Setting::socket_streams, "2").ok());
 }

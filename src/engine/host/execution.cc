@@ -101,6 +101,7 @@ Result<void*> HostExecution::scratch(const Arguments& arguments) {
 }
 
 Status HostExecution::start(const Arguments& arguments) {
+  call_.fingerprint = arguments.call;
   if (is_like_last(arguments)) return start_like_last(arguments);
   UNISONO_TRY(check(arguments));
   UNISONO_ASSIGN(void* const scratch, this->scratch(arguments));
@@ -137,7 +138,7 @@ Status HostExecution::start_like_last(const Arguments& arguments) {
 Status HostExecution::start_blocks() {
   one_sided_.start(call_);
   for (ThreadBlockRun& block : call_.blocks) {
-    block.start();
+    block.start(call_.fingerprint);
     if (call_.tiles > 0) UNISONO_TRY(block.join_connections(call_));
   }
   running_ = true;
@@ -216,18 +217,20 @@ std::size_t HostExecution::memory_bytes() const {
 }
 
 Waiting HostExecution::waiting() const {
-  if (runs_short()) return short_run_.waiting();
-  const ThreadBlockRun* least = nullptr;
+  const std::vector<Waiting> all = waits();
   const auto behind = [](const Waiting& a, const Waiting& b) {
     return a.tile != b.tile ? a.tile < b.tile : a.step < b.step;
   };
-  for (const ThreadBlockRun& block : call_.blocks) {
-    const bool waits_outside = block.waiting().kind != Waiting::Kind::nothing &&
-                               block.waiting().kind != Waiting::Kind::dependency;
-    if (!waits_outside) continue;
-    if (least == nullptr || behind(block.waiting(), least->waiting())) least = &block;
-  }
-  return least == nullptr ? one_sided_.waiting() : least->waiting();
+  return all.empty() ? Waiting{} : *std::ranges::min_element(all, behind);
+}
+
+std::vector<Waiting> HostExecution::waits() const {
+  if (runs_short()) return short_run_.waits();
+  std::vector<Waiting> out;
+  for (const ThreadBlockRun& block : call_.blocks)
+    if (block.waiting().waits_outside()) out.push_back(block.waiting());
+  if (out.empty()) out = one_sided_.waits();
+  return out;
 }
 
 bool HostExecution::awaits(int peer) const {

@@ -18,6 +18,7 @@ class HostExecution : public Execution {
   Result<bool> poll() override;
   bool progressed() const override { return progressed_; }
   Waiting waiting() const override;
+  std::vector<Waiting> waits() const override;
   bool awaits(int peer) const override;
   bool awaits_event() const override;
   std::size_t memory_bytes() const override;

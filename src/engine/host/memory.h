@@ -55,6 +55,15 @@ class CallMemory {
     arguments_.output = arguments.output;
     scratch_ = static_cast<std::byte*>(scratch);
   }
+  // Whether each block is a message of its own; then its fingerprint.
+  bool has_messages() const {
+    return !arguments_.input_calls.empty() || !arguments_.output_calls.empty();
+  }
+  std::uint64_t fingerprint(plan::Buffer buffer, std::int64_t block) const {
+    const bool is_sent = buffer == plan::Buffer::input;
+    return (is_sent ? arguments_.input_calls
+                    : arguments_.output_calls)[static_cast<std::size_t>(block)];
+  }
   // Where a buffer of blocks of equal size starts.
   std::byte* base(plan::Buffer buffer) const {
     if (buffer == plan::Buffer::scratch) return scratch_;

@@ -89,6 +89,8 @@ Result<bool> OneSided::advance(CallState& call) {
     if (call.tiles == 0) break;
     if (partner.send == nullptr) UNISONO_TRY(connect(call, partner));
     if (partner.send == nullptr) continue;
+    partner.send->set_call(call.fingerprint);
+    partner.recv->set_call(call.fingerprint);
     UNISONO_ASSIGN(const bool pushed, push(call, partner));
     UNISONO_ASSIGN(const bool pulled, pull(call, partner));
     moved |= pushed || pulled;
@@ -112,8 +114,8 @@ Result<bool> OneSided::push(CallState& call, Partner& partner) {
       slice(first.payload, partner.payload_done, payload_bytes_, there_);
       std::size_t bytes = 0;
       for (const Extent& extent : there_) bytes += extent.bytes;
-      auto* const slot = static_cast<std::byte*>(partner.send->begin(bytes));
-      call.arithmetic.gather(there_, slot, first.raw);
+      UNISONO_ASSIGN(void* const slot, partner.send->begin(bytes));
+      call.arithmetic.gather(there_, static_cast<std::byte*>(slot), first.raw);
       UNISONO_TRY(partner.send->commit());
       partner.payload_done += bytes;
     }
@@ -359,11 +361,12 @@ std::uint64_t OneSided::puts_from(int peer) const {
   return found == partners_.end() ? 0 : found->puts_arrived;
 }
 
-Waiting OneSided::waiting() const {
-  Waiting out;
-  const auto late = std::ranges::find(partners_, false, &Partner::left);
-  if (departing_ && late != partners_.end())
-    out = {.kind = Waiting::Kind::departure, .peer = late->rank, .channel = one_sided_channel};
+std::vector<Waiting> OneSided::waits() const {
+  std::vector<Waiting> out;
+  for (const Partner& partner : partners_)
+    if (departing_ && !partner.left)
+      out.push_back(
+          {.kind = Waiting::Kind::departure, .peer = partner.rank, .channel = one_sided_channel});
   return out;
 }
 

@@ -68,8 +68,8 @@ class OneSided {
   std::uint64_t puts_to(int peer) const;
   std::uint64_t puts_from(int peer) const;
 
-  // Which partner is not done, if that is what the call waits for.
-  Waiting waiting() const;
+  // Which partners are not done, if that is what the call waits for.
+  std::vector<Waiting> waits() const;
 
  private:
   // What goes between partners, each followed by its bytes, if it has any.

@@ -88,6 +88,7 @@ void ShortRun::start(const CallState& call) {
   for (std::size_t buffer = 0; buffer < bases_.size(); ++buffer)
     bases_[buffer] = call.memory.base(static_cast<plan::Buffer>(buffer));
   reduce_ = call.arithmetic.function();
+  call_ = call.fingerprint;
   for (Block& block : blocks_) block.at = block.first;
 }
 
@@ -151,7 +152,7 @@ inline const std::byte* ShortRun::take(Block& block, const Step& step) {
   transport::MappedReceiver& receiver = *block.receiver;
   const std::uint64_t number = receiver.number();
   if (number <= receiver.taken()) return nullptr;
-  if (number == receiver.taken() + 1 && receiver.carries(step.bytes)) [[likely]]
+  if (number == receiver.taken() + 1 && receiver.carries(step.bytes, call_)) [[likely]]
     return receiver.payload(step.bytes);
   auto offered = take_offered(block, step);
   if (offered.ok()) return *offered;
@@ -160,6 +161,7 @@ inline const std::byte* ShortRun::take(Block& block, const Step& step) {
 }
 
 Result<const std::byte*> ShortRun::take_offered(Block& block, const Step& step) {
+  block.recv_fifo->set_call(call_);
   UNISONO_ASSIGN(const bool arrived, block.recv_fifo->arrived(step.bytes));
   if (!arrived) return nullptr;
   offered_.resize(step.bytes);
@@ -206,25 +208,25 @@ inline void ShortRun::execute(Block& block, const Step& step, const std::byte* m
   }
   if (step.receives && message != offered_.data())
     block.receiver->release(SlotHeader::Kind::bytes, bytes);
-  if (step.sends) block.sender->publish(SlotHeader::Kind::bytes, bytes, 0);
+  if (step.sends) block.sender->publish(SlotHeader::Kind::bytes, bytes, 0, call_);
 }
 
-Waiting ShortRun::waiting() const {
-  Waiting out;
+std::vector<Waiting> ShortRun::waits() const {
+  std::vector<Waiting> out;
   for (const Block& block : blocks_) {
-    const auto step = static_cast<std::int64_t>(block.at - block.first);
     const bool waits_outside = block.at != block.end && block.waits_for != Waiting::Kind::nothing &&
                                block.waits_for != Waiting::Kind::dependency;
-    if (!waits_outside || (out.kind != Waiting::Kind::nothing && out.step <= step)) continue;
+    if (!waits_outside) continue;
     const bool awaits_message = block.waits_for == Waiting::Kind::message;
-    out = {.kind = block.waits_for,
-           .peer = awaits_message ? block.plan->recv_peer : block.plan->send_peer,
-           .channel = block.plan->channel,
-           .thread_block = static_cast<int>(&block - blocks_.data()),
-           .step = step,
-           .tile = 0,
-           .expected = (awaits_message ? block.recv_fifo->received() : block.send_fifo->sent()) + 1,
-           .got = awaits_message ? block.recv_fifo->received() : block.send_fifo->consumed()};
+    out.push_back(
+        {.kind = block.waits_for,
+         .peer = awaits_message ? block.plan->recv_peer : block.plan->send_peer,
+         .channel = block.plan->channel,
+         .thread_block = static_cast<int>(&block - blocks_.data()),
+         .step = static_cast<std::int64_t>(block.at - block.first),
+         .tile = 0,
+         .expected = (awaits_message ? block.recv_fifo->received() : block.send_fifo->sent()) + 1,
+         .got = awaits_message ? block.recv_fifo->received() : block.send_fifo->consumed()});
   }
   return out;
 }

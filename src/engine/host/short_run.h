@@ -34,7 +34,7 @@ class ShortRun {
   Status take_failure() { return std::move(failure_); }
   bool progressed() const { return progressed_; }
   // Of the thread block that is least far.
-  Waiting waiting() const;
+  std::vector<Waiting> waits() const;
   bool awaits(int peer) const;
   std::size_t memory_bytes() const;
 
@@ -93,6 +93,7 @@ class ShortRun {
   std::vector<std::byte> offered_;  // the bytes of a message that was offered
   std::array<std::byte*, plan::buffer_count> bases_{};
   ReduceFunction reduce_ = nullptr;
+  std::uint64_t call_ = 0;  // the fingerprint of the call
   bool progressed_ = false;
   Status failure_;
 };

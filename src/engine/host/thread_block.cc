@@ -11,7 +11,7 @@ using plan::Operation;
 ThreadBlockRun::ThreadBlockRun(const plan::ThreadBlock& block, int index)
     : block_(&block), index_(index), cursor_(block.body) {}
 
-void ThreadBlockRun::start() {
+void ThreadBlockRun::start(std::uint64_t fingerprint) {
   tile_ = 0;
   cursor_ = plan::StepCursor(block_->body);
   offers_.clear();
@@ -21,6 +21,7 @@ void ThreadBlockRun::start() {
   barriers_ = 0;
   is_at_barrier_ = false;
   waiting_ = {};
+  set_call(fingerprint);
 }
 
 Result<bool> ThreadBlockRun::advance(CallState& call) {
@@ -110,6 +111,7 @@ Status ThreadBlockRun::join_connections(CallState& call) {
   if (block_->send_peer >= 0 && send_ == nullptr) {
     UNISONO_ASSIGN(send_, call.resources->send_fifo(block_->send_peer, block_->channel, protocol));
   }
+  set_call(call.fingerprint);
   return {};
 }
 
@@ -123,6 +125,11 @@ Result<bool> ThreadBlockRun::connected(CallState& call, const plan::Step& step) 
   if (lacks_send && send_ == nullptr)
     return block_on(Waiting::Kind::connection, 0, 0, block_->send_peer);
   return true;
+}
+
+void ThreadBlockRun::set_call(std::uint64_t fingerprint) {
+  if (recv_ != nullptr) recv_->set_call(fingerprint);
+  if (send_ != nullptr) send_->set_call(fingerprint);
 }
 
 Result<bool> ThreadBlockRun::try_step(CallState& call) {
@@ -141,6 +148,10 @@ Result<bool> ThreadBlockRun::try_step(CallState& call) {
   if (bytes_ == 0) return true;
   UNISONO_ASSIGN(const bool ready, connected(call, step));
   if (!ready) return false;
+  if (call.memory.has_messages()) {
+    const plan::Location& block = plan::sends(step.operation) ? step.source : step.destination;
+    set_call(call.memory.fingerprint(block.buffer, block.index.at(cursor_.loops())));
+  }
   if (plan::receives(step.operation)) {
     UNISONO_ASSIGN(const bool arrived, recv_->arrived(bytes_));
     if (!arrived)
@@ -259,14 +270,16 @@ Status ThreadBlockRun::receive_copy_send(CallState& call) {
 }
 
 Status ThreadBlockRun::receive_reduce_send(CallState& call, bool raw) {
-  destination_.assign(1, {static_cast<std::byte*>(send_->begin(bytes_)), bytes_});
+  UNISONO_ASSIGN(void* const slot, send_->begin(bytes_));
+  destination_.assign(1, {static_cast<std::byte*>(slot), bytes_});
   UNISONO_TRY(call.arithmetic.reduce_message(*recv_, source_, destination_, raw));
   return send_->commit();
 }
 
 Status ThreadBlockRun::send_extents(CallState& call, const std::vector<Extent>& extents, bool raw) {
   if (raw && call.arithmetic.scales_input()) {
-    call.arithmetic.scale_into(extents, static_cast<std::byte*>(send_->begin(bytes_)));
+    UNISONO_ASSIGN(void* const slot, send_->begin(bytes_));
+    call.arithmetic.scale_into(extents, static_cast<std::byte*>(slot));
     return send_->commit();
   }
   pieces_.clear();

@@ -52,6 +52,7 @@ class InterposedConnection final : public Connection {
     return move();
   }
   void abort(Fault fault) override { inner_->abort(fault); }
+  bool is_unanswered() override { return inner_->is_unanswered(); }
   std::size_t memory_bytes() const override {
     return inner_->memory_bytes() + sizeof *this + waiting_.size() * sizeof(Put);
   }

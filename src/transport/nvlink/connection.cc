@@ -141,6 +141,8 @@ Status NvlinkConnection::map_peer() {
   peer_signals_ = reinterpret_cast<std::atomic<std::uint64_t>*>(peer_mapping_.address());
   peer_region_ = reinterpret_cast<std::byte*>(peer_mapping_.address() + signals_bytes(geometry_));
   if (control_->peer_region() != nullptr) {
+    UNISONO_TRY(control_->reserve(host_offset, host_bytes));
+    UNISONO_TRY(control_->reserve_at_peer(host_offset, host_bytes));
     host_region_ = control_->region() + host_offset;
     peer_host_region_ = control_->peer_region() + host_offset;
   }

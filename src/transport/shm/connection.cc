@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <thread>
 
 #include "base/block_copy.h"
 #include "base/error.h"
 #include "base/hmac.h"
-#include "base/str.h"
 #include "base/try.h"
+#include "base/wire.h"
 #include "sys/cross_memory.h"
 #include "sys/process.h"
 #include "transport/fault.h"
@@ -24,38 +25,58 @@ constexpr std::size_t guarded_copy_bytes = std::size_t{1} << 20;
 // Tries to get past segments that a dead process of the same job and rank has left.
 constexpr int max_stale_segments = 4;
 
-std::string segment_name(const std::string& job, const ConnectionRequest& request) {
-  const auto [low, high] = std::minmax(request.self, request.peer);
-  return str("/", segment_prefix, job, "-", hex(request.key.communicator), "-", request.key.epoch,
-             "-", request.key.channel, "-", low, "-", high);
+// Over every field, so that an end cannot be joined with another's facts.
+Sha256Digest prove(const Key& key, int end, const EndFacts& facts) {
+  WireWriter writer;
+  writer.number(static_cast<std::uint8_t>(end));
+  writer.number(facts.magic);
+  writer.number(facts.key.communicator);
+  writer.number(facts.key.epoch);
+  writer.number(facts.key.channel);
+  writer.number(std::uint64_t{facts.geometry.region_bytes});
+  writer.number(static_cast<std::uint32_t>(facts.geometry.signals));
+  writer.number(facts.geometry.layout);
+  writer.number(static_cast<std::uint32_t>(facts.self));
+  writer.number(static_cast<std::uint32_t>(facts.process.pid));
+  writer.number(facts.process.start_time);
+  writer.number(facts.process.pid_namespace);
+  writer.number(facts.probe_address);
+  writer.number(facts.probe_value);
+  return hmac_sha256(key, {writer.bytes()});
 }
 
-Sha256Digest prove(const std::string& secret, const std::string& name, int end) {
-  const std::byte role{static_cast<unsigned char>(end)};
-  return hmac_sha256(std::as_bytes(std::span(secret)),
-                     {std::as_bytes(std::span(name)), std::span(&role, 1)});
+// Of whose connection.
+Error no_memory(int self, int peer, Error why) {
+  why.message = str("rank ", self, " cannot share memory with rank ", peer, ": ", why.message);
+  return why;
 }
 
 class ShmConnection final : public Connection {
  public:
-  ShmConnection(std::string name, const std::string& secret, const ConnectionRequest& request,
+  ShmConnection(const Key& proof_key, const ConnectionRequest& request,
                 std::shared_ptr<Segment> segment)
       : Connection(request.self, request.peer),
-        name_(std::move(name)),
         key_(request.key),
+        ranks_(request.ranks),
         geometry_(request.geometry),
         end_(request.self < request.peer ? 0 : 1),
         segment_(std::move(segment)),
-        expected_proof_(prove(secret, name_, 1 - end_)) {
+        proof_key_(proof_key) {
     region_ = segment_->region(end_);
     signals_ = segment_->signals(end_);
   }
 
   // Only after the end was claimed.
-  void join(const std::string& secret);
+  void join();
   ~ShmConnection() override;
 
   Result<bool> ready() override;
+  Status reserve(std::size_t offset, std::size_t bytes) override {
+    return reserve(end_, offset, bytes);
+  }
+  Status reserve_at_peer(std::size_t offset, std::size_t bytes) override {
+    return reserve(1 - end_, offset, bytes);
+  }
   Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                        Signal signal) override;
   std::uint64_t puts_started() const override { return puts_; }
@@ -72,41 +93,45 @@ class ShmConnection final : public Connection {
  private:
   EndRecord& mine() const { return segment_->header().ends[static_cast<std::size_t>(end_)]; }
   EndRecord& theirs() const { return segment_->header().ends[static_cast<std::size_t>(1 - end_)]; }
-  Status check_joined_peer() const;
+  Status reserve(int end, std::size_t offset, std::size_t bytes) const;
+  Status meet_peer();
   void probe_cross_memory();
   template <class Copy>
   Status copy_guarded(std::size_t bytes, const Copy& copy);
   void wait_for_copies() const;
 
-  std::string name_;
   ConnectionKey key_;
+  int ranks_;
   Geometry geometry_;
   int end_;
   std::shared_ptr<Segment> segment_;
-  Sha256Digest expected_proof_;
+  Key proof_key_;
   std::unique_ptr<std::uint64_t> probe_value_;
 
+  // Of the peer, from when it has proved the job's key; nothing of its end is looked at before.
+  std::optional<EndFacts> peer_facts_;
   bool ready_ = false;
   bool can_read_peer_ = false;
   bool same_process_ = false;
   bool saw_peer_gone_ = false;
-  sys::ProcessIdentity peer_process_;
   sys::ProcessWatch peer_watch_;
   std::uint64_t puts_ = 0;
+  std::size_t put_reserved_bytes_ = 0;   // at the beginning of the peer's region
+  std::atomic<std::uint64_t> fault_{0};  // ours, packed; the peer can write what is in the segment
 };
 
-void ShmConnection::join(const std::string& secret) {
+void ShmConnection::join() {
   std::random_device random;
   probe_value_ = std::make_unique<std::uint64_t>(std::uint64_t{random()} << 32 | random());
   EndRecord& record = mine();
-  record.magic = EndRecord::current_magic;
-  record.key = key_;
-  record.geometry = geometry_;
-  record.self = self_;
-  record.process = sys::this_process();
-  record.probe_address = reinterpret_cast<std::uint64_t>(probe_value_.get());
-  record.probe_value = *probe_value_;
-  record.proof = prove(secret, name_, end_);
+  record.facts = {.magic = EndFacts::current_magic,
+                  .key = key_,
+                  .geometry = geometry_,
+                  .self = self_,
+                  .process = sys::this_process(),
+                  .probe_address = reinterpret_cast<std::uint64_t>(probe_value_.get()),
+                  .probe_value = *probe_value_};
+  record.proof = prove(proof_key_, end_, record.facts);
   record.state.store(EndState::joined, std::memory_order_release);
 }
 
@@ -115,61 +140,71 @@ ShmConnection::~ShmConnection() {
   mine().state.store(EndState::left);
   wait_for_copies();
   segment_->unlink_once();
+  erase(proof_key_);
 }
 
 Result<bool> ShmConnection::ready() {
   if (ready_) return true;
   UNISONO_TRY(progress());
-  const EndState state = theirs().state.load(std::memory_order_acquire);
-  if (state == EndState::absent || state == EndState::claimed) return false;
-  UNISONO_TRY(check_joined_peer());
+  if (!peer_facts_) return false;
   segment_->unlink_once();
   peer_region_ = segment_->region(1 - end_);
   peer_signals_ = segment_->signals(1 - end_);
-  peer_process_ = theirs().process;
-  same_process_ = peer_process_ == sys::this_process();
-  if (!same_process_) peer_watch_ = sys::ProcessWatch(peer_process_);
+  same_process_ = peer_facts_->process == sys::this_process();
+  if (!same_process_) peer_watch_ = sys::ProcessWatch(peer_facts_->process);
   probe_cross_memory();
   ready_ = true;
   return true;
 }
 
-Status ShmConnection::check_joined_peer() const {
-  const EndRecord& record = theirs();
-  if (record.magic != EndRecord::current_magic)
-    return peer_error(peer_, "rank ", peer_,
-                      " speaks another version of the shared-memory layout (", hex(record.magic),
-                      ", expected ", hex(EndRecord::current_magic), ")");
-  if (!equal_in_constant_time(record.proof, expected_proof_))
-    return peer_error(peer_, "rank ", peer_,
-                      " did not prove the job's secret; all ranks of a job "
-                      "must have the same");
-  if (!(record.key == key_) || record.self != peer_)
+Status ShmConnection::reserve(int end, std::size_t offset, std::size_t bytes) const {
+  auto reserved = segment_->reserve(end, offset, bytes);
+  if (reserved.ok()) return {};
+  return no_memory(self_, peer_, *reserved.take_error());
+}
+
+// The facts are copied before they are checked: the memory is the peer's to write.
+Status ShmConnection::meet_peer() {
+  const EndState state = theirs().state.load(std::memory_order_acquire);
+  if (state == EndState::absent || state == EndState::claimed) return {};
+  const EndFacts facts = theirs().facts;
+  const Sha256Digest proof = theirs().proof;
+  // Of another version, or of another process of this user: the names are no secret from it.
+  if (facts.magic != EndFacts::current_magic ||
+      !equal_in_constant_time(proof, prove(proof_key_, 1 - end_, facts)))
+    return environment_error("the shared memory of the connection to rank ", peer_, " on ",
+                             describe(key_),
+                             " was joined by a process that is no rank of this job, or of another "
+                             "version of unisono");
+  if (!(facts.key == key_) || facts.self != peer_)
     return peer_error(peer_, "expected rank ", peer_, " on ", describe(key_), ", but rank ",
-                      record.self, " joined on ", describe(record.key));
-  const Geometry joined_with = record.geometry;
-  if (!(joined_with == geometry_)) return geometry_mismatch(peer_, joined_with, geometry_);
+                      facts.self, " joined on ", describe(facts.key));
+  if (!(facts.geometry == geometry_)) return geometry_mismatch(peer_, facts.geometry, geometry_);
+  peer_facts_ = facts;
   return {};
 }
 
 void ShmConnection::probe_cross_memory() {
-  const EndRecord& record = theirs();
   if (same_process_) {
     can_read_peer_ = true;
     return;
   }
   // A process id of another namespace names somebody else here; the value tells.
   std::uint64_t value = 0;
-  can_read_peer_ =
-      sys::read_process_memory(peer_process_.pid, &value, record.probe_address, sizeof value)
-          .ok() &&
-      value == record.probe_value;
+  can_read_peer_ = sys::read_process_memory(peer_facts_->process.pid, &value,
+                                            peer_facts_->probe_address, sizeof value)
+                       .ok() &&
+                   value == peer_facts_->probe_value;
 }
 
 Result<bool> ShmConnection::try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                                     Signal signal) {
   if (!ready_) return bug("put to rank ", peer_, " before the connection is ready");
   UNISONO_TRY(check_put(geometry_, peer_, bytes, peer_offset, signal));
+  if (peer_offset + bytes > put_reserved_bytes_) {
+    UNISONO_TRY(reserve_at_peer(put_reserved_bytes_, peer_offset + bytes - put_reserved_bytes_));
+    put_reserved_bytes_ = peer_offset + bytes;
+  }
   if (bytes > 0) block_copy(peer_region_ + peer_offset, source, bytes);
   // Release: whoever acquires the value sees the bytes of this and of every earlier put.
   if (signal.index >= 0) peer_signals_[signal.index].store(signal.value, std::memory_order_release);
@@ -185,7 +220,8 @@ Status ShmConnection::read_peer(void* destination, std::uint64_t peer_address, s
       block_copy(to + at, reinterpret_cast<const std::byte*>(peer_address) + at, part);
       return {};
     });
-  auto copied = sys::read_process_memory(peer_process_.pid, destination, peer_address, bytes);
+  auto copied =
+      sys::read_process_memory(peer_facts_->process.pid, destination, peer_address, bytes);
   if (copied.ok()) return {};
   UNISONO_TRY(progress());
   return peer_error(peer_, "rank ", peer_,
@@ -200,7 +236,8 @@ Status ShmConnection::write_peer(std::uint64_t peer_address, const void* source,
   const auto* const from = static_cast<const std::byte*>(source);
   return copy_guarded(bytes, [&](std::size_t at, std::size_t part) -> Status {
     if (!same_process_)
-      return sys::write_process_memory(peer_process_.pid, peer_address + at, from + at, part);
+      return sys::write_process_memory(peer_facts_->process.pid, peer_address + at, from + at,
+                                       part);
     block_copy(reinterpret_cast<std::byte*>(peer_address) + at, from + at, part);
     return {};
   });
@@ -235,10 +272,15 @@ void ShmConnection::wait_for_copies() const {
 }
 
 Status ShmConnection::progress() {
-  if (const auto word = theirs().fault.load(std::memory_order_acquire); word != 0) [[unlikely]]
-    return told_error(peer_, unpack_fault(word));
-  if (const auto word = mine().fault.load(std::memory_order_acquire); word != 0) [[unlikely]]
-    return own_error(peer_, unpack_fault(word));
+  if (!peer_facts_) [[unlikely]]
+    UNISONO_TRY(meet_peer());
+  if (const auto word = peer_facts_ ? theirs().fault.load(std::memory_order_acquire) : 0; word != 0)
+      [[unlikely]] {
+    const auto fault = unpack_fault(word, ranks_);
+    return fault ? told_error(peer_, *fault) : impossible_fault(peer_, word, ranks_);
+  }
+  if (const auto word = fault_.load(std::memory_order_acquire); word != 0) [[unlikely]]
+    return own_error(peer_, unpack(word));
   return {};
 }
 
@@ -254,7 +296,7 @@ Status ShmConnection::check_peer() {
     return {};
   }
   if (died)
-    return peer_error(peer_, "rank ", peer_, " died: its process ", peer_process_.pid,
+    return peer_error(peer_, "rank ", peer_, " died: its process ", peer_facts_->process.pid,
                       " has ended");
   return peer_error(peer_, "rank ", peer_, " left while this rank still waits for it");
 }
@@ -262,7 +304,9 @@ Status ShmConnection::check_peer() {
 void ShmConnection::abort(Fault fault) {
   if (fault.kind == Fault::Kind::none) fault = {.kind = Fault::Kind::aborted, .rank = self_};
   std::uint64_t none = 0;
-  mine().fault.compare_exchange_strong(none, pack(fault));
+  fault_.compare_exchange_strong(none, pack(fault));
+  // seq_cst: either the peer's copy sees this, or we see its copy (wait_for_copies).
+  mine().fault.store(fault_.load());
   wait_for_copies();
 }
 
@@ -271,8 +315,8 @@ Result<bool> claim(Segment& segment, const ConnectionRequest& request) {
   EndRecord& record = segment.header().ends[request.self < request.peer ? 0 : 1];
   EndState state = EndState::absent;
   if (record.state.compare_exchange_strong(state, EndState::claimed)) return true;
-  const bool stale = state == EndState::left ||
-                     (state == EndState::joined && !sys::ProcessWatch(record.process).alive());
+  const bool stale = state == EndState::left || (state == EndState::joined &&
+                                                 !sys::ProcessWatch(record.facts.process).alive());
   if (stale) return false;
   return misuse("rank ", request.self, " already has a connection to rank ", request.peer, " on ",
                 describe(request.key));
@@ -280,20 +324,23 @@ Result<bool> claim(Segment& segment, const ConnectionRequest& request) {
 
 }  // namespace
 
-Result<std::unique_ptr<Connection>> make_connection(const std::string& job,
-                                                    const std::string& secret,
+Result<std::unique_ptr<Connection>> make_connection(const Key& job_key,
                                                     const ConnectionRequest& request) {
   UNISONO_TRY(check_request(request));
-  const std::string name = segment_name(job, request);
+  const auto [low, high] = std::minmax(request.self, request.peer);
+  const std::string name = segment_name(job_key, request.key, low, high);
+  Key proof_key = derive_connection_key(job_key, "unisono segment proof", request.key, low, high);
   for (int attempt = 0; attempt < max_stale_segments; ++attempt) {
-    UNISONO_ASSIGN(auto segment, Segment::open(name, request.geometry));
-    UNISONO_ASSIGN(const bool claimed, claim(*segment, request));
+    auto segment = Segment::open(name, request.geometry);
+    if (!segment.ok()) return no_memory(request.self, request.peer, *segment.take_error());
+    UNISONO_ASSIGN(const bool claimed, claim(**segment, request));
     if (claimed) {
-      auto connection = std::make_unique<ShmConnection>(name, secret, request, std::move(segment));
-      connection->join(secret);
+      auto connection = std::make_unique<ShmConnection>(proof_key, request, std::move(*segment));
+      erase(proof_key);
+      connection->join();
       return std::unique_ptr<Connection>(std::move(connection));
     }
-    segment->unlink_once();
+    (*segment)->unlink_once();
   }
   return environment_error("shared memory ", name, " is left over from ", max_stale_segments,
                            " dead processes; remove it from /dev/shm");

@@ -4,14 +4,12 @@
 #include <unisono/result.h>
 
 #include <memory>
-#include <string>
 
 #include "transport/transport.h"
 
 namespace unisono::transport::shm {
 
-Result<std::unique_ptr<Connection>> make_connection(const std::string& job,
-                                                    const std::string& secret,
+Result<std::unique_ptr<Connection>> make_connection(const Key& job_key,
                                                     const ConnectionRequest& request);
 
 }  // namespace unisono::transport::shm

@@ -3,7 +3,9 @@
 #include <map>
 #include <mutex>
 
+#include "base/str.h"
 #include "base/try.h"
+#include "transport/request.h"
 
 namespace unisono::transport::shm {
 namespace {
@@ -21,9 +23,7 @@ std::size_t signals_bytes(const Geometry& geometry) {
   return whole_pages(static_cast<std::size_t>(geometry.signals) * sizeof(std::uint64_t));
 }
 
-std::size_t end_bytes(const Geometry& geometry) {
-  return signals_bytes(geometry) + whole_pages(geometry.region_bytes);
-}
+std::size_t head_bytes(std::size_t signals_bytes) { return sys::page_bytes() + 2 * signals_bytes; }
 
 // The segments that this process has mapped, by name.
 struct Registry {
@@ -39,7 +39,8 @@ Registry& registry() {
 }  // namespace
 
 Result<std::shared_ptr<Segment>> Segment::open(const std::string& name, const Geometry& geometry) {
-  const std::size_t bytes = sys::page_bytes() + 2 * end_bytes(geometry);
+  const std::size_t head = head_bytes(signals_bytes(geometry));
+  const std::size_t bytes = head + 2 * whole_pages(geometry.region_bytes);
   Registry& known = registry();
   const std::lock_guard lock(known.mutex);
   std::erase_if(known.segments, [](const auto& entry) { return entry.second.expired(); });
@@ -48,7 +49,7 @@ Result<std::shared_ptr<Segment>> Segment::open(const std::string& name, const Ge
     if (segment && segment->memory_.bytes() == bytes && segment->header().unlinked.load() == 0)
       return segment;
   }
-  UNISONO_ASSIGN(auto memory, sys::SharedMemory::open(name, bytes));
+  UNISONO_ASSIGN(auto memory, sys::SharedMemory::open(name, bytes, head));
   auto segment = std::make_shared<Segment>(name, std::move(memory), geometry);
   known.segments[name] = segment;
   return segment;
@@ -58,24 +59,35 @@ Segment::Segment(std::string name, sys::SharedMemory memory, const Geometry& geo
     : name_(std::move(name)),
       memory_(std::move(memory)),
       signals_bytes_(signals_bytes(geometry)),
-      end_bytes_(end_bytes(geometry)) {}
+      region_bytes_(whole_pages(geometry.region_bytes)) {}
 
 std::atomic<std::uint64_t>* Segment::signals(int end) const {
-  return reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.data() + sys::page_bytes() +
-                                                       static_cast<std::size_t>(end) * end_bytes_);
+  return reinterpret_cast<std::atomic<std::uint64_t>*>(
+      memory_.data() + sys::page_bytes() + static_cast<std::size_t>(end) * signals_bytes_);
 }
 
 std::byte* Segment::region(int end) const {
-  return reinterpret_cast<std::byte*>(signals(end)) + signals_bytes_;
+  return memory_.data() + head_bytes(signals_bytes_) +
+         static_cast<std::size_t>(end) * region_bytes_;
+}
+
+Status Segment::reserve(int end, std::size_t offset, std::size_t bytes) const {
+  return memory_.reserve(static_cast<std::size_t>(region(end) - memory_.data()) + offset, bytes);
 }
 
 std::size_t Segment::resident_bytes(int end) const {
-  const std::size_t offset = sys::page_bytes() + static_cast<std::size_t>(end) * end_bytes_;
-  return sys::page_bytes() / 2 + sys::resident_bytes(memory_.data() + offset, end_bytes_);
+  return head_bytes(signals_bytes_) / 2 + sys::resident_bytes(region(end), region_bytes_);
 }
 
 void Segment::unlink_once() {
   if (header().unlinked.exchange(1) == 0) sys::SharedMemory::unlink(name_);
+}
+
+std::string segment_name(const Key& job_key, const ConnectionKey& key, int low_rank,
+                         int high_rank) {
+  return str("/", segment_prefix,
+             secret_name(
+                 derive_connection_key(job_key, "unisono segment name", key, low_rank, high_rank)));
 }
 
 void remove_stale_segments() {
@@ -89,8 +101,8 @@ void remove_stale_segments() {
       const EndState state = end.state.load(std::memory_order_relaxed);
       if (state == EndState::absent) continue;
       // One that is about to join has not yet said who it is.
-      const bool known = state != EndState::claimed && end.magic == EndRecord::current_magic;
-      if (known && !sys::ProcessWatch(end.process).alive())
+      const bool known = state != EndState::claimed && end.facts.magic == EndFacts::current_magic;
+      if (known && !sys::ProcessWatch(end.facts.process).alive())
         dead = true;
       else
         alive = true;

@@ -2,9 +2,10 @@
 //
 //   one page     Header: what each end says about itself
 //   signals[0]   of the lower rank, stored to by the higher one; whole pages
-//   region[0]    of the lower rank
-//   signals[1], region[1]   of the higher rank
+//   signals[1]   of the higher rank
+//   region[0], region[1]
 //
+// What lies before the regions has memory from the beginning; of the regions, what was reserved.
 // What one end writes and the other polls is on lines, and pages, that nobody else writes.
 #pragma once
 
@@ -17,6 +18,7 @@
 #include <memory>
 #include <string>
 
+#include "base/key.h"
 #include "base/sha256.h"
 #include "sys/process.h"
 #include "sys/shared_memory.h"
@@ -26,10 +28,10 @@ namespace unisono::transport::shm {
 
 enum class EndState : std::uint32_t { absent, claimed, joined, left };
 
-struct EndRecord {
-  static constexpr std::uint64_t current_magic = 0x6f6e6f73696e7531;  // "1unisono"
+// What an end says of itself.
+struct EndFacts {
+  static constexpr std::uint64_t current_magic = 0x6f6e6f73696e7532;  // "2unisono"
 
-  // Written by its end between claimed and joined; read by the other after it saw joined (acquire).
   std::uint64_t magic;
   ConnectionKey key;
   Geometry geometry;
@@ -37,7 +39,12 @@ struct EndRecord {
   sys::ProcessIdentity process;
   std::uint64_t probe_address;  // where in its own memory this end keeps probe_value
   std::uint64_t probe_value;
-  Sha256Digest proof;  // of the job's secret
+};
+
+struct EndRecord {
+  // Written by its end between claimed and joined; read by the other after it saw joined (acquire).
+  EndFacts facts;
+  Sha256Digest proof;  // of the facts and the job's key
 
   // Stored with release. Polled by the other end in every progress(), hence a line of their own.
   alignas(64) std::atomic<EndState> state;
@@ -60,7 +67,8 @@ class Segment {
   Header& header() const { return *reinterpret_cast<Header*>(memory_.data()); }
   std::atomic<std::uint64_t>* signals(int end) const;
   std::byte* region(int end) const;
-  // Memory taken by what `end` receives, and half of the header.
+  Status reserve(int end, std::size_t offset, std::size_t bytes) const;
+  // Memory taken by what `end` receives, and half of what lies before the regions.
   std::size_t resident_bytes(int end) const;
   void unlink_once();
 
@@ -73,11 +81,15 @@ class Segment {
   std::string name_;
   sys::SharedMemory memory_;
   std::size_t signals_bytes_;
-  std::size_t end_bytes_;  // signals and region
+  std::size_t region_bytes_;
 };
 
 // Names of segments begin so.
 inline constexpr const char* segment_prefix = "unisono-";
+
+// Anybody can list the names and make objects of any name: the rest of this one, 128 bits, follows
+// from the job's key and so tells others nothing, and nobody else can take it before.
+std::string segment_name(const Key& job_key, const ConnectionKey& key, int low_rank, int high_rank);
 
 // Removes the segments of this user whose ends have all died before they met; where they met, the
 // name is gone already.

@@ -15,80 +15,113 @@ namespace {
 // Connections accepted in one call.
 constexpr int accept_at_once = 64;
 constexpr std::int64_t look_at_parked_ns = 100 * ns_per_ms;
-
-void refuse(const std::string& from, std::string_view why) {
-  log(LogLevel::warn, "refused a connection from ", from, ": ", why);
-}
+// After an accept that failed.
+constexpr std::int64_t accept_pause_ns = 50 * ns_per_ms;
 
 }  // namespace
 
 void Acceptor::progress(const Meetings& meetings) {
   const std::int64_t now = now_ns();
-  for (const sys::Socket& listener : listeners_) accept_new(listener, now);
-  for (auto at = incoming_.begin(); at != incoming_.end();)
-    at = advance(*at, now) ? incoming_.erase(at) : std::next(at);
+  for (auto at = strangers_.begin(); at != strangers_.end();)
+    at = advance(*at, now) ? strangers_.erase(at) : std::next(at);
+  if (now >= next_accept_ns_)
+    for (const sys::Socket& listener : listeners_) accept_new(listener, meetings, now);
   std::erase_if(gatherings_,
                 [](const Gathering& gathering) { return !gathering.meeting->waits(); });
   join_parked(meetings, now);
 }
 
-void Acceptor::accept_new(const sys::Socket& listener, std::int64_t now) {
+void Acceptor::accept_new(const sys::Socket& listener, const Meetings& meetings, std::int64_t now) {
   for (int i = 0; i < accept_at_once; ++i) {
     auto accepted = sys::accept_one(listener);
     if (!accepted.ok()) {
-      log(LogLevel::warn, accepted.error().message);
+      starve(accepted.error(), meetings, now);
       return;
     }
+    starved_since_ns_ = 0;
     if (!*accepted) return;
-    // Who has been refused by the kernel meanwhile has gone by itself.
-    if (auto greeted = greet(std::move(*accepted), now); !greeted.ok())
-      log(LogLevel::info, "lost a connection: ", greeted.error().message);
+    make_room(now);
+    Stranger& stranger =
+        strangers_.emplace_back(std::move(*accepted), poller_, now + stranger_seconds * ns_per_s);
+    if (auto watched = poller_.add(stranger.messages.socket(), stranger.readiness); !watched.ok()) {
+      log_refusal(stranger.messages.socket(), watched.error().message, now);
+      strangers_.pop_back();
+    } else if (advance(stranger, now)) {
+      strangers_.pop_back();
+    }
   }
 }
 
-Status Acceptor::greet(sys::Socket socket, std::int64_t now) {
-  sys::tune_for_data(socket);
-  UNISONO_ASSIGN(const Nonce challenge, fresh_nonce());
-  UNISONO_ASSIGN(const sys::Address from, sys::peer_address(socket.get()));
-  SmallMessages messages(std::move(socket));
-  UNISONO_TRY(messages.send(encode_challenge(challenge)));
-  if (incoming_.size() >= max_incoming) {
-    refuse(incoming_.front().from, "too many others try to connect at once");
-    incoming_.pop_front();
+void Acceptor::starve(const Error& why, const Meetings& meetings, std::int64_t now) {
+  next_accept_ns_ = now + accept_pause_ns;
+  if (starved_since_ns_ == 0) starved_since_ns_ = now;
+  if (now >= next_starved_log_ns_) {
+    next_starved_log_ns_ = now + starved_log_seconds * ns_per_s;
+    log(LogLevel::warn, why.message);
   }
-  incoming_.push_back({.messages = std::move(messages),
-                       .challenge = challenge,
-                       .from = from.text(),
-                       .deadline_ns = now + incoming_seconds * ns_per_s});
-  return {};
+  if (now - starved_since_ns_ < starved_seconds * ns_per_s) return;
+  for (const auto& meeting : meetings)
+    if (meeting->waits() && !meeting->connects())
+      meeting->fail(no_descriptors(meeting->self, meeting->peer, why));
 }
 
-bool Acceptor::advance(Incoming& incoming, std::int64_t now) {
-  auto message = incoming.messages.receive(hello_bytes);
-  if (!message.ok()) {
-    log(LogLevel::info, "lost a connection from ", incoming.from, ": ", message.error().message);
-    return true;
-  }
-  if (message->empty()) {
-    if (now < incoming.deadline_ns) return false;
-    refuse(incoming.from, str("it said nothing for ", incoming_seconds, " s"));
-    return true;
-  }
-  auto hello = decode_hello(*message, secret_, incoming.challenge);
+void Acceptor::make_room(std::int64_t now) {
+  if (strangers_.size() < max_strangers) return;
+  Stranger& oldest = strangers_.front();
+  // What it has said in the meantime may be the proof.
+  oldest.readiness.readable.store(true, std::memory_order_relaxed);
+  if (!advance(oldest, now))
+    log_refusal(oldest.messages.socket(), "too many connect at once without a proof", now);
+  strangers_.pop_front();
+}
+
+bool Acceptor::advance(Stranger& stranger, std::int64_t now) {
+  const bool late = now >= stranger.deadline_ns();
+  if (!stranger.readiness.readable.exchange(false, std::memory_order_relaxed) && !late)
+    return false;
+  const auto hello = hear(stranger);
   if (!hello.ok()) {
-    refuse(incoming.from, hello.error().message);
+    // Who left by itself was not refused.
+    if (stranger.messages.is_lost())
+      log(LogLevel::info, "lost a connection before any proof: ", hello.error().message);
+    else
+      log_refusal(stranger.messages.socket(), hello.error().message, now);
     return true;
   }
+  if (*hello) {
+    park(stranger, **hello, now);
+    return true;
+  }
+  if (late)
+    log_refusal(stranger.messages.socket(), str("no proof within ", stranger_seconds, " s"), now);
+  return late;
+}
+
+Result<std::optional<Hello>> Acceptor::hear(Stranger& stranger) {
+  if (!stranger.has_greeted) {
+    UNISONO_ASSIGN(const auto greeting, stranger.messages.receive(greeting_bytes));
+    if (greeting.empty()) return std::optional<Hello>();
+    UNISONO_ASSIGN(stranger.nonces.connector, decode_greeting(greeting));
+    UNISONO_ASSIGN(stranger.nonces.acceptor, fresh_nonce());
+    UNISONO_TRY(stranger.messages.send(encode_challenge(keys_, stranger.nonces)));
+    stranger.has_greeted = true;
+  }
+  UNISONO_ASSIGN(const auto message, stranger.messages.receive(hello_bytes));
+  if (message.empty()) return std::optional<Hello>();
+  UNISONO_ASSIGN(const Hello hello, decode_hello(keys_, stranger.nonces, message));
+  return std::optional<Hello>(hello);
+}
+
+void Acceptor::park(Stranger& stranger, const Hello& hello, std::int64_t now) {
+  sys::tune_for_data(stranger.messages.socket());
   if (parked_.size() >= max_parked) {
-    refuse(parked_.front().from, "too many others wait for connections");
+    log_refusal(parked_.front().messages.socket(), "too many others wait for connections", now);
     parked_.pop_front();
   }
-  parked_.push_back({.messages = std::move(incoming.messages),
-                     .challenge = incoming.challenge,
-                     .hello = *hello,
-                     .from = std::move(incoming.from),
+  parked_.push_back({.messages = stranger.take_messages(),
+                     .nonces = stranger.nonces,
+                     .hello = hello,
                      .deadline_ns = now + parked_seconds * ns_per_s});
-  return true;
 }
 
 void Acceptor::join_parked(const Meetings& meetings, std::int64_t now) {
@@ -96,13 +129,17 @@ void Acceptor::join_parked(const Meetings& meetings, std::int64_t now) {
   if (look) next_look_at_parked_ns_ = now + look_at_parked_ns;
   for (auto at = parked_.begin(); at != parked_.end();) {
     const Hello& hello = at->hello;
-    const auto meeting = std::find_if(meetings.begin(), meetings.end(), [&](const auto& each) {
+    const auto meeting = std::ranges::find_if(meetings, [&](const auto& each) {
       return each->waits() && !each->connects() && each->key == hello.key &&
-             each->self == hello.peer && each->peer == hello.self;
+             static_cast<std::uint32_t>(each->self) == hello.peer &&
+             static_cast<std::uint32_t>(each->peer) == hello.self;
     });
     bool done = meeting != meetings.end();
     if (done) {
-      join(*at, *meeting);
+      // Where the reply could not be sent, the peer tries again.
+      if (auto joined = join(*at, *meeting); !joined.ok())
+        log(LogLevel::info, "a stream of rank ", hello.self, " on ", describe(hello.key),
+            " did not join: ", joined.error().message);
     } else if (look && at->messages.has_gone()) {
       done = true;
     } else if (now >= at->deadline_ns) {
@@ -114,40 +151,61 @@ void Acceptor::join_parked(const Meetings& meetings, std::int64_t now) {
   }
 }
 
-void Acceptor::join(Parked& parked, const std::shared_ptr<Meeting>& meeting) {
+Status Acceptor::join(Parked& parked, const std::shared_ptr<Meeting>& meeting) {
   const Hello& hello = parked.hello;
-  const bool fits = hello.geometry == meeting->geometry;
-  const Reply reply{.verdict = fits ? Reply::Verdict::join : Reply::Verdict::other_geometry,
-                    .geometry = meeting->geometry};
-  const auto sent =
-      parked.messages.send(encode_reply(reply, secret_, parked.challenge, parked.hello));
-  if (!fits) {
+  UNISONO_ASSIGN(const sys::Protection protection, policy_.of(parked.messages.socket()));
+  Reply reply{.geometry = meeting->geometry, .protection = protection};
+  if (hello.geometry != meeting->geometry)
+    reply.verdict = Reply::Verdict::other_geometry;
+  else if (hello.protection != protection)
+    reply.verdict = Reply::Verdict::other_protection;
+  Status sent = parked.messages.send(encode_reply(keys_, parked.nonces, hello, reply));
+  if (reply.verdict == Reply::Verdict::other_geometry) {
     meeting->fail(geometry_mismatch(meeting->peer, hello.geometry, meeting->geometry));
-    return;
+    return {};
   }
-  if (!sent.ok()) return;
-  Gathering& gathering = gathering_of(meeting, hello);
-  sys::Socket& place = gathering.sockets[static_cast<std::size_t>(hello.stream)];
-  if (!place) --gathering.missing;
-  place = parked.messages.take_socket();
-  if (gathering.missing == 0) meeting->join(std::move(gathering.sockets));
+  if (reply.verdict == Reply::Verdict::other_protection) {
+    meeting->fail(protection_mismatch(meeting->peer, hello.protection, protection));
+    return {};
+  }
+  UNISONO_TRY(std::move(sent));
+  Gathering& gathering = gathering_of(meeting, parked);
+  JoinedStream& place = gathering.streams[static_cast<std::size_t>(hello.stream)];
+  if (!place.socket) --gathering.missing;
+  const StreamKeys keys = derive_stream_keys(keys_, parked.nonces, hello);
+  place = {.socket = parked.messages.take_socket(),
+           .protection = protection,
+           .send_key = keys.acceptor,
+           .receive_key = keys.connector};
+  if (gathering.missing == 0) meeting->join(std::move(gathering.streams));
+  return {};
 }
 
 Acceptor::Gathering& Acceptor::gathering_of(const std::shared_ptr<Meeting>& meeting,
-                                            const Hello& hello) {
-  const auto found =
-      std::find_if(gatherings_.begin(), gatherings_.end(),
-                   [&](const Gathering& gathering) { return gathering.meeting == meeting; });
-  const auto streams = static_cast<std::size_t>(hello.streams);
-  if (found != gatherings_.end() && found->nonce == hello.nonce && found->sockets.size() == streams)
+                                            const Parked& parked) {
+  const auto found = std::ranges::find_if(
+      gatherings_, [&](const Gathering& gathering) { return gathering.meeting == meeting; });
+  const auto streams = static_cast<std::size_t>(parked.hello.streams);
+  if (found != gatherings_.end() && found->attempt == parked.nonces.connector &&
+      found->streams.size() == streams)
     return *found;
   // A new attempt of the peer replaces one that failed half-way.
   if (found != gatherings_.end()) gatherings_.erase(found);
-  gatherings_.push_back({.meeting = meeting,
-                         .nonce = hello.nonce,
-                         .sockets = std::vector<sys::Socket>(streams),
-                         .missing = streams});
-  return gatherings_.back();
+  Gathering& fresh = gatherings_.emplace_back();
+  fresh.meeting = meeting;
+  fresh.attempt = parked.nonces.connector;
+  fresh.streams.resize(streams);
+  fresh.missing = streams;
+  return fresh;
+}
+
+void Acceptor::log_refusal(const sys::Socket& socket, std::string_view why, std::int64_t now) {
+  const auto address = sys::peer_address(socket.get());
+  const std::string from = address.ok() ? address->host : "an address that has gone";
+  std::uint64_t left_out = 0;
+  if (!refusals_.allows(from, now, left_out)) return;
+  log(LogLevel::warn, "refused a connection from ", from, ": ", why,
+      left_out > 0 ? str("; ", left_out, " more since the last line of this kind") : std::string());
 }
 
 }  // namespace unisono::transport::socket

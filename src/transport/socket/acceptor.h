@@ -3,68 +3,113 @@
 
 #include <list>
 #include <memory>
-#include <string>
+#include <optional>
+#include <string_view>
 #include <vector>
 
+#include "base/log_limit.h"
 #include "transport/socket/meeting.h"
+#include "transport/socket/poller.h"
 #include "transport/socket/small_messages.h"
+#include "transport/socket/wire_policy.h"
 
 namespace unisono::transport::socket {
 
 using Meetings = std::vector<std::shared_ptr<Meeting>>;
 
+// Anybody can connect. Whoever has not proved the job's key costs a descriptor and one of these,
+// allocated when it is accepted, and nothing for what it sends.
+class Stranger {
+ public:
+  Stranger(sys::Socket socket, Poller& poller, std::int64_t deadline_ns)
+      : messages(std::move(socket)), deadline_ns_(deadline_ns), poller_(poller) {}
+  ~Stranger() {
+    if (messages.socket()) poller_.remove(messages.socket());
+  }
+  std::int64_t deadline_ns() const { return deadline_ns_; }
+  // For one that has proved the key.
+  SmallMessages take_messages() {
+    poller_.remove(messages.socket());
+    return std::move(messages);
+  }
+
+  SmallMessages messages;
+  Nonces nonces;
+  Readiness readiness;
+  bool has_greeted = false;
+
+ private:
+  std::int64_t deadline_ns_;
+  Poller& poller_;
+};
+
 class Acceptor {
  public:
-  Acceptor(std::vector<sys::Socket> listeners, std::string secret)
-      : listeners_(std::move(listeners)), secret_(std::move(secret)) {}
+  Acceptor(std::vector<sys::Socket> listeners, const HandshakeKeys& keys, const WirePolicy& policy,
+           Poller& poller)
+      : listeners_(std::move(listeners)), keys_(keys), policy_(policy), poller_(poller) {}
 
   // Accepts what has come, moves handshakes on, and lets streams join meetings that wait for them.
   void progress(const Meetings& meetings);
-  bool under_way() const { return !incoming_.empty(); }
+  bool under_way() const { return !strangers_.empty(); }
+
+  // So many may try to prove the key at once, for so long. Then the oldest is turned away, so that
+  // idle connections keep nobody out; a rank that was turned away tries again.
+  static constexpr std::size_t max_strangers = 256;
+  static constexpr std::int64_t stranger_seconds = 1;
+  static constexpr std::size_t max_stranger_bytes = 256;
 
  private:
-  // Anybody can connect; so many may try to prove the secret at once, and for so long.
-  static constexpr std::size_t max_incoming = 256;
-  static constexpr std::int64_t incoming_seconds = 30;
+  // With the list's and the allocator's two words each.
+  static_assert(sizeof(Stranger) + 4 * sizeof(void*) <= max_stranger_bytes);
   // Who has proved it waits until the local rank connects, too. Then the peer tries again.
   static constexpr std::size_t max_parked = 8192;
   static constexpr std::int64_t parked_seconds = 120;
+  // Who waits for a connection that could not be accepted for so long is told so; once in a while
+  // the log is, too.
+  static constexpr std::int64_t starved_seconds = 2;
+  static constexpr std::int64_t starved_log_seconds = 60;
 
-  struct Incoming {
-    SmallMessages messages;
-    Nonce challenge;
-    std::string from;
-    std::int64_t deadline_ns;
-  };
   struct Parked {
     SmallMessages messages;
-    Nonce challenge;
+    Nonces nonces;
     Hello hello;
-    std::string from;
     std::int64_t deadline_ns;
   };
   // The streams of one attempt that have joined a meeting so far.
   struct Gathering {
     std::shared_ptr<Meeting> meeting;
-    Nonce nonce;
-    std::vector<sys::Socket> sockets;
+    Nonce attempt;
+    std::vector<JoinedStream> streams;
     std::size_t missing = 0;
   };
 
-  void accept_new(const sys::Socket& listener, std::int64_t now);
-  Status greet(sys::Socket socket, std::int64_t now);
+  void accept_new(const sys::Socket& listener, const Meetings& meetings, std::int64_t now);
+  // This process has no descriptor for a connection that waits.
+  void starve(const Error& why, const Meetings& meetings, std::int64_t now);
+  void make_room(std::int64_t now);
   // True when it is done with: parked or refused.
-  bool advance(Incoming& incoming, std::int64_t now);
+  bool advance(Stranger& stranger, std::int64_t now);
+  // Its Hello, once that is there and proven.
+  Result<std::optional<Hello>> hear(Stranger& stranger);
+  void park(Stranger& stranger, const Hello& hello, std::int64_t now);
   void join_parked(const Meetings& meetings, std::int64_t now);
-  void join(Parked& parked, const std::shared_ptr<Meeting>& meeting);
-  Gathering& gathering_of(const std::shared_ptr<Meeting>& meeting, const Hello& hello);
+  Status join(Parked& parked, const std::shared_ptr<Meeting>& meeting);
+  Gathering& gathering_of(const std::shared_ptr<Meeting>& meeting, const Parked& parked);
+  void log_refusal(const sys::Socket& socket, std::string_view why, std::int64_t now);
 
   std::vector<sys::Socket> listeners_;  // one for each rail
-  std::string secret_;
-  std::list<Incoming> incoming_;
+  const HandshakeKeys& keys_;
+  WirePolicy policy_;
+  Poller& poller_;
+  std::list<Stranger> strangers_;  // the oldest first
   std::list<Parked> parked_;
   std::list<Gathering> gatherings_;
+  LogLimit refusals_;
   std::int64_t next_look_at_parked_ns_ = 0;
+  std::int64_t next_accept_ns_ = 0;
+  std::int64_t starved_since_ns_ = 0;  // 0: it is not
+  std::int64_t next_starved_log_ns_ = 0;
 };
 
 }  // namespace unisono::transport::socket

@@ -1,5 +1,6 @@
 #include "transport/socket/connection.h"
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 
@@ -46,6 +47,7 @@ class SocketConnection final : public Connection {
   }
   Status progress() override;
   Status check_peer() override;
+  bool is_unanswered() override;
   void abort(Fault fault) override;
   std::size_t memory_bytes() const override;
 
@@ -54,6 +56,7 @@ class SocketConnection final : public Connection {
   Status state() const;
   Status violated(std::unique_ptr<Error> error);
   void tell_fault();
+  void say_on_each_stream(const Frame& frame);
   bool gone() const { return inbox_ && inbox_->over(); }
 
   std::shared_ptr<Hub> hub_;
@@ -80,8 +83,7 @@ SocketConnection::~SocketConnection() {
   if (!outbox_ && (!joined || !adopt().ok())) return;
   if (fault_ == 0) {
     outbox_->drop();
-    if (streams_[0]->has_room())
-      streams_[0]->push({.type = Frame::Type::bye}, nullptr, Outbox::no_put);
+    say_on_each_stream({.type = Frame::Type::bye});
   }
   outbox_->send();
   inbox_.reset();
@@ -106,11 +108,14 @@ Result<bool> SocketConnection::ready() {
 }
 
 Status SocketConnection::adopt() {
-  for (sys::Socket& socket : meeting_->sockets) {
-    streams_.push_back(std::make_unique<Stream>(std::move(socket), hub_->poller()));
+  for (JoinedStream& joined : meeting_->streams) {
+    streams_.push_back(std::make_unique<Stream>(std::move(joined.socket), hub_->poller()));
+    UNISONO_TRY(streams_.back()->seal(joined));
     UNISONO_TRY(streams_.back()->watch());
+    erase(joined.send_key);
+    erase(joined.receive_key);
   }
-  inbox_.emplace(streams_, region_, signals_, geometry_, peer_);
+  inbox_.emplace(streams_, region_, signals_, geometry_, peer_, meeting_->ranks);
   outbox_.emplace(streams_, geometry_.signals, hub_->rails());
   if (fault_ != 0) tell_fault();
   return {};
@@ -137,7 +142,7 @@ Result<bool> SocketConnection::try_put(const void* source, std::size_t bytes,
 
 Status SocketConnection::state() const {
   if (inbox_ && inbox_->fault()) return told_error(peer_, *inbox_->fault());
-  if (fault_ != 0) return own_error(peer_, unpack_fault(fault_));
+  if (fault_ != 0) return own_error(peer_, unpack(fault_));
   if (violation_) return Error(*violation_);
   return {};
 }
@@ -158,11 +163,15 @@ Status SocketConnection::violated(std::unique_ptr<Error> error) {
   violation_ = *error;
   outbox_->drop();
   const Fault fault{.kind = Fault::Kind::protocol_violation, .rank = peer_};
-  for (auto& stream : streams_)
-    if (stream->has_room())
-      stream->push({.type = Frame::Type::fault, .value = pack(fault)}, nullptr, Outbox::no_put);
+  say_on_each_stream({.type = Frame::Type::fault, .value = pack(fault)});
   outbox_->send();
   return error;
+}
+
+// One of them may be stuck in the middle of a piece.
+void SocketConnection::say_on_each_stream(const Frame& frame) {
+  for (auto& stream : streams_)
+    if (stream->has_room()) stream->push(frame, nullptr, Outbox::no_put);
 }
 
 Status SocketConnection::check_peer() {
@@ -179,6 +188,12 @@ Status SocketConnection::check_peer() {
                     " has ended");
 }
 
+bool SocketConnection::is_unanswered() {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(
+      streams_, [](const auto& stream) { return sys::is_unanswered(stream->socket()); });
+}
+
 void SocketConnection::abort(Fault fault) {
   if (fault.kind == Fault::Kind::none) fault = {.kind = Fault::Kind::aborted, .rank = self_};
   const std::lock_guard lock(mutex_);
@@ -187,12 +202,9 @@ void SocketConnection::abort(Fault fault) {
   if (outbox_) tell_fault();
 }
 
-// On every stream: one of them may be stuck in the middle of a piece.
 void SocketConnection::tell_fault() {
   outbox_->drop();
-  for (auto& stream : streams_)
-    if (stream->has_room())
-      stream->push({.type = Frame::Type::fault, .value = fault_}, nullptr, Outbox::no_put);
+  say_on_each_stream({.type = Frame::Type::fault, .value = fault_});
   outbox_->send();
 }
 

@@ -32,11 +32,8 @@ bool Connector::advance(Attempt& attempt) {
       return !attempt.meeting->waits() || retry_later(attempt, status.error());
     all = all && stream.stage == Outgoing::Stage::joined;
   }
-  if (!all) return false;
-  std::vector<sys::Socket> sockets;
-  for (Outgoing& stream : attempt.streams) sockets.push_back(stream.messages.take_socket());
-  attempt.meeting->join(std::move(sockets));
-  return true;
+  if (all) join(attempt);
+  return all;
 }
 
 Status Connector::start(Attempt& attempt) {
@@ -51,12 +48,12 @@ Status Connector::start(Attempt& attempt) {
     sys::tune_for_data(socket);
     Outgoing& outgoing = attempt.streams.emplace_back();
     outgoing.messages = SmallMessages(std::move(socket));
-    outgoing.hello = {.nonce = nonce,
-                      .stream = stream,
+    outgoing.nonces.connector = nonce;
+    outgoing.hello = {.stream = stream,
                       .streams = streams_,
                       .key = meeting.key,
-                      .self = meeting.self,
-                      .peer = meeting.peer,
+                      .self = static_cast<std::uint32_t>(meeting.self),
+                      .peer = static_cast<std::uint32_t>(meeting.peer),
                       .geometry = meeting.geometry};
   }
   return {};
@@ -68,43 +65,83 @@ Status Connector::advance(Outgoing& stream, Attempt& attempt) {
     UNISONO_ASSIGN(const bool connected, sys::is_connected(stream.messages.socket()));
     if (!connected) return {};
     stream.stage = Stage::greeting;
+    UNISONO_ASSIGN(stream.hello.protection, policy_.of(stream.messages.socket()));
+    UNISONO_TRY(stream.messages.send(encode_greeting(stream.nonces.connector)));
   }
   if (stream.stage == Stage::greeting) {
     UNISONO_ASSIGN(const auto message, stream.messages.receive(challenge_bytes));
     if (message.empty()) return {};
-    UNISONO_ASSIGN(stream.challenge, decode_challenge(message));
-    UNISONO_TRY(stream.messages.send(encode_hello(stream.hello, secret_, stream.challenge)));
+    UNISONO_ASSIGN(stream.nonces.acceptor,
+                   decode_challenge(keys_, stream.nonces.connector, message));
+    UNISONO_TRY(stream.messages.send(encode_hello(keys_, stream.nonces, stream.hello)));
     stream.stage = Stage::waiting;
   }
-  if (stream.stage == Stage::waiting) {
-    UNISONO_ASSIGN(const auto message, stream.messages.receive(reply_bytes));
-    if (message.empty()) return {};
-    UNISONO_ASSIGN(const Reply reply,
-                   decode_reply(message, secret_, stream.challenge, stream.hello));
-    Meeting& meeting = *attempt.meeting;
-    if (reply.verdict == Reply::Verdict::other_geometry) {
+  return stream.stage == Stage::waiting ? take_reply(stream, *attempt.meeting) : Status{};
+}
+
+Status Connector::take_reply(Outgoing& stream, Meeting& meeting) {
+  UNISONO_ASSIGN(const auto message, stream.messages.receive(reply_bytes));
+  if (message.empty()) return {};
+  UNISONO_ASSIGN(const Reply reply, decode_reply(keys_, stream.nonces, stream.hello, message));
+  switch (reply.verdict) {
+    case Reply::Verdict::join:
+      stream.stage = Outgoing::Stage::joined;
+      return {};
+    case Reply::Verdict::other_geometry:
       meeting.fail(geometry_mismatch(meeting.peer, reply.geometry, meeting.geometry));
-      return environment_error("another geometry");
-    }
-    stream.stage = Stage::joined;
+      break;
+    case Reply::Verdict::other_protection:
+      meeting.fail(protection_mismatch(meeting.peer, reply.protection, stream.hello.protection));
+      break;
   }
-  return {};
+  return environment_error("the other side wants another connection");
+}
+
+void Connector::join(Attempt& attempt) {
+  std::vector<JoinedStream> joined;
+  for (Outgoing& stream : attempt.streams) {
+    const StreamKeys keys = derive_stream_keys(keys_, stream.nonces, stream.hello);
+    joined.push_back({.socket = stream.messages.take_socket(),
+                      .protection = stream.hello.protection,
+                      .send_key = keys.connector,
+                      .receive_key = keys.acceptor});
+  }
+  attempt.meeting->join(std::move(joined));
 }
 
 bool Connector::retry_later(Attempt& attempt, const Error& why) {
   Meeting& meeting = *attempt.meeting;
   const std::int64_t now = now_ns();
+  const bool out_of_descriptors = sys::out_of_descriptors();
+  const bool was_answered = std::ranges::any_of(attempt.streams, [](const Outgoing& stream) {
+    return stream.stage != Outgoing::Stage::connecting;
+  });
+  // 0 to 8 ms.
+  const std::int64_t spread_ns =
+      attempt.streams.empty()
+          ? 0
+          : std::to_integer<std::int64_t>(attempt.streams[0].nonces.connector[0]) << 15;
   attempt.streams.clear();
-  if (now - attempt.started_ns > long_lived_seconds * ns_per_s) attempt.tries = 0;
-  if (++attempt.tries >= max_tries) {
-    meeting.fail(peer_error(meeting.peer, "rank ", meeting.peer, " cannot be reached at ",
-                            meeting.peer_address, " on ", describe(meeting.key), " after ",
-                            max_tries, " attempts: ", why.message,
-                            "; it has ended, or was given another secret"));
-    return true;
+  if (now - attempt.started_ns > long_lived_seconds * ns_per_s) {
+    attempt.tries = 0;
+    attempt.first_turned_away_ns = 0;
   }
-  attempt.next_try_ns = now + (first_pause_ms << (attempt.tries - 1)) * ns_per_ms;
-  return false;
+  bool gives_up = false;
+  if (was_answered) {
+    if (attempt.first_turned_away_ns == 0) attempt.first_turned_away_ns = now;
+    attempt.next_try_ns = now + shortest_pause_ms * ns_per_ms + spread_ns;
+    gives_up = now - attempt.first_turned_away_ns > turned_away_seconds * ns_per_s;
+  } else {
+    attempt.next_try_ns = now + (first_pause_ms << attempt.tries) * ns_per_ms;
+    gives_up = ++attempt.tries >= max_tries;
+  }
+  if (gives_up && out_of_descriptors)
+    meeting.fail(no_descriptors(meeting.self, meeting.peer, why));
+  else if (gives_up)
+    meeting.fail(peer_error(meeting.peer, "rank ", meeting.peer, " cannot be reached at ",
+                            meeting.peer_address, " on ", describe(meeting.key), ": ", why.message,
+                            "; it has ended, or is of another job"));
+  return gives_up;
 }
 
 }  // namespace unisono::transport::socket

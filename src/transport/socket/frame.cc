@@ -51,24 +51,31 @@ Status check(const Frame& frame, int stream, const Geometry& geometry, int peer)
   if (type < static_cast<std::uint32_t>(Frame::Type::put) ||
       type > static_cast<std::uint32_t>(Frame::Type::bye))
     return peer_error(peer, "rank ", peer, " sent a frame of unknown type ", type);
-  const bool anywhere = frame.type == Frame::Type::piece || frame.type == Frame::Type::fault;
-  if (stream != 0 && !anywhere)
+  const bool has_bytes = frame.type == Frame::Type::put || frame.type == Frame::Type::piece;
+  const bool may_signal = frame.type == Frame::Type::put || frame.type == Frame::Type::signal;
+  if (stream != 0 && may_signal)
     return peer_error(peer, "rank ", peer, " sent a frame of type ", type, " on stream ", stream,
                       "; it belongs on stream 0");
-  const bool has_bytes = frame.type == Frame::Type::put || frame.type == Frame::Type::piece;
-  if (!has_bytes && frame.bytes != 0)
+  if (has_bytes != (frame.bytes != 0))
     return peer_error(peer, "rank ", peer, " sent ", frame.bytes, " bytes with a frame of type ",
-                      type, ", which has none");
+                      type, ", which has ", has_bytes ? "some" : "none");
+  if (!has_bytes && frame.offset != 0)
+    return peer_error(peer, "rank ", peer, " sent an offset with a frame of type ", type,
+                      ", which has no bytes");
+  if (!may_signal && frame.pieces != 0)
+    return peer_error(peer, "rank ", peer, " counts pieces in a frame of type ", type,
+                      ", which comes in no order with them");
   if (frame.bytes > geometry.region_bytes || frame.offset > geometry.region_bytes - frame.bytes)
     return peer_error(peer, "rank ", peer, " put ", frame.bytes, " bytes at offset ", frame.offset,
                       " of a region of ", geometry.region_bytes);
-  const bool may_signal = frame.type == Frame::Type::put || frame.type == Frame::Type::signal;
   if (frame.signal != Frame::no_signal &&
       (!may_signal || frame.signal >= static_cast<std::uint32_t>(geometry.signals)))
     return peer_error(peer, "rank ", peer, " stored to signal ", frame.signal, " of ",
                       geometry.signals, " in a frame of type ", type);
   if (frame.type == Frame::Type::signal && frame.signal == Frame::no_signal)
     return peer_error(peer, "rank ", peer, " sent a signal frame without a signal");
+  if (frame.signal == Frame::no_signal && frame.type != Frame::Type::fault && frame.value != 0)
+    return peer_error(peer, "rank ", peer, " sent the value ", frame.value, " for no signal");
   return {};
 }
 

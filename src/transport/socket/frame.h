@@ -1,5 +1,6 @@
 // What travels on a stream once it has joined its connection: frames of a head and, for puts and
-// pieces, bytes.
+// pieces, bytes. Where the stream is sealed, a tag of 16 bytes follows the head, and another one
+// the bytes; heads stay readable.
 #pragma once
 
 #include <unisono/result.h>
@@ -24,7 +25,7 @@ struct Frame {
     piece,    // bytes follow
     signal,
     fault,  // value: packed; this connection is given up
-    bye,    // this end leaves; nothing follows on stream 0
+    bye,    // this end leaves; nothing follows on this stream. One on each
   };
   static constexpr std::uint32_t no_signal = 0xffffffff;
 
@@ -33,7 +34,7 @@ struct Frame {
   std::uint64_t offset = 0;  // in the receiver's region
   std::uint64_t bytes = 0;   // that follow
   std::uint64_t value = 0;   // of the signal
-  std::uint64_t pieces = 0;  // cut before this frame
+  std::uint64_t pieces = 0;  // cut before this put or signal
 };
 
 // Type and signal, 4 bytes each, and four numbers of 8 bytes, little-endian.

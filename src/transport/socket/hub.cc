@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/try.h"
+#include "sys/libcrypto.h"
 #include "transport/clock.h"
 #include "transport/request.h"
 
@@ -30,6 +31,9 @@ Result<std::shared_ptr<Hub>> Hub::make(const TransportOptions& options) {
   if (streams < 0 || streams > max_streams)
     return misuse("UNISONO_SOCKET_STREAMS is ", streams, "; it must be 1 to ", max_streams,
                   ", or 0 to choose");
+  UNISONO_TRY(check_options(options));
+  // What is missing is said now, and not when the first connection is made.
+  if (options.protection != sys::Protection::none) UNISONO_TRY(sys::libcrypto());
   sys::raise_descriptor_limit();
   UNISONO_ASSIGN(auto poller, Poller::make());
   const std::string& first = options.interface;
@@ -39,16 +43,18 @@ Result<std::shared_ptr<Hub>> Hub::make(const TransportOptions& options) {
       streams > 0 ? streams : (rails.loopback ? loopback_streams : host_streams);
   // Every rail carries a stream.
   const auto count = std::max(wanted, static_cast<std::int64_t>(rails.listeners.size()));
-  return std::make_shared<Hub>(std::move(poller), std::move(rails), options.secret,
+  return std::make_shared<Hub>(std::move(poller), std::move(rails), options,
                                static_cast<int>(count));
 }
 
-Hub::Hub(std::unique_ptr<Poller> poller, Rails rails, const std::string& secret, int streams)
+Hub::Hub(std::unique_ptr<Poller> poller, Rails rails, const TransportOptions& options, int streams)
     : poller_(std::move(poller)),
+      keys_(options.key),
       address_(std::move(rails.addresses)),
       rails_(rails.listeners.size()),
-      acceptor_(std::move(rails.listeners), secret),
-      connector_(secret, streams) {}
+      acceptor_(std::move(rails.listeners), keys_, {options.protection, options.protects_loopback},
+                *poller_),
+      connector_(keys_, {options.protection, options.protects_loopback}, streams) {}
 
 Hub::~Hub() {
   const std::int64_t deadline = now_ns() + last_farewell_ns;
@@ -90,6 +96,7 @@ Result<std::shared_ptr<Meeting>> Hub::meet(const ConnectionRequest& request) {
                     " on ", describe(request.key));
   auto meeting = std::make_shared<Meeting>();
   meeting->key = request.key;
+  meeting->ranks = request.ranks;
   meeting->self = request.self;
   meeting->peer = request.peer;
   meeting->geometry = request.geometry;

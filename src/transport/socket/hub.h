@@ -20,7 +20,7 @@ namespace unisono::transport::socket {
 class Hub {
  public:
   static Result<std::shared_ptr<Hub>> make(const TransportOptions& options);
-  Hub(std::unique_ptr<Poller> poller, Rails rails, const std::string& secret, int streams);
+  Hub(std::unique_ptr<Poller> poller, Rails rails, const TransportOptions& options, int streams);
   ~Hub();
 
   const std::string& address() const { return address_; }
@@ -38,6 +38,7 @@ class Hub {
   bool under_way() const;
 
   std::unique_ptr<Poller> poller_;
+  HandshakeKeys keys_;
   std::string address_;
   std::size_t rails_;
   std::mutex mutex_;

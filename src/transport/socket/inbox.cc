@@ -20,57 +20,83 @@ constexpr int max_reads = 64;
 
 FrameReader::Room FrameReader::room() {
   if (begin_ > 0) {
-    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    std::memmove(buffer_.data(), buffer_.data() + begin_, buffered());
     end_ -= begin_;
     begin_ = 0;
   }
-  const std::size_t payload_left =
-      current_ ? static_cast<std::size_t>(current_->bytes) - payload_done_ : 0;
-  return {.payload = payload_left > 0 ? region_ + current_->offset + payload_done_ : nullptr,
-          .payload_bytes = payload_left,
+  const std::size_t left = payload_left();
+  return {.payload = left > 0 ? region_ + current_->offset + payload_done_ : nullptr,
+          .payload_bytes = left,
           .buffer = buffer_.data() + end_,
           .buffer_bytes = buffer_.size() - end_};
 }
 
 void FrameReader::took(std::size_t bytes) {
-  if (current_) {
-    const std::size_t direct =
-        std::min(bytes, static_cast<std::size_t>(current_->bytes) - payload_done_);
-    payload_done_ += direct;
-    bytes -= direct;
+  const std::size_t direct = std::min(bytes, payload_left());
+  if (direct > 0) land(region_ + current_->offset + payload_done_, direct);
+  end_ += bytes - direct;
+}
+
+// The next bytes of the payload, which are in the region already or are copied to it.
+void FrameReader::land(const std::byte* from, std::size_t bytes) {
+  std::byte* const to = region_ + current_->offset + payload_done_;
+  if (from != to) std::memcpy(to, from, bytes);
+  if (opener_ != nullptr) opener_->add(to, bytes, to);
+  payload_done_ += bytes;
+}
+
+Status FrameReader::check_seal(SealTag tag) {
+  const Status right = opener_->check(tag);
+  if (right.ok()) return {};
+  return peer_error(peer_, "what comes from rank ", peer_, " on stream ", stream_,
+                    " cannot be trusted: ", right.error().message);
+}
+
+Result<std::optional<Frame>> FrameReader::next_head() {
+  constexpr std::size_t tag_bytes = sys::Seal::tag_bytes;
+  const std::size_t sealed_bytes = frame_bytes + (opener_ != nullptr ? tag_bytes : 0);
+  if (buffered() < sealed_bytes) return std::optional<Frame>();
+  const std::span<const std::byte, frame_bytes> head(buffer_.data() + begin_, frame_bytes);
+  if (opener_ != nullptr) {
+    opener_->begin(head);
+    UNISONO_TRY(check_seal(SealTag(head.data() + frame_bytes, tag_bytes)));
   }
-  end_ += bytes;
+  const Frame frame = decode(head);
+  UNISONO_TRY(check(frame, stream_, geometry_, peer_));
+  begin_ += sealed_bytes;
+  return std::optional<Frame>(frame);
 }
 
 Result<std::optional<Frame>> FrameReader::next() {
   if (!current_) {
-    if (end_ - begin_ < frame_bytes) return std::optional<Frame>();
-    const Frame frame =
-        decode(std::span<const std::byte, frame_bytes>(buffer_.data() + begin_, frame_bytes));
-    UNISONO_TRY(check(frame, stream_, geometry_, peer_));
-    begin_ += frame_bytes;
-    current_ = frame;
+    UNISONO_ASSIGN(current_, next_head());
+    if (!current_) return std::optional<Frame>();
     payload_done_ = 0;
+    if (opener_ != nullptr && current_->bytes > 0) opener_->begin({});
   }
-  const std::size_t left = static_cast<std::size_t>(current_->bytes) - payload_done_;
-  const std::size_t buffered = std::min(left, end_ - begin_);
-  if (buffered > 0) {
-    std::memcpy(region_ + current_->offset + payload_done_, buffer_.data() + begin_, buffered);
-    begin_ += buffered;
-    payload_done_ += buffered;
+  if (const std::size_t here = std::min(payload_left(), buffered()); here > 0) {
+    land(buffer_.data() + begin_, here);
+    begin_ += here;
   }
-  if (payload_done_ < current_->bytes) return std::optional<Frame>();
+  if (payload_left() > 0) return std::optional<Frame>();
+  if (opener_ != nullptr && current_->bytes > 0) {
+    constexpr std::size_t tag_bytes = sys::Seal::tag_bytes;
+    if (buffered() < tag_bytes) return std::optional<Frame>();
+    UNISONO_TRY(check_seal(SealTag(buffer_.data() + begin_, tag_bytes)));
+    begin_ += tag_bytes;
+  }
   const Frame complete = *current_;
   current_.reset();
   return std::optional<Frame>(complete);
 }
 
 Inbox::Inbox(Streams& streams, std::byte* region, std::atomic<std::uint64_t>* signals,
-             const Geometry& geometry, int peer)
-    : streams_(streams), signals_(signals), geometry_(geometry), peer_(peer) {
+             const Geometry& geometry, int peer, int ranks)
+    : streams_(streams), signals_(signals), peer_(peer), ranks_(ranks) {
   incoming_.reserve(streams.size());
   for (std::size_t i = 0; i < streams.size(); ++i)
-    incoming_.push_back({.reader = {region, geometry, static_cast<int>(i), peer}});
+    incoming_.push_back(
+        {.reader = {region, geometry, static_cast<int>(i), peer, streams[i]->opener()}});
 }
 
 Status Inbox::receive() {
@@ -94,8 +120,8 @@ Status Inbox::receive_from(std::size_t stream) {
         room.payload_bytes > 0 ? std::span(parts) : std::span(parts).subspan(1);
     const sys::Transferred got = sys::receive_some(streams_[stream]->socket(), used);
     if (got.would_block) return {};
-    if (got.error != 0 || (got.ended && !incoming.reader.between_frames()))
-      streams_[stream]->set_broken();
+    const bool orderly = incoming.said_bye && incoming.reader.between_frames();
+    if (got.error != 0 || (got.ended && !orderly)) streams_[stream]->set_broken();
     if (got.error != 0 || got.ended) {
       incoming.ended = true;
       return {};
@@ -123,18 +149,19 @@ Status Inbox::take_frames(std::size_t stream) {
 }
 
 Status Inbox::accept(const Frame& frame, std::size_t stream) {
-  if (said_bye_ && stream == 0)
-    return peer_error(peer_, "rank ", peer_, " went on sending after it had left");
+  Incoming& from = incoming_[stream];
+  if (from.said_bye) return peer_error(peer_, "rank ", peer_, " went on sending after it had left");
   switch (frame.type) {
     case Frame::Type::piece:
-      ++incoming_[stream].pieces;
+      ++from.pieces;
       release_signals();
       return {};
     case Frame::Type::fault:
-      fault_ = unpack_fault(frame.value);
+      fault_ = unpack_fault(frame.value, ranks_);
+      if (!fault_) return impossible_fault(peer_, frame.value, ranks_);
       return {};
     case Frame::Type::bye:
-      said_bye_ = true;
+      from.said_bye = true;
       return {};
     case Frame::Type::put:
     case Frame::Type::signal:
@@ -173,13 +200,15 @@ void Inbox::release_signals() {
   }
 }
 
+bool Inbox::said_bye() const {
+  return std::ranges::all_of(incoming_, [](const Incoming& from) { return from.said_bye; });
+}
+
 bool Inbox::over() const {
-  bool all = true;
-  for (std::size_t i = 0; i < incoming_.size(); ++i) {
+  for (std::size_t i = 0; i < incoming_.size(); ++i)
     if (incoming_[i].ended && streams_[i]->broken()) return true;
-    all = all && incoming_[i].ended;
-  }
-  return all;
+  return std::ranges::all_of(incoming_,
+                             [](const Incoming& from) { return from.said_bye || from.ended; });
 }
 
 }  // namespace unisono::transport::socket

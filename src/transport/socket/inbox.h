@@ -26,13 +26,16 @@ class FrameReader {
     std::size_t buffer_bytes;
   };
 
-  FrameReader(std::byte* region, const Geometry& geometry, int stream, int peer)
-      : region_(region), geometry_(geometry), stream_(stream), peer_(peer) {}
+  // `opener` where frames are sealed, else nullptr.
+  FrameReader(std::byte* region, const Geometry& geometry, int stream, int peer, sys::Seal* opener)
+      : region_(region), geometry_(geometry), stream_(stream), peer_(peer), opener_(opener) {}
 
   Room room();
   void took(std::size_t bytes);
   // The next frame whose payload is in the region wholly; nothing when more bytes are needed. A
-  // frame that the peer must not send is an error.
+  // frame that the peer must not send is an error, and so is one whose seal is broken. Sealed bytes
+  // go to the place that a head names once the head's seal is right; the frame is given out only
+  // when theirs is, too.
   Result<std::optional<Frame>> next();
   // Whether it stands between two frames.
   bool between_frames() const { return !current_ && begin_ == end_; }
@@ -40,11 +43,21 @@ class FrameReader {
  private:
   // Bytes that are read along with a head are copied into the region: few, so at most so many.
   static constexpr std::size_t buffer_bytes = std::size_t{1} << 10;
+  using SealTag = std::span<const std::byte, sys::Seal::tag_bytes>;
+
+  Result<std::optional<Frame>> next_head();
+  void land(const std::byte* from, std::size_t bytes);
+  Status check_seal(SealTag tag);
+  std::size_t buffered() const { return end_ - begin_; }
+  std::size_t payload_left() const {
+    return current_ ? static_cast<std::size_t>(current_->bytes) - payload_done_ : 0;
+  }
 
   std::byte* region_;
   Geometry geometry_;
   int stream_;
   int peer_;
+  sys::Seal* opener_;
   std::array<std::byte, buffer_bytes> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
@@ -54,16 +67,18 @@ class FrameReader {
 
 class Inbox {
  public:
+  // `peer` of `ranks`.
   Inbox(Streams& streams, std::byte* region, std::atomic<std::uint64_t>* signals,
-        const Geometry& geometry, int peer);
+        const Geometry& geometry, int peer, int ranks);
 
   // Takes what has come, on streams that are ready. An error is final.
   Status receive();
 
   // What the peer told last.
   const std::optional<Fault>& fault() const { return fault_; }
-  bool said_bye() const { return said_bye_; }
-  // Nothing more will come: all streams have ended, or one with an error.
+  // Whether it said so on every stream: an end without that is a broken connection.
+  bool said_bye() const;
+  // Nothing more will come: all streams have ended, or one has broken.
   bool over() const;
   std::size_t memory_bytes() const {
     return waiting_.memory_bytes() + incoming_.capacity() * sizeof(Incoming);
@@ -73,6 +88,7 @@ class Inbox {
   struct Incoming {
     FrameReader reader;
     std::uint64_t pieces = 0;
+    bool said_bye = false;
     bool ended = false;
   };
   struct WaitingSignal {
@@ -94,13 +110,12 @@ class Inbox {
 
   Streams& streams_;
   std::atomic<std::uint64_t>* signals_;
-  Geometry geometry_;
   int peer_;
+  int ranks_;
   std::vector<Incoming> incoming_;
   Ring<WaitingSignal> waiting_;
   std::uint64_t last_pieces_ = 0;
   std::optional<Fault> fault_;
-  bool said_bye_ = false;
 };
 
 }  // namespace unisono::transport::socket

@@ -7,10 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "base/key.h"
+#include "sys/seal.h"
 #include "sys/tcp_socket.h"
 #include "transport/transport.h"
 
 namespace unisono::transport::socket {
+
+// A stream of which both ends have proved the job's key.
+struct JoinedStream {
+  sys::Socket socket;
+  sys::Protection protection = sys::Protection::none;
+  Key send_key{};  // if frames are sealed
+  Key receive_key{};
+};
 
 // Shared by a connection and the hub. The lower rank connects, the higher one accepts. The hub
 // alone writes, under its lock; the connection takes over when it sees `joined` or `failed`
@@ -19,19 +29,20 @@ struct Meeting {
   enum class State : std::uint8_t { waiting, joined, failed };
 
   ConnectionKey key;
+  int ranks = 0;
   int self = 0;
   int peer = 0;
   Geometry geometry;
   std::string peer_address;
 
   std::atomic<State> state{State::waiting};
-  std::vector<sys::Socket> sockets;  // of all streams, once joined
-  Error error;                       // once failed
+  std::vector<JoinedStream> streams;  // all, once joined
+  Error error;                        // once failed
 
   bool connects() const { return self < peer; }
   bool waits() const { return state.load(std::memory_order_relaxed) == State::waiting; }
-  void join(std::vector<sys::Socket> all) {
-    sockets = std::move(all);
+  void join(std::vector<JoinedStream> all) {
+    streams = std::move(all);
     state.store(State::joined, std::memory_order_release);
   }
   void fail(Error why) {

@@ -73,7 +73,7 @@ bool Outbox::cut_put(Put& put, std::uint64_t index) {
          .signal = signals ? static_cast<std::uint32_t>(put.signal.index) : Frame::no_signal,
          .offset = put.offset,
          .bytes = put.bytes,
-         .value = put.signal.value,
+         .value = signals ? put.signal.value : 0,
          .pieces = pieces_},
         put.source, index);
     return true;

@@ -9,6 +9,7 @@ namespace unisono::transport::socket {
 Status SmallMessages::send(std::span<const std::byte> message) {
   const iovec part{.iov_base = const_cast<std::byte*>(message.data()), .iov_len = message.size()};
   const sys::Transferred sent = sys::send_some(socket_, {&part, 1});
+  is_lost_ = sent.error != 0;
   if (sent.error != 0) return system_error("sending", sent.error);
   if (sent.bytes == message.size()) return {};
   return environment_error("the kernel took ", sent.bytes, " of ", message.size(), " bytes");
@@ -18,6 +19,7 @@ Result<std::span<const std::byte>> SmallMessages::receive(std::size_t bytes) {
   if (have_ < bytes) {
     const iovec part{.iov_base = buffer_.data() + have_, .iov_len = bytes - have_};
     const sys::Transferred got = sys::receive_some(socket_, {&part, 1});
+    is_lost_ = got.error != 0 || got.ended;
     if (got.error != 0) return system_error("receiving", got.error);
     if (got.ended) return environment_error("the other side closed the connection");
     have_ += got.bytes;

@@ -25,6 +25,8 @@ class SmallMessages {
   Status send(std::span<const std::byte> message);
   // The next message, of exactly `bytes`, and not a byte more; empty while it is not there.
   Result<std::span<const std::byte>> receive(std::size_t bytes);
+  // Whether sending or receiving failed because the other side has gone.
+  bool is_lost() const { return is_lost_; }
   // Whether the other side has closed, or sent what nobody asked for.
   bool has_gone();
 
@@ -32,6 +34,7 @@ class SmallMessages {
   sys::Socket socket_;
   std::array<std::byte, max_handshake_bytes> buffer_;
   std::size_t have_ = 0;
+  bool is_lost_ = false;
 };
 
 }  // namespace unisono::transport::socket

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+#include "base/try.h"
+
 namespace unisono::transport::socket {
 namespace {
-
-// What is sent in place of bytes that are gone.
-constexpr std::size_t zeros_bytes = std::size_t{64} << 10;
-constexpr std::array<std::byte, zeros_bytes> zeros{};
 
 // A stream that takes everything at once must not keep its thread for ever: so much for one call.
 constexpr std::size_t max_bytes_per_send = std::size_t{8} << 20;
@@ -24,6 +23,15 @@ Stream::Stream(sys::Socket socket, Poller& poller) : socket_(std::move(socket)),
 
 Stream::~Stream() { poller_.remove(socket_); }
 
+Status Stream::seal(const JoinedStream& how) {
+  using sys::Seal;
+  if (how.protection == sys::Protection::none) return {};
+  UNISONO_ASSIGN(auto sealing, Seal::make(how.send_key, how.protection, Seal::Role::sender));
+  sealer_ = std::make_unique<Sealer>(std::move(sealing), how.protection);
+  UNISONO_ASSIGN(opener_, Seal::make(how.receive_key, how.protection, Seal::Role::receiver));
+  return {};
+}
+
 Status Stream::watch() { return poller_.add(socket_, readiness_); }
 
 void Stream::push(const Frame& frame, const std::byte* payload, std::uint64_t token) {
@@ -34,11 +42,21 @@ void Stream::push(const Frame& frame, const std::byte* payload, std::uint64_t to
 }
 
 std::size_t Stream::gather(std::array<iovec, max_parts>& parts) {
+  if (!sealer_) return gather_plain(parts);
+  std::size_t count = 0;
+  if (auto sealed = sealer_->gather(waiting_, parts, count); !sealed.ok()) {
+    log(LogLevel::error, sealed.error().message);
+    broken_ = true;
+  }
+  return count;
+}
+
+std::size_t Stream::gather_plain(std::array<iovec, max_parts>& parts) {
   std::size_t count = 0;
   std::size_t skip = sent_of_front_;
   for (std::uint64_t number = waiting_.begin(); number != waiting_.end() && count + 2 <= max_parts;
        ++number) {
-    const Waiting& frame = waiting_[number];
+    const WaitingFrame& frame = waiting_[number];
     if (skip < frame_bytes) parts[count++] = part_of(frame.head.data() + skip, frame_bytes - skip);
     const std::size_t payload_done = skip > frame_bytes ? skip - frame_bytes : 0;
     const std::size_t payload_left = frame.payload_bytes - payload_done;
@@ -54,12 +72,20 @@ std::size_t Stream::gather(std::array<iovec, max_parts>& parts) {
   return count;
 }
 
+void Stream::frame_has_left(SentFrames& listener) {
+  listener.frame_sent(waiting_[waiting_.begin()].token);
+  waiting_.pop();
+}
+
 void Stream::advance(std::size_t bytes, SentFrames& listener) {
+  if (sealer_) {
+    for (int gone = sealer_->advance(bytes); gone > 0; --gone) frame_has_left(listener);
+    return;
+  }
   sent_of_front_ += bytes;
   while (!waiting_.empty() && sent_of_front_ >= waiting_[waiting_.begin()].bytes()) {
     sent_of_front_ -= waiting_[waiting_.begin()].bytes();
-    listener.frame_sent(waiting_[waiting_.begin()].token);
-    waiting_.pop();
+    frame_has_left(listener);
   }
 }
 
@@ -69,6 +95,7 @@ void Stream::send(SentFrames& listener) {
     if (!readiness_.writable.exchange(false, std::memory_order_relaxed)) return;
     std::array<iovec, max_parts> parts;
     const std::size_t count = gather(parts);
+    if (broken_) break;
     const sys::Transferred sent = sys::send_some(socket_, {parts.data(), count});
     if (sent.error != 0) broken_ = true;
     if (sent.would_block || broken_) break;
@@ -77,16 +104,17 @@ void Stream::send(SentFrames& listener) {
     advance(sent.bytes, listener);
   }
   if (!broken_) return;
-  for (; !waiting_.empty(); waiting_.pop()) listener.frame_sent(waiting_[waiting_.begin()].token);
+  while (!waiting_.empty()) frame_has_left(listener);
   sent_of_front_ = 0;
 }
 
 void Stream::drop_payloads() {
+  const std::uint64_t first_not_begun =
+      sealer_ ? sealer_->drop_payloads(waiting_) : waiting_.begin() + (sent_of_front_ > 0 ? 1 : 0);
   std::uint64_t kept = waiting_.begin();
   for (std::uint64_t number = waiting_.begin(); number != waiting_.end(); ++number) {
-    Waiting& frame = waiting_[number];
-    const bool begun = number == waiting_.begin() && sent_of_front_ > 0;
-    if (frame.payload_bytes > 0 && !begun) continue;
+    WaitingFrame& frame = waiting_[number];
+    if (frame.payload_bytes > 0 && number >= first_not_begun) continue;
     frame.payload = nullptr;
     if (kept != number) waiting_[kept] = frame;
     ++kept;

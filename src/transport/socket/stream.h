@@ -3,13 +3,15 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 
 #include "sys/tcp_socket.h"
 #include "transport/socket/frame.h"
+#include "transport/socket/meeting.h"
 #include "transport/socket/poller.h"
 #include "transport/socket/ring.h"
-
-struct iovec;
+#include "transport/socket/sealer.h"
 
 namespace unisono::transport::socket {
 
@@ -28,6 +30,10 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   Status watch();
+  // Before the first frame: what leaves is sealed, and what comes must be.
+  Status seal(const JoinedStream& how);
+  // For what comes; nullptr where it is not sealed.
+  sys::Seal* opener() { return opener_ ? &*opener_ : nullptr; }
 
   // At most so many frames wait.
   static constexpr std::uint64_t max_waiting = 64;
@@ -40,34 +46,33 @@ class Stream {
   // sent.
   void send(SentFrames& listener);
   // From now on nothing is read from payloads. Frames with payload that have not begun to leave are
-  // dropped; the rest of one that has is sent as zeros.
+  // dropped; the rest of one that has is sent as zeros, and sealed as what is sent.
   void drop_payloads();
 
   const sys::Socket& socket() const { return socket_; }
   Readiness& readiness() { return readiness_; }
-  std::size_t memory_bytes() const { return sizeof *this + waiting_.memory_bytes(); }
+  std::size_t memory_bytes() const {
+    return sizeof *this + waiting_.memory_bytes() + (sealer_ ? sealer_->memory_bytes() : 0);
+  }
   bool broken() const { return broken_; }
   void set_broken() { broken_ = true; }
 
  private:
-  struct Waiting {
-    FrameBytes head;
-    const std::byte* payload;  // nullptr: zeros
-    std::size_t payload_bytes;
-    std::uint64_t token;
-    std::size_t bytes() const { return frame_bytes + payload_bytes; }
-  };
-  static constexpr std::size_t max_parts = 32;
+  static constexpr std::size_t max_parts = Sealer::max_parts;
 
   std::size_t gather(std::array<iovec, max_parts>& parts);
+  std::size_t gather_plain(std::array<iovec, max_parts>& parts);
+  void frame_has_left(SentFrames& listener);
   void advance(std::size_t bytes, SentFrames& listener);
 
   sys::Socket socket_;
   Poller& poller_;
   Readiness readiness_;
   bool broken_ = false;
-  Ring<Waiting> waiting_;
-  std::size_t sent_of_front_ = 0;  // bytes of the first waiting frame that have left
+  Ring<WaitingFrame> waiting_;
+  std::size_t sent_of_front_ = 0;  // bytes of the first waiting frame that have left, unsealed
+  std::unique_ptr<Sealer> sealer_;
+  std::optional<sys::Seal> opener_;
 };
 
 }  // namespace unisono::transport::socket

@@ -10,8 +10,8 @@
 namespace unisono::transport::socket {
 
 // Listens on a port of its own at `options.interface`: an address, or the name of an interface;
-// empty for the loopback. Every stream proves the job's secret, both ways, before anything else is
-// read.
+// empty for the loopback. Every stream proves the job's key, both ways, before anything else is
+// read; what travels between hosts is protected as `options.protection` says.
 Result<std::unique_ptr<Transport>> make_transport(const TransportOptions& options);
 
 }  // namespace unisono::transport::socket

@@ -1,0 +1,79 @@
+#include "support/forked_ranks.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "support/ranks.h"
+#include "sys/fork.h"
+
+namespace unisono::test {
+namespace {
+
+constexpr unsigned most_seconds = 60;
+
+struct Process {
+  pid_t pid = -1;
+  int output = -1;
+};
+
+std::string read_all(int descriptor) {
+  std::string text;
+  std::array<char, 1024> part;
+  for (;;) {
+    const ssize_t got = read(descriptor, part.data(), part.size());
+    if (got <= 0) return text;
+    text.append(part.data(), static_cast<std::size_t>(got));
+  }
+}
+
+}  // namespace
+
+std::vector<Ended> run_forked(int ranks, const std::function<std::string(Communicator&)>& body,
+                              const std::function<void(int rank, InitOptions& options)>& prepare) {
+  const Rendezvous rendezvous;
+  std::vector<Process> processes;
+  for (int rank = 0; rank < ranks; ++rank) {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      alarm(most_seconds);
+      // What is said ends with the rank, whatever processes it has forked.
+      sys::keep_from_children(ends[1]);
+      InitOptions options;
+      options.rank = rank;
+      options.world_size = ranks;
+      options.rendezvous = rendezvous.url();
+      options.node = "node";
+      options.timeout = std::chrono::seconds(20);
+      options.bootstrap_timeout = std::chrono::seconds(20);
+      if (prepare) prepare(rank, options);
+      std::string said;
+      {
+        auto made = Communicator::init(options);
+        said = made.ok() ? body(*made) : "init: " + made.error().describe();
+      }
+      const auto bytes = static_cast<ssize_t>(said.size());
+      _exit(write(ends[1], said.data(), said.size()) == bytes ? 0 : 1);
+    }
+    close(ends[1]);
+    processes.push_back({pid, ends[0]});
+  }
+  std::vector<Ended> all;
+  for (const Process& process : processes) {
+    Ended ended;
+    ended.said = read_all(process.output);
+    close(process.output);
+    int status = 0;
+    waitpid(process.pid, &status, 0);
+    ended.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    ended.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    all.push_back(std::move(ended));
+  }
+  return all;
+}
+
+}  // namespace unisono::test

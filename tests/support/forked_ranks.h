@@ -1,0 +1,24 @@
+// Ranks as processes that the test program forks, for tests that take away what a process has.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace unisono::test {
+
+struct Ended {
+  int exit_code = -1;
+  int signal = 0;    // that ended it; 0: none
+  std::string said;  // what `body` returned, or why the rank could not join
+};
+
+// Runs `body` on every rank, each in a process of its own, which ends by itself after a minute.
+// `prepare` is called there before the rank joins. The calling process must have no other thread.
+std::vector<Ended> run_forked(
+    int ranks, const std::function<std::string(Communicator&)>& body,
+    const std::function<void(int rank, InitOptions& options)>& prepare = {});
+
+}  // namespace unisono::test

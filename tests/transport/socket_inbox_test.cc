@@ -1,0 +1,297 @@
+// Signals wait for the bytes before them, in whatever order the streams of a connection bring them.
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <random>
+
+#include "transport/socket/inbox.h"
+#include "transport/socket/outbox.h"
+
+namespace unisono::test {
+namespace {
+
+using namespace transport;
+using namespace transport::socket;
+
+constexpr Geometry geometry{.region_bytes = std::size_t{1} << 20, .signals = 3};
+constexpr int peer = 5;
+constexpr int ranks = 8;
+using Bytes = std::vector<std::byte>;
+
+struct Ends {
+  Ends(std::size_t count, Poller& poller) {
+    for (std::size_t i = 0; i < count; ++i) {
+      int pair[2];
+      EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+      constexpr int room = 4 << 20;
+      for (const int end : pair)
+        EXPECT_EQ(setsockopt(end, SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
+      streams.push_back(std::make_unique<Stream>(sys::Socket(pair[0]), poller));
+      EXPECT_TRUE(streams.back()->watch().ok());
+      others.emplace_back(pair[1]);
+    }
+  }
+  Streams streams;
+  std::vector<sys::Socket> others;
+};
+
+// An inbox whose streams' other ends are written here.
+class Receiver {
+ public:
+  explicit Receiver(std::size_t streams) : poller_(*Poller::make()), ends_(streams, *poller_) {
+    for (auto& signal : signals_) signal.store(0);
+    inbox_.emplace(ends_.streams, region_.data(), signals_.data(), geometry, peer, ranks);
+  }
+
+  void bring(std::size_t stream, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const iovec part{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
+      const sys::Transferred sent = sys::send_some(ends_.others[stream], {&part, 1});
+      ASSERT_EQ(sent.error, 0);
+      bytes = bytes.subspan(sent.bytes);
+      receive();
+    }
+  }
+  void bring(std::size_t stream, const Frame& frame, std::byte fill = {}) {
+    Bytes bytes(frame_bytes + frame.bytes, fill);
+    std::ranges::copy(encode(frame), bytes.begin());
+    bring(stream, bytes);
+  }
+  void end(std::size_t stream) {
+    ends_.others[stream].close();
+    receive();
+  }
+  // Everything that is there, whatever the poller has noticed.
+  void receive() {
+    for (auto& stream : ends_.streams) stream->readiness().readable.store(true);
+    Status status = inbox_->receive();
+    if (!status.ok()) error_ = *status.take_error();
+  }
+
+  std::uint64_t signal(std::size_t index) const { return signals_[index].load(); }
+  const std::byte* region() const { return region_.data(); }
+  Inbox& inbox() { return *inbox_; }
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  std::unique_ptr<Poller> poller_;
+  Ends ends_;
+  Bytes region_ = Bytes(geometry.region_bytes);
+  std::array<std::atomic<std::uint64_t>, geometry.signals> signals_;
+  std::optional<Inbox> inbox_;
+  std::optional<Error> error_;
+};
+
+Frame piece(std::size_t number) {
+  return {.type = Frame::Type::piece, .offset = number * 100, .bytes = 100};
+}
+Frame signal_after(std::uint64_t pieces, std::uint64_t value = 1) {
+  return {.type = Frame::Type::signal, .signal = 0, .value = value, .pieces = pieces};
+}
+
+TEST(SocketInbox, ASignalWaitsForTheLastPieceWhicheverThatIs) {
+  for (std::size_t streams = 1; streams <= 4; ++streams)
+    for (std::size_t pieces = 1; pieces <= 9; ++pieces)
+      for (std::size_t last_stream = 0; last_stream < std::min(streams, pieces); ++last_stream) {
+        Receiver receiver(streams);
+        // Stream 0 brings its pieces before the signal; others may bring theirs later.
+        std::vector<std::size_t> order;
+        for (std::size_t stream = 0; stream < streams; ++stream)
+          if (stream != last_stream) order.push_back(stream);
+        order.push_back(last_stream);
+        bool has_signal = false;
+        std::size_t left = pieces;
+        for (const std::size_t stream : order) {
+          for (std::size_t number = stream; number < pieces; number += streams) {
+            if (has_signal) {
+              ASSERT_EQ(receiver.signal(0), 0u)
+                  << left << " of " << pieces << " pieces are missing";
+            }
+            receiver.bring(stream, piece(number), std::byte{7});
+            --left;
+          }
+          if (stream != 0) continue;
+          receiver.bring(0, signal_after(pieces));
+          has_signal = true;
+          ASSERT_EQ(receiver.signal(0), left == 0 ? 1u : 0u);
+        }
+        ASSERT_FALSE(receiver.error());
+        ASSERT_EQ(receiver.signal(0), 1u) << streams << " streams, " << pieces << " pieces";
+      }
+}
+
+TEST(SocketInbox, APieceThatHasBegunToComeIsNotThereYet) {
+  Receiver receiver(2);
+  receiver.bring(0, piece(0));
+  receiver.bring(0, signal_after(2));
+  Bytes bytes(frame_bytes + 100, std::byte{3});
+  std::ranges::copy(encode(piece(1)), bytes.begin());
+  for (const std::byte& byte : bytes) {
+    ASSERT_EQ(receiver.signal(0), 0u);
+    receiver.bring(1, {&byte, 1});
+  }
+  EXPECT_EQ(receiver.signal(0), 1u);
+}
+
+TEST(SocketInbox, AShortPutsSignalWaitsForThePiecesBeforeIt) {
+  Receiver receiver(2);
+  receiver.bring(0, piece(0));
+  receiver.bring(
+      0,
+      {.type = Frame::Type::put, .signal = 1, .offset = 500, .bytes = 4, .value = 9, .pieces = 2});
+  EXPECT_EQ(receiver.signal(1), 0u);
+  receiver.bring(1, piece(1));
+  EXPECT_EQ(receiver.signal(1), 9u);
+}
+
+TEST(SocketInbox, SignalsAreLetOutInTheOrderOfTheirPieces) {
+  Receiver receiver(3);
+  receiver.bring(0, piece(0));
+  receiver.bring(0, signal_after(1, 10));
+  receiver.bring(0, signal_after(2, 20));
+  receiver.bring(0, signal_after(3, 30));
+  EXPECT_EQ(receiver.signal(0), 10u);
+  receiver.bring(2, piece(2));
+  EXPECT_EQ(receiver.signal(0), 10u) << "piece 1 is missing";
+  receiver.bring(1, piece(1));
+  EXPECT_EQ(receiver.signal(0), 30u);
+}
+
+TEST(SocketInbox, CountsOfPiecesThatNobodyCanHaveCutHoldNothingElseUp) {
+  for (const std::uint64_t pieces :
+       {~std::uint64_t{0}, ~std::uint64_t{0} - 1, std::uint64_t{1} << 63}) {
+    Receiver receiver(3);
+    receiver.bring(0, signal_after(0, 1));
+    receiver.bring(0, signal_after(pieces, 2));
+    EXPECT_EQ(receiver.signal(0), 1u);
+    EXPECT_FALSE(receiver.error());
+    receiver.bring(0, signal_after(1, 3));
+    ASSERT_TRUE(receiver.error()) << "a count that goes back";
+    EXPECT_EQ(receiver.error()->peer, peer);
+    EXPECT_EQ(receiver.signal(0), 1u);
+  }
+}
+
+TEST(SocketInbox, IsOverWhenEveryStreamHasSaidByeOrOneHasBroken) {
+  {
+    Receiver receiver(2);
+    receiver.bring(1, {.type = Frame::Type::bye});
+    receiver.bring(0, signal_after(1));
+    EXPECT_FALSE(receiver.inbox().over());
+    receiver.bring(0, {.type = Frame::Type::bye});
+    EXPECT_TRUE(receiver.inbox().over());
+    EXPECT_TRUE(receiver.inbox().said_bye());
+  }
+  for (const std::size_t cut : {0, 1}) {
+    // The other stream lives, or has said bye.
+    for (const bool other_leaves : {false, true}) {
+      Receiver receiver(2);
+      if (other_leaves) receiver.bring(1 - cut, {.type = Frame::Type::bye});
+      EXPECT_FALSE(receiver.inbox().over());
+      receiver.end(cut);
+      EXPECT_TRUE(receiver.inbox().over()) << "stream " << cut << " was cut between two frames";
+      EXPECT_FALSE(receiver.inbox().said_bye());
+    }
+  }
+}
+
+TEST(SocketInbox, NothingFollowsAByeOnItsStream) {
+  for (const std::size_t stream : {0, 1}) {
+    Receiver receiver(2);
+    receiver.bring(stream, {.type = Frame::Type::bye});
+    EXPECT_FALSE(receiver.error());
+    receiver.bring(stream, piece(0));
+    ASSERT_TRUE(receiver.error());
+    EXPECT_NE(receiver.error()->message.find("left"), std::string::npos);
+  }
+}
+
+TEST(SocketInbox, PutsAndSignalsBelongOnTheFirstStream) {
+  for (const Frame& frame :
+       {signal_after(0), Frame{.type = Frame::Type::put, .offset = 0, .bytes = 1}}) {
+    Receiver receiver(2);
+    receiver.bring(1, frame);
+    ASSERT_TRUE(receiver.error());
+    EXPECT_EQ(receiver.signal(0), 0u);
+  }
+}
+
+// An outbox's frames, brought in bits of any size by one stream far ahead of another: what a signal
+// announces is there when it is seen.
+TEST(SocketInbox, WhatASignalAnnouncesIsThereInWhateverOrderStreamsBringIt) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  for (std::size_t streams = 1; streams <= 4; ++streams)
+    for (int round = 0; round < 8; ++round) {
+      auto poller = *Poller::make();
+      Ends sender(streams, *poller);
+      Outbox outbox(sender.streams, geometry.signals, round % 2 == 0 ? 1 : streams);
+      struct Put {
+        std::size_t offset, end;
+      };
+      std::vector<Put> puts;
+      Bytes source(geometry.region_bytes);
+      for (std::byte& byte : source) byte = static_cast<std::byte>(1 + random() % 255);
+      for (std::size_t at = 0; puts.size() < 12;) {
+        const std::size_t bytes = 1 + random() % (random() % 3 == 0 ? 100'000 : 20'000);
+        if (at + bytes > source.size()) break;
+        puts.push_back({at, at + bytes});
+        at += bytes;
+        ASSERT_TRUE(outbox.add(source.data() + puts.back().offset, bytes, puts.back().offset,
+                               {0, puts.size()}));
+      }
+      std::vector<Bytes> sent(streams);
+      while (outbox.completed() != outbox.started()) {
+        outbox.send();
+        poller->poll();
+        for (std::size_t i = 0; i < streams; ++i) {
+          Bytes some(1 << 20);
+          const iovec part{.iov_base = some.data(), .iov_len = some.size()};
+          const auto got = sys::receive_some(sender.others[i], {&part, 1});
+          sent[i].insert(sent[i].end(), some.begin(),
+                         some.begin() + static_cast<std::ptrdiff_t>(got.bytes));
+        }
+      }
+      for (std::size_t i = 0; i < streams; ++i) {
+        Bytes some(4 << 20);
+        const iovec part{.iov_base = some.data(), .iov_len = some.size()};
+        const auto got = sys::receive_some(sender.others[i], {&part, 1});
+        sent[i].insert(sent[i].end(), some.begin(),
+                       some.begin() + static_cast<std::ptrdiff_t>(got.bytes));
+      }
+
+      Receiver receiver(streams);
+      std::vector<std::size_t> brought(streams);
+      // One stream is far ahead of the others, or far behind.
+      const std::size_t special = random() % streams;
+      const bool ahead = random() % 2 == 0;
+      for (bool more = true; more;) {
+        more = false;
+        for (std::size_t i = 0; i < streams; ++i) {
+          const std::size_t left = sent[i].size() - brought[i];
+          if (left == 0) continue;
+          more = true;
+          if ((i == special) != ahead && random() % 16 != 0) continue;
+          const std::size_t part = std::min<std::size_t>(left, 1 + random() % 30'000);
+          receiver.bring(i, std::span(sent[i]).subspan(brought[i], part));
+          brought[i] += part;
+          const std::uint64_t seen = receiver.signal(0);
+          ASSERT_FALSE(receiver.error()) << receiver.error()->message;
+          const std::size_t end = seen == 0 ? 0 : puts[seen - 1].end;
+          ASSERT_EQ(std::memcmp(receiver.region(), source.data(), end), 0)
+              << streams << " streams, signal " << seen;
+        }
+      }
+      EXPECT_EQ(receiver.signal(0), puts.size());
+    }
+}
+
+}  // namespace
+}  // namespace unisono::test
