@@ -6,9 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/str.h"
@@ -22,6 +26,15 @@ struct Outcome {
   int exit_code = -1;
   bool killed = false;
   std::string output;
+
+  // The value of a word of it, such as "peer=2".
+  std::string word(std::string_view name) const {
+    const std::size_t at = output.find(str(" ", name, "="));
+    if (at == std::string::npos) return {};
+    const std::size_t begin = at + name.size() + 2;
+    return output.substr(begin, output.find(' ', begin) - begin);
+  }
+  bool begins(std::string_view text) const { return output.rfind(text, 0) == 0; }
 };
 
 // Runs tests/fault/rank_main.cc on every rank; each in its own environment.
@@ -33,19 +46,21 @@ std::vector<Outcome> run_processes(const test::RanksOptions& options,
   std::vector<std::string> outputs;
   for (int rank = 0; rank < options.ranks; ++rank) {
     outputs.push_back(str(stem, "-output", rank));
-    std::vector<std::string> environment{str("UNISONO_RANK=", rank),
-                                         str("UNISONO_WORLD_SIZE=", options.ranks),
-                                         "UNISONO_RENDEZVOUS=" + rendezvous.url(),
-                                         "UNISONO_NODE=" + test::node_name(options, rank),
-                                         "UNISONO_TRANSPORT=" + options.transport,
-                                         "UNISONO_TIMEOUT=40s",
-                                         "UNISONO_LOG=off"};
+    std::vector<std::string> environment{
+        str("UNISONO_RANK=", rank),
+        str("UNISONO_WORLD_SIZE=", options.ranks),
+        "UNISONO_RENDEZVOUS=" + rendezvous.url(),
+        "UNISONO_NODE=" + test::node_name(options, rank),
+        "UNISONO_TRANSPORT=" + options.transport,
+        str("UNISONO_TIMEOUT=", options.timeout / std::chrono::milliseconds(1), "ms"),
+        "UNISONO_LOG=off"};
     if (test::is_sanitized) {
       environment.emplace_back("UNISONO_SIMPLE_SLOT_BYTES=16KiB");
       environment.emplace_back("UNISONO_ZERO_COPY=1");
       environment.emplace_back("UNISONO_ZERO_COPY_MIN_BYTES=8KiB");
     }
-    std::vector<std::string> command{std::string(UNISONO_BINARY_DIR) + "/rank", stem + "-joined"};
+    std::vector<std::string> command{std::string(UNISONO_BINARY_DIR) + "/rank", "--stem",
+                                     stem + "-joined"};
     command.insert(command.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv, envp;
     for (std::string& word : command) argv.push_back(word.data());
@@ -83,27 +98,32 @@ struct Shape {
   long elements;
 };
 
-class Processes : public testing::TestWithParam<Shape> {};
+class Processes : public testing::TestWithParam<Shape> {
+ protected:
+  static std::vector<Outcome> run(std::string_view kind, std::string_view round) {
+    const Shape shape = GetParam();
+    return run_processes(
+        {.ranks = 4,
+         .nodes = shape.nodes,
+         .transport = shape.transport,
+         .timeout = std::chrono::seconds(40)},
+        {"--kind", std::string(kind), "--victims", "2", "--at", std::string(round), "--rounds",
+         kind == "run" ? "20" : "1000000", "--elements", str(shape.elements)});
+  }
+};
 
 TEST_P(Processes, Agree) {
-  const Shape shape = GetParam();
-  const auto outcomes =
-      run_processes({.ranks = 4, .nodes = shape.nodes, .transport = shape.transport},
-                    {"run", "-1", "0", "20", str(shape.elements)});
-  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.output, "done\n");
+  for (const Outcome& outcome : run("run", "0")) EXPECT_EQ(outcome.output, "outcome=done\n");
 }
 
 // Rank 2 is lost in the middle of calls, or before any rank has a connection for data.
 TEST_P(Processes, NameTheKilledOne) {
-  const Shape shape = GetParam();
   for (const char* round : {"10", "0"}) {
-    const auto outcomes =
-        run_processes({.ranks = 4, .nodes = shape.nodes, .transport = shape.transport},
-                      {"kill", "2", round, "1000000", str(shape.elements)});
+    const auto outcomes = run("kill", round);
     EXPECT_TRUE(outcomes[2].killed);
     for (std::size_t rank : {0U, 1U, 3U}) {
       EXPECT_EQ(outcomes[rank].exit_code, 3) << "rank " << rank << ": " << outcomes[rank].output;
-      EXPECT_EQ(outcomes[rank].output.rfind("failed peer=2 timed_out=0 aborted=0", 0), 0U)
+      EXPECT_TRUE(outcomes[rank].begins("outcome=failed peer=2 timed_out=0 aborted=0"))
           << "rank " << rank << ", round " << round << ": " << outcomes[rank].output;
     }
   }
@@ -111,13 +131,10 @@ TEST_P(Processes, NameTheKilledOne) {
 
 // The one that aborts goes at once, and may be gone before others look.
 TEST_P(Processes, NameTheOneThatAborts) {
-  const Shape shape = GetParam();
   for (const char* round : {"10", "0"}) {
-    const auto outcomes =
-        run_processes({.ranks = 4, .nodes = shape.nodes, .transport = shape.transport},
-                      {"abort", "2", round, "1000000", str(shape.elements)});
+    const auto outcomes = run("abort", round);
     for (std::size_t rank = 0; rank < outcomes.size(); ++rank)
-      EXPECT_EQ(outcomes[rank].output.rfind("failed peer=2 timed_out=0 aborted=1", 0), 0U)
+      EXPECT_TRUE(outcomes[rank].begins("outcome=failed peer=2 timed_out=0 aborted=1"))
           << "rank " << rank << ", round " << round << ": " << outcomes[rank].output;
   }
 }
@@ -129,6 +146,123 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Processes,
                            return str("nodes", tested.param.nodes, tested.param.transport,
                                       tested.param.elements);
                          });
+
+// All but the victims have failed, within that time after the injection, and name the same rank;
+// which.
+int agreed_culprit(const std::vector<Outcome>& outcomes, const std::set<std::size_t>& victims,
+                   long most_ms) {
+  std::set<std::string> named;
+  for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
+    if (victims.contains(rank)) continue;
+    const Outcome& outcome = outcomes[rank];
+    EXPECT_TRUE(outcome.begins("outcome=failed")) << "rank " << rank << ": " << outcome.output;
+    EXPECT_LE(std::atol(outcome.word("after_ms").c_str()), most_ms)
+        << "rank " << rank << ": " << outcome.output;
+    named.insert(outcome.word("peer"));
+  }
+  EXPECT_EQ(named.size(), 1U) << "ranks named " << join(named);
+  return named.empty() ? -1 : std::atoi(named.begin()->c_str());
+}
+
+// On a machine with fewer cores than ranks everything takes its time.
+constexpr long slack_ms = test::is_sanitized ? 20'000 : 3'000;
+// The grace in which ranks agree, after a loss and after a timeout.
+constexpr long loss_ms = 500 + slack_ms;
+constexpr long timeout_ms = 1'500;
+constexpr long after_timeout_ms = timeout_ms + 1'000 + slack_ms;
+constexpr auto short_timeout = std::chrono::milliseconds(timeout_ms);
+
+class KilledNode : public testing::TestWithParam<std::string> {};
+
+// In some of these plans the first thread block of every survivor waits for a living neighbour.
+TEST_P(KilledNode, IsNoticedAndOneOfItsRanksIsNamedByAll) {
+  for (const char* after_us : {"0", "300"}) {
+    const auto outcomes = run_processes(
+        {.ranks = 6, .nodes = 3, .timeout = std::chrono::seconds(40)},
+        {"--kind", "kill", "--victims", "2,3", "--at", "5", "--after-us", after_us, "--rounds",
+         "1000000", "--elements", str(large_on_sockets), "--algorithm", GetParam()});
+    const int named = agreed_culprit(outcomes, {2, 3}, loss_ms);
+    EXPECT_TRUE(named == 2 || named == 3) << named;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllReduce, KilledNode,
+                         testing::Values("hierarchical_ring", "hierarchical_ring_direct",
+                                         "hierarchical_recursive", "hierarchical_recursive_direct",
+                                         "hierarchical_pat"),
+                         [](const auto& tested) { return tested.param; });
+
+class Blame : public testing::TestWithParam<Shape> {
+ protected:
+  static std::vector<Outcome> run(std::vector<std::string> arguments,
+                                  std::chrono::nanoseconds timeout = short_timeout) {
+    const Shape shape = GetParam();
+    arguments.insert(arguments.begin(), {"--at", "5", "--elements", str(shape.elements)});
+    if (std::ranges::find(arguments, "--rounds") == arguments.end())
+      arguments.insert(arguments.end(), {"--rounds", "1000000"});
+    return run_processes(
+        {.ranks = 4, .nodes = shape.nodes, .transport = shape.transport, .timeout = timeout},
+        arguments);
+  }
+};
+
+TEST_P(Blame, OfTwoThatAreKilledAllNameTheSame) {
+  const auto outcomes = run({"--kind", "kill", "--victims", "1,2"}, std::chrono::seconds(40));
+  const int named = agreed_culprit(outcomes, {1, 2}, loss_ms);
+  EXPECT_TRUE(named == 1 || named == 2) << named;
+}
+
+// It wakes up when the others have long gone, and then says itself that it was given up.
+TEST_P(Blame, OneThatIsStoppedForLongerThanTheTimeoutIsNamedByAllAndByItself) {
+  const auto outcomes = run({"--kind", "stop", "--victims", "2", "--for-ms", "4500"});
+  EXPECT_EQ(agreed_culprit(outcomes, {2}, after_timeout_ms), 2);
+  EXPECT_EQ(agreed_culprit(outcomes, {}, 4500 + after_timeout_ms), 2);
+  for (const Outcome& outcome : outcomes)
+    EXPECT_NE(outcome.output.find("rank 2 does not answer"), std::string::npos) << outcome.output;
+}
+
+TEST_P(Blame, OneThatComputesForLongerThanTheTimeoutIsNamedByAllAndByItself) {
+  const auto outcomes = run({"--kind", "slow", "--victims", "2", "--for-ms", "4500"});
+  EXPECT_EQ(agreed_culprit(outcomes, {}, 4500 + after_timeout_ms), 2);
+}
+
+TEST_P(Blame, OneThatLeavesIsNamedByAll) {
+  const auto outcomes =
+      run({"--kind", "leave", "--victims", "2", "--for-ms", "1500"}, std::chrono::seconds(40));
+  EXPECT_EQ(agreed_culprit(outcomes, {2}, loss_ms), 2);
+}
+
+TEST_P(Blame, NobodyIsNamedWhereOneIsStoppedForLessThanTheTimeout) {
+  const auto outcomes =
+      run({"--kind", "stop", "--victims", "2", "--for-ms", "300", "--rounds", "20"},
+          std::chrono::seconds(40));
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.output, "outcome=done\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Blame,
+                         testing::Values(Shape{1, "", 1000}, Shape{2, "", 1000},
+                                         Shape{1, "socket", large_on_sockets}),
+                         [](const auto& tested) {
+                           return str("nodes", tested.param.nodes, tested.param.transport);
+                         });
+
+TEST(CutOff, OneThatNothingReachesIsNamedByAllOthers) {
+  const auto outcomes =
+      run_processes({.ranks = 4, .nodes = 4, .timeout = short_timeout},
+                    {"--kind", "black-hole", "--victims", "1", "--at", "5", "--rounds", "1000000"});
+  EXPECT_EQ(agreed_culprit(outcomes, {1}, after_timeout_ms), 1);
+}
+
+// Either of the two ranks could be the cause; all name the same one of them.
+TEST(CutOff, OfAHalfOpenConnectionAllNameTheSameEnd) {
+  const auto outcomes = run_processes({.ranks = 4, .nodes = 4, .timeout = short_timeout},
+                                      {"--kind", "half-open", "--victims", "1", "--at", "5",
+                                       "--rounds", "1000000", "--algorithm", "ring"});
+  const int named = agreed_culprit(outcomes, {}, after_timeout_ms);
+  EXPECT_TRUE(named == 0 || named == 1 || named == 2) << named;
+  for (const Outcome& outcome : outcomes)
+    EXPECT_NE(outcome.output.find("rank 1"), std::string::npos) << outcome.output;
+}
 
 }  // namespace
 }  // namespace unisono

@@ -1,66 +1,237 @@
-// One rank as a process of its own, for tests that end it: joins by the settings, then reduces
-// until told otherwise. Prints its outcome as one line.
+// One rank as a process of its own, for tests that hurt it: joins by the settings, reduces a number
+// of times, and prints its outcome as one line. Options, each with a value:
 //
-// rank STEM run|kill|abort VICTIM AT ROUNDS ELEMENTS: rank VICTIM ends itself, or aborts, before
-// its call number AT, once all ranks have joined: each then makes a file, STEM and its rank.
+//   --stem PATH         files of this run: PATH and a rank once it has joined, with its process;
+//                       PATH-hurt when a victim is hurt, with the time (steady clock, ns)
+//   --kind KIND         what happens to the victims: run (nothing), kill, abort, leave (they
+//   destroy
+//                       the communicator and stay), stop (for --for-ms, then they go on), slow
+//                       (they compute for --for-ms), black-hole (nothing reaches them any more),
+//                       half-open (nothing reaches them on one connection for data)
+//   --victims 2,3       all at once, when the first of them gets there
+//   --at ROUND          before which call
+//   --after-us TIME     or this long after it began
+//   --for-ms TIME
+//   --rounds N  --elements N  --algorithm NAME
+//
+// The outcome: "outcome=done", "outcome=wrong round=3", "outcome=unjoined message=..." or
+// "outcome=failed peer=2 timed_out=0 aborted=0 round=10 after_ms=431 message=...", where after_ms
+// is the time since a victim was hurt (-1: none was). The exit code is 0, 4, 2 or 3.
 
+#include <linux/filter.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <unisono/communicator.h>
 
 namespace {
 
-void wait_for_all(const std::string& stem, int ranks) {
-  for (int rank = 0; rank < ranks; ++rank)
-    while (::access((stem + std::to_string(rank)).c_str(), F_OK) != 0) ::usleep(1000);
+using namespace std::chrono_literals;
+
+struct Options {
+  std::string stem;
+  std::string kind = "run";
+  std::vector<int> victims;
+  int at = 0;
+  long after_us = 0;
+  long for_ms = 0;
+  int rounds = 20;
+  long elements = 1000;
+  std::string algorithm;
+};
+
+std::vector<int> numbers_of(const std::string& text) {
+  std::vector<int> out;
+  for (std::size_t at = 0; at < text.size(); at = std::min(text.find(',', at), text.size()) + 1)
+    out.push_back(std::atoi(text.c_str() + at));
+  return out;
 }
+
+bool read(int argc, char** argv, Options& out) {
+  std::map<std::string, std::string> given;
+  for (int i = 1; i + 1 < argc; i += 2) given[argv[i]] = argv[i + 1];
+  const auto take = [&](const char* name, std::string otherwise) {
+    const auto found = given.extract(name);
+    return found.empty() ? otherwise : found.mapped();
+  };
+  out.stem = take("--stem", "");
+  out.kind = take("--kind", out.kind);
+  out.victims = numbers_of(take("--victims", ""));
+  out.at = std::atoi(take("--at", "0").c_str());
+  out.after_us = std::atol(take("--after-us", "0").c_str());
+  out.for_ms = std::atol(take("--for-ms", "0").c_str());
+  out.rounds = std::atoi(take("--rounds", "20").c_str());
+  out.elements = std::atol(take("--elements", "1000").c_str());
+  out.algorithm = take("--algorithm", "");
+  return argc % 2 == 1 && given.empty() && !out.stem.empty();
+}
+
+long now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+// Whole or not there.
+void publish(const std::string& path, long number) {
+  const std::string temporary = path + "." + std::to_string(::getpid());
+  std::ofstream(temporary) << number << std::flush;
+  std::filesystem::rename(temporary, path);
+}
+
+long number_in(const std::string& path) {
+  long number = -1;
+  std::ifstream(path) >> number;
+  return number;
+}
+
+std::set<int> stream_sockets() {
+  std::set<int> out;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int descriptor = std::atoi(entry.path().filename().c_str());
+    int type = 0;
+    socklen_t bytes = sizeof type;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && type == SOCK_STREAM)
+      out.insert(descriptor);
+  }
+  return out;
+}
+
+// From now on the kernel drops what arrives for the socket, acknowledgements too, as if the cable
+// were cut: neither side is told.
+void cut_off(int descriptor) {
+  sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog program{.len = 1, .filter = &drop};
+  setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
+// Stops this process; the kernel's timer lets it go on.
+void stop_for(long ms) {
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGCONT;
+  timer_t timer{};
+  timer_create(CLOCK_MONOTONIC, &event, &timer);
+  itimerspec when{};
+  when.it_value = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1'000'000};
+  timer_settime(timer, 0, &when, nullptr);
+  ::kill(::getpid(), SIGSTOP);
+}
+
+class Rank {
+ public:
+  Rank(const Options& options, unisono::Communicator& world)
+      : options_(options), world_(world), control_(stream_sockets()) {}
+
+  int run() {
+    publish(options_.stem + std::to_string(world_.rank()), ::getpid());
+    std::vector<float> data(static_cast<std::size_t>(options_.elements));
+    unisono::CallOptions call;
+    call.algorithm = options_.algorithm;
+    for (int round = 0; round < options_.rounds; ++round) {
+      std::thread later;
+      const bool is_victim = std::ranges::count(options_.victims, world_.rank()) > 0;
+      if (options_.kind != "run" && is_victim && round == options_.at) {
+        wait_for_all();
+        if (options_.after_us == 0)
+          hurt();
+        else
+          later = std::thread([this] {
+            std::this_thread::sleep_for(std::chrono::microseconds(options_.after_us));
+            hurt();
+          });
+      }
+      std::ranges::fill(data, 1.0F);
+      const auto status =
+          world_.all_reduce(data.data(), data.data(), options_.elements, unisono::DataType::float32,
+                            unisono::ReduceOperation::sum, call);
+      if (later.joinable()) later.join();
+      if (!status.ok()) return tell(status.error(), round);
+      const auto sum = static_cast<float>(world_.size());
+      if (!std::ranges::all_of(data, [sum](float element) { return element == sum; })) {
+        std::printf("outcome=wrong round=%d\n", round);
+        return 4;
+      }
+    }
+    std::printf("outcome=done\n");
+    return 0;
+  }
+
+ private:
+  void wait_for_all() const {
+    for (int rank = 0; rank < world_.size(); ++rank)
+      while (::access((options_.stem + std::to_string(rank)).c_str(), F_OK) != 0)
+        std::this_thread::sleep_for(1ms);
+  }
+
+  void hurt() {
+    publish(options_.stem + "-hurt", now_ns());
+    const std::string& kind = options_.kind;
+    if (kind == "kill") {
+      for (const int victim : options_.victims)
+        if (victim != world_.rank())
+          ::kill(static_cast<pid_t>(number_in(options_.stem + std::to_string(victim))), SIGKILL);
+      ::kill(::getpid(), SIGKILL);
+    } else if (kind == "abort") {
+      world_.abort();
+    } else if (kind == "leave") {
+      static_cast<void>(world_.destroy());
+      std::this_thread::sleep_for(std::chrono::milliseconds(options_.for_ms));
+    } else if (kind == "stop") {
+      stop_for(options_.for_ms);
+    } else if (kind == "slow") {
+      std::this_thread::sleep_for(std::chrono::milliseconds(options_.for_ms));
+    } else if (kind == "black-hole") {
+      for (const int descriptor : stream_sockets()) cut_off(descriptor);
+    } else if (kind == "half-open") {
+      for (const int descriptor : stream_sockets())
+        if (!control_.contains(descriptor)) {
+          cut_off(descriptor);
+          break;
+        }
+    }
+  }
+
+  int tell(const unisono::Error& error, int round) const {
+    const long hurt_ns = number_in(options_.stem + "-hurt");
+    std::printf("outcome=failed peer=%d timed_out=%d aborted=%d round=%d after_ms=%ld message=%s\n",
+                error.peer, error.timed_out, error.aborted, round,
+                hurt_ns < 0 ? -1 : (now_ns() - hurt_ns) / 1'000'000, error.describe().c_str());
+    return 3;
+  }
+
+  const Options& options_;
+  unisono::Communicator& world_;
+  const std::set<int> control_;  // sockets that there were before any for data
+};
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) return 1;
-  const std::string stem = argv[1];
-  const std::string_view how = argv[2];
-  const int victim = std::atoi(argv[3]);
-  const int at = std::atoi(argv[4]);
-  const int rounds = std::atoi(argv[5]);
-  const long elements = std::atol(argv[6]);
+  Options options;
+  if (!read(argc, argv, options)) {
+    std::fprintf(stderr, "%s: see the head of rank_main.cc for its options\n", argv[0]);
+    return 1;
+  }
   auto world = unisono::Communicator::init();
   if (!world.ok()) {
-    std::printf("init %s\n", world.error().describe().c_str());
+    std::printf("outcome=unjoined message=%s\n", world.error().describe().c_str());
     return 2;
   }
-  std::ofstream(stem + std::to_string(world->rank())).flush();
-  std::vector<float> data(static_cast<std::size_t>(elements));
-  for (int round = 0; round < rounds; ++round) {
-    if (how != "run" && world->rank() == victim && round == at) {
-      wait_for_all(stem, world->size());
-      if (how == "kill") ::kill(::getpid(), SIGKILL);
-      world->abort();
-    }
-    for (float& element : data) element = 1;
-    const auto status =
-        world->all_reduce(data.data(), data.data(), elements, unisono::DataType::float32);
-    if (!status.ok()) {
-      std::printf("failed peer=%d timed_out=%d aborted=%d %s\n", status.error().peer,
-                  status.error().timed_out, status.error().aborted,
-                  status.error().describe().c_str());
-      return 3;
-    }
-    for (float element : data)
-      if (element != static_cast<float>(world->size())) {
-        std::printf("wrong\n");
-        return 4;
-      }
-  }
-  std::printf("done\n");
-  return 0;
+  return Rank(options, *world).run();
 }

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "../support/open_gate.h"
 #include "base/log.h"
 #include "comm/bootstrap_handshake.h"
 #include "comm/bootstrap_node.h"
@@ -39,22 +40,35 @@ sys::Task<void> say(sys::World& world, const sys::Address& to, std::span<const s
 sys::Task<void> serve_stranger(sys::World& world, bool as_client) {
   Result<std::unique_ptr<sys::Listener>> listener = world.listen(victim_address);
   const std::int64_t deadline_ns = world.now_ns() + 10 * second_ns;
-  Result<std::unique_ptr<sys::Stream>> stream = co_await (*listener)->accept(deadline_ns);
-  if (!stream.ok()) co_return;
-  bool secret_refused = false;
-  Status proved;
-  if (as_client)
-    proved = co_await prove_to_server(world, **stream, "secret", deadline_ns, secret_refused);
-  else
-    proved = co_await prove_to_client(world, **stream, "secret", deadline_ns);
-  require(!proved.ok());
+  if (!as_client) {
+    const auto doorkeeper = std::move(*Doorkeeper::make(world, {}, 4));
+    doorkeeper->admit(Purpose::enrolment, enrolment_key("secret"));
+    doorkeeper->admit(Purpose::link, link_key(enrolment_key("the job's")));
+    Result<sys::Admitted> nobody = co_await (*listener)->admit(*doorkeeper, deadline_ns);
+    require(!nobody.ok());
+    co_return;
+  }
+  Result<sys::Admitted> admitted = co_await (*listener)->admit(test::open_gate, deadline_ns);
+  if (!admitted.ok()) co_return;
+  Refusal refusal{};
+  Result<std::unique_ptr<Channel>> channel =
+      co_await prove_to_server(world, std::move(admitted->stream), Purpose::enrolment,
+                               enrolment_key("secret"), {}, deadline_ns, refusal);
+  require(!channel.ok());
 }
 
 sys::Task<void> listen_as_node(sys::World& world) {
   Result<std::unique_ptr<sys::Listener>> listener = world.listen(victim_address);
-  ControlNode node(world, 0, 2, "secret");
-  node.start(std::move(*listener), nullptr);
-  node.set_job(1);
+  ControlNode node(world, 0, 2, {});
+  ControlNode::Enrolments enrolments;
+  enrolments.key = enrolment_key("secret");
+  enrolments.serve = [](std::unique_ptr<Channel>, const Enrolment&) -> sys::Task<void> {
+    require(false);
+    co_return;
+  };
+  enrolments.disagree = [](const Error&) { require(false); };
+  require(node.start(std::move(*listener), std::move(enrolments)).ok());
+  node.set_job(1, enrolment_key("the job's"));
   sys::Wait wait(world.scheduler(), world.now_ns() + 60 * second_ns);
   co_await wait;
 }

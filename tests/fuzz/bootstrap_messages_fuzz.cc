@@ -8,6 +8,7 @@
 
 #include "base/wire.h"
 #include "comm/bootstrap_messages.h"
+#include "comm/inquiry.h"
 
 namespace {
 
@@ -27,6 +28,27 @@ void try_frame_header(std::span<const std::byte> bytes) {
   require(std::equal(bytes.begin(), bytes.end(), again.begin()));
 }
 
+void try_greeting(std::span<const std::byte> bytes) {
+  for (const int ranks : {1, 3, 100'000}) {
+    const auto greeting = decode_greeting(bytes, ranks);
+    if (!greeting.ok()) continue;
+    require(greeting->from.number() < ranks && greeting->to.number() < ranks);
+    const auto again = encode(*greeting);
+    require(std::equal(bytes.begin(), bytes.end(), again.begin(), again.end()));
+  }
+}
+
+void try_failure(std::span<const std::byte> bytes) {
+  for (const int ranks : {1, 3, 100'000}) {
+    const auto told = decode_failure(bytes, ranks);
+    if (!told.ok()) continue;
+    require(told->error.peer >= -1 && told->error.peer < ranks);
+    require(told->error.message.size() <= max_error_text_bytes);
+    const auto again = encode_failure(told->error);
+    require(std::equal(bytes.begin(), bytes.end(), again.begin(), again.end()));
+  }
+}
+
 void try_entry(std::span<const std::byte> bytes) {
   const auto entry = decode_entry(bytes);
   if (!entry.ok()) return;
@@ -43,6 +65,31 @@ void try_table(std::span<const std::byte> bytes) {
   }
 }
 
+// Whatever arrives, only members of the group are named, and the verdict names one of them, or
+// nobody where calls do not match.
+void try_suspicions(std::span<const std::byte> bytes) {
+  for (const int members : {2, 5, 100'000}) {
+    const auto decoded = decode_suspicions(bytes, members);
+    if (!decoded.ok()) continue;
+    Suspicions all;
+    all.add(*decoded);
+    require(!all.empty() && all.all().size() <= max_suspicions);
+    const Error verdict = all.verdict();
+    const bool disagree = all.all().front().reason == Suspicion::Reason::mismatch;
+    require(disagree ? verdict.peer == -1 : verdict.peer >= 0 && verdict.peer < members);
+    const auto again = decode_suspicions(encode(all), members);
+    require(again.ok() && !all.add(*again));
+  }
+}
+
+void try_call_report(std::span<const std::byte> bytes) {
+  const auto report = decode_call_report(bytes, 5);
+  if (!report.ok()) return;
+  require(report->waits_for >= -1 && report->waits_for < 5);
+  const auto again = encode(*report);
+  require(std::equal(bytes.begin(), bytes.end(), again.begin(), again.end()));
+}
+
 void try_rendezvous_file(std::span<const std::byte> bytes) {
   // Nobody who lacks the secret writes a file that is believed.
   require(!decode_rendezvous_file(as_text(bytes), "a secret of the fuzzer").ok());
@@ -53,7 +100,7 @@ void try_rendezvous_file(std::span<const std::byte> bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const auto bytes = std::as_bytes(std::span(data, size)).subspan(1);
-  switch (data[0] % 8) {
+  switch (data[0] % 10) {
     case 0:
       try_frame_header(bytes);
       break;
@@ -64,10 +111,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       (void)decode_introduction(bytes).ok();
       break;
     case 3:
-      (void)decode_greeting(bytes).ok();
+      try_greeting(bytes);
       break;
     case 4:
-      require(decode_failure(bytes).message.size() <= max_error_text_bytes);
+      try_failure(bytes);
       break;
     case 5:
       try_entry(bytes);
@@ -75,8 +122,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 6:
       try_table(bytes);
       break;
-    default:
+    case 7:
       try_rendezvous_file(bytes);
+      break;
+    case 8:
+      try_suspicions(bytes);
+      break;
+    default:
+      try_call_report(bytes);
       break;
   }
   return 0;

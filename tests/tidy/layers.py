@@ -34,6 +34,10 @@ CXX_LAYERS = {
 PYTHON_LAYERS = {
     "_unisono": 0,
     "errors": 0,
+    "_through_store": 1,
+    "guardian": 0,
+    "job_folder": 0,
+    "arguments": 1,
     "arrays": 1,
     "plans": 1,
     "streams": 2,

@@ -11,7 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOT_PAGES = {"ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"}
+ROOT_PAGES = {"ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"}
 
 
 def _root_page(text: str) -> str:

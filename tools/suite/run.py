@@ -6,6 +6,7 @@ Without options: format, lint and types, the C++ tests, the Python tests, the do
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -13,7 +14,7 @@ from functools import partial
 
 import cpp
 import lint
-from stage import BIN, BUILD, Lane, Log, Outcome, Suite, junit_outcome
+from stage import BIN, BUILD, ROOT, Lane, Log, Outcome, Suite, junit_outcome
 
 SANITIZERS = ("thread", "address")
 
@@ -35,6 +36,25 @@ def python_tests(log: Log, quick: bool) -> Outcome:
     return outcome
 
 
+def fault_injections(log: Log, injections: int) -> Outcome:
+    """Jobs that are harmed; what needs root is left out without it."""
+    found = BUILD / "logs" / "fault_soak.json"
+    found.unlink(missing_ok=True)
+    soak = [BIN / "python", ROOT / "tools" / "fault_soak", "--out", found]
+    # The same jobs in every run; other seeds are for longer ones.
+    log.run([*soak, "--injections", str(injections), "--seed", "1"])
+    outcome = Outcome()
+    if not outcome.check("fault_soak ran to its end", found.exists()):
+        return outcome
+    for row in json.loads(found.read_text())["kinds"]:
+        name = f"fault_soak: {row['kind']}"
+        if "left_out" in row:
+            outcome.skipped.append(f"{name}: {row['left_out']}")
+        else:
+            outcome.check(name, row["as_it_should"] == row["injections"])
+    return outcome
+
+
 def documentation(log: Log) -> Outcome:
     """The site, in which a broken link or reference is an error."""
     outcome = Outcome()
@@ -53,6 +73,7 @@ def main() -> int:
         action="store_true",
         help="all C++ tests again under ASan and UBSan, and under TSan",
     )
+    parser.add_argument("--faults", type=int, default=0, metavar="N", help="jobs to harm")
     parser.add_argument("--fuzz", type=int, default=0, metavar="SECONDS", help="for each fuzzer")
     arguments = parser.parse_args()
 
@@ -93,6 +114,12 @@ def run(suite: Suite, arguments: argparse.Namespace) -> None:
         run_built("c++", lambda log: cpp.run_tests(log, "test", label=""))
     else:
         suite.skip("c++", "GoogleTest is missing: libgtest-dev")
+
+    if arguments.faults <= 0:
+        suite.skip("faults", "asked for by --faults N")
+    elif gtest:
+        part = partial(fault_injections, injections=arguments.faults)
+        run_built("faults", part, after="c++")
 
     compiler = cpp.clang()
     fuzzed = gtest and compiler is not None and arguments.fuzz > 0
