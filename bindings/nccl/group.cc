@@ -3,6 +3,11 @@
 #include <unisono/device.h>
 
 #include <algorithm>
+#include <future>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -130,6 +135,16 @@ ncclResult_t run_job(const Job& job) {
   return outcome.code == ncclSuccess ? ncclSuccess : fail(outcome.code, std::move(outcome.message));
 }
 
+// Of lines for which there is no thread, no job is done.
+ncclResult_t refuse(std::span<const std::vector<Job>> lines, const std::system_error& why) {
+  const std::string message =
+      std::string("no thread can be started for the communicators of a group: ") + why.what() +
+      "; this user (ulimit -u) or container (pids.max) may have no more";
+  for (const std::vector<Job>& line : lines)
+    for (const Job& job : line) job.comm->end_job(ncclSystemError, message);
+  return fail(ncclSystemError, message);
+}
+
 // Jobs of one communicator keep their order, on one thread.
 ncclResult_t run_jobs(std::vector<Job> jobs) {
   if (jobs.empty()) return ncclSuccess;
@@ -144,10 +159,13 @@ ncclResult_t run_jobs(std::vector<Job> jobs) {
       lines.emplace_back().push_back(std::move(job));
   }
   if (!is_blocking) {
-    for (auto& line : lines)
-      std::thread([line = std::move(line)] {
-        for (const Job& job : line) run_job(job);
-      }).detach();
+    for (std::size_t i = 0; i < lines.size(); ++i) try {
+        std::thread([line = lines[i]] {
+          for (const Job& job : line) run_job(job);
+        }).detach();
+      } catch (const std::system_error& why) {
+        return refuse(std::span(lines).subspan(i), why);
+      }
     return ncclInProgress;
   }
   std::vector<ncclResult_t> results(lines.size(), ncclSuccess);
@@ -155,10 +173,22 @@ ncclResult_t run_jobs(std::vector<Job> jobs) {
     for (const Job& job : lines[i])
       if (const ncclResult_t result = run_job(job); results[i] == ncclSuccess) results[i] = result;
   };
+  // Lines may wait for each other, so that all run or none.
+  std::promise<bool> all_run;
+  const std::shared_future<bool> runs = all_run.get_future().share();
   std::vector<std::thread> threads;
-  for (std::size_t i = 1; i < lines.size(); ++i) threads.emplace_back(run_line, i);
-  run_line(0);
+  std::optional<std::system_error> refused;
+  for (std::size_t i = 1; i < lines.size() && !refused; ++i) try {
+      threads.emplace_back([&run_line, i, runs] {
+        if (runs.get()) run_line(i);
+      });
+    } catch (const std::system_error& why) {
+      refused = why;
+    }
+  all_run.set_value(!refused);
+  if (!refused) run_line(0);
   for (std::thread& thread : threads) thread.join();
+  if (refused) return refuse(lines, *refused);
   for (const ncclResult_t result : results)
     if (result != ncclSuccess) return result;
   return ncclSuccess;

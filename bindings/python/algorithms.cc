@@ -58,8 +58,8 @@ Request request_of(const Entry& entry, const Placement& placement, int root, boo
 
 std::string why_not(const Entry& entry, const Placement& placement, int root, bool in_place,
                     std::string_view protocol, int channels) {
-  const auto status =
-      entry.supports(request_of(entry, placement, root, in_place, protocol, channels));
+  const auto status = algorithm::check_request(
+      entry, request_of(entry, placement, root, in_place, protocol, channels));
   return status.ok() ? "" : status.error().message;
 }
 
@@ -78,7 +78,7 @@ Cost cost(const Entry& entry, const Placement& placement, double block_bytes, in
   const Request request = request_of(entry, placement, root, in_place, protocol, channels);
   if (!(block_bytes >= 0 && std::isfinite(block_bytes)))
     raise(misuse("block_bytes is ", block_bytes, "; it must be 0 or more"));
-  check(entry.supports(request));
+  check(algorithm::check_request(entry, request));
   return entry.cost(request, block_bytes);
 }
 

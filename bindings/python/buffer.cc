@@ -38,9 +38,20 @@ std::string type_name(const nb::dlpack::dtype& type) {
   }
 }
 
+// Exporters may leave out shapes and strides, as ctypes does; nanobind reads them. A memoryview has
+// them.
+nb::object with_strides(nb::handle source) {
+  if (PyObject_CheckBuffer(source.ptr()) == 0 || nb::hasattr(source, "__dlpack__"))
+    return nb::borrow(source);
+  nb::object view = nb::steal(PyMemoryView_FromObject(source.ptr()));
+  if (!view.is_valid()) throw nb::python_error();
+  return view;
+}
+
 class Buffer {
  public:
-  Buffer(nb::handle source, bool writable) {
+  Buffer(nb::handle exporter, bool writable) {
+    const nb::object source = with_strides(exporter);
     if (writable) {
       nb::ndarray<> array;
       if (!nb::try_cast(source, array, false)) throw nb::type_error("no writable memory is shared");

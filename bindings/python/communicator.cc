@@ -62,6 +62,11 @@ std::optional<Communicator> split(Communicator& communicator, int color, int key
   return made;
 }
 
+Communicator shrink(Communicator& communicator, const std::vector<int>& excluded) {
+  return take(
+      interruptible([communicator, excluded]() mutable { return communicator.shrink(excluded); }));
+}
+
 void destroy(Communicator& communicator) {
   check(interruptible([communicator]() mutable { return communicator.destroy(); },
                       [communicator]() mutable { communicator.abort(); }));
@@ -151,6 +156,8 @@ void bind_communicator(nb::module_& module) {
       .def("submit_messages", &submit_messages, nb::arg("messages"), nb::arg("timeout") = 0.0,
            nb::arg("stream") = nb::none(), nb::arg("policy") = "", nb::arg("max_sms") = 0)
       .def("split", &split, nb::arg("color"), nb::arg("key"))
+      .def("shrink", &shrink, nb::arg("excluded"))
+      .def("check_failure", [](const Communicator& self) { check(self.failure()); })
       .def(
           "explain",
           [](const Communicator& self, std::string_view collective, std::uint64_t bytes) {
@@ -173,6 +180,12 @@ void bind_communicator(nb::module_& module) {
                 [&] { return self.register_memory(reinterpret_cast<void*>(address), bytes); }));
           },
           nb::arg("address"), nb::arg("bytes"))
+      .def(
+          "refuse_call",
+          [](Communicator& self, std::string_view why) {
+            check(without_gil([&] { return self.refuse_call(why); }));
+          },
+          nb::arg("why"))
       .def(
           "custom_blocks",
           [](const Communicator& self, std::string_view program) {

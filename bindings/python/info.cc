@@ -55,7 +55,7 @@ using Transport = std::tuple<std::string, bool, std::string>;
 
 Transport probe_shared_memory() {
   const std::string name = str("/unisono-probe-", getpid());
-  const auto memory = sys::SharedMemory::open(name, sys::page_bytes());
+  const auto memory = sys::SharedMemory::open(name, sys::page_bytes(), sys::page_bytes());
   sys::SharedMemory::unlink(name);
   if (!memory.ok()) return {"shm", false, memory.error().message};
   char byte = 1;

@@ -5,8 +5,11 @@
 
 #include <chrono>
 #include <future>
+#include <memory>
 #include <thread>
 #include <utility>
+
+#include "sys/thread.h"
 
 namespace unisono::python {
 
@@ -33,15 +36,21 @@ bool is_main_thread();
 
 // Likewise, for calls that do not ask the hook: in the main thread, f runs in a thread of its own
 // while this one looks for signals. Once a handler raised, `give_up` is called, which must make f
-// return soon; without one f is left to its own deadlines. So f must own all that it uses.
+// return soon; without one f is left to its own deadlines. So f must own all that it uses. Where no
+// thread can be had, f runs in this one, and handlers run when it has returned.
 template <class F, class G = std::nullptr_t>
 auto interruptible(F f, G give_up = nullptr) {
   using Outcome = decltype(f());
   if (!is_main_thread()) return without_gil(f);
   return without_gil([&] {
-    std::packaged_task<Outcome()> task(std::move(f));
-    std::future<Outcome> outcome = task.get_future();
-    std::thread runner(std::move(task));
+    const auto task = std::make_shared<std::packaged_task<Outcome()>>(std::move(f));
+    std::future<Outcome> outcome = task->get_future();
+    auto started = sys::start_thread("looks for Ctrl-C", [task] { (*task)(); });
+    if (!started.ok()) {
+      (*task)();
+      return outcome.get();
+    }
+    std::thread runner = std::move(*started);
     bool raised = false;
     while (outcome.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
       if (raised || !interrupted()) continue;

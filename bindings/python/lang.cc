@@ -43,21 +43,33 @@ Trace make_trace(std::string name, std::string_view collective, int ranks, int n
   return take_program(Trace::start(program));
 }
 
+template <class T>
+T option(std::string_view name, nb::handle value) {
+  T out{};
+  if (nb::try_cast(value, out)) return out;
+  raise(misuse(name, " is ", nb::repr(value).c_str(), ", of type ",
+               nb::cast<std::string>(value.type().attr("__name__")), "; it must be ",
+               std::is_same_v<T, bool>       ? "True or False"
+               : std::is_integral_v<T>       ? "a whole number"
+               : std::is_floating_point_v<T> ? "a number"
+                                             : "a text"));
+}
+
 compile::Options options_of(const nb::dict& values) {
   compile::Options options;
   for (const auto& [key, value] : values) {
-    const auto name = nb::cast<std::string>(key);
-    if (name == "in_place") options.in_place = nb::cast<bool>(value);
-    if (name == "protocol") options.protocol = protocol_of(nb::cast<std::string>(value));
-    if (name == "instances") options.instances = nb::cast<int>(value);
-    if (name == "alpha_us") options.alpha_us = nb::cast<double>(value);
-    if (name == "gigabytes_per_second") options.gigabytes_per_second = nb::cast<double>(value);
-    if (name == "block_bytes") options.block_bytes = nb::cast<std::int64_t>(value);
-    if (name == "fuse") options.fuse = nb::cast<bool>(value);
-    if (name == "slots") options.slots = nb::cast<int>(value);
-    if (name == "check_passes") options.check_passes = nb::cast<bool>(value);
+    const auto name = option<std::string>("the name of an option", key);
+    if (name == "in_place") options.in_place = option<bool>(name, value);
+    if (name == "protocol") options.protocol = protocol_of(option<std::string>(name, value));
+    if (name == "instances") options.instances = option<int>(name, value);
+    if (name == "alpha_us") options.alpha_us = option<double>(name, value);
+    if (name == "gigabytes_per_second") options.gigabytes_per_second = option<double>(name, value);
+    if (name == "block_bytes") options.block_bytes = option<std::int64_t>(name, value);
+    if (name == "fuse") options.fuse = option<bool>(name, value);
+    if (name == "slots") options.slots = option<int>(name, value);
+    if (name == "check_passes") options.check_passes = option<bool>(name, value);
     if (name == "target" && !value.is_none())
-      options.target = take_program(plan::find_foreign_executor(nb::cast<std::string>(value)));
+      options.target = take_program(plan::find_foreign_executor(option<std::string>(name, value)));
   }
   return options;
 }

@@ -1,6 +1,7 @@
 // unisono._unisono: the native core as Python sees it. python/unisono/_unisono.pyi documents it.
 
 #include "bind.h"
+#include "edge.h"
 #include "interrupt.h"
 
 NB_MODULE(_unisono, module) {
@@ -8,6 +9,7 @@ NB_MODULE(_unisono, module) {
   // Communicators may live until the interpreter is gone.
   nanobind::set_leak_warnings(false);
   module.attr("__version__") = UNISONO_VERSION;
+  answer_exceptions();
   bind_buffer(module);
   bind_call(module);
   bind_communicator(module);
@@ -25,5 +27,6 @@ NB_MODULE(_unisono, module) {
   bind_workload(module);
   bind_synthesize(module);
   bind_goal(module);
+  guard_functions(module);
   answer_interrupts();
 }

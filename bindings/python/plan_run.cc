@@ -35,13 +35,9 @@ class LocalRanks {
     const std::uint64_t communicator = next++;
     ranks->options_ = transport::FifoOptions::from_settings().shared_by(plan.header.ranks);
     UNISONO_TRY(ranks->options_.check());
+    UNISONO_ASSIGN(const Key key, fresh_key());
     for (int rank = 0; rank < plan.header.ranks; ++rank) {
-      UNISONO_ASSIGN(auto transport,
-                     transport::shm::make_transport(
-                         {.job = str("local", static_cast<int>(getpid()), "x", communicator),
-                          .secret = "one process",
-                          .process_rank = rank,
-                          .interface = {}}));
+      UNISONO_ASSIGN(auto transport, transport::shm::make_transport({.key = key, .interface = {}}));
       ranks->transports_.push_back(std::move(transport));
       ranks->resources_.push_back(std::make_unique<Resources>(*ranks, rank, communicator));
     }
@@ -93,7 +89,9 @@ class LocalRanks {
       UNISONO_ASSIGN(transport::Connection * connection, ready(peer, channel));
       if (connection == nullptr) return nullptr;
       auto& fifo = recvs_[{peer, channel}];
-      if (!fifo) fifo = transport::make_recv_fifo(*connection, protocol, ranks_.options_);
+      if (!fifo) {
+        UNISONO_ASSIGN(fifo, transport::make_recv_fifo(*connection, protocol, ranks_.options_));
+      }
       return fifo.get();
     }
     Result<transport::Connection*> connection(int peer, int channel) override {
@@ -118,6 +116,7 @@ class LocalRanks {
             connection,
             own.connect(
                 {.key = {communicator_, 0, static_cast<unsigned>(channel)},
+                 .ranks = static_cast<int>(ranks_.transports_.size()),
                  .self = rank_,
                  .peer = peer,
                  .peer_address = ranks_.transports_[static_cast<std::size_t>(peer)]->address(),

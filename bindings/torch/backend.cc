@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <future>
+#include <system_error>
+#include <vector>
 
 #include "errors.h"
 
@@ -270,6 +272,13 @@ void Backend::abort() { communicator_.abort(); }
 
 void Backend::shutdown() {
   if (std::exchange(is_shut_, true)) return;
+  if (process_ != getpid()) {
+    // A forked process has no thread to end, and destroying what that thread uses would wait for
+    // it.
+    static auto* const of_parents = new std::vector<std::shared_ptr<Completer>>;
+    of_parents->push_back(completer_);
+    return;
+  }
   // What is waited for here may need the GIL: a future's callback, the freeing of a tensor.
   std::optional<pybind11::gil_scoped_release> release;
   if (Py_IsInitialized() && PyGILState_Check()) release.emplace();
@@ -290,7 +299,14 @@ void Backend::end_what_is_pending(Deadline deadline) {
     return;
   }
   // Only the communicator knows what it has on streams; it waits for that.
-  const auto over = std::async(std::launch::async, [this] { return communicator_.destroy().ok(); });
+  std::future<bool> over;
+  try {
+    over = std::async(std::launch::async, [this] { return communicator_.destroy().ok(); });
+  } catch (const std::system_error&) {
+    // Without a thread, and so for as long as its calls may take.
+    static_cast<void>(communicator_.destroy());
+    return;
+  }
   if (over.wait_until(deadline) == std::future_status::timeout) {
     const std::string what = c10::str("what is on ", device_->device(), *place_);
     fate_->fail({.kind = ErrorKind::peer,

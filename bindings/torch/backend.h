@@ -9,6 +9,7 @@
 #pragma once
 
 #include <unisono/communicator.h>
+#include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -183,6 +184,7 @@ class Backend : public c10d::Backend {
   std::uint64_t sequence_ = 0;
   std::shared_ptr<Completer> completer_;
   bool is_shut_ = false;
+  const pid_t process_ = getpid();
 
   // Between startCoalescing and endCoalescing.
   struct Batch {

@@ -269,8 +269,9 @@ void Completer::hold(c10::intrusive_ptr<Work> work) {
 
 void Completer::watch(c10::intrusive_ptr<Work> work) {
   const std::lock_guard lock(mutex_);
-  watched_.push_back(std::move(work));
+  // First, for there may be none to be had; then the caller learns it.
   if (!thread_.joinable() && !stopping_) thread_ = std::thread([this] { run(); });
+  watched_.push_back(std::move(work));
   wake_.notify_one();
 }
 

@@ -18,9 +18,11 @@ from unisono._unisono import (
     simd_level,
     transports,
 )
+from unisono.arguments import guard
 from unisono.communicator import CallOptions, Communicator
 from unisono.errors import (
     AbortedError,
+    ArgumentTypeError,
     BugError,
     CollectiveTimeoutError,
     Error,
@@ -33,6 +35,7 @@ from unisono.work import Group, Work
 
 __all__ = [
     "AbortedError",
+    "ArgumentTypeError",
     "BugError",
     "CallOptions",
     "CollectiveTimeoutError",
@@ -57,3 +60,5 @@ __all__ = [
     "simd_level",
     "transports",
 ]
+
+guard(globals())

@@ -53,10 +53,10 @@ class View:
         Raises:
             MisuseError: It cannot be used; the message says why.
         """
-        shared, named = _without_foreign_type(array)
         try:
+            shared, named = _without_foreign_type(array)
             buffer = _buffer_of(shared, writable)
-        except (TypeError, ValueError, BufferError, RuntimeError) as error:
+        except Exception as error:  # an exporter may raise any
             raise MisuseError(_why_not_shared(array, writable, what, error)) from None
         kind, _, number = buffer.device.partition(":")
         if kind not in ("cpu", "cuda"):

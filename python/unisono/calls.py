@@ -1,16 +1,33 @@
 """What lies between a collective's arguments and the native call: views, shapes, checks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import wraps
 from math import prod
 from typing import Any
 
 from unisono import _unisono as native
 from unisono.arrays import Array, View, bytes_of, empty_like, rows, shape_text
-from unisono.errors import MisuseError
+from unisono.errors import ArgumentTypeError, Error, MisuseError
 from unisono.streams import DeviceOptions, stream_of
 from unisono.work import Work
 
 __all__ = ["CallOptions", "Calls", "DeviceOptions", "memory_of"]
+
+# The methods that all ranks call together.
+_COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "all_to_all",
+    "all_to_all_v",
+    "barrier",
+    "run",
+)
 
 
 class CallOptions(DeviceOptions, total=False):
@@ -49,6 +66,31 @@ class Calls:
         self._native = communicator
         self.rank: int = communicator.rank
         self.size: int = communicator.size
+        self._is_native = False  # the last call came as far as the native one
+        if any(
+            row.variable == "UNISONO_CHECK_CALLS" and row.value == "1" for row in native.settings()
+        ):
+            for name in _COLLECTIVES:
+                setattr(self, name, self._telling(getattr(self, name)))
+
+    def _telling(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """The method, which also tells the other ranks why this one could not make the native call.
+
+        They would wait for it else.
+        """
+
+        @wraps(method)
+        def tell(*arguments: Any, **options: Any) -> Any:
+            self._is_native = False
+            try:
+                return method(*arguments, **options)
+            except Exception as error:
+                if not self._is_native:
+                    with suppress(Error):  # of this rank's part, which is raised below
+                        self._native.refuse_call(str(error))
+                raise
+
+        return tell
 
     def _call(
         self,
@@ -68,7 +110,7 @@ class Calls:
     ) -> Array:
         unknown = options.keys() - CallOptions.__annotations__.keys()
         if unknown:
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"{collective} got an unexpected argument '{min(unknown)}'; options are "
                 f"{', '.join(CallOptions.__annotations__)}"
             )
@@ -95,6 +137,7 @@ class Calls:
             options.get("max_sms", 0),
         )
         result = target.source if target else None
+        self._is_native = True
         if options.get("async_op", False):
             return Work(self._native, self._native.submit(call), result, (source, target))
         self._native.run(call)
@@ -163,6 +206,15 @@ class Calls:
             start + length for start, length in zip(starts, lengths, strict=False) if length > 0
         ]
         return (lengths, starts), max(ends, default=0)
+
+    @property
+    def failure(self) -> Error | None:
+        """What has ended this communicator; its `rank` is at fault. None while it is of use."""
+        try:
+            self._native.check_failure()
+        except Error as error:
+            return error
+        return None
 
     def register_memory(self, array: Array) -> None:
         """Makes a CUDA array's memory known to the other ranks, before it is first used.

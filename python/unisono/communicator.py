@@ -413,6 +413,21 @@ class Communicator(Programs):
         made = self._native.split(-1 if color is None else color, self.rank if key is None else key)
         return None if made is None else Communicator(made)
 
+    def shrink(self, excluded: Sequence[int]) -> "Communicator":
+        """Makes a communicator without some ranks, which may have died. Collective over the others.
+
+        Works after a failure, too, which `failure` tells: the new one starts afresh. What a failed
+        call was to write holds anything; on a device, wait for its stream first.
+
+        Args:
+            excluded: Ranks of this communicator, the same on all that stay.
+
+        Raises:
+            MisuseError: This rank is among them, or no such rank.
+            PeerError: Another rank has died as well, or does not come in time.
+        """
+        return Communicator(self._native.shrink(excluded))
+
     def explain(self, collective: str, bytes: int) -> str:  # noqa: A002
         """Which plan a call would take, and why: a table for a person.
 

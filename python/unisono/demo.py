@@ -8,7 +8,6 @@ status is 0 only if everything was right.
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from unisono.cli.bench import conclude, run_with_progress
 from unisono.cli.output import complain, console
 from unisono.draw import draw_plan
 from unisono.errors import Error, MachineError
+from unisono.job_folder import job_folder
 from unisono.launcher import launch
 from unisono.report import Drawing, Training, write_report
 
@@ -55,8 +55,8 @@ def run_digits(quick: bool) -> Training | None:
     """Trains on the digits; None, with the reason on the screen, if it could not."""
     script = find_example("digits_numpy.py")
     epochs = 5 if quick else 20
-    with tempfile.TemporaryDirectory(prefix="unisono-demo-") as folder:
-        result = Path(folder) / "digits.json"
+    with job_folder() as folder:
+        result = folder / "digits.json"
         command = [str(script), "--epochs", str(epochs), "--json", str(result)]
         outcome = launch(command, RANKS, nodes=NODES, prefix_output=False)
         if not outcome.ok:

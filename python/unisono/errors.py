@@ -5,6 +5,7 @@ communicator: every later call raises it again.
 """
 
 import re
+from collections.abc import Sequence
 
 
 class Error(Exception):
@@ -21,6 +22,18 @@ class Error(Exception):
 
 class MisuseError(Error, ValueError):
     """The caller's arguments or order of calls. Nothing was started; the communicator is usable."""
+
+
+class ArgumentTypeError(MisuseError, TypeError):
+    """An argument of a wrong type, missing or unknown, or a number that no integer here holds.
+
+    Attributes:
+        suspects: Numbers and texts of which the core has refused one; empty if the text is sure.
+    """
+
+    def __init__(self, text: str, suspects: Sequence[int | str] = ()) -> None:
+        super().__init__(text)
+        self.suspects = suspects
 
 
 class ProgramError(MisuseError):

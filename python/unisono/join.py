@@ -1,15 +1,23 @@
 """Joining a job: how this process finds the other ranks."""
 
 import os
+import socket
+import sys
+from datetime import timedelta
 from typing import Any
 
+from unisono import _through_store
 from unisono import _unisono as native
 from unisono.communicator import Communicator
-from unisono.errors import MisuseError
+from unisono.errors import CollectiveTimeoutError, MachineError, MisuseError
 
 # What Open MPI, MPICH and its kin, and PMIx launchers set for each process.
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 _OWN_VARIABLES = ("UNISONO_RANK", "UNISONO_WORLD_SIZE", "RANK", "WORLD_SIZE")
+_TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_PLACE_SETTINGS = ("UNISONO_RANK", "UNISONO_WORLD_SIZE", "UNISONO_RENDEZVOUS")
+_LOOPBACK = ("localhost", "127.", "::1")
+_Met = tuple[native.RendezvousListener | None, str, str]
 
 
 def init(
@@ -31,15 +39,18 @@ def init(
     """Joins the job and returns the communicator of all its ranks. Collective.
 
     Whatever is None is taken from the settings (UNISONO_RANK and so on, as `unisono run` sets
-    them), then from torchrun's variables. Under mpirun, where neither is set and mpi4py is
-    installed, ranks find each other through MPI.
+    them), then from what torchrun, mpiexec (PMI) or srun tell each process. In a program that has
+    imported mpi4py, and under Open MPI's mpirun, ranks find each other through MPI. docs/start.md
+    says where the secret is from.
 
     Args:
         rank: This process's rank, from 0.
         world_size: The number of ranks.
         rendezvous: "tcp://host:port", where rank 0 listens, or "file:///path" on a file system that
             all ranks share.
-        secret: The job's secret, which every connection proves before anything else is read.
+        secret: The job's secret, which every connection proves before anything else is read. None
+            takes UNISONO_SECRET or UNISONO_SECRET_FILE, else the one that the ranks share through
+            their launcher.
         node: The name of this rank's node; ranks with one name share memory. None takes the host.
             Different names on one host make virtual nodes.
         interface: The address or interface that listeners bind to.
@@ -61,11 +72,22 @@ def init(
         MachineError: For example, the port is in use.
     """
     listener: native.RendezvousListener | None = None
-    if mpi_comm is None and rank is None and world_size is None and _under_mpirun():
-        mpi_comm = _mpi_world()
+    met: _Met | None = None
+    if mpi_comm is None and rank is None and world_size is None:
+        if _meets_by_mpi():
+            mpi_comm = _mpi_world()
+        elif rendezvous is None and secret is None:
+            met = _meet_by_torchrun(interface, bootstrap_timeout)
     if mpi_comm is not None:
+        if not all(hasattr(mpi_comm, name) for name in ("Get_rank", "Get_size", "bcast")):
+            raise MisuseError(
+                f"mpi_comm is a {type(mpi_comm).__qualname__}; it must be a communicator of mpi4py"
+            )
         rank, world_size = mpi_comm.Get_rank(), mpi_comm.Get_size()
-        listener, rendezvous, secret = _meet_by_mpi(mpi_comm, interface or "")
+        met = _meet_by_mpi(mpi_comm, interface or "")
+    if met is not None:
+        listener, rendezvous, made = met
+        secret = secret or made
     return Communicator(
         native.Communicator.init(
             -1 if rank is None else _not_negative("rank", rank),
@@ -97,11 +119,17 @@ def _positive(what: str, value: int) -> int:
     return value
 
 
-def _under_mpirun() -> bool:
+def _meets_by_mpi() -> bool:
+    """Whether MPI is the way: the program uses it, or its launcher leaves no other."""
     is_set = os.environ.keys()
-    return any(name in is_set for name in _MPI_VARIABLES) and not any(
-        name in is_set for name in _OWN_VARIABLES
-    )
+    if not any(name in is_set for name in _MPI_VARIABLES):
+        return False
+    if any(name in is_set for name in _OWN_VARIABLES):
+        return False
+    by_open_mpi = "OMPI_COMM_WORLD_RANK" in is_set
+    has_other = "PMI_FD" in is_set or ("SLURM_STEP_ID" in is_set and not by_open_mpi)
+    # The library of MPI speaks PMI over the same descriptor.
+    return "mpi4py.MPI" in sys.modules or not has_other
 
 
 def _mpi_world() -> Any:
@@ -115,9 +143,7 @@ def _mpi_world() -> Any:
     return MPI.COMM_WORLD
 
 
-def _meet_by_mpi(
-    mpi_comm: Any, interface: str
-) -> tuple[native.RendezvousListener | None, str, str]:
+def _meet_by_mpi(mpi_comm: Any, interface: str) -> _Met:
     """Rank 0 listens and makes a secret; MPI tells the others."""
     listener = None
     told: tuple[str, str] | Exception = ("", "")
@@ -130,4 +156,61 @@ def _meet_by_mpi(
     told = mpi_comm.bcast(told, root=0)
     if isinstance(told, Exception):
         raise told
-    return listener, *told
+    rendezvous, secret = told
+    return listener, rendezvous, "" if _through_store.has_secret() else secret
+
+
+def _meet_by_torchrun(interface: str | None, bootstrap_timeout: float | None) -> _Met | None:
+    """Through the store of torchrun's agent; None where there is none, or no need of a secret."""
+    variables = os.environ
+    settings = {row.variable: row for row in native.settings()}
+    if (
+        variables.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        or not all(variables.get(name) for name in _TORCHRUN_VARIABLES)
+        or any(settings[name].is_set for name in _PLACE_SETTINGS)
+        or _through_store.has_secret()
+        or variables["MASTER_ADDR"].startswith(_LOOPBACK)
+    ):
+        return None
+    try:
+        rank, size, port = (int(variables[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+    except ValueError:
+        return None  # the native core says what is wrong with them
+    try:
+        import torch.distributed as dist
+    except ImportError:
+        return None
+    if size < 2 or not dist.is_available():
+        return None
+    host = variables["MASTER_ADDR"]
+    asked = settings["UNISONO_BOOTSTRAP_TIMEOUT"].value
+    timeout = timedelta(seconds=bootstrap_timeout or native.parse_seconds(asked))
+    # A worker group that is started again must not read what the one before it left.
+    prefix = f"unisono/init/{variables.get('TORCHELASTIC_RESTART_COUNT', '0')}/{size}"
+    try:
+        store = dist.TCPStore(host, port, None, False, timeout, wait_for_workers=False)
+    except dist.DistError as error:
+        raise MachineError(
+            f"rank {rank} did not reach torchrun's store at {host}:{port}: {error}"
+        ) from error
+    where = interface or settings["UNISONO_INTERFACE"].value or _address_towards(host, port)
+    try:
+        return _through_store.meet(store, prefix, rank, size, timeout, where)
+    except dist.DistError as error:
+        raise CollectiveTimeoutError(
+            f"rank {rank} waited {timeout.total_seconds():g} s for rank 0, which has not told "
+            f"torchrun's store at {host}:{port} where it listens: {error}",
+            0,
+        ) from error
+
+
+def _address_towards(host: str, port: int) -> str:
+    """This host's address on the way to another; "" where that is loopback or cannot be told."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)  # sends nothing
+            own = str(probe.getsockname()[0])
+    except OSError:
+        return ""
+    return "" if own.startswith(_LOOPBACK) else own

@@ -1,23 +1,29 @@
-"""Starts the ranks of a job on this machine and watches them."""
+"""Starts the ranks of a job on this machine and watches them.
+
+Ranks end with their launcher, even one that is killed: the kernel ends the processes that it
+started (PR_SET_PDEATHSIG), and a guardian, which sees its input end, what those have started.
+"""
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO, Protocol
 
-from unisono import _unisono
+from unisono import _unisono, guardian
 from unisono._unisono import Placement, make_secret
+from unisono.arguments import guard
 from unisono.errors import MachineError, MisuseError
+from unisono.job_folder import job_folder
 
 __all__ = ["Outcome", "Places", "launch", "nccl_library", "rank_environments"]
 
@@ -26,6 +32,7 @@ _POLL_SECONDS = 0.02
 # The ranks that did not fail get this long to tell what they saw, then to end when told to.
 _LAST_WORDS_SECONDS = 1.0
 _TERMINATE_SECONDS = 3.0
+_PR_SET_PDEATHSIG = 1
 
 _write_lock = threading.Lock()
 
@@ -37,7 +44,7 @@ class Outcome:
     Attributes:
         exit_code: 0 if all ranks' were, else that of the rank that failed first: its own, or 128
             plus the signal that killed it. 128 plus the signal after Ctrl-C or SIGTERM, 124 when
-            the time was over.
+            the time was over. Of a job that keeps going, 0 if any rank's was.
         failed_rank: The rank that failed first, None if none did by itself.
         message: What happened, one sentence for a person; empty if all went well.
     """
@@ -73,11 +80,13 @@ def launch(
     timeout: float | None = None,
     places: Places | None = None,
     preload_nccl: bool = False,
+    keep_going: bool = False,
 ) -> Outcome:
     """Runs a command as `ranks` processes that can call `unisono.init()`, and waits for them.
 
     When one fails, the others are ended too. In the main thread, Ctrl-C and SIGTERM are passed on
-    to all ranks. Their standard input is empty.
+    to all ranks. If this process is killed, so are they, and what they have started. Their
+    standard input is empty.
 
     Args:
         command: The command and its arguments. A first word that ends in .py, or is -m or -c, is
@@ -86,7 +95,8 @@ def launch(
         nodes: Virtual nodes; ranks of one node share memory, others talk through sockets. Nodes get
             consecutive ranks, as evenly as possible.
         environment: Variables to add to this process's. Where neither has them, ranks listen on
-            127.0.0.1 and OMP_NUM_THREADS divides the cores among the ranks.
+            127.0.0.1, OMP_NUM_THREADS divides the cores among the ranks, and UNISONO_SECRET_FILE
+            names a file with a fresh secret.
         stop: Ends all ranks when another thread sets it.
         prefix_output: Write every line of the ranks' output to standard output with the rank
             before it: "[3] ...". Otherwise they write to this process's outputs themselves.
@@ -96,24 +106,33 @@ def launch(
             their NCCL, and set what torchrun sets for a job on one machine: RANK, WORLD_SIZE,
             MASTER_ADDR and MASTER_PORT. Large calls leave room for what computes beside them,
             unless UNISONO_GPU_LEAVES_ROOM says otherwise.
+        keep_going: When a rank fails, leave the others alone: they go on without it, as by
+            `Communicator.shrink`.
 
     Raises:
         MisuseError: `ranks` or `nodes` cannot be, or the library's path cannot be preloaded.
         MachineError: `preload_nccl`, and the library is not installed.
-        OSError: The command cannot be started.
+        MachineError: The command cannot be started.
     """
+    if not command:
+        raise MisuseError("there is no command to run on the ranks")
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="unisono-"))
-        environments = rank_environments(ranks, nodes, Path(folder) / "rendezvous")
+        folder = stack.enter_context(job_folder())
+        environments = rank_environments(ranks, nodes, folder / "rendezvous")
         common = {**_defaults(ranks), **os.environ, **(environment or {})}
         if preload_nccl:
             common.update(_preload(common))
             for rank, variables in enumerate(environments):
                 variables.update(RANK=str(rank), WORLD_SIZE=str(ranks))
-        job = _Job(prefix_output, stop or threading.Event(), timeout)
+        job = _Job(
+            prefix_output, stop or threading.Event(), timeout, keep_going, _start_guardian(folder)
+        )
         stack.callback(job.kill)
         stack.enter_context(job.signals_passed_on())
         placement = Placement(ranks, nodes)
+        if "UNISONO_SECRET_FILE" in common:
+            for variables in environments:
+                del variables["UNISONO_SECRET_FILE"]
         for rank, variables in enumerate(environments):
             started = _full(command)
             if places:
@@ -125,9 +144,15 @@ def launch(
 
 
 def rank_environments(ranks: int, nodes: int, rendezvous: Path) -> list[dict[str, str]]:
-    """The variables that each rank of a job on this machine needs, with a fresh secret."""
+    """The variables that each rank of a job on this machine needs.
+
+    A fresh secret lies in a file beside the rendezvous, which only this user can read. So it is in
+    nobody's environment, and what the ranks start can join a job, too.
+    """
     placement = Placement(ranks, nodes)
-    secret = make_secret()
+    secret = rendezvous.absolute().with_name("secret")
+    secret.touch(mode=0o600)
+    secret.write_text(make_secret())
     local_ranks = [0] * nodes
     out = []
     for rank in range(ranks):
@@ -137,7 +162,7 @@ def rank_environments(ranks: int, nodes: int, rendezvous: Path) -> list[dict[str
             "UNISONO_WORLD_SIZE": str(ranks),
             "LOCAL_RANK": str(local_ranks[node]),
             "UNISONO_RENDEZVOUS": rendezvous.absolute().as_uri(),
-            "UNISONO_SECRET": secret,
+            "UNISONO_SECRET_FILE": str(secret),
         }
         local_ranks[node] += 1
         if nodes > 1:
@@ -189,9 +214,51 @@ def _full(command: Sequence[str]) -> list[str]:
     return list(command)
 
 
+def _start_guardian(folder: Path) -> subprocess.Popen[str]:
+    # In a session and with an environment of its own: what ends the ranks must not end it.
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", guardian.__file__, str(folder), folder.as_uri()],
+        env={},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        text=True,
+    )
+
+
+def _ended_with_this_process() -> Callable[[], None] | None:
+    """What a child runs before its program, so that the kernel ends it with this process.
+
+    None where other threads run: code between fork and exec may wait for a lock of theirs for
+    ever. The guardian alone ends the ranks then.
+    """
+    if threading.active_count() > 1:
+        return None
+    launcher = os.getpid()
+    prctl = ctypes.CDLL(None).prctl
+
+    def arm() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != launcher:  # it died before
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return arm
+
+
 class _Job:
-    def __init__(self, prefix_output: bool, stop: threading.Event, timeout: float | None) -> None:
+    def __init__(
+        self,
+        prefix_output: bool,
+        stop: threading.Event,
+        timeout: float | None,
+        keep_going: bool,
+        guardian_process: subprocess.Popen[str],
+    ) -> None:
         self._prefix_output = prefix_output
+        self._keep_going = keep_going
+        self._guardian = guardian_process
+        self._told: set[int] = set()
         self._stop = stop
         self._timeout = timeout
         self._over_at = time.monotonic() + timeout if timeout is not None else None
@@ -202,28 +269,30 @@ class _Job:
     def start(self, rank: int, command: list[str], environment: Mapping[str, str]) -> None:
         piped = self._prefix_output
         unbuffered = {"PYTHONUNBUFFERED": "1"} if piped else {}
-        # A session of its own, so that a signal reaches all that a rank started, once.
-        process = subprocess.Popen(
-            command,
-            env={**environment, **unbuffered},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if piped else None,
-            stderr=subprocess.STDOUT if piped else None,
-            start_new_session=True,
-        )
-        self._processes.append(process)
-        if process.stdout is not None:
-            reader = threading.Thread(
-                target=_copy_lines, args=(process.stdout, f"[{rank}] ".encode()), daemon=True
+        try:
+            # A session of its own, so that a signal reaches all that a rank started, once.
+            process = subprocess.Popen(
+                command,
+                env={**environment, **unbuffered},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if piped else None,
+                stderr=subprocess.STDOUT if piped else None,
+                start_new_session=True,
+                preexec_fn=_ended_with_this_process(),
             )
-            reader.start()
-            self._readers.append(reader)
+        # A ValueError: a word with a null byte.
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise MachineError(f"cannot start {command[0]} for rank {rank}: {why}") from None
+        self._processes.append(process)
+        self._tell_guardian(f"+{process.pid}")
 
     def watch(self) -> Outcome:
         """Waits for all ranks; ends them when one fails, the time is over or somebody says stop."""
+        self._start_readers()
         outcome: Outcome | None = None
         last_words_end = 0.0
-        while any(process.poll() is None for process in self._processes):
+        while self._any_runs():
             if outcome is None:
                 outcome = self._trouble()
                 last_words_end = time.monotonic() + _LAST_WORDS_SECONDS
@@ -232,7 +301,7 @@ class _Job:
             time.sleep(_POLL_SECONDS)
         for reader in self._readers:
             reader.join(timeout=_TERMINATE_SECONDS)
-        return outcome or self._trouble() or Outcome()
+        return outcome or self._trouble() or self._failure() or Outcome()
 
     def kill(self) -> None:
         for process in self._processes:
@@ -240,6 +309,31 @@ class _Job:
                 _send(process, signal.SIGKILL)
         for process in self._processes:
             process.wait()
+        self._any_runs()
+        with contextlib.suppress(BrokenPipeError):
+            self._guardian.communicate()
+
+    def _any_runs(self) -> bool:
+        ended = {process.pid for process in self._processes if process.poll() is not None}
+        for pid in ended - self._told:
+            self._tell_guardian(f"-{pid}")
+        self._told |= ended
+        return len(ended) < len(self._processes)
+
+    def _tell_guardian(self, line: str) -> None:
+        assert self._guardian.stdin is not None
+        # Somebody may have killed it; the job goes on.
+        with contextlib.suppress(BrokenPipeError):
+            self._guardian.stdin.write(line + "\n")
+            self._guardian.stdin.flush()
+
+    def _start_readers(self) -> None:
+        for rank, process in enumerate(self._processes):
+            if process.stdout is not None:
+                arguments = (process.stdout, f"[{rank}] ".encode())
+                reader = threading.Thread(target=_copy_lines, args=arguments, daemon=True)
+                reader.start()
+                self._readers.append(reader)
 
     @contextlib.contextmanager
     def signals_passed_on(self) -> Iterator[None]:
@@ -264,22 +358,26 @@ class _Job:
         if self._signal:
             name = signal.Signals(self._signal).name
             return Outcome(128 + self._signal, None, f"all ranks were ended by {name}")
-        failed = [rank for rank, process in enumerate(self._processes) if process.poll()]
-        if failed:
-            # A rank that was killed is the cause of the others' errors, not the reverse.
-            return self._failure(min(failed, key=lambda rank: self._processes[rank].returncode))
+        if not self._keep_going and (failure := self._failure()):
+            return failure
         if self._over_at is not None and time.monotonic() > self._over_at:
             return Outcome(124, None, f"the ranks were ended: {self._timeout:g} s are over")
         if self._stop.is_set():
             return Outcome(128 + signal.SIGTERM, None, "the ranks were told to stop")
         return None
 
-    def _failure(self, rank: int) -> Outcome:
+    def _failure(self) -> Outcome | None:
+        failed = [rank for rank, process in enumerate(self._processes) if process.poll()]
+        if not failed:
+            return None
+        # A rank that was killed is the cause of the others' errors, not the reverse.
+        rank = min(failed, key=lambda rank: self._processes[rank].returncode)
+        went_on = self._keep_going and any(one.poll() == 0 for one in self._processes)
         code = self._processes[rank].returncode
         if code < 0:
             name = signal.Signals(-code).name
-            return Outcome(128 - code, rank, f"rank {rank} was killed by {name}")
-        return Outcome(code, rank, f"rank {rank} exited with code {code}")
+            return Outcome(0 if went_on else 128 - code, rank, f"rank {rank} was killed by {name}")
+        return Outcome(0 if went_on else code, rank, f"rank {rank} exited with code {code}")
 
     def _end(self) -> None:
         """Tells all that still run to end, and makes them."""
@@ -303,3 +401,6 @@ def _copy_lines(source: IO[bytes], prefix: bytes) -> None:
             sys.stdout.buffer.write(prefix + line.rstrip(b"\n") + b"\n")
             sys.stdout.flush()
     source.close()
+
+
+guard(globals())

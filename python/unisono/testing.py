@@ -1,14 +1,13 @@
 """Ranks as threads of one process: small jobs for tests and experiments."""
 
-import tempfile
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from unisono._unisono import Placement, make_secret
 from unisono.communicator import Communicator
 from unisono.errors import AbortedError, PeerError
+from unisono.job_folder import job_folder
 from unisono.join import init
 
 __all__ = ["run_ranks"]
@@ -60,8 +59,8 @@ def run_ranks(
         except BaseException as error:  # passed on to the caller's thread
             errors[rank] = error
 
-    with tempfile.TemporaryDirectory(prefix="unisono-") as folder:
-        rendezvous = (Path(folder) / "rendezvous").as_uri()
+    with job_folder() as folder:
+        rendezvous = (folder / "rendezvous").as_uri()
         threads = [
             threading.Thread(target=run, args=(rank, rendezvous), name=f"rank {rank}", daemon=True)
             for rank in range(ranks)

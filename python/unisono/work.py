@@ -151,5 +151,12 @@ class Group:
     def _add(self, is_send: bool, view: View, peer: int) -> None:
         if self._work is not None:
             raise MisuseError("this group has been started; make another one")
+        # The core takes -1 as "from any rank", which has no place in a group's results.
+        if isinstance(peer, int) and not 0 <= peer < self._native.size:
+            what = "send" if is_send else "receive"
+            raise MisuseError(
+                f"peer is {peer} in a {what} on rank {self._rank}; it must be 0 to "
+                f"{self._native.size - 1}"
+            )
         self._messages.append(native.Message(is_send, view.address, view.count, view.type, peer))
         self._views.append(view)

@@ -221,3 +221,37 @@ def test_bench_can_print_json(shell: Shell) -> None:
 )
 def test_lists_of_ranks_are_read(text: str, ranks: list[int]) -> None:
     assert parse_rank_list(text) == ranks
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["run", "-n", "2", "/no/such"], 1, "cannot start /no/such for rank 0: No such file"),
+        (["simulate", "all_reduce", "--size", "1000GB"], 2, "at most 256 GiB"),
+        (["simulate", "all_reduce", "--size", ","], 2, "',' names nothing"),
+        (["plan", "cost", "/dev/null"], 2, "/dev/null"),
+        (["plan", "cost", "/proc/self/mem"], 2, "cannot read /proc/self/mem"),
+        (["plan", "show", "ring_all_reduce", "--channels", "1000"], 2, "it must be 1 to 64"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    shell: Shell, words: list[str], status: int, said: str
+) -> None:
+    ended = shell(*words)
+    assert ended.status == status
+    assert said in ended.errors
+    assert len(ended.errors.strip().splitlines()) == 1
+
+
+def test_a_bug_is_one_sentence_with_its_place(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_name: str) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(plans, "explain", lambda *_: broken("x"))
+    ended = shell("explain", "all_reduce", "8")
+    assert ended.status == 1
+    assert "bug in unisono: KeyError at " in ended.errors
+    assert "test_cli.py:" in ended.errors
+    assert "please report it" in ended.errors

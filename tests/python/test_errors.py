@@ -1,5 +1,6 @@
 """Bad input, named with its value and rank; and failures of others."""
 
+import ctypes
 import os
 import threading
 import time
@@ -7,6 +8,7 @@ import time
 import numpy as np
 import pytest
 import unisono
+from unisono import plans
 from unisono.testing import run_ranks
 
 MISUSES = {
@@ -180,6 +182,47 @@ def test_calls_that_differ_are_named_in_the_debug_mode():
         unisono.set_setting("UNISONO_CHECK_CALLS", "0")
 
 
+def test_what_one_rank_cannot_call_is_told_to_all_in_the_debug_mode():
+    unisono.set_setting("UNISONO_CHECK_CALLS", "1")
+    try:
+
+        def check(comm):
+            odd = comm.rank == 1
+            calls = [
+                ("root is 9", lambda: comm.broadcast(np.ones(2), root=9 if odd else 0)),
+                ("out", lambda: comm.all_reduce(np.ones(2), out=np.ones(3 if odd else 2))),
+                ("divisible", lambda: comm.reduce_scatter(np.ones(3 if odd else 4))),
+                ("rnig", lambda: comm.all_reduce(np.ones(2), algorithm="rnig" if odd else None)),
+                ("read-only", lambda: comm.broadcast(read_only(odd), root=0)),
+            ]
+            for why, call in calls:
+                told = why if odd else f"rank 1 cannot make call .*{why}"
+                with pytest.raises(unisono.MisuseError, match=told):
+                    call()
+                np.testing.assert_array_equal(comm.all_reduce(np.ones(2)), [2, 2])
+
+        def read_only(odd):
+            x = np.ones(2)
+            x.flags.writeable = not odd
+            return x
+
+        run_ranks(2, check)
+    finally:
+        unisono.set_setting("UNISONO_CHECK_CALLS", "0")
+
+
+def test_ranks_of_other_calls_are_told_both_without_the_debug_mode():
+    def check(comm):
+        x = np.ones(4, [np.float32, np.int32][comm.rank])
+        with pytest.raises(unisono.PeerError, match="ranks disagree") as told:
+            comm.all_reduce(x)
+        assert "rank 0 calls all_reduce of 4 float32, sum" in str(told.value)
+        assert "rank 1 calls all_reduce of 4 int32, sum" in str(told.value)
+        assert told.value.rank is None
+
+    run_ranks(2, check)
+
+
 def test_missing_ranks_are_named_when_joining(tmp_path):
     start = time.monotonic()
     with pytest.raises(unisono.CollectiveTimeoutError, match=r"1, 2"):
@@ -297,3 +340,115 @@ def test_joining_through_mpi():
         thread.join(30)
     assert sums == [3, 3, 3]
     assert mpi.told[0].startswith("tcp://127.0.0.1:")
+
+
+def test_overlapping_receives_are_refused():
+    def check(comm):
+        x, out = np.arange(4.0), np.zeros(4)
+        with pytest.raises(unisono.MisuseError, match="from rank 0 and from rank 1 overlaps"):
+            comm.all_to_all_v(x, [2, 2], [2, 2], recv_displacements=[0, 1], out=out)
+        with pytest.raises(unisono.MisuseError, match="goes to rank 0 and .* from rank 1 overlaps"):
+            comm.all_to_all_v(x[1:3], [1, 1], [1, 1], recv_displacements=[3, 1], out=x)
+        parts = comm.all_to_all_v(x, [2, 2], [2, 2], recv_displacements=[2, 0])
+        assert parts.tolist() == [2 * comm.rank, 2 * comm.rank + 1] * 2
+
+    run_ranks(2, check)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda comm: comm.broadcast(np.ones(3), root=1.5), "root is 1.5"),
+        (lambda comm: comm.broadcast(np.ones(3), root="0"), "root of .* is '0', of type str"),
+        (lambda comm: comm.all_reduce(np.ones(3), channels=2**40), "channels of .* is too large"),
+        (lambda comm: comm.all_reduce(np.ones(3), max_sms=-1), "max_sms is -1 on rank 0"),
+        (lambda comm: comm.split(2**40), "color of Communicator.split is 1099511627776, which is"),
+        (lambda comm: comm.recv(np.ones(3), -1), "peer is -1 in a receive on rank 0"),
+        (lambda comm: comm.shrink([0]), "rank 0 is to be left out and takes part itself"),
+        (lambda comm: comm.shrink([7]), "rank 7 is to be left out; ranks are 0 to 0"),
+        (lambda comm: comm.shrink(7), "excluded of Communicator.shrink is 7, of type int"),
+        (lambda comm: comm.all_reduce(), "missing a required argument: 'x'"),
+    ],
+)  # fmt: skip
+def test_arguments_of_wrong_types_are_named(call, text):
+    def check(comm):
+        with pytest.raises(unisono.MisuseError, match=text):
+            call(comm)
+        assert comm.failure is None
+        assert comm.all_reduce(np.ones(1))[0] == 1
+
+    run_ranks(1, check)
+
+
+def test_wrong_types_are_type_errors_and_values_are_not():
+    with pytest.raises(TypeError, match="text of Plan.from_text is 3, of type int; it must be str"):
+        plans.Plan.from_text(3)
+    with pytest.raises(unisono.ArgumentTypeError, match="Plan has no constructor"):
+        plans.Plan()
+    with pytest.raises(unisono.MisuseError) as caught:
+        plans.Placement(0)
+    assert not isinstance(caught.value, TypeError)
+
+
+def test_what_a_callback_raises_stays_what_it_is():
+    def fails(comm):
+        raise TypeError("the caller's own")
+
+    with pytest.raises(TypeError, match="the caller's own") as caught:
+        run_ranks(1, fails)
+    assert not isinstance(caught.value, unisono.Error)
+
+
+def test_more_channels_than_a_plan_has_are_refused_at_once():
+    algorithm = plans.find_algorithm("ring_all_reduce")
+    with pytest.raises(unisono.MisuseError, match="1000000 channels; it must be 1 to 64"):
+        algorithm.plan(plans.Placement(4), channels=1_000_000)
+    assert "root 9 is not a rank" in plans.find_algorithm("ring_broadcast").why_not(
+        plans.Placement(4), root=9
+    )
+
+
+def test_memory_without_strides_is_taken():
+    """ctypes leaves out what nanobind reads."""
+
+    def check(comm):
+        x = (ctypes.c_float * 3)(1, 2, 3)
+        assert comm.all_reduce(x, out=x) is x
+        assert list(x) == [2, 4, 6]
+        # Its bytes: NumPy shares them without a shape.
+        assert comm.all_reduce(np.datetime64(1, "D")).tolist() == [2, 0, 0, 0, 0, 0, 0, 0]
+
+    run_ranks(2, check)
+
+
+def test_the_ranks_that_are_left_go_on():
+    """Rank 1 leaves; then rank 0 of the rest does, too."""
+    left = threading.Barrier(4)
+
+    def check(comm):
+        comm.all_reduce(np.ones(1))
+        assert comm.failure is None
+        left.wait(20)
+        if comm.rank == 1:
+            comm.abort()
+            return None
+        with pytest.raises(unisono.Error) as caught:
+            while True:
+                comm.all_reduce(np.ones(1), timeout=20)
+        assert caught.value.rank == 1
+        assert (comm.failure.rank, str(comm.failure)) == (1, str(caught.value))
+        rest = comm.shrink([1])
+        assert rest.world_ranks == [0, 2, 3]
+        assert rest.all_reduce(np.array([comm.rank]))[0] == 5
+        rest.barrier()
+        if rest.rank == 0:
+            rest.abort()
+            return rest.size
+        with pytest.raises(unisono.Error):
+            while True:
+                rest.all_reduce(np.ones(1), timeout=20)
+        two = rest.shrink([rest.failure.rank])
+        assert two.all_gather(np.array([comm.rank])).tolist() == [2, 3]
+        return two.size
+
+    assert run_ranks(4, check) == [3, None, 2, 2]

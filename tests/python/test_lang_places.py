@@ -20,9 +20,13 @@ HEAD = """
 # What stands in line 6 and following, the line that is wrong, and what is said.
 BODIES = [
     ("c = chunk(0, 'input', 0)", 6, "NameError: name 'chunk' is not defined"),
-    ("pass\n        p.chunk(0, 'input', 1.5)", 7, "TypeError: chunk(): incompatible"),
-    ("p.chunk(0, 'input', 0).reduce(1)", 6, "TypeError: reduce(): incompatible"),
-    ("p.chunk(0, 'input', 0).copy(1, chan=3)", 6, "TypeError: copy(): incompatible"),
+    ("pass\n        p.chunk(0, 'input', 1.5)", 7, "index of Trace.chunk is 1.5, of type float"),
+    ("p.chunk(0, 'input', 0).reduce(1)", 6, "Chunk.reduce takes other, channel; it got 1"),
+    (
+        "p.chunk(0, 'input', 0).copy(1, chan=3)",
+        6,
+        "Chunk.copy takes rank, buffer, index, channel",
+    ),
     ("np.zeros(3).reshape(2, 2)", 6, "ValueError: cannot reshape"),
     ("p.rank(0, 4)", 6, "rank(0, 4): there are 1 nodes of 4 ranks"),
     ("pass\n        with p.channel(99): pass", 7, "channel 99; channels are 0 to 63"),
@@ -35,7 +39,11 @@ BODIES = [
 FILES = [
     ("def wrong(p)\n", 1, "SyntaxError: expected ':'"),
     ("import os\nimport no_such_module\n", 2, "ModuleNotFoundError: No module named"),
-    ("from unisono.lang import program\nprogram('all_reduce', 1)\n", 2, "TypeError: program()"),
+    (
+        "from unisono.lang import program\nprogram('all_reduce', 1)\n",
+        2,
+        "program: too many positional arguments",
+    ),
 ]
 # Programs whose decorator is wrong.
 DECORATORS = [

@@ -7,9 +7,12 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import unisono
+from unisono import launcher
+from unisono.job_folder import job_folder, sweep
 from unisono.launcher import launch
 
 # Long enough for a loaded machine; a job that hangs is ended by it and fails its test.
@@ -74,7 +77,8 @@ def test_what_ranks_are_told(job):
         """
         keys = ("RANK", "WORLD_SIZE", "NODE")
         print(*(os.environ["UNISONO_" + key] for key in keys), os.environ["OWN"])
-        print(len(os.environ["UNISONO_SECRET"]), sys.stdin.read() == "")
+        secret = os.environ["UNISONO_SECRET_FILE"]
+        print(os.path.getsize(secret), oct(os.stat(secret).st_mode & 0o777), sys.stdin.read() == "")
         """,
         3,
         nodes=2,
@@ -82,7 +86,23 @@ def test_what_ranks_are_told(job):
     )
     assert outcome == unisono.launcher.Outcome(0, None, "")
     first = ["[0] 0 3 node0 x", "[1] 1 3 node0 x", "[2] 2 3 node1 x"]
-    assert output == sorted(first + [f"[{rank}] 64 True" for rank in range(3)])
+    assert output == sorted(first + [f"[{rank}] 64 0o600 True" for rank in range(3)])
+
+
+def test_ranks_get_the_users_own_secret(job, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("mine")
+    secret.chmod(0o600)
+    outcome, output = job(
+        """
+        unisono.init().barrier()
+        print(os.environ["UNISONO_SECRET_FILE"])
+        """,
+        2,
+        environment={"UNISONO_SECRET_FILE": str(secret)},
+    )
+    assert outcome.ok, (outcome, output)
+    assert output == [f"[{rank}] {secret}" for rank in range(2)]
 
 
 def test_a_rank_that_fails_ends_the_others_and_is_named(job):
@@ -163,9 +183,127 @@ def test_impossible_shapes_are_refused():
         launch(["true"], 0)
 
 
-def test_a_missing_command_starts_nothing():
-    with pytest.raises(FileNotFoundError):
-        launch(["/no/such/command"], 2)
+@pytest.mark.parametrize("word", ["/no/such/command", "nul\0byte", "/"])
+def test_a_command_that_cannot_be_starts_nothing(word):
+    with pytest.raises(unisono.MachineError, match="cannot start .* for rank 0") as caught:
+        launch([word], 2)
+    assert isinstance(caught.value, OSError)
+
+
+def test_no_command_is_refused():
+    with pytest.raises(unisono.MisuseError, match="no command"):
+        launch([], 2)
+
+
+KILLED = """
+    import os, sys
+    from unisono.launcher import launch
+    print(os.getpid(), flush=True)
+    launch({command!r}, 2, prefix_output={prefix}, environment={{"JOB_TEST": {mark!r}}})
+"""
+# What ranks are, and what they leave behind: alone, under a shell, with a child of a process group
+# and with one of a session of its own.
+STAYS = """
+import os, sys, time
+from pathlib import Path
+def stay():
+    Path(sys.argv[1], str(os.getpid())).touch()
+    time.sleep(300)
+"""
+LEADS = """
+for lead in (lambda: os.setpgid(0, 0), os.setsid):
+    if os.fork() == 0:
+        lead()
+        stay()
+"""
+SHELL = "touch $1/$$; sh -c 'touch $1/$$; sleep 300; true' x $1; true"
+KINDS = {
+    "ranks": ["-c", STAYS + "stay()"],
+    "under a shell": ["sh", "-c", SHELL, "x"],
+    "group of its own": ["-c", STAYS + LEADS + "stay()"],
+}
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def awaited(condition, seconds=LIMIT_SECONDS):
+    deadline = time.monotonic() + seconds
+    while not (met := condition()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return met
+
+
+@pytest.mark.parametrize("prefix", [False, True])
+@pytest.mark.parametrize(("kind", "processes"), [("ranks", 2), ("under a shell", 4),
+                                                 ("group of its own", 6)])  # fmt: skip
+def test_ranks_end_with_a_launcher_that_is_killed(tmp_path, monkeypatch, kind, processes, prefix):
+    pids, place = tmp_path / "pids", tmp_path / "place"
+    pids.mkdir()
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    script = KILLED.format(command=[*KINDS[kind], str(pids)], prefix=prefix, mark=str(tmp_path))
+    killed = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)])
+    assert awaited(lambda: len(list(pids.iterdir())) == processes)
+    killed.kill()
+    killed.wait()
+    started = [int(path.name) for path in pids.iterdir()]
+    assert awaited(lambda: not any(map(alive, started)), 2), kind
+    # The guardian takes the folder, too.
+    assert awaited(lambda: not list(place.iterdir()), 2)
+
+
+def test_the_next_run_sweeps_the_folders_of_the_dead_and_of_them_alone(tmp_path, monkeypatch):
+    """The guardian is killed with the launcher: as when a container's memory runs out."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    script = f"""
+        import os, signal, tempfile, time
+        tempfile.tempdir = {str(tmp_path)!r}
+        from unisono.job_folder import job_folder
+        with job_folder() as folder:
+            (folder / "rendezvous").touch()
+            print(folder, flush=True)
+            time.sleep(300)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    makers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    folders = [Path(maker.stdout.readline().strip()) for maker in makers]
+    (tmp_path / "unisono-job-link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    try:
+        makers[0].kill()
+        makers[0].wait()
+        with job_folder() as own:
+            assert own.is_dir()
+            assert not folders[0].exists()
+            assert (folders[1] / "rendezvous").exists()
+            assert sweep() == []
+            assert own.stat().st_mode & 0o777 == 0o700
+        assert not own.exists()
+        assert (tmp_path / "elsewhere").is_dir()
+    finally:
+        for maker in makers:
+            maker.kill()
+            maker.wait()
+
+
+def test_a_job_goes_on_without_its_guardian(job, monkeypatch):
+    started = launcher._start_guardian
+
+    def killed(folder):
+        process = started(folder)
+        process.kill()
+        process.wait()
+        return process
+
+    monkeypatch.setattr(launcher, "_start_guardian", killed)
+    outcome, output = job("print('ran')", 2)
+    assert outcome.ok
+    assert output == ["[0] ran", "[1] ran"]
 
 
 WAITING = {
@@ -248,14 +386,14 @@ def test_control_c_of_the_launcher_reaches_every_rank(tmp_path):
         outcome = launch(["-c", textwrap.dedent(ranks)], 2)
         print(outcome.exit_code, outcome.message)
     """
-    launcher = subprocess.Popen(
+    started = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + LIMIT_SECONDS
     while len(list(ready.iterdir())) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.kill(launcher.pid, signal.SIGINT)
-    output, _ = launcher.communicate(timeout=LIMIT_SECONDS)
+    os.kill(started.pid, signal.SIGINT)
+    output, _ = started.communicate(timeout=LIMIT_SECONDS)
     lines = sorted(output.splitlines())
     assert lines == [
         "130 all ranks were ended by SIGINT",
@@ -280,3 +418,29 @@ def test_a_program_may_end_without_waiting(job):
     )
     assert outcome.ok, (outcome, output)
     assert output == ["[0] end", "[1] end"]
+
+
+def test_the_others_go_on_if_they_are_to(job):
+    outcome, output = job(
+        """
+        comm = unisono.init(timeout=40)
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            while True:
+                comm.all_reduce(np.ones(10))
+        except unisono.PeerError as error:
+            rest = comm.shrink([error.rank])
+        time.sleep(1.5)  # longer than the launcher gives ranks for their last words
+        print(rest.all_reduce(np.array([comm.rank]))[0])
+        """,
+        3,
+        keep_going=True,
+    )
+    assert outcome == unisono.launcher.Outcome(0, 1, "rank 1 was killed by SIGKILL")
+    assert output == ["[0] 2", "[2] 2"]
+
+
+def test_a_job_whose_ranks_all_fail_has_failed_however_it_goes_on(job):
+    outcome, _ = job("sys.exit(3)", 2, keep_going=True)
+    assert outcome == unisono.launcher.Outcome(3, 0, "rank 0 exited with code 3")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,32 @@ def test_wrong_cluster_files_are_refused_by_name(old: str, new: str, complaint: 
 def test_a_cluster_has_no_more_ranks_than_places() -> None:
     with pytest.raises(MisuseError, match="hgx_h200_4 has 4"):
         simulate(load_cluster("hgx_h200_4"), "all_reduce", "ring", size_bytes=1024, ranks=5)
+
+
+@pytest.mark.parametrize("size_bytes", [10**12, 2**63, 10**30])
+def test_buffers_that_no_machine_has_are_refused_at_once(size_bytes: int) -> None:
+    """A simulation takes as long as there are bytes."""
+    began = time.process_time()
+    with pytest.raises(MisuseError, match=r"at most 256 GiB|is too large"):
+        simulate(load_cluster("dgx_h100"), "all_reduce", "ring", size_bytes=size_bytes, ranks=8)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("format: 2024-13-45", "month must be in 1..12"),
+        (f"format: {'9' * 5000}", "4300 digits"),
+        ("[" * 20_000, "nested too deep"),
+        ("{a: " * 70, "nested too deep"),
+    ],
+    ids=["no date", "a long number", "lists", "mappings"],
+)
+def test_yaml_that_python_cannot_hold_is_refused_at_once(text: str, complaint: str) -> None:
+    began = time.process_time()
+    with pytest.raises(MisuseError, match=f"^cluster: .*{complaint}"):
+        parse_cluster(text)
+    assert time.process_time() - began < 1
 
 
 def test_shares_of_the_path_are_the_time() -> None:

@@ -50,13 +50,10 @@ def test_mismatched_shapes_are_found_on_every_rank() -> None:
     outcome = run("failures.py", 2, "mismatched_shapes", LIMIT="10")
     texts = outcome.reports["mismatch"]
     assert len(texts) == 2, outcome.text()
-    # Who finds it first tells the other, which may not have looked yet, whose part has failed.
-    sizes = r"has (16 bytes where .* expects 32|32 bytes where .* expects 16)"
-    assert any(re.search(sizes, text) for text in texts), texts
     for text in texts:
-        assert re.search(
-            rf"DistBackendError: all_reduce on rank .*({sizes}|because rank \d failed)", text
-        )
+        assert re.search(r"DistBackendError: all_reduce on rank .*ranks disagree", text), text
+        for who, elements in enumerate((4, 8)):
+            assert f"rank {who} calls all_reduce of {elements} float32, sum" in text
 
 
 @pytest.mark.slow
@@ -86,6 +83,23 @@ def test_dead_rank_is_named_in_the_middle_of_a_backward_pass() -> None:
     for text in outcome.reports["died"]:
         assert re.search("DistBackendError: all_reduce on rank .*rank 2", text), text
     assert all(float(seconds) < 20 for seconds in outcome.reports["died seconds"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [0, 2])
+def test_the_others_go_on(lost: int) -> None:
+    outcome = run("failures.py", 4, "others_go_on", nodes=2, LOST=str(lost))
+    left = [rank for rank in range(4) if rank != lost]
+    mean = f"{sum(left) / 3:g}"
+    assert sorted(outcome.reports.get("rest", [])) == [
+        f"{place} of 3: sum {sum(left)}, first {left[0]}, gradient {mean}" for place in range(3)
+    ], outcome.text()
+    for text in outcome.reports["not failed"]:
+        assert "MisuseError: the group names no rank that has failed" in text
+    for text in outcome.reports["itself"]:
+        assert "is to be left out and takes part itself" in text
+    for text in outcome.reports["died"]:
+        assert re.search(f"DistBackendError: .*rank {lost}", text), text
 
 
 @pytest.mark.slow

@@ -1,12 +1,10 @@
 """The comparison: the same calls by this library and others, in turn, size by size."""
 
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from unisono import plans
 from unisono.bench import peers
@@ -18,6 +16,7 @@ from unisono.bench.machine import crowding
 from unisono.bench.peers import OURS, Variant
 from unisono.bench.rows import Row
 from unisono.errors import MisuseError
+from unisono.job_folder import job_folder
 
 COMPARED = (
     "all_reduce",
@@ -125,7 +124,7 @@ def compare(
     begin = time.monotonic()
     done = Comparison(copy_gb_s=copy_bandwidth_gb_s(request.ranks))
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unisono-peers-")))
+        folder = stack.enter_context(job_folder())
         bed = stack.enter_context(places_of(request))
         variants = [peers.ours(request.ranks, bed)]
         for peer in against:

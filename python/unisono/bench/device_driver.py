@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import socket
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from unisono.bench.driver import BenchError
 from unisono.bench.elements import element
 from unisono.bench.ratios import geometric_mean
 from unisono.bench.rows import Row
+from unisono.job_folder import job_folder
 from unisono.launcher import launch
 
 # What a size's row is counted under.
@@ -41,10 +41,9 @@ def run_on_devices(request: DeviceRequest, ranks: int) -> tuple[list[DeviceRow],
     Raises:
         BenchError: A rank failed, or a call did.
     """
-    with tempfile.TemporaryDirectory(prefix="unisono-bench-") as folder:
-        job = Path(folder)
+    with job_folder() as job:
         (job / "device.json").write_text(json.dumps(asdict(request)))
-        command = ["-m", _WORKERS.get(request.peer, "unisono.bench.device"), folder]
+        command = ["-m", _WORKERS.get(request.peer, "unisono.bench.device"), str(job)]
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
         outcome = launch(command, ranks, environment=meeting, prefix_output=False)
         if not outcome.ok:

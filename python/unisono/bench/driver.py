@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from unisono.bench.cases import Case, Request, write_cases
 from unisono.bench.machine import crowding
 from unisono.bench.rows import Row
 from unisono.errors import Error
+from unisono.job_folder import job_folder
 from unisono.launcher import launch
 from unisono.netbed import Netbed, parse_shape
 
@@ -45,14 +45,13 @@ def run(
         BenchError: A rank failed, or a call did.
         KeyboardInterrupt: Ctrl-C; the ranks have ended.
     """
-    with tempfile.TemporaryDirectory(prefix="unisono-bench-") as folder:
-        job = Path(folder)
+    with job_folder() as job:
         (job / "request.json").write_text(json.dumps(request.to_json()))
         (job / "cases.json").write_text(write_cases(cases))
         listener = _Listener(job / "results", request, cases, on_start, on_row)
         with places_of(request) as places, listener:
             outcome = launch(
-                ["-m", "unisono.bench.worker", folder],
+                ["-m", "unisono.bench.worker", str(job)],
                 request.ranks,
                 nodes=request.nodes,
                 environment={"UNISONO_DELAY": request.delay} if request.delay else {},

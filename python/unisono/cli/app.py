@@ -1,10 +1,11 @@
 """The application: its commands, and how failures end it.
 
-Exit status: 0 when all went well; 1 when something is wrong (a plan, a result, a rank); 2 when the
-command line is.
+Exit status: 0 when all went well; 1 when something is wrong (a plan, a result, a rank, the
+machine); 2 when the command line is. An error is one sentence, never a traceback.
 """
 
 import sys
+import traceback
 
 import typer
 
@@ -43,4 +44,18 @@ def main() -> None:
     except BrokenPipeError:
         # The reader of our output has had enough: `unisono plan list | head`.
         sys.stderr.close()
+        sys.exit(1)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        complain(f"{where}{error.strerror or error}")
+        sys.exit(1)
+    except MemoryError:
+        complain("there is not enough memory for this")
+        sys.exit(1)
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        complain(
+            f"bug in unisono: {type(error).__name__} at {last.filename}:{last.lineno}: {error}; "
+            "please report it"
+        )
         sys.exit(1)

@@ -117,8 +117,11 @@ def parse_delay(text: str) -> float:
 
 
 def split_names(values: Sequence[str]) -> list[str]:
-    """Names that may be given several times or with commas between them."""
-    return [name for value in values for name in value.split(",") if name]
+    """Names that may be given several times or with commas between them; some, if any is given."""
+    names = [name for value in values for name in value.split(",") if name]
+    if values and not names:
+        raise MisuseError(f"'{','.join(values)}' names nothing")
+    return names
 
 
 def parse_rank_list(text: str) -> list[int]:

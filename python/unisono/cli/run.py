@@ -21,6 +21,10 @@ def run(
     ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Number of ranks.")] = 1,
     nodes: Annotated[int, typer.Option(min=1, help="Virtual nodes the ranks are spread over.")] = 1,
     label: Annotated[bool, typer.Option(help="Write each line of output with its rank.")] = False,
+    keep_going: Annotated[
+        bool,
+        typer.Option("--keep-going", help="When a rank fails, leave the others alone."),
+    ] = False,
     preload_nccl: Annotated[
         bool,
         typer.Option(
@@ -30,12 +34,21 @@ def run(
 ) -> None:
     """Run a program on several ranks; when one fails, end all and say which.
 
+    With --keep-going the others go on, and the exit status is 0 if one of them ends well.
+
     Example: unisono run -n 8 --nodes 2 train.py --epochs 3
 
     Example: unisono run -n 4 --preload-nccl train.py
     """
     placement_of(ranks, nodes)
-    outcome = launch(command, ranks, nodes=nodes, prefix_output=label, preload_nccl=preload_nccl)
-    if not outcome.ok:
+    outcome = launch(
+        command,
+        ranks,
+        nodes=nodes,
+        prefix_output=label,
+        preload_nccl=preload_nccl,
+        keep_going=keep_going,
+    )
+    if outcome.message:
         complain(outcome.message)
     raise typer.Exit(outcome.exit_code)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from unisono.draw.svg import PALETTE, Svg
+from unisono.errors import MisuseError
 from unisono.plans import Plan, Schedule
 
 # In the legend's order. Steps that reduce are warm, steps that only move data are cool.
@@ -60,8 +61,12 @@ def draw_plan(
         standalone: False leaves out the style sheet, for a page that has it.
 
     Raises:
-        MisuseError: The plan does not end: it waits for itself.
+        MisuseError: The plan does not end: it waits for itself. Or the nodes are not of its ranks.
     """
+    if node_of_rank is not None and len(node_of_rank) != plan.ranks:
+        raise MisuseError(
+            f"node_of_rank has {len(node_of_rank)} nodes; plan {plan.name} has {plan.ranks} ranks"
+        )
     schedule = plan.schedule()
     channels = {
         (rank, number): block.channel

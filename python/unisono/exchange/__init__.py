@@ -6,6 +6,7 @@
 `read_plan` takes any file that holds a plan. docs/exchange.md says what becomes of what.
 """
 
+from unisono.arguments import guard
 from unisono.exchange.files import read_plan, targets, write_plan
 from unisono.exchange.mscclpp import write_mscclpp_json
 from unisono.exchange.read_xml import read_msccl_xml
@@ -19,3 +20,5 @@ __all__ = [
     "write_mscclpp_json",
     "write_plan",
 ]
+
+guard(globals())

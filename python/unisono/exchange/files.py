@@ -38,12 +38,13 @@ def write_plan(plan: native.Plan, target: str) -> str:
     return write_msccl_xml(plan, known[target])
 
 
-def read_plan(path: Path) -> native.Plan:
+def read_plan(path: str | Path) -> native.Plan:
     """The plan in a file: our text or JSON, or MSCCL's XML.
 
     Raises:
         MisuseError: It cannot be read, or holds no plan, or a wrong one.
     """
+    path = Path(path)
     try:
         if path.stat().st_size > _MAX_FILE_BYTES:
             raise MisuseError(f"{path} has more than {_MAX_FILE_BYTES} bytes")

@@ -20,6 +20,7 @@ program the mistake is.
 """
 
 from unisono._unisono import Chunk, Chunks, Compiled, passes
+from unisono.arguments import guard
 from unisono.errors import ProgramError
 from unisono.lang.build import Build
 from unisono.lang.program import Program, Shape, load, program
@@ -38,3 +39,6 @@ __all__ = [
     "program",
     "run",
 ]
+
+# What programs call on a Build finds its place by who called it, and told_at answers for it.
+guard(globals(), without=("Build",))

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from traceback import walk_tb
 
-from unisono.errors import Error, ProgramError
+from unisono.errors import ArgumentTypeError, Error, ProgramError
 
 __all__ = ["place_of", "told_at"]
 
-# Neither the language nor libraries are where a user looks for a mistake.
+# Neither this package nor libraries are where a user looks for a mistake.
 _NOT_THE_USERS = (
-    str(Path(__file__).parent),
+    str(Path(__file__).parents[1]),
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
     "<frozen",
 )
@@ -33,7 +33,9 @@ def told_at(home: str) -> Iterator[None]:
         if error.file is not None:
             raise
         raise ProgramError(f"{home}{error}") from error.__cause__
-    except Error:
+    except Error as error:
+        if isinstance(error, ArgumentTypeError):
+            raise ProgramError(f"{place_of(error) or home}{error}") from error
         raise
     except SyntaxError as error:
         place = f"{error.filename}:{error.lineno}: " if error.filename else home

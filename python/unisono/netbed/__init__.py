@@ -1,6 +1,9 @@
 """Network namespaces as nodes, joined by shaped links: a cluster's network on one machine."""
 
+from unisono.arguments import guard
 from unisono.netbed.bed import Netbed, remove_stale
 from unisono.netbed.shape import Shape, parse_rate, parse_shape
 
 __all__ = ["Netbed", "Shape", "parse_rate", "parse_shape", "remove_stale"]
+
+guard(globals())

@@ -5,6 +5,7 @@ result = simulate(cluster, "all_reduce", "ring", size_bytes=64 << 20, ranks=16)
 print(result.time_us)
 """
 
+from unisono.arguments import guard
 from unisono.simulate.calibrate import Calibration, calibrate
 from unisono.simulate.cluster import (
     Cluster,
@@ -107,3 +108,5 @@ __all__ = [
     "write_goal",
     "zero3_step",
 ]
+
+guard(globals())

@@ -11,6 +11,8 @@ from unisono.errors import MisuseError
 
 _MAX_BYTES = 1 << 20
 _FOLDER = "clusters"
+# No schema here nests deeper than 16.
+_MAX_DEPTH = 64
 
 
 class Part(BaseModel):
@@ -33,9 +35,8 @@ def parse(schema: type[Document], text: str, where: str) -> Document:
         raise MisuseError(f"{where}: more than {_MAX_BYTES} characters")
     try:
         document = yaml.load(text, Loader=_Loader)
-    except RecursionError:
-        raise MisuseError(f"{where}: nested too deep") from None
-    except yaml.YAMLError as error:
+    # A ValueError: YAML takes 2024-13-45 for a date, and 5,000 digits for a number.
+    except (yaml.YAMLError, ValueError) as error:
         raise MisuseError(f"{where}: {error}") from None
     try:
         return schema.model_validate(document)
@@ -71,13 +72,22 @@ def folder() -> Path:
 class _Loader(yaml.SafeLoader):
     """Plain YAML: no aliases, which can grow without bound or hold themselves, no name twice."""
 
+    depth = 0
+
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()
             raise yaml.constructor.ConstructorError(
                 None, None, f"an alias (*{event.anchor}) is not allowed", event.start_mark
             )
-        return super().compose_node(parent, index)
+        if self.depth == _MAX_DEPTH:
+            raise yaml.constructor.ConstructorError(
+                None, None, "nested too deep", self.peek_event().start_mark
+            )
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         names = [key.value for key, _ in node.value]

@@ -63,12 +63,13 @@ def parse_log_gops(text: str) -> LogGops:
     return LogGops(rendezvous_bytes=int(values.get("S", 0)), **times)
 
 
-def read_goal(path: Path) -> native.GoalSchedule:
+def read_goal(path: str | Path) -> native.GoalSchedule:
     """A schedule, from text or binary.
 
     Raises:
         MisuseError: It is none; the message has line and column, or the byte's offset.
     """
+    path = Path(path)
     try:
         contents = path.read_bytes()
     except OSError as error:

@@ -96,7 +96,7 @@ class DecadeError:
     worst: float
 
 
-def read_measurements(path: Path, implementation: str = OURS) -> list[Measurement]:
+def read_measurements(path: str | Path, implementation: str = OURS) -> list[Measurement]:
     """What a bench has written: the JSON of `unisono bench --json`, or the GPU bench's table.
 
     Rows may also have "channels", "calls", "slots" and "slot_bytes".
@@ -104,6 +104,7 @@ def read_measurements(path: Path, implementation: str = OURS) -> list[Measuremen
     Raises:
         MisuseError: It is neither; the message names the file and the place.
     """
+    path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -6,6 +6,7 @@ print(found.time_us, found.bound_us)
 plan = found.compile().plan
 """
 
+from unisono.arguments import guard
 from unisono.synthesize.exact import Point, pareto, solve
 from unisono.synthesize.found import Found, synthesize
 from unisono.synthesize.links import builtin_links, load_links, parse_links
@@ -20,3 +21,5 @@ __all__ = [
     "solve",
     "synthesize",
 ]
+
+guard(globals())

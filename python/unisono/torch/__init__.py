@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch.distributed as dist
 
 from unisono import _unisono as native
 from unisono.communicator import Communicator
+from unisono.errors import MisuseError
 from unisono.torch import _build, _meet, _standard
 from unisono.torch._meet import Options
 from unisono.torch.memory import MemPool
@@ -29,6 +31,7 @@ __all__ = [
     "communicator",
     "monitored_barrier",
     "reduce_scatter_by",
+    "shrink",
 ]
 
 _extension = _build.load()
@@ -40,9 +43,12 @@ def _create(options: Any, asked: Any = None) -> Any:
     how = asked if isinstance(asked, Options) else Options()
     made = _meet.meet(options.store, options.group_rank, size, timeout, how)
     ranks = list(options.global_ranks_in_group) or list(range(size))
-    # As for NCCL: the host, and not only the current stream, waits in Work.wait().
-    host_waits = os.environ.get("TORCH_NCCL_BLOCKING_WAIT", "0") == "1"
-    return _extension.make_backend(made.handle, options.group_id, ranks, timeout, host_waits)
+    return _extension.make_backend(made.handle, options.group_id, ranks, timeout, _host_waits())
+
+
+def _host_waits() -> bool:
+    """As for NCCL: the host, and not only the current stream, waits in Work.wait()."""
+    return os.environ.get("TORCH_NCCL_BLOCKING_WAIT", "0") == "1"
 
 
 def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
@@ -76,6 +82,44 @@ def monitored_barrier(
     if timeout is not None:
         options.timeout = timeout
     _extension.monitored_barrier(_backend(group), options.timeout)
+
+
+def shrink(
+    group: dist.ProcessGroup | None = None, excluded: Sequence[int] | None = None
+) -> dist.ProcessGroup:
+    """Makes a group without some ranks, which may have died. Collective over the others.
+
+    Works after a failure, too: the new group starts afresh, on the same devices; the old one stays
+    failed, and is left to be destroyed at the end. Ranks keep their numbers of the job, which
+    torch.distributed's `src` and `dst` are. No store is asked, so that it may be gone.
+
+    Args:
+        group: The group; None takes the default one.
+        excluded: Ranks of the group, the same on all that stay; None takes the one whose failure
+            has ended the group.
+
+    Raises:
+        unisono.MisuseError: This rank is among them, one is no rank, or None was given and the
+            group has not failed.
+        unisono.PeerError: Another rank has died as well, or does not come in time.
+    """
+    group = group or dist.group.WORLD
+    backend = _backend(group)
+    old = communicator(group)
+    if excluded is None:
+        failure = old.failure
+        if failure is None or failure.rank is None:
+            raise MisuseError("the group names no rank that has failed; say which ranks to exclude")
+        excluded = [failure.rank]
+    made = old._native.shrink(list(excluded))
+    members = [rank for rank in range(old.size) if rank not in excluded]
+    return _standard.shrunk(
+        group,
+        members,
+        lambda name, ranks: _extension.make_backend(
+            made.handle, name, ranks, backend.options._timeout, _host_waits()
+        ),
+    )
 
 
 def all_gather_by(

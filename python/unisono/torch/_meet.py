@@ -1,12 +1,7 @@
-"""How the ranks of a process group find each other: through the store that PyTorch hands over.
-
-The store only tells the address where the group's rank 0 listens, and the secret that each rank
-then proves there.
-"""
+"""How the ranks of a process group find each other: through the store that PyTorch hands over."""
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +9,7 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
+from unisono import _through_store
 from unisono import _unisono as native
 
 _LOOPBACK = ("localhost", "127.", "::1")
@@ -49,28 +45,20 @@ def meet(
 
     Raises:
         torch.distributed.DistStoreError: Rank 0 did not come; the text says so.
-        unisono.UnisonoError: Ranks are missing, and so on; see unisono.init.
+        unisono.Error: Ranks are missing, and so on; see unisono.init.
     """
     seconds = timeout.total_seconds()
     listener, rendezvous, secret = None, "", ""
     if size > 1:
-        # A store outlives the groups that are made over it: a group with the name of a destroyed
-        # one must not read what that one left. Each round of arrivals is one group.
-        arrival = store.add("unisono/arrivals", 1) - 1
-        key = f"unisono/{arrival // size}/rendezvous"
-        if rank == 0:
-            listener = native.RendezvousListener(_interface())
-            rendezvous, secret = listener.rendezvous, native.make_secret()
-            store.set(key, json.dumps([rendezvous, secret]))
-        else:
-            try:
-                store.wait([key], timeout)
-            except dist.DistStoreError as error:
-                raise dist.DistStoreError(
-                    f"rank {rank} of {size} waited {seconds:g} s for the group's rank 0, which "
-                    f"has not told where it listens: {error}"
-                ) from error
-            rendezvous, secret = json.loads(store.get(key))
+        try:
+            listener, rendezvous, secret = _through_store.meet(
+                store, "unisono", rank, size, timeout, _interface()
+            )
+        except dist.DistStoreError as error:
+            raise dist.DistStoreError(
+                f"rank {rank} of {size} waited {seconds:g} s for the group's rank 0, which "
+                f"has not told where it listens: {error}"
+            ) from error
     return native.Communicator.init(
         rank,
         size,

@@ -18,6 +18,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, _register_process_group
 from torch.distributed import distributed_c10d as c10d
 
+_CUSTOM = dist.ProcessGroup.BackendType.CUSTOM
+
 
 def backend_of(
     group: dist.ProcessGroup | None, devices: Sequence[str] = ("cpu", "cuda")
@@ -118,6 +120,32 @@ def _split(
     )
     if group is not None:
         _register(group, name, parent, own)
+    return group
+
+
+def shrunk(
+    parent: dist.ProcessGroup, ranks: Sequence[int], make: Callable[[str, list[int]], Any]
+) -> dist.ProcessGroup:
+    """A group of some ranks of another one, on the devices that Unisono serves there.
+
+    Args:
+        parent: The other group.
+        ranks: Its ranks that are in the new one, in order.
+        make: Makes the backend, from the group's name and its ranks of the job.
+    """
+    of_job = dist.get_process_group_ranks(parent)
+    members = [of_job[rank] for rank in ranks]
+    name = c10d._process_group_name(members, use_hashed_name=True)
+    backend = make(name, members)
+    _, store = c10d._world.pg_map[parent]
+    group = dist.ProcessGroup(store, backend.rank(), backend.size())
+    for device in ("cpu", "cuda"):
+        if _backend_for(parent, device) is not None:
+            group._register_backend(torch.device(device), _CUSTOM, backend)
+    group._set_default_backend(_CUSTOM)
+    group._set_group_name(name)
+    group._set_group_desc(f"{parent.group_name}:shrunk")
+    _register(group, name, parent, list(ranks))
     return group
 
 

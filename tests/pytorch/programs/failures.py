@@ -86,6 +86,31 @@ def rank_dies_in_training() -> None:
             said("died", loss.backward)
 
 
+def others_go_on() -> None:
+    """A rank is killed, perhaps the one that holds the store; the others shrink the group."""
+    lost = int(os.environ["LOST"])
+    dist.barrier()
+    said("not failed", unisono.torch.shrink)
+    said("itself", lambda: unisono.torch.shrink(excluded=[rank()]))
+    if rank() == lost:
+        os.kill(os.getpid(), signal.SIGKILL)
+    said("died", lambda: [dist.all_reduce(torch.ones(100)) for _ in range(1000)])
+    rest = unisono.torch.shrink()
+    x = torch.full((4,), float(rank()))
+    dist.all_reduce(x, group=rest)
+    first = 1 if lost == 0 else 0
+    y = torch.full((2,), float(rank()))
+    dist.broadcast(y, src=first, group=rest)
+    layer = torch.nn.Linear(2, 1, bias=False)
+    model = torch.nn.parallel.DistributedDataParallel(layer, process_group=rest)
+    model(torch.full((1, 2), float(rank()))).sum().backward()
+    place = f"{dist.get_rank(rest)} of {dist.get_world_size(rest)}"
+    report("rest", f"{place}: sum {x[0]:g}, first {y[0]:g}, gradient {layer.weight.grad[0, 0]:g}")
+    if lost == 0:  # torch's own end waits for the store that died
+        sys.stdout.flush()
+        os._exit(0)
+
+
 def rank_does_not_come() -> None:
     """The last rank calls nothing until the others have given up."""
     if rank() == size() - 1:

@@ -1,0 +1,88 @@
+"""How ranks find each other through a store of keys and values that they share, such as PyTorch's.
+
+The store only tells the address where rank 0 listens, and the secret that each rank then proves
+there, so the job is no stronger than the store.
+"""
+
+import json
+from datetime import timedelta
+from typing import Any, Protocol
+
+from unisono import _unisono as native
+from unisono.errors import MachineError, PeerError
+
+_SECRETS = ("UNISONO_SECRET", "UNISONO_SECRET_FILE")
+
+
+class Store(Protocol):
+    """What is used of torch.distributed.Store."""
+
+    def add(self, key: str, amount: int) -> int:
+        """Adds to a number that starts at 0, and returns the sum."""
+
+    def set(self, key: str, value: str) -> Any:
+        """Makes a value readable for all."""
+
+    def wait(self, keys: list[str], timeout: timedelta) -> Any:
+        """Returns when all keys are set; raises at the timeout."""
+
+    def get(self, key: str) -> bytes:
+        """The value of a key that is set."""
+
+
+def has_secret() -> bool:
+    """Whether the settings give this process a secret, which goes before one that is made."""
+    return any(row.value for row in native.settings() if row.variable in _SECRETS)
+
+
+def meet(
+    store: Store, prefix: str, rank: int, size: int, timeout: timedelta, interface: str
+) -> tuple[native.RendezvousListener | None, str, str]:
+    """Rank 0 listens on `interface` and makes a secret; the store tells the others.
+
+    Returns:
+        Rank 0's listener, the rendezvous, and the secret; "" where the settings have one.
+
+    Raises:
+        PeerError: Rank 0 could not listen.
+        MachineError: Rank 0 could not, or the store holds something else.
+        Exception: Whatever the store raises when rank 0 did not come in time.
+    """
+    # A store outlives the groups that are made over it: a group with the name of a destroyed one
+    # must not read what that one left. Each round of arrivals is one group.
+    arrival = store.add(f"{prefix}/arrivals", 1) - 1
+    key = f"{prefix}/{arrival // size}/rendezvous"
+    if rank == 0:
+        try:
+            listener = native.RendezvousListener(interface)
+        except Exception as error:  # told to all, or the others would wait for nothing
+            store.set(key, json.dumps(["", "", str(error)]))
+            raise
+        secret = "" if has_secret() else native.make_secret()
+        store.set(key, json.dumps([listener.rendezvous, secret, ""]))
+        return listener, listener.rendezvous, secret
+    store.wait([key], timeout)
+    rendezvous, secret, refused = _decode(store.get(key))
+    if refused:
+        raise PeerError(f"rank 0 could not listen for the other ranks: {refused}", 0)
+    if has_secret():
+        return None, rendezvous, ""
+    if not secret:
+        raise MachineError(
+            "rank 0 has a secret of its own (UNISONO_SECRET or UNISONO_SECRET_FILE) and rank "
+            f"{rank} has none; set the same on every rank, or on none"
+        )
+    return None, rendezvous, secret
+
+
+def _decode(value: bytes) -> list[str]:
+    try:
+        told = json.loads(value)
+    except ValueError:
+        told = None
+    if isinstance(told, list) and len(told) == 3 and all(isinstance(one, str) for one in told):
+        return told
+    raise MachineError(
+        "what the store holds for rank 0's rendezvous cannot be read; is rank 0 of another version "
+        "of unisono?"
+    )
