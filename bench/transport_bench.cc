@@ -23,8 +23,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/key.h"
 #include "base/str.h"
 #include "base/units.h"
+#include "base/wire.h"
 #include "transport/fifo.h"
 #include "transport/shm/transport.h"
 #include "transport/socket/transport.h"
@@ -72,9 +74,8 @@ FifoOptions options_of(const Case& which) {
   return options;
 }
 
-std::unique_ptr<Transport> make(const Case& which, const std::string& job, int rank) {
-  const TransportOptions options{
-      .job = job, .secret = "bench", .process_rank = rank, .interface = {}};
+std::unique_ptr<Transport> make(const Case& which, const std::string& job) {
+  const TransportOptions options{.key = derive_key(as_bytes_of(job), "bench"), .interface = {}};
   return must(std::string_view(which.transport) == "shm" ? shm::make_transport(options)
                                                          : socket::make_transport(options));
 }
@@ -85,6 +86,7 @@ class End {
   End(const Case& which, Transport& transport, int self, const std::string& peer_address)
       : options_(options_of(which)),
         connection_(must(transport.connect({.key = {},
+                                            .ranks = 2,
                                             .self = self,
                                             .peer = 1 - self,
                                             .peer_address = peer_address,
@@ -96,7 +98,7 @@ class End {
       std::this_thread::yield();
     }
     send_ = make_send_fifo(*connection_, which.protocol, options_);
-    recv_ = make_recv_fifo(*connection_, which.protocol, options_);
+    recv_ = must(make_recv_fifo(*connection_, which.protocol, options_));
   }
 
   std::size_t payload_bytes(Protocol protocol) const {
@@ -209,14 +211,14 @@ Figures measure(const Case& which, bool threads) {
   static int count = 0;
   const std::string job = str("bench", getpid(), "n", count++);
   // Rank 1, the higher one, listens for rank 0, which alone needs to know its address.
-  auto theirs = make(which, job, 1);
+  auto theirs = make(which, job);
   const std::string address = theirs->address();
   const auto receiver = [&] {
     End end(which, *theirs, 1, "");
     run_receiver(which, end);
   };
   const auto sender = [&] {
-    auto ours = make(which, job, 0);
+    auto ours = make(which, job);
     End end(which, *ours, 0, address);
     return run_sender(which, end);
   };

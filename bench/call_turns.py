@@ -1,0 +1,45 @@
+"""Two builds of call_bench in turn: `python bench/call_turns.py BASE NEW RUNS [ARGUMENTS of both]`.
+
+Runs of a few tenths of a second take turns, and each pair changes its order, so that what the
+machine does meanwhile touches both alike. Prints for each case the medians of both in us, and the
+ratio of the new build to the base: the median over the pairs with its quartiles, and of the least
+times.
+"""
+
+import re
+import statistics
+import subprocess
+import sys
+
+LINE = re.compile(r"(\w+) +(\d+ \w+) +([\d.]+) us")
+
+
+def times_of(program: str, arguments: list[str]) -> dict[str, float]:
+    """Each case's time in us."""
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=True)
+    return {
+        f"{found[1]} {found[2]}": float(found[3])
+        for found in map(LINE.match, done.stdout.splitlines())
+        if found
+    }
+
+
+def main() -> None:
+    base, new, runs, *arguments = sys.argv[1:]
+    times: dict[str, dict[str, list[float]]] = {}
+    for run in range(int(runs)):
+        for program in (base, new) if run % 2 == 0 else (new, base):
+            for case, time in times_of(program, arguments).items():
+                times.setdefault(case, {base: [], new: []})[program].append(time)
+    for case, both in times.items():
+        before, after = both[base], both[new]
+        ratios = [b / a for a, b in zip(before, after, strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        print(
+            f"{case:24} {statistics.median(before):8.3f} {statistics.median(after):8.3f} us, "
+            f"pairs {middle:.3f} ({low:.3f} to {high:.3f}), least {min(after) / min(before):.3f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
