@@ -37,11 +37,11 @@ _netbed_lock = threading.Lock()
 class Outcome:
     """How one rank ended.
 
-        Attributes:
-            text: What it printed.
-            code: Its exit code;
-    negative : the signal that ended it.peer : Of a failure : whom it names; -1 nobody.
-            at_seconds: Of a failure: when, by the monotonic clock.
+    Attributes:
+        text: What it printed.
+        code: Its exit code; negative: the signal that ended it.
+        peer: Of a failure: whom it names; -1 nobody.
+        at_seconds: Of a failure: when, by the monotonic clock.
     """
 
     text: str = ""
@@ -268,7 +268,7 @@ def judge(injection: Injection, outcomes: list[Outcome], began: float) -> Verdic
     if not all(outcome.has_failed for outcome in survivors):
         verdict.complaints.append("not all survivors failed")
     named = {outcome.peer for outcome in survivors}
-    # Of several that died at once each is to blame : a survivor names the one that it saw.
+    # Of several that died at once each is to blame: a survivor names the one that it saw.
     is_same = len(named) == 1 or (len(injection.victims) > 1 and not kind.timed_out)
     verdict.is_named = is_same and named <= set(injection.victims)
     if not verdict.is_named:

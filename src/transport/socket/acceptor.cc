@@ -17,6 +17,9 @@ constexpr int accept_at_once = 64;
 constexpr std::int64_t look_at_parked_ns = 100 * ns_per_ms;
 // After an accept that failed.
 constexpr std::int64_t accept_pause_ns = 50 * ns_per_ms;
+// Where there is no descriptor for a connection, one that has had so long to prove the key makes
+// room.
+constexpr std::int64_t enough_for_proof_ns = 100 * ns_per_ms;
 
 }  // namespace
 
@@ -35,14 +38,19 @@ void Acceptor::accept_new(const sys::Socket& listener, const Meetings& meetings,
   for (int i = 0; i < accept_at_once; ++i) {
     auto accepted = sys::accept_one(listener);
     if (!accepted.ok()) {
+      if (!strangers_.empty() && strangers_.front().age_ns(now) > enough_for_proof_ns) {
+        drop_oldest(now);
+        continue;
+      }
       starve(accepted.error(), meetings, now);
       return;
     }
-    starved_since_ns_ = 0;
-    if (!*accepted) return;
-    make_room(now);
-    Stranger& stranger =
-        strangers_.emplace_back(std::move(*accepted), poller_, now + stranger_seconds * ns_per_s);
+    if (!*accepted) {
+      starved_since_ns_ = 0;
+      return;
+    }
+    if (strangers_.size() == max_strangers) drop_oldest(now);
+    Stranger& stranger = strangers_.emplace_back(std::move(*accepted), poller_, now);
     if (auto watched = poller_.add(stranger.messages.socket(), stranger.readiness); !watched.ok()) {
       log_refusal(stranger.messages.socket(), watched.error().message, now);
       strangers_.pop_back();
@@ -59,14 +67,13 @@ void Acceptor::starve(const Error& why, const Meetings& meetings, std::int64_t n
     next_starved_log_ns_ = now + starved_log_seconds * ns_per_s;
     log(LogLevel::warn, why.message);
   }
-  if (now - starved_since_ns_ < starved_seconds * ns_per_s) return;
+  if (now - starved_since_ns_ < most_without_descriptors_ns) return;
   for (const auto& meeting : meetings)
     if (meeting->waits() && !meeting->connects())
       meeting->fail(no_descriptors(meeting->self, meeting->peer, why));
 }
 
-void Acceptor::make_room(std::int64_t now) {
-  if (strangers_.size() < max_strangers) return;
+void Acceptor::drop_oldest(std::int64_t now) {
   Stranger& oldest = strangers_.front();
   // What it has said in the meantime may be the proof.
   oldest.readiness.readable.store(true, std::memory_order_relaxed);
@@ -76,7 +83,7 @@ void Acceptor::make_room(std::int64_t now) {
 }
 
 bool Acceptor::advance(Stranger& stranger, std::int64_t now) {
-  const bool late = now >= stranger.deadline_ns();
+  const bool late = stranger.age_ns(now) >= stranger_seconds * ns_per_s;
   if (!stranger.readiness.readable.exchange(false, std::memory_order_relaxed) && !late)
     return false;
   const auto hello = hear(stranger);

@@ -21,12 +21,12 @@ using Meetings = std::vector<std::shared_ptr<Meeting>>;
 // allocated when it is accepted, and nothing for what it sends.
 class Stranger {
  public:
-  Stranger(sys::Socket socket, Poller& poller, std::int64_t deadline_ns)
-      : messages(std::move(socket)), deadline_ns_(deadline_ns), poller_(poller) {}
+  Stranger(sys::Socket socket, Poller& poller, std::int64_t now_ns)
+      : messages(std::move(socket)), accepted_ns_(now_ns), poller_(poller) {}
   ~Stranger() {
     if (messages.socket()) poller_.remove(messages.socket());
   }
-  std::int64_t deadline_ns() const { return deadline_ns_; }
+  std::int64_t age_ns(std::int64_t now_ns) const { return now_ns - accepted_ns_; }
   // For one that has proved the key.
   SmallMessages take_messages() {
     poller_.remove(messages.socket());
@@ -39,7 +39,7 @@ class Stranger {
   bool has_greeted = false;
 
  private:
-  std::int64_t deadline_ns_;
+  std::int64_t accepted_ns_;
   Poller& poller_;
 };
 
@@ -65,9 +65,7 @@ class Acceptor {
   // Who has proved it waits until the local rank connects, too. Then the peer tries again.
   static constexpr std::size_t max_parked = 8192;
   static constexpr std::int64_t parked_seconds = 120;
-  // Who waits for a connection that could not be accepted for so long is told so; once in a while
-  // the log is, too.
-  static constexpr std::int64_t starved_seconds = 2;
+  // The log says once in a while that there is none.
   static constexpr std::int64_t starved_log_seconds = 60;
 
   struct Parked {
@@ -87,7 +85,7 @@ class Acceptor {
   void accept_new(const sys::Socket& listener, const Meetings& meetings, std::int64_t now);
   // This process has no descriptor for a connection that waits.
   void starve(const Error& why, const Meetings& meetings, std::int64_t now);
-  void make_room(std::int64_t now);
+  void drop_oldest(std::int64_t now);
   // True when it is done with: parked or refused.
   bool advance(Stranger& stranger, std::int64_t now);
   // Its Hello, once that is there and proven.
@@ -108,7 +106,7 @@ class Acceptor {
   LogLimit refusals_;
   std::int64_t next_look_at_parked_ns_ = 0;
   std::int64_t next_accept_ns_ = 0;
-  std::int64_t starved_since_ns_ = 0;  // 0: it is not
+  std::int64_t starved_since_ns_ = 0;  // 0: all that came was accepted
   std::int64_t next_starved_log_ns_ = 0;
 };
 

@@ -112,6 +112,7 @@ void Connector::join(Attempt& attempt) {
 bool Connector::retry_later(Attempt& attempt, const Error& why) {
   Meeting& meeting = *attempt.meeting;
   const std::int64_t now = now_ns();
+  // Before the streams give theirs back.
   const bool out_of_descriptors = sys::out_of_descriptors();
   const bool was_answered = std::ranges::any_of(attempt.streams, [](const Outgoing& stream) {
     return stream.stage != Outgoing::Stage::connecting;
@@ -135,6 +136,12 @@ bool Connector::retry_later(Attempt& attempt, const Error& why) {
     attempt.next_try_ns = now + (first_pause_ms << attempt.tries) * ns_per_ms;
     gives_up = ++attempt.tries >= max_tries;
   }
+  if (!out_of_descriptors)
+    attempt.starved_since_ns = 0;
+  else if (attempt.starved_since_ns == 0)
+    attempt.starved_since_ns = now;
+  else
+    gives_up |= now - attempt.starved_since_ns >= most_without_descriptors_ns;
   if (gives_up && out_of_descriptors)
     meeting.fail(no_descriptors(meeting.self, meeting.peer, why));
   else if (gives_up)

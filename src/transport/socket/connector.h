@@ -44,6 +44,7 @@ class Connector {
     int tries = 0;
     std::int64_t started_ns = 0;
     std::int64_t first_turned_away_ns = 0;  // 0: has not been
+    std::int64_t starved_since_ns = 0;      // 0: there are descriptors
     std::int64_t next_try_ns = 0;
   };
 
