@@ -20,6 +20,7 @@ add_custom_command(TARGET unisono_nccl POST_BUILD COMMAND "${CMAKE_COMMAND}" -E 
   "$<TARGET_FILE_NAME:unisono_nccl>" "$<TARGET_FILE_DIR:unisono_nccl>/libnccl.so.2" VERBATIM)
 
 if(UNISONO_BUILD_PYTHON)
+  set_target_properties(unisono_nccl PROPERTIES INSTALL_RPATH $ORIGIN)
   install(TARGETS unisono_nccl LIBRARY DESTINATION unisono COMPONENT python)
 else()
   install(TARGETS unisono_nccl LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT cpp)

@@ -34,6 +34,7 @@ if(NOT UNISONO_SANITIZE)
   target_link_options(_unisono PRIVATE "LINKER:--version-script=${exports}")
   set_property(TARGET _unisono APPEND PROPERTY LINK_DEPENDS "${exports}")
 endif()
+set_target_properties(_unisono PROPERTIES INSTALL_RPATH $ORIGIN)
 install(TARGETS _unisono LIBRARY DESTINATION unisono COMPONENT python)
 
 # What unisono.torch is compiled from where PyTorch is (python/unisono/torch/_build.py). It links to

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/look_again.h"
 #include "base/try.h"
 #include "comm/interrupt.h"
 #include "comm/out_of_memory.h"
@@ -457,7 +458,7 @@ void Scheduler::run_progress_thread() {
     const bool needed = !idle() && waiters_.load() == 0;
     if (!needed) {
       if (device_.load(std::memory_order_acquire) == nullptr) {
-        thread_wake_.wait(lock);
+        thread_wake_.wait_for(lock, look_again);
       } else if (thread_wake_.wait_for(lock, device_interval) == std::cv_status::timeout) {
         lock.unlock();
         look_at_device();

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/look_again.h"
 #include "base/try.h"
 #include "sys/real_socket.h"
 
@@ -78,7 +79,7 @@ void RealWorld::drive(Task<void>& task) {
   if (driving_) wake();
   while (!own.done) {
     if (driving_) {
-      changed_.wait(lock);
+      changed_.wait_for(lock, look_again);
       continue;
     }
     driving_ = true;
