@@ -59,19 +59,19 @@ endfunction()
 set(UNISONO_KERNELS "${kernels_folder}/kernels.fatbin")
 set(kernel_resources "${kernels_folder}/resources.txt")
 file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/device/*.cuh")
-set(image_user "${PROJECT_SOURCE_DIR}/src/device/image.cc")
+set(image_source "${PROJECT_SOURCE_DIR}/src/device/image.cc")
 # A Python package has several libraries with the layers: they share one that holds the kernels.
+set(UNISONO_SOURCES_APART "")
 if(UNISONO_BUILD_PYTHON)
-  set_property(SOURCE "${image_user}" APPEND PROPERTY COMPILE_DEFINITIONS UNISONO_KERNELS_APART)
-  set(image_user "${PROJECT_SOURCE_DIR}/bindings/kernels/kernels.cc")
-  add_library(unisono_kernel_library SHARED "${image_user}")
+  set(UNISONO_SOURCES_APART "${image_source}")
+  add_library(unisono_kernel_library SHARED "${image_source}")
   set_target_properties(unisono_kernel_library PROPERTIES OUTPUT_NAME unisono_kernels)
   target_compile_options(unisono_kernel_library PRIVATE "SHELL:-iquote ${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(unisono_kernel_library PRIVATE unisono_flags)
   install(TARGETS unisono_kernel_library LIBRARY DESTINATION unisono COMPONENT python)
 endif()
 unisono_kernels("${UNISONO_KERNELS}" "${kernel_resources}"
-  "${PROJECT_SOURCE_DIR}/src/device/kernels/kernels.cu" "${image_user}"
+  "${PROJECT_SOURCE_DIR}/src/device/kernels/kernels.cu" "${image_source}"
   UNISONO_KERNEL_IMAGE ${kernel_sources}
   "${PROJECT_SOURCE_DIR}/src/device/program.h" "${PROJECT_SOURCE_DIR}/src/plan/chunk_layout.h")
 add_custom_target(unisono_kernels DEPENDS "${UNISONO_KERNELS}")

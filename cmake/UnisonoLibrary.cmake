@@ -46,4 +46,10 @@ if(layer_objects AND NOT UNISONO_BUILD_PYTHON)
   install(FILES "${PROJECT_BINARY_DIR}/unisonoConfig.cmake"
     "${PROJECT_BINARY_DIR}/unisonoConfigVersion.cmake"
     DESTINATION "${package_folder}" COMPONENT cpp)
+
+  # For projects without CMake. Relative, so that the installed tree can be moved.
+  set(pc_folder "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+  file(RELATIVE_PATH UNISONO_PC_TO_PREFIX "/prefix/${pc_folder}" "/prefix")
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/unisono.pc.in" "${PROJECT_BINARY_DIR}/unisono.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/unisono.pc" DESTINATION "${pc_folder}" COMPONENT cpp)
 endif()

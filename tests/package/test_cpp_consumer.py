@@ -72,6 +72,21 @@ def test_every_public_header_compiles_by_itself(prefix: Path, tmp_path: Path) ->
         run(os.environ.get("CXX", "c++"), *options, f"-I{prefix / 'include'}", source)
 
 
+@pytest.mark.skipif(not shutil.which("pkg-config"), reason="pkg-config is missing")
+def test_the_example_builds_with_pkg_config(prefix: Path, tmp_path: Path) -> None:
+    (description,) = prefix.rglob("unisono.pc")
+    asked = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "unisono"],
+        env={**os.environ, "PKG_CONFIG_PATH": str(description.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (source,) = (ROOT / "examples" / "cpp_consumer").glob("*.cc")
+    compiler = os.environ.get("CXX", "c++")
+    run(compiler, "-std=c++20", source, "-o", tmp_path / "sum", *asked.stdout.split())
+
+
 def test_the_example_sums_over_four_processes(program: Path, tmp_path: Path) -> None:
     secret = os.urandom(16).hex()
     processes = [

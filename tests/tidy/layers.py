@@ -35,6 +35,7 @@ PYTHON_LAYERS = {
     "_unisono": 0,
     "errors": 0,
     "_through_store": 1,
+    "_torch_backend": 1,
     "guardian": 0,
     "job_folder": 0,
     "arguments": 1,
