@@ -198,9 +198,14 @@ TEST(ControlGroup, ANewEpochRefusesWhatIsLeftOfTheOld) {
 TEST(ControlGroup, BadMembersAreRefused) {
   auto results = bootstrap_all(2);
   ControlGroup& world = *results[0]->world;
-  EXPECT_FALSE(world.subgroup(1, 0, std::vector<int>{0, 2}).ok());
-  EXPECT_FALSE(world.subgroup(1, 0, std::vector<int>{0, 0}).ok());
-  EXPECT_FALSE(world.subgroup(1, 0, std::vector<int>{1}).ok());
+  const auto refusal = [&world](std::vector<int> members) {
+    auto made = world.subgroup(1, 0, members);
+    return made.ok() ? std::string("none") : made.error().message;
+  };
+  EXPECT_EQ(refusal({0, 2}), "member 2 of the new group is not in this one; members are 0 to 1");
+  EXPECT_EQ(refusal({-1, 0}), "member -1 of the new group is not in this one; members are 0 to 1");
+  EXPECT_EQ(refusal({0, 0}), "member 0 is named twice for the new group");
+  EXPECT_EQ(refusal({1}), "rank 0 makes a group that it is not a member of itself");
   EXPECT_FALSE(world.all_gather(std::vector<std::byte>(max_exchange_bytes + 1), second_ns).ok());
 }
 
