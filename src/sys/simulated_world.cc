@@ -17,9 +17,21 @@ struct Pipe {
   bool has_ended = false;  // the writer closed, and all it wrote has arrived
   bool is_broken = false;  // reset
   std::int64_t last_arrival_ns = 0;
+  std::size_t unread_bytes = 0;  // arrived or on their way
   WaitQueue changed;
+  WaitQueue taken;                // for the writer
   WaitQueue* listener = nullptr;  // notified, too, while its reader waits at a gate
 
+  // Moves what has arrived into the buffer, which it fills if there is enough.
+  std::size_t take(std::span<std::byte> buffer) {
+    const std::size_t count = std::min(buffer.size(), arrived.size());
+    const auto end = arrived.begin() + static_cast<std::ptrdiff_t>(count);
+    std::copy(arrived.begin(), end, buffer.begin());
+    arrived.erase(arrived.begin(), end);
+    unread_bytes -= count;
+    taken.notify_all();
+    return count;
+  }
   void notify_all() {
     changed.notify_all();
     if (listener != nullptr) listener->notify_all();
@@ -91,13 +103,7 @@ class SimulatedStream final : public Stream {
     for (;;) {
       if (is_closed_) co_return environment_error("the connection is closed at this side");
       if (pipe.is_broken) co_return system_error(str("reading from ", peer_.text()), ECONNRESET);
-      if (!pipe.arrived.empty()) {
-        const std::size_t count = std::min(buffer.size(), pipe.arrived.size());
-        const auto end = pipe.arrived.begin() + static_cast<std::ptrdiff_t>(count);
-        std::copy(pipe.arrived.begin(), end, buffer.begin());
-        pipe.arrived.erase(pipe.arrived.begin(), end);
-        co_return count;
-      }
+      if (!pipe.arrived.empty()) co_return pipe.take(buffer);
       if (pipe.has_ended) co_return std::size_t{0};
       Wait wait(world_.scheduler(), pipe.changed, deadline_ns);
       const bool notified = co_await wait;
@@ -105,12 +111,21 @@ class SimulatedStream final : public Stream {
     }
   }
 
-  Task<Result<std::size_t>> write_some(std::span<const std::byte> bytes, std::int64_t) override {
+  Task<Result<std::size_t>> write_some(std::span<const std::byte> bytes,
+                                       std::int64_t deadline_ns) override {
     const Pipe& own = connection_->pipes[end_];
-    if (is_closed_) co_return environment_error("the connection is closed at this side");
-    if (own.is_broken || own.has_ended)
-      co_return system_error(str("writing to ", peer_.text()), own.is_broken ? ECONNRESET : EPIPE);
-    co_return write_now(bytes);
+    Pipe& theirs = connection_->pipes[1 - end_];
+    for (;;) {
+      if (is_closed_) co_return environment_error("the connection is closed at this side");
+      if (own.is_broken || own.has_ended)
+        co_return system_error(str("writing to ", peer_.text()),
+                               own.is_broken ? ECONNRESET : EPIPE);
+      if (theirs.unread_bytes < world_.simulation_.options_.most_unread_bytes)
+        co_return write_now(bytes);
+      Wait wait(world_.scheduler(), theirs.taken, deadline_ns);
+      const bool notified = co_await wait;
+      if (!notified) co_return timeout_error(-1, peer_.text(), " took nothing in time");
+    }
   }
 
   std::size_t write_now(std::span<const std::byte> bytes) override {
@@ -127,6 +142,7 @@ class SimulatedStream final : public Stream {
       what = what * 131 + std::to_integer<std::uint64_t>(byte);
     simulation.note(what);
     simulation.note(count);
+    connection_->pipes[1 - end_].unread_bytes += count;
     arrive(1 - end_,
            [data = std::vector<std::byte>(
                 bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count))](Pipe& pipe) {
@@ -141,9 +157,7 @@ class SimulatedStream final : public Stream {
     Pipe& pipe = connection_->pipes[end_];
     if (pipe.arrived.size() < buffer.size())
       return pipe.has_ended || pipe.is_broken ? Heard::end : Heard::not_all;
-    const auto end = pipe.arrived.begin() + static_cast<std::ptrdiff_t>(buffer.size());
-    std::copy(pipe.arrived.begin(), end, buffer.begin());
-    pipe.arrived.erase(pipe.arrived.begin(), end);
+    pipe.take(buffer);
     return Heard::all;
   }
 
@@ -151,6 +165,7 @@ class SimulatedStream final : public Stream {
     if (is_closed_) return;
     is_closed_ = true;
     connection_->pipes[end_].changed.notify_all();
+    connection_->pipes[1 - end_].taken.notify_all();
     connection_->pipes[end_].listener = nullptr;
     if (world_.is_host_lost_) connection_->is_silent[end_] = true;
     arrive(1 - end_, [](Pipe& pipe) { pipe.has_ended = true; });
@@ -170,6 +185,7 @@ class SimulatedStream final : public Stream {
                         [connection = connection_, reader, change = std::move(change)] {
                           change(connection->pipes[reader]);
                           connection->pipes[reader].notify_all();
+                          connection->pipes[1 - reader].taken.notify_all();
                         });
   }
 

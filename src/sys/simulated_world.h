@@ -7,6 +7,8 @@
 // closes them, or, if its host is lost, see nothing at all.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,6 +29,8 @@ struct SimulationOptions {
   std::int64_t max_delay_ns = 1'000'000;
   double refuse_probability = 0;  // of each connection attempt
   double break_probability = 0;   // of each write: the connection is reset instead
+  // A write waits while the reader has not taken as many bytes of earlier ones.
+  std::size_t most_unread_bytes = SIZE_MAX;
 };
 
 enum class Death { process, host };  // connections end; or nothing is heard any more

@@ -206,7 +206,9 @@ TEST(ControlGroup, BadMembersAreRefused) {
   EXPECT_EQ(refusal({-1, 0}), "member -1 of the new group is not in this one; members are 0 to 1");
   EXPECT_EQ(refusal({0, 0}), "member 0 is named twice for the new group");
   EXPECT_EQ(refusal({1}), "rank 0 makes a group that it is not a member of itself");
-  EXPECT_FALSE(world.all_gather(std::vector<std::byte>(max_exchange_bytes + 1), second_ns).ok());
+  const auto gathered = world.all_gather(std::vector<std::byte>(max_exchange_bytes + 1), second_ns);
+  ASSERT_FALSE(gathered.ok());
+  EXPECT_EQ(gathered.error().kind, ErrorKind::misuse) << gathered.error().describe();
 }
 
 TEST(ChildCommunicator, DiffersInEveryArgument) {

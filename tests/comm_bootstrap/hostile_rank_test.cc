@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 
 #include "base/log.h"
@@ -72,7 +73,8 @@ Bytes failure(std::uint8_t kind, std::int32_t peer) {
 
 // Rank 0 of 3 in job 7, which waits for what rank 1 says.
 struct Victim {
-  explicit Victim(bool is_rendezvous = false) {
+  explicit Victim(bool is_rendezvous = false, const sys::SimulationOptions& options = {})
+      : simulation(options) {
     for (const char* host : {"victim", "other"}) simulation.add_process(host);
     node = std::make_shared<ControlNode>(simulation.world(0), 0, 3, wire);
     node->set_job(7, job_key);
@@ -104,7 +106,7 @@ struct Victim {
   }
 
   Quiet quiet;
-  sys::Simulation simulation{{}};
+  sys::Simulation simulation;
   std::shared_ptr<ControlNode> node;
 };
 
@@ -156,6 +158,79 @@ TEST(HostileRank, ThatSendsATableOfOtherEntriesIsBlamedItself) {
             std::string::npos);
   for (const Bytes& table : {encode_table(two, ""), encode_table(large, ""), longer, Bytes{}})
     EXPECT_EQ(error_for(table).peer, 1) << error_for(table).describe();
+}
+
+// A rank that greets and then reads nothing, while rank 0 has more to say than a connection holds.
+class DeafRank : public testing::Test {
+ protected:
+  static sys::SimulationOptions narrow() {
+    sys::SimulationOptions options;
+    options.most_unread_bytes = 1024;
+    return options;
+  }
+  sys::Task<void> greet_and_sleep() {
+    sys::World& own = victim.simulation.world(1);
+    Result<std::unique_ptr<sys::Stream>> stream = co_await own.connect(victim_address, forever_ns);
+    Refusal refusal{};
+    Result<std::unique_ptr<Channel>> channel = co_await prove_to_server(
+        own, std::move(*stream), Purpose::link, link_key(job_key), wire, forever_ns, refusal);
+    if (!channel.ok()) co_return;
+    Status sent = co_await (*channel)->write(right_greeting.kind, right_greeting.key,
+                                             right_greeting.payload, forever_ns);
+    sys::Wait sleep(own.scheduler(), own.now_ns() + 60 * second_ns);
+    co_await sleep;
+  }
+  // What rank 0 hears of a message of so many bytes that it begins to send `after_ns`, with
+  // `patience_ns` for it.
+  sys::Task<void> send(std::int64_t after_ns, std::size_t bytes, std::int64_t patience_ns,
+                       Error& heard, std::int64_t& took_ns) {
+    sys::Wait begin(world.scheduler(), after_ns);
+    co_await begin;
+    const Bytes payload(bytes);
+    Status sent = co_await victim.node->send(1, {7, 0, 0, 0}, payload, after_ns + patience_ns);
+    took_ns = world.now_ns() - after_ns;
+    if (!sent.ok()) heard = sent.error();
+  }
+  sys::Task<void> spread_news() {
+    sys::Wait begin(world.scheduler(), second_ns);
+    co_await begin;
+    const Bytes news(1000);
+    for (int i = 0; i < 4; ++i)
+      victim.node->spread({7, 0}, FrameKind::failure, news, std::array{1});
+  }
+  void run() {
+    victim.simulation.start(1, greet_and_sleep());
+    EXPECT_TRUE(victim.simulation.run(forever_ns));
+  }
+
+  Victim victim{false, narrow()};
+  sys::World& world = victim.simulation.world(0);
+};
+
+TEST_F(DeafRank, IsNamedToWhoeverSendsAndToWhoeverWaitsForATurn) {
+  std::array<Error, 2> heard;
+  std::array<std::int64_t, 2> took_ns{};
+  victim.simulation.start(0, send(second_ns, 1 << 20, 20 * second_ns, heard[0], took_ns[0]));
+  victim.simulation.start(0, send(2 * second_ns, 10, 5 * second_ns, heard[1], took_ns[1]));
+  run();
+  for (const Error& error : heard) {
+    EXPECT_EQ(error.message, "rank 1 takes no messages");
+    EXPECT_EQ(error.peer, 1);
+    EXPECT_TRUE(error.timed_out);
+  }
+  EXPECT_EQ(took_ns[0], 20 * second_ns);
+  EXPECT_EQ(took_ns[1], 5 * second_ns);
+}
+
+TEST_F(DeafRank, ThatTakesNoNewsHasLostItsLink) {
+  victim.simulation.start(0, spread_news());
+  Error heard;
+  std::int64_t took_ns = 0;
+  victim.simulation.start(0, send(10 * second_ns, 10, 20 * second_ns, heard, took_ns));
+  run();
+  EXPECT_EQ(heard.peer, 1) << heard.describe();
+  EXPECT_FALSE(heard.timed_out) << heard.describe();
+  EXPECT_LT(took_ns, second_ns);
 }
 
 // Its links are not made, so that rank 0 waits in vain.

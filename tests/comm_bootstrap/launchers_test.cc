@@ -266,10 +266,13 @@ TEST_F(FromLaunchers, AFolderThatOthersReachIsRefused) {
 
 TEST_F(FromLaunchers, SlurmsVariablesCannotNameAnotherFolder) {
   set_slurm();
-  for (const char* step : {"../../x", "a/b", "a b", ""}) {
+  for (const std::string& step :
+       {std::string("../../x"), std::string("a/b"), std::string("a b"), std::string(65, 'a')}) {
     set("SLURM_STEP_ID", step);
     EXPECT_FALSE(bootstrap_options_from_settings().ok()) << step;
   }
+  set("SLURM_STEP_ID", std::string(64, 'a'));
+  EXPECT_TRUE(bootstrap_options_from_settings().ok());
   set("SLURM_STEP_ID", "0");
   set("HOME", "relative");
   const auto options = bootstrap_options_from_settings();
@@ -284,6 +287,32 @@ TEST_F(FromLaunchers, ABatchScriptAndOpenMpisDaemonAreNoStepOfTheRanks) {
   set_slurm();
   set("OMPI_COMM_WORLD_RANK", "0");
   EXPECT_FALSE(bootstrap_options_from_settings().ok());
+}
+
+TEST_F(FromLaunchers, TorchrunsVariablesMustBeThereAndInRange) {
+  set("RANK", "1");
+  set("WORLD_SIZE", "2");
+  const auto message = [] {
+    const auto options = bootstrap_options_from_settings();
+    return options.ok() ? options->rendezvous : options.error().message;
+  };
+  EXPECT_NE(message().find("no rendezvous is known"), std::string::npos);
+  set("MASTER_PORT", "29500");
+  EXPECT_NE(message().find("no rendezvous is known"), std::string::npos);
+  set("MASTER_ADDR", "127.0.0.1");
+  EXPECT_EQ(message(), "tcp://127.0.0.1:29501");
+  ::unsetenv("MASTER_PORT");
+  EXPECT_NE(message().find("no rendezvous is known"), std::string::npos);
+  for (const char* port : {"0", "-5", "65535", "1000000"}) {
+    set("MASTER_PORT", port);
+    EXPECT_NE(message().find("which must be 2 to 65535"), std::string::npos) << port;
+  }
+  set("MASTER_PORT", "65534");
+  EXPECT_EQ(message(), "tcp://127.0.0.1:65535");
+  for (const char* rank : {"-1", "2147483648"}) {
+    set("RANK", rank);
+    EXPECT_NE(message().find("must be at least 0 and fit 31 bits"), std::string::npos) << rank;
+  }
 }
 
 TEST_F(FromLaunchers, TorchrunGoesBeforePmiAndPmiBeforeSlurm) {

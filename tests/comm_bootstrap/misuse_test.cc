@@ -101,22 +101,37 @@ TEST(BootstrapMisuse, APortInUseIsNamedWithTheWayOut) {
 
 TEST(BootstrapMisuse, BadOptionsAreRefusedWithTheirValues) {
   const auto message_of = [](int rank, int world_size, const std::string& rendezvous,
-                             std::size_t bytes) {
+                             std::size_t bytes, std::int64_t timeout_ns = second_ns) {
     BootstrapOptions options;
     options.rank = rank;
     options.world_size = world_size;
     options.rendezvous = rendezvous;
     options.secret = "s";
-    options.timeout_ns = second_ns;
+    options.timeout_ns = timeout_ns;
     const auto result = bootstrap(options, std::vector<std::byte>(bytes));
     return result.ok() ? std::string("accepted") : result.error().message;
   };
   EXPECT_NE(message_of(4, 4, "tcp://127.0.0.1:1", 0).find("rank is 4"), std::string::npos);
+  EXPECT_NE(message_of(-1, 4, "tcp://127.0.0.1:1", 0).find("rank is -1"), std::string::npos);
+  EXPECT_NE(message_of(0, 1, "", 0, 0).find("timeout is 0 ns"), std::string::npos);
   EXPECT_NE(message_of(0, 0, "tcp://127.0.0.1:1", 0).find("ranks is 0"), std::string::npos);
   EXPECT_NE(message_of(0, 2, "127.0.0.1:1", 0).find("tcp://host:port"), std::string::npos);
   EXPECT_NE(message_of(0, 2, "file://relative", 0).find("file:///"), std::string::npos);
   EXPECT_NE(message_of(0, 2, "tcp://127.0.0.1:70000", 0).find("70000"), std::string::npos);
   EXPECT_NE(message_of(0, 1, "", 4097).find("4097"), std::string::npos);
+}
+
+TEST(BootstrapMisuse, OnlyRankZeroBringsAListener) {
+  auto listener = RendezvousListener::open("127.0.0.1");
+  BootstrapOptions options;
+  options.rank = 1;
+  options.world_size = 2;
+  options.rendezvous = listener->rendezvous();
+  options.secret = "s";
+  options.timeout_ns = second_ns;
+  const auto result = bootstrap(options, {}, std::move(*listener));
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().message, "rank 1 brings the rendezvous' listener; only rank 0 may");
 }
 
 // Strangers that say nothing, garbage, or a well-formed wrong answer, before and while the ranks

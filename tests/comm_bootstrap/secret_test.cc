@@ -16,20 +16,6 @@
 namespace unisono::comm {
 namespace {
 
-// Restores a setting at the end of its scope.
-class Changed {
- public:
-  Changed(Setting setting, const std::string& value)
-      : setting_(setting), before_(settings().text(setting)) {
-    EXPECT_TRUE(settings().set(setting, value).ok());
-  }
-  ~Changed() { EXPECT_TRUE(settings().set(setting_, before_).ok()); }
-
- private:
-  const Setting setting_;
-  const std::string before_;
-};
-
 Error outcome_at(const std::string& rendezvous, int rank) {
   BootstrapOptions options;
   options.rank = rank;

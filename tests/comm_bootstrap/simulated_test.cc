@@ -212,6 +212,27 @@ TEST(SimulatedBootstrap, MissingRanksAreNamedToAllWhoWait) {
   }
 }
 
+TEST(SimulatedBootstrap, AnotherSecretIsRefusedAtOnce) {
+  Job job(2, {.seed = 3});
+  BootstrapOptions options = job.options_of(1);
+  options.secret = "another secret";
+  job.start(0);
+  job.simulation.start(1, job.rank_main(1, options));
+  ASSERT_TRUE(job.simulation.run(hang_ns));
+  EXPECT_EQ(job.outcomes[1].error.kind, ErrorKind::environment);
+  EXPECT_LT(job.outcomes[1].ended_ns, timeout_ns / 2) << job.outcomes[1].error.describe();
+}
+
+// Rank 2 never comes, and rank 1 goes while it waits for it.
+TEST(SimulatedBootstrap, WhoGoesBeforeAllHaveComeIsNamedAtOnce) {
+  Job job(3, {.seed = 3});
+  for (const int rank : {0, 1}) job.start(rank);
+  job.simulation.kill_at(1, timeout_ns / 4, sys::Death::process);
+  ASSERT_TRUE(job.simulation.run(hang_ns));
+  EXPECT_EQ(job.outcomes[0].error.peer, 1) << job.outcomes[0].error.describe();
+  EXPECT_LT(job.outcomes[0].ended_ns, timeout_ns / 2);
+}
+
 TEST(SimulatedBootstrap, WithoutRankZeroEveryRankNamesIt) {
   Job job(5, {.seed = 3});
   for (int rank = 1; rank < 5; ++rank) job.start(rank);

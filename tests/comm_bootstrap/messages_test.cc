@@ -1,0 +1,160 @@
+// What the decoders of the control plane refuse: less than a message, more than one, and each field
+// that is out of its range.
+
+#include "comm/bootstrap_messages.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/error.h"
+#include "base/wire.h"
+
+namespace unisono::comm {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr int ranks = 5;
+const Rank one = *Rank::among(1, ranks);
+const Rank four = *Rank::among(4, ranks);
+
+struct Decoder {
+  const char* name;
+  Bytes right;
+  std::function<Status(const Bytes&)> decode;
+};
+
+template <typename T>
+Status status_of(Result<T> result) {
+  return result.ok() ? Status() : Status(result.take_error());
+}
+
+std::vector<Decoder> decoders() {
+  Bytes frame = encode_frame(FrameKind::message, {1, 2, 3, 4}, Bytes(100));
+  frame.resize(frame_header_bytes);
+  return {
+      {"frame", frame,
+       [](const Bytes& bytes) { return status_of(decode_frame_header(bytes, 100)); }},
+      {"enrolment", encode(Enrolment{1, 5, "host:1"}),
+       [](const Bytes& bytes) { return status_of(decode_enrolment(bytes)); }},
+      {"introduction", encode(Introduction{7, {}, "host:1"}),
+       [](const Bytes& bytes) { return status_of(decode_introduction(bytes)); }},
+      {"greeting", encode(Greeting{7, one, four}),
+       [](const Bytes& bytes) { return status_of(decode_greeting(bytes, ranks)); }},
+      {"failure", encode_failure(peer_error(4, "it ended")),
+       [](const Bytes& bytes) { return status_of(decode_failure(bytes, ranks)); }},
+      {"entry", encode(Entry{"host:1", Bytes(9)}),
+       [](const Bytes& bytes) { return status_of(decode_entry(bytes)); }},
+      {"table", encode_table(std::vector<Bytes>(2, Bytes(3)), "host:1"),
+       [](const Bytes& bytes) { return status_of(decode_table(bytes, 2, 3)); }},
+  };
+}
+
+TEST(ControlMessages, AreWhole) {
+  for (const Decoder& decoder : decoders()) {
+    EXPECT_TRUE(decoder.decode(decoder.right).ok()) << decoder.name;
+    for (std::size_t bytes = 0; bytes < decoder.right.size(); ++bytes) {
+      const Bytes less(decoder.right.begin(),
+                       decoder.right.begin() + static_cast<std::ptrdiff_t>(bytes));
+      EXPECT_FALSE(decoder.decode(less).ok()) << decoder.name << " of " << bytes << " bytes";
+    }
+    Bytes more = decoder.right;
+    more.push_back(std::byte{});
+    EXPECT_FALSE(decoder.decode(more).ok()) << decoder.name;
+  }
+}
+
+TEST(ControlMessages, HaveOurMagicAKnownKindAndAsMuchAsTheirKindMayHave) {
+  const auto header = [](FrameKind kind, std::size_t payload_bytes) {
+    Bytes frame = encode_frame(kind, {1, 2, 3, 4}, Bytes(payload_bytes));
+    frame.resize(frame_header_bytes);
+    return frame;
+  };
+  const auto refusal = [](const Bytes& frame) {
+    auto decoded = decode_frame_header(frame, 10'000);
+    return decoded.ok() ? std::string("none") : decoded.error().message;
+  };
+  EXPECT_EQ(refusal(header(FrameKind::message, 10'000)), "none");
+  EXPECT_EQ(refusal(header(FrameKind::message, 10'001)),
+            "received a frame of 10001 bytes; its kind may have at most 10000");
+  EXPECT_EQ(refusal(header(FrameKind::greet, 4096)), "none");
+  EXPECT_EQ(refusal(header(FrameKind::greet, 4097)),
+            "received a frame of 4097 bytes; its kind may have at most 4096");
+  EXPECT_EQ(refusal(header(FrameKind::answer, 1)), "none");
+  const int unknown = static_cast<int>(FrameKind::answer) + 1;
+  EXPECT_EQ(refusal(header(static_cast<FrameKind>(unknown), 1)),
+            "received a frame of the unknown kind " + std::to_string(unknown));
+  Bytes foreign = header(FrameKind::message, 1);
+  foreign[0] ^= std::byte{1};
+  EXPECT_NE(refusal(foreign), "none");
+}
+
+TEST(ControlMessages, NameRanksThatThereAre) {
+  const auto greeting = [](std::uint32_t from, std::uint32_t to) {
+    WireWriter out;
+    out.number(std::uint64_t{7});
+    out.number(from);
+    out.number(to);
+    return decode_greeting(out.take(), ranks).ok();
+  };
+  EXPECT_TRUE(greeting(0, 4));
+  for (const std::uint32_t wrong : {5U, 0x7fffffffU, 0x80000000U, 0xffffffffU}) {
+    EXPECT_FALSE(greeting(wrong, 0)) << wrong;
+    EXPECT_FALSE(greeting(0, wrong)) << wrong;
+  }
+}
+
+TEST(ControlMessages, TellFailuresOfKindsAndRanksThatThereAre) {
+  const auto is_taken = [](int kind, int timed_out, int aborted, std::uint32_t peer) {
+    WireWriter out;
+    for (const int number : {kind, timed_out, aborted})
+      out.number(static_cast<std::uint8_t>(number));
+    out.number(peer);
+    out.text("so it is");
+    return decode_failure(out.take(), ranks).ok();
+  };
+  const int last_kind = static_cast<int>(ErrorKind::peer);
+  EXPECT_TRUE(is_taken(last_kind, 1, 1, 4));
+  EXPECT_TRUE(is_taken(0, 0, 0, 0xffffffff)) << "nobody";
+  EXPECT_FALSE(is_taken(last_kind + 1, 0, 0, 0));
+  EXPECT_FALSE(is_taken(0, 2, 0, 0));
+  EXPECT_FALSE(is_taken(0, 0, 2, 0));
+  for (const std::uint32_t wrong : {5U, 0x7fffffffU, 0x80000000U, 0xfffffffeU})
+    EXPECT_FALSE(is_taken(0, 0, 0, wrong)) << wrong;
+}
+
+TEST(ControlMessages, HaveNoMoreThanWhatIsDue) {
+  const std::string longest(max_address_bytes, 'a');
+  EXPECT_TRUE(decode_entry(encode(Entry{longest, Bytes(max_bootstrap_bytes)})).ok());
+  EXPECT_FALSE(decode_entry(encode(Entry{longest + "a", {}})).ok());
+  EXPECT_FALSE(decode_entry(encode(Entry{"", Bytes(max_bootstrap_bytes + 1)})).ok());
+  const std::vector<Bytes> two(2, Bytes(3));
+  EXPECT_TRUE(decode_table(encode_table(two, longest), 2, 3).ok());
+  EXPECT_FALSE(decode_table(encode_table(two, longest + "a"), 2, 3).ok());
+  EXPECT_FALSE(decode_table(encode_table(two, ""), 1, 3).ok());
+  EXPECT_FALSE(decode_table(encode_table(two, ""), 3, 3).ok());
+  EXPECT_FALSE(decode_table(encode_table(two, ""), 2, 2).ok());
+}
+
+TEST(ControlMessages, InAFileAreOfThisJob) {
+  const std::string right = encode_rendezvous_file("host:1", "the secret");
+  const auto refusal = [](const std::string& content) {
+    auto decoded = decode_rendezvous_file(content, "the secret");
+    return decoded.ok() ? std::string("none") : decoded.error().message;
+  };
+  EXPECT_EQ(refusal(right), "none");
+  const std::string no_file = "the file is not one of a rendezvous";
+  EXPECT_EQ(refusal("x" + right), no_file);
+  EXPECT_EQ(refusal(right + "x"), no_file);
+  EXPECT_EQ(refusal(encode_rendezvous_file(std::string(max_address_bytes + 1, 'a'), "the secret")),
+            no_file);
+  const std::string other_job = "the file was written by a job with another secret";
+  EXPECT_EQ(refusal(encode_rendezvous_file("host:1", "another")), other_job);
+  std::string other_host = right;
+  other_host[other_host.find("host")] = 'H';
+  EXPECT_EQ(refusal(other_host), other_job);
+}
+
+}  // namespace
+}  // namespace unisono::comm
