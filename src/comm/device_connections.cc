@@ -151,6 +151,14 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
   return {};
 }
 
+transport::ConnectionKey DeviceConnections::key_of(std::uint32_t channel) const {
+  constexpr std::int64_t no_color = -2;  // of any split or shrink
+  const std::uint64_t communicator =
+      generation_ == 0 ? identity_.communicator
+                       : child_communicator(identity_.communicator, generation_, no_color);
+  return {communicator, identity_.epoch, channel};
+}
+
 Status DeviceConnections::make_registrations() {
   if (is_staged_ || engine_->options().zero_copy_min_bytes == engine::gpu::Options::no_zero_copy ||
       world_ranks_.size() > static_cast<std::size_t>(device::max_viewers))
@@ -160,7 +168,7 @@ Status DeviceConnections::make_registrations() {
     if (static_cast<int>(peer) == identity_.rank) continue;
     UNISONO_ASSIGN(auto connection,
                    job_->transport_to(world_ranks_[peer])
-                       .connect({.key = {identity_.communicator, identity_.epoch, mail_channel},
+                       .connect({.key = key_of(mail_channel),
                                  .ranks = static_cast<int>(world_ranks_.size()),
                                  .self = identity_.rank,
                                  .peer = static_cast<int>(peer),
@@ -178,7 +186,7 @@ Status DeviceConnections::make_entry(const Link& wanted) {
   const auto channel = first_channel + static_cast<std::uint32_t>(wanted.channel) * protocol_count +
                        static_cast<std::uint32_t>(wanted.protocol);
   UNISONO_ASSIGN(auto connection,
-                 transport_->connect({.key = {identity_.communicator, identity_.epoch, channel},
+                 transport_->connect({.key = key_of(channel),
                                       .ranks = static_cast<int>(world_ranks_.size()),
                                       .self = identity_.rank,
                                       .peer = wanted.peer,
@@ -360,6 +368,26 @@ Status DeviceConnections::check_buffer(std::string_view which, const void* data,
                 "; a call on a stream needs memory of CUDA device ", device().ordinal());
 }
 
+Status DeviceConnections::copy_to_peer(sys::cuda::StreamHandle* stream,
+                                       sys::cuda::DeviceAddress target, const void* data,
+                                       std::size_t bytes) const {
+  UNISONO_TRY(check_stream(stream));
+  const sys::cuda::Current current(device());
+  return device().check(
+      device().driver().copy_async(target, sys::cuda::address_of(data), bytes, stream),
+      str("putting ", bytes, " bytes into a peer's memory"));
+}
+
+Status DeviceConnections::failure() const {
+  UNISONO_TRY(engine_->failure());
+  return signals_ != nullptr ? signals_->failure() : Status();
+}
+
+void DeviceConnections::look(std::int64_t now_ns) {
+  engine_->copy_links().look(now_ns);
+  if (signals_ != nullptr) signals_->look(now_ns);
+}
+
 bool DeviceConnections::is_busy() const {
   const sys::cuda::Current current(device());
   const sys::cuda::DriverResult result = device().driver().event_query(launched_.last);
@@ -387,6 +415,7 @@ Status DeviceConnections::check_peers() {
 
 void DeviceConnections::abort(transport::Fault fault) {
   engine_->stop();
+  if (signals_ != nullptr) signals_->stop();
   const std::lock_guard lock(mutex_);
   if (aborted_) return;
   aborted_ = true;
@@ -395,8 +424,7 @@ void DeviceConnections::abort(transport::Fault fault) {
 }
 
 // Kernels end by their deadlines at the latest; one that fails in another way ends, too.
-void DeviceConnections::close() {
-  if (engine_ == nullptr) return;
+void DeviceConnections::suspend() {
   while (is_busy()) std::this_thread::sleep_for(std::chrono::microseconds(20));
   // Nothing else tells of replays.
   if (is_in_graphs_) {
@@ -407,6 +435,11 @@ void DeviceConnections::close() {
   const std::lock_guard lock(mutex_);
   entries_.clear();
   scratch_.clear();
+}
+
+void DeviceConnections::close() {
+  if (engine_ == nullptr) return;
+  suspend();
   const std::lock_guard registrations_lock(registrations_mutex_);
   registrations_.reset();
 }

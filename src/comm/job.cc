@@ -108,6 +108,7 @@ Status Job::set_policy(const InitOptions& options) {
                                   : static_cast<int>(settings().integer(Setting::gpu_max_sms));
   if (max_sms_ < 0) return misuse("max_sms is ", max_sms_, "; it must be 1 or more, or 0");
   leaves_room_ = settings().boolean(Setting::gpu_leaves_room);
+  has_signals_ = options.has_signals;
   return {};
 }
 

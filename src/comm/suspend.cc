@@ -1,0 +1,51 @@
+// Suspending a communicator: its device memory is given back, and taken again.
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/try.h"
+#include "comm/core.h"
+
+namespace unisono {
+
+// Between the barriers nobody uses connections: before the first one all ranks have ended their
+// calls, and after the second one all have closed.
+Status Communicator::Core::suspend() {
+  UNISONO_TRY(usable());
+  const std::int64_t timeout = settings().duration_ns(Setting::bootstrap_timeout);
+  wait_until_idle();
+  UNISONO_TRY(group->barrier(timeout));
+  {
+    const comm::Scheduler::Pause pause(*scheduler);
+    suspended.store(true, std::memory_order_release);
+    for (Ready& ready : device_ready_) ready.execution = nullptr;
+    // They hold connections.
+    if (device() != nullptr) {
+      device_plans_.reset();
+      copy_plans_.reset();
+      staging_.reset();
+      device()->suspend();
+    }
+  }
+  UNISONO_TRY(group->barrier(timeout));
+  // Lets go of what peers could still store to.
+  return device() != nullptr ? device()->progress() : Status();
+}
+
+Status Communicator::Core::resume() {
+  UNISONO_TRY(check_process());
+  if (!suspended.load(std::memory_order_acquire))
+    return misuse("communicator ", id, " is not suspended on rank ", rank);
+  UNISONO_TRY(scheduler->failure());
+  {
+    const comm::Scheduler::Pause pause(*scheduler);
+    if (device() != nullptr) {
+      device()->resume();
+      UNISONO_TRY(make_plans_of_device(*device()));
+    }
+  }
+  UNISONO_TRY(group->barrier(settings().duration_ns(Setting::bootstrap_timeout)));
+  suspended.store(false, std::memory_order_release);
+  return {};
+}
+
+}  // namespace unisono
