@@ -1,5 +1,5 @@
 // NCCL's binary interface up to 2.32, as far as programs see it: numbers and layouts. NVIDIA's own
-// headers are not needed to build this library; tests/nccl/header_check.cc compares.
+// headers are not needed to build this library; tests/nccl/headers/check.cc compares.
 //
 // Structures that start with their size grow at their end from version to version: callers say how
 // much of one they have, and of which version.

@@ -82,8 +82,8 @@ ncclResult_t query(ncclComm_t comm, ncclCommProperties_t* out) {
   found.hostRmaSupport = handle->communicator().is_on_one_host();
   found.commHash = handle->communicator().id();
   // What a newer caller has behind is not there.
-  std::memset(out, 0, out->size);
-  std::memcpy(out, &found, std::min(out->size, sizeof found));
+  std::memset(out, 0, found.size);
+  std::memcpy(out, &found, std::min(found.size, sizeof found));
   return ncclSuccess;
 }
 
