@@ -39,7 +39,7 @@ constexpr std::array fields{
     Field{"graphUsageMode", &ncclConfig_t::graphUsageMode, 22900, 0, 2},
     Field{"numRmaCtx", &ncclConfig_t::numRmaCtx, 22900, 1, any},
     Field{"maxP2pPeers", &ncclConfig_t::maxP2pPeers, 23000, 0, any},
-    Field{"graphStreamOrdering", &ncclConfig_t::graphStreamOrdering, 23000, INT_MIN, any},
+    Field{"graphStreamOrdering", &ncclConfig_t::graphStreamOrdering, 23007, INT_MIN, any},
     Field{"launchOrderImplicit", &ncclConfig_t::launchOrderImplicit, 23100, 0, 1},
     Field{"numRmaSig", &ncclConfig_t::numRmaSig, 23100, 1, any},
     Field{"rmaEagerInit", &ncclConfig_t::rmaEagerInit, 23100, 0, 1},

@@ -128,6 +128,8 @@ SAME_VALUE(ncclTimeout);
 SAME_VALUE(ncclNumResults);
 static_assert(ours::unisono::nccl::window_strict_ordering == NCCL_WIN_STRICT_ORDERING);
 SAME_FIELD(ncclConfig_t, maxP2pPeers);
+#endif
+#if NCCL_VERSION_CODE >= 23007
 SAME_FIELD(ncclConfig_t, graphStreamOrdering);
 #endif
 #if NCCL_VERSION_CODE >= 23102
