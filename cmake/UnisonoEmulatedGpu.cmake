@@ -37,4 +37,4 @@ unisono_test_emulated(gpu_emulated_devices 4 16
   "Ranks/GpuCommunicator.GroupsOf*/4" "Ranks/GpuCommunicator.CallsOnSeveral*/4"
   "Ranks/GpuCommunicator.Splits*/4" "Ranks/GpuCommunicator.RegisteredPlans*/4"
   "Ranks/GpuCommunicator.Refuses*/4" "Ranks/GpuCommunicator.IsCaptured*/4"
-  "Ranks/GpuCommunicator.Abort*/4" "GpuZeroSm.*")
+  "Ranks/GpuCommunicator.Abort*/4" "GpuZeroSm.*" "GpuWindows.*")

@@ -48,7 +48,8 @@ TEST(NcclAbi, WhatThereIsNotSaysSo) {
   void* pointer = nullptr;
   EXPECT_EQ(ncclGetLsaMultimemDevicePointer(nullptr, 0, &pointer), ncclInvalidUsage);
   EXPECT_NE(test::last_error().find("multicast"), std::string::npos);
-  EXPECT_EQ(ncclGinOutboxCreateRequirement(1, 1, nullptr, nullptr), ncclInvalidUsage);
+  EXPECT_EQ(ncclGinBarrierCreateRequirement(nullptr, ncclTeam_t{}, 1, nullptr, nullptr),
+            ncclInvalidUsage);
   EXPECT_NE(test::last_error().find("GIN"), std::string::npos);
   EXPECT_EQ(ncclGetPeerDeviceLeInfo(nullptr, 0, 0, nullptr, nullptr), ncclInvalidUsage);
   EXPECT_NE(test::last_error().find("CFT"), std::string::npos);

@@ -91,7 +91,7 @@ print(torch.__version__, dist.is_nccl_available())
     bound = r"libtorch_cuda\.so \[0\] to (\S+) \[0\]: normal symbol `(nccl\w+)'"
     files = {name: file for file, name in re.findall(bound, outcome.stderr)}
     table = TABLE["torch"]
-    wanted = set(table.get(version.partition("+")[0], table[list(table)[0]]))
+    wanted = set(table.get(version.partition("+")[0], table[next(iter(table))]))
     assert wanted <= files.keys()
     assert set(files.values()) == {str(nccl_library())}
 

@@ -39,7 +39,8 @@ PUTS = """
     pointer = ctypes.c_void_p()
     check(nccl.ncclGetPeerDevicePointer(window, size(0), rank, ctypes.byref(pointer)))
     assert pointer.value == ctypes.addressof(memory)
-    other = nccl.ncclGetPeerDevicePointer(window, size(0), (rank + 1) % ranks, ctypes.byref(pointer))
+    peer = (rank + 1) % ranks
+    other = nccl.ncclGetPeerDevicePointer(window, size(0), peer, ctypes.byref(pointer))
     assert other != 0 and b"does not reach" in nccl.ncclGetLastError(None)
     next_rank, last = (rank + 1) % ranks, (rank - 1) % ranks
     for step in range(50):
