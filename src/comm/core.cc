@@ -60,15 +60,6 @@ Result<topo::Placement> placement_of(const comm::Job& job, const std::vector<int
   return topo::Placement::from_nodes(nodes);
 }
 
-// Signals go between all ranks of a host, whatever nodes they are on.
-constexpr int signals_board = -1;
-std::vector<int> ranks_on_this_host(const comm::Job& job, const std::vector<int>& world_ranks) {
-  std::vector<int> here;
-  for (std::size_t rank = 0; rank < world_ranks.size(); ++rank)
-    if (job.is_on_this_host(world_ranks[rank])) here.push_back(static_cast<int>(rank));
-  return here;
-}
-
 // Those of a parent stay, within reach of a leak checker.
 void let_go(Communicator::Core* core) {
   static auto* const of_parents = new std::vector<Communicator::Core*>;
@@ -122,15 +113,11 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
                          .record_slots = static_cast<std::size_t>(
                              std::max<std::int64_t>(settings().integer(Setting::record_slots), 1))},
       *core->connections, *core->board, *group);
-  if (job->has_signals()) {
-    UNISONO_ASSIGN(
-        core->signals,
-        comm::Signals::open(job->board_name(core->id, core->epoch, signals_board), core->rank,
-                            ranks_on_this_host(*job, core->world_ranks), core->size));
-  }
-  UNISONO_TRY(group->barrier(settings().duration_ns(Setting::bootstrap_timeout)));
+  if (job->has_signals())
+    UNISONO_TRY(core->make_signals(*job, *group));
+  else
+    UNISONO_TRY(group->barrier(settings().duration_ns(Setting::bootstrap_timeout)));
   core->board->all_have_joined();
-  if (core->signals) core->signals->all_have_joined();
   core->group = std::move(group);
   core->job = std::move(job);
   if (core->job->device() >= 0) UNISONO_TRY(core->make_device(core->job->device()));
@@ -436,27 +423,6 @@ std::size_t Communicator::Core::plans_bytes() {
   for (comm::Plans* const of_device : {device_plans_.get(), copy_plans_.get()})
     if (of_device != nullptr) bytes += of_device->memory_bytes();
   return bytes;
-}
-
-// Every pending call has its own deadline, so this wait ends.
-void Communicator::Core::wait_until_idle() {
-  comm::Backoff backoff(0);
-  while (!scheduler->idle() || (device() != nullptr && device()->is_busy())) {
-    scheduler->help();
-    backoff.step();
-  }
-}
-
-Status Communicator::Core::drain() {
-  for (;;) {
-    wait_until_idle();
-    const Scheduler::Pause pause(*scheduler);
-    // A call that ran in its turn may have come to wait.
-    if (!scheduler->idle()) continue;
-    if (device() != nullptr) device()->close();
-    connections->close();
-    return {};
-  }
 }
 
 }  // namespace unisono

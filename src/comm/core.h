@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -68,7 +69,9 @@ struct Communicator::Core {
   std::unique_ptr<comm::Plans> plans;
   std::unique_ptr<comm::Board> board;
   std::unique_ptr<comm::PointToPoint> point_to_point;
-  std::unique_ptr<comm::Signals> signals;  // null: nobody has asked for them
+  // Null: nobody has asked for them, or `no_signals` says why not.
+  std::unique_ptr<comm::Signals> signals;
+  std::optional<Error> no_signals;
   std::unique_ptr<comm::Scheduler> scheduler;
 
   // The short way of run(): false if the call must take the long one, which also tells what is
@@ -156,6 +159,8 @@ struct Communicator::Core {
   Status move(const Window::State& state, const void* data, std::size_t bytes, int peer,
               std::size_t offset, const SignalOptions& options);
   Result<comm::Signals*> signals_of_host();
+  // Collective, a barrier, too: afterwards all ranks have signals, or none.
+  Status make_signals(const comm::Job& of, comm::ControlGroup& members);
   Result<std::unique_ptr<comm::Plans>> make_device_plans(comm::DeviceConnections& connected);
   // Of a call on a stream: what can be told of its buffers and stream.
   Status check_device(const Call& call, const comm::DeviceConnections& device) const;

@@ -1,11 +1,33 @@
-// Suspending a communicator: its device memory is given back, and taken again.
+// A communicator's rests: suspended, it gives back its device memory; drained, all that it has.
 
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/try.h"
+#include "comm/backoff.h"
 #include "comm/core.h"
 
 namespace unisono {
+
+// Every pending call has its own deadline, so this wait ends.
+void Communicator::Core::wait_until_idle() {
+  comm::Backoff backoff(0);
+  while (!scheduler->idle() || (device() != nullptr && device()->is_busy())) {
+    scheduler->help();
+    backoff.step();
+  }
+}
+
+Status Communicator::Core::drain() {
+  for (;;) {
+    wait_until_idle();
+    const comm::Scheduler::Pause pause(*scheduler);
+    // A call that ran in its turn may have come to wait.
+    if (!scheduler->idle()) continue;
+    if (device() != nullptr) device()->close();
+    connections->close();
+    return {};
+  }
+}
 
 // Between the barriers nobody uses connections: before the first one all ranks have ended their
 // calls, and after the second one all have closed.

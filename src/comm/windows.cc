@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/settings.h"
 #include "base/try.h"
 #include "base/wire.h"
@@ -58,6 +59,15 @@ Error unreached(const Window::State& state, int peer) {
                                  "cannot be shared between processes (cudaMalloc, ncclMemAlloc and "
                                  "unisono.torch.MemPool can)"
                                : ": host memory of another process has no address here; put to it");
+}
+
+// Signals go between all ranks of a host, whatever nodes they are on.
+constexpr int signals_board = -1;
+std::vector<int> ranks_on_this_host(const comm::Job& job, const std::vector<int>& world_ranks) {
+  std::vector<int> here;
+  for (std::size_t rank = 0; rank < world_ranks.size(); ++rank)
+    if (job.is_on_this_host(world_ranks[rank])) here.push_back(static_cast<int>(rank));
+  return here;
 }
 
 // A rank's part, and where each rank reaches it.
@@ -142,9 +152,28 @@ Result<Window> Communicator::Core::make_window(void* data, std::size_t bytes, bo
   return Window(std::move(state));
 }
 
+Status Communicator::Core::make_signals(const comm::Job& of, comm::ControlGroup& members) {
+  auto opened = comm::Signals::open(of.board_name(id, epoch, signals_board), rank,
+                                    ranks_on_this_host(of, world_ranks), size);
+  const std::byte mine{opened.ok()};
+  UNISONO_ASSIGN(
+      const comm::Gathered all,
+      members.all_gather(std::span(&mine, 1), settings().duration_ns(Setting::bootstrap_timeout)));
+  for (int other = 0; other < all.size() && !no_signals; ++other)
+    if (all[other].size() != 1 || all[other][0] == std::byte{0})
+      no_signals = environment_error("rank ", other, " could not open shared memory for signals");
+  if (opened.ok()) (*opened)->all_have_joined();
+  if (!no_signals)
+    signals = std::move(*opened);
+  else if (!opened.ok())
+    log(LogLevel::info, "there will be no signals: ", opened.error().message);
+  return {};
+}
+
 Result<comm::Signals*> Communicator::Core::signals_of_host() {
   UNISONO_TRY(usable());
   if (signals) return signals.get();
+  if (no_signals) return Error(*no_signals);
   return misuse("communicator ", id, " has no signals on rank ", rank,
                 "; ask for them in init (InitOptions::has_signals)");
 }

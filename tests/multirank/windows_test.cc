@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/str.h"
+#include <thread>
+
 #include "support/ranks.h"
 
 namespace unisono {
@@ -58,6 +59,23 @@ TEST(Windows, WhatIsWrongWithAPutIsTold) {
     EXPECT_EQ(memory, 0);
     EXPECT_TRUE(communicator.barrier().ok());
   });
+}
+
+TEST(Windows, RanksThatDisagreeOnSignalsAreTold) {
+  const test::Rendezvous rendezvous;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      InitOptions options;
+      options.rank = rank;
+      options.world_size = 2;
+      options.rendezvous = rendezvous.url();
+      options.has_signals = rank == 0;
+      auto made = Communicator::init(options);
+      ASSERT_FALSE(made.ok());
+      EXPECT_NE(made.error().message.find("signals"), std::string::npos) << made.error().describe();
+    });
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Windows, AWaitForSignalsNamesWhoIsMissing) {
