@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from unisono.launcher import launch
+from unisono.launcher import Outcome, launch
 
 LIMIT_SECONDS = 60
 
@@ -82,7 +82,7 @@ TIMEOUT = """
 """
 
 
-def run(program: str, ranks: int, **environment: str):
+def run(program: str, ranks: int, **environment: str) -> Outcome:
     command = ["-c", textwrap.dedent(BEGIN) + textwrap.dedent(program)]
     return launch(
         command,
