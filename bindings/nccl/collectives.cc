@@ -70,12 +70,13 @@ ncclResult_t start(const Given& given, bool has_root) {
   if (has_root && (given.root < 0 || given.root >= comm->size))
     return fail(ncclInvalidArgument, text(given.function, ": the root is ", given.root,
                                           "; it must be 0 to ", comm->size - 1));
-  CallConfig config;
-  if (const ncclResult_t result = read_call_config(given.function, given.config, config);
-      result != ncclSuccess)
-    return result;
   Call call;
-  call.options = config.options;
+  CallConfig config;
+  if (given.config != nullptr) {
+    const ncclResult_t result = read_call_config(given.function, *given.config, config);
+    if (result != ncclSuccess) return result;
+    call.options = config.options;
+  }
   if (given.op) {
     const ncclResult_t result =
         set_operation(given.function, *comm, *given.op, given.type, given.stream, call);

@@ -149,12 +149,11 @@ ncclResult_t read_config(const ncclConfig_t* given, Config& out) {
   return ncclSuccess;
 }
 
-ncclResult_t read_call_config(const char* function, const ncclCollConfig_t* given,
+ncclResult_t read_call_config(const char* function, const ncclCollConfig_t& given,
                               CallConfig& out) {
-  if (given == nullptr) return ncclSuccess;
   ncclCollConfig_t config;
   if (const ncclResult_t result = read("the call's configuration", "NCCL_COLLCONFIG_INITIALIZER",
-                                       *given, call_fields, config);
+                                       given, call_fields, config);
       result != ncclSuccess)
     return result;
   out.forces_choice = !is_set(config.forceAlgSelection) || config.forceAlgSelection == 1;

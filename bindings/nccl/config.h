@@ -27,7 +27,6 @@ struct CallConfig {
   bool forces_choice = true;    // else another plan serves where the one that is named does not
   cudaEvent_t event = nullptr;  // to be recorded on the stream before the call
 };
-// `given` may be null: what the communicator has.
-ncclResult_t read_call_config(const char* function, const ncclCollConfig_t* given, CallConfig& out);
+ncclResult_t read_call_config(const char* function, const ncclCollConfig_t& given, CallConfig& out);
 
 }  // namespace unisono::nccl

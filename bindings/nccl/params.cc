@@ -148,7 +148,8 @@ UNISONO_NCCL_EXPORT(ncclParamGetU64);
 
 ncclResult_t ncclParamGetStr(ncclParamHandle_t handle, const char** out) {
   thread_local std::string kept;
-  if (!is_param("ncclParamGetStr", handle, out)) return ncclInvalidArgument;
+  if (!is_param("ncclParamGetStr", handle, static_cast<const void*>(out)))
+    return ncclInvalidArgument;
   *out = keep(kept, value_of(*handle).text);
   return ncclSuccess;
 }

@@ -96,6 +96,36 @@ print(torch.__version__, dist.is_nccl_available())
     assert set(files.values()) == {str(nccl_library())}
 
 
+def test_a_tool_before_the_library_sees_the_programs_calls_alone(tmp_path: Path) -> None:
+    source = tmp_path / "tool.c"
+    source.write_text(
+        "#include <stdio.h>\n"
+        'int ncclAllReduceConfig(void) { puts("a call of the library itself"); return 3; }\n'
+    )
+    tool = tmp_path / "libtool.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(tool), str(source)], check=True)
+    program = """
+import ctypes
+nccl = ctypes.CDLL("libnccl.so.2")
+comm, value = ctypes.c_void_p(), ctypes.c_float(7)
+assert nccl.ncclCommInitAll(ctypes.byref(comm), 1, None) == 0
+address, count = ctypes.byref(value), ctypes.c_size_t(1)
+print(nccl.ncclAllReduce(address, address, count, 7, 0, comm, None), value.value)
+"""
+    outcome = subprocess.run(
+        [sys.executable, "-c", program],
+        env={
+            **os.environ,
+            "LD_PRELOAD": f"{tool}:{nccl_library()}",
+            "UNISONO_NCCL_HOST_MEMORY": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.stdout.split() == ["0", "7.0"], outcome.stdout + outcome.stderr
+
+
 def headers() -> list[Path]:
     found = [Path(sysconfig.get_path("purelib")) / "nvidia" / "nccl" / "include"]
     if folder := os.environ.get("UNISONO_NCCL_HEADERS"):
