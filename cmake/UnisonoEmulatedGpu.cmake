@@ -37,4 +37,15 @@ unisono_test_emulated(gpu_emulated_devices 4 16
   "Ranks/GpuCommunicator.GroupsOf*/4" "Ranks/GpuCommunicator.CallsOnSeveral*/4"
   "Ranks/GpuCommunicator.Splits*/4" "Ranks/GpuCommunicator.RegisteredPlans*/4"
   "Ranks/GpuCommunicator.Refuses*/4" "Ranks/GpuCommunicator.IsCaptured*/4"
-  "Ranks/GpuCommunicator.Abort*/4" "GpuZeroSm.*")
+  "Ranks/GpuCommunicator.Abort*/4" "GpuZeroSm.*" "GpuWindows.*")
+
+# NCCL's interface on devices.
+add_executable(nccl_devices_test "${PROJECT_SOURCE_DIR}/tests/nccl/devices/devices_test.cc"
+  "${PROJECT_SOURCE_DIR}/tests/nccl/ranks.cc")
+target_include_directories(nccl_devices_test PRIVATE "${PROJECT_SOURCE_DIR}/bindings")
+target_link_libraries(nccl_devices_test PRIVATE
+  unisono_test_support GTest::gtest_main unisono_nccl)
+add_dependencies(nccl_devices_test emulated_gpu)
+add_test(NAME nccl_emulated_devices COMMAND nccl_devices_test)
+set_tests_properties(nccl_emulated_devices PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS}
+  ENVIRONMENT "LD_LIBRARY_PATH=${emulated_folder};UNISONO_EMULATED_DEVICES=4;UNISONO_EMULATED_MULTIPROCESSORS=16")

@@ -108,3 +108,18 @@ endif()
 # Through the library's exports, as NCCL's users reach them.
 target_link_libraries(nccl_test PRIVATE unisono_nccl)
 target_include_directories(nccl_test PRIVATE "${PROJECT_SOURCE_DIR}/bindings")
+
+# The same programs, compiled against NVIDIA's own headers, which are not part of this project.
+set(UNISONO_NCCL_INCLUDE "" CACHE PATH
+  "A folder with nccl.h and nccl_device/, of NCCL 2.32 or newer: tests/nccl is compiled with it, too")
+if(UNISONO_NCCL_INCLUDE)
+  get_target_property(nccl_test_sources nccl_test SOURCES)
+  add_executable(nccl_headers_test ${nccl_test_sources})
+  target_compile_definitions(nccl_headers_test PRIVATE UNISONO_NCCL_HEADERS)
+  target_include_directories(nccl_headers_test SYSTEM PRIVATE
+    "${PROJECT_SOURCE_DIR}/tests/nccl/headers/cuda_stand_in" "${UNISONO_NCCL_INCLUDE}")
+  target_link_libraries(nccl_headers_test PRIVATE
+    unisono_test_support GTest::gtest_main unisono_nccl)
+  add_test(NAME nccl_headers COMMAND nccl_headers_test)
+  set_tests_properties(nccl_headers PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS})
+endif()

@@ -1,115 +1,9 @@
-// NCCL 2.28's binary interface, as far as programs see it: numbers, layouts, functions. NVIDIA's
-// own header is not needed to build this library.
+// NCCL's functions up to 2.32, with the types of abi_types.h.
 #pragma once
 
-#include <climits>
-#include <cstddef>
-#include <cstdint>
-
-namespace unisono::nccl {
-inline constexpr int version_code = 22809;  // of the interface: 2.28.9
-inline constexpr unsigned config_magic = 0xcafebeef;
-inline constexpr unsigned simulation_magic = 0x74685283;
-inline constexpr int undefined_int = INT_MIN;
-inline constexpr int no_color = -1;
-inline constexpr int shrink_abort = 1;
-inline constexpr std::size_t unique_id_bytes = 128;
-}  // namespace unisono::nccl
+#include "abi_types.h"
 
 extern "C" {
-
-struct ncclComm;
-struct ncclWindow_vidmem;
-struct CUstream_st;
-struct ncclDevComm;
-struct ncclDevCommRequirements;
-struct ncclDevResourceRequirements;
-struct ncclGinBarrierHandle;
-struct ncclLsaBarrierHandle;
-struct ncclLLA2AHandle;
-
-using ncclComm_t = ncclComm*;
-using ncclWindow_t = ncclWindow_vidmem*;
-using cudaStream_t = CUstream_st*;
-
-struct ncclUniqueId {
-  char internal[unisono::nccl::unique_id_bytes];
-};
-
-enum ncclResult_t {
-  ncclSuccess = 0,
-  ncclUnhandledCudaError = 1,
-  ncclSystemError = 2,
-  ncclInternalError = 3,
-  ncclInvalidArgument = 4,
-  ncclInvalidUsage = 5,
-  ncclRemoteError = 6,
-  ncclInProgress = 7,
-  ncclNumResults = 8
-};
-
-enum ncclDataType_t {
-  ncclInt8 = 0,
-  ncclUint8 = 1,
-  ncclInt32 = 2,
-  ncclUint32 = 3,
-  ncclInt64 = 4,
-  ncclUint64 = 5,
-  ncclFloat16 = 6,
-  ncclFloat32 = 7,
-  ncclFloat64 = 8,
-  ncclBfloat16 = 9,
-  ncclFloat8e4m3 = 10,
-  ncclFloat8e5m2 = 11,
-  ncclNumTypes = 12
-};
-
-// From ncclNumOps on: made by ncclRedOpCreatePreMulSum.
-enum ncclRedOp_t {
-  ncclSum = 0,
-  ncclProd = 1,
-  ncclMax = 2,
-  ncclMin = 3,
-  ncclAvg = 4,
-  ncclNumOps = 5,
-  ncclMaxRedOp = 0x7fffffff
-};
-
-enum ncclScalarResidence_t { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 };
-
-// Grows at its end from version to version; `size` says how much of it the caller has.
-struct ncclConfig_t {
-  std::size_t size;
-  unsigned magic;
-  unsigned version;
-  int blocking;
-  int cgaClusterSize;
-  int minCTAs;
-  int maxCTAs;
-  const char* netName;
-  int splitShare;
-  int trafficClass;
-  const char* commName;
-  int collnetEnable;
-  int CTAPolicy;
-  int shrinkShare;
-  int nvlsCTAs;
-  int nChannelsPerNetPeer;
-  int nvlinkCentricSched;
-};
-
-struct ncclSimInfo_t {
-  std::size_t size;
-  unsigned magic;
-  unsigned version;
-  float estimatedTime;
-};
-
-struct ncclTeam_t {
-  int nRanks;
-  int rank;
-  int stride;
-};
 
 ncclResult_t ncclGetVersion(int* version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
@@ -123,6 +17,9 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* chil
                            ncclConfig_t* config);
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count, ncclComm_t* child,
                             ncclConfig_t* config, int flags);
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* id);
+ncclResult_t ncclCommGrow(ncclComm_t comm, int ranks, const ncclUniqueId* id, int rank,
+                          ncclComm_t* grown, ncclConfig_t* config);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
@@ -134,6 +31,7 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank);
 const char* ncclGetErrorString(ncclResult_t result);
 const char* ncclGetLastError(ncclComm_t comm);
 void ncclResetDebugInit();
+ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t* config);
 
 ncclResult_t ncclMemAlloc(void** memory, std::size_t bytes);
 ncclResult_t ncclMemFree(void* memory);
@@ -143,6 +41,11 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle);
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t bytes,
                                     ncclWindow_t* window, int flags);
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
+ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void** buffer);
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
+ncclResult_t ncclCommResume(ncclComm_t comm);
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, std::uint64_t* value);
+ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* properties);
 
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
                                       ncclScalarResidence_t residence, ncclComm_t comm);
@@ -171,9 +74,57 @@ ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, 
 ncclResult_t ncclRecv(void* recv, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream);
 
+ncclResult_t ncclAllReduceConfig(const void* send, void* recv, std::size_t count,
+                                 ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                 cudaStream_t stream, const ncclCollConfig_t* config);
+ncclResult_t ncclBroadcastConfig(const void* send, void* recv, std::size_t count,
+                                 ncclDataType_t type, int root, ncclComm_t comm,
+                                 cudaStream_t stream, const ncclCollConfig_t* config);
+ncclResult_t ncclReduceConfig(const void* send, void* recv, std::size_t count, ncclDataType_t type,
+                              ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
+                              const ncclCollConfig_t* config);
+ncclResult_t ncclAllGatherConfig(const void* send, void* recv, std::size_t count,
+                                 ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
+                                 const ncclCollConfig_t* config);
+ncclResult_t ncclReduceScatterConfig(const void* send, void* recv, std::size_t count,
+                                     ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                     cudaStream_t stream, const ncclCollConfig_t* config);
+ncclResult_t ncclAlltoAllConfig(const void* send, void* recv, std::size_t count,
+                                ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
+                                const ncclCollConfig_t* config);
+ncclResult_t ncclGatherConfig(const void* send, void* recv, std::size_t count, ncclDataType_t type,
+                              int root, ncclComm_t comm, cudaStream_t stream,
+                              const ncclCollConfig_t* config);
+ncclResult_t ncclScatterConfig(const void* send, void* recv, std::size_t count, ncclDataType_t type,
+                               int root, ncclComm_t comm, cudaStream_t stream,
+                               const ncclCollConfig_t* config);
+
+ncclResult_t ncclPutSignal(const void* local, std::size_t count, ncclDataType_t type, int peer,
+                           ncclWindow_t window, std::size_t offset, int signal, int context,
+                           unsigned flags, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclSignal(int peer, int signal, int context, unsigned flags, ncclComm_t comm,
+                        cudaStream_t stream);
+ncclResult_t ncclWaitSignal(int count, ncclWaitSignalDesc_t* waits, ncclComm_t comm,
+                            cudaStream_t stream);
+
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info);
+
+ncclResult_t ncclParamBind(ncclParamHandle_t* handle, const char* key);
+ncclResult_t ncclParamGetI8(ncclParamHandle_t handle, std::int8_t* out);
+ncclResult_t ncclParamGetI16(ncclParamHandle_t handle, std::int16_t* out);
+ncclResult_t ncclParamGetI32(ncclParamHandle_t handle, std::int32_t* out);
+ncclResult_t ncclParamGetI64(ncclParamHandle_t handle, std::int64_t* out);
+ncclResult_t ncclParamGetU8(ncclParamHandle_t handle, std::uint8_t* out);
+ncclResult_t ncclParamGetU16(ncclParamHandle_t handle, std::uint16_t* out);
+ncclResult_t ncclParamGetU32(ncclParamHandle_t handle, std::uint32_t* out);
+ncclResult_t ncclParamGetU64(ncclParamHandle_t handle, std::uint64_t* out);
+ncclResult_t ncclParamGetStr(ncclParamHandle_t handle, const char** out);
+ncclResult_t ncclParamGet(ncclParamHandle_t handle, void* out, int most, int* length);
+ncclResult_t ncclParamGetParameter(const char* key, const char** value, int* length);
+ncclResult_t ncclParamGetAllParameterKeys(const char*** keys, int* count);
+void ncclParamDumpAll();
 
 ncclResult_t ncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements* requirements,
                                ncclDevComm* device_comm);
@@ -192,6 +143,27 @@ ncclResult_t ncclGinBarrierCreateRequirement(ncclComm_t comm, ncclTeam_t team, i
 ncclResult_t ncclLLA2ACreateRequirement(int blocks, int slots, ncclLLA2AHandle* handle,
                                         ncclDevResourceRequirements* requirement);
 int ncclLLA2ACalcSlots(int max_elements, int max_element_bytes);
+ncclTeam_t ncclTeamCft(ncclComm_t comm, ncclCftTeamMode_t mode);
+ncclTeam_t ncclTeamCftMultimem(ncclComm_t comm);
+ncclResult_t ncclGinOutboxCreateRequirement(int blocks, int size_log2, ncclGinOutboxHandle* handle,
+                                            ncclDevResourceRequirements* requirement);
+ncclResult_t ncclGinInboxA2ACreateRequirement(ncclTeam_t peers, int blocks, int size_log2,
+                                              ncclGinInboxA2AHandle* handle,
+                                              ncclDevResourceRequirements* requirement);
+ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, std::size_t offset, int lsa_rank,
+                                     void** pointer);
+ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, std::size_t offset, int peer,
+                                      void** pointer);
+ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, std::size_t offset,
+                                             void** pointer);
+ncclResult_t ncclGetMultimemDevicePointer(ncclWindow_t window, std::size_t offset,
+                                          ncclMultimemHandle_t multimem, void** pointer);
+ncclResult_t ncclGetMultimemDeviceLeInfo(ncclWindow_t window, std::size_t offset, ncclCftLeId* id,
+                                         std::size_t* id_offset);
+ncclResult_t ncclGetCftDeviceLeInfo(ncclWindow_t window, std::size_t offset, int peer,
+                                    ncclTeam_t team, ncclCftLeId* id, std::size_t* id_offset);
+ncclResult_t ncclGetPeerDeviceLeInfo(ncclWindow_t window, std::size_t offset, int peer,
+                                     ncclCftLeId* id, std::size_t* id_offset);
 
 }  // extern "C"
 

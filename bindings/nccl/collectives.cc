@@ -2,6 +2,7 @@
 
 #include <unisono/device.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "group.h"
@@ -21,6 +22,7 @@ struct Given {
   cudaStream_t stream;
   int root = -1;  // -1: the collective has none
   std::optional<ncclRedOp_t> op = std::nullopt;
+  const ncclCollConfig_t* config = nullptr;
 };
 
 // What holds for every call: a communicator that can be used, a type, a count.
@@ -34,6 +36,31 @@ ncclResult_t check(const char* function, ncclComm& comm, ncclDataType_t type, st
   return ncclSuccess;
 }
 
+// What the call's configuration leaves open is the communicator's.
+void set_options(const ncclComm& comm, const Given& given, Call& call) {
+  CallOptions& options = call.options;
+  if (host_memory_stands_in()) {
+    options.policy.reset();
+    options.max_sms = 0;
+    return;
+  }
+  options.stream = given.stream;
+  if (comm.config.max_sms > 0)
+    options.max_sms =
+        options.max_sms == 0 ? comm.config.max_sms : std::min(options.max_sms, comm.config.max_sms);
+  if (!options.policy && comm.config.prefers_zero_sm) options.policy = Policy::zero_sm;
+  // As in NCCL a wish: what reduces goes by kernels all the same.
+  if (is_reduction(given.collective)) options.policy.reset();
+}
+
+// Without force, an algorithm or protocol that does not serve is only a wish.
+void take_back_choice(ncclComm& comm, Call& call) {
+  if (call.options.algorithm.empty() && !call.options.protocol) return;
+  if (comm.communicator().can_choose(call)) return;
+  call.options.algorithm.clear();
+  call.options.protocol.reset();
+}
+
 ncclResult_t start(const Given& given, bool has_root) {
   const Handle comm = find_handle(given.comm, given.function);
   if (!comm) return ncclInvalidArgument;
@@ -44,6 +71,12 @@ ncclResult_t start(const Given& given, bool has_root) {
     return fail(ncclInvalidArgument, text(given.function, ": the root is ", given.root,
                                           "; it must be 0 to ", comm->size - 1));
   Call call;
+  CallConfig config;
+  if (given.config != nullptr) {
+    const ncclResult_t result = read_call_config(given.function, *given.config, config);
+    if (result != ncclSuccess) return result;
+    call.options = config.options;
+  }
   if (given.op) {
     const ncclResult_t result =
         set_operation(given.function, *comm, *given.op, given.type, given.stream, call);
@@ -56,13 +89,11 @@ ncclResult_t start(const Given& given, bool has_root) {
   call.count = static_cast<std::int64_t>(given.count);
   call.type = *type_of(given.type);
   call.root = has_root ? given.root : 0;
-  if (!host_memory_stands_in()) {
-    call.options.stream = given.stream;
-    call.options.max_sms = comm->config.max_sms;
-    // As in NCCL a wish: what reduces goes by kernels all the same.
-    if (comm->config.prefers_zero_sm && !is_reduction(given.collective))
-      call.options.policy = Policy::zero_sm;
-  }
+  set_options(*comm, given, call);
+  if (!config.forces_choice) take_back_choice(*comm, call);
+  if (config.event != nullptr)
+    if (const Status status = record_event(comm->device, config.event, given.stream); !status.ok())
+      return fail_of_device(status.error());
   return add(comm, call);
 }
 
@@ -87,10 +118,18 @@ ncclResult_t start_message(const char* function, Message message, std::size_t co
 using namespace unisono::nccl;
 using unisono::Collective;
 
+ncclResult_t ncclReduceConfig(const void* send, void* recv, std::size_t count, ncclDataType_t type,
+                              ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
+                              const ncclCollConfig_t* config) {
+  return noted(start(
+      {"ncclReduce", Collective::reduce, send, recv, count, type, comm, stream, root, op, config},
+      true));
+}
+UNISONO_NCCL_EXPORT(ncclReduceConfig);
+
 ncclResult_t ncclReduce(const void* send, void* recv, std::size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-  return noted(start(
-      {"ncclReduce", Collective::reduce, send, recv, count, type, comm, stream, root, op}, true));
+  return ncclReduceConfig(send, recv, count, type, op, root, comm, stream, nullptr);
 }
 UNISONO_NCCL_EXPORT(ncclReduce);
 
@@ -101,54 +140,108 @@ ncclResult_t ncclBcast(void* buffer, std::size_t count, ncclDataType_t type, int
 }
 UNISONO_NCCL_EXPORT(ncclBcast);
 
+ncclResult_t ncclBroadcastConfig(const void* send, void* recv, std::size_t count,
+                                 ncclDataType_t type, int root, ncclComm_t comm,
+                                 cudaStream_t stream, const ncclCollConfig_t* config) {
+  return noted(start({"ncclBroadcast", Collective::broadcast, send, recv, count, type, comm, stream,
+                      root, std::nullopt, config},
+                     true));
+}
+UNISONO_NCCL_EXPORT(ncclBroadcastConfig);
+
 ncclResult_t ncclBroadcast(const void* send, void* recv, std::size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream) {
-  return noted(start(
-      {"ncclBroadcast", Collective::broadcast, send, recv, count, type, comm, stream, root}, true));
+  return ncclBroadcastConfig(send, recv, count, type, root, comm, stream, nullptr);
 }
 UNISONO_NCCL_EXPORT(ncclBroadcast);
 
+ncclResult_t ncclAllReduceConfig(const void* send, void* recv, std::size_t count,
+                                 ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                 cudaStream_t stream, const ncclCollConfig_t* config) {
+  return noted(start({"ncclAllReduce", Collective::all_reduce, send, recv, count, type, comm,
+                      stream, -1, op, config},
+                     false));
+}
+UNISONO_NCCL_EXPORT(ncclAllReduceConfig);
+
 ncclResult_t ncclAllReduce(const void* send, void* recv, std::size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return noted(start(
-      {"ncclAllReduce", Collective::all_reduce, send, recv, count, type, comm, stream, -1, op},
-      false));
+  return ncclAllReduceConfig(send, recv, count, type, op, comm, stream, nullptr);
 }
 UNISONO_NCCL_EXPORT(ncclAllReduce);
 
+ncclResult_t ncclReduceScatterConfig(const void* send, void* recv, std::size_t count,
+                                     ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                     cudaStream_t stream, const ncclCollConfig_t* config) {
+  return noted(start({"ncclReduceScatter", Collective::reduce_scatter, send, recv, count, type,
+                      comm, stream, -1, op, config},
+                     false));
+}
+UNISONO_NCCL_EXPORT(ncclReduceScatterConfig);
+
 ncclResult_t ncclReduceScatter(const void* send, void* recv, std::size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return noted(start({"ncclReduceScatter", Collective::reduce_scatter, send, recv, count, type,
-                      comm, stream, -1, op},
-                     false));
+  return ncclReduceScatterConfig(send, recv, count, type, op, comm, stream, nullptr);
 }
 UNISONO_NCCL_EXPORT(ncclReduceScatter);
 
+ncclResult_t ncclAllGatherConfig(const void* send, void* recv, std::size_t count,
+                                 ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
+                                 const ncclCollConfig_t* config) {
+  return noted(start({"ncclAllGather", Collective::all_gather, send, recv, count, type, comm,
+                      stream, -1, std::nullopt, config},
+                     false));
+}
+UNISONO_NCCL_EXPORT(ncclAllGatherConfig);
+
 ncclResult_t ncclAllGather(const void* send, void* recv, std::size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
-  return noted(start(
-      {"ncclAllGather", Collective::all_gather, send, recv, count, type, comm, stream}, false));
+  return ncclAllGatherConfig(send, recv, count, type, comm, stream, nullptr);
 }
 UNISONO_NCCL_EXPORT(ncclAllGather);
 
+ncclResult_t ncclAlltoAllConfig(const void* send, void* recv, std::size_t count,
+                                ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
+                                const ncclCollConfig_t* config) {
+  return noted(start({"ncclAlltoAll", Collective::all_to_all, send, recv, count, type, comm, stream,
+                      -1, std::nullopt, config},
+                     false));
+}
+UNISONO_NCCL_EXPORT(ncclAlltoAllConfig);
+
 ncclResult_t ncclAlltoAll(const void* send, void* recv, std::size_t count, ncclDataType_t type,
                           ncclComm_t comm, cudaStream_t stream) {
-  return noted(start(
-      {"ncclAlltoAll", Collective::all_to_all, send, recv, count, type, comm, stream}, false));
+  return ncclAlltoAllConfig(send, recv, count, type, comm, stream, nullptr);
 }
 UNISONO_NCCL_EXPORT(ncclAlltoAll);
 
+ncclResult_t ncclGatherConfig(const void* send, void* recv, std::size_t count, ncclDataType_t type,
+                              int root, ncclComm_t comm, cudaStream_t stream,
+                              const ncclCollConfig_t* config) {
+  return noted(start({"ncclGather", Collective::gather, send, recv, count, type, comm, stream, root,
+                      std::nullopt, config},
+                     true));
+}
+UNISONO_NCCL_EXPORT(ncclGatherConfig);
+
 ncclResult_t ncclGather(const void* send, void* recv, std::size_t count, ncclDataType_t type,
                         int root, ncclComm_t comm, cudaStream_t stream) {
-  return noted(
-      start({"ncclGather", Collective::gather, send, recv, count, type, comm, stream, root}, true));
+  return ncclGatherConfig(send, recv, count, type, root, comm, stream, nullptr);
 }
 UNISONO_NCCL_EXPORT(ncclGather);
 
+ncclResult_t ncclScatterConfig(const void* send, void* recv, std::size_t count, ncclDataType_t type,
+                               int root, ncclComm_t comm, cudaStream_t stream,
+                               const ncclCollConfig_t* config) {
+  return noted(start({"ncclScatter", Collective::scatter, send, recv, count, type, comm, stream,
+                      root, std::nullopt, config},
+                     true));
+}
+UNISONO_NCCL_EXPORT(ncclScatterConfig);
+
 ncclResult_t ncclScatter(const void* send, void* recv, std::size_t count, ncclDataType_t type,
                          int root, ncclComm_t comm, cudaStream_t stream) {
-  return noted(start(
-      {"ncclScatter", Collective::scatter, send, recv, count, type, comm, stream, root}, true));
+  return ncclScatterConfig(send, recv, count, type, root, comm, stream, nullptr);
 }
 UNISONO_NCCL_EXPORT(ncclScatter);
 

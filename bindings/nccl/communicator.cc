@@ -98,16 +98,11 @@ ncclResult_t ncclComm::failed(ncclResult_t code, std::string message) {
 
 ncclResult_t ncclComm::poll_pending() {
   while (!pending_.empty()) {
-    Pending& first = pending_.front();
-    Status status;
-    for (unisono::Work& work : first.works) {
-      if (!work.test()) return ncclInProgress;
-      if (status.ok()) status = work.status();
-    }
-    if (status.ok()) status = first.finish();
+    const auto is_over = pending_.front().advance();
+    if (is_over.ok() && !*is_over) return ncclInProgress;
     pending_.erase(pending_.begin());
-    if (!status.ok())
-      return failed(unisono::nccl::code_of(status.error()), status.error().describe());
+    if (!is_over.ok())
+      return failed(unisono::nccl::code_of(is_over.error()), is_over.error().describe());
   }
   return ncclSuccess;
 }

@@ -25,10 +25,19 @@ struct ScaledSum {
   const void* device_scalar = nullptr;  // else where to read it at each call
 };
 
-// Calls under way on a non-blocking communicator, and what to do when they are on their streams.
+// A put, a signal or a wait for signals. True: it is over. False: it waits; ask again.
+using Step = std::function<Result<bool>()>;
+
+// Calls under way, what to do when they are on their streams, and what follows them in its order.
 struct Pending {
   std::vector<Work> works;
-  std::function<Status()> finish;
+  std::function<Status()> finish = [] { return Status(); };
+  std::vector<Step> steps;
+  std::size_t next_step = 0;
+  bool is_finished = false;
+
+  // Goes as far as it can without waiting. Whether it is over.
+  Result<bool> advance();
 };
 
 }  // namespace unisono::nccl
@@ -43,6 +52,8 @@ struct ncclComm {
   const int size;
   const int device;
   const unisono::nccl::Config config;
+  // A unique id of ncclCommGetUniqueId by which it has not grown yet.
+  std::atomic<bool> has_open_id{false};
 
   // Once init is done; never changes then. Empty before.
   const unisono::Communicator& communicator() const { return communicator_; }

@@ -1,5 +1,8 @@
-// ncclConfig_t as callers of any version give it.
+// Configurations as callers of any version give them: ncclConfig_t of a communicator, and
+// ncclCollConfig_t of one call.
 #pragma once
+
+#include <unisono/communicator.h>
 
 #include "errors.h"
 
@@ -10,10 +13,20 @@ namespace unisono::nccl {
 struct Config {
   bool is_blocking = true;
   int max_sms = 0;               // maxCTAs; 0: none is named
-  bool prefers_zero_sm = false;  // CTAPolicy is NCCL_CTA_POLICY_ZERO
+  bool prefers_zero_sm = false;  // CTAPolicy has NCCL_CTA_POLICY_ZERO
+  int contexts = 1;              // numRmaCtx
+  int signals = 1;               // numRmaSig, of each context
 };
 
 // `given` may be null: `out` stays as it is.
 ncclResult_t read_config(const ncclConfig_t* given, Config& out);
+
+// Of one call.
+struct CallConfig {
+  CallOptions options;          // max_sms, policy, algorithm, protocol, tag
+  bool forces_choice = true;    // else another plan serves where the one that is named does not
+  cudaEvent_t event = nullptr;  // to be recorded on the stream before the call
+};
+ncclResult_t read_call_config(const char* function, const ncclCollConfig_t& given, CallConfig& out);
 
 }  // namespace unisono::nccl

@@ -1,7 +1,5 @@
 #include "group.h"
 
-#include <unisono/device.h>
-
 #include <algorithm>
 #include <future>
 #include <optional>
@@ -11,20 +9,10 @@
 #include <thread>
 #include <utility>
 
+#include "queue.h"
+
 namespace unisono::nccl {
 namespace {
-
-struct Sent {
-  Message message;
-  void* stream = nullptr;
-};
-
-// What a group holds of one communicator.
-struct Queue {
-  Handle comm;
-  std::vector<Call> calls;
-  std::vector<Sent> messages;
-};
 
 struct Group {
   int depth = 0;
@@ -33,101 +21,6 @@ struct Group {
   std::vector<Queue> queues;
 };
 thread_local Group group;
-
-MessageOptions options_on(void* stream, const Config& config) {
-  MessageOptions options;
-  if (host_memory_stands_in()) return options;
-  options.stream = stream;
-  options.max_sms = config.max_sms;
-  if (config.prefers_zero_sm) options.policy = Policy::zero_sm;
-  return options;
-}
-
-// All messages go to the first one's stream; the others wait for it, and it for them.
-Status submit_messages(Queue& queue, Pending& pending) {
-  if (queue.messages.empty()) return {};
-  void* const main = queue.messages.front().stream;
-  std::vector<void*> others;
-  std::vector<Message> messages;
-  for (const Sent& sent : queue.messages) {
-    messages.push_back(sent.message);
-    if (sent.stream != main && std::ranges::find(others, sent.stream) == others.end())
-      others.push_back(sent.stream);
-  }
-  const int device = queue.comm->device;
-  for (void* other : others)
-    if (auto status = order_streams(device, other, main); !status.ok()) return status;
-  auto work = queue.comm->communicator().submit(messages, options_on(main, queue.comm->config));
-  if (!work.ok()) return work.take_error();
-  pending.works.push_back(std::move(*work));
-  pending.finish = [device, main, others = std::move(others)]() -> Status {
-    for (void* other : others)
-      if (auto status = order_streams(device, main, other); !status.ok()) return status;
-    return {};
-  };
-  return {};
-}
-
-Status submit_all(Queue& queue, Pending& pending) {
-  pending.finish = [] { return Status(); };
-  for (const Call& call : queue.calls) {
-    auto work = queue.comm->communicator().submit(call);
-    if (!work.ok()) return work.take_error();
-    pending.works.push_back(std::move(*work));
-  }
-  return submit_messages(queue, pending);
-}
-
-Status wait_for(Pending& pending) {
-  Status first;
-  for (Work& work : pending.works)
-    if (auto status = work.wait(); !status.ok() && first.ok()) first = std::move(status);
-  return first.ok() ? pending.finish() : std::move(first);
-}
-
-Status run_alone(Queue& queue) {
-  for (const Call& call : queue.calls)
-    if (auto status = queue.comm->communicator().run(call); !status.ok()) return status;
-  queue.calls.clear();
-  Pending pending;
-  if (auto status = submit_all(queue, pending); !status.ok()) return status;
-  return wait_for(pending);
-}
-
-// Of several communicators of this thread none may wait before the others have begun.
-ncclResult_t run_blocking(std::vector<Queue>& queues) {
-  if (queues.size() == 1) {
-    const Status status = run_alone(queues.front());
-    return status.ok() ? ncclSuccess : fail(status.error());
-  }
-  std::vector<Pending> pending(queues.size());
-  Status first;
-  for (std::size_t i = 0; i < queues.size(); ++i)
-    if (auto status = submit_all(queues[i], pending[i]); !status.ok() && first.ok())
-      first = std::move(status);
-  for (Pending& one : pending)
-    if (auto status = wait_for(one); !status.ok() && first.ok()) first = std::move(status);
-  return first.ok() ? ncclSuccess : fail(first.error());
-}
-
-ncclResult_t run_non_blocking(std::vector<Queue>& queues) {
-  ncclResult_t result = ncclSuccess;
-  for (Queue& queue : queues) {
-    Pending pending;
-    const Status status = submit_all(queue, pending);
-    queue.comm->add_pending(std::move(pending));
-    if (!status.ok()) return fail(status.error());
-    const ncclResult_t state = queue.comm->state();
-    if (state != ncclSuccess && state != ncclInProgress) return fail(state, queue.comm->message());
-    if (state == ncclInProgress) result = ncclInProgress;
-  }
-  return result;
-}
-
-ncclResult_t run_data(std::vector<Queue>& queues) {
-  if (queues.empty()) return ncclSuccess;
-  return queues.front().comm->config.is_blocking ? run_blocking(queues) : run_non_blocking(queues);
-}
 
 ncclResult_t run_job(const Job& job) {
   Outcome outcome = job.work();
@@ -209,7 +102,7 @@ bool fits(const Handle& comm) {
 Queue& queue_of(const Handle& comm) {
   for (Queue& queue : group.queues)
     if (queue.comm == comm) return queue;
-  return group.queues.emplace_back(Queue{comm, {}, {}});
+  return group.queues.emplace_back(Queue{.comm = comm});
 }
 
 void give_up(std::vector<Job>& jobs, ncclResult_t error) {
@@ -217,14 +110,12 @@ void give_up(std::vector<Job>& jobs, ncclResult_t error) {
     job.comm->end_job(error, "another call of the same group failed, so nothing of it was run");
 }
 
-bool goes_on(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
-
 ncclResult_t run_group(Group& whole) {
   std::vector<Job> early, late;
   for (Job& job : whole.jobs) (job.is_late ? late : early).push_back(std::move(job));
   ncclResult_t result = run_jobs(std::move(early));
   if (goes_on(result))
-    if (const ncclResult_t data = run_data(whole.queues); data != ncclSuccess) result = data;
+    if (const ncclResult_t data = run_queues(whole.queues); data != ncclSuccess) result = data;
   if (!goes_on(result)) {
     give_up(late, result);
     return result;
@@ -259,8 +150,8 @@ ncclResult_t add(const Handle& comm, const Call& call) {
   }
   if (!fits(comm)) return ncclInvalidArgument;
   if (group.depth == 0) {
-    std::vector<Queue> alone{Queue{comm, {call}, {}}};
-    return run_data(alone);
+    std::vector<Queue> alone{Queue{.comm = comm, .calls = {call}}};
+    return run_queues(alone);
   }
   queue_of(comm).calls.push_back(call);
   return ncclSuccess;
@@ -269,11 +160,29 @@ ncclResult_t add(const Handle& comm, const Call& call) {
 ncclResult_t add(const Handle& comm, const Message& message, void* stream) {
   if (!fits(comm)) return ncclInvalidArgument;
   if (group.depth == 0) {
-    std::vector<Queue> alone{Queue{comm, {}, {Sent{message, stream}}}};
-    return run_data(alone);
+    std::vector<Queue> alone{Queue{.comm = comm, .messages = {Sent{message, stream}}}};
+    return run_queues(alone);
   }
   queue_of(comm).messages.push_back(Sent{message, stream});
   return ncclSuccess;
+}
+
+ncclResult_t add(const Handle& comm, Step step, bool is_wait) {
+  if (!fits(comm)) return ncclInvalidArgument;
+  Queue alone{.comm = comm};
+  Queue& queue = group.depth == 0 ? alone : queue_of(comm);
+  (is_wait ? queue.waits : queue.puts).push_back(std::move(step));
+  if (group.depth > 0) return ncclSuccess;
+  std::vector<Queue> queues{std::move(alone)};
+  return run_queues(queues);
+}
+
+ncclComm_t add_child(const ncclComm& parent, const Config& config, Communicator made) {
+  const Handle handle = add_handle(made.rank(), made.size(), parent.device, config);
+  handle->begin_job();
+  handle->adopt(std::move(made));
+  handle->end_job(ncclSuccess, {});
+  return handle.get();
 }
 
 void begin_group() { ++group.depth; }

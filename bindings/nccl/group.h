@@ -3,7 +3,8 @@
 //
 // At the end come jobs (making communicators), then the collectives and messages, then late jobs
 // (finalize). Of one communicator all collectives go first, in their order, then all messages at
-// once, so that ranks which mix them in different orders meet. Jobs of different communicators run
+// once, then puts and signals, then waits for signals, so that ranks which mix them in different
+// orders meet. Jobs of different communicators run
 // on threads of their own, as ranks of one process wait for each other in them.
 #pragma once
 
@@ -29,6 +30,10 @@ struct Job {
 ncclResult_t add(Job job);
 ncclResult_t add(const Handle& comm, const Call& call);
 ncclResult_t add(const Handle& comm, const Message& message, void* stream);
+ncclResult_t add(const Handle& comm, Step step, bool is_wait);
+
+// The handle of a communicator that a job of its parent has made.
+ncclComm_t add_child(const ncclComm& parent, const Config& config, Communicator made);
 
 void begin_group();
 ncclResult_t end_group();

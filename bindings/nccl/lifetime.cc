@@ -29,12 +29,7 @@ ncclResult_t start_child(const Handle& parent, ncclComm_t* child, const ncclConf
                    auto made = make(*parent);
                    if (!made.ok()) return outcome_of(made.take_error());
                    if (!made->valid()) return Outcome();
-                   const Handle handle =
-                       add_handle(made->rank(), made->size(), parent->device, inherited);
-                   handle->begin_job();
-                   handle->adopt(std::move(*made));
-                   handle->end_job(ncclSuccess, {});
-                   *child = handle.get();
+                   *child = add_child(*parent, inherited, std::move(*made));
                    return Outcome();
                  }});
 }
@@ -213,6 +208,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
       return "remote error: another rank failed, left or did not come in time";
     case ncclInProgress:
       return "in progress";
+    case ncclTimeout:
+      return "timeout";
     default:
       return "unknown result code";
   }

@@ -1,6 +1,6 @@
 // Memory, and its registration: buffers that are registered are mapped by the peers before they are
 // first used, others after that. Memory stays mapped until it is freed; a registration is kept only
-// to be given back.
+// to be given back. windows.cc has what all ranks register together.
 
 #include <unisono/device.h>
 
@@ -68,21 +68,3 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
   return noted(remove_registration("ncclCommDeregister", comm, handle));
 }
 UNISONO_NCCL_EXPORT(ncclCommDeregister);
-
-ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t bytes,
-                                    ncclWindow_t* window, int flags) {
-  if ((flags & ~1) != 0)
-    return noted(fail(ncclInvalidArgument, text("ncclCommWindowRegister: the flags are ", flags,
-                                                "; 0 and 1 are known")));
-  void* handle = nullptr;
-  const ncclResult_t result = add_registration("ncclCommWindowRegister", comm, buffer, bytes,
-                                               window == nullptr ? nullptr : &handle);
-  if (result == ncclSuccess) *window = static_cast<ncclWindow_t>(handle);
-  return noted(result);
-}
-UNISONO_NCCL_EXPORT(ncclCommWindowRegister);
-
-ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
-  return noted(remove_registration("ncclCommWindowDeregister", comm, window));
-}
-UNISONO_NCCL_EXPORT(ncclCommWindowDeregister);

@@ -23,6 +23,7 @@
 
 #include <unisono/result.h>
 #include <unisono/types.h>
+#include <unisono/window.h>
 
 #include <chrono>
 #include <cstddef>
@@ -53,6 +54,7 @@ struct InitOptions {
   // 0: UNISONO_GPU_POLICY and UNISONO_GPU_MAX_SMS.
   std::optional<Policy> policy = std::nullopt;
   int max_sms = 0;
+  bool has_signals = false;  // of this communicator and its children; see Communicator::signal
 };
 
 // Choices for one call; the defaults let the selection table choose.
@@ -76,6 +78,8 @@ struct CallOptions {
   // all-gather or reduce-scatter of many bytes between few ranks then takes few multiprocessors, if
   // all ranks reach its buffers and max_sms is not as small already.
   bool leaves_room = false;
+  // For the record, which shows it; it changes nothing else.
+  std::uint64_t tag = 0;
 };
 
 // One call. `count` is in elements: of each rank's contribution for all_gather and gather, of each
@@ -193,6 +197,7 @@ class Communicator {
   int size() const;
   int nodes() const;
   int node_of(int rank) const;
+  bool is_on_one_host() const;
   std::uint64_t id() const;
   // Ranks of this communicator in the numbering of the one made by init.
   const std::vector<int>& world_ranks() const;
@@ -271,6 +276,34 @@ class Communicator {
   // Misuse before the device of the communicator is known, or if it is not that device's memory;
   // an environment error if the driver cannot share it. Any thread.
   Status register_memory(const void* data, std::size_t bytes);
+
+  // Collective over this communicator: every rank gives `bytes` of its memory, as many as it likes,
+  // of its device or of the host on all ranks alike. The memory must live as long as anybody uses
+  // the window. Which ranks reach which part is told when they try.
+  Result<Window> make_window(void* data, std::size_t bytes, bool is_on_device = false);
+  // Copies `bytes` to byte `offset` of the peer's part of the window, then signals it unless
+  // `signal` is no_signal. The peer has no part in it. On a stream exactly for windows of device
+  // memory. Misuse if it does not fit; an environment error if the peer is not reached: it is on
+  // another host, or its memory cannot be shared.
+  Status put(const Window& window, const void* data, std::size_t bytes, int peer,
+             std::size_t offset, int signal = no_signal, const SignalOptions& options = {});
+  // Needs InitOptions::has_signals, as what follows.
+  Status signal(int peer, int signal, const SignalOptions& options = {});
+  // Takes all that is waited for, if it is there. Whether it was. Host memory.
+  Result<bool> try_take_signals(std::span<const SignalWait> waits);
+  // Waits for all of it, or has the stream wait. A timeout names the first peer.
+  Status take_signals(std::span<const SignalWait> waits, const SignalOptions& options = {});
+
+  // Collective over this communicator: waits for all calls, then gives back the device memory that
+  // it has: connections and scratch. Until resume(), which is collective, too, calls are misuse. No
+  // other call may be made at the same time; graphs that hold calls are of no use afterwards.
+  Status suspend();
+  Status resume();
+  bool is_suspended() const;
+
+  // Whether a call can be made with the algorithm and protocol that it names. The same on all ranks
+  // where the call is.
+  bool can_choose(const Call& call);
 
   // Which plan a call would take, and why: a table for a person.
   Result<std::string> explain(Collective collective, std::uint64_t bytes) const;

@@ -31,4 +31,7 @@ Status read_device_memory(void* host, const void* memory, std::size_t bytes, int
 // of `device`. Can be captured.
 Status order_streams(int device, void* before, void* after);
 
+// Records the caller's event on a stream of `device`. Can be captured.
+Status record_event(int device, void* event, void* stream);
+
 }  // namespace unisono

@@ -1,5 +1,7 @@
 #include <unisono/communicator.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "base/try.h"
@@ -72,6 +74,11 @@ int Communicator::node_of(int rank) const {
   if (!core_ || rank < 0 || rank >= core_->size) return -1;
   return core_->plans->placement().node_of(rank);
 }
+bool Communicator::is_on_one_host() const {
+  return core_ && std::ranges::all_of(core_->world_ranks,
+                                      [&](int one) { return core_->job->is_on_this_host(one); });
+}
+
 std::uint64_t Communicator::id() const { return core_ ? core_->id : 0; }
 const std::vector<int>& Communicator::world_ranks() const {
   static const std::vector<int> none;
@@ -213,6 +220,42 @@ Status Communicator::register_memory(const void* data, std::size_t bytes) {
   return device->register_memory(data, bytes, patience_ns);
 }
 
+Result<Window> Communicator::make_window(void* data, std::size_t bytes, bool is_on_device) {
+  if (!core_) return no_communicator();
+  return comm::or_out_of_memory(core_->rank,
+                                [&] { return core_->make_window(data, bytes, is_on_device); });
+}
+
+Status Communicator::put(const Window& window, const void* data, std::size_t bytes, int peer,
+                         std::size_t offset, int signal, const SignalOptions& options) {
+  if (!core_) return no_communicator();
+  return core_->put(window, data, bytes, peer, offset, signal, options);
+}
+
+Status Communicator::signal(int peer, int signal, const SignalOptions& options) {
+  return core_ ? core_->signal(peer, signal, options) : no_communicator();
+}
+
+Result<bool> Communicator::try_take_signals(std::span<const SignalWait> waits) {
+  if (!core_) return no_communicator();
+  return core_->try_take_signals(waits);
+}
+
+Status Communicator::take_signals(std::span<const SignalWait> waits, const SignalOptions& options) {
+  if (!core_) return no_communicator();
+  return core_->take_signals(waits, options);
+}
+
+Status Communicator::suspend() { return core_ ? core_->suspend() : no_communicator(); }
+
+Status Communicator::resume() { return core_ ? core_->resume() : no_communicator(); }
+
+bool Communicator::is_suspended() const {
+  return core_ && core_->suspended.load(std::memory_order_acquire);
+}
+
+bool Communicator::can_choose(const Call& call) { return core_ && core_->can_choose(call); }
+
 Result<std::string> Communicator::explain(Collective collective, std::uint64_t bytes) const {
   if (!core_) return no_communicator();
   return core_->plans->explain(collective, bytes);
@@ -241,7 +284,7 @@ int Communicator::device() const {
   return core_ && core_->device() != nullptr ? core_->device()->device().ordinal() : -1;
 }
 
-Status Communicator::failure() const { return core_ ? core_->usable() : no_communicator(); }
+Status Communicator::failure() const { return core_ ? core_->alive() : no_communicator(); }
 
 void Communicator::abort() {
   if (!core_ || core_->is_forked()) return;

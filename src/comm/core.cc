@@ -113,7 +113,10 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
                          .record_slots = static_cast<std::size_t>(
                              std::max<std::int64_t>(settings().integer(Setting::record_slots), 1))},
       *core->connections, *core->board, *group);
-  UNISONO_TRY(group->barrier(settings().duration_ns(Setting::bootstrap_timeout)));
+  if (job->has_signals())
+    UNISONO_TRY(core->make_signals(*job, *group));
+  else
+    UNISONO_TRY(group->barrier(settings().duration_ns(Setting::bootstrap_timeout)));
   core->board->all_have_joined();
   core->group = std::move(group);
   core->job = std::move(job);
@@ -138,13 +141,19 @@ Status Communicator::Core::check_process() const {
       "without; start those that do by spawn");
 }
 
-Status Communicator::Core::usable() {
+Status Communicator::Core::alive() {
   UNISONO_TRY(check_process());
   if (destroyed.load(std::memory_order_acquire))
     return misuse("communicator ", id, " was destroyed on rank ", rank);
   if (comm::DeviceConnections* const known = device())
     if (auto status = known->failure(); !status.ok()) scheduler->fail(status.error());
   return scheduler->failure();
+}
+
+Status Communicator::Core::usable() {
+  UNISONO_TRY(alive());
+  if (!suspended.load(std::memory_order_acquire)) return {};
+  return misuse("communicator ", id, " is suspended on rank ", rank, "; resume it first");
 }
 
 trace::Owner Communicator::Core::owner() const {
@@ -172,7 +181,7 @@ inline bool Communicator::Core::is_like(const Ready& ready, const AnyCall& call)
          ready.options.policy == call.options.policy &&
          ready.options.max_sms == call.options.max_sms &&
          ready.options.leaves_room == call.options.leaves_room &&
-         ready.options.algorithm == call.options.algorithm;
+         ready.options.tag == call.options.tag && ready.options.algorithm == call.options.algorithm;
 }
 
 // The host's plans hold all that is registered.
@@ -204,7 +213,8 @@ Status Communicator::Core::make_ready(const Call& call, Ready& ready) {
 
 inline bool Communicator::Core::take_turn() {
   if (is_forked() || !scheduler->take_turn()) return false;
-  if (!destroyed.load(std::memory_order_acquire)) return true;
+  if (!destroyed.load(std::memory_order_acquire) && !suspended.load(std::memory_order_acquire))
+    return true;
   scheduler->leave_turn();
   return false;
 }
@@ -290,6 +300,11 @@ Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
   return is_right;
 }
 
+bool Communicator::Core::can_choose(const Call& call) {
+  comm::Task task;
+  return usable().ok() && check_and_select(call, task).ok();
+}
+
 Status Communicator::Core::check_and_select(const Call& call, comm::Task& task) {
   UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
   UNISONO_TRY(comm::check_call(call, shape, rank));
@@ -323,6 +338,7 @@ Status Communicator::Core::select(const Call& call, comm::Task& task) {
   task.entry.operation = call.operation;
   task.entry.root = root;
   task.entry.bytes = bytes;
+  task.entry.tag = call.options.tag;
   task.entry.set_plan(chosen.choice.name());
   return {};
 }
@@ -391,8 +407,7 @@ Status Communicator::Core::register_plans(std::span<const std::string> texts,
   UNISONO_TRY(exchange(&card, all.data(), sizeof card));
   if (!mine.ok()) return mine.take_error();
   UNISONO_TRY(comm::compare(all));
-  if (device() == nullptr)
-    registered_.insert(registered_.end(), mine->plans.begin(), mine->plans.end());
+  registered_.insert(registered_.end(), mine->plans.begin(), mine->plans.end());
   const Scheduler::Pause pause(*scheduler);
   for (auto& [engine, plan] : prepared) engine->add(std::move(plan));
   for (comm::Plans* engine : engines)
@@ -405,25 +420,9 @@ Status Communicator::Core::register_plans(std::span<const std::string> texts,
 
 std::size_t Communicator::Core::plans_bytes() {
   std::size_t bytes = plans->memory_bytes();
-  if (device() != nullptr) bytes += device_plans_->memory_bytes() + copy_plans_->memory_bytes();
+  for (comm::Plans* const of_device : {device_plans_.get(), copy_plans_.get()})
+    if (of_device != nullptr) bytes += of_device->memory_bytes();
   return bytes;
-}
-
-Status Communicator::Core::drain() {
-  // Every pending call has its own deadline, so this wait ends.
-  comm::Backoff backoff(0);
-  for (;;) {
-    while (!scheduler->idle() || (device() != nullptr && device()->is_busy())) {
-      scheduler->help();
-      backoff.step();
-    }
-    const Scheduler::Pause pause(*scheduler);
-    // A call that ran in its turn may have come to wait.
-    if (!scheduler->idle()) continue;
-    if (device() != nullptr) device()->close();
-    connections->close();
-    return {};
-  }
 }
 
 }  // namespace unisono

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "comm/plans.h"
 #include "comm/point_to_point.h"
 #include "comm/scheduler.h"
+#include "comm/signals.h"
 #include "comm/staging.h"
 #include "comm/task.h"
 #include "sys/fork.h"
@@ -58,6 +60,7 @@ struct Communicator::Core {
   std::unordered_map<std::uint64_t, std::uint64_t> shrinks;  // made so far, by who stayed
   std::atomic<std::uint64_t> next_sequence{0};
   std::atomic<bool> destroyed{false};
+  std::atomic<bool> suspended{false};
   const std::uint32_t forks = sys::fork_count();
   const pid_t process = getpid();
 
@@ -66,6 +69,9 @@ struct Communicator::Core {
   std::unique_ptr<comm::Plans> plans;
   std::unique_ptr<comm::Board> board;
   std::unique_ptr<comm::PointToPoint> point_to_point;
+  // Null: nobody has asked for them, or `no_signals` says why not.
+  std::unique_ptr<comm::Signals> signals;
+  std::optional<Error> no_signals;
   std::unique_ptr<comm::Scheduler> scheduler;
 
   // The short way of run(): false if the call must take the long one, which also tells what is
@@ -91,10 +97,13 @@ struct Communicator::Core {
   Result<plan::Header> shape_of(const Call& call);
   // Fills the task for a call: checks it, selects, finds or makes the execution.
   Status prepare(const Call& call, comm::Task& task);
+  bool can_choose(const Call& call);
   Status prepare(std::span<const Message> messages, const MessageOptions& options,
                  comm::Task& task);
   // Usable at all: of this process, neither destroyed nor failed, on the device either.
   Status usable();
+  // The same, but that it may be suspended.
+  Status alive();
   trace::Owner owner() const;
   Result<Communicator> split(int color, int key);
   Result<Communicator> shrink(std::span<const int> excluded);
@@ -102,6 +111,14 @@ struct Communicator::Core {
                         std::uint64_t max_bytes);
   Status refuse_call(std::string_view why);
   std::size_t plans_bytes();
+  Result<Window> make_window(void* data, std::size_t bytes, bool is_on_device);
+  Status put(const Window& window, const void* data, std::size_t bytes, int peer,
+             std::size_t offset, int signal, const SignalOptions& options);
+  Status signal(int peer, int number, const SignalOptions& options);
+  Result<bool> try_take_signals(std::span<const SignalWait> waits);
+  Status take_signals(std::span<const SignalWait> waits, const SignalOptions& options);
+  Status suspend();
+  Status resume();
   // Host memory of calls on streams that go through it.
   std::size_t staging_bytes() const;
   // Waits for all calls, then closes the connections.
@@ -135,6 +152,15 @@ struct Communicator::Core {
   // Collective: all ranks make their first call on a stream together.
   Result<comm::DeviceConnections*> device_for(void* stream);
   Status make_device(int ordinal);
+  // Of a device that is there: its plans, with those that were registered.
+  Status make_plans_of_device(comm::DeviceConnections& connected);
+  void wait_until_idle();
+  // Of a put whose arguments are right.
+  Status move(const Window::State& state, const void* data, std::size_t bytes, int peer,
+              std::size_t offset, const SignalOptions& options);
+  Result<comm::Signals*> signals_of_host();
+  // Collective, a barrier, too: afterwards all ranks have signals, or none.
+  Status make_signals(const comm::Job& of, comm::ControlGroup& members);
   Result<std::unique_ptr<comm::Plans>> make_device_plans(comm::DeviceConnections& connected);
   // Of a call on a stream: what can be told of its buffers and stream.
   Status check_device(const Call& call, const comm::DeviceConnections& device) const;
@@ -160,7 +186,7 @@ struct Communicator::Core {
   std::unique_ptr<comm::Staging> staging_;                 // where devices do not reach each other
   std::unique_ptr<comm::Plans> device_plans_;              // by kernels, or staged
   std::unique_ptr<comm::Plans> copy_plans_;                // by copy engines
-  std::vector<comm::Registered> registered_;               // for a device that is not known yet
+  std::vector<comm::Registered> registered_;               // for a device that is made ready later
   std::atomic<comm::DeviceConnections*> device_{nullptr};  // release: once all is made
   // With the scheduler's turn: in host memory and on streams.
   std::uint32_t kinds_ = 0;

@@ -56,7 +56,16 @@ Result<std::unique_ptr<comm::Plans>> Communicator::Core::make_device_plans(
 
 Status Communicator::Core::make_device(int ordinal) {
   UNISONO_ASSIGN(auto made, comm::DeviceConnections::make(job, *group, {id, epoch, rank}, ordinal));
-  UNISONO_ASSIGN(auto plans_there, make_device_plans(*made));
+  made->watch(signals.get());
+  UNISONO_TRY(make_plans_of_device(*made));
+  device_connections_ = std::move(made);
+  scheduler->watch(*device_connections_);
+  device_.store(device_connections_.get(), std::memory_order_release);
+  return {};
+}
+
+Status Communicator::Core::make_plans_of_device(comm::DeviceConnections& connected) {
+  UNISONO_ASSIGN(auto plans_there, make_device_plans(connected));
   for (const comm::Registered& plan : registered_) {
     if (!plans_there->can_run(plan)) {
       plans_there->refuse(plan);
@@ -68,15 +77,12 @@ Status Communicator::Core::make_device(int ordinal) {
   device_plans_ = std::move(plans_there);
   copy_plans_ = std::make_unique<comm::Plans>(
       comm::Selection(topo::Placement::single_node(size),
-                      comm::copy_model(made->engine().options().copies)),
+                      comm::copy_model(connected.engine().options().copies)),
       rank, engine::gpu::copy_limits().operations,
-      [resources = made.get()](const plan::Header& header, const plan::RankProgram& program,
+      [resources = &connected](const plan::Header& header, const plan::RankProgram& program,
                                std::span<const int>) {
         return engine::gpu::make_copies(header, program, *resources);
       });
-  device_connections_ = std::move(made);
-  scheduler->watch(*device_connections_);
-  device_.store(device_connections_.get(), std::memory_order_release);
   return {};
 }
 

@@ -151,6 +151,14 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
   return {};
 }
 
+transport::ConnectionKey DeviceConnections::key_of(std::uint32_t channel) const {
+  constexpr std::int64_t no_color = -2;  // of any split or shrink
+  const std::uint64_t communicator =
+      generation_ == 0 ? identity_.communicator
+                       : child_communicator(identity_.communicator, generation_, no_color);
+  return {communicator, identity_.epoch, channel};
+}
+
 Status DeviceConnections::make_registrations() {
   if (is_staged_ || engine_->options().zero_copy_min_bytes == engine::gpu::Options::no_zero_copy ||
       world_ranks_.size() > static_cast<std::size_t>(device::max_viewers))
@@ -160,7 +168,7 @@ Status DeviceConnections::make_registrations() {
     if (static_cast<int>(peer) == identity_.rank) continue;
     UNISONO_ASSIGN(auto connection,
                    job_->transport_to(world_ranks_[peer])
-                       .connect({.key = {identity_.communicator, identity_.epoch, mail_channel},
+                       .connect({.key = key_of(mail_channel),
                                  .ranks = static_cast<int>(world_ranks_.size()),
                                  .self = identity_.rank,
                                  .peer = static_cast<int>(peer),
@@ -178,7 +186,7 @@ Status DeviceConnections::make_entry(const Link& wanted) {
   const auto channel = first_channel + static_cast<std::uint32_t>(wanted.channel) * protocol_count +
                        static_cast<std::uint32_t>(wanted.protocol);
   UNISONO_ASSIGN(auto connection,
-                 transport_->connect({.key = {identity_.communicator, identity_.epoch, channel},
+                 transport_->connect({.key = key_of(channel),
                                       .ranks = static_cast<int>(world_ranks_.size()),
                                       .self = identity_.rank,
                                       .peer = wanted.peer,
@@ -360,6 +368,26 @@ Status DeviceConnections::check_buffer(std::string_view which, const void* data,
                 "; a call on a stream needs memory of CUDA device ", device().ordinal());
 }
 
+Status DeviceConnections::copy_to_peer(sys::cuda::StreamHandle* stream,
+                                       sys::cuda::DeviceAddress target, const void* data,
+                                       std::size_t bytes) const {
+  UNISONO_TRY(check_stream(stream));
+  const sys::cuda::Current current(device());
+  return device().check(
+      device().driver().copy_async(target, sys::cuda::address_of(data), bytes, stream),
+      str("putting ", bytes, " bytes into a peer's memory"));
+}
+
+Status DeviceConnections::failure() const {
+  UNISONO_TRY(engine_->failure());
+  return signals_ != nullptr ? signals_->failure() : Status();
+}
+
+void DeviceConnections::look(std::int64_t now_ns) {
+  engine_->copy_links().look(now_ns);
+  if (signals_ != nullptr) signals_->look(now_ns);
+}
+
 bool DeviceConnections::is_busy() const {
   const sys::cuda::Current current(device());
   const sys::cuda::DriverResult result = device().driver().event_query(launched_.last);
@@ -383,50 +411,6 @@ Status DeviceConnections::check_peers() {
   next_checked_ = (next_checked_ + 1) % entries_.size();
   const auto entry = std::next(entries_.begin(), static_cast<std::ptrdiff_t>(next_checked_));
   return entry->second.connection->check_peer();
-}
-
-void DeviceConnections::abort(transport::Fault fault) {
-  engine_->stop();
-  const std::lock_guard lock(mutex_);
-  if (aborted_) return;
-  aborted_ = true;
-  fault_ = fault;
-  for (auto& [key, entry] : entries_) entry.connection->abort(fault);
-}
-
-// Kernels end by their deadlines at the latest; one that fails in another way ends, too.
-void DeviceConnections::close() {
-  if (engine_ == nullptr) return;
-  while (is_busy()) std::this_thread::sleep_for(std::chrono::microseconds(20));
-  // Nothing else tells of replays.
-  if (is_in_graphs_) {
-    const sys::cuda::Current current(device());
-    device().driver().context_synchronize();
-  }
-  engine_->copy_links().clear();
-  const std::lock_guard lock(mutex_);
-  entries_.clear();
-  scratch_.clear();
-  const std::lock_guard registrations_lock(registrations_mutex_);
-  registrations_.reset();
-}
-
-void DeviceConnections::report(MemoryReport& report) const {
-  const std::lock_guard lock(mutex_);
-  for (const auto& memory : scratch_) report.device_bytes += memory.bytes();
-  for (const auto& [key, entry] : entries_) {
-    report.device_bytes += entry.device_bytes;
-    report.connections.push_back(
-        {entry.peer, entry.channel, "nvlink", entry.connection->memory_bytes()});
-  }
-  const std::lock_guard registrations_lock(registrations_mutex_);
-  if (!registrations_) return;
-  report.registered_bytes = registrations_->shared_bytes();
-  report.mapped_bytes = registrations_->mapped_bytes();
-  constexpr int no_channel = -1;
-  for (int peer = 0; peer < static_cast<int>(world_ranks_.size()); ++peer)
-    if (const std::size_t bytes = registrations_->mail_bytes(peer); bytes > 0)
-      report.connections.push_back({peer, no_channel, "registrations", bytes});
 }
 
 }  // namespace unisono::comm

@@ -17,6 +17,7 @@
 #include "comm/bootstrap.h"
 #include "comm/job.h"
 #include "comm/launch_order.h"
+#include "comm/signals.h"
 #include "engine/gpu/execution.h"
 #include "trace/record.h"
 #include "transport/nvlink/registrations.h"
@@ -39,6 +40,9 @@ class DeviceConnections : public engine::gpu::Resources {
 
   engine::gpu::Engine& engine() override { return *engine_; }
   const sys::cuda::Device& device() const { return engine_->device(); }
+  const std::shared_ptr<const sys::cuda::Device>& shared_device() const {
+    return engine_->shared_device();
+  }
   // Whether some devices do not reach each other's memory, on all ranks alike: there are no
   // connections then, and calls go through host memory (comm/staging.h).
   bool is_staged() const { return is_staged_; }
@@ -79,16 +83,22 @@ class DeviceConnections : public engine::gpu::Resources {
   // driver cannot share it. Any thread.
   Status register_memory(const void* data, std::size_t bytes, std::int64_t patience_ns);
 
+  // Copies to where a peer's memory is mapped here. Any thread.
+  Status copy_to_peer(sys::cuda::StreamHandle* stream, sys::cuda::DeviceAddress target,
+                      const void* data, std::size_t bytes) const;
+
   // Whether something put on a stream is not over, as far as is known; of what graphs replay, only
   // what waits for copy engines.
   bool is_busy() const;
   // An environment error once the device can no longer be used, as after a fault in a kernel of the
   // user's. Any thread.
   Status check_device() const;
-  // What a kernel came to. Any thread.
-  Status failure() const { return engine_->failure(); }
+  // What a kernel, or a stream that waited for signals, came to. Any thread.
+  Status failure() const;
+  // Signals, which outlive this, if there are any: their waits on streams are looked after here.
+  void watch(Signals* signals) { signals_ = signals; }
   // Now and then: streams that wait have no deadlines of their own. Any thread.
-  void look(std::int64_t now_ns) { engine_->copy_links().look(now_ns); }
+  void look(std::int64_t now_ns);
   // While a call is not over: whether its peers live, each in turn.
   Status check_peers();
   // Kernels give up, and peers are told. Any thread.
@@ -97,6 +107,11 @@ class DeviceConnections : public engine::gpu::Resources {
   // Waits for what is on streams, graphs that were launched included, and closes all connections;
   // only when no call is pending.
   void close();
+  // Waits for what is on streams, and gives back the memory of connections and scratch; what peers
+  // have mapped of users' memory stays. Only when no call is pending on any rank. Once all ranks
+  // have, resume() lets connections be made anew.
+  void suspend();
+  void resume() { ++generation_; }
 
  private:
   struct Entry {
@@ -119,6 +134,7 @@ class DeviceConnections : public engine::gpu::Resources {
   Status reach_all(ControlGroup& group);
   Status make_entry(const Link& wanted);
   Status make_registrations();
+  transport::ConnectionKey key_of(std::uint32_t channel) const;
   void find_views(const void* data, std::size_t bytes, std::span<sys::cuda::DeviceAddress> by_rank,
                   bool is_captured);
   // After a call: only one on memory that was not known takes the time.
@@ -128,6 +144,9 @@ class DeviceConnections : public engine::gpu::Resources {
 
   std::shared_ptr<Job> job_;
   Identity identity_;
+  Signals* signals_ = nullptr;
+  // Names the connections: another one after each resume().
+  std::uint64_t generation_ = 0;
   std::vector<int> world_ranks_;
   std::unique_ptr<engine::gpu::Engine> engine_;
   int thread_blocks_ = 0;

@@ -108,6 +108,15 @@ Status read_device_memory(void* host, const void* memory, std::size_t bytes, int
                        str("reading ", bytes, " bytes of device memory"));
 }
 
+Status record_event(int device, void* event, void* stream) {
+  if (host_memory_stands_in()) return {};
+  UNISONO_ASSIGN(const auto opened, device_of(device));
+  const sys::cuda::Current current(*opened);
+  return opened->check(
+      opened->driver().event_record(static_cast<sys::cuda::EventHandle*>(event), handle_of(stream)),
+      "recording an event");
+}
+
 Status order_streams(int device, void* before, void* after) {
   if (before == after || host_memory_stands_in()) return {};
   UNISONO_ASSIGN(const auto opened, device_of(device));

@@ -30,6 +30,7 @@ struct SelfDescription {
   transport::FifoOptions fifo_options;
   bool checks_calls = false;
   bool has_device = false;
+  bool has_signals = false;
   std::uint32_t cores = 1;
 };
 
@@ -44,6 +45,7 @@ std::vector<std::byte> write(const SelfDescription& introduction) {
   writer.number(static_cast<std::uint64_t>(fifo.ll128_slot_bytes));
   writer.number(static_cast<std::uint8_t>(introduction.checks_calls));
   writer.number(static_cast<std::uint8_t>(introduction.has_device));
+  writer.number(static_cast<std::uint8_t>(introduction.has_signals));
   writer.number(introduction.cores);
   return writer.take();
 }
@@ -59,6 +61,7 @@ Result<SelfDescription> read_introduction(std::span<const std::byte> bytes, int 
   out.fifo_options.ll128_slot_bytes = reader.number<std::uint64_t>();
   out.checks_calls = reader.number<std::uint8_t>() != 0;
   out.has_device = reader.number<std::uint8_t>() != 0;
+  out.has_signals = reader.number<std::uint8_t>() != 0;
   out.cores = std::max(reader.number<std::uint32_t>(), 1U);
   if (!reader.done())
     return peer_error(rank, "rank ", rank, " introduced itself with ", bytes.size(),
@@ -76,6 +79,9 @@ Status agree(const SelfDescription& mine, const SelfDescription& theirs, int ran
   if (mine.has_device != theirs.has_device)
     return misuse("this rank names ", mine.has_device ? "a" : "no", " CUDA device and rank ", rank,
                   theirs.has_device ? " one" : " none", "; all ranks must, or none");
+  if (mine.has_signals != theirs.has_signals)
+    return misuse("this rank asks for ", mine.has_signals ? "" : "no ", "signals and rank ", rank,
+                  theirs.has_signals ? " does" : " does not", "; all ranks must, or none");
   const auto& a = mine.fifo_options;
   const auto& b = theirs.fifo_options;
   UNISONO_TRY(same(Setting::simple_slots, static_cast<std::uint64_t>(a.slots),
@@ -108,6 +114,7 @@ Status Job::set_policy(const InitOptions& options) {
                                   : static_cast<int>(settings().integer(Setting::gpu_max_sms));
   if (max_sms_ < 0) return misuse("max_sms is ", max_sms_, "; it must be 1 or more, or 0");
   leaves_room_ = settings().boolean(Setting::gpu_leaves_room);
+  has_signals_ = options.has_signals;
   return {};
 }
 
@@ -158,6 +165,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   mine.fifo_options = fifo_options_;
   mine.checks_calls = settings().boolean(Setting::check_calls);
   mine.has_device = device_ >= 0;
+  mine.has_signals = has_signals_;
   mine.cores = std::thread::hardware_concurrency();
   UNISONO_ASSIGN(BootstrapResult found,
                  listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))

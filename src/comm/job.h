@@ -66,6 +66,7 @@ class Job {
   Policy policy() const { return policy_; }
   int max_sms() const { return max_sms_; }
   bool leaves_room() const { return leaves_room_; }  // of every call
+  bool has_signals() const { return has_signals_; }
   // Polls as readable when there is something from ranks that do not share memory with this one.
   int event_descriptor() const { return socket_->event_descriptor(); }
 
@@ -90,6 +91,7 @@ class Job {
   Policy policy_ = Policy::fastest;
   int max_sms_ = 0;
   bool leaves_room_ = false;
+  bool has_signals_ = false;
   std::unique_ptr<transport::Transport> shm_;
   std::unique_ptr<transport::Transport> socket_;
   std::mutex nvlink_mutex_;

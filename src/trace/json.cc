@@ -33,6 +33,7 @@ void write(json::Writer& writer, const Entry& entry) {
       .member("enqueued_ns", entry.enqueued_ns)
       .member("started_ns", entry.started_ns)
       .member("ended_ns", entry.ended_ns);
+  if (entry.tag != 0) writer.member("tag", str(entry.tag));
   if (entry.waiting.kind != Waiting::Kind::nothing) {
     writer.key("waiting");
     write(writer, entry.waiting);

@@ -66,6 +66,7 @@ struct Entry {
   std::int32_t root = 0;
   std::array<char, 44> plan{};  // the plan's name, cut to fit, ending in 0
   std::uint64_t bytes = 0;
+  std::uint64_t tag = 0;  // the caller's
   Waiting waiting;
 
   void set_plan(std::string_view name);

@@ -1,4 +1,4 @@
-// The numbers and layouts of NCCL 2.28's binary interface; tests/python/test_nccl_abi.py looks at
+// The numbers and layouts of NCCL 2.32's binary interface; tests/python/test_nccl_abi.py looks at
 // the library's exports.
 
 #include <cstddef>
@@ -9,7 +9,13 @@ namespace unisono {
 namespace {
 
 static_assert(sizeof(ncclUniqueId) == 128);
-static_assert(sizeof(ncclConfig_t) == 80);
+static_assert(sizeof(ncclConfig_t) == 120);
+static_assert(offsetof(ncclConfig_t, graphUsageMode) == 80);  // where 2.28's ends
+static_assert(sizeof(ncclCollConfig_t) == 72 && offsetof(ncclCollConfig_t, algSelection) == 40);
+static_assert(sizeof(ncclCommProperties_t) == 152 &&
+              offsetof(ncclCommProperties_t, ginType) == 36 &&
+              offsetof(ncclCommProperties_t, commHash) == 56);
+static_assert(sizeof(ncclEncryptionConfig_t) == 32 && sizeof(ncclWaitSignalDesc_t) == 16);
 static_assert(offsetof(ncclConfig_t, size) == 0 && offsetof(ncclConfig_t, magic) == 8 &&
               offsetof(ncclConfig_t, version) == 12 && offsetof(ncclConfig_t, blocking) == 16);
 static_assert(offsetof(ncclConfig_t, netName) == 32 && offsetof(ncclConfig_t, commName) == 48 &&
@@ -19,14 +25,14 @@ static_assert(sizeof(ncclSimInfo_t) == 24 && offsetof(ncclSimInfo_t, estimatedTi
 static_assert(sizeof(ncclTeam_t) == 12);
 static_assert(sizeof(ncclResult_t) == 4 && sizeof(ncclDataType_t) == 4 &&
               sizeof(ncclRedOp_t) == 4 && sizeof(ncclScalarResidence_t) == 4);
-static_assert(ncclInProgress == 7 && ncclRemoteError == 6 && ncclNumResults == 8);
+static_assert(ncclInProgress == 7 && ncclRemoteError == 6 && ncclNumResults == 9);
 static_assert(ncclBfloat16 == 9 && ncclFloat8e4m3 == 10 && ncclFloat8e5m2 == 11);
 static_assert(ncclMax == 2 && ncclMin == 3 && ncclAvg == 4 && ncclNumOps == 5);
 
 TEST(NcclAbi, TheVersionIsThatOfTheInterface) {
   int version = 0;
   EXPECT_NCCL(ncclGetVersion(&version));
-  EXPECT_EQ(version, 22809);
+  EXPECT_EQ(version, 23203);
   EXPECT_EQ(ncclGetVersion(nullptr), ncclInvalidArgument);
 }
 
@@ -39,6 +45,14 @@ TEST(NcclAbi, EveryCodeHasATextOfItsOwn) {
 }
 
 TEST(NcclAbi, WhatThereIsNotSaysSo) {
+  void* pointer = nullptr;
+  EXPECT_EQ(ncclGetLsaMultimemDevicePointer(nullptr, 0, &pointer), ncclInvalidUsage);
+  EXPECT_NE(test::last_error().find("multicast"), std::string::npos);
+  EXPECT_EQ(ncclGinBarrierCreateRequirement(nullptr, ncclTeam_t{}, 1, nullptr, nullptr),
+            ncclInvalidUsage);
+  EXPECT_NE(test::last_error().find("GIN"), std::string::npos);
+  EXPECT_EQ(ncclGetPeerDeviceLeInfo(nullptr, 0, 0, nullptr, nullptr), ncclInvalidUsage);
+  EXPECT_NE(test::last_error().find("CFT"), std::string::npos);
   EXPECT_EQ(ncclDevCommCreate(nullptr, nullptr, nullptr), ncclInvalidUsage);
   EXPECT_NE(test::last_error().find("ncclDevCommCreate"), std::string::npos);
   EXPECT_EQ(ncclLLA2ACalcSlots(3, 9), 6);

@@ -206,7 +206,7 @@ TEST_F(NcclInit, ConfigurationsOfOlderAndNewerCallersAreRead) {
     int more[8] = {77, 77, 77, 77, 77, 77, 77, 77};
   } longer;
   longer.known.size = sizeof(longer);
-  longer.known.version = 23000;
+  longer.known.version = 24000;
   EXPECT_NCCL(ncclCommInitRankConfig(&comm, 1, make_id(), 0, &longer.known));
   EXPECT_NCCL(ncclCommDestroy(comm));
 }

@@ -21,11 +21,27 @@ ncclConfig_t make_config(int blocking) {
   ncclConfig_t config{};
   config.size = sizeof(config);
   config.magic = 0xcafebeef;
-  config.version = 22809;
-  for (int* field :
-       {&config.cgaClusterSize, &config.minCTAs, &config.maxCTAs, &config.splitShare,
-        &config.trafficClass, &config.collnetEnable, &config.CTAPolicy, &config.shrinkShare,
-        &config.nvlsCTAs, &config.nChannelsPerNetPeer, &config.nvlinkCentricSched})
+  config.version = 23203;
+  for (int* field : {&config.cgaClusterSize,
+                     &config.minCTAs,
+                     &config.maxCTAs,
+                     &config.splitShare,
+                     &config.trafficClass,
+                     &config.collnetEnable,
+                     &config.CTAPolicy,
+                     &config.shrinkShare,
+                     &config.nvlsCTAs,
+                     &config.nChannelsPerNetPeer,
+                     &config.nvlinkCentricSched,
+                     &config.graphUsageMode,
+                     &config.numRmaCtx,
+                     &config.maxP2pPeers,
+                     &config.graphStreamOrdering,
+                     &config.launchOrderImplicit,
+                     &config.numRmaSig,
+                     &config.rmaEagerInit,
+                     &config.hostCftMode,
+                     &config.nvlsHostMode})
     *field = INT_MIN;
   config.blocking = blocking;
   return config;

@@ -7,7 +7,14 @@
 #include <string>
 #include <vector>
 
+// These tests are programs for NCCL: they compile against NVIDIA's headers as well (CMake's
+// UNISONO_NCCL_INCLUDE), and then only see what those declare.
+#ifdef UNISONO_NCCL_HEADERS
+#include <nccl.h>
+#include <nccl_device/host.h>
+#else
 #include "nccl/abi.h"
+#endif
 
 namespace unisono::test {
 

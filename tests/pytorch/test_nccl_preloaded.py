@@ -41,8 +41,8 @@ def test_all_ranks_leave_in_order(outcome: Outcome) -> None:
 
 def test_it_was_this_library(outcome: Outcome) -> None:
     for text in outcome.reports["library"]:
-        version, file = json.loads(text)
-        assert version == [2, 28, 9]
+        # The version is that of the header that PyTorch was compiled with.
+        _version, file = json.loads(text)
         assert Path(file).samefile(nccl_library())
 
 

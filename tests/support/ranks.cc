@@ -37,6 +37,7 @@ void run_ranks(const RanksOptions& options, const std::function<void(Communicato
       init.rank = rank;
       init.world_size = options.ranks;
       init.rendezvous = rendezvous.url();
+      init.has_signals = options.has_signals;
       init.node = node_name(options, rank);
       init.transport = options.transport;
       init.timeout = options.timeout;

@@ -16,6 +16,7 @@ struct RanksOptions {
   std::string transport;  // "", "shm", "socket"
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);
   std::function<int(int rank)> device;  // CUDA device of a rank; none where it is empty
+  bool has_signals = false;
 };
 
 // A node's name for each rank, as RanksOptions says.

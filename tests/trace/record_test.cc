@@ -120,6 +120,7 @@ TEST(Json, HoldsEveryField) {
   Entry entry = entry_of(9);
   entry.collective = Collective::broadcast;
   entry.state = State::failed;
+  entry.tag = UINT64_MAX;
   entry.waiting = {.kind = Waiting::Kind::credit, .peer = 4, .expected = 8, .got = 7};
   auto document = json::parse(
       to_json({.communicator = 77, .rank = 1, .ranks = 2, .node = "a\"b"}, {entry, entry_of(10)}));
@@ -131,8 +132,10 @@ TEST(Json, HoldsEveryField) {
   EXPECT_EQ(entries[0].find("collective")->string(), "broadcast");
   EXPECT_EQ(entries[0].find("state")->string(), "failed");
   EXPECT_EQ(entries[0].find("waiting")->find("kind")->string(), "credit");
+  EXPECT_EQ(entries[0].find("tag")->string(), "18446744073709551615");
   EXPECT_EQ(entries[1].find("bytes")->integer(), 30);
   EXPECT_EQ(entries[1].find("waiting"), nullptr);  // waits for nothing
+  EXPECT_EQ(entries[1].find("tag"), nullptr);      // has none
 }
 
 }  // namespace

@@ -1,0 +1,33 @@
+// Unique ids, and the ranks that they bring together.
+#pragma once
+
+#include <unisono/communicator.h>
+#include <unisono/invitation.h>
+
+#include "config.h"
+
+namespace unisono::nccl {
+
+ncclResult_t write_id(const Invitation& invitation, ncclUniqueId& id);
+ncclResult_t read_id(const ncclUniqueId& id, Invitation& invitation);
+// An id of this process.
+ncclResult_t make_id(const char* function, ncclUniqueId* id);
+
+// The device that is current on this thread.
+ncclResult_t current(int& device);
+
+struct Wanted {
+  const char* function;
+  int ranks;
+  int rank;
+  int device;
+  Config config;
+};
+// Waits for the other ranks.
+Result<Communicator> join(const Wanted& wanted, const Invitation& invitation);
+
+// A rank of its own: what ncclCommInitRankConfig does.
+ncclResult_t init_rank(const char* function, ncclComm_t* comm, int ranks, const ncclUniqueId& id,
+                       int rank, const ncclConfig_t* config);
+
+}  // namespace unisono::nccl

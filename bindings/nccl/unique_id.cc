@@ -1,0 +1,79 @@
+#include <unisono/device.h>
+
+#include <cstring>
+#include <string_view>
+
+#include "group.h"
+#include "init.h"
+
+namespace unisono::nccl {
+namespace {
+
+// A unique id: these bytes, then the invitation's two texts, each with a 0 behind.
+constexpr std::string_view id_magic = "unisono1";
+
+}  // namespace
+
+ncclResult_t write_id(const Invitation& invitation, ncclUniqueId& id) {
+  std::string bytes(id_magic);
+  bytes += invitation.rendezvous + '\0' + invitation.secret + '\0';
+  if (bytes.size() > sizeof(id.internal))
+    return fail(ncclSystemError, text("the address ", invitation.rendezvous, " and a secret of ",
+                                      invitation.secret.size(), " characters do not fit the ",
+                                      sizeof(id.internal), " bytes of a unique id"));
+  std::memset(id.internal, 0, sizeof(id.internal));
+  std::memcpy(id.internal, bytes.data(), bytes.size());
+  return ncclSuccess;
+}
+
+ncclResult_t read_id(const ncclUniqueId& id, Invitation& invitation) {
+  std::string_view bytes(id.internal, sizeof(id.internal));
+  if (!bytes.starts_with(id_magic))
+    return fail(ncclInvalidArgument,
+                "the unique id was not made by Unisono's ncclGetUniqueId; all processes must have "
+                "libunisono_nccl.so as their NCCL");
+  bytes.remove_prefix(id_magic.size());
+  for (std::string* part : {&invitation.rendezvous, &invitation.secret}) {
+    const auto end = bytes.find('\0');
+    if (end == std::string_view::npos)
+      return fail(ncclInvalidArgument, "the unique id is damaged: a text in it has no end");
+    *part = bytes.substr(0, end);
+    bytes.remove_prefix(end + 1);
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t make_id(const char* function, ncclUniqueId* id) {
+  if (id == nullptr)
+    return fail(ncclInvalidArgument, text(function, ": there is no place for the id"));
+  const auto invitation = invite();
+  return invitation.ok() ? write_id(*invitation, *id) : fail(invitation.error());
+}
+
+ncclResult_t current(int& device) {
+  auto found = current_device();
+  if (!found.ok())
+    return fail(
+        ncclUnhandledCudaError,
+        found.error().describe() + "; UNISONO_NCCL_HOST_MEMORY=1 tries a program without a GPU");
+  device = *found;
+  return ncclSuccess;
+}
+
+Result<Communicator> join(const Wanted& wanted, const Invitation& invitation) {
+  InitOptions options;
+  options.rank = wanted.rank;
+  options.world_size = wanted.ranks;
+  options.rendezvous = invitation.rendezvous;
+  options.secret = invitation.secret;
+  options.device = host_memory_stands_in() ? -1 : wanted.device;
+  options.has_signals = true;
+  return Communicator::init(options);
+}
+
+}  // namespace unisono::nccl
+
+using namespace unisono::nccl;
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) { return make_id("ncclGetUniqueId", id); }
+UNISONO_NCCL_EXPORT(ncclGetUniqueId);

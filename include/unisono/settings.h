@@ -1,0 +1,31 @@
+// The settings of this process (UNISONO_*), for libraries above.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace unisono {
+
+struct ProcessSetting {
+  std::string_view variable;  // "UNISONO_TIMEOUT"
+  std::string text;           // as it was set, else the default
+  bool is_number = false;     // a count, bytes, nanoseconds, or 0 and 1
+  std::int64_t number = 0;
+};
+
+// All of them but the secret.
+std::vector<ProcessSetting> process_settings();
+
+// How what this process says to other hosts is protected from now on: "none", "auth" or "encrypt",
+// as UNISONO_WIRE; and a key that all ranks must have beside their job's secret, or "". The same on
+// every rank. Misuse once the process has invited ranks or joined a job.
+Status protect_wire(std::string_view protection, std::string_view shared_key);
+
+// A line of the log, at level "warn".
+void log_warning(std::string_view message);
+
+}  // namespace unisono

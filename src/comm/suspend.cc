@@ -1,0 +1,73 @@
+// A communicator's rests: suspended, it gives back its device memory; drained, all that it has.
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/try.h"
+#include "comm/backoff.h"
+#include "comm/core.h"
+
+namespace unisono {
+
+// Every pending call has its own deadline, so this wait ends.
+void Communicator::Core::wait_until_idle() {
+  comm::Backoff backoff(0);
+  while (!scheduler->idle() || (device() != nullptr && device()->is_busy())) {
+    scheduler->help();
+    backoff.step();
+  }
+}
+
+Status Communicator::Core::drain() {
+  for (;;) {
+    wait_until_idle();
+    const comm::Scheduler::Pause pause(*scheduler);
+    // A call that ran in its turn may have come to wait.
+    if (!scheduler->idle()) continue;
+    if (device() != nullptr) device()->close();
+    connections->close();
+    return {};
+  }
+}
+
+// Between the barriers nobody uses connections: before the first one all ranks have ended their
+// calls, and after the second one all have closed.
+Status Communicator::Core::suspend() {
+  UNISONO_TRY(usable());
+  const std::int64_t timeout = settings().duration_ns(Setting::bootstrap_timeout);
+  wait_until_idle();
+  UNISONO_TRY(group->barrier(timeout));
+  {
+    const comm::Scheduler::Pause pause(*scheduler);
+    suspended.store(true, std::memory_order_release);
+    for (Ready& ready : device_ready_) ready.execution = nullptr;
+    // They hold connections.
+    if (device() != nullptr) {
+      device_plans_.reset();
+      copy_plans_.reset();
+      staging_.reset();
+      device()->suspend();
+    }
+  }
+  UNISONO_TRY(group->barrier(timeout));
+  // Lets go of what peers could still store to.
+  return device() != nullptr ? device()->progress() : Status();
+}
+
+Status Communicator::Core::resume() {
+  UNISONO_TRY(check_process());
+  if (!suspended.load(std::memory_order_acquire))
+    return misuse("communicator ", id, " is not suspended on rank ", rank);
+  UNISONO_TRY(scheduler->failure());
+  {
+    const comm::Scheduler::Pause pause(*scheduler);
+    if (device() != nullptr) {
+      device()->resume();
+      UNISONO_TRY(make_plans_of_device(*device()));
+    }
+  }
+  UNISONO_TRY(group->barrier(settings().duration_ns(Setting::bootstrap_timeout)));
+  suspended.store(false, std::memory_order_release);
+  return {};
+}
+
+}  // namespace unisono

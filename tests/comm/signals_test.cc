@@ -1,0 +1,65 @@
+// Signals between two ends in one process, and what does not reach.
+
+#include "comm/signals.h"
+
+#include <gtest/gtest.h>
+
+#include "base/str.h"
+
+namespace unisono::comm {
+namespace {
+
+std::string unique_name() {
+  static int made = 0;
+  return str("test-", getpid(), "-", made++);
+}
+
+TEST(Signals, AreCountedForEachPairAndNumber) {
+  const std::string name = unique_name();
+  auto first = Signals::open(name, 0, {0, 2}, 3);
+  auto second = Signals::open(name, 2, {0, 2}, 3);
+  ASSERT_TRUE(first.ok() && second.ok());
+  (*first)->all_have_joined();
+  const auto takes = [&](Signals& of, int peer, int number, std::uint64_t count) {
+    const SignalWait wait{.peer = peer, .signal = number, .count = count};
+    const auto taken = of.try_take(std::span(&wait, 1));
+    EXPECT_TRUE(taken.ok());
+    return taken.ok() && *taken;
+  };
+  EXPECT_FALSE(takes(**second, 0, 5, 1));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE((*first)->signal(2, 5).ok());
+  EXPECT_FALSE(takes(**second, 0, 4, 1));
+  EXPECT_FALSE(takes(**first, 2, 5, 1));
+  EXPECT_FALSE(takes(**second, 0, 5, 4));
+  EXPECT_TRUE(takes(**second, 0, 5, 2));
+  EXPECT_FALSE(takes(**second, 0, 5, 2));
+  EXPECT_TRUE(takes(**second, 0, 5, 1));
+  // Two waits for one number want the sum; what is not all there is not taken at all.
+  EXPECT_TRUE((*first)->signal(2, 5).ok());
+  const SignalWait twice[] = {{.peer = 0, .signal = 5}, {.peer = 0, .signal = 5}};
+  EXPECT_FALSE(*(*second)->try_take(twice));
+  EXPECT_TRUE((*first)->signal(2, 5).ok());
+  EXPECT_TRUE(*(*second)->try_take(twice));
+  // To itself.
+  EXPECT_TRUE((*second)->signal(2, 63).ok());
+  EXPECT_TRUE(takes(**second, 2, 63, 1));
+}
+
+TEST(Signals, ReachRanksOfTheHostOnly) {
+  auto made = Signals::open(unique_name(), 0, {0, 2}, 3);
+  ASSERT_TRUE(made.ok());
+  (*made)->all_have_joined();
+  const Status far = (*made)->signal(1, 0);
+  ASSERT_FALSE(far.ok());
+  EXPECT_EQ(far.error().kind, ErrorKind::environment);
+  EXPECT_NE(far.error().message.find("ranks 0 and 1 are on different hosts"), std::string::npos);
+  for (const auto& [peer, number] : {std::pair(3, 0), {-1, 0}, {2, 64}, {2, -1}}) {
+    const Status wrong = (*made)->signal(peer, number);
+    ASSERT_FALSE(wrong.ok());
+    EXPECT_EQ(wrong.error().kind, ErrorKind::misuse);
+  }
+  EXPECT_FALSE(Signals::open("no/such/place", 0, {0}, 1).ok());
+}
+
+}  // namespace
+}  // namespace unisono::comm

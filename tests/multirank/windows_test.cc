@@ -1,0 +1,149 @@
+// Windows and signals in host memory, suspension, and tags of calls.
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "support/ranks.h"
+
+namespace unisono {
+namespace {
+
+using test::run_ranks;
+
+TEST(Windows, OfEveryRankAreReachedFromEveryRank) {
+  // On two virtual nodes of one host.
+  run_ranks({.ranks = 4, .nodes = 2, .has_signals = true}, [](Communicator& communicator) {
+    const int rank = communicator.rank();
+    std::vector<int> memory(4, -1);
+    auto window = communicator.make_window(memory.data(), memory.size() * sizeof(int));
+    ASSERT_TRUE(window.ok()) << window.error().describe();
+    EXPECT_EQ(window->data(), memory.data());
+    for (int peer = 0; peer < 4; ++peer)
+      ASSERT_TRUE(communicator
+                      .put(*window, &rank, sizeof rank, peer,
+                           static_cast<std::size_t>(rank) * sizeof(int), 63)
+                      .ok());
+    for (int peer = 0; peer < 4; ++peer) {
+      const SignalWait wait{.peer = peer, .signal = 63};
+      const Status taken = communicator.take_signals(std::span(&wait, 1));
+      ASSERT_TRUE(taken.ok()) << taken.error().describe();
+    }
+    EXPECT_EQ(memory, (std::vector<int>{0, 1, 2, 3}));
+    const SignalWait more{.peer = 0, .signal = 63};
+    const auto again = communicator.try_take_signals(std::span(&more, 1));
+    ASSERT_TRUE(again.ok());
+    EXPECT_FALSE(*again);
+    EXPECT_TRUE(communicator.barrier().ok());
+  });
+}
+
+TEST(Windows, WhatIsWrongWithAPutIsTold) {
+  run_ranks({.ranks = 2}, [](Communicator& communicator) {
+    int memory = 0;
+    const int value = 1;
+    auto window = communicator.make_window(&memory, sizeof memory);
+    auto halves = communicator.split(0, communicator.rank());
+    ASSERT_TRUE(window.ok() && halves.ok());
+    const Status foreign = halves->put(*window, &value, sizeof value, 0, 0);
+    ASSERT_FALSE(foreign.ok());
+    EXPECT_NE(foreign.error().message.find("was not made by communicator"), std::string::npos);
+    const Status outside = communicator.put(*window, &value, sizeof value, 1, 1);
+    ASSERT_FALSE(outside.ok());
+    EXPECT_NE(outside.error().message.find("bytes 1 to 5"), std::string::npos);
+    const Status huge = communicator.put(*window, &value, SIZE_MAX, 1, 2);
+    EXPECT_FALSE(huge.ok());
+    const Status signal = communicator.signal(1, 0);
+    ASSERT_FALSE(signal.ok());
+    EXPECT_NE(signal.error().message.find("has_signals"), std::string::npos);
+    EXPECT_EQ(memory, 0);
+    EXPECT_TRUE(communicator.barrier().ok());
+  });
+}
+
+TEST(Windows, RanksThatDisagreeOnSignalsAreTold) {
+  const test::Rendezvous rendezvous;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      InitOptions options;
+      options.rank = rank;
+      options.world_size = 2;
+      options.rendezvous = rendezvous.url();
+      options.has_signals = rank == 0;
+      auto made = Communicator::init(options);
+      ASSERT_FALSE(made.ok());
+      EXPECT_NE(made.error().message.find("signals"), std::string::npos) << made.error().describe();
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Windows, AWaitForSignalsNamesWhoIsMissing) {
+  run_ranks({.ranks = 2, .has_signals = true}, [](Communicator& communicator) {
+    const SignalWait wait{.peer = 1 - communicator.rank()};
+    const Status taken =
+        communicator.take_signals(std::span(&wait, 1), {.timeout = std::chrono::milliseconds(50)});
+    ASSERT_FALSE(taken.ok());
+    EXPECT_TRUE(taken.error().timed_out);
+    EXPECT_EQ(taken.error().peer, 1 - communicator.rank());
+    EXPECT_TRUE(communicator.barrier().ok()) << "the communicator is as good as before";
+  });
+}
+
+TEST(Suspension, RefusesCallsUntilItEnds) {
+  run_ranks({.ranks = 3}, [](Communicator& communicator) {
+    EXPECT_FALSE(communicator.resume().ok());
+    for (int round = 0; round < 3; ++round) {
+      ASSERT_TRUE(communicator.barrier().ok());
+      ASSERT_TRUE(communicator.suspend().ok());
+      EXPECT_TRUE(communicator.failure().ok());
+      const Status refused = communicator.barrier();
+      ASSERT_FALSE(refused.ok());
+      EXPECT_EQ(refused.error().kind, ErrorKind::misuse);
+      EXPECT_FALSE(communicator.suspend().ok());
+      ASSERT_TRUE(communicator.resume().ok());
+    }
+    EXPECT_TRUE(communicator.barrier().ok());
+  });
+}
+
+TEST(Tags, AreInTheRecord) {
+  run_ranks({.ranks = 2}, [](Communicator& communicator) {
+    float value = 1;
+    // Calls that differ in their tags alone, some of them like the one before.
+    for (const std::uint64_t tag : {0, 11, 11, 12, 0})
+      ASSERT_TRUE(
+          communicator
+              .all_reduce(&value, &value, 1, DataType::float32, ReduceOperation::max, {.tag = tag})
+              .ok());
+    const std::string record = communicator.dump_record();
+    const auto times = [&](std::string_view text) {
+      int found = 0;
+      for (std::size_t at = record.find(text); at != std::string::npos;
+           at = record.find(text, at + 1))
+        ++found;
+      return found;
+    };
+    EXPECT_EQ(times("\"tag\": \"11\""), 2) << record;
+    EXPECT_EQ(times("\"tag\": \"12\""), 1) << record;
+    EXPECT_EQ(times("\"tag\""), 3) << record;
+  });
+}
+
+TEST(Choices, CanBeAskedFor) {
+  run_ranks({.ranks = 2}, [](Communicator& communicator) {
+    float value = 1;
+    Call call;
+    call.input = &value;
+    call.output = &value;
+    call.count = 1;
+    call.options.algorithm = "ring";
+    EXPECT_TRUE(communicator.can_choose(call));
+    call.options.algorithm = "no_such_algorithm";
+    EXPECT_FALSE(communicator.can_choose(call));
+    EXPECT_TRUE(communicator.barrier().ok());
+  });
+}
+
+}  // namespace
+}  // namespace unisono

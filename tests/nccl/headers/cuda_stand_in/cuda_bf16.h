@@ -1,0 +1,2 @@
+// NCCL includes it and uses nothing of it on the host.
+#pragma once
