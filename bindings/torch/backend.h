@@ -102,7 +102,7 @@ class Backend : public c10d::Backend {
 
   const Communicator& communicator() const { return communicator_; }
   // In place; on a device on the current stream, with nothing to wait for.
-  void all_reduce_(at::Tensor& tensor, const c10d::ReduceOp& operation);
+  void all_reduce_(const at::Tensor& tensor, const c10d::ReduceOp& operation);
   // One all-gather or reduce-scatter by a named algorithm.
   Started all_gather_by(const std::string& algorithm, at::Tensor& output, at::Tensor& input,
                         bool is_async);
@@ -111,6 +111,8 @@ class Backend : public c10d::Backend {
 
  private:
   Site site(const char* operation) const { return {operation, rank_}; }
+  // Tells a profiler, if there is one, whose the operation is.
+  void profile(const char* operation, const Holding& holding, bool is_async) const;
   // Begins the text of an operation's error.
   std::string where(const char* operation) const;
   std::chrono::nanoseconds limit(std::chrono::milliseconds of_call) const;
@@ -122,8 +124,11 @@ class Backend : public c10d::Backend {
   }
   Started start(std::vector<Operation> operations, std::chrono::milliseconds timeout,
                 bool is_async);
-  Started follow(c10d::OpType type, const char* name, std::vector<unisono::Work> calls,
-                 Holding holding);
+  // Announces an operation in CPU memory that is about to begin, and then that it has begun.
+  c10::intrusive_ptr<Work> follow(c10d::OpType type, const char* name, Holding holding);
+  Started begun(const c10::intrusive_ptr<Work>& work, std::vector<unisono::Work> calls);
+  unisono::Work submit(const char* name, std::span<const Message> messages,
+                       std::chrono::nanoseconds patience);
   Started start_message(c10d::OpType type, const char* name, const at::Tensor& tensor,
                         Message message);
   Started join_batch(std::vector<unisono::Work> calls, Holding holding);
@@ -181,7 +186,7 @@ class Backend : public c10d::Backend {
   const bool host_waits_;
   const std::shared_ptr<Fate> fate_;
   std::optional<Device> device_;
-  std::uint64_t sequence_ = 0;
+  std::uint64_t sequence_ = 0;  // of the last collective, so that it is the same on all ranks
   std::shared_ptr<Completer> completer_;
   bool is_shut_ = false;
   const pid_t process_ = getpid();

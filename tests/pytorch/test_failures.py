@@ -111,6 +111,24 @@ def test_timeout_names_the_rank_that_did_not_come() -> None:
 
 
 @pytest.mark.slow
+def test_deadlines_hold_in_callbacks() -> None:
+    outcome = run("failures.py", 3, "callback_waits_for_a_rank_that_does_not_come", LIMIT="3")
+    assert len(outcome.reports["late"]) == 2, outcome.text()
+    for text in outcome.reports["late"]:
+        assert "all_reduce on rank" in text, text
+        assert "rank 2" in text or "not joined this call: 2" in text, text
+    assert all(float(seconds) < 20 for seconds in outcome.reports["late seconds"])
+
+
+@pytest.mark.slow
+def test_a_callback_may_destroy_the_group() -> None:
+    outcome = run("failures.py", 2, "destroyed_in_a_callback")
+    assert all(float(seconds) < 20 for seconds in outcome.reports["destroyed"]), outcome.text()
+    assert outcome.reports["blocked"] == ["True"] * 2, outcome.text()
+    assert set(outcome.codes) == {0}, outcome.text()
+
+
+@pytest.mark.slow
 def test_monitored_barrier_names_all_missing_ranks_to_all_that_came() -> None:
     outcome = run("failures.py", 4, "monitored_barrier_without_some", nodes=2)
     assert len(outcome.reports["missing"]) == 2, outcome.text()
