@@ -76,6 +76,7 @@ void Backend::close_all() {
   }
   for (const auto& weak : backends)
     if (const auto backend = weak.lock()) backend->shutdown();
+  Completer::await_threads(deadline_after(shutdown_patience));
 }
 
 Backend::Backend(Communicator communicator, std::string name,

@@ -1,6 +1,7 @@
 #include "completer.h"
 
 #include <c10/util/Exception.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <system_error>
@@ -18,6 +19,33 @@ constexpr std::chrono::seconds idle_patience(10);
 
 // Whether this thread is one of a Completer's, which must not wait for itself.
 thread_local const Completer* own_completer = nullptr;
+
+// The threads of all Completers of this process. Never destroyed: they may outlive static objects.
+struct AllThreads {
+  std::mutex mutex;
+  std::condition_variable ended;
+  std::size_t count = 0;
+  pid_t process = 0;  // a forked one has none of them
+};
+AllThreads& all_threads() {
+  static auto* const all = new AllThreads;
+  return *all;
+}
+
+void count_thread() {
+  AllThreads& all = all_threads();
+  const std::lock_guard lock(all.mutex);
+  if (all.process != getpid()) all.count = 0;
+  all.process = getpid();
+  ++all.count;
+}
+
+void count_thread_ended() {
+  AllThreads& all = all_threads();
+  const std::lock_guard lock(all.mutex);
+  --all.count;
+  all.ended.notify_all();
+}
 
 }  // namespace
 
@@ -60,8 +88,15 @@ void Completer::stop(Deadline deadline) {
   ended_.wait_until(lock, deadline, [&] { return threads_ <= own; });
 }
 
+void Completer::await_threads(Deadline deadline) {
+  AllThreads& all = all_threads();
+  Lock lock(all.mutex);
+  if (all.process != getpid()) return;
+  all.ended.wait_until(lock, deadline, [&all] { return all.count == 0; });
+}
+
 void Completer::start_thread() {
-  std::thread([self = shared_from_this()] {
+  const auto body = [self = shared_from_this()]() mutable {
     own_completer = self.get();
     {
       Lock lock(self->mutex_);
@@ -70,7 +105,16 @@ void Completer::start_thread() {
       self->ended_.notify_all();
     }
     own_completer = nullptr;
-  }).detach();
+    self.reset();
+    count_thread_ended();
+  };
+  count_thread();
+  try {
+    std::thread(body).detach();
+  } catch (...) {
+    count_thread_ended();
+    throw;
+  }
   ++threads_;
   ++idle_;  // until it looks for work
 }

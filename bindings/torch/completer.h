@@ -33,6 +33,9 @@ class Completer : public std::enable_shared_from_this<Completer> {
   // Ends the threads once every watched operation is settled. A callback that runs past the
   // deadline keeps its thread, which ends with it.
   void stop(Deadline deadline);
+  // Waits until this process has no such thread, for the end of the process: a thread that comes
+  // back to Python after that would end it with an abort.
+  static void await_threads(Deadline deadline);
 
  private:
   using Lock = std::unique_lock<std::mutex>;
