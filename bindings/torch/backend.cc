@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <future>
 #include <system_error>
+#include <unordered_map>
 #include <vector>
 
 #include "errors.h"
@@ -40,7 +41,7 @@ std::string place_of(int rank, const std::string& group,
 // Those that live. Never destroyed: PyTorch may keep groups until after static destruction.
 struct Registry {
   std::mutex mutex;
-  std::vector<c10::weak_intrusive_ptr<Backend>> backends;
+  std::unordered_map<const Backend*, c10::weak_intrusive_ptr<Backend>> backends;
 };
 Registry& registry() {
   static auto* const all = new Registry;
@@ -55,9 +56,7 @@ c10::intrusive_ptr<Backend> Backend::make(Communicator communicator, std::string
   auto backend = c10::make_intrusive<Backend>(std::move(communicator), std::move(name),
                                               std::move(global_ranks), timeout, host_waits);
   const std::lock_guard lock(registry().mutex);
-  auto& backends = registry().backends;
-  std::erase_if(backends, [](const auto& weak) { return weak.expired(); });
-  backends.emplace_back(backend);
+  registry().backends.emplace(backend.get(), backend);
   return backend;
 }
 
@@ -69,13 +68,14 @@ Backend& Backend::of(const c10::intrusive_ptr<c10d::Backend>& backend) {
 }
 
 void Backend::close_all() {
-  std::vector<c10::weak_intrusive_ptr<Backend>> backends;
+  std::vector<c10::intrusive_ptr<Backend>> backends;
   {
     const std::lock_guard lock(registry().mutex);
-    backends = registry().backends;
+    for (const auto& [own, weak] : registry().backends)
+      if (auto backend = weak.lock()) backends.push_back(std::move(backend));
   }
-  for (const auto& weak : backends)
-    if (const auto backend = weak.lock()) backend->shutdown();
+  for (const auto& backend : backends) backend->shutdown();
+  backends.clear();
   Completer::await_threads(deadline_after(shutdown_patience));
 }
 
@@ -93,6 +93,12 @@ Backend::Backend(Communicator communicator, std::string name,
       completer_(std::make_shared<Completer>()) {}
 
 Backend::~Backend() { shutdown(); }
+
+// A weak reference keeps an object from being destroyed, so the registry's goes first.
+void Backend::release_resources() {
+  const std::lock_guard lock(registry().mutex);
+  registry().backends.erase(this);
+}
 
 c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
   auto options = c10::make_intrusive<Options>("unisono", timeout_);

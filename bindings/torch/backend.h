@@ -100,6 +100,9 @@ class Backend : public c10d::Backend {
   void startCoalescing() override;
   Started endCoalescing() override;
 
+  // When the last user lets go: the registry of live groups forgets it.
+  void release_resources() override;
+
   const Communicator& communicator() const { return communicator_; }
   // In place; on a device on the current stream, with nothing to wait for.
   void all_reduce_(const at::Tensor& tensor, const c10d::ReduceOp& operation);

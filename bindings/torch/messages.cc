@@ -102,7 +102,11 @@ Backend::Started Backend::endCoalescing() {
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
   if (size_ == 1) return;
   ++sequence_;
-  const auto patience = limit(options.timeout);
+  if (options.timeout.count() < 0 && options.timeout != c10d::kUnsetTimeout)
+    refuse_parts(site("monitored_barrier").text(), " got the timeout ", options.timeout.count(),
+                 " ms; it must be 0 or more");
+  // 0 asks who is there now.
+  const auto patience = options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
   if (rank_ == 0)
     await_all(patience);
   else

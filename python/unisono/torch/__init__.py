@@ -41,9 +41,19 @@ def _create(options: Any, asked: Any = None) -> Any:
     """What torch.distributed calls for each new group."""
     size, timeout = options.group_size, options.timeout
     how = asked if isinstance(asked, Options) else Options()
-    made = _meet.meet(options.store, options.group_rank, size, timeout, how)
     ranks = list(options.global_ranks_in_group) or list(range(size))
+    made = _meet.meet_in(_job(), options.store, ranks, timeout, how)
+    if made is None:
+        made = _meet.meet(options.store, options.group_rank, size, timeout, how)
     return _extension.make_backend(made.handle, options.group_id, ranks, timeout, _host_waits())
+
+
+def _job() -> native.Communicator | None:
+    """The default group's communicator, if that is of this backend."""
+    if not dist.is_initialized():
+        return None
+    found = _standard.backend_of(None)
+    return None if found is None else communicator()._native
 
 
 def _host_waits() -> bool:
