@@ -162,6 +162,15 @@ def monitored_barrier_without_some() -> None:
     said("missing", lambda: dist.monitored_barrier(timeout=limit))
 
 
+def monitored_barrier_without_patience() -> None:
+    """Rank 1 comes late; the barrier asks who is there now."""
+    if rank() == 1:
+        time.sleep(4)
+        return
+    said("negative", lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=-3)))
+    said("missing", lambda: dist.monitored_barrier(timeout=datetime.timedelta()))
+
+
 def destroyed_while_pending() -> None:
     """Only rank 0 has started the operation."""
     store = dist.distributed_c10d._get_default_store()
