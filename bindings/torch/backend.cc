@@ -109,8 +109,9 @@ c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
 
 std::string Backend::where(const char* operation) const { return operation + *place_; }
 
-std::chrono::nanoseconds Backend::limit(std::chrono::milliseconds of_call) const {
-  return of_call == c10d::kUnsetTimeout || of_call.count() <= 0 ? timeout_ : of_call;
+std::chrono::nanoseconds Backend::limit(std::chrono::milliseconds of_call) {
+  const bool is_unset = of_call == c10d::kUnsetTimeout || of_call.count() <= 0;
+  return (is_unset ? timeout_ : of_call) + std::exchange(added_timeout_, {});
 }
 
 // Starting -------------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ class Backend : public c10d::Backend {
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
+  // For the next collective. Virtual in PyTorch 2.14 and newer, and unknown before.
+  void addEphemeralTimeout(const std::chrono::milliseconds& more) { added_timeout_ = more; }
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
@@ -118,7 +120,8 @@ class Backend : public c10d::Backend {
   void profile(const char* operation, const Holding& holding, bool is_async) const;
   // Begins the text of an operation's error.
   std::string where(const char* operation) const;
-  std::chrono::nanoseconds limit(std::chrono::milliseconds of_call) const;
+  // A call's deadline, which takes what was added for it.
+  std::chrono::nanoseconds limit(std::chrono::milliseconds of_call);
   // Runs it, and returns nothing, or starts it. PyTorch waits for what is returned.
   Started start(Operation operation, std::chrono::milliseconds timeout, bool is_async);
   template <class AnyOptions>
@@ -186,6 +189,7 @@ class Backend : public c10d::Backend {
   const std::vector<std::uint64_t> global_ranks_;
   const std::shared_ptr<const std::string> place_;  // of all errors
   std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds added_timeout_{0};
   const bool host_waits_;
   const std::shared_ptr<Fate> fate_;
   std::optional<Device> device_;

@@ -1,6 +1,6 @@
 """Unisono as a backend of torch.distributed.
 
-    import unisono.torch
+    import unisono.torch  # PyTorch 2.14 and newer need no import
     torch.distributed.init_process_group("unisono")
 
 The first import compiles the backend for the installed PyTorch; see docs/pytorch.md.
@@ -30,6 +30,7 @@ __all__ = [
     "all_gather_by",
     "communicator",
     "monitored_barrier",
+    "register",
     "reduce_scatter_by",
     "shrink",
 ]
@@ -180,6 +181,18 @@ def _backend(group: dist.ProcessGroup | None) -> Any:
     return found
 
 
-dist.Backend.register_backend("unisono", _create, extended_api=True, devices=["cpu", "cuda"])
+def register() -> None:
+    """Makes "unisono" a backend of torch.distributed, as the import of this module does.
+
+    PyTorch 2.14 and newer call it by themselves, through the entry point
+    `torch.distributed.backends`. It may be called again.
+    """
+    if "UNISONO" not in dist.Backend._plugins:
+        dist.Backend.register_backend(
+            "unisono", _create, extended_api=True, devices=["cpu", "cuda"]
+        )
+
+
+register()
 _standard.serve(monitored_barrier)
 atexit.register(_extension.close_all)

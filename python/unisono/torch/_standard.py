@@ -86,11 +86,11 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
         return _split(parent_pg, split_ranks, timeout, pg_options, group_desc)
 
     @functools.wraps(pytorch_split_source)
-    def split_source(group: dist.ProcessGroup) -> Any | None:
+    def split_source(group: dist.ProcessGroup, *requested: Any) -> Any | None:
         # Groups made by new_group are jobs of their own, and need no rank that is not in them.
         bound = group.bound_device_id
         devices = ["cpu", "cuda"] if bound is None else [bound.type]
-        return None if backend_of(group, devices) else pytorch_split_source(group)
+        return None if backend_of(group, devices) else pytorch_split_source(group, *requested)
 
     pytorch._get_split_source = split_source
     _serve_names()
