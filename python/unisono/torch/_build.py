@@ -22,8 +22,8 @@ def load() -> ModuleType:
     """The extension module.
 
     Raises:
-        ImportError: PyTorch is too old, or none in the package fits the PyTorch that is installed, and none can be
-            compiled; the text ends with what the compiler said.
+        ImportError: PyTorch is too old; or none in the package fits the PyTorch that is installed,
+            and none can be compiled: the text ends with what the compiler said.
     """
     _check_version()
     installed = backend.PyTorch(

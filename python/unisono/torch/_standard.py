@@ -112,8 +112,10 @@ _pytorch_name = dist.ProcessGroup.name
 
 def _serve_names() -> None:
     """Groups whose default backend is Unisono's have its name and its sequence numbers."""
-    pytorch_sequence = dist.ProcessGroup._get_sequence_number_for_group
-    pytorch_logging_data = DistributedDataParallel._get_ddp_logging_data
+    group_type: Any = dist.ProcessGroup
+    model_type: Any = DistributedDataParallel
+    pytorch_sequence = group_type._get_sequence_number_for_group
+    pytorch_logging_data = model_type._get_ddp_logging_data
 
     def name(group: dist.ProcessGroup) -> str:
         return _pytorch_name(group) if _default_backend_of(group) is None else "unisono"
@@ -137,12 +139,10 @@ def _serve_names() -> None:
             data["backend_name"] = "unisono"
         return data
 
-    group: Any = dist.ProcessGroup
-    group.name = name
-    group._get_backend_name = backend_name
-    group._get_sequence_number_for_group = sequence_number
-    model: Any = DistributedDataParallel
-    model._get_ddp_logging_data = logging_data
+    group_type.name = name
+    group_type._get_backend_name = backend_name
+    group_type._get_sequence_number_for_group = sequence_number
+    model_type._get_ddp_logging_data = logging_data
 
 
 def _serve_timeouts() -> None:
@@ -163,10 +163,10 @@ def _serve_timeouts() -> None:
 
 def _serve_sharded_tensors() -> None:
     """A ShardedTensor of a Unisono group is where its shards are, on the CPU or a CUDA device."""
-    from torch.distributed._shard.sharded_tensor import ShardedTensor
+    from torch.distributed._shard import sharded_tensor
 
-    tensor: Any = ShardedTensor
-    pytorch_device = tensor._get_preferred_device
+    tensor_type: Any = sharded_tensor.ShardedTensor  # type: ignore[attr-defined,unused-ignore]
+    pytorch_device: Callable[[Any], torch.device] = tensor_type._get_preferred_device
 
     @functools.wraps(pytorch_device)
     def preferred_device(self: Any) -> torch.device:
@@ -179,7 +179,7 @@ def _serve_sharded_tensors() -> None:
             return torch.device("cuda", torch.cuda.current_device())
         return torch.device("cpu")
 
-    tensor._get_preferred_device = preferred_device
+    tensor_type._get_preferred_device = preferred_device
 
 
 def _split(

@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import tempfile
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -87,8 +88,7 @@ def the_profiler_shows_calls_their_shapes_and_their_group():
     assert [event for event in shown if event[0].startswith("unisono:")] == expected, shown
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         profiled.export_chrome_trace(file.name)
-        with open(file.name) as trace:
-            events = json.load(trace)["traceEvents"]
+        events = json.loads(Path(file.name).read_text())["traceEvents"]
     named = [event["args"] for event in events if event["name"] == "record_param_comms"]
     assert [mark["Collective name"] for mark in named] == [
         name.removeprefix("unisono:") for name, _ in expected
@@ -169,7 +169,7 @@ def a_data_loader_forks_workers_beside_a_live_group():
 @check
 def groups_share_the_connections_of_the_default_group():
     def descriptors() -> int:
-        return len(os.listdir("/proc/self/fd"))
+        return len(list(Path("/proc/self/fd").iterdir()))
 
     def made(count: int) -> list[dist.ProcessGroup]:
         groups = [dist.new_group() for _ in range(count)]
