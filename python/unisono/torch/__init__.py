@@ -30,8 +30,8 @@ __all__ = [
     "all_gather_by",
     "communicator",
     "monitored_barrier",
-    "register",
     "reduce_scatter_by",
+    "register",
     "shrink",
 ]
 
