@@ -67,6 +67,14 @@ def pytorch_finds_the_operators_schemas_true():
 
 
 @check
+def tensors_without_memory_pass():
+    name = dist.group.WORLD.group_name
+    meta = torch.empty(3, device="meta")
+    torch.ops.unisono.all_reduce_(meta, "sum", name)
+    assert torch.ops.unisono.all_reduce(meta, "sum", name).shape == meta.shape
+
+
+@check
 def exported_programs_reduce():
     class Sum(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
