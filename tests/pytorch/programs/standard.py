@@ -29,10 +29,7 @@ def names_options_and_timeouts_of_a_group():
     assert wrapped._get_ddp_logging_data()["backend_name"] == "unisono"
     gloo = dist.new_group(backend="gloo")
     assert gloo.name() == gloo._get_backend_name() == "gloo"
-    mixed = dist.new_group(backend="cpu:gloo,cuda:unisono")
-    assert mixed.name() != "unisono"
-    for other in (gloo, mixed):
-        dist.destroy_process_group(other)
+    dist.destroy_process_group(gloo)
 
 
 @check
