@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <future>
 #include <system_error>
+#include <unordered_map>
 #include <vector>
 
 #include "errors.h"
+#include "profile.h"
 
 namespace unisono::pytorch {
 namespace {
@@ -39,7 +41,7 @@ std::string place_of(int rank, const std::string& group,
 // Those that live. Never destroyed: PyTorch may keep groups until after static destruction.
 struct Registry {
   std::mutex mutex;
-  std::vector<c10::weak_intrusive_ptr<Backend>> backends;
+  std::unordered_map<const Backend*, c10::weak_intrusive_ptr<Backend>> backends;
 };
 Registry& registry() {
   static auto* const all = new Registry;
@@ -54,9 +56,7 @@ c10::intrusive_ptr<Backend> Backend::make(Communicator communicator, std::string
   auto backend = c10::make_intrusive<Backend>(std::move(communicator), std::move(name),
                                               std::move(global_ranks), timeout, host_waits);
   const std::lock_guard lock(registry().mutex);
-  auto& backends = registry().backends;
-  std::erase_if(backends, [](const auto& weak) { return weak.expired(); });
-  backends.emplace_back(backend);
+  registry().backends.emplace(backend.get(), backend);
   return backend;
 }
 
@@ -68,13 +68,15 @@ Backend& Backend::of(const c10::intrusive_ptr<c10d::Backend>& backend) {
 }
 
 void Backend::close_all() {
-  std::vector<c10::weak_intrusive_ptr<Backend>> backends;
+  std::vector<c10::intrusive_ptr<Backend>> backends;
   {
     const std::lock_guard lock(registry().mutex);
-    backends = registry().backends;
+    for (const auto& [own, weak] : registry().backends)
+      if (auto backend = weak.lock()) backends.push_back(std::move(backend));
   }
-  for (const auto& weak : backends)
-    if (const auto backend = weak.lock()) backend->shutdown();
+  for (const auto& backend : backends) backend->shutdown();
+  backends.clear();
+  Completer::await_threads(deadline_after(shutdown_patience));
 }
 
 Backend::Backend(Communicator communicator, std::string name,
@@ -92,6 +94,12 @@ Backend::Backend(Communicator communicator, std::string name,
 
 Backend::~Backend() { shutdown(); }
 
+// A weak reference keeps an object from being destroyed, so the registry's goes first.
+void Backend::release_resources() {
+  const std::lock_guard lock(registry().mutex);
+  registry().backends.erase(this);
+}
+
 c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
   auto options = c10::make_intrusive<Options>("unisono", timeout_);
   options->group_name = name_;
@@ -101,18 +109,35 @@ c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
 
 std::string Backend::where(const char* operation) const { return operation + *place_; }
 
-std::chrono::nanoseconds Backend::limit(std::chrono::milliseconds of_call) const {
-  return of_call == c10d::kUnsetTimeout || of_call.count() <= 0 ? timeout_ : of_call;
+std::chrono::nanoseconds Backend::limit(std::chrono::milliseconds of_call) {
+  const bool is_unset = of_call == c10d::kUnsetTimeout || of_call.count() <= 0;
+  return (is_unset ? timeout_ : of_call) + std::exchange(added_timeout_, {});
 }
 
 // Starting -------------------------------------------------------------------------------------
 
-Backend::Started Backend::follow(c10d::OpType type, const char* name,
-                                 std::vector<unisono::Work> calls, Holding holding) {
-  auto work = c10::make_intrusive<Work>(rank_, type, name, place_, std::move(calls),
-                                        std::move(holding), completer_);
+void Backend::profile(const char* operation, const Holding& holding, bool is_async) const {
+  if (is_profiled())
+    profile_group({name_, pg_desc_, global_ranks_, rank_, size_, sequence_}, operation, holding,
+                  is_async);
+}
+
+c10::intrusive_ptr<Work> Backend::follow(c10d::OpType type, const char* name, Holding holding) {
+  profile(name, holding, true);
+  return c10::make_intrusive<Work>(rank_, type, name, place_, sequence_, std::move(holding),
+                                   completer_);
+}
+
+Backend::Started Backend::begun(const c10::intrusive_ptr<Work>& work,
+                                std::vector<unisono::Work> calls) {
+  work->begin(std::move(calls));
   completer_->hold(work);
   return work;
+}
+
+unisono::Work Backend::submit(const char* name, std::span<const Message> messages,
+                              std::chrono::nanoseconds patience) {
+  return take(communicator_.submit(messages, {.timeout = patience}), where(name));
 }
 
 Backend::Started Backend::join_batch(std::vector<unisono::Work> calls, Holding holding) {
@@ -128,16 +153,19 @@ Backend::Started Backend::start(Operation operation, std::chrono::milliseconds t
   if (batch_) check_batch(operation.device, site(operation.name));
   if (operation.device.is_cuda()) return start_on_device(std::span(&operation, 1), is_async);
   if (!is_async && !batch_) {
+    profile(operation.name, operation.holding, false);
+    const ProfiledScope scope(operation.name, operation.holding);
     if (const Status status = communicator_.run(operation.call); !status.ok())
       raise(status.error(), where(operation.name));
     operation.holding.finish();
     return nullptr;
   }
-  auto started = communicator_.submit(operation.call);
-  if (!started.ok()) raise(started.error(), where(operation.name));
-  std::vector<unisono::Work> calls{std::move(*started)};
-  if (batch_) return join_batch(std::move(calls), std::move(operation.holding));
-  return follow(operation.type, operation.name, std::move(calls), std::move(operation.holding));
+  const auto submitted = [&] {
+    return take(communicator_.submit(operation.call), where(operation.name));
+  };
+  if (batch_) return join_batch({submitted()}, std::move(operation.holding));
+  const auto work = follow(operation.type, operation.name, std::move(operation.holding));
+  return begun(work, {submitted()});
 }
 
 Backend::Started Backend::start(std::vector<Operation> operations,
@@ -155,14 +183,28 @@ Backend::Started Backend::start(std::vector<Operation> operations,
   }
   if (batch_) check_batch(device, site(name));
   if (device.is_cuda()) return start_on_device(operations, is_async);
-  std::vector<unisono::Work> calls;
   Holding holding;
-  for (Operation& operation : operations) {
-    calls.push_back(take(communicator_.submit(operation.call), where(name)));
-    holding.add(std::move(operation.holding));
+  for (Operation& operation : operations) holding.add(std::move(operation.holding));
+  c10::intrusive_ptr<Work> work;
+  if (!batch_) work = follow(type, name, std::move(holding));
+  std::vector<unisono::Work> calls;
+  std::optional<Error> refused;
+  for (const Operation& operation : operations) {
+    auto started = communicator_.submit(operation.call);
+    if (started.ok()) {
+      calls.push_back(std::move(*started));
+      continue;
+    }
+    refused = started.error();
+    break;
   }
-  if (batch_) return join_batch(std::move(calls), std::move(holding));
-  Started work = follow(type, name, std::move(calls), std::move(holding));
+  // What was started before a refused call keeps its memory until it ends.
+  if (batch_)
+    join_batch(std::move(calls), std::move(holding));
+  else
+    begun(work, std::move(calls));
+  if (refused) raise(*refused, where(name));
+  if (batch_) return nullptr;
   if (is_async) return work;
   work->wait();
   return nullptr;
@@ -194,6 +236,8 @@ Backend::Started Backend::start_on_device(std::span<Operation> operations, bool 
   const c10::StreamGuard guard(stream);
   Holding holding;
   for (Operation& operation : operations) {
+    profile(name, operation.holding, is_async);
+    const ProfiledScope scope(name, operation.holding);
     operation.call.options.stream = stream.native_handle();
     operation.call.options.leaves_room = operation.leaves_room;
     check(communicator_.run(operation.call), where(name));
@@ -209,6 +253,8 @@ Backend::Started Backend::start_on_device(c10d::OpType type, const char* name, c
                                           std::span<const Message> messages, Holding holding) {
   const c10::Stream stream = device_of(device, site(name)).own_after_current();
   const c10::StreamGuard guard(stream);
+  profile(name, holding, true);
+  const ProfiledScope scope(name, holding);
   if (!messages.empty()) {
     const MessageOptions options{.timeout = timeout_, .stream = stream.native_handle()};
     check(take(communicator_.submit(messages, options), where(name)).wait(), where(name));
@@ -221,9 +267,9 @@ Backend::Started Backend::follow(c10d::OpType type, const char* name, const c10:
                                  Holding holding) {
   c10::Event end(stream.device_type());
   end.record(stream);
-  return c10::make_intrusive<Work>(rank_, type, name, place_, std::vector<unisono::Work>(),
-                                   std::move(holding), completer_,
-                                   OnStream{stream, std::move(end), sequence_, fate_, host_waits_});
+  return c10::make_intrusive<Work>(rank_, type, name, place_, sequence_, std::move(holding),
+                                   completer_,
+                                   OnStream{stream, std::move(end), fate_, host_waits_});
 }
 
 void Backend::eagerConnectSingleDevice(at::Device device) {
@@ -284,7 +330,7 @@ void Backend::shutdown() {
   if (Py_IsInitialized() && PyGILState_Check()) release.emplace();
   end_what_is_pending(
       deadline_after(std::min<std::chrono::nanoseconds>(shutdown_patience, timeout_)));
-  completer_->stop();
+  completer_->stop(deadline_after(shutdown_patience));
 }
 
 void Backend::end_what_is_pending(Deadline deadline) {

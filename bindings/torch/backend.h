@@ -46,6 +46,8 @@ class Backend : public c10d::Backend {
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
+  // For the next collective. Virtual in PyTorch 2.14 and newer, and unknown before.
+  void addEphemeralTimeout(const std::chrono::milliseconds& more) { added_timeout_ = more; }
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
@@ -100,9 +102,12 @@ class Backend : public c10d::Backend {
   void startCoalescing() override;
   Started endCoalescing() override;
 
+  // When the last user lets go: the registry of live groups forgets it.
+  void release_resources() override;
+
   const Communicator& communicator() const { return communicator_; }
   // In place; on a device on the current stream, with nothing to wait for.
-  void all_reduce_(at::Tensor& tensor, const c10d::ReduceOp& operation);
+  void all_reduce_(const at::Tensor& tensor, const c10d::ReduceOp& operation);
   // One all-gather or reduce-scatter by a named algorithm.
   Started all_gather_by(const std::string& algorithm, at::Tensor& output, at::Tensor& input,
                         bool is_async);
@@ -111,9 +116,12 @@ class Backend : public c10d::Backend {
 
  private:
   Site site(const char* operation) const { return {operation, rank_}; }
+  // Tells a profiler, if there is one, whose the operation is.
+  void profile(const char* operation, const Holding& holding, bool is_async) const;
   // Begins the text of an operation's error.
   std::string where(const char* operation) const;
-  std::chrono::nanoseconds limit(std::chrono::milliseconds of_call) const;
+  // A call's deadline, which takes what was added for it.
+  std::chrono::nanoseconds limit(std::chrono::milliseconds of_call);
   // Runs it, and returns nothing, or starts it. PyTorch waits for what is returned.
   Started start(Operation operation, std::chrono::milliseconds timeout, bool is_async);
   template <class AnyOptions>
@@ -122,8 +130,11 @@ class Backend : public c10d::Backend {
   }
   Started start(std::vector<Operation> operations, std::chrono::milliseconds timeout,
                 bool is_async);
-  Started follow(c10d::OpType type, const char* name, std::vector<unisono::Work> calls,
-                 Holding holding);
+  // Announces an operation in CPU memory that is about to begin, and then that it has begun.
+  c10::intrusive_ptr<Work> follow(c10d::OpType type, const char* name, Holding holding);
+  Started begun(const c10::intrusive_ptr<Work>& work, std::vector<unisono::Work> calls);
+  unisono::Work submit(const char* name, std::span<const Message> messages,
+                       std::chrono::nanoseconds patience);
   Started start_message(c10d::OpType type, const char* name, const at::Tensor& tensor,
                         Message message);
   Started join_batch(std::vector<unisono::Work> calls, Holding holding);
@@ -178,10 +189,11 @@ class Backend : public c10d::Backend {
   const std::vector<std::uint64_t> global_ranks_;
   const std::shared_ptr<const std::string> place_;  // of all errors
   std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds added_timeout_{0};
   const bool host_waits_;
   const std::shared_ptr<Fate> fate_;
   std::optional<Device> device_;
-  std::uint64_t sequence_ = 0;
+  std::uint64_t sequence_ = 0;  // of the last collective, so that it is the same on all ranks
   std::shared_ptr<Completer> completer_;
   bool is_shut_ = false;
   const pid_t process_ = getpid();

@@ -87,7 +87,7 @@ Backend::Started Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   return start(prepare_all_reduce(tensor, options.reduceOp, "all_reduce"), options);
 }
 
-void Backend::all_reduce_(at::Tensor& tensor, const c10d::ReduceOp& operation) {
+void Backend::all_reduce_(const at::Tensor& tensor, const c10d::ReduceOp& operation) {
   const NoAutograd guard;
   Operation prepared = prepare_all_reduce(tensor, operation, "all_reduce");
   prepared.leaves_room = false;

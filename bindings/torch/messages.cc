@@ -4,6 +4,7 @@
 
 #include "backend.h"
 #include "errors.h"
+#include "profile.h"
 
 namespace unisono::pytorch {
 namespace {
@@ -46,7 +47,7 @@ Backend::Started Backend::start_message(c10d::OpType type, const char* name,
   Holding holding;
   const at::Tensor row = message.is_send ? input_row(tensor, holding) : output_row(tensor, holding);
   const Message filled = message_of(message.is_send, row, message.peer, message.tag);
-  ++sequence_;
+  if (is_profiled() && message.is_send) holding.given.push_back(tensor);
   if (batch_) check_batch(row.device(), here);
   if (batch_ && message.peer != any_source) {
     batch_->messages.push_back(filled);
@@ -55,10 +56,10 @@ Backend::Started Backend::start_message(c10d::OpType type, const char* name,
   }
   if (row.is_cuda())
     return start_on_device(type, name, row.device(), std::span(&filled, 1), std::move(holding));
-  std::vector<unisono::Work> calls{
-      take(communicator_.submit(std::span(&filled, 1), {.timeout = timeout_}), where(name))};
-  if (batch_) return join_batch(std::move(calls), std::move(holding));
-  return follow(type, name, std::move(calls), std::move(holding));
+  const auto submitted = [&] { return submit(name, std::span(&filled, 1), timeout_); };
+  if (batch_) return join_batch({submitted()}, std::move(holding));
+  const auto work = follow(type, name, std::move(holding));
+  return begun(work, {submitted()});
 }
 
 Backend::Started Backend::send(Tensors& tensors, int peer, int tag) {
@@ -87,14 +88,13 @@ Backend::Started Backend::endCoalescing() {
   if (!batch_) refuse(where("endCoalescing") + ": coalescing has not been started");
   Batch batch = std::move(*batch_);
   batch_.reset();
-  const char* const name = "a batch of messages";
+  const char* const name = "coalesced";
   if (batch.device && batch.device->is_cuda())
     return start_on_device(c10d::OpType::COALESCED, name, *batch.device, batch.messages,
                            std::move(batch.holding));
-  if (!batch.messages.empty())
-    batch.calls.push_back(
-        take(communicator_.submit(batch.messages, {.timeout = timeout_}), where(name)));
-  return follow(c10d::OpType::COALESCED, name, std::move(batch.calls), std::move(batch.holding));
+  const auto work = follow(c10d::OpType::COALESCED, name, std::move(batch.holding));
+  if (!batch.messages.empty()) batch.calls.push_back(submit(name, batch.messages, timeout_));
+  return begun(work, std::move(batch.calls));
 }
 
 // Every rank reports to rank 0, which answers with the ranks that have not. So all that came learn
@@ -102,7 +102,11 @@ Backend::Started Backend::endCoalescing() {
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
   if (size_ == 1) return;
   ++sequence_;
-  const auto patience = limit(options.timeout);
+  if (options.timeout.count() < 0 && options.timeout != c10d::kUnsetTimeout)
+    refuse_parts(site("monitored_barrier").text(), " got the timeout ", options.timeout.count(),
+                 " ms; it must be 0 or more");
+  // 0 asks who is there now.
+  const auto patience = options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
   if (rank_ == 0)
     await_all(patience);
   else
@@ -124,10 +128,9 @@ void Backend::await_all(std::chrono::nanoseconds patience) {
     holding.inputs.push_back(reports);
     const Message message = message_of(false, reports.narrow(0, peer, 1), peer, barrier_tag);
     // Outlives this call if the rank is missing; the group is of no use then.
-    std::vector<unisono::Work> calls{
-        take(communicator_.submit(std::span(&message, 1), {.timeout = 2 * patience + 2 * grace}),
-             where(name))};
-    arrivals.push_back(follow(c10d::OpType::BARRIER, name, std::move(calls), std::move(holding)));
+    const auto work = follow(c10d::OpType::BARRIER, name, std::move(holding));
+    arrivals.push_back(
+        begun(work, {submit(name, std::span(&message, 1), 2 * patience + 2 * grace)}));
   }
   std::vector<std::int64_t> missing;
   std::vector<Message> answers;
@@ -141,9 +144,7 @@ void Backend::await_all(std::chrono::nanoseconds patience) {
       answer[peer] = 1;
     }
   }
-  if (!answers.empty())
-    check(take(communicator_.submit(answers, {.timeout = patience + grace}), where(name)).wait(),
-          where(name));
+  if (!answers.empty()) check(submit(name, answers, patience + grace).wait(), where(name));
   raise_if_any(missing, where(name));
 }
 
@@ -155,10 +156,9 @@ void Backend::report_to_first(std::chrono::nanoseconds patience) {
   holding.inputs = {report, answer};
   const std::array messages{message_of(true, report, 0, barrier_tag),
                             message_of(false, answer, 0, barrier_tag)};
-  std::vector<unisono::Work> calls{
-      take(communicator_.submit(messages, {.timeout = 2 * patience + 2 * grace}), where(name))};
-  const Started work = follow(c10d::OpType::BARRIER, name, std::move(calls), std::move(holding));
-  if (!static_cast<Work&>(*work).drive(patience + grace))
+  const auto work = follow(c10d::OpType::BARRIER, name, std::move(holding));
+  begun(work, {submit(name, messages, 2 * patience + 2 * grace)});
+  if (!work->drive(patience + grace))
     raise({.kind = ErrorKind::peer,
            .timed_out = true,
            .peer = 0,

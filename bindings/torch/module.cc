@@ -27,6 +27,11 @@ Base make_backend(std::uintptr_t handle, std::string name, std::vector<std::uint
 PYBIND11_MODULE(_unisono_torch, module) {
   using namespace unisono::pytorch;
   py::module_::import("torch._C._distributed_c10d");
+  // What ProcessGroup._get_backend returns for this library.
+  py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "ProcessGroupUnisono")
+      .def_property_readonly("options", &Backend::getBackendOptions)
+      .def("_set_default_timeout", &Backend::setTimeout, py::arg("timeout"),
+           py::call_guard<py::gil_scoped_release>());
   module.def("make_backend", &make_backend, py::arg("handle"), py::arg("name"),
              py::arg("global_ranks"), py::arg("timeout"), py::arg("host_waits"));
   module.def(

@@ -1,5 +1,7 @@
 #include "operation.h"
 
+#include "profile.h"
+
 namespace unisono::pytorch {
 
 Operation::Operation(c10d::OpType type, const char* name, Collective collective,
@@ -16,20 +18,26 @@ Operation::Operation(c10d::OpType type, const char* name, Collective collective)
   call.collective = collective;
 }
 
+void Operation::note(const at::Tensor& given) {
+  if (is_profiled()) holding.given.push_back(given);
+}
+
 at::Tensor Operation::read(const at::Tensor& tensor) {
+  note(tensor);
   at::Tensor row = input_row(tensor, holding);
   call.input = row.data_ptr();
   return row;
 }
 
 void Operation::read(const std::vector<at::Tensor>& parts) {
+  for (const at::Tensor& part : parts) note(part);
   auto row = adjoining(parts);
   if (!row) {
     std::vector<at::Tensor> flat;
     for (const at::Tensor& part : parts) flat.push_back(part.reshape({-1}));
     row = at::cat(flat);
   }
-  read(*row);
+  call.input = input_row(*row, holding).data_ptr();
 }
 
 at::Tensor Operation::write(const at::Tensor& tensor) {

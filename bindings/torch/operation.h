@@ -43,6 +43,8 @@ struct Operation {
   Holding holding;
 
  private:
+  void note(const at::Tensor& given);
+
   std::vector<std::int64_t> counts_;  // what the call's spans refer to
 };
 

@@ -1,7 +1,6 @@
 #include "work.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/record_function.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/util/Exception.h>
 
@@ -9,14 +8,9 @@
 
 #include "device.h"
 #include "errors.h"
+#include "profile.h"
 
 namespace unisono::pytorch {
-namespace {
-
-// How long the completing thread drives for one operation before it looks at the others.
-constexpr std::chrono::microseconds turn(200);
-
-}  // namespace
 
 void Holding::finish() {
   const at::AutoDispatchBelowADInplaceOrView guard;
@@ -40,6 +34,7 @@ void Holding::add(Holding other) {
   append(outputs, other.outputs);
   append(copies, other.copies);
   append(combinations, other.combinations);
+  append(given, other.given);
 }
 
 Status Fate::failure() const {
@@ -64,21 +59,18 @@ void Fate::fail(Error error) {
 }
 
 Work::Work(int rank, c10d::OpType type, const char* operation,
-           std::shared_ptr<const std::string> group, std::vector<unisono::Work> calls,
-           Holding holding, std::shared_ptr<Completer> completer, std::optional<OnStream> on_stream)
-    : c10d::Work(rank, type, at::hasCallbacks() ? operation : nullptr,
-                 at::hasCallbacks() ? std::optional(holding.inputs) : std::nullopt),
+           std::shared_ptr<const std::string> group, std::uint64_t sequence, Holding holding,
+           std::shared_ptr<Completer> completer, std::optional<OnStream> on_stream)
+    : c10d::Work(
+          rank, type, is_profiled() && !on_stream ? profile_title(operation).c_str() : nullptr,
+          is_profiled() && !on_stream ? std::optional(profile_inputs(holding)) : std::nullopt),
       operation_(operation),
       group_(std::move(group)),
-      calls_(std::move(calls)),
+      sequence_(sequence),
       holding_(std::move(holding)),
       on_stream_(std::move(on_stream)),
       completer_(std::move(completer)),
-      outputs_(holding_.outputs) {
-  // The profiler's mark of an operation that nobody waits for.
-  if (on_stream_ && recordFunctionEndCallback_)
-    std::exchange(recordFunctionEndCallback_, nullptr)();
-}
+      outputs_(holding_.outputs) {}
 
 Work::~Work() {
   if (!on_stream_) return;
@@ -99,8 +91,13 @@ bool Work::calls_done() const {
 }
 
 void Work::settle() {
+  Holding freed;  // without the lock: a tensor that goes may need the GIL
   const std::lock_guard settling(settling_);
-  if (c10d::Work::isCompleted()) return;
+  freed = settle_locked();
+}
+
+Holding Work::settle_locked() {
+  if (c10d::Work::isCompleted()) return {};
   std::exception_ptr exception;
   for (unisono::Work& call : calls_) {
     if (const Status status = call.status(); !status.ok() && !exception)
@@ -117,17 +114,10 @@ void Work::settle() {
       exception = std::current_exception();
     }
   }
-  holding_ = {};
   finish(exception);
-  c10::intrusive_ptr<c10::ivalue::Future> outputs_future, outcome_future;
-  {
-    const std::lock_guard lock(mutex_);
-    futures_closed_ = true;
-    outputs_future = outputs_future_;
-    outcome_future = outcome_future_;
-  }
-  if (outputs_future && !on_stream_) complete_future(*outputs_future, true);
-  if (outcome_future) complete_future(*outcome_future, false);
+  const std::lock_guard lock(mutex_);
+  futures_closed_ = true;
+  return std::exchange(holding_, {});
 }
 
 bool Work::drive(std::chrono::nanoseconds patience) {
@@ -147,8 +137,11 @@ bool Work::isCompleted() {
   for (unisono::Work& call : calls_)
     if (!call.test()) return false;
   if (!calls_done()) return false;
-  settle();
-  return true;
+  // The caller may hold the GIL, which whoever settles it now may wait for.
+  Holding freed;
+  const std::unique_lock settling(settling_, std::try_to_lock);
+  if (settling) freed = settle_locked();
+  return c10d::Work::isCompleted();
 }
 
 bool Work::isSuccess() const { return c10d::Work::exception() == nullptr; }
@@ -180,8 +173,9 @@ bool Work::wait_on_stream(std::chrono::milliseconds timeout) {
   check(on_stream_->fate->failure(), where());
   const c10::impl::VirtualGuardImpl guard(on_stream_->stream.device_type());
   on_stream_->end.block(guard.getStream(on_stream_->stream.device()));
+  Holding freed;
   const std::lock_guard settling(settling_);
-  holding_ = {};
+  freed = std::exchange(holding_, {});
   return true;
 }
 
@@ -205,38 +199,43 @@ bool Work::wait(std::chrono::milliseconds timeout) {
 
 void Work::abort() { refuse(where() + " cannot be aborted alone; abort its group: group.abort()"); }
 
-uint64_t Work::getSequencenumber() const {
-  if (on_stream_) return on_stream_->sequence;
-  return calls_.empty() ? 0 : calls_[0].sequence();
-}
-
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() { return make_future(true); }
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFutureResult() { return make_future(false); }
 
-c10::intrusive_ptr<c10::ivalue::Future> Work::make_future(bool of_outputs) {
-  auto& future = of_outputs ? outputs_future_ : outcome_future_;
-  bool closed = false;
+Work::Future Work::make_future(bool of_outputs) {
+  const bool is_on_stream = on_stream_ && of_outputs;
+  Future future;
   {
     const std::lock_guard lock(mutex_);
-    if (future) return future;
+    Future& known = of_outputs ? outputs_future_ : outcome_future_;
+    if (known) return known;
     std::vector<c10::Device> devices;
-    if (on_stream_ && of_outputs) devices.push_back(on_stream_->stream.device());
+    if (is_on_stream) devices.push_back(on_stream_->stream.device());
     future = c10::make_intrusive<c10::ivalue::Future>(
         of_outputs ? c10::TypePtr(c10::ListType::create(c10::TensorType::get()))
                    : c10::TypePtr(c10::IntType::get()),
         std::move(devices));
-    closed = futures_closed_;
+    if (!is_on_stream && !futures_closed_) {
+      completer_->watch(c10::intrusive_ptr<Work>::reclaim_copy(this));
+      pending_futures_.emplace_back(future, of_outputs);
+      return known = future;
+    }
+    known = future;
   }
-  if (on_stream_ && of_outputs) {
-    // Its value is there when the stream has come so far, for which its user's streams wait.
-    const c10::StreamGuard guard(on_stream_->stream);
-    complete_future(*future, true);
-  } else if (closed) {
-    complete_future(*future, of_outputs);
-  } else {
-    completer_->watch(c10::intrusive_ptr<Work>::reclaim_copy(this));
-  }
+  // Its value on a stream is there when the stream has come so far, for which its user's wait.
+  std::optional<c10::StreamGuard> guard;
+  if (is_on_stream) guard.emplace(on_stream_->stream);
+  complete_future(*future, of_outputs);
   return future;
+}
+
+void Work::complete_futures() {
+  std::vector<std::pair<Future, bool>> futures;
+  {
+    const std::lock_guard lock(mutex_);
+    futures.swap(pending_futures_);
+  }
+  for (const auto& [future, of_outputs] : futures) complete_future(*future, of_outputs);
 }
 
 void Work::complete_future(c10::ivalue::Future& future, bool of_outputs) const {
@@ -248,76 +247,6 @@ void Work::complete_future(c10::ivalue::Future& future, bool of_outputs) const {
     future.setError(failure);
   else
     future.markCompleted(c10::IValue(outputs_));
-}
-
-Completer::~Completer() { stop(); }
-
-void Completer::hold(c10::intrusive_ptr<Work> work) {
-  std::vector<c10::intrusive_ptr<Work>> done;
-  {
-    const std::lock_guard lock(mutex_);
-    held_.push_back(std::move(work));
-    std::erase_if(held_, [&done](const auto& held) {
-      if (!held->calls_done()) return false;
-      done.push_back(held);
-      return true;
-    });
-  }
-  // Outside of the lock: futures' callbacks may start more.
-  for (const auto& each : done) each->settle();
-}
-
-void Completer::watch(c10::intrusive_ptr<Work> work) {
-  const std::lock_guard lock(mutex_);
-  // First, for there may be none to be had; then the caller learns it.
-  if (!thread_.joinable() && !stopping_) thread_ = std::thread([this] { run(); });
-  watched_.push_back(std::move(work));
-  wake_.notify_one();
-}
-
-std::vector<c10::intrusive_ptr<Work>> Completer::unfinished() {
-  std::vector<c10::intrusive_ptr<Work>> out;
-  const std::lock_guard lock(mutex_);
-  for (const auto& work : held_)
-    if (!work->calls_done()) out.push_back(work);
-  return out;
-}
-
-void Completer::stop() {
-  std::thread thread;
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    thread = std::move(thread_);
-  }
-  wake_.notify_all();
-  if (!thread.joinable()) return;
-  // The last reference to a backend may go in a callback of one of its own futures.
-  if (thread.get_id() == std::this_thread::get_id())
-    thread.detach();
-  else
-    thread.join();
-}
-
-void Completer::run() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [this] { return stopping_ || !watched_.empty(); });
-    if (watched_.empty()) return;
-    const auto works = watched_;
-    lock.unlock();
-    // Collectives complete in their order: while the first runs, only messages can overtake it.
-    bool any = false;
-    for (const auto& work : works)
-      if (work->calls_done()) {
-        work->settle();
-        any = true;
-      }
-    if (!any) any = works.front()->drive(turn);
-    lock.lock();
-    if (any)
-      std::erase_if(watched_, [](const auto& work) { return work->c10d::Work::isCompleted(); });
-  }
 }
 
 }  // namespace unisono::pytorch

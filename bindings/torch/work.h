@@ -16,21 +16,17 @@
 #include <c10/core/Stream.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include <condition_variable>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "completer.h"
 #include "tensors.h"
 
 namespace unisono::pytorch {
-
-class Completer;
 
 // What an operation holds until it is complete.
 struct Holding {
@@ -42,6 +38,7 @@ struct Holding {
     Bitwise bitwise;
   };
   std::vector<Combination> combinations;  // before the copies
+  std::vector<at::Tensor> given;          // as inputs; noted for profilers only
 
   // Moves the outputs where they belong. What was staged is kept: on a stream it is still in use.
   void finish();
@@ -67,7 +64,6 @@ class Fate {
 struct OnStream {
   c10::Stream stream;
   c10::Event end;
-  std::uint64_t sequence;
   std::shared_ptr<const Fate> fate;
   bool host_waits;  // in every wait()
 };
@@ -75,10 +71,12 @@ struct OnStream {
 class Work : public c10d::Work {
  public:
   // The texts of its errors begin with `operation`, a literal, and `group`. `completer` is the
-  // backend's. `calls` are of operations in CPU memory.
+  // backend's. An operation in CPU memory has not begun; profilers show it from here on.
   Work(int rank, c10d::OpType type, const char* operation, std::shared_ptr<const std::string> group,
-       std::vector<unisono::Work> calls, Holding holding, std::shared_ptr<Completer> completer,
+       std::uint64_t sequence, Holding holding, std::shared_ptr<Completer> completer,
        std::optional<OnStream> on_stream = std::nullopt);
+  // The calls of an operation in CPU memory were started.
+  void begin(std::vector<unisono::Work> calls) { calls_ = std::move(calls); }
   ~Work() override;
 
   bool isCompleted() override;
@@ -91,58 +89,41 @@ class Work : public c10d::Work {
   void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
-  uint64_t getSequencenumber() const override;
+  uint64_t getSequencenumber() const override { return sequence_; }
 
   // Whether all calls are done, and the stream has come so far; drives nothing.
   bool calls_done() const;
   // Drives for at most so long; whether it is settled then.
   bool drive(std::chrono::nanoseconds patience);
-  // Once all calls are done: takes their outcome, moves the outputs, completes the futures.
+  // Once all calls are done: takes their outcome and moves the outputs. Runs nothing of users.
   void settle();
+  // Once it is settled: completes the futures that were asked for before. Runs users' callbacks.
+  void complete_futures();
   std::string where() const { return operation_ + *group_; }
 
  private:
+  using Future = c10::intrusive_ptr<c10::ivalue::Future>;
+
   bool wait_on_stream(std::chrono::milliseconds timeout);
-  c10::intrusive_ptr<c10::ivalue::Future> make_future(bool of_outputs);
+  // Settles it with settling_ held, and returns what may be freed without it.
+  Holding settle_locked();
+  Future make_future(bool of_outputs);
   void complete_future(c10::ivalue::Future& future, bool of_outputs) const;
 
   const char* const operation_;
   const std::shared_ptr<const std::string> group_;
+  const std::uint64_t sequence_;
   std::vector<unisono::Work> calls_;
   Holding holding_;
   const std::optional<OnStream> on_stream_;
   std::shared_ptr<Completer> completer_;
   std::vector<at::Tensor> outputs_;
   int source_ = -1;
-  // Guarded by the base's mutex_. A future made after they were closed completes itself.
-  c10::intrusive_ptr<c10::ivalue::Future> outputs_future_, outcome_future_;
+  // Guarded by the base's mutex_. A future made after they were closed is complete from the start.
+  Future outputs_future_, outcome_future_;
+  std::vector<std::pair<Future, bool>> pending_futures_;  // and whether it is of outputs
   bool futures_closed_ = false;
   std::mutex settling_;
-};
-
-// Keeps what is under way alive, and completes the futures that were asked for, on a thread that
-// it makes with the first of them.
-class Completer {
- public:
-  ~Completer();
-  // Until it is complete, though its user forgets it.
-  void hold(c10::intrusive_ptr<Work> work);
-  // Has its future completed.
-  void watch(c10::intrusive_ptr<Work> work);
-  // Those that are not complete yet.
-  std::vector<c10::intrusive_ptr<Work>> unfinished();
-  // Ends the thread, when everything is complete or has failed.
-  void stop();
-
- private:
-  void run();
-
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<c10::intrusive_ptr<Work>> held_;
-  std::vector<c10::intrusive_ptr<Work>> watched_;
-  std::thread thread_;
-  bool stopping_ = false;
 };
 
 }  // namespace unisono::pytorch

@@ -9,9 +9,12 @@
 
 #include <cerrno>
 #include <charconv>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -104,31 +107,47 @@ Result<int> copy_descriptor(const ProcessIdentity& process, int descriptor) {
   return copy;
 }
 
+class ProcessWatch::Descriptor {
+ public:
+  explicit Descriptor(int opened) : number(opened) {}
+  ~Descriptor() { close(number); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  const int number;
+};
+
+std::shared_ptr<const ProcessWatch::Descriptor> ProcessWatch::descriptor_of(
+    const ProcessIdentity& identity) {
+  using Known =
+      std::map<std::tuple<pid_t, std::uint64_t, std::uint64_t>, std::weak_ptr<const Descriptor>>;
+  static std::mutex mutex;
+  static auto* const known = new Known;  // never destroyed: watches may outlive static objects
+  const std::lock_guard lock(mutex);
+  std::erase_if(*known, [](const auto& entry) { return entry.second.expired(); });
+  auto& shared = (*known)[{identity.pid, identity.start_time, identity.pid_namespace}];
+  if (auto open = shared.lock()) return open;
+  const auto number = static_cast<int>(syscall(SYS_pidfd_open, identity.pid, 0));
+  if (number < 0) return nullptr;
+  auto opened = std::make_shared<const Descriptor>(number);
+  shared = opened;
+  return opened;
+}
+
 ProcessWatch::ProcessWatch(const ProcessIdentity& identity) : identity_(identity) {
   if (identity.pid_namespace != this_process().pid_namespace) return;
   watched_ = true;
-  pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, identity.pid, 0));
+  pidfd_ = descriptor_of(identity);
   // The id may have passed to another process before the descriptor was opened; afterwards it
   // cannot.
   dead_at_start_ = has_ended(identity);
 }
 
-ProcessWatch::~ProcessWatch() {
-  if (pidfd_ >= 0) close(pidfd_);
-}
-
-void ProcessWatch::swap(ProcessWatch& other) {
-  std::swap(identity_, other.identity_);
-  std::swap(pidfd_, other.pidfd_);
-  std::swap(watched_, other.watched_);
-  std::swap(dead_at_start_, other.dead_at_start_);
-}
-
 bool ProcessWatch::alive() const {
   if (!watched_) return true;
   if (dead_at_start_) return false;
-  if (pidfd_ < 0) return !has_ended(identity_);
-  pollfd ended{.fd = pidfd_, .events = POLLIN, .revents = 0};
+  if (!pidfd_) return !has_ended(identity_);
+  pollfd ended{.fd = pidfd_->number, .events = POLLIN, .revents = 0};
   return poll(&ended, 1, 0) == 0;
 }
 

@@ -4,6 +4,7 @@
 #include <unisono/result.h>
 
 #include <cstdint>
+#include <memory>
 
 namespace unisono::sys {
 
@@ -23,19 +24,12 @@ ProcessIdentity this_process();
 // kernel refuses (Linux before 5.6; Yama, unless that process allowed it).
 Result<int> copy_descriptor(const ProcessIdentity& process, int descriptor);
 
-// Watches another process of this machine.
+// Watches another process of this machine. All watches of one process share one descriptor: a rank
+// has as many connections to another one as they have groups.
 class ProcessWatch {
  public:
   ProcessWatch() = default;
   explicit ProcessWatch(const ProcessIdentity& identity);
-  ~ProcessWatch();
-  ProcessWatch(const ProcessWatch&) = delete;
-  ProcessWatch& operator=(const ProcessWatch&) = delete;
-  ProcessWatch(ProcessWatch&& other) noexcept { swap(other); }
-  ProcessWatch& operator=(ProcessWatch&& other) noexcept {
-    swap(other);
-    return *this;
-  }
 
   // False once it has ended, also while its parent has not waited for it. A process in another
   // namespace cannot be watched and counts as alive, and so does one of which nothing can be
@@ -43,10 +37,11 @@ class ProcessWatch {
   bool alive() const;
 
  private:
-  void swap(ProcessWatch& other);
+  class Descriptor;
+  static std::shared_ptr<const Descriptor> descriptor_of(const ProcessIdentity& identity);
 
   ProcessIdentity identity_;
-  int pidfd_ = -1;
+  std::shared_ptr<const Descriptor> pidfd_;  // null: none could be opened
   bool watched_ = false;
   bool dead_at_start_ = false;
 };

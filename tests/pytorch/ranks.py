@@ -78,7 +78,11 @@ def run(
     seconds: float = 240,
     **extra: str,
 ) -> Outcome:
-    """Starts the program on each rank and waits for all, at most so many seconds."""
+    """Starts the program on each rank and waits for all, at most so many seconds.
+
+    PATIENCE multiplies them where importing PyTorch alone takes a minute.
+    """
+    seconds *= float(os.environ.get("PATIENCE", "1"))
     port = free_port()
     processes = [
         subprocess.Popen(

@@ -111,11 +111,68 @@ def test_timeout_names_the_rank_that_did_not_come() -> None:
 
 
 @pytest.mark.slow
+def test_deadlines_hold_in_callbacks() -> None:
+    outcome = run("failures.py", 3, "callback_waits_for_a_rank_that_does_not_come", LIMIT="3")
+    assert len(outcome.reports["late"]) == 2, outcome.text()
+    for text in outcome.reports["late"]:
+        assert "all_reduce on rank" in text, text
+        assert "rank 2" in text or "not joined this call: 2" in text, text
+    assert all(float(seconds) < 20 for seconds in outcome.reports["late seconds"])
+
+
+@pytest.mark.slow
+def test_a_callback_may_destroy_the_group() -> None:
+    outcome = run("failures.py", 2, "destroyed_in_a_callback")
+    assert all(float(seconds) < 20 for seconds in outcome.reports["destroyed"]), outcome.text()
+    assert outcome.reports["blocked"] == ["True"] * 2, outcome.text()
+    assert set(outcome.codes) == {0}, outcome.text()
+
+
+@pytest.mark.slow
 def test_monitored_barrier_names_all_missing_ranks_to_all_that_came() -> None:
     outcome = run("failures.py", 4, "monitored_barrier_without_some", nodes=2)
     assert len(outcome.reports["missing"]) == 2, outcome.text()
     for text in outcome.reports["missing"]:
         assert "these ranks have not reached the barrier: 1, 2" in text, text
+
+
+@pytest.mark.slow
+def test_monitored_barrier_without_patience_does_not_wait() -> None:
+    outcome = run("failures.py", 2, "monitored_barrier_without_patience")
+    (text,) = outcome.reports["missing"]
+    assert "these ranks have not reached the barrier: 1" in text, outcome.text()
+    (seconds,) = outcome.reports["missing seconds"]
+    assert float(seconds) < 3, outcome.text()
+    (text,) = outcome.reports["negative"]
+    assert "ValueError: monitored_barrier on rank 0 got the timeout -3000 ms" in text, text
+
+
+def python(text: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program of one line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+def test_older_pytorch_is_refused_with_the_oldest_that_works() -> None:
+    done = python("import torch; torch.__version__ = '2.10.1+cpu'; import unisono.torch")
+    assert done.returncode == 1
+    needed = "ImportError: unisono.torch needs PyTorch 2.11 or newer; 2.10.1+cpu is installed in "
+    assert needed in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("unisono.torch.communicator()", "Default process group has not been initialized"),
+        ("unisono.torch.monitored_barrier()", "Default process group has not been initialized"),
+        ("torch.ops.unisono.all_reduce(x, 'sum', '0')", "process group registered under the name"),
+    ],
+)
+def test_a_backend_asked_for_before_its_group_is_a_plain_error(asked: str, answer: str) -> None:
+    done = python(f"import torch, unisono.torch; x = torch.ones(2); {asked}")
+    assert done.returncode == 1
+    assert answer in done.stderr, done.stderr
 
 
 @pytest.mark.slow

@@ -5,6 +5,9 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <vector>
 
 #include "conformance/harness.h"
 #include "sys/process.h"
@@ -158,6 +161,21 @@ TEST(ProcessWatch, TellsTheDeadFromTheLiving) {
   sys::ProcessIdentity elsewhere = other;
   elsewhere.pid_namespace = own.pid_namespace + 1;
   EXPECT_TRUE(sys::ProcessWatch(elsewhere).alive()) << "who cannot be watched counts as alive";
+}
+
+TEST(ProcessWatch, SharesOneDescriptorWithAllThatWatchTheProcess) {
+  const auto descriptors = [] {
+    const std::filesystem::directory_iterator begin("/proc/self/fd");
+    return std::distance(begin, std::filesystem::directory_iterator());
+  };
+  const auto before = descriptors();
+  {
+    const std::vector<sys::ProcessWatch> watches(5, sys::ProcessWatch(sys::this_process()));
+    for (const sys::ProcessWatch& watch : watches) EXPECT_TRUE(watch.alive());
+    const sys::ProcessWatch another(sys::this_process());
+    EXPECT_EQ(descriptors(), before + 1);
+  }
+  EXPECT_EQ(descriptors(), before);
 }
 
 TEST(ProcessWatch, SeesAProcessEndThatNobodyHasWaitedFor) {

@@ -1,6 +1,6 @@
 """Unisono as a backend of torch.distributed.
 
-    import unisono.torch
+    import unisono.torch  # PyTorch 2.14 and newer need no import
     torch.distributed.init_process_group("unisono")
 
 The first import compiles the backend for the installed PyTorch; see docs/pytorch.md.
@@ -31,6 +31,7 @@ __all__ = [
     "communicator",
     "monitored_barrier",
     "reduce_scatter_by",
+    "register",
     "shrink",
 ]
 
@@ -41,9 +42,19 @@ def _create(options: Any, asked: Any = None) -> Any:
     """What torch.distributed calls for each new group."""
     size, timeout = options.group_size, options.timeout
     how = asked if isinstance(asked, Options) else Options()
-    made = _meet.meet(options.store, options.group_rank, size, timeout, how)
     ranks = list(options.global_ranks_in_group) or list(range(size))
+    made = _meet.meet_in(_job(), options.store, ranks, timeout, how)
+    if made is None:
+        made = _meet.meet(options.store, options.group_rank, size, timeout, how)
     return _extension.make_backend(made.handle, options.group_id, ranks, timeout, _host_waits())
+
+
+def _job() -> native.Communicator | None:
+    """The default group's communicator, if that is of this backend."""
+    if not dist.is_initialized():
+        return None
+    found = _standard.backend_of(None)
+    return None if found is None else communicator()._native
 
 
 def _host_waits() -> bool:
@@ -170,6 +181,18 @@ def _backend(group: dist.ProcessGroup | None) -> Any:
     return found
 
 
-dist.Backend.register_backend("unisono", _create, extended_api=True, devices=["cpu", "cuda"])
+def register() -> None:
+    """Makes "unisono" a backend of torch.distributed, as the import of this module does.
+
+    PyTorch 2.14 and newer call it by themselves, through the entry point
+    `torch.distributed.backends`. It may be called again.
+    """
+    if "UNISONO" not in dist.Backend._plugins:
+        dist.Backend.register_backend(
+            "unisono", _create, extended_api=True, devices=["cpu", "cuda"]
+        )
+
+
+register()
 _standard.serve(monitored_barrier)
 atexit.register(_extension.close_all)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ import torch
 
 from unisono import _torch_backend as backend
 
+OLDEST = (2, 11)  # of PyTorch
 _COMPILER = os.environ.get("CXX") or "c++"
 
 
@@ -20,9 +22,10 @@ def load() -> ModuleType:
     """The extension module.
 
     Raises:
-        ImportError: None in the package fits the PyTorch that is installed, and none can be
-            compiled; the text ends with what the compiler said.
+        ImportError: PyTorch is too old; or none in the package fits the PyTorch that is installed,
+            and none can be compiled: the text ends with what the compiler said.
     """
+    _check_version()
     installed = backend.PyTorch(
         Path(torch.__file__).parent, torch.__version__, bool(torch._C._GLIBCXX_USE_CXX11_ABI)
     )
@@ -33,6 +36,15 @@ def load() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def _check_version() -> None:
+    found = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    if found and (int(found[1]), int(found[2])) < OLDEST:
+        raise ImportError(
+            f"unisono.torch needs PyTorch {OLDEST[0]}.{OLDEST[1]} or newer; "
+            f"{torch.__version__} is installed in {Path(torch.__file__).parent}"
+        )
 
 
 def _compiled(installed: backend.PyTorch) -> Path:

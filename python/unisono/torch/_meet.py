@@ -1,8 +1,13 @@
-"""How the ranks of a process group find each other: through the store that PyTorch hands over."""
+"""How the ranks of a process group find each other: through the store that PyTorch hands over.
+
+The ranks of the default group meet by a rendezvous of their own. Later groups take that group's
+connections if they are asked for in the same way: they need no sockets of their own then.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -29,6 +34,66 @@ class Options:
 
     policy: str | None = None
     max_sms: int = 0
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What the groups of one job have in common, for comparison."""
+
+    options: Options
+    settings: tuple[tuple[str, str | None], ...]
+
+
+_made_job: dict[int, _Made] = {}  # by the job's communicator
+
+
+def _asked(options: Options) -> _Made:
+    return _Made(options, tuple((row.variable, row.value) for row in native.settings()))
+
+
+def meet_in(
+    job: native.Communicator | None,
+    store: Store,
+    ranks: Sequence[int],
+    timeout: timedelta,
+    options: Options,
+) -> native.Communicator | None:
+    """A new group's communicator over a job's connections, or None if it needs its own.
+
+    Collective over the group's ranks.
+
+    Args:
+        job: The default group's communicator; None if there is none of this library.
+        store: Where the group's ranks, and nobody else, read and write.
+        ranks: The group's ranks in the job.
+        timeout: For the ranks to come.
+        options: The same on all ranks.
+
+    Raises:
+        torch.distributed.DistStoreError: Ranks did not come in time; the text names them.
+        unisono.Error: A rank has died.
+    """
+    if job is None or len(ranks) < 2 or sorted(ranks) != list(ranks):
+        return None
+    if ranks[-1] >= job.size or _made_job.get(job.id) != _asked(options):
+        return None
+    _await_all(store, ranks.index(job.rank), len(ranks), timeout)
+    return job.shrink([rank for rank in range(job.size) if rank not in set(ranks)])
+
+
+def _await_all(store: Store, rank: int, size: int, timeout: timedelta) -> None:
+    # Each round of arrivals is one group, as in _through_store.
+    turn = (store.add("unisono/comers", 1) - 1) // size
+    keys = [f"unisono/{turn}/came/{other}" for other in range(size)]
+    store.set(keys[rank], "")
+    try:
+        store.wait(keys, timeout)
+    except dist.DistStoreError as error:
+        missing = [str(other) for other, key in enumerate(keys) if not store.check([key])]
+        raise dist.DistStoreError(
+            f"rank {rank} of {size} waited {timeout.total_seconds():g} s for a new group's ranks; "
+            f"these have not come: {', '.join(missing)}"
+        ) from error
 
 
 def meet(
@@ -59,7 +124,7 @@ def meet(
                 f"rank {rank} of {size} waited {seconds:g} s for the group's rank 0, which "
                 f"has not told where it listens: {error}"
             ) from error
-    return native.Communicator.init(
+    made = native.Communicator.init(
         rank,
         size,
         rendezvous,
@@ -70,6 +135,10 @@ def meet(
         policy=options.policy or "",
         max_sms=options.max_sms,
     )
+    if not dist.is_initialized():
+        _made_job.clear()
+        _made_job[made.id] = _asked(options)
+    return made
 
 
 def _interface() -> str:

@@ -1,9 +1,10 @@
 """What torch.distributed keeps to backends of PyTorch's own, for groups of Unisono too.
 
 `monitored_barrier` refuses every backend but Gloo, and `split_group` every job without an
-accelerator, by checks in Python; and where a device is bound to the default group, `new_group`
-calls what only NCCL's groups have. What stands in their places here serves Unisono's groups, and
-hands all other calls on to PyTorch.
+accelerator, by checks in Python; where a device is bound to the default group, `new_group` calls
+what only NCCL's groups have; a group's timeout can be set for Gloo and NCCL only; and every backend
+that is not PyTorch's own is called "custom". What stands in their places here serves Unisono's
+groups, and hands all other calls on to PyTorch.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, _register_process_group
 from torch.distributed import distributed_c10d as c10d
+from torch.nn.parallel import DistributedDataParallel
 
 _CUSTOM = dist.ProcessGroup.BackendType.CUSTOM
 
@@ -84,16 +86,100 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
         return _split(parent_pg, split_ranks, timeout, pg_options, group_desc)
 
     @functools.wraps(pytorch_split_source)
-    def split_source(group: dist.ProcessGroup) -> Any | None:
+    def split_source(group: dist.ProcessGroup, *requested: Any) -> Any | None:
         # Groups made by new_group are jobs of their own, and need no rank that is not in them.
         bound = group.bound_device_id
         devices = ["cpu", "cuda"] if bound is None else [bound.type]
-        return None if backend_of(group, devices) else pytorch_split_source(group)
+        return None if backend_of(group, devices) else pytorch_split_source(group, *requested)
 
     pytorch._get_split_source = split_source
+    _serve_names()
+    _serve_timeouts()
+    _serve_sharded_tensors()
     for name, function in (("monitored_barrier", monitored_barrier), ("split_group", split_group)):
         setattr(c10d, name, function)
         setattr(dist, name, function)
+
+
+def _default_backend_of(group: dist.ProcessGroup) -> Any | None:
+    """The backend that speaks for the whole group, if it is Unisono's."""
+    # Its name is all that PyTorch tells of a group's default backend.
+    return backend_of(group) if _pytorch_name(group) == "custom" else None
+
+
+_pytorch_name = dist.ProcessGroup.name
+
+
+def _serve_names() -> None:
+    """Groups whose default backend is Unisono's have its name and its sequence numbers."""
+    group_type: Any = dist.ProcessGroup
+    model_type: Any = DistributedDataParallel
+    pytorch_sequence = group_type._get_sequence_number_for_group
+    pytorch_logging_data = model_type._get_ddp_logging_data
+
+    def name(group: dist.ProcessGroup) -> str:
+        return _pytorch_name(group) if _default_backend_of(group) is None else "unisono"
+
+    def backend_name(group: dist.ProcessGroup) -> str:
+        # PyTorch compares this with "gloo" to learn whether tensors without a device of their own
+        # belong on the CPU; it takes them to be on a CUDA device otherwise.
+        found = name(group)
+        return "gloo" if found == "unisono" and not torch.cuda.is_available() else found
+
+    def sequence_number(group: dist.ProcessGroup) -> int:
+        backend = _default_backend_of(group)
+        if backend is None:
+            return int(pytorch_sequence(group))
+        return int(backend._get_sequence_number_for_group())
+
+    @functools.wraps(pytorch_logging_data)
+    def logging_data(model: DistributedDataParallel) -> dict[str, Any]:
+        data: dict[str, Any] = pytorch_logging_data(model)
+        if _default_backend_of(model.process_group) is not None:
+            data["backend_name"] = "unisono"
+        return data
+
+    group_type.name = name
+    group_type._get_backend_name = backend_name
+    group_type._get_sequence_number_for_group = sequence_number
+    model_type._get_ddp_logging_data = logging_data
+
+
+def _serve_timeouts() -> None:
+    """`_set_pg_timeout` sets that of Unisono's groups."""
+    pytorch: Any = c10d
+    pytorch_set = pytorch._set_pg_timeout
+
+    @functools.wraps(pytorch_set)
+    def set_timeout(timeout: timedelta, group: dist.ProcessGroup | None = None) -> None:
+        backend = backend_of(group)
+        if backend is None:
+            pytorch_set(timeout, group)
+        else:
+            backend._set_default_timeout(timeout)
+
+    pytorch._set_pg_timeout = set_timeout
+
+
+def _serve_sharded_tensors() -> None:
+    """A ShardedTensor of a Unisono group is where its shards are, on the CPU or a CUDA device."""
+    from torch.distributed._shard import sharded_tensor
+
+    tensor_type: Any = sharded_tensor.ShardedTensor  # type: ignore[attr-defined,unused-ignore]
+    pytorch_device: Callable[[Any], torch.device] = tensor_type._get_preferred_device
+
+    @functools.wraps(pytorch_device)
+    def preferred_device(self: Any) -> torch.device:
+        shards = self.metadata().shards_metadata
+        placed = shards[0].placement if shards else None
+        if backend_of(self._process_group) is None or placed is None:
+            return pytorch_device(self)
+        device = placed.device()
+        if device is not None and device.type == "cuda":
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("cpu")
+
+    tensor_type._get_preferred_device = preferred_device
 
 
 def _split(

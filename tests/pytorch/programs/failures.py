@@ -4,6 +4,7 @@ import datetime
 import os
 import signal
 import sys
+import threading
 import time
 
 import torch
@@ -119,6 +120,39 @@ def rank_does_not_come() -> None:
     said("late", lambda: dist.all_reduce(torch.ones(100)))
 
 
+def callback_waits_for_a_rank_that_does_not_come() -> None:
+    """The last rank takes part in the first call alone, not in the one that callbacks start."""
+    x, y = torch.ones(100), torch.ones(100)
+    future = dist.all_reduce(x, async_op=True).get_future()
+    if rank() == size() - 1:
+        future.wait()
+        time.sleep(8)
+        return
+
+    def inner(_: torch.futures.Future) -> list[torch.Tensor]:
+        return dist.all_reduce(y, async_op=True).get_future().wait()
+
+    said("late", future.then(inner).wait)
+
+
+def destroyed_in_a_callback() -> None:
+    """The group goes while one of its futures' callbacks runs, and while another one blocks."""
+    go_on, sent = threading.Event(), threading.Event()
+    other = 1 - rank()
+    blocked = dist.irecv(torch.zeros(2), other).get_future().then(lambda _: go_on.wait(60))
+    last = dist.irecv(torch.zeros(2), other, tag=1).get_future()
+    last = last.then(lambda _: sent.wait(60) and dist.destroy_process_group())
+    dist.barrier()
+    dist.send(torch.ones(2), other)
+    dist.send(torch.ones(2), other, tag=1)
+    sent.set()
+    begin = time.monotonic()
+    last.wait()
+    report("destroyed", str(time.monotonic() - begin))
+    go_on.set()
+    report("blocked", str(blocked.wait()))
+
+
 def monitored_barrier_without_some() -> None:
     """Ranks 1 and 2 do not come."""
     if rank() in (1, 2):
@@ -126,6 +160,15 @@ def monitored_barrier_without_some() -> None:
         return
     limit = datetime.timedelta(seconds=3)
     said("missing", lambda: dist.monitored_barrier(timeout=limit))
+
+
+def monitored_barrier_without_patience() -> None:
+    """Rank 1 comes late; the barrier asks who is there now."""
+    if rank() == 1:
+        time.sleep(4)
+        return
+    said("negative", lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=-3)))
+    said("missing", lambda: dist.monitored_barrier(timeout=datetime.timedelta()))
 
 
 def destroyed_while_pending() -> None:

@@ -51,25 +51,28 @@ def all_reduce_of_every_type_and_operation():
 
 
 @check
-def the_operator_reduces_in_place():
+def operators_reduce_in_place_and_into_a_new_tensor():
     name = dist.group.WORLD.group_name
+    operators = torch.ops.unisono
     results = {"sum": sum, "max": lambda parts: torch.stack(parts).amax(0)}
     for count in (1, 1003):
         for operation, result in results.items():
             x = mine((count,))
-            assert torch.ops.unisono.all_reduce_(x, operation, name) is x
+            same(operators.all_reduce(x, operation, name), result(all_of((count,))))
+            same(x, mine((count,)))
+            assert operators.all_reduce_(x, operation, name) is None
             same(x, result(all_of((count,))))
     strided = mine((30, 4)).t()
-    torch.ops.unisono.all_reduce_(strided, "sum", name)
+    same(operators.all_reduce(strided, "sum", name), sum(all_of((30, 4))).t())
+    operators.all_reduce_(strided, "sum", name)
     same(strided, sum(all_of((30, 4))).t())
-    said = ""
-    try:
-        torch.ops.unisono.all_reduce_(mine((3,)), "xor", name)
-    except ValueError as error:
-        said = str(error)
-    assert "'xor'; it must be sum, avg, product, min or max" in said
-    meta = torch.empty(3, device="meta")
-    assert torch.ops.unisono.all_reduce_(meta, "sum", name).shape == meta.shape
+    for operator in (operators.all_reduce_, operators.all_reduce):
+        said = ""
+        try:
+            operator(mine((3,)), "xor", name)
+        except ValueError as error:
+            said = str(error)
+        assert "'xor'; it must be sum, avg, product, min or max" in said
 
 
 @check

@@ -1,0 +1,28 @@
+"""Callbacks of futures that start calls and wait for them, on several ranks."""
+
+import pytest
+from pytorch.ranks import Outcome, checks_of, run
+
+pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
+
+SHAPES = [
+    pytest.param((2, 1), id="2 ranks"),
+    pytest.param((4, 2), id="4 ranks on 2 nodes", marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def outcome(request: pytest.FixtureRequest) -> Outcome:
+    size, nodes = request.param
+    return run("callbacks.py", size, nodes=nodes)
+
+
+@pytest.mark.parametrize("name", checks_of("callbacks.py"))
+def test_callbacks(outcome: Outcome, name: str) -> None:
+    texts = outcome.reports.get(name, [])
+    assert len(texts) == len(outcome.codes), f"not all ranks came so far:\n{outcome.text()}"
+    assert not any(texts), "\n".join(texts)
+
+
+def test_all_ranks_leave_in_peace(outcome: Outcome) -> None:
+    assert set(outcome.codes) == {0}, outcome.text()
