@@ -33,7 +33,7 @@ Plans plans_of_gpus(int rank) {
 TEST(Plans, OnesThatAnEngineCannotRunAreRefusedByTheirStep) {
   for (const int rank : {0, 1}) {
     const std::string text(one_sided);
-    const auto read = read_registration(std::span(&text, 1), rank, 2, 0, UINT64_MAX);
+    const auto read = read_registration(std::span(&text, 1), rank, 2, 2, 0, UINT64_MAX);
     ASSERT_TRUE(read.ok()) << read.error().describe();
     Plans plans = plans_of_gpus(rank);
     EXPECT_FALSE(plans.can_run(read->plans[0]));
@@ -65,7 +65,7 @@ rank 1
     wait
 rank 2
 )";
-  const auto read = read_registration(std::span(&text, 1), 2, 3, 0, UINT64_MAX);
+  const auto read = read_registration(std::span(&text, 1), 2, 3, 2, 0, UINT64_MAX);
   ASSERT_TRUE(read.ok()) << read.error().describe();
   EXPECT_EQ(read->plans[0].describe_beyond(engine::gpu::limits().operations),
             "other ranks have steps put");

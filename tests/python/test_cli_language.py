@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from python.plans_of_slots import exchange_of
 from typer.testing import CliRunner
+from unisono import _unisono as native
 from unisono import plans
 from unisono.cli.app import app
 from unisono.errors import MisuseError
@@ -60,3 +62,21 @@ def test_a_file_without_a_program_is_refused(tmp_path):
     file.write_text("x = 1\n", encoding="utf-8")
     with pytest.raises(MisuseError, match="defines no program"):
         raise invoke("compile", file).exception
+
+
+def test_verify_says_how_many_slots_a_plan_needs(tmp_path, monkeypatch):
+    file = tmp_path / "exchange.plan"
+    file.write_text(exchange_of(3).to_text())
+    column = "plan proved cannot serve slots steps seconds wrong"
+    ended = invoke("verify", file)
+    words = " ".join(ended.output.split())
+    assert ended.exit_code == 0, ended.output
+    assert f"{column} exchange ({file}) 1 0 3 " in words
+    assert "1 plan proved" in words
+    monkeypatch.setattr(native, "usable_slots", lambda: 2)
+    ended = invoke("verify", file)
+    words = " ".join(ended.output.split())
+    assert ended.exit_code == 1
+    assert "It needs 3 slots in a connection. As UNISONO_SLOTS is set, 2 are free" in words
+    assert words.endswith("1 WRONG")
+    assert "0 plans proved" in words

@@ -42,6 +42,28 @@ OLD_ALL_REDUCE = """
 </algo>
 """  # noqa: E501
 
+# Out of place it is right; in place the sum may be written before the summand was sent.
+RACE_IN_PLACE = """
+<algo name="swap" proto="Simple" nchannels="1" nchunksperloop="1" ngpus="2" coll="allreduce" inplace="1" outofplace="1" minBytes="0" maxBytes="0">
+  <gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0">
+    <tb id="0" send="1" recv="-1" chan="0">
+      <step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+    </tb>
+    <tb id="1" send="-1" recv="1" chan="0">
+      <step s="0" type="rrc" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+    </tb>
+  </gpu>
+  <gpu id="1" i_chunks="1" o_chunks="1" s_chunks="0">
+    <tb id="0" send="0" recv="-1" chan="0">
+      <step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+    </tb>
+    <tb id="1" send="-1" recv="0" chan="0">
+      <step s="0" type="rrc" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+    </tb>
+  </gpu>
+</algo>
+"""  # noqa: E501
+
 # Out of place, and yet the sum grows in the input's memory: here it must live elsewhere.
 OLD_REDUCE_SCATTER = """
 <algo name="pairs" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="reduce_scatter" inplace="0">
@@ -308,7 +330,7 @@ def test_the_commands_take_and_make_xml(tmp_path):
     assert made.exit_code == 0, made.output
     assert invoke("compile", ring, "-n", 4, "-o", other).exit_code == 0
     assert '<algo name="ring_all_reduce"' in file.read_text()
-    assert "1 plans proved" in " ".join(invoke("verify", file).output.split())
+    assert "1 plan proved" in " ".join(invoke("verify", file).output.split())
     assert "right" in invoke("run", file).output
     assert invoke("diff", file, other).exit_code == 0
     shown = invoke("show", other, "--format", "msccl-xml", "--target", "msccl")
@@ -324,3 +346,38 @@ def test_the_commands_take_and_make_xml(tmp_path):
     ]:
         with pytest.raises(MisuseError, match=text):
             raise invoke("compile", ring, *arguments).exception
+
+
+def test_a_file_for_both_places_is_proved_in_both(tmp_path):
+    out_of_place, in_place = exchange.read_msccl_plans(RACE_IN_PLACE)
+    assert (out_of_place.in_place, in_place.in_place) == (False, True)
+    assert out_of_place.verify().ok
+    assert in_place.verify().failures[0].problem == "race"
+    file = tmp_path / "swap.xml"
+    file.write_text(RACE_IN_PLACE)
+    result = CliRunner().invoke(app, ["plan", "verify", str(file)])
+    assert result.exit_code == 1
+    assert "swap, in place" in result.output
+    assert "race, rank 0" in result.output
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("form", ["xml", "json", "text"])
+def test_a_file_is_read_in_the_encoding_that_its_mark_says(tmp_path, encoding, form):
+    plan = plans.find_algorithm("ring_all_reduce").plan(plans.Placement(2))
+    texts = {
+        "xml": exchange.write_plan(plan, "rccl"),
+        "json": plan.to_json(),
+        "text": plan.to_text(),
+    }
+    file = tmp_path / "plan"
+    mark = "\ufeff" if encoding in ("utf-16-le", "utf-16-be") else ""
+    file.write_bytes((mark + texts[form]).encode(encoding))
+    assert exchange.read_plan(file).verify().ok
+
+
+def test_a_file_that_is_no_text_is_named_with_its_byte(tmp_path):
+    file = tmp_path / "plan.xml"
+    file.write_bytes(b'<algo name="\xff"/>')
+    with pytest.raises(MisuseError, match=r"plan\.xml is not text: byte 12 is no UTF-8"):
+        exchange.read_plan(file)
