@@ -11,6 +11,8 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "bind.h"
 
 namespace unisono::python {
@@ -57,10 +59,16 @@ T option(std::string_view name, nb::handle value) {
                                                      : "a text"));
 }
 
+constexpr std::array<std::string_view, 10> known_options{
+    "in_place",    "protocol", "instances", "alpha_us",     "gigabytes_per_second",
+    "block_bytes", "fuse",     "slots",     "check_passes", "target"};
+
 compile::Options options_of(const nb::dict& values) {
   compile::Options options;
   for (const auto& [key, value] : values) {
     const auto name = option<std::string>("the name of an option", key);
+    if (std::ranges::find(known_options, name) == known_options.end())
+      raise_program(misuse("there is no option '", name, "'; there are ", join(known_options)));
     if (name == "in_place") options.in_place = option<bool>(name, value);
     if (name == "protocol") options.protocol = protocol_of(option<std::string>(name, value));
     if (name == "instances") options.instances = option<int>(name, value);

@@ -381,3 +381,45 @@ def test_a_file_that_is_no_text_is_named_with_its_byte(tmp_path):
     file.write_bytes(b'<algo name="\xff"/>')
     with pytest.raises(MisuseError, match=r"plan\.xml is not text: byte 12 is no UTF-8"):
         exchange.read_plan(file)
+
+
+def test_a_chunk_may_be_overwritten_once_it_was_sent_where_slots_hold_it(tmp_path):
+    one_block = re.sub(
+        r'recv="-1" chan="0">(\s*)(<step s="0" type="s".*)\n.*\n.*<tb id="1" send="-1" '
+        r'recv="(\d)" chan="0">\n(.*)s="0" type="rrc"',
+        r'recv="\3" chan="0">\1\2\n\4s="1" type="rrc"',
+        RACE_IN_PLACE.replace('outofplace="1"', 'outofplace="0"'),
+    )
+    assert one_block.count("<tb") == 2
+    (plan,) = exchange.read_msccl_plans(one_block)
+    assert "Only with zero copy" in plan.verify().failures[0].describe()
+    assert plan.verify(zero_copy=False).ok
+    file = tmp_path / "swap.xml"
+    file.write_text(one_block)
+    ended = invoke("verify", file)
+    assert ended.exit_code == 0, ended.output
+    assert "proved for executors whose slots hold messages" in ended.output
+    # The same plan as a file of ours is for executors that may read where the data lies.
+    ours = tmp_path / "swap.json"
+    ours.write_text(plan.to_json())
+    assert invoke("verify", ours).exit_code == 1
+
+
+def test_different_orders_are_refused_or_marked(tmp_path):
+    rows = ["plan orders version 1", "collective all_reduce ranks 3"]
+    rows += ["protocol simple channels 1 in_place no", "chunks 1 input_blocks 1 output_blocks 1"]
+    rows += ["bytes 0.."]
+    for rank in range(3):
+        after, before = (rank + 1) % 3, (rank + 2) % 3
+        rows += [f"rank {rank}", f"  block 0 channel 0 send {after} recv {after}"]
+        rows += ["    send input[0]", "    recv_reduce_copy input[0] -> output[0]"]
+        rows += [f"  block 1 channel 0 send {before} recv {before}", "    send input[0]"]
+        rows += ["    recv_reduce_copy output[0] -> output[0] after 0:2"]
+    file = tmp_path / "orders.plan"
+    file.write_text("\n".join(rows) + "\n")
+    ended = invoke("verify", file)
+    assert ended.exit_code == 1
+    assert "different_results, rank 1" in ended.output
+    ended = invoke("verify", file, "--allow-different-orders")
+    assert ended.exit_code == 0, ended.output
+    assert "ranks add in different orders: their results differ in the last bits" in ended.output

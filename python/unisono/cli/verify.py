@@ -1,5 +1,6 @@
 """`unisono plan verify`: proves plans right, or says what is wrong with them."""
 
+import functools
 import os
 import time
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from unisono.cli.output import (
     progress_console,
 )
 from unisono.errors import MisuseError
-from unisono.exchange import read_plans
+from unisono.exchange import holds_xml, read_plans
 
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 # Plans that know nodes are also proved on nodes of four.
@@ -173,16 +174,28 @@ def _prove(variant: _Variant) -> _Outcome:
 def _prove_file(path: Path, allow_different_orders: bool) -> list[_Outcome]:
     """What a file holds: of XML for both places, the plan of each."""
     found = read_plans(path)
+    # MSCCL's executors copy every message into a slot; ours may read it where it lies.
+    copies = holds_xml(path)
     outcomes = []
     for plan in found:
         place = ", in place" if plan.in_place and len(found) > 1 else ""
         outcome = _Outcome(f"{plan.name}{place} ({path})")
         started = time.monotonic()
         is_custom = plan.collective == "custom"
-        report = plan.verify(results=not is_custom, allow_different_orders=allow_different_orders)
+        prove = functools.partial(
+            plan.verify, results=not is_custom, allow_different_orders=allow_different_orders
+        )
+        report = prove()
+        if copies and _failures(report) and not _failures(again := prove(zero_copy=False)):
+            report = again
+            outcome.notes.append(
+                "proved for executors whose slots hold messages, as MSCCL's do: a chunk is "
+                "overwritten after it was sent, so that without the copy (UNISONO_ZERO_COPY=1) "
+                "ranks would wait for each other"
+            )
         outcome.judge(report, _failures(report))
         outcome.seconds = time.monotonic() - started
-        if is_custom and report.ok:
+        if is_custom and not outcome.failures:
             outcome.notes.append(
                 "a custom plan: only its program says what its results should be; all else is "
                 "proved"

@@ -8,12 +8,13 @@ place and out of place. docs/exchange.md says what becomes of what.
 """
 
 from unisono.arguments import guard
-from unisono.exchange.files import read_plan, read_plans, targets, write_plan
+from unisono.exchange.files import holds_xml, read_plan, read_plans, targets, write_plan
 from unisono.exchange.mscclpp import write_mscclpp_json
 from unisono.exchange.read_xml import read_msccl_plans, read_msccl_xml
 from unisono.exchange.write_xml import write_msccl_xml
 
 __all__ = [
+    "holds_xml",
     "read_msccl_plans",
     "read_msccl_xml",
     "read_plan",

@@ -9,7 +9,7 @@ from unisono.exchange.mscclpp import write_mscclpp_json
 from unisono.exchange.read_xml import read_msccl_plans, read_msccl_xml
 from unisono.exchange.write_xml import write_msccl_xml
 
-__all__ = ["read_plan", "read_plans", "targets", "write_plan"]
+__all__ = ["holds_xml", "read_plan", "read_plans", "targets", "write_plan"]
 
 # A plan of 2^20 steps has some 100 MB.
 _MAX_FILE_BYTES = 256 << 20
@@ -59,6 +59,11 @@ def read_plans(path: str | Path) -> list[native.Plan]:
         MisuseError: It cannot be read, or holds no plan, or a wrong one.
     """
     return _read(Path(path), every=True)
+
+
+def holds_xml(path: str | Path) -> bool:
+    """Whether a file holds MSCCL's XML; MisuseError if it cannot be read."""
+    return _text_of(Path(path)).lstrip().startswith("<")
 
 
 def _read(path: Path, *, every: bool) -> list[native.Plan]:

@@ -87,6 +87,11 @@ class Program:
                 "program declares them"
             )
 
+    @property
+    def line(self) -> int:
+        """Where its function, or the first of its decorators, begins in its file."""
+        return self.function.__code__.co_firstlineno
+
     def trace(self, ranks: int, nodes: int = 1, *, root: int = 0, **parameters: Any) -> Build:
         """Runs the program, so that its steps are written down.
 
@@ -309,7 +314,8 @@ def load(path: Path | str) -> list[Program]:
     sys.modules[module_name] = module
     with told_at(f"{path}: "):
         specification.loader.exec_module(module)
-    found = [value for value in vars(module).values() if isinstance(value, Program)]
+    # One program may have several names in the file.
+    found = list({id(v): v for v in vars(module).values() if isinstance(v, Program)}.values())
     if not found:
         raise ProgramError(f"{path} defines no program; decorate one with @program(...)")
     return found
