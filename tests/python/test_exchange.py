@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -423,3 +424,41 @@ def test_different_orders_are_refused_or_marked(tmp_path):
     ended = invoke("verify", file, "--allow-different-orders")
     assert ended.exit_code == 0, ended.output
     assert "ranks add in different orders: their results differ in the last bits" in ended.output
+
+
+def ends_of_messages(xml):
+    """Of each message, by both of its steps: the place it comes from, and that it goes to."""
+    ends = {}
+    algo = ElementTree.fromstring(xml)
+    for gpu in algo:
+        for block in gpu:
+            for step in block:
+                kind = step.get("type")
+                place = {w: (step.get(f"{w}buf"), step.get(f"{w}off")) for w in ("src", "dst")}
+                if kind in ("s", "rcs", "rrs", "rrcs"):
+                    way = (gpu.get("id"), block.get("send"), block.get("chan"))
+                    own = place["src"] if kind in ("s", "rrs") else place["dst"]
+                    peer = place["dst"] if kind in ("s", "rrs") else None
+                    ends.setdefault(way, ([], []))[0].append((own, peer))
+                if kind in ("r", "rcs", "rrc", "rrs", "rrcs"):
+                    way = (block.get("recv"), gpu.get("id"), block.get("chan"))
+                    own = place["src"] if kind == "rrs" else place["dst"]
+                    peer = place["src"] if kind in ("r", "rcs") else None
+                    ends.setdefault(way, ([], []))[1].append((own, peer))
+    return ends
+
+
+@pytest.mark.parametrize("collective", KNOWN)
+def test_both_ends_of_a_message_name_the_same_places(collective):
+    named = 0
+    for algorithm in plans.algorithms(collective):
+        if algorithm.why_not(plans.Placement(4)):
+            continue
+        xml = exchange.write_plan(algorithm.plan(plans.Placement(4)), "msccl")
+        for sent, received in ends_of_messages(xml).values():
+            for (source, target_there), (target, source_there) in zip(sent, received, strict=True):
+                assert source_there in (None, source), algorithm.plan_name
+                assert target_there in (None, target), algorithm.plan_name
+                named += (source_there is not None) + (target_there is not None)
+        assert exchange.read_msccl_xml(xml).verify().ok
+    assert named > 0
