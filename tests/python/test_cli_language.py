@@ -163,3 +163,12 @@ def test_plans_are_counted_by_what_they_are(tmp_path):
     last = ended.output.splitlines()[-1]
     assert last.startswith("2 plans proved in")
     assert last.endswith("s: 1 WRONG")
+
+
+def test_a_run_without_slots_enough_is_refused(tmp_path):
+    file = tmp_path / "exchange.plan"
+    file.write_text(exchange_of(9).to_text())
+    with pytest.raises(MisuseError, match="needs 9 slots in a connection, and UNISONO_SLOTS is 8"):
+        raise invoke("run", file).exception
+    file.write_text(exchange_of(8).to_text())
+    assert invoke("run", file).exit_code == 0

@@ -107,6 +107,8 @@ def run(
         raise MisuseError(f"device is '{device}'; it is cpu or cuda")
     plan = read_plan(file)
     _check_room(plan, count)
+    if device == "cpu":
+        _check_slots(plan)
     rng = np.random.default_rng(seed)
     inputs = [
         rng.integers(-1000, 1000, plan.input_blocks(rank) * count) for rank in range(plan.ranks)
@@ -144,6 +146,16 @@ def _check_room(plan: plans.Plan, count: int) -> None:
             f"--count {count}: {blocks} blocks of so many elements need "
             f"{native.format_bytes(needed)} in all, and {native.format_bytes(free)} of memory are "
             f"free; up to {most} elements fit"
+        )
+
+
+def _check_slots(plan: plans.Plan) -> None:
+    """MisuseError if ranks would wait for slots until the timeout; another mistake shows itself."""
+    slots = next(int(row.value) for row in native.settings() if row.variable == "UNISONO_SLOTS")
+    needed = plan.verify(slots=slots, results=plan.collective != "custom").slots
+    if needed > slots:
+        raise MisuseError(
+            f"plan {plan.name} needs {needed} slots in a connection, and UNISONO_SLOTS is {slots}"
         )
 
 

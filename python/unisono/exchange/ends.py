@@ -65,8 +65,8 @@ def name_both_ends(
     for (sender, receiver, channel), (sends, receives) in ends.items():
         if len(sends) != len(receives):
             raise MisuseError(
-                f"rank {sender} sends {len(sends)} messages to rank {receiver} on channel {channel}, "
-                f"which receives {len(receives)}; `unisono plan verify` says where"
+                f"rank {sender} sends {len(sends)} messages to rank {receiver} on channel "
+                f"{channel}, which receives {len(receives)}; `unisono plan verify` says where"
             )
         pairs += zip(sends, receives, strict=True)
     # Found before any is written: a step may be an end of two messages.
