@@ -222,8 +222,13 @@ def test_a_postcondition_that_asks_for_nothing_proves_nothing():
     def moves(p):
         p.chunk(0, "input", 0).copy(1, "output", 0)
 
-    with pytest.raises(ProgramError, match="program moves: the postcondition asks for nothing"):
-        moves.compile(2)
+    @lang.program("custom", wanted=lambda shape, rank, index: None)
+    def rests(p):
+        pass
+
+    for one in (moves, rests):
+        with pytest.raises(ProgramError, match=f"{one.name}: the postcondition asks for nothing"):
+            one.compile(2)
 
     # On one rank there is nothing to do, and nothing is done.
     @lang.program("custom", wanted=lambda shape, rank, index: [(rank - 1, index)] if rank else None)

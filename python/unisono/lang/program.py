@@ -130,7 +130,8 @@ class Program:
                 ) from None
             finally:
                 build.end()
-            if build.operations and not says_something:
+            # One rank may have nothing to do.
+            if not says_something and (build.operations or ranks > 1):
                 raise ProgramError(
                     f"{home}program {self.name}: the postcondition asks for nothing: wanted is "
                     "None for every output chunk of every rank, so any program would meet it"
