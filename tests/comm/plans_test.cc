@@ -86,7 +86,7 @@ TEST(Plans, TheyAreProvedForTheSlotsThatTheyWillHave) {
 
 TEST(Plans, HalfOfManySlotsMayWaitForTheirCredits) {
   // Of 2 and 3 slots no credit is held back; of 8 at most 3 are.
-  for (const auto [slots, usable] : {std::pair{2, 2}, {3, 3}, {4, 3}, {8, 5}, {64, 33}}) {
+  for (const auto& [slots, usable] : {std::pair{2, 2}, {3, 3}, {4, 3}, {8, 5}, {64, 33}}) {
     transport::FifoOptions options;
     options.slots = slots;
     EXPECT_EQ(options.usable_slots(), usable) << slots;
