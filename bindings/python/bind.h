@@ -11,6 +11,7 @@ void bind_communicator(nanobind::module_& module);  // call.cc, communicator.cc
 void bind_call(nanobind::module_& module);
 void bind_device_bench(nanobind::module_& module);
 void bind_info(nanobind::module_& module);
+void bind_interrupt(nanobind::module_& module);
 void bind_algorithms(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
 void bind_verify(nanobind::module_& module);

@@ -15,6 +15,7 @@
 #include "engine/reduce/levels.h"
 #include "sys/cross_memory.h"
 #include "sys/shared_memory.h"
+#include "transport/fifo.h"
 
 namespace nb = nanobind;
 
@@ -115,6 +116,12 @@ void bind_info(nb::module_& module) {
         probe_shared_memory(),
         {"socket", true,
          str(settings().integer(Setting::socket_streams), " TCP streams in each connection")}};
+  });
+  // Messages that a connection holds on host memory, as it is set.
+  module.def("usable_slots", [] {
+    const auto options = transport::FifoOptions::from_settings().shared_by(2);
+    check(options.check());
+    return options.usable_slots();
   });
   module.def("protocols", [] { return names<Protocol>(protocol_count); });
 

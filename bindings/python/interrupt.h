@@ -34,6 +34,13 @@ auto without_gil(F&& f) {
 
 bool is_main_thread();
 
+// For commands, which have nothing to lose but themselves: from now on the process ends, with
+// status 130, where SIGINT has not ended it within `unanswered_after`, whatever its threads are
+// doing. Python runs its handlers between two of its instructions only. The descriptor to give to
+// signal.set_wakeup_fd.
+inline constexpr std::chrono::milliseconds unanswered_after{100};
+int end_when_interrupted();
+
 // Likewise, for calls that do not ask the hook: in the main thread, f runs in a thread of its own
 // while this one looks for signals. Once a handler raised, `give_up` is called, which must make f
 // return soon; without one f is left to its own deadlines. So f must own all that it uses. Where no

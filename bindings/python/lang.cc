@@ -11,6 +11,8 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "bind.h"
 
 namespace unisono::python {
@@ -46,19 +48,27 @@ Trace make_trace(std::string name, std::string_view collective, int ranks, int n
 template <class T>
 T option(std::string_view name, nb::handle value) {
   T out{};
-  if (nb::try_cast(value, out)) return out;
-  raise(misuse(name, " is ", nb::repr(value).c_str(), ", of type ",
-               nb::cast<std::string>(value.type().attr("__name__")), "; it must be ",
-               std::is_same_v<T, bool>       ? "True or False"
-               : std::is_integral_v<T>       ? "a whole number"
-               : std::is_floating_point_v<T> ? "a number"
-                                             : "a text"));
+  // A bool is no number.
+  const bool fits = std::is_same_v<T, bool> || !PyBool_Check(value.ptr());
+  if (fits && nb::try_cast(value, out)) return out;
+  raise_program(misuse(name, " is ", nb::repr(value).c_str(), ", of type ",
+                       nb::cast<std::string>(value.type().attr("__name__")), "; it must be ",
+                       std::is_same_v<T, bool>       ? "True or False"
+                       : std::is_integral_v<T>       ? "a whole number"
+                       : std::is_floating_point_v<T> ? "a number"
+                                                     : "a text"));
 }
+
+constexpr std::array<std::string_view, 10> known_options{
+    "in_place",    "protocol", "instances", "alpha_us",     "gigabytes_per_second",
+    "block_bytes", "fuse",     "slots",     "check_passes", "target"};
 
 compile::Options options_of(const nb::dict& values) {
   compile::Options options;
   for (const auto& [key, value] : values) {
     const auto name = option<std::string>("the name of an option", key);
+    if (std::ranges::find(known_options, name) == known_options.end())
+      raise_program(misuse("there is no option '", name, "'; there are ", join(known_options)));
     if (name == "in_place") options.in_place = option<bool>(name, value);
     if (name == "protocol") options.protocol = protocol_of(option<std::string>(name, value));
     if (name == "instances") options.instances = option<int>(name, value);
@@ -90,10 +100,11 @@ void bind_lang(nb::module_& module) {
   trace
       .def(
           "__init__",
-          [](PyTrace* self, std::string name, std::string_view collective, int ranks, int nodes,
-             int root, int chunks, bool in_place, std::pair<int, int> blocks) {
+          [](PyTrace* self, std::string name, std::string_view collective, Whole<int> ranks,
+             Whole<int> nodes, Whole<int> root, Whole<int> chunks, bool in_place,
+             std::pair<Whole<int>, Whole<int>> blocks) {
             new (self) PyTrace(make_trace(std::move(name), collective, ranks, nodes, root, chunks,
-                                          in_place, blocks));
+                                          in_place, {blocks.first, blocks.second}));
           },
           nb::arg("name"), nb::arg("collective"), nb::arg("ranks"), nb::arg("nodes"),
           nb::arg("root"), nb::arg("chunks"), nb::arg("in_place"), nb::arg("blocks"))
@@ -106,7 +117,7 @@ void bind_lang(nb::module_& module) {
           nb::arg("given"), nb::arg("required"))
       .def(
           "set_most_steps",
-          [](PyTrace& self, std::size_t most) { self.trace.set_most_operations(most); },
+          [](PyTrace& self, Whole<std::size_t> most) { self.trace.set_most_operations(most); },
           nb::arg("most"))
       .def(
           "set_home",
@@ -116,7 +127,8 @@ void bind_lang(nb::module_& module) {
           nb::arg("file"), nb::arg("line"))
       .def(
           "add_scratch",
-          [](PyTrace& self, const std::string& name, std::int64_t chunks) {
+          [](PyTrace& self, const std::string& name, Whole<std::int64_t> chunks) {
+            self.check_open();
             set_at_caller(self, [&](std::int32_t line) {
               return self.trace.add_scratch(name, chunks, line);
             });
@@ -124,7 +136,8 @@ void bind_lang(nb::module_& module) {
           nb::arg("name"), nb::arg("chunks"))
       .def(
           "set_parallel",
-          [](PyTrace& self, int instances) {
+          [](PyTrace& self, Whole<int> instances) {
+            self.check_open();
             const int before = self.trace.parallel();
             set_at_caller(
                 self, [&](std::int32_t line) { return self.trace.set_parallel(instances, line); });
@@ -133,7 +146,8 @@ void bind_lang(nb::module_& module) {
           nb::arg("instances"))
       .def(
           "set_channel",
-          [](PyTrace& self, int channel) {
+          [](PyTrace& self, Whole<int> channel) {
+            self.check_open();
             const int before = self.trace.channel();
             set_at_caller(self,
                           [&](std::int32_t line) { return self.trace.set_channel(channel, line); });
@@ -142,7 +156,8 @@ void bind_lang(nb::module_& module) {
           nb::arg("channel"))
       .def(
           "set_thread_blocks",
-          [](PyTrace& self, std::optional<int> send, std::optional<int> recv) {
+          [](PyTrace& self, std::optional<Whole<int>> send, std::optional<Whole<int>> recv) {
+            self.check_open();
             const Trace::ThreadBlocks before = self.trace.thread_blocks();
             set_at_caller(self, [&](std::int32_t line) {
               return self.trace.set_thread_blocks({send, recv}, line);
@@ -150,6 +165,8 @@ void bind_lang(nb::module_& module) {
             return before;
           },
           nb::arg("send").none(), nb::arg("recv").none())
+      .def("begin", &PyTrace::begin)
+      .def("end", &PyTrace::end)
       .def("caller", [](PyTrace& self) { return self.trace.where(self.caller()); })
       .def_prop_ro("operations", [](PyTrace& self) { return self.trace.operations().size(); })
       .def(

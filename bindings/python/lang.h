@@ -16,6 +16,29 @@ namespace unisono::python {
 
 namespace nb = nanobind;
 
+// A whole number as an argument: a bool, which Python counts among its integers, is none.
+template <class T>
+struct Whole {
+  T value = 0;
+  operator T() const { return value; }
+};
+
+}  // namespace unisono::python
+
+template <class T>
+struct nanobind::detail::type_caster<unisono::python::Whole<T>> {
+  NB_TYPE_CASTER(unisono::python::Whole<T>, const_name("int"))
+
+  bool from_python(handle source, std::uint8_t flags, cleanup_list* cleanup) noexcept {
+    make_caster<T> inner;
+    if (PyBool_Check(source.ptr()) || !inner.from_python(source, flags, cleanup)) return false;
+    value.value = inner.value;
+    return true;
+  }
+};
+
+namespace unisono::python {
+
 using compile::Chunk;
 using compile::Kind;
 using compile::Trace;
@@ -97,6 +120,28 @@ class Lines {
 class PyTrace {
  public:
   explicit PyTrace(Trace program) : trace(std::move(program)) {}
+  ~PyTrace() { end(); }
+  PyTrace(const PyTrace&) = delete;
+  PyTrace& operator=(const PyTrace&) = delete;
+
+  // Programs are traced one inside the other at most: the innermost takes steps, the others none.
+  void begin() {
+    outer_ = innermost_;
+    innermost_ = this;
+  }
+  void end() {
+    if (innermost_ == this) innermost_ = outer_;
+  }
+  // A step that another compilation of the program, or another program, would take is refused: it
+  // would vanish from this one.
+  void check_open() {
+    if (innermost_ == this) [[likely]]
+      return;
+    raise_program(misuse(where_now(), "the chunk or the program is of another compilation, of ",
+                         trace.program().header.name,
+                         ", which takes no steps now; take chunks of the p that the function is "
+                         "called with"));
+  }
 
   std::int32_t line() { return lines_.current(trace); }
   std::int32_t caller() { return Lines::caller(trace); }
@@ -127,9 +172,13 @@ class PyTrace {
   Trace trace;
 
  private:
+  std::string where_now() { return trace.where(line()); }
+
   Lines lines_;
   std::vector<nb::object> names_;
   std::vector<int> buffers_;
+  PyTrace* outer_ = nullptr;
+  static inline thread_local PyTrace* innermost_ = nullptr;
 };
 
 // Keeps the trace's Python object alive.
@@ -155,15 +204,21 @@ struct PyChunk {
 // A whole number that a step was given, or what it is instead.
 template <class T>
 T whole_number(PyTrace& owner, nb::handle value, std::string_view what) {
-  T number = 0;
+  Whole<T> number;
   if (!nb::try_cast(value, number))
     raise_program(misuse(owner.trace.where(owner.line()), what, " is a whole number, not ",
                          nb::cast<std::string>(nb::repr(value))));
   return number;
 }
 
+// -1 for that of the fragment around.
 inline int channel_of(PyTrace& owner, nb::handle channel) {
-  return channel.is_none() ? -1 : whole_number<int>(owner, channel, "a channel");
+  if (channel.is_none()) return -1;
+  const int number = whole_number<int>(owner, channel, "a channel");
+  if (number < 0)
+    raise_program(misuse(owner.trace.where(owner.line()), "channel ", number,
+                         "; channels are 0 to ", compile::max_channel));
+  return number;
 }
 
 void bind_chunks(nb::module_& module);

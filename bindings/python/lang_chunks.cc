@@ -15,9 +15,10 @@ void check_same(const Owner& a, const Owner& b) {
     raise_program(misuse(a->trace.where(a->line()), "the chunks belong to different programs"));
 }
 
-PyChunk take_chunk(nb::handle self, int rank, nb::handle buffer, std::int64_t index,
-                   std::int64_t count) {
+PyChunk take_chunk(nb::handle self, Whole<int> rank, nb::handle buffer, Whole<std::int64_t> index,
+                   Whole<std::int64_t> count) {
   Owner owner = owner_of(self);
+  owner->check_open();
   const int number = owner->buffer(buffer);
   auto chunk = owner->trace.take(rank, number, index, count, owner->line());
   return {std::move(owner), take_program(std::move(chunk))};
@@ -41,8 +42,9 @@ std::optional<std::int64_t> index_of(const Owner& owner, nb::handle index) {
   return whole_number<std::int64_t>(*owner, index, "an index");
 }
 
-PyChunk copy_chunk(const PyChunk& self, int rank, nb::handle buffer, nb::handle index,
+PyChunk copy_chunk(const PyChunk& self, Whole<int> rank, nb::handle buffer, nb::handle index,
                    nb::handle channel) {
+  self.owner->check_open();
   const std::int32_t line = self.owner->line();
   const Chunk target = target_of(self, buffer, index_of(self.owner, index), rank, line);
   return {self.owner, take_program(self.owner->trace.add(Kind::copy, self.chunk, target,
@@ -51,13 +53,15 @@ PyChunk copy_chunk(const PyChunk& self, int rank, nb::handle buffer, nb::handle 
 
 PyChunk reduce_chunk(const PyChunk& self, const PyChunk& other, nb::handle channel) {
   check_same(self.owner, other.owner);
+  self.owner->check_open();
   return {self.owner, take_program(self.owner->trace.add(Kind::reduce, other.chunk, self.chunk,
                                                          channel_of(*self.owner, channel),
                                                          self.owner->line()))};
 }
 
-PyChunk put_chunk(const PyChunk& self, int rank, nb::handle buffer, nb::handle index,
+PyChunk put_chunk(const PyChunk& self, Whole<int> rank, nb::handle buffer, nb::handle index,
                   nb::handle channel) {
+  self.owner->check_open();
   const std::int32_t line = self.owner->line();
   const Chunk target = target_of(self, buffer, index_of(self.owner, index), rank, line);
   return {self.owner, take_program(self.owner->trace.add(Kind::put, self.chunk, target,
@@ -66,6 +70,7 @@ PyChunk put_chunk(const PyChunk& self, int rank, nb::handle buffer, nb::handle i
 
 PyChunk read_reduce_chunk(const PyChunk& self, const PyChunk& other) {
   check_same(self.owner, other.owner);
+  self.owner->check_open();
   return {self.owner, take_program(self.owner->trace.add(Kind::read_reduce, other.chunk, self.chunk,
                                                          -1, self.owner->line()))};
 }
@@ -107,14 +112,27 @@ std::string describe(const PyChunk& self) {
 // Integers of an argument that may be one for all lanes, or one for each.
 class Lanes {
  public:
-  explicit Lanes(nb::handle values) {
+  // `what` they are, for who gives something else.
+  Lanes(PyTrace& owner, nb::handle values, std::string_view what) {
     if (PyLong_Check(values.ptr())) {
-      one_ = nb::cast<std::int64_t>(values);
+      one_ = whole_number<std::int64_t>(owner, values, what);
       return;
     }
-    const nb::object array =
-        nb::module_::import_("numpy").attr("ascontiguousarray")(values, nb::arg("dtype") = "int64");
-    array_ = nb::cast<Array>(array);
+    const nb::module_ numpy = nb::module_::import_("numpy");
+    const nb::object array = numpy.attr("asarray")(values);
+    const auto dimensions = nb::cast<int>(array.attr("ndim"));
+    const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
+    if (dimensions == 0) {
+      one_ = whole_number<std::int64_t>(owner, array.attr("item")(), what);
+      return;
+    }
+    // An empty list is an array of floats.
+    const bool is_whole = kind == "i" || kind == "u" || nb::len(array) == 0;
+    if (dimensions != 1 || !is_whole)
+      raise_program(misuse(owner.trace.where(owner.line()), what,
+                           " is a whole number or a row of them, not ",
+                           nb::cast<std::string>(nb::repr(values))));
+    array_ = nb::cast<Array>(numpy.attr("ascontiguousarray")(array, nb::arg("dtype") = "int64"));
   }
   bool is_one() const { return !array_.is_valid(); }
   std::size_t size() const { return is_one() ? 1 : array_.size(); }
@@ -149,11 +167,12 @@ int rank_at(const Lanes& ranks, std::size_t lane) {
 }
 
 PyChunks take_chunks(nb::handle self, nb::handle rank, nb::handle buffer, nb::handle index,
-                     std::int64_t count) {
+                     Whole<std::int64_t> count) {
   PyChunks out{owner_of(self), {}};
+  out.owner->check_open();
   const int number = out.owner->buffer(buffer);
-  const Lanes ranks(rank);
-  const Lanes indices(index);
+  const Lanes ranks(*out.owner, rank, "the rank of chunks");
+  const Lanes indices(*out.owner, index, "the index of chunks");
   const std::size_t lanes = lanes_of(*out.owner, {&ranks, &indices});
   const std::int32_t line = out.owner->line();
   out.chunks.reserve(lanes);
@@ -166,9 +185,10 @@ PyChunks take_chunks(nb::handle self, nb::handle rank, nb::handle buffer, nb::ha
 PyChunks copy_chunks(const PyChunks& self, nb::handle rank, nb::handle buffer, nb::handle index,
                      nb::handle channel) {
   PyChunks out{self.owner, {}};
+  self.owner->check_open();
   const int number = self.owner->buffer(buffer);
-  const Lanes ranks(rank);
-  const Lanes indices(index);
+  const Lanes ranks(*self.owner, rank, "the rank of chunks");
+  const Lanes indices(*self.owner, index, "the index of chunks");
   const std::size_t lanes = lanes_of(*self.owner, {&ranks, &indices});
   Trace& trace = self.owner->trace;
   const std::int32_t line = self.owner->line();
@@ -188,6 +208,7 @@ PyChunks copy_chunks(const PyChunks& self, nb::handle rank, nb::handle buffer, n
 
 PyChunks reduce_chunks(const PyChunks& self, const PyChunks& other, nb::handle channel) {
   check_same(self.owner, other.owner);
+  self.owner->check_open();
   Trace& trace = self.owner->trace;
   const std::int32_t line = self.owner->line();
   if (self.chunks.size() != other.chunks.size())
@@ -299,7 +320,8 @@ or if they hold nothing yet.)")
     with    c = p.chunks([0, 1], "input", 3))")
       .def(
           "signal",
-          [](PyTrace& self, int rank, int to, nb::handle channel) {
+          [](PyTrace& self, Whole<int> rank, Whole<int> to, nb::handle channel) {
+            self.check_open();
             check_program(self.trace.signal(rank, to, channel_of(self, channel), self.line()));
           },
           nb::arg("rank"), nb::arg("to"), nb::kw_only(), nb::arg("channel") = nb::none(),
@@ -312,7 +334,8 @@ or if they hold nothing yet.)")
 Every signal needs its wait. ProgramError if it has none.)")
       .def(
           "wait",
-          [](PyTrace& self, int rank, int other, nb::handle channel) {
+          [](PyTrace& self, Whole<int> rank, Whole<int> other, nb::handle channel) {
+            self.check_open();
             check_program(self.trace.wait(rank, other, channel_of(self, channel), self.line()));
           },
           nb::arg("rank"), nb::arg("other"), nb::kw_only(), nb::arg("channel") = nb::none(),

@@ -16,6 +16,7 @@ NB_MODULE(_unisono, module) {
   bind_bench(module);
   bind_device_bench(module);
   bind_info(module);
+  bind_interrupt(module);
   bind_algorithms(module);
   bind_verify(module);
   bind_plan(module);

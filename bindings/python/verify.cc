@@ -32,7 +32,9 @@ void bind_verify(nb::module_& module) {
       .def_prop_ro("ok", &Report::ok)
       .def_ro("failures", &Report::failures)
       .def_ro("steps", &Report::steps)
-      .def_ro("messages", &Report::messages);
+      .def_ro("messages", &Report::messages)
+      .def_ro("slots", &Report::slots)
+      .def_ro("orders_differ", &Report::orders_differ);
 
   using verify::TimedStep;
   nb::class_<TimedStep>(module, "TimedStep")

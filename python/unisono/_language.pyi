@@ -172,6 +172,8 @@ class Trace:
         ProgramError if the program has not given the signal: nobody would.
         """
 
+    def begin(self) -> None: ...  # from now on it takes steps, and no other trace does
+    def end(self) -> None: ...
     def caller(self) -> str: ...  # "file:line: " of who calls a method of Build
     def set_parallel(self, instances: int) -> int: ...  # what it was before
     def set_thread_blocks(

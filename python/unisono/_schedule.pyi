@@ -39,3 +39,46 @@ class Schedule:
     def messages(self) -> list[Arrow]: ...
     @property
     def duration(self) -> int: ...  # the end of the last step
+
+class Failure:
+    """One thing that is wrong with a plan."""
+
+    @property
+    def problem(self) -> str: ...  # "race"
+    @property
+    def rank(self) -> int: ...  # -1: none; likewise below
+    @property
+    def thread_block(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def buffer(self) -> str: ...
+    @property
+    def chunk(self) -> int: ...
+    @property
+    def expected(self) -> str: ...
+    @property
+    def got(self) -> str: ...
+    @property
+    def story(self) -> list[str]: ...
+    def describe(self) -> str: ...  # several lines, for a person
+
+class Report:
+    """The verifier's outcome."""
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def failures(self) -> list[Failure]: ...
+    @property
+    def steps(self) -> int: ...  # executed
+    @property
+    def messages(self) -> int: ...
+    @property
+    def slots(self) -> int:
+        """The fewest that a connection must have, from those that were asked for on; 0: no number
+        helps."""
+
+    @property
+    def orders_differ(self) -> bool:
+        """Ranks add one sum in different orders; only where that is allowed."""

@@ -17,6 +17,8 @@ from unisono._language import foreign_executors as foreign_executors
 from unisono._language import passes as passes
 from unisono._language import run_plan as run_plan
 from unisono._schedule import Arrow as Arrow
+from unisono._schedule import Failure as Failure
+from unisono._schedule import Report as Report
 from unisono._schedule import Schedule as Schedule
 from unisono._schedule import TimedStep as TimedStep
 from unisono._selection import Candidate as Candidate
@@ -239,6 +241,12 @@ def reduce_operations() -> list[str]:
 def collectives() -> list[str]:
     """Names of the collectives that can be called."""
 
+def usable_slots() -> int:
+    """Messages that a connection on host memory holds, as UNISONO_SLOTS is set."""
+
+def end_when_interrupted() -> int:
+    """Ends the process 0.1 s after a SIGINT; the descriptor for signal.set_wakeup_fd."""
+
 def transports() -> list[tuple[str, bool, str]]:
     """The transports: name, whether it works on this machine, and a note for a person."""
 
@@ -392,41 +400,6 @@ class ThreadBlock:
     @property
     def steps(self) -> list[Step]: ...
 
-class Failure:
-    """One thing that is wrong with a plan."""
-
-    @property
-    def problem(self) -> str: ...  # "race"
-    @property
-    def rank(self) -> int: ...  # -1: none; likewise below
-    @property
-    def thread_block(self) -> int: ...
-    @property
-    def step(self) -> int: ...
-    @property
-    def buffer(self) -> str: ...
-    @property
-    def chunk(self) -> int: ...
-    @property
-    def expected(self) -> str: ...
-    @property
-    def got(self) -> str: ...
-    @property
-    def story(self) -> list[str]: ...
-    def describe(self) -> str: ...  # several lines, for a person
-
-class Report:
-    """The verifier's outcome."""
-
-    @property
-    def ok(self) -> bool: ...
-    @property
-    def failures(self) -> list[Failure]: ...
-    @property
-    def steps(self) -> int: ...  # executed
-    @property
-    def messages(self) -> int: ...
-
 class Plan:
     """A plan of all ranks."""
 
@@ -462,7 +435,22 @@ class Plan:
     def to_text(self, rank: int | None = None) -> str: ...  # all ranks, or the header and one rank
     def to_json(self) -> str: ...
     def thread_blocks(self, rank: int) -> list[ThreadBlock]: ...
-    def verify(self, slots: int = 8, zero_copy: bool = True) -> Report: ...
+    def verify(
+        self,
+        slots: int = 2,
+        zero_copy: bool = True,
+        results: bool = True,
+        allow_different_orders: bool = False,
+    ) -> Report:
+        """Proves the plan, for connections of so many slots and more.
+
+        Args:
+            slots: Messages that a connection holds.
+            zero_copy: Also where messages are read from the sender's memory.
+            results: False: of a custom plan, which is refused otherwise, all but its results.
+            allow_different_orders: Sums that ranks add in different orders are no failure.
+        """
+
     def schedule(self, slots: int = 8) -> Schedule: ...  # MisuseError when it does not end
     def storage(self, rank: int, buffer: str, chunk: int) -> tuple[str, int]:
         """The buffer and chunk where a rank's chunk lies: the same for two that alias."""

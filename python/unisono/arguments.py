@@ -15,6 +15,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from unisono.errors import ArgumentTypeError, Error
@@ -61,17 +62,28 @@ def refusal(
         return ArgumentTypeError(f"{name} has no constructor; functions of unisono return it")
     if isinstance(error, Error) or "(): incompatible function arguments" not in str(error):
         return error
-    hints = _native_hints(function.__nb_signature__[0][0])
+    signature = _native_signature(function.__nb_signature__[0][0])
+    hints = signature.hints
     if hints.pop("self", None):
         values = values[1:]  # of a constructor, which is not to be looked at yet
     got = ", ".join(_shown(value) for value in (*values, *named.values())) or "nothing"
     if len(function.__nb_signature__) > 1:
         return ArgumentTypeError(f"{name} cannot be called with {got}")
-    given = dict(zip(hints, values, strict=False)) | dict(named)
+    by_place = [one for one in hints if one not in signature.only_named]
+    given = dict(zip(by_place, values, strict=False)) | dict(named)
+    unknown = sorted(named.keys() - hints.keys())
+    missing = [one for one in hints if one not in given and one not in signature.optional]
     wrong = None
-    if len(values) <= len(hints) and named.keys() <= hints.keys():
+    if len(values) > len(by_place):
+        why = f"it got {len(values)} without a name, and takes {len(by_place)} so: {got}"
+    elif unknown:
+        why = f"it has no {' and no '.join(unknown)}"
+    elif missing:
+        why = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+    else:
+        why = f"it got {got}"
         wrong = _misfit(name, given, hints) or _out_of_range(name, given)
-    return wrong or ArgumentTypeError(f"{name} takes {', '.join(hints)}; it got {got}")
+    return wrong or ArgumentTypeError(f"{name} takes {', '.join(hints)}; {why}")
 
 
 def _guard_methods(kind: type) -> None:
@@ -184,7 +196,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is None or hint is types.NoneType:
         return value is None
     if hint is int:
-        return _gives(operator.index, value)
+        return not isinstance(value, bool) and _gives(operator.index, value)
     if hint is float:
         return not isinstance(value, str | bytes | bytearray) and _gives(float, value)
     kind = origin or hint
@@ -214,14 +226,32 @@ def _gives(convert: Callable[[Any], Any], value: Any) -> bool:
     return False
 
 
-def _native_hints(signature: str) -> dict[str, Any]:
-    """Of "def f(self, rank: int, timeout: float = \\0) -> None": the types by name."""
-    inside = signature[signature.index("(") + 1 : signature.rindex(")")]
-    hints: dict[str, Any] = {}
+@dataclass(frozen=True)
+class _Signature:
+    """A native function's arguments: their types by name, which may be left out, and which are
+    given by name alone."""
+
+    hints: dict[str, Any]
+    optional: set[str]
+    only_named: set[str]
+
+
+def _native_signature(text: str) -> _Signature:
+    """Of "def f(self, rank: int, *, timeout: float = \\0) -> None"."""
+    inside = text[text.index("(") + 1 : text.rindex(")")]
+    found = _Signature({}, set(), set())
+    only_named = False
     for part in re.split(r", (?=\w+(?::|$| =))", inside):
-        name, _, text = part.partition(":")
-        hints[name.strip()] = _type_named(text.partition("=")[0].strip())
-    return hints
+        name, _, rest = part.removesuffix(", *").partition(":")
+        hint, is_optional, _ = rest.partition("=")
+        name = name.strip()
+        found.hints[name] = _type_named(hint.strip())
+        if is_optional:
+            found.optional.add(name)
+        if only_named:
+            found.only_named.add(name)
+        only_named = only_named or part.endswith(", *")
+    return found
 
 
 def _type_named(text: str) -> Any:
@@ -236,7 +266,8 @@ def _type_named(text: str) -> Any:
 
 
 def _name(function: Any) -> str:
-    return str(function.__qualname__).removesuffix(".__init__")
+    # Trace is what programs are called with: p.chunk is chunk.
+    return str(function.__qualname__).removesuffix(".__init__").removeprefix("Trace.")
 
 
 def _text(hint: Any) -> str:

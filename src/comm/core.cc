@@ -391,8 +391,11 @@ Status Communicator::Core::register_plans(std::span<const std::string> texts,
   std::vector<comm::Plans*> engines{plans.get()};
   if (device() != nullptr) engines.push_back(device_plans_.get());
   std::vector<std::pair<comm::Plans*, comm::Plans::Prepared>> prepared;
+  // Whichever engine runs it.
+  int slots = job->fifo_options().usable_slots();
+  if (device() != nullptr) slots = std::min(slots, device()->engine().options().slots);
   // A rank that cannot takes part in the comparison, so that no other waits for it.
-  auto mine = comm::read_registration(texts, rank, size, min_bytes, max_bytes);
+  auto mine = comm::read_registration(texts, rank, size, slots, min_bytes, max_bytes);
   for (comm::Plans* engine : engines)
     for (std::size_t i = 0; mine.ok() && i < mine->plans.size(); ++i) {
       if (!engine->can_run(mine->plans[i])) continue;

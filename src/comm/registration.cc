@@ -32,7 +32,7 @@ bool has_calls(Collective collective) {
   }
 }
 
-Result<Plan> read_plan(const std::string& text, int ranks) {
+Result<Plan> read_plan(const std::string& text, int ranks, int slots) {
   const bool is_json = text.find_first_not_of(" \t\r\n") == text.find('{');
   UNISONO_ASSIGN(Plan plan, is_json ? plan::from_json(text) : plan::parse(text));
   const plan::Header& header = plan.header;
@@ -46,13 +46,16 @@ Result<Plan> read_plan(const std::string& text, int ranks) {
   // be brought and anything may come out, in order and without a race.
   verify::Conditions conditions;
   verify::Options options;
+  options.slots = slots;
   if (header.collective == Collective::custom) {
-    const auto chunks = static_cast<std::size_t>(header.chunks_per_block) * plan.programs.size();
-    conditions.given.assign(chunks * static_cast<std::size_t>(header.input_blocks), true);
-    conditions.required.resize(chunks * static_cast<std::size_t>(header.output_blocks));
+    conditions = verify::no_conditions(header);
     options.conditions = &conditions;
   }
   const verify::Report report = verify::verify(plan, options);
+  if (!report.ok() && report.slots > slots)
+    return misuse("plan ", header.name, " needs connections of ", report.slots,
+                  " slots, and here it would find ", slots,
+                  " free: raise UNISONO_SLOTS, and UNISONO_GPU_SLOTS on GPUs, on all ranks");
   if (!report.ok())
     return misuse("plan ", header.name, " is wrong:\n", report.failures.front().describe());
   return plan;
@@ -153,7 +156,8 @@ std::string Registered::describe_beyond(std::uint32_t engine_operations) const {
 }
 
 Result<Registration> read_registration(std::span<const std::string> texts, int rank, int ranks,
-                                       std::uint64_t min_bytes, std::uint64_t max_bytes) {
+                                       int slots, std::uint64_t min_bytes,
+                                       std::uint64_t max_bytes) {
   if (texts.empty() || texts.size() > 2)
     return misuse(texts.size(),
                   " plans to register; it takes one, or one in place and one out of place");
@@ -164,7 +168,7 @@ Result<Registration> read_registration(std::span<const std::string> texts, int r
   Sha256 digest;
   std::vector<Plan> plans;
   for (const std::string& text : texts) {
-    UNISONO_ASSIGN(Plan plan, read_plan(text, ranks));
+    UNISONO_ASSIGN(Plan plan, read_plan(text, ranks, slots));
     const std::string canonical = plan::to_json(plan);
     digest.update(std::as_bytes(std::span(canonical)));
     const plan::Header& header = plan.header;

@@ -45,9 +45,10 @@ struct Registration {
 };
 
 // One plan, or one for calls in place and one for others, as texts or JSON. Misuse if one is wrong,
-// not for so many ranks, or the two are of different kinds.
+// not for so many ranks, needs more slots in a connection than there are, or the two are of
+// different kinds.
 Result<Registration> read_registration(std::span<const std::string> texts, int rank, int ranks,
-                                       std::uint64_t min_bytes, std::uint64_t max_bytes);
+                                       int slots, std::uint64_t min_bytes, std::uint64_t max_bytes);
 
 // Misuse naming the ranks that differ from rank 0, and how.
 Status compare(std::span<const RegistrationCard> cards);

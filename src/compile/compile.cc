@@ -1,5 +1,6 @@
 #include "compile/compile.h"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <utility>
@@ -115,6 +116,12 @@ Status prove_after(std::span<const Pass> passes, std::size_t done, const Module&
              " broke program ", module.header.name, ":\n", report.failures.front().describe());
 }
 
+bool names_blocks(const Trace& trace) {
+  return std::ranges::any_of(trace.operations(), [](const Operation& it) {
+    return it.source_block > 0 || it.destination_block > 0;
+  });
+}
+
 // All passes and the plan, without the proof.
 Result<plan::Plan> run_passes(std::span<const Pass> passes, Module& module,
                               std::vector<Timing>& timings) {
@@ -147,12 +154,15 @@ Result<Compiled> compile(const Trace& trace, const Options& options) {
 Result<Compiled> compile(const Trace& trace, const Options& options, std::span<const Pass> passes) {
   Compiled out;
   UNISONO_ASSIGN(Module module, begin(trace, options));
-  UNISONO_ASSIGN(out.plan, run_passes(passes, module, out.timings));
-  if (module.is_stuck && options.fuse) {
+  Result<plan::Plan> made = run_passes(passes, module, out.timings);
+  // Fused steps may have no order, or want two peers of a thread block that the program names.
+  if (options.fuse && (made.ok() ? module.is_stuck : names_blocks(trace))) {
     Options plain = options;
     plain.fuse = false;
-    return compile(trace, plain, passes);
+    Result<Compiled> without = compile(trace, plain, passes);
+    if (made.ok() || without.ok()) return without;
   }
+  UNISONO_ASSIGN(out.plan, std::move(made));
   const double start = cpu_seconds();
   verify::Report report = prove(module, out.plan);
   if (!report.ok()) {

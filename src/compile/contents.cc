@@ -105,8 +105,6 @@ class Follower {
   }
 
   Status check_results() {
-    const bool must_agree = header_.collective == Collective::all_reduce;
-    std::vector<Sum> first;
     for (int rank = 0; rank < header_.ranks; ++rank) {
       const std::int64_t chunks = layout_.chunks(rank, Layout::output);
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -124,16 +122,25 @@ class Follower {
                         "] of rank ", rank, " should hold ", describe(position, set), "; it holds ",
                         describe(cell), missing(cell, position, set),
                         cell.line > 0 ? ", written here" : ", and no step writes it");
-        if (!must_agree) continue;
-        if (rank == 0) first.push_back(cell.sum);
-        if (cell.sum == first[at(chunk)]) continue;
-        return misuse(trace_.where(cell.line), "results differ: output[", chunk, "] of rank ", rank,
-                      " is added in the order ", sums_.describe(cell.sum), ", that of rank 0 in ",
-                      sums_.describe(first[at(chunk)]),
-                      ", which do not give the same bits; add in one order everywhere");
+        UNISONO_TRY(check_order(rank, chunk, cell, custom_ ? set : chunk));
       }
     }
     return {};
+  }
+
+  // Where several ranks ask for one sum, all of them add in the order of the first. `sum` says
+  // which sum it is.
+  Status check_order(int rank, std::int64_t chunk, const Cell& cell, std::int64_t sum) {
+    if (!custom_ && header_.collective != Collective::all_reduce) return {};
+    if (at(sum) >= firsts_.size()) firsts_.resize(at(sum) + 1);
+    First& other = firsts_[at(sum)];
+    if (other.rank < 0) other = {rank, chunk, cell.sum};
+    if (cell.sum == other.sum) return {};
+    return misuse(trace_.where(cell.line), "results differ: output[", chunk, "] of rank ", rank,
+                  " is added in the order ", sums_.describe(cell.sum), ", ",
+                  other.chunk == chunk ? "that" : str("output[", other.chunk, "]"), " of rank ",
+                  other.rank, " in ", sums_.describe(other.sum),
+                  ", which do not give the same bits; add in one order everywhere");
   }
 
   std::string missing(const Cell& cell, std::int64_t position, verify::RankSets::Id set) {
@@ -150,6 +157,12 @@ class Follower {
   bool adds_;
   verify::Sums sums_;
   std::vector<Cell> cells_;
+  struct First {
+    int rank = -1;
+    std::int64_t chunk = 0;
+    Sum sum = verify::unwritten;
+  };
+  std::vector<First> firsts_;
 };
 
 }  // namespace

@@ -7,12 +7,15 @@
 #include "simulate/event_queue.h"
 #include "simulate/goal_match.h"
 #include "simulate/goal_standstill.h"
+#include "simulate/goal_waiting.h"
 #include "simulate/wiring.h"
 
 namespace unisono::simulate::goal {
 namespace {
 
 constexpr std::uint32_t none = UINT32_MAX;
+// Of a WaitingClass, besides those of operations.
+constexpr std::uint32_t message_kind = 16;
 
 class Runner {
  public:
@@ -32,6 +35,7 @@ class Runner {
     std::uint32_t operation = 0;  // of a message: of its sender
     std::uint32_t sender = none;  // of a message
     std::uint32_t next_free = none;
+    bool has_waited = false;  // and stands in the queue for those that wait as it does
   };
 
   void add_way(std::size_t kind, double latency_ns, double gap_ns, double port_gb_s);
@@ -45,13 +49,15 @@ class Runner {
   }
 
   void push(Time time, Pending what);
-  void push_again(Time time, std::uint64_t key) { queue_.push({time, key}); }
   void happen(const Event& event);
-  // False if it must be tried again, from `time` on.
-  bool calculate(std::uint32_t rank, std::uint32_t number, Time now, Time& time);
-  bool send(std::uint32_t rank, std::uint32_t number, Time now, Time& time);
+  // What an operation or message needs, other than a receive, and when all of it is free.
+  WaitingClass needs(const Pending& what) const;
+  Time when_free(const WaitingClass& needs);
+  void queue_first(WaitingKeys& keys, const WaitingClass& needs, Time now);
+  void calculate(std::uint32_t rank, std::uint32_t number, Time now);
+  void send(std::uint32_t rank, std::uint32_t number, Time now);
   void receive(std::uint32_t rank, std::uint32_t number, Time now);
-  bool arrive(const Pending& message, Time now, Time& time);
+  void arrive(const Pending& message, Time now);
   void free_sender(std::uint32_t sender, std::uint32_t number, std::uint32_t receiver, Time now);
   void begun(std::uint32_t rank, std::uint32_t number, Time at);
   void ended(std::uint32_t rank, std::uint32_t number, Time at);
@@ -74,6 +80,7 @@ class Runner {
   Matcher posted_, unexpected_;
 
   EventQueue queue_;
+  WaitingClasses waiting_;
   std::vector<Pending> pending_;
   std::uint32_t free_pending_ = none;
   std::uint64_t sequence_ = 0;
@@ -81,13 +88,15 @@ class Runner {
   RunResult result_;
 };
 
-std::vector<bool> wildcards_of(const Schedule& schedule) {
-  std::vector<bool> result;
+// How the receives of each rank name messages.
+std::vector<std::uint8_t> names_of(const Schedule& schedule) {
+  std::vector<std::uint8_t> result;
   for (const Rank& rank : schedule.ranks) {
-    const auto operations = rank.operations();
-    result.push_back(std::any_of(operations.begin(), operations.end(), [](const Operation& one) {
-      return one.kind == Kind::recv && (one.peer == any || one.tag == any);
-    }));
+    std::uint8_t names = 0;
+    for (const Operation& one : rank.operations())
+      if (one.kind == Kind::recv) names |= bit(naming(one.peer, one.tag));
+    // A message that nobody receives is kept, too.
+    result.push_back(names == 0 ? bit(Naming::whole) : names);
   }
   return result;
 }
@@ -103,8 +112,8 @@ Runner::Runner(const Machine& machine, const Schedule& schedule, const topo::Pla
       machine_(machine),
       options_(options),
       endpoints_(endpoints_of(machine, placement)),
-      posted_(wildcards_of(schedule)),
-      unexpected_(wildcards_of(schedule)) {
+      posted_(Matcher::Holds::receives, names_of(schedule)),
+      unexpected_(Matcher::Holds::messages, names_of(schedule)) {
   add_way(0, machine.node_latency_ns, machine.node_gap_ns, machine.node_gb_s);
   for (const Level& level : machine.levels)
     add_way(1, level.latency_ns, machine.nic_gap_ns, machine.nic_gb_s);
@@ -197,28 +206,19 @@ void Runner::push_freed() {
   freed_.clear();
 }
 
-bool Runner::calculate(std::uint32_t rank, std::uint32_t number, Time now, Time& time) {
+void Runner::calculate(std::uint32_t rank, std::uint32_t number, Time now) {
   const Operation& what = operation(rank, number);
   Time& free = cpu_free(rank, what.cpu);
-  if (free > now) {
-    time = free;
-    return false;
-  }
   free = now + static_cast<Time>(what.size) * picoseconds_per_ns;
   begun(rank, number, now);
   ended(rank, number, free);
-  return true;
 }
 
-bool Runner::send(std::uint32_t rank, std::uint32_t number, Time now, Time& time) {
+void Runner::send(std::uint32_t rank, std::uint32_t number, Time now) {
   const Operation& what = operation(rank, number);
   const Way& by = way(rank, what.peer);
   Time& cpu = cpu_free(rank, what.cpu);
   Time& leaves = send_free_[port(rank, what.peer, what.nic)];
-  if (std::max(cpu, leaves) > now) {
-    time = std::max(cpu, leaves);
-    return false;
-  }
   begun(rank, number, now);
   const auto rest = static_cast<std::int64_t>(what.size > 0 ? what.size - 1 : 0);
   cpu = now + by.send_overhead + transfer_time(by.cpu_ps_per_byte, rest);
@@ -228,7 +228,6 @@ bool Runner::send(std::uint32_t rank, std::uint32_t number, Time now, Time& time
   push(now + by.send_overhead + by.latency,
        {.rank = what.peer, .operation = number, .sender = rank});
   if (what.size <= options_.rendezvous_bytes) ended(rank, number, cpu);
-  return true;
 }
 
 // A send that waited for its receive.
@@ -255,15 +254,11 @@ void Runner::receive(std::uint32_t rank, std::uint32_t number, Time now) {
   ended(rank, number, std::max(now, found->end));
 }
 
-bool Runner::arrive(const Pending& message, Time now, Time& time) {
+void Runner::arrive(const Pending& message, Time now) {
   const Operation& what = operation(message.sender, message.operation);
   const Way& by = way(message.sender, message.rank);
   Time& cpu = cpu_free(message.rank, what.cpu);
   Time& enters = recv_free_[port(message.rank, message.sender, what.nic)];
-  if (std::max(cpu, enters) > now) {
-    time = std::max(cpu, enters);
-    return false;
-  }
   const auto rest = static_cast<std::int64_t>(what.size > 0 ? what.size - 1 : 0);
   cpu = now + by.recv_overhead +
         transfer_time(std::max(by.cpu_ps_per_byte, by.port_ps_per_byte), rest);
@@ -271,34 +266,62 @@ bool Runner::arrive(const Pending& message, Time now, Time& time) {
   const auto found = posted_.take(message.rank, message.sender, what.tag);
   if (!found) {
     unexpected_.put(message.rank, {message.sender, what.tag, message.operation, cpu});
-    return true;
+    return;
   }
   free_sender(message.sender, message.operation, message.rank, now);
   ended(message.rank, found->operation, cpu);
-  return true;
+}
+
+WaitingClass Runner::needs(const Pending& what) const {
+  const bool is_message = what.sender != none;
+  const Operation& one = operation(is_message ? what.sender : what.rank, what.operation);
+  WaitingClass result{.kind = is_message ? message_kind : static_cast<std::uint32_t>(one.kind),
+                      .cpu = std::size_t{what.rank} * cpus_ + one.cpu};
+  if (is_message)
+    result.port = port(what.rank, what.sender, one.nic);
+  else if (one.kind == Kind::send)
+    result.port = port(what.rank, one.peer, one.nic);
+  return result;
+}
+
+Time Runner::when_free(const WaitingClass& needs) {
+  const Time cpu = cpu_free_[needs.cpu];
+  if (needs.kind == message_kind) return std::max(cpu, recv_free_[needs.port]);
+  const bool sends = needs.kind == static_cast<std::uint32_t>(Kind::send);
+  return sends ? std::max(cpu, send_free_[needs.port]) : cpu;
+}
+
+void Runner::queue_first(WaitingKeys& keys, const WaitingClass& needs, Time now) {
+  while (keys.must_queue()) queue_.push({std::max(now, when_free(needs)), keys.queue_first()});
 }
 
 void Runner::happen(const Event& event) {
   const auto place = static_cast<std::uint32_t>(event.key & place_mask);
   const Pending what = pending_[place];
-  Time time = 0;
-  bool is_done = true;
-  if (what.sender != none) {
-    is_done = arrive(what, event.time, time);
+  const bool is_message = what.sender != none;
+  const Kind kind = is_message ? Kind::send : operation(what.rank, what.operation).kind;
+  if (kind == Kind::recv) {
+    receive(what.rank, what.operation, event.time);
   } else {
-    switch (operation(what.rank, what.operation).kind) {
-      case Kind::calc:
-        is_done = calculate(what.rank, what.operation, event.time, time);
-        break;
-      case Kind::send:
-        is_done = send(what.rank, what.operation, event.time, time);
-        break;
-      case Kind::recv:
-        receive(what.rank, what.operation, event.time);
-        break;
+    const WaitingClass needed = needs(what);
+    const bool must_wait = when_free(needed) > event.time;
+    if (must_wait || what.has_waited) {
+      WaitingKeys& keys = waiting_[needed];
+      if (what.has_waited) keys.remove_queued(event.key);
+      if (must_wait) {
+        pending_[place].has_waited = true;
+        keys.add(event.key);
+        return queue_first(keys, needed, event.time);
+      }
     }
+    if (is_message)
+      arrive(what, event.time);
+    else if (kind == Kind::send)
+      send(what.rank, what.operation, event.time);
+    else
+      calculate(what.rank, what.operation, event.time);
+    if (what.has_waited) queue_first(waiting_[needed], needed, event.time);
   }
-  if (!is_done) return push_again(time, event.key);
   pending_[place].next_free = free_pending_;
   free_pending_ = place;
   push_freed();

@@ -228,10 +228,12 @@ Status Reader::read_rank(Schedule& schedule) {
     return wrong_at(at_, "the text ends inside rank ", rank, ", which begins at ",
                     position_in(text_, begin));
   ++at_;
-  UNISONO_ASSIGN(Rank made, Rank::make(std::move(operations_), requirements_,
-                                       str("GOAL text, rank ", rank, ", which begins at ",
-                                           position_in(text_, begin))));
-  schedule.ranks.push_back(std::move(made));
+  // Where the rank begins is looked for only if it must be told: that takes a walk over the text.
+  Result<Rank> made = Rank::make(std::move(operations_), requirements_, "");
+  if (!made.ok())
+    return misuse("GOAL text, rank ", rank, ", which begins at ", position_in(text_, begin),
+                  made.error().message);
+  schedule.ranks.push_back(std::move(*made));
   return {};
 }
 

@@ -103,6 +103,10 @@ FifoOptions FifoOptions::shared_by(int ranks) const {
   return out;
 }
 
+int FifoOptions::usable_slots() const {
+  return static_cast<int>(transport::usable_slots(static_cast<std::uint64_t>(slots)));
+}
+
 Status FifoOptions::check() const {
   if (slots < 2 || slots > max_slots)
     return misuse(

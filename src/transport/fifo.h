@@ -44,6 +44,8 @@ struct FifoOptions {
   static FifoOptions from_settings();
   // For at most so many ranks on a machine, whose slots share its caches.
   FifoOptions shared_by(int ranks) const;
+  // Messages that a connection holds in every transport: some of its credits may be held back.
+  int usable_slots() const;
   // Misuse naming the value that cannot be, and what can. Everything below needs checked options.
   Status check() const;
   bool operator==(const FifoOptions&) const = default;

@@ -45,6 +45,10 @@ inline constexpr std::size_t most_short_put_bytes = std::size_t{16} << 10;
 constexpr std::uint64_t credits_together(std::uint64_t slots) {
   return slots / 2 > 1 ? slots / 2 : 1;
 }
+// Slots that a sender has in every transport, however many credits are held back.
+constexpr std::uint64_t usable_slots(std::uint64_t slots) {
+  return slots + 1 - credits_together(slots);
+}
 
 // What precedes the bytes of a message that is put, at the end of the room for a SlotHeader.
 struct PutHeader {

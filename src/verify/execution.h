@@ -29,6 +29,7 @@ class Execution {
 
   std::int64_t steps() const { return steps_; }
   std::int64_t messages() const { return messages_; }
+  bool orders_differ() const { return orders_differ_; }
 
  private:
   // What a thread block that stands still waits for.
@@ -131,6 +132,7 @@ class Execution {
 
   // results.cc: what must hold at the end
   bool check_results();
+  bool check_order(int rank, std::int64_t chunk, const Value& value, RankSets::Id wanted_set);
   bool check_knowledge();
   bool check_left_messages();
 
@@ -172,6 +174,14 @@ class Execution {
   std::vector<int> ready_;       // thread blocks to run; a stack
   std::vector<Value> outgoing_;  // of the step being executed
   std::vector<Event> events_;
+  // Where several ranks ask for one sum: who held it first, and how it was added. By chunk, in a
+  // custom collective by what is asked for.
+  struct First {
+    int rank = -1;
+    Sum sum = unwritten;
+  };
+  std::vector<First> first_sums_;
+  bool orders_differ_ = false;
   std::optional<Failure> failure_;
   std::int64_t steps_ = 0;
   std::int64_t messages_ = 0;

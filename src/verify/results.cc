@@ -50,9 +50,6 @@ bool Execution::check_knowledge() {
 }
 
 bool Execution::check_results() {
-  const bool must_agree = header_.collective == Collective::all_reduce;
-  // All ranks' results are held against those of the first rank.
-  std::vector<Sum> first_sums;
   for (int rank = 0; rank < header_.ranks; ++rank) {
     const std::int64_t chunks = memory_.chunks(rank, plan::Buffer::output);
     const std::int64_t first = memory_.cell(rank, plan::Buffer::output, 0, 0);
@@ -70,16 +67,27 @@ bool Execution::check_results() {
             contents_.adds() ? describe_sum(position, wanted_set) : contents_.describe(position);
         return fail_result(Problem::wrong_result, rank, chunk, value, expected, describe(value));
       }
-      if (!must_agree) continue;
-      if (rank == 0) first_sums.push_back(value.sum);
-      const Sum wanted = first_sums[static_cast<std::size_t>(chunk)];
-      if (value.sum != wanted)
-        return fail_result(Problem::different_results, rank, chunk, value,
-                           str("the order of rank 0, ", sums_.describe(wanted)),
-                           sums_.describe(value.sum));
+      if (!check_order(rank, chunk, value, wanted_set)) return false;
     }
   }
   return true;
+}
+
+// All ranks' results are held against those of the first rank.
+bool Execution::check_order(int rank, std::int64_t chunk, const Value& value,
+                            RankSets::Id wanted_set) {
+  const bool is_custom = contents_.is_custom();
+  if (!is_custom && header_.collective != Collective::all_reduce) return true;
+  const auto which = static_cast<std::size_t>(is_custom ? wanted_set : chunk);
+  if (which >= first_sums_.size()) first_sums_.resize(which + 1);
+  First& first = first_sums_[which];
+  if (first.rank < 0) first = {rank, value.sum};
+  if (first.sum == value.sum) return true;
+  orders_differ_ = true;
+  if (options_.allow_different_orders) return true;
+  return fail_result(Problem::different_results, rank, chunk, value,
+                     str("the order of rank ", first.rank, ", ", sums_.describe(first.sum)),
+                     sums_.describe(value.sum));
 }
 
 }  // namespace unisono::verify

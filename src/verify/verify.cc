@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "base/str.h"
 #include "plan/check.h"
+#include "plan/walk.h"
 #include "verify/execution.h"
 #include "verify/memory.h"
 #include "verify/races.h"
@@ -87,7 +89,43 @@ std::optional<Failure> refusal(const plan::Plan& plan, const Options& options) {
   return std::nullopt;
 }
 
+// The fewest slots with which a plan that stands still with options.slots is right; 0: more slots
+// do not help. Whatever ends with some ends with more.
+int fewest_slots(const plan::Plan& plan, const Options& options) {
+  const auto ends = [&](std::int64_t slots) {
+    Options more = options;
+    more.slots = static_cast<int>(slots);
+    return !Execution(plan, more, false).run();
+  };
+  // No connection holds more messages than its sender has steps.
+  std::int64_t enough = options.slots + 1;
+  for (const plan::RankProgram& program : plan.programs)
+    for (const plan::ThreadBlock& thread_block : program.thread_blocks)
+      enough = std::max(enough, plan::unrolled_steps(thread_block.body));
+  enough = std::min<std::int64_t>(enough, std::numeric_limits<int>::max());
+  if (!ends(enough)) return 0;
+  std::int64_t few = options.slots;
+  std::int64_t many = few + 1;
+  while (many < enough && !ends(many)) {
+    few = many;
+    many = std::min(2 * many, enough);
+  }
+  while (many - few > 1) {
+    const std::int64_t middle = few + (many - few) / 2;
+    (ends(middle) ? many : few) = middle;
+  }
+  return static_cast<int>(many);
+}
+
 }  // namespace
+
+Conditions no_conditions(const plan::Header& header) {
+  const auto chunks =
+      static_cast<std::size_t>(header.chunks_per_block) * static_cast<std::size_t>(header.ranks);
+  return {.given = std::vector<bool>(chunks * static_cast<std::size_t>(header.input_blocks), true),
+          .required = std::vector<std::vector<std::int32_t>>(
+              chunks * static_cast<std::size_t>(header.output_blocks))};
+}
 
 std::string_view name(Problem problem) { return problems[static_cast<std::size_t>(problem)]; }
 
@@ -116,7 +154,11 @@ Report verify(const plan::Plan& plan, const Options& options) {
   const bool failed = execution.run().has_value();
   report.steps = execution.steps();
   report.messages = execution.messages();
-  if (!failed) return report;
+  report.orders_differ = execution.orders_differ();
+  if (!failed) {
+    report.slots = options.slots;
+    return report;
+  }
   // Once more, the same, with its history.
   Failure failure = *Execution(plan, options, true).run();
   if (failure.problem == Problem::deadlock && options.zero_copy) {
@@ -125,6 +167,11 @@ Report verify(const plan::Plan& plan, const Options& options) {
     const std::optional<Failure> without = Execution(plan, copying, false).run();
     if (!without || without->problem != Problem::deadlock)
       failure.story.push_back("Only with zero copy: it would end if messages were copied.");
+  }
+  if (failure.problem == Problem::deadlock) {
+    report.slots = fewest_slots(plan, options);
+    if (report.slots > 0)
+      failure.story.push_back(str("It would end with ", report.slots, " slots in a connection."));
   }
   report.failures.push_back(std::move(failure));
   return report;

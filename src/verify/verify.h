@@ -26,10 +26,14 @@ struct Conditions {
                                                     // nothing: anything may be there
 };
 
+// Conditions that anything meets: every input chunk is given, no output chunk is asked for. With
+// them all but the results of a custom collective is proved.
+Conditions no_conditions(const plan::Header& header);
+
 struct Options {
   // Messages that a connection holds before a sending step blocks. The proof holds for this
   // number and every larger one.
-  int slots = 8;
+  int slots = 2;  // the fewest that a connection has
   // Also prove that the plan ends when messages are read from the sender's memory: a step
   // that overwrites what an earlier step sent waits until the receiver has taken it.
   bool zero_copy = true;
@@ -41,6 +45,8 @@ struct Options {
   std::int64_t max_chunk_moves = std::int64_t{1} << 28;
   // Of a custom collective, which is refused without. Must outlive the call.
   const Conditions* conditions = nullptr;
+  // Report sums that ranks add in different orders in Report::orders_differ, not as a failure.
+  bool allow_different_orders = false;
 };
 
 enum class Problem : std::uint8_t {
@@ -77,6 +83,10 @@ struct Report {
   std::vector<Failure> failures;  // empty: proved
   std::int64_t steps = 0;         // executed
   std::int64_t messages = 0;
+  // The fewest slots, from Options::slots on, with which the plan is right; 0: no number helps.
+  int slots = 0;
+  // Ranks' results of one sum are not the same bit for bit; only if the options allow it.
+  bool orders_differ = false;
   bool ok() const { return failures.empty(); }
 };
 

@@ -33,7 +33,7 @@ Plans plans_of_gpus(int rank) {
 TEST(Plans, OnesThatAnEngineCannotRunAreRefusedByTheirStep) {
   for (const int rank : {0, 1}) {
     const std::string text(one_sided);
-    const auto read = read_registration(std::span(&text, 1), rank, 2, 0, UINT64_MAX);
+    const auto read = read_registration(std::span(&text, 1), rank, 2, 2, 0, UINT64_MAX);
     ASSERT_TRUE(read.ok()) << read.error().describe();
     Plans plans = plans_of_gpus(rank);
     EXPECT_FALSE(plans.can_run(read->plans[0]));
@@ -53,6 +53,46 @@ TEST(Plans, OnesThatAnEngineCannotRunAreRefusedByTheirStep) {
   }
 }
 
+constexpr std::string_view three_before_one = R"(plan three version 1
+collective all_gather ranks 2
+chunks 3 input_blocks 1 output_blocks 2
+rank 0
+  block 0 channel 0 send 1 recv 1
+    copy_send input[0] -> output[0]
+    copy_send input[1] -> output[1]
+    copy_send input[2] -> output[2]
+    recv -> output[3]
+    recv -> output[4]
+    recv -> output[5]
+rank 1
+  block 0 channel 0 send 0 recv 0
+    copy_send input[0] -> output[3]
+    copy_send input[1] -> output[4]
+    copy_send input[2] -> output[5]
+    recv -> output[0]
+    recv -> output[1]
+    recv -> output[2]
+)";
+
+TEST(Plans, TheyAreProvedForTheSlotsThatTheyWillHave) {
+  const std::string text(three_before_one);
+  const auto too_few = read_registration(std::span(&text, 1), 0, 2, 2, 0, UINT64_MAX);
+  ASSERT_FALSE(too_few.ok());
+  EXPECT_EQ(too_few.error().message,
+            "plan three needs connections of 3 slots, and here it would find 2 free: raise "
+            "UNISONO_SLOTS, and UNISONO_GPU_SLOTS on GPUs, on all ranks");
+  EXPECT_TRUE(read_registration(std::span(&text, 1), 0, 2, 3, 0, UINT64_MAX).ok());
+}
+
+TEST(Plans, HalfOfManySlotsMayWaitForTheirCredits) {
+  // Of 2 and 3 slots no credit is held back; of 8 at most 3 are.
+  for (const auto& [slots, usable] : {std::pair{2, 2}, {3, 3}, {4, 3}, {8, 5}, {64, 33}}) {
+    transport::FifoOptions options;
+    options.slots = slots;
+    EXPECT_EQ(options.usable_slots(), usable) << slots;
+  }
+}
+
 TEST(Plans, ARankWithoutSuchAStepNamesWhatOthersHave) {
   const std::string text = R"(plan two_of_three version 1
 collective custom ranks 3
@@ -65,7 +105,7 @@ rank 1
     wait
 rank 2
 )";
-  const auto read = read_registration(std::span(&text, 1), 2, 3, 0, UINT64_MAX);
+  const auto read = read_registration(std::span(&text, 1), 2, 3, 2, 0, UINT64_MAX);
   ASSERT_TRUE(read.ok()) << read.error().describe();
   EXPECT_EQ(read->plans[0].describe_beyond(engine::gpu::limits().operations),
             "other ranks have steps put");

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -37,6 +38,28 @@ OLD_ALL_REDUCE = """
       <step s="1" type="rrc" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
       <step s="2" type="r" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
       <step s="3" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+    </tb>
+  </gpu>
+</algo>
+"""  # noqa: E501
+
+# Out of place it is right; in place the sum may be written before the summand was sent.
+RACE_IN_PLACE = """
+<algo name="swap" proto="Simple" nchannels="1" nchunksperloop="1" ngpus="2" coll="allreduce" inplace="1" outofplace="1" minBytes="0" maxBytes="0">
+  <gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0">
+    <tb id="0" send="1" recv="-1" chan="0">
+      <step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+    </tb>
+    <tb id="1" send="-1" recv="1" chan="0">
+      <step s="0" type="rrc" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+    </tb>
+  </gpu>
+  <gpu id="1" i_chunks="1" o_chunks="1" s_chunks="0">
+    <tb id="0" send="0" recv="-1" chan="0">
+      <step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+    </tb>
+    <tb id="1" send="-1" recv="0" chan="0">
+      <step s="0" type="rrc" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
     </tb>
   </gpu>
 </algo>
@@ -308,7 +331,7 @@ def test_the_commands_take_and_make_xml(tmp_path):
     assert made.exit_code == 0, made.output
     assert invoke("compile", ring, "-n", 4, "-o", other).exit_code == 0
     assert '<algo name="ring_all_reduce"' in file.read_text()
-    assert "1 plans proved" in " ".join(invoke("verify", file).output.split())
+    assert "1 plan proved" in " ".join(invoke("verify", file).output.split())
     assert "right" in invoke("run", file).output
     assert invoke("diff", file, other).exit_code == 0
     shown = invoke("show", other, "--format", "msccl-xml", "--target", "msccl")
@@ -324,3 +347,118 @@ def test_the_commands_take_and_make_xml(tmp_path):
     ]:
         with pytest.raises(MisuseError, match=text):
             raise invoke("compile", ring, *arguments).exception
+
+
+def test_a_file_for_both_places_is_proved_in_both(tmp_path):
+    out_of_place, in_place = exchange.read_msccl_plans(RACE_IN_PLACE)
+    assert (out_of_place.in_place, in_place.in_place) == (False, True)
+    assert out_of_place.verify().ok
+    assert in_place.verify().failures[0].problem == "race"
+    file = tmp_path / "swap.xml"
+    file.write_text(RACE_IN_PLACE)
+    result = CliRunner().invoke(app, ["plan", "verify", str(file)])
+    assert result.exit_code == 1
+    assert "swap, in place" in result.output
+    assert "race, rank 0" in result.output
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("form", ["xml", "json", "text"])
+def test_a_file_is_read_in_the_encoding_that_its_mark_says(tmp_path, encoding, form):
+    plan = plans.find_algorithm("ring_all_reduce").plan(plans.Placement(2))
+    texts = {
+        "xml": exchange.write_plan(plan, "rccl"),
+        "json": plan.to_json(),
+        "text": plan.to_text(),
+    }
+    file = tmp_path / "plan"
+    mark = "\ufeff" if encoding in ("utf-16-le", "utf-16-be") else ""
+    file.write_bytes((mark + texts[form]).encode(encoding))
+    assert exchange.read_plan(file).verify().ok
+
+
+def test_a_file_that_is_no_text_is_named_with_its_byte(tmp_path):
+    file = tmp_path / "plan.xml"
+    file.write_bytes(b'<algo name="\xff"/>')
+    with pytest.raises(MisuseError, match=r"plan\.xml is not text: byte 12 is no UTF-8"):
+        exchange.read_plan(file)
+
+
+def test_a_chunk_may_be_overwritten_once_it_was_sent_where_slots_hold_it(tmp_path):
+    one_block = re.sub(
+        r'recv="-1" chan="0">(\s*)(<step s="0" type="s".*)\n.*\n.*<tb id="1" send="-1" '
+        r'recv="(\d)" chan="0">\n(.*)s="0" type="rrc"',
+        r'recv="\3" chan="0">\1\2\n\4s="1" type="rrc"',
+        RACE_IN_PLACE.replace('outofplace="1"', 'outofplace="0"'),
+    )
+    assert one_block.count("<tb") == 2
+    (plan,) = exchange.read_msccl_plans(one_block)
+    assert "Only with zero copy" in plan.verify().failures[0].describe()
+    assert plan.verify(zero_copy=False).ok
+    file = tmp_path / "swap.xml"
+    file.write_text(one_block)
+    ended = invoke("verify", file)
+    assert ended.exit_code == 0, ended.output
+    assert "proved for executors whose slots hold messages" in ended.output
+    # The same plan as a file of ours is for executors that may read where the data lies.
+    ours = tmp_path / "swap.json"
+    ours.write_text(plan.to_json())
+    assert invoke("verify", ours).exit_code == 1
+
+
+def test_different_orders_are_refused_or_marked(tmp_path):
+    rows = ["plan orders version 1", "collective all_reduce ranks 3"]
+    rows += ["protocol simple channels 1 in_place no", "chunks 1 input_blocks 1 output_blocks 1"]
+    rows += ["bytes 0.."]
+    for rank in range(3):
+        after, before = (rank + 1) % 3, (rank + 2) % 3
+        rows += [f"rank {rank}", f"  block 0 channel 0 send {after} recv {after}"]
+        rows += ["    send input[0]", "    recv_reduce_copy input[0] -> output[0]"]
+        rows += [f"  block 1 channel 0 send {before} recv {before}", "    send input[0]"]
+        rows += ["    recv_reduce_copy output[0] -> output[0] after 0:2"]
+    file = tmp_path / "orders.plan"
+    file.write_text("\n".join(rows) + "\n")
+    ended = invoke("verify", file)
+    assert ended.exit_code == 1
+    assert "different_results, rank 1" in ended.output
+    ended = invoke("verify", file, "--allow-different-orders")
+    assert ended.exit_code == 0, ended.output
+    assert "ranks add in different orders: their results differ in the last bits" in ended.output
+
+
+def ends_of_messages(xml):
+    """Of each message, by both of its steps: the place it comes from, and that it goes to."""
+    ends = {}
+    algo = ElementTree.fromstring(xml)
+    for gpu in algo:
+        for block in gpu:
+            for step in block:
+                kind = step.get("type")
+                place = {w: (step.get(f"{w}buf"), step.get(f"{w}off")) for w in ("src", "dst")}
+                if kind in ("s", "rcs", "rrs", "rrcs"):
+                    way = (gpu.get("id"), block.get("send"), block.get("chan"))
+                    own = place["src"] if kind in ("s", "rrs") else place["dst"]
+                    peer = place["dst"] if kind in ("s", "rrs") else None
+                    ends.setdefault(way, ([], []))[0].append((own, peer))
+                if kind in ("r", "rcs", "rrc", "rrs", "rrcs"):
+                    way = (block.get("recv"), gpu.get("id"), block.get("chan"))
+                    own = place["src"] if kind == "rrs" else place["dst"]
+                    peer = place["src"] if kind in ("r", "rcs") else None
+                    ends.setdefault(way, ([], []))[1].append((own, peer))
+    return ends
+
+
+@pytest.mark.parametrize("collective", KNOWN)
+def test_both_ends_of_a_message_name_the_same_places(collective):
+    named = 0
+    for algorithm in plans.algorithms(collective):
+        if algorithm.why_not(plans.Placement(4)):
+            continue
+        xml = exchange.write_plan(algorithm.plan(plans.Placement(4)), "msccl")
+        for sent, received in ends_of_messages(xml).values():
+            for (source, target_there), (target, source_there) in zip(sent, received, strict=True):
+                assert source_there in (None, source), algorithm.plan_name
+                assert target_there in (None, target), algorithm.plan_name
+                named += (source_there is not None) + (target_there is not None)
+        assert exchange.read_msccl_xml(xml).verify().ok
+    assert named > 0

@@ -17,11 +17,11 @@ PLAN = plans.find_algorithm("bidirectional_ring_all_reduce").plan(plans.Placemen
 XML = exchange.write_plan(PLAN, "rccl")
 
 
-def step(kind="s", buffers="ii", offsets=(0, 0), count=1, after=(-1, -1)):
+def step(kind="s", buffers="ii", offsets=(0, 0), count=1, after=(-1, -1), awaited=0):
     return (
         f'<step s="0" type="{kind}" srcbuf="{buffers[0]}" srcoff="{offsets[0]}" '
         f'dstbuf="{buffers[1]}" dstoff="{offsets[1]}" cnt="{count}" depid="{after[0]}" '
-        f'deps="{after[1]}" hasdep="0"/>'
+        f'deps="{after[1]}" hasdep="{awaited}"/>'
     )
 
 
@@ -70,7 +70,7 @@ CASES = {
     "no chunk": (file(step(count=0)), "cnt=0 of a step s; it moves 1 chunk or more"),
     "a negative offset": (
         file(step(offsets=(-1, 0))),
-        "line 4: srcoff=-1 with cnt=1 is outside of buffer i of rank 0; it has 2 chunks",
+        "line 4: srcoff=-1 with cnt=1 is outside of buffer i of rank 0, which has i_chunks=2",
     ),
     "a far negative offset": (file(step(offsets=(-5, 0))), "srcoff=-5 of <step>; it is -1 to"),
     "an offset beyond": (file(step(offsets=(1, 0), count=2)), "srcoff=1 with cnt=2 is outside"),
@@ -101,12 +101,40 @@ CASES = {
         file(
             step(after=(1, 0)),
             other='<tb id="1" send="-1" recv="-1" chan="0">'
-            + step("cpy", "io", after=(2, 0)) + '</tb><tb id="2" send="-1" recv="-1" chan="0">'
-            + step("nop", after=(1, 0)) + "</tb>",
+            + step("cpy", "io", after=(2, 0), awaited=1)
+            + '</tb><tb id="2" send="-1" recv="-1" chan="0">'
+            + step("nop", after=(1, 0), awaited=1) + "</tb>",
         ),
         "deadlock:\n  line 4: rank 0, thread block 0, step 0 waits for step 0 of thread block 1\n"
         "  line 6: rank 0, thread block 1, step 0 waits for step 0 of thread block 2\n"
         "  line 6: rank 0, thread block 2, step 0 waits for step 0 of thread block 1",
+    ),
+    "a wait for a step that posts no flag": (
+        file(step(after=(1, 0)), other='<tb id="1" send="-1" recv="-1" chan="0">'
+             + step("cpy", "io") + "</tb>"),
+        "line 4: waits for step 0 of thread block 1, which has hasdep=0 (line 6)",
+    ),
+    "input that the rank does not have": (
+        file(step(offsets=(1, 0))).replace('i_chunks="2"', 'i_chunks="1"', 1),
+        "line 4: srcoff=1 with cnt=1 is outside of buffer i of rank 0, which has i_chunks=1",
+    ),
+    "output that the rank does not have": (
+        file(step(), second=step("r", "io", (0, 1))).replace(
+            'gpu id="1" i_chunks="2" o_chunks="2"', 'gpu id="1" i_chunks="2" o_chunks="1"'
+        ),
+        "line 10: dstoff=1 with cnt=1 is outside of buffer o of rank 1, which has o_chunks=1",
+    ),
+    "scratch that the rank does not have": (
+        file(step(), second=step("r", "is", (0, 1))),
+        "line 10: dstoff=1 with cnt=1 is outside of buffer s of rank 1, which has s_chunks=1",
+    ),
+    "more chunks than the collective has": (
+        file(step(offsets=(2, 0))).replace('i_chunks="2"', 'i_chunks="3"', 1),
+        "line 4: srcoff=2 with cnt=1 is outside of buffer i of rank 0; in broadcast it has 2",
+    ),
+    "channels that nobody uses": (
+        file(step()).replace('nchannels="1"', 'nchannels="3"'),
+        "nchannels=3 of <algo>; its thread blocks use 1",
     ),
     "a message that nobody sends": (
         file(step("cpy", "io")),

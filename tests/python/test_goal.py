@@ -146,3 +146,29 @@ def test_what_the_commands_cannot_do_is_refused(
     code, said = run(capsys, *words)
     assert code == 2
     assert "--loggops runs a GOAL file as LogGOPSim does" in said
+
+
+@pytest.mark.parametrize("source", ["named", "any"])
+@pytest.mark.parametrize("order", ["as sent", "backwards"])
+def test_messages_without_an_order_take_a_few_events_each(order, source):
+    # All sends of a rank may begin at once, and wait for its cpu: each is tried about twice, not
+    # once for each before it. Both times are those that trying all again and again gives.
+    ranks = 24
+    steps = range(1, ranks) if order == "as sent" else range(ranks - 1, 0, -1)
+    lines = [f"num_ranks {ranks}"]
+    for rank in range(ranks):
+        lines.append(f"rank {rank} {{")
+        lines += [f"s{d}: send 1024b to {(rank + d) % ranks} tag {d}" for d in range(1, ranks)]
+        for d in steps:
+            other = (rank - d) % ranks if source == "named" else -1
+            lines.append(f"r{d}: recv 1024b from {other} tag {d}")
+        lines.append("}")
+    machine = native.Machine.log_gops(
+        ranks, latency_ns=3700, overhead_ns=200, gap_ns=5, gap_ns_per_byte=0.04,
+        overhead_ns_per_byte=0,
+    )  # fmt: skip
+    result = native.run_goal(machine, native.GoalSchedule.read("\n".join(lines).encode()))
+    messages = ranks * (ranks - 1)
+    assert result.messages == messages
+    assert result.events <= 6 * messages
+    assert (result.time_us, sum(result.ranks_us)) == pytest.approx((10.14116, 243.38784))

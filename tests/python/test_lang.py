@@ -199,7 +199,9 @@ def test_other_mistakes_name_their_line():
 
     assert failure_of(kept, "p.chunk").startswith("write to the input: input[0] of rank 1")
 
-    @program("custom", chunks=2, wanted=lambda shape, rank, index: None)
+    @program(
+        "custom", chunks=2, wanted=lambda shape, rank, index: [(0, 0)] if rank * index else None
+    )
     def misfit(p):
         p.chunk(0, "input", 0).copy(1, "output", 1)
 
@@ -263,21 +265,34 @@ def test_a_program_out_of_place_makes_no_plan_in_place():
 
 
 def test_chunks_of_two_programs_do_not_mix():
-    first, second = (ring.trace(2) for _ in range(2))
+    kept = []
+
+    @program("all_reduce", in_place=True)
+    def inner(p):
+        kept[0].reduce(p.chunk(1, "input", 0))
+
+    @program("all_reduce", in_place=True)
+    def outer(p):
+        kept.append(p.chunk(0, "input", 0))
+        inner.compile(2)
+
     with pytest.raises(ProgramError, match="different programs"):
-        first.chunk(0, "input", 0).reduce(second.chunk(1, "input", 0))
+        outer.compile(2)
 
 
 def test_parts_of_chunks_are_as_old_as_the_whole():
-    build = ring.trace(4)
-    whole = build.chunk(0, "input", 0, 4)
-    assert (whole[1].index, whole[-1].index, len(whole[1:3])) == (1, 3, 2)
-    build.chunk(1, "input", 0).copy(0)
-    with pytest.raises(ProgramError, match="stale"):
-        whole[0].copy(2)
-    whole[1].copy(2)
-    with pytest.raises(IndexError):
-        whole[4]
+    @program("all_reduce", chunks=4, in_place=True)
+    def parts(p):
+        whole = p.chunk(0, "input", 0, 4)
+        assert (whole[1].index, whole[-1].index, len(whole[1:3])) == (1, 3, 2)
+        p.chunk(1, "input", 0).copy(0)
+        with pytest.raises(ProgramError, match="stale"):
+            whole[0].copy(2)
+        whole[1].copy(2)
+        with pytest.raises(IndexError):
+            whole[4]
+
+    assert parts.trace(4).operations == 2
 
 
 PRIMITIVES = [

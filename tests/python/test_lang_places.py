@@ -20,13 +20,37 @@ HEAD = """
 # What stands in line 6 and following, the line that is wrong, and what is said.
 BODIES = [
     ("c = chunk(0, 'input', 0)", 6, "NameError: name 'chunk' is not defined"),
-    ("pass\n        p.chunk(0, 'input', 1.5)", 7, "index of Trace.chunk is 1.5, of type float"),
-    ("p.chunk(0, 'input', 0).reduce(1)", 6, "Chunk.reduce takes other, channel; it got 1"),
+    ("pass\n        p.chunk(0, 'input', 1.5)", 7, "index of chunk is 1.5, of type float"),
+    (
+        "p.chunk(0, 'input', 0).reduce(1)",
+        6,
+        "other of Chunk.reduce is 1, of type int; it must be Chunk",
+    ),
     (
         "p.chunk(0, 'input', 0).copy(1, chan=3)",
         6,
-        "Chunk.copy takes rank, buffer, index, channel",
+        "Chunk.copy takes rank, buffer, index, channel; it has no chan",
     ),
+    ("p.chunk(0, 'input', 0).copy()", 6, "Chunk.copy takes rank, buffer, index, channel; rank is"),
+    ("p.chunk(0)", 6, "chunk takes rank, buffer, index, count; buffer and index are missing"),
+    ("p.chunk(0, 'input', 0).reduce(p, 1)", 6, "it got 2 without a name, and takes 1 so: "),
+    ("p.chunk(0, 'input', 0).copy(1, channel=-1)", 6, "channel -1; channels are 0 to 63"),
+    ("p.chunk(0, 'input', 0).copy(1, channel=True)", 6, "a channel is a whole number, not True"),
+    ("p.chunk(0, 'input', 0).copy(True)", 6, "rank of Chunk.copy is True, of type bool"),
+    ("p.chunk(True, 'input', 0)", 6, "rank of chunk is True, of type bool; it must be int"),
+    ("p.chunk(0, 'input', False)", 6, "index of chunk is False, of type bool; it must be int"),
+    ("p.chunk(0, 'input', 0)[False]", 6, "the number of a chunk is a whole number, not False"),
+    ("p.chunks([0, 1], 'input', 0.0)", 6, "the index of chunks is a whole number, not 0.0"),
+    ("p.chunks([0.5, 1], 'input', 0)", 6, "the rank of chunks is a whole number or a row of them"),
+    ("p.chunks([True, False], 'input', 0)", 6, "the rank of chunks is a whole number or a row"),
+    ("p.chunks([[0], [1]], 'input', 0)", 6, "the rank of chunks is a whole number or a row of"),
+    ("p.chunks('a', 'input', 0)", 6, "the rank of chunks is a whole number, not 'a'"),
+    ("p.chunks(0, 'input', 0).copy([1.5], 'input', 0)", 6, "the rank of chunks is a whole number"),
+    ("p.signal(0, True)", 6, "to of signal is True, of type bool; it must be int"),
+    ("p.rank(0, 1.0)", 6, "local of rank is 1.0; it is a whole number"),
+    ("p.scratch('t', True)", 6, "chunks of add_scratch is True, of type bool; it must be int"),
+    ("with p.thread_block(True): pass", 6, "send of set_thread_blocks is True, of type bool"),
+    ("with p.parallelize(True): pass", 6, "instances of set_parallel is True, of type bool"),
     ("np.zeros(3).reshape(2, 2)", 6, "ValueError: cannot reshape"),
     ("p.rank(0, 4)", 6, "rank(0, 4): there are 1 nodes of 4 ranks"),
     ("pass\n        with p.channel(99): pass", 7, "channel 99; channels are 0 to 63"),
@@ -53,6 +77,20 @@ DECORATORS = [
     ("'custom', wanted=lambda shape, rank: []", "TypeError: <lambda>() takes 2 positional"),
     ("'custom', wanted=lambda *_: [(0, 5)]", "program wrong: the postcondition of output[0] of"),
     ("'custom', wanted=lambda *_: [(0, 0)], given=lambda *_: False", "asks for input[0] of rank 0"),
+    ("'custom', wanted=lambda *_: [(0, 0)], given=lambda *_: None", "is None; it is True or False"),
+    ("'custom', wanted=lambda *_: []", "names no input chunk; None says that anything may be"),
+    ("'custom', wanted=lambda *_: [(1, 0), (1, 0)]", "names input[0] of rank 1 twice; a sum has"),
+    ("'custom', wanted=lambda *_: [(1.0, 0)]", "a part of a place is 1.0; it is a whole number"),
+    ("'custom', wanted=lambda *_: [0, 1]", "has 0; it names input chunks, as (rank, index)"),
+    ("'custom', wanted=lambda *_: None, blocks=(1.0, 1)", "a number of blocks is 1.0; it is a"),
+    ("'custom', wanted=lambda *_: None, blocks=2", "blocks is 2; it is (blocks of input, of out"),
+    ("'custom', wanted=lambda *_: None, blocks=lambda shape: (1,)", "blocks is (1,); it is (blo"),
+    ("'all_reduce', chunks=2.0", "chunks is 2.0; it is a whole number"),
+    ("'all_reduce', chunks=lambda shape: shape.ranks / 2", "chunks is 2.0; it is a whole number"),
+    ("'all_reduce', chunks=True", "chunks is True; it is a whole number"),
+    ("'all_reduce', in_place='no'", "in_place is 'no'; it is True or False"),
+    ("'all_reduce', most_steps=0", "most_steps is 0; it is 1 or more"),
+    ("'all_reduce', idle_seconds='long'", "idle_seconds is 'long'; it is a number above 0"),
 ]
 
 
@@ -157,3 +195,110 @@ def test_the_watch_works_in_forked_processes():
             finally:
                 os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("given=lambda *_: True", "given"),
+        ("wanted=lambda *_: None", "wanted"),
+        ("blocks=(1, 1)", "blocks"),
+        ("blocks=(2, 2), wanted=lambda *_: None", "blocks and wanted"),
+    ],
+)
+def test_conditions_of_a_collective_that_has_its_own_are_refused(tmp_path, arguments, named):
+    text = (
+        f"from unisono.lang import program\n\n@program('all_reduce', {arguments})\n"
+        "def wrong(p):\n    pass\n"
+    )
+    file = written(tmp_path / "wrong.py", text)
+    with pytest.raises(ProgramError) as caught:
+        lang.load(file)
+    check(caught.value, file, 3, f"program wrong: {named} with all_reduce, which has blocks and")
+
+
+def test_a_postcondition_that_asks_for_nothing_proves_nothing():
+    @lang.program("custom", wanted=lambda shape, rank, index: None)
+    def moves(p):
+        p.chunk(0, "input", 0).copy(1, "output", 0)
+
+    @lang.program("custom", wanted=lambda shape, rank, index: None)
+    def rests(p):
+        pass
+
+    for one in (moves, rests):
+        with pytest.raises(ProgramError, match=f"{one.name}: the postcondition asks for nothing"):
+            one.compile(2)
+
+    # On one rank there is nothing to do, and nothing is done.
+    @lang.program("custom", wanted=lambda shape, rank, index: [(rank - 1, index)] if rank else None)
+    def to_next(p):
+        for rank in range(1, p.ranks):
+            p.chunk(rank - 1, "input", 0).copy(rank, "output", 0)
+
+    for ranks in (1, 2, 3):
+        to_next.compile(ranks)
+
+
+def test_a_chunk_of_another_compilation_is_refused():
+    kept = []
+
+    @lang.program("all_gather", in_place=True)
+    def keeps(p):
+        kept.append(p.chunk(0, "input", 0))
+        for one in kept:
+            one.copy(1)  # of the first compilation, too
+        p.chunk(1, "input", 0).copy(0)
+
+    keeps.compile(2)
+    with pytest.raises(
+        ProgramError, match="the chunk or the program is of another compilation, of"
+    ):
+        keeps.compile(2)
+    with pytest.raises(ProgramError, match="is of another compilation"):
+        kept[0].copy(1)
+
+    # A program may be compiled while another one is traced; each keeps its own steps.
+    @lang.program("all_gather", in_place=True)
+    def inner(p):
+        p.chunk(0, "input", 0).copy(1)
+        p.chunk(1, "input", 0).copy(0)
+
+    @lang.program("all_gather", in_place=True)
+    def outer(p):
+        c = p.chunk(0, "input", 0)
+        assert inner.compile(2).steps == 6
+        c.copy(1)
+        p.chunk(1, "input", 0).copy(0)
+
+    assert outer.compile(2).steps == 6
+
+
+def test_ranks_of_a_custom_program_add_in_one_order():
+    everybody = lambda shape, rank, index: [(other, 0) for other in range(shape.ranks)]  # noqa: E731
+
+    @lang.program("custom", wanted=everybody)
+    def orders(p):
+        for rank in range(3):
+            c = p.chunk(rank, "input", 0).copy(rank, "output", 0)
+            for step in (1, 2):
+                c = c.reduce(p.chunk((rank + step) % 3, "input", 0))
+
+    with pytest.raises(ProgramError, match=r"results differ: output\[0\] of rank 1"):
+        orders.compile(3)
+
+
+def test_blocks_can_depend_on_the_shape():
+    @lang.program(
+        "custom",
+        blocks=lambda shape: (1, shape.ranks),
+        wanted=lambda shape, rank, index: [(index, 0)],
+    )
+    def gathers(p):
+        for rank in range(p.ranks):
+            for to in range(p.ranks):
+                p.chunk(rank, "input", 0).copy(to, "output", rank)
+
+    for ranks in (2, 5):
+        plan = gathers.compile(ranks).plan
+        assert (plan.input_blocks(0), plan.output_blocks(0)) == (1, ranks)

@@ -219,3 +219,30 @@ def test_a_program_in_place_of_a_collective_with_a_root_serves_calls_out_of_plac
     for in_place in (False, True):
         plan = chain.compile(4, in_place=in_place, check_passes=True).plan
         np.testing.assert_array_equal(lang.run(plan, inputs)[0], sum(inputs))
+
+
+def test_fusion_leaves_a_named_thread_block_its_peer():
+    @program("broadcast")
+    def tree(p):
+        with p.thread_block(recv=1):
+            c = p.chunk(0, "input", 0).copy(1, "output", 0)
+        c.copy(2)  # could be one step with the receive, were that block not rank 3's
+        with p.thread_block(send=1):
+            c.copy(3)
+        p.chunk(0, "input", 0).copy(0, "output", 0)
+
+    plan = tree.compile(4).plan
+    peers = [(block.send_peer, block.recv_peer) for block in plan.thread_blocks(1)]
+    assert peers == [(3, 0), (2, -1)]
+
+    # What cannot be with or without fusion is refused as before.
+    @program("broadcast")
+    def two_peers(p):
+        with p.thread_block(0):
+            c = p.chunk(0, "input", 0)
+            c.copy(1, "output", 0)
+            c.copy(2, "output", 0)
+        p.chunk(0, "input", 0).copy(0, "output", 0)
+
+    with pytest.raises(ProgramError, match="a thread block has one peer each way"):
+        two_peers.compile(3)

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 import unisono
+from python.plans_of_slots import exchange_of
 from unisono import plans
 
 
@@ -163,3 +164,20 @@ def test_a_setting_forces_the_choice():
         unisono.set_setting("UNISONO_ALGORITHM", "")
     assert chosen.algorithm == "tree"
     assert other.algorithm != "tree"
+
+
+def test_a_report_says_how_many_slots_a_plan_needs():
+    assert plans.find_algorithm("ring_all_reduce").plan(plans.Placement(3)).verify().slots == 2
+    for messages in (3, 4, 7):
+        plan = exchange_of(messages)
+        report = plan.verify()
+        assert (report.ok, report.slots) == (False, messages)
+        assert f"with {messages} slots" in report.failures[0].describe()
+        assert plan.verify(slots=messages).ok
+        assert not plan.verify(slots=messages - 1).ok
+    # No number of slots helps whoever receives before anybody sends.
+    document = json.loads(exchange_of(1).to_json())
+    for one in document["programs"]:
+        one["thread_blocks"][0]["body"].reverse()
+    report = plans.Plan.from_json(json.dumps(document)).verify()
+    assert (report.failures[0].problem, report.slots) == ("deadlock", 0)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import unisono
 from python.lang_programs import reads
+from python.plans_of_slots import exchange_of
 from unisono import lang, plans
 from unisono.errors import MisuseError
 from unisono.lang import program
@@ -310,3 +312,25 @@ def test_calls_of_custom_programs_that_cannot_be_are_refused():
         comm.run(with_next, x)  # nothing is broken
 
     run_ranks(2, check)
+
+
+@pytest.mark.parametrize(("slots", "is_taken"), [(2, False), (3, True), (4, True)])
+def test_a_plan_is_proved_with_the_slots_that_it_will_have(slots, is_taken):
+    # In connections of 2 slots both ranks would wait until the timeout.
+    def check(comm):
+        plan = exchange_of(3)
+        if not is_taken:
+            text = "plan exchange needs connections of 3 slots, and here it would find 2 free"
+            with pytest.raises(MisuseError, match=text):
+                comm.register(plan)
+            return
+        comm.register(plan)
+        x = np.arange(7, dtype=np.int64) + comm.rank
+        out = comm.all_gather(x, algorithm="exchange")
+        np.testing.assert_array_equal(np.ravel(out), [*range(7), *range(1, 8)])
+
+    unisono.set_setting("UNISONO_SLOTS", str(slots))
+    try:
+        run_ranks(2, check)
+    finally:
+        unisono.set_setting("UNISONO_SLOTS", "8")

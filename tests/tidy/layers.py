@@ -37,6 +37,7 @@ PYTHON_LAYERS = {
     "_through_store": 1,
     "_torch_backend": 1,
     "guardian": 0,
+    "memory": 0,
     "job_folder": 0,
     "arguments": 1,
     "arrays": 1,

@@ -98,6 +98,7 @@ TEST(WrongOrder, ACycleOfReceivesIsToldLinkByLink) {
     std::swap(step_of(plan, rank, 0, 0), step_of(plan, rank, 0, 1));
   const Failure failure = failure_of(plan);
   EXPECT_EQ(failure.problem, Problem::deadlock);
+  EXPECT_EQ(verify(plan).slots, 0);
   EXPECT_CONTAINS(failure.got, "2 thread blocks");
   ASSERT_EQ(failure.story.size(), 2U);
   EXPECT_CONTAINS(failure.story[0], "rank 0 thread block 0 step 0");
@@ -116,6 +117,12 @@ TEST(WrongOrder, ACycleOfFullSlotsNeedsMoreSlots) {
     plan.programs.push_back(program.take());
   }
   EXPECT_TRUE(verify(plan, {.slots = 3}).ok());
+  EXPECT_EQ(verify(plan, {.slots = 3}).slots, 3);
+  // The fewest are looked for, from 2 on.
+  const Report report = verify(plan);
+  EXPECT_EQ(report.slots, 3);
+  ASSERT_FALSE(report.ok());
+  EXPECT_CONTAINS(report.failures[0].story.back(), "with 3 slots in a connection");
   const Failure failure = failure_of(plan, {.slots = 2});
   EXPECT_EQ(failure.problem, Problem::deadlock);
   EXPECT_EQ(failure.step, 2);

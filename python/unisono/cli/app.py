@@ -4,11 +4,14 @@ Exit status: 0 when all went well; 1 when something is wrong (a plan, a result, 
 machine); 2 when the command line is. An error is one sentence, never a traceback.
 """
 
+import signal
 import sys
+import threading
 import traceback
 
 import typer
 
+from unisono import _unisono as native
 from unisono.cli import bench, calibrate, explain, info, netbed, plan, run, simulate
 from unisono.cli.output import complain
 from unisono.errors import Error, MisuseError
@@ -31,8 +34,21 @@ app.command("simulate")(simulate.simulate)
 app.command("calibrate", no_args_is_help=True)(calibrate.calibrate)
 
 
+# They have ranks of their own to end, and wait in Python, which answers at once.
+_WITH_RANKS = ("run", "bench", "netbed", "calibrate")
+
+
+def _answer_interrupts() -> None:
+    """Has Ctrl-C end this process soon, also while native code runs and Python cannot answer."""
+    if sys.argv[1:2] and sys.argv[1] in _WITH_RANKS:
+        return
+    if threading.current_thread() is threading.main_thread():
+        signal.set_wakeup_fd(native.end_when_interrupted(), warn_on_full_buffer=False)
+
+
 def main() -> None:
     """Runs the command line and exits."""
+    _answer_interrupts()
     try:
         app()
     except MisuseError as error:

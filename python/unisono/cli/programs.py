@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
+from unisono import _unisono as native
 from unisono import lang, plans
 from unisono.cli.formats import FORMAT_HELP, Format, Target, executor_of, written
 from unisono.cli.output import (
@@ -24,6 +25,7 @@ from unisono.devices import run_on_devices
 from unisono.errors import MisuseError
 from unisono.exchange import read_plan
 from unisono.lang.run import Array
+from unisono.memory import free_memory_bytes
 
 PlanFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="A plan, as text, JSON or MSCCL's XML.")
@@ -104,6 +106,9 @@ def run(
     if device not in ("cpu", "cuda"):
         raise MisuseError(f"device is '{device}'; it is cpu or cuda")
     plan = read_plan(file)
+    _check_room(plan, count)
+    if device == "cpu":
+        _check_slots(plan)
     rng = np.random.default_rng(seed)
     inputs = [
         rng.integers(-1000, 1000, plan.input_blocks(rank) * count) for rank in range(plan.ranks)
@@ -120,6 +125,38 @@ def run(
     verdict = f"WRONG on ranks {wrong}" if wrong else "right"
     print_text(f"{ran}: {verdict}, {seconds:.3f} s")
     raise typer.Exit(1 if wrong else 0)
+
+
+# Input, output, what is expected, and what NumPy makes on the way.
+_COPIES = 4
+_ELEMENT_BYTES = 8
+
+
+def _check_room(plan: plans.Plan, count: int) -> None:
+    """MisuseError if the run would need more memory than there is."""
+    blocks = sum(
+        plan.input_blocks(rank) + plan.output_blocks(rank) + plan.scratch_blocks(rank)
+        for rank in range(plan.ranks)
+    )
+    needed = blocks * count * _ELEMENT_BYTES * _COPIES
+    free = free_memory_bytes()
+    if needed > free:
+        most = free // max(1, blocks * _ELEMENT_BYTES * _COPIES)
+        raise MisuseError(
+            f"--count {count}: {blocks} blocks of so many elements need "
+            f"{native.format_bytes(needed)} in all, and {native.format_bytes(free)} of memory are "
+            f"free; up to {most} elements fit"
+        )
+
+
+def _check_slots(plan: plans.Plan) -> None:
+    """MisuseError if ranks would wait for slots until the timeout; another mistake shows itself."""
+    slots = next(int(row.value) for row in native.settings() if row.variable == "UNISONO_SLOTS")
+    needed = plan.verify(slots=slots, results=plan.collective != "custom").slots
+    if needed > slots:
+        raise MisuseError(
+            f"plan {plan.name} needs {needed} slots in a connection, and UNISONO_SLOTS is {slots}"
+        )
 
 
 def diff(
@@ -139,7 +176,14 @@ def _choose(programs: list[lang.Program], name: str | None, path: Path) -> lang.
         return programs[0]
     if name is None or name not in names:
         asked = f"no program '{name}'" if name else "several programs"
-        raise MisuseError(f"{path} has {asked}; --program names one of {', '.join(names)}")
+        known = ", ".join(dict.fromkeys(names))
+        raise MisuseError(f"{path} has {asked}; --program names one of {known}")
+    if names.count(name) > 1:
+        lines = [str(one.line) for one in programs if one.name == name]
+        raise MisuseError(
+            f"{path} has {names.count(name)} programs '{name}', in lines {', '.join(lines)}; give "
+            "each its name: @program(..., name=...)"
+        )
     return programs[names.index(name)]
 
 

@@ -179,20 +179,33 @@ class _Execution:
             )
         if other == number and awaited >= position:
             raise _wrong(step.line, f"waits for step {awaited} of its own thread block: deadlock")
+        if not blocks[other].steps[awaited].is_awaited:
+            raise _wrong(
+                step.line,
+                f"waits for step {awaited} of thread block {other}, which has hasdep=0 (line "
+                f"{blocks[other].steps[awaited].line}): executors would wait for ever",
+            )
 
     def _check_place(self, rank: int, step: Step, place: tuple[str, int], which: str) -> None:
         buffer, index = place
         shape = self._shape
         gpu = self._algorithm.gpus[rank]
-        chunks = {"i": shape.inputs[rank], "o": shape.outputs[rank], "s": gpu.scratch}[buffer]
-        # In place, older files address all of the memory by either name.
-        if shape.in_place and buffer != "s":
-            chunks = max(shape.inputs[rank], shape.outputs[rank])
-        if index < 0 or index + step.count > chunks:
+        promised = {"i": gpu.inputs, "o": gpu.outputs, "s": gpu.scratch}[buffer]
+        if index < 0 or index + step.count > promised:
             raise _wrong(
                 step.line,
                 f"{which}off={index} with cnt={step.count} is outside of buffer {buffer} of rank "
-                f"{rank}; it has {chunks} chunks",
+                f"{rank}, which has {buffer}_chunks={promised}",
+            )
+        chunks = {"i": shape.inputs[rank], "o": shape.outputs[rank], "s": promised}[buffer]
+        # In place, older files address all of the memory by either name.
+        if shape.in_place and buffer != "s":
+            chunks = max(shape.inputs[rank], shape.outputs[rank])
+        if index + step.count > chunks:
+            raise _wrong(
+                step.line,
+                f"{which}off={index} with cnt={step.count} is outside of buffer {buffer} of rank "
+                f"{rank}; in {shape.collective} it has {chunks} chunks",
             )
 
     # The execution --------------------------------------------------------------------------------

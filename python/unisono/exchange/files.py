@@ -1,14 +1,15 @@
 """Files with plans, whoever's they are."""
 
+import codecs
 from pathlib import Path
 
 from unisono import _unisono as native
 from unisono.errors import MisuseError
 from unisono.exchange.mscclpp import write_mscclpp_json
-from unisono.exchange.read_xml import read_msccl_xml
+from unisono.exchange.read_xml import read_msccl_plans, read_msccl_xml
 from unisono.exchange.write_xml import write_msccl_xml
 
-__all__ = ["read_plan", "targets", "write_plan"]
+__all__ = ["holds_xml", "read_plan", "read_plans", "targets", "write_plan"]
 
 # A plan of 2^20 steps has some 100 MB.
 _MAX_FILE_BYTES = 256 << 20
@@ -39,24 +40,55 @@ def write_plan(plan: native.Plan, target: str) -> str:
 
 
 def read_plan(path: str | Path) -> native.Plan:
-    """The plan in a file: our text or JSON, or MSCCL's XML.
+    """The plan in a file: our text or JSON, or MSCCL's XML. `read_plans` says which encodings.
+
+    Where the file serves calls in place and out of place, this is the plan for the latter.
 
     Raises:
         MisuseError: It cannot be read, or holds no plan, or a wrong one.
     """
-    path = Path(path)
-    try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise MisuseError(f"{path} has more than {_MAX_FILE_BYTES} bytes")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise MisuseError(f"{path} is not text") from None
+    return _read(Path(path), every=False)[0]
+
+
+def read_plans(path: str | Path) -> list[native.Plan]:
+    """All plans of a file: one, or where MSCCL's XML serves both, out of place and in place.
+
+    Text is UTF-8, or what its byte-order mark says: UTF-8 or UTF-16.
+
+    Raises:
+        MisuseError: It cannot be read, or holds no plan, or a wrong one.
+    """
+    return _read(Path(path), every=True)
+
+
+def holds_xml(path: str | Path) -> bool:
+    """Whether a file holds MSCCL's XML; MisuseError if it cannot be read."""
+    return _text_of(Path(path)).lstrip().startswith("<")
+
+
+def _read(path: Path, *, every: bool) -> list[native.Plan]:
+    text = _text_of(path)
     start = text.lstrip()[:1]
     try:
         if start == "<":
-            return read_msccl_xml(text)
-        return native.Plan.from_json(text) if start == "{" else native.Plan.from_text(text)
+            return read_msccl_plans(text) if every else [read_msccl_xml(text)]
+        return [native.Plan.from_json(text) if start == "{" else native.Plan.from_text(text)]
     except MisuseError as error:
         raise MisuseError(f"{path}: {error}") from None
+
+
+def _text_of(path: Path) -> str:
+    try:
+        if path.stat().st_size > _MAX_FILE_BYTES:
+            raise MisuseError(f"{path} has more than {_MAX_FILE_BYTES} bytes")
+        content = path.read_bytes()
+    except OSError as error:
+        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
+    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = "utf-16" if is_utf16 else "utf-8-sig"
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise MisuseError(
+            f"{path} is not text: byte {error.start} is no {encoding.removesuffix('-sig').upper()}"
+        ) from None

@@ -132,6 +132,15 @@ class _Parser:
             missing = set(range(self._algorithm.ranks)) - set(self._algorithm.gpus)
             if missing:
                 raise self._wrong(f"<gpu> {min(missing)} of {self._algorithm.ranks} is missing")
+            self._check_channels(self._algorithm)
+
+    def _check_channels(self, algorithm: Algorithm) -> None:
+        blocks = (block for gpu in algorithm.gpus.values() for block in gpu.blocks.values())
+        used = 1 + max((block.channel for block in blocks), default=0)
+        if used != algorithm.channels:
+            raise self._wrong(
+                f"nchannels={algorithm.channels} of <algo>; its thread blocks use {used}"
+            )
 
     def _start_algo(self, values: Attributes) -> None:
         ranks = self._number("algo", values, "ngpus", 1, _MAX_RANKS)
@@ -199,7 +208,7 @@ class _Parser:
         step = self._number("step", values, "deps", -1, _MAX_STEPS, -1)
         if (block < 0) != (step < 0):
             raise self._wrong(f"depid={block} with deps={step}; both name a step, or both are -1")
-        self._number("step", values, "hasdep", 0, 1, 0)
+        is_awaited = self._number("step", values, "hasdep", 0, 1, 0) == 1
         count = self._number("step", values, "cnt", 0, _MAX_CHUNKS, 1)
         if count == 0 and kind != "nop":
             raise self._wrong(f"cnt=0 of a step {kind}; it moves 1 chunk or more")
@@ -213,6 +222,7 @@ class _Parser:
                 target=self._place(values, "dst"),
                 count=count,
                 after=None if block < 0 else (block, step),
+                is_awaited=is_awaited,
                 line=self._parser.CurrentLineNumber,
             )
         )

@@ -11,7 +11,7 @@ from unisono.exchange.execute import Named, Place, Shape, execute
 from unisono.exchange.parse_xml import parse
 from unisono.exchange.schema import OPERATIONS, Algorithm, Block
 
-__all__ = ["read_msccl_xml"]
+__all__ = ["read_msccl_plans", "read_msccl_xml"]
 
 _ONE_BLOCK_A_RANK = {
     "all_gather": (False, True),
@@ -38,6 +38,24 @@ def read_msccl_xml(text: str, *, in_place: bool | None = None) -> native.Plan:
     if not (algorithm.in_place if in_place else algorithm.out_of_place):
         place = "in place" if in_place else "out of place"
         raise MisuseError(f"the file {algorithm.name} does not serve calls {place}")
+    return _plan(algorithm, in_place)
+
+
+def read_msccl_plans(text: str) -> list[native.Plan]:
+    """The plans of a file for MSCCL: one, or two where it serves both, out of place first.
+
+    Args:
+        text: The XML.
+
+    Raises:
+        MisuseError: It is no such file, or cannot be a plan; the line is in the text.
+    """
+    algorithm = parse(text)
+    serves = {False: algorithm.out_of_place, True: algorithm.in_place}
+    return [_plan(algorithm, in_place) for in_place, is_served in serves.items() if is_served]
+
+
+def _plan(algorithm: Algorithm, in_place: bool) -> native.Plan:
     shape = _shape(algorithm, in_place)
     steps = execute(algorithm, shape)
     waits = _Waits(algorithm, steps)

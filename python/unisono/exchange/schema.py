@@ -42,6 +42,8 @@ class Step:
         target: Likewise.
         count: Chunks.
         after: Thread block and step that it waits for.
+        is_awaited: Whether the file says that another step waits for it: only then do executors
+            post the flag.
         line: In the file.
     """
 
@@ -50,6 +52,7 @@ class Step:
     target: tuple[str, int]
     count: int
     after: tuple[int, int] | None
+    is_awaited: bool
     line: int
 
 
@@ -66,7 +69,7 @@ class Block:
 
 @dataclass(slots=True)
 class Gpu:
-    """A rank."""
+    """A rank, and how many chunks of each buffer its steps may name."""
 
     inputs: int
     outputs: int

@@ -1,12 +1,12 @@
 """A plan becomes MSCCL's XML, for an executor whose limits it keeps."""
 
-from dataclasses import dataclass
 from itertools import pairwise
 from xml.sax.saxutils import quoteattr
 
 from unisono import _unisono as native
 from unisono.errors import MisuseError
 from unisono.exchange.divide import divide_steps
+from unisono.exchange.ends import Line, last_chunk, name_both_ends
 from unisono.exchange.schema import COLLECTIVES, OPERATIONS, PROTOCOLS
 
 __all__ = ["collective_for", "write_msccl_xml"]
@@ -14,18 +14,6 @@ __all__ = ["collective_for", "write_msccl_xml"]
 _BUFFERS = {"input": "i", "output": "o", "scratch": "s"}
 _KINDS = {name: kind for kind, name in OPERATIONS.items()}
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
-
-
-@dataclass(slots=True)
-class _Line:
-    """A step of the file."""
-
-    kind: str
-    source: tuple[str, int]
-    target: tuple[str, int]
-    count: int
-    after: tuple[int, int] | None  # thread block and the number of steps of the plan
-    awaited: bool = False
 
 
 def write_msccl_xml(plan: native.Plan, executor: native.ForeignExecutor) -> str:
@@ -61,14 +49,29 @@ def write_msccl_xml(plan: native.Plan, executor: native.ForeignExecutor) -> str:
         f'coll="{collective}" inplace="{int(plan.in_place)}" outofplace="{int(not plan.in_place)}" '
         f"{_sizes(plan, executor)}>"
     ]
-    for rank in ranks:
-        blocks = plan.thread_blocks(rank)
-        written = _blocks(blocks, executor)
+    every = [plan.thread_blocks(rank) for rank in ranks]
+    files = [_blocks(blocks, executor) for blocks in every]
+    name_both_ends(every, files)
+    most = {
+        "i": max(plan.input_blocks(rank) for rank in ranks) * chunks,
+        "o": max(plan.output_blocks(rank) for rank in ranks) * chunks,
+        "s": max(plan.scratch_blocks(rank) for rank in ranks) * chunks,
+    }
+    for rank, blocks, written in zip(ranks, every, files, strict=True):
         _check(plan, executor, rank, blocks, written)
+        own = {
+            "i": plan.input_blocks(rank) * chunks,
+            "o": plan.output_blocks(rank) * chunks,
+            "s": plan.scratch_blocks(rank) * chunks,
+        }
+        # Loaders hold a peer's places against what the rank has itself.
+        counts = {
+            buffer: most[buffer] if last_chunk(written, buffer) >= count else count
+            for buffer, count in own.items()
+        }
         lines.append(
-            f'  <gpu id="{rank}" i_chunks="{plan.input_blocks(rank) * chunks}" '
-            f'o_chunks="{plan.output_blocks(rank) * chunks}" '
-            f's_chunks="{plan.scratch_blocks(rank) * chunks}">'
+            f'  <gpu id="{rank}" i_chunks="{counts["i"]}" o_chunks="{counts["o"]}" '
+            f's_chunks="{counts["s"]}">'
         )
         for number, (block, steps) in enumerate(zip(blocks, written, strict=True)):
             lines.append(
@@ -131,7 +134,7 @@ def _check_plan(plan: native.Plan, executor: native.ForeignExecutor) -> None:
                 )
 
 
-def _text(number: int, step: _Line) -> str:
+def _text(number: int, step: Line) -> str:
     block, position = step.after or (-1, -1)
     return (
         f'      <step s="{number}" type="{step.kind}" srcbuf="{step.source[0]}" '
@@ -140,16 +143,14 @@ def _text(number: int, step: _Line) -> str:
     )
 
 
-def _blocks(
-    blocks: list[native.ThreadBlock], executor: native.ForeignExecutor
-) -> list[list[_Line]]:
+def _blocks(blocks: list[native.ThreadBlock], executor: native.ForeignExecutor) -> list[list[Line]]:
     """A rank's steps as they stand in the file, waits by their numbers there."""
     every = [step for block in blocks for step in block.steps]
     awaited = {(other, steps - 1) for step in every for other, steps in step.after}
-    written: list[list[_Line]] = []
+    written: list[list[Line]] = []
     last: list[list[int]] = []  # by thread block and step of the plan: its last in the file
     for number, block in enumerate(blocks):
-        lines: list[_Line] = []
+        lines: list[Line] = []
         ends: list[int] = []
         while len(ends) < len(block.steps):
             row = _row(block.steps, len(ends), {i for other, i in awaited if other == number})
@@ -197,26 +198,27 @@ def _place(location: native.Location | None) -> tuple[str, int]:
     return (_BUFFERS[location.buffer], location.chunk) if location is not None else ("i", -1)
 
 
-def _lines(step: native.Step, waits: list[tuple[int, int]]) -> list[_Line]:
+def _lines(step: native.Step, waits: list[tuple[int, int]]) -> list[Line]:
     nothing = _place(None)
     source, target = _place(step.source), _place(step.destination)
-    # Executors look at both; where a step has one place, it stands for the other.
+    # Executors look at both; where a step has one place, it stands for the other until the peer's
+    # is known.
     if step.source is None:
         source = target
     if step.destination is None:
         target = source
-    lines = [_Line("nop", nothing, nothing, 0, wait) for wait in waits[:-1]]
+    lines = [Line("nop", nothing, nothing, 0, wait) for wait in waits[:-1]]
     after = waits[-1] if waits else None
     if step.operation == "copy_send":
         return [
             *lines,
-            _Line("cpy", source, target, step.count, after),
-            _Line("s", target, target, step.count, None),
+            Line("cpy", source, target, step.count, after),
+            Line("s", target, target, step.count, None),
         ]
-    return [*lines, _Line(_KINDS[step.operation], source, target, step.count, after)]
+    return [*lines, Line(_KINDS[step.operation], source, target, step.count, after)]
 
 
-def _keep_apart(lines: list[_Line], most: int) -> None:
+def _keep_apart(lines: list[Line], most: int) -> None:
     """Executors join reductions into one place without looking at their counts, and keep their
     bound for the first of a thread block alone: one that is marked as waited for ends such a row.
     """
@@ -231,7 +233,7 @@ def _keep_apart(lines: list[_Line], most: int) -> None:
             joined += 1
 
 
-def _are_joined(line: _Line, following: _Line) -> bool:
+def _are_joined(line: Line, following: Line) -> bool:
     return (
         line.kind == following.kind == "re"
         and line.target == following.target
@@ -244,7 +246,7 @@ def _check(
     executor: native.ForeignExecutor,
     rank: int,
     blocks: list[native.ThreadBlock],
-    written: list[list[_Line]],
+    written: list[list[Line]],
 ) -> None:
     def wrong(what: str) -> MisuseError:
         return MisuseError(f"plan {plan.name}, rank {rank}: {what}")

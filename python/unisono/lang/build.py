@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from unisono import _unisono as native
 from unisono.errors import ProgramError
+from unisono.lang.conditions import check_whole
 
 __all__ = ["Build"]
 
@@ -55,6 +56,8 @@ class Build(native.Trace):
         Raises:
             ProgramError: No such node, or not so many ranks on it.
         """
+        for name, value in (("node", node), ("local", local)):
+            check_whole(self.caller(), f"{name} of rank", value)
         if not 0 <= node < self.nodes or not 0 <= local < self.ranks_per_node:
             raise ProgramError(
                 f"{self.caller()}rank({node}, {local}): there are {self.nodes} nodes of "

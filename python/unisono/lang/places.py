@@ -40,7 +40,7 @@ def told_at(home: str) -> Iterator[None]:
     except SyntaxError as error:
         place = f"{error.filename}:{error.lineno}: " if error.filename else home
         raise ProgramError(f"{place}{type(error).__name__}: {error.msg}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         place = place_of(error) or home
         raise ProgramError(f"{place}{type(error).__name__}: {error}") from error
 

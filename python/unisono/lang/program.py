@@ -11,6 +11,7 @@ from typing import Any
 from unisono import _unisono as native
 from unisono.errors import MisuseError, ProgramError
 from unisono.lang.build import Build
+from unisono.lang.conditions import Conditions, check_whole
 from unisono.lang.places import place_of, told_at
 from unisono.lang.watch import EndlessLoopError, watched
 
@@ -41,6 +42,7 @@ class Shape:
 Place = tuple[int, int]
 Given = Callable[[Shape, int, int], bool]
 Wanted = Callable[[Shape, int, int], Iterable[Place] | None]
+Blocks = tuple[int, int] | Callable[[Shape], tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,11 @@ class Program:
         chunks: Chunks that a block is divided into, for a shape.
         in_place: Whether input and output are one memory to the program. Such a program can be
             compiled for calls in place and out of place, others only out of place.
-        blocks: Blocks of input and output; only of custom collectives.
+        blocks: Blocks of input and output, or a function of the shape that gives them; only of
+            custom collectives. None: one of each.
         given: Precondition of a custom collective: whether input chunk (rank, index) holds data.
         wanted: Postcondition of a custom collective: the input chunks, as (rank, index), whose sum
-            output chunk (rank, index) holds at the end; None for anything.
+            output chunk (rank, index) holds at the end, each once; None for anything.
         most_steps: A program that takes more steps is stopped; at most 2^24.
         idle_seconds: A program that takes none for so long is stopped.
     """
@@ -67,11 +70,27 @@ class Program:
     collective: str
     chunks: Callable[[Shape], int]
     in_place: bool = False
-    blocks: tuple[int, int] = (1, 1)
+    blocks: Blocks | None = None
     given: Given | None = None
     wanted: Wanted | None = None
     most_steps: int = 1 << 24
     idle_seconds: float = 10
+
+    def __post_init__(self) -> None:
+        if self.collective == "custom":
+            return
+        own = {"blocks": self.blocks, "given": self.given, "wanted": self.wanted}
+        if named := [name for name, value in own.items() if value is not None]:
+            raise ProgramError(
+                f"{_home_of(self.function)}program {self.name}: {' and '.join(named)} with "
+                f"{self.collective}, which has blocks and conditions of its own; only a custom "
+                "program declares them"
+            )
+
+    @property
+    def line(self) -> int:
+        """Where its function, or the first of its decorators, begins in its file."""
+        return self.function.__code__.co_firstlineno
 
     def trace(self, ranks: int, nodes: int = 1, *, root: int = 0, **parameters: Any) -> Build:
         """Runs the program, so that its steps are written down.
@@ -87,16 +106,20 @@ class Program:
                 range, a stale or uninitialised chunk, an exception of Python's; file, line and
                 values are in the text.
         """
+        for name, value in (("ranks", ranks), ("nodes", nodes), ("root", root)):
+            check_whole(f"program {self.name}: ", name, value)
         if ranks < 1 or nodes < 1 or ranks % nodes:
             raise ProgramError(
                 f"program {self.name}: {ranks} ranks do not divide by {nodes} nodes; "
                 "every node needs as many"
             )
         shape = Shape(ranks, nodes, root)
-        code = self.function.__code__
-        with told_at(f"{code.co_filename}:{code.co_firstlineno}: "):
-            build = self._begin(shape)
+        home = _home_of(self.function)
+        with told_at(home):
+            build, says_something = self._begin(shape)
+            code = self.function.__code__
             build.set_home(code.co_filename, code.co_firstlineno)
+            build.begin()
             try:
                 with watched(lambda: build.operations, self.idle_seconds):
                     self.function(build, **parameters)
@@ -105,24 +128,49 @@ class Program:
                     f"{place_of(error)}no step for {self.idle_seconds:g} s: the program loops for "
                     "ever; one that computes for so long declares idle_seconds"
                 ) from None
+            finally:
+                build.end()
+            # One rank may have nothing to do.
+            if not says_something and (build.operations or ranks > 1):
+                raise ProgramError(
+                    f"{home}program {self.name}: the postcondition asks for nothing: wanted is "
+                    "None for every output chunk of every rank, so any program would meet it"
+                )
         return build
 
-    def _begin(self, shape: Shape) -> Build:
-        """What the program is called with."""
+    def _begin(self, shape: Shape) -> tuple[Build, bool]:
+        """What the program is called with, and whether its postcondition asks for anything."""
+        home = f"program {self.name}: "
+        chunks = check_whole(home, "chunks", self.chunks(shape))
+        blocks = self.blocks(shape) if callable(self.blocks) else self.blocks or (1, 1)
+        if not (isinstance(blocks, tuple | list) and len(blocks) == 2):
+            raise ProgramError(f"{home}blocks is {blocks!r}; it is (blocks of input, of output)")
+        inputs, outputs = (check_whole(home, "a number of blocks", one) for one in blocks)
+        if not isinstance(self.in_place, bool):
+            raise ProgramError(f"{home}in_place is {self.in_place!r}; it is True or False")
+        if check_whole(home, "most_steps", self.most_steps) < 1:
+            raise ProgramError(f"{home}most_steps is {self.most_steps}; it is 1 or more")
+        seconds = self.idle_seconds
+        if not (isinstance(seconds, int | float) and seconds > 0):
+            raise ProgramError(f"{home}idle_seconds is {seconds!r}; it is a number above 0")
         build = Build(
             self.name,
             self.collective,
             ranks=shape.ranks,
             nodes=shape.nodes,
             root=shape.root,
-            chunks=self.chunks(shape),
+            chunks=chunks,
             in_place=self.in_place,
-            blocks=self.blocks,
+            blocks=(inputs, outputs),
         )
         build.set_most_steps(self.most_steps)
-        if self.collective == "custom":
-            _set_conditions(build, shape, self)
-        return build
+        if self.collective != "custom" or self.wanted is None:
+            return build, True
+        where = Conditions(self.name, shape, inputs * chunks, outputs * chunks)
+        given = where.given(self.given)
+        required = where.wanted(self.wanted)
+        build.set_conditions(given, required)
+        return build, any(required)
 
     def compile(
         self,
@@ -212,7 +260,7 @@ def program(
     *,
     chunks: int | Callable[[Shape], int] = 1,
     in_place: bool = False,
-    blocks: tuple[int, int] = (1, 1),
+    blocks: Blocks | None = None,
     given: Given | None = None,
     wanted: Wanted | None = None,
     most_steps: int = 1 << 24,
@@ -247,6 +295,11 @@ def program(
     return make
 
 
+def _home_of(function: Callable[..., None]) -> str:
+    code = function.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}: "
+
+
 def load(path: Path | str) -> list[Program]:
     """The programs that a Python file defines, in its order. The file is executed.
 
@@ -262,30 +315,8 @@ def load(path: Path | str) -> list[Program]:
     sys.modules[module_name] = module
     with told_at(f"{path}: "):
         specification.loader.exec_module(module)
-    found = [value for value in vars(module).values() if isinstance(value, Program)]
+    # One program may have several names in the file.
+    found = list({id(v): v for v in vars(module).values() if isinstance(v, Program)}.values())
     if not found:
         raise ProgramError(f"{path} defines no program; decorate one with @program(...)")
     return found
-
-
-def _set_conditions(build: Build, shape: Shape, one: Program) -> None:
-    inputs, outputs = (blocks * build.chunks_per_block for blocks in one.blocks)
-    given = [
-        one.given is None or bool(one.given(shape, rank, index))
-        for rank in range(shape.ranks)
-        for index in range(inputs)
-    ]
-    required: list[list[int]] = []
-    for rank in range(shape.ranks):
-        for index in range(outputs):
-            places = one.wanted(shape, rank, index) if one.wanted else None
-            required.append([])
-            for source, chunk in places or ():
-                if not (0 <= source < shape.ranks and 0 <= chunk < inputs):
-                    raise ProgramError(
-                        f"program {one.name}: the postcondition of output[{index}] of rank {rank} "
-                        f"asks for input[{chunk}] of rank {source}; there are {shape.ranks} ranks "
-                        f"with {inputs} chunks"
-                    )
-                required[-1].append(source * inputs + chunk)
-    build.set_conditions(given, required)

@@ -1,0 +1,47 @@
+"""Ctrl-C ends commands soon, whatever runs in them."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+RING = Path(__file__).parents[2] / "examples" / "language" / "ring_all_reduce.py"
+# Each of them takes far longer than the test waits, in native code.
+COMMANDS = {
+    "verify": ["plan", "verify", "ring_all_reduce", "--ranks", "900..1200"],
+    "compile": ["plan", "compile", str(RING), "--ranks", "2800", "-o", "{folder}/ring.json"],
+}
+# The process ends 0.1 s after the signal, where the machine lets it.
+MOST_SECONDS = 1.0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_ends_though_native_code_runs(command, tmp_path):
+    words = [word.format(folder=tmp_path) for word in COMMANDS[command]]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "unisono.cli", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        # Most of what it does after so much processor time is native.
+        deadline = time.monotonic() + 30
+        while processor_seconds(process.pid) < 2 and time.monotonic() < deadline:
+            assert process.poll() is None, "it has ended by itself"
+            time.sleep(0.05)
+        started = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        status = process.wait(10)
+        assert time.monotonic() - started < MOST_SECONDS
+        assert status in (1, 130)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def processor_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
