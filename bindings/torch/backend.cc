@@ -285,7 +285,7 @@ void Backend::eagerConnectSingleDevice(at::Device device) {
 
 // Life -----------------------------------------------------------------------------------------
 
-c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>&,
+c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                  const std::vector<int>& ranks,
                                                  const c10::intrusive_ptr<Options>& options) {
   for (const int rank : ranks)
@@ -294,6 +294,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
                    size_ - 1);
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
   const bool joins = own != ranks.end();
+  if (!joins && store && store == left_out_of_) return nullptr;
+  left_out_of_ = joins ? nullptr : store;
   Communicator part =
       take(communicator_.split(joins ? ranks[0] : -1, static_cast<int>(own - ranks.begin())),
            where("split"));

@@ -50,6 +50,7 @@ class Backend : public c10d::Backend {
   void addEphemeralTimeout(const std::chrono::milliseconds& more) { added_timeout_ = more; }
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
+  // PyTorch 2.15 asks a rank that is left out once for each type of device, with one store.
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& options) override;
@@ -206,6 +207,7 @@ class Backend : public c10d::Backend {
     Holding holding;
   };
   std::optional<Batch> batch_;
+  c10::intrusive_ptr<c10d::Store> left_out_of_;  // the last split's, where this rank is in no part
 };
 
 }  // namespace unisono::pytorch
