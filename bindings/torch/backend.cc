@@ -48,6 +48,13 @@ Registry& registry() {
   return *all;
 }
 
+// Null if there is none any more.
+c10::intrusive_ptr<Backend> living(const Backend* backend) {
+  const std::lock_guard lock(registry().mutex);
+  const auto found = registry().backends.find(backend);
+  return found == registry().backends.end() ? nullptr : found->second.lock();
+}
+
 }  // namespace
 
 c10::intrusive_ptr<Backend> Backend::make(Communicator communicator, std::string name,
@@ -294,8 +301,9 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
                    size_ - 1);
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
   const bool joins = own != ranks.end();
-  if (!joins && store && store == left_out_of_) return nullptr;
-  left_out_of_ = joins ? nullptr : store;
+  if (store && store == split_store_) return living(split_part_);
+  split_store_ = store;
+  split_part_ = nullptr;
   Communicator part =
       take(communicator_.split(joins ? ranks[0] : -1, static_cast<int>(own - ranks.begin())),
            where("split"));
@@ -304,8 +312,10 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
   for (const int rank : ranks)
     members.push_back(global_ranks_.empty() ? static_cast<std::uint64_t>(rank)
                                             : global_ranks_[static_cast<std::size_t>(rank)]);
-  return make(std::move(part), options ? options->group_name : name_ + ":split", std::move(members),
-              options ? options->timeout : timeout_, host_waits_);
+  auto made = make(std::move(part), options ? options->group_name : name_ + ":split",
+                   std::move(members), options ? options->timeout : timeout_, host_waits_);
+  split_part_ = made.get();
+  return made;
 }
 
 c10d::ErrorType Backend::getError() {

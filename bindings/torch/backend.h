@@ -50,7 +50,8 @@ class Backend : public c10d::Backend {
   void addEphemeralTimeout(const std::chrono::milliseconds& more) { added_timeout_ = more; }
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
-  // PyTorch 2.15 asks a rank that is left out once for each type of device, with one store.
+  // PyTorch may ask for one part once for each type of device, with one store; and since 2.15 some
+  // ranks so and others once.
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& options) override;
@@ -207,7 +208,9 @@ class Backend : public c10d::Backend {
     Holding holding;
   };
   std::optional<Batch> batch_;
-  c10::intrusive_ptr<c10d::Store> left_out_of_;  // the last split's, where this rank is in no part
+  // The last split's, and this rank's part, which may be gone.
+  c10::intrusive_ptr<c10d::Store> split_store_;
+  const Backend* split_part_ = nullptr;
 };
 
 }  // namespace unisono::pytorch
