@@ -141,7 +141,7 @@ def main(name: str) -> None:
     report("backend", dist.get_backend())
     report("ran", ran())
     mine = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-    parts = [torch.zeros_like(mine) for _ in range(size())]
+    parts = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(parts, mine)
     changed = not torch.equal(mine, torch.cat([p.detach().flatten() for p in Model().parameters()]))
     report("trained", str(changed and all(torch.equal(part, parts[0]) for part in parts)))
