@@ -22,6 +22,8 @@ struct Field {
   int least;
   int most;
 };
+template <class Structure>
+Field(const char*, int Structure::*, unsigned, int, int) -> Field<Structure>;
 constexpr int any = INT_MAX;
 constexpr std::array fields{
     Field{"blocking", &ncclConfig_t::blocking, 21400, 0, 1},
