@@ -25,6 +25,8 @@ def test_a_command_ends_though_native_code_runs(command, tmp_path):
         [sys.executable, "-m", "unisono.cli", *words],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        # Where these tests run in the background, SIGINT is ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         # Most of what it does after so much processor time is native.

@@ -69,6 +69,7 @@ def test_its_name_is_nccls_and_nothing_of_cuda_is_needed() -> None:
         "librt",
         "libpthread",
         "ld",
+        "libunisono_kernels",  # beside it
     }
 
 
