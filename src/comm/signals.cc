@@ -17,6 +17,10 @@ constexpr unsigned host_portable_mapped = 3;
 constexpr std::size_t word_bytes = sizeof(std::uint64_t);
 constexpr std::int64_t patience_at_end_ns = 1'000'000'000;
 
+// The language orders accesses to an atomic through one address, and ranks that are threads of a
+// process each map the counters. This one orders them: signals of this process.
+std::atomic<std::uint64_t> signals_here{0};
+
 // What a stream stores of its wait.
 enum WaitState : std::uint64_t { not_reached = 0, waiting = 1, over = 2 };
 
@@ -111,6 +115,7 @@ std::uint64_t& Signals::own_count(std::vector<std::uint64_t>& counts, int peer, 
 Status Signals::signal(int peer, int signal) {
   UNISONO_TRY(check(peer, signal));
   const std::lock_guard lock(mutex_);
+  signals_here.fetch_add(1, std::memory_order_release);
   counter(peer, rank_, signal).store(++own_count(sent_, peer, signal), std::memory_order_release);
   return {};
 }
@@ -126,6 +131,7 @@ Result<bool> Signals::try_take(std::span<const SignalWait> waits) {
         counter(rank_, wait.peer, wait.signal).load(std::memory_order_acquire);
     if (there < count) return false;
   }
+  static_cast<void>(signals_here.load(std::memory_order_acquire));
   taken_ = std::move(taken);
   return true;
 }
