@@ -54,7 +54,8 @@ struct ncclUniqueId {
   char internal[unisono::nccl::unique_id_bytes];
 };
 
-enum ncclResult_t {
+// Of a fixed type: a caller in C may hand over any number, which must be a value then.
+enum ncclResult_t : int {
   ncclSuccess = 0,
   ncclUnhandledCudaError = 1,
   ncclSystemError = 2,
@@ -67,7 +68,7 @@ enum ncclResult_t {
   ncclNumResults = 9
 };
 
-enum ncclDataType_t {
+enum ncclDataType_t : int {
   ncclInt8 = 0,
   ncclUint8 = 1,
   ncclInt32 = 2,
@@ -84,7 +85,7 @@ enum ncclDataType_t {
 };
 
 // From ncclNumOps on: made by ncclRedOpCreatePreMulSum.
-enum ncclRedOp_t {
+enum ncclRedOp_t : int {
   ncclSum = 0,
   ncclProd = 1,
   ncclMax = 2,
@@ -94,19 +95,19 @@ enum ncclRedOp_t {
   ncclMaxRedOp = 0x7fffffff
 };
 
-enum ncclScalarResidence_t { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 };
+enum ncclScalarResidence_t : int { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 };
 
-enum ncclCommMemStat_t {
+enum ncclCommMemStat_t : int {
   ncclStatGpuMemSuspend = 0,
   ncclStatGpuMemSuspended = 1,
   ncclStatGpuMemPersist = 2,
   ncclStatGpuMemTotal = 3
 };
 
-enum ncclGinType_t { NCCL_GIN_TYPE_NONE = 0 };
-enum ncclGinConnectionType_t { NCCL_GIN_CONNECTION_NONE = 0 };
-enum ncclCftTeamMode_t { NCCL_CFT_TEAM_FLAT = 0 };
-enum ncclEncryptionMode_t { NCCL_ENCRYPTION_MODE_NONE = 0, NCCL_ENCRYPTION_MODE_PSK = 1 };
+enum ncclGinType_t : int { NCCL_GIN_TYPE_NONE = 0 };
+enum ncclGinConnectionType_t : int { NCCL_GIN_CONNECTION_NONE = 0 };
+enum ncclCftTeamMode_t : int { NCCL_CFT_TEAM_FLAT = 0 };
+enum ncclEncryptionMode_t : int { NCCL_ENCRYPTION_MODE_NONE = 0, NCCL_ENCRYPTION_MODE_PSK = 1 };
 
 struct ncclConfig_t {
   std::size_t size;
