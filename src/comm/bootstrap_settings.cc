@@ -87,8 +87,8 @@ Result<std::string> word_of(LauncherVariable variable, std::string_view otherwis
   const auto is_plain = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
   };
-  if (text.empty() || text.size() > most || !std::ranges::all_of(text, is_plain))
-    return misuse(name(variable), " is '", text, "'; it must be 1 to ", most,
+  if (text.size() > most || !std::ranges::all_of(text, is_plain))
+    return misuse(name(variable), " is '", text, "'; it must be at most ", most,
                   " letters, digits and underscores, as Slurm sets it");
   return text;
 }

@@ -3,7 +3,12 @@
 #include "comm/invitation.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unisono/invitation.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "comm/bootstrap_handshake.h"
@@ -113,6 +118,23 @@ TEST_F(InvitationTest, WithAnotherSecretIsRefusedAtOnce) {
   EXPECT_FALSE(followed.error().timed_out);
   EXPECT_NE(followed.error().message.find("has another secret"), std::string::npos)
       << followed.error().message;
+}
+
+TEST_F(InvitationTest, ARankWithoutDescriptorsNamesItsOwnLimit) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto follow = [this] {
+    // All but two, which a world takes.
+    const rlimit few{64, 64};
+    setrlimit(RLIMIT_NOFILE, &few);
+    std::vector<int> taken;
+    while (taken.empty() || taken.back() >= 0) taken.push_back(dup(0));
+    for (int i = 0; i < 2; ++i) close(taken[taken.size() - 2 - static_cast<std::size_t>(i)]);
+    BootstrapOptions options = guest_of(invitation.rendezvous, invitation.secret);
+    const auto followed = follow_invitation(options);
+    std::fputs(followed.ok() ? "none" : followed.error().message.c_str(), stderr);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(follow(), testing::ExitedWithCode(0), "rank 1 can have no more connections");
 }
 
 // A process that has the secret and answers what no inviting one does.
