@@ -37,8 +37,19 @@ std::int64_t steady_now_ns() {
 FastClock::FastClock() : has_constant_rate_(counter_has_constant_rate()) {}
 
 std::int64_t FastClock::read_clock() {
-  const std::uint64_t now_ticks = ticks();
-  const std::int64_t now = steady_now_ns();
+  // Both at one time: of a few readings the one with the least between its ends, since a thread may
+  // lose its processor in any of them.
+  std::uint64_t now_ticks = 0, least = UINT64_MAX;
+  std::int64_t now = 0;
+  for (int reading = 0; reading < 3; ++reading) {
+    const std::uint64_t before = ticks();
+    const std::int64_t ns = steady_now_ns();
+    const std::uint64_t between = ticks() - before;
+    if (between >= least) continue;
+    least = between;
+    now_ticks = before + between / 2;
+    now = ns;
+  }
   last_ns_ = std::max(last_ns_, now);
   if (!has_constant_rate_) return last_ns_;
   const std::int64_t elapsed = now - anchor_ns_;
