@@ -89,6 +89,7 @@ class Limits : public testing::TestWithParam<Shape> {
 };
 
 TEST_P(Limits, TooFewDescriptorsFromTheBeginning) {
+  if (test::is_sanitized) GTEST_SKIP() << "a sanitizer that looks at an object opens a pipe";
   for (rlim_t more : {0, 4, 8, 10, 12, 20}) {
     SCOPED_TRACE(str(more, " descriptors for rank ", victim));
     const auto begin = std::chrono::steady_clock::now();
