@@ -49,7 +49,7 @@ void set_options(const ncclComm& comm, const Given& given, Call& call) {
     options.max_sms =
         options.max_sms == 0 ? comm.config.max_sms : std::min(options.max_sms, comm.config.max_sms);
   if (!options.policy && comm.config.prefers_zero_sm) options.policy = Policy::zero_sm;
-  // As in NCCL a wish: what reduces goes by kernels all the same.
+  // NCCL treats the policy as a hint, too: reductions run in kernels all the same.
   if (is_reduction(given.collective)) options.policy.reset();
 }
 

@@ -43,7 +43,7 @@ ncclResult_t set_encryption(const ncclEncryptionConfig_t* given) {
                                           "NCCL_ENCRYPTION_MODE_NONE (0) and "
                                           "NCCL_ENCRYPTION_MODE_PSK (1)"));
   } else if (const std::string set = wire_of_settings(); !set.empty()) {
-    // A program that asks for nothing leaves what whoever runs it has set.
+    // A program that asks for nothing keeps the UNISONO_WIRE of its environment.
     wire = set;
   }
   const Status status = protect_wire(wire, key);

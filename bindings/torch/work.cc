@@ -137,7 +137,7 @@ bool Work::isCompleted() {
   for (unisono::Work& call : calls_)
     if (!call.test()) return false;
   if (!calls_done()) return false;
-  // The caller may hold the GIL, which whoever settles it now may wait for.
+  // The caller may hold the GIL, and the thread that settles it now may wait for the GIL.
   Holding freed;
   const std::unique_lock settling(settling_, std::try_to_lock);
   if (settling) freed = settle_locked();

@@ -8,7 +8,7 @@
 namespace unisono {
 
 // A rank of a group of known size. A number from outside becomes one only where it is checked, so
-// that whoever holds a Rank may index by it.
+// that a Rank may always be used as an index.
 class Rank {
  public:
   static constexpr std::optional<Rank> among(std::int64_t number, int ranks) {

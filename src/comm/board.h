@@ -38,8 +38,8 @@ class Board {
   std::uint64_t started() const { return own_line_->started.load(std::memory_order_relaxed); }
   // The collective that this rank started last has that fingerprint.
   void shows(std::uint64_t call) {
-    // Release, both: whoever sees the number sees the fingerprint, and whoever sees a fingerprint
-    // sees the number of the collective before it.
+    // Release, both: a reader that sees the number sees the fingerprint, and one that sees a
+    // fingerprint sees the number of the collective before it.
     own_line_->calls[shown_ % kept_calls].store(call, std::memory_order_release);
     own_line_->shown.store(++shown_, std::memory_order_release);
   }

@@ -80,8 +80,8 @@ Status fill_from_settings(BootstrapOptions& options);
 
 // Completes what was asked for: a rank or world size of -1, an empty text and a timeout of 0 are
 // filled in. First from the settings: UNISONO_RANK, _WORLD_SIZE, _RENDEZVOUS, _SECRET_FILE,
-// _SECRET, _INTERFACE, _BOOTSTRAP_TIMEOUT, _WIRE. Then rank, world size and rendezvous from whoever
-// started this process, the first of these whose variables are there:
+// _SECRET, _INTERFACE, _BOOTSTRAP_TIMEOUT, _WIRE. Then rank, world size and rendezvous from the
+// launcher of this process, the first of these whose variables are there:
 //   torchrun  RANK, WORLD_SIZE, and MASTER_ADDR with the port after MASTER_PORT (MASTER_PORT itself
 //             belongs to torchrun's own store).
 //   PMI       PMI_FD, PMI_RANK, PMI_SIZE; the rendezvous is told through PMI (pmi_meeting.h).

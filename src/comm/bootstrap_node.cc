@@ -94,7 +94,7 @@ sys::Task<void> ControlNode::accept_loop() {
   }
 }
 
-// Said once; whoever waits for a peer here learns it after a while.
+// Logged once; calls that wait for a peer here fail with it after a while.
 void ControlNode::starve(const Error& why) {
   if (starving_since_ns_ == 0) {
     starving_since_ns_ = world_.now_ns();

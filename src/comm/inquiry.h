@@ -1,12 +1,12 @@
 // Whom the members of a communicator blame when a call cannot end: what they tell each other, and
 // the verdict that follows from it. Pure data; GroupExchange (bootstrap_group.h) moves it.
 //
-// Whoever reaches a deadline or sees a connection end opens an inquiry. Each member that waits in a
-// call asks the members that it waits for, over control links, what they do; after a while it turns
-// what it knows of them into suspicions. Suspicions spread from member to member, and each keeps
-// the weightiest ones: keeping the few first of an order gives the same set whatever the order in
-// which they arrive. So when the inquiry ends, all hold the same set and find the same verdict, and
-// no member's part is needed but the culprit's finder's.
+// A member that reaches a deadline or sees a connection end opens an inquiry. Each member that
+// waits in a call asks the members that it waits for, over control links, what they do; after a
+// while it turns what it knows of them into suspicions. Suspicions spread from member to member,
+// and each keeps the weightiest ones: keeping the few first of an order gives the same set whatever
+// the order in which they arrive. So when the inquiry ends, all hold the same set and find the same
+// verdict, and no member's part is needed but the culprit's finder's.
 #pragma once
 
 #include <unisono/result.h>
@@ -21,9 +21,9 @@
 
 namespace unisono::comm {
 
-// What a group's members may be told of the calls that run on this one. Written by whoever drives
-// the calls, read on the world's loop; facts for people and for the judgement of a call that is
-// stuck, so relaxed will do.
+// What a group's members may be told of the calls that run on this one. Written by the thread that
+// drives the calls, read on the world's loop; facts for people and for the judgement of a call that
+// is stuck, so relaxed will do.
 struct CallState {
   std::atomic<int> calls{0};  // that run or wait for their turn
   std::atomic<int> waits_for{-1};
@@ -105,8 +105,8 @@ struct Inquest {
   std::uint64_t call = 0;  // the fingerprint of the last of them, if it runs; else 0
   std::vector<Awaited> awaited;
 };
-// A member asks at most so many, the next ones in the order of ranks: whoever many wait for is
-// asked by some of them.
+// A member asks at most so many, the next ones in the order of ranks: a member that many
+// wait for is asked by some of them.
 inline constexpr std::size_t max_awaited = 32;
 
 // How long after it began a member judges those who have not answered, and when its inquiry ends.

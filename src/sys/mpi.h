@@ -3,7 +3,7 @@
 
 namespace unisono::sys {
 
-// Whether a library of MPI in this process has been initialised, whoever loaded it.
+// Whether a library of MPI in this process has been initialised; any library may have loaded it.
 bool mpi_is_initialized();
 
 }  // namespace unisono::sys

@@ -139,8 +139,8 @@ class SocketListener final : public Listener {
       passed_.push_back(std::move(*passed));
   }
 
-  // That there are too few descriptors is an error even where strangers made room: whoever waits
-  // for a peer that finds none here must learn why.
+  // That there are too few descriptors is an error even where strangers made room: calls
+  // that wait for a peer which finds none here must fail for this reason.
   Status accept_some(const Gate& gate) {
     bool has_too_few = false;
     for (int accepted = 0; accepted < most_accepted;) {

@@ -61,8 +61,8 @@ class Stream {
 Task<Status> read_exactly(Stream& stream, std::span<std::byte> buffer, std::int64_t deadline_ns);
 Task<Status> write_all(Stream& stream, std::span<const std::byte> bytes, std::int64_t deadline_ns);
 
-// What whoever connects must answer before the connection becomes a stream. Strangers cause these
-// calls, so they take little time and keep nothing.
+// What a connecting process must answer before the connection becomes a stream. Strangers cause
+// these calls, so they take little time and keep nothing.
 class Gate {
  public:
   virtual ~Gate() = default;

@@ -89,8 +89,8 @@ std::optional<Failure> refusal(const plan::Plan& plan, const Options& options) {
   return std::nullopt;
 }
 
-// The fewest slots with which a plan that stands still with options.slots is right; 0: more slots
-// do not help. Whatever ends with some ends with more.
+// The fewest slots with which a plan that deadlocks with options.slots is right; 0: more slots do
+// not help. A plan that ends with some number of slots ends with more.
 int fewest_slots(const plan::Plan& plan, const Options& options) {
   const auto ends = [&](std::int64_t slots) {
     Options more = options;

@@ -175,7 +175,7 @@ def test_a_report_says_how_many_slots_a_plan_needs():
         assert f"with {messages} slots" in report.failures[0].describe()
         assert plan.verify(slots=messages).ok
         assert not plan.verify(slots=messages - 1).ok
-    # No number of slots helps whoever receives before anybody sends.
+    # No number of slots helps where every rank receives before it sends.
     document = json.loads(exchange_of(1).to_json())
     for one in document["programs"]:
         one["thread_blocks"][0]["body"].reverse()

@@ -61,7 +61,7 @@ class Sealer {
   struct Part {
     const std::byte* data;
     std::size_t bytes;
-    bool is_payload;  // in the memory of whoever sends it
+    bool is_payload;  // in the sender's memory
     bool ends_frame;
   };
 
