@@ -13,24 +13,11 @@
 #include "comm/bootstrap_join.h"
 #include "comm/bootstrap_messages.h"
 #include "real_ranks.h"
+#include "stranger.h"
 #include "sys/real_world.h"
 
 namespace unisono::comm {
 namespace {
-
-// Connects to "tcp://127.0.0.1:port" as any program could.
-int connect_as_stranger(const std::string& rendezvous) {
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const int port = std::stoi(rendezvous.substr(rendezvous.rfind(':') + 1));
-  where.sin_port = htons(static_cast<std::uint16_t>(port));
-  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
-  if (connect(descriptor, reinterpret_cast<sockaddr*>(&where), sizeof where) == 0)
-    return descriptor;
-  close(descriptor);
-  return -1;
-}
 
 TEST(BootstrapMisuse, AWrongSecretIsToldAtOnceAndOthersGoOnWaiting) {
   const auto results = bootstrap_all(3, 2 * second_ns, [](BootstrapOptions& options) {

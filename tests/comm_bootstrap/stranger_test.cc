@@ -12,26 +12,10 @@
 
 #include "base/log.h"
 #include "real_ranks.h"
+#include "stranger.h"
 
 namespace unisono::comm {
 namespace {
-
-sockaddr_in place_of(const std::string& rendezvous) {
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const int port = std::stoi(rendezvous.substr(rendezvous.rfind(':') + 1));
-  where.sin_port = htons(static_cast<std::uint16_t>(port));
-  return where;
-}
-
-int connect_to(const sockaddr_in& where) {
-  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (connect(descriptor, reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0)
-    return descriptor;
-  close(descriptor);
-  return -1;
-}
 
 // How long four ranks take to find each other, in seconds.
 double start_ranks(RendezvousListener listener) {
@@ -68,10 +52,10 @@ class Strangers : public testing::Test {
 // The promise is half a second on a machine that does nothing else.
 TEST_F(Strangers, ThatSayNothingDoNotDelayTheStart) {
   auto listener = RendezvousListener::open("127.0.0.1");
-  const sockaddr_in where = place_of(listener->rendezvous());
+  const std::string where = listener->rendezvous();
   std::vector<int> idle;
   for (int i = 0; i < 500; ++i) {
-    idle.push_back(connect_to(where));
+    idle.push_back(connect_as_stranger(where));
     ASSERT_GE(idle.back(), 0);
   }
   const double seconds = start_ranks(std::move(*listener));
@@ -84,14 +68,14 @@ TEST_F(Strangers, ThatSayNothingDoNotDelayTheStart) {
 // but by the ranks.
 TEST_F(Strangers, ThatComeInAFloodDoNotDelayTheStart) {
   auto listener = RendezvousListener::open("127.0.0.1");
-  const sockaddr_in where = place_of(listener->rendezvous());
+  const std::string where = listener->rendezvous();
   std::atomic<bool> is_over{false};  // relaxed: nothing is read because of it
   std::atomic<int> came{0};          // relaxed: a number for people
   std::thread flood([&] {
     std::vector<int> open;
     const std::vector<char> noise(200, 'x');
     while (!is_over.load(std::memory_order_relaxed)) {
-      const int one = connect_to(where);
+      const int one = connect_as_stranger(where);
       if (one < 0) continue;
       const int number = came.fetch_add(1, std::memory_order_relaxed);
       if (number % 2 == 0) send(one, noise.data(), noise.size(), MSG_NOSIGNAL);

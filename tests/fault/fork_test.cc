@@ -18,17 +18,7 @@
 namespace unisono {
 namespace {
 
-// "" when the sum is right.
-std::string reduce(Communicator& communicator, std::size_t elements) {
-  std::vector<double> data(elements, communicator.rank() + 1);
-  const auto status = communicator.all_reduce(
-      data.data(), data.data(), static_cast<std::int64_t>(elements), DataType::float64);
-  if (!status.ok()) return status.error().describe();
-  const int ranks = communicator.size();
-  for (const double element : data)
-    if (element != ranks * (ranks + 1) / 2) return str("wrong: ", element);
-  return {};
-}
+using test::reduce;
 
 std::string reduce_some(Communicator& communicator) {
   for (int round = 0; round < 5; ++round)

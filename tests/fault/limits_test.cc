@@ -21,16 +21,7 @@
 namespace unisono {
 namespace {
 
-std::string reduce(Communicator& communicator, std::size_t elements) {
-  std::vector<float> data(elements, static_cast<float>(communicator.rank() + 1));
-  const auto status = communicator.all_reduce(
-      data.data(), data.data(), static_cast<std::int64_t>(elements), DataType::float32);
-  if (!status.ok()) return status.error().describe();
-  const int ranks = communicator.size();
-  for (const float element : data)
-    if (element != static_cast<float>(ranks * (ranks + 1) / 2)) return "wrong";
-  return {};
-}
+using test::reduce;
 
 // Takes connections to all others, and new ones for each communicator.
 std::string use_all(Communicator& communicator) {

@@ -48,17 +48,7 @@ class SmallSharedMemory {
   int before_;
 };
 
-// Reduces so many elements; "" when the result is right, else what was wrong.
-std::string reduce(Communicator& communicator, std::size_t elements) {
-  std::vector<float> data(elements, static_cast<float>(communicator.rank() + 1));
-  const auto status = communicator.all_reduce(
-      data.data(), data.data(), static_cast<std::int64_t>(elements), DataType::float32);
-  if (!status.ok()) return status.error().describe();
-  const int ranks = communicator.size();
-  for (const float element : data)
-    if (element != static_cast<float>(ranks * (ranks + 1) / 2)) return "wrong";
-  return {};
-}
+using test::reduce;
 
 // Every rank is right, or says that memory is missing, or names one that does.
 void expect_right_or_named(const std::vector<test::Ended>& ranks) {

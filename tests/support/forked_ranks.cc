@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "base/str.h"
 #include "support/ranks.h"
 #include "sys/fork.h"
 
@@ -74,6 +75,17 @@ std::vector<Ended> run_forked(int ranks, const std::function<std::string(Communi
     all.push_back(std::move(ended));
   }
   return all;
+}
+
+std::string reduce(Communicator& communicator, std::size_t elements) {
+  std::vector<float> data(elements, static_cast<float>(communicator.rank() + 1));
+  const auto status = communicator.all_reduce(
+      data.data(), data.data(), static_cast<std::int64_t>(elements), DataType::float32);
+  if (!status.ok()) return status.error().describe();
+  const int ranks = communicator.size();
+  for (const float element : data)
+    if (element != static_cast<float>(ranks * (ranks + 1) / 2)) return str("wrong: ", element);
+  return {};
 }
 
 }  // namespace unisono::test

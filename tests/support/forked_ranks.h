@@ -3,6 +3,7 @@
 
 #include <unisono/communicator.h>
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,5 +21,8 @@ struct Ended {
 std::vector<Ended> run_forked(
     int ranks, const std::function<std::string(Communicator&)>& body,
     const std::function<void(int rank, InitOptions& options)>& prepare = {});
+
+// Sums so many elements over the ranks; "" where the result is right, else what was wrong.
+std::string reduce(Communicator& communicator, std::size_t elements);
 
 }  // namespace unisono::test
