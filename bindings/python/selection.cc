@@ -28,7 +28,7 @@ Selection selection_for(const topo::Placement& placement, double crowding,
   const auto fifo_options =
       transport::FifoOptions::from_settings().shared_by(placement.max_ranks_on_a_node());
   check(fifo_options.check());
-  Selection selection(placement, comm::host_model(fifo_options, crowding, costs));
+  Selection selection(placement, comm::host_model(fifo_options, {.crowding = crowding}, costs));
   check(selection.read_settings());
   return selection;
 }

@@ -101,10 +101,11 @@ constexpr std::array rows{
                "Slots in each connection between GPUs by the copy engines (policy zero_sm)."},
     SettingRow{Setting::gpu_copy_slot_bytes, "UNISONO_GPU_COPY_SLOT_BYTES", size_bytes, "4MiB",
                "Bytes in such a slot; a multiple of 4 KiB."},
-    SettingRow{Setting::zero_copy, "UNISONO_ZERO_COPY", boolean, "0",
-               "Lets the receiver read a large message straight from the sender's memory "
-               "(cross-memory attach, or the same process) where the kernel allows it. The "
-               "kernel copies at half the speed at which both ranks copy through slots."},
+    SettingRow{
+        Setting::zero_copy, "UNISONO_ZERO_COPY", boolean, "0",
+        "Lets the receiver read a large message straight from the sender's memory "
+        "(cross-memory attach, or the same process) where the kernel allows it: 1 or 0. Where "
+        "nothing is set, ranks measure both ways when a job starts, and take the faster one."},
     SettingRow{
         Setting::zero_copy_min_bytes, "UNISONO_ZERO_COPY_MIN_BYTES", size_bytes, "256KiB",
         "Messages of at least this many bytes go by zero-copy where it is possible, and into a "

@@ -30,7 +30,7 @@ Result<std::unique_ptr<comm::Plans>> Communicator::Core::make_device_plans(
   if (connected.is_staged()) {
     staging_ = std::make_unique<comm::Staging>(connected);
     comm::Selection selection(plans->placement(),
-                              comm::host_model(job->fifo_options(), job->crowding()));
+                              comm::host_model(job->fifo_options(), job->host_traits()));
     UNISONO_TRY(selection.read_settings());
     const auto make =
         [this](const plan::Header& header, const plan::RankProgram& program,

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "algorithm/algorithm.h"
 #include "comm/cost_model.h"
+#include "comm/host_traits.h"
 #include "engine/gpu/execution.h"
 #include "transport/fifo.h"
 
@@ -20,6 +22,8 @@ class EngineModel {
   virtual std::string_view name() const = 0;
   // Of a request that the entry supports.
   virtual bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const = 0;
+  // For a person: what holds for its calls, in a sentence; nothing where there is nothing to say.
+  virtual std::string note() const { return {}; }
   // How many channels are worth trying.
   virtual std::span<const int> channels() const = 0;
   // For blocks of `block_bytes`, on at most `max_sms` multiprocessors; 0: on as many as it likes.
@@ -35,9 +39,8 @@ class EngineModel {
   }
 };
 
-// `crowding`: ranks for each core of the machine where they are most; the same on every rank.
 std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options,
-                                              double crowding = 1,
+                                              const HostTraits& host = {},
                                               const CostModel& costs = host_cost_model());
 // Of devices that run `thread_blocks` at once, and whether all of them copy in bulk.
 std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,

@@ -13,6 +13,7 @@
 #include "comm/left_jobs.h"
 #include "comm/pmi_meeting.h"
 #include "sys/host.h"
+#include "sys/single_copy.h"
 #include "transport/interpose/transport.h"
 #include "transport/nvlink/transport.h"
 #include "transport/shm/transport.h"
@@ -22,6 +23,10 @@ namespace unisono::comm {
 namespace {
 
 constexpr std::size_t max_name_bytes = 1024;
+// Measurements vary: a little faster is not faster.
+constexpr std::uint32_t least_gain_per_mille = 1250;
+constexpr std::uint32_t most_gain_per_mille = 1'000'000;
+constexpr std::uint32_t set_per_mille = most_gain_per_mille + 1;  // UNISONO_ZERO_COPY=1
 
 // What ranks tell of themselves before they can talk by transports.
 struct SelfDescription {
@@ -32,6 +37,7 @@ struct SelfDescription {
   bool has_device = false;
   bool has_signals = false;
   std::uint32_t cores = 1;
+  std::uint32_t single_copy_per_mille = 0;  // of CopyCosts::gain
 };
 
 std::vector<std::byte> write(const SelfDescription& introduction) {
@@ -47,6 +53,7 @@ std::vector<std::byte> write(const SelfDescription& introduction) {
   writer.number(static_cast<std::uint8_t>(introduction.has_device));
   writer.number(static_cast<std::uint8_t>(introduction.has_signals));
   writer.number(introduction.cores);
+  writer.number(introduction.single_copy_per_mille);
   return writer.take();
 }
 
@@ -63,6 +70,7 @@ Result<SelfDescription> read_introduction(std::span<const std::byte> bytes, int 
   out.has_device = reader.number<std::uint8_t>() != 0;
   out.has_signals = reader.number<std::uint8_t>() != 0;
   out.cores = std::max(reader.number<std::uint32_t>(), 1U);
+  out.single_copy_per_mille = reader.number<std::uint32_t>();
   if (!reader.done())
     return peer_error(rank, "rank ", rank, " introduced itself with ", bytes.size(),
                       " bytes that cannot be read; is it another version of unisono?");
@@ -90,6 +98,15 @@ Status agree(const SelfDescription& mine, const SelfDescription& theirs, int ran
   UNISONO_TRY(same(Setting::ll_slot_bytes, a.ll_slot_bytes, b.ll_slot_bytes));
   UNISONO_TRY(same(Setting::ll128_slot_bytes, a.ll128_slot_bytes, b.ll128_slot_bytes));
   return same(Setting::check_calls, mine.checks_calls, theirs.checks_calls);
+}
+
+// What a rank says for or against single copies: what is set, or else what it measures.
+std::uint32_t single_copy_per_mille(bool has_peers_by_shm) {
+  if (settings().is_set(Setting::zero_copy))
+    return settings().boolean(Setting::zero_copy) ? set_per_mille : 0;
+  if (!has_peers_by_shm) return 0;
+  const double gain = sys::measure_copies().gain() * 1000;
+  return static_cast<std::uint32_t>(std::min<double>(gain, most_gain_per_mille));
 }
 
 // The host part of "tcp://host:port"; empty for other rendezvous.
@@ -167,6 +184,8 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   mine.has_device = device_ >= 0;
   mine.has_signals = has_signals_;
   mine.cores = std::thread::hardware_concurrency();
+  mine.single_copy_per_mille =
+      single_copy_per_mille(bootstrap_options.world_size > 1 && forced_transport_ != "socket");
   UNISONO_ASSIGN(BootstrapResult found,
                  listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))
                           : bootstrap(bootstrap_options, write(mine)));
@@ -174,6 +193,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
 
   std::map<std::string, int> ranks_on;
   std::map<std::string, std::uint32_t> cores_of;
+  std::uint32_t gain_per_mille = set_per_mille;
   for (int rank = 0; rank < world_->size(); ++rank) {
     UNISONO_ASSIGN(const SelfDescription theirs,
                    read_introduction(found.contributions[rank], rank));
@@ -184,13 +204,18 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
     // Ranks bound to few cores each know only these.
     std::uint32_t& cores = cores_of[theirs.host];
     cores = std::max(cores, theirs.cores);
+    gain_per_mille = std::min(gain_per_mille, theirs.single_copy_per_mille);
   }
+  fifo_options_.zero_copy = gain_per_mille >= least_gain_per_mille;
+  if (fifo_options_.zero_copy && gain_per_mille < set_per_mille)
+    host_traits_.single_copy_gain = gain_per_mille / 1000.0;
   const bool one_host = ranks_on.size() == 1;
   ranks_on_host_ = ranks_on[mine.host];
   int most_on_a_host = 0;
   for (const auto& [host, ranks] : ranks_on) {
     most_on_a_host = std::max(most_on_a_host, ranks);
-    crowding_ = std::max(crowding_, static_cast<double>(ranks) / cores_of[host]);
+    host_traits_.crowding =
+        std::max(host_traits_.crowding, static_cast<double>(ranks) / cores_of[host]);
   }
   fifo_options_ = fifo_options_.shared_by(most_on_a_host);
   UNISONO_TRY(fifo_options_.check());
@@ -201,7 +226,8 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   transport::TransportOptions transport_options{
       .key = found.key,
       .protection = is_asked_for ? bootstrap_options.protection : sys::Protection::none,
-      .interface = bootstrap_options.interface};
+      .interface = bootstrap_options.interface,
+      .shares_memory = fifo_options_.zero_copy};
   if (transport_options.interface.empty() && !one_host)
     transport_options.interface = sys::address_towards(host_of(bootstrap_options.rendezvous));
   Status made = make_transports(transport_options);

@@ -13,6 +13,7 @@
 
 #include "base/key.h"
 #include "comm/bootstrap.h"
+#include "comm/host_traits.h"
 #include "sys/cuda/device.h"
 #include "transport/fifo.h"
 #include "transport/transport.h"
@@ -45,8 +46,7 @@ class Job {
   std::unique_ptr<ControlGroup> take_world() { return std::move(world_); }
   // Ranks of the job on this host: how many share its cores.
   int ranks_on_host() const { return ranks_on_host_; }
-  // Ranks for each core of the host where they are most, which every rank finds alike; at least 1.
-  double crowding() const { return crowding_; }
+  const HostTraits& host_traits() const { return host_traits_; }
   // Of the shared page of a communicator's ranks on a node, which only the job's ranks can tell.
   std::string board_name(std::uint64_t communicator, std::uint32_t epoch, int node) const;
 
@@ -86,7 +86,7 @@ class Job {
   transport::FifoOptions fifo_options_;
   std::vector<Member> members_;
   int ranks_on_host_ = 1;
-  double crowding_ = 1;
+  HostTraits host_traits_;
   int device_ = -1;
   Policy policy_ = Policy::fastest;
   int max_sms_ = 0;

@@ -298,6 +298,7 @@ Result<std::string> Selection::explain(Collective collective, std::uint64_t byte
                  row.origin, ")\n\n");
       break;
     }
+  if (const std::string note = model_->note(); !note.empty()) out += note + "\n\n";
   out += pad("algorithm", 36) + pad("protocol", 10) + pad("time_us", 12) + pad("steps", 8) +
          pad("inter-node", 12) + pad("bytes sent", 14) + "inter-node\n";
   for (const Candidate& candidate : candidates(collective, bytes)) {

@@ -197,6 +197,8 @@ struct TransportOptions {
   // administrator can read or change what travels there, so they are left as they are by default.
   bool protects_loopback = false;
   std::string interface;  // where listeners bind; see Setting::interface
+  // Lets the processes of this user on this host read this one's memory.
+  bool shares_memory = false;
 };
 
 // A bug where the key was left out.

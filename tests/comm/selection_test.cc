@@ -64,7 +64,7 @@ TEST(Selection, SmallCallsTakeFewStepsAndLargeOnesFewBytes) {
 TEST(Selection, CrowdedRanksTakeFewerSteps) {
   const auto steps_of = [](Collective collective, double crowding) {
     const Selection selection(topo::Placement::single_node(4),
-                              host_model(transport::FifoOptions{}, crowding));
+                              host_model(transport::FifoOptions{}, {.crowding = crowding}));
     return selection.candidates(collective, 16).front().cost.steps;
   };
   for (Collective collective :
@@ -72,6 +72,43 @@ TEST(Selection, CrowdedRanksTakeFewerSteps) {
     EXPECT_EQ(steps_of(collective, 2), 1) << name(collective);
     EXPECT_EQ(steps_of(collective, 1), 2) << name(collective);
   }
+}
+
+// Where the kernel copies faster than slots do, large messages cost less; short ones stay in slots.
+TEST(Selection, SingleCopiesMakeLargeMessagesCheaper) {
+  const transport::FifoOptions single{.zero_copy = true, .zero_copy_min_bytes = 256 << 10};
+  const auto time_us = [](const transport::FifoOptions& options, double gain, Protocol protocol,
+                          std::uint64_t bytes) {
+    const Selection selection(topo::Placement::single_node(4),
+                              host_model(options, {.single_copy_gain = gain}));
+    const auto candidates = selection.candidates(Collective::all_gather, bytes);
+    const auto ring = std::ranges::find_if(candidates, [&](const Candidate& one) {
+      return one.choice.entry->name == "ring" && one.choice.protocol == protocol;
+    });
+    return ring == candidates.end() ? 0 : ring->time_us;
+  };
+  const std::uint64_t large = 4 << 20, small = 512 << 10;
+  const double by_slots = time_us({}, 1, Protocol::simple, large);
+  EXPECT_GT(by_slots, 0);
+  EXPECT_LT(time_us(single, 2, Protocol::simple, large), 0.6 * by_slots);
+  EXPECT_DOUBLE_EQ(time_us(single, 1, Protocol::simple, large), by_slots);
+  EXPECT_DOUBLE_EQ(time_us(single, 2, Protocol::simple, small),
+                   time_us({}, 1, Protocol::simple, small));
+  EXPECT_DOUBLE_EQ(time_us(single, 2, Protocol::ll128, large),
+                   time_us({}, 1, Protocol::ll128, large));
+}
+
+TEST(Selection, ExplanationsSayWhereMessagesAreReadFromTheSender) {
+  const auto explained = [](const transport::FifoOptions& options, double gain) {
+    Selection selection(topo::Placement::single_node(2),
+                        host_model(options, {.single_copy_gain = gain}));
+    return *selection.explain(Collective::all_gather, 4 << 20);
+  };
+  EXPECT_EQ(explained({}, 1).find("sender's memory"), std::string::npos);
+  const transport::FifoOptions single{.zero_copy = true, .zero_copy_min_bytes = 256 << 10};
+  EXPECT_NE(explained(single, 1.5).find("messages of 256 KiB and more"), std::string::npos);
+  EXPECT_NE(explained(single, 1.5).find("1.5 times as fast as through slots"), std::string::npos);
+  EXPECT_EQ(explained(single, 1).find("times as fast"), std::string::npos);
 }
 
 // What the ranks of a node send to others goes one after another. In a double tree one rank of a

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/settings.h"
 #include "base/try.h"
 #include "sys/cross_memory.h"
 #include "sys/process.h"
@@ -40,7 +39,7 @@ Result<std::unique_ptr<Transport>> make_transport(const TransportOptions& option
     return environment_error(
         "this process cannot read when it was started (/proc/self/stat)",
         sys::out_of_descriptors() ? ": it can open no more files (ulimit -n)" : "");
-  if (settings().boolean(Setting::zero_copy)) sys::allow_cross_memory_reads();
+  if (options.shares_memory) sys::allow_cross_memory_reads();
   remove_stale_segments();
   return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(options.key));
 }
