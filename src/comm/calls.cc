@@ -226,6 +226,7 @@ Status check_message(const Message& message, int rank, int ranks, std::size_t me
 engine::Arguments arguments_of(const Call& call) {
   engine::Arguments out;
   out.call = pack(fingerprint(call));
+  out.is_on_stream = call.options.stream.has_value();
   out.stream = call.options.stream.value_or(nullptr);
   out.timeout_ns = call.options.timeout.count();
   if (call.collective == Collective::barrier) {

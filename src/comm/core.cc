@@ -242,6 +242,7 @@ bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
   }
   ready.arguments.input = call.input;
   ready.arguments.output = call.output;
+  ready.arguments.is_on_stream = call.options.stream.has_value();
   ready.arguments.stream = call.options.stream.value_or(nullptr);
   ready.arguments.pre_multiplier = {.real = call.multiplier, .integer = call.integer_multiplier};
   run_ready(ready, outcome);

@@ -161,6 +161,7 @@ Status Communicator::Core::prepare_on_stream(std::span<const Message> messages,
   }
   task.execution = task.owned.get();
   task.in_order = true;
+  task.arguments.is_on_stream = true;
   task.arguments.stream = *options.stream;
   task.arguments.timeout_ns = options.timeout.count() > 0 ? options.timeout.count() : timeout_ns;
   task.entry.collective = Collective::point_to_point;

@@ -42,6 +42,11 @@ constexpr std::chrono::milliseconds device_interval(50);
 // With a progress thread that others hold up.
 constexpr std::chrono::milliseconds patience_at_exit(2000);
 
+// What the record says of a call whose execution has nothing left to do.
+trace::State outcome_of(const engine::Arguments& arguments) {
+  return arguments.is_on_stream ? trace::State::launched : trace::State::completed;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(Options options, Connections& connections, Board& board, ControlGroup& group)
@@ -102,7 +107,7 @@ bool Scheduler::run_in_turn(const Turn& turn, Status& status) {
     status = out_of_memory(options_.rank);
     return false;
   }
-  entry.state = trace::State::completed;
+  entry.state = outcome_of(turn.arguments);
   entry.ended_ns = clock_.now_ns();
   if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
   entry.enqueued_ns = entry.started_ns;
@@ -382,7 +387,7 @@ bool Scheduler::poll(Task& task) {
 }
 
 void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
-  task.entry.state = error ? trace::State::failed : trace::State::completed;
+  task.entry.state = error ? trace::State::failed : outcome_of(task.arguments);
   task.entry.ended_ns = now_ns();
   task.entry.waiting = error && task.execution ? task.execution->waiting() : trace::Waiting{};
   record_.write(task.entry);

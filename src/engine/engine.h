@@ -32,6 +32,7 @@ struct Arguments {
   // What the ranks must agree on, packed (base/fingerprint.h): the host engine's messages carry it.
   std::uint64_t call = 0;
   // Of the GPU engine: the CUDA stream that the call goes to, and how long its kernels may wait.
+  bool is_on_stream = false;
   void* stream = nullptr;
   std::int64_t timeout_ns = 0;
   int max_sms = 0;  // multiprocessors that its kernels may take; 0: as many as they like

@@ -1,4 +1,4 @@
-// The record as JSON; docs/record.md says what each field means.
+// The record as JSON; record.h says what each field means.
 
 #include "base/json.h"
 #include "trace/record.h"
@@ -31,8 +31,10 @@ void write(json::Writer& writer, const Entry& entry) {
       .member("root", entry.root)
       .member("state", name(entry.state))
       .member("enqueued_ns", entry.enqueued_ns)
-      .member("started_ns", entry.started_ns)
-      .member("ended_ns", entry.ended_ns);
+      .member("started_ns", entry.started_ns);
+  const bool is_launched = entry.state == State::launched;
+  if (is_launched) writer.member("launched_ns", entry.ended_ns);
+  writer.member("ended_ns", is_launched ? 0 : entry.ended_ns);
   if (entry.tag != 0) writer.member("tag", str(entry.tag));
   if (entry.waiting.kind != Waiting::Kind::nothing) {
     writer.key("waiting");

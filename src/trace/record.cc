@@ -10,7 +10,8 @@ namespace {
 constexpr std::array<std::string_view, 9> waiting_names{"nothing",     "connection",  "message",
                                                         "credit",      "destination", "dependency",
                                                         "consumption", "entry",       "departure"};
-constexpr std::array<std::string_view, 4> state_names{"enqueued", "started", "completed", "failed"};
+constexpr std::array<std::string_view, 5> state_names{"enqueued", "started", "completed", "failed",
+                                                      "launched"};
 
 }  // namespace
 

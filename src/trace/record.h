@@ -49,7 +49,9 @@ std::string_view name(Waiting::Kind kind);
 // "message 5 of rank 3 on channel 0 (4 have arrived), at step 2 of thread block 0, tile 0".
 std::string describe(const Waiting& waiting);
 
-enum class State : std::uint8_t { enqueued, started, completed, failed };
+// A call on a stream is launched when its kernels are in the stream: nothing here tells what became
+// of them.
+enum class State : std::uint8_t { enqueued, started, completed, failed, launched };
 std::string_view name(State state);
 
 struct Entry {
@@ -57,7 +59,7 @@ struct Entry {
   std::uint64_t sequence = 0;
   std::int64_t enqueued_ns = 0;  // of the steady clock, like the others; 0: not yet
   std::int64_t started_ns = 0;
-  std::int64_t ended_ns = 0;
+  std::int64_t ended_ns = 0;  // or launched
   Collective collective = Collective::all_reduce;
   Protocol protocol = Protocol::simple;
   DataType type = DataType::uint8;

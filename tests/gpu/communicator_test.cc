@@ -251,6 +251,10 @@ TEST_P(GpuCommunicator, RegisteredPlansTakeCallsOnStreams) {
         }
         EXPECT_NE(communicator.dump_record().find(str('"', plan, '"')), std::string::npos);
       }
+      // Of calls on streams the record knows that they were launched, and no more.
+      const std::string record = communicator.dump_record();
+      EXPECT_NE(record.find("\"state\": \"launched\""), std::string::npos) << record;
+      EXPECT_EQ(record.find("\"state\": \"completed\""), std::string::npos) << record;
     });
   }
 }

@@ -332,6 +332,10 @@ def test_our_records_are_workloads(tmp_path: Path) -> None:
     (tmp_path / "record_3.json").write_text(json.dumps(late))
     with pytest.raises(MisuseError, match="call 3 .* is started; the record ends early"):
         load_workload(tmp_path)
+    late["entries"][-1]["state"] = "launched"
+    (tmp_path / "record_3.json").write_text(json.dumps(late))
+    with pytest.raises(MisuseError, match="call 3 .* went to a CUDA stream; the record does not tell"):
+        load_workload(tmp_path)
     (tmp_path / "record_3.json").unlink()
     with pytest.raises(MisuseError, match="no records of ranks 3"):
         load_workload(tmp_path)

@@ -138,5 +138,18 @@ TEST(Json, HoldsEveryField) {
   EXPECT_EQ(entries[1].find("tag"), nullptr);      // has none
 }
 
+// Launched is not ended.
+TEST(Json, ACallOnAStreamHasNoEnd) {
+  Entry entry = entry_of(9);
+  entry.state = State::launched;
+  entry.ended_ns = 5;
+  auto document = json::parse(to_json({}, {entry}));
+  ASSERT_TRUE(document.ok()) << document.error().describe();
+  const json::Value& written = document->find("entries")->array().front();
+  EXPECT_EQ(written.find("state")->string(), "launched");
+  EXPECT_EQ(written.find("launched_ns")->integer(), 5);
+  EXPECT_EQ(written.find("ended_ns")->integer(), 0);
+}
+
 }  // namespace
 }  // namespace unisono::trace
