@@ -334,7 +334,7 @@ def test_our_records_are_workloads(tmp_path: Path) -> None:
         load_workload(tmp_path)
     late["entries"][-1]["state"] = "launched"
     (tmp_path / "record_3.json").write_text(json.dumps(late))
-    with pytest.raises(MisuseError, match="call 3 .* went to a CUDA stream; the record does not tell"):
+    with pytest.raises(MisuseError, match="call 3 .* went to a CUDA stream; the record does"):
         load_workload(tmp_path)
     (tmp_path / "record_3.json").unlink()
     with pytest.raises(MisuseError, match="no records of ranks 3"):

@@ -103,8 +103,8 @@ def _read(path: Path) -> _Record:
 def _recorded(rank: int, entry: _Entry) -> Recorded:
     if entry.state == "launched":
         raise MisuseError(
-            f"rank {rank}: call {entry.sequence} ({entry.collective}) went to a CUDA stream; the record "
-            "does not tell when it ended"
+            f"rank {rank}: call {entry.sequence} ({entry.collective}) went to a CUDA stream; the "
+            "record does not tell when it ended"
         )
     if entry.state != "completed" or entry.ended_ns == 0:
         raise MisuseError(
