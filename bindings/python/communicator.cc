@@ -10,7 +10,7 @@
 
 #include "bind.h"
 #include "call.h"
-#include "comm/bootstrap.h"
+#include "comm/bootstrap/bootstrap.h"
 #include "comm/core.h"
 #include "convert.h"
 #include "interrupt.h"

@@ -1,6 +1,6 @@
 // Which plan a call would take, without a communicator.
 
-#include "comm/selection.h"
+#include "comm/select/selection.h"
 
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>

@@ -58,7 +58,7 @@ def candidates(
     """All plans that could serve, fastest first; with `parameters`, by a cost model of these."""
 
 def cost_parameters() -> list[float]:
-    """The cost model's parameters, in the order of src/comm/cost_model.cc."""
+    """The cost model's parameters, in the order of src/comm/select/cost_model.cc."""
 
 def explain(collective: str, bytes: int, placement: Placement, crowding: float = 1.0) -> str:
     """Which plan a call would take, and why: a table for a person."""

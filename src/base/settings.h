@@ -108,7 +108,7 @@ class Settings {
 };
 
 // What those who start processes set for each one; read when the setting of the same meaning is
-// unset. See bootstrap_settings.cc for whose variables are taken when several have set theirs.
+// unset. See settings.cc for whose variables are taken when several have set theirs.
 enum class LauncherVariable : std::uint8_t {
   // torchrun, and those that imitate it.
   rank,

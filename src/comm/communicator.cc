@@ -7,7 +7,7 @@
 #include "base/try.h"
 #include "comm/core.h"
 #include "comm/dump.h"
-#include "comm/out_of_memory.h"
+#include "comm/run/out_of_memory.h"
 
 namespace unisono {
 

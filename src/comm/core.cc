@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/try.h"
-#include "comm/calls.h"
 #include "comm/dump.h"
-#include "comm/out_of_memory.h"
+#include "comm/run/calls.h"
+#include "comm/run/out_of_memory.h"
 
 namespace unisono {
 

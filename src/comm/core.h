@@ -13,17 +13,17 @@
 #include <unordered_map>
 #include <vector>
 
-#include "comm/board.h"
-#include "comm/calls.h"
-#include "comm/connections.h"
-#include "comm/device_connections.h"
-#include "comm/job.h"
-#include "comm/plans.h"
-#include "comm/point_to_point.h"
-#include "comm/scheduler.h"
-#include "comm/signals.h"
-#include "comm/staging.h"
-#include "comm/task.h"
+#include "comm/bootstrap/job.h"
+#include "comm/device/connections.h"
+#include "comm/device/signals.h"
+#include "comm/device/staging.h"
+#include "comm/run/board.h"
+#include "comm/run/calls.h"
+#include "comm/run/connections.h"
+#include "comm/run/point_to_point.h"
+#include "comm/run/scheduler.h"
+#include "comm/run/task.h"
+#include "comm/select/plans.h"
 #include "sys/fork.h"
 
 namespace unisono {

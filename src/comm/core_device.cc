@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/try.h"
-#include "comm/calls.h"
 #include "comm/core.h"
+#include "comm/run/calls.h"
 #include "engine/gpu/copies.h"
 #include "engine/gpu/copy_program.h"
 #include "engine/gpu/lower.h"

@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/try.h"
-#include "comm/backoff.h"
 #include "comm/core.h"
+#include "comm/run/backoff.h"
 
 namespace unisono {
 

@@ -10,8 +10,8 @@
 #include "base/settings.h"
 #include "base/try.h"
 #include "base/wire.h"
-#include "comm/backoff.h"
 #include "comm/core.h"
+#include "comm/run/backoff.h"
 #include "sys/cross_memory.h"
 #include "sys/process.h"
 

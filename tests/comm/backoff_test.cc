@@ -1,4 +1,4 @@
-#include "comm/backoff.h"
+#include "comm/run/backoff.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "comm/board.h"
+#include "comm/run/board.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
-#include "comm/plans.h"
+#include "comm/select/plans.h"
 
 #include <gtest/gtest.h>
 
-#include "comm/registration.h"
+#include "comm/select/registration.h"
 #include "engine/gpu/lower.h"
 
 namespace unisono::comm {

@@ -1,6 +1,6 @@
 // Signals between two ends in one process, and what does not reach.
 
-#include "comm/signals.h"
+#include "comm/device/signals.h"
 
 #include <gtest/gtest.h>
 

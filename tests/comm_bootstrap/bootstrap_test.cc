@@ -1,4 +1,4 @@
-#include "comm/bootstrap.h"
+#include "comm/bootstrap/bootstrap.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // The handshake against ends that do not play by its rules: they ignore the verdict and go on.
 
-#include "comm/bootstrap_handshake.h"
+#include "comm/bootstrap/handshake.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "base/log.h"
-#include "comm/bootstrap_node.h"
+#include "comm/bootstrap/node.h"
 #include "scripted_stream.h"
 #include "support/open_gate.h"
 #include "sys/simulated_world.h"

@@ -8,9 +8,9 @@
 
 #include "base/log.h"
 #include "base/wire.h"
-#include "comm/bootstrap_group.h"
-#include "comm/bootstrap_handshake.h"
-#include "comm/bootstrap_join.h"
+#include "comm/bootstrap/group.h"
+#include "comm/bootstrap/handshake.h"
+#include "comm/bootstrap/join.h"
 #include "real_ranks.h"
 #include "sys/simulated_world.h"
 

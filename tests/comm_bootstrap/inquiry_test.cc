@@ -1,6 +1,6 @@
 // Whom members blame: the order of suspicions, and many simulated members that find one verdict.
 
-#include "comm/inquiry.h"
+#include "comm/bootstrap/inquiry.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 
 #include "base/log.h"
 #include "base/str.h"
-#include "comm/bootstrap_group.h"
-#include "comm/bootstrap_join.h"
+#include "comm/bootstrap/group.h"
+#include "comm/bootstrap/join.h"
 #include "support/sanitized.h"
 #include "sys/simulated_world.h"
 

@@ -1,6 +1,6 @@
 // What the process that invites and those who are invited refuse of each other.
 
-#include "comm/invitation.h"
+#include "comm/bootstrap/invitation.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -11,8 +11,8 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "comm/bootstrap_handshake.h"
-#include "comm/bootstrap_messages.h"
+#include "comm/bootstrap/handshake.h"
+#include "comm/bootstrap/messages.h"
 #include "real_ranks.h"
 #include "sys/real_world.h"
 

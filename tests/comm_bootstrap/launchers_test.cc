@@ -14,9 +14,9 @@
 #include <thread>
 
 #include "base/str.h"
-#include "comm/bootstrap.h"
-#include "comm/pmi.h"
-#include "comm/pmi_meeting.h"
+#include "comm/bootstrap/bootstrap.h"
+#include "comm/bootstrap/pmi.h"
+#include "comm/bootstrap/pmi_meeting.h"
 
 namespace unisono::comm {
 namespace {

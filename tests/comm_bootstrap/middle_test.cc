@@ -6,8 +6,8 @@
 #include <functional>
 
 #include "base/log.h"
-#include "comm/bootstrap_handshake.h"
-#include "comm/bootstrap_node.h"
+#include "comm/bootstrap/handshake.h"
+#include "comm/bootstrap/node.h"
 #include "support/open_gate.h"
 #include "sys/simulated_world.h"
 

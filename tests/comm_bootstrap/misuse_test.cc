@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "comm/bootstrap_join.h"
-#include "comm/bootstrap_messages.h"
+#include "comm/bootstrap/join.h"
+#include "comm/bootstrap/messages.h"
 #include "real_ranks.h"
 #include "stranger.h"
 #include "sys/real_world.h"

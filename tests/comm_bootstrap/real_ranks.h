@@ -10,7 +10,7 @@
 
 #include "base/settings.h"
 #include "base/wire.h"
-#include "comm/bootstrap.h"
+#include "comm/bootstrap/bootstrap.h"
 
 namespace unisono::comm {
 

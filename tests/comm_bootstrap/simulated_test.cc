@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/log.h"
-#include "comm/bootstrap_group.h"
-#include "comm/bootstrap_join.h"
+#include "comm/bootstrap/group.h"
+#include "comm/bootstrap/join.h"
 #include "real_ranks.h"
 #include "support/sanitized.h"
 #include "sys/simulated_world.h"

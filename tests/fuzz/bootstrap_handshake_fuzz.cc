@@ -10,8 +10,8 @@
 
 #include "../support/open_gate.h"
 #include "base/log.h"
-#include "comm/bootstrap_handshake.h"
-#include "comm/bootstrap_node.h"
+#include "comm/bootstrap/handshake.h"
+#include "comm/bootstrap/node.h"
 #include "sys/simulated_world.h"
 
 namespace {

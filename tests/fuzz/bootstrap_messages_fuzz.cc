@@ -7,8 +7,8 @@
 #include <span>
 
 #include "base/wire.h"
-#include "comm/bootstrap_messages.h"
-#include "comm/inquiry.h"
+#include "comm/bootstrap/inquiry.h"
+#include "comm/bootstrap/messages.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "base/settings.h"
-#include "comm/connections.h"
-#include "comm/job.h"
+#include "comm/bootstrap/job.h"
+#include "comm/run/connections.h"
 #include "support/ranks.h"
 
 namespace unisono {

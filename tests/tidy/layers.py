@@ -30,6 +30,9 @@ CXX_LAYERS = {
     "comm": 5,
 }
 
+# A layer of several rooms: each may include those with a smaller number; "" is what is right in it.
+CXX_ROOMS = {"comm": {"bootstrap": 1, "select": 2, "run": 3, "device": 4, "": 5}}
+
 # What is right under python/unisono; "" is the package itself, its __init__.py.
 PYTHON_LAYERS = {
     "_unisono": 0,
@@ -104,6 +107,24 @@ def _layer_fault(root: Path, layer: str, quoted: bool, name: str) -> str | None:
     return None
 
 
+def _room_fault(inside: tuple[str, ...], layer: str, name: str) -> str | None:
+    """What is wrong with including `name` from a file of a layer with rooms.
+
+    `inside` are the file's parts after the layer's, its own name last.
+    """
+    rooms = CXX_ROOMS.get(layer, {})
+    parts = name.split("/")
+    if not rooms or parts[0] != layer:
+        return None
+    own, other = ("" if len(path) < 2 else path[0] for path in (inside, tuple(parts[1:])))
+    for room in (own, other):
+        if room not in rooms:
+            return f"{layer}/{room} is not in the list of rooms"
+    if own == other or rooms[other] < rooms[own]:
+        return None
+    return f'{layer}/{own} (room {rooms[own]}) includes "{name}" (room {rooms[other]})'
+
+
 def _binding_fault(binding: str, quoted: bool, name: str) -> str | None:
     folder = name.split("/")[0]
     if quoted and folder in CXX_LAYERS and binding not in BINDINGS_THAT_SEE_LAYERS:
@@ -128,6 +149,8 @@ def cxx_violations(root: Path) -> list[Violation]:
                 fault = _public_header_fault(root, quoted, name)
             elif area == "src":
                 fault = _layer_fault(root, folder, quoted, name)
+                if quoted and not fault:
+                    fault = _room_fault(relative.parts[2:], folder, name)
             elif area == "bindings":
                 fault = _binding_fault(folder, quoted, name)
             if fault:

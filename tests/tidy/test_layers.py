@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tidy.layers import CXX_LAYERS, PYTHON_LAYERS, cxx_violations, python_violations
+from tidy.layers import CXX_LAYERS, CXX_ROOMS, PYTHON_LAYERS, cxx_violations, python_violations
 from tidy.tree import ROOT, report
 
 
@@ -76,6 +76,26 @@ def test_exactly_the_smaller_numbers_may_be_included(
     write(tmp_path, f"src/{upper}/a.cc", f'#include "{lower}/b.h"\n')
     allowed = lower == upper or CXX_LAYERS[lower] < CXX_LAYERS[upper]
     assert (cxx_violations(tmp_path) == []) == allowed
+
+
+@pytest.mark.parametrize("lower", sorted(CXX_ROOMS["comm"]))
+@pytest.mark.parametrize("upper", sorted(CXX_ROOMS["comm"]))
+def test_exactly_the_lower_rooms_may_be_included(tmp_path: Path, lower: str, upper: str) -> None:
+    rooms = CXX_ROOMS["comm"]
+    write(
+        tmp_path,
+        Path("src/comm", upper, "a.cc").as_posix(),
+        f'#include "{Path("comm", lower, "b.h").as_posix()}"\n',
+    )
+    allowed = lower == upper or rooms[lower] < rooms[upper]
+    assert (cxx_violations(tmp_path) == []) == allowed
+
+
+def test_a_room_that_nobody_knows_is_found(tmp_path: Path) -> None:
+    write(tmp_path, "src/comm/cellar/a.cc", '#include "comm/run/b.h"\n')
+    assert [violation.message for violation in cxx_violations(tmp_path)] == [
+        "comm/cellar is not in the list of rooms"
+    ]
 
 
 PYTHON_EXAMPLE = {"_unisono": 0, "array": 1, "": 2, "draw": 3, "bench": 3, "cli": 4}

@@ -25,7 +25,13 @@ class Layer:
 LAYERS = (
     Layer(
         "bootstrap",
-        ("src/comm/bootstrap*.cc", "src/comm/invitation.cc"),
+        tuple(
+            f"src/comm/bootstrap/{name}.cc"
+            for name in (
+                "bootstrap", "channel", "group", "group_inquiry", "handshake", "invitation", "join",
+                "mail", "messages", "node", "rendezvous", "settings",
+            )
+        ),
         ("comm_bootstrap_test", "fault_test"),
     ),
     Layer(

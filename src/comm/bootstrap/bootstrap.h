@@ -1,0 +1,226 @@
+// How the ranks of a job find each other, and how members of a communicator exchange small control
+// messages afterwards. The blocking interface over the real world; the code behind it is written
+// once as coroutines (node.h, group.h) and also runs in the simulated world.
+//
+// Finding each other, p ranks. Rank 0's listener is the rendezvous; it introduces, nothing more.
+//   1. Each rank r > 0 connects to the rendezvous, both sides prove the secret that ranks were
+//      started with (see handshake.h; nothing else is read before), and r registers {r,
+//      p, its own address}.
+//   2. The rendezvous answers r with the job's key, 32 random bytes that it made, and the address
+//      of rank r+1 (mod p) as soon as that is known. From then on ranks prove the job's key to each
+//      other; the secret only admits to the job. The job's identity, a number, proves nothing.
+//   3. The ranks gather everybody's address and bytes without a star. Invariant: before round k,
+//      k = 0, 1, ..., rank r holds the entries of r, r+1, ..., r+2^k-1 (mod p, at most p of them)
+//      and the address of r+2^k. In round k it connects to r+2^k, which is the request for that
+//      rank's first min(2^k, p-2^k) entries and for the address of r+2^k+2^k; it serves the same
+//      to r-2^k. After ceil(log2 p) rounds every rank holds all p entries.
+//   4. Each rank reports to the rendezvous that it is done; when all are, the rendezvous lets them
+//      go. So either every living rank succeeds, or every living rank gets an error that names the
+//      same culprit: the missing ranks, the dead rank, the rank whose connection broke.
+// Messages: 3 handshake + 4 rendezvous messages of under 200 bytes for each rank, ceil(log2 p)
+// table messages sent and received by each rank, p-1 entries in all. Rank 0 holds p-1 idle
+// connections until step 4 ends.
+//
+// Threads. None is made. Whoever is inside a call runs the process's one event loop and so serves
+// everybody else's traffic too; of several threads inside calls one runs the loop for all. A rank
+// outside of every call does not answer, which is no loss, because every exchange is collective.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/key.h"
+#include "sys/seal.h"
+
+namespace unisono::comm {
+
+// The most bytes that a rank may contribute to the bootstrap and to an exchange afterwards.
+inline constexpr std::size_t max_bootstrap_bytes = 4096;
+inline constexpr std::size_t max_exchange_bytes = 65536;
+
+struct BootstrapOptions {
+  int rank = 0;
+  int world_size = 1;
+  // "tcp://host:port": rank 0 listens there. "file:///path": rank 0 listens on a port of its own
+  // choice and writes its address into this file, which all ranks can read. May be empty when
+  // world_size is 1. Invitations ("meet://...") and pmi_rendezvous are replaced before bootstrap().
+  std::string rendezvous;
+  // What admits to the job: the same on all its ranks, and known to nobody else. When empty: with
+  // file://, rank 0 makes one and shares it through the file <path>.secret (mode 0600); with tcp://
+  // to a loopback address written as such (127.x.x.x, ::1, localhost), a key from a file of this
+  // user's on this host; with any other host it is an error, unless UNISONO_INSECURE says that
+  // nobody else reaches the port.
+  std::string secret;
+  // The address or the name of the interface that this rank's listener binds to; empty takes the
+  // one that routes to the rendezvous.
+  std::string interface;
+  std::int64_t timeout_ns = 120'000'000'000;
+  // How what ranks tell each other is protected once they know each other (UNISONO_WIRE): the same
+  // on all ranks. Inside a host, where only its administrator could read or change it, nothing is,
+  // unless protects_loopback.
+  sys::Protection protection = sys::Protection::authenticate;
+  bool protects_loopback = false;
+};
+
+// The secret that the settings name: UNISONO_SECRET_FILE's, then UNISONO_SECRET, which a launcher
+// may have made; empty if neither.
+Result<std::string> secret_from_settings();
+// Fills what does not depend on the rank: the interface where it is empty, the timeout where it is
+// 0, the protection.
+Status fill_from_settings(BootstrapOptions& options);
+
+// Completes what was asked for: a rank or world size of -1, an empty text and a timeout of 0 are
+// filled in. First from the settings: UNISONO_RANK, _WORLD_SIZE, _RENDEZVOUS, _SECRET_FILE,
+// _SECRET, _INTERFACE, _BOOTSTRAP_TIMEOUT, _WIRE. Then rank, world size and rendezvous from the
+// launcher of this process, the first of these whose variables are there:
+//   torchrun  RANK, WORLD_SIZE, and MASTER_ADDR with the port after MASTER_PORT (MASTER_PORT itself
+//             belongs to torchrun's own store).
+//   PMI       PMI_FD, PMI_RANK, PMI_SIZE; the rendezvous is told through PMI (pmi_meeting.h).
+//   Slurm     SLURM_PROCID, SLURM_STEP_NUM_TASKS; the rendezvous is a file in ~/.unisono, a folder
+//             of mode 0700, named by the job, its step, its restarts, and how often this process
+//             has come here.
+// A missing or unreadable value is a misuse error that names the variable.
+Result<BootstrapOptions> bootstrap_options_from_settings(
+    BootstrapOptions asked = {.rank = -1, .world_size = -1, .timeout_ns = 0});
+
+// What all members contributed, one byte string each.
+class Gathered {
+ public:
+  Gathered() = default;
+  Gathered(std::vector<std::byte> bytes, std::vector<std::size_t> ends)
+      : bytes_(std::move(bytes)), ends_(std::move(ends)) {}
+
+  int size() const { return static_cast<int>(ends_.size()); }
+  std::span<const std::byte> operator[](int member) const {
+    const auto index = static_cast<std::size_t>(member);
+    const std::size_t begin = index == 0 ? 0 : ends_[index - 1];
+    return std::span(bytes_).subspan(begin, ends_[index] - begin);
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::vector<std::size_t> ends_;  // where each member's string ends in bytes_
+};
+
+class BootstrapRuntime;
+class GroupExchange;
+struct CallState;
+struct Inquest;
+
+// The members of one communicator, as the control plane sees them. A group of a communicator that
+// is used concurrently with others may be used concurrently too; within one group every member
+// makes the same collective calls in the same order, one at a time.
+//
+// Errors. Every call ends at its timeout with an error that names the member it waited for. A
+// member whose process ended is named at once. A call that fails tells the other members, so that
+// they fail too and name the same culprit. After a failed collective call the group is of no
+// further use: every later call returns the first error.
+class ControlGroup {
+ public:
+  ~ControlGroup();
+  ControlGroup(const ControlGroup&) = delete;
+  ControlGroup& operator=(const ControlGroup&) = delete;
+
+  int rank() const;  // this process's place among the members
+  int size() const;
+  std::uint64_t communicator() const;
+  std::uint32_t epoch() const;
+  // The members' ranks in the job (of bootstrap), in member order.
+  std::span<const int> world_ranks() const;
+
+  // Collective. Everybody's bytes (at most max_exchange_bytes each) to everybody, in ceil(log2 p)
+  // rounds.
+  Result<Gathered> all_gather(std::span<const std::byte> mine, std::int64_t timeout_ns);
+  // Collective. Returns when all members have entered.
+  Status barrier(std::int64_t timeout_ns);
+
+  // Not collective by itself; every member of the new group makes it with the same identity and
+  // the same members (ranks in this group, in the new order). Groups may overlap; their identities
+  // must differ (see child_communicator). `epoch` counts memberships of one communicator: what
+  // arrives for an older epoch than the newest one made here is refused.
+  Result<std::unique_ptr<ControlGroup>> subgroup(std::uint64_t communicator, std::uint32_t epoch,
+                                                 std::span<const int> members);
+
+  // Gives up from any thread: calls in progress and later ones return `error`, and the members that
+  // this rank has a link to are told. Of several errors an abort counts, then the earliest failure.
+  // `error.peer` is a member, here and below, or -1.
+  void give_up(const Error& error);
+
+  // For who waits outside of the calls above; both return at once. look() takes what has come for
+  // this process, and returns this group's failure, if a member has told one. watch() says what is
+  // wrong with a member that is waited for: that its process has ended, as far as is known. It
+  // makes a link to it if there is none; call it again, with look() between.
+  std::optional<Error> look();
+  std::optional<Error> watch(int member);
+
+  // For the same: whom to blame for a call that cannot end, as GroupExchange::inquire says.
+  CallState& call_state();
+  std::optional<Error> inquire(const Inquest& mine);
+
+  // For bootstrap().
+  static std::unique_ptr<ControlGroup> make(std::shared_ptr<BootstrapRuntime> runtime,
+                                            std::shared_ptr<GroupExchange> exchange);
+
+ private:
+  ControlGroup(std::shared_ptr<BootstrapRuntime> runtime, std::shared_ptr<GroupExchange> exchange);
+  // With the rank at fault, which the control plane knows by its number in the job, as a member.
+  std::optional<Error> of_member(std::optional<Error> error) const;
+
+  std::shared_ptr<BootstrapRuntime> runtime_;
+  std::shared_ptr<GroupExchange> exchange_;
+};
+
+// The identity of the communicator that members of `parent` make with their `sequence`-th split
+// and the same color: a hash, the same on every member, different for different arguments.
+std::uint64_t child_communicator(std::uint64_t parent, std::uint64_t sequence, std::int64_t color);
+
+// The job, once all ranks have found each other.
+struct BootstrapResult {
+  Key key{};                            // only this job's ranks have it
+  Gathered contributions;               // in rank order
+  std::unique_ptr<ControlGroup> world;  // all ranks; communicator = the job's random identity
+};
+
+// Blocking; `mine` is at most max_bootstrap_bytes. Errors name what is wrong: the missing ranks,
+// the duplicate rank, the differing world size, the refused secret, the port in use.
+Result<BootstrapResult> bootstrap(const BootstrapOptions& options, std::span<const std::byte> mine);
+
+// For launchers that can broadcast a string but cannot choose a free port (MPI, tests): rank 0
+// makes the listener first, everybody learns rendezvous(), then all call bootstrap, rank 0 with
+// the listener.
+class RendezvousListener {
+ public:
+  // Listens on `interface` (an address or a name; empty: the first interface that is up and not
+  // loopback) on a port that the kernel chooses, or on `port`.
+  static Result<RendezvousListener> open(std::string_view interface, int port = 0);
+  RendezvousListener(RendezvousListener&&) noexcept;
+  RendezvousListener& operator=(RendezvousListener&&) noexcept;
+  ~RendezvousListener();
+
+  const std::string& rendezvous() const { return rendezvous_; }  // "tcp://10.0.0.1:43121"
+
+ private:
+  friend Result<BootstrapResult> bootstrap(const BootstrapOptions& options,
+                                           std::span<const std::byte> mine,
+                                           RendezvousListener listener);
+  RendezvousListener(int descriptor, std::string rendezvous);
+  int descriptor_ = -1;
+  std::string rendezvous_;
+};
+
+Result<BootstrapResult> bootstrap(const BootstrapOptions& options, std::span<const std::byte> mine,
+                                  RendezvousListener listener);
+
+// A fresh secret from the kernel's random numbers, 64 hexadecimal digits; for launchers.
+Result<std::string> make_secret();
+
+}  // namespace unisono::comm

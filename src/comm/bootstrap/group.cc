@@ -1,0 +1,158 @@
+#include "comm/bootstrap/group.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace unisono::comm {
+namespace {
+
+// How long members compare their suspicions: after a timeout, when the others may be a little
+// later, a part of it; after a lost connection only until all have heard.
+constexpr std::int64_t max_compare_ns = 2'000'000'000;
+constexpr std::int64_t compare_part = 4;
+constexpr std::int64_t compare_loss_ns = 300'000'000;
+// A link to watch takes no longer than its acceptor gives a stranger (10 s), so that one left half
+// made, because its maker looked no more, is never taken for a peer that refuses.
+constexpr std::int64_t watch_timeout_ns = 5'000'000'000;
+
+}  // namespace
+
+sys::Task<Result<std::vector<std::vector<std::byte>>>> gather_tables(
+    ControlNode& node, MessageKey key, std::span<const int> members, int me,
+    std::span<const std::byte> mine, std::size_t max_entry_bytes, std::string* next_address,
+    std::int64_t deadline_ns, GatherProgress& progress) {
+  const int p = static_cast<int>(members.size());
+  const GroupId group{key.communicator, key.epoch};
+  const auto member_at = [&](int distance) {
+    return members[static_cast<std::size_t>(((me + distance) % p + p) % p)];
+  };
+  std::vector<std::vector<std::byte>> table;
+  table.reserve(static_cast<std::size_t>(p));
+  table.emplace_back(mine.begin(), mine.end());
+  for (int distance = 1; distance < p; distance *= 2, ++key.round) {
+    const int ahead = member_at(distance);
+    const int behind = member_at(-distance);
+    const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
+    progress = {key.round, ahead};
+    if (next_address != nullptr) {
+      node.set_address(ahead, *next_address);
+      Status reached = co_await node.link(ahead, group, deadline_ns);
+      if (!reached.ok()) co_return reached.take_error();
+    }
+    const std::string_view next = next_address == nullptr ? std::string_view() : *next_address;
+    const std::vector<std::byte> own = encode_table(std::span(table).first(count), next);
+    progress.waits_for = behind;
+    Status sent = co_await node.send(behind, key, own, deadline_ns);
+    if (!sent.ok()) co_return sent.take_error();
+    progress.waits_for = ahead;
+    Result<std::vector<std::byte>> received = co_await node.receive(ahead, key, deadline_ns);
+    if (!received.ok()) co_return received.take_error();
+    Result<TableView> theirs = decode_table(*received, count, max_entry_bytes);
+    if (!theirs.ok()) co_return peer_error(ahead, "rank ", ahead, ": ", theirs.error().message);
+    for (const auto entry : theirs->entries) table.emplace_back(entry.begin(), entry.end());
+    if (next_address != nullptr) *next_address = theirs->next_address;
+  }
+  co_return std::move(table);
+}
+
+GroupExchange::GroupExchange(std::shared_ptr<ControlNode> node, GroupId id,
+                             std::vector<int> members, int me)
+    : node_(std::move(node)), id_(id), members_(std::move(members)), me_(me) {
+  node_->open_group(id_);
+  node_->attach(id_, *this);
+}
+
+GroupExchange::~GroupExchange() {
+  if (!has_left_) node_->detach(id_, *this);
+}
+
+void GroupExchange::leave() {
+  has_left_ = true;
+  node_->detach(id_, *this);
+  node_->forget_group(id_);
+}
+
+sys::Task<Error> GroupExchange::conclude(const Error& error, const GatherProgress& progress,
+                                         std::uint64_t sequence, std::int64_t timeout_ns) {
+  const ExchangePlace place{sequence, progress.round};
+  if (error.timed_out)
+    node_->fail(id_,
+                timeout_error(progress.waits_for, "rank ", progress.waits_for,
+                              " did not take part in exchange ", sequence, " of communicator ",
+                              id_.communicator, " (epoch ", id_.epoch, ") in time"),
+                place);
+  else if (node_->failure(id_) == nullptr)
+    node_->fail(id_, error, place);
+  sys::World& world = node_->world();
+  const std::int64_t compare_ns =
+      error.timed_out ? std::min(max_compare_ns, timeout_ns / compare_part) : compare_loss_ns;
+  const std::int64_t end_ns = world.now_ns() + compare_ns;
+  for (;;) {
+    const Error told = *node_->failure(id_);
+    node_->spread_failure(id_, members_);
+    if (told.aborted) co_return told;
+    // Until somebody knows better.
+    while (node_->failure(id_)->message == told.message) {
+      sys::Wait wait(world.scheduler(), node_->changed(), end_ns);
+      const bool notified = co_await wait;
+      if (!notified) co_return told;
+    }
+  }
+}
+
+sys::Task<Result<Gathered>> GroupExchange::all_gather(std::span<const std::byte> mine,
+                                                      std::int64_t timeout_ns) {
+  if (mine.size() > max_exchange_bytes)
+    co_return misuse("an exchange takes at most ", max_exchange_bytes, " bytes from a member, not ",
+                     mine.size());
+  const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
+  // Who comes after the failure has no suspicion of its own.
+  if (const Error* failed = node_->failure(id_)) co_return *failed;
+  const std::uint64_t sequence = sequence_++;
+  const MessageKey key{id_.communicator, id_.epoch, sequence, 0};
+  GatherProgress progress;
+  Result<std::vector<std::vector<std::byte>>> table = co_await gather_tables(
+      *node_, key, members_, me_, mine, max_exchange_bytes, nullptr, deadline_ns, progress);
+  if (!table.ok()) {
+    Error error = co_await conclude(table.error(), progress, sequence, timeout_ns);
+    co_return std::move(error);
+  }
+  std::vector<std::byte> bytes;
+  std::vector<std::size_t> ends;
+  const std::size_t p = members_.size();
+  for (std::size_t member = 0; member < p; ++member) {
+    const auto& entry = (*table)[(member + p - static_cast<std::size_t>(me_)) % p];
+    bytes.insert(bytes.end(), entry.begin(), entry.end());
+    ends.push_back(bytes.size());
+  }
+  co_return Gathered(std::move(bytes), std::move(ends));
+}
+
+sys::Task<Status> GroupExchange::barrier(std::int64_t timeout_ns) {
+  Result<Gathered> gathered = co_await all_gather({}, timeout_ns);
+  if (!gathered.ok()) co_return gathered.take_error();
+  co_return Status();
+}
+
+sys::Task<std::optional<Error>> GroupExchange::look() {
+  sys::World& world = node_->world();
+  // One turn of the loop: whoever waits for what has come goes on before this task does.
+  sys::Wait turn(world.scheduler(), world.now_ns());
+  co_await turn;
+  if (const Error* failed = node_->failure(id_)) co_return *failed;
+  co_return std::nullopt;
+}
+
+std::optional<Error> GroupExchange::watch(int peer) {
+  node_->watch_peer(peer, node_->world().now_ns() + watch_timeout_ns);
+  Status usable = node_->check(peer, id_);
+  if (usable.ok()) return std::nullopt;
+  return usable.error();
+}
+
+void GroupExchange::give_up(const Error& error) {
+  if (node_->fail(id_, error)) node_->spread_failure(id_, members_);
+}
+
+}  // namespace unisono::comm

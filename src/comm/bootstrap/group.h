@@ -1,0 +1,109 @@
+// The exchanges of one communicator's members, as coroutines in any world. ControlGroup
+// (bootstrap.h) is the blocking skin over it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/bootstrap/bootstrap.h"
+#include "comm/bootstrap/inquiry.h"
+#include "comm/bootstrap/node.h"
+
+namespace unisono::comm {
+
+// The all-gather without a star that bootstrap.h describes, among the ranks `members` (job ranks),
+// of which this is number `me`. Returns the entries of members me, me+1, ... (mod p).
+//
+// `next_address` is for the bootstrap, where a rank knows the address of the next one only: it
+// comes in as that, travels with the tables (round k brings the address that round k+1 connects
+// to), and the addresses learned are told to the node. Null once all addresses are known.
+//
+// `progress` says, while and after it runs, in which round whom it waits for.
+struct GatherProgress {
+  std::uint32_t round = 0;
+  int waits_for = -1;  // a job rank
+};
+sys::Task<Result<std::vector<std::vector<std::byte>>>> gather_tables(
+    ControlNode& node, MessageKey key, std::span<const int> members, int me,
+    std::span<const std::byte> mine, std::size_t max_entry_bytes, std::string* next_address,
+    std::int64_t deadline_ns, GatherProgress& progress);
+
+class GroupExchange : public GroupListener {
+ public:
+  // `members` are job ranks; `me` is this process's place among them.
+  GroupExchange(std::shared_ptr<ControlNode> node, GroupId id, std::vector<int> members, int me);
+  ~GroupExchange() override;
+  GroupExchange(const GroupExchange&) = delete;
+  GroupExchange& operator=(const GroupExchange&) = delete;
+  // Takes no more of what comes. On the world's loop; afterwards it may be destroyed anywhere.
+  void leave();
+
+  const GroupId& id() const { return id_; }
+  int rank() const { return me_; }
+  std::span<const int> members() const { return members_; }
+  const std::shared_ptr<ControlNode>& node() const { return node_; }
+
+  sys::Task<Result<Gathered>> all_gather(std::span<const std::byte> mine, std::int64_t timeout_ns);
+  sys::Task<Status> barrier(std::int64_t timeout_ns);
+  // Takes what has come; the group's failure, if there is one.
+  sys::Task<std::optional<Error>> look();
+  // Watches a member (its job rank): what ends a wait for it, if anything does.
+  std::optional<Error> watch(int peer);
+  // Tells the members that there is a link to; fails every call, this one's and later ones.
+  void give_up(const Error& error);
+
+  CallState& call_state() { return call_state_; }
+  // Takes part in the group's inquiry (inquiry.h), or opens it, and takes what has come. To be
+  // called again, every few milliseconds and with the same arguments, until it returns the verdict
+  // or a failure that a member has told.
+  sys::Task<std::optional<Error>> inquire(const Inquest& mine);
+  bool on_frame(int peer, FrameKind kind, std::span<const std::byte> payload) override;
+
+ private:
+  // A member that was asked what it does.
+  struct Asked {
+    int peer = -1;  // its rank in the job
+    bool was_sent = false;
+    std::optional<CallReport> answer;
+  };
+  // Of this member's part in the inquiry.
+  struct Part {
+    std::int64_t begun_ns = 0;
+    InquiryTimes times;
+    bool has_judged = false;
+    std::vector<Asked> asked;  // as Inquest::awaited
+  };
+  void begin(const Inquest& mine, std::int64_t now_ns);
+  void ask(const Inquest& mine);
+  // What this member knows of one that it waits for.
+  std::optional<Suspicion> judge(const Inquest& mine, std::size_t awaited) const;
+  Suspicion suspicion(Suspicion::Reason reason, const Inquest& mine,
+                      const Inquest::Awaited& awaited) const;
+  void suspect(std::span<const Suspicion> suspicions);
+  void spread_suspicions(ControlNode::When when);
+  // The group is over. Tells the others why, and returns what all of them agree on.
+  //
+  // After a timeout or a lost connection each member only suspects the one it waits for, which may
+  // have been waiting, or have given up, itself. A member sends its table of round k before it
+  // waits in round k, so whoever waits in round k waits for a member that has not got through
+  // round k-1 or has not come. Hence the suspicion of the earliest exchange and round is about a
+  // member that waits for nobody: it has died or not come. The members tell each other their
+  // suspicions for a short while and keep the earliest (ControlNode::fail).
+  sys::Task<Error> conclude(const Error& error, const GatherProgress& progress,
+                            std::uint64_t sequence, std::int64_t timeout_ns);
+
+  std::shared_ptr<ControlNode> node_;
+  const GroupId id_;
+  const std::vector<int> members_;
+  const int me_;
+  bool has_left_ = false;
+  std::uint64_t sequence_ = 0;  // of collective exchanges
+  CallState call_state_;
+  Suspicions suspicions_;
+  std::unique_ptr<Part> part_;
+};
+
+}  // namespace unisono::comm

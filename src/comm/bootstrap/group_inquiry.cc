@@ -1,0 +1,160 @@
+// A group's inquiry: who asks whom, when, and how suspicions spread. inquiry.h says what for.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/fingerprint.h"
+#include "base/units.h"
+#include "comm/bootstrap/group.h"
+
+namespace unisono::comm {
+namespace {
+
+using Reason = Suspicion::Reason;
+
+// A link to ask over is not waited for any longer than the answer.
+constexpr std::int64_t ask_timeout_ns = times_after_timeout.end_ns;
+
+bool is_of_loss(const Suspicion& suspicion) {
+  return suspicion.reason == Reason::gone || suspicion.reason == Reason::connection;
+}
+
+}  // namespace
+
+bool GroupExchange::on_frame(int peer, FrameKind kind, std::span<const std::byte> payload) {
+  const int p = static_cast<int>(members_.size());
+  if (std::ranges::find(members_, peer) == members_.end()) return false;
+  switch (kind) {
+    case FrameKind::failure:
+      node_->spread_failure(id_, members_);
+      return true;
+    case FrameKind::suspicion: {
+      const auto suspicions = decode_suspicions(payload, p);
+      if (!suspicions.ok()) return false;
+      call_state_.is_inquiry_open.store(true, std::memory_order_relaxed);
+      if (suspicions_.add(*suspicions)) spread_suspicions(ControlNode::When::after_reading);
+      return true;
+    }
+    case FrameKind::ask: {
+      const auto [collectives, call] = call_state_.collective();
+      const CallReport report{call_state_.calls.load(std::memory_order_relaxed) > 0, collectives,
+                              call, call_state_.waits_for.load(std::memory_order_relaxed)};
+      node_->spread(id_, FrameKind::answer, encode(report), std::span(&peer, 1),
+                    ControlNode::When::after_reading);
+      return payload.empty();
+    }
+    case FrameKind::answer: {
+      const auto report = decode_call_report(payload, p);
+      if (!report.ok()) return false;
+      if (part_)
+        for (Asked& asked : part_->asked)
+          if (asked.peer == peer) asked.answer = *report;
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+sys::Task<std::optional<Error>> GroupExchange::inquire(const Inquest& mine) {
+  std::optional<Error> failed = co_await look();
+  if (failed) co_return failed;
+  const std::int64_t now_ns = node_->world().now_ns();
+  if (!part_) begin(mine, now_ns);
+  ask(mine);
+  if (!part_->has_judged && now_ns - part_->begun_ns >= part_->times.judge_ns) {
+    part_->has_judged = true;
+    std::vector<Suspicion> known;
+    for (std::size_t i = 0; i < mine.awaited.size(); ++i)
+      if (auto one = judge(mine, i)) known.push_back(std::move(*one));
+    suspect(known);
+  }
+  if (now_ns - part_->begun_ns < part_->times.end_ns) co_return std::nullopt;
+  Error verdict = suspicions_.verdict();
+  if (verdict.peer >= 0) verdict.peer = members_[static_cast<std::size_t>(verdict.peer)];
+  co_return verdict;
+}
+
+void GroupExchange::begin(const Inquest& mine, std::int64_t now_ns) {
+  const bool is_loss = std::ranges::any_of(mine.awaited, &Inquest::Awaited::has_ended) ||
+                       std::ranges::any_of(suspicions_.all(), is_of_loss);
+  part_ = std::make_unique<Part>();
+  part_->begun_ns = now_ns;
+  part_->times = is_loss && !mine.is_timeout ? times_after_loss : times_after_timeout;
+  for (const Inquest::Awaited& awaited : mine.awaited) {
+    Asked asked;
+    asked.peer = members_[static_cast<std::size_t>(awaited.member)];
+    part_->asked.push_back(asked);
+  }
+  // All others shall ask, too, and listen more often.
+  call_state_.is_inquiry_open.store(true, std::memory_order_relaxed);
+  std::vector<Suspicion> first;
+  for (const Inquest::Awaited& awaited : mine.awaited) {
+    const bool is_broken = awaited.has_ended || awaited.is_cut;
+    first.push_back(suspicion(is_broken ? Reason::connection : Reason::waits, mine, awaited));
+  }
+  suspect(first);
+}
+
+void GroupExchange::ask(const Inquest& mine) {
+  for (std::size_t i = 0; i < mine.awaited.size(); ++i) {
+    Asked& asked = part_->asked[i];
+    if (asked.was_sent) continue;
+    node_->watch_peer(asked.peer, part_->begun_ns + ask_timeout_ns);
+    if (!node_->has_link(asked.peer)) continue;
+    asked.was_sent = true;
+    node_->spread(id_, FrameKind::ask, {}, std::span(&asked.peer, 1));
+  }
+}
+
+std::optional<Suspicion> GroupExchange::judge(const Inquest& mine, std::size_t i) const {
+  const Inquest::Awaited& awaited = mine.awaited[i];
+  const Asked& asked = part_->asked[i];
+  if (asked.answer && !asked.answer->is_in_call)
+    return suspicion(Reason::not_in_call, mine, awaited);
+  if (asked.answer) {
+    const bool is_same_number = asked.answer->collectives == mine.collectives;
+    const bool are_known = asked.answer->call != 0 && mine.call != 0;
+    if (!is_same_number || !are_known || asked.answer->call == mine.call) return std::nullopt;
+    Suspicion out = suspicion(Reason::mismatch, mine, awaited);
+    out.text = str("ranks disagree on collective ", mine.collectives, " of communicator ",
+                   id_.communicator, ": rank ", me_, " calls ", describe_call(mine.call), "; rank ",
+                   awaited.member, " calls ", describe_call(asked.answer->call));
+    return out;
+  }
+  Suspicion out = suspicion(awaited.has_ended ? Reason::gone : Reason::no_answer, mine, awaited);
+  if (const Status lives = node_->check(asked.peer, id_); !lives.ok()) {
+    if (out.reason != Reason::gone) out.text = lives.error().message;
+    out.reason = Reason::gone;
+  } else if (out.reason == Reason::no_answer) {
+    const std::int64_t heard_ns = node_->heard_ns(asked.peer);
+    out.text += heard_ns == 0 ? std::string("; no control message has ever come from it")
+                              : str("; its last control message came ",
+                                    format_duration_ns(node_->world().now_ns() - heard_ns), " ago");
+  }
+  return out;
+}
+
+Suspicion GroupExchange::suspicion(Reason reason, const Inquest& mine,
+                                   const Inquest::Awaited& awaited) const {
+  constexpr std::int64_t longest_ms = UINT32_MAX;
+  Suspicion out;
+  out.reason = reason;
+  out.is_overdue = awaited.is_overdue;
+  out.collectives = mine.collectives;
+  out.culprit = awaited.member;
+  out.finder = me_;
+  out.waited_ms = static_cast<std::uint32_t>(
+      std::clamp<std::int64_t>(awaited.waited_ns / 1'000'000, 0, longest_ms));
+  out.text = awaited.text;
+  return out;
+}
+
+void GroupExchange::suspect(std::span<const Suspicion> suspicions) {
+  if (suspicions_.add(suspicions)) spread_suspicions(ControlNode::When::now);
+}
+
+void GroupExchange::spread_suspicions(ControlNode::When when) {
+  node_->spread(id_, FrameKind::suspicion, encode(suspicions_), members_, when);
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,203 @@
+#include "comm/bootstrap/handshake.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/hmac.h"
+#include "base/try.h"
+#include "base/wire.h"
+#include "comm/bootstrap/process_settings.h"
+
+namespace unisono::comm {
+namespace {
+
+// "unisono" and the version of the handshake.
+constexpr std::array<std::byte, 8> greeting{std::byte{'u'}, std::byte{'n'}, std::byte{'i'},
+                                            std::byte{'s'}, std::byte{'o'}, std::byte{'n'},
+                                            std::byte{'o'}, std::byte{2}};
+constexpr std::size_t nonce_bytes = 32;
+
+bool begins_with_greeting(std::span<const std::byte> bytes) {
+  return std::equal(greeting.begin(), greeting.end(), bytes.begin());
+}
+
+// All that both ends have said but the proofs.
+struct Conversation {
+  std::span<const std::byte> server_nonce;
+  std::span<const std::byte> client_nonce;
+  std::array<std::byte, 3> choices{};  // purpose, the client's protection, the server's
+
+  Key derive(const Key& key, std::string_view label) const {
+    return derive_key(key, label, {server_nonce, client_nonce, choices});
+  }
+  // The server's choice comes after the client's proof.
+  Key client_proof(const Key& key) const {
+    return derive_key(key, "unisono control client's proof",
+                      {server_nonce, client_nonce, std::span(choices).first(2)});
+  }
+  Key server_proof(const Key& key) const { return derive(key, "unisono control server's proof"); }
+};
+
+// The answer's parts, of which nothing is known to be right.
+struct Answer {
+  explicit Answer(std::span<const std::byte> bytes)
+      : is_ours(begins_with_greeting(bytes)),
+        purpose(bytes[greeting.size()]),
+        protection(bytes[greeting.size() + 1]),
+        nonce(bytes.subspan(greeting.size() + 2, nonce_bytes)),
+        proof(bytes.subspan(greeting.size() + 2 + nonce_bytes)) {}
+
+  bool is_ours;
+  std::byte purpose;
+  std::byte protection;
+  std::span<const std::byte> nonce;
+  std::span<const std::byte> proof;
+};
+
+constexpr std::byte as_byte(sys::Protection protection) {
+  return static_cast<std::byte>(protection);
+}
+
+Error disagreement(sys::Protection here, std::byte there, const sys::Address& peer) {
+  constexpr auto strongest = as_byte(sys::Protection::encrypt);
+  const std::string_view theirs =
+      there <= strongest ? sys::name(static_cast<sys::Protection>(there)) : "unknown";
+  return misuse("the protection of the control plane's frames is '", sys::name(here),
+                "' on this rank and '", theirs, "' on the one at ", peer.text(),
+                "; UNISONO_WIRE must be the same on every rank");
+}
+
+}  // namespace
+
+Key enrolment_key(std::string_view secret) {
+  const Key key = derive_key(as_bytes_of(secret), "unisono control enrolment");
+  const std::string shared = use_shared_key();
+  return shared.empty() ? key
+                        : derive_key(key, "unisono control shared key", {as_bytes_of(shared)});
+}
+
+Key link_key(const Key& job_key) { return derive_key(job_key, "unisono control link"); }
+
+Result<std::unique_ptr<Doorkeeper>> Doorkeeper::make(sys::World& world, const WireProtection& wire,
+                                                     std::size_t most_waiting) {
+  std::unique_ptr<Doorkeeper> out(new Doorkeeper(wire, most_waiting));
+  UNISONO_TRY(world.fill_random(out->own_));
+  return out;
+}
+
+Doorkeeper::~Doorkeeper() {
+  erase(own_);
+  for (auto& [purpose, key] : keys_) erase(key);
+}
+
+void Doorkeeper::admit(Purpose purpose, const Key& key) { keys_[purpose] = key; }
+
+Key Doorkeeper::derived(std::string_view purpose, std::uint64_t number) const {
+  return derive_key(own_, purpose, {std::as_bytes(std::span(&number, 1))});
+}
+
+std::vector<std::byte> Doorkeeper::challenge(std::uint64_t number) const {
+  WireWriter out;
+  out.raw(greeting);
+  out.raw(derived("nonce", number));
+  return out.take();
+}
+
+std::vector<std::byte> Doorkeeper::refusal(std::uint64_t number) const {
+  WireWriter out;
+  out.number(std::uint8_t{0});
+  out.raw(derived("refusal", number));
+  return out.take();
+}
+
+Status Doorkeeper::check(std::uint64_t number, std::span<const std::byte> bytes) const {
+  const Answer answer(bytes);
+  if (!answer.is_ours) return environment_error("it is no unisono of this version");
+  const auto key = keys_.find(static_cast<Purpose>(answer.purpose));
+  if (key == keys_.end()) return environment_error("it does not have this job's secret");
+  const Key server_nonce = derived("nonce", number);
+  const Conversation said{server_nonce, answer.nonce, {answer.purpose, answer.protection}};
+  if (!equal_in_constant_time(answer.proof, said.client_proof(key->second)))
+    return environment_error("it does not have this job's secret");
+  return {};
+}
+
+sys::Task<Result<Doorkeeper::Guest>> Doorkeeper::welcome(sys::Admitted admitted,
+                                                         std::int64_t deadline_ns) const {
+  const Answer answer(admitted.answer);
+  sys::Stream& stream = *admitted.stream;
+  const sys::Protection protection = wire_.on(stream.local_address(), stream.peer_address());
+  const Key server_nonce = derived("nonce", admitted.number);
+  const Conversation said{
+      server_nonce, answer.nonce, {answer.purpose, answer.protection, as_byte(protection)}};
+  const auto purpose = static_cast<Purpose>(answer.purpose);
+  const Key& key = keys_.at(purpose);  // check() has found it
+  WireWriter welcome;
+  welcome.number(static_cast<std::uint8_t>(protection));
+  welcome.raw(said.server_proof(key));
+  Status sent = co_await sys::write_all(stream, welcome.bytes(), deadline_ns);
+  if (!sent.ok()) co_return sent.take_error();
+  if (answer.protection != as_byte(protection))
+    co_return disagreement(protection, answer.protection, stream.peer_address());
+  Session session;
+  session.protection = protection;
+  session.send = said.derive(key, "unisono control to client");
+  session.receive = said.derive(key, "unisono control to server");
+  session.wrap = said.derive(key, "unisono control wrap");
+  auto channel = Channel::make(std::move(admitted.stream), session);
+  if (!channel.ok()) co_return channel.take_error();
+  co_return Guest{purpose, std::move(*channel)};
+}
+
+sys::Task<Result<std::unique_ptr<Channel>>> prove_to_server(
+    sys::World& world, std::unique_ptr<sys::Stream> stream, Purpose purpose, const Key& key,
+    const WireProtection& wire, std::int64_t deadline_ns, Refusal& refusal) {
+  refusal = Refusal::dropped;
+  std::array<std::byte, challenge_bytes> challenge;
+  Status received = co_await sys::read_exactly(*stream, challenge, deadline_ns);
+  if (!received.ok()) co_return received.take_error();
+  if (!begins_with_greeting(challenge)) {
+    refusal = Refusal::none;
+    co_return environment_error("another program, or another version of unisono, listens at ",
+                                stream->peer_address().text());
+  }
+  std::array<std::byte, nonce_bytes> client_nonce;
+  Status random = world.fill_random(client_nonce);
+  if (!random.ok()) co_return random.take_error();
+  const sys::Protection protection = wire.on(stream->local_address(), stream->peer_address());
+  Conversation said{std::span(challenge).subspan(greeting.size()),
+                    client_nonce,
+                    {static_cast<std::byte>(purpose), as_byte(protection)}};
+  WireWriter answer;
+  answer.raw(greeting);
+  answer.raw(std::span(said.choices).first(2));
+  answer.raw(client_nonce);
+  answer.raw(said.client_proof(key));
+  Status sent = co_await sys::write_all(*stream, answer.bytes(), deadline_ns);
+  if (!sent.ok()) co_return sent.take_error();
+
+  std::array<std::byte, welcome_bytes> welcome;
+  received = co_await sys::read_exactly(*stream, welcome, deadline_ns);
+  if (!received.ok()) co_return received.take_error();
+  said.choices[2] = welcome[0];
+  if (!equal_in_constant_time(std::span(welcome).subspan(1), said.server_proof(key))) {
+    refusal = Refusal::secret;
+    co_return environment_error(stream->peer_address().text(),
+                                " does not have this rank's secret; UNISONO_SECRET (or the file "
+                                "that UNISONO_SECRET_FILE names) must be the same on every rank");
+  }
+  if (welcome[0] != as_byte(protection)) {
+    refusal = Refusal::disagree;
+    co_return disagreement(protection, welcome[0], stream->peer_address());
+  }
+  refusal = Refusal::none;
+  Session session;
+  session.protection = protection;
+  session.send = said.derive(key, "unisono control to server");
+  session.receive = said.derive(key, "unisono control to client");
+  session.wrap = said.derive(key, "unisono control wrap");
+  Result<std::unique_ptr<Channel>> channel = Channel::make(std::move(stream), session);
+  co_return std::move(channel);
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,217 @@
+#include "comm/bootstrap/inquiry.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "base/wire.h"
+
+namespace unisono::comm {
+namespace {
+
+using Reason = Suspicion::Reason;
+
+// Smaller is weightier. A member that others have not waited for long may just come later, as it
+// does whenever one computes for longer than the others: it counts after all that is certain.
+int weight(const Suspicion& suspicion) {
+  switch (suspicion.reason) {
+    case Reason::mismatch:
+      return 0;
+    case Reason::gone:
+      return 1;
+    case Reason::no_answer:
+      return suspicion.is_overdue ? 2 : 5;
+    case Reason::not_in_call:
+      return suspicion.is_overdue ? 3 : 6;
+    case Reason::connection:
+      return 4;
+    case Reason::waits:
+      return 7;
+  }
+  return 8;
+}
+
+// Total, so that all keep the same ones: what decides comes first, the rest breaks ties.
+// Of those who wait for each other the one in the earliest call is the cause, and of those who do
+// not come the one that was waited for the longest.
+auto order(const Suspicion& suspicion) {
+  const bool by_call = suspicion.reason == Reason::waits;
+  const bool by_time = suspicion.reason != Reason::gone && suspicion.reason != Reason::connection;
+  return std::tuple(weight(suspicion), by_call ? suspicion.collectives : 0,
+                    by_time ? -std::int64_t{suspicion.waited_ms} : 0, suspicion.culprit,
+                    suspicion.finder, std::string_view(suspicion.text), suspicion.is_overdue,
+                    suspicion.collectives, suspicion.waited_ms);
+}
+
+bool same_matter(const Suspicion& a, const Suspicion& b) {
+  return a.reason == b.reason && a.culprit == b.culprit && a.finder == b.finder;
+}
+
+std::string sentence(const Suspicion& suspicion) {
+  const auto waited = [&] {
+    return str("rank ", suspicion.finder, " has waited for it for ",
+               format_duration_ns(std::int64_t{suspicion.waited_ms} * 1'000'000), ": ",
+               suspicion.text);
+  };
+  std::string who = str("rank ", suspicion.culprit);
+  switch (suspicion.reason) {
+    case Reason::gone:
+      return str(who, " is gone, as rank ", suspicion.finder, " found: ", suspicion.text);
+    case Reason::no_answer:
+      return str(who, " does not answer: it is stopped, cut off, or busy outside of any call; ",
+                 waited());
+    case Reason::not_in_call:
+      return str(who, " answers, but is not in a call of this communicator; ", waited());
+    case Reason::connection:
+      return str("the connection between rank ", suspicion.finder, " and rank ", suspicion.culprit,
+                 " is broken, though both answer: ", suspicion.text);
+    case Reason::waits:
+      return str(who, " answers and waits in a call itself, and no rank is known to be stopped; ",
+                 waited());
+    case Reason::mismatch:
+      return suspicion.text;
+  }
+  return who;
+}
+
+}  // namespace
+
+// Who sees the new number (acquire) also sees that the old fingerprint is gone (release).
+void CallState::set_collective(std::uint64_t number, std::uint64_t call) {
+  call_.store(0, std::memory_order_relaxed);
+  collectives_.store(number, std::memory_order_release);
+  call_.store(call, std::memory_order_release);
+}
+
+std::pair<std::uint64_t, std::uint64_t> CallState::collective() const {
+  const std::uint64_t before = call_.load(std::memory_order_acquire);
+  const std::uint64_t number = collectives_.load(std::memory_order_acquire);
+  const std::uint64_t after = call_.load(std::memory_order_relaxed);
+  return {number, before == after ? after : 0};
+}
+
+std::vector<std::byte> encode(const CallReport& report) {
+  WireWriter out;
+  out.number(static_cast<std::uint8_t>(report.is_in_call));
+  out.number(report.collectives);
+  out.number(report.call);
+  out.number(static_cast<std::uint32_t>(report.waits_for + 1));
+  return out.take();
+}
+
+Result<CallReport> decode_call_report(std::span<const std::byte> payload, int members) {
+  WireReader in(payload);
+  const auto in_call = in.number<std::uint8_t>();
+  const auto collectives = in.number<std::uint64_t>();
+  const auto call = in.number<std::uint64_t>();
+  const auto waits_for = in.number<std::uint32_t>();
+  if (!in.done() || in_call > 1 || waits_for > static_cast<std::uint32_t>(members))
+    return environment_error("received a malformed call report");
+  return CallReport{in_call == 1, collectives, call, static_cast<int>(waits_for) - 1};
+}
+
+bool Suspicions::add(Suspicion suspicion) {
+  if (suspicion.text.size() > max_suspicion_text_bytes)
+    suspicion.text.resize(max_suspicion_text_bytes);
+  const auto before = [](const Suspicion& a, const Suspicion& b) { return order(a) < order(b); };
+  // A finder says a thing once; whatever else bears its name, the weightier of the two counts.
+  const auto known = std::ranges::find_if(
+      all_, [&](const Suspicion& other) { return same_matter(other, suspicion); });
+  if (known != all_.end()) {
+    if (!before(suspicion, *known)) return false;
+    all_.erase(known);
+  } else if (all_.size() == max_suspicions && !before(suspicion, all_.back())) {
+    return false;
+  }
+  const auto place = std::ranges::upper_bound(all_, suspicion, before);
+  all_.insert(place, std::move(suspicion));
+  if (all_.size() > max_suspicions) all_.pop_back();
+  return true;
+}
+
+bool Suspicions::add(std::span<const Suspicion> suspicions) {
+  bool changed = false;
+  for (const Suspicion& suspicion : suspicions) changed |= add(suspicion);
+  return changed;
+}
+
+const Suspicion& Suspicions::chosen() const {
+  const Suspicion& first = all_.front();
+  if (first.reason != Reason::connection) return first;
+  // One member cut off from several is named by each of them, and names each of them.
+  const auto mentions = [this](int member) {
+    return std::ranges::count_if(all_, [&](const Suspicion& one) {
+      return one.reason == Reason::connection && (one.culprit == member || one.finder == member);
+    });
+  };
+  const Suspicion* most = &first;
+  for (const Suspicion& one : all_)
+    if (one.reason == Reason::connection && mentions(one.culprit) > mentions(most->culprit))
+      most = &one;
+  return *most;
+}
+
+Error Suspicions::verdict() const {
+  if (all_.empty())
+    return timeout_error(-1, "a call did not end in time, and no rank is known to be at fault");
+  const Suspicion& first = chosen();
+  std::string message = sentence(first);
+  if (first.reason == Reason::mismatch) return peer_error(-1, message);
+  std::vector<int> others;
+  for (const Suspicion& one : all_)
+    if (one.reason == Reason::gone && one.culprit != first.culprit &&
+        std::ranges::find(others, one.culprit) == others.end())
+      others.push_back(one.culprit);
+  if (!others.empty()) message += str(". Gone are also: ", join(others));
+  const bool is_loss = first.reason == Reason::gone || first.reason == Reason::connection;
+  return {.kind = ErrorKind::peer,
+          .timed_out = !is_loss,
+          .peer = first.culprit,
+          .message = std::move(message)};
+}
+
+std::vector<std::byte> encode(const Suspicions& suspicions) {
+  WireWriter out;
+  out.number(static_cast<std::uint8_t>(suspicions.all().size()));
+  for (const Suspicion& one : suspicions.all()) {
+    out.number(static_cast<std::uint8_t>(one.reason));
+    out.number(static_cast<std::uint8_t>(one.is_overdue));
+    out.number(one.collectives);
+    out.number(static_cast<std::uint32_t>(one.culprit));
+    out.number(static_cast<std::uint32_t>(one.finder));
+    out.number(one.waited_ms);
+    out.text(one.text);
+  }
+  return out.take();
+}
+
+Result<std::vector<Suspicion>> decode_suspicions(std::span<const std::byte> payload, int members) {
+  WireReader in(payload);
+  const auto ranks = static_cast<std::uint32_t>(members);
+  const auto count = in.number<std::uint8_t>();
+  bool is_right = in.ok() && count >= 1 && count <= max_suspicions;
+  std::vector<Suspicion> out;
+  for (std::size_t i = 0; is_right && i < count; ++i) {
+    const auto reason = in.number<std::uint8_t>();
+    const auto overdue = in.number<std::uint8_t>();
+    Suspicion one;
+    one.collectives = in.number<std::uint64_t>();
+    const auto culprit = in.number<std::uint32_t>();
+    const auto finder = in.number<std::uint32_t>();
+    one.waited_ms = in.number<std::uint32_t>();
+    one.text = in.text(max_suspicion_text_bytes);
+    is_right = in.ok() && reason <= static_cast<std::uint8_t>(Reason::mismatch) && overdue <= 1 &&
+               culprit < ranks && finder < ranks && culprit != finder;
+    if (!is_right) break;
+    one.reason = static_cast<Reason>(reason);
+    one.is_overdue = overdue == 1;
+    one.culprit = static_cast<int>(culprit);
+    one.finder = static_cast<int>(finder);
+    out.push_back(std::move(one));
+  }
+  if (!is_right || !in.done()) return environment_error("received malformed suspicions");
+  return out;
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,310 @@
+#include "comm/bootstrap/job.h"
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/try.h"
+#include "base/wire.h"
+#include "comm/bootstrap/invitation.h"
+#include "comm/bootstrap/left_jobs.h"
+#include "comm/bootstrap/pmi_meeting.h"
+#include "sys/host.h"
+#include "sys/single_copy.h"
+#include "transport/interpose/transport.h"
+#include "transport/nvlink/transport.h"
+#include "transport/shm/transport.h"
+#include "transport/socket/transport.h"
+
+namespace unisono::comm {
+namespace {
+
+constexpr std::size_t max_name_bytes = 1024;
+// Measurements vary: a little faster is not faster.
+constexpr std::uint32_t least_gain_per_mille = 1250;
+constexpr std::uint32_t most_gain_per_mille = 1'000'000;
+constexpr std::uint32_t set_per_mille = most_gain_per_mille + 1;  // UNISONO_ZERO_COPY=1
+
+// What ranks tell of themselves before they can talk by transports.
+struct SelfDescription {
+  std::string node;
+  std::string host;
+  transport::FifoOptions fifo_options;
+  bool checks_calls = false;
+  bool has_device = false;
+  bool has_signals = false;
+  std::uint32_t cores = 1;
+  std::uint32_t single_copy_per_mille = 0;  // of CopyCosts::gain
+};
+
+std::vector<std::byte> write(const SelfDescription& introduction) {
+  WireWriter writer;
+  writer.text(introduction.node);
+  writer.text(introduction.host);
+  const transport::FifoOptions& fifo = introduction.fifo_options;
+  writer.number(static_cast<std::uint64_t>(fifo.slots));
+  writer.number(static_cast<std::uint64_t>(fifo.simple_slot_bytes));
+  writer.number(static_cast<std::uint64_t>(fifo.ll_slot_bytes));
+  writer.number(static_cast<std::uint64_t>(fifo.ll128_slot_bytes));
+  writer.number(static_cast<std::uint8_t>(introduction.checks_calls));
+  writer.number(static_cast<std::uint8_t>(introduction.has_device));
+  writer.number(static_cast<std::uint8_t>(introduction.has_signals));
+  writer.number(introduction.cores);
+  writer.number(introduction.single_copy_per_mille);
+  return writer.take();
+}
+
+Result<SelfDescription> read_introduction(std::span<const std::byte> bytes, int rank) {
+  WireReader reader(bytes);
+  SelfDescription out;
+  out.node = reader.text(max_name_bytes);
+  out.host = reader.text(max_name_bytes);
+  out.fifo_options.slots = static_cast<int>(reader.number<std::uint64_t>());
+  out.fifo_options.simple_slot_bytes = reader.number<std::uint64_t>();
+  out.fifo_options.ll_slot_bytes = reader.number<std::uint64_t>();
+  out.fifo_options.ll128_slot_bytes = reader.number<std::uint64_t>();
+  out.checks_calls = reader.number<std::uint8_t>() != 0;
+  out.has_device = reader.number<std::uint8_t>() != 0;
+  out.has_signals = reader.number<std::uint8_t>() != 0;
+  out.cores = std::max(reader.number<std::uint32_t>(), 1U);
+  out.single_copy_per_mille = reader.number<std::uint32_t>();
+  if (!reader.done())
+    return peer_error(rank, "rank ", rank, " introduced itself with ", bytes.size(),
+                      " bytes that cannot be read; is it another version of unisono?");
+  return out;
+}
+
+// Geometry is part of the protocol: ranks must agree on it.
+Status agree(const SelfDescription& mine, const SelfDescription& theirs, int rank) {
+  const auto same = [&](Setting setting, std::uint64_t a, std::uint64_t b) -> Status {
+    if (a == b) return {};
+    return misuse(setting_rows()[static_cast<std::size_t>(setting)].variable, " is ", a,
+                  " here and ", b, " on rank ", rank, "; it must be the same on all ranks");
+  };
+  if (mine.has_device != theirs.has_device)
+    return misuse("this rank names ", mine.has_device ? "a" : "no", " CUDA device and rank ", rank,
+                  theirs.has_device ? " one" : " none", "; all ranks must, or none");
+  if (mine.has_signals != theirs.has_signals)
+    return misuse("this rank asks for ", mine.has_signals ? "" : "no ", "signals and rank ", rank,
+                  theirs.has_signals ? " does" : " does not", "; all ranks must, or none");
+  const auto& a = mine.fifo_options;
+  const auto& b = theirs.fifo_options;
+  UNISONO_TRY(same(Setting::simple_slots, static_cast<std::uint64_t>(a.slots),
+                   static_cast<std::uint64_t>(b.slots)));
+  UNISONO_TRY(same(Setting::simple_slot_bytes, a.simple_slot_bytes, b.simple_slot_bytes));
+  UNISONO_TRY(same(Setting::ll_slot_bytes, a.ll_slot_bytes, b.ll_slot_bytes));
+  UNISONO_TRY(same(Setting::ll128_slot_bytes, a.ll128_slot_bytes, b.ll128_slot_bytes));
+  return same(Setting::check_calls, mine.checks_calls, theirs.checks_calls);
+}
+
+// What a rank says for or against single copies: what is set, or else what it measures.
+std::uint32_t single_copy_per_mille(bool has_peers_by_shm) {
+  if (settings().is_set(Setting::zero_copy))
+    return settings().boolean(Setting::zero_copy) ? set_per_mille : 0;
+  if (!has_peers_by_shm) return 0;
+  const double gain = sys::measure_copies().gain() * 1000;
+  return static_cast<std::uint32_t>(std::min<double>(gain, most_gain_per_mille));
+}
+
+// The host part of "tcp://host:port"; empty for other rendezvous.
+std::string host_of(const std::string& rendezvous) {
+  constexpr std::string_view scheme = "tcp://";
+  if (!rendezvous.starts_with(scheme)) return {};
+  const auto colon = rendezvous.rfind(':');
+  std::string host = rendezvous.substr(scheme.size(), colon - scheme.size());
+  std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
+  return host;
+}
+
+}  // namespace
+
+Status Job::set_policy(const InitOptions& options) {
+  const std::string& name = settings().text(Setting::gpu_policy);
+  const auto set = policy_from_name(name);
+  if (!set && !name.empty())
+    return misuse("UNISONO_GPU_POLICY: there is no policy '", name, "'; write fastest or zero_sm");
+  policy_ = options.policy ? *options.policy : set.value_or(Policy::fastest);
+  max_sms_ = options.max_sms != 0 ? options.max_sms
+                                  : static_cast<int>(settings().integer(Setting::gpu_max_sms));
+  if (max_sms_ < 0) return misuse("max_sms is ", max_sms_, "; it must be 1 or more, or 0");
+  leaves_room_ = settings().boolean(Setting::gpu_leaves_room);
+  has_signals_ = options.has_signals;
+  return {};
+}
+
+Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
+                                       std::optional<RendezvousListener> listener) {
+  UNISONO_TRY(settings().check());
+  std::shared_ptr<Job> job(new Job, [](Job* gone) { leave(std::unique_ptr<Job>(gone)); });
+  job->forced_transport_ =
+      options.transport.empty() ? settings().text(Setting::transport) : options.transport;
+  if (const std::string& forced = job->forced_transport_;
+      !forced.empty() && forced != "shm" && forced != "socket")
+    return misuse("there is no transport '", forced, "'; write shm or socket, or nothing");
+  job->timeout_ns_ = options.timeout.count() > 0 ? options.timeout.count()
+                                                 : settings().duration_ns(Setting::timeout);
+  job->fifo_options_ = transport::FifoOptions::from_settings();
+  job->device_ = options.device;
+  UNISONO_TRY(job->set_policy(options));
+  UNISONO_ASSIGN(
+      BootstrapOptions bootstrap_options,
+      bootstrap_options_from_settings({.rank = options.rank,
+                                       .world_size = options.world_size,
+                                       .rendezvous = options.rendezvous,
+                                       .secret = options.secret,
+                                       .interface = options.interface,
+                                       .timeout_ns = options.bootstrap_timeout.count()}));
+  if (bootstrap_options.world_size > 1) {
+    if (is_invitation(bootstrap_options.rendezvous)) {
+      UNISONO_ASSIGN(listener, follow_invitation(bootstrap_options));
+    } else if (bootstrap_options.rendezvous == pmi_rendezvous) {
+      UNISONO_ASSIGN(listener, meet_through_pmi(bootstrap_options));
+    }
+  }
+  job->rank_ = bootstrap_options.rank;
+  set_log_rank(job->rank_);
+  UNISONO_TRY(job->introduce(options, bootstrap_options, std::move(listener)));
+  return job;
+}
+
+Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
+                      std::optional<RendezvousListener> listener) {
+  SelfDescription mine;
+  mine.host = sys::host_identity();
+  mine.node = !options.node.empty() ? options.node : settings().text(Setting::node);
+  if (mine.node.empty()) mine.node = mine.host;
+  if (mine.node.size() > max_name_bytes)
+    return misuse("the node's name has ", mine.node.size(), " bytes; at most ", max_name_bytes,
+                  " are allowed");
+  mine.fifo_options = fifo_options_;
+  mine.checks_calls = settings().boolean(Setting::check_calls);
+  mine.has_device = device_ >= 0;
+  mine.has_signals = has_signals_;
+  mine.cores = std::thread::hardware_concurrency();
+  mine.single_copy_per_mille =
+      single_copy_per_mille(bootstrap_options.world_size > 1 && forced_transport_ != "socket");
+  UNISONO_ASSIGN(BootstrapResult found,
+                 listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))
+                          : bootstrap(bootstrap_options, write(mine)));
+  world_ = std::move(found.world);
+
+  std::map<std::string, int> ranks_on;
+  std::map<std::string, std::uint32_t> cores_of;
+  std::uint32_t gain_per_mille = set_per_mille;
+  for (int rank = 0; rank < world_->size(); ++rank) {
+    UNISONO_ASSIGN(const SelfDescription theirs,
+                   read_introduction(found.contributions[rank], rank));
+    UNISONO_TRY(agree(mine, theirs, rank));
+    members_.push_back(
+        {.node = theirs.node, .host = theirs.host, .shm_address = {}, .socket_address = {}});
+    ++ranks_on[theirs.host];
+    // Ranks bound to few cores each know only these.
+    std::uint32_t& cores = cores_of[theirs.host];
+    cores = std::max(cores, theirs.cores);
+    gain_per_mille = std::min(gain_per_mille, theirs.single_copy_per_mille);
+  }
+  fifo_options_.zero_copy = gain_per_mille >= least_gain_per_mille;
+  if (fifo_options_.zero_copy && gain_per_mille < set_per_mille)
+    host_traits_.single_copy_gain = gain_per_mille / 1000.0;
+  const bool one_host = ranks_on.size() == 1;
+  ranks_on_host_ = ranks_on[mine.host];
+  int most_on_a_host = 0;
+  for (const auto& [host, ranks] : ranks_on) {
+    most_on_a_host = std::max(most_on_a_host, ranks);
+    host_traits_.crowding =
+        std::max(host_traits_.crowding, static_cast<double>(ranks) / cores_of[host]);
+  }
+  fifo_options_ = fifo_options_.shared_by(most_on_a_host);
+  UNISONO_TRY(fifo_options_.check());
+
+  // Data are protected where UNISONO_WIRE asks for it, the control plane also where it says
+  // nothing.
+  const bool is_asked_for = !settings().text(Setting::wire).empty();
+  transport::TransportOptions transport_options{
+      .key = found.key,
+      .protection = is_asked_for ? bootstrap_options.protection : sys::Protection::none,
+      .interface = bootstrap_options.interface,
+      .shares_memory = fifo_options_.zero_copy};
+  if (transport_options.interface.empty() && !one_host)
+    transport_options.interface = sys::address_towards(host_of(bootstrap_options.rendezvous));
+  Status made = make_transports(transport_options);
+  erase(transport_options.key);
+  return exchange_addresses(std::move(made), bootstrap_options.timeout_ns);
+}
+
+Status Job::make_transports(const transport::TransportOptions& options) {
+  UNISONO_ASSIGN(shm_, transport::shm::make_transport(options));
+  UNISONO_ASSIGN(socket_, transport::socket::make_transport(options));
+  board_key_ = derive_key(options.key, "unisono board");
+  if (const std::int64_t delay_ns = settings().duration_ns(Setting::delay); delay_ns > 0)
+    socket_ = transport::interpose::make_transport(
+        std::move(socket_), {.min_delay_ns = delay_ns, .max_delay_ns = delay_ns});
+  return {};
+}
+
+// A rank that has no transports says why in place of its addresses, so that all name it.
+Status Job::exchange_addresses(Status made, std::int64_t timeout_ns) {
+  constexpr std::size_t most_bytes = transport::Transport::max_address_bytes;
+  WireWriter writer;
+  writer.number(static_cast<std::uint8_t>(made.ok()));
+  writer.text(made.ok() ? shm_->address() : made.error().message.substr(0, most_bytes));
+  writer.text(made.ok() ? socket_->address() : std::string());
+  auto addresses = world_->all_gather(writer.bytes(), timeout_ns);
+  UNISONO_TRY(std::move(made));
+  if (!addresses.ok()) return addresses.take_error();
+  for (int rank = 0; rank < world_->size(); ++rank) {
+    WireReader reader((*addresses)[rank]);
+    Member& member = members_[static_cast<std::size_t>(rank)];
+    const bool takes_part = reader.number<std::uint8_t>() != 0;
+    member.shm_address = reader.text(most_bytes);
+    member.socket_address = reader.text(most_bytes);
+    if (!reader.done())
+      return peer_error(rank, "rank ", rank, " sent transport addresses that cannot be read");
+    if (!takes_part)
+      return peer_error(rank, "rank ", rank, " cannot take part: ", member.shm_address);
+  }
+  return {};
+}
+
+std::string Job::board_name(std::uint64_t communicator, std::uint32_t epoch, int node) const {
+  WireWriter context;
+  context.number(communicator);
+  context.number(epoch);
+  context.number(static_cast<std::uint32_t>(node));
+  return secret_name(derive_key(board_key_, "name", {context.bytes()}));
+}
+
+Result<transport::Transport*> Job::nvlink(const std::shared_ptr<const sys::cuda::Device>& device) {
+  const std::lock_guard lock(nvlink_mutex_);
+  auto& transport = nvlink_[device->ordinal()];
+  if (!transport) {
+    UNISONO_ASSIGN(transport, transport::nvlink::make_transport(*shm_, device));
+  }
+  return transport.get();
+}
+
+bool Job::is_used_in_this_process() {
+  const std::lock_guard lock(nvlink_mutex_);
+  return std::ranges::any_of(nvlink_,
+                             [](auto& of) { return of.second->is_used_in_this_process(); });
+}
+
+bool Job::uses_shm(int world_rank) const {
+  if (forced_transport_ == "shm") return true;
+  if (forced_transport_ == "socket") return false;
+  return member(world_rank).node == member(rank_).node;
+}
+
+transport::Transport& Job::transport_to(int world_rank) const {
+  return uses_shm(world_rank) ? *shm_ : *socket_;
+}
+
+const std::string& Job::address_of(int world_rank) const {
+  const Member& peer = member(world_rank);
+  return uses_shm(world_rank) ? peer.shm_address : peer.socket_address;
+}
+
+}  // namespace unisono::comm

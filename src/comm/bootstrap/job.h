@@ -1,0 +1,102 @@
+// What init made and every communicator split from it shares: who the ranks are, and how to
+// reach them.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/key.h"
+#include "comm/bootstrap/bootstrap.h"
+#include "comm/bootstrap/host_traits.h"
+#include "sys/cuda/device.h"
+#include "transport/fifo.h"
+#include "transport/transport.h"
+
+namespace unisono::comm {
+
+// One rank of the job, as it introduced itself.
+struct Member {
+  std::string node;
+  std::string host;
+  std::string shm_address;
+  std::string socket_address;
+};
+
+class Job {
+ public:
+  // Bootstraps, checks that all ranks agree on what they must agree on, and makes the transports.
+  // `listener` is rank 0's, if a launcher had it made before.
+  static Result<std::shared_ptr<Job>> join(const InitOptions& options,
+                                           std::optional<RendezvousListener> listener = {});
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  const Member& member(int world_rank) const {
+    return members_[static_cast<std::size_t>(world_rank)];
+  }
+  const transport::FifoOptions& fifo_options() const { return fifo_options_; }
+  std::int64_t timeout_ns() const { return timeout_ns_; }
+  // Owns the control group of all ranks until the first communicator takes it.
+  std::unique_ptr<ControlGroup> take_world() { return std::move(world_); }
+  // Ranks of the job on this host: how many share its cores.
+  int ranks_on_host() const { return ranks_on_host_; }
+  const HostTraits& host_traits() const { return host_traits_; }
+  // Of the shared page of a communicator's ranks on a node, which only the job's ranks can tell.
+  std::string board_name(std::uint64_t communicator, std::uint32_t epoch, int node) const;
+
+  // The transport to a rank, and that rank's address in it.
+  transport::Transport& transport_to(int world_rank) const;
+  const std::string& address_of(int world_rank) const;
+  // Between GPUs of this host, for kernels on `device`; made once for each device.
+  Result<transport::Transport*> nvlink(const std::shared_ptr<const sys::cuda::Device>& device);
+  // Whether another rank of this process may still use device memory of this one.
+  bool is_used_in_this_process();
+  bool is_on_this_host(int world_rank) const {
+    return member(world_rank).host == member(rank_).host;
+  }
+  // The device that calls on streams have; -1: that of the first such call's stream.
+  int device() const { return device_; }
+  // Of calls on streams that say nothing else.
+  Policy policy() const { return policy_; }
+  int max_sms() const { return max_sms_; }
+  bool leaves_room() const { return leaves_room_; }  // of every call
+  bool has_signals() const { return has_signals_; }
+  // Polls as readable when there is something from ranks that do not share memory with this one.
+  int event_descriptor() const { return socket_->event_descriptor(); }
+
+ private:
+  Job() = default;
+  bool uses_shm(int world_rank) const;
+  Status set_policy(const InitOptions& options);
+  Status introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
+                   std::optional<RendezvousListener> listener);
+  Status make_transports(const transport::TransportOptions& options);
+  Status exchange_addresses(Status made, std::int64_t timeout_ns);
+
+  int rank_ = 0;
+  Key board_key_{};
+  std::string forced_transport_;
+  std::int64_t timeout_ns_ = 0;
+  transport::FifoOptions fifo_options_;
+  std::vector<Member> members_;
+  int ranks_on_host_ = 1;
+  HostTraits host_traits_;
+  int device_ = -1;
+  Policy policy_ = Policy::fastest;
+  int max_sms_ = 0;
+  bool leaves_room_ = false;
+  bool has_signals_ = false;
+  std::unique_ptr<transport::Transport> shm_;
+  std::unique_ptr<transport::Transport> socket_;
+  std::mutex nvlink_mutex_;
+  std::map<int, std::unique_ptr<transport::Transport>> nvlink_;  // by device; their control is shm_
+  std::unique_ptr<ControlGroup> world_;
+};
+
+}  // namespace unisono::comm

@@ -1,0 +1,181 @@
+// The mailbox, failures and groups of a ControlNode; node.cc has its connections.
+#include <algorithm>
+#include <tuple>
+
+#include "base/error.h"
+#include "comm/bootstrap/node.h"
+
+namespace unisono::comm {
+namespace {
+
+constexpr std::int64_t tell_timeout_ns = 2'000'000'000;
+// What a peer may have sent ahead of our calls. A collective exchange cannot run ahead by more
+// than one call for each communicator, so only a broken peer gets here.
+constexpr std::size_t max_unclaimed_bytes = std::size_t{1} << 28;
+constexpr std::size_t max_unclaimed_messages = 1 << 16;
+// Failures remembered of groups that this rank has not made (yet).
+constexpr std::size_t max_failures = 1 << 16;
+constexpr std::size_t max_retired = 4096;
+
+}  // namespace
+
+bool ControlNode::deposit(int peer, const MessageKey& key, std::vector<std::byte> payload) {
+  if (is_retired(key)) return true;
+  std::size_t& unclaimed = unclaimed_bytes_[peer];
+  auto& queue = mail_[{key, peer}];
+  if (unclaimed + payload.size() > max_unclaimed_bytes + max_message_bytes_ ||
+      mail_.size() > max_unclaimed_messages || queue.size() > max_unclaimed_messages)
+    return false;
+  unclaimed += payload.size();
+  queue.push_back(std::move(payload));
+  changed_.notify_all();
+  return true;
+}
+
+sys::Task<Status> ControlNode::send(int peer, const MessageKey& key,
+                                    std::span<const std::byte> payload, std::int64_t deadline_ns) {
+  const GroupId group{key.communicator, key.epoch};
+  Result<Link*> found = co_await usable_link(peer, group, deadline_ns);
+  if (!found.ok()) co_return found.take_error();
+  Link& link = **found;
+  while (link.is_being_written && !link.is_lost) {
+    sys::Wait turn(world_.scheduler(), link.write_turn, deadline_ns);
+    const bool notified = co_await turn;
+    if (!notified) co_return timeout_error(peer, "rank ", peer, " takes no messages");
+  }
+  if (Status usable = check(peer, group); !usable.ok()) co_return std::move(usable);
+  link.is_being_written = true;
+  Status sent = co_await link.channel->write(FrameKind::message, key, payload, deadline_ns);
+  link.is_being_written = false;
+  link.write_turn.notify_all();
+  if (sent.ok()) co_return Status();
+  // Part of the frame may be out: what follows on this link could not be understood.
+  const bool timed_out = sent.error().timed_out;
+  lose(link, sent.error().message, false);
+  if (timed_out) co_return timeout_error(peer, "rank ", peer, " takes no messages");
+  co_return check(peer, group);
+}
+
+sys::Task<Result<std::vector<std::byte>>> ControlNode::receive(int peer, const MessageKey& key,
+                                                               std::int64_t deadline_ns) {
+  const GroupId group{key.communicator, key.epoch};
+  for (;;) {
+    // What arrived before a failure counts.
+    if (const auto mail = mail_.find({key, peer}); mail != mail_.end()) {
+      std::vector<std::byte> message = std::move(mail->second.front());
+      mail->second.pop_front();
+      if (mail->second.empty()) mail_.erase(mail);
+      unclaimed_bytes_[peer] -= message.size();
+      co_return std::move(message);
+    }
+    Status usable = check(peer, group);
+    if (!usable.ok()) co_return usable.take_error();
+    watch_peer(peer, deadline_ns);
+    sys::Wait wait(world_.scheduler(), changed_, deadline_ns);
+    const bool notified = co_await wait;
+    if (!notified) co_return timeout_error(peer, "rank ", peer, " sent nothing in time");
+  }
+}
+
+void ControlNode::spread_failure(GroupId group, std::span<const int> peers) {
+  const auto failed = failures_.find(group);
+  if (failed == failures_.end()) return;
+  const ExchangePlace place = failed->second.place;
+  tell_linked(FrameKind::failure, {group.communicator, group.epoch, place.sequence, place.round},
+              encode_failure(failed->second.error), peers, When::now);
+}
+
+void ControlNode::spread(GroupId group, FrameKind kind, std::span<const std::byte> payload,
+                         std::span<const int> peers, When when) {
+  tell_linked(kind, {group.communicator, group.epoch, 0, 0}, {payload.begin(), payload.end()},
+              peers, when);
+}
+
+// Each link by a task of its own: one that takes nothing holds up none of the others.
+void ControlNode::tell_linked(FrameKind kind, const MessageKey& key, std::vector<std::byte> payload,
+                              std::span<const int> peers, When when) {
+  const auto shared = std::make_shared<const std::vector<std::byte>>(std::move(payload));
+  for (const int peer : peers)
+    if (const auto found = link_of_peer_.find(peer); found != link_of_peer_.end())
+      tasks_.spawn(tell(*found->second, kind, key, shared, when));
+}
+
+sys::Task<void> ControlNode::tell(Link& link, FrameKind kind, MessageKey key, Payload payload,
+                                  When when) {
+  if (when == When::after_reading) {
+    sys::Wait turn(world_.scheduler(), world_.now_ns());
+    co_await turn;
+  }
+  const std::int64_t deadline_ns = world_.now_ns() + tell_timeout_ns;
+  while (link.is_being_written && !link.is_lost) {
+    sys::Wait turn(world_.scheduler(), link.write_turn, deadline_ns);
+    const bool notified = co_await turn;
+    if (!notified) co_return;
+  }
+  if (link.is_lost) co_return;
+  link.is_being_written = true;
+  Status sent = co_await link.channel->write(kind, key, *payload, deadline_ns);
+  link.is_being_written = false;
+  link.write_turn.notify_all();
+  if (!sent.ok()) lose(link, sent.error().message, false);
+}
+
+std::int64_t ControlNode::heard_ns(int peer) const {
+  const auto heard = heard_ns_.find(peer);
+  return heard == heard_ns_.end() ? 0 : heard->second;
+}
+
+void ControlNode::detach(GroupId group, const GroupListener& listener) {
+  const auto found = listeners_.find(group);
+  if (found != listeners_.end() && found->second == &listener) listeners_.erase(found);
+}
+
+bool ControlNode::fail(GroupId group, const Error& error, ExchangePlace place) {
+  const auto order = [](const Failure& failure) {
+    return std::tuple(!failure.error.aborted, failure.error.timed_out, failure.place,
+                      failure.error.peer);
+  };
+  if (failures_.size() >= max_failures && !failures_.contains(group)) return false;
+  Failure told{error, place};
+  const auto [known, is_first] = failures_.try_emplace(group, told);
+  if (!is_first) {
+    if (order(told) >= order(known->second)) return false;
+    known->second = std::move(told);
+  }
+  changed_.notify_all();
+  return true;
+}
+
+const Error* ControlNode::failure(GroupId group) const {
+  const auto found = failures_.find(group);
+  return found == failures_.end() ? nullptr : &found->second.error;
+}
+
+bool ControlNode::is_retired(const MessageKey& key) const {
+  const auto newest = newest_epoch_.find(key.communicator);
+  if (newest != newest_epoch_.end() && key.epoch < newest->second) return true;
+  const GroupId group{key.communicator, key.epoch};
+  return std::find(retired_.begin(), retired_.end(), group) != retired_.end();
+}
+
+void ControlNode::open_group(GroupId group) {
+  std::uint32_t& newest = newest_epoch_[group.communicator];
+  newest = std::max(newest, group.epoch);
+}
+
+void ControlNode::forget_group(GroupId group) {
+  for (auto mail = mail_.begin(); mail != mail_.end();) {
+    const auto& [key, peer] = mail->first;
+    if (GroupId{key.communicator, key.epoch} != group) {
+      ++mail;
+      continue;
+    }
+    for (const auto& message : mail->second) unclaimed_bytes_[peer] -= message.size();
+    mail = mail_.erase(mail);
+  }
+  failures_.erase(group);
+  retired_.push_back(group);
+  if (retired_.size() > max_retired) retired_.pop_front();
+}
+
+}  // namespace unisono::comm

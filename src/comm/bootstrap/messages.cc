@@ -1,0 +1,213 @@
+#include "comm/bootstrap/messages.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/hmac.h"
+#include "base/str.h"
+#include "base/wire.h"
+
+namespace unisono::comm {
+namespace {
+
+constexpr std::uint32_t frame_magic = 0x31534e55;  // "UNS1"
+constexpr std::string_view file_magic = "unisono rendezvous 1";
+
+Error malformed(std::string_view what) {
+  return environment_error("received a malformed ", what, " message");
+}
+
+std::string file_code(std::string_view address, std::string_view secret) {
+  const Sha256Digest code =
+      hmac_sha256(as_bytes_of(secret), {as_bytes_of(file_magic), as_bytes_of(address)});
+  return hex(code);
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_frame(FrameKind kind, const MessageKey& key,
+                                    std::span<const std::byte> payload) {
+  WireWriter out;
+  out.number(frame_magic);
+  out.number(static_cast<std::uint8_t>(kind));
+  out.number(key.communicator);
+  out.number(key.epoch);
+  out.number(key.sequence);
+  out.number(key.round);
+  out.block(payload);
+  return out.take();
+}
+
+Result<FrameHeader> decode_frame_header(std::span<const std::byte> bytes,
+                                        std::size_t max_message_bytes) {
+  WireReader in(bytes);
+  const bool is_ours = in.number<std::uint32_t>() == frame_magic;
+  const auto kind = in.number<std::uint8_t>();
+  FrameHeader out;
+  out.key.communicator = in.number<std::uint64_t>();
+  out.key.epoch = in.number<std::uint32_t>();
+  out.key.sequence = in.number<std::uint64_t>();
+  out.key.round = in.number<std::uint32_t>();
+  out.payload_bytes = in.number<std::uint32_t>();
+  if (!in.done() || !is_ours) return malformed("frame");
+  if (kind > static_cast<std::uint8_t>(FrameKind::answer))
+    return environment_error("received a frame of the unknown kind ", kind);
+  out.kind = static_cast<FrameKind>(kind);
+  const std::size_t limit =
+      out.kind == FrameKind::message ? max_message_bytes : max_small_payload_bytes;
+  if (out.payload_bytes > limit)
+    return environment_error("received a frame of ", out.payload_bytes,
+                             " bytes; its kind may have at most ", limit);
+  return out;
+}
+
+std::vector<std::byte> encode(const Enrolment& enrolment) {
+  WireWriter out;
+  out.number(enrolment.rank);
+  out.number(enrolment.world_size);
+  out.text(enrolment.address);
+  return out.take();
+}
+
+Result<Enrolment> decode_enrolment(std::span<const std::byte> payload) {
+  WireReader in(payload);
+  Enrolment out;
+  out.rank = in.number<std::uint32_t>();
+  out.world_size = in.number<std::uint32_t>();
+  out.address = in.text(max_address_bytes);
+  if (!in.done()) return malformed("enrolment");
+  return out;
+}
+
+std::vector<std::byte> encode(const Introduction& introduction) {
+  WireWriter out;
+  out.number(introduction.job);
+  out.raw(introduction.wrapped_key);
+  out.text(introduction.next_address);
+  return out.take();
+}
+
+Result<Introduction> decode_introduction(std::span<const std::byte> payload) {
+  WireReader in(payload);
+  Introduction out;
+  out.job = in.number<std::uint64_t>();
+  const auto key = in.raw(out.wrapped_key.size());
+  std::ranges::copy(key, out.wrapped_key.begin());
+  out.next_address = in.text(max_address_bytes);
+  if (!in.done()) return malformed("introduction");
+  return out;
+}
+
+std::vector<std::byte> encode(const Greeting& greeting) {
+  WireWriter out;
+  out.number(greeting.job);
+  out.number(static_cast<std::uint32_t>(greeting.from.number()));
+  out.number(static_cast<std::uint32_t>(greeting.to.number()));
+  return out.take();
+}
+
+Result<Greeting> decode_greeting(std::span<const std::byte> payload, int ranks) {
+  WireReader in(payload);
+  const auto job = in.number<std::uint64_t>();
+  const auto from = Rank::among(in.number<std::uint32_t>(), ranks);
+  const auto to = Rank::among(in.number<std::uint32_t>(), ranks);
+  if (!in.done() || !from || !to) return malformed("greeting");
+  return Greeting{job, *from, *to};
+}
+
+std::vector<std::byte> encode_failure(const Error& error) {
+  WireWriter out;
+  out.number(static_cast<std::uint8_t>(error.kind));
+  out.number(static_cast<std::uint8_t>(error.timed_out));
+  out.number(static_cast<std::uint8_t>(error.aborted));
+  out.number(static_cast<std::uint32_t>(error.peer));
+  out.text(std::string_view(error.message).substr(0, max_error_text_bytes));
+  return out.take();
+}
+
+Result<ToldFailure> decode_failure(std::span<const std::byte> payload, int ranks) {
+  WireReader in(payload);
+  const auto kind = in.number<std::uint8_t>();
+  const auto timed_out = in.number<std::uint8_t>();
+  const auto aborted = in.number<std::uint8_t>();
+  const auto peer = static_cast<std::int32_t>(in.number<std::uint32_t>());
+  const auto text = in.text(max_error_text_bytes);
+  if (!in.done() || kind > static_cast<std::uint8_t>(ErrorKind::peer) || timed_out > 1 ||
+      aborted > 1 || (peer != -1 && !Rank::among(peer, ranks)))
+    return malformed("failure");
+  ToldFailure out;
+  out.error.kind = static_cast<ErrorKind>(kind);
+  out.error.timed_out = timed_out == 1;
+  out.error.aborted = aborted == 1;
+  out.error.peer = peer;
+  out.error.message = text;
+  return out;
+}
+
+std::vector<std::byte> encode(const Entry& entry) {
+  WireWriter out;
+  out.text(entry.address);
+  out.block(entry.contribution);
+  return out.take();
+}
+
+Result<Entry> decode_entry(std::span<const std::byte> bytes) {
+  WireReader in(bytes);
+  Entry out;
+  out.address = in.text(max_address_bytes);
+  out.contribution = in.block(max_bootstrap_bytes);
+  if (!in.done()) return malformed("table entry");
+  return out;
+}
+
+std::vector<std::byte> encode_table(std::span<const std::vector<std::byte>> entries,
+                                    std::string_view next_address) {
+  WireWriter out;
+  out.text(next_address);
+  out.number(static_cast<std::uint32_t>(entries.size()));
+  for (const auto& entry : entries) out.block(entry);
+  return out.take();
+}
+
+Result<TableView> decode_table(std::span<const std::byte> payload, std::size_t expected_entries,
+                               std::size_t max_entry_bytes) {
+  WireReader in(payload);
+  TableView out;
+  out.next_address = in.text(max_address_bytes);
+  const auto count = in.number<std::uint32_t>();
+  if (!in.ok() || count != expected_entries)
+    return environment_error("received a table of ", count, " entries where ", expected_entries,
+                             " were due");
+  out.entries.reserve(expected_entries);
+  for (std::size_t i = 0; i < expected_entries && in.ok(); ++i)
+    out.entries.push_back(in.block(max_entry_bytes));
+  if (!in.done()) return malformed("table");
+  return out;
+}
+
+std::size_t max_table_bytes(std::size_t entries, std::size_t max_entry_bytes) {
+  return 4 + max_address_bytes + 4 + entries * (4 + max_entry_bytes);
+}
+
+std::string encode_rendezvous_file(const std::string& address, std::string_view secret) {
+  return str(file_magic, "\n", address, "\n", file_code(address, secret), "\n");
+}
+
+Result<std::string> decode_rendezvous_file(std::string_view content, std::string_view secret) {
+  const auto take_line = [&] {
+    const auto end = std::min(content.find('\n'), content.size());
+    const std::string_view line = content.substr(0, end);
+    content.remove_prefix(std::min(end + 1, content.size()));
+    return line;
+  };
+  const std::string_view magic = take_line();
+  const std::string_view address = take_line();
+  const std::string_view code = take_line();
+  if (magic != file_magic || address.size() > max_address_bytes || !content.empty())
+    return environment_error("the file is not one of a rendezvous");
+  if (!equal_in_constant_time(as_bytes_of(code), as_bytes_of(file_code(address, secret))))
+    return environment_error("the file was written by a job with another secret");
+  return std::string(address);
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,416 @@
+#include "comm/device/connections.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/try.h"
+#include "base/wire.h"
+#include "engine/gpu/link.h"
+#include "transport/clock.h"
+
+namespace unisono::comm {
+namespace {
+
+// Beyond the channels of plans and messages in host memory.
+constexpr std::uint32_t first_channel = std::uint32_t{1} << 31;
+// Of what ranks tell each other of their memory.
+constexpr std::uint32_t mail_channel = UINT32_MAX;
+constexpr std::size_t max_reason_bytes = 4096;
+// Scratch memory beyond what a call needs, for one that is a little larger.
+constexpr std::size_t most_spare_bytes = std::size_t{16} << 20;
+
+std::int64_t bootstrap_timeout_ns() { return settings().duration_ns(Setting::bootstrap_timeout); }
+
+}  // namespace
+
+DeviceConnections::DeviceConnections(std::shared_ptr<Job> job, ControlGroup& group,
+                                     Identity identity)
+    : job_(std::move(job)),
+      identity_(identity),
+      world_ranks_(group.world_ranks().begin(), group.world_ranks().end()) {}
+
+DeviceConnections::~DeviceConnections() {
+  close();
+  if (order_) order_->remove(launched_);
+  if (engine_ == nullptr) return;
+  const sys::cuda::Current current(device());
+  for (sys::cuda::EventHandle* event : {launched_.last, launched_.captured})
+    if (event != nullptr) device().driver().event_destroy(event);
+}
+
+Result<std::unique_ptr<DeviceConnections>> DeviceConnections::make(std::shared_ptr<Job> job,
+                                                                   ControlGroup& group,
+                                                                   Identity identity, int ordinal) {
+  std::unique_ptr<DeviceConnections> made(new DeviceConnections(std::move(job), group, identity));
+  UNISONO_TRY(made->agree(group, made->open(ordinal)));
+  UNISONO_TRY(made->reach_all(group));
+  UNISONO_TRY(made->make_registrations());
+  return made;
+}
+
+Status DeviceConnections::open(int ordinal) {
+  const auto far = std::ranges::find_if_not(
+      world_ranks_, [&](int world_rank) { return job_->is_on_this_host(world_rank); });
+  if (far != world_ranks_.end())
+    return environment_error("ranks ", identity_.rank, " and ", far - world_ranks_.begin(),
+                             " are on different hosts; calls on CUDA streams serve GPUs of one "
+                             "host so far, so copy to host memory and call without a stream");
+  UNISONO_ASSIGN(const auto device, sys::cuda::Device::open(ordinal));
+  UNISONO_ASSIGN(engine_, engine::gpu::Engine::make(device, engine::gpu::Options::from_settings()));
+  UNISONO_ASSIGN(transport_, job_->nvlink(device));
+  const sys::cuda::Current current(*device);
+  for (sys::cuda::EventHandle** event : {&launched_.last, &launched_.captured})
+    UNISONO_TRY(device->check(device->driver().event_create(event, sys::cuda::event_without_timing),
+                              "making an event"));
+  return {};
+}
+
+Result<std::pair<int, std::string>> DeviceConnections::first_reason(ControlGroup& group,
+                                                                    const std::string& mine) const {
+  WireWriter writer;
+  writer.text(std::string_view(mine).substr(0, max_reason_bytes));
+  UNISONO_ASSIGN(const Gathered all, group.all_gather(writer.bytes(), bootstrap_timeout_ns()));
+  for (int rank = 0; rank < all.size(); ++rank) {
+    WireReader reader(all[rank]);
+    const std::string_view reason = reader.text(max_reason_bytes);
+    if (!reader.done())
+      return peer_error(rank, "rank ", rank, " told of its CUDA device what cannot be read");
+    if (!reason.empty()) return std::pair(rank, std::string(reason));
+  }
+  return std::pair(-1, std::string());
+}
+
+Status DeviceConnections::agree(ControlGroup& group, const Status& mine) const {
+  UNISONO_ASSIGN(const auto first,
+                 first_reason(group, mine.ok() ? std::string() : mine.error().message));
+  if (!mine.ok()) return Error(mine.error());
+  if (first.second.empty()) return {};
+  return environment_error("rank ", first.first,
+                           " cannot serve calls on CUDA streams: ", first.second);
+}
+
+Status DeviceConnections::reach_all(ControlGroup& group) {
+  thread_blocks_ = engine_->max_blocks();
+  copies_in_bulk_ = engine_->copies_in_bulk();
+  int driver_version = 0;
+  UNISONO_TRY(device().check(device().driver().driver_version(&driver_version),
+                             "asking for the driver's version"));
+  WireWriter writer;
+  writer.raw(std::as_bytes(std::span(device().uuid().bytes)));
+  writer.number(static_cast<std::uint32_t>(thread_blocks_));
+  writer.number(static_cast<std::uint32_t>(driver_version));
+  writer.number(static_cast<std::uint8_t>(copies_in_bulk_ ? 1 : 0));
+  UNISONO_ASSIGN(const Gathered all, group.all_gather(writer.bytes(), bootstrap_timeout_ns()));
+  std::string reason;
+  if (!settings().boolean(Setting::gpu_peer_access) && group.size() > 1)
+    reason = "UNISONO_GPU_PEER_ACCESS is 0 there";
+  std::map<std::string, int> sharing;
+  for (int rank = 0; rank < all.size(); ++rank) {
+    sys::cuda::Uuid theirs;
+    if (all[rank].size() != writer.bytes().size())
+      return peer_error(rank, "rank ", rank, " told of its CUDA device in ", all[rank].size(),
+                        " bytes; ", writer.bytes().size(), " were expected");
+    WireReader reader(all[rank].subspan(theirs.bytes.size()));
+    const auto blocks = static_cast<int>(reader.number<std::uint32_t>());
+    if (blocks < 1)
+      return peer_error(rank, "rank ", rank, " says that its CUDA device runs ", blocks,
+                        " thread blocks at once");
+    thread_blocks_ = std::min(thread_blocks_, blocks);
+    const auto version = static_cast<int>(reader.number<std::uint32_t>());
+    copies_in_bulk_ = reader.number<std::uint8_t>() != 0 && copies_in_bulk_;
+    const auto uuid = all[rank].first(theirs.bytes.size());
+    std::ranges::copy(uuid, std::as_writable_bytes(std::span(theirs.bytes)).begin());
+    ++sharing[std::string(reinterpret_cast<const char*>(uuid.data()), uuid.size())];
+    if (rank < identity_.rank && theirs.bytes == device().uuid().bytes) ++seat_;
+    if (reason.empty() && !device().can_access(theirs))
+      reason = str("CUDA device ", device().ordinal(), " (", device().name(),
+                   ") cannot reach the memory of the device of rank ", rank);
+    if (reason.empty() && version != driver_version)
+      reason = str("its CUDA driver is ", driver_version, ", that of rank ", rank, " is ", version,
+                   ": neither opens the other's memory");
+  }
+  const int most =
+      std::ranges::max_element(sharing, {}, [](const auto& one) { return one.second; })->second;
+  if (most > 1) {
+    thread_blocks_ = std::max(thread_blocks_ / most, 1);
+    most_sms_ = std::max(device().multiprocessors() / most, 1);
+    UNISONO_TRY(engine_->share_device());
+  }
+  order_ = LaunchOrder::of(device().ordinal(), seat_);
+  order_->add(launched_);
+  UNISONO_ASSIGN(const auto first, first_reason(group, reason));
+  is_staged_ = !first.second.empty();
+  static std::atomic<bool> is_told{false};
+  if (is_staged_ && identity_.rank == 0 && !is_told.exchange(true))
+    log(LogLevel::warn, "calls on CUDA streams go through host memory, slowly, because of rank ",
+        first.first, ": ", first.second);
+  return {};
+}
+
+transport::ConnectionKey DeviceConnections::key_of(std::uint32_t channel) const {
+  constexpr std::int64_t no_color = -2;  // of any split or shrink
+  const std::uint64_t communicator =
+      generation_ == 0 ? identity_.communicator
+                       : child_communicator(identity_.communicator, generation_, no_color);
+  return {communicator, identity_.epoch, channel};
+}
+
+Status DeviceConnections::make_registrations() {
+  if (is_staged_ || engine_->options().zero_copy_min_bytes == engine::gpu::Options::no_zero_copy ||
+      world_ranks_.size() > static_cast<std::size_t>(device::max_viewers))
+    return {};
+  std::vector<std::unique_ptr<transport::nvlink::Mail>> mails(world_ranks_.size());
+  for (std::size_t peer = 0; peer < world_ranks_.size(); ++peer) {
+    if (static_cast<int>(peer) == identity_.rank) continue;
+    UNISONO_ASSIGN(auto connection,
+                   job_->transport_to(world_ranks_[peer])
+                       .connect({.key = key_of(mail_channel),
+                                 .ranks = static_cast<int>(world_ranks_.size()),
+                                 .self = identity_.rank,
+                                 .peer = static_cast<int>(peer),
+                                 .peer_address = job_->address_of(world_ranks_[peer]),
+                                 .geometry = transport::nvlink::Mail::geometry()}));
+    mails[peer] = std::make_unique<transport::nvlink::Mail>(std::move(connection));
+  }
+  registrations_ = std::make_unique<transport::nvlink::Registrations>(engine_->shared_device(),
+                                                                      std::move(mails));
+  return {};
+}
+
+Status DeviceConnections::make_entry(const Link& wanted) {
+  const int world_rank = world_ranks_[static_cast<std::size_t>(wanted.peer)];
+  const auto channel = first_channel + static_cast<std::uint32_t>(wanted.channel) * protocol_count +
+                       static_cast<std::uint32_t>(wanted.protocol);
+  UNISONO_ASSIGN(auto connection,
+                 transport_->connect({.key = key_of(channel),
+                                      .ranks = static_cast<int>(world_ranks_.size()),
+                                      .self = identity_.rank,
+                                      .peer = wanted.peer,
+                                      .peer_address = job_->member(world_rank).shm_address,
+                                      .geometry = wanted.geometry}));
+  const std::lock_guard lock(mutex_);
+  // abort() may have run before this connection existed.
+  if (aborted_) connection->abort(fault_);
+  entries_[{wanted.peer, wanted.channel, wanted.protocol}] = {
+      wanted.peer, wanted.channel, wanted.geometry.region_bytes, false, std::move(connection)};
+  return {};
+}
+
+Result<transport::Connection*> DeviceConnections::link(const Link& wanted) {
+  const Key key{wanted.peer, wanted.channel, wanted.protocol};
+  auto found = entries_.find(key);
+  if (found == entries_.end()) {
+    UNISONO_TRY(make_entry(wanted));
+    found = entries_.find(key);
+  }
+  Entry& entry = found->second;
+  if (!entry.ready) {
+    UNISONO_ASSIGN(entry.ready, entry.connection->ready());
+    if (!entry.ready) return nullptr;
+    UNISONO_TRY(engine::gpu::store_link(device(), *entry.connection, wanted.channel));
+  }
+  return entry.connection.get();
+}
+
+Status DeviceConnections::progress() { return transport_->progress(); }
+
+Result<sys::cuda::DeviceAddress> DeviceConnections::scratch(std::size_t bytes) {
+  if (scratch_.empty() || scratch_.back().bytes() < bytes) {
+    const std::size_t more = bytes + std::min(bytes, most_spare_bytes);
+    UNISONO_ASSIGN(auto memory, sys::cuda::Memory::allocate(engine_->shared_device(), more));
+    const std::lock_guard lock(mutex_);
+    scratch_.push_back(std::move(memory));
+  }
+  return scratch_.back().address();
+}
+
+void DeviceConnections::find_views(const void* data, std::size_t bytes,
+                                   std::span<sys::cuda::DeviceAddress> by_rank, bool is_captured) {
+  const auto address = reinterpret_cast<sys::cuda::DeviceAddress>(data);
+  std::unique_lock lock(registrations_mutex_, std::defer_lock);
+  if (is_captured)
+    lock.lock();
+  else if (!lock.try_lock())
+    return;
+  if (!registrations_) return;
+  registrations_->find(address, bytes, by_rank);
+  if (!is_captured) return;
+  wait_for_answers();
+  registrations_->find(address, bytes, by_rank);
+}
+
+// What is found then holds in all replays. A rank that has not answered in time is waited for no
+// more until it has.
+void DeviceConnections::wait_for_answers() {
+  const std::int64_t until_ns = transport::now_ns() + engine::gpu::patience_in_captures_ns;
+  for (;; std::this_thread::sleep_for(std::chrono::microseconds(100))) {
+    registrations_->advance(false);
+    if (registrations_->all_have_answered()) {
+      waits_for_answers_ = true;
+      return;
+    }
+    if (!waits_for_answers_ || transport::now_ns() >= until_ns) break;
+  }
+  waits_for_answers_ = false;
+}
+
+void DeviceConnections::share_memory() {
+  const std::unique_lock lock(registrations_mutex_, std::try_to_lock);
+  if (lock && registrations_) registrations_->advance(!is_busy());
+}
+
+void DeviceConnections::share_new_memory() {
+  const std::unique_lock lock(registrations_mutex_, std::try_to_lock);
+  if (lock && registrations_ && registrations_->has_wanted()) registrations_->advance(!is_busy());
+}
+
+Status DeviceConnections::register_memory(const void* data, std::size_t bytes,
+                                          std::int64_t patience_ns) {
+  UNISONO_TRY(check_buffer("memory to be registered", data, identity_.rank));
+  const auto address = reinterpret_cast<sys::cuda::DeviceAddress>(data);
+  const std::int64_t until_ns = transport::now_ns() + patience_ns;
+  for (bool is_known = false;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    const std::lock_guard lock(registrations_mutex_);
+    if (!registrations_) return {};
+    if (!is_known && !registrations_->add(address, bytes))
+      return environment_error(
+          "device memory of ", bytes, " bytes on rank ", identity_.rank,
+          " cannot be shared with other processes; take memory of cudaMalloc, ncclMemAlloc or "
+          "unisono.torch.MemPool");
+    is_known = true;
+    registrations_->advance(!is_busy());
+    if (registrations_->all_have_answered() || transport::now_ns() >= until_ns) return {};
+  }
+}
+
+// A call that is captured is ordered by its graph, and leaves the event of the others as it is.
+Status DeviceConnections::before_launch(sys::cuda::StreamHandle* stream) {
+  order_lock_ = order_->lock();
+  current_.emplace(device());
+  const sys::cuda::Driver& driver = device().driver();
+  int capturing = 0;
+  capture_ = 0;
+  blocks_ = 0;
+  UNISONO_TRY(
+      device().check(driver.capture_info(stream, &capturing, &capture_, nullptr, nullptr, nullptr),
+                     "looking at a stream"));
+  if (capturing == 0) capture_ = 0;
+  if (capture_ != 0 || stream == last_stream_ || !has_launched_.load(std::memory_order_relaxed))
+    return {};
+  return device().check(driver.stream_wait_event(stream, launched_.last, 0),
+                        "ordering a call after the one before");
+}
+
+Status DeviceConnections::make_room(sys::cuda::StreamHandle* stream, int blocks) {
+  blocks_ = blocks;
+  return order_->follow_others(device(), launched_, blocks, capture_, stream);
+}
+
+Status DeviceConnections::after_launch(sys::cuda::StreamHandle* stream) {
+  order_->count(device(), launched_, blocks_, capture_);
+  UNISONO_TRY(device().check(
+      device().driver().event_record(capture_ != 0 ? launched_.captured : launched_.last, stream),
+      "recording an event"));
+  if (capture_ != 0) {
+    is_in_graphs_ = true;
+    return {};
+  }
+  last_stream_ = stream;
+  has_launched_.store(true, std::memory_order_relaxed);
+  order_lock_.unlock();
+  share_new_memory();
+  return {};
+}
+
+void DeviceConnections::end_launch() {
+  current_.reset();
+  capture_ = 0;
+  if (order_lock_.owns_lock()) order_lock_.unlock();
+}
+
+Status DeviceConnections::check_stream(void* stream) const {
+  auto* handle = static_cast<sys::cuda::StreamHandle*>(stream);
+  if (is_staged_) {
+    const sys::cuda::Current current(device());
+    int capturing = 0;
+    UNISONO_TRY(device().check(device().driver().stream_is_capturing(handle, &capturing),
+                               "looking at a stream"));
+    if (capturing != 0)
+      return misuse("the call on rank ", identity_.rank,
+                    " cannot be captured into a CUDA graph: it goes through host memory, because "
+                    "not all devices of communicator ",
+                    identity_.communicator, " reach each other's memory");
+  }
+  if (sys::cuda::is_default(handle)) return {};
+  sys::cuda::ContextHandle* context = nullptr;
+  UNISONO_TRY(
+      device().check(device().driver().stream_context(handle, &context), "looking at a stream"));
+  if (context == device().context()) return {};
+  return misuse("the stream belongs to another context than that of CUDA device ",
+                device().ordinal(), ", which communicator ", identity_.communicator,
+                " has on rank ", identity_.rank);
+}
+
+Status DeviceConnections::check_buffer(std::string_view which, const void* data, int rank) const {
+  if (data == nullptr) return {};
+  const sys::cuda::PointerKind kind = sys::cuda::kind_of(device().driver(), data);
+  if (kind.is_device && kind.ordinal == device().ordinal()) return {};
+  if (kind.is_device)
+    return misuse("the ", which, " is memory of CUDA device ", kind.ordinal, " on rank ", rank,
+                  "; the communicator has device ", device().ordinal());
+  // The driver of a device that failed tells nothing of an address.
+  UNISONO_TRY(check_device());
+  return misuse("the ", which, " is host memory on rank ", rank,
+                "; a call on a stream needs memory of CUDA device ", device().ordinal());
+}
+
+Status DeviceConnections::copy_to_peer(sys::cuda::StreamHandle* stream,
+                                       sys::cuda::DeviceAddress target, const void* data,
+                                       std::size_t bytes) const {
+  UNISONO_TRY(check_stream(stream));
+  const sys::cuda::Current current(device());
+  return device().check(
+      device().driver().copy_async(target, sys::cuda::address_of(data), bytes, stream),
+      str("putting ", bytes, " bytes into a peer's memory"));
+}
+
+Status DeviceConnections::failure() const {
+  UNISONO_TRY(engine_->failure());
+  return signals_ != nullptr ? signals_->failure() : Status();
+}
+
+void DeviceConnections::look(std::int64_t now_ns) {
+  engine_->copy_links().look(now_ns);
+  if (signals_ != nullptr) signals_->look(now_ns);
+}
+
+bool DeviceConnections::is_busy() const {
+  const sys::cuda::Current current(device());
+  const sys::cuda::DriverResult result = device().driver().event_query(launched_.last);
+  if (result == sys::cuda::driver_not_ready) return true;
+  // What a context was to do is over when it has failed or is gone.
+  return result == sys::cuda::driver_success && engine_->copy_links().is_waiting();
+}
+
+Status DeviceConnections::check_device() const {
+  if (!has_launched_.load(std::memory_order_relaxed)) return {};
+  const sys::cuda::Current current(device());
+  const sys::cuda::DriverResult result = device().driver().event_query(launched_.last);
+  const bool is_gone =
+      result == sys::cuda::driver_context_is_destroyed || result == sys::cuda::driver_deinitialized;
+  if (result == sys::cuda::driver_not_ready || is_gone) return {};
+  return device().check(result, "asking whether a call is over");
+}
+
+Status DeviceConnections::check_peers() {
+  if (entries_.empty()) return {};
+  next_checked_ = (next_checked_ + 1) % entries_.size();
+  const auto entry = std::next(entries_.begin(), static_cast<std::ptrdiff_t>(next_checked_));
+  return entry->second.connection->check_peer();
+}
+
+}  // namespace unisono::comm

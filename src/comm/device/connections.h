@@ -1,0 +1,177 @@
+// What calls on CUDA streams need of their communicator: the engine on its device, and the
+// connections between devices, made when a plan first needs them.
+//
+// Threads: whoever drives the communicator, but for what says otherwise.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "comm/bootstrap/bootstrap.h"
+#include "comm/bootstrap/job.h"
+#include "comm/device/launch_order.h"
+#include "comm/device/signals.h"
+#include "comm/run/stream_calls.h"
+#include "engine/gpu/execution.h"
+#include "trace/record.h"
+#include "transport/nvlink/registrations.h"
+
+namespace unisono::comm {
+
+class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
+ public:
+  struct Identity {
+    std::uint64_t communicator = 0;
+    std::uint32_t epoch = 0;
+    int rank = 0;
+  };
+  // Collective over `group`: says on every rank alike what is wrong with any of them: no driver, no
+  // kernels, several hosts.
+  static Result<std::unique_ptr<DeviceConnections>> make(std::shared_ptr<Job> job,
+                                                         ControlGroup& group, Identity identity,
+                                                         int ordinal);
+  ~DeviceConnections() override;
+
+  engine::gpu::Engine& engine() override { return *engine_; }
+  const sys::cuda::Device& device() const { return engine_->device(); }
+  const std::shared_ptr<const sys::cuda::Device>& shared_device() const {
+    return engine_->shared_device();
+  }
+  // Whether some devices do not reach each other's memory, on all ranks alike: there are no
+  // connections then, and calls go through host memory (comm/device/staging.h).
+  bool is_staged() const { return is_staged_; }
+  // That every rank's device runs at once.
+  int thread_blocks() const { return thread_blocks_; }
+  // All devices do.
+  bool copies_in_bulk() const { return copies_in_bulk_; }
+  // Of those that a call may take, as many as leave room for the ranks that share a device with
+  // another one. 0: as many as it likes.
+  int bounded(int max_sms) const {
+    return most_sms_ == 0 || (max_sms > 0 && max_sms < most_sms_) ? max_sms : most_sms_;
+  }
+  Result<transport::Connection*> link(const Link& wanted) override;
+  Status progress() override;
+  Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) override;
+  void find_views(const void* data, std::size_t bytes,
+                  std::span<sys::cuda::DeviceAddress> by_rank) override {
+    find_views(data, bytes, by_rank, capture_ != 0);
+  }
+  void find_views_to_capture(const void* data, std::size_t bytes,
+                             std::span<sys::cuda::DeviceAddress> by_rank) override {
+    find_views(data, bytes, by_rank, true);
+  }
+  Status before_launch(sys::cuda::StreamHandle* stream) override;
+  Status after_launch(sys::cuda::StreamHandle* stream) override;
+  Status make_room(sys::cuda::StreamHandle* stream, int blocks) override;
+  void end_launch() override;
+
+  // Misuse if the stream is of another device, or is captured where that cannot be. Any thread.
+  Status check_stream(void* stream) const;
+  // Misuse if it is not memory that kernels on the device may use. Any thread.
+  Status check_buffer(std::string_view which, const void* data, int rank) const;
+
+  void share_memory() override;
+  // Makes memory known to the others before it is first used, and waits until they have mapped it,
+  // `patience_ns` at most. Misuse if it is not memory of the device; an environment error if the
+  // driver cannot share it. Any thread.
+  Status register_memory(const void* data, std::size_t bytes, std::int64_t patience_ns);
+
+  // Copies to where a peer's memory is mapped here. Any thread.
+  Status copy_to_peer(sys::cuda::StreamHandle* stream, sys::cuda::DeviceAddress target,
+                      const void* data, std::size_t bytes) const;
+
+  bool is_busy() const override;
+  Status check_device() const override;
+  Status failure() const override;
+  // Signals, which outlive this, if there are any: their waits on streams are looked after here.
+  void watch(Signals* signals) { signals_ = signals; }
+  void look(std::int64_t now_ns) override;
+  Status check_peers() override;
+  void abort(transport::Fault fault) override;
+  void report(MemoryReport& report) const;
+  // Waits for what is on streams, graphs that were launched included, and closes all connections;
+  // only when no call is pending.
+  void close();
+  // Waits for what is on streams, and gives back the memory of connections and scratch; what peers
+  // have mapped of users' memory stays. Only when no call is pending on any rank. Once all ranks
+  // have, resume() lets connections be made anew.
+  void suspend();
+  void resume() { ++generation_; }
+
+ private:
+  struct Entry {
+    int peer;
+    int channel;
+    std::size_t device_bytes;
+    bool ready;
+    std::unique_ptr<transport::Connection> connection;
+  };
+  using Key = std::tuple<int, int, Protocol>;  // peer, channel
+
+  DeviceConnections(std::shared_ptr<Job> job, ControlGroup& group, Identity identity);
+  Status open(int ordinal);
+  // Every rank's word on whether it can go on, to every rank.
+  Status agree(ControlGroup& group, const Status& mine) const;
+  // What the first rank that has one gives as its reason, empty where none does; on all ranks
+  // alike.
+  Result<std::pair<int, std::string>> first_reason(ControlGroup& group,
+                                                   const std::string& mine) const;
+  Status reach_all(ControlGroup& group);
+  Status make_entry(const Link& wanted);
+  Status make_registrations();
+  transport::ConnectionKey key_of(std::uint32_t channel) const;
+  void find_views(const void* data, std::size_t bytes, std::span<sys::cuda::DeviceAddress> by_rank,
+                  bool is_captured);
+  // After a call: only one on memory that was not known takes the time.
+  void share_new_memory();
+  // In a capture, until all ranks have said where they reach what they were told of.
+  void wait_for_answers();
+
+  std::shared_ptr<Job> job_;
+  Identity identity_;
+  Signals* signals_ = nullptr;
+  // Names the connections: another one after each resume().
+  std::uint64_t generation_ = 0;
+  std::vector<int> world_ranks_;
+  std::unique_ptr<engine::gpu::Engine> engine_;
+  int thread_blocks_ = 0;
+  bool copies_in_bulk_ = false;
+  int most_sms_ = 0;
+  bool is_staged_ = false;
+  transport::Transport* transport_ = nullptr;
+  // Guards the list against report() and abort() from other threads.
+  mutable std::mutex mutex_;
+  std::map<Key, Entry> entries_;
+  bool aborted_ = false;
+  transport::Fault fault_;
+  std::size_t next_checked_ = 0;
+  // Null where memory is not shared. Its lock is held for milliseconds when memory is mapped: calls
+  // do not wait for it, and go through slots.
+  mutable std::mutex registrations_mutex_;
+  std::unique_ptr<transport::nvlink::Registrations> registrations_;
+  bool waits_for_answers_ = true;
+  // What was given before is kept until the end: calls may still use it, and freeing waits for all
+  // that runs on the device, which may wait for this rank.
+  std::vector<sys::cuda::Memory> scratch_;
+  std::shared_ptr<LaunchOrder> order_;
+  // Its last event is recorded after each call, so that one on another stream follows it.
+  LaunchOrder::Launched launched_;
+  // Of the call that is put on its stream now.
+  std::unique_lock<std::mutex> order_lock_;
+  std::optional<sys::cuda::Current> current_;
+  unsigned long long capture_ = 0;
+  int blocks_ = 0;
+  int seat_ = 0;
+  sys::cuda::StreamHandle* last_stream_ = nullptr;
+  std::atomic<bool> has_launched_{false};
+  bool is_in_graphs_ = false;
+};
+
+}  // namespace unisono::comm

@@ -1,0 +1,191 @@
+#include "comm/run/connections.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "transport/clock.h"
+
+namespace unisono::comm {
+
+void Connections::FreeScratch::operator()(void* memory) const { std::free(memory); }
+
+Connections::Connections(std::shared_ptr<Job> job, std::uint64_t communicator, std::uint32_t epoch,
+                         int rank, const std::vector<int>& world_ranks)
+    : job_(std::move(job)),
+      communicator_(communicator),
+      epoch_(epoch),
+      rank_(rank),
+      world_ranks_(world_ranks),
+      by_peer_(world_ranks.size()) {}
+
+Connections::Entry* Connections::find(int peer, int channel) {
+  for (const auto& entry : by_peer_[static_cast<std::size_t>(peer)])
+    if (entry->channel == channel) return entry.get();
+  return nullptr;
+}
+
+Status Connections::make_entry(int peer, int channel) {
+  const int world_rank = world_ranks_[static_cast<std::size_t>(peer)];
+  transport::Transport& transport = job_->transport_to(world_rank);
+  const transport::ConnectionRequest request{
+      .key = {communicator_, epoch_, static_cast<std::uint32_t>(channel)},
+      .ranks = static_cast<int>(world_ranks_.size()),
+      .self = rank_,
+      .peer = peer,
+      .peer_address = job_->address_of(world_rank),
+      .geometry = transport::fifo_geometry(job_->fifo_options())};
+  UNISONO_ASSIGN(auto connection, transport.connect(request));
+  auto entry = std::make_unique<Entry>();
+  entry->peer = peer;
+  entry->channel = channel;
+  entry->connection = std::move(connection);
+  const std::lock_guard lock(mutex_);
+  // abort() may have run before this connection existed.
+  if (aborted_) entry->connection->abort(fault_);
+  all_.push_back(entry.get());
+  by_peer_[static_cast<std::size_t>(peer)].push_back(std::move(entry));
+  return {};
+}
+
+Result<Connections::Entry*> Connections::ready_entry(int peer, int channel) {
+  Entry* entry = find(peer, channel);
+  if (entry == nullptr) {
+    UNISONO_TRY(make_entry(peer, channel));
+    entry = find(peer, channel);
+  }
+  if (!entry->ready) {
+    UNISONO_ASSIGN(entry->ready, entry->connection->ready());
+    if (!entry->ready) return nullptr;
+    if (entry->connection->peer_region() != nullptr) ++mapped_;
+  }
+  return entry;
+}
+
+Result<transport::SendFifo*> Connections::send_fifo(int peer, int channel, Protocol protocol) {
+  UNISONO_ASSIGN(Entry * entry, ready_entry(peer, channel));
+  if (entry == nullptr) return nullptr;
+  auto& fifo = entry->send[static_cast<std::size_t>(protocol)];
+  if (!fifo) {
+    auto made = transport::make_send_fifo(*entry->connection, protocol, job_->fifo_options());
+    const std::lock_guard lock(mutex_);  // report() looks at it
+    fifo = std::move(made);
+  }
+  return fifo.get();
+}
+
+Result<transport::RecvFifo*> Connections::recv_fifo(int peer, int channel, Protocol protocol) {
+  UNISONO_ASSIGN(Entry * entry, ready_entry(peer, channel));
+  if (entry == nullptr) return nullptr;
+  auto& fifo = entry->recv[static_cast<std::size_t>(protocol)];
+  if (!fifo) {
+    UNISONO_ASSIGN(fifo,
+                   transport::make_recv_fifo(*entry->connection, protocol, job_->fifo_options()));
+  }
+  return fifo.get();
+}
+
+Result<transport::Connection*> Connections::connection(int peer, int channel) {
+  UNISONO_ASSIGN(Entry * entry, ready_entry(peer, channel));
+  return entry == nullptr ? nullptr : entry->connection.get();
+}
+
+Status Connections::progress() {
+  if (mapped_ == all_.size()) return {};
+  bool connecting = false;
+  bool unmapped = false;
+  for (Entry* entry : all_) {
+    connecting |= !entry->ready;
+    unmapped |= entry->ready && entry->connection->peer_region() == nullptr;
+  }
+  if (connecting)
+    for (Entry* entry : all_)
+      if (!entry->ready)
+        UNISONO_TRY(
+            job_->transport_to(world_ranks_[static_cast<std::size_t>(entry->peer)]).progress());
+  std::int64_t due_ns = INT64_MAX;
+  if (unmapped)
+    for (Entry* entry : all_) {
+      if (!entry->ready) continue;
+      UNISONO_TRY(entry->connection->progress());
+      due_ns = std::min(due_ns, entry->connection->next_due_ns());
+    }
+  has_events_.store(unmapped, std::memory_order_relaxed);
+  next_due_ns_.store(due_ns, std::memory_order_relaxed);
+  return {};
+}
+
+// Messages through shared memory wake nobody, hence the bound.
+void Connections::sleep(std::int64_t at_most_ns) const {
+  const std::int64_t due_ns = next_due_ns_.load(std::memory_order_relaxed);
+  const std::int64_t ns = std::clamp<std::int64_t>(due_ns - transport::now_ns(), 0, at_most_ns);
+  const timespec duration{0, static_cast<long>(ns)};
+  pollfd events{.fd = job_->event_descriptor(), .events = POLLIN, .revents = 0};
+  ppoll(&events, has_events() ? 1 : 0, &duration, nullptr);
+}
+
+Status Connections::check_peer(int peer) {
+  for (const auto& entry : by_peer_[static_cast<std::size_t>(peer)])
+    UNISONO_TRY(entry->connection->check_peer());
+  return {};
+}
+
+std::vector<int> Connections::unanswered() const {
+  std::vector<int> out;
+  for (const Entry* entry : all_)
+    if (entry->connection->is_unanswered()) out.push_back(entry->peer);
+  return out;
+}
+
+Status Connections::check_next() {
+  if (all_.empty()) return {};
+  next_checked_ = (next_checked_ + 1) % all_.size();
+  return all_[next_checked_]->connection->progress();
+}
+
+void Connections::abort(transport::Fault fault) {
+  const std::lock_guard lock(mutex_);
+  if (aborted_) return;
+  aborted_ = true;
+  fault_ = fault;
+  for (Entry* entry : all_) entry->connection->abort(fault);
+}
+
+Result<void*> Connections::scratch(std::size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    constexpr std::size_t grain = 4096;
+    const std::size_t rounded = (bytes + grain - 1) / grain * grain;
+    scratch_.reset(std::aligned_alloc(64, rounded));
+    scratch_bytes_ = scratch_ ? rounded : 0;
+    if (!scratch_)
+      return environment_error("no memory for ", rounded, " bytes of scratch on rank ", rank_);
+  }
+  return scratch_.get();
+}
+
+void Connections::close() {
+  const std::lock_guard lock(mutex_);
+  all_.clear();
+  mapped_ = 0;
+  for (auto& entries : by_peer_) entries.clear();
+  scratch_.reset();
+  scratch_bytes_ = 0;
+}
+
+void Connections::report(MemoryReport& report) const {
+  const std::lock_guard lock(mutex_);
+  report.scratch_bytes = scratch_bytes_;
+  for (const Entry* entry : all_) {
+    const int world_rank = world_ranks_[static_cast<std::size_t>(entry->peer)];
+    std::size_t bytes = sizeof *entry + entry->connection->memory_bytes();
+    for (const auto& fifo : entry->send)
+      if (fifo) bytes += fifo->memory_bytes();
+    report.connections.push_back(
+        {entry->peer, entry->channel, std::string(job_->transport_to(world_rank).name()), bytes});
+  }
+}
+
+}  // namespace unisono::comm

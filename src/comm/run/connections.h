@@ -1,0 +1,86 @@
+// The connections of one communicator, made when a plan first needs them.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "comm/bootstrap/job.h"
+#include "engine/engine.h"
+#include "transport/fifo.h"
+
+namespace unisono::comm {
+
+// Plans number their channels 0, 1, ...; groups of messages have one of their own.
+inline constexpr int point_to_point_channel = 1 << 16;
+
+class Connections : public engine::Resources {
+ public:
+  Connections(std::shared_ptr<Job> job, std::uint64_t communicator, std::uint32_t epoch, int rank,
+              const std::vector<int>& world_ranks);
+
+  Result<transport::SendFifo*> send_fifo(int peer, int channel, Protocol protocol) override;
+  Result<transport::RecvFifo*> recv_fifo(int peer, int channel, Protocol protocol) override;
+  Result<transport::Connection*> connection(int peer, int channel) override;
+  Status progress() override;
+  Result<void*> scratch(std::size_t bytes) override;
+  // Whether a message may come that ends a sleep: one of another host. Any thread.
+  bool has_events() const { return has_events_.load(std::memory_order_relaxed); }
+  // Sleeps until something may be there for progress(), but no longer. Any thread.
+  void sleep(std::int64_t at_most_ns) const;
+
+  // Looks whether an awaited peer is still alive.
+  Status check_peer(int peer);
+  // Peers that nothing gets through to on some connection.
+  std::vector<int> unanswered() const;
+  // Lets one of all connections, in turn, tell the fault that its peer told.
+  Status check_next();
+  // Tells all peers. Any thread.
+  void abort(transport::Fault fault);
+  void report(MemoryReport& report) const;
+  // Closes all connections and frees the scratch memory; only when no call is pending.
+  void close();
+
+ private:
+  struct Entry {
+    int peer;
+    int channel;
+    bool ready = false;
+    std::unique_ptr<transport::Connection> connection;
+    std::array<std::unique_ptr<transport::SendFifo>, protocol_count> send;
+    std::array<std::unique_ptr<transport::RecvFifo>, protocol_count> recv;
+  };
+  // nullptr while the peer has not joined.
+  Result<Entry*> ready_entry(int peer, int channel);
+  Entry* find(int peer, int channel);
+  Status make_entry(int peer, int channel);
+
+  std::shared_ptr<Job> job_;
+  std::uint64_t communicator_;
+  std::uint32_t epoch_;
+  int rank_;
+  const std::vector<int>& world_ranks_;
+  // Guards the list and its fifos to send by against report() and abort() from other threads;
+  // whoever drives the communicator takes it only to add to them.
+  mutable std::mutex mutex_;
+  std::vector<std::vector<std::unique_ptr<Entry>>> by_peer_;
+  std::vector<Entry*> all_;
+  std::size_t mapped_ = 0;  // of all_, those that are ready and need no progress
+  std::size_t next_checked_ = 0;
+  // As the last progress() found them; hints for waiting, hence relaxed.
+  std::atomic<bool> has_events_{false};
+  std::atomic<std::int64_t> next_due_ns_{INT64_MAX};
+  bool aborted_ = false;
+  transport::Fault fault_;
+  struct FreeScratch {
+    void operator()(void* memory) const;
+  };
+  std::unique_ptr<void, FreeScratch> scratch_;
+  std::size_t scratch_bytes_ = 0;
+};
+
+}  // namespace unisono::comm

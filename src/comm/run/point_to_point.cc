@@ -1,0 +1,395 @@
+#include "comm/run/point_to_point.h"
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "comm/run/calls.h"
+#include "engine/host/memory.h"
+#include "plan/builder.h"
+
+namespace unisono::comm {
+namespace {
+
+std::uint64_t bytes_of(const Message& message) {
+  return static_cast<std::uint64_t>(message.count) * size_bytes(message.type);
+}
+
+// One direction's blocks: where each piece of each message lies, from the first one's address.
+struct Blocks {
+  const std::byte* base = nullptr;
+  std::vector<std::int64_t> counts;
+  std::vector<std::int64_t> displacements;
+  std::vector<std::uint64_t> calls;  // the fingerprints that pieces carry
+
+  // Adds a message; returns how many pieces it has.
+  std::int64_t add(const void* data, std::uint64_t bytes, std::uint64_t piece_bytes,
+                   std::uint64_t call) {
+    if (base == nullptr) base = static_cast<const std::byte*>(data);
+    const auto begin =
+        reinterpret_cast<std::intptr_t>(data) - reinterpret_cast<std::intptr_t>(base);
+    std::int64_t pieces = 0;
+    for (std::uint64_t done = 0; done < bytes; done += piece_bytes, ++pieces) {
+      counts.push_back(static_cast<std::int64_t>(std::min(piece_bytes, bytes - done)));
+      displacements.push_back(begin + static_cast<std::int64_t>(done));
+      calls.push_back(call);
+    }
+    return pieces;
+  }
+};
+
+// The messages of a group as a program.
+class Group {
+ public:
+  Group(const PointToPoint& owner, int rank) : owner_(owner), rank_(rank), program_(rank) {}
+
+  void add(const Message& message) {
+    Blocks& blocks = message.is_send ? sends_ : recvs_;
+    const auto first = static_cast<std::int64_t>(blocks.counts.size());
+    const void* data = message.is_send ? message.send_data : message.recv_data;
+    const std::uint64_t call = owner_.call_of(message);
+    const std::int64_t pieces =
+        blocks.add(data, bytes_of(message), owner_.piece_bytes(bytes_of(message)), call);
+    if (message.peer == rank_) {
+      (message.is_send ? to_self_ : from_self_).push_back({first, bytes_of(message), call});
+      return;
+    }
+    if (pieces == 0) return;
+    plan::BlockBuilder& block = thread_block(message.peer, message.is_send, channel(message.tag));
+    block.loop(pieces);
+    if (message.is_send)
+      block.send(plan::input(plan::affine(first, 1)));
+    else
+      block.recv(plan::output(plan::affine(first, 1)));
+    block.end_loop();
+  }
+
+  Status add_self_copies() {
+    if (to_self_.size() != from_self_.size())
+      return misuse("rank ", rank_, " sends itself ", to_self_.size(), " messages and receives ",
+                    from_self_.size(), " of itself in one group; they must be as many");
+    if (to_self_.empty()) return {};
+    plan::BlockBuilder block = program_.block(0, -1, -1);
+    for (std::size_t i = 0; i < to_self_.size(); ++i) {
+      if (to_self_[i].bytes != from_self_[i].bytes)
+        return misuse("rank ", rank_, " sends itself ", to_self_[i].bytes, " bytes and expects ",
+                      from_self_[i].bytes);
+      if (to_self_[i].call != from_self_[i].call)
+        return misuse("rank ", rank_, " sends itself ", describe_call(to_self_[i].call),
+                      " and expects ", describe_call(from_self_[i].call));
+      const std::uint64_t piece_bytes = owner_.piece_bytes(to_self_[i].bytes);
+      const auto pieces = (to_self_[i].bytes + piece_bytes - 1) / piece_bytes;
+      block.loop(static_cast<std::int64_t>(pieces));
+      block.copy(plan::input(plan::affine(to_self_[i].first, 1)),
+                 plan::output(plan::affine(from_self_[i].first, 1)));
+      block.end_loop();
+    }
+    return {};
+  }
+
+  plan::RankProgram take_program() { return program_.take(); }
+  // The tag that each of the plan's channels stands for.
+  const std::vector<int>& tags() const { return tags_; }
+  const Blocks& sends() const { return sends_; }
+  const Blocks& recvs() const { return recvs_; }
+
+ private:
+  struct SelfMessage {
+    std::int64_t first;  // its first block
+    std::uint64_t bytes;
+    std::uint64_t call;
+  };
+
+  int channel(int tag) {
+    const auto index = std::find(tags_.begin(), tags_.end(), tag) - tags_.begin();
+    if (static_cast<std::size_t>(index) == tags_.size()) tags_.push_back(tag);
+    return static_cast<int>(index);
+  }
+
+  plan::BlockBuilder& thread_block(int peer, bool sends, int channel) {
+    const std::tuple key(peer, sends, channel);
+    auto found = thread_blocks_.find(key);
+    if (found == thread_blocks_.end()) {
+      const auto block = program_.block(channel, sends ? peer : -1, sends ? -1 : peer);
+      found = thread_blocks_.emplace(key, block).first;
+    }
+    return found->second;
+  }
+
+  const PointToPoint& owner_;
+  int rank_;
+  plan::ProgramBuilder program_;
+  std::map<std::tuple<int, bool, int>, plan::BlockBuilder> thread_blocks_;
+  std::vector<int> tags_;
+  Blocks sends_, recvs_;
+  std::vector<SelfMessage> to_self_, from_self_;
+};
+
+}  // namespace
+
+// The connections as one group sees them: open to it when its tickets are served.
+class PointToPoint::Lane : public engine::Resources {
+ public:
+  explicit Lane(PointToPoint& owner) : owner_(owner) {}
+  ~Lane() override {
+    const std::lock_guard lock(owner_.mutex_);
+    for (const auto& [direction, ticket] : tickets_)
+      if (direction->serving.load() == ticket) direction->serving.fetch_add(1);
+  }
+
+  void draw(const Way& way) {
+    const std::lock_guard lock(owner_.mutex_);
+    Direction& direction = owner_.directions_[way];
+    tickets_.emplace_back(&direction, direction.next_ticket.fetch_add(1));
+  }
+  // Draws only if no other group holds or awaits it.
+  bool draw_if_free(const Way& way) {
+    const std::lock_guard lock(owner_.mutex_);
+    Direction& direction = owner_.directions_[way];
+    const std::uint64_t ticket = direction.serving.load();
+    if (!direction.draw_if_free()) return false;
+    tickets_.emplace_back(&direction, ticket);
+    return true;
+  }
+  void set_tags(std::vector<int> tags) { tags_ = std::move(tags); }
+
+  Result<transport::SendFifo*> send_fifo(int peer, int channel, Protocol protocol) override {
+    const int tag = tags_[static_cast<std::size_t>(channel)];
+    if (!served({peer, true, tag})) return nullptr;
+    return owner_.connections_.send_fifo(peer, point_to_point_channel + tag, protocol);
+  }
+  Result<transport::RecvFifo*> recv_fifo(int peer, int channel, Protocol protocol) override {
+    const int tag = tags_[static_cast<std::size_t>(channel)];
+    if (!served({peer, false, tag})) return nullptr;
+    return owner_.connections_.recv_fifo(peer, point_to_point_channel + tag, protocol);
+  }
+  Status progress() override { return owner_.connections_.progress(); }
+  Result<void*> scratch(std::size_t) override {
+    return bug("a group of messages asked for scratch memory");
+  }
+
+ private:
+  bool served(const Way& way) {
+    const std::lock_guard lock(owner_.mutex_);
+    const Direction& direction = owner_.directions_[way];
+    for (const auto& [drawn, ticket] : tickets_)
+      if (drawn == &direction) return direction.serving.load() == ticket;
+    return false;
+  }
+
+  PointToPoint& owner_;
+  std::vector<std::pair<Direction*, std::uint64_t>> tickets_;
+  std::vector<int> tags_;
+};
+
+// The connections as a message sees them whose ticket is served.
+class PointToPoint::OpenLane : public engine::Resources {
+ public:
+  explicit OpenLane(Connections& connections) : connections_(connections) {}
+
+  Result<transport::SendFifo*> send_fifo(int peer, int, Protocol protocol) override {
+    return connections_.send_fifo(peer, point_to_point_channel, protocol);
+  }
+  Result<transport::RecvFifo*> recv_fifo(int peer, int, Protocol protocol) override {
+    return connections_.recv_fifo(peer, point_to_point_channel, protocol);
+  }
+  Status progress() override { return connections_.progress(); }
+  Result<void*> scratch(std::size_t) override { return bug("a message asked for scratch memory"); }
+
+ private:
+  Connections& connections_;
+};
+
+// A receive from whoever sends first. Until somebody has, it only looks; then it is an ordinary
+// receive from that rank.
+class PointToPoint::AnySource : public engine::Execution {
+ public:
+  AnySource(PointToPoint& owner, const Message& message, int& source)
+      : owner_(owner), message_(message), source_(source) {}
+  ~AnySource() override { chosen_.owned.reset(); }  // before its lane
+
+  Status start(const engine::Arguments&) override { return {}; }
+  Result<bool> poll() override {
+    if (chosen_.execution == nullptr) UNISONO_TRY(choose());
+    if (chosen_.execution == nullptr) return false;
+    return chosen_.execution->poll();
+  }
+  bool progressed() const override { return chosen_.execution && chosen_.execution->progressed(); }
+  engine::Waiting waiting() const override {
+    if (chosen_.execution) return chosen_.execution->waiting();
+    engine::Waiting out;
+    out.kind = engine::Waiting::Kind::message;
+    return out;
+  }
+  std::vector<engine::Waiting> waits() const override {
+    if (chosen_.execution) return chosen_.execution->waits();
+    return {waiting()};
+  }
+  std::size_t memory_bytes() const override { return sizeof *this; }
+
+ private:
+  Status choose() {
+    const std::uint64_t bytes = bytes_of(message_);
+    const auto first_piece = std::min(bytes, owner_.piece_bytes(bytes));
+    for (int peer = 0; peer < owner_.ranks_; ++peer) {
+      if (peer == owner_.rank_) continue;
+      // Holding the ticket keeps a receive that names this peer from taking the same message.
+      auto lane = std::make_unique<Lane>(owner_);
+      if (!lane->draw_if_free({peer, false, message_.tag})) continue;
+      lane->set_tags({message_.tag});
+      UNISONO_ASSIGN(transport::RecvFifo * fifo, lane->recv_fifo(peer, 0, Protocol::simple));
+      if (fifo == nullptr) continue;
+      fifo->set_call(owner_.call_of(message_));
+      UNISONO_ASSIGN(const bool arrived, fifo->arrived(first_piece));
+      if (!arrived) continue;
+      message_.peer = source_ = peer;
+      UNISONO_TRY(owner_.prepare(std::span(&message_, 1), std::move(lane), chosen_));
+      return chosen_.execution->start(chosen_.arguments);
+    }
+    return owner_.connections_.progress();
+  }
+
+  PointToPoint& owner_;
+  Message message_;
+  int& source_;
+  Task chosen_;
+};
+
+PointToPoint::PointToPoint(Connections& connections, int rank, int ranks,
+                           const transport::FifoOptions& fifo_options, bool compares)
+    : connections_(connections),
+      rank_(rank),
+      ranks_(ranks),
+      fifo_options_(fifo_options),
+      compares_(compares),
+      open_lane_(std::make_unique<OpenLane>(connections)) {}
+
+PointToPoint::~PointToPoint() = default;
+
+// One block of the message's bytes; the engine's tiles are the pieces that a group would send.
+Result<PointToPoint::Ready*> PointToPoint::ready(const Message& message) {
+  const bool sends = message.is_send;
+  ready_.resize(static_cast<std::size_t>(ranks_) * 2);
+  auto& ready =
+      ready_[static_cast<std::size_t>(sends ? ranks_ : 0) + static_cast<std::size_t>(message.peer)];
+  if (!ready) {
+    plan::Header header;
+    header.name = "message";
+    header.collective = Collective::point_to_point;
+    header.ranks = ranks_;
+    header.input_blocks = sends ? 1 : 0;
+    header.output_blocks = sends ? 0 : 1;
+    plan::ProgramBuilder program(rank_);
+    plan::BlockBuilder block =
+        program.block(0, sends ? message.peer : -1, sends ? -1 : message.peer);
+    if (sends)
+      block.send(plan::input(0));
+    else
+      block.recv(plan::output(0));
+    auto made = std::make_unique<Ready>();
+    UNISONO_ASSIGN(made->execution, engine::make_execution(header, program.take(), *open_lane_,
+                                                           fifo_options_, tiling_inside_node));
+    made->arguments.type = made->entry.type = DataType::uint8;
+    made->entry.collective = Collective::point_to_point;
+    made->entry.set_plan(header.name);
+    const std::lock_guard lock(mutex_);
+    made->direction = &directions_[{message.peer, sends, 0}];
+    ready = std::move(made);
+  }
+  const std::uint64_t bytes = bytes_of(message);
+  ready->arguments.count = static_cast<std::int64_t>(bytes);
+  ready->arguments.call = call_of(message);
+  ready->arguments.input = message.send_data;
+  ready->arguments.output = message.recv_data;
+  if (ready->entry.bytes != bytes) ready->kind = 0;
+  ready->entry.bytes = bytes;
+  return ready.get();
+}
+
+// As the engine's tile of a message of bytes.
+std::uint64_t PointToPoint::piece_bytes(std::uint64_t message_bytes) const {
+  return static_cast<std::uint64_t>(engine::CallMemory::tile_elements(
+      transport::slot_payload_bytes(fifo_options_, Protocol::simple), 1, 1,
+      static_cast<std::int64_t>(message_bytes), tiling_inside_node));
+}
+
+// Without the comparison ranks may name the same bytes as different types.
+std::uint64_t PointToPoint::call_of(const Message& message) const {
+  return pack(compares_ ? fingerprint(message)
+                        : Fingerprint{.collective = Collective::point_to_point});
+}
+
+Status PointToPoint::prepare(std::span<const Message> messages, Task& task) {
+  if (messages.size() != 1 || messages[0].peer != any_source)
+    return prepare(messages, nullptr, task);
+  task.owned = std::make_unique<AnySource>(*this, messages[0], task.source);
+  task.execution = task.owned.get();
+  task.entry.bytes = bytes_of(messages[0]);
+  task.entry.collective = Collective::point_to_point;
+  task.entry.type = DataType::uint8;
+  task.entry.set_plan("any_source");
+  return {};
+}
+
+// With a lane, it holds the group's ticket.
+Status PointToPoint::prepare(std::span<const Message> messages, std::unique_ptr<Lane> lane,
+                             Task& task) {
+  Group group(*this, rank_);
+  for (const Message& message : messages) {
+    group.add(message);
+    task.entry.bytes += bytes_of(message);
+  }
+  UNISONO_TRY(group.add_self_copies());
+
+  const std::size_t sends = group.sends().counts.size();
+  const std::size_t recvs = group.recvs().counts.size();
+  plan::Header header;
+  header.name = "messages";
+  header.collective = Collective::point_to_point;
+  header.ranks = ranks_;
+  header.channels = std::max(1, static_cast<int>(group.tags().size()));
+  header.input_blocks = static_cast<int>(sends);
+  header.output_blocks = static_cast<int>(recvs);
+  const plan::RankProgram program = group.take_program();
+
+  for (const Blocks* blocks : {&group.sends(), &group.recvs()}) {
+    task.counts.insert(task.counts.end(), blocks->counts.begin(), blocks->counts.end());
+    task.counts.insert(task.counts.end(), blocks->displacements.begin(),
+                       blocks->displacements.end());
+    task.calls.insert(task.calls.end(), blocks->calls.begin(), blocks->calls.end());
+  }
+  const std::span<const std::int64_t> counts(task.counts);
+  engine::Arguments& arguments = task.arguments;
+  arguments.input = group.sends().base;
+  // Receives' addresses came in as writable.
+  arguments.output = const_cast<std::byte*>(group.recvs().base);
+  arguments.input_counts = counts.first(sends);
+  arguments.input_displacements = counts.subspan(sends, sends);
+  arguments.output_counts = counts.subspan(2 * sends, recvs);
+  arguments.output_displacements = counts.subspan(2 * sends + recvs, recvs);
+  const std::span<const std::uint64_t> calls(task.calls);
+  arguments.input_calls = calls.first(sends);
+  arguments.output_calls = calls.subspan(sends, recvs);
+
+  const bool draws = lane == nullptr;
+  if (draws) lane = std::make_unique<Lane>(*this);
+  lane->set_tags(group.tags());
+  UNISONO_ASSIGN(task.owned, engine::make_execution(header, program, *lane, fifo_options_));
+  if (draws)
+    for (const plan::ThreadBlock& block : program.thread_blocks) {
+      if (block.send_peer < 0 && block.recv_peer < 0) continue;
+      const bool sends_there = block.send_peer >= 0;
+      lane->draw({sends_there ? block.send_peer : block.recv_peer, sends_there,
+                  group.tags()[static_cast<std::size_t>(block.channel)]});
+    }
+  task.execution = task.owned.get();
+  task.lane = std::move(lane);
+  task.entry.collective = Collective::point_to_point;
+  task.entry.type = DataType::uint8;
+  task.entry.set_plan(header.name);
+  return {};
+}
+
+}  // namespace unisono::comm

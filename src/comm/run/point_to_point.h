@@ -1,0 +1,105 @@
+// Groups of sends and receives as plans: one thread block for each peer and direction.
+//
+// A message is cut into pieces of one slot, each a block of the plan of its own size, so that
+// the plan has one tile and the pieces of a connection's messages go one after another, whatever
+// the groups at the two ends are.
+//
+// Messages between two ranks match in the order of the calls. So a connection serves one group
+// at a time in each direction: every group draws a ticket for each (peer, direction, tag) it uses,
+// and gets the connection's fifo when all earlier tickets are done; until then the engine is told
+// that the connection is still being made. Each tag has connections of its own, so that messages of
+// different tags need no order.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <atomic>
+#include <compare>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "comm/run/connections.h"
+#include "comm/run/task.h"
+
+namespace unisono::comm {
+
+// The receiver copies a tile out of its slot beside the sender's copying the next one in: but for
+// an eighth of the time both are busy. Smaller tiles would be cheap to copy and dear to announce.
+inline constexpr engine::Tiling tiling_inside_node{.tiles = 8};
+
+class PointToPoint {
+ public:
+  // `compares`: messages carry their type and count, which both ends then compare.
+  PointToPoint(Connections& connections, int rank, int ranks,
+               const transport::FifoOptions& fifo_options, bool compares);
+  ~PointToPoint();
+
+  // Makes the task's plan, execution and arguments, and draws its tickets. Messages are in the
+  // order of their calls. A send to the own rank pairs with a receive from it, of the same bytes.
+  Status prepare(std::span<const Message> messages, Task& task);
+
+  // What a single message to or from a peer runs on, without a task: kept for the next one.
+  struct Ready;
+  // For whoever has the scheduler's turn; of tag 0. The next message may start when try_begin()
+  // says so, and ends with end().
+  Result<Ready*> ready(const Message& message);
+
+  // A message of so many bytes goes in pieces of this; the same at both ends.
+  std::uint64_t piece_bytes(std::uint64_t message_bytes) const;
+  // The packed fingerprint that it carries.
+  std::uint64_t call_of(const Message& message) const;
+
+ private:
+  class Lane;
+  friend class Lane;
+  class AnySource;
+  friend class AnySource;
+  // Where messages flow: to or from a peer, with one tag.
+  struct Way {
+    int peer;
+    bool sends;
+    int tag;
+    auto operator<=>(const Way&) const = default;
+  };
+  struct Direction {
+    std::atomic<std::uint64_t> next_ticket{0};
+    std::atomic<std::uint64_t> serving{0};
+
+    // Draws the next ticket if it is served at once.
+    bool draw_if_free() {
+      std::uint64_t free = serving.load(std::memory_order_acquire);
+      return next_ticket.compare_exchange_strong(free, free + 1, std::memory_order_acq_rel);
+    }
+  };
+
+  Status prepare(std::span<const Message> messages, std::unique_ptr<Lane> lane, Task& task);
+
+  Connections& connections_;
+  int rank_;
+  int ranks_;
+  const transport::FifoOptions& fifo_options_;
+  bool compares_;
+  std::mutex mutex_;  // tickets are drawn by callers and served by the driver
+  std::map<Way, Direction> directions_;
+  class OpenLane;
+  std::unique_ptr<engine::Resources> open_lane_;
+  // With the scheduler's turn; by peer, receives first.
+  std::vector<std::unique_ptr<Ready>> ready_;
+};
+
+struct PointToPoint::Ready {
+  bool try_begin() { return direction->draw_if_free(); }
+  // Release: what this message did to the connection comes before what the next one does.
+  void end() { direction->serving.fetch_add(1, std::memory_order_release); }
+
+  Direction* direction = nullptr;
+  std::unique_ptr<engine::Execution> execution;
+  engine::Arguments arguments;
+  trace::Entry entry;
+  std::uint32_t kind = 0;  // of what is recorded; 0: there is a new one
+};
+
+}  // namespace unisono::comm

@@ -1,0 +1,224 @@
+// Who drives a communicator's calls, and in which order.
+//
+// Collectives run one after another in the order of their calls; groups of messages run beside
+// them. At any time at most one thread drives: it holds the driver's seat, a flag taken with one
+// exchange. A thread that waits for its call takes the seat whenever it is free; while calls are
+// pending and nobody waits, the progress thread (made at the first asynchronous call) takes it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/fast_clock.h"
+#include "comm/bootstrap/bootstrap.h"
+#include "comm/bootstrap/inquiry.h"
+#include "comm/run/backoff.h"
+#include "comm/run/board.h"
+#include "comm/run/connections.h"
+#include "comm/run/stream_calls.h"
+#include "comm/run/task.h"
+#include "sys/exit.h"
+
+namespace unisono::comm {
+
+class Scheduler {
+ public:
+  struct Options {
+    int rank = 0;
+    std::uint64_t communicator = 0;
+    int spins = 1000;
+    std::size_t record_slots = 1024;
+  };
+  // What ranks tell each other of failures goes over the connections that there are, over the board
+  // inside a node, and over the control group between nodes.
+  Scheduler(Options options, Connections& connections, Board& board, ControlGroup& group);
+  ~Scheduler();
+
+  // The short way, for a call that nothing is before: take_turn(), then run_in_turn() once, or
+  // leave_turn(). Neither locks, allocates nor calls the system while the peers keep up.
+  bool take_turn() {
+    if (!idle() || !take_seat()) return false;
+    if (idle() && !failed_.load(std::memory_order_acquire) && !inquest_) [[likely]]
+      return true;
+    leave_seat();
+    return false;
+  }
+  void leave_turn() { leave_seat(); }
+  // What runs in a turn. `entry` is completed and recorded; `kind` as trace::Ring::write says.
+  struct Turn {
+    engine::Execution& execution;
+    const engine::Arguments& arguments;
+    trace::Entry& entry;
+    std::int64_t timeout_ns;
+    std::uint32_t kind;
+  };
+  // With the turn, starts and polls. True: the call is complete, and the turn given up. False: it
+  // must wait, or came to `status`; then wait_after_turn() goes on.
+  bool run_in_turn(const Turn& turn, Status& status);
+  // Gives up the turn, and makes a call like any other of what ran in it.
+  Status wait_after_turn(const Turn& turn, const Status& status);
+
+  // Runs a collective on the calling thread if nothing is before it, else queues it and waits.
+  Status run(Task& task);
+  // Starts the task if nothing is before it, and runs it for about as long as handing it over to
+  // the progress thread would take; else queues it. The task must live until it is done.
+  Status submit(Task& task);
+  // Drives until the task is done, or until `until_ns` (of the steady clock): then a timeout error,
+  // and the task goes on.
+  Status wait(Task& task, std::int64_t until_ns);
+  // Drives a little.
+  void help();
+
+  // From now on looks after what is on the device's streams, too. Once.
+  void watch(StreamCalls& on_streams);
+
+  // All pending calls fail; so do later ones. Any thread. The first failure stays. `own_part` is
+  // what this rank adds to it and others are not told.
+  void fail(const Error& error, const std::string& own_part = {});
+  Status failure() const;
+  // No call is pending.
+  bool idle() const { return pending_.load() == 0; }
+  const trace::Ring& record() const { return record_; }
+  // Holds the driver's seat while alive, so that nothing moves.
+  class Pause;
+
+  static std::int64_t now_ns() { return steady_now_ns(); }
+
+ private:
+  bool take_seat() { return !seat_.exchange(true, std::memory_order_acquire); }
+  void leave_seat() { seat_.store(false, std::memory_order_release); }
+
+  // Of a call that its first poll did not complete; whether it is.
+  bool spin_in_turn(const Turn& turn, Status& status);
+  // Whether an event may end what was found waiting. Messages through shared memory wake nobody:
+  // who waits for one with a core of its own and slept would be late by some 70 us.
+  bool may_be_woken(const engine::Execution& execution) const {
+    return connections_.has_events() && execution.awaits_event();
+  }
+  // The same of all that runs; with the seat.
+  bool may_be_woken() const;
+  // Whether a neighbour that it waits for has not come to the call and does not rest.
+  bool awaits_absent(const Turn& turn) const;
+  // Crowded: yields, unless the ranks that the call waits for run on other cores.
+  void give_way(const engine::Execution& execution, int spins);
+  // A round where the seat is free; sleeps a little, as `backoff` says, where nothing moves.
+  void advance(Backoff& backoff);
+  // With the seat: polls everything once. Whether anything moved.
+  bool round();
+  bool try_round();
+  void fail_for_memory();
+  bool poll_collective();
+  bool poll_messages();
+  Status enqueue(Task& task);
+  void start(Task& task);
+  // A call that does not run at once begins, or has ended.
+  void count_call(int change);
+  // Polls one running task; whether it moved.
+  bool poll(Task& task);
+  void finish(Task& task, std::shared_ptr<const Error> error);
+  // Now and then while nothing moves: deadlines, the living of peers, what others tell.
+  void look_around();
+  bool has_overdue_call(std::int64_t now);
+  // Brings awaited_ up to date.
+  void look_at_waits(std::int64_t now);
+  void check_peers();
+  void listen(std::int64_t now);
+  void look_at_device();
+  // Watches the peers whose connections are waited for.
+  void watch_peers(std::int64_t now);
+  // A neighbour or a connection told of a failure: the same as the control plane tells it, with
+  // more words, if it does.
+  void fail_as_told(const Error& told);
+  // A peer is to blame, as far as this rank saw. It may only have followed another in giving up.
+  void suspect(const Error& error);
+  // A call cannot end, for `seen` or for its deadline or because others say so: asks with the
+  // others whom to blame. Until they agree nothing moves.
+  void begin_inquest(bool is_timeout, const Error* seen);
+  void go_on_with_inquest();
+  void fail_pending(const std::shared_ptr<const Error>& error);
+  // The first of those that wait for their turn; nullptr when none does.
+  Task* take_queued();
+  // An error, if a rank of this node is known to be in another call: calls that do not match wait
+  // for messages that never come, or for a rank that has left.
+  std::optional<Error> mismatch() const;
+  // "; rank 0 gave up on call 3 (...) of communicator 7; it waits for ...". With the seat.
+  std::string own_part();
+  std::shared_ptr<const Error> failure_pointer() const;
+  void run_progress_thread();
+  void wake_progress_thread();
+  // And wakes it. Without it calls that nobody waits for would never end: then all fail.
+  void start_progress_thread();
+  // It runs no more after this, or after `patience` at the latest.
+  void stop_progress_thread(std::chrono::milliseconds patience);
+
+  Options options_;
+  Connections& connections_;
+  std::atomic<StreamCalls*> on_streams_{nullptr};
+  Board& board_;
+  ControlGroup& group_;
+  trace::Ring record_;
+
+  std::atomic<bool> seat_{false};
+  // Sequentially consistent, both: a thread that leaves wait() and one that submits must not both
+  // think that the other takes care of what is pending.
+  std::atomic<int> pending_{0};  // calls not done
+  std::atomic<int> waiters_{0};  // threads inside run() or wait()
+  std::atomic<bool> failed_{false};
+
+  // With the seat only.
+  FastClock clock_;
+  Task* current_ = nullptr;      // the collective that runs
+  std::vector<Task*> messages_;  // groups of messages that run
+  std::int64_t idle_rounds_ = 0;
+  std::int64_t last_peer_check_ns_ = 0;
+  std::int64_t last_listened_ns_ = 0;
+  // What running calls wait for of other ranks, and since when, as far as looks tell.
+  struct Awaited {
+    trace::Waiting waiting;
+    std::int64_t since_ns;
+    std::int64_t timeout_ns;  // of the call
+    bool operator==(const Awaited&) const = default;
+  };
+  std::vector<Awaited> awaited_;
+  std::optional<Inquest> inquest_;  // while ranks agree on whom to blame
+  // Peers whose processes had ended at the last look, with no connection to them made.
+  std::vector<int> unreachable_;
+  std::vector<int> unreachable_before_;
+  std::int64_t device_peer_gone_ns_ = 0;  // since when; 0: none is
+
+  std::mutex queue_mutex_;
+  std::deque<Task*> queued_in_order_;
+  std::deque<Task*> queued_messages_;
+  std::atomic<bool> has_queued_{false};
+
+  mutable std::mutex failure_mutex_;
+  std::shared_ptr<const Error> failure_;
+
+  std::mutex thread_mutex_;
+  std::condition_variable thread_wake_;
+  std::thread thread_;
+  bool stopping_ = false;
+  bool has_stopped_ = false;
+  std::optional<sys::AtExit> at_exit_;
+};
+
+class Scheduler::Pause {
+ public:
+  explicit Pause(Scheduler& scheduler);
+  ~Pause() { scheduler_.leave_seat(); }
+  Pause(const Pause&) = delete;
+  Pause& operator=(const Pause&) = delete;
+
+ private:
+  Scheduler& scheduler_;
+};
+
+}  // namespace unisono::comm

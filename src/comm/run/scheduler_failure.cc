@@ -1,0 +1,281 @@
+// How a communicator's calls fail: deadlines, peers that are gone, and what others tell of them.
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/fingerprint.h"
+#include "base/log.h"
+#include "base/try.h"
+#include "comm/run/scheduler.h"
+
+namespace unisono::comm {
+namespace {
+
+// Looking for a dead peer costs a system call or two.
+constexpr std::int64_t peer_check_interval_ns = 5'000'000;
+// Listening on the control plane costs some microseconds. News goes from a rank to those 1, 2, 4,
+// ... places away in one such step, so to all of 2^n ranks in (n + 1) / 2 steps: to a million in a
+// quarter of a second.
+constexpr std::int64_t listen_interval_ns = 20'000'000;
+// A connection that takes longer than this to be made has its peer watched.
+constexpr std::int64_t patience_before_watching_ns = 200'000'000;
+// A peer that has done its part of a call may leave before that call is over here.
+constexpr std::int64_t patience_with_gone_peer_ns = 10'000'000'000;
+
+}  // namespace
+
+void Scheduler::look_around() {
+  const std::int64_t now = now_ns();
+  if (has_overdue_call(now)) {
+    begin_inquest(true, nullptr);
+    return;
+  }
+  if (now - last_peer_check_ns_ < peer_check_interval_ns) return;
+  last_peer_check_ns_ = now;
+  look_at_waits(now);
+  check_peers();
+  if (inquest_) return;
+  if (const auto told = board_.told()) fail_as_told(*told);
+  if (now - last_listened_ns_ >= listen_interval_ns) listen(now);
+}
+
+bool Scheduler::has_overdue_call(std::int64_t now) {
+  const auto look_at = [&](Task& task) {
+    task.entry.waiting = task.execution->waiting();
+    record_.write(task.entry);
+    return now >= task.deadline_ns;
+  };
+  bool is_overdue = current_ != nullptr && look_at(*current_);
+  for (Task* task : messages_) is_overdue |= look_at(*task);
+  // A call that waits for its turn has a deadline too.
+  const std::lock_guard lock(queue_mutex_);
+  return is_overdue || std::ranges::any_of(queued_in_order_, [&](const Task* task) {
+           return now >= task->deadline_ns;
+         });
+}
+
+void Scheduler::look_at_waits(std::int64_t now) {
+  std::vector<Awaited> found;
+  const auto look_at = [&](const Task& task) {
+    for (const trace::Waiting& waiting : task.execution->waits()) {
+      if (!waiting.waits_outside()) continue;
+      const auto known = std::ranges::find(awaited_, waiting, &Awaited::waiting);
+      found.push_back({.waiting = waiting,
+                       .since_ns = known == awaited_.end() ? now : known->since_ns,
+                       .timeout_ns = task.deadline_ns - task.entry.started_ns});
+    }
+  };
+  if (current_ != nullptr) look_at(*current_);
+  for (const Task* task : messages_) look_at(*task);
+  awaited_ = std::move(found);
+  CallState& state = group_.call_state();
+  state.set_collective(board_.started(), current_ != nullptr ? current_->arguments.call : 0);
+  state.waits_for.store(awaited_.empty() ? -1 : awaited_.front().waiting.peer,
+                        std::memory_order_relaxed);
+}
+
+void Scheduler::check_peers() {
+  std::vector<int> peers;
+  for (const Awaited& awaited : awaited_)
+    if (awaited.waiting.peer >= 0) peers.push_back(awaited.waiting.peer);
+  std::ranges::sort(peers);
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  for (const int peer : peers)
+    if (auto status = connections_.check_peer(peer); !status.ok()) suspect(status.error());
+  if (auto status = connections_.check_next(); !status.ok()) suspect(status.error());
+}
+
+void Scheduler::listen(std::int64_t now) {
+  last_listened_ns_ = now;
+  if (group_.size() == 1) return;
+  if (const auto told = group_.look()) {
+    fail(*told, own_part());
+    return;
+  }
+  if (group_.call_state().is_inquiry_open.load(std::memory_order_relaxed))
+    begin_inquest(false, nullptr);
+  else
+    watch_peers(now);
+}
+
+void Scheduler::watch_peers(std::int64_t now) {
+  unreachable_before_.swap(unreachable_);
+  unreachable_.clear();
+  for (const Awaited& awaited : awaited_) {
+    const int peer = awaited.waiting.peer;
+    if (awaited.waiting.kind != trace::Waiting::Kind::connection) continue;
+    if (now - awaited.since_ns < patience_before_watching_ns) continue;
+    const auto error = group_.watch(peer);
+    if (!error) continue;
+    unreachable_.push_back(peer);
+    // The peer may have connected, done its part and gone since the task was polled last: so it
+    // must have gone at the look before, too.
+    if (std::ranges::find(unreachable_before_, peer) != unreachable_before_.end()) {
+      suspect(*error);
+      return;
+    }
+  }
+}
+
+void Scheduler::fail_as_told(const Error& told) {
+  auto heard = group_.size() > 1 ? group_.look() : std::nullopt;
+  if (!heard) heard = board_.told();
+  fail(heard ? *heard : told, own_part());
+}
+
+void Scheduler::suspect(const Error& error) {
+  const bool is_of_peer = error.kind == ErrorKind::peer && !error.timed_out && !error.aborted &&
+                          error.peer >= 0 && error.peer < group_.size() &&
+                          error.peer != options_.rank;
+  if (is_of_peer)
+    begin_inquest(false, &error);
+  else if (error.kind == ErrorKind::peer)
+    fail_as_told(error);
+  else
+    fail(error);
+}
+
+void Scheduler::begin_inquest(bool is_timeout, const Error* seen) {
+  if (inquest_ || failed_.load(std::memory_order_acquire)) return;
+  if (const auto disagreement = mismatch()) {
+    fail(*disagreement);
+    return;
+  }
+  const std::int64_t now = now_ns();
+  look_at_waits(now);
+  inquest_.emplace();
+  inquest_->is_timeout = is_timeout;
+  inquest_->collectives = board_.started();
+  inquest_->call = current_ != nullptr ? current_->arguments.call : 0;
+  auto& parts = inquest_->awaited;
+  if (seen != nullptr)
+    parts.push_back({.member = seen->peer, .has_ended = true, .text = seen->message});
+  for (const int peer : connections_.unanswered())
+    if (std::ranges::find(parts, peer, &Inquest::Awaited::member) == parts.end())
+      parts.push_back({.member = peer,
+                       .is_cut = true,
+                       .text = str("nothing that was sent to rank ", peer, " gets through")});
+  for (const Awaited& awaited : awaited_) {
+    const int peer = awaited.waiting.peer;
+    if (peer < 0 || peer == options_.rank) continue;
+    const std::int64_t waited_ns = now - awaited.since_ns;
+    const bool is_overdue = 2 * waited_ns >= awaited.timeout_ns;
+    auto part = std::ranges::find(parts, peer, &Inquest::Awaited::member);
+    if (part == parts.end())
+      part = parts.insert(part, {.member = peer, .text = trace::describe(awaited.waiting)});
+    part->waited_ns = std::max(part->waited_ns, waited_ns);
+    part->is_overdue |= is_overdue;
+  }
+  const auto distance = [&](const Inquest::Awaited& part) {
+    return (part.member - options_.rank + group_.size()) % group_.size();
+  };
+  std::ranges::stable_sort(parts, [&](const auto& a, const auto& b) {
+    const auto is_awaited = [](const Inquest::Awaited& part) {
+      return !part.has_ended && !part.is_cut;
+    };
+    return std::pair(is_awaited(a), distance(a)) < std::pair(is_awaited(b), distance(b));
+  });
+  if (parts.size() > max_awaited) parts.resize(max_awaited);
+  last_listened_ns_ = 0;
+  go_on_with_inquest();
+}
+
+std::optional<Error> Scheduler::mismatch() const {
+  const auto other = board_.other_call();
+  if (current_ == nullptr || !other) return std::nullopt;
+  return peer_error(-1, "ranks disagree on call ", current_->entry.sequence, " of communicator ",
+                    options_.communicator, ": rank ", options_.rank, " calls ",
+                    describe_call(other->ours), "; rank ", other->rank, " calls ",
+                    describe_call(other->theirs));
+}
+
+void Scheduler::go_on_with_inquest() {
+  const std::int64_t now = now_ns();
+  if (now - last_listened_ns_ < peer_check_interval_ns) return;
+  last_listened_ns_ = now;
+  if (const auto told = board_.told())
+    fail_as_told(*told);
+  else if (const auto verdict = group_.inquire(*inquest_))
+    fail(*verdict, own_part());
+}
+
+std::string Scheduler::own_part() {
+  const Task* task = current_ != nullptr  ? current_
+                     : !messages_.empty() ? messages_.front()
+                                          : nullptr;
+  if (task == nullptr) return {};
+  std::string out =
+      str("; rank ", options_.rank, " gave up on call ", task->entry.sequence, " (",
+          name(task->entry.collective), ", plan ", task->entry.plan.data(), ") of communicator ",
+          options_.communicator, "; it waits for ", trace::describe(task->execution->waiting()));
+  const std::vector<int> absent = current_ != nullptr ? board_.absent() : std::vector<int>{};
+  if (!absent.empty()) out += str(". Ranks that have not joined this call: ", join(absent));
+  return out;
+}
+
+void Scheduler::fail(const Error& error, const std::string& own_part) {
+  using Kind = transport::Fault::Kind;
+  const bool blames_nobody = error.kind == ErrorKind::peer && error.peer < 0;
+  const Kind kind = error.aborted     ? Kind::aborted
+                    : error.timed_out ? Kind::timed_out
+                    : blames_nobody   ? Kind::disagreed
+                                      : Kind::failed;
+  const bool is_own = error.peer < 0 && kind != Kind::disagreed;
+  const transport::Fault fault{kind, is_own ? options_.rank : error.peer};
+  Error told = error;
+  told.peer = fault.rank;
+  Error own = error;
+  own.message += own_part;
+  {
+    // Held until all are told: who learns of the failure here waits for that, and so does not close
+    // connections and end the process before.
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_) return;
+    failure_ = std::make_shared<const Error>(own);
+    failed_.store(true, std::memory_order_release);
+    // First what says most: who sees the others looks whether this has come, too.
+    group_.give_up(told);
+    board_.give_up(fault, error.message);
+    connections_.abort(fault);
+    if (StreamCalls* const on_streams = on_streams_.load(std::memory_order_acquire))
+      on_streams->abort(fault);
+  }
+  if (!error.aborted)
+    log(LogLevel::error, "communicator ", options_.communicator, ", rank ", options_.rank, ": ",
+        own.describe());
+}
+
+// What host calls learn on their way, calls that run on the device learn here.
+void Scheduler::look_at_device() {
+  StreamCalls& on_streams = *on_streams_.load(std::memory_order_acquire);
+  on_streams.share_memory();
+  on_streams.look(now_ns());
+  const bool has_failed = failed_.load(std::memory_order_acquire);
+  if (const Status works = has_failed ? Status() : on_streams.check_device(); !works.ok()) {
+    fail(works.error());
+    return;
+  }
+  if (has_failed || !on_streams.is_busy()) {
+    device_peer_gone_ns_ = 0;
+    return;
+  }
+  if (auto status = on_streams.failure(); !status.ok()) {
+    fail(status.error());
+    return;
+  }
+  if (!take_seat()) return;
+  const std::int64_t now = now_ns();
+  if (inquest_) go_on_with_inquest();
+  if (const auto told = board_.told()) fail_as_told(*told);
+  listen(now);
+  const Status lives = on_streams.check_peers();
+  if (lives.ok()) {
+    device_peer_gone_ns_ = 0;
+  } else {
+    if (device_peer_gone_ns_ == 0) device_peer_gone_ns_ = now;
+    if (now - device_peer_gone_ns_ >= patience_with_gone_peer_ns) suspect(lives.error());
+  }
+  leave_seat();
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,35 @@
+// What the scheduler looks after of calls on streams, which it does not drive.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstdint>
+
+#include "transport/fault.h"
+
+namespace unisono::comm {
+
+// Any thread, but for check_peers().
+class StreamCalls {
+ public:
+  virtual ~StreamCalls() = default;
+  // Whether something put on a stream is not over, as far as is known; of what graphs replay, only
+  // what waits for copy engines.
+  virtual bool is_busy() const = 0;
+  // What a kernel, or a stream that waited for signals, came to.
+  virtual Status failure() const = 0;
+  // An environment error once the device can no longer be used, as after a fault in a kernel of the
+  // user's.
+  virtual Status check_device() const = 0;
+  // While a call is not over: whether its peers live, each in turn. Whoever drives the
+  // communicator.
+  virtual Status check_peers() = 0;
+  // Tells other ranks of this one's memory, and hears of theirs; now and then.
+  virtual void share_memory() = 0;
+  // Now and then: streams that wait have no deadlines of their own.
+  virtual void look(std::int64_t now_ns) = 0;
+  // Kernels give up, and peers are told.
+  virtual void abort(transport::Fault fault) = 0;
+};
+
+}  // namespace unisono::comm

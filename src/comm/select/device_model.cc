@@ -1,0 +1,232 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <tuple>
+
+#include "comm/select/engine_model.h"
+#include "engine/gpu/direct.h"
+#include "engine/gpu/lines.h"
+#include "engine/gpu/lower.h"
+
+namespace unisono::comm {
+namespace {
+
+using device::DirectKind;
+
+// Measured on 4 H200 by tools/gpu_test (bench/results/gpu_bench_*).
+constexpr double launch_us = 4;
+constexpr double hop_us = 5;
+// A message more that a thread block takes in turn to combine it.
+constexpr double combine_us = 5;
+// Waiting for one more thread block to begin.
+constexpr double block_us = 0.02;
+// By protocol: what a thread block sends, and what all of them do at most.
+constexpr std::array<double, protocol_count> block_gb_per_s{6, 4.7, 7};
+constexpr std::array<double, protocol_count> link_gb_per_s{340, 150, 280};
+constexpr double reduce_gb_per_s = 5000;
+// Where a rank combines what several others send.
+constexpr double fan_in_gb_per_s = 260;
+// Where its hops lead to one rank after the other.
+constexpr double turns_gb_per_s = 270;
+constexpr double turn_us = 4;
+
+// A hop of a chain from or to a root: the next begins when the first tiles are there. Between two
+// ranks there is nothing else.
+constexpr double chain_us = 10;
+// A chain that adds, in LL128, where neighbours alone send to each other line by line.
+struct Chain {
+  double hop_us;
+  double block_gb_per_s;
+  double link_gb_per_s;
+};
+constexpr Chain chain_in_ll128{1.2, 6.9, 290};
+
+// The kernels by hand, of one hop and of two, in LL and in LL128.
+struct ByHand {
+  double us;
+  double gb_per_s;
+};
+constexpr std::array<ByHand, 2> by_hand_in_ll{{{2.3, 140}, {3.7, 160}}};
+constexpr std::array<ByHand, 2> by_hand_in_ll128{{{3.4, 280}, {5.3, 310}}};
+constexpr ByHand straight{8, 340};
+constexpr ByHand in_bulk{10, 330};
+// From a root, or to it, by as many thread blocks as are best.
+constexpr ByHand at_root_in_bulk{11, 350};
+// What a thread block of theirs does at most.
+constexpr double line_block_gb_per_s = 1.4;
+constexpr double straight_block_gb_per_s = 18;
+constexpr double bulk_block_gb_per_s = 40;
+// Of a reduce, by all that is added up at one rank: calls that follow each other overlap.
+constexpr ByHand reduce_in_ll{2, 310};
+constexpr std::array<ByHand, 2> reduce_in_ll128{{{2.6, 430}, {8.2, 240}}};
+constexpr double reduce_gb_per_s_at_most = 240;
+// From one other rank alone; 2 H200: 16 MiB in 57.9 us, 64 MiB in 227.
+constexpr double reduce_gb_per_s_of_two = 280;
+
+class DeviceModel : public EngineModel {
+ public:
+  DeviceModel(const engine::gpu::Options& options, int thread_blocks, bool copies_in_bulk)
+      : options_(options),
+        thread_blocks_(std::min(thread_blocks, engine::gpu::limits().max_thread_blocks)),
+        copies_in_bulk_(copies_in_bulk) {}
+
+  bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const override {
+    const plan::Header header = entry.header(request);
+    if (header.channels > engine::gpu::limits().max_channels ||
+        static_cast<std::size_t>(header.max_step_count) * device::ll128_line_bytes >
+            options_.slot_bytes)
+      return false;
+    const Blocks blocks = blocks_of(entry, request);
+    return blocks.exist && blocks.all * request.channels <= thread_blocks_;
+  }
+  std::string_view name() const override { return "gpu"; }
+  std::span<const int> channels() const override {
+    static constexpr std::array tried{1, 4, 8, 16, 32, 64};
+    return tried;
+  }
+  double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
+                 const algorithm::Cost& cost, double block_bytes, int max_sms) const override {
+    const auto protocol = static_cast<std::size_t>(request.protocol);
+    const int ranks = request.placement.ranks();
+    if (const auto by_hand = how_by_hand(entry, request, block_bytes, max_sms)) {
+      // What is added up has come over links, to a root all of it.
+      const double kilobytes = 1e-3 * std::max(cost.bytes_sent, cost.bytes_reduced);
+      double speed = by_hand->speed.gb_per_s;
+      if (max_sms > 0) speed = std::min(speed, max_sms * by_hand->block_gb_per_s);
+      const double us = by_hand->speed.us + kilobytes / speed;
+      const double at_most = ranks == 2 ? reduce_gb_per_s_of_two : reduce_gb_per_s_at_most;
+      return by_hand->is_at_root ? std::max(us, kilobytes / at_most) : us;
+    }
+    const Blocks blocks = blocks_of(entry, request);
+    const bool fans_in = cost.bytes_reduced > 0 && cost.messages > cost.steps;
+    const bool takes_turns = !fans_in && cost.steps > 1 && blocks.sending > 1;
+    const bool is_chain =
+        has_root(entry.collective) && (cost.steps > 1 || ranks == 2) && blocks.sending == 1;
+    double of_block = block_gb_per_s[protocol];
+    double of_links = link_gb_per_s[protocol];
+    double us_of_hop = hop_us + (takes_turns ? turn_us : 0) + (is_chain ? chain_us : 0);
+    if (is_chain && entry.name == "ring" && request.protocol == Protocol::ll128 &&
+        cost.bytes_reduced > 0) {
+      us_of_hop = chain_in_ll128.hop_us;
+      of_block = chain_in_ll128.block_gb_per_s;
+      of_links = chain_in_ll128.link_gb_per_s;
+    }
+    const double of_blocks = of_block * blocks.sending * request.channels;
+    if (fans_in) of_links = std::min(of_links, fan_in_gb_per_s);
+    if (takes_turns) of_links = std::min(of_links, turns_gb_per_s);
+    return launch_us + us_of_hop * static_cast<double>(cost.steps) +
+           (fans_in ? combine_us * static_cast<double>(cost.messages - cost.steps) : 0) +
+           block_us * blocks.all * request.channels + 1e-3 * cost.bytes_reduced / reduce_gb_per_s +
+           1e-3 * cost.bytes_sent / std::min(of_blocks, of_links);
+  }
+  int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
+                    double block_bytes) const override {
+    const int interpreted = blocks_of(entry, request).all * request.channels;
+    const auto by_hand = how_by_hand(entry, request, block_bytes, 0);
+    // A call that may not have as many is interpreted.
+    return by_hand ? std::min(interpreted, by_hand->least_blocks) : interpreted;
+  }
+
+  // Of two hops or of one.
+  int thread_blocks_beside(Collective collective, int ranks, double block_bytes) const override {
+    if (!copies_in_bulk_ || ranks < 2 || ranks > device::direct_max_ranks) return 0;
+    const double longest = collective == Collective::all_reduce ? block_bytes / ranks : block_bytes;
+    return engine::gpu::blocks_leaving_room({.collective = collective,
+                                             .ranks = ranks,
+                                             .hops = collective == Collective::all_reduce ? 2 : 1,
+                                             .longest = static_cast<std::uint64_t>(longest),
+                                             .leaves_room = true},
+                                            options_);
+  }
+
+ private:
+  // Thread blocks of one channel, and those of them that send.
+  struct Blocks {
+    bool exist = false;
+    int all = 0;
+    int sending = 0;
+  };
+  struct CallByHand {
+    ByHand speed;
+    int least_blocks;
+    bool is_at_root = false;  // the sum of a reduce, or what becomes of it
+    double block_gb_per_s = line_block_gb_per_s;
+  };
+  // Nothing: it is interpreted.
+  std::optional<CallByHand> how_by_hand(const algorithm::Entry& entry,
+                                        const algorithm::Request& request, double block_bytes,
+                                        int max_sms) const {
+    const int ranks = request.placement.ranks();
+    if (request.channels != 1) return std::nullopt;
+    if (request.protocol == Protocol::ll128) {
+      const int hops = engine::gpu::lines_hops(entry.collective, entry.name, ranks);
+      if (hops == 0) return std::nullopt;
+      const int parts = hops == 1 ? 1 : ranks - (has_root(entry.collective) ? 1 : 0);
+      const engine::gpu::LinesCall call{.collective = entry.collective,
+                                        .ranks = ranks,
+                                        .hops = hops,
+                                        .longest = static_cast<std::uint64_t>(block_bytes / parts),
+                                        .max_sms = max_sms};
+      switch (engine::gpu::lines_way(call, options_)) {
+        case engine::gpu::LinesWay::straight:
+          return CallByHand{straight, 1, false, straight_block_gb_per_s};
+        case engine::gpu::LinesWay::bulk:
+          if (!copies_in_bulk_) break;
+          return CallByHand{max_sms == 0 && has_root(entry.collective) ? at_root_in_bulk : in_bulk,
+                            1, false, bulk_block_gb_per_s};
+        case engine::gpu::LinesWay::lines:
+          break;
+      }
+      const bool is_reduce = entry.collective == Collective::reduce;
+      return CallByHand{
+          (is_reduce ? reduce_in_ll128 : by_hand_in_ll128)[static_cast<std::size_t>(hops - 1)], 1,
+          is_reduce};
+    }
+    if (request.protocol != Protocol::ll) return std::nullopt;
+    const auto kind = engine::gpu::direct_kind(entry.collective, entry.name, ranks);
+    if (!kind) return std::nullopt;
+    const double hop_bytes = *kind == DirectKind::two_shot ? block_bytes / ranks : block_bytes;
+    if (hop_bytes > static_cast<double>(device::direct_max_bytes(*kind, ranks)))
+      return std::nullopt;
+    return CallByHand{
+        entry.collective == Collective::reduce
+            ? reduce_in_ll
+            : by_hand_in_ll[static_cast<std::size_t>(device::direct_hops(*kind) - 1)],
+        engine::gpu::direct_least_blocks(*kind, static_cast<std::size_t>(hop_bytes), ranks),
+        entry.collective == Collective::reduce};
+  }
+  Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {
+    const std::lock_guard lock(mutex_);
+    auto [found, is_new] = blocks_.try_emplace({&entry, request.placement.ranks()});
+    if (is_new) {
+      algorithm::Request of_one = request;
+      of_one.channels = 1;
+      const auto program = algorithm::make_program(entry, of_one, 0);
+      found->second.exist = program.ok();
+      if (program.ok())
+        for (const plan::ThreadBlock& block : program->thread_blocks) {
+          ++found->second.all;
+          found->second.sending += block.send_peer >= 0 ? 1 : 0;
+        }
+      found->second.sending = std::max(found->second.sending, 1);
+    }
+    return found->second;
+  }
+
+  engine::gpu::Options options_;
+  int thread_blocks_;
+  bool copies_in_bulk_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::tuple<const algorithm::Entry*, int>, Blocks> blocks_;
+};
+
+}  // namespace
+
+std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
+                                                int thread_blocks, bool copies_in_bulk) {
+  return std::make_shared<DeviceModel>(options, thread_blocks, copies_in_bulk);
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,51 @@
+// What selection knows of an engine: which plans it runs, and what they cost there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "algorithm/algorithm.h"
+#include "comm/bootstrap/host_traits.h"
+#include "comm/select/cost_model.h"
+#include "engine/gpu/execution.h"
+#include "transport/fifo.h"
+
+namespace unisono::comm {
+
+class EngineModel {
+ public:
+  virtual ~EngineModel() = default;
+  // As rows of a selection file name it: "host", "gpu"; "copy" has none.
+  virtual std::string_view name() const = 0;
+  // Of a request that the entry supports.
+  virtual bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const = 0;
+  // For a person: what holds for its calls, in a sentence; nothing where there is nothing to say.
+  virtual std::string note() const { return {}; }
+  // How many channels are worth trying.
+  virtual std::span<const int> channels() const = 0;
+  // For blocks of `block_bytes`, on at most `max_sms` multiprocessors; 0: on as many as it likes.
+  // Right in proportion.
+  virtual double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
+                         const algorithm::Cost& cost, double block_bytes, int max_sms) const = 0;
+  // Multiprocessors that it takes at most, where it takes as few as it can; none on a host.
+  virtual int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
+                            double block_bytes) const = 0;
+  // Multiprocessors of a call that leaves room for what computes beside it; 0: as many as it likes.
+  virtual int thread_blocks_beside(Collective, int /*ranks*/, double /*block_bytes*/) const {
+    return 0;
+  }
+};
+
+std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options,
+                                              const HostTraits& host = {},
+                                              const CostModel& costs = host_cost_model());
+// Of devices that run `thread_blocks` at once, and whether all of them copy in bulk.
+std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
+                                                int thread_blocks, bool copies_in_bulk);
+// Of the copy engines: policy zero_sm.
+std::shared_ptr<const EngineModel> copy_model(const engine::gpu::CopyLinks::Options& options);
+
+}  // namespace unisono::comm

@@ -1,0 +1,80 @@
+#include "comm/select/plans.h"
+
+#include "base/try.h"
+
+namespace unisono::comm {
+
+std::size_t Plans::KeyHash::operator()(const Key& key) const {
+  std::size_t hash = std::hash<const void*>{}(key.plan);
+  for (int part :
+       {static_cast<int>(key.protocol), static_cast<int>(key.in_place), key.channels, key.root})
+    hash = hash * 1000003 + static_cast<std::size_t>(part);
+  return hash;
+}
+
+Result<Plans::Chosen> Plans::choose(Collective collective, std::uint64_t bytes, int root,
+                                    bool in_place, const CallOptions& options) {
+  const std::lock_guard lock(mutex_);
+  Chosen chosen;
+  UNISONO_ASSIGN(chosen.choice, selection_.choose(collective, bytes, root, in_place, options));
+  UNISONO_ASSIGN(chosen.execution, execution(chosen.choice, collective, root, in_place));
+  return chosen;
+}
+
+Plans::Key Plans::key_of(const Registered& plan) {
+  const plan::Header& header = plan.header;
+  return {&plan, header.protocol, header.in_place, header.channels, header.root};
+}
+
+Result<engine::Execution*> Plans::execution(const Choice& choice, Collective collective, int root,
+                                            bool in_place) {
+  Key key{choice.entry, choice.protocol, in_place, choice.channels, root};
+  if (choice.registered != nullptr) key = key_of(*choice.registered);
+  auto found = executions_.find(key);
+  if (found == executions_.end()) {
+    const algorithm::Request request = selection_.request(collective, choice, root, in_place);
+    UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*choice.entry, request));
+    UNISONO_ASSIGN(const plan::RankProgram program,
+                   algorithm::make_program(*choice.entry, request, rank_));
+    UNISONO_ASSIGN(auto made, make_(header, program, {}));
+    found = executions_.emplace(key, std::move(made)).first;
+  }
+  return found->second.get();
+}
+
+Result<Plans::Prepared> Plans::prepare(const Registered& plan) {
+  Prepared out;
+  UNISONO_ASSIGN(out.execution, make_(plan.header, plan.program, plan.partners));
+  out.plan = std::make_unique<Registered>(plan);
+  return out;
+}
+
+void Plans::add(Prepared prepared) {
+  const std::lock_guard lock(mutex_);
+  executions_.emplace(key_of(*prepared.plan), std::move(prepared.execution));
+  selection_.add(std::move(prepared.plan));
+}
+
+void Plans::refuse(const Registered& plan) {
+  const std::lock_guard lock(mutex_);
+  selection_.refuse(plan.header, plan.describe_beyond(operations_));
+}
+
+Result<plan::Header> Plans::custom(std::string_view program) {
+  const std::lock_guard lock(mutex_);
+  return selection_.custom(program);
+}
+
+Result<std::string> Plans::explain(Collective collective, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  return selection_.explain(collective, bytes);
+}
+
+std::size_t Plans::memory_bytes() {
+  const std::lock_guard lock(mutex_);
+  std::size_t bytes = 0;
+  for (const auto& [key, execution] : executions_) bytes += execution->memory_bytes();
+  return bytes;
+}
+
+}  // namespace unisono::comm

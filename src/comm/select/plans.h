@@ -1,0 +1,76 @@
+// The plans of one engine that a communicator has used so far, chosen and made ready.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+
+#include "comm/select/selection.h"
+#include "engine/engine.h"
+
+namespace unisono::comm {
+
+// Any thread.
+class Plans {
+ public:
+  using Make = std::function<Result<std::unique_ptr<engine::Execution>>(
+      const plan::Header& header, const plan::RankProgram& program, std::span<const int> partners)>;
+  // `operations` are those that the engine runs, a bit for each.
+  Plans(Selection selection, int rank, std::uint32_t operations, Make make)
+      : selection_(std::move(selection)),
+        rank_(rank),
+        operations_(operations),
+        make_(std::move(make)) {}
+
+  struct Chosen {
+    Choice choice;
+    engine::Execution* execution = nullptr;  // lives as long as this object
+  };
+  Result<Chosen> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
+                        const CallOptions& options);
+  Result<plan::Header> custom(std::string_view program);
+  // A registered plan made ready, to be added when all ranks have agreed on it.
+  struct Prepared {
+    std::unique_ptr<Registered> plan;
+    std::unique_ptr<engine::Execution> execution;
+  };
+  // Whether the engine runs the operations of the plan. Of what it does not run the other engine
+  // alone takes calls.
+  bool can_run(const Registered& plan) const { return (plan.operations & ~operations_) == 0; }
+  Result<Prepared> prepare(const Registered& plan);
+  void add(Prepared prepared);
+  // One that the engine cannot run; a call that asks for it is told which step it is.
+  void refuse(const Registered& plan);
+  Result<std::string> explain(Collective collective, std::uint64_t bytes);
+  std::size_t memory_bytes();
+  const topo::Placement& placement() const { return selection_.placement(); }
+
+ private:
+  struct Key {
+    const void* plan;  // the algorithm's entry, or the registered plan
+    Protocol protocol;
+    bool in_place;
+    int channels;
+    int root;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const;
+  };
+  static Key key_of(const Registered& plan);
+  Result<engine::Execution*> execution(const Choice& choice, Collective collective, int root,
+                                       bool in_place);
+
+  std::mutex mutex_;
+  Selection selection_;
+  int rank_;
+  std::uint32_t operations_;
+  Make make_;
+  std::unordered_map<Key, std::unique_ptr<engine::Execution>, KeyHash> executions_;
+};
+
+}  // namespace unisono::comm

@@ -1,0 +1,207 @@
+#include "comm/select/registration.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "base/sha256.h"
+#include "base/str.h"
+#include "base/try.h"
+#include "base/units.h"
+#include "plan/check.h"
+#include "plan/json.h"
+#include "plan/partners.h"
+#include "plan/text.h"
+#include "plan/walk.h"
+#include "verify/verify.h"
+
+namespace unisono::comm {
+namespace {
+
+using plan::Plan;
+using plan::Step;
+
+bool has_calls(Collective collective) {
+  switch (collective) {
+    case Collective::point_to_point:
+    case Collective::barrier:
+    case Collective::all_to_all_v:
+      return false;
+    default:
+      return true;
+  }
+}
+
+Result<Plan> read_plan(const std::string& text, int ranks, int slots) {
+  const bool is_json = text.find_first_not_of(" \t\r\n") == text.find('{');
+  UNISONO_ASSIGN(Plan plan, is_json ? plan::from_json(text) : plan::parse(text));
+  const plan::Header& header = plan.header;
+  if (!has_calls(header.collective))
+    return misuse("plan ", header.name, " is of ", name(header.collective),
+                  "; plans can be registered of collectives whose calls have blocks of one size");
+  if (header.ranks != ranks)
+    return misuse("plan ", header.name, " is for ", header.ranks, " ranks; the communicator has ",
+                  ranks);
+  // What a custom plan means, its program says, and the compiler has proved it: here anything may
+  // be brought and anything may come out, in order and without a race.
+  verify::Conditions conditions;
+  verify::Options options;
+  options.slots = slots;
+  if (header.collective == Collective::custom) {
+    conditions = verify::no_conditions(header);
+    options.conditions = &conditions;
+  }
+  const verify::Report report = verify::verify(plan, options);
+  if (!report.ok() && report.slots > slots)
+    return misuse("plan ", header.name, " needs connections of ", report.slots,
+                  " slots, and here it would find ", slots,
+                  " free: raise UNISONO_SLOTS, and UNISONO_GPU_SLOTS on GPUs, on all ranks");
+  if (!report.ok())
+    return misuse("plan ", header.name, " is wrong:\n", report.failures.front().describe());
+  return plan;
+}
+
+// What goes over a thread block's connections, in its order.
+struct Transfer {
+  bool sends;
+  bool receives;
+  int count;
+  std::int64_t place;  // in its block
+  bool operator==(const Transfer&) const = default;
+};
+
+std::vector<Transfer> transfers(const plan::Header& header, const plan::ThreadBlock& block) {
+  std::vector<Transfer> out;
+  for (plan::StepCursor cursor(block.body); cursor.step() != nullptr; cursor.advance()) {
+    const Step& step = *cursor.step();
+    const bool sends = plan::sends(step.operation);
+    const bool receives = plan::receives(step.operation);
+    if (!sends && !receives) continue;
+    const plan::Location& moved =
+        plan::reads_source(step.operation) ? step.source : step.destination;
+    out.push_back(
+        {sends, receives, step.count, moved.index.at(cursor.loops()) % header.chunks_per_block});
+  }
+  return out;
+}
+
+// Whether ranks that call in place and ranks that do not can meet: only the root's call can be in
+// place in a collective that has one.
+bool same_transfers(const Plan& a, const Plan& b) {
+  for (std::size_t rank = 0; rank < a.programs.size(); ++rank) {
+    const auto& left = a.programs[rank].thread_blocks;
+    const auto& right = b.programs[rank].thread_blocks;
+    // Thread blocks without peers may differ.
+    for (const plan::ThreadBlock& block : left) {
+      if (block.send_peer < 0 && block.recv_peer < 0) continue;
+      const auto twin = std::ranges::find_if(right, [&](const plan::ThreadBlock& other) {
+        return other.channel == block.channel && other.send_peer == block.send_peer &&
+               other.recv_peer == block.recv_peer;
+      });
+      if (twin == right.end() || transfers(a.header, block) != transfers(b.header, *twin))
+        return false;
+    }
+  }
+  return true;
+}
+
+Status check_pair(const Plan& a, const Plan& b) {
+  if (a.header.collective != b.header.collective || a.header.root != b.header.root)
+    return misuse("plans ", a.header.name, " and ", b.header.name, " are registered together, but ",
+                  "one is of ", name(a.header.collective), " with root ", a.header.root,
+                  ", the other of ", name(b.header.collective), " with root ", b.header.root);
+  if (a.header.in_place == b.header.in_place)
+    return misuse("plans ", a.header.name, " and ", b.header.name, " are both ",
+                  a.header.in_place ? "in place" : "out of place",
+                  "; two that are registered together are one of each");
+  if (has_root(a.header.collective) && !same_transfers(a, b))
+    return misuse("plans ", a.header.name, " and ", b.header.name, " send different messages; in ",
+                  name(a.header.collective),
+                  " only the root's call can be in place, so ranks with either must fit together");
+  return {};
+}
+
+std::string range_of(const RegistrationCard& card) {
+  return str(format_bytes(card.min_bytes), " .. ",
+             card.max_bytes == UINT64_MAX ? "any" : format_bytes(card.max_bytes));
+}
+
+std::string describe(const RegistrationCard& card) {
+  // As many digits as tell plans apart for a person.
+  constexpr std::size_t shown = 6;
+  const std::string name(card.name.data(), std::ranges::find(card.name, '\0') - card.name.begin());
+  return str(name, " (", hex(std::span(card.digest).first(shown)), ") for ", range_of(card));
+}
+
+}  // namespace
+
+bool Registered::serves(Collective collective, std::uint64_t bytes, int root, bool in_place) const {
+  return header.collective == collective && header.in_place == in_place &&
+         (!has_root(collective) || header.root == root) && min_bytes <= bytes && bytes <= max_bytes;
+}
+
+std::string Registered::describe_beyond(std::uint32_t engine_operations) const {
+  const auto is_beyond = [&](std::uint32_t one) { return (one & ~engine_operations) != 0; };
+  for (std::size_t block = 0; block < program.thread_blocks.size(); ++block) {
+    const plan::ThreadBlock& steps = program.thread_blocks[block];
+    for (plan::StepCursor cursor(steps.body); cursor.step() != nullptr; cursor.advance())
+      if (is_beyond(plan::bit(cursor.step()->operation)))
+        return str("rank ", program.rank, ", thread block ", block, ", step ", cursor.number(),
+                   " is ", plan::name(cursor.step()->operation));
+  }
+  for (unsigned i = 0; i < 32; ++i)
+    if (is_beyond(operations & 1U << i))
+      return str("other ranks have steps ", plan::name(static_cast<plan::Operation>(i)));
+  return {};
+}
+
+Result<Registration> read_registration(std::span<const std::string> texts, int rank, int ranks,
+                                       int slots, std::uint64_t min_bytes,
+                                       std::uint64_t max_bytes) {
+  if (texts.empty() || texts.size() > 2)
+    return misuse(texts.size(),
+                  " plans to register; it takes one, or one in place and one out of place");
+  if (min_bytes > max_bytes)
+    return misuse("plans for sizes of ", min_bytes, " to ", max_bytes,
+                  " bytes; the second must not be smaller");
+  Registration out;
+  Sha256 digest;
+  std::vector<Plan> plans;
+  for (const std::string& text : texts) {
+    UNISONO_ASSIGN(Plan plan, read_plan(text, ranks, slots));
+    const std::string canonical = plan::to_json(plan);
+    digest.update(std::as_bytes(std::span(canonical)));
+    const plan::Header& header = plan.header;
+    const std::uint64_t most = header.max_bytes == 0 ? UINT64_MAX : header.max_bytes;
+    const auto own = static_cast<std::size_t>(rank);
+    out.plans.push_back({header, plan.programs[own], std::move(plan::partners(plan)[own]),
+                         plan::operations(plan), std::max(min_bytes, header.min_bytes),
+                         std::min(max_bytes, most)});
+    plans.push_back(std::move(plan));
+  }
+  if (plans.size() == 2) UNISONO_TRY(check_pair(plans[0], plans[1]));
+  out.card.digest = digest.digest();
+  const std::string& name = plans[0].header.name;
+  std::copy_n(name.begin(), std::min(name.size(), out.card.name.size()), out.card.name.begin());
+  out.card.min_bytes = min_bytes;
+  out.card.max_bytes = max_bytes;
+  out.card.plans = texts.size();
+  return out;
+}
+
+Status compare(std::span<const RegistrationCard> cards) {
+  std::vector<std::size_t> without;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank)
+    if (cards[rank].plans == 0) without.push_back(rank);
+  if (!without.empty())
+    return misuse("nothing is registered: rank ", join(without),
+                  " could not make its plan; its error says why");
+  for (std::size_t rank = 1; rank < cards.size(); ++rank)
+    if (cards[rank] != cards[0])
+      return misuse("ranks register different programs: rank 0 ", describe(cards[0]), "; rank ",
+                    rank, " ", describe(cards[rank]),
+                    ". All ranks must register the same program with the same sizes and options");
+  return {};
+}
+
+}  // namespace unisono::comm

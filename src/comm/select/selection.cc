@@ -1,0 +1,316 @@
+#include "comm/select/selection.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/try.h"
+#include "base/units.h"
+
+namespace unisono::comm {
+namespace {
+
+// One row of the default table for each power of two up to this; larger calls take its row.
+constexpr int largest_size_exponent = 32;
+
+bool one_block_per_rank(Collective collective) {
+  switch (collective) {
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::all_to_all:
+    case Collective::all_to_all_v:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::size_t index(Collective collective) { return static_cast<std::size_t>(collective); }
+
+std::string pad(std::string text, std::size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+
+}  // namespace
+
+std::uint64_t call_bytes(Collective collective, int ranks, std::uint64_t block_bytes) {
+  return one_block_per_rank(collective) ? block_bytes * static_cast<std::uint64_t>(ranks)
+                                        : block_bytes;
+}
+
+Selection::Selection(topo::Placement placement, std::shared_ptr<const EngineModel> model)
+    : placement_(std::move(placement)), model_(std::move(model)) {}
+
+double Selection::block_bytes(Collective collective, std::uint64_t bytes) const {
+  const auto total = static_cast<double>(bytes);
+  return one_block_per_rank(collective) ? total / placement_.ranks() : total;
+}
+
+algorithm::Request Selection::request(Collective collective, const Choice& choice, int root,
+                                      bool in_place) const {
+  return {.collective = collective,
+          .placement = placement_,
+          .root = root,
+          .in_place = in_place,
+          .protocol = choice.protocol,
+          .channels = choice.channels};
+}
+
+bool Selection::runs(const algorithm::Entry& entry, const algorithm::Request& request) const {
+  return entry.supports(request).ok() && model_->runs(entry, request);
+}
+
+int Selection::usual_root() const {
+  const int ranks = placement_.ranks_on(0);
+  return placement_.nodes() == 1 || ranks < 3 ? 0 : placement_.rank_at(0, ranks / 2);
+}
+
+std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_t bytes,
+                                             int max_sms) const {
+  std::vector<Candidate> out;
+  const double block = block_bytes(collective, bytes);
+  for (const algorithm::Entry* entry : algorithm::entries_for(collective))
+    for (int i = 0; i < protocol_count; ++i)
+      for (const int channels : model_->channels()) {
+        const Choice choice{entry, static_cast<Protocol>(i), channels};
+        const algorithm::Request wanted = request(collective, choice, usual_root(), false);
+        if (!runs(*entry, wanted)) continue;
+        const algorithm::Cost cost = entry->cost(wanted, block);
+        out.push_back({choice, model_->time_us(*entry, wanted, cost, block, max_sms), cost});
+      }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.time_us < b.time_us; });
+  return out;
+}
+
+bool Selection::takes_at_most(int max_sms, const Choice& choice, Collective collective,
+                              std::uint64_t bytes) const {
+  if (max_sms <= 0) return true;
+  if (choice.registered != nullptr)
+    return static_cast<int>(choice.registered->program.thread_blocks.size()) <= max_sms;
+  return model_->thread_blocks(*choice.entry, request(collective, choice, 0, false),
+                               block_bytes(collective, bytes)) <= max_sms;
+}
+
+Status Selection::check_limit(const Choice& choice, Collective collective, std::uint64_t bytes,
+                              int max_sms) const {
+  if (takes_at_most(max_sms, choice, collective, bytes)) return {};
+  return misuse("max_sms is ", max_sms, ", but plan ", choice.name(), " of ", name(collective),
+                " in protocol ", name(choice.protocol), " with ", choice.channels,
+                " channels takes more multiprocessors than that on ", placement_.ranks(), " ranks");
+}
+
+void Selection::keep_small(std::vector<Candidate>& ranked, int max_sms, Collective collective,
+                           std::uint64_t bytes) const {
+  const auto thread_blocks = [&](const Candidate& one) {
+    return model_->thread_blocks(*one.choice.entry, request(collective, one.choice, 0, false),
+                                 block_bytes(collective, bytes));
+  };
+  const int fewest = thread_blocks(*std::ranges::min_element(ranked, {}, thread_blocks));
+  std::erase_if(
+      ranked, [&](const Candidate& one) { return thread_blocks(one) > std::max(max_sms, fewest); });
+}
+
+std::vector<SelectionRow> Selection::make_rows(Collective collective, int max_sms) const {
+  std::vector<SelectionRow> rows;
+  // In all_to_all_v and barrier ranks know no common size: one row serves all.
+  const bool any_size = collective == Collective::all_to_all_v || collective == Collective::barrier;
+  for (int exponent = 0; exponent <= (any_size ? 0 : largest_size_exponent); ++exponent) {
+    const std::uint64_t bytes = std::uint64_t{1} << exponent;
+    auto ranked = candidates(collective, bytes, max_sms);
+    if (ranked.empty()) return {};
+    if (max_sms > 0) keep_small(ranked, max_sms, collective, 2 * bytes - 1);
+    if (!rows.empty() && rows.back().choice == ranked.front().choice) continue;
+    if (!rows.empty()) rows.back().max_bytes = bytes - 1;
+    rows.push_back({rows.empty() ? 0 : bytes, UINT64_MAX, ranked.front().choice, "cost model"});
+  }
+  return rows;
+}
+
+const std::vector<SelectionRow>& Selection::rows(Collective collective, int max_sms) {
+  auto& rows = rows_[{collective, max_sms}];
+  if (rows.empty()) {
+    rows = file_rows_[index(collective)];
+    std::erase_if(rows, [&](const SelectionRow& row) {
+      return !takes_at_most(max_sms, row.choice, collective,
+                            std::min(row.max_bytes, std::uint64_t{1} << largest_size_exponent));
+    });
+    const auto made = make_rows(collective, max_sms);
+    rows.insert(rows.end(), made.begin(), made.end());
+  }
+  return rows;
+}
+
+Status Selection::apply_forced(Collective collective, CallOptions& options) const {
+  if (options.algorithm.empty())
+    for (const auto& [for_collective, algorithm] : forced_algorithms_) {
+      if (!for_collective.empty() && for_collective != name(collective)) continue;
+      // A bare name forces every collective that has it and leaves the others alone.
+      const bool known = algorithm::find(collective, algorithm).ok();
+      if (known || !for_collective.empty()) options.algorithm = algorithm;
+    }
+  if (!options.protocol) options.protocol = forced_protocol_;
+  if (options.channels == 0) options.channels = forced_channels_;
+  if (options.channels < 0)
+    return misuse("channels is ", options.channels, "; it must be 1 or more, or 0 to choose");
+  return {};
+}
+
+void Selection::add(std::unique_ptr<Registered> plan) { registered_.push_back(std::move(plan)); }
+
+void Selection::refuse(const plan::Header& header, std::string step) {
+  refused_.push_back({header.collective, header.name, std::move(step)});
+}
+
+Status Selection::check_refused(Collective collective, std::string_view program) const {
+  for (const Refused& one : refused_)
+    if (one.collective == collective && one.name == program)
+      return misuse("program ", program, " does not run in the memory of this call: ", one.step,
+                    ", which its engine does not have. It runs in host memory");
+  return {};
+}
+
+const Registered* Selection::find_registered(Collective collective, std::uint64_t bytes, int root,
+                                             bool in_place, const CallOptions& options) const {
+  for (auto it = registered_.rbegin(); it != registered_.rend(); ++it) {
+    const Registered& one = **it;
+    if (!one.serves(collective, bytes, root, in_place)) continue;
+    if (!options.algorithm.empty() && options.algorithm != one.header.name) continue;
+    if (options.protocol && *options.protocol != one.header.protocol) continue;
+    if (options.channels > 0 && options.channels != one.header.channels) continue;
+    if (options.max_sms > 0 && static_cast<int>(one.program.thread_blocks.size()) > options.max_sms)
+      continue;
+    return &one;
+  }
+  return nullptr;
+}
+
+Result<plan::Header> Selection::custom(std::string_view program) const {
+  std::vector<std::string_view> names;
+  for (const auto& one : registered_) {
+    if (one->header.collective != Collective::custom) continue;
+    if (one->header.name == program) return one->header;
+    if (std::ranges::find(names, one->header.name) == names.end())
+      names.push_back(one->header.name);
+  }
+  return misuse("no custom program '", program, "' is registered; there ",
+                names.size() == 1 ? "is " : "are ", names.empty() ? "none" : join(names));
+}
+
+Error Selection::refuse_custom(std::uint64_t bytes, bool in_place,
+                               const CallOptions& options) const {
+  std::string served;
+  for (const auto& one : registered_) {
+    if (one->header.collective != Collective::custom || one->header.name != options.algorithm)
+      continue;
+    append(served, str(one->header.in_place ? " in place" : " out of place", ", ",
+                       format_bytes(one->min_bytes), " .. ",
+                       one->max_bytes == UINT64_MAX ? "any" : format_bytes(one->max_bytes), ", ",
+                       name(one->header.protocol), ";"));
+  }
+  if (served.empty())
+    return misuse("program ", options.algorithm, " is not run by the engine of this call's memory");
+  served.pop_back();
+  return misuse("program ", options.algorithm, " does not serve ", format_bytes(bytes),
+                in_place ? " in place" : " out of place", "; it is registered for", served);
+}
+
+Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int root,
+                                 bool in_place, const CallOptions& call_options) {
+  const auto by_table = [&]() -> const SelectionRow* {
+    int most = call_options.max_sms;
+    if (most == 0 && call_options.leaves_room)
+      most = model_->thread_blocks_beside(collective, placement_.ranks(),
+                                          block_bytes(collective, bytes));
+    for (const SelectionRow& row : rows(collective, most))
+      if (row.min_bytes <= bytes && bytes <= row.max_bytes) return &row;
+    return nullptr;
+  };
+  if (!registered_.empty()) {
+    CallOptions options = call_options;
+    UNISONO_TRY(apply_forced(collective, options));
+    const Registered* found = find_registered(collective, bytes, root, in_place, options);
+    if (found != nullptr)
+      return Choice{nullptr, found->header.protocol, found->header.channels, found};
+  }
+  if (!refused_.empty()) {
+    CallOptions options = call_options;
+    UNISONO_TRY(apply_forced(collective, options));
+    UNISONO_TRY(check_refused(collective, options.algorithm));
+  }
+  if (collective == Collective::custom) return refuse_custom(bytes, in_place, call_options);
+  const bool nothing_forced = forced_algorithms_.empty() && !forced_protocol_ &&
+                              forced_channels_ == 0 && call_options.algorithm.empty() &&
+                              !call_options.protocol && call_options.channels == 0;
+  const SelectionRow* row = by_table();
+  if (row == nullptr)
+    return misuse("no algorithm serves ", name(collective), " on ", placement_.ranks(), " ranks");
+  if (nothing_forced) return row->choice;
+
+  CallOptions options = call_options;
+  UNISONO_TRY(apply_forced(collective, options));
+  Choice choice = row->choice;
+  if (!options.algorithm.empty()) {
+    UNISONO_ASSIGN(choice.entry, algorithm::find(collective, options.algorithm));
+    if (!options.protocol) {
+      // The protocol and the channels that the model likes best for this algorithm.
+      for (const Candidate& candidate : candidates(collective, bytes, options.max_sms))
+        if (candidate.choice.entry == choice.entry &&
+            takes_at_most(options.max_sms, candidate.choice, collective, bytes)) {
+          choice = candidate.choice;
+          break;
+        }
+    }
+  }
+  if (options.protocol) choice.protocol = *options.protocol;
+  if (options.channels > 0) choice.channels = options.channels;
+  const algorithm::Request wanted = request(collective, choice, root, in_place);
+  UNISONO_TRY(choice.entry->supports(wanted));
+  if (!runs(*choice.entry, wanted))
+    return misuse("plan ", choice.entry->plan_name(), " in protocol ", name(choice.protocol),
+                  " with ", choice.channels, " channels on ", placement_.ranks(),
+                  " ranks is more than the engine runs: a step does not fit a slot, or there are "
+                  "too many thread blocks");
+  UNISONO_TRY(check_limit(choice, collective, bytes, options.max_sms));
+  return choice;
+}
+
+Result<std::string> Selection::explain(Collective collective, std::uint64_t bytes) {
+  UNISONO_ASSIGN(const Choice choice, choose(collective, bytes, 0, false, {}));
+  std::string out =
+      str(name(collective), " of ", format_bytes(bytes), " on ", placement_.ranks(), " ranks, ",
+          placement_.nodes(), " nodes: ", choice.name(), ", ", name(choice.protocol), ", ",
+          choice.channels, " channel", choice.channels == 1 ? "" : "s", "\n\n");
+  if (choice.registered != nullptr)
+    out +=
+        str("decided by the registration for ", format_bytes(choice.registered->min_bytes), " .. ",
+            choice.registered->max_bytes == UINT64_MAX ? "any"
+                                                       : format_bytes(choice.registered->max_bytes),
+            "\n\n");
+  for (const SelectionRow& row : rows(collective))
+    if (choice.registered == nullptr && row.min_bytes <= bytes && bytes <= row.max_bytes) {
+      out += str("decided by the row for ", format_bytes(row.min_bytes), " .. ",
+                 row.max_bytes == UINT64_MAX ? "any" : format_bytes(row.max_bytes), " (",
+                 row.origin, ")\n\n");
+      break;
+    }
+  if (const std::string note = model_->note(); !note.empty()) out += note + "\n\n";
+  out += pad("algorithm", 36) + pad("protocol", 10) + pad("time_us", 12) + pad("steps", 8) +
+         pad("inter-node", 12) + pad("bytes sent", 14) + "inter-node\n";
+  for (const Candidate& candidate : candidates(collective, bytes)) {
+    const auto round = [](double value) { return str(std::round(value * 100) / 100); };
+    out += pad(std::string(candidate.choice.entry->name), 36) +
+           pad(std::string(name(candidate.choice.protocol)), 10) +
+           pad(round(candidate.time_us), 12) + pad(str(candidate.cost.steps), 8) +
+           pad(str(candidate.cost.steps_inter_node), 12) +
+           pad(round(candidate.cost.bytes_sent), 14) + round(candidate.cost.bytes_sent_inter_node) +
+           "\n";
+  }
+  return out;
+}
+
+}  // namespace unisono::comm

@@ -1,0 +1,121 @@
+// Which plan a call takes. Selection is data: a table of rows, made from the cost model when a
+// collective is first called, preceded by the rows of a file; readable, and explained on request.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algorithm/algorithm.h"
+#include "comm/select/engine_model.h"
+#include "comm/select/registration.h"
+
+namespace unisono::comm {
+
+struct Choice {
+  const algorithm::Entry* entry = nullptr;  // none for a registered plan
+  Protocol protocol = Protocol::simple;
+  int channels = 1;
+  const Registered* registered = nullptr;
+
+  std::string_view name() const { return registered ? registered->header.name : entry->name; }
+  bool operator==(const Choice&) const = default;
+};
+
+// Serves calls of min_bytes .. max_bytes (the larger of a rank's input and output).
+struct SelectionRow {
+  std::uint64_t min_bytes = 0;
+  std::uint64_t max_bytes = UINT64_MAX;
+  Choice choice;
+  std::string origin;  // "cost model", or the file
+};
+
+// One plan that could serve, and what the model says.
+struct Candidate {
+  Choice choice;
+  double time_us = 0;
+  algorithm::Cost cost;
+};
+
+class Selection {
+ public:
+  Selection(topo::Placement placement, std::shared_ptr<const EngineModel> model);
+
+  // Reads UNISONO_SELECTION_FILE, UNISONO_ALGORITHM, UNISONO_PROTOCOL and UNISONO_CHANNELS.
+  Status read_settings();
+
+  // From now on the plan takes the calls that it serves, before the table and before plans that
+  // were registered earlier. A call that asks for an algorithm by name gets it; the names of
+  // registered plans are among them.
+  void add(std::unique_ptr<Registered> plan);
+  // A registered plan that the engine cannot run, because of a step. A call that asks for it by
+  // name is misuse; others take what they would without it.
+  void refuse(const plan::Header& header, std::string step);
+
+  // Unknown algorithm: misuse with the near names. An algorithm that cannot serve says why.
+  Result<Choice> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
+                        const CallOptions& options);
+  // The header of a registered custom program, in place or not; misuse naming those that there are.
+  Result<plan::Header> custom(std::string_view program) const;
+  // With max_sms, those of the table for calls that may take so many multiprocessors.
+  const std::vector<SelectionRow>& rows(Collective collective, int max_sms = 0);
+  // All plans that could serve, fastest first; with max_sms, on so many multiprocessors, whether or
+  // not they can do with as few.
+  std::vector<Candidate> candidates(Collective collective, std::uint64_t bytes,
+                                    int max_sms = 0) const;
+  // The table of candidates and the row that decides, for a person.
+  Result<std::string> explain(Collective collective, std::uint64_t bytes);
+
+  const topo::Placement& placement() const { return placement_; }
+  algorithm::Request request(Collective collective, const Choice& choice, int root,
+                             bool in_place) const;
+
+ private:
+  bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const;
+  // A row serves every root, and of larger nodes few begin or end their node: from the others, and
+  // to them, a chain crosses one edge more between nodes.
+  int usual_root() const;
+  std::vector<SelectionRow> make_rows(Collective collective, int max_sms) const;
+  // Those that take at most max_sms; where none does, those that take fewest.
+  void keep_small(std::vector<Candidate>& ranked, int max_sms, Collective collective,
+                  std::uint64_t bytes) const;
+  bool takes_at_most(int max_sms, const Choice& choice, Collective collective,
+                     std::uint64_t bytes) const;
+  Status check_limit(const Choice& choice, Collective collective, std::uint64_t bytes,
+                     int max_sms) const;
+  Status read_file(const std::string& path);
+  Status apply_forced(Collective collective, CallOptions& options) const;
+  const Registered* find_registered(Collective collective, std::uint64_t bytes, int root,
+                                    bool in_place, const CallOptions& options) const;
+  // Misuse if a call asks for a program that the engine cannot run.
+  Status check_refused(Collective collective, std::string_view program) const;
+  // Why no registered custom program serves such a call.
+  Error refuse_custom(std::uint64_t bytes, bool in_place, const CallOptions& options) const;
+  double block_bytes(Collective collective, std::uint64_t bytes) const;
+
+  topo::Placement placement_;
+  std::shared_ptr<const EngineModel> model_;
+  std::vector<std::unique_ptr<Registered>> registered_;  // in the order of their registration
+  struct Refused {
+    Collective collective;
+    std::string name;
+    std::string step;
+  };
+  std::vector<Refused> refused_;
+  std::map<std::pair<Collective, int>, std::vector<SelectionRow>> rows_;  // by max_sms
+  std::array<std::vector<SelectionRow>, collective_count> file_rows_;
+  std::vector<std::pair<std::string, std::string>> forced_algorithms_;  // collective or "", name
+  std::optional<Protocol> forced_protocol_;
+  int forced_channels_ = 0;
+};
+
+// The bytes that selection and the bench go by: the larger of input and output of the rank that has
+// most, for blocks of `block_bytes`. Of collectives with a fixed meaning.
+std::uint64_t call_bytes(Collective collective, int ranks, std::uint64_t block_bytes);
+
+}  // namespace unisono::comm

@@ -1,0 +1,230 @@
+// Which plan calls on streams take, by the models of kernels and of copy engines.
+
+#include <gtest/gtest.h>
+
+#include "base/settings.h"
+#include "base/str.h"
+#include "comm/select/selection.h"
+#include "engine/gpu/copy_program.h"
+
+namespace unisono::comm {
+namespace {
+
+constexpr int blocks_of_h200 = 132;
+
+Selection device_selection(int ranks, int thread_blocks = blocks_of_h200,
+                           bool copies_in_bulk = true) {
+  return Selection(topo::Placement::single_node(ranks),
+                   device_model({}, thread_blocks, copies_in_bulk));
+}
+
+// A slice of a device (MIG), or an older one.
+TEST(Selection, OnASmallDeviceNoPlanHasMoreThreadBlocksThanRunAtOnce) {
+  for (const int thread_blocks : {8, 16, 108})
+    for (Collective collective :
+         {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+          Collective::all_to_all, Collective::broadcast, Collective::reduce})
+      for (std::uint64_t bytes = 64; bytes <= (std::uint64_t{1} << 30); bytes *= 16) {
+        Selection selection = device_selection(4, thread_blocks);
+        const auto choice = selection.candidates(collective, bytes).front().choice;
+        const auto request = selection.request(collective, choice, 0, false);
+        const auto program = algorithm::make_program(*choice.entry, request, 0);
+        ASSERT_TRUE(program.ok()) << program.error().describe();
+        EXPECT_LE(program->thread_blocks.size(), static_cast<std::size_t>(thread_blocks))
+            << name(collective) << " of " << bytes << " bytes";
+      }
+}
+
+TEST(Selection, OnADeviceSmallCallsTakeOneHopAndLargeOnesTheWholeLink) {
+  for (int ranks : {2, 4, 8}) {
+    Selection selection = device_selection(ranks);
+    for (Collective collective : {Collective::all_reduce, Collective::all_gather,
+                                  Collective::reduce_scatter, Collective::all_to_all}) {
+      SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks");
+      const auto small = selection.candidates(collective, 4096).front();
+      EXPECT_EQ(small.cost.steps, 1);
+      EXPECT_EQ(small.choice.protocol, Protocol::ll);
+      // Straight, by a kernel of LL128's plans, or by many thread blocks of a plan's.
+      const auto large = selection.candidates(collective, std::uint64_t{1} << 30).front();
+      const bool goes_straight = collective == Collective::all_gather ||
+                                 collective == Collective::all_to_all ||
+                                 (collective == Collective::reduce_scatter && ranks == 2);
+      EXPECT_EQ(large.choice.protocol, goes_straight ? Protocol::ll128 : Protocol::simple);
+      EXPECT_EQ(large.choice.channels > 1, !goes_straight);
+      EXPECT_LT(small.time_us, large.time_us);
+    }
+  }
+}
+
+// As measured on 4 H200: bench/results/gpu_reduce_2026-11-22.txt.
+TEST(Selection, OnADeviceAReduceIsOneHopThenARingInLinesThenInTiles) {
+  Selection selection = device_selection(4);
+  const auto best = [&](std::uint64_t bytes) {
+    const Choice choice = selection.candidates(Collective::reduce, bytes).front().choice;
+    return str(choice.entry->name, " ", name(choice.protocol), " ", choice.channels);
+  };
+  for (const std::uint64_t bytes : {1 << 10, 64 << 10, 128 << 10})
+    EXPECT_EQ(best(bytes), "knomial4 ll 1") << bytes;
+  for (const std::uint64_t bytes : {256 << 10, 512 << 10})
+    EXPECT_EQ(best(bytes), "knomial4 ll128 1") << bytes;
+  for (const std::uint64_t bytes : {2 << 20, 4 << 20, 16 << 20, 64 << 20})
+    EXPECT_EQ(best(bytes), "ring ll128 64") << bytes;
+  for (const std::uint64_t bytes : {256 << 20, 1 << 30})
+    EXPECT_EQ(best(bytes), "ring simple 64") << bytes;
+}
+
+// As measured on 2 H200: lines carry 16 MiB to the root in 58 us, a ring's tiles in 69; 64 MiB in
+// 227 and 214. Bulk copies are faster than both.
+TEST(Selection, BetweenTwoDevicesAReduceIsOneHopForLonger) {
+  Selection selection = device_selection(2, blocks_of_h200, /*copies_in_bulk=*/false);
+  const auto best = [&](std::uint64_t bytes) {
+    const Choice choice = selection.candidates(Collective::reduce, bytes).front().choice;
+    return str(choice.entry->name, " ", name(choice.protocol), " ", choice.channels);
+  };
+  for (const std::uint64_t bytes : {1 << 20, 4 << 20, 16 << 20})
+    EXPECT_EQ(best(bytes), "knomial4 ll128 1") << bytes;
+  for (const std::uint64_t bytes : {64 << 20, 256 << 20, 1 << 30})
+    EXPECT_EQ(best(bytes), "ring simple 64") << bytes;
+}
+
+TEST(Selection, WithFewMultiprocessorsCallsTakeNoMoreWhereTheyCan) {
+  for (int ranks : {2, 4, 8}) {
+    Selection selection = device_selection(ranks);
+    for (const auto& [collective, can] : {std::pair{Collective::all_reduce, 1},
+                                          {Collective::all_gather, 1},
+                                          {Collective::broadcast, 1},
+                                          {Collective::all_to_all, ranks - 1}})
+      for (const int max_sms : {1, 2, 8, 40})
+        for (const std::uint64_t bytes :
+             {std::uint64_t{64}, std::uint64_t{1} << 20, (std::uint64_t{1} << 28) + 12345}) {
+          SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks, "
+                                          << max_sms << " of them, " << bytes << " bytes");
+          const auto choice = selection.choose(collective, bytes, 0, false, {.max_sms = max_sms});
+          ASSERT_TRUE(choice.ok()) << choice.error().describe();
+          const auto request = selection.request(collective, *choice, 0, false);
+          const double block =
+              collective == Collective::all_gather || collective == Collective::all_to_all
+                  ? static_cast<double>(bytes) / ranks
+                  : static_cast<double>(bytes);
+          EXPECT_LE(
+              device_model({}, blocks_of_h200, true)->thread_blocks(*choice->entry, request, block),
+              std::max(max_sms, 2 * can));
+        }
+  }
+}
+
+TEST(Selection, OnADeviceFewThreadBlocksTakeLargeCallsByBulkCopies) {
+  for (const int ranks : {2, 4, 8})
+    for (const int max_sms : {4, 8, 32})
+      for (const auto& [collective, algorithm] : {std::pair{Collective::all_reduce, "two_shot"},
+                                                  {Collective::all_gather, "direct"},
+                                                  {Collective::reduce_scatter, "direct"},
+                                                  {Collective::all_to_all, "direct"},
+                                                  {Collective::broadcast, "two_shot"},
+                                                  {Collective::reduce, "two_shot"}}) {
+        SCOPED_TRACE(testing::Message()
+                     << name(collective) << ", " << ranks << " ranks, " << max_sms << " of them");
+        Selection selection = device_selection(ranks);
+        const auto choice =
+            selection.choose(collective, std::uint64_t{1} << 28, 0, false, {.max_sms = max_sms});
+        ASSERT_TRUE(choice.ok()) << choice.error().describe();
+        EXPECT_EQ(choice->entry->name, algorithm);
+        EXPECT_EQ(choice->protocol, Protocol::ll128);
+        EXPECT_EQ(choice->channels, 1);
+      }
+}
+
+TEST(Selection, OnADeviceLargeCallsThatLeaveRoomGoByBulkCopies) {
+  for (const int ranks : {2, 3, 4, 8})
+    for (const bool copies_in_bulk : {true, false})
+      for (const auto& [collective, algorithm] : {std::pair{Collective::all_reduce, "two_shot"},
+                                                  {Collective::all_gather, "direct"},
+                                                  {Collective::reduce_scatter, "direct"}})
+        for (std::uint64_t bytes = 24; bytes <= 4096; bytes *= 4) {
+          SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks, "
+                                          << bytes << " MiB, in bulk " << copies_in_bulk);
+          Selection selection = device_selection(ranks, blocks_of_h200, copies_in_bulk);
+          const auto usual = selection.choose(collective, bytes << 20, 0, false, {});
+          const auto choice =
+              selection.choose(collective, bytes << 20, 0, false, {.leaves_room = true});
+          ASSERT_TRUE(choice.ok()) << choice.error().describe();
+          if (!copies_in_bulk) {
+            EXPECT_EQ(*choice, *usual);
+            continue;
+          }
+          EXPECT_EQ(choice->entry->name, algorithm);
+          EXPECT_EQ(choice->protocol, Protocol::ll128);
+          EXPECT_EQ(choice->channels, 1);
+        }
+}
+
+// Where devices copy in bulk; a ring of tiles elsewhere.
+TEST(Selection, OnADeviceLargeCallsFromAndToARootGoByBulkCopies) {
+  for (const auto& [collective, ranks, algorithm] :
+       {std::tuple{Collective::broadcast, 2, "two_shot"},
+        {Collective::broadcast, 4, "two_shot"},
+        {Collective::reduce, 2, "knomial4"}})
+    for (const bool copies_in_bulk : {true, false})
+      for (const std::uint64_t bytes : {256ULL << 20, 1ULL << 30}) {
+        SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks, " << bytes
+                                        << " bytes, in bulk " << copies_in_bulk);
+        Selection selection = device_selection(ranks, blocks_of_h200, copies_in_bulk);
+        const Choice choice = selection.candidates(collective, bytes).front().choice;
+        EXPECT_EQ(choice.entry->name, copies_in_bulk ? algorithm : "ring");
+        EXPECT_EQ(choice.protocol, copies_in_bulk ? Protocol::ll128 : Protocol::simple);
+      }
+}
+
+TEST(Selection, AnAlgorithmThatTakesMoreThanItMayIsRefused) {
+  Selection selection = device_selection(4);
+  CallOptions options{.algorithm = "two_shot", .channels = 16, .max_sms = 4};
+  const auto refused = selection.choose(Collective::all_reduce, 1 << 24, 0, false, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("max_sms is 4"), std::string::npos)
+      << refused.error().message;
+}
+
+TEST(Selection, TheCopyEnginesServeWhatCombinesNothing) {
+  for (int ranks : {1, 2, 3, 8}) {
+    Selection selection(topo::Placement::single_node(ranks), copy_model({}));
+    for (int i = 0; i <= static_cast<int>(Collective::barrier); ++i) {
+      const auto collective = static_cast<Collective>(i);
+      const auto choice = selection.choose(collective, 1 << 20, 0, false, {});
+      EXPECT_EQ(choice.ok(), !is_reduction(collective)) << name(collective) << ", " << ranks;
+    }
+  }
+}
+
+// Two ranks send the same bytes whatever the plan, but through slots they are copied twice.
+TEST(Selection, TheCopyEnginesTakePlansThatGoStraight) {
+  for (int ranks : {2, 3, 4}) {
+    Selection selection(topo::Placement::single_node(ranks), copy_model({}));
+    for (Collective collective : {Collective::all_gather, Collective::all_to_all,
+                                  Collective::broadcast, Collective::gather, Collective::scatter}) {
+      const auto choice = selection.choose(collective, 64 << 20, 0, false, {});
+      ASSERT_TRUE(choice.ok()) << choice.error().message;
+      EXPECT_GT(engine::gpu::straight_copy_hops(collective, choice->entry->name, ranks), 0)
+          << name(collective) << " of " << ranks << " ranks: " << choice->entry->name;
+    }
+  }
+}
+
+TEST(Selection, OnADeviceARankAloneIsServedToo) {
+  Selection selection = device_selection(1);
+  for (int i = 0; i <= static_cast<int>(Collective::barrier); ++i)
+    EXPECT_TRUE(selection.choose(static_cast<Collective>(i), 8, 0, false, {}).ok())
+        << name(static_cast<Collective>(i));
+}
+
+TEST(Selection, OnADeviceEveryCandidateFitsTheDevice) {
+  Selection selection = device_selection(4);
+  for (const Candidate& candidate : selection.candidates(Collective::all_reduce, 1 << 20)) {
+    const auto request = selection.request(Collective::all_reduce, candidate.choice, 0, false);
+    const auto program = algorithm::make_program(*candidate.choice.entry, request, 0);
+    ASSERT_TRUE(program.ok()) << program.error().message;
+    EXPECT_LE(program->thread_blocks.size(), 128U) << candidate.choice.entry->name;
+  }
+}
+
+}  // namespace
+}  // namespace unisono::comm
