@@ -155,8 +155,8 @@ TEST(GoalBinary, RefusesEachNumberThatCannotBe) {
          it.root_count = 4;
          it.roots = {0, 1, 2, 2};
        }},
-      {"30: rank 0 has 4 nodes and 2 roots in 141 bytes, which do not fit",
-       [](Binary& it) { it.node_count = 4; }},
+      {"30: rank 0 has 7 nodes and 2 roots in 141 bytes, which do not fit",
+       [](Binary& it) { it.node_count = 7; }},
       {"30: rank 0 has 3 nodes and 2 roots in 142 bytes, which do not fit",
        [](Binary& it) { it.more_bytes = 1; }},
       {"50: node 0 is of type 0; it must be 1 (send), 2 (recv) or 3 (calc)",
@@ -190,6 +190,16 @@ TEST(GoalBinary, RefusesEachNumberThatCannotBe) {
        }},
       {"30: node 1 waits for nothing, but is not among the roots in its place",
        [](Binary& it) { it.roots[1] = 2; }},
+      // What stands where its root would is node 0's number of requirements, which is its own
+      // number.
+      {"30: node 1 waits for nothing, but is not among the roots in its place",
+       [](Binary& it) {
+         it.root_count = 0;
+         it.roots = {};
+         it.node_count = 2;
+         it.nodes = {{.waits = 1}, {.ends = 1}};
+         it.edges = {0};
+       }},
       {"30: 3 roots, but only 2 nodes wait for nothing", [](Binary& it) {
          it.root_count = 3;
          it.roots = {0, 1, 2};
