@@ -194,6 +194,12 @@ TEST_P(Connect, RefusesWhatCannotBe) {
   expect_misuse(job.connect(0, 1, {.region_bytes = 1, .signals = 1 << 30}, {.channel = 4}));
 }
 
+TEST_P(Connect, NeedsTheJobsKey) {
+  const auto made = GetParam().make({});
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().kind, ErrorKind::bug);
+}
+
 TEST_P(Connect, AddressesFitTheBootstrap) {
   Job job(GetParam(), 1);
   EXPECT_LE(job.transports[0]->address().size(), Transport::max_address_bytes);

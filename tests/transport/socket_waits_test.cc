@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -17,6 +18,7 @@
 #include "conformance/harness.h"
 #include "support/sanitized.h"
 #include "transport/raw_peer.h"
+#include "transport/socket/small_messages.h"
 
 namespace unisono::test {
 namespace {
@@ -101,6 +103,30 @@ TEST_F(SocketWaits, AnAcceptorWithoutADescriptorSaysSoAfterASecond) {
   });
 }
 
+TEST_F(SocketWaits, ATransportWithoutDescriptorsIsNotMade) {
+  in_a_child([] {
+    use_up_descriptors();
+    const auto made = transport::socket::make_transport(Job::options(fresh_job()));
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().kind, ErrorKind::environment);
+    EXPECT_EQ(made.error().message.find("making an epoll: "), 0U) << made.error().message;
+  });
+}
+
+// What it had begun is given up with it: the peer joins nobody.
+TEST_F(SocketWaits, AnEndThatIsDestroyedBeforeItIsMadeIsNeverJoined) {
+  Job job(sockets(), 2);
+  auto a = must(job.connect(0, 1, geometry));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(job.transports[0]->progress().ok());
+  a.reset();
+  const auto b = must(job.connect(1, 0, geometry));
+  const auto begin = steady_clock::now();
+  while (steady_clock::now() - begin < std::chrono::milliseconds(300)) {
+    job.progress();
+    ASSERT_FALSE(is_ready(*b));
+  }
+}
+
 TEST_F(SocketWaits, DescriptorsThatAreMissingForAMomentAreWaitedFor) {
   in_a_child([] {
     Job job(sockets(), 2);
@@ -164,6 +190,23 @@ class FullListener {
   std::uint16_t port_ = 0;
   std::vector<sys::Socket> waiting_;
 };
+
+TEST_F(SocketWaits, ASocketThatHasNoOtherSideIsAnErrorBothWays) {
+  const auto fresh = [] {
+    return transport::socket::SmallMessages(
+        sys::Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+  };
+  auto sends = fresh();
+  const auto sent = sends.send(std::array<std::byte, 8>{});
+  ASSERT_FALSE(sent.ok());
+  EXPECT_EQ(sent.error().message.find("sending: "), 0U) << sent.error().message;
+  EXPECT_TRUE(sends.is_lost());
+  auto receives = fresh();
+  const auto received = receives.receive(8);
+  ASSERT_FALSE(received.ok());
+  EXPECT_EQ(received.error().message.find("receiving: "), 0U) << received.error().message;
+  EXPECT_TRUE(receives.is_lost());
+}
 
 TEST_F(SocketWaits, AnAttemptThatIsNotAnsweredYetIsNotGivenUp) {
   const FullListener peer;
