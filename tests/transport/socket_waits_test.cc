@@ -105,6 +105,7 @@ TEST_F(SocketWaits, AnAcceptorWithoutADescriptorSaysSoAfterASecond) {
 
 TEST_F(SocketWaits, ATransportWithoutDescriptorsIsNotMade) {
   in_a_child([] {
+    const Job before(sockets(), 1);
     use_up_descriptors();
     const auto made = transport::socket::make_transport(Job::options(fresh_job()));
     ASSERT_FALSE(made.ok());
