@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -51,6 +52,10 @@ class FakeConnection final : public transport::Connection {
   }
   std::uint64_t puts_started() const override { return puts_.size(); }
   std::uint64_t puts_completed() const override { return puts_.size(); }
+  Status reserve_at_peer(std::size_t offset, std::size_t bytes) override {
+    reserved_end_ = std::max(reserved_end_, offset + bytes);
+    return {};
+  }
   bool can_read_peer() const override { return can_read_; }
   Status read_peer(void* destination, std::uint64_t peer_address, std::size_t bytes) override {
     std::memcpy(destination, reinterpret_cast<const void*>(peer_address), bytes);
@@ -62,6 +67,8 @@ class FakeConnection final : public transport::Connection {
   std::size_t memory_bytes() const override { return memory_.bytes(); }
 
   const std::vector<Put>& puts() const { return puts_; }
+  // Of the peer's region, up to where memory was reserved.
+  std::size_t reserved_end() const { return reserved_end_; }
   // Takes so many more puts of bytes; without limit at first.
   void take_only(std::size_t puts) { room_ = taken_ + puts; }
 
@@ -73,6 +80,7 @@ class FakeConnection final : public transport::Connection {
   std::vector<Put> puts_;
   std::size_t taken_ = 0;
   std::size_t room_ = SIZE_MAX;
+  std::size_t reserved_end_ = 0;
 };
 
 }  // namespace unisono::test

@@ -16,7 +16,7 @@ namespace {
 using namespace transport;
 using Kind = SlotHeader::Kind;
 
-FifoOptions options() {
+FifoOptions small_options() {
   return {.slots = 4,
           .simple_slot_bytes = 4096,
           .ll_slot_bytes = 2048,
@@ -28,8 +28,11 @@ FifoOptions options() {
 // Rank 0 sends to rank 1.
 struct Ends {
   enum class How : std::uint8_t { put, mapped, mapped_alone };
-  explicit Ends(Protocol protocol, How how = How::mapped)
-      : layout(fifo_layout(options(), protocol)) {
+  explicit Ends(Protocol protocol, How how = How::mapped,
+                const FifoOptions& options = small_options())
+      : a(0, 1, fifo_geometry(options)),
+        b(1, 0, fifo_geometry(options)),
+        layout(fifo_layout(options, protocol)) {
     if (how == How::put) {
       a.join(b);
       b.join(a);
@@ -37,8 +40,8 @@ struct Ends {
       a.map(b, how == How::mapped);
       b.map(a, how == How::mapped);
     }
-    send = make_send_fifo(a, protocol, options());
-    recv = std::move(*make_recv_fifo(b, protocol, options()));
+    send = make_send_fifo(a, protocol, options);
+    recv = std::move(*make_recv_fifo(b, protocol, options));
   }
   Status send_bytes(std::size_t bytes) {
     return send->send(std::vector<Piece>{{content.data(), bytes}});
@@ -64,7 +67,7 @@ struct Ends {
     return arrived.error().message;
   }
 
-  FakeConnection a{0, 1, fifo_geometry(options())}, b{1, 0, fifo_geometry(options())};
+  FakeConnection a, b;
   FifoLayout layout;
   std::unique_ptr<SendFifo> send;
   std::unique_ptr<RecvFifo> recv;
@@ -101,7 +104,7 @@ TEST(HostileFifo, CreditsThatWereNeverSentOrAreTakenBackAreRefused) {
 TEST(HostileFifo, ACallerThatAsksForWhatNoSlotHoldsIsABug) {
   for (const auto& [protocol, how] : kinds()) {
     Ends ends(protocol, how);
-    const std::size_t most = slot_payload_bytes(options(), protocol);
+    const std::size_t most = slot_payload_bytes(small_options(), protocol);
     for (const std::size_t wrong : {std::size_t{0}, most + 1, SIZE_MAX}) {
       const auto begun = ends.send->begin(wrong);
       ASSERT_FALSE(begun.ok()) << wrong;
@@ -127,7 +130,8 @@ TEST(HostileFifo, ACallerThatAsksForWhatNoSlotHoldsIsABug) {
 TEST(HostileFifo, AReceiverThatExpectsWhatNoSlotHoldsIsABug) {
   for (const Protocol protocol : {Protocol::ll, Protocol::ll128}) {
     Ends ends(protocol);
-    for (const std::size_t wrong : {std::size_t{0}, slot_payload_bytes(options(), protocol) + 1}) {
+    for (const std::size_t wrong :
+         {std::size_t{0}, slot_payload_bytes(small_options(), protocol) + 1}) {
       if (wrong == 0) ends.pass(8);  // 0 is what it expects before the first
       const auto arrived = ends.recv->arrived(wrong);
       ASSERT_FALSE(arrived.ok());
@@ -151,8 +155,12 @@ TEST(HostileFifo, OffersThatCannotBeReadAreRefused) {
        {{0, ~std::uint64_t{0}}},
        "rank 0 offers pieces of more than the message's 2000 bytes"},
       {2000, 2, {{0, 1000}, {0, 999}}, "rank 0 offers pieces 1 bytes short of the message's 2000"}};
+  FifoOptions large_slots = small_options();
+  large_slots.simple_slot_bytes = 1 << 20;
   for (const Case& one : cases) {
-    Ends ends(Protocol::simple);
+    // The slot has no room for 257 records; where it has, more than 1024 are too many.
+    const bool is_large = one.pieces > max_offer_pieces;
+    Ends ends(Protocol::simple, How::mapped, is_large ? large_slots : small_options());
     ASSERT_TRUE(*ends.send->can_send());
     MappedSender& raw = *ends.send->mapped();
     if (!one.records.empty())
@@ -229,6 +237,16 @@ TEST(FifoOfOneThread, CreditsOfShortPutsAreToldTogether) {
   EXPECT_EQ(ends.b.puts().size(), 6 / credits_together(4));
   for (int n = 0; n < 4; ++n) ends.pass(2000);
   EXPECT_EQ(ends.b.puts().size(), 6 / credits_together(4) + 4);
+}
+
+// Which most connections never have.
+TEST(FifoOfOneThread, AShortMessageNeedsNoMemoryOfASlot) {
+  Ends ends(Protocol::simple);
+  EXPECT_TRUE(*ends.send->can_send());
+  EXPECT_TRUE(ends.send_bytes(head_payload_bytes).ok());
+  EXPECT_LE(ends.a.reserved_end(), ends.layout.offset);
+  EXPECT_TRUE(ends.send_bytes(head_payload_bytes + 1).ok());
+  EXPECT_GT(ends.a.reserved_end(), ends.layout.offset);
 }
 
 TEST(FifoOfOneThread, AShortMessageHasRoomThoughAllSlotsAreTaken) {
