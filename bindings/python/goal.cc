@@ -39,7 +39,7 @@ Schedule read_goal(const nb::bytes& contents) {
 }
 
 nb::bytes to_binary(const Schedule& self) {
-  const std::string bytes = take(simulate::goal::write_binary(self));
+  const std::string bytes = simulate::goal::write_binary(self);
   return nb::bytes(bytes.data(), bytes.size());
 }
 

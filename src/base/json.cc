@@ -233,8 +233,8 @@ class Reader {
   Status read_hex(unsigned& code) {
     const std::string_view digits = text_.substr(at_, 4);
     const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
-    if (digits.size() != 4 || parsed.ec != std::errc{} ||
-        parsed.ptr != digits.data() + digits.size())
+    // Four digits always fit; what is no digit ends them early.
+    if (digits.size() != 4 || parsed.ptr != digits.data() + digits.size())
       return expected("four hexadecimal digits");
     at_ += 4;
     return {};

@@ -2,6 +2,7 @@
 
 #include <unisono/window.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -135,7 +136,10 @@ Result<Window> Communicator::Core::make_window(void* data, std::size_t bytes, bo
     if (device()->register_memory(data, bytes, patience_ns).ok())
       device()->find_views_to_capture(data, bytes, by_rank);
   }
-  if (!is_on_device) sys::allow_cross_memory_reads();
+  const auto is_beside = [&](int other) {
+    return other != world_ranks[static_cast<std::size_t>(rank)] && job->is_on_this_host(other);
+  };
+  if (!is_on_device && std::ranges::any_of(world_ranks, is_beside)) sys::allow_cross_memory_reads();
   by_rank[static_cast<std::size_t>(rank)] = address_of(data);
   const Part mine{.address = address_of(data), .bytes = bytes, .process = sys::this_process()};
   UNISONO_ASSIGN(const comm::Gathered all,

@@ -30,7 +30,7 @@ constexpr std::size_t max_name_compared = 60;
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : lexer_(text) {}
+  Parser(std::string_view text, const TextLimits& limits) : lexer_(text), limits_(limits) {}
 
   Result<Plan> run() {
     UNISONO_TRY(read_header());
@@ -164,8 +164,8 @@ class Parser {
   Status read_body(Body& body, std::size_t depth) {
     while (lexer_.next_is(Kind::word)) {
       if (lexer_.next_is("block") || lexer_.next_is("rank") || lexer_.next_is("end")) break;
-      if (++lines_ > max_text_steps)
-        return lexer_.wrong(lexer_.peek(), "more than ", max_text_steps, " steps and loops");
+      if (++lines_ > limits_.max_steps)
+        return lexer_.wrong(lexer_.peek(), "more than ", limits_.max_steps, " steps and loops");
       if (lexer_.next_is("loop")) {
         UNISONO_TRY(read_loop(body, depth));
         continue;
@@ -234,6 +234,7 @@ class Parser {
   }
 
   Lexer lexer_;
+  const TextLimits& limits_;
   Plan plan_;
   std::vector<std::string> seen_;  // fields of the header
   std::int64_t lines_ = 0;         // of steps and loops
@@ -241,10 +242,10 @@ class Parser {
 
 }  // namespace
 
-Result<Plan> parse(std::string_view text) {
-  if (text.size() > max_text_bytes)
-    return misuse("plan text of ", text.size(), " bytes; at most ", max_text_bytes, " are read");
-  return Parser(text).run();
+Result<Plan> parse(std::string_view text, const TextLimits& limits) {
+  if (text.size() > limits.max_bytes)
+    return misuse("plan text of ", text.size(), " bytes; at most ", limits.max_bytes, " are read");
+  return Parser(text, limits).run();
 }
 
 }  // namespace unisono::plan

@@ -12,10 +12,12 @@
 
 namespace unisono::plan {
 
-// A longer text is refused, and so is one with more steps (before unrolling); together they keep a
-// hostile plan's memory near 1 GB.
-inline constexpr std::size_t max_text_bytes = std::size_t{64} << 20;
-inline constexpr std::int64_t max_text_steps = std::int64_t{4} << 20;
+// A longer text is refused, and so is one with more steps and loops (before unrolling). Together
+// the two limits keep a hostile plan's memory near 1 GB.
+struct TextLimits {
+  std::size_t max_bytes = std::size_t{64} << 20;
+  std::int64_t max_steps = std::int64_t{4} << 20;
+};
 
 std::string print(const Plan& plan);
 // The header and one rank's program only.
@@ -28,6 +30,6 @@ std::string print(const Step& step);
 
 // Misuse with line, column, what was expected and what was found. A plan that reads well is
 // checked against format_limits().
-Result<Plan> parse(std::string_view text);
+Result<Plan> parse(std::string_view text, const TextLimits& limits = {});
 
 }  // namespace unisono::plan

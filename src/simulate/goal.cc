@@ -32,6 +32,11 @@ std::string describe(const Operation& operation) {
 
 Result<Rank> Rank::make(std::vector<Operation> operations,
                         const std::vector<Requirement>& requirements, std::string_view where) {
+  // Numbers of both have 32 bits, and `any` is none of them.
+  constexpr std::size_t most = UINT32_MAX;
+  if (std::max(operations.size(), requirements.size()) >= most)
+    return misuse(where, ": ", operations.size(), " operations and ", requirements.size(),
+                  " requirements; a rank may have ", most - 1, " of each");
   Rank rank;
   rank.operations_ = std::move(operations);
   rank.first_.assign(2 * rank.operations_.size() + 1, 0);

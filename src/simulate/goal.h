@@ -103,7 +103,7 @@ Result<Schedule> read_binary(std::string_view bytes);
 Result<Schedule> read(std::string_view contents);
 
 std::string write_text(const Schedule& schedule);
-Result<std::string> write_binary(const Schedule& schedule);
+std::string write_binary(const Schedule& schedule);
 
 // One rank as text, from "rank r {" on; for writers that never hold all ranks.
 void append_text(std::string& out, int number, const Rank& rank);

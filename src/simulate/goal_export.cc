@@ -14,7 +14,7 @@
 namespace unisono::simulate {
 namespace {
 
-constexpr std::size_t max_operations = std::size_t{1} << 28;
+constexpr std::int64_t max_operations = std::int64_t{1} << 28;
 constexpr int cpus = 256;
 
 // Writes one rank's operations.
@@ -28,6 +28,8 @@ class RankWriter {
                                          int channels, std::uint64_t first_tag, int first_cpu,
                                          const std::vector<std::uint32_t>& after);
   std::uint32_t add_calc(double ns, int cpu, const std::vector<std::uint32_t>& after);
+  // Refuses what may make more operations than a rank can have, before it takes the memory.
+  Status check_room(std::int64_t steps, std::int64_t times) const;
   Result<goal::Rank> take(int rank) {
     return goal::Rank::make(std::move(operations_), requirements_, str("rank ", rank));
   }
@@ -58,6 +60,16 @@ class RankWriter {
   std::vector<std::uint32_t> barriers_;  // of the current program
   const std::vector<std::uint32_t>* after_ = nullptr;
 };
+
+Status RankWriter::check_room(std::int64_t steps, std::int64_t times) const {
+  // A step receives, works and sends.
+  constexpr double most_of_a_step = 3;
+  const double more = most_of_a_step * static_cast<double>(steps) * static_cast<double>(times);
+  if (static_cast<double>(operations_.size()) + more > static_cast<double>(max_operations))
+    return misuse("a rank's schedule may have more than ", max_operations,
+                  " operations; take larger slots or fewer tiles");
+  return {};
+}
 
 std::uint32_t RankWriter::add_calc(double ns, int cpu, const std::vector<std::uint32_t>& after) {
   const auto number = static_cast<std::uint32_t>(operations_.size());
@@ -105,9 +117,6 @@ Status RankWriter::add_step(Block& block, const plan::Step& step, std::int64_t b
     return {};
   }
   if (bytes == 0) return {};
-  if (operations_.size() > max_operations)
-    return misuse("a rank's schedule has more than ", max_operations,
-                  " operations; take larger slots or fewer tiles");
   const auto tag = [&](std::uint64_t message) {
     const std::uint64_t number = first_tag + static_cast<std::uint64_t>(block.block->channel) +
                                  message * static_cast<std::uint64_t>(channels);
@@ -138,6 +147,10 @@ Result<std::vector<std::uint32_t>> RankWriter::add(const plan::RankProgram& prog
     std::int64_t tile, step;
     std::uint32_t first;  // operation of the step that waits
   };
+  std::int64_t steps = 0;
+  for (const plan::ThreadBlock& block : program.thread_blocks)
+    steps += plan::unrolled_steps(block.body);
+  UNISONO_TRY(check_room(steps, sizes.tiles()));
   after_ = &after;
   barriers_.clear();
   std::vector<Block> blocks;
@@ -272,6 +285,7 @@ Result<goal::Rank> WorkloadWriter::write_rank(int rank) {
   if (programs_.list_of(rank) < 0) return writer.take(rank);
   const auto list = static_cast<std::size_t>(programs_.list_of(rank));
   const std::vector<Task>& tasks = workload_.lists[list].tasks;
+  UNISONO_TRY(writer.check_room(static_cast<std::int64_t>(tasks.size()), workload_.iterations));
   State state;
   state.calls.resize(workload_.communicators.size());
   for (const Task& task : tasks)

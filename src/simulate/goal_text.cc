@@ -33,6 +33,7 @@ class Reader {
   Status number_or_any(std::string_view what, std::uint64_t most, bool may_be_any,
                        std::uint32_t& out);
   Status expect(char character);
+  Status expect_word(std::string_view expected);
   Status end_of_line();
   Error wrong(std::string_view expected) const {
     return misuse("GOAL text, ", position_in(text_, at_), ": expected ", expected, ", found ",
@@ -107,6 +108,16 @@ Status Reader::expect(char character) {
   return {};
 }
 
+Status Reader::expect_word(std::string_view expected) {
+  skip(false);
+  const std::size_t begin = at_;
+  if (word() != expected) {
+    at_ = begin;
+    return wrong(str("'", expected, "'"));
+  }
+  return {};
+}
+
 Status Reader::end_of_line() {
   skip(false);
   if (!at_end() && text_[at_] != '\n' && text_[at_] != '}') return wrong("the end of the line");
@@ -117,7 +128,7 @@ Status Reader::read_message(Operation& operation) {
   UNISONO_TRY(number("a number of bytes", max_size, operation.size));
   UNISONO_TRY(expect('b'));
   const bool sends = operation.kind == Kind::send;
-  if (word() != (sends ? "to" : "from")) return wrong(sends ? "'to'" : "'from'");
+  UNISONO_TRY(expect_word(sends ? "to" : "from"));
   skip(false);
   const std::size_t begin = at_;
   UNISONO_TRY(number_or_any("a rank", UINT32_MAX - 1, !sends, operation.peer));
@@ -182,8 +193,6 @@ Status Reader::read_line() {
   const auto is_kind = [](std::string_view text) {
     return text == "send" || text == "recv" || text == "calc";
   };
-  if (operations_.size() >= UINT32_MAX / 2)
-    return wrong_at(begin, "more operations than a rank may have");
   if (is_kind(first)) return read_operation(first);
   skip(false);
   if (!at_end() && text_[at_] == ':') {
@@ -239,7 +248,7 @@ Status Reader::read_rank(Schedule& schedule) {
 
 Result<Schedule> Reader::read() {
   skip(true);
-  if (word() != "num_ranks") return wrong("'num_ranks'");
+  UNISONO_TRY(expect_word("num_ranks"));
   skip(false);
   const std::size_t number_at = at_;
   UNISONO_TRY(number("a number of ranks", UINT32_MAX, ranks_));

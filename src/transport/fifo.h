@@ -75,8 +75,8 @@ class SendFifo {
   virtual Result<bool> can_send() = 0;
   // (1) Copies the pieces into the message.
   virtual Status send(std::span<const Piece> pieces) = 0;
-  // (2) `bytes` of memory to write the message into, then commit(). Aligned to 8 bytes, and to 64
-  // if there are so many.
+  // (2) `bytes` of memory to write the message into, 1 to what a slot takes, then commit(). Aligned
+  // to 8 bytes, and to 64 if there are so many.
   virtual Result<void*> begin(std::size_t bytes) = 0;
   virtual Status commit() = 0;
   // (3) Zero-copy: the receiver will read the pieces, which must not change until `consumed()`

@@ -20,8 +20,14 @@ Status FlaggedSendFifo<Codec>::send(std::span<const Piece> pieces) {
 }
 
 template <class Codec>
+Result<void*> FlaggedSendFifo<Codec>::begin(std::size_t bytes) {
+  UNISONO_TRY(check_message(bytes, layout_.payload_bytes));
+  begun_bytes_ = bytes;
+  return staging_.data();
+}
+
+template <class Codec>
 Status FlaggedSendFifo<Codec>::commit() {
-  UNISONO_TRY(check_message(begun_bytes_, layout_.payload_bytes));
   return encode(staging_.data(), begun_bytes_);
 }
 

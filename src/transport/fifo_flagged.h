@@ -22,10 +22,7 @@ class FlaggedSendFifo final : public SendFifo {
 
   Result<bool> can_send() override { return messages_.has_free_slot(); }
   Status send(std::span<const Piece> pieces) override;
-  Result<void*> begin(std::size_t bytes) override {
-    begun_bytes_ = bytes;
-    return staging_.data();
-  }
+  Result<void*> begin(std::size_t bytes) override;
   Status commit() override;
   bool offers_zero_copy(std::span<const Piece>) const override { return false; }
   Status offer(std::span<const Piece>) override {

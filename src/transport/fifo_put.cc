@@ -31,14 +31,12 @@ Status PutSendFifo::send(std::span<const Piece> pieces) {
 }
 
 Result<void*> PutSendFifo::begin(std::size_t bytes) {
+  UNISONO_TRY(check_message(bytes, layout_.payload_bytes));
   begun_bytes_ = bytes;
   return stage(bytes) + sizeof(SlotHeader);
 }
 
-Status PutSendFifo::commit() {
-  UNISONO_TRY(check_message(begun_bytes_, layout_.payload_bytes));
-  return publish(begun_bytes_, {});
-}
+Status PutSendFifo::commit() { return publish(begun_bytes_, {}); }
 
 bool PutSendFifo::offers_zero_copy(std::span<const Piece> pieces) const {
   const std::size_t bytes = total_bytes(pieces);

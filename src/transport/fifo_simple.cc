@@ -21,13 +21,13 @@ Status SimpleSendFifo::send(std::span<const Piece> pieces) {
 }
 
 Result<void*> SimpleSendFifo::begin(std::size_t bytes) {
-  begun_bytes_ = bytes;
+  UNISONO_TRY(check_message(bytes, payload_bytes_));
   UNISONO_TRY(sender_.reserve(bytes));
+  begun_bytes_ = bytes;
   return sender_.payload(bytes);
 }
 
 Status SimpleSendFifo::commit() {
-  UNISONO_TRY(check_message(begun_bytes_, payload_bytes_));
   sender_.publish(SlotHeader::Kind::bytes, begun_bytes_, 0, call_);
   return {};
 }

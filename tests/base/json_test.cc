@@ -7,6 +7,8 @@
 #include <limits>
 #include <random>
 
+#include "support/page_end.h"
+
 namespace unisono::json {
 namespace {
 
@@ -57,8 +59,8 @@ TEST(JsonReader, DecodesEscapesAndSurrogatePairs) {
   EXPECT_EQ(read(R"("\"\\\/\b\f\n\r\t")").string(), "\"\\/\b\f\n\r\t");
   EXPECT_EQ(read(R"("\u0041\u00e9\u20AC\ud83d\ude00")").string(), "A\u00e9\u20ac\U0001f600");
   EXPECT_EQ(read(R"("\u0000")").string(), std::string(1, '\0'));
-  for (const char* text : {R"("\ud83d")", R"("\ude00")", R"("\ud83d\u0041")", R"("\u12g4")",
-                           R"("\u12)", R"("\x41")", R"("\)"})
+  for (const char* text : {R"("\ud83d")", R"("\ude00")", R"("\ud83d\u0041")", R"("\ud83d\ue000")",
+                           R"("\u12g4")", R"("\u12)", R"("\x41")", R"("\)"})
     EXPECT_NE(error_of(text), "no error") << text;
 }
 
@@ -76,6 +78,28 @@ TEST(JsonReader, RefusesWhatTheGrammarDoesNotHave) {
         "1 2", "01",  "-",   "1.",  ".5",     "1e",         "+1",    "NaN",           "Infinity",
         "tru", "nul", "'a'", "\"a", "\"\n\"", "// c\n1",    "]",     "\xEF\xBB\xBF{}"})
     EXPECT_NE(error_of(text), "no error") << text;
+}
+
+TEST(JsonReader, SaysWhatWasExpectedInsteadOfWhatHalfFits) {
+  EXPECT_EQ(error_of("trux"), "JSON, line 1, column 1: expected true, found 't'");
+  EXPECT_EQ(error_of("[1.]"), "JSON, line 1, column 4: expected a digit, found ']'");
+  EXPECT_EQ(error_of("[-e1]"), "JSON, line 1, column 3: expected a digit, found 'e'");
+  EXPECT_EQ(error_of(R"("\u00zz")"),
+            "JSON, line 1, column 4: expected four hexadecimal digits, found '0'");
+}
+
+TEST(JsonReader, NothingBehindItsEndIsRead) {
+  const std::string text = R"({"a": [true, null, -1.5e3, "\u00e9\ud83d\ude00"]})";
+  test::PageEnd page(text.size());
+  for (std::size_t begin = 0; begin < text.size(); ++begin)
+    for (std::size_t size = 0; begin + size <= text.size(); ++size) {
+      const std::string_view part = page.hold(std::string_view(text).substr(begin, size));
+      if (begin == 0) {
+        EXPECT_EQ(parse(part).ok(), size == text.size()) << part;
+      } else {
+        (void)parse(part);
+      }
+    }
 }
 
 TEST(JsonReader, SaysLineAndColumnInCharacters) {
@@ -97,6 +121,10 @@ TEST(JsonReader, BoundsDepthAndSize) {
   EXPECT_EQ(error_of(nested(64)), "no error");
   EXPECT_EQ(error_of(nested(65)), "JSON, line 1, column 65: nested more than 64 deep");
   EXPECT_NE(error_of(std::string(1000000, '[')), "no error");
+  EXPECT_EQ(error_of(R"({"a": {"b": {}}})", {.max_depth = 2}),
+            "JSON, line 1, column 13: nested more than 2 deep");
+  EXPECT_EQ(error_of("[1, 2]", {.max_values = 3}), "no error");
+  EXPECT_EQ(error_of("[1, 2, 3]", {.max_values = 3}), "JSON, line 1, column 8: more than 3 values");
   EXPECT_EQ(error_of("[1, 2]", {.max_bytes = 5}), "JSON of 6 bytes; at most 5 are read");
 }
 
@@ -232,6 +260,10 @@ TEST(JsonObjectReader, NamesThePlaceAndWhatWouldBeRight) {
             "rows[3].rank: 10 is out of range; it must be 0 to 9");
   EXPECT_EQ(row_error(R"({"rank": "1", "time": 1})"),
             "rows[3].rank: expected an integer, found a string");
+  EXPECT_EQ(row_error(R"({"rank": 1, "time": "1"})"),
+            "rows[3].time: expected a number, found a string");
+  EXPECT_EQ(row_error(R"({"rank": 1, "time": 1, "note": 1})"),
+            "rows[3].note: expected a string, found an integer");
   EXPECT_EQ(row_error(R"({"rank": 1, "time": 1, "bytes": -1})"),
             "rows[3].bytes: -1 is out of range; it must be 0 to 9223372036854775807");
   EXPECT_EQ(row_error(R"({"rank": 1, "time": 1, "tiem": 1})"),

@@ -182,9 +182,22 @@ TEST_P(Connect, RefusesWhatCannotBe) {
   };
   expect_misuse(job.connect(0, 1, small));
   expect_misuse(job.connect(1, 1, small, {.channel = 1}));
+  for (const auto& [self, peer] : {std::pair{Job::ranks, 0}, {-1, 0}, {0, Job::ranks}, {0, -1}})
+    expect_misuse(job.transports[0]->connect({.key = {.channel = 5},
+                                              .ranks = Job::ranks,
+                                              .self = self,
+                                              .peer = peer,
+                                              .peer_address = job.transports[1]->address(),
+                                              .geometry = small}));
   expect_misuse(job.connect(0, 1, {.region_bytes = ~std::size_t{0}, .signals = 1}, {.channel = 2}));
   expect_misuse(job.connect(0, 1, {.region_bytes = 1, .signals = -1}, {.channel = 3}));
   expect_misuse(job.connect(0, 1, {.region_bytes = 1, .signals = 1 << 30}, {.channel = 4}));
+}
+
+TEST_P(Connect, NeedsTheJobsKey) {
+  const auto made = GetParam().make({});
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().kind, ErrorKind::bug);
 }
 
 TEST_P(Connect, AddressesFitTheBootstrap) {

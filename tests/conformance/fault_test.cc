@@ -114,6 +114,31 @@ TEST_P(Faults, APeerThatLeavesIsAnErrorOnlyForWhoWaits) {
   EXPECT_FALSE(told.aborted);
 }
 
+// Who has not looked whether its peer is there has not had what that left.
+TEST_P(Faults, APeerThatLeftBeforeThisEndWasReadyIsNoErrorYet) {
+  Job job(GetParam(), 2);
+  auto a = must(job.connect(0, 1, small));
+  const auto b = must(job.connect(1, 0, small));
+  ASSERT_TRUE(eventually([&] {
+    job.progress();
+    return is_ready(*a);
+  }));
+  ASSERT_TRUE(put(*a, "last", 4, 0, {0, 1}));
+  ASSERT_TRUE(wait_for_completion(*a));
+  a.reset();
+  for (int i = 0; i < 5; ++i) {
+    job.progress();
+    const Status status = b->check_peer();
+    ASSERT_TRUE(status.ok()) << status.error().describe();
+  }
+  ASSERT_TRUE(eventually([&] {
+    job.progress();
+    return is_ready(*b);
+  }));
+  EXPECT_TRUE(wait_for_signal(*b, 0, 1));
+  EXPECT_TRUE(equal_bytes(b->region(), "last", 4));
+}
+
 TEST_P(Faults, ALeavingPeerIsToldOnlyAfterALookForWhatItLeft) {
   Job job(GetParam(), 2);
   Pair pair(job, small);

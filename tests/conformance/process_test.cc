@@ -163,7 +163,10 @@ TEST_P(Processes, OfferedMemoryIsWrittenAcross) {
     const auto status = child.connection->write_peer(address, source.data(), bytes);
     EXPECT_TRUE(status.ok()) << status.error().describe();
     // Memory that is not there is an error and not a crash.
-    EXPECT_FALSE(child.connection->write_peer(4096, source.data(), bytes).ok());
+    const auto refused = child.connection->write_peer(4096, source.data(), bytes);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().message.find("rank 1 withdrew memory that it had offered: "), 0U)
+        << refused.error().message;
   }
   ASSERT_TRUE(put(*child.connection, nullptr, 0, 0, {0, 1}));
   EXPECT_TRUE(wait_for_completion(*child.connection));

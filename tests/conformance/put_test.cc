@@ -212,6 +212,15 @@ TEST_P(Put, BeforeTheConnectionIsReadyIsABug) {
   const auto taken = alone->try_put("x", 1, 0, {});
   ASSERT_FALSE(taken.ok());
   EXPECT_EQ(taken.error().kind, ErrorKind::bug);
+  std::uint64_t word = 0;
+  const auto address = reinterpret_cast<std::uint64_t>(&word);
+  for (const Status& status : {alone->read_peer(&word, address, sizeof word),
+                               alone->write_peer(address, &word, sizeof word)}) {
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().kind, ErrorKind::bug);
+  }
+  // Nobody has left who has not come yet.
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(alone->check_peer().ok());
 }
 
 TEST_P(Put, ManyWaitingPutsAllComeThrough) {

@@ -49,6 +49,10 @@ TEST(PlanJson, RefusesOtherFormatsAndVersions) {
             "version: 0; this library reads 1");
   EXPECT_EQ(error_of(changed("\"version\": 1", "\"version\": \"1\"")),
             "version: a plan needs the version of its format, an integer");
+  EXPECT_EQ(error_of(R"({"format": "unisono-plan"})"),
+            "version: a plan needs the version of its format, an integer");
+  EXPECT_EQ(error_of(changed("\"unisono-plan\"", "\"another-plan\"")),
+            "this JSON is no plan: its member \"format\" must be \"unisono-plan\"");
 }
 
 TEST(PlanJson, NamesThePlaceOfWhatIsWrong) {
@@ -80,6 +84,15 @@ TEST(PlanJson, RefusesFieldsThatAnOperationDoesNotUse) {
   EXPECT_NE(
       error_of(changed("{\"operation\": \"send\", ", "{\"operation\": \"send\", \"peers\": [1], ")),
       "no error");
+}
+
+TEST(PlanJson, RefusesPeersThatAreNoRanks) {
+  for (const char* peer : {"\"1\"", "1.0", "null", "2147483648", "-2147483649"})
+    EXPECT_EQ(
+        error_of(changed("{\"operation\": \"send\", ",
+                         "{\"operation\": \"send\", \"peers\": [1, " + std::string(peer) + "], ")),
+        "programs[0].thread_blocks[0].body[0].peers: element 1 is no rank")
+        << peer;
 }
 
 TEST(PlanJson, RefusesLoopsThatNestTooDeep) {

@@ -6,14 +6,15 @@
 #include "plan/lexer.h"
 #include "plan/parse_index.h"
 #include "support/golden.h"
+#include "support/page_end.h"
 #include "support/random_plan.h"
 #include "support/sanitized.h"
 
 namespace unisono::plan {
 namespace {
 
-std::string error_of(std::string_view text) {
-  const auto plan = parse(text);
+std::string error_of(std::string_view text, const TextLimits& limits = {}) {
+  const auto plan = parse(text, limits);
   if (plan.ok()) return "no error";
   EXPECT_EQ(plan.error().kind, ErrorKind::misuse);
   return plan.error().message;
@@ -108,6 +109,17 @@ TEST(IndexText, RefusesWhatIsNoIndex) {
     EXPECT_FALSE(read(text).ok()) << text;
 }
 
+TEST(IndexText, SaysWhatAnIndexMayNotHave) {
+  const auto says = [](std::string_view text) { return read(text).error().message; };
+  EXPECT_EQ(says("i * (j mod 2)"),
+            "plan text, line 1, column 3: a variable's multiple is written without '*': 2i");
+  EXPECT_EQ(says("2 * 3"), "plan text, line 1, column 5: expected '(', found '3'");
+  EXPECT_EQ(says("(2 * (i))"),
+            "plan text, line 1, column 6: parentheses inside of parentheses belong to a mod");
+  EXPECT_EQ(says("(1 + (i) mod 2)"),
+            "plan text, line 1, column 6: parentheses inside of parentheses belong to a mod");
+}
+
 TEST(PlanText, EveryValidPlanReadsBackTheSame) {
   for (std::uint64_t seed = 0; seed < (test::is_sanitized ? 200 : 1500); ++seed) {
     const Plan plan = test::random_plan(seed);
@@ -177,6 +189,53 @@ TEST(PlanText, SaysWhereAndWhatWasExpected) {
             "plan text, line 6, column 15: expected the end of the line, found byte 255");
   EXPECT_EQ(error_of("plan p version 1\ncollective barrier ranks 2\nrank 1\n"),
             "plan text, line 3, column 1: rank 1 where rank 0 belongs; ranks stand in order");
+}
+
+TEST(PlanText, SaysWhatBelongsWhereSomethingElseStands) {
+  struct Case {
+    std::string text, says;
+  };
+  const std::string head = "plan p version 1\ncollective all_reduce ranks 2\n";
+  const std::vector<Case> cases{
+      {"plan p version x\n", "line 1, column 16: expected the version of the format, found 'x'"},
+      {"plan p version 1\ncollective 5\n", "line 2, column 12: expected a collective, found '5'"},
+      {"plan p version 1\n5 ranks\n",
+       "line 2, column 1: expected a field of the header or 'rank', found '5'"},
+      {head + "in_place maybe\n", "line 3, column 10: expected yes or no, found 'maybe'"},
+      {head + "rank 0\nblock 1 channel 0\n",
+       "line 4, column 1: block 1 where block 0 belongs; they stand in order"},
+      {with_body("send 5[0]"), "line 6, column 6: expected a buffer, found '5'"},
+      {with_body("send input[0] x4294967296"),
+       "line 6, column 15: expected a count such as x4, found 'x4294967296'"},
+      {with_body("send input[0] x4y"),
+       "line 6, column 15: expected a count such as x4, found 'x4y'"},
+      {head + "ranks_ 4294967296\n",
+       "line 3, column 1: expected a field of the header (near: ranks, chunks), found 'ranks_'"},
+      {head + "channels 2147483648\n",
+       "line 3, column 10: 2147483648 as channels; it is at most 2147483647"}};
+  for (const Case& one : cases) EXPECT_EQ(error_of(one.text), "plan text, " + one.says);
+}
+
+TEST(PlanText, NothingBehindItsEndIsRead) {
+  const std::string text =
+      "plan p version 1\ncollective all_reduce ranks 1\nchunks 8 # c\nrank 0\nblock 0 channel 0\n"
+      "loop i < 4\ncopy input[2 + ((3 - i) mod 4)] -> output[i] x2\nend\n";
+  test::PageEnd page(text.size());
+  for (std::size_t size = 0; size <= text.size(); ++size)
+    for (std::size_t begin = 0; begin <= size; begin += begin < 20 ? 1 : 20)
+      (void)parse(page.hold(std::string_view(text).substr(begin, size - begin)));
+  EXPECT_EQ(error_of(page.hold(text)), "no error");
+}
+
+TEST(PlanText, LimitsBytesAndSteps) {
+  const std::string text = with_body("loop i < 2\nsend input[i]\nend\nsend input[2]");
+  const auto bytes = text.size();
+  EXPECT_EQ(error_of(text, {.max_bytes = bytes, .max_steps = 3}), "no error");
+  EXPECT_EQ(error_of(text, {.max_bytes = bytes - 1}), "plan text of " + std::to_string(bytes) +
+                                                          " bytes; at most " +
+                                                          std::to_string(bytes - 1) + " are read");
+  EXPECT_EQ(error_of(text, {.max_steps = 2}),
+            "plan text, line 9, column 1: more than 2 steps and loops");
 }
 
 TEST(PlanText, ChecksWhatItHasRead) {

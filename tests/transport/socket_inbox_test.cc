@@ -70,6 +70,9 @@ class Receiver {
   // Everything that is there, whatever the poller has noticed.
   void receive() {
     for (auto& stream : ends_.streams) stream->readiness().readable.store(true);
+    receive_readable();
+  }
+  void receive_readable() {
     Status status = inbox_->receive();
     if (!status.ok()) error_ = *status.take_error();
   }
@@ -77,6 +80,8 @@ class Receiver {
   std::uint64_t signal(std::size_t index) const { return signals_[index].load(); }
   const std::byte* region() const { return region_.data(); }
   Inbox& inbox() { return *inbox_; }
+  Readiness& readiness(std::size_t stream) { return ends_.streams[stream]->readiness(); }
+  const sys::Socket& other(std::size_t stream) { return ends_.others[stream]; }
   const std::optional<Error>& error() const { return error_; }
 
  private:
@@ -93,6 +98,21 @@ Frame piece(std::size_t number) {
 }
 Frame signal_after(std::uint64_t pieces, std::uint64_t value = 1) {
   return {.type = Frame::Type::signal, .signal = 0, .value = value, .pieces = pieces};
+}
+
+// A read of a stream that has nothing is a system call for nothing.
+TEST(SocketInbox, ReadsAStreamWhenItIsReadableAndUntilItIsDrained) {
+  Receiver receiver(1);
+  const FrameBytes bytes = encode(signal_after(0));
+  const iovec part{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
+  receiver.receive();
+  EXPECT_FALSE(receiver.readiness(0).readable.load());
+  ASSERT_EQ(sys::send_some(receiver.other(0), {&part, 1}).bytes, bytes.size());
+  receiver.receive_readable();
+  EXPECT_EQ(receiver.signal(0), 0U);
+  receiver.receive();
+  EXPECT_EQ(receiver.signal(0), 1U);
+  EXPECT_FALSE(receiver.readiness(0).readable.load());
 }
 
 TEST(SocketInbox, ASignalWaitsForTheLastPieceWhicheverThatIs) {

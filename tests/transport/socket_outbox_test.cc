@@ -36,17 +36,26 @@ class Sender {
   }
 
   Outbox& outbox() { return *outbox_; }
+  Stream& stream(std::size_t number) { return *streams_[number]; }
+  // Until frames() looks at the poller, the streams take nothing.
+  void block() {
+    for (auto& stream : streams_) stream->readiness().writable.store(false);
+  }
   std::size_t memory_bytes() const { return streams_[0]->memory_bytes(); }
 
   // What has come on a stream, as frames; the payload of each is left out.
   std::vector<Frame> frames(std::size_t stream) {
     std::vector<Frame> out;
-    for (FrameBytes head; take(stream, head);) {
-      out.push_back(decode(head));
-      std::vector<std::byte> payload(out.back().bytes);
-      EXPECT_TRUE(take(stream, payload));
-    }
+    while (const auto frame = next_frame(stream)) out.push_back(*frame);
     return out;
+  }
+  std::optional<Frame> next_frame(std::size_t stream) {
+    FrameBytes head;
+    if (!take(stream, head)) return std::nullopt;
+    const Frame frame = decode(head);
+    std::vector<std::byte> payload(frame.bytes);
+    EXPECT_TRUE(take(stream, payload));
+    return frame;
   }
 
  private:
@@ -56,9 +65,9 @@ class Sender {
       const iovec part{.iov_base = bytes.data() + have, .iov_len = bytes.size() - have};
       const sys::Transferred got = sys::receive_some(ends_[stream], {&part, 1});
       if (got.would_block) {
+        if (have == 0 && outbox_->completed() == outbox_->started()) return false;
         poller_->poll();
         outbox_->send();
-        if (have == 0 && outbox_->completed() == outbox_->started()) return false;
         continue;
       }
       have += got.bytes;
@@ -145,6 +154,74 @@ TEST(SocketOutbox, TakesSoManyPutsAndTheirMemoryGrowsWithThem) {
   EXPECT_EQ(sender.outbox().completed(), 0u);
   sender.outbox().drop();
   EXPECT_EQ(sender.outbox().completed(), sender.outbox().started());
+}
+
+// What a stream holds of frames that wait.
+std::size_t memory_of_most_frames() {
+  Sender sender(1, 1);
+  while (sender.stream(0).has_room()) sender.stream(0).push({}, nullptr, Outbox::no_put);
+  return sender.memory_bytes();
+}
+
+TEST(SocketOutbox, AStreamHoldsSoManyFramesAtMostWhateverTheyAre) {
+  const auto data = bytes_of(std::size_t{1} << 20);
+  struct Case {
+    std::size_t streams, bytes;
+    int signal;
+  };
+  for (const Case& one : {Case{1, 100, -1},
+                          {1, 0, 0},
+                          {2, data.size(), -1},
+                          {2, 17 << 10, 0},
+                          {3, 17 << 10, 0},
+                          {4, 17 << 10, 0}}) {
+    Sender sender(one.streams, 1);
+    sender.block();
+    std::uint64_t added = 0;
+    for (std::uint64_t i = 0; i < 200; ++i) {
+      const Signal signal{one.signal, i + 1};
+      added += sender.outbox().add(data.data(), one.bytes, 0, signal) ? 1 : 0;
+      sender.outbox().send();
+    }
+    EXPECT_EQ(added, 200U);
+    EXPECT_FALSE(sender.stream(0).has_room());
+    EXPECT_LE(sender.memory_bytes(), memory_of_most_frames()) << one.bytes << " bytes";
+  }
+}
+
+TEST(SocketOutbox, ASignalThatWaitsIsSentOnceWithItsLatestValue) {
+  Sender sender(1, 1);
+  sender.block();
+  const auto data = bytes_of(100);
+  for (std::uint64_t i = 0; i < Stream::max_waiting; ++i)
+    ASSERT_TRUE(sender.outbox().add(data.data(), data.size(), 0, {}));
+  sender.outbox().send();
+  for (const std::uint64_t value : {5, 9, 7})
+    ASSERT_TRUE(sender.outbox().add(nullptr, 0, 0, {1, value}));
+  EXPECT_LT(sender.outbox().completed(), sender.outbox().started());
+  const std::vector<Frame> frames = sender.frames(0);
+  ASSERT_EQ(frames.size(), Stream::max_waiting + 1);
+  EXPECT_EQ(frames.back().type, Frame::Type::signal);
+  EXPECT_EQ(frames.back().value, 9U);
+  EXPECT_EQ(sender.outbox().completed(), sender.outbox().started());
+}
+
+// Its frame leaves later, and counts for no put that came after it.
+TEST(SocketOutbox, WhatWasDroppedWhenItWasPartlySentIsNoOthers) {
+  Sender sender(1, 1);
+  const auto data = bytes_of(std::size_t{32} << 20);
+  ASSERT_TRUE(sender.outbox().add(data.data(), data.size(), 0, {}));
+  sender.outbox().send();
+  EXPECT_EQ(sender.outbox().completed(), 0U);
+  sender.outbox().drop();
+  for (int i = 0; i < 7; ++i) ASSERT_TRUE(sender.outbox().add(data.data(), 100, 0, {}));
+  // More than the kernel takes, and in the place that the dropped one had in a ring of eight.
+  ASSERT_TRUE(sender.outbox().add(data.data(), data.size(), 0, {}));
+  EXPECT_EQ(sender.outbox().completed(), 1U);
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(sender.next_frame(0).has_value());
+  EXPECT_EQ(sender.outbox().completed(), 8U);
+  EXPECT_EQ(sender.frames(0).size(), 1U);
+  EXPECT_EQ(sender.outbox().completed(), 9U);
 }
 
 TEST(SocketRing, KeepsItsItemsInOrderHoweverItGrows) {

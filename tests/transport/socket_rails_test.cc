@@ -75,5 +75,32 @@ TEST(SocketRails, TooManyAreRefusedWithTheirNumber) {
   EXPECT_NE(made.error().message.find("17"), std::string::npos) << made.error().message;
 }
 
+// Nobody reaches a rank by the address that stands for all of them.
+TEST(SocketRails, AllInterfacesAtOnceAreRefused) {
+  for (const char* all : {"0.0.0.0", "::"}) {
+    TransportOptions options = Job::options(fresh_job());
+    options.interface = all;
+    const auto made = transport::socket::make_transport(options);
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().message, str("listening on ", all,
+                                        ", all interfaces at once; name the one that the other "
+                                        "ranks reach this one by"));
+  }
+}
+
+TEST(SocketRails, APeersAddressesAreOneToSixteen) {
+  const auto count_of = [](std::size_t count) {
+    std::string text;
+    for (std::size_t i = 0; i < count; ++i) text += str(i > 0 ? "," : "", "127.0.0.1:", i + 1);
+    const auto read = transport::socket::read_addresses(text);
+    return read.ok() ? read->size() : 0;
+  };
+  for (const std::size_t count : {1, 2, 16}) EXPECT_EQ(count_of(count), count);
+  for (const std::size_t count : {0, 17}) EXPECT_EQ(count_of(count), 0U);
+  EXPECT_EQ(transport::socket::read_addresses("").error().message,
+            "'' holds 0 addresses; a peer has 1 to 16");
+  EXPECT_FALSE(transport::socket::read_addresses("127.0.0.1:1,nowhere").ok());
+}
+
 }  // namespace
 }  // namespace unisono::test

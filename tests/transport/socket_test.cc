@@ -89,6 +89,23 @@ TEST_F(Sockets, AnyChangedBitOfAHandshakeIsRefused) {
                   });
 }
 
+TEST_F(Sockets, AGreetingIsOfThisVersionAndOfItsSize) {
+  const auto greeting = encode_greeting(nonces_.connector);
+  const std::span<const std::byte> whole(greeting);
+  ASSERT_TRUE(decode_greeting(whole).ok());
+  EXPECT_EQ(*decode_greeting(whole), nonces_.connector);
+  std::vector<std::byte> longer(whole.begin(), whole.end());
+  longer.push_back({});
+  EXPECT_FALSE(decode_greeting(longer).ok());
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes)
+    EXPECT_FALSE(decode_greeting(whole.first(bytes)).ok()) << bytes;
+  for (std::size_t bit = 0; bit < 64; ++bit) {
+    std::vector<std::byte> other(whole.begin(), whole.end());
+    other[bit / 8] ^= std::byte{1} << bit % 8;
+    EXPECT_FALSE(decode_greeting(other).ok()) << bit;
+  }
+}
+
 TEST_F(Sockets, AReplyBelongsToItsHello) {
   const Hello hello = hello_of_rank_0(geometry);
   const auto message = encode_reply(keys_, nonces_, hello, {.geometry = geometry});
@@ -273,11 +290,14 @@ TEST_F(Sockets, AnUnreachablePeerIsNamedAfterSomeAttempts) {
   }
   auto connection = must(job.transports[0]->connect(
       {.key = {}, .ranks = 2, .self = 0, .peer = 1, .peer_address = nobody, .geometry = geometry}));
+  const auto begin = std::chrono::steady_clock::now();
   const Error told = until_error([&]() -> Status {
     job.progress();
     auto ready = connection->ready();
     return ready.ok() ? Status{} : Status(ready.take_error());
   });
+  // With longer and longer pauses between them: 20 ms, 40 ms, ... 2560 ms.
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(5100));
   EXPECT_EQ(told.peer, 1);
   EXPECT_NE(told.message.find(nobody), std::string::npos) << told.message;
 }
@@ -309,9 +329,13 @@ TEST_F(Sockets, OneStreamAndManyWorkAlike) {
     receiver.join();
     EXPECT_TRUE(equal_bytes(pair.b->region(), source.data(), bytes)) << streams << " streams";
   }
-  ASSERT_TRUE(settings().set(Setting::socket_streams, "17").ok());
-  const auto refused = transport::socket::make_transport(Job::options("x"));
-  EXPECT_FALSE(refused.ok());
+  for (const char* streams : {"17", "-1"}) {
+    ASSERT_TRUE(settings().set(Setting::socket_streams, streams).ok());
+    const auto refused = transport::socket::make_transport(Job::options("x"));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().message,
+              str("UNISONO_SOCKET_STREAMS is ", streams, "; it must be 1 to 16, or 0 to choose"));
+  }
   ASSERT_TRUE(settings().set(Setting::socket_streams, "2").ok());
 }
 

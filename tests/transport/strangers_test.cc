@@ -244,23 +244,39 @@ TEST_F(Strangers, FindNothingInTheNamesOfSegments) {
 // everything right but the proof: it is no rank, and what it says counts for nothing.
 TEST_F(Strangers, WhoJoinsASegmentWithoutTheKeyIsNoRank) {
   using namespace transport::shm;
-  enum class Lie : std::uint8_t { no_proof, own_proof_of_the_victim, other_facts };
-  for (const Lie lie : {Lie::no_proof, Lie::own_proof_of_the_victim, Lie::other_facts}) {
+  enum class Lie : std::uint8_t {
+    no_proof,
+    own_proof_of_the_victim,
+    other_facts,
+    proof_of_another_connection,
+  };
+  for (const Lie lie : {Lie::no_proof, Lie::own_proof_of_the_victim, Lie::other_facts,
+                        Lie::proof_of_another_connection}) {
     const std::string name = fresh_job();
     Job job(shared_memory(), 2, name);
     auto victim = must(job.connect(0, 1, geometry));
     auto honest = lie == Lie::other_facts ? must(job.connect(1, 0, geometry)) : nullptr;
-    const auto found = sys::SharedMemory::names(segment_name(Job::key(name), {}, 0, 1).substr(1));
-    ASSERT_EQ(found.size(), 1u);
-    auto mapped = sys::SharedMemory::open(found[0], sizeof(Header), sizeof(Header));
-    ASSERT_TRUE(mapped.ok());
-    auto& header = *reinterpret_cast<Header*>(mapped->data());
+    const auto map = [&](const ConnectionKey& key) {
+      const std::string segment = segment_name(Job::key(name), key, 0, 1);
+      auto mapped = sys::SharedMemory::open(segment, sizeof(Header), sizeof(Header));
+      EXPECT_TRUE(mapped.ok());
+      return std::move(*mapped);
+    };
+    const auto mapped = map({});
+    auto& header = *reinterpret_cast<Header*>(mapped.data());
     EndRecord& end = header.ends[1];
     if (lie == Lie::other_facts) {
       end.facts.geometry.layout ^= 1;
+    } else if (lie == Lie::proof_of_another_connection) {
+      const ConnectionKey elsewhere{.channel = 1};
+      const auto joined = must(job.connect(1, 0, geometry, elsewhere));
+      const auto other = map(elsewhere);
+      const EndRecord& right = reinterpret_cast<const Header*>(other.data())->ends[1];
+      end.facts = right.facts;
+      end.proof = right.proof;
+      end.state.store(EndState::joined);
     } else {
       end.facts = header.ends[0].facts;
-      end.facts.self = 1;
       if (lie == Lie::own_proof_of_the_victim) end.proof = header.ends[0].proof;
       end.fault.store(std::uint64_t{2} << 32 | 1);
       end.state.store(EndState::joined);
@@ -274,7 +290,6 @@ TEST_F(Strangers, WhoJoinsASegmentWithoutTheKeyIsNoRank) {
     EXPECT_EQ(told.message.find("layout"), std::string::npos) << told.message;
     EXPECT_EQ(victim->peer_region(), nullptr);
     EXPECT_FALSE(victim->can_read_peer());
-    sys::SharedMemory::unlink(found[0]);
   }
 }
 

@@ -194,6 +194,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   std::map<std::string, int> ranks_on;
   std::map<std::string, std::uint32_t> cores_of;
   std::uint32_t gain_per_mille = set_per_mille;
+  int ranks_on_node = 0;
   for (int rank = 0; rank < world_->size(); ++rank) {
     UNISONO_ASSIGN(const SelfDescription theirs,
                    read_introduction(found.contributions[rank], rank));
@@ -201,6 +202,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
     members_.push_back(
         {.node = theirs.node, .host = theirs.host, .shm_address = {}, .socket_address = {}});
     ++ranks_on[theirs.host];
+    ranks_on_node += theirs.node == mine.node ? 1 : 0;
     // Ranks bound to few cores each know only these.
     std::uint32_t& cores = cores_of[theirs.host];
     cores = std::max(cores, theirs.cores);
@@ -227,7 +229,8 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
       .key = found.key,
       .protection = is_asked_for ? bootstrap_options.protection : sys::Protection::none,
       .interface = bootstrap_options.interface,
-      .shares_memory = fifo_options_.zero_copy};
+      .shares_memory =
+          fifo_options_.zero_copy && ranks_on_node > 1 && forced_transport_ != "socket"};
   if (transport_options.interface.empty() && !one_host)
     transport_options.interface = sys::address_towards(host_of(bootstrap_options.rendezvous));
   Status made = make_transports(transport_options);

@@ -129,11 +129,9 @@ sys::Task<void> Rendezvous::read_loop(Member& member) {
   for (;;) {
     Result<Frame> frame = co_await member.channel->read(0, sys::no_deadline_ns);
     if (!frame.ok()) {
-      const bool released = member.is_done && all_done();
-      if (!released && !verdict_)
-        report(peer_error(member.rank, "rank ", member.rank,
-                          " went away before all ranks had found each other (",
-                          frame.error().message, ")"));
+      report(peer_error(member.rank, "rank ", member.rank,
+                        " went away before all ranks had found each other (", frame.error().message,
+                        ")"));
       member.is_over = true;
       member.turn.notify_all();
       changed_.notify_all();

@@ -25,18 +25,15 @@ constexpr std::size_t guarded_copy_bytes = std::size_t{1} << 20;
 // Tries to get past segments that a dead process of the same job and rank has left.
 constexpr int max_stale_segments = 4;
 
-// Over every field, so that an end cannot be joined with another's facts.
+// Over every field, so that an end cannot be joined with another's facts. The key is of this
+// connection and its two ranks alone, and the magic is this version's: no other end has this proof.
 Sha256Digest prove(const Key& key, int end, const EndFacts& facts) {
   WireWriter writer;
   writer.number(static_cast<std::uint8_t>(end));
-  writer.number(facts.magic);
-  writer.number(facts.key.communicator);
-  writer.number(facts.key.epoch);
-  writer.number(facts.key.channel);
+  writer.number(EndFacts::current_magic);
   writer.number(std::uint64_t{facts.geometry.region_bytes});
   writer.number(static_cast<std::uint32_t>(facts.geometry.signals));
   writer.number(facts.geometry.layout);
-  writer.number(static_cast<std::uint32_t>(facts.self));
   writer.number(static_cast<std::uint32_t>(facts.process.pid));
   writer.number(facts.process.start_time);
   writer.number(facts.process.pid_namespace);
@@ -125,9 +122,7 @@ void ShmConnection::join() {
   probe_value_ = std::make_unique<std::uint64_t>(std::uint64_t{random()} << 32 | random());
   EndRecord& record = mine();
   record.facts = {.magic = EndFacts::current_magic,
-                  .key = key_,
                   .geometry = geometry_,
-                  .self = self_,
                   .process = sys::this_process(),
                   .probe_address = reinterpret_cast<std::uint64_t>(probe_value_.get()),
                   .probe_value = *probe_value_};
@@ -170,15 +165,11 @@ Status ShmConnection::meet_peer() {
   const EndFacts facts = theirs().facts;
   const Sha256Digest proof = theirs().proof;
   // Of another version, or of another process of this user: the names are no secret from it.
-  if (facts.magic != EndFacts::current_magic ||
-      !equal_in_constant_time(proof, prove(proof_key_, 1 - end_, facts)))
+  if (!equal_in_constant_time(proof, prove(proof_key_, 1 - end_, facts)))
     return environment_error("the shared memory of the connection to rank ", peer_, " on ",
                              describe(key_),
                              " was joined by a process that is no rank of this job, or of another "
                              "version of unisono");
-  if (!(facts.key == key_) || facts.self != peer_)
-    return peer_error(peer_, "expected rank ", peer_, " on ", describe(key_), ", but rank ",
-                      facts.self, " joined on ", describe(facts.key));
   if (!(facts.geometry == geometry_)) return geometry_mismatch(peer_, facts.geometry, geometry_);
   peer_facts_ = facts;
   return {};

@@ -30,12 +30,10 @@ enum class EndState : std::uint32_t { absent, claimed, joined, left };
 
 // What an end says of itself.
 struct EndFacts {
-  static constexpr std::uint64_t current_magic = 0x6f6e6f73696e7532;  // "2unisono"
+  static constexpr std::uint64_t current_magic = 0x6f6e6f73696e7533;  // "3unisono"
 
   std::uint64_t magic;
-  ConnectionKey key;
   Geometry geometry;
-  std::int32_t self;
   sys::ProcessIdentity process;
   std::uint64_t probe_address;  // where in its own memory this end keeps probe_value
   std::uint64_t probe_value;

@@ -11,7 +11,6 @@ void Farewell::add(Streams streams) {
 }
 
 void Farewell::progress() {
-  if (leaving_.empty()) return;
   const std::int64_t now = now_ns();
   leaving_.remove_if([&](Leaving& leaving) { return done(leaving, now); });
 }

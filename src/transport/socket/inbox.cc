@@ -107,7 +107,6 @@ Status Inbox::receive() {
 Status Inbox::receive_from(std::size_t stream) {
   Readiness& readiness = streams_[stream]->readiness();
   Incoming& incoming = incoming_[stream];
-  if (incoming.ended || !may_read(stream)) return {};
   if (!readiness.readable.load(std::memory_order_relaxed)) return {};
   readiness.readable.store(false, std::memory_order_relaxed);
   // Frames may be left from when this stream was held up.
@@ -119,7 +118,6 @@ Status Inbox::receive_from(std::size_t stream) {
     const std::span<const iovec> used =
         room.payload_bytes > 0 ? std::span(parts) : std::span(parts).subspan(1);
     const sys::Transferred got = sys::receive_some(streams_[stream]->socket(), used);
-    if (got.would_block) return {};
     const bool orderly = incoming.said_bye && incoming.reader.between_frames();
     if (got.error != 0 || (got.ended && !orderly)) streams_[stream]->set_broken();
     if (got.error != 0 || got.ended) {
@@ -128,8 +126,8 @@ Status Inbox::receive_from(std::size_t stream) {
     }
     incoming.reader.took(got.bytes);
     UNISONO_TRY(take_frames(stream));
-    // Less than there was room for was all there is, and the next byte makes an edge; an end that
-    // has been told already makes none.
+    // Less than there was room for, or nothing, was all there is, and the next byte makes an edge;
+    // an end that has been told already makes none.
     const bool drained = got.bytes < room.payload_bytes + room.buffer_bytes &&
                          !readiness.ending.load(std::memory_order_relaxed);
     if (drained && may_read(stream)) return {};
