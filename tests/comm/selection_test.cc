@@ -491,7 +491,7 @@ TEST(Explain, NamesThePlanTheRowAndAllCandidates) {
   auto text = selection.explain(Collective::all_reduce, 1 << 20);
   ASSERT_TRUE(text.ok());
   for (const char* part : {"8 ranks, 2 nodes", "cost model", "ring", "tree", "rabenseifner"})
-    EXPECT_NE(text->find(part), std::string::npos) << *text;
+    EXPECT_NE(text->text().find(part), std::string::npos) << text->text();
 }
 
 }  // namespace
