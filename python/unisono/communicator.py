@@ -24,9 +24,11 @@ from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
 from unisono import _unisono as native
-from unisono.arrays import Array, empty_like
-from unisono.calls import CallOptions, DeviceOptions, memory_of
+from unisono.arguments import guard
+from unisono.arrays import Array, Returned, empty_like
+from unisono.calls import CallOptions, DeviceOptions
 from unisono.errors import MisuseError
+from unisono.memory import MemoryReport, memory_of
 from unisono.programs import Programs
 from unisono.streams import Stream
 from unisono.work import Group, Work, abort_unfinished
@@ -64,8 +66,13 @@ class Communicator(Programs):
         return self._native.node_of(rank)
 
     @property
+    def local_rank(self) -> int:
+        """This rank's number among those of its node, from 0; whoever started the job."""
+        return sum(self._native.node_of(rank) == self.node for rank in range(self.rank))
+
+    @property
     def id(self) -> int:
-        """The communicator's identity, the same on all its ranks."""
+        """The communicator's identity, the same on all its ranks; messages and records name it."""
         return self._native.id
 
     @property
@@ -79,7 +86,7 @@ class Communicator(Programs):
         return self._native.world_ranks
 
     def __repr__(self) -> str:
-        return f"<unisono.Communicator {self.id:x}: rank {self.rank} of {self.size}>"
+        return f"<unisono.Communicator {self.id}: rank {self.rank} of {self.size}>"
 
     # Collectives ----------------------------------------------------------------------------------
 
@@ -88,10 +95,10 @@ class Communicator(Programs):
         x: Array,
         op: str = "sum",
         *,
-        out: Array = None,
+        out: Array | None = None,
         multiplier: float = 1,
         **options: Unpack[CallOptions],
-    ) -> Array:
+    ) -> Returned:
         """Every rank gets the reduction of all ranks' x, bit for bit the same.
 
         Args:
@@ -112,7 +119,9 @@ class Communicator(Programs):
             what, source, target, source.count, options, operation=op, multiplier=multiplier
         )
 
-    def all_gather(self, x: Array, *, out: Array = None, **options: Unpack[CallOptions]) -> Array:
+    def all_gather(
+        self, x: Array, *, out: Array | None = None, **options: Unpack[CallOptions]
+    ) -> Returned:
         """Every rank gets all ranks' x, along the first dimension.
 
         Args:
@@ -134,10 +143,10 @@ class Communicator(Programs):
         x: Array,
         op: str = "sum",
         *,
-        out: Array = None,
+        out: Array | None = None,
         multiplier: float = 1,
         **options: Unpack[CallOptions],
-    ) -> Array:
+    ) -> Returned:
         """Rank r gets block r of the reduction of all ranks' x.
 
         Args:
@@ -158,8 +167,8 @@ class Communicator(Programs):
         )
 
     def broadcast(
-        self, x: Array, root: int = 0, *, out: Array = None, **options: Unpack[CallOptions]
-    ) -> Array:
+        self, x: Array, root: int = 0, *, out: Array | None = None, **options: Unpack[CallOptions]
+    ) -> Returned:
         """Every rank gets the root's x.
 
         Args:
@@ -189,10 +198,10 @@ class Communicator(Programs):
         op: str = "sum",
         root: int = 0,
         *,
-        out: Array = None,
+        out: Array | None = None,
         multiplier: float = 1,
         **options: Unpack[CallOptions],
-    ) -> Array:
+    ) -> Returned:
         """The root gets the reduction of all ranks' x.
 
         Args:
@@ -224,8 +233,8 @@ class Communicator(Programs):
         )
 
     def gather(
-        self, x: Array, root: int = 0, *, out: Array = None, **options: Unpack[CallOptions]
-    ) -> Array:
+        self, x: Array, root: int = 0, *, out: Array | None = None, **options: Unpack[CallOptions]
+    ) -> Returned:
         """The root gets all ranks' x, along the first dimension.
 
         Args:
@@ -246,8 +255,13 @@ class Communicator(Programs):
         return self._call(what, source, target, source.count, options, root=root)
 
     def scatter(
-        self, x: Array = None, root: int = 0, *, out: Array = None, **options: Unpack[CallOptions]
-    ) -> Array:
+        self,
+        x: Array | None = None,
+        root: int = 0,
+        *,
+        out: Array | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Returned:
         """Rank r gets block r of the root's x.
 
         Args:
@@ -274,7 +288,9 @@ class Communicator(Programs):
         target = self._view(out, "output", what, options, writable=True)
         return self._call(what, None, target, target.count, options, root=root)
 
-    def all_to_all(self, x: Array, *, out: Array = None, **options: Unpack[CallOptions]) -> Array:
+    def all_to_all(
+        self, x: Array, *, out: Array | None = None, **options: Unpack[CallOptions]
+    ) -> Returned:
         """Rank r gets block r of every rank's x, in the order of ranks.
 
         Args:
@@ -299,9 +315,9 @@ class Communicator(Programs):
         *,
         send_displacements: Sequence[int] | None = None,
         recv_displacements: Sequence[int] | None = None,
-        out: Array = None,
+        out: Array | None = None,
         **options: Unpack[CallOptions],
-    ) -> Array:
+    ) -> Returned:
         """Every rank sends every rank a part of its own length.
 
         Args:
@@ -354,7 +370,7 @@ class Communicator(Programs):
         dtype: str | None = None,
         async_op: bool = False,
         timeout: float | None = None,
-        stream: Stream = None,
+        stream: Stream | None = None,
     ) -> Work | None:
         """Sends x to a rank, which must receive as many elements of the type.
 
@@ -374,8 +390,8 @@ class Communicator(Programs):
         dtype: str | None = None,
         async_op: bool = False,
         timeout: float | None = None,
-        stream: Stream = None,
-    ) -> Array:
+        stream: Stream | None = None,
+    ) -> Returned:
         """Receives into `out` what a rank sends, as many elements. Returns out, or a Work."""
         group = self.group(async_op=async_op, timeout=timeout, stream=stream)
         with group:
@@ -428,16 +444,51 @@ class Communicator(Programs):
         """
         return Communicator(self._native.shrink(excluded))
 
-    def explain(self, collective: str, bytes: int) -> str:  # noqa: A002
-        """Which plan a call would take, and why: a table for a person.
+    def explain(self, collective: str, bytes: int | str) -> native.Explanation:  # noqa: A002
+        """Which plan a call would take, and why. Printed, it is a table.
 
         Args:
             collective: "all_reduce" and so on.
-            bytes: The larger of a rank's input and output.
+            bytes: The larger of a rank's input and output: a number, or a text as "1MiB".
         """
         return self._native.explain(collective, bytes)
 
-    def memory(self) -> dict[str, Any]:
+    def plan(
+        self,
+        collective: str,
+        bytes: int | str,  # noqa: A002
+        *,
+        root: int = 0,
+        in_place: bool = False,
+    ) -> native.Plan:
+        """The plan that a call would take, of all ranks: to look at, verify or draw.
+
+        Args:
+            collective: "all_reduce" and so on.
+            bytes: The larger of a rank's input and output: a number, or a text as "1MiB".
+            root: The root, of collectives that have one.
+            in_place: Whether input and output are one.
+
+        Raises:
+            MisuseError: The call would take a program that was registered; its plan is what
+                `register` was given.
+        """
+        chosen = self.explain(collective, bytes)
+        if chosen.origin == "registration":
+            raise MisuseError(
+                f"{collective} of {chosen.bytes} bytes takes the registered program "
+                f"{chosen.algorithm}; its plan is the one that was registered"
+            )
+        placement = native.Placement.from_nodes([self.node_of(rank) for rank in range(self.size)])
+        return native.find_algorithm(f"{chosen.algorithm}_{collective}").plan(
+            placement,
+            root=root,
+            in_place=in_place,
+            protocol=chosen.protocol,
+            channels=chosen.channels,
+        )
+
+    def memory(self) -> MemoryReport:
         """The memory that this communicator holds, in bytes.
 
         Returns:
@@ -490,3 +541,6 @@ def _close_all() -> None:
     abort_unfinished()
     for communicator in list(_alive):
         communicator.destroy()
+
+
+guard(globals())
