@@ -254,7 +254,7 @@ def test_limits_are_refused_with_their_place():
     )
     assert exchange.write_plan(long, "msccl")
     wide = ring.plan(plans.Placement(4), channels=33)
-    assert refusal(wide, "msccl") == "misuse: plan ring_all_reduce: 33 channels; msccl runs 1 to 32"
+    assert refusal(wide, "msccl") == "plan ring_all_reduce: 33 channels; msccl runs 1 to 32"
     direct = plans.find_algorithm("direct_all_to_all")
     assert refusal(direct.plan(plans.Placement(33)), "rccl") == (
         "plan direct_all_to_all, rank 0: channel 0 has 33 thread blocks; rccl has at most 32"
@@ -284,7 +284,7 @@ def test_limits_are_refused_with_their_place():
             "to 127 can be waited for"
         )
     assert refusal(many, "rccl") == (
-        "misuse: plan many, rank 0: 130 thread blocks; rccl runs at most 64"
+        "plan many, rank 0: 130 thread blocks; rccl runs at most 64"
     )
     copies = "\n".join(["copy input[0] -> output[0]"] * 64)
     blocks = [f"block {i} channel {i // 32}\n{copies}" for i in range(64)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from unisono.bench.cases import Case, Request
-from unisono.bench.machine import describe_machine
+from unisono.bench.machine import machine_facts
 
 FORMAT = 1
 
@@ -78,7 +78,7 @@ def to_document(request: Request, rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": describe_machine(),
+        "machine": machine_facts(),
         "request": request.to_json(),
         "rows": [asdict(row) for row in rows],
     }
