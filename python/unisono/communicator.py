@@ -17,26 +17,24 @@ communicator.
 """
 
 import atexit
-import json
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import Self, Unpack, cast
 
 from unisono import _unisono as native
 from unisono.arguments import guard
 from unisono.arrays import Array, Returned, empty_like
 from unisono.calls import CallOptions, DeviceOptions
 from unisono.errors import MisuseError
-from unisono.memory import MemoryReport, memory_of
-from unisono.programs import Programs
+from unisono.inspection import Inspection
 from unisono.streams import Stream
 from unisono.work import Group, Work, abort_unfinished
 
 __all__ = ["CallOptions", "Communicator"]
 
 
-class Communicator(Programs):
+class Communicator(Inspection):
     """A group of ranks. `unisono.init` makes the first one, `split` makes others of it.
 
     As a context manager it is destroyed at the end, or aborted if an exception leaves the block.
@@ -443,69 +441,6 @@ class Communicator(Programs):
             PeerError: Another rank has died as well, or does not come in time.
         """
         return Communicator(self._native.shrink(excluded))
-
-    def explain(self, collective: str, bytes: int | str) -> native.Explanation:  # noqa: A002
-        """Which plan a call would take, and why. Printed, it is a table.
-
-        Args:
-            collective: "all_reduce" and so on.
-            bytes: The larger of a rank's input and output: a number, or a text as "1MiB".
-        """
-        return self._native.explain(collective, bytes)
-
-    def plan(
-        self,
-        collective: str,
-        bytes: int | str,  # noqa: A002
-        *,
-        root: int = 0,
-        in_place: bool = False,
-    ) -> native.Plan:
-        """The plan that a call would take, of all ranks: to look at, verify or draw.
-
-        Args:
-            collective: "all_reduce" and so on.
-            bytes: The larger of a rank's input and output: a number, or a text as "1MiB".
-            root: The root, of collectives that have one.
-            in_place: Whether input and output are one.
-
-        Raises:
-            MisuseError: The call would take a program that was registered; its plan is what
-                `register` was given.
-        """
-        chosen = self.explain(collective, bytes)
-        if chosen.origin == "registration":
-            raise MisuseError(
-                f"{collective} of {chosen.bytes} bytes takes the registered program "
-                f"{chosen.algorithm}; its plan is the one that was registered"
-            )
-        placement = native.Placement.from_nodes([self.node_of(rank) for rank in range(self.size)])
-        return native.find_algorithm(f"{chosen.algorithm}_{collective}").plan(
-            placement,
-            root=root,
-            in_place=in_place,
-            protocol=chosen.protocol,
-            channels=chosen.channels,
-        )
-
-    def memory(self) -> MemoryReport:
-        """The memory that this communicator holds, in bytes.
-
-        Returns:
-            total_bytes, scratch_bytes, plans_bytes, record_bytes, device_bytes (of them, on the
-            CUDA device), connections (of those made so far, each one's peer, channel, transport,
-            bytes), and, no memory of its own, registered_bytes (arrays that other ranks were told
-            of) and mapped_bytes (theirs, mapped here).
-        """
-        return memory_of(self._native)
-
-    def dump_record(self) -> str:
-        """The record of this communicator's calls, as JSON."""
-        return self._native.dump_record()
-
-    def record(self) -> dict[str, Any]:
-        """The record of this communicator's calls: see docs for its members."""
-        return cast("dict[str, Any]", json.loads(self.dump_record()))
 
     def abort(self) -> None:
         """Gives up all calls, here and on the other ranks. From any thread; may be repeated."""

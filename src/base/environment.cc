@@ -13,9 +13,9 @@ namespace unisono {
 namespace {
 
 constexpr std::string_view own_prefix = "UNISONO_";
-// Read by the installer and by the tests.
-constexpr std::array<std::string_view, 4> read_elsewhere{
-    "UNISONO_NVCC_WHEELS", "UNISONO_TORCH_PYTHON", "UNISONO_NCCL_HEADERS", "UNISONO_UPDATE_GOLDEN"};
+// Read by the installer and by the tests; without the prefix.
+constexpr std::array<std::string_view, 4> read_elsewhere{"NVCC_WHEELS", "TORCH_PYTHON",
+                                                         "NCCL_HEADERS", "UPDATE_GOLDEN"};
 constexpr std::array<std::string_view, 6> launcher_names{
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
 constexpr std::array<std::string_view, 3> launcher_prefixes{"SLURM_", "PMI", "OMPI_"};
@@ -33,13 +33,14 @@ std::vector<std::string> variables() {
   return out;
 }
 
+// What all names begin with would make all of them near.
+std::string_view distinctive(std::string_view name) {
+  return name.substr(name.starts_with(own_prefix) ? own_prefix.size() : 0);
+}
+
 }  // namespace
 
 std::string near_settings(std::string_view variable) {
-  // What all names begin with would make all of them near.
-  const auto distinctive = [](std::string_view name) {
-    return name.substr(name.starts_with(own_prefix) ? own_prefix.size() : 0);
-  };
   std::vector<std::string> known;
   for (const SettingRow& row : setting_rows())
     if (row.variable.starts_with(own_prefix)) known.emplace_back(distinctive(row.variable));
@@ -53,7 +54,7 @@ std::vector<std::string> unknown_variables() {
   for (const std::string& name : variables()) {
     const auto is_this = [&](const SettingRow& row) { return row.variable == name; };
     if (!name.starts_with(own_prefix) || std::ranges::any_of(setting_rows(), is_this) ||
-        std::ranges::find(read_elsewhere, name) != read_elsewhere.end())
+        std::ranges::find(read_elsewhere, distinctive(name)) != read_elsewhere.end())
       continue;
     out.push_back(str(name, " is set, and there is no such setting", near_settings(name)));
   }

@@ -486,13 +486,5 @@ TEST_F(SelectionFile, ThatIsWrongSaysWhere) {
   }
 }
 
-TEST(Explain, NamesThePlanTheRowAndAllCandidates) {
-  Selection selection = selection_of(2, 4);
-  auto text = selection.explain(Collective::all_reduce, 1 << 20);
-  ASSERT_TRUE(text.ok());
-  for (const char* part : {"8 ranks, 2 nodes", "cost model", "ring", "tree", "rabenseifner"})
-    EXPECT_NE(text->text().find(part), std::string::npos) << text->text();
-}
-
 }  // namespace
 }  // namespace unisono::comm

@@ -89,6 +89,7 @@ def write_document(path: Path, request: Request, rows: Sequence[Row]) -> None:
     document = to_document(request, rows)
     lines = ",\n".join("    " + json.dumps(row) for row in document.pop("rows"))
     head = json.dumps(document, indent=2)[:-2]
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'{head},\n  "rows": [\n{lines}\n  ]\n}}\n')
 
 

@@ -21,12 +21,23 @@ from unisono.errors import Error, MisuseError
 _PASSES_ON = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 _COMMANDS = {
     "info": Place("info", "info", "Show what this installation, this machine and its GPUs have."),
-    "run": Place("run", "run", "Run a program on several ranks.", _PASSES_ON),
+    "run": Place(
+        "run",
+        "run",
+        "Run a program on several ranks; when one fails, end all and say which.",
+        _PASSES_ON,
+    ),
     "bench": Place("bench", "bench", "Time collectives and check every result."),
-    "netbed": Place("netbed", "app", "Network namespaces as nodes, joined by shaped links."),
+    "netbed": Place(
+        "netbed", "app", "Network namespaces as nodes, joined by links of a given rate."
+    ),
     "plan": Place("plan", "app", "List, show, verify, compile, find, run and draw plans."),
-    "explain": Place("explain", "explain", "Say which plan a call would take, and why."),
-    "simulate": Place("simulate", "simulate", "Simulate collectives or workloads on a cluster."),
+    "explain": Place(
+        "explain", "explain", "Say which plan a call would take on such a communicator, and why."
+    ),
+    "simulate": Place(
+        "simulate", "simulate", "Simulate a collective's algorithms, or a workload, on a cluster."
+    ),
     "calibrate": Place("calibrate", "calibrate", "Fit a cluster's numbers to measurements."),
 }
 

@@ -153,9 +153,10 @@ def bench(
     json: Json = None,
     html: Html = None,
 ) -> None:
-    """Time collectives and check every result; columns and options are those of nccl-tests.
+    """Time collectives and check every result.
 
-    Its -n (calls timed) is --iters here: -n is the number of ranks, as in all commands.
+    Columns and options are those of nccl-tests. Its -n (calls timed) is --iters here: -n is the
+    number of ranks, as in all commands.
 
     With --against, other libraries make the same calls in turn, size by size, and the table has
     their times and how many times as fast ours is.

@@ -47,8 +47,9 @@ def calibrate(
     rounds: Annotated[int, typer.Option(min=1, help="Steps of the fit, at most.")] = 15,
     json: Json = None,
 ) -> None:
-    """Fit a cluster's numbers to half of the measured points; show the errors on the other half.
+    """Fit a cluster's numbers to measurements.
 
+    Half of the points are fitted; the errors are shown on the other half, too.
     The fitted cluster file goes to --output.
     """
     simulator = load_simulator()

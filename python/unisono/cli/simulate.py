@@ -118,7 +118,10 @@ def simulate(
     ] = False,
     json: Json = None,
 ) -> None:
-    """Simulate a collective's algorithms on a cluster, by the very plans that the library runs."""
+    """Simulate a collective's algorithms, or a workload, on a cluster.
+
+    The plans are those that the library runs.
+    """
     simulator = load_simulator()
     if clusters:
         _print_clusters(simulator.builtin_clusters(), json)
