@@ -28,16 +28,10 @@ _COMMANDS = {
         _PASSES_ON,
     ),
     "bench": Place("bench", "bench", "Time collectives and check every result."),
-    "netbed": Place(
-        "netbed", "app", "Network namespaces as nodes, joined by links of a given rate."
-    ),
+    "netbed": Place("netbed", "app", "Network namespaces as nodes, joined by shaped links."),
     "plan": Place("plan", "app", "List, show, verify, compile, find, run and draw plans."),
-    "explain": Place(
-        "explain", "explain", "Say which plan a call would take on such a communicator, and why."
-    ),
-    "simulate": Place(
-        "simulate", "simulate", "Simulate a collective's algorithms, or a workload, on a cluster."
-    ),
+    "explain": Place("explain", "explain", "Say which plan a call would take, and why."),
+    "simulate": Place("simulate", "simulate", "Simulate collectives or workloads on a cluster."),
     "calibrate": Place("calibrate", "calibrate", "Fit a cluster's numbers to measurements."),
 }
 

@@ -33,7 +33,7 @@ def explain(
     nodes: Nodes = 1,
     json: Json = None,
 ) -> None:
-    """Say which plan a call would take on such a communicator, and why.
+    """Say which plan a call would take, and why.
 
     The size is that of a rank's input or output, whichever is larger.
     """

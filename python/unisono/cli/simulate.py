@@ -118,7 +118,7 @@ def simulate(
     ] = False,
     json: Json = None,
 ) -> None:
-    """Simulate a collective's algorithms, or a workload, on a cluster.
+    """Simulate collectives or workloads on a cluster.
 
     The plans are those that the library runs.
     """
