@@ -295,10 +295,11 @@ TEST_F(FromLaunchers, AProcessThatNothingStartedIsAlone) {
   EXPECT_EQ(options->rank, 0);
   EXPECT_EQ(options->world_size, 1);
   // Who names a part of the place means a job.
-  for (const BootstrapOptions& asked :
-       {BootstrapOptions{.rank = 0}, BootstrapOptions{.world_size = 2},
-        BootstrapOptions{.rendezvous = "file:///tmp/meet"}})
-    EXPECT_FALSE(bootstrap_options_from_settings(asked).ok());
+  EXPECT_FALSE(bootstrap_options_from_settings({.rank = 0, .world_size = -1}).ok());
+  EXPECT_FALSE(bootstrap_options_from_settings({.rank = -1, .world_size = 2}).ok());
+  EXPECT_FALSE(
+      bootstrap_options_from_settings({.rank = -1, .world_size = -1, .rendezvous = "file:///x"})
+          .ok());
 }
 
 TEST_F(FromLaunchers, AHalfSetUpLauncherIsAnErrorThatNamesItsVariables) {
