@@ -67,7 +67,7 @@ def _built_in(_target: str) -> Iterator[Made]:
 
 def _kind(reason: str) -> str:
     """A refusal without its names and numbers, to count by."""
-    text = reason.splitlines()[0].removeprefix("misuse: ")
+    text = reason.splitlines()[0]
     text = re.sub(r"^(\S+\.py:\d+: |plan \S+?(, rank \d+)?: )", "", text)
     return re.sub(r"\d+", "N", text)
 

@@ -103,6 +103,11 @@ void bind_placement(nb::module_& module) {
             return take(Placement::from_nodes(node_of_rank));
           },
           nb::arg("node_of_rank"))
+      .def("__repr__",
+           [](const Placement& self) {
+             return str("<unisono.Placement: ", number_of(self.ranks(), "rank"), " on ",
+                        number_of(self.nodes(), "node"), ">");
+           })
       .def_prop_ro("ranks", &Placement::ranks)
       .def_prop_ro("nodes", &Placement::nodes)
       .def(
@@ -144,6 +149,11 @@ void bind_algorithms(nb::module_& module) {
       .def_prop_ro("summary", [](const Entry& self) { return text(self.summary); })
       .def_prop_ro("source", [](const Entry& self) { return text(self.source); })
       .def_prop_ro("constraint", [](const Entry& self) { return text(self.constraint); })
+      .def("__repr__",
+           [](const Entry& self) {
+             return str("<unisono.Algorithm ", self.plan_name(), ": ", self.summary, ">");
+           })
+      .def("_repr_html_", &html_of)
       .def("why_not", &why_not, nb::arg("placement"), nb::kw_only(), nb::arg("root") = 0,
            nb::arg("in_place") = false, nb::arg("protocol") = "simple", nb::arg("channels") = 1)
       .def("plan", &make_plan, nb::arg("placement"), nb::kw_only(), nb::arg("root") = 0,

@@ -6,6 +6,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include "bind.h"
@@ -84,6 +85,11 @@ Work submit_messages(Communicator& communicator, const std::vector<const Message
   return take(without_gil([&] { return communicator.submit(all, options); }));
 }
 
+std::string state_of(const Work& work) {
+  if (!work.done()) return "running";
+  return work.status().ok() ? "complete" : "failed";
+}
+
 void wait(Work& work, std::optional<double> timeout) {
   if (!timeout) return check(without_gil([&] { return work.wait(); }));
   const auto patience = duration_of(*timeout, "timeout");
@@ -126,6 +132,7 @@ void bind_communicator(nb::module_& module) {
   nb::class_<Work>(module, "Work")
       .def("test", [](Work& work) { return without_gil([&] { return work.test(); }); })
       .def("wait", &wait, nb::arg("timeout") = nb::none())
+      .def_prop_ro("state", &state_of)
       .def_prop_ro("sequence", &Work::sequence);
 
   nb::class_<Communicator>(module, "Communicator")
@@ -160,8 +167,8 @@ void bind_communicator(nb::module_& module) {
       .def("check_failure", [](const Communicator& self) { check(self.failure()); })
       .def(
           "explain",
-          [](const Communicator& self, std::string_view collective, std::uint64_t bytes) {
-            return take(self.explain(collective_of(collective), bytes));
+          [](const Communicator& self, std::string_view collective, const Size& bytes) {
+            return take(self.explain(collective_of(collective), bytes_of(bytes)));
           },
           nb::arg("collective"), nb::arg("bytes"))
       .def(

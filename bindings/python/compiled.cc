@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "base/str.h"
 #include "bind.h"
 #include "compile/compile.h"
 #include "convert.h"
@@ -19,6 +20,14 @@ void bind_compiled(nb::module_& module) {
       .def_ro("plan", &Compiled::plan)
       .def_ro("steps", &Compiled::steps)
       .def_ro("messages", &Compiled::messages)
+      .def("__repr__",
+           [](const Compiled& self) {
+             return str("<unisono.Compiled ", self.plan.header.name, ": ",
+                        number_of(self.plan.header.ranks, "rank"), ", ",
+                        number_of(self.steps, "step"), ", ", number_of(self.messages, "message"),
+                        ", verified>");
+           })
+      .def("_repr_html_", &html_of)
       .def_prop_ro("timings", [](const Compiled& self) {
         std::vector<std::pair<std::string, double>> out;
         for (const compile::Timing& one : self.timings)

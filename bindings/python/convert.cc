@@ -6,16 +6,19 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace nb = nanobind;
 
 namespace unisono::python {
 
 void raise(const Error& error) {
+  // The exception's type says the kind. Of a peer the text names the rank.
+  const std::string said =
+      error.peer < 0 && !error.timed_out && !error.aborted ? error.message : error.describe();
   const nb::object exception =
       nb::module_::import_("unisono.errors")
-          .attr("from_native")(name(error.kind), error.timed_out, error.aborted, error.peer,
-                               error.describe());
+          .attr("from_native")(name(error.kind), error.timed_out, error.aborted, error.peer, said);
   PyErr_SetObject(exception.type().ptr(), exception.ptr());
   throw nb::python_error();
 }
@@ -26,9 +29,9 @@ namespace {
 template <class T>
 T by_name(std::optional<T> found, std::string_view wanted, std::string_view what, int count) {
   if (found) return *found;
-  std::vector<std::string_view> names;
-  for (int i = 0; i < count; ++i) names.push_back(name(static_cast<T>(i)));
-  raise(misuse("there is no ", what, " '", wanted, "'; there are ", join(names)));
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) names.emplace_back(name(static_cast<T>(i)));
+  raise(misuse("there is no ", what, " '", wanted, "'", name_hint(wanted, names)));
 }
 
 }  // namespace
@@ -56,6 +59,19 @@ std::chrono::nanoseconds duration_of(double seconds, std::string_view what) {
   if (!(seconds >= 0 && seconds <= most))
     raise(misuse(what, " is ", seconds, " seconds; it must be 0 to ", most));
   return std::chrono::nanoseconds(static_cast<std::int64_t>(std::llround(seconds * 1e9)));
+}
+
+std::uint64_t bytes_of(const Size& size) {
+  if (const auto* const bytes = std::get_if<std::uint64_t>(&size)) return *bytes;
+  return take(parse_bytes(std::get<std::string>(size)));
+}
+
+std::string number_of(std::int64_t count, std::string_view what) {
+  return str(count, " ", what, count == 1 ? "" : "s");
+}
+
+std::string html_of(nb::handle self) {
+  return nb::cast<std::string>(nb::module_::import_("unisono.draw").attr("notebook_html")(self));
 }
 
 }  // namespace unisono::python

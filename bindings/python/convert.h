@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 namespace unisono::python {
 
@@ -37,6 +38,16 @@ std::optional<Policy> policy_of(std::string_view name);
 
 // Seconds as Python gives them; not a number, negative or beyond 292 years is misuse.
 std::chrono::nanoseconds duration_of(double seconds, std::string_view what);
+
+// Bytes, or a size as people write it: "1MiB".
+using Size = std::variant<std::uint64_t, std::string>;
+std::uint64_t bytes_of(const Size& size);
+
+// "1 rank", "2 ranks".
+std::string number_of(std::int64_t count, std::string_view what);
+
+// What notebooks show for an object: unisono.draw.notebook_html.
+std::string html_of(nanobind::handle self);
 
 // A CUDA stream's address.
 inline std::optional<void*> stream_of(std::optional<std::uintptr_t> address) {

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "bind.h"
 #include "convert.h"
+#include "device/image.h"
 #include "engine/reduce/levels.h"
 #include "sys/cross_memory.h"
 #include "sys/shared_memory.h"
@@ -75,6 +76,12 @@ Transport probe_shared_memory() {
   return {"shm", true, attach};
 }
 
+std::string describe_streams() {
+  const std::int64_t streams = settings().integer(Setting::socket_streams);
+  return streams > 0 ? number_of(streams, "TCP stream") + " in each connection"
+                     : "2 TCP streams in each connection inside a host, 1 between hosts";
+}
+
 void bind_settings(nb::module_& module) {
   nb::class_<SettingRow>(module, "Setting")
       .def_prop_ro("variable", [](const SettingRow& row) { return text(row.variable); })
@@ -82,7 +89,11 @@ void bind_settings(nb::module_& module) {
       .def_prop_ro("default", [](const SettingRow& row) { return text(row.default_text); })
       .def_prop_ro("meaning", [](const SettingRow& row) { return text(row.meaning); })
       .def_prop_ro("value", &shown_value)
-      .def_prop_ro("is_set", [](const SettingRow& row) { return settings().is_set(row.setting); });
+      .def_prop_ro("is_set", [](const SettingRow& row) { return settings().is_set(row.setting); })
+      .def("__repr__", [](const SettingRow& row) {
+        return str("<unisono.Setting ", row.variable, "=", shown_value(row), ">");
+      });
+  module.def("unknown_variables", &unknown_variables);
   module.def("settings", [] {
     const auto rows = setting_rows();
     return std::vector<SettingRow>(rows.begin(), rows.end());
@@ -114,10 +125,7 @@ void bind_info(nb::module_& module) {
   module.def("collectives",
              [] { return names<Collective>(static_cast<int>(Collective::point_to_point)); });
   module.def("transports", [] {
-    return std::vector<Transport>{
-        probe_shared_memory(),
-        {"socket", true,
-         str(settings().integer(Setting::socket_streams), " TCP streams in each connection")}};
+    return std::vector<Transport>{probe_shared_memory(), {"socket", true, describe_streams()}};
   });
   // Messages that a connection holds on host memory, as it is set.
   module.def("usable_slots", [] {
@@ -125,6 +133,9 @@ void bind_info(nb::module_& module) {
     check(options.check());
     return options.usable_slots();
   });
+  // Whether the library was built with nvcc, so that GPUs can run plans.
+  module.def("has_kernels", [] { return device::kernel_image() != nullptr; });
+  module.def("name_hint", &name_hint, nb::arg("name"), nb::arg("known"));
   module.def("protocols", [] { return names<Protocol>(protocol_count); });
 
   module.def(

@@ -20,12 +20,11 @@ namespace {
 
 Collective program_collective(std::string_view wanted) {
   if (const auto found = collective_from_name(wanted)) return *found;
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (int i = 0; i < collective_count; ++i)
     if (const auto one = static_cast<Collective>(i); compile::has_programs(one))
-      names.push_back(name(one));
-  raise_program(
-      misuse("there is no collective '", wanted, "'; a program is of one of ", join(names)));
+      names.emplace_back(name(one));
+  raise_program(misuse("there is no collective '", wanted, "'", name_hint(wanted, names)));
 }
 
 Trace make_trace(std::string name, std::string_view collective, int ranks, int nodes, int root,
@@ -68,7 +67,8 @@ compile::Options options_of(const nb::dict& values) {
   for (const auto& [key, value] : values) {
     const auto name = option<std::string>("the name of an option", key);
     if (std::ranges::find(known_options, name) == known_options.end())
-      raise_program(misuse("there is no option '", name, "'; there are ", join(known_options)));
+      raise_program(misuse("there is no option '", name, "'",
+                           name_hint(name, {known_options.begin(), known_options.end()})));
     if (name == "in_place") options.in_place = option<bool>(name, value);
     if (name == "protocol") options.protocol = protocol_of(option<std::string>(name, value));
     if (name == "instances") options.instances = option<int>(name, value);

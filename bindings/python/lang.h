@@ -158,8 +158,8 @@ class PyTrace {
       std::vector<std::string> known;
       for (int i = 0; i < trace.layout().buffers(); ++i)
         known.push_back(trace.layout().buffer_name(i));
-      raise_program(misuse(trace.where(line()), "there is no buffer '", text, "'; there are ",
-                           join(known), ". scratch(name, chunks) makes one"));
+      raise_program(misuse(trace.where(line()), "there is no buffer '", text, "'",
+                           name_hint(text, known), " scratch(name, chunks) makes one"));
     }
     // A program names few buffers, but could build their names anew each time.
     if (names_.size() < 16) {

@@ -211,10 +211,15 @@ void bind_plan(nb::module_& module) {
                     static_cast<std::size_t>(plan.header.ranks);
            })
       .def("storage", &storage_of, nb::arg("rank"), nb::arg("buffer"), nb::arg("chunk"))
-      // What notebooks show.
-      .def("_repr_html_", [](nb::handle self) {
-        return nb::module_::import_("unisono.draw").attr("notebook_html")(self);
-      });
+      .def("__repr__",
+           [](const Plan& self) {
+             const Header& header = self.header;
+             return str("<unisono.Plan ", header.name, ": ", name(header.collective), " on ",
+                        number_of(header.ranks, "rank"), ", ", name(header.protocol), ", ",
+                        number_of(header.channels, "channel"),
+                        header.in_place ? ", in place>" : ">");
+           })
+      .def("_repr_html_", &html_of);
 }
 
 }  // namespace unisono::python

@@ -6,9 +6,11 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include "base/settings.h"
+#include "base/str.h"
 #include "bind.h"
 #include "convert.h"
 
@@ -33,31 +35,74 @@ Selection selection_for(const topo::Placement& placement, double crowding,
   return selection;
 }
 
-SelectionRow choose(std::string_view collective, std::uint64_t bytes,
-                    const topo::Placement& placement, double crowding) {
+SelectionRow choose(std::string_view collective, const Size& size, const topo::Placement& placement,
+                    double crowding) {
   Selection selection = selection_for(placement, crowding);
   const Collective which = collective_of(collective);
-  const comm::Choice choice = take(selection.choose(which, bytes, 0, false, {}));
-  for (SelectionRow row : selection.rows(which))
-    if (row.min_bytes <= bytes && bytes <= row.max_bytes) {
-      if (row.choice != choice) row.origin = "forced by a setting";
-      row.choice = choice;
-      return row;
-    }
-  return {.min_bytes = 0, .max_bytes = UINT64_MAX, .choice = choice, .origin = {}};
+  const std::uint64_t bytes = bytes_of(size);
+  return selection.row_of(which, bytes, take(selection.choose(which, bytes, 0, false, {})));
 }
+
+template <class T>
+constexpr std::string_view name_of_type =
+    std::is_same_v<T, Candidate> ? "Candidate" : "SelectionRow";
 
 template <class T>
 void bind_choice(nb::class_<T>& bound) {
   bound.def_prop_ro("algorithm", [](const T& self) { return text(self.choice.entry->name); })
       .def_prop_ro("plan_name", [](const T& self) { return self.choice.entry->plan_name(); })
       .def_prop_ro("protocol", [](const T& self) { return text(name(self.choice.protocol)); })
-      .def_prop_ro("channels", [](const T& self) { return self.choice.channels; });
+      .def_prop_ro("channels", [](const T& self) { return self.choice.channels; })
+      .def("__repr__", [](const T& self) {
+        return str("<unisono.", name_of_type<T>, " ", self.choice.entry->plan_name(), ", ",
+                   name(self.choice.protocol), ", ", number_of(self.choice.channels, "channel"),
+                   ">");
+      });
+}
+
+template <class T>
+std::optional<std::uint64_t> largest(const T& self) {
+  if (self.max_bytes == UINT64_MAX) return std::nullopt;
+  return self.max_bytes;
+}
+
+void bind_explanation(nb::module_& module) {
+  nb::class_<PlanCandidate>(module, "PlanCandidate")
+      .def_ro("algorithm", &PlanCandidate::algorithm)
+      .def_prop_ro("protocol", [](const PlanCandidate& self) { return text(name(self.protocol)); })
+      .def_ro("channels", &PlanCandidate::channels)
+      .def_ro("time_us", &PlanCandidate::time_us)
+      .def_ro("steps", &PlanCandidate::steps)
+      .def_ro("steps_inter_node", &PlanCandidate::steps_inter_node)
+      .def_ro("bytes_sent", &PlanCandidate::bytes_sent)
+      .def_ro("bytes_sent_inter_node", &PlanCandidate::bytes_sent_inter_node)
+      .def("__repr__", [](const PlanCandidate& self) {
+        return str("<unisono.PlanCandidate ", self.algorithm, ", ", name(self.protocol), ", ",
+                   number_of(self.channels, "channel"), ": ", self.time_us, " us>");
+      });
+  nb::class_<Explanation>(module, "Explanation")
+      .def_prop_ro("collective",
+                   [](const Explanation& self) { return text(name(self.collective)); })
+      .def_ro("bytes", &Explanation::bytes)
+      .def_ro("ranks", &Explanation::ranks)
+      .def_ro("nodes", &Explanation::nodes)
+      .def_ro("algorithm", &Explanation::algorithm)
+      .def_prop_ro("protocol", [](const Explanation& self) { return text(name(self.protocol)); })
+      .def_ro("channels", &Explanation::channels)
+      .def_ro("origin", &Explanation::origin)
+      .def_ro("min_bytes", &Explanation::min_bytes)
+      .def_prop_ro("max_bytes", &largest<Explanation>)
+      .def_ro("note", &Explanation::note)
+      .def_ro("candidates", &Explanation::candidates)
+      .def("__str__", &Explanation::text)
+      .def("__repr__", &Explanation::text)
+      .def("_repr_html_", &html_of);
 }
 
 }  // namespace
 
 void bind_selection(nb::module_& module) {
+  bind_explanation(module);
   nb::class_<Candidate> candidate(module, "Candidate");
   bind_choice(candidate);
   candidate.def_ro("time_us", &Candidate::time_us).def_ro("cost", &Candidate::cost);
@@ -65,11 +110,7 @@ void bind_selection(nb::module_& module) {
   nb::class_<SelectionRow> row(module, "SelectionRow");
   bind_choice(row);
   row.def_ro("min_bytes", &SelectionRow::min_bytes)
-      .def_prop_ro("max_bytes",
-                   [](const SelectionRow& self) -> std::optional<std::uint64_t> {
-                     if (self.max_bytes == UINT64_MAX) return std::nullopt;
-                     return self.max_bytes;
-                   })
+      .def_prop_ro("max_bytes", &largest<SelectionRow>)
       .def_ro("origin", &SelectionRow::origin);
 
   module.def(
@@ -82,21 +123,22 @@ void bind_selection(nb::module_& module) {
              nb::arg("crowding") = 1.0);
   module.def(
       "candidates",
-      [](std::string_view collective, std::uint64_t bytes, const topo::Placement& placement,
+      [](std::string_view collective, const Size& bytes, const topo::Placement& placement,
          double crowding, const std::optional<comm::Parameters>& parameters) {
         const comm::CostModel costs =
             parameters ? comm::cost_model_of(*parameters) : comm::host_cost_model();
         return selection_for(placement, crowding, costs)
-            .candidates(collective_of(collective), bytes);
+            .candidates(collective_of(collective), bytes_of(bytes));
       },
       nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"), nb::arg("crowding") = 1.0,
       nb::arg("parameters") = nb::none());
   module.def("cost_parameters", [] { return comm::parameters_of(comm::host_cost_model()); });
   module.def(
       "explain",
-      [](std::string_view collective, std::uint64_t bytes, const topo::Placement& placement,
+      [](std::string_view collective, const Size& bytes, const topo::Placement& placement,
          double crowding) {
-        return take(selection_for(placement, crowding).explain(collective_of(collective), bytes));
+        return take(
+            selection_for(placement, crowding).explain(collective_of(collective), bytes_of(bytes)));
       },
       nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"), nb::arg("crowding") = 1.0);
 }

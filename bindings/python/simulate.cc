@@ -99,7 +99,7 @@ simulate::NetworkModel model_of(std::string_view wanted) {
     if (name(model) == wanted) return model;
     known.emplace_back(name(model));
   }
-  raise(misuse("there is no network model '", wanted, "'; there are ", join(known)));
+  raise(misuse("there is no network model '", wanted, "'", name_hint(wanted, known)));
 }
 
 simulate::CollectiveCall collective_call(const Machine& machine, const algorithm::Entry& algorithm,

@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "base/str.h"
 #include "bind.h"
 #include "convert.h"
 #include "verify/schedule.h"
@@ -25,11 +26,26 @@ void bind_verify(nb::module_& module) {
       .def_ro("expected", &Failure::expected)
       .def_ro("got", &Failure::got)
       .def_ro("story", &Failure::story)
-      .def("describe", &Failure::describe);
+      .def("describe", &Failure::describe)
+      .def("__repr__", [](const Failure& self) {
+        return str("<unisono.Failure: ", name(self.problem), ", rank ", self.rank, ">");
+      });
 
   using verify::Report;
   nb::class_<Report>(module, "Report")
       .def_prop_ro("ok", &Report::ok)
+      .def("__repr__",
+           [](const Report& self) {
+             const std::string verdict =
+                 self.ok()
+                     ? str("right, ", number_of(self.slots, "slot"))
+                     : str(number_of(static_cast<std::int64_t>(self.failures.size()), "failure"),
+                           ", first ", name(self.failures.front().problem), " on rank ",
+                           self.failures.front().rank);
+             return str("<unisono.Report: ", verdict, ", ", number_of(self.steps, "step"), ", ",
+                        number_of(self.messages, "message"), ">");
+           })
+      .def("_repr_html_", &html_of)
       .def_ro("failures", &Report::failures)
       .def_ro("steps", &Report::steps)
       .def_ro("messages", &Report::messages)

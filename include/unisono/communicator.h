@@ -21,6 +21,7 @@
 // blame.
 #pragma once
 
+#include <unisono/explanation.h>
 #include <unisono/result.h>
 #include <unisono/types.h>
 #include <unisono/window.h>
@@ -305,8 +306,8 @@ class Communicator {
   // where the call is.
   bool can_choose(const Call& call);
 
-  // Which plan a call would take, and why: a table for a person.
-  Result<std::string> explain(Collective collective, std::uint64_t bytes) const;
+  // Which plan a call would take, and why.
+  Result<Explanation> explain(Collective collective, std::uint64_t bytes) const;
 
   MemoryReport memory() const;
   // The record of this communicator's calls, as JSON.

@@ -1,37 +1,43 @@
 """Unisono: collective communication where every algorithm is a plan.
 
-comm = unisono.init()  # under `unisono run`, torchrun or mpirun
+comm = unisono.init()  # under `unisono run`, torchrun, srun or mpirun; alone, one rank
 comm.all_reduce(gradients, "average", out=gradients)
 """
 
-from unisono._unisono import (
-    RendezvousListener,
-    Setting,
-    __version__,
-    collectives,
-    data_types,
-    make_secret,
-    protocols,
-    reduce_operations,
-    set_setting,
-    settings,
-    simd_level,
-    transports,
-)
-from unisono.arguments import guard
-from unisono.communicator import CallOptions, Communicator
-from unisono.errors import (
-    AbortedError,
-    ArgumentTypeError,
-    BugError,
-    CollectiveTimeoutError,
-    Error,
-    MachineError,
-    MisuseError,
-    PeerError,
-)
-from unisono.join import init
-from unisono.work import Group, Work
+import importlib
+from typing import TYPE_CHECKING, Any
+
+# Names are imported when they are first used, so that the command line answers at once. Each line
+# here has one in `_MODULES` below, unless it is the native core's.
+if TYPE_CHECKING:
+    from unisono._unisono import (
+        Explanation,
+        RendezvousListener,
+        Setting,
+        __version__,
+        collectives,
+        data_types,
+        make_secret,
+        protocols,
+        reduce_operations,
+        set_setting,
+        settings,
+        simd_level,
+        transports,
+    )
+    from unisono.communicator import CallOptions, Communicator
+    from unisono.errors import (
+        AbortedError,
+        ArgumentTypeError,
+        BugError,
+        CollectiveTimeoutError,
+        Error,
+        MachineError,
+        MisuseError,
+        PeerError,
+    )
+    from unisono.join import init
+    from unisono.work import Group, Work
 
 __all__ = [
     "AbortedError",
@@ -41,6 +47,7 @@ __all__ = [
     "CollectiveTimeoutError",
     "Communicator",
     "Error",
+    "Explanation",
     "Group",
     "MachineError",
     "MisuseError",
@@ -61,4 +68,34 @@ __all__ = [
     "transports",
 ]
 
-guard(globals())
+_MODULES = {
+    "communicator": ("CallOptions", "Communicator"),
+    "errors": ("AbortedError", "ArgumentTypeError", "BugError", "CollectiveTimeoutError", "Error",
+               "MachineError", "MisuseError", "PeerError"),
+    "join": ("init",),
+    "work": ("Group", "Work"),
+}  # fmt: skip
+# `import unisono` is enough to use them.
+_PUBLIC_MODULES = (
+    *("arrays", "draw", "errors", "exchange", "lang", "launcher", "netbed", "plans", "report"),
+    *("simulate", "synthesize", "testing", "torch"),
+)
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _PUBLIC_MODULES:
+            try:
+                return importlib.import_module(f"unisono.{name}")
+            except ImportError as missing:  # a package of an extra; hasattr() must be able to ask
+                raise AttributeError(f"unisono.{name} cannot be imported: {missing}") from missing
+        if name not in __all__:
+            raise AttributeError(f"module 'unisono' has no attribute '{name}'")
+        places = (module for module, names in _MODULES.items() if name in names)
+        found = getattr(importlib.import_module(f"unisono.{next(places, '_unisono')}"), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

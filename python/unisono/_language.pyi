@@ -114,6 +114,7 @@ class Compiled:
     def steps(self) -> int: ...  # executed by the proof
     @property
     def messages(self) -> int: ...
+    def _repr_html_(self) -> str: ...
 
 class Trace:
     """A program being traced; unisono.lang.Build is what programs see."""

@@ -82,3 +82,5 @@ class Report:
     @property
     def orders_differ(self) -> bool:
         """Ranks add one sum in different orders; only where that is allowed."""
+
+    def _repr_html_(self) -> str: ...

@@ -21,6 +21,58 @@ class Candidate:
     @property
     def cost(self) -> Cost: ...
 
+class PlanCandidate:
+    """A plan that could serve the call, in an explanation."""
+
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def time_us(self) -> float: ...  # by the cost model
+    @property
+    def steps(self) -> int: ...  # messages on the longest chain
+    @property
+    def steps_inter_node(self) -> int: ...
+    @property
+    def bytes_sent(self) -> float: ...  # by the rank that sends most
+    @property
+    def bytes_sent_inter_node(self) -> float: ...
+
+class Explanation:
+    """Which plan a call takes, who decided that, and what else could serve.
+
+    `str()` and `repr()` give it as a table of at most 80 columns.
+    """
+
+    @property
+    def collective(self) -> str: ...
+    @property
+    def bytes(self) -> int: ...  # the larger of a rank's input and output
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def algorithm(self) -> str: ...  # or the registered program's name
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def origin(self) -> str: ...  # "cost model", "setting", "registration", or the file of rows
+    @property
+    def min_bytes(self) -> int: ...  # of the sizes for which it decided so
+    @property
+    def max_bytes(self) -> int | None: ...  # None: no limit
+    @property
+    def note(self) -> str: ...  # what holds for all calls, as that some messages are copied once
+    @property
+    def candidates(self) -> list[PlanCandidate]: ...  # the fastest first
+    def _repr_html_(self) -> str: ...
+
 class SelectionRow:
     """A row of the selection table: serves calls of min_bytes to max_bytes."""
 
@@ -44,13 +96,13 @@ def selection_table(
     """The rows in the order in which they are tried, with this process's settings."""
 
 def choose(
-    collective: str, bytes: int, placement: Placement, crowding: float = 1.0
+    collective: str, bytes: int | str, placement: Placement, crowding: float = 1.0
 ) -> SelectionRow:
     """The row that decides a call of `bytes` (the larger of a rank's input and output)."""
 
 def candidates(
     collective: str,
-    bytes: int,
+    bytes: int | str,
     placement: Placement,
     crowding: float = 1.0,
     parameters: Sequence[float] | None = None,
@@ -60,5 +112,7 @@ def candidates(
 def cost_parameters() -> list[float]:
     """The cost model's parameters, in the order of src/comm/select/cost_model.cc."""
 
-def explain(collective: str, bytes: int, placement: Placement, crowding: float = 1.0) -> str:
-    """Which plan a call would take, and why: a table for a person."""
+def explain(
+    collective: str, bytes: int | str, placement: Placement, crowding: float = 1.0
+) -> Explanation:
+    """Which plan a call would take, and why; `bytes` may be a text, as "1MiB"."""

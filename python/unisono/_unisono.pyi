@@ -22,6 +22,8 @@ from unisono._schedule import Report as Report
 from unisono._schedule import Schedule as Schedule
 from unisono._schedule import TimedStep as TimedStep
 from unisono._selection import Candidate as Candidate
+from unisono._selection import Explanation as Explanation
+from unisono._selection import PlanCandidate as PlanCandidate
 from unisono._selection import SelectionRow as SelectionRow
 from unisono._selection import candidates as candidates
 from unisono._selection import choose as choose
@@ -65,6 +67,8 @@ class Work:
     """A started call. Thread-safe; waiting releases the GIL and answers Ctrl-C."""
 
     def test(self) -> bool: ...
+    @property
+    def state(self) -> str: ...  # "running", "complete" or "failed"
     def wait(self, timeout: float | None = None) -> None: ...
     @property
     def sequence(self) -> int: ...
@@ -150,7 +154,7 @@ class Communicator:
     ) -> None: ...
     def refuse_call(self, why: str) -> None: ...
     def custom_blocks(self, program: str) -> tuple[int, int]: ...
-    def explain(self, collective: str, bytes: int) -> str: ...
+    def explain(self, collective: str, bytes: int | str) -> Explanation: ...
     def register_memory(self, address: int, bytes: int) -> None: ...
     def memory(self) -> Memory: ...
     def dump_record(self) -> str: ...
@@ -229,6 +233,15 @@ def set_setting(variable: str, value: str) -> None:
     Communicators take their settings when they are made.
     """
 
+def unknown_variables() -> list[str]:
+    """A sentence for each variable of the environment named UNISONO_... that nothing reads."""
+
+def has_kernels() -> bool:
+    """Whether GPU kernels were compiled into this installation."""
+
+def name_hint(name: str, known: list[str]) -> str:
+    """How the message about an unknown name ends: "; did you mean ring or tree?"."""
+
 def simd_level() -> str:
     """The instruction set that the reductions use here: baseline, avx2 or avx512."""
 
@@ -292,6 +305,7 @@ class Algorithm:
     def source(self) -> str: ...
     @property
     def constraint(self) -> str: ...
+    def _repr_html_(self) -> str: ...  # see unisono.draw.notebook_html; likewise below
     def why_not(
         self,
         placement: Placement,
@@ -455,6 +469,6 @@ class Plan:
     def storage(self, rank: int, buffer: str, chunk: int) -> tuple[str, int]:
         """The buffer and chunk where a rank's chunk lies: the same for two that alias."""
 
-    def _repr_html_(self) -> str: ...  # for notebooks: see unisono.draw.notebook_html
+    def _repr_html_(self) -> str: ...
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...

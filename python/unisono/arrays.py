@@ -8,15 +8,43 @@ bfloat16 and no 8-bit floats of its own: arrays of ml_dtypes are taken as what t
 
 import importlib
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
 from unisono import _unisono as native
 from unisono.errors import MisuseError
+from unisono.names import check_names
 
-# Type checkers cannot say "has __dlpack__ or a buffer"; these are checked when they are used.
-Array = Any
+
+class SharesBuffer(Protocol):
+    """An object of the buffer protocol."""
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """The object's memory; called by the interpreter."""
+
+
+class SharesDlpack(Protocol):
+    """An object of DLPack: tensors and arrays."""
+
+    @property
+    def __dlpack__(self) -> Callable[..., object]:
+        """Gives a capsule that holds the memory."""
+
+
+class SharesCudaArray(Protocol):
+    """An object of the CUDA array interface."""
+
+    @property
+    def __cuda_array_interface__(self) -> Mapping[str, Any]:
+        """Describes the memory."""
+
+
+Array = SharesBuffer | SharesDlpack | SharesCudaArray
+# What a call returns: its output, an array of the input's kind, or a Work with async_op. A type
+# checker cannot tell which of them.
+Returned = Any
 
 _SIZES = dict(native.data_types())
 # NumPy types of ml_dtypes, and types that DLPack or a newer PyTorch names otherwise.
@@ -41,7 +69,7 @@ class View:
 
     __slots__ = ("address", "buffer", "count", "device", "shape", "source", "type")
 
-    def __init__(self, array: Array, writable: bool, dtype: str | None, what: str) -> None:
+    def __init__(self, array: Array | None, writable: bool, dtype: str | None, what: str) -> None:
         """Takes the memory of `array`.
 
         Args:
@@ -78,7 +106,7 @@ class View:
         self.source = array
 
 
-def empty_like(view: View, shape: tuple[int, ...]) -> Array:
+def empty_like(view: View, shape: tuple[int, ...]) -> Returned:
     """An uninitialised array of another shape: of the source's kind, type and device.
 
     A NumPy array for NumPy, a tensor for PyTorch, a CuPy array for CuPy, else NumPy.
@@ -86,7 +114,7 @@ def empty_like(view: View, shape: tuple[int, ...]) -> Array:
     Raises:
         MisuseError: The source is in device memory, and its library is none of these.
     """
-    source = view.source
+    source: Any = view.source
     if isinstance(source, np.ndarray):
         return np.empty(shape, source.dtype)
     library = type(source).__module__.split(".")[0]
@@ -121,8 +149,7 @@ def shape_text(shape: tuple[int, ...]) -> str:
 def known_type(name: str) -> str:
     """The type's name here, "float8_e4m3fn" and the like translated; MisuseError if unknown."""
     translated = _FOREIGN.get(name, name)
-    if translated not in _SIZES:
-        raise MisuseError(f"there is no element type '{name}'; there are {', '.join(_SIZES)}")
+    check_names("element type", [translated], list(_SIZES))
     return translated
 
 
@@ -158,7 +185,7 @@ class _CudaArray:
         )
 
 
-def _buffer_of(array: Array, writable: bool) -> Any:
+def _buffer_of(array: Array | None, writable: bool) -> Any:
     if not hasattr(array, "__dlpack__"):
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is not None:
@@ -166,7 +193,7 @@ def _buffer_of(array: Array, writable: bool) -> Any:
     return native.Buffer(array, writable)
 
 
-def _without_foreign_type(array: Array) -> tuple[Array, str]:
+def _without_foreign_type(array: Array | None) -> tuple[Array | None, str]:
     """NumPy's own exporters refuse ml_dtypes' types: shares them as integers, and their name."""
     if not isinstance(array, np.ndarray) or array.dtype.isbuiltin == 1:
         return array, ""
@@ -194,7 +221,7 @@ def _type_of(buffer: Any, named: str, dtype: str | None, what: str) -> str:
     return found
 
 
-def _why_not_shared(array: Array, writable: bool, what: str, error: Exception) -> str:
+def _why_not_shared(array: Array | None, writable: bool, what: str, error: Exception) -> str:
     if isinstance(array, np.ndarray):
         if writable and not array.flags.writeable:
             return f"{what} is read-only; pass an array that may be written to"

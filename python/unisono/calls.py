@@ -7,12 +7,12 @@ from math import prod
 from typing import Any
 
 from unisono import _unisono as native
-from unisono.arrays import Array, View, bytes_of, empty_like, rows, shape_text
+from unisono.arrays import Array, Returned, View, bytes_of, empty_like, rows, shape_text
 from unisono.errors import ArgumentTypeError, Error, MisuseError
 from unisono.streams import DeviceOptions, stream_of
 from unisono.work import Work
 
-__all__ = ["CallOptions", "Calls", "DeviceOptions", "memory_of"]
+__all__ = ["CallOptions", "Calls", "DeviceOptions"]
 
 # The methods that all ranks call together.
 _COLLECTIVES = (
@@ -107,7 +107,7 @@ class Calls:
         send_displacements: Sequence[int] = (),
         recv_counts: Sequence[int] = (),
         recv_displacements: Sequence[int] = (),
-    ) -> Array:
+    ) -> Returned:
         unknown = options.keys() - CallOptions.__annotations__.keys()
         if unknown:
             raise ArgumentTypeError(
@@ -144,16 +144,18 @@ class Calls:
         return result
 
     def _view(
-        self, array: Array, which: str, what: str, options: CallOptions, *, writable: bool
+        self, array: Array | None, which: str, what: str, options: CallOptions, *, writable: bool
     ) -> View:
         where = f"the {which} of {what} on rank {self.rank}"
         return View(array, writable, options.get("dtype"), where)
 
-    def _input(self, x: Array, what: str, options: CallOptions, *, writable: bool = False) -> View:
+    def _input(
+        self, x: Array | None, what: str, options: CallOptions, *, writable: bool = False
+    ) -> View:
         return self._view(x, "input", what, options, writable=writable)
 
     def _output(
-        self, out: Array, like: View, shape: tuple[int, ...], what: str, options: CallOptions
+        self, out: Array | None, like: View, shape: tuple[int, ...], what: str, options: CallOptions
     ) -> View:
         if out is None:
             out = empty_like(like, shape)
@@ -232,22 +234,3 @@ class Calls:
         """
         view = View(array, False, None, f"the array to be registered on rank {self.rank}")
         self._native.register_memory(view.address, bytes_of(view))
-
-
-def memory_of(communicator: native.Communicator) -> dict[str, Any]:
-    """What `Communicator.memory` gives."""
-    report = communicator.memory()
-    return {
-        "total_bytes": report.total_bytes,
-        "scratch_bytes": report.scratch_bytes,
-        "plans_bytes": report.plans_bytes,
-        "record_bytes": report.record_bytes,
-        "device_bytes": report.device_bytes,
-        "registered_bytes": report.registered_bytes,
-        "mapped_bytes": report.mapped_bytes,
-        "connections": [
-            {"peer": one.peer, "channel": one.channel, "transport": one.transport,
-             "bytes": one.bytes}
-            for one in report.connections
-        ],
-    }  # fmt: skip

@@ -17,24 +17,24 @@ communicator.
 """
 
 import atexit
-import json
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import Self, Unpack, cast
 
 from unisono import _unisono as native
-from unisono.arrays import Array, empty_like
-from unisono.calls import CallOptions, DeviceOptions, memory_of
+from unisono.arguments import guard
+from unisono.arrays import Array, Returned, empty_like
+from unisono.calls import CallOptions, DeviceOptions
 from unisono.errors import MisuseError
-from unisono.programs import Programs
+from unisono.inspection import Inspection
 from unisono.streams import Stream
 from unisono.work import Group, Work, abort_unfinished
 
 __all__ = ["CallOptions", "Communicator"]
 
 
-class Communicator(Programs):
+class Communicator(Inspection):
     """A group of ranks. `unisono.init` makes the first one, `split` makes others of it.
 
     As a context manager it is destroyed at the end, or aborted if an exception leaves the block.
@@ -64,8 +64,13 @@ class Communicator(Programs):
         return self._native.node_of(rank)
 
     @property
+    def local_rank(self) -> int:
+        """This rank's number among those of its node, from 0; whoever started the job."""
+        return sum(self._native.node_of(rank) == self.node for rank in range(self.rank))
+
+    @property
     def id(self) -> int:
-        """The communicator's identity, the same on all its ranks."""
+        """The communicator's identity, the same on all its ranks; messages and records name it."""
         return self._native.id
 
     @property
@@ -79,7 +84,7 @@ class Communicator(Programs):
         return self._native.world_ranks
 
     def __repr__(self) -> str:
-        return f"<unisono.Communicator {self.id:x}: rank {self.rank} of {self.size}>"
+        return f"<unisono.Communicator {self.id}: rank {self.rank} of {self.size}>"
 
     # Collectives ----------------------------------------------------------------------------------
 
@@ -88,10 +93,10 @@ class Communicator(Programs):
         x: Array,
         op: str = "sum",
         *,
-        out: Array = None,
+        out: Array | None = None,
         multiplier: float = 1,
         **options: Unpack[CallOptions],
-    ) -> Array:
+    ) -> Returned:
         """Every rank gets the reduction of all ranks' x, bit for bit the same.
 
         Args:
@@ -112,7 +117,9 @@ class Communicator(Programs):
             what, source, target, source.count, options, operation=op, multiplier=multiplier
         )
 
-    def all_gather(self, x: Array, *, out: Array = None, **options: Unpack[CallOptions]) -> Array:
+    def all_gather(
+        self, x: Array, *, out: Array | None = None, **options: Unpack[CallOptions]
+    ) -> Returned:
         """Every rank gets all ranks' x, along the first dimension.
 
         Args:
@@ -134,10 +141,10 @@ class Communicator(Programs):
         x: Array,
         op: str = "sum",
         *,
-        out: Array = None,
+        out: Array | None = None,
         multiplier: float = 1,
         **options: Unpack[CallOptions],
-    ) -> Array:
+    ) -> Returned:
         """Rank r gets block r of the reduction of all ranks' x.
 
         Args:
@@ -158,8 +165,8 @@ class Communicator(Programs):
         )
 
     def broadcast(
-        self, x: Array, root: int = 0, *, out: Array = None, **options: Unpack[CallOptions]
-    ) -> Array:
+        self, x: Array, root: int = 0, *, out: Array | None = None, **options: Unpack[CallOptions]
+    ) -> Returned:
         """Every rank gets the root's x.
 
         Args:
@@ -189,10 +196,10 @@ class Communicator(Programs):
         op: str = "sum",
         root: int = 0,
         *,
-        out: Array = None,
+        out: Array | None = None,
         multiplier: float = 1,
         **options: Unpack[CallOptions],
-    ) -> Array:
+    ) -> Returned:
         """The root gets the reduction of all ranks' x.
 
         Args:
@@ -224,8 +231,8 @@ class Communicator(Programs):
         )
 
     def gather(
-        self, x: Array, root: int = 0, *, out: Array = None, **options: Unpack[CallOptions]
-    ) -> Array:
+        self, x: Array, root: int = 0, *, out: Array | None = None, **options: Unpack[CallOptions]
+    ) -> Returned:
         """The root gets all ranks' x, along the first dimension.
 
         Args:
@@ -246,8 +253,13 @@ class Communicator(Programs):
         return self._call(what, source, target, source.count, options, root=root)
 
     def scatter(
-        self, x: Array = None, root: int = 0, *, out: Array = None, **options: Unpack[CallOptions]
-    ) -> Array:
+        self,
+        x: Array | None = None,
+        root: int = 0,
+        *,
+        out: Array | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Returned:
         """Rank r gets block r of the root's x.
 
         Args:
@@ -274,7 +286,9 @@ class Communicator(Programs):
         target = self._view(out, "output", what, options, writable=True)
         return self._call(what, None, target, target.count, options, root=root)
 
-    def all_to_all(self, x: Array, *, out: Array = None, **options: Unpack[CallOptions]) -> Array:
+    def all_to_all(
+        self, x: Array, *, out: Array | None = None, **options: Unpack[CallOptions]
+    ) -> Returned:
         """Rank r gets block r of every rank's x, in the order of ranks.
 
         Args:
@@ -299,9 +313,9 @@ class Communicator(Programs):
         *,
         send_displacements: Sequence[int] | None = None,
         recv_displacements: Sequence[int] | None = None,
-        out: Array = None,
+        out: Array | None = None,
         **options: Unpack[CallOptions],
-    ) -> Array:
+    ) -> Returned:
         """Every rank sends every rank a part of its own length.
 
         Args:
@@ -354,7 +368,7 @@ class Communicator(Programs):
         dtype: str | None = None,
         async_op: bool = False,
         timeout: float | None = None,
-        stream: Stream = None,
+        stream: Stream | None = None,
     ) -> Work | None:
         """Sends x to a rank, which must receive as many elements of the type.
 
@@ -374,8 +388,8 @@ class Communicator(Programs):
         dtype: str | None = None,
         async_op: bool = False,
         timeout: float | None = None,
-        stream: Stream = None,
-    ) -> Array:
+        stream: Stream | None = None,
+    ) -> Returned:
         """Receives into `out` what a rank sends, as many elements. Returns out, or a Work."""
         group = self.group(async_op=async_op, timeout=timeout, stream=stream)
         with group:
@@ -428,34 +442,6 @@ class Communicator(Programs):
         """
         return Communicator(self._native.shrink(excluded))
 
-    def explain(self, collective: str, bytes: int) -> str:  # noqa: A002
-        """Which plan a call would take, and why: a table for a person.
-
-        Args:
-            collective: "all_reduce" and so on.
-            bytes: The larger of a rank's input and output.
-        """
-        return self._native.explain(collective, bytes)
-
-    def memory(self) -> dict[str, Any]:
-        """The memory that this communicator holds, in bytes.
-
-        Returns:
-            total_bytes, scratch_bytes, plans_bytes, record_bytes, device_bytes (of them, on the
-            CUDA device), connections (of those made so far, each one's peer, channel, transport,
-            bytes), and, no memory of its own, registered_bytes (arrays that other ranks were told
-            of) and mapped_bytes (theirs, mapped here).
-        """
-        return memory_of(self._native)
-
-    def dump_record(self) -> str:
-        """The record of this communicator's calls, as JSON."""
-        return self._native.dump_record()
-
-    def record(self) -> dict[str, Any]:
-        """The record of this communicator's calls: see docs for its members."""
-        return cast("dict[str, Any]", json.loads(self.dump_record()))
-
     def abort(self) -> None:
         """Gives up all calls, here and on the other ranks. From any thread; may be repeated."""
         self._native.abort()
@@ -490,3 +476,6 @@ def _close_all() -> None:
     abort_unfinished()
     for communicator in list(_alive):
         communicator.destroy()
+
+
+guard(globals())

@@ -18,7 +18,7 @@ from unisono.bench.machine import describe_machine
 from unisono.bench.rows import Row, write_document
 from unisono.bench.tables import summary_of
 from unisono.cli.bench import conclude, run_with_progress
-from unisono.cli.output import complain, console
+from unisono.cli.output import complain, console, show
 from unisono.draw import draw_plan
 from unisono.errors import Error, MachineError
 from unisono.job_folder import job_folder
@@ -95,7 +95,7 @@ def run_demo(quick: bool, output: Path) -> int:
     )
     request = Request(ranks=RANKS, nodes=NODES, seconds=0.01 if quick else 0.1)
     rows = run_with_progress(request, list_demo_cases(request, quick))
-    console.print(summary_of(rows))
+    show(summary_of(rows))
     status = conclude(rows) or check_complete(rows)
     console.print()
     training = run_digits(quick)

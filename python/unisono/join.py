@@ -4,12 +4,15 @@ import os
 import socket
 import sys
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol, TypedDict
 
 from unisono import _through_store
 from unisono import _unisono as native
+from unisono.arguments import guard
 from unisono.communicator import Communicator
 from unisono.errors import CollectiveTimeoutError, MachineError, MisuseError
+
+__all__ = ["init"]
 
 # What Open MPI, MPICH and its kin, and PMIx launchers set for each process.
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
@@ -17,6 +20,32 @@ _OWN_VARIABLES = ("UNISONO_RANK", "UNISONO_WORLD_SIZE", "RANK", "WORLD_SIZE")
 _TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _PLACE_SETTINGS = ("UNISONO_RANK", "UNISONO_WORLD_SIZE", "UNISONO_RENDEZVOUS")
 _LOOPBACK = ("localhost", "127.", "::1")
+
+
+class MpiCommunicator(Protocol):
+    """What is used of a communicator of mpi4py."""
+
+    def Get_rank(self) -> int:  # noqa: N802
+        """This process's rank."""
+
+    def Get_size(self) -> int:  # noqa: N802
+        """The number of ranks."""
+
+    def bcast(self, obj: Any, root: int = 0) -> Any:
+        """Gives all ranks the root's object."""
+
+
+class InitOptions(TypedDict, total=False):
+    """What `init` takes by name, but for the place in the job."""
+
+    interface: str | None
+    transport: str | None
+    bootstrap_timeout: float | None
+    device: int | None
+    policy: str | None
+    max_sms: int | None
+
+
 _Met = tuple[native.RendezvousListener | None, str, str]
 
 
@@ -34,7 +63,7 @@ def init(
     device: int | None = None,
     policy: str | None = None,
     max_sms: int | None = None,
-    mpi_comm: Any = None,
+    mpi_comm: MpiCommunicator | None = None,
 ) -> Communicator:
     """Joins the job and returns the communicator of all its ranks. Collective.
 
@@ -132,7 +161,7 @@ def _meets_by_mpi() -> bool:
     return "mpi4py.MPI" in sys.modules or not has_other
 
 
-def _mpi_world() -> Any:
+def _mpi_world() -> MpiCommunicator:
     try:
         from mpi4py import MPI
     except ImportError:
@@ -140,10 +169,11 @@ def _mpi_world() -> Any:
             "this process was started by mpirun, but mpi4py is not installed; install "
             "unisono[mpi], or set UNISONO_RANK, UNISONO_WORLD_SIZE and UNISONO_RENDEZVOUS"
         ) from None
-    return MPI.COMM_WORLD
+    world: MpiCommunicator = MPI.COMM_WORLD
+    return world
 
 
-def _meet_by_mpi(mpi_comm: Any, interface: str) -> _Met:
+def _meet_by_mpi(mpi_comm: MpiCommunicator, interface: str) -> _Met:
     """Rank 0 listens and makes a secret; MPI tells the others."""
     listener = None
     told: tuple[str, str] | Exception = ("", "")
@@ -214,3 +244,6 @@ def _address_towards(host: str, port: int) -> str:
     except OSError:
         return ""
     return "" if own.startswith(_LOOPBACK) else own
+
+
+guard(globals())

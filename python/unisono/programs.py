@@ -3,7 +3,7 @@
 from typing import Any, Unpack
 
 from unisono import _unisono as native
-from unisono.arrays import Array, View, rows, shape_text
+from unisono.arrays import Array, Returned, View, rows, shape_text
 from unisono.calls import CallOptions, Calls
 from unisono.errors import MisuseError
 from unisono.lang.program import Program
@@ -44,9 +44,9 @@ class Programs(Calls):
         x: Array,
         op: str = "sum",
         *,
-        out: Array = None,
+        out: Array | None = None,
         **options: Unpack[CallOptions],
-    ) -> Array:
+    ) -> Returned:
         """Calls a registered program that has a collective of its own. Collective.
 
         Args:

@@ -6,13 +6,13 @@ device. So a call's output may be used at once by work on that stream.
 
 import importlib
 from collections.abc import Iterable
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from unisono.arrays import View
 from unisono.errors import MisuseError
 
 # A stream's address, or an object of PyTorch, CuPy, Numba or cuda.core that stands for one.
-Stream = Any
+Stream = object
 
 
 class DeviceOptions(TypedDict, total=False):
@@ -27,12 +27,14 @@ class DeviceOptions(TypedDict, total=False):
             collective can do with so few; 0 takes the communicator's.
     """
 
-    stream: Stream
+    stream: Stream | None
     policy: str | None
     max_sms: int
 
 
-def stream_of(stream: Stream, views: Iterable[View | None], what: str, rank: int) -> int | None:
+def stream_of(
+    stream: Stream | None, views: Iterable[View | None], what: str, rank: int
+) -> int | None:
     """The address of the stream that a call goes to; None for a call in CPU memory.
 
     Args:

@@ -2,13 +2,13 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from unisono._unisono import Placement, make_secret
 from unisono.communicator import Communicator
 from unisono.errors import AbortedError, PeerError
 from unisono.job_folder import job_folder
-from unisono.join import init
+from unisono.join import InitOptions, init
 
 __all__ = ["run_ranks"]
 
@@ -21,7 +21,7 @@ def run_ranks(
     nodes: int = 1,
     *,
     timeout: float = 30,
-    **options: Any,
+    **options: Unpack[InitOptions],
 ) -> list[T]:
     """Calls `function` with each rank's communicator, every rank in a thread of its own.
 
@@ -43,6 +43,12 @@ def run_ranks(
     results: list[Any] = [None] * ranks
     errors: list[BaseException | None] = [None] * ranks
 
+    with_defaults: InitOptions = {
+        "interface": "127.0.0.1",
+        "bootstrap_timeout": timeout,
+        **options,
+    }
+
     def run(rank: int, rendezvous: str) -> None:
         try:
             communicator = init(
@@ -52,7 +58,7 @@ def run_ranks(
                 secret=secret,
                 node=f"node{placement.node_of(rank)}",
                 timeout=timeout,
-                **{"interface": "127.0.0.1", "bootstrap_timeout": timeout, **options},
+                **with_defaults,
             )
             with communicator:
                 results[rank] = function(communicator)

@@ -5,9 +5,12 @@ from types import TracebackType
 from typing import Self
 
 from unisono import _unisono as native
-from unisono.arrays import Array, View
+from unisono.arguments import guard
+from unisono.arrays import Array, Returned, View
 from unisono.errors import MisuseError
 from unisono.streams import DeviceOptions, stream_of
+
+__all__ = ["Group", "Work"]
 
 # Works that may still run. They hold their arrays, which the native core reads and writes even when
 # the caller has let go of the Work.
@@ -21,7 +24,7 @@ class Work:
         self,
         communicator: native.Communicator,
         work: native.Work,
-        result: Array,
+        result: Returned,
         holds: Sequence[object],
     ) -> None:
         self._communicator = communicator
@@ -38,7 +41,7 @@ class Work:
             _running.discard(self)
         return done
 
-    def wait(self, timeout: float | None = None) -> Array:
+    def wait(self, timeout: float | None = None) -> Returned:
         """Waits for the call and returns its output, as the call without async_op would.
 
         Args:
@@ -59,6 +62,10 @@ class Work:
     def sequence(self) -> int:
         """The call's number in its communicator, as in the record."""
         return self._work.sequence
+
+    def __repr__(self) -> str:
+        of = f"{self.sequence} of communicator {self._communicator.id}"
+        return f"<unisono.Work {of}: {self._work.state}>"
 
 
 def forget_finished() -> None:
@@ -117,6 +124,12 @@ class Group:
         self._add(False, view, peer)
         self._received.append(out)
 
+    def __repr__(self) -> str:
+        receives = len(self._received)
+        sends = len(self._messages) - receives
+        state = "not started" if self._work is None else repr(self._work)
+        return f"<unisono.Group of rank {self._rank}: {sends} sends, {receives} receives, {state}>"
+
     @property
     def work(self) -> Work:
         """The started messages."""
@@ -160,3 +173,6 @@ class Group:
             )
         self._messages.append(native.Message(is_send, view.address, view.count, view.type, peer))
         self._views.append(view)
+
+
+guard(globals())

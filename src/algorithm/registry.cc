@@ -73,10 +73,7 @@ std::vector<Entry> all_entries() {
 }
 
 std::string unknown(std::string_view wanted, const std::vector<std::string>& known) {
-  std::string message = str("there is no algorithm '", wanted, "'");
-  const std::vector<std::string> near = near_names(wanted, known);
-  if (!near.empty()) append(message, str("; did you mean ", join(near, " or "), "?"));
-  return message;
+  return str("there is no algorithm '", wanted, "'", name_hint(wanted, known));
 }
 
 }  // namespace

@@ -229,10 +229,7 @@ Status Settings::set(Setting setting, std::string_view value) {
 Status Settings::set(std::string_view variable, std::string_view value) {
   for (const SettingRow& row : rows)
     if (row.variable == variable) return set(row.setting, value);
-  std::vector<std::string> known;
-  for (const SettingRow& row : rows) known.emplace_back(row.variable);
-  return misuse("there is no setting ", variable,
-                "; near names: ", join(near_names(variable, known)));
+  return misuse("there is no setting ", variable, near_settings(variable));
 }
 
 Status Settings::check() const {
@@ -278,43 +275,6 @@ Settings Settings::from_environment() {
       out.complaints_.push_back(status.error().message);
   }
   return out;
-}
-
-std::string_view name(LauncherVariable variable) {
-  constexpr std::array<std::string_view, 16> names{"RANK",
-                                                   "WORLD_SIZE",
-                                                   "MASTER_ADDR",
-                                                   "MASTER_PORT",
-                                                   "LOCAL_WORLD_SIZE",
-                                                   "PMI_FD",
-                                                   "PMI_RANK",
-                                                   "PMI_SIZE",
-                                                   "OMPI_COMM_WORLD_RANK",
-                                                   "SLURM_PROCID",
-                                                   "SLURM_STEP_NUM_TASKS",
-                                                   "SLURM_CLUSTER_NAME",
-                                                   "SLURM_JOB_ID",
-                                                   "SLURM_STEP_ID",
-                                                   "SLURM_RESTART_COUNT",
-                                                   "HOME"};
-  return names[static_cast<std::size_t>(variable)];
-}
-
-std::optional<std::string> launcher_text(LauncherVariable variable) {
-  const char* value = std::getenv(std::string(name(variable)).c_str());
-  if (value == nullptr || *value == 0) return std::nullopt;
-  return value;
-}
-
-Result<std::optional<std::int64_t>> launcher_integer(LauncherVariable variable) {
-  const auto text = launcher_text(variable);
-  if (!text) return std::optional<std::int64_t>();
-  std::int64_t number = 0;
-  const char* end = text->data() + text->size();
-  const auto parsed = std::from_chars(text->data(), end, number);
-  if (parsed.ec != std::errc{} || parsed.ptr != end)
-    return misuse("cannot read ", name(variable), "='", *text, "' as a whole number");
-  return std::optional(number);
 }
 
 Settings& settings() {

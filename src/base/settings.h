@@ -107,6 +107,12 @@ class Settings {
   bool secret_was_taken_ = false;
 };
 
+// How the message about a variable that is no setting ends: "; did you mean UNISONO_TIMEOUT?", or
+// nothing where no setting has a near name.
+std::string near_settings(std::string_view variable);
+// A sentence for each variable of the environment that begins with UNISONO_ and that nothing reads.
+std::vector<std::string> unknown_variables();
+
 // What those who start processes set for each one; read when the setting of the same meaning is
 // unset. See settings.cc for whose variables are taken when several have set theirs.
 enum class LauncherVariable : std::uint8_t {
@@ -135,6 +141,9 @@ std::string_view name(LauncherVariable variable);  // "MASTER_ADDR"
 // Nothing when it is unset or empty. A number that cannot be read is a misuse error.
 std::optional<std::string> launcher_text(LauncherVariable variable);
 Result<std::optional<std::int64_t>> launcher_integer(LauncherVariable variable);
+// The variables of the environment that only a launcher sets: RANK, WORLD_SIZE and MASTER_*, and
+// those of Slurm, PMI, PMIx and Open MPI. A process that has none was started alone.
+std::vector<std::string> launcher_traces();
 
 // The process-wide settings. Once they are read, UNISONO_SECRET is overwritten where the
 // environment has it, so that neither this process's children nor /proc/<pid>/environ have it.

@@ -63,12 +63,19 @@ std::vector<std::string> near_names(std::string_view name,
     if (distance <= 1 + candidate.size() / 2) ranked.emplace_back(distance, candidate);
   }
   std::sort(ranked.begin(), ranked.end());
+  ranked.erase(std::unique(ranked.begin(), ranked.end()), ranked.end());
   std::vector<std::string> out;
   for (const auto& [distance, candidate] : ranked) {
     if (static_cast<int>(out.size()) == most) break;
     out.push_back(candidate);
   }
   return out;
+}
+
+std::string name_hint(std::string_view name, const std::vector<std::string>& known) {
+  const std::vector<std::string> near = near_names(name, known);
+  if (!near.empty()) return str("; did you mean ", join(near, " or "), "?");
+  return known.empty() ? "; there are none" : str("; there are ", join(known));
 }
 
 }  // namespace unisono

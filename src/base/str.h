@@ -61,8 +61,11 @@ std::string hex(std::uint64_t value);
 // Two digits a byte.
 std::string hex(std::span<const std::byte> bytes);
 
-// The candidates nearest to a mistyped name, best first, at most `most`; for "did you mean".
+// The candidates nearest to a mistyped name, each once, best first, at most `most`.
 std::vector<std::string> near_names(std::string_view name,
                                     const std::vector<std::string>& candidates, int most = 3);
+// How the message about an unknown name ends: "; did you mean ring or tree?", or where none of the
+// known names is near, "; there are ring, tree".
+std::string name_hint(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace unisono

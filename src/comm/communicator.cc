@@ -256,7 +256,7 @@ bool Communicator::is_suspended() const {
 
 bool Communicator::can_choose(const Call& call) { return core_ && core_->can_choose(call); }
 
-Result<std::string> Communicator::explain(Collective collective, std::uint64_t bytes) const {
+Result<Explanation> Communicator::explain(Collective collective, std::uint64_t bytes) const {
   if (!core_) return no_communicator();
   return core_->plans->explain(collective, bytes);
 }

@@ -193,9 +193,9 @@ Result<std::string> dump_after(const Trace& trace, const Options& options,
     UNISONO_TRY(pass.run(module));
     if (pass.name == wanted) return dump(module);
   }
-  std::vector<std::string_view> names{"trace"};
-  for (const Pass& pass : all_passes) names.push_back(pass.name);
-  return misuse("there is no pass '", wanted, "'; there are ", join(names));
+  std::vector<std::string> names{"trace"};
+  for (const Pass& pass : all_passes) names.emplace_back(pass.name);
+  return misuse("there is no pass '", wanted, "'", name_hint(wanted, names));
 }
 
 }  // namespace unisono::compile

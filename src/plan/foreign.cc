@@ -92,12 +92,12 @@ std::span<const ForeignExecutor> foreign_executors() {
 }
 
 Result<const ForeignExecutor*> find_foreign_executor(std::string_view name) {
-  std::vector<std::string_view> known;
+  std::vector<std::string> known;
   for (const ForeignExecutor& it : foreign_executors()) {
     if (it.name == name) return &it;
-    known.push_back(it.name);
+    known.emplace_back(it.name);
   }
-  return misuse("there is no target '", name, "'; there are ", join(known));
+  return misuse("there is no target '", name, "'", name_hint(name, known));
 }
 
 std::int64_t steps_in_file(const ForeignExecutor& executor, Operation operation,

@@ -1,7 +1,5 @@
 #include "transport/request.h"
 
-#include <charconv>
-
 #include "base/error.h"
 #include "base/rank.h"
 #include "base/wire.h"
@@ -57,10 +55,7 @@ Key derive_connection_key(const Key& job_key, std::string_view purpose, const Co
 }
 
 std::string describe(const ConnectionKey& key) {
-  char hex[16];
-  const auto end = std::to_chars(hex, hex + sizeof hex, key.communicator, 16).ptr;
-  return str("communicator ", std::string_view(hex, static_cast<std::size_t>(end - hex)),
-             ", epoch ", key.epoch, ", channel ", key.channel);
+  return str("communicator ", key.communicator, ", epoch ", key.epoch, ", channel ", key.channel);
 }
 
 Error no_descriptors(int self, int peer, const Error& why) {

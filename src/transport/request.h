@@ -26,7 +26,7 @@ Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours);
 Key derive_connection_key(const Key& job_key, std::string_view purpose, const ConnectionKey& key,
                           int low_rank, int high_rank);
 
-// "communicator 1f, epoch 0, channel 2".
+// "communicator 31, epoch 0, channel 2".
 std::string describe(const ConnectionKey& key);
 
 // This process has no descriptor left for a connection: not the peer's fault.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 
@@ -72,7 +73,7 @@ TEST(Settings, UnknownNamesGetTheNearOnes) {
   Settings settings = Settings::from_environment();
   const Status failed = settings.set(std::string("UNISONO_") + "TIMOUT", "1s");
   ASSERT_FALSE(failed.ok());
-  EXPECT_NE(failed.error().message.find("near names: UNISONO_TIMEOUT"), std::string::npos)
+  EXPECT_NE(failed.error().message.find("; did you mean UNISONO_TIMEOUT"), std::string::npos)
       << failed.error().message;
 }
 
@@ -85,6 +86,40 @@ TEST(Settings, AreReadFromTheEnvironmentAndComplainWhenChecked) {
   ASSERT_FALSE(settings.check().ok());
   EXPECT_EQ(settings.check().error().message,
             "UNISONO_SLOTS: cannot read 'many' as a whole number");
+}
+
+TEST(Environment, WhatNothingReadsIsToldWithTheNearSettings) {
+  const auto told = [](const std::string& name) {
+    for (const std::string& one : unknown_variables())
+      if (one.starts_with(name + " ")) return one;
+    return std::string();
+  };
+  const Variable misspelt("UNISONO_TIMOUT", "7s");
+  const Variable known("UNISONO_TIMEOUT", "7s");
+  const Variable far("UNISONO_QQQQQQQQQQQQ", "1");
+  const Variable of_tests("UNISONO_UPDATE_GOLDEN", "1");
+  const Variable empty("UNISONO_CHANELS", "");
+  EXPECT_TRUE(told("UNISONO_TIMOUT")
+                  .starts_with("UNISONO_TIMOUT is set, and there is no such setting; did you mean "
+                               "UNISONO_TIMEOUT"))
+      << told("UNISONO_TIMOUT");
+  EXPECT_TRUE(told("UNISONO_TIMEOUT").empty());
+  EXPECT_EQ(told("UNISONO_QQQQQQQQQQQQ"),
+            "UNISONO_QQQQQQQQQQQQ is set, and there is no such setting");
+  EXPECT_TRUE(told("UNISONO_UPDATE_GOLDEN").empty());
+  EXPECT_TRUE(told("UNISONO_CHANELS").empty());
+}
+
+TEST(Environment, EveryLauncherLeavesATrace) {
+  for (const char* name : {"RANK", "MASTER_PORT", "LOCAL_RANK", "SLURM_JOB_ID", "PMI_RANK",
+                           "PMIX_RANK", "OMPI_COMM_WORLD_SIZE"}) {
+    const Variable one(name, "1");
+    const std::vector<std::string> traces = launcher_traces();
+    EXPECT_NE(std::ranges::find(traces, name), traces.end()) << name;
+  }
+  const Variable other("RANKING", "1");
+  const std::vector<std::string> traces = launcher_traces();
+  EXPECT_EQ(std::ranges::find(traces, "RANKING"), traces.end());
 }
 
 }  // namespace

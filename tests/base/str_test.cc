@@ -49,6 +49,13 @@ TEST(NearNames, AreAtMostAsManyAsAsked) {
   EXPECT_EQ(near_names("a", {"aa", "ab", "ac", "ad"}, 2), (std::vector<std::string>{"aa", "ab"}));
 }
 
+TEST(NearNames, AreEachNamedOnce) {
+  EXPECT_EQ(near_names("rnig", {"ring", "ring", "ring"}), std::vector<std::string>{"ring"});
+  EXPECT_EQ(name_hint("rnig", {"ring", "ring"}), "; did you mean ring?");
+  EXPECT_EQ(name_hint("zzzzzzzz", {"ring", "tree"}), "; there are ring, tree");
+  EXPECT_EQ(name_hint("ring", {}), "; there are none");
+}
+
 TEST(Utf8, LengthOfValidCharacters) {
   EXPECT_EQ(utf8_length("a"), 1U);
   EXPECT_EQ(utf8_length("\u00e9"), 2U);

@@ -289,6 +289,38 @@ TEST_F(FromLaunchers, ABatchScriptAndOpenMpisDaemonAreNoStepOfTheRanks) {
   EXPECT_FALSE(bootstrap_options_from_settings().ok());
 }
 
+TEST_F(FromLaunchers, AProcessThatNothingStartedIsAlone) {
+  const auto options = bootstrap_options_from_settings();
+  ASSERT_TRUE(options.ok()) << options.error().describe();
+  EXPECT_EQ(options->rank, 0);
+  EXPECT_EQ(options->world_size, 1);
+  // Who names a part of the place means a job.
+  EXPECT_FALSE(bootstrap_options_from_settings({.rank = 0, .world_size = -1}).ok());
+  EXPECT_FALSE(bootstrap_options_from_settings({.rank = -1, .world_size = 2}).ok());
+  EXPECT_FALSE(
+      bootstrap_options_from_settings({.rank = -1, .world_size = -1, .rendezvous = "file:///x"})
+          .ok());
+}
+
+TEST_F(FromLaunchers, AHalfSetUpLauncherIsAnErrorThatNamesItsVariables) {
+  for (const char* name :
+       {"RANK", "MASTER_ADDR", "SLURM_JOB_ID", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE"}) {
+    set(name, "0");
+    const auto options = bootstrap_options_from_settings();
+    ASSERT_FALSE(options.ok()) << name;
+    EXPECT_NE(options.error().message.find(str("a launcher has set ", name)), std::string::npos)
+        << options.error().message;
+    ::unsetenv(name);
+  }
+}
+
+TEST_F(FromLaunchers, OnlyTheRendezvousIsMissingWhereTheRestIsGiven) {
+  const auto options = bootstrap_options_from_settings({.rank = 0, .world_size = 2});
+  ASSERT_FALSE(options.ok());
+  EXPECT_TRUE(options.error().message.starts_with("no rendezvous is known"))
+      << options.error().message;
+}
+
 TEST_F(FromLaunchers, TorchrunsVariablesMustBeThereAndInRange) {
   set("RANK", "1");
   set("WORLD_SIZE", "2");

@@ -203,9 +203,10 @@ def test_the_record_tells_every_call():
 
 def test_explain_names_the_plan_that_runs():
     def check(comm):
-        text = comm.explain("all_reduce", 400)
+        found = comm.explain("all_reduce", "400B")
         comm.all_reduce(np.ones(100, np.float32))
         entry = comm.record()["entries"][-1]
-        assert f": {entry['plan']}, {entry['protocol']}, " in text.splitlines()[0]
+        assert (entry["plan"], entry["protocol"]) == (f"{found.algorithm}", found.protocol)
+        assert f"{entry['plan']}, {entry['protocol']}, " in str(found).splitlines()[1]
 
     run_ranks(2, check)

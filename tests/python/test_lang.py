@@ -224,7 +224,7 @@ def test_other_mistakes_name_their_line():
         p.chunk(0, "inptu", 0)
 
     assert failure_of(unknown, "p.chunk").startswith(
-        "there is no buffer 'inptu'; there are input, output"
+        "there is no buffer 'inptu'; did you mean input?"
     )
 
 

@@ -61,9 +61,9 @@ def test_a_registered_program_takes_the_calls_of_its_sizes():
         assert taken(comm, 10) == before
         assert taken(comm, 1000) == "my_ring"
         assert taken(comm, 100_000) != "my_ring"
-        text = comm.explain("all_reduce", 8192)
+        text = str(comm.explain("all_reduce", 8192))
         assert "my_ring, simple" in text
-        assert "decided by the registration for 4 KiB .. 64 KiB" in text
+        assert "decided by: registration, for 4 KiB to 64 KiB" in text
 
     run_ranks(3, check)
 

@@ -152,7 +152,7 @@ def shell(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) ->
 def test_command_line_ranks_algorithms_by_time(shell: Shell) -> None:
     status, output, _ = shell(
         "simulate", "all_gather", "--cluster", "frontier", "--ranks", "16", "--size", "1MB",
-        "--algorithm", "all", "--channels", "2", "--json",
+        "--algorithm", "all", "--channels", "2", "--json", "-",
     )  # fmt: skip
     assert status == 0
     document: dict[str, Any] = json.loads(output)
@@ -215,7 +215,7 @@ def test_command_line_holds_the_simulator_against_measurements(
     assert "90th percentile" in output
     assert "100..1000 KB" in output
     assert "direct ll128 x8, measured" in report.read_text()
-    status, output, _ = shell(*words, "all_gather", "--json")
+    status, output, _ = shell(*words, "all_gather", "--json", "-")
     document = json.loads(output)
     assert document["errors"][-1]["decade"] == "all"
     assert document["errors"][-1]["points"] == len(document["points"]) == 14

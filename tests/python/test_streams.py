@@ -115,7 +115,7 @@ def test_policies_and_limits_are_checked() -> None:
     with unisono.init(0, 1, policy="zero_sm", max_sms=4) as comm:
         # In CPU memory nothing takes a multiprocessor, whatever the communicator says.
         assert comm.all_reduce(np.ones(3), max_sms=1).tolist() == [1, 1, 1]
-        with pytest.raises(unisono.MisuseError, match="no policy 'zero'; there are fastest"):
+        with pytest.raises(unisono.MisuseError, match="no policy 'zero'; did you mean zero_sm"):
             comm.all_gather(np.ones(3), policy="zero")
         received = np.zeros(2)
         with comm.group(policy="fastest", max_sms=2) as group:

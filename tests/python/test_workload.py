@@ -467,7 +467,7 @@ def test_the_command_shows_a_step_and_writes_goal(
     assert "computing between calls" in shown
     goal = str(tmp_path / "step.bin")
     command(capsys, step, "--cluster", "dgx_a100", "--goal", goal)
-    result = json.loads(command(capsys, goal, "--loggops", "L=1us,o=100ns", "--json"))
+    result = json.loads(command(capsys, goal, "--loggops", "L=1us,o=100ns", "--json", "-"))
     assert len(result["ranks_us"]) == 16
     assert result["time_us"] > 8 * 600
 

@@ -31,8 +31,9 @@ def _command_line() -> str:
     import typer.cli
     import typer.main
     from unisono.cli.app import app
+    from unisono.cli.deferred import load_all
 
-    command = typer.main.get_command(app)
+    command = load_all(typer.main.get_command(app))
     context = typer.Context(command, info_name="unisono")
     text = typer.cli.get_docs_for_click(obj=command, ctx=context, name="unisono")
     return text.replace("# `unisono`", "# Command line", 1)

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
 from typing import Any, Self
 
 from unisono import _unisono as native
 from unisono import plans
 from unisono.bench.elements import element
 from unisono.errors import MisuseError
+from unisono.names import check_names, collectives
 
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 # Their count is of the whole buffer, not of a block.
@@ -136,11 +136,6 @@ def sizes_between(smallest: int, largest: int, factor: int) -> list[int]:
     return sizes if sizes[-1] == largest else [*sizes, largest]
 
 
-def collectives() -> list[str]:
-    """The collectives that have algorithms, in the registry's order."""
-    return list(dict.fromkeys(entry.collective for entry in plans.algorithms()))
-
-
 def list_cases(request: Request) -> list[Case]:
     """All cases of a request, by collective, algorithm, protocol and size.
 
@@ -169,15 +164,6 @@ def list_cases(request: Request) -> list[Case]:
             f"{', '.join(request.collectives) or 'any collective'} on {request.ranks} ranks"
         )
     return list(cases)
-
-
-def check_names(what: str, names: Sequence[str], known: Sequence[str]) -> None:
-    """Raises MisuseError for a name that is not known, with the near names."""
-    for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, n=3, cutoff=0.4)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
-            raise MisuseError(f"there is no {what} '{name}'; {hint}")
 
 
 def _choices(request: Request, collective: str) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from unisono import plans
 from unisono.bench import peers
-from unisono.bench.cases import Case, Request, check_names
+from unisono.bench.cases import Case, Request
 from unisono.bench.copies import copy_bandwidth_gb_s
 from unisono.bench.driver import places_of
 from unisono.bench.group import Command, Group, PeerError, Times
@@ -17,6 +17,7 @@ from unisono.bench.peers import OURS, Variant
 from unisono.bench.rows import Row
 from unisono.errors import MisuseError
 from unisono.job_folder import job_folder
+from unisono.names import check_names
 
 COMPARED = (
     "all_reduce",

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from rich.table import Table
 
 from unisono import _unisono as native
 from unisono.bench.peers import OURS
 from unisono.bench.rows import Row
+from unisono.tables import Table, label, number
 
 # Smaller calls are made of latencies.
 _LEAST_BYTES = 1 << 20
@@ -56,16 +56,14 @@ def copy_bandwidth_gb_s(ranks: int) -> float:
     return _COPIED_BYTES / statistics.median(slowest) / 1e9
 
 
-def copies_table(rows: Sequence[Row], bandwidth_gb_s: float, title: str | None = None) -> Table:
+def copies_table(rows: Sequence[Row], bandwidth_gb_s: float) -> Table:
     """For large calls of ours: the time their copies take at that bandwidth, and its share.
 
     More than 1 is possible: what lies in a cache is copied faster, and stores past the caches save
     reading what they overwrite. With more ranks than cores, a core copies for several.
     """
-    table = Table(title=title, header_style="bold", pad_edge=False, box=None)
-    table.add_column("collective")
-    for name in ("size", "a rank copies", "limit (us)", "ours (us)", "share"):
-        table.add_column(name, justify="right")
+    names = ("size", "a rank copies", "limit (us)", "ours (us)", "share")
+    table = Table([label("collective", folds=True), *map(number, names)], keys=2)
     cores = len(os.sched_getaffinity(0))
     for row in rows:
         if row.implementation != OURS or row.bytes < _LEAST_BYTES:

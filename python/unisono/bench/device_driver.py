@@ -8,8 +8,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from unisono.bench.cases import Case
 from unisono.bench.device_rows import DeviceRequest, DeviceRow
 from unisono.bench.driver import BenchError
@@ -18,6 +16,7 @@ from unisono.bench.ratios import geometric_mean
 from unisono.bench.rows import Row
 from unisono.job_folder import job_folder
 from unisono.launcher import launch
+from unisono.tables import Table, label, number
 
 # What a size's row is counted under.
 _BANDS = (
@@ -70,21 +69,24 @@ def find_nccl() -> str:
 
 def device_table(rows: Sequence[DeviceRow]) -> Table:
     """All rows: times in microseconds, how many times as fast as the peer, wrong elements."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("collective", "type", "mode"):
-        table.add_column(name)
-    for name in ("GPUs", "bytes", "in place", "us", "peer us", "ratio", "GB/s", "bus GB/s"):
-        table.add_column(name, justify="right")
-    for name in ("of push limit", "wrong", "peer wrong"):
-        table.add_column(name, justify="right")
     ways = any(row.peer_algorithm for row in rows)
-    if ways:
-        table.add_column("peer's way")
+    table = Table(
+        [
+            *(label(name, folds=True) for name in ("collective", "type", "mode")),
+            number("GPUs", folds=True),
+            number("bytes"),
+            label("in place", folds=True),
+            *map(number, ("us", "peer us", "ratio", "GB/s", "bus GB/s")),
+            *map(number, ("of push limit", "wrong", "peer wrong")),
+            *([label("peer's way")] if ways else []),
+        ],
+        keys=6,
+    )
     for row in rows:
         compared = row.peer_us > 0
         table.add_row(
-            row.collective, row.type, row.mode, str(row.ranks), str(row.bytes),
-            "yes" if row.in_place else "", f"{row.time_us:.2f}",
+            row.collective, row.type, row.mode, row.ranks, row.bytes,
+            "yes" if row.in_place else "no", f"{row.time_us:.2f}",
             f"{row.peer_us:.2f}" if compared else "", f"{row.ratio:.2f}" if compared else "",
             f"{1e-3 * row.bytes / row.time_us:.1f}", f"{row.busbw_gb_s:.1f}",
             f"{row.push_share:.2f}" if row.push_gb_s else "", str(row.wrong),
@@ -95,24 +97,24 @@ def device_table(rows: Sequence[DeviceRow]) -> Table:
 
 def push_table(rows: Sequence[DeviceRow]) -> Table:
     """What plain stores into all peers at once brought, by size."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("GPUs", "bytes", "push limit GB/s"):
-        table.add_column(name, justify="right")
+    table = Table([number(name) for name in ("GPUs", "bytes", "push limit GB/s")], keys=2)
     found = {(row.ranks, row.bytes): row.push_gb_s for row in rows if row.push_gb_s}
     for (ranks, size), push in sorted(found.items()):
-        table.add_row(str(ranks), str(size), f"{push:.1f}")
+        table.add_row(ranks, size, f"{push:.1f}")
     return table
 
 
 def device_summary(rows: Sequence[DeviceRow]) -> Table:
     """Geometric means of the ratios, by devices, type, collective and mode over bands of sizes."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("GPUs", justify="right")
-    for name in ("collective", "type", "mode"):
-        table.add_column(name)
     bands = [band for band in _BANDS if any(band[1] <= row.bytes <= band[2] for row in rows)]
-    for name in ("all sizes", "least", *(band[0] for band in bands)):
-        table.add_column(name, justify="right")
+    table = Table(
+        [
+            number("GPUs", folds=True),
+            *(label(name, folds=True) for name in ("collective", "type", "mode")),
+            *(number(name) for name in ("all sizes", "least", *(band[0] for band in bands))),
+        ],
+        keys=4,
+    )
 
     def add(own: Sequence[DeviceRow], *names: str) -> None:
         cells = [_mean(own), f"{min(row.ratio for row in own):.2f}"]

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from functools import cache
 
-from rich.table import Table
-
 from unisono import _unisono as native
 from unisono import plans
 from unisono.bench.elements import element
 from unisono.bench.peers import OURS
 from unisono.bench.rows import Row
+from unisono.tables import Table, label, number
 
 
 @cache
@@ -77,11 +76,12 @@ def shares_table(rows: Sequence[Row], rate: int, title: str) -> Table:
     `plan` is the share of the bytes that the algorithm's plan sends, `least` of those that any
     algorithm must send.
     """
-    table = Table(title=title, title_justify="left", header_style="bold", pad_edge=False, box=None)
-    for name in ("collective", "library", "algorithm", "protocol"):
-        table.add_column(name)
-    for name in ("size", "plan", "least"):
-        table.add_column(name, justify="right")
+    names = ("collective", "library", "algorithm", "protocol")
+    table = Table(
+        [*(label(name, folds=True) for name in names), *map(number, ("size", "plan", "least"))],
+        title=title,
+        keys=5,
+    )
     for row in rows:
         if not least_link_bytes(row):
             continue

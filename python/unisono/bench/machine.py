@@ -9,19 +9,32 @@ import numpy as np
 from unisono import _unisono as native
 
 
-def describe_machine() -> dict[str, str]:
-    """The machine and the versions, as labels and texts for a person."""
+def machine_facts() -> dict[str, str | int | list[float]]:
+    """The machine and the versions, as JSON's types."""
     return {
         "processor": processor_name(),
-        "cores": str(usable_cores()),
-        "memory": _memory(),
+        "cores": usable_cores(),
+        "memory_bytes": _memory_bytes(),
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "reductions": native.simd_level(),
         "unisono": native.__version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "load": " ".join(f"{load:.1f}" for load in os.getloadavg()),
+        "load": [round(load, 2) for load in os.getloadavg()],
     }
+
+
+def describe_machine() -> dict[str, str]:
+    """The same, as labels and texts for a person."""
+    found = machine_facts()
+    memory = found.pop("memory_bytes")
+    load = found.pop("load")
+    assert isinstance(memory, int)
+    assert isinstance(load, list)
+    texts = {name: str(value) for name, value in found.items()}
+    texts["memory"] = native.format_bytes(memory) if memory else "unknown"
+    texts["load"] = " ".join(f"{one:.1f}" for one in load)
+    return texts
 
 
 def processor_name() -> str:
@@ -39,9 +52,10 @@ def crowding(ranks: int) -> float:
     return max(ranks / (os.cpu_count() or 1), 1.0)
 
 
-def _memory() -> str:
+def _memory_bytes() -> int:
+    """0 where it is not known."""
     total = _field(Path("/proc/meminfo"), "MemTotal")
-    return native.format_bytes(int(total.split()[0]) * 1024) if total else "unknown"
+    return int(total.split()[0]) * 1024 if total else 0
 
 
 def _field(path: Path, name: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from unisono.bench.cases import Case, Request
-from unisono.bench.machine import describe_machine
+from unisono.bench.machine import machine_facts
 
 FORMAT = 1
 
@@ -78,7 +78,7 @@ def to_document(request: Request, rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": describe_machine(),
+        "machine": machine_facts(),
         "request": request.to_json(),
         "rows": [asdict(row) for row in rows],
     }
@@ -89,6 +89,7 @@ def write_document(path: Path, request: Request, rows: Sequence[Row]) -> None:
     document = to_document(request, rows)
     lines = ",\n".join("    " + json.dumps(row) for row in document.pop("rows"))
     head = json.dumps(document, indent=2)[:-2]
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'{head},\n  "rows": [\n{lines}\n  ]\n}}\n')
 
 

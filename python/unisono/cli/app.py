@@ -8,30 +8,60 @@ import signal
 import sys
 import threading
 import traceback
+from typing import Annotated
 
 import typer
 
 from unisono import _unisono as native
-from unisono.cli import bench, calibrate, explain, info, netbed, plan, run, simulate
-from unisono.cli.output import complain
+from unisono.cli.deferred import HELP, Place, group_of
+from unisono.cli.output import complain, warn
 from unisono.errors import Error, MisuseError
+
+# Everything from the command's name on belongs to the command.
+_PASSES_ON = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+_COMMANDS = {
+    "info": Place("info", "info", "Show what this installation, this machine and its GPUs have."),
+    "run": Place(
+        "run",
+        "run",
+        "Run a program on several ranks; when one fails, end all and say which.",
+        _PASSES_ON,
+    ),
+    "bench": Place("bench", "bench", "Time collectives and check every result."),
+    "netbed": Place("netbed", "app", "Network namespaces as nodes, joined by shaped links."),
+    "plan": Place("plan", "app", "List, show, verify, compile, find, run and draw plans."),
+    "explain": Place("explain", "explain", "Say which plan a call would take, and why."),
+    "simulate": Place("simulate", "simulate", "Simulate collectives or workloads on a cluster."),
+    "calibrate": Place("calibrate", "calibrate", "Fit a cluster's numbers to measurements."),
+}
 
 app = typer.Typer(
     name="unisono",
+    cls=group_of(_COMMANDS),
     help="Collective communication where every algorithm is a plan.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
 )
-app.command("info")(info.info)
-app.command("run", context_settings=run.CONTEXT, no_args_is_help=True)(run.run)
-app.command("bench")(bench.bench)
-app.add_typer(netbed.app, name="netbed")
-app.add_typer(plan.app, name="plan")
-app.command("explain")(explain.explain)
-app.command("simulate")(simulate.simulate)
-app.command("calibrate", no_args_is_help=True)(calibrate.calibrate)
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        sys.stdout.write(f"unisono {native.__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def unisono(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", "-V", is_eager=True, callback=_show_version, help="Show the version."
+        ),
+    ] = False,
+) -> None:
+    """Collective communication where every algorithm is a plan."""
 
 
 # They have ranks of their own to end, and wait in Python, which answers at once.
@@ -46,9 +76,17 @@ def _answer_interrupts() -> None:
         signal.set_wakeup_fd(native.end_when_interrupted(), warn_on_full_buffer=False)
 
 
+def _warn_of_unknown_variables() -> None:
+    """Rank 0 of a job does so for its ranks."""
+    if not sys.argv[1:2] or sys.argv[1] not in _WITH_RANKS:
+        for text in native.unknown_variables():
+            warn(text)
+
+
 def main() -> None:
     """Runs the command line and exits."""
     _answer_interrupts()
+    _warn_of_unknown_variables()
     try:
         app()
     except MisuseError as error:

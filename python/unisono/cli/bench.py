@@ -2,17 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Self
 
 import typer
 from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from unisono.bench import driver
-from unisono.bench.cases import Case, Request, check_names, list_cases, sizes_between
+from unisono.bench.cases import Case, Request, list_cases, sizes_between
 from unisono.bench.compare import Comparison, compare, comparison_cases
 from unisono.bench.copies import copies_table
 from unisono.bench.device_rows import DeviceRequest
@@ -24,6 +22,12 @@ from unisono.bench.tables import comparison_summary, comparison_table, table_of
 from unisono.cli.bench_device import COLLECTIVES, MODES, bench_device
 from unisono.cli.bench_device import against as against_on_device
 from unisono.cli.output import (
+    DEFAULT_RANKS,
+    RANK_OPTIONS,
+    STANDARD_OUTPUT,
+    Html,
+    Json,
+    Nodes,
     complain,
     complete_algorithm,
     complete_collective,
@@ -35,13 +39,15 @@ from unisono.cli.output import (
     placement_of,
     print_json,
     progress_console,
+    show,
     split_names,
 )
-from unisono.errors import MachineError, MisuseError
+from unisono.errors import MisuseError
+from unisono.names import check_names
 from unisono.netbed import parse_shape
 from unisono.report import write_report
+from unisono.tables import Table
 
-_STANDARD_OUTPUT = Path("-")
 _SHOWN_ROWS = 12
 
 
@@ -49,11 +55,19 @@ def bench(
     collectives: Annotated[
         list[str] | None, typer.Argument(help="Default: all.", autocompletion=complete_collective)
     ] = None,
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Number of ranks.")] = 8,
-    nodes: Annotated[int, typer.Option(min=1, help="Virtual nodes.")] = 1,
-    smallest: Annotated[str, typer.Option("--min", help="Smallest size.")] = "8",
-    largest: Annotated[str, typer.Option("--max", help="Largest size.")] = "4MiB",
-    factor: Annotated[int, typer.Option(help="From one size to the next.")] = 8,
+    ranks: Annotated[
+        int, typer.Option(*RANK_OPTIONS, "-g", min=1, help="Number of ranks, as mpirun's -n.")
+    ] = DEFAULT_RANKS,
+    nodes: Nodes = 1,
+    smallest: Annotated[
+        str, typer.Option("--min", "-b", "--minbytes", help="Smallest size.")
+    ] = "8",
+    largest: Annotated[
+        str, typer.Option("--max", "-e", "--maxbytes", help="Largest size.")
+    ] = "4MiB",
+    factor: Annotated[
+        int, typer.Option("--factor", "-f", "--stepfactor", help="From one size to the next.")
+    ] = 8,
     algorithm: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,9 +78,13 @@ def bench(
         list[str] | None,
         typer.Option(help="simple, ll, ll128, all, or auto.", autocompletion=complete_protocol),
     ] = None,
-    type_: Annotated[str, typer.Option("--type", help="Element type.")] = "float32",
-    operation: Annotated[str, typer.Option(help="Reduction.")] = "sum",
-    root: Annotated[int, typer.Option(help="Of broadcast, reduce, gather, scatter.")] = 0,
+    type_: Annotated[
+        str, typer.Option("--type", "-d", "--datatype", help="Element type.")
+    ] = "float32",
+    operation: Annotated[str, typer.Option("--operation", "-o", "--op", help="Reduction.")] = "sum",
+    root: Annotated[
+        int, typer.Option("--root", "-r", help="Of broadcast, reduce, gather, scatter.")
+    ] = 0,
     in_place: Annotated[
         bool,
         typer.Option(
@@ -76,7 +94,10 @@ def bench(
     iterations: Annotated[
         int,
         typer.Option(
-            min=0, help="Calls timed, in up to nine repeats of equally many; 0: as time allows."
+            "--iterations",
+            "--iters",
+            min=0,
+            help="Calls timed, in up to nine repeats of equally many; 0: as time allows.",
         ),
     ] = 0,
     seconds: Annotated[float, typer.Option(min=0, help="For each case, roughly.")] = 0.1,
@@ -129,10 +150,13 @@ def bench(
             "registers with its peers."
         ),
     ] = "cuda",
-    json: Annotated[Path | None, typer.Option(help="Write rows as JSON; - prints them.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a report.")] = None,
+    json: Json = None,
+    html: Html = None,
 ) -> None:
-    """Time collectives and check every result; the columns are those of nccl-tests.
+    """Time collectives and check every result.
+
+    Columns and options are those of nccl-tests. Its -n (calls timed) is --iters here: -n is the
+    number of ranks, as in all commands.
 
     With --against, other libraries make the same calls in turn, size by size, and the table has
     their times and how many times as fast ours is.
@@ -190,23 +214,18 @@ def bench(
         rows = done.rows
     else:
         rows = run_with_progress(request, list_cases(request))
-    if json == _STANDARD_OUTPUT:
+    if json == STANDARD_OUTPUT:
         print_json(to_document(request, rows))
     elif peers:
         print_comparison(request, done)
     else:
-        console.print(table_of(rows))
-    if rate and json != _STANDARD_OUTPUT:
-        console.print(shares_table(rows, shape.rate * rails, "\nshare of the links' rate"))
-    try:
-        if json and json != _STANDARD_OUTPUT:
-            write_document(json, request, rows)
-        if html:
-            write_report(html, rows, title=f"Unisono bench: {ranks} ranks, {nodes} nodes")
-    except OSError as error:
-        if isinstance(error, MachineError):
-            raise
-        raise MachineError(f"cannot write {error.filename}: {error.strerror}") from None
+        show(table_of(rows))
+    if rate and json != STANDARD_OUTPUT:
+        show("", shares_table(rows, shape.rate * rails, "share of the links' rate"))
+    if json and json != STANDARD_OUTPUT:
+        write_document(json, request, rows)
+    if html:
+        write_report(html, rows, title=f"Unisono bench: {ranks} ranks, {nodes} nodes")
     raise typer.Exit(conclude(rows))
 
 
@@ -247,10 +266,10 @@ def print_comparison(request: Request, done: Comparison) -> None:
     )
     if done.left_out:
         console.print(f"[bold]Time was up: {len(done.left_out)} cases were left out.[/]")
-    console.print("", comparison_table(done.rows), "", comparison_summary(done.rows), sep="\n")
+    show("", comparison_table(done.rows), "", comparison_summary(done.rows))
     copies = copies_table(done.rows, done.copy_gb_s)
     if copies.row_count and not request.netbed:
-        console.print(f"\nA core copies {done.copy_gb_s:.1f} GB/s while all do.", copies, sep="\n")
+        show(f"\nA core copies {done.copy_gb_s:.1f} GB/s while all do.", copies)
 
 
 class _Shown:

@@ -1,13 +1,11 @@
 """`unisono bench --device cuda`: times collectives on CUDA devices, also beside other libraries."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from unisono.bench.cases import check_names, collectives
 from unisono.bench.device_driver import (
     device_summary,
     device_table,
@@ -17,8 +15,9 @@ from unisono.bench.device_driver import (
     run_on_devices,
 )
 from unisono.bench.device_rows import DeviceRequest, DeviceRow
-from unisono.cli.output import console, progress_console
-from unisono.errors import MachineError, MisuseError
+from unisono.cli.output import console, progress_console, put_json, show
+from unisono.errors import MisuseError
+from unisono.names import check_names, collectives
 from unisono.report import write_report
 
 # What NCCL has and the bench drives.
@@ -62,19 +61,13 @@ def bench_device(
         with progress_console.status(f"measuring on {number} CUDA devices"):
             found, told[number] = run_on_devices(request, number)
         rows += found
-    _print(request, rows, told)
-    try:
-        if document is not None:
-            asked = {**asdict(request), "nccl": bool(request.nccl)}
-            text = {"request": asked, "told": told, "rows": [asdict(row) for row in rows]}
-            document.write_text(json.dumps(text, indent=1) + "\n")
-        if report is not None:
-            title = f"Unisono on {' and '.join(map(str, ranks))} CUDA devices"
-            write_report(report, report_rows(rows, request.peer), title=title)
-    except OSError as error:
-        if isinstance(error, MachineError):
-            raise
-        raise MachineError(f"cannot write {error.filename}: {error.strerror}") from None
+    asked = {**asdict(request), "nccl": bool(request.nccl)}
+    measured = {"request": asked, "told": told, "rows": [asdict(row) for row in rows]}
+    if not put_json(document, measured):
+        _print(request, rows, told)
+    if report is not None:
+        title = f"Unisono on {' and '.join(map(str, ranks))} CUDA devices"
+        write_report(report, report_rows(rows, request.peer), title=title)
     wrong = sum(row.wrong > 0 for row in rows)
     progress_console.print(f"{len(rows)} results, {wrong} wrong")
     return 1 if wrong else 0
@@ -99,17 +92,16 @@ def _print(
             for number, one in told.items()
             if "launch_us" in one
         ),
-        "",
-        device_table(rows),
         sep="\n",
         highlight=False,
     )
+    show("", device_table(rows))
     if any(row.push_gb_s for row in rows):
         text = "\nPlain stores of 16 bytes into all peers at once, out of each device"
-        console.print(text, push_table(rows), sep="\n", highlight=False)
+        show(text, push_table(rows))
     if request.peer:
         text = f"\n{request.peer}'s time / ours, geometric means"
-        console.print(text, device_summary(rows), sep="\n", highlight=False)
+        show(text, device_summary(rows))
 
 
 def against(request: DeviceRequest, names: list[str]) -> DeviceRequest:

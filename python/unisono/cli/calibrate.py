@@ -5,11 +5,24 @@ from typing import Annotated
 
 import typer
 
-from unisono.bench.cases import check_names
 from unisono.bench.peers import OURS
-from unisono.cli.output import Json, print_json, print_table, print_text, split_names, write_file
-from unisono.cli.simulation import NETWORK_MODELS, count_progress, load_simulator, print_errors
+from unisono.cli.output import (
+    Json,
+    Output,
+    print_table,
+    print_text,
+    put_json,
+    split_names,
+    write_file,
+)
+from unisono.cli.simulation import (
+    NETWORK_MODELS,
+    count_progress,
+    load_simulator,
+    print_errors,
+)
 from unisono.errors import MisuseError
+from unisono.names import check_names
 
 
 def calibrate(
@@ -17,9 +30,7 @@ def calibrate(
         list[Path], typer.Argument(help="What benches wrote: `unisono bench --json`, ...")
     ],
     cluster: Annotated[str, typer.Option(help="Where to begin: a name, or a YAML file.")],
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the fitted cluster file.")
-    ] = None,
+    output: Output = None,
     number: Annotated[
         list[str] | None,
         typer.Option(
@@ -34,9 +45,13 @@ def calibrate(
     ] = OURS,
     model: Annotated[str, typer.Option(help="loggops, flows or alpha_beta.")] = "flows",
     rounds: Annotated[int, typer.Option(min=1, help="Steps of the fit, at most.")] = 15,
-    json: Json = False,
+    json: Json = None,
 ) -> None:
-    """Fit a cluster's numbers to half of the measured points; show the errors on the other half."""
+    """Fit a cluster's numbers to measurements.
+
+    Half of the points are fitted; the errors are shown on the other half, too.
+    The fitted cluster file goes to --output.
+    """
     simulator = load_simulator()
     check_names("model", [model], NETWORK_MODELS)
     if output is not None and output.suffix not in (".yaml", ".yml"):
@@ -62,15 +77,13 @@ def calibrate(
         "fitted": simulator.errors_by_decade(found.fitted),
         "held back": simulator.errors_by_decade(found.held),
     }
-    if json:
-        print_json(
-            {
-                "cluster": chosen.name,
-                "numbers": found.values,
-                "before": found.before,
-                "errors": {half: [vars(row) for row in rows] for half, rows in decades.items()},
-            }
-        )
+    document = {
+        "cluster": chosen.name,
+        "numbers": found.values,
+        "before": found.before,
+        "errors": {half: [vars(row) for row in rows] for half, rows in decades.items()},
+    }
+    if put_json(json, document):
         return
     print_table(
         ("number", "before", "fitted", "unit"),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from unisono import _unisono as native
-from unisono.cli.output import Json, parse_size, print_json, print_table, print_text, split_names
+from unisono.cli.output import Json, parse_size, print_table, print_text, put_json, split_names
 from unisono.cli.programs import PlanFile
 from unisono.cli.simulation import load_simulator
 from unisono.errors import MisuseError
@@ -30,7 +30,7 @@ def cost(
     goal: Annotated[
         Path | None, typer.Option(help="Only write the schedule as GOAL: .goal (text) or .bin.")
     ] = None,
-    json: Json = False,
+    json: Json = None,
 ) -> None:
     """Simulate a plan on a cluster: what it takes, and of which links and ports it makes use."""
     simulator = load_simulator()
@@ -49,14 +49,12 @@ def cost(
         )
         for one in sizes
     ]
-    if json:
-        print_json(
-            {
-                "cluster": chosen.name,
-                "plan": plan.name,
-                "results": [asdict(one) | {"algbw_gb_s": one.algbw_gb_s} for one in results],
-            }
-        )
+    document = {
+        "cluster": chosen.name,
+        "plan": plan.name,
+        "results": [asdict(one) | {"algbw_gb_s": one.algbw_gb_s} for one in results],
+    }
+    if put_json(json, document):
         return
     print_table(
         ("size", "time us", "algbw GB/s", "messages", "port use", "NIC use"),

@@ -9,6 +9,7 @@ import typer
 from unisono import plans
 from unisono.errors import MisuseError
 from unisono.exchange import targets, write_plan
+from unisono.names import check_names
 
 FORMAT_HELP = "text, json, msccl-xml, or mscclpp-json for one-sided plans."
 
@@ -53,8 +54,7 @@ def executor_of(form: Format, target: str | None) -> str | None:
     if target is None:
         return defaults.get(form)
     known = targets()
-    if target not in known:
-        raise MisuseError(f"there is no target '{target}'; there are {', '.join(known)}")
+    check_names("target", [target], list(known))
     if form in defaults and known[target].format != form.value:
         raise MisuseError(f"{target} reads {known[target].format}, not {form.value}")
     return target

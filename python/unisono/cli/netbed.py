@@ -11,9 +11,7 @@ from unisono.netbed import Netbed, parse_shape, remove_stale
 # Everything from the command's name on belongs to the command.
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 
-app = typer.Typer(
-    help="Network namespaces as nodes, joined by links of a given rate.", no_args_is_help=True
-)
+app = typer.Typer(help="Network namespaces as nodes, joined by shaped links.", no_args_is_help=True)
 
 
 def run(

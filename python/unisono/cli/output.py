@@ -1,24 +1,57 @@
-"""What all commands share: consoles, tables, JSON, and values of options."""
+"""What all commands share: consoles, tables, JSON, and options."""
 
+import importlib.util
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.text import Text
 
 from unisono import _unisono as native
 from unisono import plans
-from unisono.bench.cases import collectives
 from unisono.errors import MachineError, MisuseError
+from unisono.names import collectives
+from unisono.tables import Column, Table
 
-# Tables that go to a file or a pipe are not cut to a terminal's width.
+DEFAULT_RANKS = 8
+STANDARD_OUTPUT = Path("-")
+# Tables that go to a file or a pipe are not made for a terminal's width, unless COLUMNS says one.
 _WIDE = 220
-console = Console(width=None if sys.stdout.isatty() else _WIDE)
+console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDE)
 progress_console = Console(stderr=True)
+
+
+def check_output(path: Path | None) -> Path | None:
+    """Looks, before the work, whether a file can be written where an option says.
+
+    Raises:
+        MachineError: It is a folder, or its folder cannot be written to.
+    """
+    if path is None or path == STANDARD_OUTPUT:
+        return path
+    folder = path.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    target = path if path.exists() else folder
+    if path.is_dir():
+        raise MachineError(f"cannot write {path}: it is a folder")
+    if not target.is_dir() and target == folder:
+        raise MachineError(f"cannot write {path}: {folder} is no folder")
+    if not os.access(target, os.W_OK):
+        raise MachineError(f"cannot write {path}: {target} is not writable")
+    return path
+
+
+def _check_report(path: Path | None) -> Path | None:
+    if path is not None and importlib.util.find_spec("jinja2") is None:
+        raise MachineError("reports need jinja2; pip install 'unisono[report]' has it")
+    return check_output(path)
 
 
 def complete_plan(incomplete: str) -> list[str]:
@@ -43,14 +76,53 @@ def complete_protocol(incomplete: str) -> list[str]:
     return [name for name in native.protocols() if name.startswith(incomplete)]
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
-Ranks = Annotated[int, typer.Option("--ranks", "-n", min=1, help="Number of ranks.")]
+Json = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        callback=check_output,
+        help="Write what was found as JSON; - prints it in place of tables.",
+    ),
+]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", callback=_check_report, help="Write a report."),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", callback=check_output, help="Where it goes."),
+]
+# As mpirun and torchrun call it, too.
+RANK_OPTIONS = ("--ranks", "-n", "-np", "--nproc-per-node")
+Ranks = Annotated[int, typer.Option(*RANK_OPTIONS, min=1, help="Number of ranks.")]
 Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Nodes that the ranks are spread over.")]
 
 
 def complain(text: str) -> None:
     """Writes an error for a person."""
-    progress_console.print(f"[bold red]error:[/] {_plain(text)}", highlight=False, soft_wrap=True)
+    _say("bold red", "error:", text)
+
+
+def warn(text: str) -> None:
+    """Writes a warning for a person."""
+    _say("bold yellow", "warning:", text)
+
+
+def _say(style: str, kind: str, text: str) -> None:
+    said = Text.assemble((kind, style), f" {text}")
+    progress_console.print(said, highlight=False, soft_wrap=True)
+
+
+def put_json(path: Path | None, values: Any) -> bool:
+    """Writes JSON where `--json` says, if it does; whether that is standard output."""
+    if path is None:
+        return False
+    if path != STANDARD_OUTPUT:
+        write_file(path, json.dumps(values, indent=2) + "\n")
+        return False
+    print_json(values)
+    return True
 
 
 def print_json(values: Any) -> None:
@@ -63,31 +135,56 @@ def print_text(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
+def show(*parts: RenderableType) -> None:
+    """Writes tables and lines to standard output, one below the other; nothing is cut."""
+    for part in parts:
+        console.print(part, highlight=False, crop=False)
+
+
 def print_table(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
     *,
     right: Sequence[str] = (),
+    prose: Sequence[str] = (),
+    folds: Sequence[str] = (),
     title: str | None = None,
+    keys: int = 1,
 ) -> None:
-    """Writes a table; the columns in `right` are aligned there."""
-    table = Table(title=title, header_style="bold", box=None, pad_edge=False, title_justify="left")
-    for name in columns:
-        table.add_column(
-            name,
-            justify="right" if name in right else "left",
-            no_wrap=name == columns[0] or name in right,
-        )
+    """Writes a table.
+
+    Args:
+        columns: The headings.
+        rows: A cell for each column.
+        right: Columns of numbers, which are aligned there.
+        prose: Columns of sentences, which may be broken into lines.
+        folds: Columns that go into the heading where all rows have one value.
+        title: A line above the table.
+        keys: So many columns name a row.
+    """
+    table = Table(
+        [Column(name, name in right, name in prose, name in folds) for name in columns],
+        title=title,
+        keys=keys,
+    )
     for row in rows:
-        table.add_row(*(_plain(str(cell)) for cell in row))
-    console.print(table)
+        table.add_row(*map(str, row))
+    show(table)
 
 
-def write_file(path: Path, text: str) -> None:
+def print_entries(entries: Iterable[tuple[str, Sequence[str]]]) -> None:
+    """Writes names, each with sentences below it."""
+    for name, sentences in entries:
+        show(Text(name, "bold"))
+        for sentence in filter(None, sentences):
+            show(Padding(Text(sentence), (0, 0, 0, 4)))
+
+
+def write_file(path: Path, contents: str | bytes) -> None:
     """Writes a file, and says so."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(contents.encode() if isinstance(contents, str) else contents)
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror}") from None
     progress_console.print(f"wrote {path}", highlight=False)
@@ -139,7 +236,3 @@ def parse_rank_list(text: str) -> list[int]:
             raise MisuseError(f"'{part}' holds no numbers of ranks; write them as 2..64, from 1 on")
         found.extend(range(low, high + 1))
     return list(dict.fromkeys(found))
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")

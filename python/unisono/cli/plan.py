@@ -9,10 +9,10 @@ import typer
 
 from unisono import _unisono as native
 from unisono import plans
-from unisono.bench.cases import check_names, collectives
 from unisono.cli import cost, programs, synthesize, verify
 from unisono.cli.formats import FORMAT_HELP, Format, Target, written
 from unisono.cli.output import (
+    DEFAULT_RANKS,
     Json,
     Nodes,
     Ranks,
@@ -20,14 +20,17 @@ from unisono.cli.output import (
     complete_plan,
     complete_protocol,
     placement_of,
+    print_entries,
     print_json,
-    print_table,
     print_text,
+    put_json,
     write_file,
 )
+from unisono.cli.pictures import PAGES, check_picture, write_picture
 from unisono.draw import draw_chunks, draw_page, draw_plan, draw_traffic
 from unisono.errors import MisuseError
 from unisono.exchange import read_plan
+from unisono.names import check_names, collectives
 
 app = typer.Typer(
     help="List, show, verify, compile, find, run and draw plans.",
@@ -61,26 +64,25 @@ def list_plans(
         str | None,
         typer.Argument(help="Only of this collective.", autocompletion=complete_collective),
     ] = None,
-    json: Json = False,
+    json: Json = None,
 ) -> None:
     """List the built-in plans."""
     if collective is not None:
         check_names("collective", [collective], collectives())
     entries = plans.algorithms(collective or "")
     fields = ("plan_name", "name", "collective", "summary", "constraint", "source")
-    if json:
-        print_json([{field: getattr(entry, field) for field in fields} for entry in entries])
-        return
-    print_table(
-        ("plan", "what it does", "ranks", "source"),
-        [(entry.plan_name, entry.summary, entry.constraint, entry.source) for entry in entries],
-    )
+    document = [{field: getattr(entry, field) for field in fields} for entry in entries]
+    if not put_json(json, document):
+        print_entries(
+            (entry.plan_name, (entry.summary, f"{entry.constraint}; {entry.source}"))
+            for entry in entries
+        )
 
 
 @app.command("show")
 def show(
     name: Name,
-    ranks: Ranks = 4,
+    ranks: Ranks = DEFAULT_RANKS,
     nodes: Nodes = 1,
     rank: Annotated[int | None, typer.Option(help="Only this rank's program.")] = None,
     root: Root = 0,
@@ -116,16 +118,23 @@ class View(StrEnum):
 def draw(
     name: Name,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="The .svg, or an interactive page: .html.")
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            callback=check_picture,
+            help="The picture, .svg, .png or .pdf, or an interactive page: .html.",
+        ),
     ],
-    ranks: Ranks = 8,
+    ranks: Ranks = DEFAULT_RANKS,
     nodes: Nodes = 1,
     root: Root = 0,
     protocol: Protocol = "simple",
     channels: Channels = 1,
     in_place: InPlace = False,
     view: Annotated[
-        View, typer.Option(help="Of an SVG: space-time, chunk or traffic. A page has all.")
+        View, typer.Option(help="Of a picture: space-time, chunk or traffic. A page has all.")
     ] = View.space_time,
     chunk: Annotated[int, typer.Option(min=0, help="With --view chunk: which one.")] = 0,
 ) -> None:
@@ -135,14 +144,14 @@ def draw(
     node_of_rank = None
     if nodes > 1 and plan.ranks == ranks:
         node_of_rank = [placement.node_of(rank) for rank in range(ranks)]
-    if output.suffix in (".html", ".htm"):
+    if output.suffix in PAGES:
         write_file(output, draw_page(plan, node_of_rank))
     elif view is View.chunk:
-        write_file(output, draw_chunks(plan, chunk))
+        write_picture(output, draw_chunks(plan, chunk))
     elif view is View.traffic:
-        write_file(output, draw_traffic(plan))
+        write_picture(output, draw_traffic(plan))
     else:
-        write_file(output, draw_plan(plan, node_of_rank))
+        write_picture(output, draw_plan(plan, node_of_rank))
 
 
 def find_plan(

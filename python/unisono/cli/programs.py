@@ -14,7 +14,9 @@ from unisono import _unisono as native
 from unisono import lang, plans
 from unisono.cli.formats import FORMAT_HELP, Format, Target, executor_of, written
 from unisono.cli.output import (
+    DEFAULT_RANKS,
     Nodes,
+    Output,
     Ranks,
     complete_protocol,
     print_table,
@@ -34,20 +36,13 @@ PlanFile = Annotated[
 
 def compile_program(
     path: Annotated[Path, typer.Argument(metavar="PROGRAM", help="A Python file, which is run.")],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Where the plan goes; .json and .xml files are such without --to.",
-        ),
-    ] = None,
+    output: Output = None,
     form: Annotated[Format | None, typer.Option("--to", help=FORMAT_HELP)] = None,
     target: Target = None,
     name: Annotated[
         str | None, typer.Option("--program", help="Which one, if the file has several.")
     ] = None,
-    ranks: Ranks = 8,
+    ranks: Ranks = DEFAULT_RANKS,
     nodes: Nodes = 1,
     root: Annotated[int, typer.Option(help="Of collectives that have one.")] = 0,
     instances: Annotated[int, typer.Option(min=1, help="Of the whole program.")] = 1,
@@ -59,7 +54,10 @@ def compile_program(
         str | None, typer.Option(metavar="PASS", help="Show the state after a pass and stop.")
     ] = None,
 ) -> None:
-    """Compile a program of the language to a plan, proved; or say on which line it is wrong."""
+    """Compile a program of the language to a verified plan; or say on which line it is wrong.
+
+    The plan goes to --output; files that end in .json and .xml are such without --to.
+    """
     program = _choose(lang.load(path), name, path)
     if form is None:
         form = Format.of(output)

@@ -4,11 +4,8 @@ from typing import Annotated
 
 import typer
 
-from unisono.cli.output import complain, placement_of
+from unisono.cli.output import DEFAULT_RANKS, Nodes, Ranks, complain, placement_of
 from unisono.launcher import launch
-
-# Everything from the command's name on belongs to the command.
-CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 
 
 def run(
@@ -18,8 +15,8 @@ def run(
             metavar="COMMAND [ARGS]...", help="A Python script, -m module, or a program."
         ),
     ],
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Number of ranks.")] = 1,
-    nodes: Annotated[int, typer.Option(min=1, help="Virtual nodes the ranks are spread over.")] = 1,
+    ranks: Ranks = DEFAULT_RANKS,
+    nodes: Nodes = 1,
     label: Annotated[bool, typer.Option(help="Write each line of output with its rank.")] = False,
     keep_going: Annotated[
         bool,

@@ -8,18 +8,20 @@ import typer
 
 from unisono import _unisono as native
 from unisono import plans
-from unisono.bench.cases import check_names, collectives
 from unisono.bench.peers import OURS
 from unisono.cli.output import (
+    DEFAULT_RANKS,
+    RANK_OPTIONS,
+    Html,
     Json,
     complete_algorithm,
     complete_collective,
     complete_protocol,
     parse_rank_list,
     parse_size,
-    print_json,
     print_table,
     print_text,
+    put_json,
     split_names,
     write_file,
 )
@@ -33,8 +35,11 @@ from unisono.cli.simulation import (
 )
 from unisono.cli.workload import simulate_workload_file
 from unisono.errors import MisuseError
+from unisono.names import check_names, collectives
 
 _SHOWN_HOPS = 12
+_NAMING = ("algorithm", "protocol", "ranks", "nodes", "size")
+_FIGURES = ("time\nus", "busbw\nGB/s", "closed\nform us", "port\nuse", "NIC\nuse", "messages")
 
 
 def simulate(
@@ -44,7 +49,9 @@ def simulate(
     cluster: Annotated[
         str, typer.Option(help="A built-in cluster's name, or a YAML file.")
     ] = "dgx_h100",
-    ranks: Annotated[str, typer.Option("-n", "--ranks", help="As 8, 2..64 or 8,16,2048.")] = "8",
+    ranks: Annotated[str, typer.Option(*RANK_OPTIONS, help="As 8, 2..64 or 8,16,2048.")] = str(
+        DEFAULT_RANKS
+    ),
     nodes: Annotated[int, typer.Option(min=0, help="Nodes; 0: as few as hold the ranks.")] = 0,
     size: Annotated[
         list[str] | None, typer.Option(help="Sizes, with a unit: 64MB, 1MiB. Default 1MiB.")
@@ -84,9 +91,7 @@ def simulate(
     use: Annotated[
         bool, typer.Option("--use", help="Show what the fastest sends over each port and link.")
     ] = False,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a report with plots as an HTML file.")
-    ] = None,
+    html: Html = None,
     timeline: Annotated[
         Path | None,
         typer.Option(help="Write a time-line for Perfetto; with one algorithm, size and number."),
@@ -111,16 +116,20 @@ def simulate(
     sources: Annotated[
         bool, typer.Option("--sources", help="List the cluster's numbers and their sources.")
     ] = False,
-    json: Json = False,
+    json: Json = None,
 ) -> None:
-    """Simulate a collective's algorithms on a cluster, by the very plans that the library runs."""
+    """Simulate collectives or workloads on a cluster.
+
+    The plans are those that the library runs.
+    """
     simulator = load_simulator()
     if clusters:
         _print_clusters(simulator.builtin_clusters(), json)
         return
     chosen = simulator.load_cluster(cluster)
     if sources:
-        print_table(("number", "value", "source"), chosen.numbers(), right=("value",))
+        columns = ("number", "value", "source")
+        print_table(columns, chosen.numbers(), right=("value",), prose=("source",))
         return
     check_names("model", [model], NETWORK_MODELS)
     if against:
@@ -178,23 +187,19 @@ def simulate(
         raise MisuseError(refused[0][1])
     if html is not None:
         write_file(html, report_of(chosen, model, results))
-    if json:
-        refusals = [{"algorithm": job.algorithm, "why": why} for job, why in refused]
-        print_json(
-            {
-                "cluster": chosen.name,
-                "model": model,
-                "results": [
-                    asdict(one) | {"algbw_gb_s": one.algbw_gb_s, "busbw_gb_s": one.busbw_gb_s}
-                    for one in results
-                ],
-                "refused": refusals,
-            }
-        )
+    document = {
+        "cluster": chosen.name,
+        "model": model,
+        "results": [
+            asdict(one) | {"algbw_gb_s": one.algbw_gb_s, "busbw_gb_s": one.busbw_gb_s}
+            for one in results
+        ],
+        "refused": [{"algorithm": job.algorithm, "why": why} for job, why in refused],
+    }
+    if put_json(json, document):
         return
     print_table(
-        ("algorithm", "protocol", "ranks", "nodes", "size", "time us", "busbw GB/s",
-         "closed form us", "port use", "NIC use", "messages"),
+        (*_NAMING, *_FIGURES),
         [
             (one.algorithm, one.protocol, one.ranks, one.nodes,
              native.format_bytes(one.size_bytes), f"{one.time_us:.2f}", f"{one.busbw_gb_s:.2f}",
@@ -202,8 +207,9 @@ def simulate(
              f"{one.messages:,}")
             for one in results
         ],
-        right=("ranks", "nodes", "size", "time us", "busbw GB/s", "closed form us", "port use",
-               "NIC use", "messages"),
+        right=(*_NAMING[2:], *_FIGURES),
+        folds=_NAMING,
+        keys=len(_NAMING),
     )  # fmt: skip
     for job, why in refused:
         print_text(f"{job.algorithm} with {job.ranks} ranks: {why}")
@@ -222,14 +228,14 @@ def _algorithms(collective: str, names: list[str]) -> list[str]:
     return names
 
 
-def _print_clusters(names: list[str], json: bool) -> None:
+def _print_clusters(names: list[str], json: Path | None) -> None:
     simulator = load_simulator()
     loaded = [simulator.load_cluster(name) for name in names]
-    if json:
-        print_json([{"name": one.name, "description": one.file.description} for one in loaded])
+    if put_json(json, [{"name": one.name, "description": one.file.description} for one in loaded]):
         return
     print_table(
         ("cluster", "what it is", "ranks"),
         [(one.name, one.file.description, f"{one.machine.max_ranks:,}") for one in loaded],
         right=("ranks",),
+        prose=("what it is",),
     )

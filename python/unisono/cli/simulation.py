@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from unisono import _unisono as native
-from unisono.cli.output import print_json, print_table, print_text, progress_console, write_file
+from unisono.cli.output import print_table, print_text, progress_console, put_json, write_file
 from unisono.errors import MachineError, MisuseError
 from unisono.report.simulation import Curve, Table, render_simulation
 
@@ -98,7 +98,7 @@ def check_against(
     skip: Sequence[str],
     model: str,
     html: Path | None,
-    json: bool,
+    json: Path | None,
 ) -> None:
     """Simulates what benches measured, of one collective or all, and shows how far off it is."""
     simulator = load_simulator()
@@ -116,17 +116,13 @@ def check_against(
     decades = simulator.errors_by_decade(errors)
     if html is not None:
         write_file(html, _overlay(cluster, model, errors))
-    if json:
-        print_json(
-            {
-                "cluster": cluster.name,
-                "points": [
-                    vars(one.measurement) | {"simulated_us": one.simulated_us} for one in errors
-                ],
-                "errors": [vars(row) for row in decades],
-                "refused": refused,
-            }
-        )
+    document = {
+        "cluster": cluster.name,
+        "points": [vars(one.measurement) | {"simulated_us": one.simulated_us} for one in errors],
+        "errors": [vars(row) for row in decades],
+        "refused": refused,
+    }
+    if put_json(json, document):
         return
     print_points(errors)
     print_text("")

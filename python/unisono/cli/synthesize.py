@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unisono import _unisono as native
-from unisono.bench.cases import check_names
-from unisono.cli.output import Json, parse_size, print_json, print_table, print_text, write_file
+from unisono.cli.output import (
+    RANK_OPTIONS,
+    STANDARD_OUTPUT,
+    Json,
+    Output,
+    parse_size,
+    print_table,
+    print_text,
+    put_json,
+    write_file,
+)
 from unisono.errors import MachineError, MisuseError
+from unisono.names import check_names
 
 if TYPE_CHECKING:
     from unisono.synthesize import Found, Point
@@ -29,13 +39,10 @@ def synthesize(
             help="all_gather, reduce_scatter or all_reduce.", autocompletion=lambda: _COLLECTIVES
         ),
     ] = "all_gather",
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Where the plan goes: .json, or text for other names."),
-    ] = None,
+    output: Output = None,
     ranks: Annotated[
         int | None,
-        typer.Option("--ranks", "-n", min=1, help="Of a cluster: one node's by default."),
+        typer.Option(*RANK_OPTIONS, min=1, help="Of a cluster: one node's by default."),
     ] = None,
     nodes: Annotated[int, typer.Option(min=0, help="Of a cluster; 0: as few as possible.")] = 0,
     size: Annotated[str, typer.Option(help="Of all ranks' blocks together.")] = "64MiB",
@@ -59,9 +66,12 @@ def synthesize(
     ] = 60,
     in_place: Annotated[bool, typer.Option("--in-place", help="For calls in place.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="What comes with the package.")] = False,
-    json: Json = False,
+    json: Json = None,
 ) -> None:
-    """Find a plan for the links of a machine: greedily, or exactly where it is small."""
+    """Find a plan for the links of a machine: greedily, or exactly where it is small.
+
+    The plan goes to --output, as JSON where that ends in .json, else as text.
+    """
     module = _module()
     if listing:
         print_table(("links", "ranks"), [
@@ -106,11 +116,11 @@ def synthesize(
     compiled = found.compile(in_place=in_place)
     plan = compiled.plan
     write_file(output, plan.to_json() if output.suffix == ".json" else plan.to_text())
-    if not json:
+    if json != STANDARD_OUTPUT:
         print_text(f"{plan.name}: {compiled.steps:,} steps, proved; {output}")
 
 
-def _print_found(found: "Found", seconds: float, json: bool) -> None:
+def _print_found(found: "Found", seconds: float, json: Path | None) -> None:
     schedule = found.schedule
     values = {
         "name": found.name,
@@ -122,8 +132,7 @@ def _print_found(found: "Found", seconds: float, json: bool) -> None:
         "bound_us": found.bound_us,
         "found_in_seconds": seconds,
     }
-    if json:
-        print_json(values)
+    if put_json(json, values):
         return
     over = f", {found.time_us / found.bound_us - 1:.1%} above it" if found.bound_us else ""
     print_text(
@@ -133,7 +142,7 @@ def _print_found(found: "Found", seconds: float, json: bool) -> None:
     )
 
 
-def _print_points(points: list["Point"], json: bool) -> None:
+def _print_points(points: list["Point"], json: Path | None) -> None:
     rows = [
         {
             "steps": point.steps,
@@ -144,8 +153,7 @@ def _print_points(points: list["Point"], json: bool) -> None:
         }
         for point in points
     ]
-    if json:
-        print_json(rows)
+    if put_json(json, rows):
         return
     columns = ("steps", "rounds", "chunks", "rounds a chunk", "time us")
     print_table(

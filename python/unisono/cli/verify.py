@@ -15,14 +15,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from unisono import _unisono as native
 from unisono import plans
 from unisono.cli.output import (
+    RANK_OPTIONS,
     Json,
     complete_plan,
     parse_rank_list,
     placement_of,
-    print_json,
     print_table,
     print_text,
     progress_console,
+    put_json,
 )
 from unisono.errors import MisuseError
 from unisono.exchange import holds_xml, read_plans
@@ -95,7 +96,9 @@ def verify(
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All built-in plans.")] = False,
-    ranks: Annotated[str, typer.Option(help="For example 8, 2..64 or 2..9,16.")] = "2..16",
+    ranks: Annotated[
+        str, typer.Option(*RANK_OPTIONS, help="For example 8, 2..64 or 2..9,16.")
+    ] = "2..16",
     nodes: Annotated[
         int, typer.Option(min=0, help="Nodes; 0: one node, and where it is even, nodes of four.")
     ] = 0,
@@ -107,7 +110,7 @@ def verify(
             "results differ in the last bits from rank to rank.",
         ),
     ] = False,
-    json: Json = False,
+    json: Json = None,
 ) -> None:
     """Prove plans right: every result, no race, no deadlock; in place and out of place.
 
@@ -128,16 +131,13 @@ def verify(
     outcomes += _prove_all(variants)
     seconds = time.monotonic() - started
     failed = sum(one.wrong for one in outcomes)
-    if json:
-        print_json(
-            {
-                "ranks": ranks,
-                "seconds": round(seconds, 3),
-                "failed": failed,
-                "plans": [vars(one) for one in outcomes],
-            }
-        )
-    else:
+    document = {
+        "ranks": ranks,
+        "seconds": round(seconds, 3),
+        "failed": failed,
+        "plans": [vars(one) for one in outcomes],
+    }
+    if not put_json(json, document):
         _print_outcomes(outcomes, seconds)
     raise typer.Exit(1 if failed else 0)
 

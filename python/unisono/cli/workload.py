@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from unisono import _unisono as native
-from unisono.cli.output import print_json, print_table, print_text, write_file
+from unisono.cli.output import print_table, print_text, put_json, write_file
 from unisono.errors import MisuseError
 from unisono.report.simulation import Table, render_simulation
 
@@ -25,7 +25,7 @@ def simulate_workload_file(
     log_gops: str = "",
     export: Path | None = None,
     html: Path | None = None,
-    json: bool = False,
+    json: Path | None = None,
 ) -> None:
     """Simulates what a file or a folder of traces holds, or only writes it as GOAL.
 
@@ -61,26 +61,23 @@ def simulate_workload_file(
         result = simulator.simulate_workload(chosen, workload, **options)
     if html is not None:
         write_file(html, _report(chosen, options["model"], result))
-    if json:
-        print_json({"cluster": chosen.name, "model": options["model"]} | asdict(result))
+    if put_json(json, {"cluster": chosen.name, "model": options["model"]} | asdict(result)):
         return
     _show(result)
     if options["explain"]:
         print_text("\n" + simulator.explain_workload(result))
 
 
-def _show_goal(result: native.GoalResult, json: bool) -> None:
-    if json:
-        print_json(
-            {
-                "time_us": result.time_us,
-                "last_rank": result.last_rank,
-                "operations": result.operations,
-                "messages": result.messages,
-                "bytes": result.bytes,
-                "ranks_us": result.ranks_us,
-            }
-        )
+def _show_goal(result: native.GoalResult, json: Path | None) -> None:
+    document = {
+        "time_us": result.time_us,
+        "last_rank": result.last_rank,
+        "operations": result.operations,
+        "messages": result.messages,
+        "bytes": result.bytes,
+        "ranks_us": result.ranks_us,
+    }
+    if put_json(json, document):
         return
     print_text(
         f"{result.time_us:,.3f} us until rank {result.last_rank} has ended; "

@@ -2,7 +2,8 @@
 
 from unisono.arguments import guard
 from unisono.draw.chunks import draw_chunks
-from unisono.draw.page import draw_page, notebook_html
+from unisono.draw.notebook import notebook_html
+from unisono.draw.page import draw_page
 from unisono.draw.space_time import draw_plan
 from unisono.draw.traffic import draw_traffic, traffic
 

@@ -21,13 +21,11 @@ from unisono.draw.traffic import draw_traffic
 from unisono.errors import MisuseError
 from unisono.plans import Plan, Schedule
 
-__all__ = ["draw_page", "notebook_html"]
+__all__ = ["draw_page"]
 
 MOST_STEPS = 20_000
 # Ways of more chunks are left out: a page of them would be slow to load, and nobody looks at all.
 _MOST_CHUNKS = 64
-# What a notebook shows without being asked.
-_MOST_NOTEBOOK_STEPS = 1_500
 
 
 def draw_page(plan: Plan, node_of_rank: Sequence[int] | None = None) -> str:
@@ -64,17 +62,6 @@ def draw_page(plan: Plan, node_of_rank: Sequence[int] | None = None) -> str:
         ),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda name: parts[name[1]], _template())
-
-
-def notebook_html(plan: Plan) -> str:
-    """What a notebook shows for a plan: its picture, or a line where that would be too large."""
-    line = f"<p>{escape(plan.name)}: {plan.collective} on {plan.ranks} ranks"
-    steps = sum(
-        len(block.steps) for rank in range(plan.ranks) for block in plan.thread_blocks(rank)
-    )
-    if steps > _MOST_NOTEBOOK_STEPS:
-        return f"{line}, {steps:,} steps; draw_page(plan) is a page of up to {MOST_STEPS:,}</p>"
-    return f'<div style="overflow-x: auto">{draw_plan(plan)}</div>'
 
 
 def _data(plan: Plan, schedule: Schedule, contents: Contents) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from unisono.errors import MisuseError
 from unisono.exchange.mscclpp import write_mscclpp_json
 from unisono.exchange.read_xml import read_msccl_plans, read_msccl_xml
 from unisono.exchange.write_xml import write_msccl_xml
+from unisono.names import check_names
 
 __all__ = ["holds_xml", "read_plan", "read_plans", "targets", "write_plan"]
 
@@ -32,8 +33,7 @@ def write_plan(plan: native.Plan, target: str) -> str:
         MisuseError: There is no such target, or it cannot carry the plan.
     """
     known = targets()
-    if target not in known:
-        raise MisuseError(f"there is no target '{target}'; there are {', '.join(known)}")
+    check_names("target", [target], list(known))
     if known[target].format == "mscclpp-json":
         return write_mscclpp_json(plan, known[target])
     return write_msccl_xml(plan, known[target])

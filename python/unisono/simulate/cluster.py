@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from unisono import _unisono as native
 from unisono.errors import MisuseError
+from unisono.names import check_names
 from unisono.simulate.files import Part, folder, parse, read
 from unisono.simulate.quantities import Bandwidth, Duration, Number, Plain, Size
 
@@ -164,9 +165,7 @@ def load_cluster(name: str | Path) -> Cluster:
     """
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
-        known = builtin_clusters()
-        if str(name) not in known:
-            raise MisuseError(f"there is no cluster '{name}'; there are {', '.join(known)}")
+        check_names("cluster", [str(name)], builtin_clusters())
         path = folder() / f"{name}.yaml"
     return parse_cluster(read(path), str(name))
 

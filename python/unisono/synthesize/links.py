@@ -10,6 +10,7 @@ from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
 from unisono import _unisono as native
 from unisono.errors import MisuseError
+from unisono.names import check_names
 from unisono.simulate.cluster import builtin_clusters, load_cluster, parse_cluster
 from unisono.simulate.files import Part, folder, parse, read
 from unisono.simulate.quantities import Bandwidth, Duration
@@ -167,9 +168,8 @@ def load_links(name: str | Path, *, ranks: int | None = None, nodes: int = 0) ->
         if str(name) in builtin_clusters():
             machine = load_cluster(name).machine
             return native.LinkGraph.of_machine(machine, ranks or machine.ranks_per_node, nodes)
-        if str(name) not in builtin_links():
-            known = ", ".join([*builtin_links(), *builtin_clusters()])
-            raise MisuseError(f"there are no links '{name}'; there are {known}")
+        known = [*builtin_links(), *builtin_clusters()]
+        check_names("cluster or file of links", [str(name)], known)
         path = folder() / "links" / f"{name}.yaml"
     return parse_links(read(path), str(name), ranks=ranks, nodes=nodes)
 

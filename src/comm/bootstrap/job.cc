@@ -1,6 +1,7 @@
 #include "comm/bootstrap/job.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <thread>
 
@@ -109,6 +110,14 @@ std::uint32_t single_copy_per_mille(bool has_peers_by_shm) {
   return static_cast<std::uint32_t>(std::min<double>(gain, most_gain_per_mille));
 }
 
+// For the first communicator of this process, and by rank 0 alone: once in a job.
+void warn_of_unknown_variables(int rank) {
+  // Relaxed: it orders nothing else.
+  static std::atomic<bool> is_done = false;
+  if (is_done.exchange(true, std::memory_order_relaxed) || rank != 0) return;
+  for (const std::string& one : unknown_variables()) log(LogLevel::warn, one);
+}
+
 // The host part of "tcp://host:port"; empty for other rendezvous.
 std::string host_of(const std::string& rendezvous) {
   constexpr std::string_view scheme = "tcp://";
@@ -166,6 +175,7 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
   }
   job->rank_ = bootstrap_options.rank;
   set_log_rank(job->rank_);
+  warn_of_unknown_variables(job->rank_);
   UNISONO_TRY(job->introduce(options, bootstrap_options, std::move(listener)));
   return job;
 }

@@ -45,6 +45,20 @@ Launcher launcher_of_this_process() {
   return torchrun;  // its variables are the ones to name where some are missing
 }
 
+// A list for a message.
+std::string shortened(std::string list) {
+  constexpr std::size_t most = 120;
+  if (list.size() <= most) return list;
+  return list.substr(0, list.rfind(',', most)) + ", ...";
+}
+
+// Nothing says that there are other ranks: no argument, no setting and no launcher.
+bool is_alone(const BootstrapOptions& asked) {
+  return asked.rank < 0 && asked.world_size < 1 && asked.rendezvous.empty() &&
+         settings().integer(Setting::rank) < 0 && settings().integer(Setting::world_size) < 0 &&
+         settings().text(Setting::rendezvous).empty() && launcher_traces().empty();
+}
+
 Result<int> narrow(std::int64_t value, std::string_view variable) {
   if (value < 0 || value > std::numeric_limits<int>::max())
     return misuse(variable, " is ", value, "; it must be at least 0 and fit 31 bits");
@@ -57,7 +71,9 @@ Result<int> integer_from(Setting setting, LauncherVariable launchers, std::strin
   if (settings().is_set(setting)) return narrow(settings().integer(setting), variable);
   UNISONO_ASSIGN(const auto value, launcher_integer(launchers));
   if (value) return narrow(*value, name(launchers));
-  return misuse("no ", what, " is known: set ", variable,
+  std::string traces = join(launcher_traces());
+  if (!traces.empty()) traces = str(" (a launcher has set ", shortened(traces), ")");
+  return misuse("no ", what, " is known", traces, ": set ", variable,
                 ", or start the ranks with `unisono run`, torchrun (which sets ", name(launchers),
                 "), srun or mpiexec",
                 launcher_text(LauncherVariable::pmi_fd)
@@ -158,6 +174,10 @@ Result<BootstrapOptions> bootstrap_options_from_settings(BootstrapOptions asked)
   UNISONO_TRY(settings().check());
   BootstrapOptions out = std::move(asked);
   const Launcher launcher = launcher_of_this_process();
+  if (is_alone(out)) {
+    out.rank = 0;
+    out.world_size = 1;
+  }
   if (out.rank < 0) {
     UNISONO_ASSIGN(out.rank, integer_from(Setting::rank, launcher.rank, "rank"));
   }

@@ -31,12 +31,11 @@ class HostModel : public EngineModel {
   std::string_view name() const override { return "host"; }
   std::string note() const override {
     if (!fifo_options_.zero_copy) return {};
-    const std::string text =
-        str("messages of ", format_bytes(fifo_options_.zero_copy_min_bytes),
-            " and more between processes of a host are read from the sender's memory");
+    const std::string text = str("single copies: messages of ",
+                                 format_bytes(fifo_options_.zero_copy_min_bytes), " and more");
     return host_.single_copy_gain > 1
-               ? str(text, ": ", std::round(host_.single_copy_gain * 100) / 100,
-                     " times as fast as through slots, as measured when the job started")
+               ? str(text, ", measured ", std::round(host_.single_copy_gain * 100) / 100,
+                     " times as fast as slots")
                : text;
   }
   std::span<const int> channels() const override {

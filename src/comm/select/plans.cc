@@ -65,7 +65,7 @@ Result<plan::Header> Plans::custom(std::string_view program) {
   return selection_.custom(program);
 }
 
-Result<std::string> Plans::explain(Collective collective, std::uint64_t bytes) {
+Result<Explanation> Plans::explain(Collective collective, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   return selection_.explain(collective, bytes);
 }

@@ -45,7 +45,7 @@ class Plans {
   void add(Prepared prepared);
   // One that the engine cannot run; a call that asks for it is told which step it is.
   void refuse(const Registered& plan);
-  Result<std::string> explain(Collective collective, std::uint64_t bytes);
+  Result<Explanation> explain(Collective collective, std::uint64_t bytes);
   std::size_t memory_bytes();
   const topo::Placement& placement() const { return selection_.placement(); }
 

@@ -30,11 +30,6 @@ bool one_block_per_rank(Collective collective) {
 
 std::size_t index(Collective collective) { return static_cast<std::size_t>(collective); }
 
-std::string pad(std::string text, std::size_t width) {
-  if (text.size() < width) text.append(width - text.size(), ' ');
-  return text;
-}
-
 }  // namespace
 
 std::uint64_t call_bytes(Collective collective, int ranks, std::uint64_t block_bytes) {
@@ -279,38 +274,45 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
   return choice;
 }
 
-Result<std::string> Selection::explain(Collective collective, std::uint64_t bytes) {
+Result<Explanation> Selection::explain(Collective collective, std::uint64_t bytes) {
   UNISONO_ASSIGN(const Choice choice, choose(collective, bytes, 0, false, {}));
-  std::string out =
-      str(name(collective), " of ", format_bytes(bytes), " on ", placement_.ranks(), " ranks, ",
-          placement_.nodes(), " nodes: ", choice.name(), ", ", name(choice.protocol), ", ",
-          choice.channels, " channel", choice.channels == 1 ? "" : "s", "\n\n");
-  if (choice.registered != nullptr)
-    out +=
-        str("decided by the registration for ", format_bytes(choice.registered->min_bytes), " .. ",
-            choice.registered->max_bytes == UINT64_MAX ? "any"
-                                                       : format_bytes(choice.registered->max_bytes),
-            "\n\n");
-  for (const SelectionRow& row : rows(collective))
-    if (choice.registered == nullptr && row.min_bytes <= bytes && bytes <= row.max_bytes) {
-      out += str("decided by the row for ", format_bytes(row.min_bytes), " .. ",
-                 row.max_bytes == UINT64_MAX ? "any" : format_bytes(row.max_bytes), " (",
-                 row.origin, ")\n\n");
-      break;
-    }
-  if (const std::string note = model_->note(); !note.empty()) out += note + "\n\n";
-  out += pad("algorithm", 36) + pad("protocol", 10) + pad("time_us", 12) + pad("steps", 8) +
-         pad("inter-node", 12) + pad("bytes sent", 14) + "inter-node\n";
-  for (const Candidate& candidate : candidates(collective, bytes)) {
-    const auto round = [](double value) { return str(std::round(value * 100) / 100); };
-    out += pad(std::string(candidate.choice.entry->name), 36) +
-           pad(std::string(name(candidate.choice.protocol)), 10) +
-           pad(round(candidate.time_us), 12) + pad(str(candidate.cost.steps), 8) +
-           pad(str(candidate.cost.steps_inter_node), 12) +
-           pad(round(candidate.cost.bytes_sent), 14) + round(candidate.cost.bytes_sent_inter_node) +
-           "\n";
+  Explanation out{.collective = collective,
+                  .bytes = bytes,
+                  .ranks = placement_.ranks(),
+                  .nodes = placement_.nodes(),
+                  .algorithm = std::string(choice.name()),
+                  .protocol = choice.protocol,
+                  .channels = choice.channels};
+  if (choice.registered != nullptr) {
+    out.origin = "registration";
+    out.min_bytes = choice.registered->min_bytes;
+    out.max_bytes = choice.registered->max_bytes;
+  } else {
+    const SelectionRow row = row_of(collective, bytes, choice);
+    out.origin = row.origin;
+    out.min_bytes = row.min_bytes;
+    out.max_bytes = row.max_bytes;
   }
+  for (const Candidate& one : candidates(collective, bytes))
+    out.candidates.push_back({.algorithm = std::string(one.choice.entry->name),
+                              .protocol = one.choice.protocol,
+                              .channels = one.choice.channels,
+                              .time_us = one.time_us,
+                              .steps = one.cost.steps,
+                              .steps_inter_node = one.cost.steps_inter_node,
+                              .bytes_sent = one.cost.bytes_sent,
+                              .bytes_sent_inter_node = one.cost.bytes_sent_inter_node});
   return out;
+}
+
+SelectionRow Selection::row_of(Collective collective, std::uint64_t bytes, const Choice& choice) {
+  for (SelectionRow row : rows(collective))
+    if (row.min_bytes <= bytes && bytes <= row.max_bytes) {
+      if (row.choice != choice) row.origin = "setting";
+      row.choice = choice;
+      return row;
+    }
+  return {.choice = choice, .origin = {}};
 }
 
 }  // namespace unisono::comm

@@ -68,8 +68,11 @@ class Selection {
   // not they can do with as few.
   std::vector<Candidate> candidates(Collective collective, std::uint64_t bytes,
                                     int max_sms = 0) const;
-  // The table of candidates and the row that decides, for a person.
-  Result<std::string> explain(Collective collective, std::uint64_t bytes);
+  // What is chosen, who decides, and all candidates.
+  Result<Explanation> explain(Collective collective, std::uint64_t bytes);
+  // The row of the table that serves a size, with what is chosen there; its origin says where a
+  // setting, not the row, has decided.
+  SelectionRow row_of(Collective collective, std::uint64_t bytes, const Choice& choice);
 
   const topo::Placement& placement() const { return placement_; }
   algorithm::Request request(Collective collective, const Choice& choice, int root,

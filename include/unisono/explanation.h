@@ -1,0 +1,48 @@
+// Why a call takes the plan that it takes: what Communicator::explain returns.
+#pragma once
+
+#include <unisono/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace unisono {
+
+// A plan that could serve the call, and what the cost model says of it.
+struct PlanCandidate {
+  std::string algorithm;
+  Protocol protocol = Protocol::simple;
+  int channels = 1;
+  double time_us = 0;
+  // Messages on the longest chain, and those of them between nodes.
+  std::int64_t steps = 0;
+  std::int64_t steps_inter_node = 0;
+  // Of the rank that sends most.
+  double bytes_sent = 0;
+  double bytes_sent_inter_node = 0;
+};
+
+struct Explanation {
+  Collective collective = Collective::all_reduce;
+  std::uint64_t bytes = 0;  // the larger of a rank's input and output
+  int ranks = 1;
+  int nodes = 1;
+  // What the call takes; a registered program's name where one serves it.
+  std::string algorithm;
+  Protocol protocol = Protocol::simple;
+  int channels = 1;
+  // Who decided, "cost model" or a file of rows, and the sizes for which it did. UINT64_MAX: all
+  // larger ones.
+  std::string origin;
+  std::uint64_t min_bytes = 0;
+  std::uint64_t max_bytes = UINT64_MAX;
+  // What holds for all calls of the engine, in a sentence or two; empty where there is nothing.
+  std::string note;
+  std::vector<PlanCandidate> candidates;  // the fastest first
+
+  // All of it for a person, as a table of at most 80 columns.
+  std::string text() const;
+};
+
+}  // namespace unisono
