@@ -26,11 +26,11 @@ from unisono.cli.output import (
 from unisono.cli.simulation import (
     NETWORK_MODELS,
     check_against,
-    count_progress,
     load_simulator,
     print_use,
     report_of,
 )
+from unisono.cli.watch import watch
 from unisono.cli.workload import simulate_workload_file
 from unisono.errors import MisuseError
 
@@ -169,11 +169,11 @@ def simulate(
         "nodes": nodes, "channels": channels, "model": model, "noise": noise, "seed": seed,
         "explain": explain, "timeline": str(timeline or ""),
     }  # fmt: skip
-    with count_progress() as progress:
-        task = progress.add_task("simulating", total=len(jobs))
-        results, refused = simulator.simulate_all(
-            chosen, collective, jobs, options, done=lambda: progress.update(task, advance=1)
-        )
+    progress = simulator.Progress()
+    results, refused = watch(
+        progress,
+        lambda: simulator.simulate_all(chosen, collective, jobs, options, progress=progress),
+    )
     if not results:
         raise MisuseError(refused[0][1])
     if html is not None:

@@ -1,12 +1,14 @@
 """`unisono simulate --workload`: applications, traces and GOAL files."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from unisono import _unisono as native
 from unisono.cli.output import print_json, print_table, print_text, write_file
+from unisono.cli.watch import watch
 from unisono.errors import MisuseError
 from unisono.report.simulation import Table, render_simulation
 
@@ -43,13 +45,13 @@ def simulate_workload_file(
                 "--timeline and --html take a --cluster"
             )
         if log_gops:
-            _show_goal(simulator.run_goal(schedule, simulator.parse_log_gops(log_gops)), json)
+            _show_goal(_run_goal(simulator, schedule, simulator.parse_log_gops(log_gops)), json)
             return
         chosen = simulator.load_cluster(cluster)
         if plain:
-            _show_goal(simulator.run_goal(schedule, chosen), json)
+            _show_goal(_run_goal(simulator, schedule, chosen), json)
             return
-        result = simulator.simulate_goal(chosen, schedule, path.stem, **options)
+        work = partial(simulator.simulate_goal, chosen, schedule, path.stem)
     else:
         if log_gops:
             raise MisuseError("--loggops is for GOAL files; other workloads take a --cluster")
@@ -58,7 +60,10 @@ def simulate_workload_file(
         if export is not None:
             simulator.write_goal(simulator.goal_of_workload(chosen, workload), export)
             return
-        result = simulator.simulate_workload(chosen, workload, **options)
+        work = partial(simulator.simulate_workload, chosen, workload)
+    progress = simulator.Progress()
+    part = progress.part()
+    result = watch(progress, partial(work, progress=part.native, **options))
     if html is not None:
         write_file(html, _report(chosen, options["model"], result))
     if json:
@@ -67,6 +72,12 @@ def simulate_workload_file(
     _show(result)
     if options["explain"]:
         print_text("\n" + simulator.explain_workload(result))
+
+
+def _run_goal(simulator: ModuleType, schedule: native.GoalSchedule, where: Any) -> Any:
+    progress = simulator.Progress()
+    part = progress.part()
+    return watch(progress, lambda: simulator.run_goal(schedule, where, progress=part.native))
 
 
 def _show_goal(result: native.GoalResult, json: bool) -> None:
