@@ -12,6 +12,8 @@ import pytest
 pytest.importorskip("pydantic")
 pytest.importorskip("yaml")
 
+import itertools
+
 from unisono.simulate import (
     Call,
     Device,
@@ -53,7 +55,7 @@ def check(path: Path) -> tuple[dict[int, str], dict[tuple[int, int], str]]:
     assert {pid for pid, _ in threads} == set(processes)
     for slices in bars.values():
         slices.sort()
-        for before, after in zip(slices, slices[1:], strict=False):
+        for before, after in itertools.pairwise(slices):
             # Picoseconds are written in microseconds.
             assert after[0] >= before[1] - 2e-6
     return processes, threads

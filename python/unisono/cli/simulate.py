@@ -28,11 +28,11 @@ from unisono.cli.simulation import (
     check_against,
     load_simulator,
     print_use,
-    report_of,
 )
 from unisono.cli.watch import watch
 from unisono.cli.workload import simulate_workload_file
 from unisono.errors import MisuseError
+from unisono.report.sweeps import report_of_sweep
 
 _SHOWN_HOPS = 12
 
@@ -167,7 +167,8 @@ def simulate(
         return
     options = {
         "nodes": nodes, "channels": channels, "model": model, "noise": noise, "seed": seed,
-        "explain": explain, "timeline": str(timeline or ""),
+        # A page shows the critical path, whether asked for it or not.
+        "explain": explain or html is not None, "timeline": str(timeline or ""),
     }  # fmt: skip
     progress = simulator.Progress()
     results, refused = watch(
@@ -177,7 +178,7 @@ def simulate(
     if not results:
         raise MisuseError(refused[0][1])
     if html is not None:
-        write_file(html, report_of(chosen, model, results))
+        write_file(html, report_of_sweep(chosen, model, collective, results, refused))
     if json:
         refusals = [{"algorithm": job.algorithm, "why": why} for job, why in refused]
         print_json(

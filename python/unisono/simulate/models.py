@@ -18,7 +18,7 @@ class Device:
     Attributes:
         tflops: 10^12 operations a second that large matrix products reach.
         memory_gb_s: 10^9 bytes a second of its memory; 0: no limit.
-        peak_tflops: 10^12 operations a second of its data sheet, which MFU is a part of; 0: unknown.
+        peak_tflops: 10^12 operations a second of its data sheet, for MFU; 0: unknown.
     """
 
     tflops: float
