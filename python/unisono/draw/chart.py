@@ -128,7 +128,10 @@ def _draw_axes(
     for tick in xs.ticks(most=max(2, round(width / 56))):
         x, _ = place(tick, ys.low)
         svg.line(x, _TOP, x, bottom, class_="grid")
-        svg.label(x, bottom + 15, x_axis.write(tick), anchor="middle")
+        label = x_axis.write(tick)
+        # The last one may be longer than the margin.
+        x = min(x, svg.width - _LETTER / 2 * len(label) - 2)
+        svg.label(x, bottom + 15, label, anchor="middle")
     for tick in ys.ticks():
         _, y = place(xs.low, tick)
         svg.line(_LEFT, y, _LEFT + width, y, class_="grid")

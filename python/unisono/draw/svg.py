@@ -28,10 +28,14 @@ Value = int | float | str
 
 
 class Svg:
-    """A picture under construction; `text` ends it."""
+    """A picture under construction; `text` ends it.
+
+    Attributes:
+        width: In pixels.
+    """
 
     def __init__(self, width: Number, height: Number, description: str) -> None:
-        self._width, self._height = width, height
+        self.width, self._height = width, height
         self._description = description
         self._parts: list[str] = []
 
@@ -89,7 +93,7 @@ class Svg:
 
     def text(self, standalone: bool = True) -> str:
         """The picture; with its style sheet unless it goes into a page that has `STYLE`."""
-        width, height = round(self._width), round(self._height)
+        width, height = round(self.width), round(self._height)
         style = f"<style>{STYLE}</style>" if standalone else ""
         # Inside HTML the name space is known.
         name_space = 'xmlns="http://www.w3.org/2000/svg" ' if standalone else ""

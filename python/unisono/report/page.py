@@ -11,6 +11,7 @@ from unisono.bench.machine import describe_machine
 from unisono.bench.peers import OURS
 from unisono.bench.ratios import points_of
 from unisono.bench.rows import Row
+from unisono.draw.numbers import gb_s
 from unisono.report.comparison import compare
 from unisono.report.parts import Cell, Column, Table, empty, environment, number, size, text
 from unisono.report.plots import bandwidth_plot, training_plots
@@ -145,11 +146,11 @@ def _glance(collectives: Sequence[str], rows: Sequence[Row]) -> Table | None:
                 text(best.algorithm),
                 text(best.protocol),
                 number(best.time_us, ",.1f"),
-                number(best.busbw_gb_s, ",.3f") if at else no_data,
+                Cell(gb_s(best.busbw_gb_s), best.busbw_gb_s) if at else no_data,
             ])  # fmt: skip
     columns = (
         Column("collective", is_text=True), Column("size"), Column("algorithm", is_text=True),
-        Column("protocol", is_text=True), Column("time", "µs"), Column("bus bandwidth", "GB/s"),
+        Column("protocol", is_text=True), Column("time", "µs"), Column("bus bandwidth"),
     )  # fmt: skip
     return Table(columns, found) if found else None
 
@@ -178,7 +179,8 @@ def _section(collective: str, rows: Sequence[Row]) -> _Section:
 def _cell(row: Row) -> Cell:
     if row.wrong:
         return Cell(f"✗ {row.wrong}", str(row.wrong), f"{row.wrong} wrong elements", is_bad=True)
-    busbw = f" · {row.busbw_gb_s:.3f}" if row.bytes else ""
+    shown = f"{row.busbw_gb_s:.3f}" if row.busbw_gb_s >= 0.001 else "< 0.001"
+    busbw = f" · {shown}" if row.bytes else ""
     about = f"{row.type}, {row.bytes} bytes, algbw {row.algbw_gb_s:.3f} GB/s"
     return Cell(f"{row.time_us:.1f}{busbw} ✓", row.time_us, about)
 

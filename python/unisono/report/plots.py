@@ -38,7 +38,7 @@ def bandwidth_plot(collective: str, rows: Sequence[Row]) -> str:
     sizes = {size for line in best.values() for size in line}
     title = f"{collective}: bus bandwidth with the best protocol"
     if len(sizes) == 1:
-        bars = [Bar(algorithm, *line.values()) for algorithm, line in best.items()]
+        bars = [Bar(algorithm, max(line.values())) for algorithm, line in best.items()]
         bars.sort(key=lambda bar: -bar.value)
         heading = f"{title}, {_bytes(sizes.pop())}"
         axis = Axis("bus bandwidth", write=gb_s)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from unisono.draw.chart import Axis, Bar, Series, draw_bars, draw_chart
 from unisono.draw.numbers import time_us
@@ -17,6 +18,9 @@ from unisono.report.parts import (
     text,
 )
 from unisono.report.plots import SIZE_AXIS
+
+if TYPE_CHECKING:
+    from unisono.simulate import Simulated, SimulatedWorkload
 
 _MOST_HOPS = 200
 
@@ -84,31 +88,37 @@ def _plot(title: str, curves: Sequence[Curve]) -> str:
     )
 
 
-def shares_table(shares: Mapping[str, float], total_us: float) -> Table:
-    """The critical path: what its time goes to."""
-    rows = [
-        (text(name), number(us), part(us, total_us))
-        for name, us in sorted(shares.items(), key=lambda share: -share[1])
+def path_tables(one: "Simulated | SimulatedWorkload", of: str = "") -> dict[str, Table]:
+    """The critical path, if it was asked for: what its time goes to, and its messages."""
+    if not one.shares:
+        return {}
+    shares = [
+        (text(name), number(us), part(us, one.time_us))
+        for name, us in sorted(one.shares.items(), key=lambda share: -share[1])
         if us > 0
     ]
-    return Table(
-        (Column("share", is_text=True), Column("time", "µs"), Column("of the time", "%")), rows
-    )
-
-
-def hops_table(hops: Sequence[tuple[int, int, int, float, float]]) -> Table:
-    """The critical path's messages: sender, receiver, bytes, sent and arrived."""
     columns = (
         Column("from rank"), Column("to rank"), Column("size"), Column("sent", "µs"),
         Column("arrived", "µs"), Column("under way", "µs"),
     )  # fmt: skip
-    rows: list[tuple[Cell, ...]] = [
-        (number(sender, "d"), number(receiver, "d"), size(bytes), number(sent), number(arrived),
-         number(arrived - sent))
-        for sender, receiver, bytes, sent, arrived in hops[-_MOST_HOPS:]  # noqa: A001
+    hops = [
+        (number(hop.sender, "d"), number(hop.receiver, "d"), size(hop.bytes), number(hop.sent_us),
+         number(hop.arrived_us), number(hop.arrived_us - hop.sent_us))
+        for hop in one.hops[-_MOST_HOPS:]
     ]  # fmt: skip
-    more = len(hops) - _MOST_HOPS
-    return Table(columns, rows, note=f"and {more:,} before these" if more > 0 else "")
+    notes = []
+    if len(one.hops) > _MOST_HOPS:
+        notes.append(f"{len(one.hops) - _MOST_HOPS:,} messages came before these.")
+    if one.simulated_ranks < one.ranks:
+        notes.append(
+            f"{one.simulated_ranks} of {one.ranks} ranks were simulated: each stands for all that "
+            "do the same at the same times, and a message to one of these is shown as one to it."
+        )
+    heads = (Column("share", is_text=True), Column("time", "µs"), Column("of the time", "%"))
+    return {
+        f"Critical path{of}": Table(heads, shares),
+        "Messages of the critical path": Table(columns, hops, note=" ".join(notes)),
+    }
 
 
 def part(value: float, total: float) -> Cell:

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 
 from unisono.draw.look import dash_of
 from unisono.report.parts import Cell, Column, Table, empty, number, size, text
-from unisono.report.simulation import Curve, hops_table, render_simulation, shares_table
+from unisono.report.simulation import Curve, path_tables, render_simulation
 
 if TYPE_CHECKING:
     from unisono.simulate import Cluster, DecadeError, Error, Job, Simulated
 
 _MOST_LINKS = 100
+# More lines of one plot are not told apart.
+_MOST_LINES = 16
 
 
 def report_of_sweep(
@@ -29,21 +31,10 @@ def report_of_sweep(
         results: The fastest of each size and number of ranks first.
         refused: What could not be simulated, and why.
     """
-    curves: dict[str, dict[str, Curve]] = {}
-    for one in sorted(results, key=lambda one: one.size_bytes):
-        plot = curves.setdefault(f"{one.collective} on {one.ranks} ranks", {})
-        name = f"{one.algorithm} {one.protocol}"
-        curve = plot.setdefault(name, Curve(name, one.algorithm, dash_of(one.protocol)))
-        curve.points.append((one.size_bytes, one.time_us))
     first = results[0]
     tables = {"Results": _results(results, refused)}
-    if first.shares:
-        what = f"{first.algorithm} {first.protocol}, {size(first.size_bytes).text}"
-        tables[f"Critical path of {what}"] = shares_table(first.shares, first.time_us)
-        tables["Messages of the critical path"] = hops_table(
-            [(hop.sender, hop.receiver, hop.bytes, hop.sent_us, hop.arrived_us)
-             for hop in first.hops]
-        )  # fmt: skip
+    what = f"{first.algorithm} {first.protocol}, {size(first.size_bytes).text}"
+    tables |= path_tables(first, f" of {what}")
     links = sorted(first.links, key=lambda link: -link.use)[:_MOST_LINKS]
     tables[f"Ports and links of {first.algorithm}"] = Table(
         (Column("port or link", is_text=True), Column("carried", "bytes"),
@@ -53,8 +44,31 @@ def report_of_sweep(
     )  # fmt: skip
     return render_simulation(
         f"{collective} on {cluster.name}, {model}", cluster.file.description,
-        {title: list(plot.values()) for title, plot in curves.items()}, tables,
+        _plots(results), tables,
     )  # fmt: skip
+
+
+def _plots(results: "Sequence[Simulated]") -> dict[str, list[Curve]]:
+    """Time by size; of very many lines only the best protocol of each algorithm."""
+    plots: dict[str, list[Curve]] = {}
+    for ranks in sorted({one.ranks for one in results}):
+        own = [one for one in results if one.ranks == ranks]
+        is_crowded = len({(one.algorithm, one.protocol) for one in own}) > _MOST_LINES
+        curves: dict[str, Curve] = {}
+        fastest: dict[tuple[str, int], float] = {}
+        for one in own:
+            name = one.algorithm if is_crowded else f"{one.algorithm} {one.protocol}"
+            dash = 0 if is_crowded else dash_of(one.protocol)
+            curves.setdefault(name, Curve(name, one.algorithm, dash))
+            before = fastest.get((name, one.size_bytes), one.time_us)
+            fastest[name, one.size_bytes] = min(before, one.time_us)
+        for (name, bytes), time_us in sorted(fastest.items()):  # noqa: A001
+            curves[name].points.append((bytes, time_us))
+        title = f"{own[0].collective} on {ranks} ranks"
+        if is_crowded:
+            title += ", with the best protocol"
+        plots[title] = list(curves.values())
+    return plots
 
 
 def _results(results: "Sequence[Simulated]", refused: "Sequence[tuple[Job, str]]") -> Table:

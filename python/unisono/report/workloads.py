@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from unisono.draw.chart import Axis, Bar, draw_bars
 from unisono.draw.numbers import time_us
 from unisono.report.parts import Column, Table, number, responsive, size, text
-from unisono.report.simulation import hops_table, part, render_page, shares_table
+from unisono.report.simulation import part, path_tables, render_page
 
 if TYPE_CHECKING:
     from unisono.simulate import Cluster, SimulatedWorkload
@@ -38,12 +38,7 @@ def report_of_workload(cluster: "Cluster", model: str, result: "SimulatedWorkloa
         if result.mfu > 0:
             rows.append((text("MFU (%)"), number(100 * result.mfu, ".1f")))
         tables["Training"] = Table((Column("what", is_text=True), Column("value")), rows)
-    if result.shares:
-        tables["Critical path"] = shares_table(result.shares, result.time_us)
-        tables["Messages of the critical path"] = hops_table(
-            [(hop.sender, hop.receiver, hop.bytes, hop.sent_us, hop.arrived_us)
-             for hop in result.hops]
-        )  # fmt: skip
+    tables |= path_tables(result)
     if result.algorithms:
         tables["Collectives"] = Table(
             (Column("communicator", is_text=True), Column("collective", is_text=True),
