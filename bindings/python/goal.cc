@@ -90,9 +90,10 @@ Schedule goal_of_workload(const Machine& machine, std::string_view json) {
 }
 
 RunResult run_goal(const Machine& machine, const Schedule& schedule, std::uint64_t rendezvous_bytes,
-                   std::uint64_t max_events) {
-  return released(
-      [&] { return simulate::goal::run(machine, schedule, {rendezvous_bytes, max_events}); });
+                   std::uint64_t max_events, simulate::Progress* progress) {
+  return watched(progress, [&](simulate::Progress& watch) {
+    return simulate::goal::run(machine, schedule, {rendezvous_bytes, max_events, &watch});
+  });
 }
 
 std::vector<double> ranks_us(const RunResult& self) {
@@ -128,7 +129,7 @@ void bind_goal(nb::module_& module) {
   module.def("goal_of_workload", &goal_of_workload, nb::arg("machine"), nb::arg("workload"));
   module.def("run_goal", &run_goal, nb::arg("machine"), nb::arg("schedule"), nb::kw_only(),
              nb::arg("rendezvous_bytes") = simulate::goal::max_size,
-             nb::arg("max_events") = std::uint64_t{1} << 36);
+             nb::arg("max_events") = std::uint64_t{1} << 36, nb::arg("progress") = nb::none());
 }
 
 }  // namespace unisono::python

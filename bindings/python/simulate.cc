@@ -21,13 +21,15 @@ namespace {
 using simulate::CollectiveOptions;
 using simulate::CollectiveResult;
 using simulate::Machine;
+using simulate::Progress;
 
 CollectiveResult simulate_collective(const Machine& machine, const algorithm::Entry& algorithm,
                                      int ranks, int nodes, std::int64_t count,
                                      std::string_view type, std::string_view protocol, int channels,
                                      int root, std::string_view model, double noise,
                                      std::uint64_t seed, bool explain, int calls, bool collapse,
-                                     std::uint64_t max_events, std::string timeline) {
+                                     std::uint64_t max_events, std::string timeline,
+                                     Progress* progress) {
   const simulate::CollectiveCall call =
       collective_call(machine, algorithm, ranks, nodes, count, type, protocol, channels, root);
   const CollectiveOptions options{.model = model_of(model),
@@ -38,18 +40,16 @@ CollectiveResult simulate_collective(const Machine& machine, const algorithm::En
                                   .collapse = collapse,
                                   .max_events = max_events,
                                   .timeline = std::move(timeline)};
-  const auto run = [&] {
-    const nb::gil_scoped_release release;
-    return simulate::simulate_collective(machine, algorithm, call, options);
-  };
-  return take(run());
+  return watched(progress, [&](Progress& watch) {
+    return simulate::simulate_collective(machine, algorithm, call, watched_by(options, watch));
+  });
 }
 
 // Any plan, its ranks placed as a collective's.
 CollectiveResult simulate_plan(const Machine& machine, const plan::Plan& plan, int nodes,
                                std::int64_t count, std::string_view type, std::string_view model,
                                bool explain, int calls, bool collapse, std::uint64_t max_events,
-                               std::string timeline) {
+                               std::string timeline, Progress* progress) {
   const topo::Placement placement = take(simulate::place(machine, plan.header.ranks, nodes));
   const CollectiveOptions options{.model = model_of(model),
                                   .explain = explain,
@@ -57,11 +57,11 @@ CollectiveResult simulate_plan(const Machine& machine, const plan::Plan& plan, i
                                   .collapse = collapse,
                                   .max_events = max_events,
                                   .timeline = std::move(timeline)};
-  const auto run = [&] {
-    const nb::gil_scoped_release release;
-    return simulate::simulate_plan(machine, plan, placement, count, data_type_of(type), options);
-  };
-  return take(run());
+  const DataType element = data_type_of(type);
+  return watched(progress, [&](Progress& watch) {
+    return simulate::simulate_plan(machine, plan, placement, count, element,
+                                   watched_by(options, watch));
+  });
 }
 
 // Rank or, for a NIC, node; the NIC's number or -1; bytes sent; the share of the time it is busy
@@ -91,6 +91,11 @@ std::vector<LinkTuple> links(const CollectiveResult& self) {
 }
 
 }  // namespace
+
+CollectiveOptions watched_by(CollectiveOptions options, Progress& progress) {
+  options.progress = &progress;
+  return options;
+}
 
 simulate::NetworkModel model_of(std::string_view wanted) {
   std::vector<std::string> known;
@@ -137,6 +142,11 @@ std::vector<HopTuple> hops(const simulate::ExecutorResult& run) {
 }
 
 void bind_simulate(nb::module_& module) {
+  nb::class_<Progress>(module, "SimulationProgress")
+      .def(nb::init<>())
+      .def_prop_ro("done", &Progress::done)
+      .def_prop_ro("total", &Progress::total)
+      .def("stop", &Progress::stop);
   nb::class_<Machine>(module, "Machine")
       .def_static(
           "from_json", [](std::string_view json) { return take(simulate::read_machine(json)); },
@@ -192,12 +202,12 @@ void bind_simulate(nb::module_& module) {
              nb::arg("root") = 0, nb::arg("model") = "loggops", nb::arg("noise") = 0.0,
              nb::arg("seed") = 1, nb::arg("explain") = false, nb::arg("calls") = 1,
              nb::arg("collapse") = true, nb::arg("max_events") = std::uint64_t{1} << 36,
-             nb::arg("timeline") = "");
+             nb::arg("timeline") = "", nb::arg("progress") = nb::none());
   module.def("simulate_plan", &simulate_plan, nb::arg("machine"), nb::arg("plan"), nb::kw_only(),
              nb::arg("nodes") = 0, nb::arg("count"), nb::arg("type") = "float32",
              nb::arg("model") = "loggops", nb::arg("explain") = false, nb::arg("calls") = 1,
              nb::arg("collapse") = true, nb::arg("max_events") = std::uint64_t{1} << 36,
-             nb::arg("timeline") = "");
+             nb::arg("timeline") = "", nb::arg("progress") = nb::none());
 }
 
 }  // namespace unisono::python

@@ -7,9 +7,23 @@
 #include <tuple>
 #include <vector>
 
+#include "convert.h"
+#include "interrupt.h"
 #include "simulate/collective.h"
 
 namespace unisono::python {
+
+// Runs `simulate(progress)` without the GIL. Ctrl-C in the main thread stops it.
+template <class F>
+auto watched(simulate::Progress* progress, const F& simulate) {
+  simulate::Progress own;
+  simulate::Progress& watch = progress != nullptr ? *progress : own;
+  return take(interruptible([&] { return simulate(watch); }, [&watch] { watch.stop(); }));
+}
+
+// The options with who watches.
+simulate::CollectiveOptions watched_by(simulate::CollectiveOptions options,
+                                       simulate::Progress& progress);
 
 // Throws for a name that is none.
 simulate::NetworkModel model_of(std::string_view wanted);

@@ -21,22 +21,22 @@ using simulate::WorkloadResult;
 WorkloadResult simulate_workload(const simulate::Machine& machine, std::string_view json,
                                  std::string_view model, double noise, std::uint64_t seed,
                                  bool explain, bool collapse, std::uint64_t max_events,
-                                 std::string timeline, int shown_rank) {
-  const simulate::WorkloadOptions options{.run = {.model = model_of(model),
-                                                  .noise = noise,
-                                                  .seed = seed,
-                                                  .explain = explain,
-                                                  .collapse = collapse,
-                                                  .max_events = max_events,
-                                                  .timeline = std::move(timeline)},
-                                          .shown_rank = shown_rank};
-  const auto run = [&]() -> Result<WorkloadResult> {
-    const nb::gil_scoped_release release;
+                                 std::string timeline, int shown_rank,
+                                 simulate::Progress* progress) {
+  simulate::WorkloadOptions options{.run = {.model = model_of(model),
+                                            .noise = noise,
+                                            .seed = seed,
+                                            .explain = explain,
+                                            .collapse = collapse,
+                                            .max_events = max_events,
+                                            .timeline = std::move(timeline)},
+                                    .shown_rank = shown_rank};
+  return watched(progress, [&](simulate::Progress& watch) -> Result<WorkloadResult> {
     auto workload = simulate::read_workload(json);
     if (!workload.ok()) return workload.take_error();
+    options.run.progress = &watch;
     return simulate::simulate_workload(machine, *workload, options);
-  };
-  return take(run());
+  });
 }
 
 using TaskTuple = std::tuple<std::uint32_t, std::int64_t, double, double>;
@@ -91,7 +91,7 @@ void bind_workload(nb::module_& module) {
              nb::kw_only(), nb::arg("model") = "loggops", nb::arg("noise") = 0.0,
              nb::arg("seed") = 1, nb::arg("explain") = false, nb::arg("collapse") = true,
              nb::arg("max_events") = std::uint64_t{1} << 36, nb::arg("timeline") = "",
-             nb::arg("shown_rank") = 0);
+             nb::arg("shown_rank") = 0, nb::arg("progress") = nb::none());
 }
 
 }  // namespace unisono::python

@@ -32,6 +32,19 @@ class Machine:
     @property
     def max_ranks(self) -> int: ...
 
+class SimulationProgress:
+    """How far a simulation is, for whoever looks on from another thread."""
+
+    def __init__(self) -> None: ...
+    @property
+    def done(self) -> int:
+        """Of `total`: steps of thread blocks, tile by tile, or operations of GOAL."""
+    @property
+    def total(self) -> int:
+        """0 until they have been counted."""
+    def stop(self) -> None:
+        """The simulation ends soon, with a MisuseError."""
+
 class SimulatedCollective:
     """What a simulated collective took; times in microseconds, of all its calls."""
 
@@ -79,6 +92,7 @@ def simulate_collective(
     collapse: bool = True,
     max_events: int = ...,
     timeline: str = "",
+    progress: SimulationProgress | None = None,
 ) -> SimulatedCollective:
     """One collective's plan on a machine. Lets go of the GIL."""
 
@@ -114,6 +128,7 @@ def simulate_workload(
     max_events: int = ...,
     timeline: str = "",
     shown_rank: int = 0,
+    progress: SimulationProgress | None = None,
 ) -> SimulatedWorkload:
     """A workload, as JSON, on a machine. Lets go of the GIL."""
 
@@ -130,6 +145,7 @@ def simulate_plan(
     collapse: bool = True,
     max_events: int = ...,
     timeline: str = "",
+    progress: SimulationProgress | None = None,
 ) -> SimulatedCollective:
     """Any plan on a machine. Lets go of the GIL."""
 
@@ -189,5 +205,6 @@ def run_goal(
     *,
     rendezvous_bytes: int = ...,
     max_events: int = ...,
+    progress: SimulationProgress | None = None,
 ) -> GoalResult:
     """Runs a schedule as LogGOPSim does. Lets go of the GIL."""

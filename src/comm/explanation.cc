@@ -38,8 +38,13 @@ std::string microseconds(double value) {
   return {digits.data(), end.ptr};
 }
 
+// Three digits: "2.01 MiB", "243 KiB".
 std::string bytes_text(double bytes) {
-  return format_bytes(static_cast<std::uint64_t>(std::llround(bytes)));
+  std::string text = format_bytes(static_cast<std::uint64_t>(std::llround(bytes)));
+  const auto point = text.find('.');
+  if (point == std::string::npos) return text;
+  const std::size_t kept = point >= 3 ? point : std::min<std::size_t>(4, text.find(' '));
+  return text.erase(kept, text.find(' ') - kept);
 }
 
 std::string number_of(int count, std::string_view what) {

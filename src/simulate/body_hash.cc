@@ -45,19 +45,19 @@ void add_index(Hash& hash, const plan::Index& index, const LoopCounts& loops) {
 // Of the chunks whose sizes are a step's bytes (StepSizes): alike where the step is as large, tile
 // for tile.
 void add_chunks(Hash& hash, const plan::Step& step, const LoopCounts& loops,
-                std::int64_t chunks_per_block) {
+                const ChunkSizes& chunks) {
   const plan::Index& index =
       (plan::writes_destination(step.operation) ? step.destination : step.source).index;
-  const std::int64_t chunk = chunk_of_block(index, loops, chunks_per_block);
-  hash.add(chunk);
+  const std::int64_t chunk = chunk_of_block(index, loops, chunks.per_block);
+  const bool is_equal = chunk >= 0 && chunk + step.count <= chunks.equal;
+  hash.add(is_equal ? chunks.per_block : chunk);
   if (chunk < 0) add_index(hash, index, loops);
 }
 
-std::uint64_t hash_of(const plan::Step& step, const LoopCounts& loops,
-                      std::int64_t chunks_per_block) {
+std::uint64_t hash_of(const plan::Step& step, const LoopCounts& loops, const ChunkSizes& chunks) {
   Hash hash;
   hash.add(static_cast<int>(step.operation)).add(step.count);
-  add_chunks(hash, step, loops, chunks_per_block);
+  add_chunks(hash, step, loops, chunks);
   hash.add(std::uint64_t{step.peers.size()}).add(std::uint64_t{step.after.size()});
   for (const plan::Dependency& dependency : step.after) {
     hash.add(dependency.thread_block);
@@ -109,16 +109,16 @@ class SequenceHash {
 };
 
 SequenceHash hash_of(const plan::Body& body, LoopCounts loops, std::size_t depth,
-                     std::int64_t chunks_per_block) {
+                     const ChunkSizes& chunks) {
   SequenceHash hash;
   for (const plan::Node& node : body) {
     if (const auto* step = std::get_if<plan::Step>(&node)) {
-      hash.add_step(hash_of(*step, loops, chunks_per_block));
+      hash.add_step(hash_of(*step, loops, chunks));
       continue;
     }
     const plan::Loop& loop = std::get<plan::Loop>(node);
     loops[depth] = loop.count;
-    hash.append(hash_of(loop.body, loops, depth + 1, chunks_per_block).repeated(loop.count));
+    hash.append(hash_of(loop.body, loops, depth + 1, chunks).repeated(loop.count));
     loops[depth] = 1;
   }
   return hash;
@@ -126,10 +126,10 @@ SequenceHash hash_of(const plan::Body& body, LoopCounts loops, std::size_t depth
 
 }  // namespace
 
-std::uint64_t body_hash(const plan::Body& body, std::int64_t chunks_per_block) {
+std::uint64_t body_hash(const plan::Body& body, const ChunkSizes& chunks) {
   LoopCounts loops;
   loops.fill(1);
-  return hash_of(body, loops, 0, chunks_per_block).get();
+  return hash_of(body, loops, 0, chunks).get();
 }
 
 }  // namespace unisono::simulate

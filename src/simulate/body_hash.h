@@ -7,8 +7,15 @@
 
 namespace unisono::simulate {
 
+// Which of a block's chunks are equally large: the first `equal` of `per_block`. Any other may have
+// a size of its own.
+struct ChunkSizes {
+  std::int64_t per_block = 1;
+  std::int64_t equal = 1;
+};
+
 // Equal for bodies whose steps, one after another, do the same to as many bytes and wait for the
-// same. A block's chunks may differ in size, if there are several.
-std::uint64_t body_hash(const plan::Body& body, std::int64_t chunks_per_block);
+// same.
+std::uint64_t body_hash(const plan::Body& body, const ChunkSizes& chunks);
 
 }  // namespace unisono::simulate

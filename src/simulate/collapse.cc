@@ -31,7 +31,7 @@ class Refinement {
              const Symmetry& symmetry)
       : machine_(machine), endpoints_(endpoints), symmetry_(symmetry) {}
 
-  Status read(Programs& all, std::int64_t chunks_per_block);
+  Status read(Programs& all, const ChunkSizes& chunks);
   // False if a connection has one end only.
   bool connect();
   // False if it did not come to an end, or hardly any ranks are alike.
@@ -82,7 +82,7 @@ std::uint64_t Refinement::key_of(std::uint64_t wire, int sender, int receiver, i
   return (pattern << 32) | (from << 12) | static_cast<std::uint64_t>(channel);
 }
 
-Status Refinement::read(Programs& all, std::int64_t chunks_per_block) {
+Status Refinement::read(Programs& all, const ChunkSizes& chunks) {
   for (int rank = 0; rank < symmetry_.patterns(); ++rank) {
     UNISONO_ASSIGN(const WiredProgram wired, all.program(rank));
     Hash hash;
@@ -91,7 +91,7 @@ Status Refinement::read(Programs& all, std::int64_t chunks_per_block) {
       const plan::ThreadBlock& block = wired.program.thread_blocks[i];
       Block& added = blocks_.emplace_back();
       hash.add(block.channel).add(block.send_peer >= 0 ? 1 : 0).add(block.recv_peer >= 0 ? 1 : 0);
-      hash.add(body_hash(block.body, chunks_per_block));
+      hash.add(body_hash(block.body, wired.chunks.empty() ? chunks : wired.chunks[i]));
       if (block.send_peer >= 0)
         added.to = {static_cast<std::uint32_t>(block.send_peer), none,
                     key_of(wired.wires[i].send_key, rank, block.send_peer, block.channel)};
@@ -264,10 +264,11 @@ Result<WiredProgram> CollapsedPrograms::program(int number) {
 
 Result<std::unique_ptr<CollapsedPrograms>> collapse(const Machine& machine,
                                                     const std::vector<Endpoint>& endpoints,
-                                                    Programs& all, std::int64_t chunks_per_block) {
-  const Symmetry symmetry = all.symmetry(static_cast<int>(endpoints.size()), chunks_per_block == 1);
+                                                    Programs& all, const ChunkSizes& chunks) {
+  const Symmetry symmetry =
+      all.symmetry(static_cast<int>(endpoints.size()), chunks.equal == chunks.per_block);
   Refinement refinement(machine, endpoints, symmetry);
-  UNISONO_TRY(refinement.read(all, chunks_per_block));
+  UNISONO_TRY(refinement.read(all, chunks));
   if (!refinement.connect() || !refinement.refine()) return std::unique_ptr<CollapsedPrograms>();
   return refinement.result(all);
 }

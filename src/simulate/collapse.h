@@ -41,11 +41,10 @@ class CollapsedPrograms final : public Programs {
   std::vector<std::vector<Wire>> wires_;  // by class
 };
 
-// nullptr if there is nothing to gain. A block's chunks may differ in size, if there are several;
-// `chunks_per_block` is 1 where all chunks are of one size. `all` must outlive the result.
+// nullptr if there is nothing to gain. `chunks` is for programs that do not say theirs. `all` must
+// outlive the result.
 Result<std::unique_ptr<CollapsedPrograms>> collapse(const Machine& machine,
                                                     const std::vector<Endpoint>& endpoints,
-                                                    Programs& all,
-                                                    std::int64_t chunks_per_block = 1);
+                                                    Programs& all, const ChunkSizes& chunks = {});
 
 }  // namespace unisono::simulate

@@ -20,7 +20,7 @@ class EntryPrograms final : public Programs {
       : machine_(machine), entry_(entry), request_(request) {}
 
   Result<WiredProgram> program(int rank) override {
-    WiredProgram wired{entry_.program(request_, rank), {}};
+    WiredProgram wired{entry_.program(request_, rank), {}, {}};
     wired.wires = wires_of(machine_, request_.placement, wired.program);
     return wired;
   }
@@ -45,7 +45,7 @@ class PlanPrograms final : public Programs {
 
   Result<WiredProgram> program(int rank) override {
     const plan::RankProgram& program = plan_.programs[static_cast<std::size_t>(rank)];
-    return WiredProgram{program, wires_of(machine_, placement_, program)};
+    return WiredProgram{program, wires_of(machine_, placement_, program), {}};
   }
 
  private:
@@ -59,13 +59,20 @@ class PlanPrograms final : public Programs {
 class Calls final : public Driver {
  public:
   Calls(Programs& programs, const plan::Header& header, const StepSizes& sizes, int endpoints,
-        int calls)
-      : programs_(programs), header_(header), sizes_(sizes), endpoints_(endpoints), calls_(calls) {}
+        const CollectiveOptions& options)
+      : programs_(programs),
+        header_(header),
+        sizes_(sizes),
+        endpoints_(endpoints),
+        calls_(options.calls),
+        progress_(options.progress) {}
 
   Status begin(Executor& executor) override {
     call_ = executor.make_call(header_.protocol, sizes_, "");
     for (int rank = 0; rank < endpoints_; ++rank)
       UNISONO_TRY(start(executor, static_cast<std::uint32_t>(rank), 0, 0, nullptr));
+    if (progress_ != nullptr)
+      progress_->set_total(first_steps_ * static_cast<std::uint64_t>(calls_));
     return {};
   }
   Status ended(Executor& executor, const Ended& what) override {
@@ -78,6 +85,7 @@ class Calls final : public Driver {
   Status start(Executor& executor, std::uint32_t endpoint, std::uint64_t number, Time at,
                const Path* path) {
     UNISONO_ASSIGN(WiredProgram program, programs_.program(static_cast<int>(endpoint)));
+    if (number == 0) first_steps_ += steps_of(program.program, sizes_);
     return executor.start({.endpoint = endpoint,
                            .tag = number,
                            .at = at,
@@ -92,6 +100,8 @@ class Calls final : public Driver {
   const StepSizes& sizes_;
   int endpoints_;
   int calls_;
+  Progress* progress_;
+  std::uint64_t first_steps_ = 0;  // of all ranks' first calls
   std::shared_ptr<const Call> call_;
 };
 
@@ -162,10 +172,13 @@ Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& he
                               .noise = options.noise,
                               .seed = options.seed,
                               .explain = options.explain,
-                              .max_events = options.max_events};
+                              .max_events = options.max_events,
+                              .progress = options.progress};
   std::unique_ptr<Timeline> timeline;
   if (!options.timeline.empty()) {
-    UNISONO_ASSIGN(timeline, Timeline::create(options.timeline));
+    const auto rank_name = [&](int rank) { return shown_name(placement, rank); };
+    const auto line_name = [](int, int block) { return str("thread block ", block); };
+    UNISONO_ASSIGN(timeline, Timeline::create(options.timeline, {rank_name, line_name}));
     run_options.timeline = timeline.get();
   }
   std::vector<Endpoint> endpoints = endpoints_of(machine, placement);
@@ -173,8 +186,7 @@ Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& he
   std::unique_ptr<CollapsedPrograms> collapsed;
   if (options.collapse) result.not_collapsed = why_not_collapse(machine, placement, options);
   if (options.collapse && result.not_collapsed.empty()) {
-    UNISONO_ASSIGN(collapsed, collapse(machine, endpoints, programs,
-                                       sizes.uniform() ? 1 : header.chunks_per_block));
+    UNISONO_ASSIGN(collapsed, collapse(machine, endpoints, programs, sizes.chunks()));
     if (collapsed) {
       source = collapsed.get();
       endpoints = collapsed->endpoints();
@@ -184,12 +196,13 @@ Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& he
   }
   result.simulated_ranks = static_cast<int>(endpoints.size());
   Executor executor(machine, endpoints, run_options);
-  Calls calls(*source, header, sizes, result.simulated_ranks, options.calls);
+  Calls calls(*source, header, sizes, result.simulated_ranks, options);
   auto run = executor.run(calls);
-  if (!run.ok() && collapsed) {
+  const bool stopped = options.progress != nullptr && options.progress->is_stopped();
+  if (!run.ok() && collapsed && !stopped) {
     // A failure names ranks, not classes of them.
     Executor full(machine, endpoints_of(machine, placement), run_options);
-    Calls all(programs, header, sizes, result.ranks, options.calls);
+    Calls all(programs, header, sizes, result.ranks, options);
     UNISONO_TRY(full.run(all));
     return bug("the collapsed run of ", header.name,
                " failed, the full one did not: ", run.error().message);

@@ -30,7 +30,8 @@ struct CollectiveOptions {
   // with flows over shared links, noise or a time-line.
   bool collapse = true;
   std::uint64_t max_events = std::uint64_t{1} << 36;
-  std::string timeline;  // a file to write; empty: none
+  std::string timeline;          // a file to write; empty: none
+  Progress* progress = nullptr;  // must outlive the simulation
 };
 
 // A port of ExecutorResult::ports, and whose it is.

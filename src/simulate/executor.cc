@@ -62,6 +62,7 @@ Result<ExecutorResult> Executor::run(Driver& driver) {
   if (options_.model == NetworkModel::flows) make_routes();
   UNISONO_TRY(driver.begin(*this));
   UNISONO_TRY(run_events(driver));
+  UNISONO_TRY(report());
   return result();
 }
 
@@ -70,8 +71,15 @@ void Executor::schedule(std::uint32_t thread, Time time, Stage stage) {
   queue_.push({time, key_of(Kind::thread_block, threads_[thread].endpoint, thread)});
 }
 
+Status Executor::report() {
+  if (options_.progress == nullptr) return {};
+  const bool goes_on = options_.progress->report(static_cast<std::uint64_t>(result_.steps));
+  return goes_on ? Status{} : misuse("the simulation was stopped");
+}
+
 Status Executor::run_events(Driver& driver) {
   while (true) {
+    if (result_.events % events_between_reports == 0) UNISONO_TRY(report());
     const Time next = queue_.empty() ? INT64_MAX : queue_.first().time;
     if (routes_ && routes_->network().has_next() && routes_->network().next_time(next) <= next) {
       ++result_.events;

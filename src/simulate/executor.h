@@ -24,6 +24,7 @@
 #include "simulate/machine.h"
 #include "simulate/path.h"
 #include "simulate/programs.h"
+#include "simulate/progress.h"
 #include "simulate/routes.h"
 #include "simulate/step_sizes.h"
 #include "simulate/timeline.h"
@@ -45,7 +46,9 @@ struct ExecutorOptions {
   std::uint64_t seed = 1;
   bool explain = false;
   std::uint64_t max_events = std::uint64_t{1} << 36;
-  Timeline* timeline = nullptr;  // must outlive the executor
+  // Both must outlive the executor.
+  Timeline* timeline = nullptr;
+  Progress* progress = nullptr;
 };
 
 // Where a simulated rank's ports are. Ports are numbered from 0.
@@ -238,6 +241,7 @@ class Executor {
   // executor.cc
   void make_routes();
   Status run_events(Driver& driver);
+  Status report();
   Status check_messages() const;
   void schedule(std::uint32_t thread, Time time, Stage stage);
   void happen(std::uint32_t thread, Time now);

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "simulate/flat_map.h"
 #include "simulate/goal.h"
 #include "simulate/hash.h"
 #include "simulate/time.h"
@@ -75,7 +75,7 @@ class Matcher {
   std::optional<Left> left() const {
     std::optional<Left> result;
     std::uint64_t order = 0;
-    for (const auto& [key, queue] : queues_)
+    queues_.for_each([&](const Key& key, const Queue& queue) {
       for (std::uint32_t link = queue.first; link != none; link = links_[link].next) {
         const Entry& entry = entries_[links_[link].entry];
         if (entry.is_taken) continue;
@@ -86,6 +86,7 @@ class Matcher {
         }
         break;
       }
+    });
     return result;
   }
 
@@ -93,7 +94,7 @@ class Matcher {
   static constexpr std::uint32_t none = UINT32_MAX;
 
   struct Key {
-    std::uint32_t rank, source, tag;
+    std::uint32_t rank = 0, source = 0, tag = 0;
     bool operator==(const Key&) const = default;
   };
   struct Hashed {
@@ -156,9 +157,9 @@ class Matcher {
 
   // The first that was not taken; drops those before it, and a queue that is empty.
   std::uint32_t first_of(const Key& key) {
-    const auto found = queues_.find(key);
-    if (found == queues_.end()) return none;
-    Queue& queue = found->second;
+    Queue* const found = queues_.find(key);
+    if (found == nullptr) return none;
+    Queue& queue = *found;
     while (queue.first != none) {
       const std::uint32_t link = queue.first;
       const std::uint32_t place = links_[link].entry;
@@ -171,7 +172,7 @@ class Matcher {
       entry.links = free_entry_;
       free_entry_ = place;
     }
-    queues_.erase(found);
+    queues_.erase(key);
     return none;
   }
 
@@ -181,7 +182,7 @@ class Matcher {
   std::vector<Link> links_;
   std::uint32_t free_entry_ = none, free_link_ = none;
   std::uint64_t order_ = 0;
-  std::unordered_map<Key, Queue, Hashed> queues_;
+  FlatMap<Key, Queue, Hashed> queues_;
 };
 
 }  // namespace unisono::simulate::goal

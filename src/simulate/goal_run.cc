@@ -76,7 +76,7 @@ class Runner {
 
   std::vector<std::vector<std::uint32_t>> waits_;  // by rank and operation
   std::vector<std::vector<Time>> ready_;           // the same: when what it requires has ended
-  Progress progress_;
+  States progress_;
   Matcher posted_, unexpected_;
 
   EventQueue queue_;
@@ -84,6 +84,7 @@ class Runner {
   std::vector<Pending> pending_;
   std::uint32_t free_pending_ = none;
   std::uint64_t sequence_ = 0;
+  std::uint64_t ended_ = 0;     // operations
   std::vector<Pending> freed_;  // by what happens now
   RunResult result_;
 };
@@ -176,6 +177,7 @@ void Runner::begun(std::uint32_t rank, std::uint32_t number, Time at) {
 
 void Runner::ended(std::uint32_t rank, std::uint32_t number, Time at) {
   progress_[rank][number] = State::ended;
+  ++ended_;
   for (const std::uint32_t to : schedule_.ranks[rank].after_end(number)) release(rank, to, at);
 }
 
@@ -340,11 +342,17 @@ Result<RunResult> Runner::run() {
     for (std::uint32_t i = 0; i < waits_[rank].size(); ++i)
       if (waits_[rank][i] == 0) freed_.push_back({.rank = rank, .operation = i});
   push_freed();
+  Progress none_watches;
+  Progress& progress = options_.progress != nullptr ? *options_.progress : none_watches;
+  progress.set_total(static_cast<std::uint64_t>(result_.operations));
   while (!queue_.empty()) {
     if (++result_.events > options_.max_events)
       return misuse("the simulation needs more than ", options_.max_events, " events");
+    if (result_.events % events_between_reports == 0 && !progress.report(ended_))
+      return misuse("the simulation was stopped");
     happen(queue_.pop());
   }
+  progress.report(ended_);
   UNISONO_TRY(check_end());
   for (std::uint32_t rank = 0; rank < waits_.size(); ++rank) {
     const auto first = cpu_free_.begin() + static_cast<std::ptrdiff_t>(rank * cpus_);

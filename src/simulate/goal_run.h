@@ -14,6 +14,7 @@
 
 #include "simulate/goal.h"
 #include "simulate/machine.h"
+#include "simulate/progress.h"
 
 namespace unisono::simulate::goal {
 
@@ -21,6 +22,7 @@ struct Options {
   // Larger messages wait for their receive.
   std::uint64_t rendezvous_bytes = max_size;
   std::uint64_t max_events = std::uint64_t{1} << 36;
+  Progress* progress = nullptr;  // must outlive the run
 };
 
 struct RunResult {

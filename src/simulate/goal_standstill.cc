@@ -17,7 +17,7 @@ struct Place {
 
 class Standstill {
  public:
-  Standstill(const Schedule& schedule, const Progress& progress)
+  Standstill(const Schedule& schedule, const States& progress)
       : schedule_(schedule), progress_(progress) {}
   std::string explain(Place first) const;
 
@@ -33,7 +33,7 @@ class Standstill {
   Place blocked_by(Place place) const;
 
   const Schedule& schedule_;
-  const Progress& progress_;
+  const States& progress_;
 };
 
 // The operation that would match this one, if there is one that has not begun.
@@ -100,7 +100,7 @@ std::string Standstill::explain(Place first) const {
 
 }  // namespace
 
-Status check_progress(const Schedule& schedule, const Progress& progress) {
+Status check_progress(const Schedule& schedule, const States& progress) {
   std::size_t left = 0;
   std::optional<Place> first;
   for (std::uint32_t rank = 0; rank < progress.size(); ++rank)

@@ -11,9 +11,9 @@
 namespace unisono::simulate::goal {
 
 enum class State : std::uint8_t { waits, begun, ended };
-using Progress = std::vector<std::vector<State>>;  // by rank and operation
+using States = std::vector<std::vector<State>>;  // by rank and operation
 
 // Ok if everything has ended; otherwise misuse that shows a cycle, or what can never come.
-Status check_progress(const Schedule& schedule, const Progress& progress);
+Status check_progress(const Schedule& schedule, const States& progress);
 
 }  // namespace unisono::simulate::goal

@@ -89,7 +89,9 @@ void check_levels(Checker& in, const Machine& machine) {
 Status check(const Machine& machine) {
   Checker in(machine.name);
   in.whole("the number of nodes", machine.nodes, 1, max_nodes);
-  in.whole("ranks of a node", machine.ranks_per_node, 1, max_ranks_per_node);
+  // One node alone may be all there is, as in LogGOPS.
+  in.whole("ranks of a node", machine.ranks_per_node, 1,
+           machine.nodes == 1 ? max_machine_ranks : max_ranks_per_node);
   in.whole("the number of ranks", std::int64_t{machine.nodes} * machine.ranks_per_node, 1,
            std::numeric_limits<int>::max());
   in.duration("latency inside a node", machine.node_latency_ns);

@@ -88,7 +88,7 @@ struct Machine {
 };
 
 inline constexpr int max_nodes = 1 << 20;
-inline constexpr int max_ranks_per_node = 1024;
+inline constexpr int max_ranks_per_node = 1024;  // of several nodes
 inline constexpr int max_machine_ranks = 1 << 20;
 
 // Everything that must hold for a machine to be simulated; misuse that names the value.

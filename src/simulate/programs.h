@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/plan.h"
+#include "simulate/body_hash.h"
 #include "simulate/symmetry.h"
 
 namespace unisono::simulate {
@@ -20,7 +21,8 @@ struct Wire {
 
 struct WiredProgram {
   plan::RankProgram program;
-  std::vector<Wire> wires;  // by thread block
+  std::vector<Wire> wires;         // by thread block
+  std::vector<ChunkSizes> chunks;  // likewise, of programs of several calls; otherwise empty
 };
 
 class Programs {

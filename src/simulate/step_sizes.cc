@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "plan/walk.h"
 
 namespace unisono::simulate {
 namespace {
@@ -29,6 +30,13 @@ Status check_size(const plan::Header& header, std::int64_t count, std::int64_t e
                   max_buffer_bytes >> 30, " GiB, which is ", most, " elements in each of ", blocks,
                   " blocks");
   return {};
+}
+
+std::uint64_t steps_of(const plan::RankProgram& program, const StepSizes& sizes) {
+  std::int64_t steps = 0;
+  for (const plan::ThreadBlock& block : program.thread_blocks)
+    steps += plan::unrolled_steps(block.body);
+  return static_cast<std::uint64_t>(steps * sizes.tiles());
 }
 
 StepSizes::StepSizes(const plan::Header& header, const Machine& machine, std::int64_t count,

@@ -7,6 +7,7 @@
 
 #include "plan/chunk_layout.h"
 #include "plan/plan.h"
+#include "simulate/body_hash.h"
 #include "simulate/machine.h"
 
 namespace unisono::simulate {
@@ -16,6 +17,10 @@ inline constexpr std::int64_t max_buffer_bytes = std::int64_t{1} << 38;
 
 // Misuse if the larger of a rank's input and output holds more, for blocks of `count` elements.
 Status check_size(const plan::Header& header, std::int64_t count, std::int64_t element_bytes);
+
+class StepSizes;
+// Steps of all its thread blocks, tile by tile.
+std::uint64_t steps_of(const plan::RankProgram& program, const StepSizes& sizes);
 
 class StepSizes {
  public:
@@ -27,6 +32,10 @@ class StepSizes {
   std::int64_t tiles() const { return tiles_; }
   // All chunks are equally large: a step's bytes depend on its tile and its count alone.
   bool uniform() const { return uniform_; }
+  ChunkSizes chunks() const {
+    if (uniform_ || layout_.chunk_elements == 0) return {};
+    return {chunks_per_block_, layout_.count / layout_.chunk_elements};
+  }
 
   std::int64_t largest_bytes(int step_count) const {
     return step_count * (tiles_ > 1 ? tile_bytes_ : last_tile_bytes_);

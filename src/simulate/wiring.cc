@@ -1,5 +1,7 @@
 #include "simulate/wiring.h"
 
+#include "base/str.h"
+
 namespace unisono::simulate {
 namespace {
 
@@ -55,6 +57,11 @@ std::vector<Wire> wires_of(const Machine& machine, const topo::Placement& placem
     if (block.recv_peer >= 0) wire.recv_key = key_of(block.recv_peer, program.rank, block.channel);
   }
   return wires;
+}
+
+std::string shown_name(const topo::Placement& placement, int rank) {
+  if (placement.nodes() == 1) return str("rank ", rank);
+  return str("rank ", rank, ", node ", placement.node_of(rank));
 }
 
 }  // namespace unisono::simulate

@@ -1,6 +1,7 @@
 // Connects the programs of all ranks: endpoints and ways.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "simulate/executor.h"
@@ -22,5 +23,8 @@ int way_between(const Machine& machine, const topo::Placement& placement, int fr
 // Keys by sender, receiver and channel.
 std::vector<Wire> wires_of(const Machine& machine, const topo::Placement& placement,
                            const plan::RankProgram& program);
+
+// Of a rank in time-lines: "rank 9, node 1", or without the node where there is one only.
+std::string shown_name(const topo::Placement& placement, int rank);
 
 }  // namespace unisono::simulate

@@ -55,6 +55,7 @@ struct Task {
 struct TaskList {
   std::vector<int> ranks;
   std::vector<Task> tasks;
+  std::vector<std::string> streams{};  // names in time-lines, as far as there are any
 };
 
 struct Workload {

@@ -108,6 +108,15 @@ Status read_list(const Value& value, const std::string& where, TaskList& out) {
   ObjectReader in(value, where);
   if (const json::Array* ranks = in.required_array("ranks"))
     read_whole_list(in, "ranks", *ranks, most_ranks, out.ranks);
+  if (const json::Array* names = in.optional_array("streams")) {
+    for (const Value& name : *names) {
+      if (!name.is_string()) {
+        in.fail("streams", "must hold names");
+        break;
+      }
+      out.streams.push_back(name.string());
+    }
+  }
   if (const json::Array* tasks = in.required_array("tasks")) {
     out.tasks.reserve(tasks->size());
     for (std::size_t i = 0; i < tasks->size() && in.ok(); ++i)

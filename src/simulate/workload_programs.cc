@@ -133,17 +133,6 @@ Result<const GroupCall*> WorkloadPrograms::group_call(int rank, const TaskKind& 
   return &found->second;
 }
 
-bool WorkloadPrograms::is_ragged() const {
-  for (const auto& [key, call] : group_calls_)
-    if (!call.sizes.uniform()) return true;
-  for (const TaskList& list : workload_.lists)
-    for (const Task& task : list.tasks)
-      if ((task.activity == Activity::send || task.activity == Activity::recv) &&
-          !message_sizes(task.bytes).uniform())
-        return true;
-  return false;
-}
-
 int WorkloadPrograms::peer(int rank, const TaskKind& kind) const {
   Task task;
   task.is_offset = kind.is_offset;
@@ -181,8 +170,11 @@ plan::RankProgram WorkloadPrograms::message_program(int rank, const TaskKind& ki
 
 Result<WiredProgram> WorkloadPrograms::program(int rank, const TaskKind& kind) {
   WiredProgram wired;
+  // Messages of one kind may have several sizes: any channel's part may be the smaller one.
+  ChunkSizes chunks{.per_block = workload_.message_channels, .equal = 0};
   if (kind.activity == Activity::collective) {
     UNISONO_ASSIGN(const GroupCall* call, group_call(rank, kind));
+    chunks = call->sizes.chunks();
     const Membership member = members_[kind.communicator][static_cast<std::size_t>(rank)];
     const std::vector<int>& group =
         workload_.communicators[kind.communicator].groups[static_cast<std::size_t>(member.group)];
@@ -195,6 +187,7 @@ Result<WiredProgram> WorkloadPrograms::program(int rank, const TaskKind& kind) {
     wired.program = message_program(rank, kind);
   }
   wired.wires = wires_of(machine_, placement_, wired.program);
+  wired.chunks.assign(wired.wires.size(), chunks);
   return wired;
 }
 
@@ -212,6 +205,7 @@ Result<WiredProgram> WorkloadPrograms::program(int rank) {
     std::move(one.wires.begin(), one.wires.end(), std::back_inserter(all.wires));
     std::move(one.program.thread_blocks.begin(), one.program.thread_blocks.end(),
               std::back_inserter(all.program.thread_blocks));
+    all.chunks.insert(all.chunks.end(), one.chunks.begin(), one.chunks.end());
   }
   return all;
 }

@@ -53,7 +53,7 @@ class WorkloadPrograms final : public Programs {
   int peer(int rank, const TaskKind& kind) const;
   StepSizes message_sizes(std::int64_t bytes) const;
 
-  // Peers are ranks of the workload, keys are by ranks and channel.
+  // Peers are ranks of the workload, keys are by ranks and channel. Says its chunks.
   Result<WiredProgram> program(int rank, const TaskKind& kind);
 
   // Of all kinds of the rank's list, one after another, and with other keys for each kind.
@@ -62,8 +62,6 @@ class WorkloadPrograms final : public Programs {
   std::uint64_t seed(int rank) const override {
     return static_cast<std::uint64_t>(list_of(rank) + 1);
   }
-  // Whether some call's chunks differ in size; asked after all programs have been written.
-  bool is_ragged() const;
 
  private:
   Result<GroupCall> make_group_call(const CollectiveSpec& spec,

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "plan/check.h"
 #include "simulate/collapse.h"
 #include "simulate/wiring.h"
 #include "simulate/workload_programs.h"
@@ -15,8 +16,18 @@
 namespace unisono::simulate {
 namespace {
 
-// Lines of the time-line below those of the streams, for each of these.
-constexpr int block_lines = 64;
+// A stream has a line of the time-line, and below all streams one for each thread block.
+const int block_lines = plan::format_limits().max_thread_blocks;
+
+std::string line_name(const TaskList& list, int line) {
+  const auto shown = [&](int stream) {
+    const auto number = static_cast<std::size_t>(stream);
+    return number < list.streams.size() ? list.streams[number] : str("stream ", stream);
+  };
+  if (line < max_streams) return shown(line);
+  const int below = line - max_streams;
+  return str(shown(below / block_lines), ", thread block ", below % block_lines);
+}
 
 // Lets every simulated rank go through its list.
 class WorkloadDriver final : public Driver {
@@ -57,6 +68,7 @@ class WorkloadDriver final : public Driver {
                     const Path* path);
   bool has_ended(const RankState& rank, std::uint32_t task, std::int64_t iteration) const;
   Result<WiredProgram> program(std::uint32_t endpoint, std::size_t kind);
+  Status count_steps();
   Status find_blocks(RankState& rank);
   std::uint64_t message_key(RankState& rank, const Task& task, const TaskKind& kind);
 
@@ -96,10 +108,38 @@ void WorkloadDriver::add_rank(int rank) {
 
 Status WorkloadDriver::begin(Executor& executor) {
   iterations_.assign(static_cast<std::size_t>(workload().iterations), 0);
+  if (options_.run.progress != nullptr) UNISONO_TRY(count_steps());
   for (std::uint32_t endpoint = 0; endpoint < ranks_.size(); ++endpoint) {
     if (collapsed_ != nullptr) UNISONO_TRY(find_blocks(ranks_[endpoint]));
     UNISONO_TRY(begin_ready(executor, endpoint, 0, nullptr));
   }
+  return {};
+}
+
+Status WorkloadDriver::count_steps() {
+  std::uint64_t total = 0;
+  for (const RankState& rank : ranks_) {
+    if (programs_.list_of(rank.rank) < 0) continue;
+    const TaskList& list = workload().lists[rank.list];
+    std::map<std::size_t, plan::RankProgram> written;  // by kind
+    for (std::size_t i = 0; i < list.tasks.size(); ++i) {
+      const Task& task = list.tasks[i];
+      if (task.activity == Activity::compute) continue;
+      const std::size_t number = programs_.kind_of(rank.list, i);
+      const TaskKind& kind = programs_.kinds(rank.list)[number];
+      if (!written.contains(number)) {
+        UNISONO_ASSIGN(WiredProgram one, programs_.program(rank.rank, kind));
+        written.emplace(number, std::move(one.program));
+      }
+      StepSizes sizes = programs_.message_sizes(task.bytes);
+      if (task.activity == Activity::collective) {
+        UNISONO_ASSIGN(const GroupCall* served, programs_.group_call(rank.rank, kind));
+        sizes = served->sizes;
+      }
+      total += steps_of(written.at(number), sizes);
+    }
+  }
+  options_.run.progress->set_total(total * static_cast<std::uint64_t>(workload().iterations));
   return {};
 }
 
@@ -179,7 +219,7 @@ Status WorkloadDriver::begin_task(Executor& executor, std::uint32_t endpoint, in
     what.call_key = message_key(rank, task, kind);
   }
   UNISONO_ASSIGN(what.program, program(endpoint, kind_number));
-  what.line = static_cast<int>(rank.streams.size()) + number * block_lines;
+  what.line = max_streams + number * block_lines;
   return executor.start(std::move(what));
 }
 
@@ -266,17 +306,23 @@ Result<WorkloadResult> simulate_workload(const Machine& machine, const Workload&
   result.not_collapsed = why_not_collapse(options.run);
   if (result.not_collapsed.empty()) {
     UNISONO_ASSIGN(collapsed, collapse(programs.machine(), endpoints, programs));
-    if (!collapsed) result.not_collapsed = "no two ranks do the same";
-    if (programs.is_ragged()) {
-      result.not_collapsed = "the chunks of a call differ in size";
-      collapsed.reset();
-    }
-    if (collapsed) endpoints = collapsed->endpoints();
+    if (collapsed)
+      endpoints = collapsed->endpoints();
+    else
+      result.not_collapsed = "no two ranks do the same";
   }
   result.simulated_ranks = static_cast<int>(endpoints.size());
   std::unique_ptr<Timeline> timeline;
   if (!options.run.timeline.empty()) {
-    UNISONO_ASSIGN(timeline, Timeline::create(options.run.timeline));
+    UNISONO_ASSIGN(
+        timeline,
+        Timeline::create(options.run.timeline,
+                         {[&](int rank) { return shown_name(placement, rank); },
+                          [&](int rank, int line) {
+                            return line_name(
+                                workload.lists[static_cast<std::size_t>(programs.list_of(rank))],
+                                line);
+                          }}));
   }
   WorkloadDriver driver(programs, collapsed.get(), static_cast<std::uint32_t>(endpoints.size()),
                         options, timeline.get());
@@ -286,7 +332,8 @@ Result<WorkloadResult> simulate_workload(const Machine& machine, const Workload&
                      .seed = options.run.seed,
                      .explain = options.run.explain,
                      .max_events = options.run.max_events,
-                     .timeline = timeline.get()});
+                     .timeline = timeline.get(),
+                     .progress = options.run.progress});
   UNISONO_ASSIGN(result.run, executor.run(driver));
   driver.report(result);
   if (timeline) UNISONO_TRY(timeline->finish());

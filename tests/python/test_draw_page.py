@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from python.browser import in_browser
 from typer.testing import CliRunner
 from unisono import lang, plans
 from unisono.cli.app import app
@@ -19,7 +17,6 @@ from unisono.errors import MisuseError
 
 LIBRARY = Path(__file__).parents[2] / "examples" / "language"
 SVG = "{http://www.w3.org/2000/svg}"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 # Does what a person does, and writes down what the page shows.
 DRIVER = Path(__file__).with_name("page_driver.js").read_text(encoding="utf-8")
@@ -29,29 +26,15 @@ def ring(ranks: int = 4) -> plans.Plan:
     return plans.find_algorithm("ring_all_reduce").plan(plans.Placement(ranks))
 
 
-def in_browser(page: str, folder: Path, width: int, height: int) -> dict[str, object]:
+def drive(page: str, folder: Path, width: int, height: int) -> dict[str, object]:
     """What the driver saw in a window of this size."""
-    if CHROMIUM is None:
-        pytest.skip("no chromium here (Debian's package is called so): the page is not tried")
-    file = folder / f"page_{width}.html"
-    file.write_text(page.replace("</body>", f"<script>{DRIVER}</script></body>"), encoding="utf-8")
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-               f"--user-data-dir={folder / 'profile'}", f"--window-size={width},{height}",
-               "--virtual-time-budget=2000", "--dump-dom", file.as_uri()]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    found = re.search(r'<pre id="seen">(.*)</pre>', done.stdout, re.DOTALL)
-    assert found, (
-        f"the driver did not come to its end:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-    )
-    seen: dict[str, object] = json.loads(found[1].replace("&gt;", ">").replace("&amp;", "&"))
-    assert seen["errors"] == []
-    return seen
+    return in_browser(page, DRIVER, folder, width, height)
 
 
 def test_the_page_works_in_a_browser_by_keys_and_by_pointer(tmp_path: Path) -> None:
     plan = ring()
     schedule = plan.schedule()
-    seen = in_browser(draw_page(plan), tmp_path, 1280, 900)
+    seen = drive(draw_page(plan), tmp_path, 1280, 900)
     assert (seen["bars"], seen["arrows"]) == (len(schedule.steps), len(schedule.messages))
     assert (seen["narrow"], seen["beside"], seen["overflow"]) == (False, True, 0)
     assert seen["first"] == seen["above"] == "rank 0, thread block 0, step 0"
@@ -79,7 +62,7 @@ def test_the_page_works_in_a_browser_by_keys_and_by_pointer(tmp_path: Path) -> N
 
 def test_in_a_narrow_window_nothing_hangs_over(tmp_path: Path) -> None:
     plan = plans.find_algorithm("hierarchical_ring_all_gather").plan(plans.Placement(16, 2))
-    seen = in_browser(draw_page(plan, [rank // 8 for rank in range(16)]), tmp_path, 500, 800)
+    seen = drive(draw_page(plan, [rank // 8 for rank in range(16)]), tmp_path, 500, 800)
     assert (seen["narrow"], seen["beside"], seen["overflow"]) == (True, False, 0)
 
 

@@ -172,3 +172,18 @@ def test_messages_without_an_order_take_a_few_events_each(order, source):
     assert result.messages == messages
     assert result.events <= 6 * messages
     assert (result.time_us, sum(result.ranks_us)) == pytest.approx((10.14116, 243.38784))
+
+
+def test_more_ranks_than_any_node_has_run_under_log_gops() -> None:
+    ranks = 3000
+    lines = [f"num_ranks {ranks}"]
+    for rank in range(ranks):
+        lines.append(f"rank {rank} {{")
+        lines.append(f"s: send 8b to {(rank + 1) % ranks} tag 1")
+        lines.append(f"r: recv 8b from {(rank - 1) % ranks} tag 1")
+        lines.append("}")
+    schedule = native.GoalSchedule.read("\n".join(lines).encode())
+    # o at either end, and L.
+    result = run_goal(schedule, LogGops(latency_ns=1000, overhead_ns=200))
+    assert result.messages == ranks
+    assert set(result.ranks_us) == {1.4}

@@ -171,7 +171,7 @@ def test_command_line_explains_and_writes_a_time_line(shell: Shell, tmp_path: Pa
     assert "critical path" in output
     events = json.loads(timeline.read_text())["traceEvents"]
     bars = [event for event in events if event["ph"] == "X"]
-    assert {bar["pid"] for bar in bars} == set(range(16))
+    assert {bar["pid"] for bar in bars} == set(range(1, 17))
     assert len([event for event in events if event["ph"] == "s"]) == 16 * 2 * 30
 
 

@@ -13,11 +13,11 @@ plan::Step receive(plan::Index chunk) {
 
 // What `write` writes, of blocks with so many chunks.
 template <class Write>
-std::uint64_t hash_of(const Write& write, std::int64_t chunks_per_block = 1) {
+std::uint64_t hash_of(const Write& write, const ChunkSizes& chunks = {}) {
   plan::ProgramBuilder program(0);
   plan::BlockBuilder block = program.block(0, -1, 1);
   write(block);
-  return body_hash(program.take().thread_blocks[0].body, chunks_per_block);
+  return body_hash(program.take().thread_blocks[0].body, chunks);
 }
 
 TEST(BodyHash, IsTheSameHoweverLoopsAreWritten) {
@@ -70,10 +70,29 @@ TEST(BodyHash, TellsOrderNumberAndOperationApart) {
 // Of two chunks in a block the first may be larger.
 TEST(BodyHash, TellsPlacesInABlockApart) {
   const auto at = [](plan::Index chunk) {
-    return hash_of([&](plan::BlockBuilder& block) { block.step(receive(chunk)); }, 2);
+    return hash_of([&](plan::BlockBuilder& block) { block.step(receive(chunk)); }, {2, 1});
   };
   EXPECT_EQ(at(4), at(0));
   EXPECT_NE(at(5), at(0));
+}
+
+// Of five chunks in a block the first three are equally large.
+TEST(BodyHash, TakesChunksOfOneSizeAsEqual) {
+  const auto at = [](plan::Index chunk, int count) {
+    return hash_of(
+        [&](plan::BlockBuilder& block) {
+          plan::Step step = receive(chunk);
+          step.count = count;
+          block.step(step);
+        },
+        {5, 3});
+  };
+  EXPECT_EQ(at(0, 1), at(2, 1));
+  EXPECT_EQ(at(0, 2), at(6, 2));
+  EXPECT_NE(at(2, 1), at(3, 1));
+  EXPECT_NE(at(3, 1), at(4, 1));
+  EXPECT_NE(at(1, 2), at(2, 2));
+  EXPECT_NE(at(0, 1), at(0, 2));
 }
 
 // A modulus that is no whole number of blocks matters where an index goes beyond it, and only
@@ -86,7 +105,7 @@ TEST(BodyHash, FollowsAnIndexThroughItsLoop) {
           block.step(receive(plan::affine(0, 2, modulus)));
           block.end_loop();
         },
-        2);
+        {2, 1});
   };
   EXPECT_EQ(loop(3, 5), loop(3, 6));
   EXPECT_NE(loop(4, 5), loop(4, 6));

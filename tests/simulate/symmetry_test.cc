@@ -16,8 +16,10 @@ struct Shape {
 constexpr std::array<Shape, 8> shapes{
     {{4, 2}, {8, 4}, {3, 4}, {16, 1}, {5, 2}, {7, 3}, {16, 8}, {12, 1}}};
 
+ChunkSizes all_differ(std::int64_t per_block) { return {.per_block = per_block, .equal = 0}; }
+
 std::string difference(const Symmetry& symmetry, int rank, const plan::RankProgram& pattern,
-                       const plan::RankProgram& own, int chunks_per_block) {
+                       const plan::RankProgram& own, const ChunkSizes& chunks) {
   if (own.thread_blocks.size() != pattern.thread_blocks.size()) return "other thread blocks";
   const auto carried = [&](int peer) { return peer < 0 ? peer : symmetry.carried(rank, peer); };
   for (std::size_t i = 0; i < own.thread_blocks.size(); ++i) {
@@ -27,8 +29,7 @@ std::string difference(const Symmetry& symmetry, int rank, const plan::RankProgr
     if (block.channel != its.channel) return "another channel" + where;
     if (block.send_peer != carried(its.send_peer)) return "another receiver" + where;
     if (block.recv_peer != carried(its.recv_peer)) return "another sender" + where;
-    if (body_hash(block.body, chunks_per_block) != body_hash(its.body, chunks_per_block))
-      return "other steps" + where;
+    if (body_hash(block.body, chunks) != body_hash(its.body, chunks)) return "other steps" + where;
   }
   return "";
 }
@@ -45,7 +46,7 @@ std::string first_difference(const algorithm::Entry& entry, const algorithm::Req
     if (rank < symmetry.patterns()) patterns.push_back(own);
     const std::string found =
         difference(symmetry, rank, patterns[static_cast<std::size_t>(symmetry.pattern_of(rank))],
-                   own, of_ranks ? header.chunks_per_block : 1);
+                   own, of_ranks ? all_differ(header.chunks_per_block) : ChunkSizes{});
     if (!found.empty()) return "rank " + std::to_string(rank) + " has " + found;
   }
   return "";

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import cpp_headers
 import settings_table
@@ -39,8 +40,24 @@ def _command_line() -> str:
     return text.replace("# `unisono`", "# Command line", 1)
 
 
+def with_pages(nav: list[Any], pages: dict[str, list[str]]) -> list[Any]:
+    """The navigation, where an index page that stands alone has become a section with its pages.
+
+    Args:
+        nav: As mkdocs.yml has it: titles with a page, or with a list of the same.
+        pages: By index page: those that follow it.
+    """
+
+    def entry(title: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return {title: with_pages(value, pages)}
+        return {title: [value, *pages[value]] if value in pages else value}
+
+    return [entry(*next(iter(item.items()))) if isinstance(item, dict) else item for item in nav]
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Generates the pages."""
+    """Generates the pages, and puts them into the navigation."""
 
     def add(uri: str, text: str) -> None:
         files.append(File.generated(config, uri, content=text))
@@ -57,6 +74,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     add("reference/cli.md", _command_line())
 
     headers = sorted((ROOT / "include" / "unisono").glob("*.h"))
+    decisions = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    sections = {
+        "reference/cpp/index.md": [f"reference/cpp/{header.stem}.md" for header in headers],
+        "decisions/index.md": [f"decisions/{decision.name}" for decision in decisions],
+    }
+    config.nav = with_pages(config.nav or [], sections)
     index = ["# C++", "", "Link `unisono::unisono` of the CMake package `unisono`.", ""]
     for header in headers:
         name = f"unisono/{header.name}"

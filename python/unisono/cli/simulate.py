@@ -28,14 +28,14 @@ from unisono.cli.output import (
 from unisono.cli.simulation import (
     NETWORK_MODELS,
     check_against,
-    count_progress,
     load_simulator,
     print_use,
-    report_of,
 )
+from unisono.cli.watch import watch
 from unisono.cli.workload import simulate_workload_file
 from unisono.errors import MisuseError
 from unisono.names import check_names, collectives
+from unisono.report.sweeps import report_of_sweep
 
 _SHOWN_HOPS = 12
 _NAMING = ("algorithm", "protocol", "ranks", "nodes", "size")
@@ -176,17 +176,18 @@ def simulate(
         return
     options = {
         "nodes": nodes, "channels": channels, "model": model, "noise": noise, "seed": seed,
-        "explain": explain, "timeline": str(timeline or ""),
+        # A page shows the critical path, whether asked for it or not.
+        "explain": explain or html is not None, "timeline": str(timeline or ""),
     }  # fmt: skip
-    with count_progress() as progress:
-        task = progress.add_task("simulating", total=len(jobs))
-        results, refused = simulator.simulate_all(
-            chosen, collective, jobs, options, done=lambda: progress.update(task, advance=1)
-        )
+    progress = simulator.Progress()
+    results, refused = watch(
+        progress,
+        lambda: simulator.simulate_all(chosen, collective, jobs, options, progress=progress),
+    )
     if not results:
         raise MisuseError(refused[0][1])
     if html is not None:
-        write_file(html, report_of(chosen, model, results))
+        write_file(html, report_of_sweep(chosen, model, collective, results, refused))
     document = {
         "cluster": chosen.name,
         "model": model,

@@ -10,10 +10,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from unisono import _unisono as native
 from unisono.cli.output import print_table, print_text, progress_console, put_json, write_file
 from unisono.errors import MachineError, MisuseError
-from unisono.report.simulation import Curve, Table, render_simulation
+from unisono.report.sweeps import NOT_MEASURED, report_of_errors
 
 if TYPE_CHECKING:
-    from unisono.simulate import Cluster, DecadeError, Error, Simulated
+    from unisono.simulate import Cluster, DecadeError, Error
     from unisono.simulate.run import LinkUse
 
 NETWORK_MODELS = ["loggops", "flows", "alpha_beta"]
@@ -62,18 +62,20 @@ def print_errors(rows: "Sequence[DecadeError]") -> None:
 
 def print_points(errors: "Sequence[Error]") -> None:
     """Measured and simulated times, point by point."""
-    right = ("ranks", "size", "measured us", "simulated us", "error")
+    right = ("channels", "ranks", "size", "measured us", "simulated us", "error")
     print_table(
         ("algorithm", "collective", "protocol", *right),
         [
-            (one.measurement.algorithm or "chosen", one.measurement.collective,
-             one.measurement.protocol or "chosen", one.measurement.ranks,
+            (one.algorithm, one.measurement.collective, one.protocol, one.channels,
+             one.measurement.ranks,
              native.format_bytes(one.measurement.bytes), f"{one.measurement.time_us:.2f}",
              f"{one.simulated_us:.2f}", f"{one.relative:+.1%}")
             for one in errors
         ],
         right=right,
     )  # fmt: skip
+    if any(one.is_guessed for one in errors):
+        print_text(NOT_MEASURED)
 
 
 def print_use(links: "Sequence[LinkUse]", most: int = 40) -> None:
@@ -115,10 +117,14 @@ def check_against(
         raise MisuseError(refused[0])
     decades = simulator.errors_by_decade(errors)
     if html is not None:
-        write_file(html, _overlay(cluster, model, errors))
+        write_file(html, report_of_errors(cluster, model, errors, decades))
     document = {
         "cluster": cluster.name,
-        "points": [vars(one.measurement) | {"simulated_us": one.simulated_us} for one in errors],
+        "points": [
+            vars(one.measurement)
+            | {"simulated_us": one.simulated_us, "simulated": vars(one.simulated)}
+            for one in errors
+        ],
         "errors": [vars(row) for row in decades],
         "refused": refused,
     }
@@ -129,66 +135,3 @@ def check_against(
     print_errors(decades)
     for why in refused:
         print_text(why)
-
-
-def report_of(cluster: "Cluster", model: str, results: "Sequence[Simulated]") -> str:
-    """The report of a sweep: time by size of every algorithm, for each number of ranks."""
-    curves: dict[str, dict[str, Curve]] = {}
-    for one in sorted(results, key=lambda one: one.size_bytes):
-        plot = curves.setdefault(f"{one.collective} on {one.ranks} ranks", {})
-        name = f"{one.algorithm} {one.protocol}"
-        plot.setdefault(name, Curve(name)).points.append((one.size_bytes, one.time_us))
-    rows = [
-        (one.algorithm, one.collective, one.protocol, str(one.ranks),
-         native.format_bytes(one.size_bytes), f"{one.time_us:.2f}", f"{one.busbw_gb_s:.2f}",
-         f"{one.closed_form_us:.2f}", f"{one.nic_use:.0%}")
-        for one in results
-    ]  # fmt: skip
-    columns = ("algorithm", "collective", "protocol", "ranks", "size", "time us", "busbw GB/s",
-               "closed form us", "NIC use")  # fmt: skip
-    links = [
-        (one.name, f"{one.bytes:,}", f"{one.gb_s:g}", f"{one.use:.0%}")
-        for one in sorted(results[0].links, key=lambda link: -link.use)[:100]
-    ]
-    tables: dict[str, Table] = {
-        "Results": (columns, rows),
-        f"Ports and links of {results[0].algorithm}": (("port or link", "bytes", "GB/s", "use"),
-                                                       links),
-    }  # fmt: skip
-    return render_simulation(
-        f"{cluster.name}, {model}", cluster.file.description,
-        {title: list(plot.values()) for title, plot in curves.items()}, tables,
-    )  # fmt: skip
-
-
-def _overlay(cluster: "Cluster", model: str, errors: "Sequence[Error]") -> str:
-    simulator = load_simulator()
-    curves: dict[str, dict[str, Curve]] = {}
-    for error in sorted(errors, key=lambda error: error.measurement.bytes):
-        one = error.measurement
-        plot = curves.setdefault(f"{one.collective} on {one.ranks} ranks", {})
-        on = f" x{one.channels}" if one.channels else ""
-        name = f"{one.algorithm or 'chosen'} {one.protocol}{on}"
-        for kind, time_us in (("simulated", error.simulated_us), ("measured", one.time_us)):
-            curve = Curve(f"{name}, {kind}", kind == "measured")
-            plot.setdefault(curve.name, curve).points.append((one.bytes, time_us))
-    rows = [
-        (error.measurement.describe(), f"{error.measurement.time_us:.2f}",
-         f"{error.simulated_us:.2f}", f"{error.relative:+.1%}")
-        for error in errors
-    ]  # fmt: skip
-    decades = [
-        (row.decade, str(row.points), f"{row.median:.1%}", f"{row.ninetieth:.1%}",
-         f"{row.worst:.1%}")
-        for row in simulator.errors_by_decade(errors)
-    ]  # fmt: skip
-    tables: dict[str, Table] = {
-        "Errors by decade of size": (
-            ("size", "points", "median", "90th percentile", "worst"), decades,
-        ),
-        "Points": (("what", "measured us", "simulated us", "error"), rows),
-    }  # fmt: skip
-    return render_simulation(
-        f"{cluster.name}, {model}, against measurements", cluster.file.description,
-        {title: list(plot.values()) for title, plot in curves.items()}, tables,
-    )  # fmt: skip

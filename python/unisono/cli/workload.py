@@ -1,17 +1,18 @@
 """`unisono simulate --workload`: applications, traces and GOAL files."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from unisono import _unisono as native
 from unisono.cli.output import print_table, print_text, put_json, write_file
+from unisono.cli.watch import watch
 from unisono.errors import MisuseError
-from unisono.report.simulation import Table, render_simulation
+from unisono.report.workloads import report_of_workload
 
 _SHOWN_TASKS = 40
-_REPORTED_TASKS = 1000
 # What a GOAL file is simulated with as LogGOPSim would.
 _PLAIN = {"model": "loggops", "noise": 0.0, "explain": False, "timeline": ""}
 
@@ -43,13 +44,13 @@ def simulate_workload_file(
                 "--timeline and --html take a --cluster"
             )
         if log_gops:
-            _show_goal(simulator.run_goal(schedule, simulator.parse_log_gops(log_gops)), json)
+            _show_goal(_run_goal(simulator, schedule, simulator.parse_log_gops(log_gops)), json)
             return
         chosen = simulator.load_cluster(cluster)
         if plain:
-            _show_goal(simulator.run_goal(schedule, chosen), json)
+            _show_goal(_run_goal(simulator, schedule, chosen), json)
             return
-        result = simulator.simulate_goal(chosen, schedule, path.stem, **options)
+        work = partial(simulator.simulate_goal, chosen, schedule, path.stem)
     else:
         if log_gops:
             raise MisuseError("--loggops is for GOAL files; other workloads take a --cluster")
@@ -58,14 +59,25 @@ def simulate_workload_file(
         if export is not None:
             simulator.write_goal(simulator.goal_of_workload(chosen, workload), export)
             return
-        result = simulator.simulate_workload(chosen, workload, **options)
+        work = partial(simulator.simulate_workload, chosen, workload)
+    progress = simulator.Progress()
+    part = progress.part()
+    # A page shows the critical path, whether asked for it or not.
+    wanted = options | {"explain": options["explain"] or html is not None}
+    result = watch(progress, partial(work, progress=part.native, **wanted))
     if html is not None:
-        write_file(html, _report(chosen, options["model"], result))
+        write_file(html, report_of_workload(chosen, options["model"], result))
     if put_json(json, {"cluster": chosen.name, "model": options["model"]} | asdict(result)):
         return
     _show(result)
     if options["explain"]:
         print_text("\n" + simulator.explain_workload(result))
+
+
+def _run_goal(simulator: ModuleType, schedule: native.GoalSchedule, where: Any) -> Any:
+    progress = simulator.Progress()
+    part = progress.part()
+    return watch(progress, lambda: simulator.run_goal(schedule, where, progress=part.native))
 
 
 def _show_goal(result: native.GoalResult, json: Path | None) -> None:
@@ -95,6 +107,9 @@ def _show(result: Any) -> None:
             else ""
         )
     )
+    if result.tokens_per_s > 0:
+        mfu = f", MFU {result.mfu:.1%}" if result.mfu > 0 else ""
+        print_text(f"{result.tokens_per_s:,.0f} tokens a second{mfu}")
     print_text(
         f"rank 0 computes for {result.compute_us:,.2f} us, communicates for "
         f"{result.communication_us:,.2f}, of which {result.exposed_us:,.2f} ({share:.1%}) without "
@@ -119,50 +134,3 @@ def _show(result: Any) -> None:
     )
     if len(tasks) < len(result.tasks):
         print_text(f"and {len(result.tasks) - len(tasks):,} tasks more; --timeline shows all")
-
-
-def _report(cluster: Any, model: str, result: Any) -> str:
-    """The page of a workload: its totals, its algorithms, its critical path, its first tasks."""
-
-    def part(us: float) -> tuple[str, str]:
-        return f"{us:,.2f}", f"{us / result.time_us:.1%}" if result.time_us > 0 else "-"
-
-    tables: dict[str, Table] = {
-        "Where rank 0's time goes": (
-            ("what", "us", "of the time"),
-            [
-                ("until the last rank has ended", *part(result.time_us)),
-                ("computes", *part(result.compute_us)),
-                ("communicates", *part(result.communication_us)),
-                ("communicates without computing", *part(result.exposed_us)),
-            ],
-        ),
-    }
-    if result.shares:
-        tables["Critical path"] = (
-            ("share", "us", "of the time"),
-            [
-                (name, *part(us))
-                for name, us in sorted(result.shares.items(), key=lambda share: -share[1])
-                if us > 0
-            ],
-        )
-    if result.algorithms:
-        tables["Collectives"] = (
-            ("communicator", "collective", "size", "algorithm"),
-            [
-                (over, collective, native.format_bytes(size), algorithm)
-                for over, collective, size, algorithm in result.algorithms
-            ],
-        )
-    tables[f"Tasks of rank 0 (the first {_REPORTED_TASKS:,} at most)"] = (
-        ("task", "stream", "began us", "took us"),
-        [
-            (one.name, one.stream, f"{one.began_us:,.2f}", f"{one.ended_us - one.began_us:,.2f}")
-            for one in result.tasks[:_REPORTED_TASKS]
-        ],
-    )
-    return render_simulation(
-        f"{result.name}, {result.ranks} ranks on {result.nodes} nodes of {cluster.name}, {model}",
-        cluster.file.description, {}, tables,
-    )  # fmt: skip

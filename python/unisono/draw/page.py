@@ -15,8 +15,9 @@ from typing import Any
 
 from unisono.draw.chunks import draw_family
 from unisono.draw.contents import Contents, follow, in_words
+from unisono.draw.look import PALETTE
 from unisono.draw.space_time import draw_plan
-from unisono.draw.svg import PALETTE, STYLE
+from unisono.draw.svg import STYLE
 from unisono.draw.traffic import draw_traffic
 from unisono.errors import MisuseError
 from unisono.plans import Plan, Schedule

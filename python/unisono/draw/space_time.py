@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from unisono.draw.svg import PALETTE, Svg
+from unisono.draw.look import PALETTE
+from unisono.draw.svg import Svg
 from unisono.errors import MisuseError
 from unisono.plans import Plan, Schedule
 

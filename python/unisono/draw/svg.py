@@ -3,12 +3,6 @@
 from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-# To be told apart by people who see colours differently, on white and on black.
-PALETTE = (
-    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8f7a00", "#7a5fc0",
-    "#b0413e", "#4d8f8b", "#946b2d", "#6f7f92", "#c2569b", "#5a9e3a",
-)  # fmt: skip
-
 STYLE = """
 .u-svg { --ink: #1b1f24; --faint: #d5dae1; --band: #f3f5f8; --paper: #ffffff;
   color-scheme: light dark; font-family: system-ui, sans-serif; }
@@ -20,6 +14,7 @@ STYLE = """
 .u-svg .paper { fill: var(--paper); }
 .u-svg .grid { stroke: var(--faint); stroke-width: 1; }
 .u-svg .line { fill: none; stroke-width: 1.8; }
+.u-svg .chart-name { font-size: 10.5px; }
 .u-svg .arrow { fill: none; stroke-width: 1.2; opacity: 0.75; }
 .u-svg .arrow:hover, .u-svg .line:hover { stroke-width: 3.5; opacity: 1; }
 .u-svg .dot { fill: var(--paper); stroke: var(--ink); stroke-width: 1.2; }
@@ -33,10 +28,14 @@ Value = int | float | str
 
 
 class Svg:
-    """A picture under construction; `text` ends it."""
+    """A picture under construction; `text` ends it.
+
+    Attributes:
+        width: In pixels.
+    """
 
     def __init__(self, width: Number, height: Number, description: str) -> None:
-        self._width, self._height = width, height
+        self.width, self._height = width, height
         self._description = description
         self._parts: list[str] = []
 
@@ -94,7 +93,7 @@ class Svg:
 
     def text(self, standalone: bool = True) -> str:
         """The picture; with its style sheet unless it goes into a page that has `STYLE`."""
-        width, height = round(self._width), round(self._height)
+        width, height = round(self.width), round(self._height)
         style = f"<style>{STYLE}</style>" if standalone else ""
         # Inside HTML the name space is known.
         name_space = 'xmlns="http://www.w3.org/2000/svg" ' if standalone else ""

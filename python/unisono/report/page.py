@@ -1,19 +1,20 @@
 """Fills the page: results as tables and plots, drawings of plans, training curves, the machine."""
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from unisono import _unisono as native
 from unisono.bench.machine import describe_machine
 from unisono.bench.peers import OURS
-from unisono.bench.ratios import Point, Summary, peers_in, points_of, summarise
+from unisono.bench.ratios import points_of
 from unisono.bench.rows import Row
-from unisono.draw.svg import STYLE
-from unisono.errors import MachineError
-from unisono.report.plots import bandwidth_plot, ratio_plots, training_plots
+from unisono.draw.numbers import gb_s
+from unisono.report.comparison import compare
+from unisono.report.parts import Cell, Column, Table, empty, environment, number, size, text
+from unisono.report.plots import bandwidth_plot, training_plots
 
 
 @dataclass(frozen=True)
@@ -45,20 +46,9 @@ class _Section:
     """A collective's results: sizes as columns, algorithm and protocol as lines."""
 
     collective: str
-    sizes: list[int]
-    lines: list[tuple[str, str, list[Row | None]]]
+    table: Table
     plot: str
     wrong: int = 0
-
-
-@dataclass
-class _Comparison:
-    """Rows of several implementations, point by point, and what they come to."""
-
-    peers: list[str]
-    points: list[Point]
-    summaries: list[Summary]
-    plots: list[str]
 
 
 @dataclass
@@ -103,40 +93,31 @@ def render_report(
     points = points_of(rows)
     rows = [row for row in rows if row.implementation == OURS]
     collectives = list(dict.fromkeys(row.collective for row in rows))
+    headline = _headline(rows)
     page: str = template.render(
         title=title,
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         machine=describe_machine(),
-        headline=_headline(rows),
+        warning=_warning(headline.ranks, os.cpu_count() or 1),
+        headline=headline,
+        glance=_glance(collectives, rows),
         sections=[_section(collective, rows) for collective in collectives],
-        comparison=_compare(points) if points else None,
+        comparison=compare(points) if points else None,
         drawings=drawings,
         training=training,
         training_plots=training_plots(training.curves) if training else [],
-        svg_style=STYLE,
+        training_table=_training(training) if training else None,
     )
     return page
 
 
-def environment() -> Any:
-    """Where templates are found, with their filters.
-
-    Raises:
-        MachineError: jinja2 is not installed.
-    """
-    try:
-        import jinja2
-    except ImportError:
-        raise MachineError(
-            "writing HTML needs jinja2, which is not installed: pip install 'unisono[report]'"
-        ) from None
-    found = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        loader=jinja2.PackageLoader(__package__, ""),
+def _warning(ranks: Sequence[int], cores: int) -> str:
+    if max(ranks, default=0) <= cores:
+        return ""
+    return (
+        f"{max(ranks)} ranks shared {cores} core{'s' if cores > 1 else ''} and took turns: the "
+        "times say little about the algorithms, and nothing about a network."
     )
-    found.filters["size"] = native.format_bytes
-    return found
 
 
 def _headline(rows: Sequence[Row]) -> _Headline:
@@ -150,8 +131,28 @@ def _headline(rows: Sequence[Row]) -> _Headline:
     )
 
 
-def _compare(points: Sequence[Point]) -> _Comparison:
-    return _Comparison(peers_in(points), list(points), summarise(points), ratio_plots(points))
+def _glance(collectives: Sequence[str], rows: Sequence[Row]) -> Table | None:
+    """The fastest algorithm of each collective, for its smallest and its largest size."""
+    found: list[list[Cell]] = []
+    for collective in collectives:
+        own = [row for row in rows if row.collective == collective and not row.wrong]
+        sizes = sorted({row.bytes for row in own})
+        for at in dict.fromkeys([*sizes[:1], *sizes[-1:]]):
+            best = min((row for row in own if row.bytes == at), key=lambda row: row.time_us)
+            no_data = empty(f"{collective} moves no data")
+            found.append([
+                text(collective),
+                size(at),
+                text(best.algorithm),
+                text(best.protocol),
+                number(best.time_us, ",.1f"),
+                Cell(gb_s(best.busbw_gb_s), best.busbw_gb_s) if at else no_data,
+            ])  # fmt: skip
+    columns = (
+        Column("collective", is_text=True), Column("size"), Column("algorithm", is_text=True),
+        Column("protocol", is_text=True), Column("time", "µs"), Column("bus bandwidth"),
+    )  # fmt: skip
+    return Table(columns, found) if found else None
 
 
 def _section(collective: str, rows: Sequence[Row]) -> _Section:
@@ -160,9 +161,51 @@ def _section(collective: str, rows: Sequence[Row]) -> _Section:
     by_line: dict[tuple[str, str], dict[int, Row]] = {}
     for row in own:
         by_line.setdefault((row.algorithm, row.protocol), {})[row.bytes] = row
-    lines = [
-        (algorithm, protocol, [found.get(size) for size in sizes])
-        for (algorithm, protocol), found in by_line.items()
+    lines = []
+    for (algorithm, protocol), found in by_line.items():
+        cells = [
+            _cell(found[at]) if at in found else empty(_why_empty(algorithm, protocol, at, own))
+            for at in sizes
+        ]
+        lines.append([text(algorithm), text(protocol), *cells])
+    columns = [Column("algorithm", is_text=True), Column("protocol", is_text=True)]
+    columns += [
+        Column(native.format_bytes(at), "µs · GB/s" if at else "µs", best="least") for at in sizes
     ]
     wrong = sum(row.wrong > 0 for row in own)
-    return _Section(collective, sizes, lines, bandwidth_plot(collective, rows), wrong)
+    return _Section(collective, Table(columns, lines), bandwidth_plot(collective, rows), wrong)
+
+
+def _cell(row: Row) -> Cell:
+    if row.wrong:
+        return Cell(f"✗ {row.wrong}", str(row.wrong), f"{row.wrong} wrong elements", is_bad=True)
+    shown = f"{row.busbw_gb_s:.3f}" if row.busbw_gb_s >= 0.001 else "< 0.001"
+    busbw = f" · {shown}" if row.bytes else ""
+    about = f"{row.type}, {row.bytes} bytes, algbw {row.algbw_gb_s:.3f} GB/s"
+    return Cell(f"{row.time_us:.1f}{busbw} ✓", row.time_us, about)
+
+
+def _why_empty(algorithm: str, protocol: str, size_bytes: int, rows: Sequence[Row]) -> str:
+    others = [row.protocol for row in rows if (row.algorithm, row.bytes) == (algorithm, size_bytes)]
+    at = native.format_bytes(size_bytes)
+    if others and protocol != "simple":
+        return f"{protocol} is for small messages: at {at} only {', '.join(others)} ran"
+    if others:
+        return f"{protocol} did not run at {at}; {', '.join(others)} did"
+    return f"{algorithm} did not run at {at}"
+
+
+def _training(training: Training) -> Table:
+    rows = []
+    for name, curve in training.curves.items():
+        difference = training.difference.get(name)
+        accuracy = number(100 * curve["accuracy"][-1], ".1f")
+        if difference is None:
+            rows.append([text(name), accuracy, empty("the others are compared with it")])
+            continue
+        good = difference <= training.bound
+        shown = Cell(f"{difference:.1e} {'✓' if good else '✗'}", difference)
+        rows.append([text(name), accuracy, replace(shown, is_good=good, is_bad=not good)])
+    columns = (Column("training", is_text=True), Column("test accuracy", "%"),
+               Column("weights differ by"))  # fmt: skip
+    return Table(columns, rows)

@@ -5,19 +5,28 @@ from collections.abc import Sequence
 from unisono import _unisono as native
 from unisono.bench.ratios import Point, peers_in
 from unisono.bench.rows import Row
-from unisono.draw.chart import Axis, Series, draw_chart
-
-SIZE_AXIS = Axis("size (bytes; the larger of input and output)", True, lambda x: _bytes(x), base=2)
+from unisono.draw.chart import Axis, Bar, Series, draw_bars, draw_chart
+from unisono.draw.numbers import gb_s, times
+from unisono.report.parts import responsive
 
 
 def _bytes(value: float) -> str:
     return native.format_bytes(max(0, round(value)))
 
 
+SIZE_AXIS = Axis("size (the larger of input and output)", True, _bytes, base=2)
+
+
+def _lines(title: str, x_axis: Axis, y_axis: Axis, series: Sequence[Series]) -> str:
+    return responsive(
+        lambda width: draw_chart(title, x_axis, y_axis, series, width=width, standalone=False)
+    )
+
+
 def bandwidth_plot(collective: str, rows: Sequence[Row]) -> str:
     """Bus bandwidth by size, a line for each algorithm; empty if nothing has a bandwidth.
 
-    At each size an algorithm is shown with the best of its protocols.
+    At each size an algorithm is shown with the best of its protocols. One size is bars.
     """
     best: dict[str, dict[int, float]] = {}
     for row in rows:
@@ -26,13 +35,21 @@ def bandwidth_plot(collective: str, rows: Sequence[Row]) -> str:
             line[row.bytes] = max(row.busbw_gb_s, line.get(row.bytes, 0.0))
     if not best:
         return ""
+    sizes = {size for line in best.values() for size in line}
+    title = f"{collective}: bus bandwidth with the best protocol"
+    if len(sizes) == 1:
+        bars = [Bar(algorithm, max(line.values())) for algorithm, line in best.items()]
+        bars.sort(key=lambda bar: -bar.value)
+        heading = f"{title}, {_bytes(sizes.pop())}"
+        axis = Axis("bus bandwidth", write=gb_s)
+        return responsive(
+            lambda width: draw_bars(heading, axis, bars, width=width, standalone=False)
+        )
     series = [
         Series(algorithm, sorted((float(size), busbw) for size, busbw in line.items()))
         for algorithm, line in best.items()
     ]
-    title = f"{collective}: bus bandwidth with the best protocol"
-    y_axis = Axis("bus bandwidth (GB/s)", logarithmic=True)
-    return draw_chart(title, SIZE_AXIS, y_axis, series, standalone=False)
+    return _lines(title, SIZE_AXIS, Axis("bus bandwidth", True, gb_s), series)
 
 
 def ratio_plots(points: Sequence[Point]) -> list[str]:
@@ -48,15 +65,13 @@ def ratio_plots(points: Sequence[Point]) -> list[str]:
                     for point in own
                     if peer in point.peers
                 ],
-                colour=index,
             )
-            for index, peer in enumerate(peers_in(points))
+            for peer in peers_in(points)
         ]
         sizes = [float(point.ours.bytes) for point in own]
         series.append(Series("as fast", [(min(sizes), 1.0), (max(sizes), 1.0)], dash=1))
         title = f"{collective}: how many times as fast as each library"
-        y_axis = Axis("their time / ours", logarithmic=True)
-        plots.append(draw_chart(title, SIZE_AXIS, y_axis, series, standalone=False))
+        plots.append(_lines(title, SIZE_AXIS, Axis("their time / ours", True, times), series))
     return plots
 
 
@@ -71,10 +86,9 @@ def training_plots(curves: dict[str, dict[str, list[float]]]) -> list[str]:
             Series(
                 name,
                 [(float(epoch), value) for epoch, value in enumerate(curve[what], 1)],
-                colour=index,
                 dash=index,
             )
             for index, (name, curve) in enumerate(curves.items())
         ]
-        plots.append(draw_chart(title, Axis("epoch"), Axis(what), series, standalone=False))
+        plots.append(_lines(title, Axis("epoch"), Axis(what), series))
     return plots

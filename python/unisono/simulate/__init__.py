@@ -39,6 +39,7 @@ from unisono.simulate.measurements import (
     read_measurements,
 )
 from unisono.simulate.models import MODELS, Device, Model
+from unisono.simulate.progress import Progress
 from unisono.simulate.run import (
     Job,
     LinkUse,
@@ -74,6 +75,7 @@ __all__ = [
     "Measurement",
     "Model",
     "Predictor",
+    "Progress",
     "Simulated",
     "SimulatedWorkload",
     "Task",

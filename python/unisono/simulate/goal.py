@@ -132,19 +132,31 @@ def goal_of_plan(
     return native.goal_of_plan(cluster.machine, plan, count=count, type=type)
 
 
-def run_goal(schedule: native.GoalSchedule, where: Cluster | LogGops) -> native.GoalResult:
+def run_goal(
+    schedule: native.GoalSchedule,
+    where: Cluster | LogGops,
+    *,
+    progress: native.SimulationProgress | None = None,
+) -> native.GoalResult:
     """Runs a schedule with a cluster's costs, or with those of LogGOPS alone, as LogGOPSim does.
+
+    Args:
+        schedule: What.
+        where: Whose costs.
+        progress: For another thread to see how far it is, or to stop it.
 
     Raises:
         MisuseError: The cluster has too few places, or ranks wait for each other, with the cycle.
     """
     if isinstance(where, Cluster):
-        return native.run_goal(where.machine, schedule)
+        return native.run_goal(where.machine, schedule, progress=progress)
     machine = native.Machine.log_gops(
         schedule.ranks, latency_ns=where.latency_ns, overhead_ns=where.overhead_ns,
         gap_ns=where.gap_ns, gap_ns_per_byte=where.gap_ns_per_byte,
         overhead_ns_per_byte=where.overhead_ns_per_byte,
     )  # fmt: skip
     if where.rendezvous_bytes:
-        return native.run_goal(machine, schedule, rendezvous_bytes=where.rendezvous_bytes)
-    return native.run_goal(machine, schedule)
+        return native.run_goal(
+            machine, schedule, rendezvous_bytes=where.rendezvous_bytes, progress=progress
+        )
+    return native.run_goal(machine, schedule, progress=progress)

@@ -66,10 +66,20 @@ class Measurement:
 
     def describe(self) -> str:
         """For a person."""
-        how = [self.algorithm or "chosen", self.collective, self.protocol]
+        how = [self.algorithm, self.collective, self.protocol]
         channels = f" on {self.channels} channels" if self.channels else ""
         size = native.format_bytes(self.bytes)
         return f"{' '.join(word for word in how if word)}{channels}, {size}, {self.ranks} ranks"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What was simulated for a measurement, and its time."""
+
+    algorithm: str
+    protocol: str
+    channels: int
+    time_us: float
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,32 @@ class Error:
     """A measurement and what was simulated for it."""
 
     measurement: Measurement
-    simulated_us: float
+    simulated: Prediction
+
+    @property
+    def simulated_us(self) -> float:
+        """The simulated time."""
+        return self.simulated.time_us
+
+    @property
+    def is_guessed(self) -> bool:
+        """The measurement does not say what ran."""
+        return not (self.measurement.algorithm and self.measurement.protocol)
+
+    @property
+    def algorithm(self) -> str:
+        """What ran; with a star if only the simulator says so."""
+        return self.measurement.algorithm or f"{self.simulated.algorithm}*"
+
+    @property
+    def protocol(self) -> str:
+        """Likewise."""
+        return self.measurement.protocol or f"{self.simulated.protocol}*"
+
+    @property
+    def channels(self) -> int:
+        """Of the simulated plan."""
+        return self.simulated.channels
 
     @property
     def relative(self) -> float:
@@ -225,7 +260,11 @@ class Predictor:
         self._clusters: dict[tuple[int, int], Cluster] = {}
 
     def time_us(self, one: Measurement) -> float:
-        """The time of a call.
+        """The time of a call; see `predict`."""
+        return self.predict(one).time_us
+
+    def predict(self, one: Measurement) -> Prediction:
+        """What a call takes, and by what.
 
         Raises:
             MisuseError: The measurement cannot be simulated on this cluster.
@@ -237,17 +276,20 @@ class Predictor:
         else:
             choices = _choices(one)
         most = one.channels or cluster.channels
-        return min(
-            self._simulate(cluster, one, choice, _channels(one, call, choice, most))
-            for choice in choices
-        )
+
+        def of(choice: nccl.Choice) -> Prediction:
+            channels = _channels(one, call, choice, most)
+            time_us = self._simulate(cluster, one, choice, channels)
+            return Prediction(choice.algorithm, choice.protocol, channels, time_us)
+
+        return min(map(of, choices), key=lambda found: found.time_us)
 
     def check(self, measurements: Sequence[Measurement]) -> tuple[list[Error], list[str]]:
         """Errors, on all cores, and why what cannot be simulated here cannot."""
 
         def one(measurement: Measurement) -> Error | str:
             try:
-                return Error(measurement, self.time_us(measurement))
+                return Error(measurement, self.predict(measurement))
             except MisuseError as error:
                 return f"{measurement.describe()}: {error}"
 
@@ -258,7 +300,7 @@ class Predictor:
 
     def errors(self, measurements: Iterable[Measurement]) -> list[Error]:
         """One for each measurement, in order."""
-        return [Error(one, self.time_us(one)) for one in measurements]
+        return [Error(one, self.predict(one)) for one in measurements]
 
     def _cluster(self, slots: int, slot_bytes: int) -> Cluster:
         known = self._clusters.get((slots, slot_bytes))

@@ -1,6 +1,9 @@
 """Transformers and the devices that train them: how many parameters, operations and bytes."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+from unisono.errors import MisuseError
 
 # What a layer's forward pass reads or writes of 16-bit activations, in bytes for each token and
 # hidden unit: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
@@ -15,10 +18,12 @@ class Device:
     Attributes:
         tflops: 10^12 operations a second that large matrix products reach.
         memory_gb_s: 10^9 bytes a second of its memory; 0: no limit.
+        peak_tflops: 10^12 operations a second of its data sheet, for MFU; 0: unknown.
     """
 
     tflops: float
     memory_gb_s: float = 0.0
+    peak_tflops: float = 0.0
 
     def time_ns(self, operations: float, moved_bytes: float = 0.0) -> float:
         """The longer of computing and moving bytes."""
@@ -48,13 +53,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Model:
-    """A GPT-style transformer.
+    """A transformer: GPT-style unless its further dimensions say otherwise.
 
     Attributes:
         sequence: Tokens of a sample.
         element_bytes: Of a parameter, gradient or activation that is sent.
         experts: Of each layer's mixture; 0: none.
         experts_per_token: How many of them a token is sent to.
+        kv_heads: Of keys and values (grouped-query attention); 0: as many as `heads`.
+        ffn: Width of the MLP; 0: four times `hidden`.
+        mlp: "gelu" has two matrices, "swiglu" three.
+        biases: Matrices have biases, and norms a shift.
+        positions: "learned" ones have parameters, "rotary" ones have none.
+        tied: The projection onto the vocabulary has the embedding's weights.
     """
 
     name: str
@@ -66,57 +77,123 @@ class Model:
     element_bytes: int = 2
     experts: int = 0
     experts_per_token: int = 2
+    kv_heads: int = 0
+    ffn: int = 0
+    mlp: Literal["gelu", "swiglu"] = "gelu"
+    biases: bool = True
+    positions: Literal["learned", "rotary"] = "learned"
+    tied: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuses dimensions that no transformer has.
+
+        Raises:
+            MisuseError: One is below 1, or `heads` do not divide `hidden`, or `kv_heads` `heads`.
+        """
+        for name in ("layers", "hidden", "heads", "sequence", "vocabulary", "element_bytes"):
+            if getattr(self, name) < 1:
+                raise MisuseError(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        for name in ("experts", "kv_heads", "ffn"):
+            if getattr(self, name) < 0:
+                raise MisuseError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        if self.hidden % self.heads:
+            raise MisuseError(f"heads is {self.heads}; it must divide hidden, {self.hidden}")
+        if self.kv_heads and self.heads % self.kv_heads:
+            raise MisuseError(f"kv_heads is {self.kv_heads}; it must divide heads, {self.heads}")
+
+    @property
+    def key_width(self) -> int:
+        """Of a token's keys, and of its values."""
+        return self.hidden // self.heads * (self.kv_heads or self.heads)
+
+    @property
+    def mlp_width(self) -> int:
+        """What `ffn` says, or stands for."""
+        return self.ffn or 4 * self.hidden
 
     def parts(self) -> list[Part]:
-        """A layer: attention with its two matrices, and the MLP's two (biases and norms too)."""
-        h = self.hidden
+        """A layer: attention with its two matrices, and the MLP (biases and norms too)."""
+        h, width = self.hidden, self.hidden + 2 * self.key_width
         moved = _ACTIVATION_BYTES / 4 * h
         scores = 4.0 * self.sequence * h
         attention = [
-            Part("qkv", 3 * h * h + 5 * h, 6.0 * h * h, moved),
-            Part("proj", h * h + h, 2.0 * h * h + scores, moved, reduces=True),
+            Part("qkv", h * width + self._bias(width) + self._norm, 2.0 * h * width, moved),
+            Part("proj", h * h + self._bias(h), 2.0 * h * h + scores, moved, reduces=True),
         ]
+        chosen, f = self.experts_per_token, self.mlp_width
+        wide = moved * f / (4 * h)
         if self.experts:
-            chosen = self.experts_per_token
+            operations = chosen * 2.0 * self._mlp_matrices * h * f
             return [
                 *attention,
-                Part("router", h * self.experts + 2 * h, 2.0 * h * self.experts, moved),
-                Part("experts", 0, chosen * 16.0 * h * h, chosen * moved, True, True),
+                Part("router", h * self.experts + self._norm, 2.0 * h * self.experts, moved),
+                Part("experts", 0, operations, chosen * wide, True, True),
             ]
+        into = self._mlp_matrices - 1
+        names = ("gate_up", "down") if self.mlp == "swiglu" else ("fc1", "fc2")
+        first = into * h * f + self._bias(into * f) + self._norm
         return [
             *attention,
-            Part("fc1", 4 * h * h + 6 * h, 8.0 * h * h, moved),
-            Part("fc2", 4 * h * h + h, 8.0 * h * h, moved, reduces=True),
+            Part(names[0], first, 2.0 * into * h * f, into * wide),
+            Part(names[1], h * f + self._bias(h), 2.0 * h * f, wide, reduces=True),
         ]
+
+    @property
+    def _mlp_matrices(self) -> int:
+        return 3 if self.mlp == "swiglu" else 2
+
+    @property
+    def _norm(self) -> int:
+        return (2 if self.biases else 1) * self.hidden
+
+    def _bias(self, width: int) -> int:
+        return width if self.biases else 0
 
     @property
     def expert_parameters(self) -> int:
         """Of all experts of one layer."""
-        return self.experts * (8 * self.hidden * self.hidden + 5 * self.hidden)
+        h, f = self.hidden, self.mlp_width
+        biases = self._bias((self._mlp_matrices - 1) * f + h)
+        return self.experts * (self._mlp_matrices * h * f + biases)
 
     @property
     def embedding(self) -> Part:
         """Tokens and positions."""
-        return Part("embedding", (self.vocabulary + self.sequence) * self.hidden, 0.0, 4.0)
+        places = self.sequence if self.positions == "learned" else 0
+        return Part("embedding", (self.vocabulary + places) * self.hidden, 0.0, 4.0)
 
     @property
     def head(self) -> Part:
-        """The projection onto the vocabulary; its weights are the embedding's."""
+        """The projection onto the vocabulary."""
         return Part("head", self.vocabulary * self.hidden, 2.0 * self.hidden * self.vocabulary, 4.0)
 
     @property
     def parameters(self) -> int:
         """Of the whole model."""
         layer = sum(part.parameters for part in self.parts()) + self.expert_parameters
-        return self.layers * layer + self.embedding.parameters
+        head = 0 if self.tied else self.head.parameters
+        return self.layers * layer + self.embedding.parameters + head
+
+    @property
+    def operations(self) -> float:
+        """Of one token's forward and backward pass, nothing computed twice: what MFU counts."""
+        layer = sum(part.operations for part in self.parts())
+        return 3 * (self.layers * layer + self.head.operations)
 
 
 def _gpt(name: str, layers: int, hidden: int, heads: int) -> Model:
     return Model(name, layers, hidden, heads)
 
 
+def _llama(name: str, layers: int, hidden: int, heads: int, ffn: int) -> Model:
+    return Model(
+        name, layers, hidden, heads, sequence=8192, vocabulary=128256, kv_heads=8, ffn=ffn,
+        mlp="swiglu", biases=False, positions="rotary", tied=False,
+    )  # fmt: skip
+
+
 # Brown et al., "Language Models are Few-Shot Learners", table 2.1; 7b, 13b as PCCL's table 1, and
-# 30b, 66b as Zhang et al., "OPT", table 1.
+# 30b, 66b as Zhang et al., "OPT", table 1; llama-3 as "The Llama 3 Herd of Models", table 3.
 MODELS = {
     model.name: model
     for model in (
@@ -129,5 +206,8 @@ MODELS = {
         _gpt("gpt-30b", 48, 7168, 56),
         _gpt("gpt-66b", 64, 9216, 72),
         _gpt("gpt-175b", 96, 12288, 96),
+        _llama("llama-3-8b", 32, 4096, 32, 14336),
+        _llama("llama-3-70b", 80, 8192, 64, 28672),
+        _llama("llama-3-405b", 126, 16384, 128, 53248),
     )
 }

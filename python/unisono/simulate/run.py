@@ -10,6 +10,7 @@ from unisono import _unisono as native
 from unisono.bench.rows import bus_factor
 from unisono.errors import MisuseError
 from unisono.simulate.cluster import Cluster
+from unisono.simulate.progress import Progress
 
 _ONE_BLOCK_A_RANK = {"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"}
 
@@ -114,6 +115,7 @@ def simulate(
     calls: int = 1,
     collapse: bool = True,
     timeline: str = "",
+    progress: native.SimulationProgress | None = None,
 ) -> Simulated:
     """Simulates a built-in algorithm's plan.
 
@@ -135,6 +137,7 @@ def simulate(
             time is that of one; it is less than a single call's where ranks need not wait.
         collapse: Simulate ranks in the same state once.
         timeline: A file for a time-line that Perfetto shows.
+        progress: For another thread to see how far it is, or to stop it.
 
     Raises:
         MisuseError: The algorithm cannot serve, or the cluster has too few places.
@@ -147,7 +150,7 @@ def simulate(
     result = native.simulate_collective(
         cluster.machine, entry, ranks=ranks, nodes=nodes, count=count, type=type, protocol=protocol,
         channels=channels, model=model, noise=noise, seed=seed, explain=explain, calls=calls,
-        collapse=collapse, timeline=timeline,
+        collapse=collapse, timeline=timeline, progress=progress,
     )  # fmt: skip
     return _simulated(
         cluster, result, collective, algorithm, protocol, channels,
@@ -279,6 +282,11 @@ class Job:
     size_bytes: int
 
 
+def _work(job: Job) -> float:
+    """Some multiple of its steps: every rank's tiles, and at least one for each other rank."""
+    return job.ranks * (job.ranks + job.size_bytes / (512 << 10))
+
+
 def simulate_all(
     cluster: Cluster,
     collective: str,
@@ -286,25 +294,39 @@ def simulate_all(
     options: Mapping[str, Any],
     *,
     done: Callable[[], None] = lambda: None,
+    progress: Progress | None = None,
 ) -> tuple[list[Simulated], list[tuple[Job, str]]]:
     """Many simulations on all cores, with the same further options of `simulate`.
+
+    Args:
+        cluster: Where.
+        collective: "all_reduce" and so on.
+        jobs: Which ones; the largest begin first.
+        options: Of `simulate`, the same for all.
+        done: Called after each.
+        progress: For another thread to see how far they are, or to stop them.
 
     Returns:
         What could be simulated, fastest first within ranks and size; and the others with the reason
         why not.
     """
 
+    watch = progress or Progress()
+    ordered = sorted(jobs, key=_work, reverse=True)
+    parts = {job: watch.part(_work(job)) for job in ordered}
+
     def one(job: Job) -> Simulated:
-        return simulate(
-            cluster, collective, job.algorithm, size_bytes=job.size_bytes, ranks=job.ranks,
-            protocol=job.protocol, **options,
-        )  # fmt: skip
+        with parts[job] as part:
+            return simulate(
+                cluster, collective, job.algorithm, size_bytes=job.size_bytes, ranks=job.ranks,
+                protocol=job.protocol, progress=part.native, **options,
+            )  # fmt: skip
 
     results: list[Simulated] = []
     refused: list[tuple[Job, str]] = []
     # The native core lets go of the GIL.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        running = {pool.submit(one, job): job for job in jobs}
+        running = {pool.submit(one, job): job for job in ordered}
         for future in as_completed(running):
             done()
             try:

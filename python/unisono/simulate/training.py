@@ -172,7 +172,8 @@ def training_step(
     micro_batches = _check(model, layout, device, how, global_batch_tokens)
     workload = Workload(
         f"{model.name}-step", layout.ranks, layout.communicators(),
-        message_protocol=how.protocol, message_channels=how.channels,
+        message_protocol=how.protocol, message_channels=how.channels, tokens=global_batch_tokens,
+        operations=model.operations * global_batch_tokens, peak_tflops=device.peak_tflops,
     )  # fmt: skip
     of_stage = layout.ranks // layout.pipeline
     for stage in range(layout.pipeline):
@@ -202,6 +203,11 @@ def _check(model: Model, layout: Layout, device: Device, how: Options, tokens: i
     if model.heads % layout.tensor != 0:
         raise MisuseError(
             f"tensor is {layout.tensor}; {model.name} has {model.heads} heads, which it must divide"
+        )
+    if (model.kv_heads or model.heads) % layout.tensor != 0:
+        raise MisuseError(
+            f"tensor is {layout.tensor}; {model.name} has {model.kv_heads} heads of keys and "
+            "values, which it must divide"
         )
     if layout.expert > 1 and (
         model.experts == 0 or model.experts % layout.expert or layout.shard % layout.expert
@@ -286,7 +292,7 @@ class _Stage:
             else:
                 units += [Unit(f"layer{layer}.{part.name}", (part,)) for part in parts]
         if self.stage == self.layout.pipeline - 1:
-            units.append(Unit("head", (self.model.head,), is_gathered_only=True))
+            units.append(Unit("head", (self.model.head,), is_gathered_only=self.model.tied))
         return units
 
     def items(self) -> list[_Item]:

@@ -106,6 +106,9 @@ class Workload:
         iterations: How often each list is gone through.
         message_protocol: Of messages between two ranks.
         message_channels: 0: as the cluster's file says.
+        tokens: Of a training step; 0: it is none.
+        operations: Of the step's model, nothing computed twice.
+        peak_tflops: Of a rank's device, 10^12 operations a second; 0: unknown.
     """
 
     name: str
@@ -115,6 +118,9 @@ class Workload:
     iterations: int = 1
     message_protocol: str = "simple"
     message_channels: int = 0
+    tokens: int = 0
+    operations: float = 0.0
+    peak_tflops: float = 0.0
 
     def to_json(self, channels: int) -> str:
         """The form that the native simulator reads; `channels` stands in where none are given.
@@ -137,7 +143,7 @@ class Workload:
                 tasks.append(
                     _task(task, names, calls, streams.setdefault(task.stream, len(streams)))
                 )
-            lists.append({"ranks": list(one.ranks), "tasks": tasks})
+            lists.append({"ranks": list(one.ranks), "tasks": tasks, "streams": list(streams)})
         return json.dumps(
             {
                 "name": self.name,
@@ -224,6 +230,8 @@ class SimulatedWorkload:
         tasks: The shown rank's.
         shares: Of the critical path, with `explain`: microseconds of compute, latency, bytes...
         hops: Its messages, with `explain`.
+        tokens_per_s: Of a training step's last iteration; 0: it is none.
+        mfu: Model FLOPs utilization in that iteration, a part of the devices' peak; 0: unknown.
     """
 
     name: str
@@ -244,6 +252,8 @@ class SimulatedWorkload:
     path_messages_inter_node: int = 0
     shares: dict[str, float] = field(default_factory=dict)
     hops: list[Hop] = field(default_factory=list)
+    tokens_per_s: float = 0.0
+    mfu: float = 0.0
 
     @property
     def last_iteration_us(self) -> float:
@@ -263,6 +273,7 @@ def simulate_workload(
     collapse: bool = True,
     timeline: str = "",
     shown_rank: int = 0,
+    progress: native.SimulationProgress | None = None,
 ) -> SimulatedWorkload:
     """Simulates a workload; its ranks fill one node after another.
 
@@ -276,6 +287,7 @@ def simulate_workload(
         collapse: Simulate ranks in the same state once.
         timeline: A file for a time-line that Perfetto shows.
         shown_rank: Whose tasks the result lists.
+        progress: For another thread to see how far it is, or to stop it.
 
     Raises:
         MisuseError: The workload is wrong, an algorithm cannot serve, the cluster has too few
@@ -284,7 +296,7 @@ def simulate_workload(
     text = workload.to_json(cluster.channels)
     result = native.simulate_workload(
         cluster.machine, text, model=model, noise=noise, seed=seed, explain=explain,
-        collapse=collapse, timeline=timeline, shown_rank=shown_rank,
+        collapse=collapse, timeline=timeline, shown_rank=shown_rank, progress=progress,
     )  # fmt: skip
     calls = json.loads(text)["calls"]
     listed = next((one.tasks for one in workload.lists if shown_rank in one.ranks), [])
@@ -295,7 +307,7 @@ def simulate_workload(
     compute = _union((one.began_us, one.ended_us) for one in tasks if one.kind == "compute")
     communicate = _union((one.began_us, one.ended_us) for one in tasks if one.kind != "compute")
     either = _union([*compute, *communicate])
-    return SimulatedWorkload(
+    done = SimulatedWorkload(
         name=workload.name,
         ranks=result.ranks,
         nodes=result.nodes,
@@ -318,6 +330,12 @@ def simulate_workload(
         shares=result.shares if explain else {},
         hops=[Hop(*hop) for hop in result.hops] if explain else [],
     )
+    seconds = done.last_iteration_us / 1e6
+    if seconds <= 0:
+        return done
+    peak = workload.peak_tflops * 1e12 * workload.ranks
+    mfu = workload.operations / seconds / peak if peak > 0 else 0.0
+    return replace(done, tokens_per_s=workload.tokens / seconds, mfu=mfu)
 
 
 def _union(spans: Any) -> list[tuple[float, float]]:

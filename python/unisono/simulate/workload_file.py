@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from unisono.errors import MisuseError
 from unisono.simulate import files
-from unisono.simulate.models import Device
+from unisono.simulate.models import Device, Model
 from unisono.simulate.quantities import plain_reader
 from unisono.simulate.training import Layout, training_step
 from unisono.simulate.workload import AUTOMATIC, Call, Task, TaskList, Workload
@@ -116,6 +116,26 @@ class _Program(files.Part):
 class _Device(files.Part):
     speed: Speed
     memory: Rate = 0.0
+    peak: Speed = 0.0
+
+
+class _Model(files.Part):
+    """A transformer's dimensions; `Model` says what they mean."""
+
+    name: str = Field("model", pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    layers: int = Field(ge=1, le=10_000)
+    hidden: int = Field(ge=1, le=1 << 20)
+    heads: int = Field(ge=1)
+    kv_heads: int = Field(0, ge=0)
+    ffn: int = Field(0, ge=0, le=1 << 24)
+    vocabulary: int = Field(ge=1)
+    sequence: int = Field(ge=1)
+    mlp: Literal["gelu", "swiglu"] = "gelu"
+    biases: bool = True
+    positions: Literal["learned", "rotary"] = "learned"
+    tied: bool = True
+    experts: int = Field(0, ge=0)
+    experts_per_token: int = Field(2, ge=1)
 
 
 class _Layout(files.Part):
@@ -127,7 +147,11 @@ class _Layout(files.Part):
 
 
 class _Training(files.Part):
-    model: str
+    # Tagged, so that a fault of the one is not told as one of both.
+    model: Annotated[
+        Annotated[str, Tag("name")] | Annotated[_Model, Tag("dimensions")],
+        Discriminator(lambda value: "dimensions" if isinstance(value, dict) else "name"),
+    ]
     layout: _Layout
     device: _Device
     global_batch_tokens: int = Field(ge=1)
@@ -182,11 +206,13 @@ def load_workload_file(path: Path) -> Workload:
 
 
 def _training(file: WorkloadFile, training: _Training) -> Workload:
-    device = Device(training.device.speed, training.device.memory)
+    device = Device(training.device.speed, training.device.memory, training.device.peak)
+    named = training.model
+    model = named if isinstance(named, str) else Model(**named.model_dump())
     layout = Layout(**training.layout.model_dump())
     options = training.model_dump(exclude={"model", "layout", "device", "reduce_bucket"})
     workload = training_step(
-        training.model, layout, device, reduce_bucket_bytes=training.reduce_bucket, **options
+        model, layout, device, reduce_bucket_bytes=training.reduce_bucket, **options
     )
     workload.name = file.name
     workload.iterations = file.iterations

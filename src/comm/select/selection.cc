@@ -282,7 +282,8 @@ Result<Explanation> Selection::explain(Collective collective, std::uint64_t byte
                   .nodes = placement_.nodes(),
                   .algorithm = std::string(choice.name()),
                   .protocol = choice.protocol,
-                  .channels = choice.channels};
+                  .channels = choice.channels,
+                  .note = model_->note()};
   if (choice.registered != nullptr) {
     out.origin = "registration";
     out.min_bytes = choice.registered->min_bytes;
