@@ -1,6 +1,6 @@
 """Draws how compiling grows with ranks, from what compile_bench.py --grow wrote.
 
-python bench/compile_plot.py bench/results/compile_2026-11-22.txt docs/images/compile_growth.svg
+python bench/compile_plot.py bench/results/compile.txt docs/images/compile_growth.svg
 """
 
 import argparse

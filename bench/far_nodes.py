@@ -153,7 +153,12 @@ def main() -> None:
         )
     if arguments.json:
         settings = {key: str(value) for key, value in vars(arguments).items() if key != "json"}
-        document = {"options": settings, "machine": describe_machine(), "rows": rows}
+        document = {
+            "date": time.strftime("%Y-%m-%d"),
+            "options": settings,
+            "machine": describe_machine(),
+            "rows": rows,
+        }
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
 
 

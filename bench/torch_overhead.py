@@ -156,6 +156,7 @@ def main() -> None:
         cpu = show("1 rank, its processor time: what the edge alone costs, whoever else runs", own)
         if arguments.json:
             result = {
+                "date": time.strftime("%Y-%m-%d"),
                 "pytorch": torch.__version__,
                 "python": platform.python_version(),
                 "machine": platform.machine(),

@@ -1,6 +1,6 @@
 """How far the simulator is off on the points of benches that no cluster's number was fitted to.
 
-    python bench/simulate_accuracy/held.py hgx_h200_4 bench/results/gpu_bench_2026-11-20_4.txt ...
+    python bench/simulate_accuracy/held.py hgx_h200_4 bench/results/gpu_bench_interpreted_4.txt ...
 
 `unisono calibrate` fits every second point, by size within each algorithm; this shows the errors of
 the others with the cluster's file as it is, by decade of size. With --all, of all points: for a

@@ -178,7 +178,12 @@ def save(
     options = {
         name: value for name, value in vars(arguments).items() if name not in ("output", "save")
     }
-    where = {"pytorch": torch.__version__, "cores": os.cpu_count(), "load": os.getloadavg()[0]}
+    where = {
+        "date": time.strftime("%Y-%m-%d"),
+        "pytorch": torch.__version__,
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+    }
     results = [
         {name: value for name, value in one.items() if name != "timeline"}
         for pair in pairs
@@ -188,6 +193,7 @@ def save(
     text = StringIO()
     Console(file=text, width=100, highlight=False).print(table)
     lines = [
+        where["date"],
         f"A GPT of {results[0]['parameters']:,} parameters on {results[0]['ranks']} ranks, "
         f"{where['cores']} cores (load {where['load']:.1f}), PyTorch {where['pytorch']}: "
         f"batch {options['batch']}, context {options['context']}, width {options['width']}.",

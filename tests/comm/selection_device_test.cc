@@ -56,7 +56,7 @@ TEST(Selection, OnADeviceSmallCallsTakeOneHopAndLargeOnesTheWholeLink) {
   }
 }
 
-// As measured on 4 H200: bench/results/gpu_reduce_2026-11-22.txt.
+// As measured on 4 H200: bench/results/gpu_reduce.txt.
 TEST(Selection, OnADeviceAReduceIsOneHopThenARingInLinesThenInTiles) {
   Selection selection = device_selection(4);
   const auto best = [&](std::uint64_t bytes) {

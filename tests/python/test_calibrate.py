@@ -35,7 +35,7 @@ from unisono.simulate import (
 from unisono.simulate.calibrate import split
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
-GPU_TABLE = RESULTS / "gpu_bench_2026-11-20_4.txt"
+GPU_TABLE = RESULTS / "gpu_bench_interpreted_4.txt"
 
 TRUTH = {
     "protocols.simple.launch": 5200.0,
@@ -124,10 +124,10 @@ def test_straight_rows_are_simple_and_kernels_by_hand_have_the_clusters_channels
 @pytest.mark.parametrize(
     ("cluster", "files", "median", "ninetieth"),
     [
-        ("hgx_h200_4", ["gpu_bench_2026-11-20_4.txt", "gpu_bench_slots_2026-11-20_4.txt"], 3, 8),
+        ("hgx_h200_4", ["gpu_bench_interpreted_4.txt", "gpu_bench_interpreted_slots_4.txt"], 3, 8),
         (
             "hgx_h200_4_by_hand",
-            ["gpu_bench_hand_2026-11-22_4.txt", "gpu_bench_straight_2026-11-22_4.txt"],
+            ["gpu_bench_by_hand_4.txt", "gpu_bench_zero_copy_4.txt"],
             6,
             15,
         ),

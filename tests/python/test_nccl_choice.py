@@ -109,8 +109,8 @@ def test_the_device_bench_is_read_in_graphs(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("cluster", "file", "model", "median", "ninetieth"),
     [
-        ("hgx_h200_4_nccl", "gpu_nccl_2026-11-22_4.json", "flows", 0.05, 0.15),
-        ("hgx_h200_4_nccl", "gpu_nccl_2026-11-22_4_lines.json", "flows", 0.05, 0.15),
+        ("hgx_h200_4_nccl", "gpu_nccl_choice_4.json", "flows", 0.05, 0.15),
+        ("hgx_h200_4_nccl", "gpu_nccl_choice_4_unfitted.json", "flows", 0.05, 0.15),
         ("a3_mega", "public_nccl_16xh100.json", "loggops", 0.05, 0.15),
     ],
 )
@@ -132,7 +132,7 @@ def test_the_chain_is_a_right_all_reduce(ranks: int, protocol: str, channels: in
 
 
 def test_the_tree_of_a_node_is_met() -> None:
-    path = RESULTS / "gpu_nccl_protocols_2026-11-22_4.json"
+    path = RESULTS / "gpu_nccl_protocols_4.json"
     points = [one for one in read_measurements(path, "nccl") if one.algorithm == "tree"]
     held = split(points)[1]
     errors = Predictor(load_cluster("hgx_h200_4_nccl_tree").file, "flows").errors(held)

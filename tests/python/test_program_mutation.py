@@ -1,6 +1,6 @@
 """Random edits of the library's programs: none gives a plan that is wrong.
 
-bench/program_mutation.py tries all of them; its figures are in bench/results.
+bench/program_mutation.py tries all of them; bench/results/program_mutation.txt has its counts.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Options:
             exchange, broadcast, gather, scatter, send and receive. None takes UNISONO_GPU_POLICY.
         max_sms: Multiprocessors that a call's kernels may take. 0 takes UNISONO_GPU_MAX_SMS; where
             that is 0, too, large all-reduces, all-gathers and reduce-scatters leave most of them
-            to what computes beside (docs/decisions/0027).
+            to what computes beside (docs/decisions/0021).
     """
 
     policy: str | None = None

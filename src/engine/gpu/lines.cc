@@ -54,7 +54,7 @@ constexpr std::uint64_t later = 8;
 // A broadcast of 64 MiB, 256 MiB and 1 GiB by 16 blocks in 190, 732 and 2871 us, by 32 in 204, 780
 // and 3077.
 constexpr int usual_blocks = 16;
-// A product beside them loses to so many a tenth of what it loses to all. docs/decisions/0027.
+// A product beside them loses to so many a tenth of what it loses to all. docs/decisions/0021.
 constexpr int few_blocks = 8;
 
 // Where one side of the link is busy alone, or loads are all that crosses it. An all-reduce of two
