@@ -3,9 +3,10 @@
     python bench/selection_fit.py FILE [FILE ...] [--write]
 
 FILE is what `selection_grid.py measure` wrote; of several, all points count alike. The search
-begins at the parameters that stand in src/comm/select/cost_model.cc, changes one at a time, draws nothing
-at random, and prints rows for that file or, with --write, puts them there; the extension has them
-when it is built anew (tools/setup). Judge them by another grid than the one they were fitted to.
+begins at the parameters that stand in src/comm/select/cost_model.cc, changes one at a time, draws
+nothing at random, and prints rows for that file or, with --write, puts them there; the extension
+has them when it is built anew (tools/setup). Judge them by another grid than the one they were
+fitted to.
 """
 
 import argparse

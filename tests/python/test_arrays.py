@@ -72,9 +72,7 @@ def test_dtype_of_another_size_is_refused():
 
 
 def test_unknown_dtype_is_refused_with_the_known_ones():
-    with pytest.raises(
-        unisono.MisuseError, match="type 'float80'; did you mean float16"
-    ):
+    with pytest.raises(unisono.MisuseError, match="type 'float80'; did you mean float16"):
         View(np.zeros(4), False, "float80", WHAT)
 
 

@@ -160,9 +160,7 @@ def test_wrong_numbers_are_refused():
         solve(links, "all_gather", steps=0, rounds=3, chunks=1)
     with pytest.raises(MisuseError, match="use the greedy one"):
         solve(load_links("mesh_32x32"), "all_gather", steps=62, rounds=600, chunks=1)
-    with pytest.raises(
-        MisuseError, match="links 'dgx_2'; did you mean dgx_1"
-    ):
+    with pytest.raises(MisuseError, match="links 'dgx_2'; did you mean dgx_1"):
         load_links("dgx_2")
     with pytest.raises(MisuseError, match="it says, 8"):
         load_links("dgx_1", ranks=4)
