@@ -12,8 +12,8 @@
 // for that. With two shots only results overwrite what was sent, and those come from the rank that
 // has taken it. One slot per connection. (All pairs in Cowan et al.: MSCCLang, 2023.)
 #include "algorithm/algorithms.h"
-#include "algorithm/cost_tally.h"
-#include "algorithm/group.h"
+#include "algorithm/parts/cost_tally.h"
+#include "algorithm/parts/group.h"
 #include "algorithm/request.h"
 #include "plan/builder.h"
 

@@ -10,8 +10,8 @@
 // without a copy; so the blocks to be sent are copied to scratch first (p blocks). With unequal
 // blocks no scratch block has the right size, and in place is refused. One slot is enough.
 #include "algorithm/algorithms.h"
-#include "algorithm/cost_tally.h"
-#include "algorithm/group.h"
+#include "algorithm/parts/cost_tally.h"
+#include "algorithm/parts/group.h"
 #include "algorithm/request.h"
 #include "base/error.h"
 #include "plan/builder.h"

@@ -19,10 +19,10 @@
 #include <algorithm>
 
 #include "algorithm/algorithms.h"
-#include "algorithm/cost_tally.h"
-#include "algorithm/exchange.h"
-#include "algorithm/group_collectives.h"
-#include "algorithm/powers.h"
+#include "algorithm/parts/cost_tally.h"
+#include "algorithm/parts/exchange.h"
+#include "algorithm/parts/group_collectives.h"
+#include "algorithm/parts/powers.h"
 #include "algorithm/request.h"
 
 namespace unisono::algorithm {

@@ -14,9 +14,9 @@
 #include <algorithm>
 
 #include "algorithm/algorithms.h"
-#include "algorithm/cost_tally.h"
-#include "algorithm/group.h"
-#include "algorithm/powers.h"
+#include "algorithm/parts/cost_tally.h"
+#include "algorithm/parts/group.h"
+#include "algorithm/parts/powers.h"
 #include "algorithm/request.h"
 #include "plan/builder.h"
 

@@ -7,9 +7,9 @@
 //
 // Nothing that was sent is overwritten, no scratch, one slot per connection.
 #include "algorithm/algorithms.h"
-#include "algorithm/cost_tally.h"
-#include "algorithm/exchange.h"
-#include "algorithm/group_collectives.h"
+#include "algorithm/parts/cost_tally.h"
+#include "algorithm/parts/exchange.h"
+#include "algorithm/parts/group_collectives.h"
 #include "algorithm/request.h"
 
 namespace unisono::algorithm {

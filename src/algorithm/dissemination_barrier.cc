@@ -9,9 +9,9 @@
 // the 2^k ranks up to the sender. Scratch block 0 is the token, of any value; scratch block 1 is
 // where tokens arrive. One channel carries it, and one slot is enough.
 #include "algorithm/algorithms.h"
-#include "algorithm/cost_tally.h"
-#include "algorithm/group.h"
-#include "algorithm/powers.h"
+#include "algorithm/parts/cost_tally.h"
+#include "algorithm/parts/group.h"
+#include "algorithm/parts/powers.h"
 #include "algorithm/request.h"
 #include "plan/builder.h"
 

@@ -22,8 +22,8 @@
 #include <algorithm>
 
 #include "algorithm/algorithms.h"
-#include "algorithm/hierarchical.h"
-#include "algorithm/hierarchical_entry.h"
+#include "algorithm/parts/hierarchical.h"
+#include "algorithm/parts/hierarchical_entry.h"
 #include "algorithm/request.h"
 
 namespace unisono::algorithm {

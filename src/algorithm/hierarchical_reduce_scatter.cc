@@ -18,10 +18,10 @@
 #include <algorithm>
 
 #include "algorithm/algorithms.h"
-#include "algorithm/hierarchical.h"
-#include "algorithm/hierarchical_entry.h"
+#include "algorithm/parts/hierarchical.h"
+#include "algorithm/parts/hierarchical_entry.h"
+#include "algorithm/parts/sequence.h"
 #include "algorithm/request.h"
-#include "algorithm/sequence.h"
 
 namespace unisono::algorithm {
 namespace {

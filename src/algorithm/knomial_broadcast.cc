@@ -15,9 +15,9 @@
 #include <algorithm>
 
 #include "algorithm/algorithms.h"
-#include "algorithm/cost_tally.h"
-#include "algorithm/group.h"
-#include "algorithm/knomial.h"
+#include "algorithm/parts/cost_tally.h"
+#include "algorithm/parts/group.h"
+#include "algorithm/parts/knomial.h"
 #include "algorithm/request.h"
 #include "plan/builder.h"
 

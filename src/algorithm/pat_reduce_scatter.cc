@@ -15,11 +15,11 @@
 // connection is enough.
 
 #include "algorithm/algorithms.h"
-#include "algorithm/exchange.h"
-#include "algorithm/group_collectives.h"
-#include "algorithm/pat.h"
-#include "algorithm/pat_cost.h"
-#include "algorithm/pat_links.h"
+#include "algorithm/parts/exchange.h"
+#include "algorithm/parts/group_collectives.h"
+#include "algorithm/parts/pat.h"
+#include "algorithm/parts/pat_cost.h"
+#include "algorithm/parts/pat_links.h"
 #include "algorithm/request.h"
 
 namespace unisono::algorithm {

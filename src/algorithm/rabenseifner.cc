@@ -17,8 +17,8 @@
 // taken it before it can give the result. A pair of ranks meets in both phases, so each phase has
 // its own channels (2 c and 2 c + 1). One slot per connection.
 #include "algorithm/algorithms.h"
-#include "algorithm/group_collectives.h"
-#include "algorithm/recursive_cost.h"
+#include "algorithm/parts/group_collectives.h"
+#include "algorithm/parts/recursive_cost.h"
 #include "algorithm/request.h"
 
 namespace unisono::algorithm {

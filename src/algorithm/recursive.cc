@@ -18,10 +18,10 @@
 #include <algorithm>
 
 #include "algorithm/algorithms.h"
-#include "algorithm/exchange.h"
-#include "algorithm/group_collectives.h"
-#include "algorithm/halving.h"
-#include "algorithm/recursive_cost.h"
+#include "algorithm/parts/exchange.h"
+#include "algorithm/parts/group_collectives.h"
+#include "algorithm/parts/halving.h"
+#include "algorithm/parts/recursive_cost.h"
 #include "algorithm/request.h"
 
 namespace unisono::algorithm {

@@ -15,9 +15,9 @@
 // between output and scratch, so a zero-copy send waits only for an earlier step of the partner.
 // One slot per connection is enough.
 #include "algorithm/algorithms.h"
-#include "algorithm/cost_tally.h"
-#include "algorithm/group.h"
-#include "algorithm/powers.h"
+#include "algorithm/parts/cost_tally.h"
+#include "algorithm/parts/group.h"
+#include "algorithm/parts/powers.h"
 #include "algorithm/request.h"
 #include "plan/builder.h"
 

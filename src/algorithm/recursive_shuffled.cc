@@ -17,10 +17,10 @@
 #include <numeric>
 
 #include "algorithm/algorithms.h"
-#include "algorithm/exchange.h"
-#include "algorithm/group_collectives.h"
-#include "algorithm/powers.h"
-#include "algorithm/recursive_cost.h"
+#include "algorithm/parts/exchange.h"
+#include "algorithm/parts/group_collectives.h"
+#include "algorithm/parts/powers.h"
+#include "algorithm/parts/recursive_cost.h"
 #include "algorithm/request.h"
 
 namespace unisono::algorithm {

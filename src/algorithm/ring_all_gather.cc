@@ -21,10 +21,10 @@
 // Where ranks are numbered node after node, or round robin, a ring of any length is a few loops;
 // with other placements each block takes its own step.
 #include "algorithm/algorithms.h"
+#include "algorithm/parts/ring_collectives.h"
+#include "algorithm/parts/ring_cost.h"
+#include "algorithm/parts/ring_walk.h"
 #include "algorithm/request.h"
-#include "algorithm/ring_collectives.h"
-#include "algorithm/ring_cost.h"
-#include "algorithm/ring_walk.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {

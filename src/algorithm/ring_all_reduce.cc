@@ -20,9 +20,9 @@
 // The bidirectional ring sends half of the chunks the other way round: the same steps and bytes,
 // on both directions of every link. Its direction is the lowest bit of the channel.
 #include "algorithm/algorithms.h"
+#include "algorithm/parts/ring_collectives.h"
+#include "algorithm/parts/ring_cost.h"
 #include "algorithm/request.h"
-#include "algorithm/ring_collectives.h"
-#include "algorithm/ring_cost.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {

@@ -15,9 +15,9 @@
 // connections which exist; that a root in the middle of its node makes the chain leave and enter
 // this node costs no more than one edge between nodes. One slot per connection is enough.
 #include "algorithm/algorithms.h"
+#include "algorithm/parts/ring.h"
+#include "algorithm/parts/ring_cost.h"
 #include "algorithm/request.h"
-#include "algorithm/ring.h"
-#include "algorithm/ring_cost.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {

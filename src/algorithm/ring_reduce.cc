@@ -14,9 +14,9 @@
 // The chain is the ring of the other ring algorithms, so that it uses connections which exist.
 // Only the root writes, and it sends nothing. One slot per connection is enough.
 #include "algorithm/algorithms.h"
+#include "algorithm/parts/ring.h"
+#include "algorithm/parts/ring_cost.h"
 #include "algorithm/request.h"
-#include "algorithm/ring.h"
-#include "algorithm/ring_cost.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {

@@ -15,10 +15,10 @@
 // as in ring_all_gather.cc. The bidirectional ring sends half of every block the other way round;
 // its direction is the lowest bit of the channel.
 #include "algorithm/algorithms.h"
+#include "algorithm/parts/ring_collectives.h"
+#include "algorithm/parts/ring_cost.h"
+#include "algorithm/parts/ring_walk.h"
 #include "algorithm/request.h"
-#include "algorithm/ring_collectives.h"
-#include "algorithm/ring_cost.h"
-#include "algorithm/ring_walk.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {

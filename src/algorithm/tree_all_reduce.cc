@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "algorithm/algorithms.h"
-#include "algorithm/double_tree.h"
+#include "algorithm/parts/double_tree.h"
 #include "algorithm/request.h"
 #include "plan/builder.h"
 

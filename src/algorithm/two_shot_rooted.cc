@@ -15,8 +15,8 @@
 #include <optional>
 
 #include "algorithm/algorithms.h"
-#include "algorithm/cost_tally.h"
-#include "algorithm/group.h"
+#include "algorithm/parts/cost_tally.h"
+#include "algorithm/parts/group.h"
 #include "algorithm/request.h"
 #include "plan/builder.h"
 

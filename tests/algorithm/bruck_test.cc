@@ -3,7 +3,7 @@
 
 #include "algorithm/algorithms.h"
 #include "algorithm/messages.h"
-#include "algorithm/powers.h"
+#include "algorithm/parts/powers.h"
 
 namespace unisono::algorithm {
 namespace {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "algorithm/algorithms.h"
-#include "algorithm/knomial.h"
 #include "algorithm/messages.h"
+#include "algorithm/parts/knomial.h"
 
 namespace unisono::algorithm {
 namespace {

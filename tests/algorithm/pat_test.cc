@@ -6,8 +6,8 @@
 
 #include "algorithm/algorithms.h"
 #include "algorithm/messages.h"
-#include "algorithm/pat.h"
-#include "algorithm/powers.h"
+#include "algorithm/parts/pat.h"
+#include "algorithm/parts/powers.h"
 
 namespace unisono::algorithm {
 namespace {

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "algorithm/algorithms.h"
-#include "algorithm/halving.h"
 #include "algorithm/messages.h"
-#include "algorithm/powers.h"
+#include "algorithm/parts/halving.h"
+#include "algorithm/parts/powers.h"
 
 namespace unisono::algorithm {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "algorithm/algorithms.h"
 #include "algorithm/measure.h"
+#include "algorithm/parts/ring.h"
 #include "algorithm/placements.h"
-#include "algorithm/ring.h"
 #include "plan/walk.h"
 
 namespace unisono::algorithm {

@@ -1,5 +1,5 @@
 // Rings of any length are a few loops, and these are the ring.
-#include "algorithm/ring_walk.h"
+#include "algorithm/parts/ring_walk.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Steps written in loops are the steps that were asked for.
-#include "algorithm/sequence.h"
+#include "algorithm/parts/sequence.h"
 
 #include <gtest/gtest.h>
 

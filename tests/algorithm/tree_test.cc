@@ -5,8 +5,8 @@
 #include <bit>
 
 #include "algorithm/algorithms.h"
-#include "algorithm/double_tree.h"
 #include "algorithm/measure.h"
+#include "algorithm/parts/double_tree.h"
 #include "algorithm/placements.h"
 
 namespace unisono::algorithm {

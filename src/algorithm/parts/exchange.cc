@@ -1,4 +1,4 @@
-#include "algorithm/exchange.h"
+#include "algorithm/parts/exchange.h"
 
 namespace unisono::algorithm {
 

@@ -1,4 +1,4 @@
-#include "algorithm/double_tree.h"
+#include "algorithm/parts/double_tree.h"
 
 #include <bit>
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "algorithm/group.h"
+#include "algorithm/parts/group.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {

@@ -1,4 +1,4 @@
-#include "algorithm/group_collectives.h"
+#include "algorithm/parts/group_collectives.h"
 
 #include "algorithm/request.h"
 

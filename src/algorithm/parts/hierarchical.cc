@@ -1,12 +1,12 @@
-#include "algorithm/hierarchical.h"
+#include "algorithm/parts/hierarchical.h"
 
 #include <algorithm>
 
-#include "algorithm/group_collectives.h"
-#include "algorithm/group_ring.h"
-#include "algorithm/pat_cost.h"
-#include "algorithm/powers.h"
-#include "algorithm/recursive_cost.h"
+#include "algorithm/parts/group_collectives.h"
+#include "algorithm/parts/group_ring.h"
+#include "algorithm/parts/pat_cost.h"
+#include "algorithm/parts/powers.h"
+#include "algorithm/parts/recursive_cost.h"
 #include "algorithm/request.h"
 #include "base/error.h"
 #include "plan/check.h"

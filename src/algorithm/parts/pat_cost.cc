@@ -1,9 +1,9 @@
-#include "algorithm/pat_cost.h"
+#include "algorithm/parts/pat_cost.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "algorithm/cost_tally.h"
+#include "algorithm/parts/cost_tally.h"
 
 namespace unisono::algorithm {
 namespace {

@@ -1,4 +1,4 @@
-#include "algorithm/lanes.h"
+#include "algorithm/parts/lanes.h"
 
 #include <algorithm>
 

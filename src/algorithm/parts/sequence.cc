@@ -1,4 +1,4 @@
-#include "algorithm/sequence.h"
+#include "algorithm/parts/sequence.h"
 
 #include <algorithm>
 

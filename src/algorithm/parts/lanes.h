@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "algorithm/group.h"
+#include "algorithm/parts/group.h"
 #include "topo/placement.h"
 
 namespace unisono::algorithm {

@@ -1,8 +1,8 @@
 // What recursive.cc's collectives cost over a group, for all algorithms that are made of them.
 #pragma once
 
-#include "algorithm/cost_tally.h"
-#include "algorithm/group.h"
+#include "algorithm/parts/cost_tally.h"
+#include "algorithm/parts/group.h"
 
 namespace unisono::algorithm {
 

@@ -1,4 +1,4 @@
-#include "algorithm/group.h"
+#include "algorithm/parts/group.h"
 
 #include <algorithm>
 

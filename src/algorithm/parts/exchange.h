@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "algorithm/group.h"
+#include "algorithm/parts/group.h"
 
 namespace unisono::algorithm {
 

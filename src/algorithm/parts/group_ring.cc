@@ -1,7 +1,7 @@
-#include "algorithm/group_ring.h"
+#include "algorithm/parts/group_ring.h"
 
-#include "algorithm/exchange.h"
-#include "algorithm/sequence.h"
+#include "algorithm/parts/exchange.h"
+#include "algorithm/parts/sequence.h"
 
 namespace unisono::algorithm {
 namespace {

@@ -1,9 +1,9 @@
-#include "algorithm/recursive_cost.h"
+#include "algorithm/parts/recursive_cost.h"
 
 #include <algorithm>
 
-#include "algorithm/halving.h"
-#include "algorithm/powers.h"
+#include "algorithm/parts/halving.h"
+#include "algorithm/parts/powers.h"
 
 namespace unisono::algorithm {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "algorithm/algorithm.h"
-#include "algorithm/ring.h"
+#include "algorithm/parts/ring.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {

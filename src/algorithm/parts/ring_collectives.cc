@@ -1,4 +1,4 @@
-#include "algorithm/ring_collectives.h"
+#include "algorithm/parts/ring_collectives.h"
 
 #include "algorithm/request.h"
 

@@ -19,7 +19,7 @@
 #include <bit>
 #include <vector>
 
-#include "algorithm/group.h"
+#include "algorithm/parts/group.h"
 
 namespace unisono::algorithm {
 

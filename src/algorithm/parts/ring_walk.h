@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "algorithm/ring.h"
+#include "algorithm/parts/ring.h"
 #include "plan/builder.h"
 
 namespace unisono::algorithm {

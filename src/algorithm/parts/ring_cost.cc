@@ -1,9 +1,9 @@
-#include "algorithm/ring_cost.h"
+#include "algorithm/parts/ring_cost.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "algorithm/ring.h"
+#include "algorithm/parts/ring.h"
 
 namespace unisono::algorithm {
 

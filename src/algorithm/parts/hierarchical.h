@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "algorithm/algorithm.h"
-#include "algorithm/group.h"
-#include "algorithm/lanes.h"
-#include "algorithm/node_phase.h"
+#include "algorithm/parts/group.h"
+#include "algorithm/parts/lanes.h"
+#include "algorithm/parts/node_phase.h"
 
 namespace unisono::algorithm {
 

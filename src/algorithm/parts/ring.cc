@@ -1,4 +1,4 @@
-#include "algorithm/ring.h"
+#include "algorithm/parts/ring.h"
 
 #include <algorithm>
 

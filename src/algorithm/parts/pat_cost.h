@@ -2,7 +2,7 @@
 #pragma once
 
 #include "algorithm/algorithm.h"
-#include "algorithm/pat.h"
+#include "algorithm/parts/pat.h"
 
 namespace unisono::algorithm {
 

@@ -1,7 +1,7 @@
 // A ring over a group, as group.h describes its collectives.
 #pragma once
 
-#include "algorithm/group.h"
+#include "algorithm/parts/group.h"
 
 namespace unisono::algorithm {
 

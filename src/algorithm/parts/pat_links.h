@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "algorithm/group.h"
+#include "algorithm/parts/group.h"
 
 namespace unisono::algorithm {
 

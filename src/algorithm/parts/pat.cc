@@ -1,9 +1,9 @@
-#include "algorithm/pat.h"
+#include "algorithm/parts/pat.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "algorithm/powers.h"
+#include "algorithm/parts/powers.h"
 
 namespace unisono::algorithm {
 

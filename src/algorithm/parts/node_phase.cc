@@ -1,8 +1,8 @@
-#include "algorithm/node_phase.h"
+#include "algorithm/parts/node_phase.h"
 
 #include <algorithm>
 
-#include "algorithm/sequence.h"
+#include "algorithm/parts/sequence.h"
 
 namespace unisono::algorithm {
 namespace {

@@ -1,8 +1,8 @@
-#include "algorithm/ring_walk.h"
+#include "algorithm/parts/ring_walk.h"
 
 #include <algorithm>
 
-#include "algorithm/sequence.h"
+#include "algorithm/parts/sequence.h"
 
 namespace unisono::algorithm {
 namespace {

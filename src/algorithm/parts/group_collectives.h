@@ -2,7 +2,7 @@
 #pragma once
 
 #include "algorithm/algorithm.h"
-#include "algorithm/group.h"
+#include "algorithm/parts/group.h"
 
 namespace unisono::algorithm {
 

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "algorithm/algorithm.h"
-#include "algorithm/hierarchical.h"
-#include "algorithm/lanes.h"
+#include "algorithm/parts/hierarchical.h"
+#include "algorithm/parts/lanes.h"
 #include "algorithm/request.h"
 #include "plan/builder.h"
 
