@@ -104,13 +104,31 @@ def test_a_batch_script_that_forgets_srun_is_told_so(hosts: Hosts, slurm: str) -
     assert "srun" in output
 
 
+def agent_of(hosts: Hosts) -> Path:
+    """What does for the hosts what ssh does."""
+    path = hosts.folder / "agent"
+    hosts.bed.write_agent(path)
+    return path
+
+
+def test_mpiexec_of_mpich_on_two_hosts_needs_no_mpi_in_the_program(hosts: Hosts) -> None:
+    mpiexec = shutil.which("mpiexec.hydra")
+    if mpiexec is None:
+        pytest.skip("MPICH is not installed: tools/install_peers mpich")
+    places = ",".join(f"{address}:2" for address in hosts.addresses)
+    words = [mpiexec, "-n", "4", "-hosts", places, "-iface", "rail0", "-launcher", "rsh",
+             "-launcher-exec", str(agent_of(hosts)), sys.executable, "-c", PROGRAM]  # fmt: skip
+    code, output = hosts.run(0, words)
+    assert code == 0, output
+    assert said(output) == expected(BY_NODES)
+
+
 def test_mpirun_on_two_hosts(hosts: Hosts) -> None:
     pytest.importorskip("mpi4py", reason="mpi4py is not installed: pip install unisono[mpi]")
     mpirun = shutil.which("mpirun.openmpi")
     if mpirun is None:
         pytest.skip("Open MPI is not installed: openmpi-bin")
-    agent = hosts.folder / "agent"
-    hosts.bed.write_agent(agent)
+    agent = agent_of(hosts)
     words = [mpirun, "--allow-run-as-root", "-np", "4",
              "--host", ",".join(f"{address}:2" for address in hosts.addresses),
              "--mca", "plm_rsh_agent", str(agent), "--mca", "oob_tcp_if_include", "10.77.0.0/24",
