@@ -55,6 +55,7 @@ std::string hex(std::span<const std::byte> bytes) {
 
 std::vector<std::string> near_names(std::string_view name,
                                     const std::vector<std::string>& candidates, int most) {
+  if (name.empty()) return {};
   std::vector<std::pair<std::size_t, std::string>> ranked;
   for (const std::string& candidate : candidates) {
     const bool contains = candidate.find(name) != std::string::npos;

@@ -9,8 +9,5 @@ namespace unisono::sys {
 // /dev/shm.
 std::string host_identity();
 std::string host_name();
-// This host's address from which `host` (a name or an address) is reached; empty when that cannot
-// be told.
-std::string address_towards(const std::string& host);
 
 }  // namespace unisono::sys

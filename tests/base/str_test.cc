@@ -54,6 +54,7 @@ TEST(NearNames, AreEachNamedOnce) {
   EXPECT_EQ(name_hint("rnig", {"ring", "ring"}), "; did you mean ring?");
   EXPECT_EQ(name_hint("zzzzzzzz", {"ring", "tree"}), "; there are ring, tree");
   EXPECT_EQ(name_hint("ring", {}), "; there are none");
+  EXPECT_EQ(name_hint("", {"ring", "tree"}), "; there are ring, tree");
 }
 
 TEST(Utf8, LengthOfValidCharacters) {

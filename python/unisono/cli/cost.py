@@ -1,13 +1,20 @@
 """`unisono plan cost`: how long a plan takes on a cluster that a file describes."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from unisono import _unisono as native
-from unisono.cli.output import Json, parse_size, print_table, print_text, put_json, split_names
+from unisono.cli.output import (
+    Goal,
+    Json,
+    parse_size,
+    print_table,
+    print_text,
+    put_json,
+    split_names,
+)
 from unisono.cli.programs import PlanFile
 from unisono.cli.simulation import load_simulator
 from unisono.errors import MisuseError
@@ -27,9 +34,7 @@ def cost(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the critical path of the largest size.")
     ] = False,
-    goal: Annotated[
-        Path | None, typer.Option(help="Only write the schedule as GOAL: .goal (text) or .bin.")
-    ] = None,
+    goal: Goal = None,
     json: Json = None,
 ) -> None:
     """Simulate a plan on a cluster: what it takes, and of which links and ports it makes use."""

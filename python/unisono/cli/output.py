@@ -93,6 +93,14 @@ Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", callback=check_output, help="Where it goes."),
 ]
+Goal = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        callback=check_output,
+        help="Only write the schedule as GOAL: .goal (text) or .bin.",
+    ),
+]
 # As mpirun and torchrun call it, too.
 RANK_OPTIONS = ("--ranks", "-n", "-np", "--nproc-per-node")
 Ranks = Annotated[int, typer.Option(*RANK_OPTIONS, min=1, help="Number of ranks.")]

@@ -12,8 +12,10 @@ from unisono.bench.peers import OURS
 from unisono.cli.output import (
     DEFAULT_RANKS,
     RANK_OPTIONS,
+    Goal,
     Html,
     Json,
+    check_output,
     complete_algorithm,
     complete_collective,
     complete_protocol,
@@ -94,7 +96,10 @@ def simulate(
     html: Html = None,
     timeline: Annotated[
         Path | None,
-        typer.Option(help="Write a time-line for Perfetto; with one algorithm, size and number."),
+        typer.Option(
+            callback=check_output,
+            help="Write a time-line for Perfetto; with one algorithm, size and number.",
+        ),
     ] = None,
     workload: Annotated[
         Path | None,
@@ -107,9 +112,7 @@ def simulate(
         str,
         typer.Option(help="A GOAL file's costs: L=3.7us,o=200ns,g=5ns,G=0.04ns/B,O=0ns/B,S=64KiB."),
     ] = "",
-    goal: Annotated[
-        Path | None, typer.Option(help="Only write the schedule as GOAL: .goal (text) or .bin.")
-    ] = None,
+    goal: Goal = None,
     clusters: Annotated[
         bool, typer.Option("--clusters", help="List the built-in clusters.")
     ] = False,

@@ -73,6 +73,8 @@ def print_points(errors: "Sequence[Error]") -> None:
             for one in errors
         ],
         right=right,
+        folds=("collective", "protocol", "ranks"),
+        keys=5,
     )  # fmt: skip
     if any(one.is_guessed for one in errors):
         print_text(NOT_MEASURED)

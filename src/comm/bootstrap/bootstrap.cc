@@ -171,6 +171,7 @@ Result<BootstrapResult> bootstrap_over(std::unique_ptr<sys::RealWorld> world,
   BootstrapResult out;
   out.key = runtime->node()->job_key();
   out.contributions = std::move(joined->contributions);
+  if (options.world_size > 1) out.host = runtime->node()->address().host;
   out.world = ControlGroup::make(std::move(runtime), std::move(exchange));
   return out;
 }

@@ -118,16 +118,6 @@ void warn_of_unknown_variables(int rank) {
   for (const std::string& one : unknown_variables()) log(LogLevel::warn, one);
 }
 
-// The host part of "tcp://host:port"; empty for other rendezvous.
-std::string host_of(const std::string& rendezvous) {
-  constexpr std::string_view scheme = "tcp://";
-  if (!rendezvous.starts_with(scheme)) return {};
-  const auto colon = rendezvous.rfind(':');
-  std::string host = rendezvous.substr(scheme.size(), colon - scheme.size());
-  std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
-  return host;
-}
-
 }  // namespace
 
 Status Job::set_policy(const InitOptions& options) {
@@ -241,8 +231,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
       .interface = bootstrap_options.interface,
       .shares_memory =
           fifo_options_.zero_copy && ranks_on_node > 1 && forced_transport_ != "socket"};
-  if (transport_options.interface.empty() && !one_host)
-    transport_options.interface = sys::address_towards(host_of(bootstrap_options.rendezvous));
+  if (transport_options.interface.empty() && !one_host) transport_options.interface = found.host;
   Status made = make_transports(transport_options);
   erase(transport_options.key);
   return exchange_addresses(std::move(made), bootstrap_options.timeout_ns);
