@@ -28,8 +28,18 @@ LAYERS = (
         tuple(
             f"src/comm/bootstrap/{name}.cc"
             for name in (
-                "bootstrap", "channel", "group", "group_inquiry", "handshake", "invitation", "join",
-                "mail", "messages", "node", "rendezvous", "settings",
+                "bootstrap",
+                "channel",
+                "group",
+                "group_inquiry",
+                "handshake",
+                "invitation",
+                "join",
+                "mail",
+                "messages",
+                "node",
+                "rendezvous",
+                "settings",
             )
         ),
         ("comm_bootstrap_test", "fault_test"),
