@@ -28,8 +28,8 @@ def test_each_side_of_a_refusal_is_a_check_of_its_own() -> None:
         (8, 1, "f(a || b) >= ranks"),
     ]
     assert switched == (
-        "if ((unisono_mutant(7) ? false : (rank < 0 ))||"
-        "(unisono_mutant(8) ? false : ( f(a || b) >= ranks)))\n"
+        "if ((unisono_mutant(7) ? false : bool(rank < 0 ))||"
+        "(unisono_mutant(8) ? false : bool( f(a || b) >= ranks)))\n"
         '  return misuse("no rank ", rank);\n'
     )
 

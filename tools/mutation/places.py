@@ -146,7 +146,9 @@ def rewrite(
             continue
         place = Place(first + len(places), path, line, shown, key)
         places.append(place)
-        switch = f"(unisono_mutant({place.number}) ? {instead} : ({text[begin:end]}))"
+        # A condition may be what becomes a boolean only where one is wanted.
+        kept_as = f"({text[begin:end]})" if instead.startswith("::") else f"bool({text[begin:end]})"
+        switch = f"(unisono_mutant({place.number}) ? {instead} : {kept_as})"
         out += [text[at:begin], switch]
         at = end
     out.append(text[at:])
