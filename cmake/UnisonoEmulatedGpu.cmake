@@ -35,7 +35,7 @@ unisono_test_emulated(gpu_emulated_room 1 72 "GpuBulk.LeavingRoom*" "GpuBulk.ARa
 # Each rank with a device of its own.
 unisono_test_emulated(gpu_emulated_devices 4 16
   "Ranks/GpuCommunicator.GroupsOf*/4" "Ranks/GpuCommunicator.CallsOnSeveral*/4"
-  "Ranks/GpuCommunicator.Splits*/4" "Ranks/GpuCommunicator.RegisteredPlans*/4"
+  "Ranks/GpuCommunicator.Splits*/4" "Ranks/GpuCommunicator.RegisteredPlans*/4" "Ranks/GpuCommunicator.APlansName*/4"
   "Ranks/GpuCommunicator.Refuses*/4" "Ranks/GpuCommunicator.IsCaptured*/4"
   "Ranks/GpuCommunicator.Abort*/4" "GpuZeroSm.*" "GpuWindows.*")
 

@@ -8,6 +8,7 @@
 #include <unisono/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -98,8 +99,9 @@ struct Entry {
   std::string plan_name() const;  // "ring_all_reduce"
 };
 
-// All entries, grouped by collective; within one, in the order of files.
-std::span<const Entry> entries();
+// All entries, grouped by collective; within one, in the order of files. An entry is known by its
+// address.
+std::span<const std::reference_wrapper<const Entry>> entries();
 std::vector<const Entry*> entries_for(Collective collective);
 // By algorithm name and collective, or by plan name. Unknown: misuse with the near names.
 Result<const Entry*> find(Collective collective, std::string_view name);

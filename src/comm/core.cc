@@ -96,12 +96,11 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   comm::Selection selection(std::move(placement),
                             comm::host_model(job->fifo_options(), job->host_traits()));
   UNISONO_TRY(selection.read_settings());
-  core->make_on_host = [connections = core->connections.get(), job = job.get(), nodes](
-                           const plan::Header& header, const plan::RankProgram& program,
-                           std::span<const int> partners) {
-    return engine::make_execution(header, program, *connections, job->fifo_options(),
-                                  tiling_of(nodes, job->host_traits().crowding > 1, header),
-                                  partners);
+  core->make_on_host = [connections = core->connections.get(), job = job.get(),
+                        nodes](const comm::Plans::Program& made) {
+    return engine::make_execution(made.header, made.program, *connections, job->fifo_options(),
+                                  tiling_of(nodes, job->host_traits().crowding > 1, made.header),
+                                  made.partners);
   };
   core->plans = std::make_unique<comm::Plans>(std::move(selection), core->rank,
                                               engine::limits().operations, core->make_on_host);

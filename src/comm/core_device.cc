@@ -33,10 +33,9 @@ Result<std::unique_ptr<comm::Plans>> Communicator::Core::make_device_plans(
                               comm::host_model(job->fifo_options(), job->host_traits()));
     UNISONO_TRY(selection.read_settings());
     const auto make =
-        [this](const plan::Header& header, const plan::RankProgram& program,
-               std::span<const int> partners) -> Result<std::unique_ptr<engine::Execution>> {
-      UNISONO_ASSIGN(auto on_host, make_on_host(header, program, partners));
-      return staging_->stage(header, rank, std::move(on_host));
+        [this](const comm::Plans::Program& made) -> Result<std::unique_ptr<engine::Execution>> {
+      UNISONO_ASSIGN(auto on_host, make_on_host(made));
+      return staging_->stage(made.header, rank, std::move(on_host));
     };
     return std::make_unique<comm::Plans>(std::move(selection), rank, engine::limits().operations,
                                          make);
@@ -46,9 +45,8 @@ Result<std::unique_ptr<comm::Plans>> Communicator::Core::make_device_plans(
       comm::device_model(connected.engine().options(), connected.thread_blocks(),
                          connected.copies_in_bulk()));
   UNISONO_TRY(selection.read_settings());
-  const auto make = [&connected](const plan::Header& header, const plan::RankProgram& program,
-                                 std::span<const int>) {
-    return engine::gpu::make_execution(header, program, connected);
+  const auto make = [&connected](const comm::Plans::Program& made) {
+    return engine::gpu::make_execution(made.header, made.program, made.reference, connected);
   };
   return std::make_unique<comm::Plans>(std::move(selection), rank, engine::gpu::limits().operations,
                                        make);
@@ -79,9 +77,8 @@ Status Communicator::Core::make_plans_of_device(comm::DeviceConnections& connect
       comm::Selection(topo::Placement::single_node(size),
                       comm::copy_model(connected.engine().options().copies)),
       rank, engine::gpu::copy_limits().operations,
-      [resources = &connected](const plan::Header& header, const plan::RankProgram& program,
-                               std::span<const int>) {
-        return engine::gpu::make_copies(header, program, *resources);
+      [resources = &connected](const comm::Plans::Program& made) {
+        return engine::gpu::make_copies(made.header, made.program, made.reference, *resources);
       });
   return {};
 }

@@ -203,7 +203,7 @@ TEST(Selection, TheCopyEnginesTakePlansThatGoStraight) {
                                   Collective::broadcast, Collective::gather, Collective::scatter}) {
       const auto choice = selection.choose(collective, 64 << 20, 0, false, {});
       ASSERT_TRUE(choice.ok()) << choice.error().message;
-      EXPECT_GT(engine::gpu::straight_copy_hops(collective, choice->entry->name, ranks), 0)
+      EXPECT_GT(engine::gpu::straight_copy_hops(*choice->entry, ranks), 0)
           << name(collective) << " of " << ranks << " ranks: " << choice->entry->name;
     }
   }

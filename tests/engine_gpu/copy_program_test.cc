@@ -100,12 +100,12 @@ TEST(CopyProgram, WhatIsReadBeforeMayNotComeEarly) {
 }
 
 TEST(CopyProgram, PlansOfUpToTwoHopsGoStraight) {
-  EXPECT_EQ(straight_copy_hops(Collective::all_gather, "direct", 8), 1);
-  EXPECT_EQ(straight_copy_hops(Collective::all_gather, "direct", 17), 0);
-  EXPECT_EQ(straight_copy_hops(Collective::all_gather, "ring", 8), 0);
-  EXPECT_EQ(straight_copy_hops(Collective::broadcast, "two_shot", 8), 2);
-  EXPECT_EQ(straight_copy_hops(Collective::broadcast, "knomial4", 4), 1);
-  EXPECT_EQ(straight_copy_hops(Collective::gather, "knomial4", 5), 0);
+  EXPECT_EQ(straight_copy_hops(**algorithm::find(Collective::all_gather, "direct"), 8), 1);
+  EXPECT_EQ(straight_copy_hops(**algorithm::find(Collective::all_gather, "direct"), 17), 0);
+  EXPECT_EQ(straight_copy_hops(**algorithm::find(Collective::all_gather, "ring"), 8), 0);
+  EXPECT_EQ(straight_copy_hops(**algorithm::find(Collective::broadcast, "two_shot"), 8), 2);
+  EXPECT_EQ(straight_copy_hops(**algorithm::find(Collective::broadcast, "knomial4"), 4), 1);
+  EXPECT_EQ(straight_copy_hops(**algorithm::find(Collective::gather, "knomial4"), 5), 0);
 }
 
 // Every collective that combines nothing has a plan that the copy engines can run.

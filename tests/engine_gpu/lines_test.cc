@@ -10,8 +10,9 @@ constexpr std::uint64_t mib = 1 << 20;
 
 int bulk_blocks_of(Collective collective, std::string_view algorithm, int ranks,
                    std::uint64_t longest, int max_sms = 0, bool leaves_room = false) {
-  const LinesCall call{collective, ranks,   lines_hops(collective, algorithm, ranks),
-                       longest,    max_sms, leaves_room};
+  const LinesCall call{
+      collective, ranks,   lines_hops(**algorithm::find(collective, algorithm), ranks),
+      longest,    max_sms, leaves_room};
   return bulk_blocks(call, {});
 }
 

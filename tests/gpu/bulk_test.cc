@@ -42,7 +42,7 @@ class GpuBulk : public testing::Test {
   }
   static bool goes_in_bulk(const algorithm::Entry& entry, int ranks, int max_sms = 1,
                            bool leaves_room = false) {
-    const int hops = engine::gpu::lines_hops(entry.collective, entry.name, ranks);
+    const int hops = engine::gpu::lines_hops(entry, ranks);
     const engine::gpu::LinesCall call{entry.collective, ranks, hops, 1 << 10, max_sms, leaves_room};
     return hops > 0 && engine::gpu::bulk_blocks(call, {.zero_copy_min_bytes = 1}) > 0;
   }

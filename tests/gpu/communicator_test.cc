@@ -222,15 +222,44 @@ TEST_P(GpuCommunicator, SplitsAndHostCallsWorkBesideIt) {
   });
 }
 
-std::string ring_plan(int ranks, std::string_view name) {
+std::string ring_plan(int ranks, std::string_view name, Protocol protocol = Protocol::simple) {
   const algorithm::Entry& ring = **algorithm::find(Collective::all_reduce, "ring");
   const algorithm::Request request{.collective = Collective::all_reduce,
-                                   .placement = topo::Placement::single_node(ranks)};
+                                   .placement = topo::Placement::single_node(ranks),
+                                   .protocol = protocol};
   plan::Plan plan{.header = *algorithm::make_header(ring, request), .programs = {}};
   plan.header.name = name;
   for (int rank = 0; rank < ranks; ++rank)
     plan.programs.push_back(*algorithm::make_program(ring, request, rank));
   return plan::to_json(plan);
+}
+
+// A ring that is called as a plan for which there is a kernel adds in a ring's order.
+TEST_P(GpuCommunicator, APlansNameDoesNotChooseItsKernel) {
+  run_ranks(options(), [&](Communicator& communicator) {
+    const auto device = device_of(communicator.rank());
+    const TestStream stream(device);
+    std::mt19937 random(static_cast<unsigned>(communicator.rank()));
+    std::vector<float> data(1001);
+    for (float& one : data) one = std::uniform_real_distribution(-1.0F, 1.0F)(random);
+    std::vector<std::vector<float>> sums;
+    for (const std::string_view name : {"of_mine", "two_shot_all_reduce", "one_shot_all_reduce"}) {
+      const std::string plan = ring_plan(communicator.size(), name, Protocol::ll128);
+      const Status registered = communicator.register_plans(std::span(&plan, 1));
+      ASSERT_TRUE(registered.ok()) << registered.error().describe();
+      std::vector<float>& sum = sums.emplace_back(data.size());
+      Mirror from(device, std::as_writable_bytes(std::span(data)));
+      Mirror to(device, std::as_writable_bytes(std::span(sum)));
+      ASSERT_TRUE(from.upload().ok() && to.upload().ok());
+      const Status status = communicator.all_reduce(
+          from.device_address(data.data()), to.device_address(sum.data()),
+          static_cast<std::int64_t>(data.size()), DataType::float32, ReduceOperation::sum,
+          {.algorithm = std::string(name), .stream = stream.handle()});
+      ASSERT_TRUE(status.ok()) << status.error().describe();
+      ASSERT_TRUE(stream.synchronize().ok() && to.download().ok());
+      EXPECT_EQ(sum, sums.front()) << name;
+    }
+  });
 }
 
 // Of the calls of that plan that the record knows.

@@ -138,7 +138,7 @@ TEST_P(GpuPlansByHand, AreRightForAllOperationsAndSizes) {
   GpuCluster cluster(ranks(), {});
   for (const auto& [collective, name] : plans) {
     const algorithm::Entry& entry = **algorithm::find(collective, name);
-    const auto kind = engine::gpu::direct_kind(collective, name, ranks());
+    const auto kind = engine::gpu::direct_kind(entry, ranks());
     if (!kind) continue;
     const std::size_t segments = *kind == device::DirectKind::two_shot ? ranks() : 1;
     const auto most = static_cast<std::int64_t>(
@@ -164,7 +164,7 @@ TEST_F(Gpu, PlansByHandOfWholeWordsAreRight) {
     GpuCluster cluster(ranks, {});
     std::mt19937_64 random(std::random_device{}());
     for (const algorithm::Entry& entry : algorithm::entries()) {
-      if (!engine::gpu::direct_kind(entry.collective, entry.name, ranks)) continue;
+      if (!engine::gpu::direct_kind(entry, ranks)) continue;
       for (const DataType type :
            {DataType::float16, DataType::bfloat16, DataType::float32, DataType::int32})
         for (const bool is_aligned : {true, false}) {
@@ -194,8 +194,8 @@ TEST_P(GpuPlansByHand, InLinesAreRightForAllOperationsAndSizes) {
       {Collective::reduce, "knomial4"}};
   GpuCluster cluster(ranks(), {});
   for (const auto& [collective, name] : plans) {
-    ASSERT_GT(engine::gpu::lines_hops(collective, name, ranks()), 0);
     const algorithm::Entry& entry = **algorithm::find(collective, name);
+    ASSERT_GT(engine::gpu::lines_hops(entry, ranks()), 0);
     const auto round = static_cast<std::int64_t>(device::lines_group_payload *
                                                  device::lines_max_warps / size_bytes(type()));
     for (std::int64_t count :
@@ -234,10 +234,9 @@ TEST_P(GpuKernelsByHand, AreRightThroughSlotsAndStraight) {
     int runs = 0;
     for (const algorithm::Entry& entry : algorithm::entries())
       for (const Protocol protocol : {Protocol::ll, Protocol::ll128}) {
-        const bool is_by_hand =
-            protocol == Protocol::ll
-                ? engine::gpu::direct_kind(entry.collective, entry.name, ranks).has_value()
-                : engine::gpu::lines_hops(entry.collective, entry.name, ranks) > 0;
+        const bool is_by_hand = protocol == Protocol::ll
+                                    ? engine::gpu::direct_kind(entry, ranks).has_value()
+                                    : engine::gpu::lines_hops(entry, ranks) > 0;
         if (!is_by_hand) continue;
         auto run =
             run_of(entry, problem_of(entry, ranks, 3001, random), protocol, 1, false, random());

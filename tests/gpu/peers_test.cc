@@ -77,7 +77,8 @@ Status run_rank(int rank, const std::string& job) {
                                    .in_place = true};
   UNISONO_ASSIGN(const auto header, algorithm::make_header(*ring, request));
   UNISONO_ASSIGN(const auto program, algorithm::make_program(*ring, request, rank));
-  UNISONO_ASSIGN(const auto execution, engine::gpu::make_execution(header, program, resources));
+  UNISONO_ASSIGN(const auto execution,
+                 engine::gpu::make_execution(header, program, ring, resources));
   std::vector<std::int32_t> data(elements);
   for (std::int64_t i = 0; i < elements; ++i)
     data[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i) + rank;

@@ -31,8 +31,7 @@ class GpuStraightCopies : public testing::Test {
             .sees = std::move(sees)};
   }
   static bool goes_straight(const GpuCluster::Run& run) {
-    return engine::gpu::straight_copy_hops(run.entry->collective, run.entry->name,
-                                           run.request.placement.ranks()) > 0;
+    return engine::gpu::straight_copy_hops(*run.entry, run.request.placement.ranks()) > 0;
   }
   std::mt19937_64 random_{std::random_device{}()};
 };

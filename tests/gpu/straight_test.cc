@@ -50,7 +50,7 @@ TEST_F(GpuStraight, EveryPlanInLinesIsRightWhoeverReachesWhom) {
   GpuCluster cluster(ranks, everything_straight([&](int, int) { return random_() % 2 == 0; }));
   for (const algorithm::Entry& entry : algorithm::entries())
     for (int round = 0; round < 6; ++round) {
-      if (engine::gpu::lines_hops(entry.collective, entry.name, ranks) == 0) continue;
+      if (engine::gpu::lines_hops(entry, ranks) == 0) continue;
       const auto count =
           static_cast<std::int64_t>(1 + random_() % (round == 0 ? 3'000'000 : 20'000));
       auto run = run_of(entry, problem_of(entry, ranks, count, random_), Protocol::ll128, 1,

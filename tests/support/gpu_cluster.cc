@@ -263,7 +263,7 @@ Result<GpuCluster::Executions> GpuCluster::make_executions(const Run& run) {
     UNISONO_ASSIGN(const plan::RankProgram program,
                    algorithm::make_program(*run.entry, request, rank));
     const auto make = run.is_by_copies ? engine::gpu::make_copies : engine::gpu::make_execution;
-    UNISONO_ASSIGN(auto execution, make(header, program, resources(rank)));
+    UNISONO_ASSIGN(auto execution, make(header, program, run.entry, resources(rank)));
     executions.push_back(std::move(execution));
   }
   return executions;

@@ -38,7 +38,7 @@ class CopyModel : public EngineModel {
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
                  const algorithm::Cost& cost, double block_bytes, int) const override {
     const int ranks = request.placement.ranks();
-    const int hops = engine::gpu::straight_copy_hops(entry.collective, entry.name, ranks);
+    const int hops = engine::gpu::straight_copy_hops(entry, ranks);
     const double message_bytes = hops == 2 ? block_bytes / ranks : block_bytes;
     const bool is_straight =
         hops > 0 && options_.goes_straight(static_cast<std::uint64_t>(message_bytes));

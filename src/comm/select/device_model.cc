@@ -161,7 +161,7 @@ class DeviceModel : public EngineModel {
     const int ranks = request.placement.ranks();
     if (request.channels != 1) return std::nullopt;
     if (request.protocol == Protocol::ll128) {
-      const int hops = engine::gpu::lines_hops(entry.collective, entry.name, ranks);
+      const int hops = engine::gpu::lines_hops(entry, ranks);
       if (hops == 0) return std::nullopt;
       const int parts = hops == 1 ? 1 : ranks - (has_root(entry.collective) ? 1 : 0);
       const engine::gpu::LinesCall call{.collective = entry.collective,
@@ -185,7 +185,7 @@ class DeviceModel : public EngineModel {
           is_reduce};
     }
     if (request.protocol != Protocol::ll) return std::nullopt;
-    const auto kind = engine::gpu::direct_kind(entry.collective, entry.name, ranks);
+    const auto kind = engine::gpu::direct_kind(entry, ranks);
     if (!kind) return std::nullopt;
     const double hop_bytes = *kind == DirectKind::two_shot ? block_bytes / ranks : block_bytes;
     if (hop_bytes > static_cast<double>(device::direct_max_bytes(*kind, ranks)))

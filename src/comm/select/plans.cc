@@ -36,7 +36,7 @@ Result<engine::Execution*> Plans::execution(const Choice& choice, Collective col
     UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*choice.entry, request));
     UNISONO_ASSIGN(const plan::RankProgram program,
                    algorithm::make_program(*choice.entry, request, rank_));
-    UNISONO_ASSIGN(auto made, make_(header, program, {}));
+    UNISONO_ASSIGN(auto made, make_({header, program, {}, choice.entry}));
     found = executions_.emplace(key, std::move(made)).first;
   }
   return found->second.get();
@@ -44,7 +44,7 @@ Result<engine::Execution*> Plans::execution(const Choice& choice, Collective col
 
 Result<Plans::Prepared> Plans::prepare(const Registered& plan) {
   Prepared out;
-  UNISONO_ASSIGN(out.execution, make_(plan.header, plan.program, plan.partners));
+  UNISONO_ASSIGN(out.execution, make_({plan.header, plan.program, plan.partners, plan.reference}));
   out.plan = std::make_unique<Registered>(plan);
   return out;
 }

@@ -17,8 +17,14 @@ namespace unisono::comm {
 // Any thread.
 class Plans {
  public:
-  using Make = std::function<Result<std::unique_ptr<engine::Execution>>(
-      const plan::Header& header, const plan::RankProgram& program, std::span<const int> partners)>;
+  // What an execution is made of.
+  struct Program {
+    const plan::Header& header;
+    const plan::RankProgram& program;
+    std::span<const int> partners;      // see plan::partners()
+    const algorithm::Entry* reference;  // see engine/gpu/carried.h
+  };
+  using Make = std::function<Result<std::unique_ptr<engine::Execution>>(const Program& program)>;
   // `operations` are those that the engine runs, a bit for each.
   Plans(Selection selection, int rank, std::uint32_t operations, Make make)
       : selection_(std::move(selection)),

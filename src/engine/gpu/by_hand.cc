@@ -6,13 +6,6 @@
 
 namespace unisono::engine::gpu {
 
-std::string_view algorithm_of(const plan::Header& header) {
-  const std::string_view plan = header.name;
-  const std::string_view collective = name(header.collective);
-  if (plan.size() <= collective.size() + 1 || !plan.ends_with(collective)) return {};
-  return plan.substr(0, plan.size() - collective.size() - 1);
-}
-
 device::DataKind data_kind(std::uint64_t all, std::size_t grain, int ranks, bool adds,
                            const device::Arithmetic& arithmetic) {
   using enum device::DataKind;
@@ -33,10 +26,11 @@ device::DataKind data_kind(std::uint64_t all, std::size_t grain, int ranks, bool
   }
 }
 
-std::unique_ptr<ByHand> make_by_hand(const plan::Header& header, int rank) {
-  if (header.channels != 1) return nullptr;
-  if (header.protocol == Protocol::ll) return Direct::make(header, rank);
-  if (header.protocol == Protocol::ll128) return Lines::make(header, rank);
+std::unique_ptr<ByHand> make_by_hand(const plan::Header& header, int rank,
+                                     const algorithm::Entry* reference) {
+  if (reference == nullptr || header.channels != 1) return nullptr;
+  if (header.protocol == Protocol::ll) return Direct::make(header, rank, *reference);
+  if (header.protocol == Protocol::ll128) return Lines::make(header, rank, *reference);
   return nullptr;
 }
 

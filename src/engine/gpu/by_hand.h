@@ -7,9 +7,9 @@
 
 #include <map>
 #include <memory>
-#include <string_view>
 #include <vector>
 
+#include "algorithm/algorithm.h"
 #include "engine/gpu/execution.h"
 #include "plan/chunk_layout.h"
 
@@ -55,16 +55,14 @@ class ByHand {
   std::map<int, std::vector<transport::Connection*>> links_;
 };
 
-// By one for which there is such a kernel; else null.
-std::unique_ptr<ByHand> make_by_hand(const plan::Header& header, int rank);
+// By the kernel that carries what `reference` names (carried.h); null where there is none.
+std::unique_ptr<ByHand> make_by_hand(const plan::Header& header, int rank,
+                                     const algorithm::Entry* reference);
 
 // What a kernel has to do with the data of a call: `all` are its addresses and sizes, or'ed, of
 // `grain` bytes where they are whole. `adds`: it sums.
 device::DataKind data_kind(std::uint64_t all, std::size_t grain, int ranks, bool adds,
                            const device::Arithmetic& arithmetic);
-
-// Of a plan's name, "direct" of direct_all_gather.
-std::string_view algorithm_of(const plan::Header& header);
 
 // Channels of connections beyond those of plans: the first of those in LL and of those in LL128.
 inline constexpr int direct_channel = 1 << 12;

@@ -28,13 +28,13 @@ constexpr std::int64_t most_parts = 8;
 // whole at the first tile, and is waited for behind all.
 class CopiedPlan : public OnCopyEngines {
  public:
-  CopiedPlan(const plan::Header& header, const plan::RankProgram& program, CopyProgram lowered,
-             Resources& resources)
+  CopiedPlan(const plan::Header& header, const plan::RankProgram& program,
+             const algorithm::Entry* reference, CopyProgram lowered, Resources& resources)
       : OnCopyEngines(resources),
         header_(header),
         rank_(program.rank),
         scratch_blocks_(program.scratch_blocks),
-        hops_(straight_copy_hops(header.collective, algorithm_of(header), header.ranks)),
+        hops_(reference != nullptr ? straight_copy_hops(*reference, header.ranks) : 0),
         steps_(std::move(lowered.steps)),
         meetings_of_(steps_.size(), -1) {
     for (const ProgramConnection& one : lowered.connections)
@@ -264,6 +264,7 @@ Status CopiedPlan::await_ends(StreamQueue& queue) {
 
 Result<std::unique_ptr<Execution>> make_copies(const plan::Header& header,
                                                const plan::RankProgram& program,
+                                               const algorithm::Entry* reference,
                                                Resources& resources) {
   UNISONO_ASSIGN(CopyProgram lowered, lower_to_copies(header, program));
   const std::size_t slot = resources.engine().copy_links().options().slot_bytes;
@@ -271,7 +272,7 @@ Result<std::unique_ptr<Execution>> make_copies(const plan::Header& header,
     return misuse("plan ", header.name, " sends ", header.max_step_count,
                   " chunks in one message, which do not fit a slot of ", slot, " bytes");
   return std::unique_ptr<Execution>(
-      std::make_unique<CopiedPlan>(header, program, std::move(lowered), resources));
+      std::make_unique<CopiedPlan>(header, program, reference, std::move(lowered), resources));
 }
 
 }  // namespace unisono::engine::gpu

@@ -5,9 +5,9 @@
 #include <unisono/result.h>
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
+#include "algorithm/algorithm.h"
 #include "engine/gpu/lower.h"
 #include "plan/check.h"
 #include "plan/plan.h"
@@ -41,9 +41,9 @@ struct CopyProgram {
   std::vector<CopyStep> steps;  // of a tile; one tile follows the other
 };
 
-// In how many hops a plan's messages go straight to where they are wanted, by its name, of up to
-// two; 0: through slots alone.
-int straight_copy_hops(Collective collective, std::string_view algorithm, int ranks);
+// In how many hops the messages of that algorithm's plans go straight to where they are wanted, of
+// up to two; 0: through slots alone.
+int straight_copy_hops(const algorithm::Entry& reference, int ranks);
 
 // What thread blocks may do at once is done in turns: all that can be sent, then the receiving step
 // that is the first of its thread block's. Misuse, naming it, for what cannot be done by copies.

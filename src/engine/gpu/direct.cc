@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "algorithm/algorithms.h"
 #include "base/error.h"
 #include "base/try.h"
 #include "transport/nvlink/layout.h"
@@ -13,6 +14,28 @@ using device::DirectKind;
 using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
 namespace nvlink = transport::nvlink;
+
+// What the kernel does: the plans of these algorithms.
+struct Carried {
+  const algorithm::Entry* plan;
+  DirectKind kind;
+  int least_ranks = 2;
+  int most_ranks = device::direct_max_ranks;
+};
+// Of up to four ranks all are children of the root.
+constexpr int star_ranks = 4;
+constexpr Carried carried[] = {
+    {&algorithm::all_pairs_one_shot_all_reduce, DirectKind::combine},
+    // Two ranks send as much in one hop.
+    {&algorithm::all_pairs_two_shot_all_reduce, DirectKind::two_shot, 3},
+    {&algorithm::direct_reduce_scatter, DirectKind::combine},
+    {&algorithm::direct_all_gather, DirectKind::take},
+    {&algorithm::direct_all_to_all, DirectKind::take},
+    {&algorithm::knomial_broadcast, DirectKind::take, 2, star_ranks},
+    {&algorithm::knomial_reduce, DirectKind::combine, 2, star_ranks},
+    {&algorithm::knomial_gather, DirectKind::take, 2, star_ranks},
+    {&algorithm::knomial_scatter, DirectKind::take, 2, star_ranks},
+};
 
 // Calls in which only some send have their own.
 constexpr int all_send_channel = direct_channel;
@@ -33,36 +56,16 @@ static_assert(slots_offset % device::ll128_line_bytes == 0);
 
 }  // namespace
 
-std::optional<DirectKind> direct_kind(Collective collective, std::string_view algorithm,
-                                      int ranks) {
-  if (ranks < 2 || ranks > device::direct_max_ranks) return std::nullopt;
-  switch (collective) {
-    case Collective::all_reduce:
-      if (algorithm == "one_shot") return DirectKind::combine;
-      // Two ranks send as much in one hop.
-      if (algorithm == "two_shot" && ranks > 2) return DirectKind::two_shot;
-      return std::nullopt;
-    case Collective::reduce_scatter:
-      if (algorithm == "direct") return DirectKind::combine;
-      return std::nullopt;
-    case Collective::all_gather:
-    case Collective::all_to_all:
-      if (algorithm == "direct") return DirectKind::take;
-      return std::nullopt;
-    case Collective::broadcast:
-    case Collective::reduce:
-    case Collective::gather:
-    case Collective::scatter:
-      // Of so few ranks all are children of the root.
-      if (algorithm != "knomial4" || ranks > 4) return std::nullopt;
-      return collective == Collective::reduce ? DirectKind::combine : DirectKind::take;
-    default:
-      return std::nullopt;
-  }
+std::optional<DirectKind> direct_kind(const algorithm::Entry& reference, int ranks) {
+  for (const Carried& one : carried)
+    if (one.plan == &reference && one.least_ranks <= ranks && ranks <= one.most_ranks)
+      return one.kind;
+  return std::nullopt;
 }
 
-std::unique_ptr<ByHand> Direct::make(const plan::Header& header, int rank) {
-  const auto kind = direct_kind(header.collective, algorithm_of(header), header.ranks);
+std::unique_ptr<ByHand> Direct::make(const plan::Header& header, int rank,
+                                     const algorithm::Entry& reference) {
+  const auto kind = direct_kind(reference, header.ranks);
   return kind ? std::unique_ptr<ByHand>(new Direct(header, *kind, rank)) : nullptr;
 }
 

@@ -15,7 +15,8 @@ int direct_least_blocks(device::DirectKind kind, std::size_t bytes, int ranks);
 class Direct : public ByHand {
  public:
   // Null for plans that the kernel does not do as they say.
-  static std::unique_ptr<ByHand> make(const plan::Header& header, int rank);
+  static std::unique_ptr<ByHand> make(const plan::Header& header, int rank,
+                                      const algorithm::Entry& reference);
 
   // Whether a call is small enough.
   bool serves(const Arguments& arguments) const override;
@@ -35,8 +36,7 @@ class Direct : public ByHand {
   device::DirectKind kind_;
 };
 
-// By name: how Direct does this plan in LL on so many ranks, if it does.
-std::optional<device::DirectKind> direct_kind(Collective collective, std::string_view algorithm,
-                                              int ranks);
+// How Direct does that algorithm's plans in LL on so many ranks, if it does.
+std::optional<device::DirectKind> direct_kind(const algorithm::Entry& reference, int ranks);
 
 }  // namespace unisono::engine::gpu

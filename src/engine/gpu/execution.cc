@@ -54,15 +54,15 @@ device::Combine combine_of(ReduceOperation operation) {
 
 class GpuExecution : public Execution {
  public:
-  GpuExecution(const plan::Header& header, const plan::RankProgram& program, LoweredProgram lowered,
-               Resources& resources)
+  GpuExecution(const plan::Header& header, const plan::RankProgram& program,
+               const algorithm::Entry* reference, LoweredProgram lowered, Resources& resources)
       : header_(header),
         rank_(program.rank),
         scratch_blocks_(program.scratch_blocks),
         lowered_(std::move(lowered)),
         resources_(resources),
         links_(lowered_.connections.size()),
-        by_hand_(make_by_hand(header, rank_)) {}
+        by_hand_(make_by_hand(header, rank_, reference)) {}
 
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
@@ -338,6 +338,7 @@ transport::Geometry link_geometry(const Options& options) {
 
 Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                                                   const plan::RankProgram& program,
+                                                  const algorithm::Entry* reference,
                                                   Resources& resources) {
   const Engine& engine = resources.engine();
   UNISONO_ASSIGN(LoweredProgram lowered, lower(header, program));
@@ -352,7 +353,7 @@ Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                   " chunks in one message, which need ", needed, " bytes of a slot; it has ",
                   engine.options().slot_bytes);
   return std::unique_ptr<Execution>(
-      std::make_unique<GpuExecution>(header, program, std::move(lowered), resources));
+      std::make_unique<GpuExecution>(header, program, reference, std::move(lowered), resources));
 }
 
 }  // namespace unisono::engine::gpu

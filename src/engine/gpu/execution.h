@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 
+#include "algorithm/algorithm.h"
 #include "device/program.h"
 #include "engine/engine.h"
 #include "engine/gpu/copy_links.h"
@@ -204,9 +205,12 @@ inline int most_blocks(const Arguments& arguments, int wanted) {
 }
 
 // Calls of one execution, and of executions that share a connection, must follow each other: on one
-// stream, or ordered by events.
+// stream, or ordered by events. `reference` is an algorithm whose plan is equal to this one, the
+// same on all ranks, and null where none is known (carried.h): kernels of their own are chosen by
+// it.
 Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                                                   const plan::RankProgram& program,
+                                                  const algorithm::Entry* reference,
                                                   Resources& resources);
 
 }  // namespace unisono::engine::gpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "algorithm/algorithms.h"
 #include "base/error.h"
 #include "base/try.h"
 #include "transport/nvlink/layout.h"
@@ -12,6 +13,26 @@ namespace {
 
 using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
+
+// What the kernels do: the plans of these algorithms.
+struct Carried {
+  const algorithm::Entry* plan;
+  int hops;
+  int most_ranks = device::direct_max_ranks;
+};
+// Of up to four ranks all are children of the root.
+constexpr int star_ranks = 4;
+constexpr Carried carried[] = {
+    {&algorithm::direct_all_gather, 1},
+    {&algorithm::direct_reduce_scatter, 1},
+    {&algorithm::direct_all_to_all, 1},
+    {&algorithm::knomial_reduce, 1, star_ranks},
+    {&algorithm::knomial_gather, 1, star_ranks},
+    {&algorithm::knomial_scatter, 1, star_ranks},
+    {&algorithm::all_pairs_two_shot_all_reduce, 2},
+    {&algorithm::two_shot_broadcast, 2},
+    {&algorithm::two_shot_reduce, 2},
+};
 
 // Calls in which some send to ranks of which they hear nothing have their own.
 constexpr int mutual_lines = lines_channel;
@@ -23,26 +44,10 @@ std::uint8_t bits(unsigned ranks) { return static_cast<std::uint8_t>(ranks); }
 
 }  // namespace
 
-int lines_hops(Collective collective, std::string_view algorithm, int ranks) {
-  if (ranks < 2 || ranks > device::direct_max_ranks) return 0;
-  switch (collective) {
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all:
-      return algorithm == "direct" ? 1 : 0;
-    case Collective::reduce:
-      if (algorithm == "knomial4" && ranks <= 4) return 1;
-      [[fallthrough]];
-    case Collective::all_reduce:
-    case Collective::broadcast:
-      return algorithm == "two_shot" ? 2 : 0;
-    case Collective::gather:
-    case Collective::scatter:
-      // Of so few ranks all are children of the root.
-      return algorithm == "knomial4" && ranks <= 4 ? 1 : 0;
-    default:
-      return 0;
-  }
+int lines_hops(const algorithm::Entry& reference, int ranks) {
+  for (const Carried& one : carried)
+    if (one.plan == &reference && 2 <= ranks && ranks <= one.most_ranks) return one.hops;
+  return 0;
 }
 
 // Few thread blocks are slower by lines, so that agreeing on where to store pays sooner.
@@ -104,8 +109,9 @@ Lines::Lines(const plan::Header& header, int rank, int hops) : ByHand(header, ra
   output_blocks_ = plan::output_blocks_of(out_of_place, rank);
 }
 
-std::unique_ptr<ByHand> Lines::make(const plan::Header& header, int rank) {
-  const int hops = lines_hops(header.collective, algorithm_of(header), header.ranks);
+std::unique_ptr<ByHand> Lines::make(const plan::Header& header, int rank,
+                                    const algorithm::Entry& reference) {
+  const int hops = lines_hops(reference, header.ranks);
   return hops > 0 ? std::unique_ptr<ByHand>(new Lines(header, rank, hops)) : nullptr;
 }
 

@@ -13,8 +13,8 @@ class StreamQueue;
 // device::LinesRegion and slots for so many.
 inline constexpr int bulk_channel = lines_channel + 3;
 
-// By name: whether Lines does this plan on so many ranks, and in how many hops; 0: it does not.
-int lines_hops(Collective collective, std::string_view algorithm, int ranks);
+// Whether Lines does that algorithm's plans on so many ranks, and in how many hops; 0: it does not.
+int lines_hops(const algorithm::Entry& reference, int ranks);
 
 struct LinesCall {
   Collective collective;
@@ -33,7 +33,8 @@ int blocks_leaving_room(const LinesCall& call, const Options& options);
 class Lines : public ByHand {
  public:
   // Null for plans that the kernel does not do as they say.
-  static std::unique_ptr<ByHand> make(const plan::Header& header, int rank);
+  static std::unique_ptr<ByHand> make(const plan::Header& header, int rank,
+                                      const algorithm::Entry& reference);
 
   bool serves(const Arguments& arguments) const override { return block_bytes(arguments) > 0; }
   Status launch(Resources& resources, const Arguments& arguments,
