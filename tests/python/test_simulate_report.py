@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,14 @@ def test_what_could_not_be_simulated_has_a_row_that_says_why() -> None:
     page = report_of_sweep(cluster, "loggops", "all_reduce", [result], refused)
     assert page.count('class="none" title="odd needs an odd number of ranks"') == 5
     assert "odd: odd needs an odd number of ranks." in page
+
+
+def test_a_path_of_too_many_messages_says_so() -> None:
+    cluster = load_cluster("dgx_h100")
+    one = simulate(cluster, "all_reduce", "ring", size_bytes=1024, ranks=8, explain=True)
+    page = report_of_sweep(cluster, "loggops", "all_reduce", [replace(one, hops=[])])
+    assert "Messages of the critical path" not in page
+    assert f"{one.path_messages} messages are on it" in page
 
 
 def test_a_workload_s_page_has_its_critical_path(
