@@ -75,6 +75,15 @@ def test_the_critical_path_and_why_cells_are_empty_are_on_the_page(
     assert "bus bandwidth (GB/s)" in page
 
 
+def test_json_has_the_path_only_where_it_was_asked_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["simulate", "all_reduce", "--ranks", "8", "--algorithm", "ring", "--html",
+             str(tmp_path / "page.html"), "--json", "-"]  # fmt: skip
+    assert json.loads(run(capsys, *words))["results"][0]["hops"] == []
+    assert json.loads(run(capsys, *words, "--explain"))["results"][0]["hops"]
+
+
 def test_what_could_not_be_simulated_has_a_row_that_says_why() -> None:
     cluster = load_cluster("dgx_h100")
     result = simulate(cluster, "all_reduce", "ring", size_bytes=1024, ranks=8)
@@ -119,7 +128,7 @@ def test_what_a_library_chose_is_named(capsys: pytest.CaptureFixture[str], tmp_p
     page = page_of(capsys, tmp_path, *words)
     assert "chosen" not in page
     assert "* The library chose" in page
-    document = json.loads(run(capsys, "simulate", *words, "--json"))
+    document = json.loads(run(capsys, "simulate", *words, "--json", "-"))
     simulated = document["points"][0]["simulated"]
     assert simulated["algorithm"] in ("ring", "tree")
     assert simulated["channels"] > 0
