@@ -21,7 +21,8 @@ from unisono.netbed import parse_rate
 from unisono.simulate import load_cluster
 from unisono.simulate.calibrate import calibrate
 from unisono.simulate.cluster import Cluster, with_numbers
-from unisono.simulate.measurements import Error, Measurement, Predictor, errors_by_decade
+from unisono.simulate.measurements import Measurement
+from unisono.simulate.predict import Error, Predictor, errors_by_decade
 
 # Data in each packet, of what the shaper counts: 1500 bytes and the Ethernet header.
 DATA, PACKET = 1448, 1514

@@ -6,28 +6,29 @@ from pathlib import Path
 from typing import Any
 
 from unisono.draw.chart import Axis, Series, draw_chart
+from unisono.draw.look import look_of
+from unisono.draw.svg import STYLE
 
-_WIDTH, _ROW = 1040, 22
+_WIDTH, _ROW, _MARGIN = 1040, 22, 32
 _SHOWN_SECONDS = 0.5
-_COLOURS = {
-    "all_reduce": "#4477aa",
-    "all_gather": "#228833",
-    "reduce_scatter": "#ee6677",
-    "broadcast": "#ccbb44",
-    "barrier": "#888888",
-}
-_OTHER = "#aa3377"
-_STYLE = """
+_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "barrier")
+_STYLE = (
+    """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d5dae1 }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9ee; --paper: #14181d; --line: #3b434e } }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1080px; margin: 2em auto; padding: 0 1em;
-  color: #222; background: #fff }
+  color: var(--ink); background: var(--paper) }
+.wide { overflow-x: auto }
 table { border-collapse: collapse; margin: 1em 0 }
-td, th { padding: .25em .8em; border-bottom: 1px solid #ccc; text-align: right }
+td, th { padding: .25em .8em; border-bottom: 1px solid var(--line); text-align: right }
 td:first-child, th:first-child { text-align: left }
-svg { max-width: 100% }
-.line { fill: none; stroke-width: 1.6 } .grid { stroke: #8884; } .title { font-weight: 600 }
-text { font: 12px system-ui, sans-serif; fill: #444 }
+svg { max-width: 100%; height: auto; min-width: 34em }
+text { font: 12px system-ui, sans-serif; fill: var(--ink) }
 figure { margin: 1em 0 } span.key { padding: 0 .6em; color: #fff; margin-right: .5em }
 """
+    + STYLE
+)
 
 
 def write_report(path: Path, sets: Sequence[Sequence[dict[str, Any]]], note: str = "") -> None:
@@ -38,11 +39,15 @@ def write_report(path: Path, sets: Sequence[Sequence[dict[str, Any]]], note: str
         body.append(f"<p>{html.escape(note)}</p>")
     for results in sets:
         name = " and ".join(name_of(one) for one in results)
-        body.append(f"<h2>{html.escape(name)}</h2>{_table(results)}")
-        body.append(f"<figure>{_losses(results)}</figure>")
+        body.append(f'<h2>{html.escape(name)}</h2><div class="wide">{_table(results)}</div>')
+        body.append(f'<figure class="wide">{_losses(results)}</figure>')
         for one in results:
             body.append(f"<h3>Communication: {html.escape(name_of(one))}</h3>{_timeline(one)}")
-    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
+    head = (
+        '<meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style>"
+    )
     path.write_text(f'<!doctype html><html lang="en">{head}{"".join(body)}</html>\n')
 
 
@@ -85,7 +90,7 @@ def _timeline(result: dict[str, Any]) -> str:
         return "<p>The run was too short for a recording.</p>"
     shown = min(_SHOWN_SECONDS, max(call[2] for calls in ranks for call in calls))
     left, height = 60, _ROW * len(ranks) + 30
-    scale = (_WIDTH - left - 10) / shown
+    scale = (_WIDTH - left - _MARGIN) / shown
     parts = [f'<svg viewBox="0 0 {_WIDTH} {height}" role="img">']
     for rank, calls in enumerate(ranks):
         y = rank * _ROW + 4
@@ -111,8 +116,9 @@ def _timeline(result: dict[str, Any]) -> str:
         f'<span class="key" style="background:{_colour(name)}">{html.escape(name)}</span>'
         for name in names
     )
-    return f"<p>{keys}</p>{''.join(parts)}</svg>"
+    return f'<p>{keys}</p><div class="wide">{"".join(parts)}</svg></div>'
 
 
 def _colour(name: str) -> str:
-    return next((colour for part, colour in _COLOURS.items() if part in name), _OTHER)
+    """Of the collective that a call's name has in it, or else of the name."""
+    return look_of(next((one for one in _COLLECTIVES if one in name), name)).colour

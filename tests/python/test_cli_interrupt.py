@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
-RING = Path(__file__).parents[2] / "examples" / "language" / "ring_all_reduce.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RING = EXAMPLES / "language" / "ring_all_reduce.py"
+LLAMA = EXAMPLES / "workloads" / "llama3_70b.yaml"
 # Each of them takes far longer than the test waits, in native code.
 COMMANDS = {
     "verify": ["plan", "verify", "ring_all_reduce", "--ranks", "900..1200"],
     "compile": ["plan", "compile", str(RING), "--ranks", "2800", "-o", "{folder}/ring.json"],
+    "simulate": ["simulate", "all_reduce", "--ranks", "512", "--size", "1GiB", "--noise", "0.1"],
+    "simulate a workload": ["simulate", "--workload", str(LLAMA), "--noise", "0.1"],
 }
 # The process ends 0.1 s after the signal, where the machine lets it.
 MOST_SECONDS = 1.0

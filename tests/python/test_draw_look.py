@@ -25,7 +25,9 @@ def test_algorithms_of_a_collective_have_colours_of_their_own() -> None:
 
 
 def test_no_two_names_look_the_same() -> None:
-    names = {entry.name for entry in plans.algorithms()} | {OURS, *PEERS, "nccl", "measured"}
+    entries = plans.algorithms()
+    names = {entry.name for entry in entries} | {entry.collective for entry in entries}
+    names |= {OURS, *PEERS, "nccl", "measured"}
     assert len({look_of(name) for name in names}) == len(names)
 
 

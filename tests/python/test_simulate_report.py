@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,15 @@ def test_the_critical_path_and_why_cells_are_empty_are_on_the_page(
     assert "bus bandwidth (GB/s)" in page
 
 
+def test_json_has_the_path_only_where_it_was_asked_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["simulate", "all_reduce", "--ranks", "8", "--algorithm", "ring", "--html",
+             str(tmp_path / "page.html"), "--json", "-"]  # fmt: skip
+    assert json.loads(run(capsys, *words))["results"][0]["hops"] == []
+    assert json.loads(run(capsys, *words, "--explain"))["results"][0]["hops"]
+
+
 def test_what_could_not_be_simulated_has_a_row_that_says_why() -> None:
     cluster = load_cluster("dgx_h100")
     result = simulate(cluster, "all_reduce", "ring", size_bytes=1024, ranks=8)
@@ -81,6 +91,14 @@ def test_what_could_not_be_simulated_has_a_row_that_says_why() -> None:
     page = report_of_sweep(cluster, "loggops", "all_reduce", [result], refused)
     assert page.count('class="none" title="odd needs an odd number of ranks"') == 5
     assert "odd: odd needs an odd number of ranks." in page
+
+
+def test_a_path_of_too_many_messages_says_so() -> None:
+    cluster = load_cluster("dgx_h100")
+    one = simulate(cluster, "all_reduce", "ring", size_bytes=1024, ranks=8, explain=True)
+    page = report_of_sweep(cluster, "loggops", "all_reduce", [replace(one, hops=[])])
+    assert "Messages of the critical path" not in page
+    assert f"{one.path_messages} messages are on it" in page
 
 
 def test_a_workload_s_page_has_its_critical_path(
@@ -105,12 +123,13 @@ def test_what_a_library_chose_is_named(capsys: pytest.CaptureFixture[str], tmp_p
     words = ["--cluster", "hgx_h200_4_nccl", "--against", str(file), "--implementation", "nccl"]
     output = run(capsys, "simulate", *words)
     assert "chosen" not in output
-    assert re.search(r"(ring|tree)\* +all_reduce +(simple|ll|ll128)\* ", output)
+    assert re.search(r"\b(ring|tree)\*", output)
+    assert re.search(r"\b(simple|ll|ll128)\*", output)
     assert "* The library chose" in output
     page = page_of(capsys, tmp_path, *words)
     assert "chosen" not in page
     assert "* The library chose" in page
-    document = json.loads(run(capsys, "simulate", *words, "--json"))
+    document = json.loads(run(capsys, "simulate", *words, "--json", "-"))
     simulated = document["points"][0]["simulated"]
     assert simulated["algorithm"] in ("ring", "tree")
     assert simulated["channels"] > 0

@@ -1,7 +1,7 @@
 """`unisono plan cost`: how long a plan takes on a cluster that a file describes."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from unisono.cli.output import (
 )
 from unisono.cli.programs import PlanFile
 from unisono.cli.simulation import load_simulator
+from unisono.cli.watch import watch
 from unisono.errors import MisuseError
 from unisono.exchange import read_plan
 
@@ -48,12 +49,17 @@ def cost(
         schedule = simulator.goal_of_plan(chosen, plan, size_bytes=sizes[0], type=element)
         simulator.write_goal(schedule, goal)
         return
-    results = [
-        simulator.simulate_plan(
-            chosen, plan, size_bytes=one, nodes=nodes, type=element, explain=explain
-        )
-        for one in sizes
-    ]
+    progress = simulator.Progress()
+    parts = {one: progress.part(one) for one in sizes}
+
+    def simulate(size_bytes: int) -> Any:
+        with parts[size_bytes] as part:
+            return simulator.simulate_plan(
+                chosen, plan, size_bytes=size_bytes, nodes=nodes, type=element, explain=explain,
+                progress=part.native,
+            )  # fmt: skip
+
+    results = watch(progress, lambda: [simulate(one) for one in sizes])
     document = {
         "cluster": chosen.name,
         "plan": plan.name,

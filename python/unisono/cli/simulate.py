@@ -1,6 +1,6 @@
 """`unisono simulate`: how long collectives take on a cluster that is described in a file."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -191,6 +191,8 @@ def simulate(
         raise MisuseError(refused[0][1])
     if html is not None:
         write_file(html, report_of_sweep(chosen, model, collective, results, refused))
+    if not explain:
+        results = [replace(one, shares={}, hops=[]) for one in results]
     document = {
         "cluster": chosen.name,
         "model": model,

@@ -114,7 +114,11 @@ def check_against(
     ]
     if not points:
         raise MisuseError(f"no measurement of {collective} in {', '.join(map(str, files))}")
-    errors, refused = simulator.Predictor(cluster.file, model).check(points)
+    with count_progress() as progress:
+        task = progress.add_task("simulating", total=len(points))
+        errors, refused = simulator.Predictor(cluster.file, model).check(
+            points, lambda: progress.update(task, advance=1)
+        )
     if not errors:
         raise MisuseError(refused[0])
     decades = simulator.errors_by_decade(errors)

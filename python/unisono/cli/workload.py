@@ -1,6 +1,6 @@
 """`unisono simulate --workload`: applications, traces and GOAL files."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -67,6 +67,8 @@ def simulate_workload_file(
     result = watch(progress, partial(work, progress=part.native, **wanted))
     if html is not None:
         write_file(html, report_of_workload(chosen, options["model"], result))
+    if not options["explain"]:
+        result = replace(result, shares={}, hops=[])
     if put_json(json, {"cluster": chosen.name, "model": options["model"]} | asdict(result)):
         return
     _show(result)

@@ -39,6 +39,9 @@ _PLACES = {
     # Libraries.
     "unisono": 28, "nccl": 29, "gloo": 30, "mpich": 31, "openmpi": 32,
     "measured": 39,
+    # Collectives.
+    "all_reduce": 42, "all_gather": 43, "reduce_scatter": 44, "broadcast": 45, "reduce": 46,
+    "gather": 47, "scatter": 48, "all_to_all": 49, "all_to_all_v": 50, "barrier": 51,
 }  # fmt: skip
 
 

@@ -115,10 +115,15 @@ def path_tables(one: "Simulated | SimulatedWorkload", of: str = "") -> dict[str,
             "do the same at the same times, and a message to one of these is shown as one to it."
         )
     heads = (Column("share", is_text=True), Column("time", "µs"), Column("of the time", "%"))
-    return {
-        f"Critical path{of}": Table(heads, shares),
-        "Messages of the critical path": Table(columns, hops, note=" ".join(notes)),
-    }
+    many = (
+        ""
+        if hops or not one.path_messages
+        else (f"{one.path_messages:,} messages are on it; a run of so many keeps no list of them.")
+    )
+    tables = {f"Critical path{of}": Table(heads, shares, note=many)}
+    if hops:
+        tables["Messages of the critical path"] = Table(columns, hops, note=" ".join(notes))
+    return tables
 
 
 def part(value: float, total: float) -> Cell:

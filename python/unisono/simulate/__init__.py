@@ -29,16 +29,11 @@ from unisono.simulate.goal import (
     write_goal,
 )
 from unisono.simulate.goal_workload import simulate_goal, workload_of_goal
+from unisono.simulate.layout import Layout
 from unisono.simulate.load import load_workload
-from unisono.simulate.measurements import (
-    DecadeError,
-    Error,
-    Measurement,
-    Predictor,
-    errors_by_decade,
-    read_measurements,
-)
+from unisono.simulate.measurements import Measurement, read_measurements
 from unisono.simulate.models import MODELS, Device, Model
+from unisono.simulate.predict import DecadeError, Error, Predictor, errors_by_decade
 from unisono.simulate.progress import Progress
 from unisono.simulate.run import (
     Job,
@@ -48,7 +43,7 @@ from unisono.simulate.run import (
     simulate_all,
     simulate_plan,
 )
-from unisono.simulate.training import Layout, training_step, zero3_step
+from unisono.simulate.training import training_step, zero3_step
 from unisono.simulate.workload import (
     Call,
     SimulatedWorkload,

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from unisono import _unisono as native
 from unisono.errors import MachineError, MisuseError
 from unisono.simulate.cluster import Cluster, ClusterFile, number_at, with_numbers
-from unisono.simulate.measurements import Error, Measurement, Predictor
+from unisono.simulate.measurements import Measurement
+from unisono.simulate.predict import Error, Predictor
 
 Array = npt.NDArray[np.float64]
 

@@ -167,6 +167,7 @@ def simulate_plan(
     type: str = "float32",  # noqa: A002
     model: str = "loggops",
     explain: bool = False,
+    progress: native.SimulationProgress | None = None,
 ) -> Simulated:
     """Simulates any plan: of a file, or of a program. It need not be right.
 
@@ -178,6 +179,7 @@ def simulate_plan(
         type: Of the elements.
         model: As in `simulate`.
         explain: Also the critical path.
+        progress: For another thread to see how far it is, or to stop it.
 
     Returns:
         The outcome; there is no closed form of a plan's cost, so that one is 0.
@@ -187,8 +189,9 @@ def simulate_plan(
     """
     count, simulated_bytes = plan_count(plan, size_bytes, type)
     result = native.simulate_plan(
-        cluster.machine, plan, nodes=nodes, count=count, type=type, model=model, explain=explain
-    )
+        cluster.machine, plan, nodes=nodes, count=count, type=type, model=model, explain=explain,
+        progress=progress,
+    )  # fmt: skip
     return _simulated(
         cluster, result, plan.collective, plan.name.removesuffix(f"_{plan.collective}"),
         plan.protocol, plan.channels, simulated_bytes, explain,

@@ -11,9 +11,10 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from unisono.errors import MisuseError
 from unisono.simulate import files
+from unisono.simulate.layout import Layout
 from unisono.simulate.models import Device, Model
 from unisono.simulate.quantities import plain_reader
-from unisono.simulate.training import Layout, training_step
+from unisono.simulate.training import training_step
 from unisono.simulate.workload import AUTOMATIC, Call, Task, TaskList, Workload
 
 _MAX_RANKS = 1 << 20
