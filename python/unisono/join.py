@@ -16,6 +16,7 @@ __all__ = ["init"]
 
 # What Open MPI, MPICH and its kin, and PMIx launchers set for each process.
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+_MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 _OWN_VARIABLES = ("UNISONO_RANK", "UNISONO_WORLD_SIZE", "RANK", "WORLD_SIZE")
 _TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _PLACE_SETTINGS = ("UNISONO_RANK", "UNISONO_WORLD_SIZE", "UNISONO_RENDEZVOUS")
@@ -69,8 +70,8 @@ def init(
 
     Whatever is None is taken from the settings (UNISONO_RANK and so on, as `unisono run` sets
     them), then from what torchrun, mpiexec (PMI) or srun tell each process. In a program that has
-    imported mpi4py, and under Open MPI's mpirun, ranks find each other through MPI. docs/start.md
-    says where the secret is from.
+    imported mpi4py, and under Open MPI's mpirun, ranks find each other through MPI. A process that
+    has none of all these is a world of one rank. docs/start.md says where the secret is from.
 
     Args:
         rank: This process's rank, from 0.
@@ -170,7 +171,22 @@ def _mpi_world() -> MpiCommunicator:
             "unisono[mpi], or set UNISONO_RANK, UNISONO_WORLD_SIZE and UNISONO_RENDEZVOUS"
         ) from None
     world: MpiCommunicator = MPI.COMM_WORLD
+    _check_mpi_size(world.Get_size())
     return world
+
+
+def _check_mpi_size(size: int) -> None:
+    """An MPI that does not know its launcher makes a world of each process, which says nothing."""
+    told = {name: os.environ[name] for name in _MPI_SIZES if os.environ.get(name)}
+    if size > 1 or "1" in told.values() or "PMIX_NAMESPACE" in os.environ:
+        return
+    launched = [name for name in _MPI_VARIABLES if name in os.environ]
+    number = f"{next(iter(told.values()))} ranks" if told else "ranks whose number it did not say"
+    raise MisuseError(
+        f"MPI finds 1 rank, but a launcher ({', '.join(launched)}) has started {number}; either "
+        "mpi4py is built for another MPI than the launcher's, or the launcher's variables are left "
+        "from elsewhere"
+    )
 
 
 def _meet_by_mpi(mpi_comm: MpiCommunicator, interface: str) -> _Met:

@@ -88,7 +88,7 @@ TEST(Targets, AreRefusedWhatTheyCannotCarry) {
   const auto unknown = plan::find_foreign_executor("nccl");
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.error().message,
-            "there is no target 'nccl'; there are msccl, executor-nccl, rccl, mscclpp");
+            "there is no target 'nccl'; did you mean executor-nccl or rccl or msccl?");
 }
 
 // What aggregation joins, a target must be able to move.

@@ -71,7 +71,7 @@ FILES = [
 ]
 # Programs whose decorator is wrong.
 DECORATORS = [
-    ("'allreduce'", "there is no collective 'allreduce'; a program is of one of all_reduce"),
+    ("'allreduce'", "there is no collective 'allreduce'; did you mean all_reduce"),
     ("'barrier'", "a program cannot be of barrier"),
     ("'all_reduce', chunks=lambda shape: shape.gpus", "AttributeError: 'Shape' object has no"),
     ("'custom', wanted=lambda shape, rank: []", "TypeError: <lambda>() takes 2 positional"),

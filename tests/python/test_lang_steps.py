@@ -204,7 +204,7 @@ def test_the_limits_of_a_target_are_errors_of_the_line_that_exceeds_them():
     assert "needs more than 32 thread blocks on channel 0" in failure_of(
         direct, ".copy(", 40, target="rccl"
     )
-    with pytest.raises(ProgramError, match="there is no target 'nccl'; there are msccl"):
+    with pytest.raises(ProgramError, match="there is no target 'nccl'; did you mean executor-nccl"):
         ring.compile(2, target="nccl")
 
 

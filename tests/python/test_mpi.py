@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from unisono.errors import MisuseError
+from unisono.join import _check_mpi_size
 
 PROGRAM = """
 import numpy as np, unisono
@@ -58,7 +60,23 @@ def test_ranks_of_mpirun_find_each_other(launcher: str, tmp_path: Path) -> None:
     said = sorted(re.findall(r"rank \d of \d: \d", done.stdout))
     if "cannot load MPI" in done.stderr or "libmpi" in done.stderr:
         pytest.skip(f"mpi4py does not find the library of {launcher}")
-    assert done.returncode == 0, done.stdout + done.stderr
-    if said == ["rank 0 of 1: 1"] * 3:
+    if "mpi4py is built for another MPI" in done.stderr:
         pytest.skip(f"mpi4py was built for another MPI than that of {launcher}")
+    assert done.returncode == 0, done.stdout + done.stderr
     assert said == [f"rank {rank} of 3: 6" for rank in range(3)]
+
+
+def test_an_mpi_that_does_not_know_the_launcher_is_no_world_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PMIX_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PMI_RANK", "0")
+    with pytest.raises(MisuseError, match=r"MPI finds 1 rank, but a launcher \(PMI_RANK\)"):
+        _check_mpi_size(1)
+    monkeypatch.setenv("PMI_SIZE", "3")
+    with pytest.raises(MisuseError, match="has started 3 ranks"):
+        _check_mpi_size(1)
+    _check_mpi_size(3)
+    monkeypatch.setenv("PMI_SIZE", "1")
+    _check_mpi_size(1)
