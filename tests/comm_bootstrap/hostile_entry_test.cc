@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/log.h"
-#include "comm/bootstrap_join.h"
-#include "comm/bootstrap_node.h"
+#include "comm/bootstrap/join.h"
+#include "comm/bootstrap/node.h"
 #include "real_ranks.h"
 #include "sys/simulated_world.h"
 
