@@ -70,6 +70,8 @@ TEST(FifoLayout, OptionsThatCannotBeAreNamed) {
   EXPECT_NE(message({.slots = 0}).find("UNISONO_SLOTS is 0"), std::string::npos);
   EXPECT_NE(message({.slots = -7}).find("-7"), std::string::npos);
   EXPECT_NE(message({.slots = 1}).find("2 to"), std::string::npos);
+  EXPECT_TRUE(FifoOptions{.slots = 1024}.check().ok());
+  EXPECT_NE(message({.slots = 1025}).find("2 to 1024"), std::string::npos);
   EXPECT_NE(message({.simple_slot_bytes = 100}).find("UNISONO_SIMPLE_SLOT_BYTES is 100"),
             std::string::npos);
   EXPECT_NE(message({.ll_slot_bytes = 0}).find("UNISONO_LL_SLOT_BYTES is 0"), std::string::npos);

@@ -18,6 +18,7 @@
 #include "conformance/harness.h"
 #include "support/sanitized.h"
 #include "transport/raw_peer.h"
+#include "transport/shm/transport.h"
 #include "transport/socket/small_messages.h"
 
 namespace unisono::test {
@@ -111,6 +112,12 @@ TEST_F(SocketWaits, ATransportWithoutDescriptorsIsNotMade) {
     ASSERT_FALSE(made.ok());
     EXPECT_EQ(made.error().kind, ErrorKind::environment);
     EXPECT_EQ(made.error().message.find("making an epoll: "), 0U) << made.error().message;
+    const auto shared = transport::shm::make_transport(Job::options(fresh_job()));
+    ASSERT_FALSE(shared.ok());
+    EXPECT_EQ(shared.error().kind, ErrorKind::environment);
+    EXPECT_EQ(shared.error().message,
+              "this process cannot read when it was started (/proc/self/stat): it can open no more "
+              "files (ulimit -n)");
   });
 }
 
