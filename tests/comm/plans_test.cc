@@ -25,7 +25,7 @@ rank 1
 Plans plans_of_gpus(int rank) {
   return {Selection(topo::Placement::uniform(1, 2), host_model(transport::FifoOptions{})), rank,
           engine::gpu::limits().operations,
-          [](const auto&, const auto&, auto) -> Result<std::unique_ptr<engine::Execution>> {
+          [](const Plans::Program&) -> Result<std::unique_ptr<engine::Execution>> {
             return std::unique_ptr<engine::Execution>();
           }};
 }
