@@ -28,7 +28,7 @@ EXCESS_WEIGHT = 0.5
 # Not infinite: a parameter may be 0.
 ENDLESS = 1e30
 # Where the parameters stand, one initializer.
-MODEL = Path(__file__).resolve().parents[1] / "src" / "comm" / "cost_model.cc"
+MODEL = Path(__file__).resolve().parents[1] / "src" / "comm" / "select" / "cost_model.cc"
 _NUMBER = r"(?<![\w.])[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?"
 
 Array = npt.NDArray[np.float64]

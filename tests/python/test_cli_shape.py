@@ -157,6 +157,19 @@ def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path: Path) ->
             assert why in done.stderr, done.stderr
 
 
+def test_missing_devices_are_said_before_ranks_are_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from unisono.bench.device_rows import DeviceRequest
+    from unisono.cli import bench_device
+
+    monkeypatch.setattr(bench_device.native, "cuda_device_count", lambda: 1)
+    monkeypatch.setattr(bench_device, "run_on_devices", lambda *_: pytest.fail("started"))
+    request = DeviceRequest(["all_reduce"], [8], ["float32"], ["eager"], [False])
+    with pytest.raises(unisono.MachineError, match="4 ranks take a CUDA device each; .* has 1"):
+        bench_device.bench_device(request, [1, 4])
+
+
 def test_info_has_numbers_as_numbers() -> None:
     told = json.loads(unisono_at(WIDTH, "info", "--json", "-", UNISONO_TIMEOUT="7s").stdout)
     assert told["machine"]["cores"] == len(os.sched_getaffinity(0))

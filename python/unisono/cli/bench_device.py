@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from unisono import _unisono as native
 from unisono.bench.device_driver import (
     device_summary,
     device_table,
@@ -16,7 +17,7 @@ from unisono.bench.device_driver import (
 )
 from unisono.bench.device_rows import DeviceRequest, DeviceRow
 from unisono.cli.output import console, progress_console, put_json, show
-from unisono.errors import MisuseError
+from unisono.errors import MachineError, MisuseError
 from unisono.names import check_names, collectives
 from unisono.report import write_report
 
@@ -48,6 +49,7 @@ def bench_device(
 
     Raises:
         MisuseError: A name is unknown.
+        MachineError: There are fewer devices.
         BenchError: A rank failed.
     """
     check_names("collective", request.collectives, [*collectives(), "send_recv"])
@@ -55,6 +57,7 @@ def bench_device(
     check_names("memory", [request.memory], MEMORIES)
     if request.memory == "nccl" and not request.nccl:
         raise MisuseError("--memory nccl takes NCCL's library: give --against nccl, too")
+    _check_devices(max(ranks))
     rows: list[DeviceRow] = []
     told: dict[int, dict[str, Any]] = {}
     for number in ranks:
@@ -71,6 +74,13 @@ def bench_device(
     wrong = sum(row.wrong > 0 for row in rows)
     progress_console.print(f"{len(rows)} results, {wrong} wrong")
     return 1 if wrong else 0
+
+
+def _check_devices(wanted: int) -> None:
+    """MachineError, before any rank is started, where there are not so many devices."""
+    found = native.cuda_device_count()
+    if found < wanted:
+        raise MachineError(f"{wanted} ranks take a CUDA device each; this machine has {found}")
 
 
 def _print(
