@@ -205,6 +205,25 @@ TEST_F(FileRendezvous, AStaleFileOfAnotherJobDoesNoHarm) {
   expect_success(run("the secret"));
 }
 
+TEST_F(FileRendezvous, AFileThatIsNoneIsNamedWithWhatIsWrongWithIt) {
+  for (const std::string& content :
+       {std::string(), std::string("nonsense"), encode_rendezvous_file("127.0.0.1:1", "another")}) {
+    std::ofstream(path_) << content;
+    BootstrapOptions options;
+    options.rank = 1;
+    options.world_size = 2;
+    options.rendezvous = "file://" + path_;
+    options.secret = "the secret";
+    options.timeout_ns = second_ns / 5;
+    const auto result = bootstrap(options, contribution_of(1));
+    ASSERT_FALSE(result.ok());
+    const Error why = *decode_rendezvous_file(content, "the secret").take_error();
+    EXPECT_NE(result.error().message.find("the last attempt: " + path_ + ": " + why.message),
+              std::string::npos)
+        << result.error().message;
+  }
+}
+
 TEST_F(FileRendezvous, ASecretThatOthersCanReadIsNotUsed) {
   auto world = sys::RealWorld::create();
   ASSERT_TRUE((*world)->publish_file(path_, "x").ok());
