@@ -166,9 +166,11 @@ def _mpi_world() -> MpiCommunicator:
     try:
         from mpi4py import MPI
     except ImportError:
+        found = next(name for name in _MPI_VARIABLES if name in os.environ)
         raise MisuseError(
-            "this process was started by mpirun, but mpi4py is not installed; install "
-            "unisono[mpi], or set UNISONO_RANK, UNISONO_WORLD_SIZE and UNISONO_RENDEZVOUS"
+            f"this process was started by mpirun (a launcher has set {found}), but mpi4py is not "
+            "installed; install unisono[mpi], or set UNISONO_RANK, UNISONO_WORLD_SIZE and "
+            "UNISONO_RENDEZVOUS"
         ) from None
     world: MpiCommunicator = MPI.COMM_WORLD
     _check_mpi_size(world.Get_size())

@@ -33,6 +33,7 @@ from unisono.simulate import (
     with_numbers,
 )
 from unisono.simulate.calibrate import split
+from unisono.simulate.predict import Prediction
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
 GPU_TABLE = RESULTS / "gpu_bench_interpreted_4.txt"
@@ -185,7 +186,7 @@ def test_what_is_no_bench_is_refused(tmp_path: Path, text: str, complaint: str) 
 
 def error(size: int, relative: float) -> Error:
     one = Measurement("all_reduce", "ring", "simple", 4, 1, size, "float32", 100.0)
-    return Error(one, 100.0 * (1 + relative))
+    return Error(one, Prediction("ring", "simple", 1, 100.0 * (1 + relative)))
 
 
 def test_errors_are_told_by_decade() -> None:
