@@ -18,7 +18,8 @@
 namespace unisono::sys {
 namespace {
 
-constexpr std::size_t message_bytes = std::size_t{256} << 10;
+// Less than what has the C library keep freed memory from the kernel from then on.
+constexpr std::size_t message_bytes = std::size_t{64} << 10;
 // The first finds no pages yet.
 constexpr int rounds = 6;
 
