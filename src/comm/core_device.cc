@@ -46,7 +46,7 @@ Result<std::unique_ptr<comm::Plans>> Communicator::Core::make_device_plans(
                          connected.copies_in_bulk()));
   UNISONO_TRY(selection.read_settings());
   const auto make = [&connected](const comm::Plans::Program& made) {
-    return engine::gpu::make_execution(made.header, made.program, made.reference, connected);
+    return engine::gpu::make_execution(made.header, made.program, made.exchange(), connected);
   };
   return std::make_unique<comm::Plans>(std::move(selection), rank, engine::gpu::limits().operations,
                                        make);
@@ -78,7 +78,8 @@ Status Communicator::Core::make_plans_of_device(comm::DeviceConnections& connect
                       comm::copy_model(connected.engine().options().copies)),
       rank, engine::gpu::copy_limits().operations,
       [resources = &connected](const comm::Plans::Program& made) {
-        return engine::gpu::make_copies(made.header, made.program, made.reference, *resources);
+        return engine::gpu::make_copies(made.header, made.program, made.exchange(),
+                                        *resources);
       });
   return {};
 }

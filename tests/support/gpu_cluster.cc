@@ -12,6 +12,7 @@
 #include <thread>
 #include <tuple>
 
+#include "algorithm/exchange.h"
 #include "base/error.h"
 #include "base/key.h"
 #include "base/str.h"
@@ -263,7 +264,9 @@ Result<GpuCluster::Executions> GpuCluster::make_executions(const Run& run) {
     UNISONO_ASSIGN(const plan::RankProgram program,
                    algorithm::make_program(*run.entry, request, rank));
     const auto make = run.is_by_copies ? engine::gpu::make_copies : engine::gpu::make_execution;
-    UNISONO_ASSIGN(auto execution, make(header, program, run.entry, resources(rank)));
+    UNISONO_ASSIGN(
+        auto execution,
+        make(header, program, algorithm::exchange_of(*run.entry, request), resources(rank)));
     executions.push_back(std::move(execution));
   }
   return executions;

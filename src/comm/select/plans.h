@@ -21,8 +21,10 @@ class Plans {
   struct Program {
     const plan::Header& header;
     const plan::RankProgram& program;
-    std::span<const int> partners;      // see plan::partners()
-    const algorithm::Entry* reference;  // see engine/gpu/carried.h
+    std::span<const int> partners;  // see plan::partners()
+    // What the whole plan exchanges, for engines that have specialised kernels; null: nothing that
+    // plan::exchange_of() knows. Made when it is asked for.
+    std::function<std::shared_ptr<const plan::Exchange>()> exchange;
   };
   using Make = std::function<Result<std::unique_ptr<engine::Execution>>(const Program& program)>;
   // `operations` are those that the engine runs, a bit for each.

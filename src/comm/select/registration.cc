@@ -8,8 +8,8 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "base/units.h"
-#include "engine/gpu/carried.h"
 #include "plan/check.h"
+#include "plan/exchange.h"
 #include "plan/json.h"
 #include "plan/partners.h"
 #include "plan/text.h"
@@ -176,15 +176,16 @@ Result<Registration> read_registration(std::span<const std::string> texts, int r
     const std::uint64_t most = header.max_bytes == 0 ? UINT64_MAX : header.max_bytes;
     const auto own = static_cast<std::size_t>(rank);
     out.plans.push_back({header, plan.programs[own], std::move(plan::partners(plan)[own]),
-                         plan::operations(plan), engine::gpu::reference_of(plan),
+                         plan::operations(plan), plan::shared_exchange_of(plan),
                          std::max(min_bytes, header.min_bytes), std::min(max_bytes, most)});
     plans.push_back(std::move(plan));
   }
   if (plans.size() == 2) {
     UNISONO_TRY(check_pair(plans[0], plans[1]));
     // Some ranks may call in place and others not: both go one way.
-    if (out.plans[0].reference != out.plans[1].reference)
-      for (Registered& one : out.plans) one.reference = nullptr;
+    const auto& [a, b] = std::tie(out.plans[0].exchange, out.plans[1].exchange);
+    if (!a || !b || *a != *b)
+      for (Registered& one : out.plans) one.exchange = nullptr;
   }
   out.card.digest = digest.digest();
   const std::string& name = plans[0].header.name;

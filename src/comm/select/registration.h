@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithm/algorithm.h"
+#include "plan/exchange.h"
 #include "plan/plan.h"
 
 namespace unisono::comm {
@@ -20,9 +20,9 @@ namespace unisono::comm {
 struct Registered {
   plan::Header header;
   plan::RankProgram program;
-  std::vector<int> partners;                    // of this rank; see plan::partners()
-  std::uint32_t operations = 0;                 // of all ranks' steps
-  const algorithm::Entry* reference = nullptr;  // see engine/gpu/carried.h
+  std::vector<int> partners;     // of this rank; see plan::partners()
+  std::uint32_t operations = 0;  // of all ranks' steps
+  std::shared_ptr<const plan::Exchange> exchange;
   std::uint64_t min_bytes = 0;
   std::uint64_t max_bytes = UINT64_MAX;
 

@@ -29,12 +29,12 @@ constexpr std::int64_t most_parts = 8;
 class CopiedPlan : public OnCopyEngines {
  public:
   CopiedPlan(const plan::Header& header, const plan::RankProgram& program,
-             const algorithm::Entry* reference, CopyProgram lowered, Resources& resources)
+             const plan::Exchange* exchange, CopyProgram lowered, Resources& resources)
       : OnCopyEngines(resources),
         header_(header),
         rank_(program.rank),
         scratch_blocks_(program.scratch_blocks),
-        hops_(reference != nullptr ? straight_copy_hops(*reference, header.ranks) : 0),
+        hops_(exchange != nullptr ? straight_copy_hops(*exchange) : 0),
         steps_(std::move(lowered.steps)),
         meetings_of_(steps_.size(), -1) {
     for (const ProgramConnection& one : lowered.connections)
@@ -264,7 +264,7 @@ Status CopiedPlan::await_ends(StreamQueue& queue) {
 
 Result<std::unique_ptr<Execution>> make_copies(const plan::Header& header,
                                                const plan::RankProgram& program,
-                                               const algorithm::Entry* reference,
+                                               std::shared_ptr<const plan::Exchange> exchange,
                                                Resources& resources) {
   UNISONO_ASSIGN(CopyProgram lowered, lower_to_copies(header, program));
   const std::size_t slot = resources.engine().copy_links().options().slot_bytes;
@@ -272,7 +272,7 @@ Result<std::unique_ptr<Execution>> make_copies(const plan::Header& header,
     return misuse("plan ", header.name, " sends ", header.max_step_count,
                   " chunks in one message, which do not fit a slot of ", slot, " bytes");
   return std::unique_ptr<Execution>(
-      std::make_unique<CopiedPlan>(header, program, reference, std::move(lowered), resources));
+      std::make_unique<CopiedPlan>(header, program, exchange.get(), std::move(lowered), resources));
 }
 
 }  // namespace unisono::engine::gpu
