@@ -61,7 +61,7 @@ void Plans::add(Prepared prepared) {
 
 void Plans::refuse(const Registered& plan) {
   const std::lock_guard lock(mutex_);
-  selection_.refuse(plan.header, plan.describe_beyond(operations_));
+  selection_.refuse(plan.header, plan.describe_beyond(operations_, slots_));
 }
 
 Result<plan::Header> Plans::custom(std::string_view program) {
