@@ -8,7 +8,7 @@
 //   steps 2, bytes sent n, bytes reduced n; cost as broadcast's
 // Of two ranks, where nobody else could add, the root has a segment, too, of three parts in five:
 // what it does not add itself crosses the link twice.
-//   steps 2, bytes sent n, bytes reduced n; cost 2 α + n β
+//   steps 2, bytes sent n, bytes reduced 3/5 n; cost 2 α + n β
 //
 // Where a tree's root sends the block to each of its children, here it sends it once. A segment is
 // added by one rank, from its own data on, in scratch (one block), as it may have no output.
@@ -150,7 +150,7 @@ Cost cost_of_pair(const Request& request, double block_bytes) {
   tally.end_phase();
   tally.send(other, request.root, block_bytes - at_root);
   tally.end_phase();
-  Cost cost = tally.total(block_bytes);  // one part after the other
+  Cost cost = tally.total(at_root);
   cost.bytes_sent = block_bytes;
   return cost;
 }
