@@ -91,6 +91,17 @@ TEST_F(GpuStraightCopies, GraphsGoStraightAsTheyWereCaptured) {
   }
 }
 
+// What a rank is to send is saved before what it receives comes in its place.
+TEST_F(GpuStraightCopies, LargeBlocksAreExchangedInPlace) {
+  GpuCluster cluster(2, everything_straight([](int rank, int) { return rank == 0; }));
+  constexpr std::int64_t count = 1'300'003;
+  auto run = copies_of(**algorithm::find(Collective::all_to_all, "direct"), 2, count, random_);
+  run.request.in_place = true;
+  run.type = DataType::uint8;
+  run.calls = 4;
+  EXPECT_EQ(cluster.run(run), "") << describe(run);
+}
+
 // Rank 0 captures, rank 1 does not.
 TEST_F(GpuStraightCopies, ACallThatNotAllRanksCaptureIsRefused) {
   GpuCluster cluster(2, everything_straight([](int, int) { return true; }));

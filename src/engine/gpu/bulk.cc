@@ -210,7 +210,8 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
   UNISONO_TRY(engine.device().check(
       engine.device().driver().stream_is_capturing(stream, &capturing), "looking at a stream"));
   UNISONO_ASSIGN(const CopyLinks::Fork* fork, engine.copy_links().fork(capturing != 0));
-  StreamQueue queue(engine.device(), engine.copy_links(), stream, fork, arguments.timeout_ns);
+  StreamQueue queue(engine.device(), engine.copy_links(), stream, fork, /*counts=*/false,
+                    arguments.timeout_ns);
   UNISONO_TRY(keep_beside(queue, arguments, launch));
   const Stages stages = stages_of(is_reduction(collective_), ranks_);
   launch.tile_bytes = stages.tile_bytes;
