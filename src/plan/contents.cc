@@ -101,6 +101,9 @@ class Execution {
       if (reads_source(step.operation)) {
         const int source = read(rank, step.source, loops, i);
         content = receives(step.operation) ? contents_.sum(content, source) : source;
+        out_.copies_received |= !receives(step.operation) && step.operation != Operation::send &&
+                                step.operation != Operation::reduce &&
+                                !contents_.is_initial(source, rank);
       }
       if (step.operation == Operation::reduce)
         content = contents_.sum(content, read(rank, step.destination, loops, i));

@@ -26,6 +26,9 @@ class Contents {
   int unknown();
   int sum(int a, int b);
 
+  bool is_initial(int content, int rank) const {
+    return at(content).kind == Content::Kind::initial && at(content).a == rank;
+  }
   // The chunk of an input that a content is, or of which it is a sum, added from the left one by
   // one; of the first two the lower rank first. None for what was added otherwise, or is unknown.
   std::optional<std::vector<Addend>> addends(int content) const;
@@ -49,6 +52,7 @@ inline constexpr int no_content = -1;
 struct Movement {
   std::map<std::pair<int, int>, std::vector<int>> sent;  // by sender and receiver: chunk by chunk
   std::vector<std::vector<int>> outputs;                 // by rank and chunk, where it was written
+  bool copies_received = false;  // some rank copies what came from another, as from scratch
 };
 
 // Outputs are those of a call out of place: in place, what an input shares with the output is there

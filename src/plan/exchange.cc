@@ -29,6 +29,7 @@ class Recognition {
       if (!find_result(rank)) return std::nullopt;
     for (int rank = 0; rank < ranks_; ++rank) find_takes(rank);
     if (!is_complete()) return std::nullopt;
+    out_.copies_received = movement_.copies_received && !out_.reduces;
     return std::move(out_);
   }
 

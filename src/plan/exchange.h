@@ -51,6 +51,9 @@ struct Exchange {
   int hops = 1;
   bool reduces = false;
   bool has_equal_blocks = true;  // not in all_to_all_v, where each has a size of its own
+  // Where nothing is added: what comes is copied on inside a rank, as from scratch, rather than
+  // received where it stays.
+  bool copies_received = false;
   std::vector<RankExchange> ranks;
 
   int size() const { return static_cast<int>(ranks.size()); }

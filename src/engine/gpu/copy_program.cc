@@ -133,7 +133,8 @@ plan::Limits copy_limits() {
 }
 
 int straight_copy_hops(const plan::Exchange& exchange) {
-  if (exchange.reduces || exchange.size() > device::max_viewers) return 0;
+  if (exchange.reduces || exchange.copies_received || exchange.size() > device::max_viewers)
+    return 0;
   return exchange.hops == 1 || exchange.has_segments() ? exchange.hops : 0;
 }
 
