@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -10,6 +11,8 @@ from tidy.tree import CXX_SUFFIXES, Violation, lines_of, text_files
 
 MAX_LINES = 500
 CODE_SUFFIXES = CXX_SUFFIXES | {".py", ".pyi", ".cmake"}
+
+MAX_FUNCTION_LINES = 100
 
 # Files that may be longer, each with the reason.
 LONG_FILES: dict[str, str] = {}
@@ -43,6 +46,24 @@ def length_violations(root: Path) -> list[Violation]:
         path = root / name
         if not path.exists() or len(lines_of(path)) <= MAX_LINES:
             found.append(Violation(name, 1, "is short now; take it off the list of long files"))
+    return found
+
+
+def function_violations(root: Path) -> list[Violation]:
+    """Python functions that outgrew the limit, their decorators and signatures included."""
+    found = []
+    for path in text_files(root):
+        if path.suffix != ".py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            count = (node.end_lineno or first) - first + 1
+            if count > MAX_FUNCTION_LINES:
+                complaint = f"{node.name}() has {count} lines; divide it"
+                limit = f" (limit {MAX_FUNCTION_LINES})"
+                found.append(Violation(str(path.relative_to(root)), first, complaint + limit))
     return found
 
 
