@@ -29,6 +29,8 @@ _WORDS = [
     (_MACHINE_PATH, "is a path of one machine"),
     (_REGISTRY_HOST, "names a package registry"),
 ]
+# The core's table, and those of leaves.
+_SETTING_TABLES = ("src/base/settings.cc", "bindings/nccl/settings.cc")
 _VARIABLE = re.compile(r"\bUNISONO_[A-Z][A-Z0-9_]*\b")
 _SETTING_ROW = re.compile(r'SettingRow\{\s*Setting::(\w+),\s*"(UNISONO_\w+)"')
 
@@ -89,8 +91,9 @@ def header_violations(root: Path) -> list[Violation]:
 
 
 def declared_settings(root: Path) -> dict[str, str]:
-    """The table of settings: variable -> enumerator."""
-    text = (root / "src" / "base" / "settings.cc").read_text()
+    """The tables of settings: variable -> enumerator."""
+    tables = [root / name for name in _SETTING_TABLES]
+    text = "".join(table.read_text() for table in tables if table.exists())
     return {variable: enumerator for enumerator, variable in _SETTING_ROW.findall(text)}
 
 
@@ -144,7 +147,7 @@ def unread_settings(root: Path) -> list[Violation]:
         for path in text_files(root)
         if path.suffix in CXX_SUFFIXES
         and path.relative_to(root).parts[0] in {"src", "bindings"}
-        and path.relative_to(root).with_suffix("") != Path("src/base/settings")
+        and str(path.relative_to(root).with_suffix(".cc")) not in _SETTING_TABLES
     )
     return [
         Violation("src/base/settings.cc", 1, f"{variable} is declared and read nowhere")
