@@ -1,10 +1,9 @@
 // Collectives, sends and receives.
 
-#include <unisono/device.h>
-
 #include <algorithm>
 #include <limits>
 
+#include "device_memory.h"
 #include "group.h"
 #include "operation.h"
 

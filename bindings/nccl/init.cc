@@ -2,10 +2,9 @@
 
 #include "init.h"
 
-#include <unisono/device.h>
-
 #include <algorithm>
 
+#include "device_memory.h"
 #include "group.h"
 
 namespace unisono::nccl {

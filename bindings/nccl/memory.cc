@@ -2,8 +2,7 @@
 // first used, others after that. Memory stays mapped until it is freed; a registration is kept only
 // to be given back. windows.cc has what all ranks register together.
 
-#include <unisono/device.h>
-
+#include "device_memory.h"
 #include "group.h"
 
 namespace unisono::nccl {
@@ -36,7 +35,7 @@ ncclResult_t remove_registration(const char* function, ncclComm_t comm, void* ha
 ncclResult_t allocate(void** memory, std::size_t bytes) {
   if (memory == nullptr)
     return fail(ncclInvalidArgument, "ncclMemAlloc: there is no place for the address");
-  auto allocated = unisono::allocate_device_memory(bytes);
+  auto allocated = allocate_device_memory(bytes);
   if (!allocated.ok()) return fail_of_device(allocated.error());
   *memory = *allocated;
   return ncclSuccess;
@@ -53,7 +52,7 @@ ncclResult_t ncclMemAlloc(void** memory, std::size_t bytes) {
 UNISONO_NCCL_EXPORT(ncclMemAlloc);
 
 ncclResult_t ncclMemFree(void* memory) {
-  const unisono::Status status = unisono::free_device_memory(memory);
+  const unisono::Status status = free_device_memory(memory);
   return status.ok() ? ncclSuccess : noted(fail_of_device(status.error()));
 }
 UNISONO_NCCL_EXPORT(ncclMemFree);

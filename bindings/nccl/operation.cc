@@ -1,11 +1,10 @@
 #include "operation.h"
 
-#include <unisono/device.h>
-
 #include <array>
 #include <cmath>
 #include <cstring>
 
+#include "device_memory.h"
 #include "group.h"
 
 namespace unisono::nccl {

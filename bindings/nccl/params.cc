@@ -1,11 +1,10 @@
 // Parameters by name: the settings of this process (UNISONO_*, NCCL_COMM_ID), and no others.
 
-#include <unisono/settings.h>
-
 #include <cstring>
 #include <limits>
 
 #include "group.h"
+#include "settings.h"
 
 // Lives as long as the process, and so do the texts in it.
 struct ncclParamHandle {
@@ -20,7 +19,7 @@ namespace {
 std::vector<ncclParamHandle>& table() {
   static auto& only = *[] {
     auto* made = new std::vector<ncclParamHandle>;
-    for (ProcessSetting& setting : process_settings())
+    for (ProcessSetting& setting : all_settings())
       made->push_back({std::string(setting.variable), std::move(setting)});
     return made;
   }();
@@ -29,7 +28,7 @@ std::vector<ncclParamHandle>& table() {
 
 // The current value: protect_wire() may have changed one.
 ProcessSetting value_of(const ncclParamHandle& param) {
-  for (ProcessSetting& setting : process_settings())
+  for (ProcessSetting& setting : all_settings())
     if (setting.variable == param.key) return std::move(setting);
   return param.setting;
 }
@@ -186,7 +185,7 @@ ncclResult_t ncclParamGetAllParameterKeys(const char*** keys, int* count) {
 UNISONO_NCCL_EXPORT(ncclParamGetAllParameterKeys);
 
 void ncclParamDumpAll() {
-  for (const unisono::ProcessSetting& setting : unisono::process_settings())
+  for (const unisono::ProcessSetting& setting : all_settings())
     unisono::log_warning(text(setting.variable, "=", setting.text));
 }
 UNISONO_NCCL_EXPORT(ncclParamDumpAll);

@@ -1,10 +1,10 @@
 #include "queue.h"
 
-#include <unisono/device.h>
-
 #include <algorithm>
 #include <chrono>
 #include <thread>
+
+#include "device_memory.h"
 
 namespace unisono::nccl {
 namespace {

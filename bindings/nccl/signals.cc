@@ -1,12 +1,12 @@
 // Puts, signals, and waits for signals. On streams they only take their place there; in host memory
 // a group's puts and signals run before its waits.
 
-#include <unisono/device.h>
 #include <unisono/settings.h>
 
 #include <chrono>
 #include <limits>
 
+#include "device_memory.h"
 #include "group.h"
 #include "operation.h"
 #include "windows.h"

@@ -1,8 +1,8 @@
-#include <unisono/device.h>
 
 #include <cstring>
 #include <string_view>
 
+#include "device_memory.h"
 #include "group.h"
 #include "init.h"
 

@@ -3,11 +3,10 @@
 
 #include "windows.h"
 
-#include <unisono/device.h>
-
 #include <map>
 #include <mutex>
 
+#include "device_memory.h"
 #include "group.h"
 
 // A name, which is looked up before use.

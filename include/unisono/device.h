@@ -1,8 +1,5 @@
 // The little of CUDA devices that a library above needs beside a communicator's calls. Nothing of
 // CUDA is needed to compile or link; without a driver every function says so.
-//
-// Where UNISONO_NCCL_HOST_MEMORY is set, host memory stands in for that of devices and streams have
-// no meaning: for trying programs where there is no device.
 #pragma once
 
 #include <unisono/result.h>
@@ -10,9 +7,6 @@
 #include <cstddef>
 
 namespace unisono {
-
-// Whether host memory stands in for device memory.
-bool host_memory_stands_in();
 
 // Of the context that is current on this thread; 0 where none is.
 Result<int> current_device();

@@ -10,6 +10,8 @@
 
 namespace unisono {
 
+enum class SettingType : std::uint8_t { text, integer, size_bytes, duration, boolean };
+
 struct ProcessSetting {
   std::string_view variable;  // "UNISONO_TIMEOUT"
   std::string text;           // as it was set, else the default
@@ -19,6 +21,11 @@ struct ProcessSetting {
 
 // All of them but the secret.
 std::vector<ProcessSetting> process_settings();
+
+// A variable of the environment that a library above declares for itself, read as those of the type
+// above are; unset, it has its default. Misuse names the variable and what would be right.
+Result<ProcessSetting> read_setting(std::string_view variable, SettingType type,
+                                    std::string_view default_text);
 
 // How what this process says to other hosts is protected from now on: "none", "auth" or "encrypt",
 // as UNISONO_WIRE; and a key that all ranks must have beside their job's secret, or "". The same on

@@ -13,9 +13,9 @@ namespace unisono {
 namespace {
 
 constexpr std::string_view own_prefix = "UNISONO_";
-// Read by the installer and by the tests; without the prefix.
-constexpr std::array<std::string_view, 4> read_elsewhere{"NVCC_WHEELS", "TORCH_PYTHON",
-                                                         "NCCL_HEADERS", "UPDATE_GOLDEN"};
+// Read by the installer, by the tests and by libraries above; without the prefix.
+constexpr std::array<std::string_view, 5> read_elsewhere{
+    "NVCC_WHEELS", "TORCH_PYTHON", "NCCL_HEADERS", "NCCL_HOST_MEMORY", "UPDATE_GOLDEN"};
 constexpr std::array<std::string_view, 6> launcher_names{
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
 constexpr std::array<std::string_view, 3> launcher_prefixes{"SLURM_", "PMI", "OMPI_"};

@@ -156,10 +156,6 @@ constexpr std::array rows{
     SettingRow{Setting::comm_id, "NCCL_COMM_ID", text, "",
                "As in NCCL: host:port where rank 0 listens, so that every process may make the "
                "same unique id by itself. UNISONO_SECRET is its secret."},
-    SettingRow{
-        Setting::nccl_host_memory, "UNISONO_NCCL_HOST_MEMORY", boolean, "0",
-        "Lets libunisono_nccl.so take buffers for host memory and run calls at once, whatever "
-        "their stream: for trying programs written for NCCL where there is no GPU."},
 };
 
 const SettingRow& row_of(Setting setting) { return rows[static_cast<std::size_t>(setting)]; }
@@ -172,8 +168,8 @@ constexpr bool rows_in_order() {
 }
 static_assert(rows_in_order());
 
-Result<std::int64_t> parse_number(const SettingRow& row, std::string_view value) {
-  switch (row.type) {
+Result<std::int64_t> parse_number(SettingType type, std::string_view value) {
+  switch (type) {
     case text:
       return std::int64_t{0};
     case integer: {
@@ -196,7 +192,7 @@ Result<std::int64_t> parse_number(const SettingRow& row, std::string_view value)
       if (value == "0" || value == "false" || value == "no" || value == "off") return 0;
       return misuse("cannot read '", value, "' as yes or no; write 1 or 0");
   }
-  return bug("setting ", row.variable, " has no type");
+  return bug("'", value, "' is the value of a setting without a type");
 }
 
 }  // namespace
@@ -220,7 +216,7 @@ bool Settings::is_set(Setting setting) const {
 
 Status Settings::set(Setting setting, std::string_view value) {
   const SettingRow& row = row_of(setting);
-  auto number = parse_number(row, value);
+  auto number = parse_number(row.type, value);
   if (!number.ok()) return misuse(row.variable, ": ", number.error().message);
   values_[static_cast<std::size_t>(setting)] = {std::string(value), *number, true};
   return {};
@@ -263,7 +259,7 @@ Settings Settings::from_environment() {
     const auto index = static_cast<std::size_t>(row.setting);
     out.values_[index].text = row.default_text;
     if (!row.default_text.empty())
-      if (auto number = parse_number(row, row.default_text); number.ok())
+      if (auto number = parse_number(row.type, row.default_text); number.ok())
         out.values_[index].number = *number;
     const char* value = std::getenv(std::string(row.variable).c_str());
     if (value == nullptr) continue;
@@ -274,6 +270,18 @@ Settings Settings::from_environment() {
     if (auto status = out.set(row.setting, value); !status.ok())
       out.complaints_.push_back(status.error().message);
   }
+  return out;
+}
+
+Result<ProcessSetting> read_setting(std::string_view variable, SettingType type,
+                                    std::string_view default_text) {
+  const char* value = std::getenv(std::string(variable).c_str());
+  ProcessSetting out{.variable = variable,
+                     .text = value == nullptr ? std::string(default_text) : value,
+                     .is_number = type != text};
+  auto number = parse_number(type, out.text);
+  if (!number.ok()) return misuse(variable, ": ", number.error().message);
+  out.number = *number;
   return out;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <unisono/result.h>
+#include <unisono/settings.h>
 
 #include <cstdint>
 #include <optional>
@@ -12,8 +13,6 @@
 #include <vector>
 
 namespace unisono {
-
-enum class SettingType : std::uint8_t { text, integer, size_bytes, duration, boolean };
 
 enum class Setting : std::uint8_t {
   log,
@@ -61,7 +60,6 @@ enum class Setting : std::uint8_t {
   spin,
   simd,
   comm_id,
-  nccl_host_memory,
 };
 
 struct SettingRow {

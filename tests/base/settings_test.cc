@@ -69,6 +69,21 @@ TEST(Settings, RefuseWhatDoesNotReadAndKeepTheValue) {
   EXPECT_FALSE(settings.set("UNISONO_ZERO_COPY", "maybe").ok());
 }
 
+TEST(Settings, OfLibrariesAboveAreReadLikeThese) {
+  const auto read = [] { return read_setting("ABOVE_PATIENCE", SettingType::duration, "2s"); };
+  ASSERT_TRUE(read().ok());
+  EXPECT_EQ(read()->text, "2s");
+  EXPECT_EQ(read()->number, 2000000000);
+  const Variable set("ABOVE_PATIENCE", "5ms");
+  ASSERT_TRUE(read().ok());
+  EXPECT_EQ(read()->number, 5000000);
+  EXPECT_TRUE(read()->is_number);
+  const auto boolean = read_setting("ABOVE_PATIENCE", SettingType::boolean, "0");
+  ASSERT_FALSE(boolean.ok());
+  EXPECT_EQ(boolean.error().message,
+            "ABOVE_PATIENCE: cannot read '5ms' as yes or no; write 1 or 0");
+}
+
 TEST(Settings, UnknownNamesGetTheNearOnes) {
   Settings settings = Settings::from_environment();
   const Status failed = settings.set(std::string("UNISONO_") + "TIMOUT", "1s");
@@ -98,6 +113,7 @@ TEST(Environment, WhatNothingReadsIsToldWithTheNearSettings) {
   const Variable known("UNISONO_TIMEOUT", "7s");
   const Variable far("UNISONO_QQQQQQQQQQQQ", "1");
   const Variable of_tests("UNISONO_UPDATE_GOLDEN", "1");
+  const Variable of_a_leaf("UNISONO_NCCL_HOST_MEMORY", "1");
   const Variable empty("UNISONO_CHANELS", "");
   EXPECT_TRUE(told("UNISONO_TIMOUT")
                   .starts_with("UNISONO_TIMOUT is set, and there is no such setting; did you mean "
@@ -107,6 +123,7 @@ TEST(Environment, WhatNothingReadsIsToldWithTheNearSettings) {
   EXPECT_EQ(told("UNISONO_QQQQQQQQQQQQ"),
             "UNISONO_QQQQQQQQQQQQ is set, and there is no such setting");
   EXPECT_TRUE(told("UNISONO_UPDATE_GOLDEN").empty());
+  EXPECT_TRUE(told("UNISONO_NCCL_HOST_MEMORY").empty());
   EXPECT_TRUE(told("UNISONO_CHANELS").empty());
 }
 

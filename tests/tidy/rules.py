@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -10,6 +11,8 @@ from tidy.tree import CXX_SUFFIXES, Violation, lines_of, text_files
 
 MAX_LINES = 500
 CODE_SUFFIXES = CXX_SUFFIXES | {".py", ".pyi", ".cmake"}
+
+MAX_FUNCTION_LINES = 100
 
 # Files that may be longer, each with the reason.
 LONG_FILES: dict[str, str] = {}
@@ -26,6 +29,8 @@ _WORDS = [
     (_MACHINE_PATH, "is a path of one machine"),
     (_REGISTRY_HOST, "names a package registry"),
 ]
+# The core's table, and those of leaves.
+_SETTING_TABLES = ("src/base/settings.cc", "bindings/nccl/settings.cc")
 _VARIABLE = re.compile(r"\bUNISONO_[A-Z][A-Z0-9_]*\b")
 _SETTING_ROW = re.compile(r'SettingRow\{\s*Setting::(\w+),\s*"(UNISONO_\w+)"')
 
@@ -43,6 +48,24 @@ def length_violations(root: Path) -> list[Violation]:
         path = root / name
         if not path.exists() or len(lines_of(path)) <= MAX_LINES:
             found.append(Violation(name, 1, "is short now; take it off the list of long files"))
+    return found
+
+
+def function_violations(root: Path) -> list[Violation]:
+    """Python functions that outgrew the limit, their decorators and signatures included."""
+    found = []
+    for path in text_files(root):
+        if path.suffix != ".py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            count = (node.end_lineno or first) - first + 1
+            if count > MAX_FUNCTION_LINES:
+                complaint = f"{node.name}() has {count} lines; divide it"
+                limit = f" (limit {MAX_FUNCTION_LINES})"
+                found.append(Violation(str(path.relative_to(root)), first, complaint + limit))
     return found
 
 
@@ -68,8 +91,9 @@ def header_violations(root: Path) -> list[Violation]:
 
 
 def declared_settings(root: Path) -> dict[str, str]:
-    """The table of settings: variable -> enumerator."""
-    text = (root / "src" / "base" / "settings.cc").read_text()
+    """The tables of settings: variable -> enumerator."""
+    tables = [root / name for name in _SETTING_TABLES]
+    text = "".join(table.read_text() for table in tables if table.exists())
     return {variable: enumerator for enumerator, variable in _SETTING_ROW.findall(text)}
 
 
@@ -123,7 +147,7 @@ def unread_settings(root: Path) -> list[Violation]:
         for path in text_files(root)
         if path.suffix in CXX_SUFFIXES
         and path.relative_to(root).parts[0] in {"src", "bindings"}
-        and path.relative_to(root).with_suffix("") != Path("src/base/settings")
+        and str(path.relative_to(root).with_suffix(".cc")) not in _SETTING_TABLES
     )
     return [
         Violation("src/base/settings.cc", 1, f"{variable} is declared and read nowhere")

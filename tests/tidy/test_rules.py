@@ -13,6 +13,7 @@ Rule = Callable[[Path], list[Violation]]
 
 ALL_RULES: list[Rule] = [
     rules.length_violations,
+    rules.function_violations,
     rules.word_violations,
     rules.header_violations,
     rules.environment_violations,
@@ -62,6 +63,11 @@ def test_a_clean_tree_passes(rule: Rule, small_tree: Path) -> None:
     ("rule", "file", "text"),
     [
         (rules.length_violations, "src/base/long.cc", "int x;\n" * (rules.MAX_LINES + 1)),
+        (
+            rules.function_violations,
+            "python/unisono/a.py",
+            "@f\ndef g(\n    a: int,\n) -> None:\n" + "    f()\n" * (rules.MAX_FUNCTION_LINES - 3),
+        ),
         (rules.word_violations, "src/base/a.cc", "// " + "TO" + "DO: later\n"),
         (rules.word_violations, "README.md", "See /ho" + "me/me/main.\n"),
         (rules.word_violations, "tools/x", "get " + "pypi" + ".org/x\n"),

@@ -68,7 +68,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
     add(
         "reference/settings.md",
-        settings_table.markdown((ROOT / "src" / "base" / "settings.cc").read_text()),
+        settings_table.markdown(
+            "".join((ROOT / one).read_text() for one in settings_table.SOURCES)
+        ),
     )
 
     add("reference/cli.md", _command_line())

@@ -1,9 +1,11 @@
-"""Turns the table in src/base/settings.cc into the reference page of settings."""
+"""Turns the tables of settings, the core's and a leaf's, into the reference page of settings."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+
+SOURCES = ("src/base/settings.cc", "bindings/nccl/settings.cc")
 
 _ROW = re.compile(
     r'SettingRow\{\s*Setting::\w+,\s*"(?P<variable>\w+)",\s*(?P<type>\w+),\s*'

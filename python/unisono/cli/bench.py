@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Self
+from pathlib import Path
+from typing import Self
 
 import typer
 from rich.console import Group
@@ -16,22 +17,18 @@ from unisono.bench.copies import copies_table
 from unisono.bench.device_rows import DeviceRequest
 from unisono.bench.links import shares_table
 from unisono.bench.machine import describe_machine
-from unisono.bench.peers import PEERS
 from unisono.bench.rows import Row, to_document, write_document
 from unisono.bench.tables import comparison_summary, comparison_table, table_of
+from unisono.cli import bench_options as options
 from unisono.cli.bench_device import COLLECTIVES, MODES, bench_device
 from unisono.cli.bench_device import against as against_on_device
 from unisono.cli.output import (
     DEFAULT_RANKS,
-    RANK_OPTIONS,
     STANDARD_OUTPUT,
     Html,
     Json,
     Nodes,
     complain,
-    complete_algorithm,
-    complete_collective,
-    complete_protocol,
     console,
     parse_delay,
     parse_rank_list,
@@ -44,7 +41,7 @@ from unisono.cli.output import (
 )
 from unisono.errors import MisuseError
 from unisono.names import check_names
-from unisono.netbed import parse_shape
+from unisono.netbed import parse_rate, parse_shape
 from unisono.report import write_report
 from unisono.tables import Table
 
@@ -52,104 +49,33 @@ _SHOWN_ROWS = 12
 
 
 def bench(
-    collectives: Annotated[
-        list[str] | None, typer.Argument(help="Default: all.", autocompletion=complete_collective)
-    ] = None,
-    ranks: Annotated[
-        int, typer.Option(*RANK_OPTIONS, "-g", min=1, help="Number of ranks, as mpirun's -n.")
-    ] = DEFAULT_RANKS,
+    collectives: options.Collectives = None,
+    ranks: options.Ranks = DEFAULT_RANKS,
     nodes: Nodes = 1,
-    smallest: Annotated[
-        str, typer.Option("--min", "-b", "--minbytes", help="Smallest size.")
-    ] = "8",
-    largest: Annotated[
-        str, typer.Option("--max", "-e", "--maxbytes", help="Largest size.")
-    ] = "4MiB",
-    factor: Annotated[
-        int, typer.Option("--factor", "-f", "--stepfactor", help="From one size to the next.")
-    ] = 8,
-    algorithm: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Names, all, or auto: the selection table's.", autocompletion=complete_algorithm
-        ),
-    ] = None,
-    protocol: Annotated[
-        list[str] | None,
-        typer.Option(help="simple, ll, ll128, all, or auto.", autocompletion=complete_protocol),
-    ] = None,
-    type_: Annotated[
-        str, typer.Option("--type", "-d", "--datatype", help="Element type.")
-    ] = "float32",
-    operation: Annotated[str, typer.Option("--operation", "-o", "--op", help="Reduction.")] = "sum",
-    root: Annotated[
-        int, typer.Option("--root", "-r", help="Of broadcast, reduce, gather, scatter.")
-    ] = 0,
-    in_place: Annotated[
-        bool,
-        typer.Option(
-            "--in-place", help="Input and output alias; with --device cuda, rows of both kinds."
-        ),
-    ] = False,
-    iterations: Annotated[
-        int,
-        typer.Option(
-            "--iterations",
-            "--iters",
-            min=0,
-            help="Calls timed, in up to nine repeats of equally many; 0: as time allows.",
-        ),
-    ] = 0,
-    seconds: Annotated[float, typer.Option(min=0, help="For each case, roughly.")] = 0.1,
-    netbed: Annotated[
-        str,
-        typer.Option(
-            metavar="NODESxRANKS",
-            help="Network namespaces as nodes, as 4x2; needs root. Replaces --ranks and --nodes.",
-        ),
-    ] = "",
-    rate: Annotated[str, typer.Option(help="Of each link of the netbed, as 200mbit.")] = "",
-    rails: Annotated[int, typer.Option(min=1, help="Links of each node of the netbed.")] = 1,
-    delay: Annotated[str, typer.Option(help="Of each message between nodes, as 1ms.")] = "",
-    against: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Compare with other libraries: {', '.join(PEERS)}.",
-            autocompletion=lambda: list(PEERS),
-        ),
-    ] = None,
-    stop_after: Annotated[
-        float, typer.Option(min=0, help="With --against: begin nothing after so many seconds.")
-    ] = 0,
-    device: Annotated[
-        str,
-        typer.Option(
-            help="cpu, or cuda: ranks on as many CUDA devices; --against nccl or symm_mem."
-        ),
-    ] = "cpu",
-    devices: Annotated[
-        str,
-        typer.Option(help="With --device cuda: numbers of devices, as 2,4; replaces --ranks."),
-    ] = "",
-    mode: Annotated[
-        list[str] | None, typer.Option(help="With --device cuda: eager, graph; default both.")
-    ] = None,
-    channels: Annotated[
-        int, typer.Option(min=0, help="With --device cuda: channels; 0: the table's.")
-    ] = 0,
-    policy: Annotated[
-        str, typer.Option(help="With --device cuda: zero_sm, or fastest; empty: the settings'.")
-    ] = "",
-    max_sms: Annotated[
-        int, typer.Option(min=0, help="With --device cuda: multiprocessors of a call; 0: any.")
-    ] = 0,
-    memory: Annotated[
-        str,
-        typer.Option(
-            help="With --device cuda: the buffers', cuda, or nccl: by ncclMemAlloc, which NCCL "
-            "registers with its peers."
-        ),
-    ] = "cuda",
+    smallest: options.Smallest = "8",
+    largest: options.Largest = "4MiB",
+    factor: options.Factor = 8,
+    algorithm: options.Algorithm = None,
+    protocol: options.Protocol = None,
+    type_: options.Type = "float32",
+    operation: options.Operation = "sum",
+    root: options.Root = 0,
+    in_place: options.InPlace = False,
+    iterations: options.Iterations = 0,
+    seconds: options.Seconds = 0.1,
+    netbed: options.Netbed = "",
+    rate: options.Rate = "",
+    rails: options.Rails = 1,
+    delay: options.Delay = "",
+    against: options.Against = None,
+    stop_after: options.StopAfter = 0,
+    device: options.Device = "cpu",
+    devices: options.Devices = "",
+    mode: options.Mode = None,
+    channels: options.Channels = 0,
+    policy: options.Policy = "",
+    max_sms: options.MaxSms = 0,
+    memory: options.Memory = "cuda",
     json: Json = None,
     html: Html = None,
 ) -> None:
@@ -182,11 +108,7 @@ def bench(
         on_device = against_on_device(on_device, split_names(against or []))
         numbers = parse_rank_list(devices) if devices else [ranks]
         raise typer.Exit(bench_device(on_device, numbers, json, html))
-    if netbed:
-        shape = parse_shape(netbed, rate, rails)
-        ranks, nodes = shape.ranks, shape.nodes
-    elif rate or rails > 1:
-        raise MisuseError("--rate and --rails are a netbed's; give its shape, as --netbed 4x2")
+    ranks, nodes = _ranks_and_nodes(ranks, nodes, netbed, rate, rails)
     if delay:
         parse_delay(delay)
     placement_of(ranks, nodes)
@@ -208,25 +130,44 @@ def bench(
         rails,
         delay,
     )
-    peers = split_names(against or [])
+    raise typer.Exit(_bench_host(request, split_names(against or []), stop_after, json, html))
+
+
+def _ranks_and_nodes(ranks: int, nodes: int, netbed: str, rate: str, rails: int) -> tuple[int, int]:
+    """A netbed's shape replaces the numbers of ranks and nodes."""
+    if netbed:
+        shape = parse_shape(netbed, rate, rails)
+        return shape.ranks, shape.nodes
+    if rate or rails > 1:
+        raise MisuseError("--rate and --rails are a netbed's; give its shape, as --netbed 4x2")
+    return ranks, nodes
+
+
+def _bench_host(
+    request: Request, peers: Sequence[str], stop_after: float, json: Path | None, html: Path | None
+) -> int:
+    """Measures on processors, prints and writes; the exit status."""
+    done = None
     if peers:
         done = compare_with_progress(request, peers, comparison_cases(request), stop_after)
-        rows = done.rows
-    else:
-        rows = run_with_progress(request, list_cases(request))
+    rows = done.rows if done else run_with_progress(request, list_cases(request))
     if json == STANDARD_OUTPUT:
         print_json(to_document(request, rows))
-    elif peers:
-        print_comparison(request, done)
     else:
-        show(table_of(rows))
-    if rate and json != STANDARD_OUTPUT:
-        show("", shares_table(rows, shape.rate * rails, "share of the links' rate"))
-    if json and json != STANDARD_OUTPUT:
-        write_document(json, request, rows)
+        if done:
+            print_comparison(request, done)
+        else:
+            show(table_of(rows))
+        if request.rate:
+            rate = parse_rate(request.rate) * request.rails
+            show("", shares_table(rows, rate, "share of the links' rate"))
+        if json:
+            write_document(json, request, rows)
     if html:
-        write_report(html, rows, title=f"Unisono bench: {ranks} ranks, {nodes} nodes")
-    raise typer.Exit(conclude(rows))
+        write_report(
+            html, rows, title=f"Unisono bench: {request.ranks} ranks, {request.nodes} nodes"
+        )
+    return conclude(rows)
 
 
 def run_with_progress(request: Request, cases: Sequence[Case]) -> list[Row]:

@@ -1,12 +1,11 @@
 #include <unisono/device.h>
 
-#include <cstdlib>
-#include <cstring>
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "base/error.h"
-#include "base/settings.h"
 #include "base/try.h"
 #include "sys/cuda/device.h"
 
@@ -16,8 +15,6 @@ using sys::cuda::Device;
 using sys::cuda::DeviceAddress;
 
 namespace {
-
-constexpr std::size_t host_alignment = 4096;
 
 // Opened once; held until the process ends, as the CUDA runtime holds its contexts.
 Result<std::shared_ptr<const Device>> device_of(int ordinal) {
@@ -37,15 +34,9 @@ sys::cuda::StreamHandle* handle_of(void* stream) {
 
 }  // namespace
 
-bool host_memory_stands_in() { return settings().boolean(Setting::nccl_host_memory); }
-
-Result<int> current_device() {
-  if (host_memory_stands_in()) return 0;
-  return Device::current_ordinal();
-}
+Result<int> current_device() { return Device::current_ordinal(); }
 
 Result<int> device_count() {
-  if (host_memory_stands_in()) return 1;
   UNISONO_ASSIGN(const sys::cuda::Driver* driver, sys::cuda::driver());
   int count = 0;
   UNISONO_TRY(sys::cuda::check(*driver, driver->device_count(&count), "counting CUDA devices"));
@@ -53,12 +44,6 @@ Result<int> device_count() {
 }
 
 Result<void*> allocate_device_memory(std::size_t bytes) {
-  if (host_memory_stands_in()) {
-    const std::size_t whole = (bytes + host_alignment - 1) / host_alignment * host_alignment;
-    void* memory = std::aligned_alloc(host_alignment, std::max(whole, host_alignment));
-    if (memory == nullptr) return environment_error("there is no memory for ", bytes, " bytes");
-    return memory;
-  }
   UNISONO_ASSIGN(const int ordinal, Device::current_ordinal());
   UNISONO_ASSIGN(const auto device, device_of(ordinal));
   const sys::cuda::Current current(*device);
@@ -70,10 +55,6 @@ Result<void*> allocate_device_memory(std::size_t bytes) {
 
 Status free_device_memory(void* memory) {
   if (memory == nullptr) return {};
-  if (host_memory_stands_in()) {
-    std::free(memory);
-    return {};
-  }
   UNISONO_ASSIGN(const sys::cuda::Driver* driver, sys::cuda::driver());
   const sys::cuda::PointerKind kind = sys::cuda::kind_of(*driver, memory);
   if (!kind.is_device || kind.ordinal < 0)
@@ -86,10 +67,6 @@ Status free_device_memory(void* memory) {
 
 Status read_device_memory(void* host, const void* memory, std::size_t bytes, int device,
                           void* stream) {
-  if (host_memory_stands_in()) {
-    std::memcpy(host, memory, bytes);
-    return {};
-  }
   UNISONO_ASSIGN(const auto opened, device_of(device));
   const sys::cuda::Driver& driver = opened->driver();
   const sys::cuda::Current current(*opened);
@@ -109,7 +86,6 @@ Status read_device_memory(void* host, const void* memory, std::size_t bytes, int
 }
 
 Status record_event(int device, void* event, void* stream) {
-  if (host_memory_stands_in()) return {};
   UNISONO_ASSIGN(const auto opened, device_of(device));
   const sys::cuda::Current current(*opened);
   return opened->check(
@@ -118,7 +94,7 @@ Status record_event(int device, void* event, void* stream) {
 }
 
 Status order_streams(int device, void* before, void* after) {
-  if (before == after || host_memory_stands_in()) return {};
+  if (before == after) return {};
   UNISONO_ASSIGN(const auto opened, device_of(device));
   const sys::cuda::Driver& driver = opened->driver();
   const sys::cuda::Current current(*opened);
