@@ -28,7 +28,7 @@ endfunction()
 unisono_test_emulated(gpu_emulated 1 16
   "Gpu.EveryTypeAndOperationIsCombinedRight" "Gpu.GraphsReplayWithNewData"
   "Ranks/GpuKernelsByHand.*" "By/GpuGroups.*" "GpuCopies.EveryPlan*" "GpuCopies.GraphsReplay*"
-  "GpuStraightCopies.*"
+  "GpuStraightCopies.*" "GpuLongCopies.*"
   "GpuBulk.EveryPlanIsRight" "GpuBulk.GraphsReplay*" "GpuBulk.ARankSays*")
 # Ranks that share so many have more than the few thread blocks that copy in bulk.
 unisono_test_emulated(gpu_emulated_room 1 72 "GpuBulk.LeavingRoom*" "GpuBulk.ARankHasFew*")

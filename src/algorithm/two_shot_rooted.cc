@@ -6,6 +6,9 @@
 // Reduce: every rank sends the others their segments; each adds its own of all blocks, and sends
 // the sum to the root.
 //   steps 2, bytes sent n, bytes reduced n; cost as broadcast's
+// Of two ranks, where nobody else could add, the root has a segment, too, of three parts in five:
+// what it does not add itself crosses the link twice.
+//   steps 2, bytes sent n, bytes reduced 3/5 n; cost 2 α + n β
 //
 // Where a tree's root sends the block to each of its children, here it sends it once. A segment is
 // added by one rank, from its own data on, in scratch (one block), as it may have no output.
@@ -26,6 +29,10 @@ namespace {
 using plan::BlockBuilder;
 using plan::Location;
 using plan::ProgramBuilder;
+
+// Of a reduce of two ranks: of a channel, and of these the root's.
+constexpr int chunks_of_pair = 5;
+constexpr int root_chunks = 3;
 
 // One rank's view of a channel.
 struct Rooted {
@@ -64,6 +71,23 @@ struct Rooted {
       exchange.recv(plan::output(segment(peer(distance))));
     }
   }
+  // Of a reduce of two ranks.
+  plan::Index pair_chunk(int chunk) const { return std::int64_t{channel} * chunks_of_pair + chunk; }
+  void reduce_pair_at_root() const {
+    BlockBuilder block = builder.block(channel, peer(1), peer(1));
+    const Location rest = plan::output(pair_chunk(root_chunks));
+    block.send(plan::input(pair_chunk(root_chunks)), chunks_of_pair - root_chunks);
+    block.recv_reduce_copy(plan::input(pair_chunk(0)), plan::output(pair_chunk(0)), root_chunks);
+    block.recv(rest, chunks_of_pair - root_chunks);
+  }
+  void reduce_pair() const {
+    BlockBuilder block = builder.block(channel, peer(1), peer(1));
+    const Location sum = plan::scratch(pair_chunk(root_chunks));
+    builder.need_scratch(1);
+    block.send(plan::input(pair_chunk(0)), root_chunks);
+    block.recv_reduce_copy(plan::input(pair_chunk(root_chunks)), sum, chunks_of_pair - root_chunks);
+    block.send(sum, chunks_of_pair - root_chunks);
+  }
   void reduce_to_root() const {
     for (int distance = 1; distance < ranks(); ++distance) {
       BlockBuilder exchange = builder.block(channel, peer(distance), peer(distance));
@@ -97,6 +121,8 @@ void write(const Rooted& way) {
         .copy(plan::input(way.channel), plan::output(way.channel));
   else if (way.request.collective == Collective::broadcast)
     way.is_root() ? way.broadcast_from_root() : way.broadcast_on();
+  else if (way.ranks() == 2)
+    way.is_root() ? way.reduce_pair_at_root() : way.reduce_pair();
   else
     way.is_root() ? way.reduce_to_root() : way.reduce_on();
 }
@@ -109,13 +135,31 @@ plan::RankProgram program(const Request& request, int rank) {
 }
 
 plan::Header header(const Request& request) {
-  return header_for(request, request.channels * std::max(request.placement.ranks() - 1, 1));
+  const int ranks = request.placement.ranks();
+  const bool is_pair = ranks == 2 && request.collective == Collective::reduce;
+  return header_for(request,
+                    request.channels * (is_pair ? chunks_of_pair : std::max(ranks - 1, 1)));
+}
+
+Cost cost_of_pair(const Request& request, double block_bytes) {
+  const int other = 1 - request.root;
+  const double at_root = block_bytes * root_chunks / chunks_of_pair;
+  CostTally tally(request.placement);
+  tally.send(request.root, other, block_bytes - at_root);
+  tally.send(other, request.root, at_root);
+  tally.end_phase();
+  tally.send(other, request.root, block_bytes - at_root);
+  tally.end_phase();
+  Cost cost = tally.total(at_root);
+  cost.bytes_sent = block_bytes;
+  return cost;
 }
 
 Cost cost(const Request& request, double block_bytes) {
   const int ranks = request.placement.ranks();
   const int root = request.root;
   const bool adds = request.collective == Collective::reduce;
+  if (adds && ranks == 2) return cost_of_pair(request, block_bytes);
   const double segment_bytes = ranks > 1 ? block_bytes / (ranks - 1) : block_bytes;
   CostTally tally(request.placement);
   // Of a broadcast; a reduce has the same messages the other way and in the other order.

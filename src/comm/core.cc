@@ -102,8 +102,9 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
                                   tiling_of(nodes, job->host_traits().crowding > 1, made.header),
                                   made.partners);
   };
-  core->plans = std::make_unique<comm::Plans>(std::move(selection), core->rank,
-                                              engine::limits().operations, core->make_on_host);
+  core->plans =
+      std::make_unique<comm::Plans>(std::move(selection), core->rank, engine::limits().operations,
+                                    job->fifo_options().usable_slots(), core->make_on_host);
   core->point_to_point = std::make_unique<comm::PointToPoint>(
       *core->connections, core->rank, core->size, job->fifo_options(), core->checks_calls);
   core->scheduler = std::make_unique<Scheduler>(
@@ -392,9 +393,7 @@ Status Communicator::Core::register_plans(std::span<const std::string> texts,
   std::vector<comm::Plans*> engines{plans.get()};
   if (device() != nullptr) engines.push_back(device_plans_.get());
   std::vector<std::pair<comm::Plans*, comm::Plans::Prepared>> prepared;
-  // Whichever engine runs it.
-  int slots = job->fifo_options().usable_slots();
-  if (device() != nullptr) slots = std::min(slots, device()->engine().options().slots);
+  const int slots = job->fifo_options().usable_slots();
   // A rank that cannot takes part in the comparison, so that no other waits for it.
   auto mine = comm::read_registration(texts, rank, size, slots, min_bytes, max_bytes);
   for (comm::Plans* engine : engines)

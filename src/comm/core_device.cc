@@ -38,7 +38,7 @@ Result<std::unique_ptr<comm::Plans>> Communicator::Core::make_device_plans(
       return staging_->stage(made.header, rank, std::move(on_host));
     };
     return std::make_unique<comm::Plans>(std::move(selection), rank, engine::limits().operations,
-                                         make);
+                                         job->fifo_options().usable_slots(), make);
   }
   comm::Selection selection(
       topo::Placement::single_node(size),
@@ -46,10 +46,10 @@ Result<std::unique_ptr<comm::Plans>> Communicator::Core::make_device_plans(
                          connected.copies_in_bulk()));
   UNISONO_TRY(selection.read_settings());
   const auto make = [&connected](const comm::Plans::Program& made) {
-    return engine::gpu::make_execution(made.header, made.program, made.reference, connected);
+    return engine::gpu::make_execution(made.header, made.program, made.exchange(), connected);
   };
   return std::make_unique<comm::Plans>(std::move(selection), rank, engine::gpu::limits().operations,
-                                       make);
+                                       connected.engine().options().slots, make);
 }
 
 Status Communicator::Core::make_device(int ordinal) {
@@ -76,9 +76,9 @@ Status Communicator::Core::make_plans_of_device(comm::DeviceConnections& connect
   copy_plans_ = std::make_unique<comm::Plans>(
       comm::Selection(topo::Placement::single_node(size),
                       comm::copy_model(connected.engine().options().copies)),
-      rank, engine::gpu::copy_limits().operations,
+      rank, engine::gpu::copy_limits().operations, connected.engine().options().copies.slots,
       [resources = &connected](const comm::Plans::Program& made) {
-        return engine::gpu::make_copies(made.header, made.program, made.reference, *resources);
+        return engine::gpu::make_copies(made.header, made.program, made.exchange(), *resources);
       });
   return {};
 }

@@ -1,147 +1,262 @@
 #include "plan/exchange.h"
 
 #include <algorithm>
-#include <deque>
 
-#include "plan/walk.h"
+#include "plan/contents.h"
 
 namespace unisono::plan {
 namespace {
 
-constexpr std::size_t slots = 2;
-constexpr std::int64_t most_steps = 1 << 14;
+std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-// Runs all ranks' programs in one order that two slots allow; all of them come to the same.
-class Execution {
+// Reads an exchange off what was sent and is held in the end, and accepts it if, done as exchange.h
+// says, it sends and leaves exactly that.
+class Recognition {
  public:
-  Execution(const Plan& plan, Contents& contents)
-      : header_(plan.header), contents_(contents), ranks_(plan.programs.size()) {
-    out_.outputs.resize(plan.programs.size());
-    for (std::size_t rank = 0; rank < plan.programs.size(); ++rank)
-      for (const ThreadBlock& block : plan.programs[rank].thread_blocks)
-        ranks_[rank].blocks.push_back({&block, StepCursor(block.body)});
+  Recognition(const Header& header, Contents& contents, const Movement& movement)
+      : contents_(contents), movement_(movement), ranks_(header.ranks), results_(index(ranks_)) {
+    out_.chunks_per_block = header.chunks_per_block;
+    out_.has_equal_blocks = header.collective != Collective::all_to_all_v;
+    for (int rank = 0; rank < ranks_; ++rank)
+      out_.ranks.push_back({std::vector<Chunks>(index(ranks_)), std::vector<Chunks>(index(ranks_)),
+                            std::vector<int>(), std::vector<int>()});
   }
 
   std::optional<Exchange> run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-        for (Block& block : ranks_[rank].blocks)
-          while (block.cursor.step() != nullptr && go(static_cast<int>(rank), block)) moved = true;
-    }
-    for (const Rank& rank : ranks_)
-      for (const Block& block : rank.blocks)
-        if (block.cursor.step() != nullptr) return std::nullopt;
+    for (int rank = 0; rank < ranks_; ++rank)
+      if (!find_sent(rank)) return std::nullopt;
+    for (int rank = 0; rank < ranks_; ++rank)
+      if (!find_result(rank)) return std::nullopt;
+    for (int rank = 0; rank < ranks_; ++rank) find_takes(rank);
+    if (!is_complete()) return std::nullopt;
     return std::move(out_);
   }
 
  private:
-  struct Block {
-    const ThreadBlock* block;
-    StepCursor cursor;
-  };
-  struct Rank {
-    std::vector<Block> blocks;
-    std::map<std::pair<Buffer, std::int64_t>, int> held;  // of what was written
-  };
-  using Message = Exchange::Message;
+  RankExchange& at(int rank) { return out_.ranks[index(rank)]; }
+  std::vector<int>& result(int rank) { return results_[index(rank)]; }
+  const std::vector<int>& outputs(int rank) const { return movement_.outputs[index(rank)]; }
 
-  // Whether the block's step could be done.
-  bool go(int rank, Block& at) {
-    const Step& step = *at.cursor.step();
-    const LoopValues& loops = at.cursor.loops();
-    for (const Dependency& after : step.after)
-      if (ranks_[static_cast<std::size_t>(rank)]
-              .blocks[static_cast<std::size_t>(after.thread_block)]
-              .cursor.number() < after.steps.at(loops))
-        return false;
-    auto& out = queues_[{rank, at.block->send_peer}];
-    auto& in = queues_[{at.block->recv_peer, rank}];
-    if (sends(step.operation) && out.size() == slots) return false;
-    if (receives(step.operation) && in.empty()) return false;
-    Message value(static_cast<std::size_t>(step.count));
-    if (receives(step.operation)) {
-      value = std::move(in.front());
-      in.pop_front();
+  // What a rank gives of its input; then what it forwards, the same to each.
+  bool find_sent(int rank) {
+    for (int peer = 0; peer < ranks_; ++peer) {
+      const auto sent = movement_.sent.find({rank, peer});
+      if (sent == movement_.sent.end()) continue;
+      const auto is_given = [&](int content) {
+        const auto addends = contents_.addends(content);
+        return addends && addends->size() == 1 && addends->front().rank == rank;
+      };
+      const auto end = std::ranges::find_if_not(sent->second, is_given);
+      if (end != sent->second.begin())
+        at(rank).gives[index(peer)] = {contents_.addends(sent->second.front())->front().chunk,
+                                       end - sent->second.begin()};
+      const std::vector<int> forwarded(end, sent->second.end());
+      if (forwarded.empty()) continue;
+      if (!at(rank).forwards.empty() && forwarded != result(rank)) return false;
+      result(rank) = forwarded;
+      at(rank).forwards.push_back(peer);
+      out_.hops = 2;
     }
-    for (int i = 0; i < step.count; ++i) {
-      int& content = value[static_cast<std::size_t>(i)];
-      if (reads_source(step.operation)) {
-        const int source = read(rank, step.source, loops, i);
-        content = receives(step.operation) ? contents_.sum(content, source) : source;
-      }
-      if (step.operation == Operation::reduce)
-        content = contents_.sum(content, read(rank, step.destination, loops, i));
-      if (writes_destination(step.operation)) write(rank, step.destination, loops, i, content);
-    }
-    if (sends(step.operation)) {
-      out_.sent[{rank, at.block->send_peer}].push_back(value);
-      out.push_back(std::move(value));
-    }
-    at.cursor.advance();
     return true;
   }
 
-  Storage storage(int rank, const Location& location, const LoopValues& loops, int i) const {
-    return storage_of(header_, rank, location.buffer, location.index.at(loops) + i);
+  // Where a rank forwards nothing, its sums, but those that others forward to it.
+  void find_own_sums(int rank) {
+    for (const int content : outputs(rank)) {
+      if (content == no_content) continue;
+      const auto addends = contents_.addends(content);
+      if (addends && addends->size() == 1) continue;
+      if (!comes_forwarded(rank, content)) result(rank).push_back(content);
+    }
   }
 
-  int read(int rank, const Location& location, const LoopValues& loops, int i) {
-    const Storage at = storage(rank, location, loops, i);
-    const auto& held = ranks_[static_cast<std::size_t>(rank)].held;
-    const auto found = held.find({at.buffer, at.chunk});
-    if (found != held.end()) return found->second;
-    return contents_.initial(rank, at,
-                             location.buffer == Buffer::input || !is_reduction(header_.collective));
+  bool comes_forwarded(int rank, int content) {
+    for (int peer = 0; peer < ranks_; ++peer)
+      if (forwards(peer, rank) && std::ranges::count(result(peer), content) > 0) return true;
+    return false;
   }
 
-  void write(int rank, const Location& location, const LoopValues& loops, int i, int content) {
-    const Storage at = storage(rank, location, loops, i);
-    ranks_[static_cast<std::size_t>(rank)].held[{at.buffer, at.chunk}] = content;
-    if (at.buffer == storage_of(header_, rank, Buffer::output, 0).buffer)
-      out_.outputs[static_cast<std::size_t>(rank)][at.chunk] = content;
+  bool find_result(int rank) {
+    if (at(rank).forwards.empty()) find_own_sums(rank);
+    if (result(rank).empty()) return true;
+    const auto addends = contents_.addends(result(rank).front());
+    if (!addends) return false;
+    for (const Contents::Addend& one : *addends) {
+      at(rank).adds.push_back(one.rank);
+      if (one.rank == rank)
+        at(rank).gives[index(rank)] = {one.chunk, static_cast<std::int64_t>(result(rank).size())};
+    }
+    out_.reduces |= addends->size() > 1;
+    begin_cyclically(at(rank).adds);
+    return true;
   }
 
-  const Header& header_;
+  // A sum of two has no order: the one with which ranks follow each other.
+  void begin_cyclically(std::vector<int>& order) const {
+    if (order.size() > 2 && (order[1] + 1) % ranks_ != order[2]) std::swap(order[0], order[1]);
+  }
+
+  // A rank that a chunk comes from stores as many as it gave.
+  Chunks find_in_outputs(int rank, int first, std::int64_t count) const {
+    const auto found = std::ranges::find(outputs(rank), first);
+    if (found == outputs(rank).end()) return {};
+    return {found - outputs(rank).begin(), count};
+  }
+
+  void find_takes(int rank) {
+    for (int peer = 0; peer < ranks_; ++peer) {
+      const std::vector<int> wanted = stored(rank, peer);
+      if (!wanted.empty())
+        at(rank).takes[index(peer)] = find_in_outputs(rank, wanted.front(), std::ssize(wanted));
+    }
+    // What nobody asked for, it keeps.
+    if (out_.reduces || !at(rank).adds.empty() || !at(rank).gives[index(rank)].empty()) return;
+    for (const int content : outputs(rank)) {
+      const auto addends = content == no_content ? std::nullopt : contents_.addends(content);
+      if (!addends || addends->front().rank != rank) continue;
+      Chunks& kept = at(rank).gives[index(rank)];
+      if (is_taken(rank, content)) continue;
+      if (kept.empty()) kept.first = addends->front().chunk;
+      ++kept.count;
+    }
+    if (const Chunks& kept = at(rank).gives[index(rank)]; !kept.empty())
+      at(rank).takes[index(rank)] =
+          find_in_outputs(rank, contents_.initial(rank, kept.first), kept.count);
+  }
+
+  bool is_taken(int rank, int content) const {
+    const auto found = std::ranges::find(outputs(rank), content) - outputs(rank).begin();
+    return std::ranges::any_of(out_.ranks[index(rank)].takes, [&](const Chunks& chunks) {
+      return chunks.first <= found && found < chunks.first + chunks.count;
+    });
+  }
+
+  std::vector<int> given(int from, int to) {
+    const Chunks& chunks = at(from).gives[index(to)];
+    std::vector<int> out;
+    for (std::int64_t i = 0; i < chunks.count; ++i)
+      out.push_back(contents_.initial(from, chunks.first + i));
+    return out;
+  }
+
+  bool forwards(int from, int to) { return std::ranges::count(at(from).forwards, to) > 0; }
+
+  // What a rank stores of a peer, wherever.
+  std::vector<int> stored(int rank, int peer) {
+    if (peer == rank) return at(rank).adds.empty() ? given(rank, rank) : result(rank);
+    if (forwards(peer, rank)) return result(peer);
+    if (out_.reduces) return {};
+    if (out_.hops == 1 && !at(peer).gives[index(rank)].empty()) return given(peer, rank);
+    // A rank that gives the same to all keeps it once.
+    return out_.hops == 2 ? given(rank, peer) : std::vector<int>();
+  }
+
+  bool is_result(int rank) {
+    for (std::size_t i = 0; i < result(rank).size(); ++i) {
+      int sum = no_content;
+      for (const int adds : at(rank).adds) {
+        const Chunks& chunks = at(adds).gives[index(rank)];
+        if (chunks.count != std::ssize(result(rank))) return false;
+        const int content = contents_.initial(adds, chunks.first + static_cast<std::int64_t>(i));
+        sum = sum == no_content ? content : contents_.sum(sum, content);
+      }
+      if (sum != result(rank)[i]) return false;
+    }
+    return true;
+  }
+
+  // Whether a peer adds or stores what a rank gives it, and stores what the rank forwards.
+  bool is_used(int rank, int peer) {
+    const bool is_stored = !at(peer).takes[index(rank)].empty();
+    const bool is_added = std::ranges::count(at(peer).adds, rank) > 0;
+    if (forwards(rank, peer)) return is_stored && (is_added || given(rank, peer).empty());
+    return is_added || is_stored;
+  }
+
+  bool is_complete() {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (!is_result(rank)) return false;
+      std::vector<int> outputs(this->outputs(rank).size(), no_content);
+      for (int peer = 0; peer < ranks_; ++peer) {
+        std::vector<int> sent;
+        if (peer != rank) sent = given(rank, peer);
+        if (forwards(rank, peer)) sent.insert(sent.end(), result(rank).begin(), result(rank).end());
+        const auto found = movement_.sent.find({rank, peer});
+        if (sent != (found == movement_.sent.end() ? std::vector<int>() : found->second))
+          return false;
+        if (!sent.empty() && !is_used(rank, peer)) return false;
+        const Chunks& takes = at(rank).takes[index(peer)];
+        if (takes.empty()) continue;
+        const std::vector<int> wanted = stored(rank, peer);
+        if (takes.first + takes.count > std::ssize(outputs) || takes.count != std::ssize(wanted))
+          return false;
+        std::ranges::copy(wanted, outputs.begin() + takes.first);
+      }
+      if (outputs != this->outputs(rank)) return false;
+    }
+    return true;
+  }
+
   Contents& contents_;
-  std::vector<Rank> ranks_;
-  std::map<std::pair<int, int>, std::deque<Message>> queues_;  // by sender and receiver
+  const Movement& movement_;
+  int ranks_;
+  std::vector<std::vector<int>> results_;  // by rank: the contents of its result
   Exchange out_;
 };
 
-bool is_compared(const Plan& plan) {
-  using enum Operation;
-  if (plan.header.channels != 1) return false;
-  std::int64_t steps = 0;
-  for (const RankProgram& program : plan.programs)
-    for (const ThreadBlock& block : program.thread_blocks) {
-      steps += unrolled_steps(block.body);
-      if (steps > most_steps) return false;
-      for (StepCursor cursor(block.body); cursor.step() != nullptr; cursor.advance())
-        if (is_one_sided(cursor.step()->operation) || cursor.step()->operation == barrier)
-          return false;
-    }
+}  // namespace
+
+bool Exchange::sends(int from, int to) const {
+  const RankExchange& sender = ranks[index(from)];
+  return from != to &&
+         (!sender.gives[index(to)].empty() || std::ranges::count(sender.forwards, to) > 0);
+}
+
+bool Exchange::is_one_way() const {
+  for (int from = 0; from < size(); ++from)
+    for (int to = 0; to < size(); ++to)
+      if (sends(from, to) && !sends(to, from)) return true;
+  return false;
+}
+
+bool Exchange::has_segments() const {
+  for (const RankExchange& rank : ranks) {
+    const bool gives = !std::ranges::all_of(rank.gives, &Chunks::empty);
+    if (!reduces && gives && !rank.adds.empty()) return false;
+    for (std::size_t a = 0; a < ranks.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b)
+        if (rank.gives[a].overlaps(rank.gives[b])) return false;
+  }
   return true;
 }
 
-}  // namespace
-
-int Contents::number_of(const Content& content) {
-  return numbers_.emplace(content, static_cast<int>(numbers_.size())).first->second;
+bool Exchange::has_whole_blocks() const {
+  const auto is_whole = [&](const Chunks& chunks) {
+    return chunks.empty() ||
+           (chunks.first % chunks_per_block == 0 && chunks.count == chunks_per_block);
+  };
+  return std::ranges::all_of(ranks, [&](const RankExchange& rank) {
+    return std::ranges::all_of(rank.gives, is_whole) && std::ranges::all_of(rank.takes, is_whole);
+  });
 }
 
-int Contents::initial(int rank, Storage storage, bool is_raw) {
-  return number_of(
-      {is_raw ? Content::Kind::raw : Content::Kind::plain, storage.buffer, rank, storage.chunk});
+std::int64_t Exchange::longest_message() const {
+  std::int64_t longest = 0;
+  for (const RankExchange& rank : ranks)
+    for (const Chunks& chunks : rank.gives) longest = std::max(longest, chunks.count);
+  return longest;
 }
 
-int Contents::sum(int a, int b) {
-  return number_of({Content::Kind::sum, Buffer::input, std::min(a, b), std::max(a, b)});
+std::optional<Exchange> exchange_of(const Plan& plan) {
+  Contents contents;
+  const auto movement = movement_of(plan, contents);
+  if (!movement) return std::nullopt;
+  return Recognition(plan.header, contents, *movement).run();
 }
 
-std::optional<Exchange> exchange_of(const Plan& plan, Contents& contents) {
-  if (!is_compared(plan)) return std::nullopt;
-  return Execution(plan, contents).run();
+std::shared_ptr<const Exchange> shared_exchange_of(const Plan& plan) {
+  auto exchange = exchange_of(plan);
+  return exchange ? std::make_shared<const Exchange>(std::move(*exchange)) : nullptr;
 }
 
 }  // namespace unisono::plan

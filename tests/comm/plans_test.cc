@@ -24,7 +24,7 @@ rank 1
 // An engine's plans, of which none is made.
 Plans plans_of_gpus(int rank) {
   return {Selection(topo::Placement::uniform(1, 2), host_model(transport::FifoOptions{})), rank,
-          engine::gpu::limits().operations,
+          engine::gpu::limits().operations, 4,
           [](const Plans::Program&) -> Result<std::unique_ptr<engine::Execution>> {
             return std::unique_ptr<engine::Execution>();
           }};
@@ -81,7 +81,13 @@ TEST(Plans, TheyAreProvedForTheSlotsThatTheyWillHave) {
   EXPECT_EQ(too_few.error().message,
             "plan three needs connections of 3 slots, and here it would find 2 free: raise "
             "UNISONO_SLOTS, and UNISONO_GPU_SLOTS on GPUs, on all ranks");
-  EXPECT_TRUE(read_registration(std::span(&text, 1), 0, 2, 3, 0, UINT64_MAX).ok());
+  // An engine of fewer leaves it to the other.
+  const auto enough = read_registration(std::span(&text, 1), 0, 2, 5, 0, UINT64_MAX);
+  ASSERT_TRUE(enough.ok());
+  EXPECT_EQ(enough->plans[0].slots, 3);
+  EXPECT_EQ(enough->plans[0].describe_beyond(engine::gpu::limits().operations, 2),
+            "it needs 3 slots in each connection, and 2 can be used at once");
+  EXPECT_EQ(enough->plans[0].describe_beyond(engine::gpu::limits().operations, 4), "");
 }
 
 TEST(Plans, HalfOfManySlotsMayWaitForTheirCredits) {
@@ -107,8 +113,8 @@ rank 2
 )";
   const auto read = read_registration(std::span(&text, 1), 2, 3, 2, 0, UINT64_MAX);
   ASSERT_TRUE(read.ok()) << read.error().describe();
-  EXPECT_EQ(read->plans[0].describe_beyond(engine::gpu::limits().operations),
-            "other ranks have steps put");
+  EXPECT_EQ(read->plans[0].describe_beyond(engine::gpu::limits().operations, 2),
+            "other ranks have steps put, which its engine does not have");
 }
 
 }  // namespace

@@ -93,7 +93,8 @@ void Stream::add(Operation operation) {
     capture->operations.push_back(std::move(operation));
     return;
   }
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return operations_.size() < most_operations; });
   operations_.push_back(std::move(operation));
   changed_.notify_all();
 }

@@ -68,7 +68,7 @@ class Stream {
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  // Or into the graph that is being captured.
+  // Or into the graph that is being captured. Waits until the stream has room, as a driver does.
   void add(Operation operation);
   void synchronize();
   bool is_idle();
@@ -76,6 +76,8 @@ class Stream {
   Graph* capture = nullptr;
 
  private:
+  static constexpr std::size_t most_operations = 1024;
+
   void work();
 
   std::mutex mutex_;

@@ -334,18 +334,17 @@ DriverResult cuStreamWriteValue64_v2(StreamHandle* stream, DeviceAddress address
 }
 DriverResult cuStreamBatchMemOp_v2(StreamHandle* stream, unsigned count,
                                    MemoryOperation* operations, unsigned) {
-  for (unsigned i = 0; i < count; ++i) {
-    const MemoryOperation one = operations[i];
-    as_stream(stream).add([one] {
+  as_stream(stream).add([all = std::vector(operations, operations + count)] {
+    for (const MemoryOperation& one : all) {
       const std::atomic_ref word(*static_cast<std::uint64_t*>(at(one.address)));
       if (one.kind == MemoryOperation::write_value_64) {
         word.store(one.value);
-        return;
+        continue;
       }
       while (static_cast<std::int64_t>(word.load() - one.value) < 0)
         std::this_thread::sleep_for(std::chrono::microseconds(20));
-    });
-  }
+    }
+  });
   return driver_success;
 }
 

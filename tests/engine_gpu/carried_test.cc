@@ -1,68 +1,101 @@
 // Plans are known by what they do, not by their names.
-#include "engine/gpu/carried.h"
+#include "support/carried.h"
 
 #include <gtest/gtest.h>
-
-#include "engine/gpu/copy_program.h"
-#include "engine/gpu/direct.h"
-#include "engine/gpu/lines.h"
 
 namespace unisono::engine::gpu {
 namespace {
 
-plan::Plan plan_of(const algorithm::Entry& entry, int ranks, int root, bool in_place,
-                   Protocol protocol) {
+plan::Plan plan_of(const algorithm::Entry& entry, int ranks, int root, bool in_place) {
   auto plan = algorithm::make_plan(entry, {.collective = entry.collective,
                                            .placement = topo::Placement::single_node(ranks),
                                            .root = root,
-                                           .in_place = in_place,
-                                           .protocol = protocol});
+                                           .in_place = in_place});
   EXPECT_TRUE(plan.ok()) << plan.error().describe();
-  plan->header.name = "of_mine";
   return std::move(*plan);
 }
 
-// How a plan of the protocol goes: by which kernel of its own; 0: by none.
-int carriage(const algorithm::Entry& entry, Protocol protocol, int ranks) {
-  if (protocol == Protocol::simple) return straight_copy_hops(entry, ranks) > 0 ? 1 : 0;
-  if (protocol == Protocol::ll128) return lines_hops(entry, ranks);
-  const auto kind = direct_kind(entry, ranks);
+// By which kernel of its own a plan of the protocol goes; 0: by none.
+int carriage(const plan::Exchange& exchange, Protocol protocol) {
+  if (protocol == Protocol::simple) return straight_copy_hops(exchange);
+  if (protocol == Protocol::ll128) return lines_hops(exchange);
+  const auto kind = direct_kind(exchange);
   return kind ? 1 + static_cast<int>(*kind) : 0;
 }
 
-TEST(Carried, RenamedPlansOfBuiltInsAreKnown) {
-  int known = 0;
-  for (const Protocol protocol : {Protocol::simple, Protocol::ll, Protocol::ll128})
-    for (const algorithm::Entry& entry : algorithm::entries())
-      for (const int ranks : {2, 3, 4, 5, 8})
-        for (const bool in_place : {false, true}) {
-          if (in_place && entry.collective == Collective::all_to_all_v) continue;
-          if (carriage(entry, protocol, ranks) == 0) continue;
-          const int root = has_root(entry.collective) ? ranks - 1 : 0;
-          const algorithm::Entry* const found =
-              reference_of(plan_of(entry, ranks, root, in_place, protocol));
-          ASSERT_NE(found, nullptr) << entry.plan_name() << " of " << ranks;
-          EXPECT_EQ(carriage(*found, protocol, ranks), carriage(entry, protocol, ranks))
-              << entry.plan_name() << " of " << ranks << " as " << found->plan_name();
-          ++known;
-        }
-  EXPECT_GT(known, 150);
-}
+struct Carried {
+  Collective collective;
+  const char* algorithm;
+  int ranks;
+  int simple;
+  int ll;
+  int ll128;
+};
 
-TEST(Carried, ANameSaysNothing) {
-  const algorithm::Entry& ring = **algorithm::find(Collective::all_reduce, "ring");
-  for (const int ranks : {3, 4, 8}) {
-    plan::Plan plan = plan_of(ring, ranks, 0, false, Protocol::ll128);
-    plan.header.name = "two_shot_all_reduce";
-    EXPECT_EQ(reference_of(plan), nullptr) << ranks;
+// What each kernel carries is what it was written for.
+TEST(Carried, KernelsCarryTheAlgorithmsTheyWereWrittenFor) {
+  constexpr int take = 1;
+  constexpr int combine = 2;
+  constexpr int two_shot = 3;
+  for (const Carried& one : {Carried{Collective::all_reduce, "one_shot", 8, 0, combine, 0},
+                             {Collective::all_reduce, "two_shot", 8, 0, two_shot, 2},
+                             {Collective::all_reduce, "two_shot", 2, 0, 0, 2},
+                             {Collective::all_reduce, "ring", 4, 0, 0, 0},
+                             {Collective::all_gather, "direct", 8, 1, take, 1},
+                             {Collective::all_gather, "direct", 9, 1, 0, 0},
+                             {Collective::all_gather, "ring", 4, 0, 0, 0},
+                             {Collective::reduce_scatter, "direct", 5, 0, combine, 1},
+                             {Collective::all_to_all, "direct", 3, 1, take, 1},
+                             {Collective::all_to_all_v, "direct", 3, 1, 0, 0},
+                             {Collective::broadcast, "knomial4", 5, 1, take, 1},
+                             {Collective::broadcast, "knomial4", 6, 0, 0, 0},
+                             {Collective::broadcast, "two_shot", 4, 2, 0, 2},
+                             {Collective::reduce, "knomial4", 4, 0, combine, 1},
+                             {Collective::reduce, "two_shot", 4, 0, 0, 2},
+                             {Collective::gather, "knomial4", 4, 1, take, 1},
+                             {Collective::scatter, "knomial4", 3, 1, take, 1}}) {
+    SCOPED_TRACE(testing::Message()
+                 << name(one.collective) << " " << one.algorithm << " of " << one.ranks);
+    const algorithm::Entry& entry = **algorithm::find(one.collective, one.algorithm);
+    const auto exchange = plan::exchange_of(plan_of(entry, one.ranks, 0, false));
+    EXPECT_EQ(exchange ? carriage(*exchange, Protocol::simple) : 0, one.simple);
+    EXPECT_EQ(exchange ? carriage(*exchange, Protocol::ll) : 0, one.ll);
+    EXPECT_EQ(exchange ? carriage(*exchange, Protocol::ll128) : 0, one.ll128);
   }
 }
 
-// One rank's part alone is another: all ranks know it.
+// A plan has no other exchange for its name; some ranks may call in place and others not; and no
+// root is another case.
+TEST(Carried, NamesAndPlaceAndRootsMakeNoDifference) {
+  int known = 0;
+  for (const algorithm::Entry& entry : algorithm::entries())
+    for (const int ranks : {2, 3, 4, 5, 8}) {
+      const auto wanted = test::exchange_of(entry, ranks);
+      for (const bool in_place : {false, true})
+        for (int root = 0; root < (has_root(entry.collective) ? ranks : 1); ++root) {
+          if (in_place && entry.collective == Collective::all_to_all_v) continue;
+          plan::Plan plan = plan_of(entry, ranks, root, in_place);
+          plan.header.name = "two_shot_all_reduce";
+          const auto exchange = plan::exchange_of(plan);
+          ASSERT_EQ(exchange.has_value(), wanted != nullptr)
+              << entry.plan_name() << " of " << ranks << (in_place ? " in place" : "");
+          if (!exchange) continue;
+          const bool is_same = root != 0 || *exchange == *wanted;
+          EXPECT_TRUE(is_same) << entry.plan_name() << " of " << ranks;
+          for (const Protocol protocol : {Protocol::simple, Protocol::ll, Protocol::ll128})
+            EXPECT_EQ(carriage(*exchange, protocol), carriage(*wanted, protocol))
+                << entry.plan_name() << " of " << ranks << " from root " << root;
+          ++known;
+        }
+    }
+  EXPECT_GT(known, 200);
+}
+
+// One rank's part alone is another: all ranks know it. Sums by LL may begin with any rank.
 TEST(Carried, AnotherOrderOfSumsOnOneRankIsAnotherPlan) {
   const algorithm::Entry& direct = **algorithm::find(Collective::reduce_scatter, "direct");
-  plan::Plan plan = plan_of(direct, 3, 0, false, Protocol::ll);
-  ASSERT_NE(reference_of(plan), nullptr);
+  plan::Plan plan = plan_of(direct, 3, 0, false);
+  ASSERT_GT(lines_hops(*plan::exchange_of(plan)), 0);
   // Rank 1 takes what rank 0 sent first, and rank 2's after that.
   auto& blocks = plan.programs[1].thread_blocks;
   ASSERT_EQ(blocks.size(), 2U);
@@ -73,7 +106,10 @@ TEST(Carried, AnotherOrderOfSumsOnOneRankIsAnotherPlan) {
     ASSERT_EQ(send.operation, plan::Operation::send);
     send.source.index = plan::Index(block.send_peer);
   }
-  EXPECT_EQ(reference_of(plan), nullptr);
+  const auto exchange = plan::exchange_of(plan);
+  ASSERT_TRUE(exchange);
+  EXPECT_EQ(lines_hops(*exchange), 0);
+  EXPECT_EQ(direct_kind(*exchange), device::DirectKind::combine);
 }
 
 }  // namespace

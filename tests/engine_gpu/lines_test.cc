@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "support/carried.h"
+
 namespace unisono::engine::gpu {
 namespace {
 
@@ -11,7 +13,7 @@ constexpr std::uint64_t mib = 1 << 20;
 int bulk_blocks_of(Collective collective, std::string_view algorithm, int ranks,
                    std::uint64_t longest, int max_sms = 0, bool leaves_room = false) {
   const LinesCall call{
-      collective, ranks,   lines_hops(**algorithm::find(collective, algorithm), ranks),
+      collective, ranks,   test::lines_hops(**algorithm::find(collective, algorithm), ranks),
       longest,    max_sms, leaves_room};
   return bulk_blocks(call, {});
 }

@@ -1,6 +1,8 @@
 // Large calls in bulk copies, by few thread blocks.
 #include <gtest/gtest.h>
 
+#include "support/carried.h"
+
 #include <array>
 #include <random>
 
@@ -42,7 +44,7 @@ class GpuBulk : public testing::Test {
   }
   static bool goes_in_bulk(const algorithm::Entry& entry, int ranks, int max_sms = 1,
                            bool leaves_room = false) {
-    const int hops = engine::gpu::lines_hops(entry, ranks);
+    const int hops = lines_hops(entry, ranks);
     const engine::gpu::LinesCall call{entry.collective, ranks, hops, 1 << 10, max_sms, leaves_room};
     return hops > 0 && engine::gpu::bulk_blocks(call, {.zero_copy_min_bytes = 1}) > 0;
   }
@@ -77,7 +79,7 @@ class GpuBulk : public testing::Test {
 TEST_F(GpuBulk, EveryPlanIsRight) {
   for (const int ranks : {2, 4, 5}) {
     GpuCluster cluster(ranks, options([](int, int) { return true; }));
-    for (const algorithm::Entry& entry : algorithm::entries())
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks))
       for (int round = 0; round < 4 && goes_in_bulk(entry, ranks); ++round) {
         auto count = static_cast<std::int64_t>(1 + random_() % (round == 0 ? 400'000 : 40'000));
         if (round % 2 == 0) count = (count + 63) / 64 * 64;
@@ -99,7 +101,7 @@ TEST_F(GpuBulk, EveryPlanIsRight) {
 TEST_F(GpuBulk, EveryPlanIsRightWhoeverReachesWhom) {
   constexpr int ranks = 4;
   GpuCluster cluster(ranks, options([&](int, int) { return random_() % 16 != 0; }));
-  for (const algorithm::Entry& entry : algorithm::entries())
+  for (const algorithm::Entry& entry : entries_by_exchange(ranks))
     for (int round = 0; round < 4 && goes_in_bulk(entry, ranks); ++round) {
       auto run = run_in_bulk(entry, ranks, static_cast<std::int64_t>(1 + random_() % 10'000) * 16);
       run.calls = 6;
@@ -113,7 +115,7 @@ TEST_F(GpuBulk, NoLineIsStoredWhereAllReachAll) {
   constexpr int ranks = 3;
   for (const bool reaches : {true, false}) {
     GpuCluster cluster(ranks, options([&](int, int) { return reaches; }));
-    for (const algorithm::Entry& entry : algorithm::entries()) {
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
       if (!goes_in_bulk(entry, ranks)) continue;
       auto run = run_in_bulk(entry, ranks, 64 * 3000);
       // In place an all-to-all never goes so.
@@ -130,7 +132,7 @@ TEST_F(GpuBulk, NoLineIsStoredWhereAllReachAll) {
 TEST_F(GpuBulk, GraphsReplayOnNewData) {
   constexpr int ranks = 4;
   GpuCluster cluster(ranks, options([](int, int) { return true; }));
-  for (const algorithm::Entry& entry : algorithm::entries()) {
+  for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
     if (!goes_in_bulk(entry, ranks)) continue;
     auto run = run_in_bulk(entry, ranks, 64 * 2000);
     run.calls = 6;
@@ -145,7 +147,7 @@ TEST_F(GpuBulk, CopyEnginesKeepLargeBlocks) {
   constexpr std::int64_t large = 4 << 20;
   for (const bool reaches : {true, false}) {
     GpuCluster cluster(ranks, options([&](int, int) { return reaches; }));
-    for (const algorithm::Entry& entry : algorithm::entries()) {
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
       if (!goes_in_bulk(entry, ranks) || is_reduction(entry.collective)) continue;
       auto run = run_in_bulk(entry, ranks, large + static_cast<std::int64_t>(random_() % 100));
       run.type = DataType::uint8;
@@ -162,7 +164,7 @@ TEST_F(GpuBulk, ByDefaultEveryPlanIsRightWhoeverReachesWhom) {
   for (const int ranks : {2, 3, 4}) {
     if (!has_device_for_each(ranks)) continue;
     GpuCluster cluster(ranks, options([&](int, int) { return random_() % 8 != 0; }));
-    for (const algorithm::Entry& entry : algorithm::entries())
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks))
       if (goes_in_bulk(entry, ranks, 0) && !HasFailure())
         expect_right_by_default(cluster, entry, false);
   }
@@ -174,7 +176,7 @@ TEST_F(GpuBulk, LeavingRoomEveryPlanIsRightWhoeverReachesWhom) {
     const int sharing = (ranks + devices_ - 1) / devices_;
     if (multiprocessors_ / sharing <= device::bulk_max_blocks) continue;
     GpuCluster cluster(ranks, options([&](int, int) { return random_() % 8 != 0; }));
-    for (const algorithm::Entry& entry : algorithm::entries())
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks))
       if (goes_in_bulk(entry, ranks, 0, true) && !HasFailure())
         expect_right_by_default(cluster, entry, true);
   }
@@ -206,7 +208,7 @@ TEST_F(GpuBulk, ByDefaultNoLineIsStoredWhereAllReachAll) {
   if (!has_device_for_each(ranks)) GTEST_SKIP() << "two devices are needed";
   for (const bool reaches : {true, false}) {
     GpuCluster cluster(ranks, options([&](int, int) { return reaches; }));
-    for (const algorithm::Entry& entry : algorithm::entries()) {
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
       if (!goes_in_bulk(entry, ranks, 0)) continue;
       auto run = run_by_default(entry, ranks, 64 * 3000);
       run.calls = 2;

@@ -2,6 +2,8 @@
 // types and operations. Skipped, and says so, where there is no GPU.
 #include <gtest/gtest.h>
 
+#include "support/carried.h"
+
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -138,7 +140,7 @@ TEST_P(GpuPlansByHand, AreRightForAllOperationsAndSizes) {
   GpuCluster cluster(ranks(), {});
   for (const auto& [collective, name] : plans) {
     const algorithm::Entry& entry = **algorithm::find(collective, name);
-    const auto kind = engine::gpu::direct_kind(entry, ranks());
+    const auto kind = direct_kind(entry, ranks());
     if (!kind) continue;
     const std::size_t segments = *kind == device::DirectKind::two_shot ? ranks() : 1;
     const auto most = static_cast<std::int64_t>(
@@ -163,8 +165,8 @@ TEST_F(Gpu, PlansByHandOfWholeWordsAreRight) {
   for (int ranks : {2, 3, 4}) {
     GpuCluster cluster(ranks, {});
     std::mt19937_64 random(std::random_device{}());
-    for (const algorithm::Entry& entry : algorithm::entries()) {
-      if (!engine::gpu::direct_kind(entry, ranks)) continue;
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
+      if (!direct_kind(entry, ranks)) continue;
       for (const DataType type :
            {DataType::float16, DataType::bfloat16, DataType::float32, DataType::int32})
         for (const bool is_aligned : {true, false}) {
@@ -195,7 +197,7 @@ TEST_P(GpuPlansByHand, InLinesAreRightForAllOperationsAndSizes) {
   GpuCluster cluster(ranks(), {});
   for (const auto& [collective, name] : plans) {
     const algorithm::Entry& entry = **algorithm::find(collective, name);
-    ASSERT_GT(engine::gpu::lines_hops(entry, ranks()), 0);
+    ASSERT_GT(lines_hops(entry, ranks()), 0);
     const auto round = static_cast<std::int64_t>(device::lines_group_payload *
                                                  device::lines_max_warps / size_bytes(type()));
     for (std::int64_t count :
@@ -232,11 +234,10 @@ TEST_P(GpuKernelsByHand, AreRightThroughSlotsAndStraight) {
     GpuCluster cluster(ranks, {.engine = {.zero_copy_min_bytes = zero_copy_min_bytes},
                                .sees = [](int, int) { return true; }});
     int runs = 0;
-    for (const algorithm::Entry& entry : algorithm::entries())
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks))
       for (const Protocol protocol : {Protocol::ll, Protocol::ll128}) {
-        const bool is_by_hand = protocol == Protocol::ll
-                                    ? engine::gpu::direct_kind(entry, ranks).has_value()
-                                    : engine::gpu::lines_hops(entry, ranks) > 0;
+        const bool is_by_hand = protocol == Protocol::ll ? direct_kind(entry, ranks).has_value()
+                                                         : lines_hops(entry, ranks) > 0;
         if (!is_by_hand) continue;
         auto run =
             run_of(entry, problem_of(entry, ranks, 3001, random), protocol, 1, false, random());

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "algorithm/exchange.h"
 #include "base/error.h"
 #include "base/key.h"
 #include "base/str.h"
@@ -78,7 +79,8 @@ Status run_rank(int rank, const std::string& job) {
   UNISONO_ASSIGN(const auto header, algorithm::make_header(*ring, request));
   UNISONO_ASSIGN(const auto program, algorithm::make_program(*ring, request, rank));
   UNISONO_ASSIGN(const auto execution,
-                 engine::gpu::make_execution(header, program, ring, resources));
+                 engine::gpu::make_execution(header, program,
+                                             algorithm::exchange_of(*ring, request), resources));
   std::vector<std::int32_t> data(elements);
   for (std::int64_t i = 0; i < elements; ++i)
     data[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i) + rank;

@@ -10,6 +10,7 @@
 #include "engine/gpu/copies.h"
 #include "engine/gpu/copy_program.h"
 #include "gpu/runs.h"
+#include "support/carried.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
 
@@ -31,7 +32,7 @@ class GpuStraightCopies : public testing::Test {
             .sees = std::move(sees)};
   }
   static bool goes_straight(const GpuCluster::Run& run) {
-    return engine::gpu::straight_copy_hops(*run.entry, run.request.placement.ranks()) > 0;
+    return straight_copy_hops(*run.entry, run.request.placement.ranks()) > 0;
   }
   std::mt19937_64 random_{std::random_device{}()};
 };
@@ -40,7 +41,7 @@ TEST_F(GpuStraightCopies, EveryPlanIsRightWhoeverReachesWhom) {
   for (int ranks : {2, 4}) {
     GpuCluster cluster(ranks, everything_straight([&](int, int) { return random_() % 3 != 0; }));
     int runs = 0;
-    for (const algorithm::Entry& entry : algorithm::entries())
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks))
       for (std::int64_t count : {3, 4099, 61'003}) {
         auto run = copies_of(entry, ranks, count, random_);
         if (entry.name.find("hierarchical") != std::string_view::npos || !copies_have_order(run, 2))
@@ -88,6 +89,17 @@ TEST_F(GpuStraightCopies, GraphsGoStraightAsTheyWereCaptured) {
     run.is_graph = true;
     EXPECT_EQ(cluster.run(run), "") << describe(run);
   }
+}
+
+// What a rank is to send is saved before what it receives comes in its place.
+TEST_F(GpuStraightCopies, LargeBlocksAreExchangedInPlace) {
+  GpuCluster cluster(2, everything_straight([](int rank, int) { return rank == 0; }));
+  constexpr std::int64_t count = 1'300'003;
+  auto run = copies_of(**algorithm::find(Collective::all_to_all, "direct"), 2, count, random_);
+  run.request.in_place = true;
+  run.type = DataType::uint8;
+  run.calls = 4;
+  EXPECT_EQ(cluster.run(run), "") << describe(run);
 }
 
 // Rank 0 captures, rank 1 does not.

@@ -1,6 +1,8 @@
 // Messages that are stored straight where they are wanted, among others that go through slots.
 #include <gtest/gtest.h>
 
+#include "support/carried.h"
+
 #include <random>
 
 #include "engine/gpu/lines.h"
@@ -48,9 +50,9 @@ TEST_F(GpuStraight, EveryPlanIsRightWhoeverReachesWhom) {
 TEST_F(GpuStraight, EveryPlanInLinesIsRightWhoeverReachesWhom) {
   constexpr int ranks = 4;
   GpuCluster cluster(ranks, everything_straight([&](int, int) { return random_() % 2 == 0; }));
-  for (const algorithm::Entry& entry : algorithm::entries())
+  for (const algorithm::Entry& entry : entries_by_exchange(ranks))
     for (int round = 0; round < 6; ++round) {
-      if (engine::gpu::lines_hops(entry, ranks) == 0) continue;
+      if (lines_hops(entry, ranks) == 0) continue;
       const auto count =
           static_cast<std::int64_t>(1 + random_() % (round == 0 ? 3'000'000 : 20'000));
       auto run = run_of(entry, problem_of(entry, ranks, count, random_), Protocol::ll128, 1,

@@ -12,7 +12,9 @@
 #include <thread>
 #include <tuple>
 
+#include "algorithm/exchange.h"
 #include "base/error.h"
+#include "base/fast_clock.h"
 #include "base/key.h"
 #include "base/str.h"
 #include "base/try.h"
@@ -263,7 +265,9 @@ Result<GpuCluster::Executions> GpuCluster::make_executions(const Run& run) {
     UNISONO_ASSIGN(const plan::RankProgram program,
                    algorithm::make_program(*run.entry, request, rank));
     const auto make = run.is_by_copies ? engine::gpu::make_copies : engine::gpu::make_execution;
-    UNISONO_ASSIGN(auto execution, make(header, program, run.entry, resources(rank)));
+    UNISONO_ASSIGN(
+        auto execution,
+        make(header, program, algorithm::exchange_of(*run.entry, request), resources(rank)));
     executions.push_back(std::move(execution));
   }
   return executions;
@@ -276,8 +280,11 @@ Status GpuCluster::launch(Executions& executions, const std::vector<engine::Argu
     UNISONO_TRY(executions[r]->start(arguments[r]));
   }
   std::vector<int> left = which;
-  for (int round = 0; !left.empty(); ++round) {
-    if (round > 100'000) return bug("the ranks' connections are not made");
+  const std::int64_t until_ns = steady_now_ns() + options_.timeout_ns;
+  while (!left.empty()) {
+    if (steady_now_ns() > until_ns)
+      return bug("rank ", left.front(), " has not put its call on its stream; it waits for ",
+                 trace::describe(executions[static_cast<std::size_t>(left.front())]->waiting()));
     for (std::size_t i = 0; i < left.size();) {
       UNISONO_ASSIGN(const bool done, executions[static_cast<std::size_t>(left[i])]->poll());
       if (done)

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "comm/select/engine_model.h"
+#include "comm/select/exchanges.h"
 #include "engine/gpu/copy_program.h"
 
 namespace unisono::comm {
@@ -38,7 +39,8 @@ class CopyModel : public EngineModel {
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
                  const algorithm::Cost& cost, double block_bytes, int) const override {
     const int ranks = request.placement.ranks();
-    const int hops = engine::gpu::straight_copy_hops(entry, ranks);
+    const plan::Exchange* exchange = exchanges_.of(entry, ranks);
+    const int hops = exchange != nullptr ? engine::gpu::straight_copy_hops(*exchange) : 0;
     const double message_bytes = hops == 2 ? block_bytes / ranks : block_bytes;
     const bool is_straight =
         hops > 0 && options_.goes_straight(static_cast<std::uint64_t>(message_bytes));
@@ -70,6 +72,7 @@ class CopyModel : public EngineModel {
   }
 
   engine::gpu::CopyLinks::Options options_;
+  Exchanges exchanges_;
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<const algorithm::Entry*, int, int, bool>, bool> runs_;
 };

@@ -6,14 +6,13 @@
 #include <tuple>
 
 #include "comm/select/engine_model.h"
+#include "comm/select/exchanges.h"
 #include "engine/gpu/direct.h"
 #include "engine/gpu/lines.h"
 #include "engine/gpu/lower.h"
 
 namespace unisono::comm {
 namespace {
-
-using device::DirectKind;
 
 // Measured on 4 H200 by tools/gpu_test (bench/results/gpu_bench_interpreted_4.txt).
 constexpr double launch_us = 4;
@@ -159,15 +158,17 @@ class DeviceModel : public EngineModel {
                                         const algorithm::Request& request, double block_bytes,
                                         int max_sms) const {
     const int ranks = request.placement.ranks();
-    if (request.channels != 1) return std::nullopt;
+    const plan::Exchange* exchange = request.channels == 1 ? exchanges_.of(entry, ranks) : nullptr;
+    if (exchange == nullptr) return std::nullopt;
+    const double message_bytes =
+        block_bytes * static_cast<double>(exchange->longest_message()) / exchange->chunks_per_block;
     if (request.protocol == Protocol::ll128) {
-      const int hops = engine::gpu::lines_hops(entry, ranks);
+      const int hops = engine::gpu::lines_hops(*exchange);
       if (hops == 0) return std::nullopt;
-      const int parts = hops == 1 ? 1 : ranks - (has_root(entry.collective) ? 1 : 0);
       const engine::gpu::LinesCall call{.collective = entry.collective,
                                         .ranks = ranks,
                                         .hops = hops,
-                                        .longest = static_cast<std::uint64_t>(block_bytes / parts),
+                                        .longest = static_cast<std::uint64_t>(message_bytes),
                                         .max_sms = max_sms};
       switch (engine::gpu::lines_way(call, options_)) {
         case engine::gpu::LinesWay::straight:
@@ -185,16 +186,14 @@ class DeviceModel : public EngineModel {
           is_reduce};
     }
     if (request.protocol != Protocol::ll) return std::nullopt;
-    const auto kind = engine::gpu::direct_kind(entry, ranks);
-    if (!kind) return std::nullopt;
-    const double hop_bytes = *kind == DirectKind::two_shot ? block_bytes / ranks : block_bytes;
-    if (hop_bytes > static_cast<double>(device::direct_max_bytes(*kind, ranks)))
+    const auto kind = engine::gpu::direct_kind(*exchange);
+    if (!kind || message_bytes > static_cast<double>(device::direct_max_bytes(*kind, ranks)))
       return std::nullopt;
     return CallByHand{
         entry.collective == Collective::reduce
             ? reduce_in_ll
             : by_hand_in_ll[static_cast<std::size_t>(device::direct_hops(*kind) - 1)],
-        engine::gpu::direct_least_blocks(*kind, static_cast<std::size_t>(hop_bytes), ranks),
+        engine::gpu::direct_least_blocks(*kind, static_cast<std::size_t>(message_bytes), ranks),
         entry.collective == Collective::reduce};
   }
   Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {
@@ -218,6 +217,7 @@ class DeviceModel : public EngineModel {
   engine::gpu::Options options_;
   int thread_blocks_;
   bool copies_in_bulk_;
+  Exchanges exchanges_;
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<const algorithm::Entry*, int>, Blocks> blocks_;
 };

@@ -1,5 +1,6 @@
 #include "comm/select/plans.h"
 
+#include "algorithm/exchange.h"
 #include "base/try.h"
 
 namespace unisono::comm {
@@ -36,7 +37,9 @@ Result<engine::Execution*> Plans::execution(const Choice& choice, Collective col
     UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*choice.entry, request));
     UNISONO_ASSIGN(const plan::RankProgram program,
                    algorithm::make_program(*choice.entry, request, rank_));
-    UNISONO_ASSIGN(auto made, make_({header, program, {}, choice.entry}));
+    UNISONO_ASSIGN(auto made, make_({header, program, {}, [&] {
+                                       return algorithm::exchange_of(*choice.entry, request);
+                                     }}));
     found = executions_.emplace(key, std::move(made)).first;
   }
   return found->second.get();
@@ -44,7 +47,8 @@ Result<engine::Execution*> Plans::execution(const Choice& choice, Collective col
 
 Result<Plans::Prepared> Plans::prepare(const Registered& plan) {
   Prepared out;
-  UNISONO_ASSIGN(out.execution, make_({plan.header, plan.program, plan.partners, plan.reference}));
+  UNISONO_ASSIGN(out.execution,
+                 make_({plan.header, plan.program, plan.partners, [&] { return plan.exchange; }}));
   out.plan = std::make_unique<Registered>(plan);
   return out;
 }
@@ -57,7 +61,7 @@ void Plans::add(Prepared prepared) {
 
 void Plans::refuse(const Registered& plan) {
   const std::lock_guard lock(mutex_);
-  selection_.refuse(plan.header, plan.describe_beyond(operations_));
+  selection_.refuse(plan.header, plan.describe_beyond(operations_, slots_));
 }
 
 Result<plan::Header> Plans::custom(std::string_view program) {

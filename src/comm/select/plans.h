@@ -21,15 +21,19 @@ class Plans {
   struct Program {
     const plan::Header& header;
     const plan::RankProgram& program;
-    std::span<const int> partners;      // see plan::partners()
-    const algorithm::Entry* reference;  // see engine/gpu/carried.h
+    std::span<const int> partners;  // see plan::partners()
+    // What the whole plan exchanges, for engines that have specialised kernels; null: nothing that
+    // plan::exchange_of() knows. Made when it is asked for.
+    std::function<std::shared_ptr<const plan::Exchange>()> exchange;
   };
   using Make = std::function<Result<std::unique_ptr<engine::Execution>>(const Program& program)>;
-  // `operations` are those that the engine runs, a bit for each.
-  Plans(Selection selection, int rank, std::uint32_t operations, Make make)
+  // `operations` are those that the engine runs, a bit for each; of `slots` its connections have so
+  // many that can be used at once.
+  Plans(Selection selection, int rank, std::uint32_t operations, int slots, Make make)
       : selection_(std::move(selection)),
         rank_(rank),
         operations_(operations),
+        slots_(slots),
         make_(std::move(make)) {}
 
   struct Chosen {
@@ -44,9 +48,11 @@ class Plans {
     std::unique_ptr<Registered> plan;
     std::unique_ptr<engine::Execution> execution;
   };
-  // Whether the engine runs the operations of the plan. Of what it does not run the other engine
-  // alone takes calls.
-  bool can_run(const Registered& plan) const { return (plan.operations & ~operations_) == 0; }
+  // Whether the engine runs the operations of the plan, and has the slots that it needs. Of what it
+  // does not run the other engine alone takes calls.
+  bool can_run(const Registered& plan) const {
+    return (plan.operations & ~operations_) == 0 && plan.slots <= slots_;
+  }
   Result<Prepared> prepare(const Registered& plan);
   void add(Prepared prepared);
   // One that the engine cannot run; a call that asks for it is told which step it is.
@@ -75,6 +81,7 @@ class Plans {
   Selection selection_;
   int rank_;
   std::uint32_t operations_;
+  int slots_;
   Make make_;
   std::unordered_map<Key, std::unique_ptr<engine::Execution>, KeyHash> executions_;
 };

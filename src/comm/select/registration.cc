@@ -8,8 +8,8 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "base/units.h"
-#include "engine/gpu/carried.h"
 #include "plan/check.h"
+#include "plan/exchange.h"
 #include "plan/json.h"
 #include "plan/partners.h"
 #include "plan/text.h"
@@ -33,7 +33,15 @@ bool has_calls(Collective collective) {
   }
 }
 
-Result<Plan> read_plan(const std::string& text, int ranks, int slots) {
+struct Verified {
+  Plan plan;
+  int slots;  // that it needs
+};
+
+// No engine has fewer.
+constexpr int least_slots = 2;
+
+Result<Verified> read_plan(const std::string& text, int ranks, int slots) {
   const bool is_json = text.find_first_not_of(" \t\r\n") == text.find('{');
   UNISONO_ASSIGN(Plan plan, is_json ? plan::from_json(text) : plan::parse(text));
   const plan::Header& header = plan.header;
@@ -47,19 +55,19 @@ Result<Plan> read_plan(const std::string& text, int ranks, int slots) {
   // be brought and anything may come out, in order and without a race.
   verify::Conditions conditions;
   verify::Options options;
-  options.slots = slots;
+  options.slots = std::min(least_slots, slots);
   if (header.collective == Collective::custom) {
     conditions = verify::no_conditions(header);
     options.conditions = &conditions;
   }
   const verify::Report report = verify::verify(plan, options);
-  if (!report.ok() && report.slots > slots)
+  if (report.slots > slots)
     return misuse("plan ", header.name, " needs connections of ", report.slots,
                   " slots, and here it would find ", slots,
                   " free: raise UNISONO_SLOTS, and UNISONO_GPU_SLOTS on GPUs, on all ranks");
-  if (!report.ok())
+  if (report.slots == 0)
     return misuse("plan ", header.name, " is wrong:\n", report.failures.front().describe());
-  return plan;
+  return Verified{std::move(plan), report.slots};
 }
 
 // What goes over a thread block's connections, in its order.
@@ -141,18 +149,23 @@ bool Registered::serves(Collective collective, std::uint64_t bytes, int root, bo
          (!has_root(collective) || header.root == root) && min_bytes <= bytes && bytes <= max_bytes;
 }
 
-std::string Registered::describe_beyond(std::uint32_t engine_operations) const {
+std::string Registered::describe_beyond(std::uint32_t engine_operations, int engine_slots) const {
   const auto is_beyond = [&](std::uint32_t one) { return (one & ~engine_operations) != 0; };
   for (std::size_t block = 0; block < program.thread_blocks.size(); ++block) {
     const plan::ThreadBlock& steps = program.thread_blocks[block];
     for (plan::StepCursor cursor(steps.body); cursor.step() != nullptr; cursor.advance())
       if (is_beyond(plan::bit(cursor.step()->operation)))
         return str("rank ", program.rank, ", thread block ", block, ", step ", cursor.number(),
-                   " is ", plan::name(cursor.step()->operation));
+                   " is ", plan::name(cursor.step()->operation),
+                   ", which its engine does not have");
   }
   for (unsigned i = 0; i < 32; ++i)
     if (is_beyond(operations & 1U << i))
-      return str("other ranks have steps ", plan::name(static_cast<plan::Operation>(i)));
+      return str("other ranks have steps ", plan::name(static_cast<plan::Operation>(i)),
+                 ", which its engine does not have");
+  if (slots > engine_slots)
+    return str("it needs ", slots, " slots in each connection, and ", engine_slots,
+               " can be used at once");
   return {};
 }
 
@@ -169,22 +182,24 @@ Result<Registration> read_registration(std::span<const std::string> texts, int r
   Sha256 digest;
   std::vector<Plan> plans;
   for (const std::string& text : texts) {
-    UNISONO_ASSIGN(Plan plan, read_plan(text, ranks, slots));
+    UNISONO_ASSIGN(Verified verified, read_plan(text, ranks, slots));
+    Plan& plan = verified.plan;
     const std::string canonical = plan::to_json(plan);
     digest.update(std::as_bytes(std::span(canonical)));
     const plan::Header& header = plan.header;
     const std::uint64_t most = header.max_bytes == 0 ? UINT64_MAX : header.max_bytes;
     const auto own = static_cast<std::size_t>(rank);
     out.plans.push_back({header, plan.programs[own], std::move(plan::partners(plan)[own]),
-                         plan::operations(plan), engine::gpu::reference_of(plan),
+                         plan::operations(plan), verified.slots, plan::shared_exchange_of(plan),
                          std::max(min_bytes, header.min_bytes), std::min(max_bytes, most)});
     plans.push_back(std::move(plan));
   }
   if (plans.size() == 2) {
     UNISONO_TRY(check_pair(plans[0], plans[1]));
     // Some ranks may call in place and others not: both go one way.
-    if (out.plans[0].reference != out.plans[1].reference)
-      for (Registered& one : out.plans) one.reference = nullptr;
+    const auto& [a, b] = std::tie(out.plans[0].exchange, out.plans[1].exchange);
+    if (!a || !b || *a != *b)
+      for (Registered& one : out.plans) one.exchange = nullptr;
   }
   out.card.digest = digest.digest();
   const std::string& name = plans[0].header.name;

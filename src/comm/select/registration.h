@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithm/algorithm.h"
+#include "plan/exchange.h"
 #include "plan/plan.h"
 
 namespace unisono::comm {
@@ -20,15 +20,17 @@ namespace unisono::comm {
 struct Registered {
   plan::Header header;
   plan::RankProgram program;
-  std::vector<int> partners;                    // of this rank; see plan::partners()
-  std::uint32_t operations = 0;                 // of all ranks' steps
-  const algorithm::Entry* reference = nullptr;  // see engine/gpu/carried.h
+  std::vector<int> partners;     // of this rank; see plan::partners()
+  std::uint32_t operations = 0;  // of all ranks' steps
+  int slots = 1;                 // that it needs in each connection
+  std::shared_ptr<const plan::Exchange> exchange;
   std::uint64_t min_bytes = 0;
   std::uint64_t max_bytes = UINT64_MAX;
 
   bool serves(Collective collective, std::uint64_t bytes, int root, bool in_place) const;
-  // The first step, of this rank if it has one, that an engine of these operations does not run.
-  std::string describe_beyond(std::uint32_t engine_operations) const;
+  // What it needs that an engine of these operations and slots has not: the first step, of this
+  // rank if it has one, or slots.
+  std::string describe_beyond(std::uint32_t engine_operations, int engine_slots) const;
 };
 
 // What ranks compare: all of it is the same everywhere, or nothing is registered.

@@ -157,15 +157,15 @@ Status Selection::apply_forced(Collective collective, CallOptions& options) cons
 
 void Selection::add(std::unique_ptr<Registered> plan) { registered_.push_back(std::move(plan)); }
 
-void Selection::refuse(const plan::Header& header, std::string step) {
-  refused_.push_back({header.collective, header.name, std::move(step)});
+void Selection::refuse(const plan::Header& header, std::string reason) {
+  refused_.push_back({header.collective, header.name, std::move(reason)});
 }
 
 Status Selection::check_refused(Collective collective, std::string_view program) const {
   for (const Refused& one : refused_)
     if (one.collective == collective && one.name == program)
-      return misuse("program ", program, " does not run in the memory of this call: ", one.step,
-                    ", which its engine does not have. It runs in host memory");
+      return misuse("program ", program, " does not run in the memory of this call: ", one.reason,
+                    ". It runs in host memory");
   return {};
 }
 

@@ -53,9 +53,9 @@ class Selection {
   // were registered earlier. A call that asks for an algorithm by name gets it; the names of
   // registered plans are among them.
   void add(std::unique_ptr<Registered> plan);
-  // A registered plan that the engine cannot run, because of a step. A call that asks for it by
+  // A registered plan that the engine cannot run, for that reason. A call that asks for it by
   // name is misuse; others take what they would without it.
-  void refuse(const plan::Header& header, std::string step);
+  void refuse(const plan::Header& header, std::string reason);
 
   // Unknown algorithm: misuse with the near names. An algorithm that cannot serve says why.
   Result<Choice> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
@@ -107,7 +107,7 @@ class Selection {
   struct Refused {
     Collective collective;
     std::string name;
-    std::string step;
+    std::string reason;
   };
   std::vector<Refused> refused_;
   std::map<std::pair<Collective, int>, std::vector<SelectionRow>> rows_;  // by max_sms

@@ -49,11 +49,6 @@ void set_runs(device::BulkLaunch& launch) {
   launch.takes_turns = tiles <= most_tiles_in_turn ? 1 : 0;
 }
 
-// Of a reduce of two ranks, that the root adds: what it does not crosses the link twice, to be
-// added and back. A thread block adds some 30 GB/s, so that few at the root do not fill the link.
-constexpr int tenths = 10;
-constexpr int tenths_of_root(int blocks) { return std::clamp(2 + blocks / 2, 5, tenths); }
-
 // Of a copy that is worth the events around it.
 constexpr std::int64_t beside_bytes = 4 << 20;
 
@@ -61,63 +56,85 @@ bool is_aligned(std::uint64_t at) { return at % device::unit_bytes == 0; }
 
 }  // namespace
 
-// Which of the own input, or of all inputs, goes where.
-void Lines::set_flows(const Arguments& arguments, device::BulkLaunch& launch) const {
-  const bool is_root = rank_ == root_;
-  const std::int64_t block = block_bytes(arguments);
+// Verified results have their chunks at the same place of each input and of each output, so one
+// flow holds for all of a result's sources and destinations.
+void Lines::find_bulk_flows() {
   const unsigned own = 1U << rank_;
-  const unsigned root = 1U << root_;
-  const unsigned kept = launch.lines.keeps & own;
-  const std::int64_t own_block = rank_ * block;
-  const auto add = [&launch](std::int64_t source, std::int64_t destination, unsigned ranks) {
-    if (ranks != 0) launch.flow[launch.flows++] = {source, destination, ranks};
+  const auto add = [&](const plan::Chunks& source, const plan::Chunks& destination, int to) {
+    const Span from(source, exchange_->chunks_per_block);
+    const Span there(destination, exchange_->chunks_per_block);
+    if (flows_.empty() || !(flows_.back().source == from && flows_.back().destination == there))
+      flows_.push_back({from, there, 0});
+    flows_.back().ranks |= 1U << to;
   };
-  launch.bytes = block;
-  launch.sources = is_reduction(collective_) ? others() | own : own;
-  if (hops_ == 2) {
-    // A reduce of two ranks is added by either, in whichever order.
-    const bool is_shared = collective_ == Collective::reduce && ranks_ == 2;
-    const int parts = is_shared ? tenths : segments_of_block();
-    const plan::ChunkLayout layout = segments(arguments, parts);
-    const auto size = static_cast<std::int64_t>(size_bytes(arguments.type));
-    const bool is_broadcast = collective_ == Collective::broadcast;
-    if (is_broadcast && is_root) {
-      if (launch.lines.keeps != 0) add(0, 0, own);
-      return;
-    }
-    int first = parts == ranks_ ? rank_ : (rank_ - root_ - 1 + ranks_) % ranks_;
-    int last = first;
-    if (is_shared) {
-      const int of_root = tenths_of_root(launch.blocks);
-      first = is_root ? 0 : of_root;
-      last = is_root ? of_root - 1 : parts - 1;
-    }
-    if (first > last || last >= parts) return;
-    const std::int64_t begin = layout.begin(first) * size;
-    launch.bytes = layout.end(last) * size - begin;
-    if (is_broadcast) launch.sources = root;
-    const unsigned all = others() | own;
-    const unsigned to = is_broadcast ? all & ~root : collective_ == Collective::reduce ? root : all;
-    add(begin, begin, to);
+  const auto gives = [this](int from, int to) {
+    return exchange_->part(from).gives[static_cast<std::size_t>(to)];
+  };
+  const auto takes = [this](int rank, int from) {
+    return exchange_->part(rank).takes[static_cast<std::size_t>(from)];
+  };
+  bulk_sources_ = exchange_->reduces ? (1U << ranks_) - 1 : own;
+  if (sets_.adds != 0) {
+    bulk_sources_ = sets_.adds;
+    const plan::Chunks source = gives(own_part().adds.front(), rank_);
+    if (!takes(rank_, rank_).empty()) add(source, takes(rank_, rank_), rank_);
+    for (const int to : own_part().forwards) add(source, takes(to, rank_), to);
     return;
   }
-  switch (collective_) {
-    case Collective::all_gather:
-      return add(0, own_block, others() | kept);
-    case Collective::reduce_scatter:
-      return add(own_block, 0, own);
-    case Collective::reduce:
-      return add(0, 0, is_root ? own : 0);
-    case Collective::gather:
-      return add(0, own_block, is_root ? kept : root);
-    case Collective::scatter:
-      launch.sources = root;
-      return add(own_block, 0, is_root ? kept : own);
-    default:  // all_to_all
-      for (int distance = 1; distance <= ranks_; ++distance) {
-        const int rank = (rank_ + distance) % ranks_;
-        add(rank * block, own_block, rank == rank_ ? kept : 1U << rank);
-      }
+  if (exchange_->reduces) return;
+  if (exchange_->hops == 2) {
+    // The segments of a root that keeps them follow each other.
+    plan::Chunks source;
+    plan::Chunks destination;
+    for (int peer = 0; peer < ranks_; ++peer) {
+      if ((sets_.keeps & 1U << peer) == 0) continue;
+      source = source.with(gives(rank_, peer));
+      destination = destination.with(takes(rank_, peer));
+    }
+    if (!source.empty()) add(source, destination, rank_);
+    return;
+  }
+  // Where one rank alone gives, and has a part of its own to copy, the others load theirs; else
+  // each stores what it gives.
+  const int giver = only_giver();
+  if (giver >= 0 && giver != rank_ && !gives(giver, giver).empty()) {
+    bulk_sources_ = 1U << giver;
+    if (!gives(giver, rank_).empty()) add(gives(giver, rank_), takes(rank_, giver), rank_);
+    return;
+  }
+  const bool pulls = giver == rank_ && !gives(rank_, rank_).empty();
+  for (int distance = 1; distance <= ranks_; ++distance) {
+    const int to = (rank_ + distance) % ranks_;
+    if (!gives(rank_, to).empty() && (to == rank_ || !pulls))
+      add(gives(rank_, to), takes(to, rank_), to);
+  }
+}
+
+// Of several, or none: -1.
+int Lines::only_giver() const {
+  int giver = -1;
+  for (int from = 0; from < ranks_; ++from)
+    for (int to = 0; to < ranks_; ++to) {
+      if (!exchange_->sends(from, to) || giver == from) continue;
+      if (giver >= 0) return -1;
+      giver = from;
+    }
+  return giver;
+}
+
+void Lines::set_flows(const Arguments& arguments, device::BulkLaunch& launch) const {
+  const unsigned own = 1U << rank_;
+  // What stays where it is is not copied.
+  const bool keeps_nothing = bulk_sources_ == own && launch.lines.keeps == 0;
+  const Extents extents = this->extents(arguments);
+  launch.bytes = longest_bytes(arguments);
+  launch.sources = bulk_sources_;
+  for (const Flow& flow : flows_) {
+    const unsigned ranks = keeps_nothing ? flow.ranks & ~own : flow.ranks;
+    if (ranks == 0) continue;
+    const Extent source = extents(flow.source);
+    launch.bytes = source.bytes;
+    launch.flow[launch.flows++] = {source.offset, extents(flow.destination).offset, ranks};
   }
 }
 
@@ -127,7 +144,7 @@ void Lines::set_flows(const Arguments& arguments, device::BulkLaunch& launch) co
 Status Lines::keep_beside(StreamQueue& queue, const Arguments& arguments,
                           device::BulkLaunch& launch) const {
   const unsigned own = 1U << rank_;
-  if (is_reduction(collective_) || has_root(collective_) || launch.bytes < beside_bytes) return {};
+  if (exchange_->reduces || is_one_way() || launch.bytes < beside_bytes) return {};
   const int flows = launch.flows;
   launch.flows = 0;
   for (int i = 0; i < flows; ++i) {
@@ -159,11 +176,11 @@ bool Lines::set_bulk_views(Resources& resources, const void* data, std::int64_t 
 }
 
 // False: some rank does not reach what it needs of this one, or it is not aligned.
-bool Lines::set_buffers(Resources& resources, const Arguments& arguments,
-                        device::BulkLaunch& launch) const {
+bool Lines::set_bulk_buffers(Resources& resources, const Arguments& arguments,
+                             device::BulkLaunch& launch) const {
   const std::int64_t block = block_bytes(arguments);
   // What comes there must not come before what is there has gone.
-  if (collective_ == Collective::all_to_all && arguments.input == arguments.output) return false;
+  if (overwrites_in_place_ && arguments.input == arguments.output) return false;
   for (int i = 0; i < launch.flows; ++i)
     if (!is_aligned(static_cast<std::uint64_t>(launch.flow[i].source)) ||
         !is_aligned(static_cast<std::uint64_t>(launch.flow[i].destination)))
@@ -185,7 +202,7 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
   // As many as lines take: what turns out not to go in bulk is as fast as they are.
   launch.all_blocks = most_blocks(arguments, device::lines_max_blocks);
   set_flows(arguments, launch);
-  const bool is_reached = engine.copies_in_bulk() && set_buffers(resources, arguments, launch);
+  const bool is_reached = engine.copies_in_bulk() && set_bulk_buffers(resources, arguments, launch);
   if (!is_reached) std::ranges::fill(launch.outputs, 0);
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
   const sys::cuda::Current current(engine.device());
@@ -193,7 +210,8 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
   UNISONO_TRY(engine.device().check(
       engine.device().driver().stream_is_capturing(stream, &capturing), "looking at a stream"));
   UNISONO_ASSIGN(const CopyLinks::Fork* fork, engine.copy_links().fork(capturing != 0));
-  StreamQueue queue(engine.device(), engine.copy_links(), stream, fork, arguments.timeout_ns);
+  StreamQueue queue(engine.device(), engine.copy_links(), stream, fork, /*counts=*/false,
+                    arguments.timeout_ns);
   UNISONO_TRY(keep_beside(queue, arguments, launch));
   const Stages stages = stages_of(is_reduction(collective_), ranks_);
   launch.tile_bytes = stages.tile_bytes;

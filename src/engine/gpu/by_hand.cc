@@ -1,5 +1,7 @@
 #include "engine/gpu/by_hand.h"
 
+#include <algorithm>
+
 #include "base/try.h"
 #include "engine/gpu/direct.h"
 #include "engine/gpu/lines.h"
@@ -26,11 +28,55 @@ device::DataKind data_kind(std::uint64_t all, std::size_t grain, int ranks, bool
   }
 }
 
+ByHand::Span::Span(const plan::Chunks& chunks, int chunks_per_block)
+    : begin_block_(chunks.first / chunks_per_block),
+      begin_chunk_(chunks.first % chunks_per_block),
+      end_block_((chunks.first + chunks.count) / chunks_per_block),
+      end_chunk_((chunks.first + chunks.count) % chunks_per_block) {}
+
+ByHand::ByHand(const plan::Header& header, int rank, std::shared_ptr<const plan::Exchange> exchange)
+    : collective_(header.collective),
+      ranks_(header.ranks),
+      rank_(rank),
+      protocol_(header.protocol),
+      exchange_(std::move(exchange)),
+      // The first chunks are the longest.
+      longest_({0, exchange_->longest_message()}, exchange_->chunks_per_block),
+      is_one_way_(exchange_->is_one_way()) {
+  for (const plan::Chunks& chunks : own_part().gives)
+    gives_.emplace_back(chunks, exchange_->chunks_per_block);
+  for (const plan::Chunks& chunks : own_part().takes)
+    takes_.emplace_back(chunks, exchange_->chunks_per_block);
+}
+
+bool is_carried(const plan::Exchange& exchange) {
+  return exchange.has_equal_blocks && exchange.longest_message() > 0 && exchange.size() >= 2 &&
+         exchange.size() <= device::direct_max_ranks;
+}
+
+bool adds_all_in_turn(const plan::Exchange& exchange) {
+  return std::ranges::all_of(exchange.ranks, [&](const plan::RankExchange& rank) {
+    const auto follows = [&](int a, int b) { return (a + 1) % exchange.size() != b; };
+    return rank.adds.empty() || (std::ssize(rank.adds) == exchange.size() &&
+                                 std::ranges::adjacent_find(rank.adds, follows) == rank.adds.end());
+  });
+}
+
+bool adds_own_first(const plan::Exchange& exchange) {
+  if (!adds_all_in_turn(exchange)) return false;
+  if (exchange.size() == 2) return true;
+  for (int rank = 0; rank < exchange.size(); ++rank) {
+    const auto& adds = exchange.part(rank).adds;
+    if (!adds.empty() && adds.front() != rank) return false;
+  }
+  return true;
+}
+
 std::unique_ptr<ByHand> make_by_hand(const plan::Header& header, int rank,
-                                     const algorithm::Entry* reference) {
-  if (reference == nullptr || header.channels != 1) return nullptr;
-  if (header.protocol == Protocol::ll) return Direct::make(header, rank, *reference);
-  if (header.protocol == Protocol::ll128) return Lines::make(header, rank, *reference);
+                                     std::shared_ptr<const plan::Exchange> exchange) {
+  if (exchange == nullptr) return nullptr;
+  if (header.protocol == Protocol::ll) return Direct::make(header, rank, std::move(exchange));
+  if (header.protocol == Protocol::ll128) return Lines::make(header, rank, std::move(exchange));
   return nullptr;
 }
 

@@ -1,6 +1,7 @@
 // Plans that have kernels of their own: the same data, and the same sums in the same order, as the
 // interpreted plan gives, without steps. In protocol LL: engine/gpu/direct.h; in LL128:
-// engine/gpu/lines.h.
+// engine/gpu/lines.h. Which plans these are is told by what they exchange (plan/exchange.h), not by
+// what they are called; each kernel declares what it carries.
 #pragma once
 
 #include <unisono/result.h>
@@ -9,9 +10,9 @@
 #include <memory>
 #include <vector>
 
-#include "algorithm/algorithm.h"
 #include "engine/gpu/execution.h"
 #include "plan/chunk_layout.h"
+#include "plan/exchange.h"
 
 namespace unisono::engine::gpu {
 
@@ -26,12 +27,56 @@ class ByHand {
                         const device::Arithmetic& arithmetic) const = 0;
 
  protected:
-  ByHand(const plan::Header& header, int rank)
-      : collective_(header.collective),
-        ranks_(header.ranks),
-        rank_(rank),
-        root_(header.root),
-        protocol_(header.protocol) {}
+  // A part of a buffer, in chunks: of a call's count it becomes bytes.
+  class Span {
+   public:
+    Span() = default;
+    Span(const plan::Chunks& chunks, int chunks_per_block);
+    bool empty() const { return begin_block_ == end_block_ && begin_chunk_ == end_chunk_; }
+    bool operator==(const Span&) const = default;
+
+   private:
+    friend class ByHand;
+    std::int64_t begin_block_ = 0;
+    std::int64_t begin_chunk_ = 0;
+    std::int64_t end_block_ = 0;
+    std::int64_t end_chunk_ = 0;
+  };
+  struct Extent {
+    std::int64_t offset;  // in bytes, likewise
+    std::int64_t bytes;
+  };
+  // The extents of the spans of a call.
+  class Extents {
+   public:
+    Extents(const Arguments& arguments, int chunks_per_block)
+        : size_(static_cast<std::int64_t>(size_bytes(arguments.type))),
+          layout_(plan::ChunkLayout::of(arguments.count, chunks_per_block, size_)) {}
+    Extent operator()(const Span& span) const {
+      const std::int64_t begin = at(span.begin_block_, span.begin_chunk_);
+      return {begin, at(span.end_block_, span.end_chunk_) - begin};
+    }
+
+   private:
+    std::int64_t at(std::int64_t block, std::int64_t chunk) const {
+      return (block * layout_.count + layout_.begin(chunk)) * size_;
+    }
+    std::int64_t size_;
+    plan::ChunkLayout layout_;
+  };
+
+  ByHand(const plan::Header& header, int rank, std::shared_ptr<const plan::Exchange> exchange);
+  const plan::RankExchange& own_part() const { return exchange_->part(rank_); }
+  Extents extents(const Arguments& arguments) const {
+    return {arguments, exchange_->chunks_per_block};
+  }
+  const Span& gives(int peer) const { return gives_[static_cast<std::size_t>(peer)]; }
+  const Span& takes(int peer) const { return takes_[static_cast<std::size_t>(peer)]; }
+  // Of the longest message in a hop, of any rank.
+  std::int64_t longest_bytes(const Arguments& arguments) const {
+    return extents(arguments)(longest_).bytes;
+  }
+  bool is_one_way() const { return is_one_way_; }
   // Of the connections that a call goes by.
   virtual int channel(const Engine& engine, const Arguments& arguments) const = 0;
   virtual transport::Geometry geometry(int channel) const = 0;
@@ -40,24 +85,31 @@ class ByHand {
   std::int64_t block_bytes(const Arguments& arguments) const {
     return arguments.count * static_cast<std::int64_t>(size_bytes(arguments.type));
   }
-  plan::ChunkLayout segments(const Arguments& arguments, int count) const {
-    return plan::ChunkLayout::of(arguments.count, count,
-                                 static_cast<std::int64_t>(size_bytes(arguments.type)));
-  }
 
   Collective collective_;
   int ranks_;
   int rank_;
-  int root_;
   Protocol protocol_;
+  std::shared_ptr<const plan::Exchange> exchange_;
 
  private:
+  std::vector<Span> gives_;
+  std::vector<Span> takes_;
+  Span longest_;
+  bool is_one_way_;
   std::map<int, std::vector<transport::Connection*>> links_;
 };
 
-// By the kernel that carries what `reference` names (carried.h); null where there is none.
+// By the kernel that carries the plan's exchange; null where there is none, and for no exchange.
 std::unique_ptr<ByHand> make_by_hand(const plan::Header& header, int rank,
-                                     const algorithm::Entry* reference);
+                                     std::shared_ptr<const plan::Exchange> exchange);
+
+// What all of these kernels carry: 2 to 8 ranks, blocks of equal size, and something that is sent.
+bool is_carried(const plan::Exchange& exchange);
+// Whether each sum is of all ranks' data, in the order of their numbers, from some rank on; and
+// from the own one on, which is no matter where there are two.
+bool adds_all_in_turn(const plan::Exchange& exchange);
+bool adds_own_first(const plan::Exchange& exchange);
 
 // What a kernel has to do with the data of a call: `all` are its addresses and sizes, or'ed, of
 // `grain` bytes where they are whole. `adds`: it sums.

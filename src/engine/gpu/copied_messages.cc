@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -49,7 +50,7 @@ class CopiedMessages : public OnCopyEngines {
     std::size_t done_bytes = 0;  // of that part
   };
   void arrange() override;
-  Status enqueue(StreamQueue& queue) override;
+  Result<bool> enqueue(StreamQueue& queue) override;
   Status enqueue_next(StreamQueue& queue, Way& way, CopyLink& link) const;
   // The next message of a way if it goes straight.
   const StreamQueue::Straight* next_straight(const Way& way) const {
@@ -58,6 +59,7 @@ class CopiedMessages : public OnCopyEngines {
 
   std::vector<SelfCopy> self_copies_;
   std::vector<Way> ways_;
+  bool has_begun_ = false;
 };
 
 void CopiedMessages::arrange() {
@@ -72,10 +74,12 @@ void CopiedMessages::arrange() {
   }
 }
 
-Status CopiedMessages::enqueue(StreamQueue& queue) {
-  for (const SelfCopy& copy : self_copies_)
-    UNISONO_TRY(queue.copy_beside(copy.to, copy.from, copy.bytes));
+Result<bool> CopiedMessages::enqueue(StreamQueue& queue) {
+  if (!std::exchange(has_begun_, true))
+    for (const SelfCopy& copy : self_copies_)
+      UNISONO_TRY(queue.copy_beside(copy.to, copy.from, copy.bytes));
   for (bool moved = true; moved;) {
+    if (queue.is_full()) return false;
     moved = false;
     for (const Way& way : ways_)
       if (const StreamQueue::Straight* message = next_straight(way); message && way.sends)
@@ -90,7 +94,7 @@ Status CopiedMessages::enqueue(StreamQueue& queue) {
     for (const Part& part : way.parts)
       if (!way.sends && straight(part.meeting) != nullptr)
         UNISONO_TRY(queue.await_stored(*straight(part.meeting), 0));
-  return {};
+  return true;
 }
 
 // A slot's part of a message, or one that goes straight, whose receiver waits for it behind all.

@@ -29,12 +29,12 @@ constexpr std::int64_t most_parts = 8;
 class CopiedPlan : public OnCopyEngines {
  public:
   CopiedPlan(const plan::Header& header, const plan::RankProgram& program,
-             const algorithm::Entry* reference, CopyProgram lowered, Resources& resources)
+             const plan::Exchange* exchange, CopyProgram lowered, Resources& resources)
       : OnCopyEngines(resources),
         header_(header),
         rank_(program.rank),
         scratch_blocks_(program.scratch_blocks),
-        hops_(reference != nullptr ? straight_copy_hops(*reference, header.ranks) : 0),
+        hops_(exchange != nullptr ? straight_copy_hops(*exchange) : 0),
         steps_(std::move(lowered.steps)),
         meetings_of_(steps_.size(), -1) {
     for (const ProgramConnection& one : lowered.connections)
@@ -56,7 +56,8 @@ class CopiedPlan : public OnCopyEngines {
     std::int64_t count;
   };
   void arrange() override;
-  Status enqueue(StreamQueue& queue) override;
+  Result<bool> enqueue(StreamQueue& queue) override;
+  Status enqueue_first(StreamQueue& queue);
   Status enqueue(StreamQueue& queue, std::size_t step, Tiles tile);
   Status enqueue_straight(StreamQueue& queue, std::size_t step, std::int64_t tile);
   Status send_part(StreamQueue& queue, std::size_t step, std::int64_t part);
@@ -80,12 +81,19 @@ class CopiedPlan : public OnCopyEngines {
   std::vector<CopyStep> steps_;
   std::vector<int> meetings_of_;  // by step
   DeviceAddress scratch_ = 0;
+  // Of the call that is put on its stream: the next step of which tile.
+  bool has_begun_ = false;
+  std::int64_t tile_ = 0;
+  std::size_t step_ = 0;
 };
 
 Status CopiedPlan::start(const Arguments& arguments) {
   if (scratch_blocks_ > 0 && !(arguments.input_counts.empty() && arguments.output_counts.empty()))
     return misuse("plan ", header_.name, " has ", scratch_blocks_,
                   " scratch blocks; the copy engines take blocks of unequal size with none");
+  has_begun_ = false;
+  tile_ = 0;
+  step_ = 0;
   return OnCopyEngines::start(arguments);
 }
 
@@ -166,33 +174,45 @@ void CopiedPlan::arrange() {
   }
 }
 
-Status CopiedPlan::enqueue(StreamQueue& queue) {
+Result<bool> CopiedPlan::enqueue(StreamQueue& queue) {
+  if (!has_begun_) UNISONO_TRY(enqueue_first(queue));
+  has_begun_ = true;
+  for (const std::int64_t tiles = all_tiles(); tile_ < tiles; ++tile_, step_ = 0) {
+    for (; step_ < steps_.size(); ++step_) {
+      if (queue.is_full()) return false;
+      if (is_straight(step_))
+        UNISONO_TRY(enqueue_straight(queue, step_, tile_));
+      else if (steps_[step_].kind != copy || hops_ == 0)
+        UNISONO_TRY(enqueue(queue, step_, {tile_, 1}));
+    }
+    UNISONO_TRY(queue.tell_now());
+  }
+  UNISONO_TRY(await_ends(queue));
+  return true;
+}
+
+// What comes before the tiles.
+Status CopiedPlan::enqueue_first(StreamQueue& queue) {
   if (scratch_blocks_ > 0 && arguments_.count > 0) {
     UNISONO_ASSIGN(scratch_, resources_.scratch(static_cast<std::size_t>(scratch_blocks_) *
                                                 static_cast<std::size_t>(arguments_.count) *
                                                 size_bytes(arguments_.type)));
   }
   const std::int64_t tiles = all_tiles();
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    // Of plans that may go straight no message touches what a rank gives itself.
-    if (steps_[i].kind == copy && hops_ > 0)
-      UNISONO_TRY(queue.copy_beside(piece(steps_[i].to, 0, {0, tiles}).address,
-                                    piece(steps_[i].from, 0, {0, tiles}).address,
-                                    piece(steps_[i].from, 0, {0, tiles}).bytes));
+  for (const CopyStep& step : steps_) {
+    if (step.kind != copy || hops_ == 0) continue;
+    // Of plans that may go straight no message touches what a rank gives itself; what it saves is
+    // sent from there, and overwritten where it was.
+    const Piece to = piece(step.to, 0, {0, tiles});
+    const Piece from = piece(step.from, 0, {0, tiles});
+    UNISONO_TRY(step.to.buffer == plan::Buffer::scratch
+                    ? queue.copy(to.address, from.address, from.bytes)
+                    : queue.copy_beside(to.address, from.address, from.bytes));
   }
   for (std::size_t i = 0; i < steps_.size(); ++i)
     if (steps_[i].kind == send && is_straight(i))
       UNISONO_TRY(queue.await_wanted(*straight(meetings_of_[i])));
-  for (std::int64_t tile = 0; tile < tiles; ++tile) {
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-      if (is_straight(i))
-        UNISONO_TRY(enqueue_straight(queue, i, tile));
-      else if (steps_[i].kind != copy || hops_ == 0)
-        UNISONO_TRY(enqueue(queue, i, {tile, 1}));
-    }
-    UNISONO_TRY(queue.tell_now());
-  }
-  return await_ends(queue);
+  return {};
 }
 
 Status CopiedPlan::enqueue(StreamQueue& queue, std::size_t which, Tiles tile) {
@@ -264,7 +284,7 @@ Status CopiedPlan::await_ends(StreamQueue& queue) {
 
 Result<std::unique_ptr<Execution>> make_copies(const plan::Header& header,
                                                const plan::RankProgram& program,
-                                               const algorithm::Entry* reference,
+                                               std::shared_ptr<const plan::Exchange> exchange,
                                                Resources& resources) {
   UNISONO_ASSIGN(CopyProgram lowered, lower_to_copies(header, program));
   const std::size_t slot = resources.engine().copy_links().options().slot_bytes;
@@ -272,7 +292,7 @@ Result<std::unique_ptr<Execution>> make_copies(const plan::Header& header,
     return misuse("plan ", header.name, " sends ", header.max_step_count,
                   " chunks in one message, which do not fit a slot of ", slot, " bytes");
   return std::unique_ptr<Execution>(
-      std::make_unique<CopiedPlan>(header, program, reference, std::move(lowered), resources));
+      std::make_unique<CopiedPlan>(header, program, exchange.get(), std::move(lowered), resources));
 }
 
 }  // namespace unisono::engine::gpu

@@ -11,14 +11,15 @@
 #include <span>
 
 #include "engine/gpu/execution.h"
+#include "plan/exchange.h"
 
 namespace unisono::engine::gpu {
 
-// Misuse for a plan that combines elements, or that one stream cannot run. `reference` as in
+// Misuse for a plan that combines elements, or that one stream cannot run. `exchange` as in
 // make_execution().
 Result<std::unique_ptr<Execution>> make_copies(const plan::Header& header,
                                                const plan::RankProgram& program,
-                                               const algorithm::Entry* reference,
+                                               std::shared_ptr<const plan::Exchange> exchange,
                                                Resources& resources);
 
 // As make_messages() (messages.h). The messages of a group go slot by slot in turn, so a message

@@ -39,8 +39,12 @@ constexpr std::int64_t attempts_ns = 50'000'000;
 constexpr std::size_t most_streams = 8;
 constexpr unsigned non_blocking = 1;
 
-std::atomic_ref<std::uint64_t> word_of(const sys::cuda::MappedHostMemory& memory) {
-  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(memory.data()));
+// The words at progress_.
+enum Progress : std::uint8_t { mark_word, over_word, progress_words };
+
+std::atomic_ref<std::uint64_t> word_of(const sys::cuda::MappedHostMemory& memory,
+                                       Progress which = mark_word) {
+  return std::atomic_ref(reinterpret_cast<std::uint64_t*>(memory.data())[which]);
 }
 
 DeviceAddress flags_of(const transport::Connection& connection) {
@@ -67,8 +71,8 @@ Result<std::unique_ptr<CopyLinks>> CopyLinks::make(
   std::unique_ptr<CopyLinks> made(new CopyLinks);
   made->device_ = device;
   made->options_ = options;
-  UNISONO_ASSIGN(made->progress_,
-                 sys::cuda::MappedHostMemory::allocate(device, sizeof(std::uint64_t)));
+  UNISONO_ASSIGN(made->progress_, sys::cuda::MappedHostMemory::allocate(
+                                      device, progress_words * sizeof(std::uint64_t)));
   const auto flags = static_cast<std::size_t>(options.flags());
   UNISONO_ASSIGN(made->ends_waits_,
                  sys::cuda::MappedHostMemory::allocate(device, flags * sizeof(std::uint64_t)));
@@ -160,6 +164,23 @@ Waiting CopyLinks::waiting_of(std::uint64_t mark) const {
 
 std::int64_t CopyLinks::timeout_of(std::uint64_t mark) const {
   return timeouts_ns_[static_cast<std::size_t>(timeout_field.get(mark))];
+}
+
+std::uint64_t CopyLinks::commands() const {
+  // Relaxed: nothing is read on the strength of it.
+  return put_ - word_of(progress_, over_word).load(std::memory_order_relaxed);
+}
+
+sys::cuda::MemoryOperation CopyLinks::take_report() {
+  reported_ = put_ + 1;
+  return {.kind = sys::cuda::MemoryOperation::write_value_64,
+          .address = progress_.address() + over_word * sizeof(std::uint64_t),
+          .value = reported_};
+}
+
+Waiting CopyLinks::waiting() const {
+  const std::uint64_t mark = word_of(progress_).load(std::memory_order_relaxed);
+  return (mark & waits_bit) != 0 ? waiting_of(mark) : Waiting();
 }
 
 bool CopyLinks::is_waiting() const {

@@ -13,6 +13,11 @@
 // Order: a stream's operations and copies happen one after another; a store comes after a barrier
 // for the whole system, so whoever sees the flag sees the bytes.
 //
+// A stream holds about a thousand commands that are not over. Whoever puts one more on it waits
+// inside the driver, with a lock that others of the process need, and no deadline ends that. So a
+// call is put on its stream in portions: streams store how many commands they are through with
+// into the host's memory, and while there is no room for more the call polls.
+//
 // A stream that waits has no deadline of its own. Before each wait it stores what it is about to
 // wait for into the host's memory, where look() finds it; at the deadline, or when the host says
 // stop, the host stores into the flags what ends the waits. The stream then runs to its end on
@@ -104,6 +109,20 @@ class CopyLinks {
   static constexpr std::uint64_t idle_mark = 0;
   sys::cuda::DeviceAddress progress_address() const { return progress_.address(); }
 
+  // Commands on streams that are not over, but for those of graphs. At most_commands a call stops
+  // to put more there; it goes on when half of them are over, so that its stream has work
+  // meanwhile.
+  static constexpr std::uint64_t most_commands = 512;
+  std::uint64_t commands() const;
+  void count_command() { ++put_; }
+  // Whether it is time for a stream to store how far it has come; what it is to store, as part of
+  // the next command.
+  static constexpr std::uint64_t commands_between_reports = most_commands / 8;
+  bool owes_report() const { return put_ - reported_ >= commands_between_reports; }
+  sys::cuda::MemoryOperation take_report();
+  // What the stream waits for that was seen last.
+  trace::Waiting waiting() const;
+
   // Whether a stream waits, in a graph's replay too. Any thread, as what follows.
   bool is_waiting() const;
   // Now and then: gives up waits that are past their deadline, and ends those that are given up.
@@ -122,8 +141,12 @@ class CopyLinks {
 
   std::shared_ptr<const sys::cuda::Device> device_;
   Options options_;
-  sys::cuda::MappedHostMemory progress_;
+  sys::cuda::MappedHostMemory progress_;    // a mark, then how many commands are over
   sys::cuda::MappedHostMemory ends_waits_;  // what is stored into all flags of a link
+
+  // Commands put on streams, and those of them that are to be told of. Whoever drives.
+  std::uint64_t put_ = 0;
+  std::uint64_t reported_ = 0;
 
   mutable std::mutex mutex_;  // guards what follows
   std::map<transport::Connection*, std::unique_ptr<CopyLink>> links_;

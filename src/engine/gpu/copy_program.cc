@@ -4,29 +4,13 @@
 #include <map>
 #include <tuple>
 
-#include "algorithm/algorithms.h"
 #include "base/error.h"
 #include "base/try.h"
-#include "engine/gpu/by_hand.h"
+#include "device/program.h"
 #include "plan/walk.h"
 
 namespace unisono::engine::gpu {
 namespace {
-
-// Whose messages may go straight.
-struct Carried {
-  const algorithm::Entry* plan;
-  int hops;
-  int most_ranks = device::max_viewers;
-};
-// Of up to four ranks all are children of the root.
-constexpr int star_ranks = 4;
-constexpr Carried carried[] = {
-    {&algorithm::direct_all_gather, 1},          {&algorithm::direct_all_to_all, 1},
-    {&algorithm::direct_all_to_all_v, 1},        {&algorithm::knomial_broadcast, 1, star_ranks},
-    {&algorithm::knomial_gather, 1, star_ranks}, {&algorithm::knomial_scatter, 1, star_ranks},
-    {&algorithm::two_shot_broadcast, 2},
-};
 
 using plan::Operation;
 
@@ -148,10 +132,9 @@ plan::Limits copy_limits() {
   return out;
 }
 
-int straight_copy_hops(const algorithm::Entry& reference, int ranks) {
-  for (const Carried& one : carried)
-    if (one.plan == &reference && ranks <= one.most_ranks) return one.hops;
-  return 0;
+int straight_copy_hops(const plan::Exchange& exchange) {
+  if (exchange.reduces || exchange.size() > device::max_viewers) return 0;
+  return exchange.hops == 1 || exchange.has_segments() ? exchange.hops : 0;
 }
 
 Result<CopyProgram> lower_to_copies(const plan::Header& header, const plan::RankProgram& program) {

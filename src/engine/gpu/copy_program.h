@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "algorithm/algorithm.h"
 #include "engine/gpu/lower.h"
 #include "plan/check.h"
+#include "plan/exchange.h"
 #include "plan/plan.h"
 
 namespace unisono::engine::gpu {
@@ -41,9 +41,9 @@ struct CopyProgram {
   std::vector<CopyStep> steps;  // of a tile; one tile follows the other
 };
 
-// In how many hops the messages of that algorithm's plans go straight to where they are wanted, of
-// up to two; 0: through slots alone.
-int straight_copy_hops(const algorithm::Entry& reference, int ranks);
+// In how many hops the messages of plans of that exchange go straight to where they are wanted, of
+// up to two, the second of segments; 0: through slots alone.
+int straight_copy_hops(const plan::Exchange& exchange);
 
 // What thread blocks may do at once is done in turns: all that can be sent, then the receiving step
 // that is the first of its thread block's. Misuse, naming it, for what cannot be done by copies.

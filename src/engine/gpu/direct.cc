@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "algorithm/algorithms.h"
 #include "base/error.h"
 #include "base/try.h"
 #include "transport/nvlink/layout.h"
@@ -14,28 +13,6 @@ using device::DirectKind;
 using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
 namespace nvlink = transport::nvlink;
-
-// What the kernel does: the plans of these algorithms.
-struct Carried {
-  const algorithm::Entry* plan;
-  DirectKind kind;
-  int least_ranks = 2;
-  int most_ranks = device::direct_max_ranks;
-};
-// Of up to four ranks all are children of the root.
-constexpr int star_ranks = 4;
-constexpr Carried carried[] = {
-    {&algorithm::all_pairs_one_shot_all_reduce, DirectKind::combine},
-    // Two ranks send as much in one hop.
-    {&algorithm::all_pairs_two_shot_all_reduce, DirectKind::two_shot, 3},
-    {&algorithm::direct_reduce_scatter, DirectKind::combine},
-    {&algorithm::direct_all_gather, DirectKind::take},
-    {&algorithm::direct_all_to_all, DirectKind::take},
-    {&algorithm::knomial_broadcast, DirectKind::take, 2, star_ranks},
-    {&algorithm::knomial_reduce, DirectKind::combine, 2, star_ranks},
-    {&algorithm::knomial_gather, DirectKind::take, 2, star_ranks},
-    {&algorithm::knomial_scatter, DirectKind::take, 2, star_ranks},
-};
 
 // Calls in which only some send have their own.
 constexpr int all_send_channel = direct_channel;
@@ -56,17 +33,28 @@ static_assert(slots_offset % device::ll128_line_bytes == 0);
 
 }  // namespace
 
-std::optional<DirectKind> direct_kind(const algorithm::Entry& reference, int ranks) {
-  for (const Carried& one : carried)
-    if (one.plan == &reference && one.least_ranks <= ranks && ranks <= one.most_ranks)
-      return one.kind;
-  return std::nullopt;
+std::optional<DirectKind> direct_kind(const plan::Exchange& exchange) {
+  const int ranks = exchange.size();
+  if (!is_carried(exchange)) return std::nullopt;
+  if (exchange.hops == 1) {
+    if (!exchange.has_whole_blocks()) return std::nullopt;
+    if (!exchange.reduces) return DirectKind::take;
+    return adds_all_in_turn(exchange) ? std::optional(DirectKind::combine) : std::nullopt;
+  }
+  // Two ranks send as much in one hop.
+  if (ranks == 2 || !exchange.reduces || !adds_all_in_turn(exchange)) return std::nullopt;
+  const bool all_forward = std::ranges::all_of(exchange.ranks, [&](const auto& rank) {
+    return std::ssize(rank.forwards) == ranks - 1 &&
+           std::ranges::none_of(rank.takes, &plan::Chunks::empty);
+  });
+  return all_forward ? std::optional(DirectKind::two_shot) : std::nullopt;
 }
 
 std::unique_ptr<ByHand> Direct::make(const plan::Header& header, int rank,
-                                     const algorithm::Entry& reference) {
-  const auto kind = direct_kind(reference, header.ranks);
-  return kind ? std::unique_ptr<ByHand>(new Direct(header, *kind, rank)) : nullptr;
+                                     std::shared_ptr<const plan::Exchange> exchange) {
+  const auto kind = direct_kind(*exchange);
+  return kind ? std::unique_ptr<ByHand>(new Direct(header, rank, std::move(exchange), *kind))
+              : nullptr;
 }
 
 transport::Geometry Direct::geometry(int) const {
@@ -74,12 +62,6 @@ transport::Geometry Direct::geometry(int) const {
   return {.region_bytes = slots_offset + device::direct_slots * slot_bytes,
           .signals = nvlink::signal_count,
           .layout = slot_bytes};
-}
-
-std::int64_t Direct::hop_bytes(const Arguments& arguments) const {
-  if (kind_ != DirectKind::two_shot) return block_bytes(arguments);
-  return segments(arguments, ranks_).chunk_elements *
-         static_cast<std::int64_t>(size_bytes(arguments.type));
 }
 
 int direct_least_blocks(DirectKind kind, std::size_t bytes, int ranks) {
@@ -90,7 +72,7 @@ int direct_least_blocks(DirectKind kind, std::size_t bytes, int ranks) {
 }
 
 bool Direct::serves(const Arguments& arguments) const {
-  const std::int64_t bytes = hop_bytes(arguments);
+  const std::int64_t bytes = longest_bytes(arguments);
   return bytes > 0 && bytes <= static_cast<std::int64_t>(device::direct_max_bytes(kind_, ranks_)) &&
          direct_least_blocks(kind_, static_cast<std::size_t>(bytes), ranks_) <=
              most_blocks(arguments, device::direct_max_blocks);
@@ -98,66 +80,42 @@ bool Direct::serves(const Arguments& arguments) const {
 
 int Direct::channel(const Engine&, const Arguments&) const {
   if (kind_ == DirectKind::two_shot) return two_shot_channel;
-  return sends_one_way() ? one_way_channel : all_send_channel;
+  return is_one_way() ? one_way_channel : all_send_channel;
 }
 
 void Direct::set_buffers(const Arguments& arguments, device::DirectLaunch& launch) const {
   const DeviceAddress input = address_of(arguments.input);
   const DeviceAddress output = address_of(arguments.output);
-  const auto block = static_cast<std::uint64_t>(launch.bytes);
+  const Extents extents = this->extents(arguments);
+  const device::DirectPeer* some = nullptr;  // that data go to
   launch.own = static_cast<std::int16_t>((rank_ - launch.first + ranks_) % ranks_);
   for (int i = 0; i < ranks_; ++i) {
     const int peer = (launch.first + i) % ranks_;
-    const auto at = static_cast<std::uint64_t>(peer) * block;
-    const bool is_own = peer == rank_;
-    DeviceAddress& source = launch.peers[i].source;
-    DeviceAddress& destination = launch.peers[i].destination;
-    launch.peers[i].bytes = launch.bytes;
-    switch (collective_) {
-      case Collective::all_gather:
-        source = input;
-        destination = output + at;
-        break;
-      case Collective::all_to_all:
-        source = input + at;
-        destination = output + at;
-        break;
-      case Collective::reduce_scatter:
-        source = input + at;
-        if (is_own) destination = output;
-        break;
-      case Collective::broadcast:
-        if (rank_ == root_) source = input;
-        if (peer == (rank_ == root_ ? rank_ : root_)) destination = output;
-        break;
-      case Collective::reduce:
-      case Collective::gather:
-        if (rank_ == root_) destination = output + (collective_ == Collective::gather ? at : 0);
-        if (is_own || (rank_ != root_ && peer == root_)) source = input;
-        break;
-      case Collective::scatter:
-        if (rank_ == root_) source = input + at;
-        if (peer == (rank_ == root_ ? rank_ : root_)) destination = output;
-        break;
-      default:
-        source = input;
-        if (kind_ == DirectKind::two_shot) {
-          source += at;
-          destination = output + at;
-          launch.peers[i].bytes =
-              std::min(launch.bytes, block_bytes(arguments) - static_cast<std::int64_t>(at));
-        } else if (is_own) {
-          destination = output;
-        }
+    device::DirectPeer& to = launch.peers[i];
+    if (!takes(peer).empty()) {
+      const Extent extent = extents(takes(peer));
+      to.destination = output + static_cast<std::uint64_t>(extent.offset);
+      to.bytes = extent.bytes;
     }
+    if (gives(peer).empty()) continue;
+    const Extent extent = extents(gives(peer));
+    to.source = input + static_cast<std::uint64_t>(extent.offset);
+    to.bytes = extent.bytes;
+    if (some != nullptr && some->source != to.source) launch.sources_differ = 1;
+    some = &to;
   }
-  launch.sources_differ =
-      collective_ == Collective::all_to_all || collective_ == Collective::scatter ||
-      collective_ == Collective::reduce_scatter || kind_ == DirectKind::two_shot;
-  launch.tells = sends_one_way();
-  // In place there is nothing to do.
+  launch.tells = is_one_way();
   device::DirectPeer& own = launch.peers[launch.own];
+  // What is added comes to where the sum is put.
+  if (kind_ == DirectKind::combine)
+    for (int i = 0; i < ranks_; ++i) launch.peers[i].destination = own.destination;
+  // In place there is nothing to do.
   if (kind_ == DirectKind::take && own.source == own.destination) own.destination = 0;
+  // Whoever sends loads from there, where all get the same.
+  if (own.source == 0 && some != nullptr) {
+    own.source = some->source;
+    own.bytes = some->bytes;
+  }
 }
 
 Status Direct::launch(Resources& resources, const Arguments& arguments,
@@ -165,11 +123,11 @@ Status Direct::launch(Resources& resources, const Arguments& arguments,
   const Engine& engine = resources.engine();
   device::DirectLaunch launch{};
   launch.arithmetic = arithmetic;
-  launch.bytes = hop_bytes(arguments);
+  launch.bytes = longest_bytes(arguments);
   launch.rank = static_cast<std::int16_t>(rank_);
   launch.ranks = static_cast<std::int16_t>(ranks_);
-  const bool is_one_shot = collective_ == Collective::all_reduce && kind_ == DirectKind::combine;
-  launch.first = is_one_shot ? 0 : static_cast<std::int16_t>(rank_);
+  launch.first =
+      static_cast<std::int16_t>(own_part().adds.empty() ? rank_ : own_part().adds.front());
   set_buffers(arguments, launch);
   const auto& connections = links(channel(engine, arguments));
   for (int i = 0; i < ranks_; ++i) {

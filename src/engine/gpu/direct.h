@@ -1,5 +1,7 @@
-// Plans of one hop between all ranks in protocol LL, and the all-reduce of two, by kernels of their
-// own (device/kernels/direct.cuh).
+// Plans in protocol LL by kernels of their own (device/kernels/direct.cuh), for 2 to 8 ranks:
+//   take      one hop, of whole blocks, to any ranks; nothing is added
+//   combine   one hop, of whole blocks; some ranks, or all, add all ranks' blocks, in turn
+//   two_shot  two hops, of 3 ranks or more: each adds its segment, and all get all segments
 #pragma once
 
 #include <optional>
@@ -16,7 +18,7 @@ class Direct : public ByHand {
  public:
   // Null for plans that the kernel does not do as they say.
   static std::unique_ptr<ByHand> make(const plan::Header& header, int rank,
-                                      const algorithm::Entry& reference);
+                                      std::shared_ptr<const plan::Exchange> exchange);
 
   // Whether a call is small enough.
   bool serves(const Arguments& arguments) const override;
@@ -24,19 +26,17 @@ class Direct : public ByHand {
                 const device::Arithmetic& arithmetic) const override;
 
  private:
-  Direct(const plan::Header& header, device::DirectKind kind, int rank)
-      : ByHand(header, rank), kind_(kind) {}
-  bool sends_one_way() const { return has_root(collective_); }
+  Direct(const plan::Header& header, int rank, std::shared_ptr<const plan::Exchange> exchange,
+         device::DirectKind kind)
+      : ByHand(header, rank, std::move(exchange)), kind_(kind) {}
   int channel(const Engine& engine, const Arguments& arguments) const override;
   transport::Geometry geometry(int channel) const override;
-  // To each rank in a hop.
-  std::int64_t hop_bytes(const Arguments& arguments) const;
   void set_buffers(const Arguments& arguments, device::DirectLaunch& launch) const;
 
   device::DirectKind kind_;
 };
 
-// How Direct does that algorithm's plans in LL on so many ranks, if it does.
-std::optional<device::DirectKind> direct_kind(const algorithm::Entry& reference, int ranks);
+// How Direct does plans in LL of that exchange, if it does.
+std::optional<device::DirectKind> direct_kind(const plan::Exchange& exchange);
 
 }  // namespace unisono::engine::gpu

@@ -53,8 +53,10 @@ Options Options::from_settings() {
 }
 
 Status Options::check() const {
-  if (slots < 1 || slots > max_slots || !std::has_single_bit(static_cast<unsigned>(slots)))
-    return misuse("a GPU connection with ", slots, " slots; it must be a power of two up to ",
+  if (slots < 2 || slots > max_slots || !std::has_single_bit(static_cast<unsigned>(slots)))
+    return misuse("UNISONO_GPU_SLOTS is ", slots,
+                  "; it must be a power of two from 2, for which "
+                  "plans are verified, to ",
                   max_slots);
   if (slot_bytes < device::ll128_line_bytes || slot_bytes % device::ll128_line_bytes != 0 ||
       slot_bytes > (std::size_t{1} << 30))

@@ -55,14 +55,15 @@ device::Combine combine_of(ReduceOperation operation) {
 class GpuExecution : public Execution {
  public:
   GpuExecution(const plan::Header& header, const plan::RankProgram& program,
-               const algorithm::Entry* reference, LoweredProgram lowered, Resources& resources)
+               std::shared_ptr<const plan::Exchange> exchange, LoweredProgram lowered,
+               Resources& resources)
       : header_(header),
         rank_(program.rank),
         scratch_blocks_(program.scratch_blocks),
         lowered_(std::move(lowered)),
         resources_(resources),
         links_(lowered_.connections.size()),
-        by_hand_(make_by_hand(header, rank_, reference)) {}
+        by_hand_(make_by_hand(header, rank_, std::move(exchange))) {}
 
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
@@ -338,7 +339,7 @@ transport::Geometry link_geometry(const Options& options) {
 
 Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                                                   const plan::RankProgram& program,
-                                                  const algorithm::Entry* reference,
+                                                  std::shared_ptr<const plan::Exchange> exchange,
                                                   Resources& resources) {
   const Engine& engine = resources.engine();
   UNISONO_ASSIGN(LoweredProgram lowered, lower(header, program));
@@ -352,8 +353,8 @@ Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
     return misuse("plan ", header.name, " sends ", header.max_step_count,
                   " chunks in one message, which need ", needed, " bytes of a slot; it has ",
                   engine.options().slot_bytes);
-  return std::unique_ptr<Execution>(
-      std::make_unique<GpuExecution>(header, program, reference, std::move(lowered), resources));
+  return std::unique_ptr<Execution>(std::make_unique<GpuExecution>(
+      header, program, std::move(exchange), std::move(lowered), resources));
 }
 
 }  // namespace unisono::engine::gpu

@@ -19,6 +19,7 @@
 #include "device/program.h"
 #include "engine/engine.h"
 #include "engine/gpu/copy_links.h"
+#include "plan/exchange.h"
 #include "plan/plan.h"
 #include "sys/cuda/device.h"
 #include "transport/transport.h"
@@ -205,12 +206,11 @@ inline int most_blocks(const Arguments& arguments, int wanted) {
 }
 
 // Calls of one execution, and of executions that share a connection, must follow each other: on one
-// stream, or ordered by events. `reference` is an algorithm whose plan is equal to this one, the
-// same on all ranks, and null where none is known (carried.h): kernels of their own are chosen by
-// it.
+// stream, or ordered by events. `exchange` is the whole plan's, null if it has none; specialised
+// kernels are chosen by it, the same on all ranks.
 Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                                                   const plan::RankProgram& program,
-                                                  const algorithm::Entry* reference,
+                                                  std::shared_ptr<const plan::Exchange> exchange,
                                                   Resources& resources);
 
 }  // namespace unisono::engine::gpu

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "algorithm/algorithms.h"
 #include "base/error.h"
 #include "base/try.h"
 #include "transport/nvlink/layout.h"
@@ -13,26 +12,6 @@ namespace {
 
 using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
-
-// What the kernels do: the plans of these algorithms.
-struct Carried {
-  const algorithm::Entry* plan;
-  int hops;
-  int most_ranks = device::direct_max_ranks;
-};
-// Of up to four ranks all are children of the root.
-constexpr int star_ranks = 4;
-constexpr Carried carried[] = {
-    {&algorithm::direct_all_gather, 1},
-    {&algorithm::direct_reduce_scatter, 1},
-    {&algorithm::direct_all_to_all, 1},
-    {&algorithm::knomial_reduce, 1, star_ranks},
-    {&algorithm::knomial_gather, 1, star_ranks},
-    {&algorithm::knomial_scatter, 1, star_ranks},
-    {&algorithm::all_pairs_two_shot_all_reduce, 2},
-    {&algorithm::two_shot_broadcast, 2},
-    {&algorithm::two_shot_reduce, 2},
-};
 
 // Calls in which some send to ranks of which they hear nothing have their own.
 constexpr int mutual_lines = lines_channel;
@@ -44,10 +23,12 @@ std::uint8_t bits(unsigned ranks) { return static_cast<std::uint8_t>(ranks); }
 
 }  // namespace
 
-int lines_hops(const algorithm::Entry& reference, int ranks) {
-  for (const Carried& one : carried)
-    if (one.plan == &reference && 2 <= ranks && ranks <= one.most_ranks) return one.hops;
-  return 0;
+int lines_hops(const plan::Exchange& exchange) {
+  if (!is_carried(exchange) || (exchange.reduces && !adds_own_first(exchange))) return 0;
+  if (exchange.hops == 1 && !exchange.has_whole_blocks()) return 0;
+  // In place, nobody's sum may come where another still reads.
+  const bool is_shared_out = exchange.hops == 2 || exchange.reduces;
+  return !is_shared_out || exchange.has_segments() ? exchange.hops : 0;
 }
 
 // Few thread blocks are slower by lines, so that agreeing on where to store pays sooner.
@@ -102,33 +83,47 @@ LinesWay lines_way(const LinesCall& call, const Options& options) {
   return goes_straight && options.posts(call.longest) ? LinesWay::straight : LinesWay::lines;
 }
 
-Lines::Lines(const plan::Header& header, int rank, int hops) : ByHand(header, rank), hops_(hops) {
+Lines::Lines(const plan::Header& header, int rank, std::shared_ptr<const plan::Exchange> exchange)
+    : ByHand(header, rank, std::move(exchange)) {
   plan::Header out_of_place = header;
   out_of_place.in_place = false;
   input_blocks_ = plan::input_blocks_of(out_of_place, rank);
   output_blocks_ = plan::output_blocks_of(out_of_place, rank);
+  find_sets();
+  find_bulk_flows();
 }
 
 std::unique_ptr<ByHand> Lines::make(const plan::Header& header, int rank,
-                                    const algorithm::Entry& reference) {
-  const int hops = lines_hops(reference, header.ranks);
-  return hops > 0 ? std::unique_ptr<ByHand>(new Lines(header, rank, hops)) : nullptr;
+                                    std::shared_ptr<const plan::Exchange> exchange) {
+  return lines_hops(*exchange) > 0
+             ? std::unique_ptr<ByHand>(new Lines(header, rank, std::move(exchange)))
+             : nullptr;
 }
 
-bool Lines::is_one_way() const {
-  return has_root(collective_) && (collective_ != Collective::reduce || hops_ == 1);
-}
-
-std::int64_t Lines::longest_bytes(const Arguments& arguments) const {
-  if (hops_ == 1) return block_bytes(arguments);
-  return segments(arguments, segments_of_block()).chunk_elements *
-         static_cast<std::int64_t>(size_bytes(arguments.type));
+void Lines::find_sets() {
+  for (const int rank : own_part().adds) sets_.adds |= 1U << rank;
+  for (const int rank : own_part().forwards) sets_.forwards |= 1U << rank;
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const bool is_own = peer == rank_;
+    if (!is_own && !gives(peer).empty()) sets_.sends |= 1U << peer;
+    if (takes(peer).empty() || (is_own && sets_.adds != 0)) continue;
+    const auto& forwards = exchange_->part(peer).forwards;
+    const bool comes = exchange_->hops == 1 ? !is_own : std::ranges::count(forwards, rank_) > 0;
+    (comes ? sets_.takes : sets_.keeps) |= 1U << peer;
+  }
+  for (int from = 0; from < ranks_; ++from)
+    for (int to = 0; to < ranks_; ++to) {
+      const plan::Chunks& taken = own_part().takes[static_cast<std::size_t>(from)];
+      const plan::Chunks& given = own_part().gives[static_cast<std::size_t>(to)];
+      if ((sets_.takes & 1U << from) != 0 && (sets_.sends & 1U << to) != 0)
+        overwrites_in_place_ |= taken.overlaps(given);
+    }
 }
 
 LinesCall Lines::call(const Arguments& arguments) const {
   return {.collective = collective_,
           .ranks = ranks_,
-          .hops = hops_,
+          .hops = exchange_->hops,
           .longest = static_cast<std::uint64_t>(longest_bytes(arguments)),
           .max_sms = arguments.max_sms,
           .leaves_room = arguments.leaves_room};
@@ -160,94 +155,36 @@ transport::Geometry Lines::geometry(int channel) const {
           .layout = bytes};
 }
 
-// Blocks, whole, straight to where they belong or are added.
-void Lines::set_one_hop(const Arguments& arguments, device::LinesLaunch& launch) const {
+void Lines::set_buffers(const Arguments& arguments, device::LinesLaunch& launch) const {
   const DeviceAddress input = address_of(arguments.input);
   const DeviceAddress output = address_of(arguments.output);
-  const unsigned own = 1U << rank_;
-  const bool sends_blocks = collective_ == Collective::reduce_scatter ||
-                            collective_ == Collective::all_to_all ||
-                            collective_ == Collective::scatter;
-  const bool takes_blocks = collective_ == Collective::all_gather ||
-                            collective_ == Collective::all_to_all ||
-                            collective_ == Collective::gather;
-  launch.longest = block_bytes(arguments);
+  const Extents extents = this->extents(arguments);
+  const device::LinesPeer* some = nullptr;  // that data go to
   for (int peer = 0; peer < ranks_; ++peer) {
-    const auto at = static_cast<std::uint64_t>(peer) * static_cast<std::uint64_t>(launch.longest);
-    launch.peers[peer].source = input + (sends_blocks ? at : 0);
-    launch.peers[peer].destination = output + (takes_blocks ? at : 0);
-    launch.peers[peer].bytes = launch.longest;
+    device::LinesPeer& to = launch.peers[peer];
+    if (!takes(peer).empty()) {
+      const Extent extent = extents(takes(peer));
+      to.destination = output + static_cast<std::uint64_t>(extent.offset);
+      to.bytes = extent.bytes;
+    }
+    if (gives(peer).empty()) continue;
+    const Extent extent = extents(gives(peer));
+    to.source = input + static_cast<std::uint64_t>(extent.offset);
+    to.bytes = extent.bytes;
+    if (some != nullptr && some->source != to.source) launch.sources_differ = 1;
+    some = &to;
   }
-  launch.sources_differ = sends_blocks;
-  const bool is_root = rank_ == root_;
-  const unsigned root = 1U << root_;
-  launch.sends = bits(others());
-  launch.takes = bits(others());
-  launch.keeps = bits(own);
-  if (is_reduction(collective_)) {
-    const bool hears = collective_ == Collective::reduce_scatter || is_root;
-    launch.hears = hears ? bits(others() | own) : 0;
-    launch.takes = launch.keeps = 0;
-    if (collective_ == Collective::reduce) launch.sends = is_root ? 0 : bits(root);
-  } else if (collective_ == Collective::gather && !is_root) {
-    launch.sends = bits(root);
-    launch.takes = launch.keeps = 0;
-  } else if (collective_ == Collective::gather) {
-    launch.sends = 0;
-  } else if (collective_ == Collective::scatter && !is_root) {
-    launch.takes = bits(root);
-    launch.sends = launch.keeps = 0;
-  } else if (collective_ == Collective::scatter) {
-    launch.takes = 0;
+  // Whoever sends loads from there, where all get the same.
+  if (device::LinesPeer& own = launch.peers[rank_]; own.source == 0 && some != nullptr) {
+    own.source = some->source;
+    if (own.bytes == 0) own.bytes = some->bytes;
   }
-}
-
-// Each rank's part of the block: the plan's chunks, of all ranks or of all but the root.
-void Lines::set_segments(const Arguments& arguments, device::LinesLaunch& launch) const {
-  const bool has_root = collective_ != Collective::all_reduce;
-  const int count = segments_of_block();
-  const plan::ChunkLayout layout = segments(arguments, count);
-  const auto size = static_cast<std::int64_t>(size_bytes(arguments.type));
   launch.longest = longest_bytes(arguments);
-  for (int i = 0; i < count; ++i) {
-    device::LinesPeer& peer = launch.peers[has_root ? (root_ + 1 + i) % ranks_ : i];
-    const auto begin = static_cast<std::uint64_t>(layout.begin(i) * size);
-    peer.bytes = (layout.end(i) - layout.begin(i)) * size;
-    if (arguments.input != nullptr) peer.source = address_of(arguments.input) + begin;
-    if (arguments.output != nullptr) peer.destination = address_of(arguments.output) + begin;
-  }
-}
-
-void Lines::set_two_hops(const Arguments& arguments, device::LinesLaunch& launch) const {
-  set_segments(arguments, launch);
-  launch.sources_differ = 1;
-  const unsigned own = 1U << rank_;
-  const unsigned root = 1U << root_;
-  const bool is_root = rank_ == root_;
-  switch (collective_) {
-    case Collective::broadcast:
-      if (is_root) {
-        launch.sends = bits(others());
-        launch.keeps = launch.sends;
-      } else {
-        launch.hears = bits(root);
-        launch.forwards = launch.takes = bits(others() & ~root);
-      }
-      return;
-    case Collective::reduce:
-      launch.sends = bits(others() & ~root);
-      if (is_root) {
-        launch.takes = bits(others());
-      } else {
-        launch.hears = bits(others() | own);
-        launch.forwards = bits(root);
-        launch.peers[rank_].destination = 0;
-      }
-      return;
-    default:
-      launch.sends = launch.forwards = launch.takes = bits(others());
-      launch.hears = bits(others() | own);
-  }
+  launch.sends = bits(sets_.sends);
+  launch.keeps = bits(sets_.keeps);
+  launch.hears = bits(sets_.adds);
+  launch.forwards = bits(sets_.forwards);
+  launch.takes = bits(sets_.takes);
 }
 
 // Where the others reach what they are to store here.
@@ -255,13 +192,11 @@ void Lines::set_views(Resources& resources, const Arguments& arguments,
                       device::LinesLaunch& launch) const {
   if (launch.takes == 0) return;
   // What comes there must not come before what is there has gone.
-  if (collective_ == Collective::all_to_all && arguments.input == arguments.output) return;
+  if (overwrites_in_place_ && arguments.input == arguments.output) return;
   const DeviceAddress output = address_of(arguments.output);
-  const bool is_scattered = collective_ == Collective::scatter;
   std::array<DeviceAddress, device::direct_max_ranks> views{};
   resources.find_views(arguments.output,
-                       static_cast<std::size_t>(launch.longest * (is_scattered ? 1 : ranks_)),
-                       views);
+                       static_cast<std::size_t>(block_bytes(arguments) * output_blocks_), views);
   for (int peer = 0; peer < ranks_; ++peer) {
     const DeviceAddress view = views[static_cast<std::size_t>(peer)];
     if (view == 0) continue;
@@ -292,13 +227,10 @@ Status Lines::launch(Resources& resources, const Arguments& arguments,
   launch.arithmetic = arithmetic;
   launch.rank = static_cast<std::int16_t>(rank_);
   launch.ranks = static_cast<std::int16_t>(ranks_);
-  launch.hops = static_cast<std::uint8_t>(hops_);
+  launch.hops = static_cast<std::uint8_t>(exchange_->hops);
   const LinesWay way = this->way(engine, arguments);
   launch.tells = is_one_way() || way != LinesWay::lines;
-  if (hops_ == 1)
-    set_one_hop(arguments, launch);
-  else
-    set_two_hops(arguments, launch);
+  set_buffers(arguments, launch);
   // What stays where it is need not be stored.
   for (int peer = 0; peer < ranks_; ++peer)
     if (launch.peers[peer].destination == 0 ||

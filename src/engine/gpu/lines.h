@@ -1,6 +1,9 @@
-// Plans between all ranks in protocol LL128, of calls of any size, by a kernel of their own
-// (device/kernels/lines.cuh); of some large calls, and of those that few thread blocks serve, by
-// bulk copies (device/kernels/bulk.cuh).
+// Plans in protocol LL128, of calls of any size, by a kernel of their own
+// (device/kernels/lines.cuh), for 2 to 8 ranks; of some large calls, and of those that few thread
+// blocks serve, by bulk copies (device/kernels/bulk.cuh). Carried are
+//   one hop   of whole blocks, to any ranks; some ranks, or all, add different blocks of all ranks
+//   two hops  of segments: each rank that has one adds it up, or gets it from one, and sends it on
+// Where ranks add, each begins with its own data and goes on in turn.
 #pragma once
 
 #include "engine/gpu/by_hand.h"
@@ -13,8 +16,8 @@ class StreamQueue;
 // device::LinesRegion and slots for so many.
 inline constexpr int bulk_channel = lines_channel + 3;
 
-// Whether Lines does that algorithm's plans on so many ranks, and in how many hops; 0: it does not.
-int lines_hops(const algorithm::Entry& reference, int ranks);
+// Whether Lines does plans in LL128 of that exchange, and in how many hops; 0: it does not.
+int lines_hops(const plan::Exchange& exchange);
 
 struct LinesCall {
   Collective collective;
@@ -34,29 +37,27 @@ class Lines : public ByHand {
  public:
   // Null for plans that the kernel does not do as they say.
   static std::unique_ptr<ByHand> make(const plan::Header& header, int rank,
-                                      const algorithm::Entry& reference);
+                                      std::shared_ptr<const plan::Exchange> exchange);
 
   bool serves(const Arguments& arguments) const override { return block_bytes(arguments) > 0; }
   Status launch(Resources& resources, const Arguments& arguments,
                 const device::Arithmetic& arithmetic) const override;
 
  private:
-  Lines(const plan::Header& header, int rank, int hops);
+  Lines(const plan::Header& header, int rank, std::shared_ptr<const plan::Exchange> exchange);
   int channel(const Engine& engine, const Arguments& arguments) const override;
   transport::Geometry geometry(int channel) const override;
-  // Some send to ranks of which they hear nothing; or, where it posts, all may.
-  bool is_one_way() const;
-  // Of the block, or of two hops of the longest segment.
-  std::int64_t longest_bytes(const Arguments& arguments) const;
   LinesCall call(const Arguments& arguments) const;
   LinesWay way(const Engine& engine, const Arguments& arguments) const;
   void set_views(Resources& resources, const Arguments& arguments,
                  device::LinesLaunch& launch) const;
   // As bits.
   unsigned others() const { return ((1U << ranks_) - 1) & ~(1U << rank_); }
-  void set_one_hop(const Arguments& arguments, device::LinesLaunch& launch) const;
-  void set_segments(const Arguments& arguments, device::LinesLaunch& launch) const;
-  void set_two_hops(const Arguments& arguments, device::LinesLaunch& launch) const;
+  // Who sends what to whom; of every call the same.
+  void find_sets();
+  void find_bulk_flows();
+  int only_giver() const;
+  void set_buffers(const Arguments& arguments, device::LinesLaunch& launch) const;
   void stand_by_distance(device::LinesLaunch& launch) const;
   device::DataKind kind_of_data(const device::LinesLaunch& launch) const;
   void set_flows(const Arguments& arguments, device::BulkLaunch& launch) const;
@@ -64,13 +65,32 @@ class Lines : public ByHand {
                      device::BulkLaunch& launch) const;
   bool set_bulk_views(Resources& resources, const void* data, std::int64_t bytes,
                       std::uint64_t (&views)[device::direct_max_ranks]) const;
-  bool set_buffers(Resources& resources, const Arguments& arguments,
-                   device::BulkLaunch& launch) const;
+  bool set_bulk_buffers(Resources& resources, const Arguments& arguments,
+                        device::BulkLaunch& launch) const;
   Status launch_in_bulk(Resources& resources, const Arguments& arguments,
                         const device::LinesLaunch& lines) const;
-  int segments_of_block() const { return has_root(collective_) ? ranks_ - 1 : ranks_; }
 
-  int hops_;
+  // As bits: ranks that get what this one gives, whose parts it keeps of its own input, whose data
+  // make its result, that get the result, and whose data it stores.
+  struct Sets {
+    unsigned sends = 0;
+    unsigned keeps = 0;
+    unsigned adds = 0;
+    unsigned forwards = 0;
+    unsigned takes = 0;
+  };
+  // What is copied from the same place of each source, or added up, to the same place of each rank.
+  struct Flow {
+    Span source;
+    Span destination;
+    unsigned ranks;
+  };
+
+  Sets sets_;
+  // Where input and output are one, what comes may overwrite what is still to be sent.
+  bool overwrites_in_place_ = false;
+  unsigned bulk_sources_ = 0;
+  std::vector<Flow> flows_;
   // Of this rank's buffers, where the call is not in place.
   int input_blocks_;
   int output_blocks_;

@@ -19,6 +19,7 @@ Status OnCopyEngines::start(const Arguments& arguments) {
   arguments_ = arguments;
   waiting_ = {};
   is_arranged_ = false;
+  queue_.reset();
   return {};
 }
 
@@ -29,6 +30,10 @@ Result<bool> OnCopyEngines::poll() {
   if (is_ready) {
     UNISONO_ASSIGN(is_ready, agree());
   }
+  if (is_ready && !has_room()) {
+    is_ready = false;
+    waiting_ = links().waiting();
+  }
   if (!is_ready) {
     UNISONO_TRY(resources_.progress());
     return false;
@@ -36,21 +41,33 @@ Result<bool> OnCopyEngines::poll() {
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
   const Launching launching(resources_);
   UNISONO_TRY(resources_.before_launch(stream));
-  const sys::cuda::Device& device = resources_.engine().device();
+  bool is_complete = false;
   {
-    const sys::cuda::Current current(device);
-    const CopyLinks::Fork* fork = nullptr;
-    if (!meetings_.empty()) {
-      UNISONO_ASSIGN(fork, links().fork(is_captured_));
-    }
-    StreamQueue queue(device, links(), stream, fork, arguments_.timeout_ns);
-    UNISONO_TRY(begin(queue));
-    UNISONO_TRY(enqueue(queue));
-    UNISONO_TRY(queue.finish());
+    const sys::cuda::Current current(resources_.engine().device());
+    if (!queue_) UNISONO_TRY(open_queue());
+    UNISONO_ASSIGN(is_complete, enqueue(*queue_));
+    UNISONO_TRY(is_complete ? queue_->finish() : queue_->pause());
   }
   UNISONO_TRY(resources_.after_launch(stream));
+  if (is_complete) queue_.reset();
   progressed_ = true;
-  return true;
+  return is_complete;
+}
+
+bool OnCopyEngines::has_room() const {
+  if (queue_) return !queue_->is_half_full();
+  return is_captured_ || links().commands() < CopyLinks::most_commands;
+}
+
+Status OnCopyEngines::open_queue() {
+  const CopyLinks::Fork* fork = nullptr;
+  if (!meetings_.empty()) {
+    UNISONO_ASSIGN(fork, links().fork(is_captured_));
+  }
+  queue_.emplace(resources_.engine().device(), links(),
+                 static_cast<sys::cuda::StreamHandle*>(arguments_.stream), fork, !is_captured_,
+                 arguments_.timeout_ns);
+  return begin(*queue_);
 }
 
 Result<bool> OnCopyEngines::connect() {

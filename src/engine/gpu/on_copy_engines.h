@@ -5,6 +5,7 @@
 #include <unisono/result.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/gpu/execution.h"
@@ -51,7 +52,8 @@ class OnCopyEngines : public Execution {
   sys::cuda::DeviceAddress destination(int which) const {
     return meetings_[static_cast<std::size_t>(which)].decided.at;
   }
-  virtual Status enqueue(StreamQueue& queue) = 0;
+  // Whether all of the call is on the stream; if not, it goes on from there once there is room.
+  virtual Result<bool> enqueue(StreamQueue& queue) = 0;
   CopyLink& link(std::size_t which) const { return *wanted_[which].link; }
   CopyLinks& links() const { return resources_.engine().copy_links(); }
 
@@ -64,12 +66,15 @@ class OnCopyEngines : public Execution {
   Result<bool> is_capturing() const;
   Result<bool> agree();
   Status agree(Meeting& meeting);
+  bool has_room() const;
+  Status open_queue();
   Status begin(StreamQueue& queue);
 
   std::vector<Meeting> meetings_;
   bool is_arranged_ = false;
   bool is_captured_ = false;
   std::int64_t arranged_ns_ = 0;
+  std::optional<StreamQueue> queue_;  // from a call's first portion to its last
   Waiting waiting_;
   bool progressed_ = false;
 };

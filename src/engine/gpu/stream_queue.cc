@@ -1,5 +1,7 @@
 #include "engine/gpu/stream_queue.h"
 
+#include <utility>
+
 #include "base/str.h"
 #include "base/try.h"
 #include "transport/nvlink/layout.h"
@@ -103,6 +105,7 @@ Status StreamQueue::await_stored(const Straight& message, int part) {
 Status StreamQueue::copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) {
   if (bytes == 0 || to == from) return {};
   UNISONO_TRY(flush());
+  if (counts_) links_.count_command();
   return device_.check(device_.driver().copy_async(to, from, bytes, stream_),
                        str("putting a copy of ", bytes, " bytes on a stream"));
 }
@@ -132,12 +135,27 @@ Status StreamQueue::finish() {
     UNISONO_TRY(device_.check(driver.stream_wait_event(stream_, fork_->end, 0),
                               "having a stream wait for an event"));
   }
-  if (has_waited_)
-    UNISONO_TRY(add({.kind = MemoryOperation::write_value_64,
-                     .address = links_.progress_address(),
-                     .value = CopyLinks::idle_mark}));
+  UNISONO_TRY(end_waits());
+  if (counts_ && links_.owes_report()) report();
   return flush();
 }
+
+Status StreamQueue::pause() {
+  UNISONO_TRY(tell_now());
+  UNISONO_TRY(end_waits());
+  report();
+  return flush();
+}
+
+Status StreamQueue::end_waits() {
+  if (!std::exchange(has_waited_, false)) return {};
+  return add({.kind = MemoryOperation::write_value_64,
+              .address = links_.progress_address(),
+              .value = CopyLinks::idle_mark});
+}
+
+// At the end of what is to come with the next flush().
+void StreamQueue::report() { operations_[pending_++] = links_.take_report(); }
 
 Status StreamQueue::wait(Waiting::Kind kind, const CopyLink& link, std::uint64_t message,
                          DeviceAddress flag) {
@@ -157,6 +175,10 @@ Status StreamQueue::add(MemoryOperation operation) {
 
 Status StreamQueue::flush() {
   if (pending_ == 0) return {};
+  if (counts_) {
+    if (pending_ < most_operations && links_.owes_report()) report();
+    links_.count_command();
+  }
   const auto count = static_cast<unsigned>(pending_);
   pending_ = 0;
   return device_.check(device_.driver().stream_operations(stream_, count, operations_.data(), 0),

@@ -13,10 +13,16 @@ namespace unisono::engine::gpu {
 
 class StreamQueue {
  public:
-  // The stream's device's context is current as long as the queue lives. `fork`: null for none.
+  // The stream's device's context is current whenever something is put here. `fork`: null for none.
+  // `counts`: there may be no room for what is put here; not for what is captured.
   StreamQueue(const sys::cuda::Device& device, CopyLinks& links, sys::cuda::StreamHandle* stream,
-              const CopyLinks::Fork* fork, std::int64_t timeout_ns)
-      : device_(device), links_(links), stream_(stream), fork_(fork), timeout_ns_(timeout_ns) {}
+              const CopyLinks::Fork* fork, bool counts, std::int64_t timeout_ns)
+      : device_(device),
+        links_(links),
+        stream_(stream),
+        fork_(fork),
+        counts_(counts),
+        timeout_ns_(timeout_ns) {}
 
   // A slot of the peer's for the next message; put() what belongs there, then sent().
   Result<sys::cuda::DeviceAddress> begin_send(CopyLink& link);
@@ -43,6 +49,11 @@ class StreamQueue {
   // A copy inside the device that nothing on the stream needs before finish(): beside the others,
   // where there is a fork.
   Status copy_beside(sys::cuda::DeviceAddress to, sys::cuda::DeviceAddress from, std::size_t bytes);
+  // Whether to pause() before more is put here, and whether to wait still.
+  bool is_full() const { return counts_ && links_.commands() >= CopyLinks::most_commands; }
+  bool is_half_full() const { return counts_ && links_.commands() > CopyLinks::most_commands / 2; }
+  // All that was put here is on the stream.
+  Status pause();
   // Behind all: the stream waits for nothing any more.
   Status finish();
 
@@ -51,6 +62,8 @@ class StreamQueue {
 
   Status add(sys::cuda::MemoryOperation operation);
   Status flush();
+  void report();
+  Status end_waits();
   Status wait(trace::Waiting::Kind kind, const CopyLink& link, std::uint64_t message,
               sys::cuda::DeviceAddress flag);
 
@@ -58,6 +71,7 @@ class StreamQueue {
   CopyLinks& links_;
   sys::cuda::StreamHandle* stream_;
   const CopyLinks::Fork* fork_;
+  bool counts_;
   std::int64_t timeout_ns_;
   std::array<sys::cuda::MemoryOperation, most_operations> operations_;
   std::size_t pending_ = 0;

@@ -1,0 +1,207 @@
+#include "plan/contents.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "plan/exchange.h"
+#include "plan/walk.h"
+
+namespace unisono::plan {
+namespace {
+
+constexpr std::size_t slots = 2;
+constexpr std::int64_t most_steps = 1 << 14;
+
+// Runs all ranks' programs in one order that two slots allow; all of them come to the same.
+class Execution {
+ public:
+  Execution(const Plan& plan, Contents& contents)
+      : header_(plan.header), contents_(contents), ranks_(plan.programs.size()) {
+    for (std::size_t rank = 0; rank < plan.programs.size(); ++rank) {
+      find_inputs(static_cast<int>(rank));
+      for (const ThreadBlock& block : plan.programs[rank].thread_blocks)
+        ranks_[rank].blocks.push_back({&block, StepCursor(block.body)});
+    }
+  }
+
+  std::optional<Movement> run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+        for (Block& block : ranks_[rank].blocks)
+          while (block.cursor.step() != nullptr && go(static_cast<int>(rank), block)) moved = true;
+    }
+    for (const Rank& rank : ranks_)
+      for (const Block& block : rank.blocks)
+        if (block.cursor.step() != nullptr) return std::nullopt;
+    for (int rank = 0; rank < header_.ranks; ++rank) out_.outputs.push_back(outputs(rank));
+    return std::move(out_);
+  }
+
+ private:
+  struct Block {
+    const ThreadBlock* block;
+    StepCursor cursor;
+  };
+  using Place = std::pair<Buffer, std::int64_t>;
+  struct Rank {
+    std::vector<Block> blocks;
+    std::map<Place, std::int64_t> inputs;  // which chunk of the input is there in the beginning
+    std::map<Place, int> held;             // what was written
+  };
+  using Message = std::vector<int>;  // the contents of its chunks
+
+  void find_inputs(int rank) {
+    plan::Header out_of_place = header_;
+    out_of_place.in_place = false;
+    const std::int64_t chunks =
+        std::int64_t{input_blocks_of(out_of_place, rank)} * header_.chunks_per_block;
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
+      at(rank).inputs.emplace(place(storage_of(header_, rank, Buffer::input, chunk)), chunk);
+  }
+
+  std::vector<int> outputs(int rank) const {
+    plan::Header out_of_place = header_;
+    out_of_place.in_place = false;
+    const std::int64_t chunks =
+        std::int64_t{output_blocks_of(out_of_place, rank)} * header_.chunks_per_block;
+    std::vector<int> out;
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const Place at = place(storage_of(header_, rank, Buffer::output, chunk));
+      const Rank& own = ranks_[static_cast<std::size_t>(rank)];
+      const auto held = own.held.find(at);
+      const auto input = own.inputs.find(at);
+      out.push_back(held != own.held.end()      ? held->second
+                    : input != own.inputs.end() ? contents_.initial(rank, input->second)
+                                                : no_content);
+    }
+    return out;
+  }
+
+  // Whether the block's step could be done.
+  bool go(int rank, Block& at) {
+    const Step& step = *at.cursor.step();
+    const LoopValues& loops = at.cursor.loops();
+    for (const Dependency& after : step.after)
+      if (ranks_[static_cast<std::size_t>(rank)]
+              .blocks[static_cast<std::size_t>(after.thread_block)]
+              .cursor.number() < after.steps.at(loops))
+        return false;
+    auto& out = queues_[{rank, at.block->send_peer}];
+    auto& in = queues_[{at.block->recv_peer, rank}];
+    if (sends(step.operation) && out.size() == slots) return false;
+    if (receives(step.operation) && in.empty()) return false;
+    Message value(static_cast<std::size_t>(step.count));
+    if (receives(step.operation)) {
+      value = std::move(in.front());
+      in.pop_front();
+    }
+    for (int i = 0; i < step.count; ++i) {
+      int& content = value[static_cast<std::size_t>(i)];
+      if (reads_source(step.operation)) {
+        const int source = read(rank, step.source, loops, i);
+        content = receives(step.operation) ? contents_.sum(content, source) : source;
+      }
+      if (step.operation == Operation::reduce)
+        content = contents_.sum(content, read(rank, step.destination, loops, i));
+      if (writes_destination(step.operation)) write(rank, step.destination, loops, i, content);
+    }
+    if (sends(step.operation)) {
+      auto& sent = out_.sent[{rank, at.block->send_peer}];
+      sent.insert(sent.end(), value.begin(), value.end());
+      out.push_back(std::move(value));
+    }
+    at.cursor.advance();
+    return true;
+  }
+
+  static Place place(const Storage& storage) { return {storage.buffer, storage.chunk}; }
+  Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  Place place(int rank, const Location& location, const LoopValues& loops, int i) const {
+    return place(storage_of(header_, rank, location.buffer, location.index.at(loops) + i));
+  }
+
+  int read(int rank, const Location& location, const LoopValues& loops, int i) {
+    const Place from = place(rank, location, loops, i);
+    const auto held = at(rank).held.find(from);
+    if (held != at(rank).held.end()) return held->second;
+    const bool is_raw = location.buffer == Buffer::input || !is_reduction(header_.collective);
+    const auto input = at(rank).inputs.find(from);
+    return is_raw && input != at(rank).inputs.end() ? contents_.initial(rank, input->second)
+                                                    : contents_.unknown();
+  }
+
+  void write(int rank, const Location& location, const LoopValues& loops, int i, int content) {
+    at(rank).held[place(rank, location, loops, i)] = content;
+  }
+
+  const Header& header_;
+  Contents& contents_;
+  std::vector<Rank> ranks_;
+  std::map<std::pair<int, int>, std::deque<Message>> queues_;  // by sender and receiver
+  Movement out_;
+};
+
+bool is_decided(const Plan& plan) {
+  using enum Operation;
+  if (plan.header.channels != 1 || plan.header.ranks > exchange_max_ranks ||
+      plan.header.collective == Collective::custom)
+    return false;
+  std::int64_t steps = 0;
+  for (const RankProgram& program : plan.programs)
+    for (const ThreadBlock& block : program.thread_blocks) {
+      steps += unrolled_steps(block.body);
+      if (steps > most_steps) return false;
+      for (StepCursor cursor(block.body); cursor.step() != nullptr; cursor.advance())
+        if (is_one_sided(cursor.step()->operation) || cursor.step()->operation == barrier)
+          return false;
+    }
+  return true;
+}
+
+}  // namespace
+
+int Contents::number_of(const Content& content) {
+  const auto [found, is_new] = numbers_.emplace(content, static_cast<int>(contents_.size()));
+  if (is_new) contents_.push_back(content);
+  return found->second;
+}
+
+int Contents::initial(int rank, std::int64_t chunk) {
+  return number_of({Content::Kind::initial, rank, chunk});
+}
+
+int Contents::unknown() {
+  return number_of({Content::Kind::unknown, static_cast<std::int64_t>(contents_.size()), 0});
+}
+
+int Contents::sum(int a, int b) {
+  return number_of({Content::Kind::sum, std::min(a, b), std::max(a, b)});
+}
+
+std::optional<std::vector<Contents::Addend>> Contents::addends(int content) const {
+  std::vector<Addend> out;  // the last first
+  const auto add = [&](const Content& one) {
+    out.push_back({static_cast<int>(one.a), one.b});
+    return one.kind == Content::Kind::initial;
+  };
+  Content rest = at(content);
+  while (rest.kind == Content::Kind::sum) {
+    Content first = at(static_cast<int>(rest.a));
+    Content last = at(static_cast<int>(rest.b));
+    const bool is_lowest = last.kind != Content::Kind::sum && first.kind != Content::Kind::sum;
+    if (is_lowest ? last.a < first.a : last.kind == Content::Kind::sum) std::swap(first, last);
+    if (!add(last)) return std::nullopt;
+    rest = first;
+  }
+  if (!add(rest)) return std::nullopt;
+  std::ranges::reverse(out);
+  return out;
+}
+
+std::optional<Movement> movement_of(const Plan& plan, Contents& contents) {
+  if (!is_decided(plan)) return std::nullopt;
+  return Execution(plan, contents).run();
+}
+
+}  // namespace unisono::plan
