@@ -40,7 +40,7 @@ namespace unisono {
 
 // How to join a job. Whatever is left at its default is taken from the settings (UNISONO_*), then
 // from what torchrun, mpiexec (PMI) or srun tell each process; a process that has none of these is
-// a world of one rank. See docs/start.md.
+// a world of one rank. See docs/how-to/start.md.
 struct InitOptions {
   int rank = -1;
   int world_size = -1;

@@ -71,7 +71,8 @@ def init(
     Whatever is None is taken from the settings (UNISONO_RANK and so on, as `unisono run` sets
     them), then from what torchrun, mpiexec (PMI) or srun tell each process. In a program that has
     imported mpi4py, and under Open MPI's mpirun, ranks find each other through MPI. A process that
-    has none of all these is a world of one rank. docs/start.md says where the secret is from.
+    has none of all these is a world of one rank. docs/how-to/start.md says where the secret is
+    from.
 
     Args:
         rank: This process's rank, from 0.

@@ -1,4 +1,5 @@
-// The plan: what every rank does in one collective. Pure data; docs/plan.md has the grammar.
+// The plan: what every rank does in one collective. Pure data; docs/reference/plan.md has the
+// grammar.
 //
 //   plan         = header, one program a rank
 //   program      = thread blocks, scratch blocks

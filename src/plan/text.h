@@ -1,4 +1,5 @@
-// The text form of a plan: what a person reads, writes and compares. docs/plan.md has the grammar.
+// The text form of a plan: what a person reads, writes and compares. docs/reference/plan.md has the
+// grammar.
 //
 // For every plan that check() accepts, parse(print(plan)) is that plan.
 #pragma once

@@ -1,5 +1,6 @@
 // What is simulated: nodes of ranks, their ports, the network between them, and what a message
-// costs on each way. Pure data; clusters/*.yaml and docs/simulate.md say what the numbers mean.
+// costs on each way. Pure data; clusters/*.yaml and docs/how-to/simulate.md say what the
+// numbers mean.
 //
 // A message of s bytes (on the wire) from a thread block costs, as in LogGOPS:
 //   o   send_overhead and recv_overhead, time of the thread block that sends and that receives

@@ -1,4 +1,5 @@
-// docs/algorithms.md lists what the registry has, and its formulas give the costs stated there.
+// docs/reference/algorithms.md lists what the registry has, and its formulas give the costs stated
+// there.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -79,7 +80,7 @@ struct Row {
 };
 
 std::vector<Row> rows_of_the_page() {
-  std::ifstream page(UNISONO_SOURCE_DIR "/docs/algorithms.md");
+  std::ifstream page(UNISONO_SOURCE_DIR "/docs/reference/algorithms.md");
   std::vector<Row> rows;
   for (std::string line; std::getline(page, line);) {
     if (!line.starts_with("| `")) continue;

@@ -8,6 +8,7 @@ from pathlib import Path
 import cpp_headers
 import pytest
 import settings_table
+from pydantic import BaseModel, Field
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADERS = sorted((ROOT / "include" / "unisono").glob("*.h"))
@@ -77,6 +78,50 @@ def test_every_class_enum_and_constant_of_a_header_is_on_its_page(header: Path) 
     assert declared or "(" in text
     headings = " ".join(re.findall(r"^## `(.*)`$", page, re.MULTILINE))
     assert [name for name in declared if name not in headings] == []
+
+
+class Leaf(BaseModel):
+    """Grows on a tree."""
+
+    green: bool = True
+    # Of another name in the file.
+    of_year: int = Field(ge=1, le=2000, alias="from")
+
+
+class Tree(BaseModel):
+    name: str = Field(pattern="^a|b$")
+    leaves: list[Leaf] | None = Field(None, max_length=8)
+
+
+def test_members_have_their_types_bounds_and_defaults() -> None:
+    formats = pytest.importorskip("file_formats")
+    assert formats.parts(Tree) == [Tree, Leaf]
+    assert formats.table(Tree)[2:] == [
+        "| `name` | text, matches `^a\\|b$` | **required** |",
+        "| `leaves` | list of [Leaf](#leaf), length at most 8 | nothing |",
+    ]
+    assert formats.table(Leaf)[2:] == [
+        "| `green` | true or false | `true` |",
+        "| `from` | whole number, at least 1, at most 2,000 | **required** |",
+    ]
+
+
+def test_every_member_of_a_file_is_on_the_page() -> None:
+    formats = pytest.importorskip("file_formats")
+    page = formats.markdown()
+    for schema in (formats.ClusterFile, formats.WorkloadFile, formats.LinksFile):
+        for part in formats.parts(schema):
+            section = re.split(rf"^###? {formats.title(part)}$", page, flags=re.MULTILINE)[1]
+            members = [field.alias or name for name, field in part.model_fields.items()]
+            assert re.findall(r"^\| `(\w+)`", section.split("\n#")[0], re.MULTILINE) == members
+
+
+def test_quantities_are_told_from_plain_numbers() -> None:
+    page = pytest.importorskip("file_formats").markdown()
+    assert "| `latency` | duration | **required** |" in page
+    assert "| `bandwidth` | bandwidth | **required** |" in page
+    assert "| `speed` | speed | **required** |" in page
+    assert "| `burst` | size | 0 B |" in page
 
 
 def test_every_row_of_the_settings_table_is_on_the_page() -> None:

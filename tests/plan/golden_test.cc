@@ -33,9 +33,9 @@ TEST_P(Golden, JsonIsAsBefore) {
   EXPECT_TRUE(*again == plan);
 }
 
-// What docs/plan.md reads line by line is what the printer prints.
+// What docs/reference/plan.md reads line by line is what the printer prints.
 TEST(Documentation, ShowsTheRingAsPrinted) {
-  std::ifstream file(UNISONO_SOURCE_DIR "/docs/plan.md");
+  std::ifstream file(UNISONO_SOURCE_DIR "/docs/reference/plan.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   const Plan ring = test::ring();
   EXPECT_NE(page.find("```text\n" + print(ring.header, ring.programs[0]) + "```"),

@@ -157,15 +157,15 @@ def unread_settings(root: Path) -> list[Violation]:
 
 
 def undocumented_dependencies(root: Path) -> list[Violation]:
-    """Packages that pyproject.toml names and docs/dependencies.md does not."""
+    """Packages that pyproject.toml names and docs/reference/dependencies.md does not."""
     project = tomllib.loads((root / "pyproject.toml").read_text())
     named = list(project["project"]["dependencies"]) + list(project["build-system"]["requires"])
     for extra in project["project"]["optional-dependencies"].values():
         named.extend(extra)
-    page = (root / "docs" / "dependencies.md").read_text()
+    page = (root / "docs" / "reference" / "dependencies.md").read_text()
     packages = {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in named}
     return [
-        Violation("docs/dependencies.md", 1, f"does not say why {package} is needed")
+        Violation("docs/reference/dependencies.md", 1, f"does not say why {package} is needed")
         for package in sorted(packages - {"unisono"})
         if f"`{package}`" not in page
     ]

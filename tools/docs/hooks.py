@@ -7,12 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import cpp_headers
+import file_formats
 import settings_table
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOT_PAGES = {"ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"}
+
+_COMMAND_LINE_HEAD = """\
+# Command line
+
+This page lists the commands of `unisono` with their options, as `--help` prints them. It is for
+people who look up an option; `unisono COMMAND --help` shows the same in a terminal."""
+_CPP_HEAD = """\
+# C++
+
+This page lists the public headers, each with a page made of its comments. It is for people who
+write C++ programs with Unisono. Link `unisono::unisono` of the CMake package `unisono`.
+"""
 
 
 def _root_page(text: str) -> str:
@@ -37,7 +50,7 @@ def _command_line() -> str:
     command = load_all(typer.main.get_command(app))
     context = typer.Context(command, info_name="unisono")
     text = typer.cli.get_docs_for_click(obj=command, ctx=context, name="unisono")
-    return text.replace("# `unisono`", "# Command line", 1)
+    return text.replace("# `unisono`", _COMMAND_LINE_HEAD, 1)
 
 
 def with_pages(nav: list[Any], pages: dict[str, list[str]]) -> list[Any]:
@@ -74,6 +87,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     )
 
     add("reference/cli.md", _command_line())
+    add("reference/files.md", file_formats.markdown())
 
     headers = sorted((ROOT / "include" / "unisono").glob("*.h"))
     decisions = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
@@ -82,7 +96,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "decisions/index.md": [f"decisions/{decision.name}" for decision in decisions],
     }
     config.nav = with_pages(config.nav or [], sections)
-    index = ["# C++", "", "Link `unisono::unisono` of the CMake package `unisono`.", ""]
+    index = [_CPP_HEAD]
     for header in headers:
         name = f"unisono/{header.name}"
         text = header.read_text()

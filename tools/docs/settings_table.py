@@ -46,8 +46,9 @@ def markdown(source: str) -> str:
     lines = [
         "# Settings",
         "",
+        "This page lists all settings with their defaults. It is for people who tune a job.",
         "Every setting is an environment variable, read once, when the library is first used.",
-        "A value that cannot be read is an error when a communicator is made, by name.",
+        "If a value cannot be read, making a communicator fails with an error that names it.",
         "",
         "| variable | type | default | meaning |",
         "|---|---|---|---|",

@@ -1,7 +1,7 @@
 """Other libraries on this machine: how they are found, built against and started.
 
-Each is started with several settings at once, as `docs/benchmarks.md` explains, and the best at
-each point counts: no user of it could do better by changing them.
+Each is started with several settings at once, as `docs/how-to/benchmark.md` explains, and the best
+at each point counts: no user of it could do better by changing them.
 """
 
 import importlib.util

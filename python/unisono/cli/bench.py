@@ -200,7 +200,8 @@ def print_comparison(request: Request, done: Comparison) -> None:
     console.print(
         f"{request.ranks} processes, {processors}, {date}",
         "Microseconds of a call: the slowest rank's, calls back to back, median over repeats;",
-        "a send_recv is half a round trip. Ratios are their time / ours. See docs/benchmarks.md.",
+        "a send_recv is half a round trip. Ratios are their time / ours. "
+        "See docs/how-to/benchmark.md.",
         *(f"{name}: {library}" for name, library in done.libraries.items()),
         sep="\n",
         highlight=False,

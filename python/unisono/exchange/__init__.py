@@ -4,7 +4,7 @@
     text = write_plan(plan, "rccl")
 
 `read_plan` takes any file that holds a plan, `read_plans` gives both of one that serves calls in
-place and out of place. docs/exchange.md says what becomes of what.
+place and out of place. docs/how-to/msccl-files.md says what becomes of what.
 """
 
 from unisono.arguments import guard

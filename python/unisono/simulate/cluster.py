@@ -82,7 +82,7 @@ class _Protocols(Part):
 
 
 class ClusterFile(Part):
-    """A cluster file, format 1; docs/simulate.md says what each number means."""
+    """A cluster file, format 1; docs/how-to/simulate.md says what each number means."""
 
     format: Literal[1]
     name: str = Field(pattern=r"^[a-z0-9_]{1,64}$")

@@ -167,7 +167,7 @@ class _Training(files.Part):
 
 
 class WorkloadFile(files.Part):
-    """A workload file, format 1; docs/workloads.md says what its members mean."""
+    """A workload file, format 1; docs/how-to/workloads.md says what its members mean."""
 
     format: Literal[1]
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")

@@ -103,7 +103,7 @@ _Link = Annotated[
 
 
 class LinksFile(Part):
-    """A file of links, format 1; docs/synthesize.md says what each member means."""
+    """A file of links, format 1; docs/how-to/synthesize.md says what each member means."""
 
     format: Literal[1]
     name: str = Field(pattern=r"^[a-z0-9_]{1,64}$")

@@ -3,7 +3,7 @@
     import unisono.torch  # PyTorch 2.14 and newer need no import
     torch.distributed.init_process_group("unisono")
 
-The first import compiles the backend for the installed PyTorch; see docs/pytorch.md.
+The first import compiles the backend for the installed PyTorch; see docs/how-to/pytorch.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/mistakes.md: every program on it fails as the page says."""
+"""docs/reference/program-errors.md: every program on it fails as the page says."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,8 @@ import pytest
 from unisono.errors import ProgramError
 from unisono.lang import program
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "mistakes.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "reference" / "program-errors.md").read_text(encoding="utf-8")
 CASES = re.findall(
     r"^## ([^\n]+)\n.*?^```python\n(.*?)^```\n\n^```text\n(.*?)^```$",
     PAGE,
