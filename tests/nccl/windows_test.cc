@@ -140,7 +140,7 @@ TEST(NcclWindows, BadArgumentsAreNamed) {
   EXPECT_EQ(put(2, 0, 0), ncclInvalidArgument);
   EXPECT_TRUE(says("the peer is 2; it must be 0 to 1")) << last_error();
   EXPECT_EQ(put(1, 13, 0), ncclInvalidArgument);
-  EXPECT_TRUE(says("bytes 13 to 17 of the window of rank 1, which has 16")) << last_error();
+  EXPECT_TRUE(says("bytes 13 to 17 of the window of rank 1, which has 16 bytes")) << last_error();
   EXPECT_EQ(put(1, 0, 4), ncclInvalidArgument);
   EXPECT_TRUE(says("the flags are 4")) << last_error();
   EXPECT_EQ(ncclPutSignal(&value, 1, ncclInt32, 1, all.windows[1], 0, 0, 0, 0, ranks[0], nullptr),

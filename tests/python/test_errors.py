@@ -123,7 +123,7 @@ def test_a_timeout_names_the_rank_that_did_not_come():
 
     zero, one, _ = run_ranks(3, check)
     assert {zero.rank, one.rank} & {2}
-    assert "rank 0 gave up on call 0 (all_reduce" in str(zero)
+    assert "rank 0 aborted call 0 (all_reduce" in str(zero)
 
 
 def test_abort_from_another_thread_ends_all_ranks():
@@ -364,8 +364,8 @@ def test_overlapping_receives_are_refused():
         (lambda comm: comm.all_reduce(np.ones(3), max_sms=-1), "max_sms is -1 on rank 0"),
         (lambda comm: comm.split(2**40), "color of Communicator.split is 1099511627776, which is"),
         (lambda comm: comm.recv(np.ones(3), -1), "peer is -1 in a receive on rank 0"),
-        (lambda comm: comm.shrink([0]), "rank 0 is to be left out and takes part itself"),
-        (lambda comm: comm.shrink([7]), "rank 7 is to be left out; ranks are 0 to 0"),
+        (lambda comm: comm.shrink([0]), "rank 0 is to be excluded but makes the call itself"),
+        (lambda comm: comm.shrink([7]), "rank 7 is to be excluded; ranks are 0 to 0"),
         (lambda comm: comm.shrink(7), "excluded of Communicator.shrink is 7, of type int"),
         (lambda comm: comm.all_reduce(), "missing a required argument: 'x'"),
     ],

@@ -127,7 +127,10 @@ class TestPmi:
         [(_, text)] = FakePmi(2, only=1, said={"unisono-0": value}).run(
             "import unisono; unisono.init(bootstrap_timeout=50)", plain_environment()
         )
-        assert "PeerError: peer error (rank 0): what rank 0 told through PMI cannot be" in text
+        assert (
+            "PeerError: peer error (rank 0): the rendezvous that rank 0 published through PMI"
+            in text
+        )
 
     def test_a_rank_0_that_cannot_listen_ends_all_at_once(self) -> None:
         begun = time.monotonic()
