@@ -401,7 +401,7 @@ def test_what_a_callback_raises_stays_what_it_is():
 
 def test_more_channels_than_a_plan_has_are_refused_at_once():
     algorithm = plans.find_algorithm("ring_all_reduce")
-    with pytest.raises(unisono.MisuseError, match="1000000 channels; it must be 1 to 64"):
+    with pytest.raises(unisono.MisuseError, match="channels is 1000000; it must be 1 to 64"):
         algorithm.plan(plans.Placement(4), channels=1_000_000)
     assert "root 9 is not a rank" in plans.find_algorithm("ring_broadcast").why_not(
         plans.Placement(4), root=9
