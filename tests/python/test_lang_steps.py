@@ -192,9 +192,8 @@ def test_the_limits_of_a_target_are_errors_of_the_line_that_exceeds_them():
     assert ring.compile(8, target="rccl")
     text = failure_of(ring, "c = c.copy(", 40, target="rccl")
     assert text == (
-        "this step exceeds the 64 steps of a thread block that rccl supports (thread block 0 of rank 0); "
-        "use more channels, which divide "
-        "the steps among thread blocks"
+        "this step exceeds the 64 steps of a thread block that rccl supports "
+        "(thread block 0 of rank 0); use more channels, which divide the steps among thread blocks"
     )
     assert ring.compile(40, target="msccl")
 
