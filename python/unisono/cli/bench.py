@@ -141,7 +141,7 @@ def bench(
         str, typer.Option(help="With --device cuda: zero_sm, or fastest; empty: the settings'.")
     ] = "",
     max_sms: Annotated[
-        int, typer.Option(min=0, help="With --device cuda: multiprocessors of a call; 0: any.")
+        int, typer.Option(min=0, help="With --device cuda: the most SMs of a call; 0: no limit.")
     ] = 0,
     memory: Annotated[
         str,
