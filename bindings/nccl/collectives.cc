@@ -28,8 +28,8 @@ struct Given {
 ncclResult_t check(const char* function, ncclComm& comm, ncclDataType_t type, std::size_t count) {
   if (const ncclResult_t result = comm.ready(); result != ncclSuccess) return result;
   if (!type_of(type))
-    return fail(ncclInvalidArgument, text(function, ": there is no data type ", type, "; 0 to ",
-                                          ncclNumTypes - 1, " are known"));
+    return fail(ncclInvalidArgument, text(function, ": data type ", type,
+                                          " is unknown; it must be 0 to ", ncclNumTypes - 1));
   if (count > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max()))
     return fail(ncclInvalidArgument, text(function, ": the count is ", count));
   return ncclSuccess;

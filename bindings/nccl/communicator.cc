@@ -21,7 +21,7 @@ void complain(ncclComm_t comm, const char* function) {
     fail(ncclInvalidArgument, text(function, ": the communicator is null"));
   else
     fail(ncclInvalidArgument, text(function, ": ", static_cast<const void*>(comm),
-                                   " is no communicator, or one that was destroyed"));
+                                   " is not a communicator, or was destroyed"));
 }
 
 }  // namespace
@@ -130,7 +130,7 @@ ncclResult_t ncclComm::look_closely() {
   if (now == ncclSuccess) return ncclSuccess;
   if (now == ncclInProgress)
     return unisono::nccl::fail(ncclInvalidArgument,
-                               "an operation on this communicator is still in progress; ask "
+                               "an operation on this communicator is still in progress; call "
                                "ncclCommGetAsyncError until it is not");
   return unisono::nccl::fail(now, message());
 }

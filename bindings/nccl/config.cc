@@ -125,7 +125,7 @@ ncclResult_t read_selection(const char* function, const char* given, bool is_for
   return fail(ncclInvalidArgument,
               text(function, ": the configuration's algSelection is '", given, "', and '",
                    selection.substr(slash + 1),
-                   "' is no protocol; write algorithm, algorithm/protocol or /protocol, with "
+                   "' is not a protocol; write algorithm, algorithm/protocol or /protocol, with "
                    "simple, ll or ll128"));
 }
 

@@ -80,14 +80,15 @@ ncclResult_t check_and_grow(ncclComm_t comm, int ranks, const ncclUniqueId* id, 
   const Handle parent = find_handle(comm, function);
   if (!parent) return ncclInvalidArgument;
   if (grown == nullptr)
-    return fail(ncclInvalidArgument, text(function, ": there is no place for the new handle"));
+    return fail(ncclInvalidArgument, text(function, ": the pointer for the new handle is null"));
   if (rank != -1)
     return fail(ncclInvalidArgument,
                 text(function, ": the rank is ", rank,
-                     "; a rank of the communicator keeps its own and says -1"));
+                     "; a rank of the existing communicator keeps its rank and must pass -1"));
   if (ranks <= parent->size)
-    return fail(ncclInvalidArgument, text(function, ": ", ranks, " ranks are not more than the ",
-                                          parent->size, " that the communicator has"));
+    return fail(ncclInvalidArgument,
+                text(function, ": the new number of ranks is ", ranks,
+                     "; it must be more than the ", parent->size, " of the communicator"));
   if (const ncclResult_t result = parent->ready(); result != ncclSuccess) return result;
   Wanted wanted{function, ranks, parent->rank, parent->device, parent->config};
   if (const ncclResult_t result = read_config(config, wanted.config); result != ncclSuccess)
@@ -103,7 +104,8 @@ ncclResult_t make_grow_id(ncclComm_t comm, ncclUniqueId* id) {
   if (const ncclResult_t result = handle->ready(); result != ncclSuccess) return result;
   if (handle->has_open_id)
     return fail(ncclInvalidUsage,
-                text(function, ": the communicator has not grown by the id that was made last"));
+                text(function,
+                     ": the unique id made before has not been used to grow the communicator yet"));
   const ncclResult_t result = make_id(function, id);
   if (result == ncclSuccess) handle->has_open_id = true;
   return result;

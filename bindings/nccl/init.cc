@@ -12,11 +12,11 @@ namespace {
 
 ncclResult_t start_init(ncclComm_t* comm, const Wanted& wanted, const Invitation& invitation) {
   if (comm == nullptr)
-    return fail(ncclInvalidArgument, text(wanted.function, ": there is no place for the handle"));
+    return fail(ncclInvalidArgument, text(wanted.function, ": the pointer for the handle is null"));
   *comm = nullptr;
   if (wanted.ranks < 1)
-    return fail(ncclInvalidArgument,
-                text(wanted.function, ": the number of ranks is ", wanted.ranks));
+    return fail(ncclInvalidArgument, text(wanted.function, ": the number of ranks is ",
+                                          wanted.ranks, "; it must be at least 1"));
   if (wanted.rank < 0 || wanted.rank >= wanted.ranks)
     return fail(ncclInvalidArgument, text(wanted.function, ": the rank is ", wanted.rank,
                                           "; it must be 0 to ", wanted.ranks - 1));
@@ -42,9 +42,11 @@ ncclResult_t init_all(ncclComm_t* comms, int devices, const int* list) {
       const int device = list == nullptr ? i : list[i];
       if (device < 0 || device >= *count)
         return fail(ncclInvalidArgument,
-                    text(function, ": there is no CUDA device ", device, " among ", *count));
+                    text(function, ": CUDA device ", device, " does not exist; this process sees ",
+                         *count, " devices"));
       if (list != nullptr && std::find(list, list + i, device) != list + i)
-        return fail(ncclInvalidUsage, text(function, ": device ", device, " is named twice"));
+        return fail(ncclInvalidUsage, text(function, ": CUDA device ", device,
+                                           " is listed twice; list each device once"));
     }
   }
   Invitation invitation;
@@ -79,7 +81,7 @@ using namespace unisono::nccl;
 
 ncclResult_t ncclGetVersion(int* version) {
   if (version == nullptr)
-    return fail(ncclInvalidArgument, "ncclGetVersion: there is no place for the version");
+    return fail(ncclInvalidArgument, "ncclGetVersion: the pointer for the version is null");
   *version = version_code;
   return ncclSuccess;
 }

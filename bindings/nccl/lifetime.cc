@@ -43,7 +43,7 @@ ncclResult_t start_split(ncclComm_t comm, int color, int key, ncclComm_t* child,
   const Handle parent = find_handle(comm, "ncclCommSplit");
   if (!parent) return ncclInvalidArgument;
   if (child == nullptr)
-    return fail(ncclInvalidArgument, "ncclCommSplit: there is no place for the new handle");
+    return fail(ncclInvalidArgument, "ncclCommSplit: the pointer for the new handle is null");
   if (color < 0 && color != no_color)
     return fail(ncclInvalidArgument, text("ncclCommSplit: the color is ", color,
                                           "; it must be 0 or more, or NCCL_SPLIT_NOCOLOR"));
@@ -57,20 +57,20 @@ ncclResult_t start_shrink(ncclComm_t comm, const int* excluded, int count, ncclC
   const Handle parent = find_handle(comm, "ncclCommShrink");
   if (!parent) return ncclInvalidArgument;
   if (child == nullptr)
-    return fail(ncclInvalidArgument, "ncclCommShrink: there is no place for the new handle");
+    return fail(ncclInvalidArgument, "ncclCommShrink: the pointer for the new handle is null");
   if (excluded == nullptr || count < 1)
-    return fail(ncclInvalidArgument,
-                text("ncclCommShrink: ", count, " ranks to leave out; there must be at least one"));
+    return fail(ncclInvalidArgument, text("ncclCommShrink: the number of excluded ranks is ", count,
+                                          "; it must be at least 1"));
   if ((flags & ~shrink_abort) != 0)
     return fail(ncclInvalidArgument,
-                text("ncclCommShrink: the flags are ", flags, "; 0 and 1 are known"));
+                text("ncclCommShrink: the flags are ", flags, "; they must be 0 or 1"));
   const std::vector<int> ranks(excluded, excluded + count);
   for (const int rank : ranks)
     if (rank < 0 || rank >= parent->size || rank == parent->rank)
       return fail(
           ncclInvalidArgument,
-          text("ncclCommShrink: rank ", rank, " is to be left out of ", parent->size, " by rank ",
-               parent->rank, "; ranks that stay call this, with the ranks that do not"));
+          text("ncclCommShrink: rank ", parent->rank, " of ", parent->size, " excludes rank ", rank,
+               "; only the ranks that stay may call, and they list the ranks to exclude"));
   if ((flags & shrink_abort) != 0)
     parent->revoke();
   else if (const ncclResult_t result = ready_for_children(*parent); result != ncclSuccess)
@@ -114,10 +114,11 @@ ncclResult_t start_revoke(ncclComm_t comm, int flags) {
   const Handle handle = find_handle(comm, "ncclCommRevoke");
   if (!handle) return ncclInvalidArgument;
   if (flags != 0)
-    return fail(ncclInvalidArgument, text("ncclCommRevoke: the flags are ", flags, ", not 0"));
+    return fail(ncclInvalidArgument,
+                text("ncclCommRevoke: the flags are ", flags, "; they must be 0"));
   if (handle->is_revoked() || handle->is_finalized())
     return fail(ncclInvalidArgument,
-                "ncclCommRevoke: the communicator was revoked or finalized before");
+                "ncclCommRevoke: the communicator was already revoked or finalized");
   handle->revoke();
   return ncclSuccess;
 }
@@ -127,7 +128,7 @@ ncclResult_t ask(ncclComm_t comm, Value* out, const char* function, Value (*valu
   const Handle handle = find_handle(comm, function);
   if (!handle) return ncclInvalidArgument;
   if (out == nullptr)
-    return fail(ncclInvalidArgument, text(function, ": there is no place for it"));
+    return fail(ncclInvalidArgument, text(function, ": the pointer for the result is null"));
   *out = value(*handle);
   return ncclSuccess;
 }
@@ -195,17 +196,17 @@ const char* ncclGetErrorString(ncclResult_t result) {
     case ncclSuccess:
       return "success";
     case ncclUnhandledCudaError:
-      return "CUDA error (ncclGetLastError tells which)";
+      return "CUDA error (call ncclGetLastError for the cause)";
     case ncclSystemError:
-      return "system error (ncclGetLastError tells which)";
+      return "system error (call ncclGetLastError for the cause)";
     case ncclInternalError:
       return "internal error of Unisono; please report it";
     case ncclInvalidArgument:
-      return "invalid argument (ncclGetLastError tells which)";
+      return "invalid argument (call ncclGetLastError for the cause)";
     case ncclInvalidUsage:
-      return "invalid usage (ncclGetLastError tells which)";
+      return "invalid usage (call ncclGetLastError for the cause)";
     case ncclRemoteError:
-      return "remote error: another rank failed, left or did not come in time";
+      return "remote error: another rank failed, left or timed out";
     case ncclInProgress:
       return "in progress";
     case ncclTimeout:

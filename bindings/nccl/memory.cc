@@ -13,9 +13,9 @@ ncclResult_t add_registration(const char* function, ncclComm_t comm, void* buffe
   const Handle owner = find_handle(comm, function);
   if (!owner) return ncclInvalidArgument;
   if (handle == nullptr || (buffer == nullptr && bytes > 0))
-    return fail(ncclInvalidArgument,
-                text(function, ": ", bytes, " bytes at ", buffer, ", the place for the handle is ",
-                     static_cast<const void*>(handle)));
+    return fail(ncclInvalidArgument, text(function, ": ", bytes, " bytes at ", buffer,
+                                          " cannot be registered; the pointer for the handle is ",
+                                          static_cast<const void*>(handle)));
   // Memory that cannot be mapped is as good, only slower.
   if (bytes > 0 && !host_memory_stands_in() && owner->ready() == ncclSuccess)
     static_cast<void>(owner->communicator().register_memory(buffer, bytes));
@@ -27,14 +27,14 @@ ncclResult_t remove_registration(const char* function, ncclComm_t comm, void* ha
   const Handle owner = find_handle(comm, function);
   if (!owner) return ncclInvalidArgument;
   if (handle == nullptr || owner->remove_registration(handle)) return ncclSuccess;
-  return fail(ncclInvalidArgument, text(function, ": ", handle,
-                                        " is no registration of this communicator, or one that "
-                                        "was given back"));
+  return fail(ncclInvalidArgument,
+              text(function, ": ", handle,
+                   " is not a registration of this communicator, or was deregistered"));
 }
 
 ncclResult_t allocate(void** memory, std::size_t bytes) {
   if (memory == nullptr)
-    return fail(ncclInvalidArgument, "ncclMemAlloc: there is no place for the address");
+    return fail(ncclInvalidArgument, "ncclMemAlloc: the pointer for the address is null");
   auto allocated = allocate_device_memory(bytes);
   if (!allocated.ok()) return fail_of_device(allocated.error());
   *memory = *allocated;

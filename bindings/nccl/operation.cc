@@ -84,11 +84,12 @@ ncclResult_t set_scaled_sum(const char* function, ncclComm& comm, ncclRedOp_t op
                             ncclDataType_t type, void* stream, Call& call) {
   const auto operation = comm.operation(op);
   if (!operation)
-    return fail(ncclInvalidArgument, text(function, ": there is no reduction ", op,
-                                          " in this communicator, or it was destroyed"));
+    return fail(ncclInvalidArgument,
+                text(function, ": reduction ", op,
+                     " does not exist in this communicator, or was destroyed"));
   if (operation->type != type)
-    return fail(ncclInvalidArgument, text(function, ": the reduction was made for data type ",
-                                          operation->type, ", the call has type ", type));
+    return fail(ncclInvalidArgument, text(function, ": the reduction was created for data type ",
+                                          operation->type, ", but the call has type ", type));
   call.operation = ReduceOperation::pre_multiplied_sum;
   std::vector<std::byte> scalar = operation->scalar;
   if (operation->device_scalar != nullptr) {
@@ -113,7 +114,7 @@ ncclResult_t create(ncclRedOp_t* op, const void* scalar, ncclDataType_t type,
     return fail(
         ncclInvalidArgument,
         text(function, ": the scalar is at ", scalar, ", of data type ", type, " and residence ",
-             residence, ", the place for the reduction is ", static_cast<const void*>(op)));
+             residence, ", and the pointer for the reduction is ", static_cast<const void*>(op)));
   ScaledSum made{.type = type};
   if (residence == ncclScalarDevice) {
     made.device_scalar = scalar;
@@ -129,10 +130,10 @@ ncclResult_t destroy(ncclRedOp_t op, ncclComm_t comm) {
   const Handle handle = find_handle(comm, "ncclRedOpDestroy");
   if (!handle) return ncclInvalidArgument;
   if (handle->remove_operation(op)) return ncclSuccess;
-  return fail(
-      ncclInvalidArgument,
-      text("ncclRedOpDestroy: ", op, op < ncclNumOps ? " is built in" : " was not made here",
-           "; only what ncclRedOpCreatePreMulSum made can be destroyed, once"));
+  return fail(ncclInvalidArgument,
+              text("ncclRedOpDestroy: ", op, op < ncclNumOps ? " is built in" : " does not exist",
+                   "; only a reduction created by ncclRedOpCreatePreMulSum can be destroyed, and "
+                   "only once"));
 }
 
 }  // namespace

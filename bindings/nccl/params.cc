@@ -49,9 +49,9 @@ ncclParamHandle* find(const char* function, const char* key) {
 bool is_param(const char* function, ncclParamHandle_t handle, const void* out) {
   for (const ncclParamHandle& param : table())
     if (&param == handle && out != nullptr) return true;
-  fail(ncclInvalidArgument, out == nullptr ? text(function, ": there is no place for the value")
+  fail(ncclInvalidArgument, out == nullptr ? text(function, ": the pointer for the value is null")
                                            : text(function, ": ", static_cast<const void*>(handle),
-                                                  " is no handle of ncclParamBind"));
+                                                  " is not a handle of ncclParamBind"));
   return false;
 }
 
@@ -60,8 +60,8 @@ ncclResult_t get_number(const char* function, ncclParamHandle_t handle, Number* 
   if (!is_param(function, handle, out)) return ncclInvalidArgument;
   const ProcessSetting setting = value_of(*handle);
   if (!setting.is_number)
-    return fail(ncclInvalidArgument,
-                text(function, ": ", handle->key, " is a text, '", setting.text, "'"));
+    return fail(ncclInvalidArgument, text(function, ": ", handle->key, " is a string, '",
+                                          setting.text, "', not a number"));
   if (!std::in_range<Number>(setting.number))
     return fail(ncclInvalidArgument,
                 text(function, ": ", handle->key, " is ", setting.number, ", which does not fit ",
@@ -82,8 +82,8 @@ ncclResult_t get_bytes(ncclParamHandle_t handle, void* out, int most, int* lengt
   const ProcessSetting setting = value_of(*handle);
   const std::size_t bytes = setting.is_number ? sizeof setting.number : setting.text.size() + 1;
   if (most < 0 || static_cast<std::size_t>(most) < bytes)
-    return fail(ncclInvalidArgument, text(function, ": ", handle->key, " takes ", bytes,
-                                          " bytes, and there is place for ", most));
+    return fail(ncclInvalidArgument, text(function, ": ", handle->key, " needs ", bytes,
+                                          " bytes; the buffer has ", most));
   if (setting.is_number)
     std::memcpy(out, &setting.number, bytes);
   else
@@ -99,7 +99,7 @@ using namespace unisono::nccl;
 
 ncclResult_t ncclParamBind(ncclParamHandle_t* handle, const char* key) {
   if (handle == nullptr)
-    return fail(ncclInvalidArgument, "ncclParamBind: there is no place for the handle");
+    return fail(ncclInvalidArgument, "ncclParamBind: the pointer for the handle is null");
   *handle = find("ncclParamBind", key);
   return *handle != nullptr ? ncclSuccess : ncclInvalidArgument;
 }
@@ -164,7 +164,7 @@ ncclResult_t ncclParamGetParameter(const char* key, const char** value, int* len
   const ncclParamHandle* const param = find("ncclParamGetParameter", key);
   if (param == nullptr) return ncclInvalidArgument;
   if (value == nullptr)
-    return fail(ncclInvalidArgument, "ncclParamGetParameter: there is no place for the value");
+    return fail(ncclInvalidArgument, "ncclParamGetParameter: the pointer for the value is null");
   *value = keep(kept, value_of(*param).text);
   if (length != nullptr) *length = static_cast<int>(kept.size());
   return ncclSuccess;
@@ -174,8 +174,9 @@ UNISONO_NCCL_EXPORT(ncclParamGetParameter);
 ncclResult_t ncclParamGetAllParameterKeys(const char*** keys, int* count) {
   thread_local std::vector<const char*> kept;
   if (keys == nullptr || count == nullptr)
-    return fail(ncclInvalidArgument,
-                "ncclParamGetAllParameterKeys: there is no place for the keys or their number");
+    return fail(
+        ncclInvalidArgument,
+        "ncclParamGetAllParameterKeys: the pointer for the keys or for their number is null");
   kept.clear();
   for (const ncclParamHandle& param : table()) kept.push_back(param.key.c_str());
   *keys = kept.data();

@@ -17,7 +17,7 @@ ncclResult_t start_suspend(ncclComm_t comm, int flags) {
   if (flags != suspend_memory)
     return fail(ncclInvalidArgument,
                 text(function, ": the flags are ", flags,
-                     "; NCCL 2.32.3's interface has NCCL_SUSPEND_MEM (1) alone"));
+                     "; NCCL 2.32.3's interface has only NCCL_SUSPEND_MEM (1)"));
   if (const ncclResult_t result = handle->ready(); result != ncclSuccess) return result;
   if (handle->communicator().is_suspended())
     return fail(ncclInvalidUsage, text(function, ": the communicator is suspended already"));
@@ -40,7 +40,7 @@ ncclResult_t read_stat(ncclComm_t comm, ncclCommMemStat_t stat, std::uint64_t* v
   const Handle handle = find_handle(comm, function);
   if (!handle) return ncclInvalidArgument;
   if (value == nullptr)
-    return fail(ncclInvalidArgument, text(function, ": there is no place for the value"));
+    return fail(ncclInvalidArgument, text(function, ": the pointer for the value is null"));
   if (const ncclResult_t result = handle->ready(); result != ncclSuccess) return result;
   const Communicator& communicator = handle->communicator();
   switch (stat) {

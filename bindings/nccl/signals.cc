@@ -47,7 +47,7 @@ ncclResult_t check(const char* function, const Handle& comm, int peer, unsigned 
                 text(function, ": the peer is ", peer, "; it must be 0 to ", comm->size - 1));
   if (flags != 0)
     return fail(ncclInvalidArgument, text(function, ": the flags are ", flags,
-                                          ", of which none is known to NCCL 2.32.3's interface"));
+                                          "; NCCL 2.32.3's interface has no flags, so pass 0"));
   return number_of(function, *comm, signal, context, number);
 }
 
@@ -68,14 +68,15 @@ ncclResult_t start_put(const void* local, std::size_t count, ncclDataType_t type
     return result;
   const auto element = type_of(type);
   if (!element)
-    return fail(ncclInvalidArgument, text(function, ": there is no data type ", type, "; 0 to ",
-                                          ncclNumTypes - 1, " are known"));
+    return fail(ncclInvalidArgument, text(function, ": data type ", type,
+                                          " is unknown; it must be 0 to ", ncclNumTypes - 1));
   const std::size_t element_bytes = size_bytes(*element);
   if (count > std::numeric_limits<std::size_t>::max() / element_bytes)
     return fail(ncclInvalidArgument, text(function, ": the count is ", count));
   const std::size_t bytes = count * element_bytes;
   if (local == nullptr && bytes > 0)
-    return fail(ncclInvalidArgument, text(function, ": ", bytes, " bytes at the null address"));
+    return fail(ncclInvalidArgument,
+                text(function, ": the buffer of ", bytes, " bytes is a null pointer"));
   const auto window = find_window(function, name, comm);
   if (!window) return ncclInvalidArgument;
   return add(
@@ -133,7 +134,8 @@ ncclResult_t start_wait(int count, const ncclWaitSignalDesc_t* given, ncclComm_t
   if (const ncclResult_t result = handle->ready(); result != ncclSuccess) return result;
   if (count < 0 || (count > 0 && given == nullptr))
     return fail(ncclInvalidArgument,
-                text(function, ": ", count, " descriptors at ", static_cast<const void*>(given)));
+                text(function, ": ", count, " descriptors at ", static_cast<const void*>(given),
+                     " cannot be read; pass 0 or more at a valid address"));
   std::vector<SignalWait> waits;
   for (const ncclWaitSignalDesc_t* one = given; one != given + count; ++one) {
     SignalWait wait{.peer = one->peer};

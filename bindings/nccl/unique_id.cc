@@ -30,13 +30,14 @@ ncclResult_t read_id(const ncclUniqueId& id, Invitation& invitation) {
   std::string_view bytes(id.internal, sizeof(id.internal));
   if (!bytes.starts_with(id_magic))
     return fail(ncclInvalidArgument,
-                "the unique id was not made by Unisono's ncclGetUniqueId; all processes must have "
-                "libunisono_nccl.so as their NCCL");
+                "the unique id was not created by Unisono's ncclGetUniqueId; load "
+                "libunisono_nccl.so as NCCL in all processes");
   bytes.remove_prefix(id_magic.size());
   for (std::string* part : {&invitation.rendezvous, &invitation.secret}) {
     const auto end = bytes.find('\0');
     if (end == std::string_view::npos)
-      return fail(ncclInvalidArgument, "the unique id is damaged: a text in it has no end");
+      return fail(ncclInvalidArgument,
+                  "the unique id is damaged: a string in it is not terminated");
     *part = bytes.substr(0, end);
     bytes.remove_prefix(end + 1);
   }
@@ -45,7 +46,7 @@ ncclResult_t read_id(const ncclUniqueId& id, Invitation& invitation) {
 
 ncclResult_t make_id(const char* function, ncclUniqueId* id) {
   if (id == nullptr)
-    return fail(ncclInvalidArgument, text(function, ": there is no place for the id"));
+    return fail(ncclInvalidArgument, text(function, ": the pointer for the id is null"));
   const auto invitation = invite();
   return invitation.ok() ? write_id(*invitation, *id) : fail(invitation.error());
 }
@@ -53,9 +54,9 @@ ncclResult_t make_id(const char* function, ncclUniqueId* id) {
 ncclResult_t current(int& device) {
   auto found = current_device();
   if (!found.ok())
-    return fail(
-        ncclUnhandledCudaError,
-        found.error().describe() + "; UNISONO_NCCL_HOST_MEMORY=1 tries a program without a GPU");
+    return fail(ncclUnhandledCudaError,
+                found.error().describe() +
+                    "; set UNISONO_NCCL_HOST_MEMORY=1 to run a program without a GPU");
   device = *found;
   return ncclSuccess;
 }

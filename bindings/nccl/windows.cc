@@ -55,8 +55,8 @@ ncclResult_t check_flags(int flags) {
                                        ": flag NCCL_WIN_CFT_COUNTED asks for counted fabric "
                                        "transfers (CFT), which Unisono does not have"));
   if ((flags & ~known) == 0) return ncclSuccess;
-  return fail(ncclInvalidArgument, text(function, ": the flags are ", flags, "; of them ",
-                                        flags & ~known, " is unknown to NCCL 2.32.3's interface"));
+  return fail(ncclInvalidArgument, text(function, ": the flags are ", flags,
+                                        "; NCCL 2.32.3's interface has no flags ", flags & ~known));
 }
 
 ncclResult_t start_register(ncclComm_t comm, void* buffer, std::size_t bytes, ncclWindow_t* window,
@@ -66,9 +66,9 @@ ncclResult_t start_register(ncclComm_t comm, void* buffer, std::size_t bytes, nc
   const Handle owner = find_handle(comm, function);
   if (!owner) return ncclInvalidArgument;
   if (window == nullptr || (buffer == nullptr && bytes > 0))
-    return fail(ncclInvalidArgument,
-                text(function, ": ", bytes, " bytes at ", buffer, ", the place for the window is ",
-                     static_cast<const void*>(window)));
+    return fail(ncclInvalidArgument, text(function, ": ", bytes, " bytes at ", buffer,
+                                          " cannot be registered; the pointer for the window is ",
+                                          static_cast<const void*>(window)));
   if (const ncclResult_t result = owner->ready(); result != ncclSuccess) return result;
   *window = nullptr;
   return add(Job{owner, [owner, buffer, bytes, window] {
@@ -96,7 +96,7 @@ ncclResult_t user_pointer(ncclComm_t comm, ncclWindow_t window, void** buffer) {
   const auto found = find_window(function, window, comm);
   if (!found) return ncclInvalidArgument;
   if (buffer == nullptr)
-    return fail(ncclInvalidArgument, text(function, ": there is no place for the address"));
+    return fail(ncclInvalidArgument, text(function, ": the pointer for the address is null"));
   *buffer = found->data();
   return ncclSuccess;
 }
@@ -106,7 +106,7 @@ ncclResult_t peer_pointer(const char* function, ncclWindow_t window, std::size_t
   const auto found = find_window(function, window, nullptr);
   if (!found) return ncclInvalidArgument;
   if (pointer == nullptr)
-    return fail(ncclInvalidArgument, text(function, ": there is no place for the address"));
+    return fail(ncclInvalidArgument, text(function, ": the pointer for the address is null"));
   *pointer = nullptr;
   auto reached = found->pointer(peer, offset);
   if (!reached.ok()) return fail(reached.error());
@@ -121,9 +121,9 @@ ncclResult_t lsa_pointer(ncclWindow_t window, std::size_t offset, int lsa_rank, 
   if (!found) return ncclInvalidArgument;
   if (lsa_rank != 0)
     return fail(ncclInvalidArgument,
-                text(function, ": rank ", lsa_rank,
-                     " of a team of one (ncclTeamLsa); ncclGetPeerDevicePointer takes the "
-                     "communicator's ranks"));
+                text(function, ": rank is ", lsa_rank,
+                     ", but the team (ncclTeamLsa) has one rank; use ncclGetPeerDevicePointer with "
+                     "the communicator's ranks"));
   return peer_pointer(function, window, offset, found->rank(), pointer);
 }
 
@@ -136,8 +136,8 @@ std::optional<Window> find_window(const char* function, ncclWindow_t window, ncc
                         (comm == nullptr || found->second.owner_name == comm);
   if (is_there) return found->second.window;
   fail(ncclInvalidArgument,
-       text(function, ": ", static_cast<const void*>(window), " is no window",
-            comm != nullptr ? " of this communicator" : "", ", or one that was given back"));
+       text(function, ": ", static_cast<const void*>(window), " is not a window",
+            comm != nullptr ? " of this communicator" : "", ", or was deregistered"));
   return std::nullopt;
 }
 

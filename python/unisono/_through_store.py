@@ -83,6 +83,6 @@ def _decode(value: bytes) -> list[str]:
     if isinstance(told, list) and len(told) == 3 and all(isinstance(one, str) for one in told):
         return told
     raise MachineError(
-        "what the store holds for rank 0's rendezvous cannot be read; is rank 0 of another version "
-        "of unisono?"
+        "the rendezvous that rank 0 published in the store cannot be read; is rank 0 of another "
+        "version of unisono?"
     )

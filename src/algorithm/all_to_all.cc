@@ -93,8 +93,9 @@ plan::Header header(const Request& request) {
 
 Status only_out_of_place(const Request& request) {
   if (!request.in_place) return {};
-  return misuse("all_to_all_v cannot work in place: blocks of unequal sizes cannot change places; ",
-                "give it an output buffer apart from the input");
+  return misuse(
+      "all_to_all_v cannot work in place, because blocks of unequal size cannot be exchanged in "
+      "place; pass a separate output buffer");
 }
 
 // The phases after which a rank waits: one of all messages, or one a message.

@@ -79,8 +79,8 @@ std::string unknown(std::string_view wanted, const std::vector<std::string>& kno
 Status check_request(const Entry& entry, const Request& request) {
   const std::string name_of_plan = entry.plan_name();
   if (request.collective != entry.collective)
-    return misuse(name_of_plan, " was asked to do ", name(request.collective), "; it does ",
-                  name(entry.collective));
+    return misuse(name_of_plan, " cannot run ", name(request.collective),
+                  "; it is an algorithm for ", name(entry.collective));
   const int ranks = request.placement.ranks();
   if (has_root(entry.collective) && (request.root < 0 || request.root >= ranks))
     return misuse(name_of_plan, ": root ", request.root, " is not a rank; ranks are 0 to ",
@@ -88,7 +88,7 @@ Status check_request(const Entry& entry, const Request& request) {
   // Before anything is written, which takes as long as there are channels.
   const int most = plan::format_limits().max_channels;
   if (request.channels < 1 || request.channels > most)
-    return misuse(name_of_plan, ": ", request.channels, " channels; it must be 1 to ", most);
+    return misuse(name_of_plan, ": channels is ", request.channels, "; it must be 1 to ", most);
   return entry.supports(request);
 }
 

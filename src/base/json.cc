@@ -137,7 +137,7 @@ class Reader {
     for (std::size_t i = 1; i < names.size(); ++i)
       if (names[i].first == names[i - 1].first)
         return wrong(names[i].second, str("the name \"", names[i].first.substr(0, 60),
-                                          "\" stands twice in one object"));
+                                          "\" occurs twice in one object"));
     return {};
   }
 

@@ -28,7 +28,7 @@ Key derive_key(std::span<const std::byte> secret, std::string_view purpose,
 Result<Key> fresh_key() {
   Key key;
   if (getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size()))
-    return system_error("drawing a key", errno);
+    return system_error("generating a key", errno);
   return key;
 }
 

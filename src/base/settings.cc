@@ -18,38 +18,38 @@ constexpr std::array rows{
     SettingRow{Setting::log, "UNISONO_LOG", text, "warn",
                "How much is logged to standard error: off, error, warn, info or debug."},
     SettingRow{Setting::rank, "UNISONO_RANK", integer, "-1",
-               "This process's rank; -1 takes what torchrun, mpiexec (PMI) or srun set."},
+               "This process's rank; -1 uses what torchrun, mpiexec (PMI) or srun set."},
     SettingRow{Setting::world_size, "UNISONO_WORLD_SIZE", integer, "-1",
-               "The number of ranks; -1 takes what torchrun, mpiexec (PMI) or srun set."},
+               "The number of ranks; -1 uses what torchrun, mpiexec (PMI) or srun set."},
     SettingRow{Setting::rendezvous, "UNISONO_RENDEZVOUS", text, "",
                "Where ranks find each other: tcp://host:port or file:///path on a shared file "
-               "system. Empty takes the launcher's; torchrun: MASTER_ADDR and the port after "
-               "MASTER_PORT, on which its own store listens."},
+               "system. Empty uses the launcher's; with torchrun this is MASTER_ADDR and the port "
+               "after MASTER_PORT, as torchrun's own store listens on MASTER_PORT."},
     SettingRow{
         Setting::secret, "UNISONO_SECRET", text, "",
-        "What admits to the job: the same on all ranks, known to nobody else. It is overwritten "
+        "The secret that a process needs to join the job: the same on all ranks, known to nobody "
+        "else. It is overwritten "
         "in the environment once it is read; processes that a rank starts and that join a job "
         "themselves need UNISONO_SECRET_FILE."},
     SettingRow{Setting::secret_file, "UNISONO_SECRET_FILE", text, "",
-               "A file that holds the job's secret, readable by its owner only. It goes before "
-               "UNISONO_SECRET and before what a launcher or a store passes."},
+               "A file that holds the job's secret, readable by its owner only. It takes "
+               "precedence over UNISONO_SECRET and over what a launcher or a store passes."},
     SettingRow{Setting::insecure, "UNISONO_INSECURE", boolean, "0",
-               "Lets a job of several hosts run without a secret, though anybody who reaches rank "
-               "0's port can then join it. The same on every rank."},
+               "Lets a job of several hosts run without a secret, although anybody who can connect "
+               "to rank 0's port can then join it. The same on every rank."},
     SettingRow{Setting::wire, "UNISONO_WIRE", text, "",
-               "How what travels between hosts is protected after the handshake: none, auth "
+               "How data between hosts is protected after the handshake: none, auth "
                "(nobody can change it) or encrypt (nobody can read it either). Empty authenticates "
                "the control plane and leaves the data as they are. The same on every rank."},
     SettingRow{Setting::node, "UNISONO_NODE", text, "",
-               "The name of the node this rank is on; ranks with one name share memory. Empty "
-               "takes the host's identity. Different names on one host make virtual nodes."},
+               "The name of the node this rank is on; ranks with one name share memory. Empty uses "
+               "the host's identity. Different names on one host emulate several nodes."},
     SettingRow{Setting::interface, "UNISONO_INTERFACE", text, "",
-               "The address or interface that listeners bind to; empty takes the one that routes "
-               "to the rendezvous."},
-    SettingRow{
-        Setting::timeout, "UNISONO_TIMEOUT", duration, "300s",
-        "How long a collective may take before it fails. Within another second the ranks that "
-        "wait agree on which one holds them up, and name it."},
+               "The address or interface that listeners bind to; empty uses the one that routes to "
+               "the rendezvous."},
+    SettingRow{Setting::timeout, "UNISONO_TIMEOUT", duration, "300s",
+               "How long a collective may take before it fails. Within another second the waiting "
+               "ranks agree on the rank that blocks them, and name it."},
     SettingRow{Setting::bootstrap_timeout, "UNISONO_BOOTSTRAP_TIMEOUT", duration, "120s",
                "How long making a communicator may take before it fails and names the missing "
                "ranks."},
@@ -60,17 +60,15 @@ constexpr std::array rows{
                "Forces the protocol: simple, ll or ll128. Empty lets the selection table choose."},
     SettingRow{Setting::channels, "UNISONO_CHANNELS", integer, "0",
                "Forces the number of channels; 0 lets the selection table choose."},
-    SettingRow{
-        Setting::selection_file, "UNISONO_SELECTION_FILE", text, "",
-        "A selection table (JSON) that goes before the built-in one; bench/selection_table.py "
-        "writes one of what was measured."},
+    SettingRow{Setting::selection_file, "UNISONO_SELECTION_FILE", text, "",
+               "A selection table (JSON) that takes precedence over the built-in one; "
+               "bench/selection_table.py writes one from measurements."},
     SettingRow{Setting::simple_slots, "UNISONO_SLOTS", integer, "8",
                "Slots in each connection's buffer, for every protocol (nccl.txt V-C: NCCL_STEPS)."},
-    SettingRow{
-        Setting::simple_slot_bytes, "UNISONO_SIMPLE_SLOT_BYTES", size_bytes, "0",
-        "Bytes in a slot of the Simple protocol (nccl.txt Table IV); 0: 512 KiB for two ranks "
-        "on a machine, and for more of them less, down to 64 KiB: the slots of all "
-        "connections of a rank share its caches."},
+    SettingRow{Setting::simple_slot_bytes, "UNISONO_SIMPLE_SLOT_BYTES", size_bytes, "0",
+               "Bytes in a slot of the Simple protocol (nccl.txt Table IV); 0 uses 512 KiB for two "
+               "ranks on a machine, and less for more ranks, down to 64 KiB, because the slots of "
+               "all connections of a rank share its caches."},
     SettingRow{Setting::ll_slot_bytes, "UNISONO_LL_SLOT_BYTES", size_bytes, "32KiB",
                "Bytes in a slot of the LL protocol, flags included (nccl.txt Table IV)."},
     SettingRow{Setting::ll128_slot_bytes, "UNISONO_LL128_SLOT_BYTES", size_bytes, "600KiB",
@@ -80,55 +78,54 @@ constexpr std::array rows{
     SettingRow{Setting::gpu_slot_bytes, "UNISONO_GPU_SLOT_BYTES", size_bytes, "256KiB",
                "Bytes in a slot of a connection between GPUs; a multiple of 128."},
     SettingRow{Setting::gpu_peer_access, "UNISONO_GPU_PEER_ACCESS", boolean, "1",
-               "0: GPUs are taken for ones that do not reach each other's memory, and calls go "
-               "through host memory."},
+               "0 treats GPUs as unable to access each other's memory, so calls are staged through "
+               "host memory."},
     SettingRow{Setting::gpu_zero_copy, "UNISONO_GPU_ZERO_COPY", boolean, "1",
-               "Lets GPUs store large messages straight into the receiver's memory, once that rank "
-               "has told the sender's where it is. The same on every rank."},
-    SettingRow{
-        Setting::gpu_zero_copy_min_bytes, "UNISONO_GPU_ZERO_COPY_MIN_BYTES", size_bytes, "2MiB",
-        "Messages between GPUs, or blocks of a collective, of at least this many bytes go so; "
-        "smaller ones go through slots, unasked. The same on every rank."},
+               "Lets GPUs write large messages directly to the receiver's memory (zero-copy) after "
+               "an address exchange. The same on every rank."},
+    SettingRow{Setting::gpu_zero_copy_min_bytes, "UNISONO_GPU_ZERO_COPY_MIN_BYTES", size_bytes,
+               "2MiB",
+               "Messages between GPUs, or blocks of a collective, of at least this many bytes use "
+               "zero-copy; smaller ones are staged through slots without an address exchange. The "
+               "same on every rank."},
     SettingRow{Setting::gpu_policy, "UNISONO_GPU_POLICY", text, "",
-               "What moves data between GPUs: fastest (the default) or zero_sm, which is copy "
-               "engines alone."},
+               "What moves data between GPUs: fastest (the default) or zero_sm, which uses only "
+               "the copy engines."},
     SettingRow{Setting::gpu_max_sms, "UNISONO_GPU_MAX_SMS", integer, "0",
-               "Multiprocessors that a call may take at most; 0: as many as it likes."},
-    SettingRow{Setting::gpu_leaves_room, "UNISONO_GPU_LEAVES_ROOM", boolean, "0",
-               "Large all-reduces, all-gathers and reduce-scatters take few multiprocessors, for "
-               "what computes beside them, as those of unisono.torch do. The same on every rank."},
+               "The most SMs that a call may use; 0 sets no limit."},
+    SettingRow{
+        Setting::gpu_leaves_room, "UNISONO_GPU_LEAVES_ROOM", boolean, "0",
+        "Large all-reduces, all-gathers and reduce-scatters use few SMs, so that compute kernels "
+        "overlap with them; unisono.torch does so by default. The same on every rank."},
     SettingRow{Setting::gpu_copy_slots, "UNISONO_GPU_COPY_SLOTS", integer, "2",
                "Slots in each connection between GPUs by the copy engines (policy zero_sm)."},
-    SettingRow{Setting::gpu_copy_slot_bytes, "UNISONO_GPU_COPY_SLOT_BYTES", size_bytes, "4MiB",
-               "Bytes in such a slot; a multiple of 4 KiB."},
     SettingRow{
-        Setting::zero_copy, "UNISONO_ZERO_COPY", boolean, "0",
-        "Lets the receiver read a large message straight from the sender's memory "
-        "(cross-memory attach, or the same process) where the kernel allows it: 1 or 0. Where "
-        "nothing is set, ranks measure both ways when a job starts, and take the faster one."},
-    SettingRow{
-        Setting::zero_copy_min_bytes, "UNISONO_ZERO_COPY_MIN_BYTES", size_bytes, "256KiB",
-        "Messages of at least this many bytes go by zero-copy where it is possible, and into a "
-        "socket from where they lie."},
+        Setting::gpu_copy_slot_bytes, "UNISONO_GPU_COPY_SLOT_BYTES", size_bytes, "4MiB",
+        "Bytes in a slot of a connection between GPUs by the copy engines; a multiple of 4 KiB."},
+    SettingRow{Setting::zero_copy, "UNISONO_ZERO_COPY", boolean, "0",
+               "Lets the receiver read a large message straight from the sender's memory "
+               "(cross-memory attach, or the same process) where the kernel allows it: 1 or 0. "
+               "Where it is not set, ranks measure both when a job starts and use the faster one."},
+    SettingRow{Setting::zero_copy_min_bytes, "UNISONO_ZERO_COPY_MIN_BYTES", size_bytes, "256KiB",
+               "Messages of at least this many bytes use zero-copy where it is possible, and are "
+               "sent over sockets without an intermediate copy."},
     SettingRow{
         Setting::socket_streams, "UNISONO_SOCKET_STREAMS", integer, "0",
         "TCP streams in each connection of the socket transport, one for each rail at least. "
-        "0 takes two inside a host, one between hosts."},
+        "0 uses two inside a host and one between hosts."},
     SettingRow{Setting::transport, "UNISONO_TRANSPORT", text, "",
-               "Forces the transport between ranks: shm or socket. Empty takes shm inside a node "
+               "Forces the transport between ranks: shm or socket. Empty uses shm inside a node "
                "and socket between nodes."},
-    SettingRow{
-        Setting::rails, "UNISONO_RAILS", text, "",
-        "Further addresses or interfaces, with commas between, for the data: the streams of a "
-        "socket connection take UNISONO_INTERFACE and these in turn. As many on every rank."},
-    SettingRow{
-        Setting::delay, "UNISONO_DELAY", duration, "0s",
-        "Holds back every message over sockets for so long, as a long wire would; for trying "
-        "on one machine how algorithms do between far nodes."},
-    SettingRow{
-        Setting::flat, "UNISONO_FLAT", boolean, "0",
-        "Lets algorithms see all ranks on one node, in the order of ranks; for comparing with "
-        "algorithms that know no nodes. The same on every rank."},
+    SettingRow{Setting::rails, "UNISONO_RAILS", text, "",
+               "Further addresses or interfaces, with commas between, for the data: the streams of "
+               "a socket connection use UNISONO_INTERFACE and these in turn. Give equally many on "
+               "every rank."},
+    SettingRow{Setting::delay, "UNISONO_DELAY", duration, "0s",
+               "Delays every message over sockets by this time, as a long link would; for testing "
+               "on one machine how algorithms perform between distant nodes."},
+    SettingRow{Setting::flat, "UNISONO_FLAT", boolean, "0",
+               "Lets algorithms see all ranks on one node, in the order of ranks; for comparison "
+               "with algorithms that ignore nodes. The same on every rank."},
     SettingRow{Setting::record_slots, "UNISONO_RECORD_SLOTS", integer, "1024",
                "Collectives kept in each communicator's record."},
     SettingRow{Setting::dump_directory, "UNISONO_DUMP_DIRECTORY", text, "",
@@ -136,25 +133,24 @@ constexpr std::array rows{
                "only."},
     SettingRow{Setting::dump_signal, "UNISONO_DUMP_SIGNAL", integer, "0",
                "The signal number that makes the process dump its records; 0 for none."},
-    SettingRow{
-        Setting::check_calls, "UNISONO_CHECK_CALLS", boolean, "0",
-        "Compares every call across ranks before it runs: ranks that differ, or one that "
-        "cannot make its call, are named on all ranks, which can go on. Messages between two "
-        "ranks are compared by type and count. Without it ranks that differ are named when "
-        "a message shows it, which ends the communicator."},
-    SettingRow{
-        Setting::check_passes, "UNISONO_CHECK_PASSES", boolean, "0",
-        "Proves programs of the language after every pass of the compiler, not only at the "
-        "end, and names the pass that broke one. For those who change the compiler; debug builds "
-        "(without NDEBUG) do so by themselves."},
+    SettingRow{Setting::check_calls, "UNISONO_CHECK_CALLS", boolean, "0",
+               "Compares every call across ranks before it runs: all ranks get an error that names "
+               "the ranks that differ, or a rank that cannot make its call, and can continue. "
+               "Messages between two "
+               "ranks are compared by type and count. Without it, a difference is found when a "
+               "message does not match, which ends the communicator."},
+    SettingRow{Setting::check_passes, "UNISONO_CHECK_PASSES", boolean, "0",
+               "Verifies programs of the language after every pass of the compiler, not only at "
+               "the end, and names the pass that broke one. For work on the compiler; debug builds "
+               "(without NDEBUG) always do so."},
     SettingRow{Setting::spin, "UNISONO_SPIN", integer, "-1",
                "Polls without progress before a waiting thread yields; -1 decides by the number "
                "of ranks and cores on the host."},
     SettingRow{Setting::simd, "UNISONO_SIMD", text, "",
-               "Caps the instruction set of the reductions: baseline, avx2 or avx512. Empty takes "
-               "the best the processor has."},
+               "Caps the instruction set of the reductions: baseline, avx2 or avx512. Empty uses "
+               "the best that the processor has."},
     SettingRow{Setting::comm_id, "NCCL_COMM_ID", text, "",
-               "As in NCCL: host:port where rank 0 listens, so that every process may make the "
+               "As in NCCL: host:port where rank 0 listens, so that every process can create the "
                "same unique id by itself. UNISONO_SECRET is its secret."},
 };
 

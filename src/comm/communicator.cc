@@ -212,10 +212,12 @@ Status Communicator::register_memory(const void* data, std::size_t bytes) {
   comm::DeviceConnections* const device = core_->device();
   if (device == nullptr)
     return misuse("memory cannot be registered on rank ", core_->rank,
-                  " before its CUDA device is known: name it in init, or call on a stream first");
+                  " before its CUDA device is known; name the device in init, or make a call on a "
+                  "stream first");
   if (data == nullptr || bytes == 0)
-    return misuse("memory of ", bytes, data == nullptr ? " bytes at the null address" : " bytes",
-                  " cannot be registered on rank ", core_->rank);
+    return misuse("cannot register ", bytes,
+                  data == nullptr ? " bytes at the null address" : " bytes", " on rank ",
+                  core_->rank, "; register at least 1 byte at a valid address");
   constexpr std::int64_t patience_ns = 1'000'000'000;
   return device->register_memory(data, bytes, patience_ns);
 }

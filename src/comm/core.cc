@@ -135,11 +135,10 @@ Communicator::Core::~Core() {
 
 Status Communicator::Core::check_process() const {
   if (!is_forked()) return {};
-  return misuse(
-      "communicator ", id, " of rank ", rank, " belongs to process ", process,
-      ", from which this process, ", getpid(),
-      ", was forked; use it there, or make another one here. Workers that need none may go on "
-      "without; start those that do by spawn");
+  return misuse("communicator ", id, " of rank ", rank, " belongs to process ", process,
+                ", from which this process, ", getpid(),
+                ", was forked. Use the communicator in its own process or create another one here; "
+                "start workers that need it by spawn");
 }
 
 Status Communicator::Core::alive() {
@@ -383,7 +382,7 @@ Status Communicator::Core::refuse_call(std::string_view why) {
   UNISONO_TRY(usable());
   if (!checks_calls) return {};
   comm::CallCard mine;
-  mine.refusal.set(why.empty() ? "it did not say why" : why);
+  mine.refusal.set(why.empty() ? "it gave no reason" : why);
   return compare_calls(mine);
 }
 

@@ -107,10 +107,10 @@ Result<Communicator::Core::Means> Communicator::Core::means_of(const Call& call)
   if (device()->is_staged()) means.options.max_sms = 0;  // it takes none
   if (means.options.policy != Policy::zero_sm) return means;
   if (is_reduction(call.collective))
-    return misuse("policy zero_sm has no ", name(call.collective), " (on rank ", rank,
-                  "): copy engines combine nothing. It has all_gather, all_to_all, all_to_all_v, "
-                  "broadcast, gather, scatter, barrier, send and recv; max_sms bounds what a "
-                  "reduction takes");
+    return misuse("policy zero_sm cannot run ", name(call.collective), " (on rank ", rank,
+                  "), because copy engines cannot reduce. It runs all_gather, all_to_all, "
+                  "all_to_all_v, broadcast, gather, scatter, barrier, send and recv; use max_sms "
+                  "to limit the SMs of a reduction");
   if (!device()->is_staged()) means.plans = copy_plans_.get();
   means.options.max_sms = 0;
   return means;
@@ -128,11 +128,12 @@ Status Communicator::Core::prepare_on_stream(std::span<const Message> messages,
                                              const MessageOptions& options, comm::Task& task) {
   for (const Message& message : messages) {
     if (message.peer == any_source)
-      return misuse("a receive from any source on a stream on rank ", rank,
-                    "; between devices the peer must be named");
+      return misuse(
+          "rank ", rank,
+          " receives from any source on a stream; name the peer of a receive between devices");
     if (message.tag != 0)
       return misuse("tag is ", message.tag, " in a message on a stream on rank ", rank,
-                    "; between devices it must be 0");
+                    "; it must be 0 between devices");
   }
   UNISONO_ASSIGN(comm::DeviceConnections * connected, device_for(*options.stream));
   UNISONO_TRY(connected->check_stream(*options.stream));

@@ -55,11 +55,11 @@ Result<Communicator> Communicator::Core::shrink(std::span<const int> excluded) {
   std::vector<bool> stays(static_cast<std::size_t>(size), true);
   for (const int other : excluded) {
     if (other < 0 || other >= size)
-      return misuse("rank ", other, " is to be left out; ranks are 0 to ", size - 1);
+      return misuse("rank ", other, " is to be excluded; ranks are 0 to ", size - 1);
     if (other == rank)
-      return misuse("rank ", rank,
-                    " is to be left out and takes part itself; only ranks that stay "
-                    "make this call");
+      return misuse(
+          "rank ", rank,
+          " is to be excluded but makes the call itself; only the ranks that stay may call");
     stays[static_cast<std::size_t>(other)] = false;
   }
   // Bit 32 keeps it apart from any split's color. All who stay hash the same ranks, and have made

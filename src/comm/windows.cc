@@ -34,12 +34,12 @@ struct Window::State {
   // Misuse if [offset, offset + bytes) is not in that rank's part.
   Status check(int peer, std::size_t offset, std::size_t bytes) const {
     if (peer < 0 || peer >= static_cast<int>(parts.size()))
-      return misuse("rank ", peer, " of a window on rank ", rank, "; ranks are 0 to ",
+      return misuse("peer is ", peer, " in a window access on rank ", rank, "; it must be 0 to ",
                     parts.size() - 1);
     const std::uint64_t all = parts[static_cast<std::size_t>(peer)].bytes;
     if (offset <= all && bytes <= all - offset) return {};
-    return misuse("bytes ", offset, " to ", offset + bytes, " of the window of rank ", peer,
-                  ", which has ", all, ", asked for on rank ", rank);
+    return misuse("rank ", rank, " accesses bytes ", offset, " to ", offset + bytes,
+                  " of the window of rank ", peer, ", which has ", all, " bytes");
   }
 };
 
@@ -52,14 +52,15 @@ std::uint64_t address_of(const void* data) { return reinterpret_cast<std::uint64
 Error unreached(const Window::State& state, int peer) {
   const Part& part = state.parts[static_cast<std::size_t>(peer)];
   if (!part.is_on_this_host)
-    return environment_error("ranks ", state.rank, " and ", peer,
-                             " are on different hosts; a window is reached from its own host");
-  return environment_error("rank ", state.rank, " does not reach the window memory of rank ", peer,
+    return environment_error(
+        "ranks ", state.rank, " and ", peer,
+        " are on different hosts; a window can be accessed from its own host only");
+  return environment_error("rank ", state.rank, " cannot access the window memory of rank ", peer,
                            state.is_on_device
-                               ? ": its device cannot, UNISONO_GPU_ZERO_COPY is 0, or the memory "
-                                 "cannot be shared between processes (cudaMalloc, ncclMemAlloc and "
-                                 "unisono.torch.MemPool can)"
-                               : ": host memory of another process has no address here; put to it");
+                               ? ": the devices have no peer access, UNISONO_GPU_ZERO_COPY is 0, "
+                                 "or the memory cannot be shared between processes (allocate it by "
+                                 "cudaMalloc, ncclMemAlloc or unisono.torch.MemPool)"
+                               : ": host memory of another process is not mapped here; use put");
 }
 
 // Signals go between all ranks of a host, whatever nodes they are on.
@@ -96,7 +97,9 @@ Result<Part> read_card(std::span<const std::byte> bytes, int owner, int reader_r
     if (rank == reader_rank) part.here = here;
   }
   if (!reader.done() || part.address + part.bytes < part.address)
-    return peer_error(owner, "rank ", owner, " told of its window what cannot be read");
+    return peer_error(
+        owner, "rank ", owner,
+        " sent a description of its window that cannot be read; is it another version of unisono?");
   return part;
 }
 
@@ -170,7 +173,7 @@ Status Communicator::Core::make_signals(const comm::Job& of, comm::ControlGroup&
   if (!no_signals)
     signals = std::move(*opened);
   else if (!opened.ok())
-    log(LogLevel::info, "there will be no signals: ", opened.error().message);
+    log(LogLevel::info, "signals are not available: ", opened.error().message);
   return {};
 }
 
@@ -248,7 +251,7 @@ Status Communicator::Core::take_signals(std::span<const SignalWait> waits,
     if (all) return {};
     if (comm::Scheduler::now_ns() >= until_ns)
       return timeout_error(waits.front().peer, "rank ", rank, " has waited ", limit_ns / 1'000'000,
-                           " ms for a signal of rank ", waits.front().peer);
+                           " ms for a signal from rank ", waits.front().peer);
     backoff.step();
   }
 }

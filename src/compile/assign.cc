@@ -82,12 +82,12 @@ class Assignment {
       return misuse(module_.trace->where(one.line), describe(), " of rank ", one.rank, " ", does,
                     " rank ", peer, " on channel ", int{one.channel}, ", as thread block ",
                     module_.blocks[at(known)].wanted - 1,
-                    " does; a connection belongs to one thread block. Use another channel");
+                    " does; a connection belongs to one thread block, so use another channel");
     const std::int32_t other = sends ? it.send_peer : it.recv_peer;
     if (other != none)
       return misuse(module_.trace->where(one.line), describe(), " of rank ", one.rank, " ", does,
-                    " rank ", other, ", and here rank ", peer,
-                    "; a thread block has one peer each way. Use another thread block");
+                    " rank ", other, ", but here rank ", peer,
+                    "; a thread block has one peer in each direction, so use another thread block");
     connect(block, peer, sends);
     return {};
   }

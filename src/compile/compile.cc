@@ -39,11 +39,11 @@ Result<Module> begin(const Trace& trace, const Options& options) {
   const plan::Header& header = trace.program().header;
   if (options.in_place && !header.in_place)
     return misuse("program ", header.name,
-                  " is written out of place, so its plan cannot be in place; declare it in_place "
-                  "and write results to where the input is");
+                  " works out of place, so it cannot be compiled in place; declare it in_place and "
+                  "write the results to the input's chunks");
   if (options.instances < 1 || options.instances > max_parallel)
-    return misuse("program ", header.name, ": ", options.instances, " instances; 1 to ",
-                  max_parallel, " can be made");
+    return misuse("program ", header.name, ": instances is ", options.instances,
+                  "; it must be 1 to ", max_parallel);
   if (options.slots < 1) return misuse("slots is ", options.slots, "; it must be 1 or more");
   if (!(options.alpha_us >= 0) || !(options.gigabytes_per_second > 0) || options.block_bytes < 0)
     return misuse("alpha_us, gigabytes_per_second and block_bytes are ", options.alpha_us, ", ",
@@ -173,8 +173,8 @@ Result<Compiled> compile(const Trace& trace, const Options& options, std::span<c
     if (trace.has_one_sided())
       return misuse(where(module, first), "the program's one-sided steps are not in order:\n",
                     first.describe());
-    return bug("the compiler made a wrong plan of program ", module.header.name, ":\n",
-               first.describe());
+    return bug("the compiler made a plan that fails verification from program ", module.header.name,
+               ":\n", first.describe());
   }
   out.timings.push_back({"verify", cpu_seconds() - start});
   out.steps = report.steps;

@@ -140,7 +140,7 @@ class Follower {
                   " is added in the order ", sums_.describe(cell.sum), ", ",
                   other.chunk == chunk ? "that" : str("output[", other.chunk, "]"), " of rank ",
                   other.rank, " in ", sums_.describe(other.sum),
-                  ", which do not give the same bits; add in one order everywhere");
+                  ", which do not give the same bits; use the same order of additions everywhere");
   }
 
   std::string missing(const Cell& cell, std::int64_t position, verify::RankSets::Id set) {

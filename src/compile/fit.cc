@@ -21,8 +21,8 @@ class Fitting {
   Status run() {
     count_waits();
     if (module_.header.channels > limits_.max_channels)
-      return misuse(module_.trace->where(0), "program ", module_.header.name, " takes ",
-                    module_.header.channels, " channels; ", target_.name, " has ",
+      return misuse(module_.trace->where(0), "program ", module_.header.name, " uses ",
+                    module_.header.channels, " channels; ", target_.name, " supports ",
                     limits_.max_channels, ". Use fewer channels or instances");
     for (int rank = 0; rank < module_.header.ranks; ++rank) UNISONO_TRY(check_rank(rank));
     return {};
@@ -51,12 +51,13 @@ class Fitting {
       const Block& block = module_.blocks[at(i)];
       if (i - first >= limits_.max_thread_blocks)
         return misuse(where(block), "rank ", rank, " needs ", end - first, " thread blocks; ",
-                      target_.name, " has ", limits_.max_thread_blocks,
-                      " a rank. Fewer peers, channels or instances need fewer");
+                      target_.name, " supports ", limits_.max_thread_blocks,
+                      " per rank. Use fewer peers, channels or instances");
       if (++on_channel[at(block.channel)] > target_.max_blocks_per_channel)
         return misuse(where(block), "rank ", rank, " needs more than ",
                       target_.max_blocks_per_channel, " thread blocks on channel ", block.channel,
-                      ", which is what ", target_.name, " has; spread the messages over channels");
+                      ", the most that ", target_.name,
+                      " supports; spread the messages over channels");
       if (awaited_[at(i)] > 0 && i - first > target_.last_awaited_block)
         return misuse(module_.trace->where(module_.instructions[at(awaited_[at(i)])].line), "rank ",
                       rank, " waits for its thread block ", i - first, "; in ", target_.name,
@@ -73,14 +74,14 @@ class Fitting {
       const Instruction& one = module_.instructions[at(i)];
       const auto here = [&] { return module_.trace->where(one.line); };
       if ((limits_.operations >> static_cast<unsigned>(one.operation) & 1U) == 0)
-        return misuse(here(), "becomes ", plan::name(one.operation), " on rank ", rank, ", which ",
-                      target_.name, " cannot run");
+        return misuse(here(), "this step becomes ", plan::name(one.operation), " on rank ", rank,
+                      ", which ", target_.name, " cannot run");
       steps += plan::steps_in_file(target_, one.operation, at(waits_[at(i)]));
       if (steps > limits_.max_steps)
-        return misuse(here(), "is more than step ", limits_.max_steps, " of thread block ", number,
-                      " of rank ", rank, ", and ", target_.name,
-                      " has no more; channels divide "
-                      "the steps among thread blocks");
+        return misuse(here(), "this step exceeds the ", limits_.max_steps,
+                      " steps of a thread block that ", target_.name, " supports (thread block ",
+                      number, " of rank ", rank,
+                      "); use more channels, which divide the steps among thread blocks");
     }
     return {};
   }

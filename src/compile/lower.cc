@@ -46,7 +46,7 @@ class Lowering {
     const std::int64_t slots = shadow_ + layout_.chunks(0, Layout::input);
     if (slots * chunks_ > std::numeric_limits<std::int32_t>::max())
       return misuse("program ", module_.header.name, ": ", slots, " chunks of scratch of ", chunks_,
-                    " sizes on a rank are more than can be numbered");
+                    " sizes on a rank are too many; use fewer chunks of scratch");
     module_.instructions.reserve(2 * module_.operations.size() + 1);
     module_.needs.reserve(2 * module_.operations.size());
     for (const Operation& it : module_.operations) {
@@ -138,9 +138,9 @@ class Lowering {
     const Place target = place(to, true, source.shape);
     if (source.shape != (adds(it.kind) ? before.shape : target.shape))
       return misuse(module_.trace->where(it.line), "sizes differ: ", describe(from, source.shape),
-                    " goes to ", describe(to, adds(it.kind) ? before.shape : target.shape),
-                    "; the last chunks of a block can be smaller, so a chunk must keep its place "
-                    "in the block");
+                    " is moved to ", describe(to, adds(it.kind) ? before.shape : target.shape),
+                    "; the last chunks of a block can be smaller, so a chunk must keep its "
+                    "position in the block");
     if (it.kind == Kind::put) {
       put(it, source, target, from, to, count);
       return {};
@@ -281,7 +281,7 @@ class Lowering {
                    is_overwrite ? " overwrites" : " uses", " what rank ", other.rank,
                    is_overwrite ? " reads " : " writes ", module_.trace->at(other.line),
                    "; after that step signal(", other.rank, ", ", mine.rank, ") and wait(",
-                   mine.rank, ", ", other.rank, ") must come first");
+                   mine.rank, ", ", other.rank, ") must run first");
   }
 
   void add_late_needs() {

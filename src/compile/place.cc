@@ -40,7 +40,7 @@ class Placement {
       module_.scratch_blocks.push_back(static_cast<int>(used.size()));
       if (used.size() * at(chunks_) > std::size_t{1} << 30)
         return misuse("program ", module_.header.name, ": ", used.size(),
-                      " blocks of scratch on a rank are too many");
+                      " blocks of scratch on a rank are too many; use less scratch");
     }
     for_each_location([&](std::int32_t rank, std::int32_t& chunk, std::int32_t) {
       const std::vector<std::int64_t>& used = diagonals_[at(rank)];

@@ -30,8 +30,8 @@ Status replicate(Module& module) {
     if (it.parallel > 1) factor = std::lcm(factor, std::int64_t{it.parallel} * everywhere);
     if (factor > most_parts)
       return misuse(module.trace->where(it.line), "parallelize(", int{it.parallel},
-                    ") and the other fragments need chunks of ", factor, " parts; at most ",
-                    most_parts);
+                    ") and the other fragments divide each chunk into ", factor,
+                    " parts; the limit is ", most_parts);
   }
   std::array<int, max_channel + 1> first{};
   int channels = 0;
@@ -40,8 +40,8 @@ Status replicate(Module& module) {
     channels += instances[channel];
   }
   if (channels > max_channel + 1)
-    return misuse("program ", module.header.name, ": its channels and instances are ", channels,
-                  " channels together; a plan has at most ", max_channel + 1);
+    return misuse("program ", module.header.name, ": its channels and instances need ", channels,
+                  " channels; a plan has at most ", max_channel + 1);
   module.header.channels = std::max(channels, 1);
   module.factor = static_cast<int>(factor);
 

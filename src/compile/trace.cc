@@ -40,11 +40,13 @@ Trace::Trace(const Program& program) : program_(program), layout_(program.header
 Result<Trace> Trace::start(const Program& program) {
   const plan::Header& header = program.header;
   if (!has_programs(header.collective))
-    return misuse("a program cannot be of ", name(header.collective),
-                  ": chunks of one size are its matter; custom says what else is wanted");
+    return misuse(
+        "a program cannot be of ", name(header.collective),
+        ", which has no chunks of one size; use custom and state its pre- and postcondition");
   if (program.nodes < 1 || header.ranks % program.nodes != 0)
-    return misuse("program ", header.name, ": ", header.ranks, " ranks do not divide by ",
-                  program.nodes, " nodes; every node needs as many");
+    return misuse("program ", header.name, ": ", header.ranks,
+                  " ranks cannot be divided equally among ", program.nodes,
+                  " nodes; every node must have as many ranks");
   plan::Limits limits = plan::format_limits();
   limits.executor = "the compiler";
   limits.max_ranks = max_ranks;
@@ -52,7 +54,8 @@ Result<Trace> Trace::start(const Program& program) {
   const std::int64_t blocks = std::int64_t{header.input_blocks} + header.output_blocks;
   if (blocks * header.chunks_per_block > max_cells / header.ranks)
     return misuse("program ", header.name, ": ", header.ranks, " ranks of ",
-                  blocks * header.chunks_per_block, " chunks; all together at most ", max_cells);
+                  blocks * header.chunks_per_block,
+                  " chunks are too many; all ranks together may have at most ", max_cells);
   return Trace(program);
 }
 
@@ -69,7 +72,7 @@ Status Trace::set_conditions(Conditions conditions) {
       if (chunk < 0 || chunk >= in * ranks || !conditions.given[static_cast<std::size_t>(chunk)])
         return misuse("program ", program_.header.name, ": the postcondition asks for input[",
                       in > 0 ? chunk % in : 0, "] of rank ", in > 0 ? chunk / in : 0,
-                      ", which the precondition does not give");
+                      ", which the precondition does not provide");
   }
   for (std::int64_t chunk = 0; chunk < in * ranks; ++chunk) {
     const std::int32_t cell = layout_.cell(static_cast<int>(chunk / in), Layout::input, chunk % in);
@@ -106,12 +109,12 @@ std::string Trace::at(std::int32_t line) const {
 
 Status Trace::add_scratch(std::string name, std::int64_t chunks, std::int32_t line) {
   if (name.empty() || layout_.find(name) >= 0)
-    return misuse(where(line), "there is a buffer '", name,
-                  "' already; give the scratch buffer another name");
+    return misuse(where(line), "a buffer '", name,
+                  "' exists already; choose another name for the scratch buffer");
   if (chunks < 1 || chunks > (max_cells - layout_.cells()) / program_.header.ranks)
     return misuse(where(line), "scratch buffer '", name, "' of ", chunks,
-                  " chunks; it needs 1 or more, and all buffers of all ranks at most ", max_cells,
-                  " together");
+                  " chunks; it must have 1 or more, and all buffers of all ranks together at most ",
+                  max_cells);
   layout_.add_scratch(std::move(name), chunks);
   written_.resize(static_cast<std::size_t>(layout_.cells()), untouched);
   return {};
@@ -140,10 +143,10 @@ Result<Chunk> Trace::take(int rank, int buffer, std::int64_t index, std::int64_t
     return chunk;
   for (std::int32_t i = 0; i < chunk->count; ++i)
     if (written_[static_cast<std::size_t>(chunk->cell + i)] == untouched) [[unlikely]]
-      return misuse(where(line), "uninitialised chunk: ", layout_.buffer_name(buffer), "[",
-                    index + i, "] of rank ", rank,
-                    " holds nothing: neither does the collective give it data, nor has a step "
-                    "written it");
+      return misuse(
+          where(line), "uninitialised chunk: ", layout_.buffer_name(buffer), "[", index + i,
+          "] of rank ", rank,
+          " holds no data: it is not an input of the collective, and no step has written it");
   if (!in_flight_.empty()) UNISONO_TRY(check_arrived(*chunk, line));
   return chunk;
 }
@@ -155,7 +158,7 @@ Status Trace::check_fresh(const Chunk& chunk, std::int32_t line) const {
       continue;
     return misuse(where(line), "stale reference: ", layout_.describe(chunk.cell + i),
                   " was overwritten ", at(operations_[static_cast<std::size_t>(last)].line),
-                  " after this reference to it was taken; take the chunk anew");
+                  " after this reference to it was made; get the chunk again by p.chunk");
   }
   return in_flight_.empty() ? Status{} : check_arrived(chunk, line);
 }
@@ -165,8 +168,8 @@ Status Trace::check_room(int channel, std::int32_t line) const {
     return misuse(where(line), "channel ", channel, "; channels are 0 to ", max_channel);
   if (operations_.size() >= most_operations_) [[unlikely]]
     return misuse(where(line), "more than ", most_operations_,
-                  " steps: the program loops for ever, or moves too small pieces; a step of "
-                  "several chunks counts once");
+                  " steps: the program loops forever or moves too small pieces; move several "
+                  "chunks in one step, which counts once");
   return {};
 }
 
@@ -190,23 +193,23 @@ Result<Chunk> Trace::add(Kind kind, const Chunk& source, const Chunk& destinatio
     UNISONO_TRY(check_arrived(destination, line));
   if (is_one_sided(kind) && source.rank == destination.rank) [[unlikely]]
     return misuse(where(line), kind == Kind::put ? "put" : "read_reduce", " within rank ",
-                  source.rank, "; it is for another rank's memory. Use ",
+                  source.rank, "; it accesses another rank's memory. Use ",
                   kind == Kind::put ? "copy" : "reduce");
   if (source.count != destination.count) [[unlikely]]
     return misuse(where(line), "sizes differ: ", source.count,
-                  source.count == 1 ? " chunk goes" : " chunks go", " to ", destination.count);
+                  source.count == 1 ? " chunk is" : " chunks are", " moved to ", destination.count);
   if (std::abs(source.cell - destination.cell) < source.count) [[unlikely]]
     return misuse(
         where(line),
         source.cell == destination.cell ? "moves " : "overlap: ", layout_.describe(source.cell),
         source.cell == destination.cell
-            ? " to itself; leave the step out"
+            ? " to itself; remove the step"
             : str(" and ", layout_.describe(destination.cell), ", ", source.count, " chunks each"));
   if (!program_.header.in_place && destination.cell < layout_.cell(0, Layout::output, 0))
       [[unlikely]]
     return misuse(where(line), "write to the input: ", layout_.describe(destination.cell),
-                  "; out of place the input is kept. Write to output or scratch, or declare the "
-                  "program in_place");
+                  "; an out-of-place program must not change its input. Write to output or "
+                  "scratch, or declare the program in_place");
   UNISONO_TRY(check_room(channel, line));
   const auto number = static_cast<std::int32_t>(operations_.size());
   Operation one = operation(kind, channel, line);
@@ -239,9 +242,9 @@ Status Trace::check_arrived(const Chunk& chunk, std::int32_t line) const {
     const InFlight* it = in_flight(chunk.cell + i);
     if (it == nullptr) continue;
     const auto [from, to, channel] = it->way;
-    return misuse(where(line), "not there yet: ", layout_.describe(chunk.cell + i), " was put ",
+    return misuse(where(line), "not arrived yet: ", layout_.describe(chunk.cell + i), " was put ",
                   at(it->line), "; before it is used, signal(", from, ", ", to, ") and wait(", to,
-                  ", ", from, ") must follow on channel ", channel);
+                  ", ", from, ") must run on channel ", channel);
   }
   return {};
 }
@@ -276,10 +279,10 @@ Status Trace::wait(int to, int from, int channel, std::int32_t line) {
   UNISONO_TRY(check_room(channel, line));
   Tokens& tokens = tokens_[{from, to, channel_of(channel)}];
   if (tokens.waits >= tokens.signals)
-    return misuse(where(line), "deadlock: rank ", to, " waits for a signal of rank ", from,
-                  " on channel ", channel_of(channel), ", which has given ", tokens.signals,
-                  " there before, and ", tokens.waits, " were waited for; signal(", from, ", ", to,
-                  ") must come first");
+    return misuse(where(line), "deadlock: rank ", to, " waits for a signal from rank ", from,
+                  " on channel ", channel_of(channel), ", which has sent ", tokens.signals,
+                  " there so far, and ", tokens.waits, " were consumed; signal(", from, ", ", to,
+                  ") must run first");
   Operation one = operation(Kind::wait, channel, line);
   one.source_rank = from;
   one.destination_rank = to;
@@ -295,7 +298,7 @@ Status Trace::check_signals() const {
     if (tokens.signals == tokens.waits) continue;
     const auto [from, to, channel] = way;
     if (tokens.signals > tokens.waits)
-      return misuse(where(tokens.line), "a signal is left: rank ", from, " signals rank ", to, " ",
+      return misuse(where(tokens.line), "unmatched signal: rank ", from, " signals rank ", to, " ",
                     tokens.signals, " times on channel ", channel, ", which waits ", tokens.waits,
                     " times; every signal needs its wait");
   }
@@ -307,15 +310,15 @@ Status Trace::check_signals() const {
 Status Trace::set_thread_blocks(ThreadBlocks blocks, std::int32_t line) {
   for (const std::optional<int>& one : {blocks.first, blocks.second})
     if (one && (*one < 0 || *one > max_thread_block))
-      return misuse(where(line), "thread block ", *one, "; a program numbers them 0 to ",
-                    max_thread_block);
+      return misuse(where(line), "thread block is ", *one, "; it must be 0 to ", max_thread_block);
   thread_blocks_ = blocks;
   return {};
 }
 
 Status Trace::set_parallel(int instances, std::int32_t line) {
   if (instances < 1 || instances > max_parallel)
-    return misuse(where(line), "parallelize(", instances, "); instances are 1 to ", max_parallel);
+    return misuse(where(line), "parallelize(", instances, ") is out of range; it must be 1 to ",
+                  max_parallel);
   parallel_ = instances;
   return {};
 }

@@ -57,7 +57,7 @@ Status check_header(const Header& header, const Limits& limits) {
                  limits.max_chunks_per_block);
   if (header.max_bytes != 0 && header.min_bytes > header.max_bytes)
     return wrong("serves ", header.min_bytes, " to ", header.max_bytes,
-                 " bytes, which is no size; 0 as the upper one means no limit");
+                 " bytes, which no size matches; write 0 as the upper limit for no limit");
   if (std::max(header.min_bytes, header.max_bytes) > std::uint64_t{INT64_MAX})
     return wrong("serves ", header.min_bytes, " to ", header.max_bytes,
                  " bytes; sizes are at most ", INT64_MAX);
@@ -148,8 +148,8 @@ class ProgramChecker {
     UNISONO_TRY(check_loops(it.body, 0));
     const std::int64_t steps = bounded_steps(it.body, limits_.max_steps);
     if (steps > limits_.max_steps)
-      return wrong_block("more than ", limits_.max_steps, " steps with its loops unrolled; ",
-                         limits_.executor, " runs no more");
+      return wrong_block("more than ", limits_.max_steps,
+                         " steps with its loops unrolled, the limit of ", limits_.executor);
     steps_of_.push_back(steps);
     return {};
   }
@@ -173,7 +173,7 @@ class ProgramChecker {
       if (loop->count < 1 || loop->count > limits_.max_steps)
         return wrong_block("a loop of ", loop->count, " iterations; ", limits_.executor,
                            " runs 1 to ", limits_.max_steps);
-      if (loop->body.empty()) return wrong_block("a loop without steps; leave it out");
+      if (loop->body.empty()) return wrong_block("a loop without steps; remove it");
       UNISONO_TRY(check_loops(loop->body, depth + 1));
     }
     return {};
@@ -197,7 +197,7 @@ class ProgramChecker {
       block_ = ends[i].second;
       return wrong_block(what, " rank ", ends[i].first.first, " on channel ", ends[i].first.second,
                          ", as thread block ", ends[i - 1].second,
-                         " does; a connection belongs to one thread block, use another channel");
+                         " does; a connection belongs to one thread block, so use another channel");
     }
     return {};
   }
@@ -230,9 +230,10 @@ class ProgramChecker {
       return wrong_step(step, limits_.executor, " cannot run this operation");
     const bool to_peer = sends(step.operation) || step.operation == Operation::put;
     if (to_peer && block().send_peer < 0)
-      return wrong_step(step, "the thread block has no peer to send to; it needs one");
+      return wrong_step(step, "the thread block has no peer to send to; give it a send peer");
     if (receives(step.operation) && block().recv_peer < 0)
-      return wrong_step(step, "the thread block has no peer to receive from; it needs one");
+      return wrong_step(step,
+                        "the thread block has no peer to receive from; give it a receive peer");
     UNISONO_TRY(check_unused(step));
     const bool moves_data = reads_source(step.operation) || writes_destination(step.operation);
     if (moves_data && (step.count < 1 || step.count > limits_.max_step_count))
@@ -255,13 +256,14 @@ class ProgramChecker {
   // What an operation does not use stays at its default, so that equal plans look equal.
   Status check_unused(const Step& step) const {
     if (!reads_source(step.operation) && step.source != Location{})
-      return wrong_step(step, "has a source, which it does not use; leave it out");
+      return wrong_step(step, "has a source, which it does not use; remove it");
     if (!writes_destination(step.operation) && step.destination != Location{})
-      return wrong_step(step, "has a destination, which it does not use; leave it out");
+      return wrong_step(step, "has a destination, which it does not use; remove it");
     if (!reads_source(step.operation) && !writes_destination(step.operation) && step.count != 1)
       return wrong_step(step, "count ", step.count, ", but it moves no chunks; it must be 1");
     if (step.operation != Operation::read_reduce && !step.peers.empty())
-      return wrong_step(step, "has ", step.peers.size(), " peers of its own; only read_reduce has");
+      return wrong_step(step, "has ", step.peers.size(),
+                        " peers of its own; only read_reduce may have them");
     return {};
   }
 
@@ -296,7 +298,7 @@ class ProgramChecker {
     for (std::size_t d = static_cast<std::size_t>(nest_.depth); d < index.coefficient.size(); ++d)
       if (index.coefficient[d] != 0)
         return wrong_step(step, "an index uses loop variable ", loop_variables[d],
-                          ", whose loop the step is not in");
+                          ", but the step is not inside that loop");
     if (index.modulus < 0)
       return wrong_step(step, "an index has modulus ", index.modulus,
                         "; it must be positive, or 0 for none");
@@ -327,7 +329,7 @@ class ProgramChecker {
       const int other = dependency.thread_block;
       if (block_count() == 1)
         return wrong_step(step, "waits for thread block ", other,
-                          ", but there is no other than its own; leave the wait out");
+                          ", but the rank has only this thread block; remove the wait");
       if (other < 0 || other >= block_count() || other == block_)
         return wrong_step(step, "waits for thread block ", other, "; it can wait for 0 to ",
                           block_count() - 1, " but not itself");

@@ -174,7 +174,8 @@ Status read_node(const Value& value, const std::string& where, int depth, Body& 
     return in.finish();
   }
   if (depth == max_loop_depth)
-    return misuse(where, ": a loop inside of ", depth, " loops; that is as deep as they nest");
+    return misuse(where, ": a loop is nested inside ", depth,
+                  " loops, which is the deepest allowed");
   Loop& loop = std::get<Loop>(body.emplace_back(std::in_place_type<Loop>));
   in.required("loop", loop.count);
   read_body(in, depth + 1, loop.body);
@@ -204,13 +205,13 @@ Status read_program(const Value& value, const std::string& where, RankProgram& p
 Status check_format(const Value& document) {
   const Value* format = document.find("format");
   if (format == nullptr || *format != Value(format_name))
-    return misuse("this JSON is no plan: its member \"format\" must be \"", format_name, "\"");
+    return misuse("this JSON is not a plan: its member \"format\" must be \"", format_name, "\"");
   const Value* version = document.find("version");
   if (version == nullptr || !version->is_integer())
-    return misuse("version: a plan needs the version of its format, an integer");
+    return misuse("version: a plan must have the version of its format, an integer");
   if (version->integer() > format_version)
     return misuse("version: ", version->integer(), " is newer than this library, which reads ",
-                  format_version, "; a newer one reads this plan");
+                  format_version, "; use a newer version of unisono");
   if (version->integer() != format_version)
     return misuse("version: ", version->integer(), "; this library reads ", format_version);
   return {};

@@ -70,7 +70,7 @@ class Parser {
     if (version != format_version)
       return lexer_.wrong(at, "format version ", version, "; this library reads version ",
                           format_version,
-                          version > format_version ? ", a newer one reads this" : "");
+                          version > format_version ? ", so use a newer version of unisono" : "");
     UNISONO_TRY(lexer_.expect_end_of_line());
     while (!lexer_.next_is("rank") && !lexer_.next_is(Kind::end_of_text)) {
       if (lexer_.next_is(Kind::end_of_line))
@@ -134,7 +134,7 @@ class Parser {
     UNISONO_TRY(lexer_.read(program.rank, "a rank"));
     if (static_cast<std::size_t>(program.rank) != plan_.programs.size() - 1)
       return lexer_.wrong(at, "rank ", program.rank, " where rank ", plan_.programs.size() - 1,
-                          " belongs; ranks stand in order");
+                          " is expected; list ranks in order");
     if (lexer_.take("scratch")) UNISONO_TRY(lexer_.read(program.scratch_blocks, "scratch blocks"));
     UNISONO_TRY(lexer_.expect_end_of_line());
     while (lexer_.next_is("block")) UNISONO_TRY(read_block(program));
@@ -150,7 +150,7 @@ class Parser {
     UNISONO_TRY(lexer_.read(number, "a thread block's number"));
     if (static_cast<std::size_t>(number) != program.thread_blocks.size() - 1)
       return lexer_.wrong(at, "block ", number, " where block ", program.thread_blocks.size() - 1,
-                          " belongs; they stand in order");
+                          " is expected; list blocks in order");
     UNISONO_TRY(lexer_.expect("channel"));
     UNISONO_TRY(lexer_.read(block.channel, "a channel"));
     if (lexer_.take("send")) UNISONO_TRY(lexer_.read(block.send_peer, "a rank to send to"));
@@ -179,7 +179,8 @@ class Parser {
   Status read_loop(Body& body, std::size_t depth) {
     const Token at = lexer_.next();
     if (depth == loop_variables.size())
-      return lexer_.wrong(at, "a loop inside of ", depth, " loops; that is as deep as they nest");
+      return lexer_.wrong(at, "a loop is nested inside ", depth,
+                          " loops, which is the deepest allowed");
     UNISONO_TRY(lexer_.expect(loop_variables[depth]));
     UNISONO_TRY(lexer_.expect("<"));
     Loop& loop = std::get<Loop>(body.emplace_back(std::in_place_type<Loop>));

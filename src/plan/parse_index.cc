@@ -76,7 +76,7 @@ class IndexReader {
     const Token at = lexer_.next();
     const bool has_variables = has_variable_[0] || has_variable_[1];
     if (parentheses_ == 2) return lexer_.wrong(at, "parentheses nested more than 2 deep");
-    if (has_variables) return lexer_.wrong(at, "only a number may stand before parentheses");
+    if (has_variables) return lexer_.wrong(at, "only a number may precede parentheses");
     const bool is_plain = terms_ == 0 && scale == 1 && !scale_;
     if (parentheses_ == 1 && !is_plain)
       return lexer_.wrong(at, "parentheses inside of parentheses belong to a mod");

@@ -91,7 +91,7 @@ Status Executor::run_events(Driver& driver) {
     const Event event = queue_.pop();
     if (++result_.events > options_.max_events)
       return misuse("the simulation needs more than ", options_.max_events,
-                    " events; allow more, or take fewer ranks, larger slots or fewer tiles");
+                    " events; raise max_events, or use fewer ranks, larger slots or fewer tiles");
     const auto whom = static_cast<std::uint32_t>(event.key);
     switch (static_cast<Kind>(event.key >> 56)) {
       case Kind::arrival:

@@ -106,7 +106,7 @@ std::string Executor::explain_standstill() const {
     awaited = awaited_by(number);
   }
   std::string text =
-      str("the simulation stands still with ", running_, " thread blocks that have not ended");
+      str("the simulation deadlocks with ", running_, " thread blocks that have not ended");
   if (awaited == none) return text + "; " + describe_wait(number);
   text += "; they wait for each other:";
   constexpr int most_shown = 32;

@@ -57,7 +57,7 @@ std::shared_ptr<const Call> Executor::make_call(Protocol protocol, const StepSiz
 
 Status Executor::start(Start what) {
   if (what.endpoint >= endpoints_.size())
-    return bug("endpoint ", what.endpoint, " is to begin something; there are ", endpoints_.size());
+    return bug("endpoint ", what.endpoint, " was asked to start; there are ", endpoints_.size());
   const auto blocks = static_cast<std::uint32_t>(what.program.program.thread_blocks.size());
   const std::uint32_t number = take_instance(what.endpoint, blocks);
   Instance& instance = instances_[number];

@@ -98,7 +98,7 @@ Status Rank::find_cycle(std::string_view where) const {
     if (++shown <= most_shown) append(text, str(" requires operation ", other));
   } while (other != at);
   if (shown > most_shown) append(text, str(" and ", shown - most_shown, " more in the cycle"));
-  return misuse(where, ": what is required goes round in a cycle: ", text);
+  return misuse(where, ": the requirements form a cycle: ", text);
 }
 
 Result<Schedule> read(std::string_view contents) {

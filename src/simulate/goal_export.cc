@@ -67,7 +67,7 @@ Status RankWriter::check_room(std::int64_t steps, std::int64_t times) const {
   const double more = most_of_a_step * static_cast<double>(steps) * static_cast<double>(times);
   if (static_cast<double>(operations_.size()) + more > static_cast<double>(max_operations))
     return misuse("a rank's schedule may have more than ", max_operations,
-                  " operations; take larger slots or fewer tiles");
+                  " operations; use larger slots or fewer tiles");
   return {};
 }
 
@@ -110,7 +110,7 @@ double RankWriter::work_ns(const plan::Step& step, std::int64_t bytes) const {
 Status RankWriter::add_step(Block& block, const plan::Step& step, std::int64_t bytes, int channels,
                             std::uint64_t first_tag) {
   if (plan::is_one_sided(step.operation))
-    return misuse("GOAL has no one-sided operations; the plan has a step '",
+    return misuse("GOAL cannot express one-sided operations; the plan has a step '",
                   plan::name(step.operation), "'");
   if (step.operation == plan::Operation::barrier) {
     join_barrier(block);

@@ -109,8 +109,8 @@ Status check_progress(const Schedule& schedule, const States& progress) {
       if (!first && progress[rank][i] == State::begun) first = Place{rank, i};
     }
   if (left == 0) return {};
-  if (!first) return bug(left, " GOAL operations never began, and nothing kept them");
-  return misuse("the simulation stands still with ", left,
+  if (!first) return bug(left, " GOAL operations never began although nothing blocks them");
+  return misuse("the simulation deadlocks with ", left,
                 left == 1 ? " operation that has not ended" : " operations that have not ended",
                 Standstill(schedule, progress).explain(*first));
 }

@@ -199,7 +199,7 @@ Status Reader::read_line() {
     ++at_;
     const auto [label, is_new] =
         labels_.try_emplace(first, static_cast<std::uint32_t>(operations_.size()));
-    if (!is_new) return wrong_at(begin, "the label '", first, "' stands there twice");
+    if (!is_new) return wrong_at(begin, "the label '", first, "' is defined twice");
     skip(false);
     const std::size_t kind_at = at_;
     const std::string_view kind = word();
@@ -226,7 +226,7 @@ Status Reader::read_rank(Schedule& schedule) {
   if (rank >= ranks_) return wrong_at(number_at, "rank ", rank, "; ranks are 0 to ", ranks_ - 1);
   if (rank != schedule.ranks.size())
     return wrong_at(number_at, "rank ", rank, "; rank ", schedule.ranks.size(),
-                    " comes next: ranks stand in order");
+                    " is expected: list ranks in order");
   skip(true);
   UNISONO_TRY(expect('{'));
   operations_.clear();

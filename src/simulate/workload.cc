@@ -88,7 +88,7 @@ Status Checker::task(std::size_t list, std::size_t number) const {
     return misuse(where(), "stream ", task.stream, "; it must be 0 to ", max_streams - 1);
   for (const std::uint32_t earlier : task.after)
     if (earlier >= number)
-      return misuse(where(), "it waits for task ", earlier, ", which does not come before it");
+      return misuse(where(), "it waits for task ", earlier, ", which must precede it in the list");
   switch (task.activity) {
     case Activity::compute:
       // Written so that NaN is refused.

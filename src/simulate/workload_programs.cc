@@ -107,7 +107,7 @@ Result<GroupCall> WorkloadPrograms::make_group_call(const CollectiveSpec& spec,
       least_us = us;
     }
     if (result.entry == nullptr)
-      return misuse("no algorithm serves ", name(spec.collective), " over ", ranks, " ranks");
+      return misuse("no algorithm supports ", name(spec.collective), " over ", ranks, " ranks");
   } else {
     UNISONO_ASSIGN(result.entry, algorithm::find(spec.collective, spec.algorithm));
   }

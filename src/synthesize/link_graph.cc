@@ -37,7 +37,7 @@ Status check_link(const LinkGraph& graph, std::size_t number) {
     if (end < 0 || end >= graph.points())
       return refuse("ends at ", end, "; there are ", graph.ranks, " ranks and ", graph.switches,
                     " switches, 0 to ", graph.points() - 1);
-  if (link.from == link.to) return refuse("begins where it ends");
+  if (link.from == link.to) return refuse("connects a point with itself");
   if (!(link.latency_ns >= 0) || link.latency_ns > simulate::max_duration_ns)
     return refuse("has a latency of ", link.latency_ns, " ns; it must be 0 to 100000 s");
   if (!(link.gb_s >= 1e-6) || link.gb_s > 1e9)
@@ -57,7 +57,8 @@ Status check(const LinkGraph& graph) {
   if (graph.ranks < 1 || graph.switches < 0 || graph.ranks > max_points ||
       graph.switches > max_points - graph.ranks)
     return misuse("links of ", graph.name, ": ", graph.ranks, " ranks and ", graph.switches,
-                  " switches; there must be 1 rank or more, and at most ", max_points, " of both");
+                  " switches; there must be at least 1 rank, and at most ", max_points,
+                  " ranks and switches");
   if (graph.links.size() > max_links)
     return misuse("links of ", graph.name, ": ", graph.links.size(), " links; at most ", max_links);
   for (std::size_t i = 0; i < graph.links.size(); ++i) UNISONO_TRY(check_link(graph, i));
@@ -65,8 +66,9 @@ Status check(const LinkGraph& graph) {
     const std::vector<bool> reached = reached_from_0(graph, backwards);
     for (int rank = 0; rank < graph.ranks; ++rank)
       if (!reached[static_cast<std::size_t>(rank)])
-        return misuse("links of ", graph.name, ": nothing gets from rank ", backwards ? rank : 0,
-                      " to rank ", backwards ? 0 : rank, "; every rank must reach every other one");
+        return misuse("links of ", graph.name, ": no path leads from rank ", backwards ? rank : 0,
+                      " to rank ", backwards ? 0 : rank,
+                      "; every rank must be able to reach every other rank");
   }
   return {};
 }

@@ -26,7 +26,7 @@ Status check(const Schedule& schedule, const Transfer& one) {
                   schedule.ranks, " ranks, and both ends must differ");
   if (one.chunk < 0 || one.chunk / schedule.chunks >= schedule.ranks)
     return misuse("a transfer of chunk ", one.chunk, "; there are ", schedule.ranks, " * ",
-                  schedule.chunks);
+                  schedule.chunks, " chunks");
   if (one.reduces && schedule.collective == Collective::all_gather)
     return misuse("a transfer of chunk ", one.chunk, " reduces; an all_gather only moves data");
   return {};

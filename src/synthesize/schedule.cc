@@ -33,7 +33,7 @@ Status check(const LinkGraph& graph, const Goal& goal) {
   const std::int64_t moves = std::int64_t{graph.ranks} * (graph.ranks - 1) * phases;
   if (moves > max_transfers / goal.chunks)
     return misuse(name(goal.collective), " on ", graph.ranks, " ranks with ", goal.chunks,
-                  " chunks each takes more than ", max_transfers, " transfers; use fewer of them");
+                  " chunks each needs more than ", max_transfers, " transfers; use fewer chunks");
   return {};
 }
 

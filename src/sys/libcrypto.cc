@@ -18,8 +18,8 @@ Status load(Libcrypto& functions) {
   if (library == nullptr) library = dlopen("libcrypto.so.1.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     return environment_error(
-        "what travels between hosts cannot be protected: there is neither libcrypto.so.3 nor "
-        "libcrypto.so.1.1; install OpenSSL's library (libssl3 on Debian and Ubuntu), or set "
+        "data between hosts cannot be protected: neither libcrypto.so.3 nor libcrypto.so.1.1 was "
+        "found. Install OpenSSL's library (libssl3 on Debian and Ubuntu), or set "
         "UNISONO_WIRE=none on every rank where the network is trusted");
   const char* missing = nullptr;
   // A type and a member cannot be in parentheses. NOLINTBEGIN(bugprone-macro-parentheses)

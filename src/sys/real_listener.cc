@@ -215,7 +215,7 @@ Result<std::unique_ptr<Listener>> make_socket_listener(World& world, int epoll, 
   if (!address.ok()) return refuse(address.take_error());
   const int own_epoll = epoll_create1(EPOLL_CLOEXEC);
   if (own_epoll < 0)
-    return refuse(std::make_unique<Error>(system_error("cannot make an epoll", errno)));
+    return refuse(std::make_unique<Error>(system_error("cannot create an epoll instance", errno)));
   auto events = Descriptor::adopt(epoll, own_epoll);
   if (!events.ok()) return refuse(events.take_error());
   epoll_event event{};

@@ -95,7 +95,7 @@ Result<int> make_socket(const SocketAddress& address) {
   }
 }
 
-Error closed_error() { return environment_error("the connection is closed at this side"); }
+Error closed_error() { return environment_error("this side has closed the connection"); }
 
 class SocketStream final : public Stream {
  public:
@@ -127,7 +127,8 @@ class SocketStream final : public Stream {
       if (why != EAGAIN) co_return system_error(str("reading from ", peer_.text()), why);
       Wait wait(scheduler_, descriptor_->readable, deadline_ns);
       const bool notified = co_await wait;
-      if (!notified) co_return timeout_error(-1, "nothing came from ", peer_.text(), " in time");
+      if (!notified)
+        co_return timeout_error(-1, "received nothing from ", peer_.text(), " in time");
     }
   }
 
@@ -142,7 +143,7 @@ class SocketStream final : public Stream {
       if (why != EAGAIN) co_return system_error(str("writing to ", peer_.text()), why);
       Wait wait(scheduler_, descriptor_->writable, deadline_ns);
       const bool notified = co_await wait;
-      if (!notified) co_return timeout_error(-1, peer_.text(), " took no more bytes in time");
+      if (!notified) co_return timeout_error(-1, peer_.text(), " accepted no more data in time");
     }
   }
 
@@ -208,7 +209,7 @@ Result<Address> local_address(int descriptor) {
 Result<Address> peer_address(int descriptor) {
   SocketAddress out;
   if (getpeername(descriptor, out.get(), &out.bytes) != 0)
-    return system_error("cannot read a socket's far address", errno);
+    return system_error("cannot read the address of a socket's peer", errno);
   return to_address(out);
 }
 

@@ -158,7 +158,8 @@ std::int64_t RealWorld::now_ns() const {
 Status RealWorld::fill_random(std::span<std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t got = getrandom(bytes.data(), bytes.size(), 0);
-    if (got < 0 && errno != EINTR) return system_error("the kernel gives no random numbers", errno);
+    if (got < 0 && errno != EINTR)
+      return system_error("cannot read random numbers from the kernel", errno);
     if (got > 0) bytes = bytes.subspan(static_cast<std::size_t>(got));
   }
   return {};
@@ -203,7 +204,8 @@ Result<std::string> RealWorld::read_file(const std::string& path, std::size_t mo
   OwnedDescriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.value < 0) return system_error(str("cannot open ", path), errno);
   struct stat info{};
-  if (fstat(file.value, &info) != 0) return system_error(str("cannot look at ", path), errno);
+  if (fstat(file.value, &info) != 0)
+    return system_error(str("cannot read the permissions of ", path), errno);
   if (!S_ISREG(info.st_mode)) return environment_error(path, " is not a regular file");
   if (private_only && (info.st_uid != geteuid() || (info.st_mode & 077) != 0))
     return environment_error(path,
@@ -219,7 +221,7 @@ Result<std::string> RealWorld::read_file(const std::string& path, std::size_t mo
     filled += static_cast<std::size_t>(got);
   }
   if (filled > most_bytes)
-    return environment_error(path, " is longer than the ", most_bytes, " bytes it may have");
+    return environment_error(path, " is larger than ", most_bytes, " bytes, the most it may have");
   content.resize(filled);
   return content;
 }
@@ -227,7 +229,8 @@ Result<std::string> RealWorld::read_file(const std::string& path, std::size_t mo
 Status RealWorld::publish_file(const std::string& path, std::string_view content) {
   std::string temporary = path + ".XXXXXX";
   OwnedDescriptor file{mkostemp(temporary.data(), O_CLOEXEC)};  // mode 0600
-  if (file.value < 0) return system_error(str("cannot make a file beside ", path), errno);
+  if (file.value < 0)
+    return system_error(str("cannot create a file in the folder of ", path), errno);
   std::string_view rest = content;
   while (!rest.empty()) {
     const ssize_t written = write(file.value, rest.data(), rest.size());

@@ -94,9 +94,9 @@ Status Seal::check(std::span<const std::byte, tag_bytes> tag) {
           1 &&
       loaded().finish(context_.get(), nothing.data(), &written) == 1)
     return {};
-  return environment_error("frame ", frames_ - 1,
-                           " was changed on its way, repeated or left out, or was sealed with "
-                           "another key");
+  return environment_error(
+      "frame ", frames_ - 1,
+      " was modified, repeated or dropped on the network, or was sealed with another key");
 }
 
 }  // namespace unisono::sys

@@ -26,7 +26,7 @@ Status check_owner(int fd, const std::string& name) {
   if (status.st_uid != geteuid() || (status.st_mode & 077) != 0)
     return environment_error("shared memory ", name, " belongs to user ", status.st_uid,
                              " with mode ", status.st_mode & 0777, ", not to user ", geteuid(),
-                             " alone; somebody else took this name, remove it");
+                             " alone; another user created it under this name, so remove it");
   return {};
 }
 
@@ -48,9 +48,9 @@ Error no_space(int descriptor, std::size_t bytes, std::size_t all_bytes) {
       "/dev/shm is full: ", format_bytes(bytes), " of shared memory are needed now, up to ",
       format_bytes(all_bytes), " in all, but ",
       known ? str(format_bytes(free), " of ", format_bytes(total), " are free")
-            : "there is no room",
+            : "it has no space left",
       known && free < bytes ? str(", ", format_bytes(bytes - free), " too few") : "",
-      "; enlarge it (docker run --shm-size=1g), free what other programs hold there, or set "
+      "; enlarge it (docker run --shm-size=1g), remove files of other programs there, or set "
       "UNISONO_TRANSPORT=socket on every rank");
 }
 

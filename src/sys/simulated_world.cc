@@ -101,13 +101,14 @@ class SimulatedStream final : public Stream {
                                       std::int64_t deadline_ns) override {
     Pipe& pipe = connection_->pipes[end_];
     for (;;) {
-      if (is_closed_) co_return environment_error("the connection is closed at this side");
+      if (is_closed_) co_return environment_error("this side has closed the connection");
       if (pipe.is_broken) co_return system_error(str("reading from ", peer_.text()), ECONNRESET);
       if (!pipe.arrived.empty()) co_return pipe.take(buffer);
       if (pipe.has_ended) co_return std::size_t{0};
       Wait wait(world_.scheduler(), pipe.changed, deadline_ns);
       const bool notified = co_await wait;
-      if (!notified) co_return timeout_error(-1, "nothing came from ", peer_.text(), " in time");
+      if (!notified)
+        co_return timeout_error(-1, "received nothing from ", peer_.text(), " in time");
     }
   }
 
@@ -116,7 +117,7 @@ class SimulatedStream final : public Stream {
     const Pipe& own = connection_->pipes[end_];
     Pipe& theirs = connection_->pipes[1 - end_];
     for (;;) {
-      if (is_closed_) co_return environment_error("the connection is closed at this side");
+      if (is_closed_) co_return environment_error("this side has closed the connection");
       if (own.is_broken || own.has_ended)
         co_return system_error(str("writing to ", peer_.text()),
                                own.is_broken ? ECONNRESET : EPIPE);
@@ -124,7 +125,7 @@ class SimulatedStream final : public Stream {
         co_return write_now(bytes);
       Wait wait(world_.scheduler(), theirs.taken, deadline_ns);
       const bool notified = co_await wait;
-      if (!notified) co_return timeout_error(-1, peer_.text(), " took nothing in time");
+      if (!notified) co_return timeout_error(-1, peer_.text(), " accepted no data in time");
     }
   }
 

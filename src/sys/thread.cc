@@ -23,7 +23,7 @@ Result<std::thread> start_thread(std::string_view what, std::function<void()> ru
   try {
     return std::thread(std::move(run));
   } catch (const std::system_error& refused) {
-    return environment_error("no thread can be started that ", what, ": ", refused.code().message(),
+    return environment_error("cannot start a thread that ", what, ": ", refused.code().message(),
                              "; this user may have ", limit_text(RLIMIT_NPROC),
                              " processes and threads (ulimit -u), this process ",
                              limit_text(RLIMIT_AS),

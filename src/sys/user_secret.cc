@@ -34,7 +34,7 @@ Status make_secret_file(const std::string& path) {
   UNISONO_ASSIGN(const std::string secret, random_secret());
   std::string temporary = path + ".XXXXXX";
   const int file = mkostemp(temporary.data(), O_CLOEXEC);  // mode 0600
-  if (file < 0) return system_error(str("cannot make a file beside ", path), errno);
+  if (file < 0) return system_error(str("cannot create a file in the folder of ", path), errno);
   const bool is_written =
       write(file, secret.data(), secret.size()) == static_cast<ssize_t>(secret.size());
   close(file);
@@ -54,11 +54,11 @@ Status make_private_directory(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
     return system_error(str("cannot make ", path), errno);
   struct stat info{};
-  if (lstat(path.c_str(), &info) != 0) return system_error(str("cannot look at ", path), errno);
+  if (lstat(path.c_str(), &info) != 0)
+    return system_error(str("cannot read the permissions of ", path), errno);
   if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0)
-    return environment_error(path,
-                             " must be a folder of this user's that is closed to all others "
-                             "(chmod 700)");
+    return environment_error(
+        path, " must be a folder that this user owns and nobody else can access (chmod 700)");
   return {};
 }
 
@@ -74,7 +74,7 @@ Result<std::string> random_secret() {
   std::array<std::byte, secret_digits / 2> bytes;
   // Up to 256 bytes come whole and without interruption.
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    return system_error("the kernel gives no random numbers", errno);
+    return system_error("cannot read random numbers from the kernel", errno);
   return hex(bytes);
 }
 

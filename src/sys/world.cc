@@ -45,7 +45,7 @@ Task<Status> read_exactly(Stream& stream, std::span<std::byte> buffer, std::int6
   while (!buffer.empty()) {
     Result<std::size_t> got = co_await stream.read_some(buffer, deadline_ns);
     if (!got.ok()) co_return got.take_error();
-    if (*got == 0) co_return environment_error("the connection was closed by the other side");
+    if (*got == 0) co_return environment_error("the peer closed the connection");
     buffer = buffer.subspan(*got);
   }
   co_return Status();

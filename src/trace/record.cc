@@ -27,21 +27,21 @@ std::string describe(const Waiting& waiting) {
       what = str("rank ", waiting.peer, " to connect");
       break;
     case Waiting::Kind::message:
-      if (waiting.peer < 0) return "a message of any rank";
-      what = str("message ", waiting.expected, " of rank ", waiting.peer, " (", waiting.got,
+      if (waiting.peer < 0) return "a message from any rank";
+      what = str("message ", waiting.expected, " from rank ", waiting.peer, " (", waiting.got,
                  " have arrived)");
       break;
     case Waiting::Kind::credit:
       what = str("a free slot for message ", waiting.expected, " to rank ", waiting.peer,
-                 " (it has taken ", waiting.got, ")");
+                 " (it has released ", waiting.got, ")");
       break;
     case Waiting::Kind::destination:
-      what = str("rank ", waiting.peer, " to say for the ", waiting.expected,
-                 ". time where messages go (it has ", waiting.got, " times)");
+      what = str("destination address ", waiting.expected, " from rank ", waiting.peer, " (",
+                 waiting.got, " have arrived)");
       break;
     case Waiting::Kind::dependency:
-      what = str("step ", waiting.expected, " of another thread block (it has done ", waiting.got,
-                 ")");
+      what = str("step ", waiting.expected, " of another thread block (it has completed ",
+                 waiting.got, ")");
       break;
     case Waiting::Kind::consumption:
       what = str("rank ", waiting.peer, " to read message ", waiting.expected, " (it has read ",
@@ -51,7 +51,7 @@ std::string describe(const Waiting& waiting) {
       what = str("rank ", waiting.peer, " to begin the call");
       break;
     case Waiting::Kind::departure:
-      return str("rank ", waiting.peer, " to be done with this rank's memory");
+      return str("rank ", waiting.peer, " to finish using this rank's memory");
   }
   return str(what, " on channel ", waiting.channel, ", at step ", waiting.step, " of thread block ",
              waiting.thread_block, ", tile ", waiting.tile);

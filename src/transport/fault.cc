@@ -13,7 +13,7 @@ std::string what_happened(const Fault& fault) {
   std::string who = fault.rank < 0 ? "a rank" : str("rank ", fault.rank);
   switch (fault.kind) {
     case Fault::Kind::none:
-      return str(who, " left");
+      return str(who, " left the communicator");
     case Fault::Kind::aborted:
       return str(who, " aborted");
     case Fault::Kind::failed:
@@ -21,7 +21,7 @@ std::string what_happened(const Fault& fault) {
     case Fault::Kind::timed_out:
       return str(who, " did not answer in time");
     case Fault::Kind::protocol_violation:
-      return str(who, " sent what it must not");
+      return str(who, " violated the protocol");
     case Fault::Kind::disagreed:
       return "the calls of two ranks do not match";
   }
@@ -63,19 +63,19 @@ std::optional<Fault> unpack_fault(std::uint64_t word, int ranks) {
 }
 
 Error impossible_fault(int peer, std::uint64_t word, int ranks) {
-  return peer_error(
-      peer, "rank ", peer, " gave up the connection with a fault of kind ", word >> 32, " by rank ",
-      static_cast<std::int32_t>(static_cast<std::uint32_t>(word)), "; there are ", ranks, " ranks");
+  return peer_error(peer, "rank ", peer, " reported a fault that cannot be read: kind ", word >> 32,
+                    ", rank ", static_cast<std::int32_t>(static_cast<std::uint32_t>(word)), " of ",
+                    ranks);
 }
 
 Error told_error(int peer, const Fault& fault) {
   return as_error(fault,
-                  str("rank ", peer, " gave up the connection because ", what_happened(fault)));
+                  str("rank ", peer, " closed the connection because ", what_happened(fault)));
 }
 
 Error own_error(int peer, const Fault& fault) {
   return as_error(
-      fault, str("the connection to rank ", peer, " was given up because ", what_happened(fault)));
+      fault, str("the connection to rank ", peer, " was closed because ", what_happened(fault)));
 }
 
 }  // namespace unisono::transport

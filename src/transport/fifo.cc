@@ -109,10 +109,9 @@ int FifoOptions::usable_slots() const {
 
 Status FifoOptions::check() const {
   if (slots < 2 || slots > max_slots)
-    return misuse(
-        "UNISONO_SLOTS is ", slots, "; it must be 2 to ", max_slots,
-        ": a rank that passes a message on keeps its slot until the next connection has a "
-        "free one, and with one slot a ring of such ranks stands still");
+    return misuse("UNISONO_SLOTS is ", slots, "; it must be 2 to ", max_slots,
+                  ": a rank that forwards a message holds its slot until the next connection has a "
+                  "free one, so a ring with one slot deadlocks");
   if (auto status =
           check_slot_bytes("UNISONO_SIMPLE_SLOT_BYTES", simple_slot_bytes, 64, max_slot_bytes);
       !status.ok())

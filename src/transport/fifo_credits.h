@@ -29,8 +29,9 @@ class SentMessages {
     // Acquire: the receiver's reads of a slot happen before our next writes to it.
     const std::uint64_t consumed = given_back_->load(std::memory_order_acquire);
     if (consumed < consumed_ || consumed > sent_) [[unlikely]]
-      return peer_error(peer_, "rank ", peer_, " gave back ", consumed, " messages after ",
-                        consumed_, " of the ", sent_, " that were sent");
+      return peer_error(peer_, "rank ", peer_, " released ", consumed,
+                        " slots in total; it had released ", consumed_, " before, and ", sent_,
+                        " messages were sent");
     consumed_ = consumed;
     return sent_ - consumed_ < slots_;
   }
@@ -111,21 +112,22 @@ inline std::size_t total_bytes(std::span<const Piece> pieces) {
 // A message's size as the caller of a SendFifo must keep it.
 inline Status check_message(std::size_t bytes, std::size_t payload_bytes) {
   if (bytes > 0 && bytes <= payload_bytes) return {};
-  return bug("a message of ", bytes, " bytes; a slot takes 1 to ", payload_bytes);
+  return bug("a message has ", bytes, " bytes; a slot holds 1 to ", payload_bytes);
 }
 
 // A part of the message at hand as the caller of a RecvFifo must name it.
 inline Status check_part(std::size_t offset, std::size_t bytes, std::size_t message_bytes) {
   if (bytes <= message_bytes && offset <= message_bytes - bytes) return {};
-  return bug("bytes ", offset, " to ", offset + bytes, " of a message of ", message_bytes);
+  return bug("bytes ", offset, " to ", offset + bytes, " are outside of a message of ",
+             message_bytes, " bytes");
 }
 
 // The two ends do not agree on what is sent.
 inline Error size_mismatch(int peer, std::uint64_t number, std::uint64_t sent,
                            std::uint64_t expected) {
-  return peer_error(peer, "message ", number, " of rank ", peer, " has ", sent,
-                    " bytes where this rank expects ", expected,
-                    "; the ranks call collectives that do not match");
+  return peer_error(peer, "message ", number, " from rank ", peer, " has ", sent,
+                    " bytes, but this rank expects ", expected,
+                    "; the ranks call different collectives, or with different arguments");
 }
 
 // The two ends call what does not match.

@@ -76,7 +76,7 @@ Status FlaggedRecvFifo<Codec>::copy_to(void* destination, std::size_t offset, st
 
 template <class Codec>
 Status FlaggedRecvFifo<Codec>::release() {
-  if (!complete_) return bug("release of a message that has not arrived");
+  if (!complete_) return bug("a message was released before it arrived");
   complete_ = false;
   decoding_ = {};
   Status status = messages_.give_back(bytes_);

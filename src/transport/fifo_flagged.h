@@ -26,7 +26,7 @@ class FlaggedSendFifo final : public SendFifo {
   Status commit() override;
   bool offers_zero_copy(std::span<const Piece>) const override { return false; }
   Status offer(std::span<const Piece>) override {
-    return bug("LL and LL128 carry bytes, they do not offer memory");
+    return bug("memory was offered over LL or LL128; only the Simple protocol can");
   }
   std::uint64_t sent() const override { return messages_.sent(); }
   std::uint64_t consumed() override { return messages_.consumed(); }

@@ -46,7 +46,8 @@ bool PutSendFifo::offers_zero_copy(std::span<const Piece> pieces) const {
 
 Status PutSendFifo::offer(std::span<const Piece> pieces) {
   if (!offers_zero_copy(pieces))
-    return bug("an offer of ", pieces.size(), " pieces is not possible");
+    return bug("memory was offered in ", pieces.size(),
+               " pieces, which this connection cannot carry");
   stage(0);
   return publish(total_bytes(pieces), pieces);
 }
@@ -114,9 +115,9 @@ Result<bool> PutRecvFifo::arrived(std::size_t bytes) {
     known_arrived_ = connection_.signals()[layout_.arrived_signal].load(std::memory_order_acquire);
     if (known_arrived_ == messages_.taken()) return false;
     if (known_arrived_ - messages_.taken() > layout_.slots) [[unlikely]]
-      return peer_error(connection_.peer(), "rank ", connection_.peer(), " claims to have sent ",
-                        known_arrived_, " messages when ", messages_.taken(),
-                        " have been taken and there are ", layout_.slots, " slots");
+      return peer_error(connection_.peer(), "rank ", connection_.peer(), " reports ",
+                        known_arrived_, " messages sent, but only ", messages_.taken(),
+                        " were consumed and there are ", layout_.slots, " slots");
   }
   UNISONO_TRY(accept(bytes));
   accepted_ = true;
@@ -130,12 +131,12 @@ Status PutRecvFifo::accept(std::size_t bytes) const {
   const int peer = connection_.peer();
   const std::uint64_t next = messages_.taken() + 1;
   if (header.number != next)
-    return peer_error(peer, "rank ", peer, " sent message ", header.number, " where ", next,
-                      " is next");
+    return peer_error(peer, "rank ", peer, " sent message ", header.number, "; message ", next,
+                      " was expected");
   if (header.call != call_) return call_mismatch(connection_, header.call, call_);
   if (header.bytes != bytes) return size_mismatch(peer, messages_.taken(), header.bytes, bytes);
   if (bytes <= layout_.payload_bytes) return {};
-  return peer_error(peer, "rank ", peer, " sent ", bytes, " bytes in a slot of ",
+  return peer_error(peer, "rank ", peer, " sent ", bytes, " bytes in a slot that holds ",
                     layout_.payload_bytes);
 }
 
@@ -146,7 +147,7 @@ Status PutRecvFifo::copy_to(void* destination, std::size_t offset, std::size_t b
 }
 
 Status PutRecvFifo::release() {
-  if (!accepted_) return bug("release of a message that has not arrived");
+  if (!accepted_) return bug("a message was released before it arrived");
   accepted_ = false;
   return messages_.give_back(accepted_bytes_);
 }

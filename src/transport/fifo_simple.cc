@@ -41,7 +41,8 @@ bool SimpleSendFifo::offers_zero_copy(std::span<const Piece> pieces) const {
 
 Status SimpleSendFifo::offer(std::span<const Piece> pieces) {
   if (!offers_zero_copy(pieces))
-    return bug("an offer of ", pieces.size(), " pieces is not possible");
+    return bug("memory was offered in ", pieces.size(),
+               " pieces, which this connection cannot carry");
   UNISONO_TRY(sender_.reserve_pieces(pieces.size() * sizeof(PieceRecord)));
   std::byte* to = sender_.offered_pieces();
   for (const Piece& piece : pieces) {
@@ -72,7 +73,8 @@ Result<bool> SimpleRecvFifo::has_next() const {
   if (number == next || number == last) [[likely]]
     return number == next;
   const int peer = connection_.peer();
-  return peer_error(peer, "rank ", peer, " sent message ", number, " where ", next, " is next");
+  return peer_error(peer, "rank ", peer, " sent message ", number, "; message ", next,
+                    " was expected");
 }
 
 Status SimpleRecvFifo::accept(std::size_t bytes) {
@@ -84,7 +86,7 @@ Status SimpleRecvFifo::accept(std::size_t bytes) {
   offered_.clear();
   if (shape.kind() == SlotHeader::Kind::offer) return accept_offer(bytes, shape.pieces());
   if (bytes <= layout_.payload_bytes) return {};
-  return peer_error(peer, "rank ", peer, " sent ", bytes, " bytes in a slot of ",
+  return peer_error(peer, "rank ", peer, " sent ", bytes, " bytes in a slot that holds ",
                     layout_.payload_bytes);
 }
 
@@ -92,14 +94,15 @@ Status SimpleRecvFifo::accept_offer(std::size_t bytes, std::size_t pieces) {
   const int peer = connection_.peer();
   if (pieces > max_offer_pieces || pieces * sizeof(PieceRecord) > layout_.payload_bytes ||
       !connection_.can_read_peer())
-    return peer_error(peer, "rank ", peer, " offers ", pieces, " pieces of memory; at most ",
-                      connection_.can_read_peer() ? max_offer_pieces : 0, " are possible");
+    return peer_error(peer, "rank ", peer, " offers ", pieces,
+                      " pieces of memory; it may offer at most ",
+                      connection_.can_read_peer() ? max_offer_pieces : 0);
   offered_.resize(pieces);
   std::memcpy(offered_.data(), receiver_.offered_pieces(), pieces * sizeof(PieceRecord));
   std::uint64_t left = bytes;
   for (const PieceRecord& piece : offered_) {
     if (piece.bytes > left)
-      return peer_error(peer, "rank ", peer, " offers pieces of more than the message's ", bytes,
+      return peer_error(peer, "rank ", peer, " offers pieces that exceed the message's ", bytes,
                         " bytes");
     left -= piece.bytes;
   }
@@ -137,7 +140,7 @@ Status SimpleRecvFifo::read_offered(std::byte* destination, std::size_t offset, 
 }
 
 Status SimpleRecvFifo::release() {
-  if (!accepted_) return bug("release of a message that has not arrived");
+  if (!accepted_) return bug("a message was released before it arrived");
   accepted_ = false;
   receiver_.release(offered_.empty() ? SlotHeader::Kind::bytes : SlotHeader::Kind::offer,
                     accepted_bytes_);

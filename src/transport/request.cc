@@ -9,20 +9,20 @@ namespace unisono::transport {
 Status check_request(const ConnectionRequest& request) {
   for (const int rank : {request.self, request.peer})
     if (!Rank::among(rank, request.ranks))
-      return misuse("a connection from rank ", request.self, " to rank ", request.peer,
-                    " of a communicator of ", request.ranks, " ranks");
+      return misuse("cannot connect rank ", request.self, " to rank ", request.peer,
+                    "; ranks are 0 to ", request.ranks - 1);
   if (request.self == request.peer)
-    return misuse("rank ", request.self, " must not connect to itself");
+    return misuse("rank ", request.self, " cannot connect to itself");
   return check_geometry(request.geometry);
 }
 
 Status check_geometry(const Geometry& geometry) {
   if (geometry.region_bytes > max_region_bytes)
-    return misuse("a connection's region of ", geometry.region_bytes, " bytes exceeds ",
-                  max_region_bytes);
+    return misuse("a connection's region of ", geometry.region_bytes,
+                  " bytes is too large; it must be at most ", max_region_bytes);
   if (geometry.signals < 0 || geometry.signals > max_signals)
-    return misuse("a connection with ", geometry.signals, " signals; 0 to ", max_signals,
-                  " are possible");
+    return misuse("a connection has ", geometry.signals, " signals; it must have 0 to ",
+                  max_signals);
   return {};
 }
 
@@ -30,17 +30,19 @@ Status check_put(const Geometry& geometry, int peer, std::size_t bytes, std::siz
                  const Signal& signal) {
   if (bytes > geometry.region_bytes || offset > geometry.region_bytes - bytes) [[unlikely]]
     return bug("put of ", bytes, " bytes at offset ", offset, " to rank ", peer,
-               " leaves its region of ", geometry.region_bytes, " bytes");
+               " exceeds its region of ", geometry.region_bytes, " bytes");
   if (signal.index >= geometry.signals) [[unlikely]]
-    return bug("signal ", signal.index, " of rank ", peer, "; it has ", geometry.signals);
+    return bug("there is no signal ", signal.index, " of rank ", peer, "; it has ",
+               geometry.signals, " signals");
   return {};
 }
 
 Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours) {
-  return peer_error(peer, "rank ", peer, " made the connection with a region of ",
+  return peer_error(peer, "rank ", peer, " opened the connection with a region of ",
                     theirs.region_bytes, " bytes, ", theirs.signals, " signals and layout ",
-                    theirs.layout, ", this rank with ", ours.region_bytes, ", ", ours.signals,
-                    " and ", ours.layout, "; the slot settings of all ranks must be the same");
+                    theirs.layout, "; this rank opened it with ", ours.region_bytes, " bytes, ",
+                    ours.signals, " signals and layout ", ours.layout,
+                    "; set the same slot settings on all ranks");
 }
 
 Key derive_connection_key(const Key& job_key, std::string_view purpose, const ConnectionKey& key,

@@ -13,7 +13,7 @@ Status Connection::write_peer(std::uint64_t, const void*, std::size_t) {
 }
 
 Status check_options(const TransportOptions& options) {
-  if (options.key == Key{}) return bug("a transport without the job's key");
+  if (options.key == Key{}) return bug("a transport was made without the job's key");
   return {};
 }
 

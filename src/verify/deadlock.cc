@@ -40,16 +40,17 @@ Execution::Need Execution::need_of(int block) const {
     case Wait::message: {
       if (it.in < 0) return {-1, "a message, but it has no peer to receive from"};
       const Connection& in = connections_[static_cast<std::size_t>(it.in)];
-      return from(in.sender, str("a message from rank ", in.source_rank),
-                  str("no thread block of it sends to rank ", it.rank, " on channel ", in.channel));
+      return from(
+          in.sender, str("a message from rank ", in.source_rank),
+          str("none of its thread blocks sends to rank ", it.rank, " on channel ", in.channel));
     }
     case Wait::slot: {
       if (it.out < 0) return {-1, "a slot, but it has no peer to send to"};
       const Connection& out = connections_[static_cast<std::size_t>(it.out)];
-      return from(
-          out.receiver,
-          str("a free slot of ", options_.slots, " towards rank ", out.destination_rank),
-          str("no thread block of it receives from rank ", it.rank, " on channel ", out.channel));
+      return from(out.receiver,
+                  str("a free slot of ", options_.slots, " towards rank ", out.destination_rank),
+                  str("none of its thread blocks receives from rank ", it.rank, " on channel ",
+                      out.channel));
     }
     case Wait::taken:
       for (const Connection& out : connections_) {
@@ -62,14 +63,14 @@ Execution::Need Execution::need_of(int block) const {
             return from(out.receiver,
                         str("the message that step ", message.sender_step, " of thread block ",
                             blocks_[static_cast<std::size_t>(message.sender)].index,
-                            " sent out of the same chunk to be taken (zero copy)"),
+                            " sent from the same chunk to be received (zero-copy)"),
                         str("no thread block of rank ", out.destination_rank, " receives it"));
           }
         }
       }
       break;
   }
-  return {-1, "nothing that the verifier knows"};
+  return {-1, "a condition that the verifier does not model"};
 }
 
 void Execution::explain_deadlock() {
@@ -97,13 +98,14 @@ void Execution::explain_deadlock() {
   constexpr std::size_t most = 12;
   const bool cycle = need_of(best.front()).block >= 0;
   fail(best.front(), Problem::deadlock, plan::Buffer::input, -1, "every thread block ends",
-       cycle ? str(best.size(), " thread blocks wait for each other in a circle")
+       cycle ? str(best.size(), " thread blocks wait for each other in a cycle")
              : str("a thread block waits for ", need_of(best.front()).text));
   failure_->story.clear();
   for (const int block : best) {
     const Block& it = blocks_[static_cast<std::size_t>(block)];
     if (failure_->story.size() + 1 == most && best.size() > most) {
-      failure_->story.push_back(str("... ", best.size() - most + 1, " more, and around again"));
+      failure_->story.push_back(
+          str("... ", best.size() - most + 1, " more, and then the cycle repeats"));
       break;
     }
     failure_->story.push_back(str(describe_step(block, *it.cursor.step(), it.cursor.loops()),

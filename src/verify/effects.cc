@@ -50,7 +50,7 @@ bool Execution::read(int block, const Location& location, std::int64_t chunk, st
     const Sum raw = contents_.adds() ? sums_.raw(contents_.contribution(rank, chunk)) : plain;
     if (original < 0)
       return fail(block, Problem::unwritten_read, location.buffer, chunk,
-                  "data that the operation gives this rank", "a buffer without data");
+                  "data that the collective gives this rank", "a buffer without data");
     if (value.position != original || value.sum != raw)
       return fail(block, Problem::stale_read, location.buffer, chunk,
                   str("the rank's own contribution, ", contents_.describe(original)),
@@ -201,7 +201,7 @@ bool Execution::move_data(int block, const Step& step) {
       return false;
     if (source != destination && std::abs(source - destination) < count)
       return fail(block, Problem::stale_read, step.source.buffer, source_chunk,
-                  "a source apart from the destination, or the same",
+                  "a source that is disjoint from the destination, or the same",
                   str("chunks that overlap with ", name(step.destination.buffer), " ",
                       destination_chunk, " to ", destination_chunk + count - 1));
   }

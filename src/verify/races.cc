@@ -39,7 +39,7 @@ class Pass {
       failure_ = Failure{};
       failure_->problem = Problem::malformed;
       failure_->expected = "fewer thread blocks, or fewer steps that wait for others";
-      failure_->got = "so many that their order takes over 1 GiB to prove";
+      failure_->got = "so many that verifying their order needs over 1 GiB";
     }
     return std::move(failure_);
   }
@@ -144,7 +144,7 @@ class Pass {
       failure_->expected =
           str("a signal and a wait that order it with rank ", other_rank, " thread block ",
               order_.index_in_rank(other_block), " step ", other.step);
-    failure_->got = "two steps that touch the chunk in any order, one of them writing";
+    failure_->got = "two unordered steps access the chunk, and at least one writes it";
     failure_->story = {text(other_block, other.step), text(order_.block(), order_.step())};
   }
 

@@ -157,9 +157,10 @@ class Timing {
 
   Error stuck(const Block& block) const {
     const TimedStep& step = out_.steps[block.first_step + static_cast<std::size_t>(done(block))];
-    return misuse("plan ", plan_.header.name, " does not end with ", slots_, " slots: rank ",
-                  step.rank, ", thread block ", step.thread_block, " stays at step ", step.number,
-                  ", ", step.text, "; verify it to see why");
+    return misuse("plan ", plan_.header.name, " deadlocks with ", slots_, " slots: rank ",
+                  step.rank, ", thread block ", step.thread_block, " cannot pass step ",
+                  step.number, ", ", step.text,
+                  "; run `unisono plan verify` to see the counterexample trace");
   }
 
   const plan::Plan& plan_;

@@ -166,12 +166,13 @@ Report verify(const plan::Plan& plan, const Options& options) {
     copying.zero_copy = false;
     const std::optional<Failure> without = Execution(plan, copying, false).run();
     if (!without || without->problem != Problem::deadlock)
-      failure.story.push_back("Only with zero copy: it would end if messages were copied.");
+      failure.story.push_back("Only with zero-copy: it would complete if messages were copied.");
   }
   if (failure.problem == Problem::deadlock) {
     report.slots = fewest_slots(plan, options);
     if (report.slots > 0)
-      failure.story.push_back(str("It would end with ", report.slots, " slots in a connection."));
+      failure.story.push_back(
+          str("It would complete with ", report.slots, " slots in a connection."));
   }
   report.failures.push_back(std::move(failure));
   return report;

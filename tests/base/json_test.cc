@@ -111,7 +111,7 @@ TEST(JsonReader, SaysLineAndColumnInCharacters) {
 
 TEST(JsonReader, RefusesANameThatStandsTwice) {
   EXPECT_EQ(error_of("{\"a\": 1, \"b\": 2,\n \"\\u0061\": 3}"),
-            "JSON, line 2, column 2: the name \"a\" stands twice in one object");
+            "JSON, line 2, column 2: the name \"a\" occurs twice in one object");
 }
 
 TEST(JsonReader, BoundsDepthAndSize) {

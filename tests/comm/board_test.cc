@@ -96,7 +96,8 @@ TEST_F(Board, TellsWhyARankFoundThatCallsDoNotMatch) {
   ASSERT_TRUE(told);
   EXPECT_EQ(told->kind, ErrorKind::peer);
   EXPECT_EQ(told->peer, -1);
-  EXPECT_EQ(told->message, "rank 5 gave up: rank 3 calls barrier; rank 5 calls all_reduce");
+  EXPECT_EQ(told->message,
+            "rank 5 aborted the call: rank 3 calls barrier; rank 5 calls all_reduce");
 }
 
 }  // namespace

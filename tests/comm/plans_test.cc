@@ -43,13 +43,13 @@ TEST(Plans, OnesThatAnEngineCannotRunAreRefusedByTheirStep) {
     options.algorithm = "ring_by_hand";
     const auto chosen = plans.choose(Collective::broadcast, 1024, 0, false, options);
     ASSERT_FALSE(chosen.ok());
-    EXPECT_EQ(chosen.error().message,
-              rank == 0
-                  ? "program ring_by_hand does not run in the memory of this call: rank 0, thread "
-                    "block 1, step 0 is put, which its engine does not have. It runs in host memory"
-                  : "program ring_by_hand does not run in the memory of this call: rank 1, thread "
-                    "block 0, step 0 is wait, which its engine does not have. It runs in host "
-                    "memory");
+    EXPECT_EQ(
+        chosen.error().message,
+        rank == 0
+            ? "program ring_by_hand cannot run in the memory of this call: rank 0, thread block 1, "
+              "step 0 is put, which the engine does not support. Call it with host memory"
+            : "program ring_by_hand cannot run in the memory of this call: rank 1, thread block 0, "
+              "step 0 is wait, which the engine does not support. Call it with host memory");
   }
 }
 
@@ -79,14 +79,14 @@ TEST(Plans, TheyAreProvedForTheSlotsThatTheyWillHave) {
   const auto too_few = read_registration(std::span(&text, 1), 0, 2, 2, 0, UINT64_MAX);
   ASSERT_FALSE(too_few.ok());
   EXPECT_EQ(too_few.error().message,
-            "plan three needs connections of 3 slots, and here it would find 2 free: raise "
+            "plan three needs connections of 3 slots, but only 2 are available; raise "
             "UNISONO_SLOTS, and UNISONO_GPU_SLOTS on GPUs, on all ranks");
   // An engine of fewer leaves it to the other.
   const auto enough = read_registration(std::span(&text, 1), 0, 2, 5, 0, UINT64_MAX);
   ASSERT_TRUE(enough.ok());
   EXPECT_EQ(enough->plans[0].slots, 3);
   EXPECT_EQ(enough->plans[0].describe_beyond(engine::gpu::limits().operations, 2),
-            "it needs 3 slots in each connection, and 2 can be used at once");
+            "it needs 3 slots in each connection, of which only 2 are available");
   EXPECT_EQ(enough->plans[0].describe_beyond(engine::gpu::limits().operations, 4), "");
 }
 
@@ -114,7 +114,7 @@ rank 2
   const auto read = read_registration(std::span(&text, 1), 2, 3, 2, 0, UINT64_MAX);
   ASSERT_TRUE(read.ok()) << read.error().describe();
   EXPECT_EQ(read->plans[0].describe_beyond(engine::gpu::limits().operations, 2),
-            "other ranks have steps put, which its engine does not have");
+            "other ranks have steps put, which the engine does not support");
 }
 
 }  // namespace

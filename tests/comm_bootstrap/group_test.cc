@@ -202,10 +202,12 @@ TEST(ControlGroup, BadMembersAreRefused) {
     auto made = world.subgroup(1, 0, members);
     return made.ok() ? std::string("none") : made.error().message;
   };
-  EXPECT_EQ(refusal({0, 2}), "member 2 of the new group is not in this one; members are 0 to 1");
-  EXPECT_EQ(refusal({-1, 0}), "member -1 of the new group is not in this one; members are 0 to 1");
+  EXPECT_EQ(refusal({0, 2}), "member 2 of the new group is not in this group; members are 0 to 1");
+  EXPECT_EQ(refusal({-1, 0}),
+            "member -1 of the new group is not in this group; members are 0 to 1");
   EXPECT_EQ(refusal({0, 0}), "member 0 is named twice for the new group");
-  EXPECT_EQ(refusal({1}), "rank 0 makes a group that it is not a member of itself");
+  EXPECT_EQ(refusal({1}),
+            "rank 0 is not a member of the new group; only its members may create it");
   const auto gathered = world.all_gather(std::vector<std::byte>(max_exchange_bytes + 1), second_ns);
   ASSERT_FALSE(gathered.ok());
   EXPECT_EQ(gathered.error().kind, ErrorKind::misuse) << gathered.error().describe();

@@ -154,7 +154,7 @@ TEST(HostileRank, ThatSendsATableOfOtherEntriesIsBlamedItself) {
     Victim victim;
     return victim.exchange_beside({right_greeting, {FrameKind::message, {7, 0, 0, 0}, table}});
   };
-  EXPECT_NE(error_for(encode_table(two, "")).message.find("2 entries where 1 were due"),
+  EXPECT_NE(error_for(encode_table(two, "")).message.find("2 entries; 1 were expected"),
             std::string::npos);
   for (const Bytes& table : {encode_table(two, ""), encode_table(large, ""), longer, Bytes{}})
     EXPECT_EQ(error_for(table).peer, 1) << error_for(table).describe();
@@ -214,7 +214,7 @@ TEST_F(DeafRank, IsNamedToWhoeverSendsAndToWhoeverWaitsForATurn) {
   victim.simulation.start(0, send(2 * second_ns, 10, 5 * second_ns, heard[1], took_ns[1]));
   run();
   for (const Error& error : heard) {
-    EXPECT_EQ(error.message, "rank 1 takes no messages");
+    EXPECT_EQ(error.message, "rank 1 does not accept control messages in time");
     EXPECT_EQ(error.peer, 1);
     EXPECT_TRUE(error.timed_out);
   }
@@ -304,7 +304,7 @@ TEST(HostileRank, ThatEnrolsAsNobodyEndsTheStartWithASentence) {
       {{0, 3, "other:1"}, "two processes have rank 0", 0},
       {{2, 4, "other:1"}, "started with 4 ranks, rank 0 with 3", 2},
       {{9, 0xffffffff, "other:1"}, "started with 4294967295 ranks", -1},
-      {{1, 3, "other:1"}, "two processes say that they are rank 1", 1},
+      {{1, 3, "other:1"}, "two processes joined as rank 1", 1},
   };
   for (const Case& one : cases) {
     Meeting meeting;
@@ -340,7 +340,8 @@ TEST(HostileRank, ThatSaysItIsDoneTwiceIsBlamedItself) {
   for (const auto& error : {meeting.victim, meeting.honest}) {
     ASSERT_TRUE(error.has_value());
     EXPECT_EQ(error->peer, 2) << error->describe();
-    EXPECT_NE(error->message.find("which is not due"), std::string::npos) << error->message;
+    EXPECT_NE(error->message.find("which was not expected here"), std::string::npos)
+        << error->message;
   }
 }
 

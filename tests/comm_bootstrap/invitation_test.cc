@@ -94,21 +94,23 @@ TEST_F(InvitationTest, IsForRanksThatEnrol) {
 }
 
 TEST_F(InvitationTest, IsForOneCommunicatorOfRanksThatThereCanBe) {
-  EXPECT_NE(refusal_of(number + 1, {1, 2, ""}).find("rank 1 needs a new one"), std::string::npos);
+  EXPECT_NE(refusal_of(number + 1, {1, 2, ""}).find("rank 1 used an invitation"),
+            std::string::npos);
   for (const Enrolment& wrong : {Enrolment{1 << 24, 2, ""}, Enrolment{0xffffffff, 2, ""},
                                  Enrolment{0, 1 << 24, "x:1"}, Enrolment{0, 0x80000000, "x:1"}})
-    EXPECT_NE(refusal_of(number, wrong).find("an invitation is for at most 16777216 ranks"),
+    EXPECT_NE(refusal_of(number, wrong).find("an invitation serves at most 16777216 ranks"),
               std::string::npos)
         << wrong.rank << " of " << wrong.world_size;
   EXPECT_EQ(refusal_of(number, {0, 2, "here:1"}), "none");
-  EXPECT_EQ(refusal_of(number, {0, 2, "there:1"}),
-            "two processes or threads came as rank 0 of one communicator");
+  EXPECT_EQ(
+      refusal_of(number, {0, 2, "there:1"}),
+      "two processes or threads joined as rank 0 of the same communicator; give each its own rank");
   EXPECT_EQ(refusal_of(number, {1, 2, ""}), "none");
-  EXPECT_NE(refusal_of(number, {1, 2, ""}).find("have come already"), std::string::npos);
+  EXPECT_NE(refusal_of(number, {1, 2, ""}).find("have all joined already"), std::string::npos);
 }
 
 TEST_F(InvitationTest, IsInVainWithoutRankZero) {
-  EXPECT_EQ(refusal_of(number, {1, 2, ""}), "rank 0 did not come within 1 s; rank 1 waited for it");
+  EXPECT_EQ(refusal_of(number, {1, 2, ""}), "rank 0 did not join within 1 s; rank 1 waited for it");
 }
 
 TEST_F(InvitationTest, WithAnotherSecretIsRefusedAtOnce) {
@@ -116,7 +118,7 @@ TEST_F(InvitationTest, WithAnotherSecretIsRefusedAtOnce) {
   const auto followed = follow_invitation(options);
   ASSERT_FALSE(followed.ok());
   EXPECT_FALSE(followed.error().timed_out);
-  EXPECT_NE(followed.error().message.find("has another secret"), std::string::npos)
+  EXPECT_NE(followed.error().message.find("secret is not that of the process"), std::string::npos)
       << followed.error().message;
 }
 
@@ -134,7 +136,7 @@ TEST_F(InvitationTest, ARankWithoutDescriptorsNamesItsOwnLimit) {
     std::fputs(followed.ok() ? "none" : followed.error().message.c_str(), stderr);
     std::_Exit(0);
   };
-  EXPECT_EXIT(follow(), testing::ExitedWithCode(0), "rank 1 can have no more connections");
+  EXPECT_EXIT(follow(), testing::ExitedWithCode(0), "rank 1 cannot open more connections");
 }
 
 // A process that has the secret and answers what no inviting one does.
@@ -177,8 +179,9 @@ TEST_F(InvitationTest, OfAProcessThatAnswersOtherwiseIsAnError) {
     const auto followed = follow_invitation(options);
     return followed.ok() ? std::string("none") : followed.error().message;
   };
-  EXPECT_NE(message_after(std::nullopt).find("gave no answer"), std::string::npos);
-  EXPECT_NE(message_after(FrameKind::done).find("answered with frame kind"), std::string::npos);
+  EXPECT_NE(message_after(std::nullopt).find("did not answer"), std::string::npos);
+  EXPECT_NE(message_after(FrameKind::done).find("answered with the unexpected frame kind"),
+            std::string::npos);
   EXPECT_NE(message_after(FrameKind::introduce).find("malformed introduction"), std::string::npos)
       << message_after(FrameKind::introduce);
 }

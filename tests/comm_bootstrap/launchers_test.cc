@@ -123,8 +123,8 @@ TEST(PmiClient, AnswersThatCannotBeReadAreErrorsThatShowThem) {
   expect({}, "closed its connection");
   expect({"cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=0\n"}, "does not speak PMI-1");
   expect({"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1\n"}, "rc=-1");
-  expect({"cmd=response_to_initial rc=0 pmi_version=1\n"}, "'cmd=response_to_init' is due");
-  expect({"\n"}, "is due");
+  expect({"cmd=response_to_initial rc=0 pmi_version=1\n"}, "'cmd=response_to_init' was expected");
+  expect({"\n"}, "was expected");
   expect({"\x1b[2J\n"}, "'?[2J'");
   expect({hello + maxes}, "more than one line");
   expect({std::string(PmiClient::max_line_bytes + 1, 'x')}, "more than one line");
@@ -132,11 +132,11 @@ TEST(PmiClient, AnswersThatCannotBeReadAreErrorsThatShowThem) {
   expect({hello, "cmd=maxes keylen_max=0 vallen_max=9\n"}, "keylen_max is '0'");
   expect({hello, "cmd=maxes keylen_max=64 vallen_max=99999999999999999999\n"}, "vallen_max is");
   expect({hello, "cmd=maxes keylen_max=64 vallen_max=-1\n"}, "vallen_max is '-1'");
-  expect({hello, maxes, "cmd=my_kvsname\n"}, "names no key-value space");
-  expect({hello, maxes, "cmd=my_kvsname kvsname=\n"}, "names no key-value space");
-  expect({hello, maxes, "cmd=my_kvsname kvsname=a\tb\n"}, "names no key-value space");
+  expect({hello, maxes, "cmd=my_kvsname\n"}, "did not name a PMI key-value space");
+  expect({hello, maxes, "cmd=my_kvsname kvsname=\n"}, "did not name a PMI key-value space");
+  expect({hello, maxes, "cmd=my_kvsname kvsname=a\tb\n"}, "did not name a PMI key-value space");
   expect({hello, maxes, str("cmd=my_kvsname kvsname=", std::string(1025, 'a'), "\n")},
-         "names no key-value space");
+         "did not name a PMI key-value space");
   expect({hello, maxes, space, "cmd=get_result rc=-1 msg=key_a_not_found value=unknown\n"},
          "key_a_not_found");
   expect({hello, maxes, space, "cmd=get_result rc=0\n"}, "for the key a");

@@ -77,10 +77,10 @@ TEST(ControlMessages, HaveOurMagicAKnownKindAndAsMuchAsTheirKindMayHave) {
   };
   EXPECT_EQ(refusal(header(FrameKind::message, 10'000)), "none");
   EXPECT_EQ(refusal(header(FrameKind::message, 10'001)),
-            "received a frame of 10001 bytes; its kind may have at most 10000");
+            "received a frame of 10001 bytes; frames of its kind have at most 10000");
   EXPECT_EQ(refusal(header(FrameKind::greet, 4096)), "none");
   EXPECT_EQ(refusal(header(FrameKind::greet, 4097)),
-            "received a frame of 4097 bytes; its kind may have at most 4096");
+            "received a frame of 4097 bytes; frames of its kind have at most 4096");
   EXPECT_EQ(refusal(header(FrameKind::answer, 1)), "none");
   const int unknown = static_cast<int>(FrameKind::answer) + 1;
   EXPECT_EQ(refusal(header(static_cast<FrameKind>(unknown), 1)),
@@ -144,7 +144,7 @@ TEST(ControlMessages, InAFileAreOfThisJob) {
     return decoded.ok() ? std::string("none") : decoded.error().message;
   };
   EXPECT_EQ(refusal(right), "none");
-  const std::string no_file = "the file is not one of a rendezvous";
+  const std::string no_file = "the file is not a rendezvous file";
   EXPECT_EQ(refusal("x" + right), no_file);
   EXPECT_EQ(refusal(right + "x"), no_file);
   EXPECT_EQ(refusal(encode_rendezvous_file(std::string(max_address_bytes + 1, 'a'), "the secret")),

@@ -52,8 +52,7 @@ TEST(BootstrapMisuse, ADuplicateRankFailsTheJobAndIsNamed) {
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().kind, ErrorKind::misuse);
     EXPECT_EQ(result.error().peer, 2);
-    EXPECT_NE(result.error().message.find("two processes say that they are rank 2"),
-              std::string::npos)
+    EXPECT_NE(result.error().message.find("two processes joined as rank 2"), std::string::npos)
         << result.error().message;
   }
 }
@@ -118,7 +117,8 @@ TEST(BootstrapMisuse, OnlyRankZeroBringsAListener) {
   options.timeout_ns = second_ns;
   const auto result = bootstrap(options, {}, std::move(*listener));
   ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.error().message, "rank 1 brings the rendezvous' listener; only rank 0 may");
+  EXPECT_EQ(result.error().message,
+            "rank 1 was given the rendezvous listener; only rank 0 may have it");
 }
 
 // Strangers that say nothing, garbage, or a well-formed wrong answer, before and while the ranks

@@ -162,7 +162,7 @@ TEST(SimulatedBootstrap, WhoComesTooLateIsToldSo) {
   for (const Outcome& outcome : job.outcomes) EXPECT_TRUE(outcome.is_right);
   EXPECT_TRUE(late.has_ended);
   EXPECT_LT(late.ended_ns, 2 * second_ns);
-  EXPECT_NE(late.error.message.find("a job that has started"), std::string::npos)
+  EXPECT_NE(late.error.message.find("the job had started"), std::string::npos)
       << late.error.message;
 }
 

@@ -49,7 +49,7 @@ TEST(ThreadBlocks, HaveOnePeerEachWayAndAConnectionOne) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message,
             "thread block 1 of rank 0 sends to rank 1 on channel 0, as thread block 0 does; a "
-            "connection belongs to one thread block. Use another channel");
+            "connection belongs to one thread block, so use another channel");
 
   Writer p(Collective::broadcast, 3, 1, false);
   p.copy(p.take(0, Layout::input, 0), 0, Layout::output, 0);
@@ -58,8 +58,8 @@ TEST(ThreadBlocks, HaveOnePeerEachWayAndAConnectionOne) {
   refused = compile::compile(p.trace(), {});
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message,
-            "thread block 2 of rank 0 sends to rank 1, and here rank 2; a thread block has one "
-            "peer each way. Use another thread block");
+            "thread block 2 of rank 0 sends to rank 1, but here rank 2; a thread block has one "
+            "peer in each direction, so use another thread block");
 }
 
 TEST(Targets, AreRefusedWhatTheyCannotCarry) {
@@ -72,15 +72,16 @@ TEST(Targets, AreRefusedWhatTheyCannotCarry) {
   };
   EXPECT_EQ(refusal(test::ring_all_reduce(8), "rccl"), "");
   // 2 * 40 - 1 steps in one thread block.
-  EXPECT_EQ(refusal(test::ring_all_reduce(40), "rccl"),
-            "prog.py:7: is more than step 64 of thread block 0 of rank 0, and rccl has no more; "
-            "channels divide the steps among thread blocks");
+  EXPECT_EQ(
+      refusal(test::ring_all_reduce(40), "rccl"),
+      "prog.py:7: this step exceeds the 64 steps of a thread block that rccl supports (thread "
+      "block 0 of rank 0); use more channels, which divide the steps among thread blocks");
   EXPECT_EQ(refusal(test::ring_all_reduce(40), "msccl"), "");
   EXPECT_EQ(refusal(test::all_pairs_all_reduce(36), "msccl"),
             "prog.py:7: rank 0 needs more than 32 thread blocks on channel 0, which is what msccl "
             "has; spread the messages over channels");
   EXPECT_EQ(refusal(test::ring_all_reduce(2), "mscclpp"),
-            "prog.py:7: becomes send on rank 0, which mscclpp cannot run");
+            "prog.py:7: this step becomes send on rank 0, which mscclpp cannot run");
   Writer wide(Collective::broadcast, 2, 100, false);
   wide.copy(wide.take(0, Layout::input, 0, 100), 0, Layout::output, 0);
   wide.copy(wide.take(0, Layout::input, 0, 100), 1, Layout::output, 0);
@@ -129,7 +130,8 @@ TEST(CheckedPasses, NameThePassThatBreaksAProgram) {
   // At the end it is found in any case, without a name.
   const auto unchecked = compile::compile(trace, {}, passes);
   ASSERT_FALSE(unchecked.ok());
-  EXPECT_NE(unchecked.error().message.find("the compiler made a wrong plan"), std::string::npos);
+  EXPECT_NE(unchecked.error().message.find("the compiler made a plan that fails verification"),
+            std::string::npos);
 }
 
 }  // namespace

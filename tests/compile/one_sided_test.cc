@@ -124,21 +124,21 @@ TEST(OneSided, WhatWasPutIsNotUsedBeforeTheWait) {
   const auto taken = one.p().trace().take(1, Layout::output, 0, 1, 0);
   ASSERT_FALSE(taken.ok());
   EXPECT_EQ(taken.error().message,
-            "not there yet: output[0] of rank 1 was put by a step; before it is used, signal(0, 1) "
-            "and wait(1, 0) must follow on channel 0");
-  EXPECT_NE(one.fault().find("not there yet"), std::string::npos);
+            "not arrived yet: output[0] of rank 1 was put by a step; before it is used, signal(0, "
+            "1) and wait(1, 0) must run on channel 0");
+  EXPECT_NE(one.fault().find("not arrived yet"), std::string::npos);
 }
 
 TEST(OneSided, SignalsAndWaitsBelongTogether) {
   OneSided early(Collective::broadcast, 2, 1);
   early.wait(1, 0);
   EXPECT_EQ(early.fault(),
-            "deadlock: rank 1 waits for a signal of rank 0 on channel 0, which has given 0 there "
-            "before, and 0 were waited for; signal(0, 1) must come first");
+            "deadlock: rank 1 waits for a signal from rank 0 on channel 0, which has sent 0 there "
+            "so far, and 0 were consumed; signal(0, 1) must run first");
   OneSided left(Collective::broadcast, 2, 1);
   left.signal(0, 1);
   EXPECT_EQ(left.fault(),
-            "a signal is left: rank 0 signals rank 1 1 times on channel 0, which waits 0 times; "
+            "unmatched signal: rank 0 signals rank 1 1 times on channel 0, which waits 0 times; "
             "every signal needs its wait");
   OneSided other_channel(Collective::broadcast, 2, 1);
   other_channel.signal(0, 1, 1);

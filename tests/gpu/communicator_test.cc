@@ -342,7 +342,7 @@ TEST_P(GpuCommunicator, IsCapturedOrSaysWhyNot) {
     EXPECT_EQ(captured.ok(), !is_staged());
     if (!captured.ok()) {
       EXPECT_EQ(captured.error().kind, ErrorKind::misuse);
-      EXPECT_NE(captured.error().message.find("goes through host memory"), std::string::npos)
+      EXPECT_NE(captured.error().message.find("is staged through host memory"), std::string::npos)
           << captured.error().message;
     }
     EXPECT_TRUE(call().ok());

@@ -111,7 +111,7 @@ TEST_F(GpuMessages, ASenderInLinesSaysThatItWaitsForSlots) {
   call({0});
   const Status failure = cluster.engine(0).failure();
   ASSERT_FALSE(failure.ok());
-  EXPECT_NE(failure.error().message.find("a free slot for message 2 to rank 1 (it has taken 1)"),
+  EXPECT_NE(failure.error().message.find("a free slot for message 2 to rank 1 (it has released 1)"),
             std::string::npos)
       << failure.error().describe();
 }

@@ -149,7 +149,7 @@ TEST(Shrink, WhoIsLeftOutDoesNotCallIt) {
   run_ranks({.ranks = 2}, [](Communicator& world) {
     auto self = world.shrink(std::vector<int>{world.rank()});
     ASSERT_FALSE(self.ok());
-    EXPECT_NE(self.error().message.find("takes part itself"), std::string::npos);
+    EXPECT_NE(self.error().message.find("makes the call itself"), std::string::npos);
     auto nobody = world.shrink(std::vector<int>{2});
     ASSERT_FALSE(nobody.ok());
     EXPECT_NE(nobody.error().message.find("ranks are 0 to 1"), std::string::npos);

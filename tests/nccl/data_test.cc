@@ -207,11 +207,11 @@ TEST_F(NcclData, BadArgumentsOfCallsAreNamed) {
   EXPECT_EQ(
       ncclAllReduce(&value, &value, 1, static_cast<ncclDataType_t>(12), ncclSum, comm, nullptr),
       ncclInvalidArgument);
-  EXPECT_TRUE(says("ncclAllReduce: there is no data type 12")) << last_error();
+  EXPECT_TRUE(says("ncclAllReduce: data type 12 is unknown")) << last_error();
   EXPECT_EQ(
       ncclAllReduce(&value, &value, 1, ncclFloat32, static_cast<ncclRedOp_t>(17), comm, nullptr),
       ncclInvalidArgument);
-  EXPECT_TRUE(says("no reduction 17")) << last_error();
+  EXPECT_TRUE(says("reduction 17 does not exist")) << last_error();
   EXPECT_EQ(ncclSend(&value, 1, ncclFloat32, -1, comm, nullptr), ncclInvalidArgument);
   EXPECT_TRUE(says("ncclSend: the peer is -1; it must be 0 to 2")) << last_error();
   EXPECT_EQ(ncclReduce(&value, &value, 1, ncclFloat32, ncclSum, 3, comm, nullptr),

@@ -148,7 +148,7 @@ TEST_F(NcclInit, OnlyTheInvitedComeIn) {
   secret[0] = secret[0] == '0' ? '1' : '0';
   ncclComm_t comm = nullptr;
   EXPECT_EQ(ncclCommInitRank(&comm, 2, id, 1), ncclSystemError);
-  EXPECT_TRUE(says("another secret")) << last_error();
+  EXPECT_TRUE(says("secret is not that of the process")) << last_error();
   EXPECT_NCCL(ncclCommAbort(comm));
 }
 
@@ -160,7 +160,7 @@ TEST_F(NcclInit, AUniqueIdServesOnce) {
   ASSERT_NCCL(ncclGroupEnd());
   ncclComm_t late = nullptr;
   EXPECT_EQ(ncclCommInitRank(&late, 2, id, 1), ncclInvalidArgument);
-  EXPECT_TRUE(says("is for one communicator")) << last_error();
+  EXPECT_TRUE(says("serves one communicator")) << last_error();
   EXPECT_NCCL(ncclCommAbort(late));
   for (ncclComm_t comm : comms) EXPECT_NCCL(ncclCommDestroy(comm));
 }

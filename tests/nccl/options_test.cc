@@ -71,7 +71,7 @@ TEST(NcclOptions, AnAlgorithmIsForcedOrWished) {
   config.forceAlgSelection = 1;
   config.algSelection = "ring/fast";
   EXPECT_EQ(sum_of(ranks, config), -ncclInvalidArgument);
-  EXPECT_TRUE(says("'fast' is no protocol")) << last_error();
+  EXPECT_TRUE(says("'fast' is not a protocol")) << last_error();
 }
 
 TEST(NcclOptions, ConfigurationsOfCallsAreReadByTheirSizeAndVersion) {
@@ -125,7 +125,7 @@ TEST(NcclOptions, ParametersAreThisProcesssSettings) {
   ASSERT_NCCL(ncclParamBind(&handle, "UNISONO_LOG"));
   std::uint8_t byte = 0;
   EXPECT_EQ(ncclParamGetU8(handle, &byte), ncclInvalidArgument);
-  EXPECT_TRUE(says("is a text")) << last_error();
+  EXPECT_TRUE(says("is a string")) << last_error();
   EXPECT_EQ(ncclParamBind(&handle, "NCCL_ALGO"), ncclInvalidArgument);
   EXPECT_TRUE(says("there is no parameter NCCL_ALGO")) << last_error();
   EXPECT_EQ(ncclParamGetU8(reinterpret_cast<ncclParamHandle_t>(&byte), &byte), ncclInvalidArgument);

@@ -56,7 +56,7 @@ TEST(NcclResources, ACommunicatorGrowsByNewRanks) {
   ncclUniqueId id{};
   ASSERT_NCCL(ncclCommGetUniqueId(old[1], &id));
   EXPECT_EQ(ncclCommGetUniqueId(old[1], &id), ncclInvalidUsage);
-  EXPECT_TRUE(says("has not grown")) << last_error();
+  EXPECT_TRUE(says("has not been used to grow")) << last_error();
   std::vector<ncclComm_t> grown(4);
   std::vector<long long> sums(4);
   std::vector<std::thread> threads;
@@ -91,7 +91,7 @@ TEST(NcclResources, RanksThatGrowDifferentlyAreTold) {
   EXPECT_EQ(without, std::vector<ncclResult_t>(2, ncclInvalidArgument));
   EXPECT_TRUE(says("0 ranks of the communicator have given a unique id")) << last_error();
   EXPECT_EQ(ncclCommGrow(old[0], 2, nullptr, -1, &grown[0], nullptr), ncclInvalidArgument);
-  EXPECT_TRUE(says("2 ranks are not more than the 2")) << last_error();
+  EXPECT_TRUE(says("the new number of ranks is 2; it must be more than the 2")) << last_error();
   EXPECT_EQ(ncclCommGrow(old[0], 3, nullptr, 1, &grown[0], nullptr), ncclInvalidArgument);
   EXPECT_EQ(ncclCommGrow(nullptr, 3, nullptr, 2, &grown[0], nullptr), ncclInvalidArgument);
   EXPECT_TRUE(says("ncclCommGetUniqueId")) << last_error();

@@ -107,13 +107,13 @@ TEST(CheckRefuses, ProgramsByBothEndsOfEveryBound) {
        {block + "sends to rank 1, which is itself; use copy or reduce",
         change_block([](ThreadBlock& it) { it.send_peer = 1; })},
        {rank_1 + "thread block 1: receives from rank 0 on channel 0, as thread block 0 does; a "
-                 "connection belongs to one thread block, use another channel",
+                 "connection belongs to one thread block, so use another channel",
         change([](RankProgram& it) { it.thread_blocks.push_back({.recv_peer = 0}); })},
        {block + "a loop of 0 iterations; the plan format runs 1 to 16777216",
         change_loop([](Loop& it) { it.count = 0; })},
        {block + "a loop of 16777217 iterations; the plan format runs 1 to 16777216",
         change_loop([](Loop& it) { it.count = (1 << 24) + 1; })},
-       {block + "a loop without steps; leave it out",
+       {block + "a loop without steps; remove it",
         change_loop([](Loop& it) { it.body.clear(); })}});
 }
 
@@ -143,20 +143,20 @@ TEST(CheckRefuses, StepsByBothEndsOfEveryBound) {
       test::ring(),
       {{send + "count 0" + counts, change([](Step& it) { it.count = 0; })},
        {send + "count 65537" + counts, change([](Step& it) { it.count = 65537; })},
-       {send + "has a destination, which it does not use; leave it out",
+       {send + "has a destination, which it does not use; remove it",
         change([](Step& it) { it.destination = {Buffer::output, 1}; })},
        {send + "has 1 peers of its own; only read_reduce has",
         change([](Step& it) { it.peers = {2}; })},
        {"plan ring_all_reduce, rank 1: thread block 0, step 6 (recv): has a source, which it does "
-        "not use; leave it out",
+        "not use; remove it",
         [](Plan& it) { step(it, 1, 0, 4).source = {Buffer::output, 1}; }},
        {send + "an index has modulus -4; it must be positive, or 0 for none",
         change([](Step& it) { it.source.index.modulus = -4; })},
-       {send + "an index uses loop variable j, whose loop the step is not in",
+       {send + "an index uses loop variable j, but the step is not inside that loop",
         change([](Step& it) { it.source.index.coefficient[1] = 1; })},
        {send + "an index with values beyond 4611686018427387904, the format's limit",
         change([](Step& it) { it.source.index = std::numeric_limits<std::int64_t>::max(); })},
-       {send + "waits for thread block 0, but there is no other than its own; leave the wait out",
+       {send + "waits for thread block 0, but the rank has only this thread block; remove the wait",
         change([](Step& it) { it.after = {{0, 1}}; })}});
 }
 
@@ -193,9 +193,10 @@ TEST(CheckRefuses, OneSidedStepsWithoutTheirPeers) {
         [](Plan& it) { step(it, 0, 0, 3).source.index = 2; }},
        {block + "1 (signal): count 2, but it moves no chunks; it must be 1",
         [](Plan& it) { step(it, 0, 0, 1).count = 2; }},
-       {block + "1 (signal): the thread block has no peer to send to; it needs one",
+       {block + "1 (signal): the thread block has no peer to send to; give it a send peer",
         [](Plan& it) { it.programs[0].thread_blocks[0].send_peer = -1; }},
-       {block + "4 (put): the thread block has no peer to send to; it needs one", [](Plan& it) {
+       {block + "4 (put): the thread block has no peer to send to; give it a send peer",
+        [](Plan& it) {
           it.programs[0].thread_blocks[0].send_peer = -1;
           step(it, 0, 0, 1).operation = Operation::wait;
         }}});

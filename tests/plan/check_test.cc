@@ -70,8 +70,8 @@ TEST(Check, RefusesWrongHeaders) {
               it.min_bytes = 2;
               it.max_bytes = 1;
             }),
-            "plan ring_all_reduce: serves 2 to 1 bytes, which is no size; 0 as the upper one means "
-            "no limit");
+            "plan ring_all_reduce: serves 2 to 1 bytes, which no size matches; write 0 as the "
+            "upper limit for no limit");
   EXPECT_NE(wrong([](Header& it) { it.min_bytes = std::uint64_t{1} << 63; }), "no error");
 }
 
@@ -92,7 +92,7 @@ TEST(Check, RefusesWrongThreadBlocks) {
               plan.programs[1].thread_blocks.push_back({.channel = 0, .send_peer = 2});
             }),
             "plan ring_all_reduce, rank 1: thread block 1: sends to rank 2 on channel 0, as thread "
-            "block 0 does; a connection belongs to one thread block, use another channel");
+            "block 0 does; a connection belongs to one thread block, so use another channel");
   EXPECT_EQ(ring_error([](Plan& plan) {
               plan.header.channels = 2;
               plan.programs[1].thread_blocks.push_back({.channel = 1, .send_peer = 2});
@@ -103,10 +103,10 @@ TEST(Check, RefusesWrongThreadBlocks) {
 TEST(Check, RefusesStepsWithoutTheirPeer) {
   EXPECT_EQ(ring_error([](Plan& plan) { block(plan, 2).send_peer = -1; }),
             "plan ring_all_reduce, rank 2: thread block 0, step 0 (send): the thread block has no "
-            "peer to send to; it needs one");
+            "peer to send to; give it a send peer");
   EXPECT_EQ(ring_error([](Plan& plan) { block(plan, 2).recv_peer = -1; }),
             "plan ring_all_reduce, rank 2: thread block 0, step 1 (recv_reduce_send): the thread "
-            "block has no peer to receive from; it needs one");
+            "block has no peer to receive from; give it a receive peer");
 }
 
 TEST(Check, NamesTheIterationInWhichAnIndexLeavesItsBuffer) {
@@ -142,7 +142,7 @@ TEST(Check, RefusesIndicesThatOverflow) {
   }
   EXPECT_EQ(with([](Index& it) { it.coefficient[1] = 1; }),
             "plan ring_all_reduce, rank 0: thread block 0, step 1 (recv_reduce_send): an index "
-            "uses loop variable j, whose loop the step is not in");
+            "uses loop variable j, but the step is not inside that loop");
   EXPECT_NE(with([](Index& it) { it.modulus = -4; }), "no error");
 }
 

@@ -41,18 +41,20 @@ TEST(PlanJson, EveryValidPlanReadsBackTheSame) {
 }
 
 TEST(PlanJson, RefusesOtherFormatsAndVersions) {
-  EXPECT_EQ(error_of("{}"), "this JSON is no plan: its member \"format\" must be \"unisono-plan\"");
-  EXPECT_EQ(error_of("[]"), "this JSON is no plan: its member \"format\" must be \"unisono-plan\"");
+  EXPECT_EQ(error_of("{}"),
+            "this JSON is not a plan: its member \"format\" must be \"unisono-plan\"");
+  EXPECT_EQ(error_of("[]"),
+            "this JSON is not a plan: its member \"format\" must be \"unisono-plan\"");
   EXPECT_EQ(error_of(changed("\"version\": 1", "\"version\": 2, \"new_field\": {}")),
-            "version: 2 is newer than this library, which reads 1; a newer one reads this plan");
+            "version: 2 is newer than this library, which reads 1; use a newer version of unisono");
   EXPECT_EQ(error_of(changed("\"version\": 1", "\"version\": 0")),
             "version: 0; this library reads 1");
   EXPECT_EQ(error_of(changed("\"version\": 1", "\"version\": \"1\"")),
-            "version: a plan needs the version of its format, an integer");
+            "version: a plan must have the version of its format, an integer");
   EXPECT_EQ(error_of(R"({"format": "unisono-plan"})"),
-            "version: a plan needs the version of its format, an integer");
+            "version: a plan must have the version of its format, an integer");
   EXPECT_EQ(error_of(changed("\"unisono-plan\"", "\"another-plan\"")),
-            "this JSON is no plan: its member \"format\" must be \"unisono-plan\"");
+            "this JSON is not a plan: its member \"format\" must be \"unisono-plan\"");
 }
 
 TEST(PlanJson, NamesThePlaceOfWhatIsWrong) {
@@ -102,8 +104,8 @@ TEST(PlanJson, RefusesLoopsThatNestTooDeep) {
   const auto at = text.find("\"index\": 0}}") + 12;
   text.insert(at, "]}]}]}");
   EXPECT_EQ(error_of(text),
-            "programs[0].thread_blocks[0].body[0].body[0].body[0]: a loop inside of 2 loops; that "
-            "is as deep as they nest");
+            "programs[0].thread_blocks[0].body[0].body[0].body[0]: a loop is nested inside 2 "
+            "loops, which is the deepest allowed");
 }
 
 TEST(PlanJson, ChecksWhatItHasRead) {

@@ -155,8 +155,8 @@ TEST(PlanText, SaysWhereAndWhatWasExpected) {
   EXPECT_EQ(error_of(""),
             "plan text, line 1, column 1: expected 'plan', found the end of the text");
   EXPECT_EQ(error_of("plan p version 2\n"),
-            "plan text, line 1, column 16: format version 2; this library reads version 1, a newer "
-            "one reads this");
+            "plan text, line 1, column 16: format version 2; this library reads version 1, so use "
+            "a newer version of unisono");
   EXPECT_EQ(error_of("plan p version 1\ncollective all_reduc ranks 2\n"),
             "plan text, line 2, column 12: expected a collective (near: all_reduce, all_gather, "
             "all_to_all), found "
@@ -183,12 +183,13 @@ TEST(PlanText, SaysWhereAndWhatWasExpected) {
             "plan text, line 6, column 6: expected 'i', found 'j'");
   EXPECT_EQ(error_of(with_body("end")),
             "plan text, line 6, column 1: expected a step, 'block' or 'rank', found 'end'");
-  EXPECT_EQ(error_of(with_body("loop i < 1\nloop j < 1\nloop k < 1\n")),
-            "plan text, line 8, column 1: a loop inside of 2 loops; that is as deep as they nest");
+  EXPECT_EQ(
+      error_of(with_body("loop i < 1\nloop j < 1\nloop k < 1\n")),
+      "plan text, line 8, column 1: a loop is nested inside 2 loops, which is the deepest allowed");
   EXPECT_EQ(error_of(with_body("send input[0] \xFF")),
             "plan text, line 6, column 15: expected the end of the line, found byte 255");
   EXPECT_EQ(error_of("plan p version 1\ncollective barrier ranks 2\nrank 1\n"),
-            "plan text, line 3, column 1: rank 1 where rank 0 belongs; ranks stand in order");
+            "plan text, line 3, column 1: rank 1 where rank 0 is expected; list ranks in order");
 }
 
 TEST(PlanText, SaysWhatBelongsWhereSomethingElseStands) {
@@ -203,7 +204,7 @@ TEST(PlanText, SaysWhatBelongsWhereSomethingElseStands) {
        "line 2, column 1: expected a field of the header or 'rank', found '5'"},
       {head + "in_place maybe\n", "line 3, column 10: expected yes or no, found 'maybe'"},
       {head + "rank 0\nblock 1 channel 0\n",
-       "line 4, column 1: block 1 where block 0 belongs; they stand in order"},
+       "line 4, column 1: block 1 where block 0 is expected; list blocks in order"},
       {with_body("send 5[0]"), "line 6, column 6: expected a buffer, found '5'"},
       {with_body("send input[0] x4294967296"),
        "line 6, column 15: expected a count such as x4, found 'x4294967296'"},

@@ -112,14 +112,14 @@ def test_peers_that_cannot_be_are_told() -> None:
         (every, ["nccl", "symm_mem"], "one at a time"),
         (DeviceRequest(["broadcast"], [1024]), ["symm_mem"], "no collective of symm_mem"),
         (DeviceRequest(["all_reduce"], [1], ["int8"]), ["symm_mem"], "no type of symm_mem"),
-        (DeviceRequest(["all_reduce"], [1], max_sms=1), ["symm_mem"], "are not asked of"),
+        (DeviceRequest(["all_reduce"], [1], max_sms=1), ["symm_mem"], "cannot be set for"),
     ):
         with pytest.raises(unisono.MisuseError, match=text):
             against(request, names)
 
 
 def test_memory_of_nccl_takes_its_library() -> None:
-    for memory, text in (("nccl", "give --against nccl, too"), ("host", "no memory 'host'")):
+    for memory, text in (("nccl", "add --against nccl"), ("host", "no memory 'host'")):
         with pytest.raises(unisono.MisuseError, match=text):
             bench_device(DeviceRequest(["broadcast"], [1024], memory=memory), [2])
 

@@ -166,7 +166,7 @@ def test_missing_devices_are_said_before_ranks_are_started(
     monkeypatch.setattr(bench_device.native, "cuda_device_count", lambda: 1)
     monkeypatch.setattr(bench_device, "run_on_devices", lambda *_: pytest.fail("started"))
     request = DeviceRequest(["all_reduce"], [8], ["float32"], ["eager"], [False])
-    with pytest.raises(unisono.MachineError, match="4 ranks take a CUDA device each; .* has 1"):
+    with pytest.raises(unisono.MachineError, match="4 ranks need a CUDA device each; .* has 1"):
         bench_device.bench_device(request, [1, 4])
 
 

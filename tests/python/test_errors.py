@@ -123,7 +123,7 @@ def test_a_timeout_names_the_rank_that_did_not_come():
 
     zero, one, _ = run_ranks(3, check)
     assert {zero.rank, one.rank} & {2}
-    assert "rank 0 gave up on call 0 (all_reduce" in str(zero)
+    assert "rank 0 aborted call 0 (all_reduce" in str(zero)
 
 
 def test_abort_from_another_thread_ends_all_ranks():
@@ -364,8 +364,8 @@ def test_overlapping_receives_are_refused():
         (lambda comm: comm.all_reduce(np.ones(3), max_sms=-1), "max_sms is -1 on rank 0"),
         (lambda comm: comm.split(2**40), "color of Communicator.split is 1099511627776, which is"),
         (lambda comm: comm.recv(np.ones(3), -1), "peer is -1 in a receive on rank 0"),
-        (lambda comm: comm.shrink([0]), "rank 0 is to be left out and takes part itself"),
-        (lambda comm: comm.shrink([7]), "rank 7 is to be left out; ranks are 0 to 0"),
+        (lambda comm: comm.shrink([0]), "rank 0 is to be excluded but makes the call itself"),
+        (lambda comm: comm.shrink([7]), "rank 7 is to be excluded; ranks are 0 to 0"),
         (lambda comm: comm.shrink(7), "excluded of Communicator.shrink is 7, of type int"),
         (lambda comm: comm.all_reduce(), "missing a required argument: 'x'"),
     ],
@@ -401,7 +401,7 @@ def test_what_a_callback_raises_stays_what_it_is():
 
 def test_more_channels_than_a_plan_has_are_refused_at_once():
     algorithm = plans.find_algorithm("ring_all_reduce")
-    with pytest.raises(unisono.MisuseError, match="1000000 channels; it must be 1 to 64"):
+    with pytest.raises(unisono.MisuseError, match="channels is 1000000; it must be 1 to 64"):
         algorithm.plan(plans.Placement(4), channels=1_000_000)
     assert "root 9 is not a rank" in plans.find_algorithm("ring_broadcast").why_not(
         plans.Placement(4), root=9

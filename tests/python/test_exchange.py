@@ -391,7 +391,7 @@ def test_a_chunk_may_be_overwritten_once_it_was_sent_where_slots_hold_it(tmp_pat
     )
     assert one_block.count("<tb") == 2
     (plan,) = exchange.read_msccl_plans(one_block)
-    assert "Only with zero copy" in plan.verify().failures[0].describe()
+    assert "Only with zero-copy" in plan.verify().failures[0].describe()
     assert plan.verify(zero_copy=False).ok
     file = tmp_path / "swap.xml"
     file.write_text(one_block)

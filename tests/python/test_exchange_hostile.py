@@ -54,7 +54,7 @@ CASES = {
     "another element": (file(step()).replace("<gpu", "<cpu", 1), "line 2: an element <cpu>"),
     "a step in a rank": (
         file(step()).replace('<tb id="0" send="1" recv="-1" chan="0">', ""),
-        "line 4: <step> inside <gpu>; it stands in <tb>",
+        "line 4: <step> inside <gpu>; it belongs in <tb>",
     ),
     "an unknown attribute": (file(step(), header='speed="9"'), "line 1: <algo> has an unknown"),
     "text": (file(step(), other="hello"), "the text 'hello' between elements"),
@@ -82,7 +82,7 @@ CASES = {
     "a collective of none": (
         file(step()).replace("broadcast", "dance"), 'coll="dance" of <algo>; there are all',
     ),
-    "a rank twice": (file(step()).replace('gpu id="1"', 'gpu id="0"'), "<gpu> 0 stands there"),
+    "a rank twice": (file(step()).replace('gpu id="1"', 'gpu id="0"'), "<gpu> 0 is defined twice"),
     "a missing rank": (file(step()).replace('ngpus="2"', 'ngpus="3"'), "<gpu> 2 of 3 is missing"),
     "a gap of thread blocks": (
         file(step()).replace('tb id="0"', 'tb id="1"', 1), "thread block 0 is missing",

@@ -192,7 +192,7 @@ def test_what_the_format_has_not_is_refused():
         p.signal(0, 1)
         p.wait(1, 0)
 
-    with pytest.raises(lang.ProgramError, match="is more than step 64 of thread block"):
+    with pytest.raises(lang.ProgramError, match="this step exceeds the 64 steps of a thread block"):
         long.compile(2, target="mscclpp")
     with pytest.raises(MisuseError, match=r"has \d+ operations; mscclpp runs at most 64"):
         exchange.write_plan(long.compile(2).plan, "mscclpp")

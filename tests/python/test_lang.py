@@ -102,8 +102,8 @@ def test_a_stale_reference_names_both_lines():
     text = failure_of(stale, "old.copy")
     assert text == (
         f"stale reference: output[0] of rank 0 was overwritten at {__file__}:"
-        f"{line_of(stale.function, '# overwrites')} after this reference to it was taken; "
-        "take the chunk anew"
+        f"{line_of(stale.function, '# overwrites')} after this reference to it was made; "
+        "get the chunk again by p.chunk"
     )
 
 
@@ -113,7 +113,7 @@ def test_an_uninitialised_chunk_is_refused():
         p.chunk(0, "output", 1).copy(1)
 
     assert failure_of(empty, "p.chunk").startswith(
-        "uninitialised chunk: output[1] of rank 0 holds nothing"
+        "uninitialised chunk: output[1] of rank 0 holds no data"
     )
 
 
@@ -206,7 +206,7 @@ def test_other_mistakes_name_their_line():
         p.chunk(0, "input", 0).copy(1, "output", 1)
 
     assert failure_of(misfit, "p.chunk").startswith(
-        "sizes differ: input[0] of rank 0 (chunk 0 of its block) goes to output[1] of rank 1 "
+        "sizes differ: input[0] of rank 0 (chunk 0 of its block) is moved to output[1] of rank 1 "
         "(chunk 1 of its block)"
     )
 
@@ -235,17 +235,17 @@ def test_a_program_without_end_is_stopped():
             p.chunk(0, "input", 0).copy(1)
 
     assert failure_of(endless, "p.chunk").startswith(
-        "more than 1000 steps: the program loops for ever"
+        "more than 1000 steps: the program loops forever"
     )
 
 
 @pytest.mark.parametrize(
     ("ranks", "nodes", "options", "message"),
     [
-        (6, 4, {}, "6 ranks do not divide by 4 nodes"),
-        (0, 1, {}, "0 ranks do not divide by 1 nodes"),
-        (2, 1, {"instances": 0}, "0 instances; 1 to 64"),
-        (2, 1, {"instances": 65}, "65 instances; 1 to 64"),
+        (6, 4, {}, "6 ranks cannot be divided equally among 4 nodes"),
+        (0, 1, {}, "0 ranks cannot be divided equally among 1 nodes"),
+        (2, 1, {"instances": 0}, "instances is 0; it must be 1 to 64"),
+        (2, 1, {"instances": 65}, "instances is 65; it must be 1 to 64"),
         (2, 1, {"slots": 0}, "slots is 0"),
         (2, 1, {"block_bytes": -1}, "block_bytes are 5, 20 and -1"),
     ],
@@ -260,7 +260,7 @@ def test_a_program_out_of_place_makes_no_plan_in_place():
     def kept(p):
         pass
 
-    with pytest.raises(ProgramError, match="written out of place"):
+    with pytest.raises(ProgramError, match="works out of place"):
         kept.compile(2, in_place=True)
 
 

@@ -54,9 +54,9 @@ BODIES = [
     ("np.zeros(3).reshape(2, 2)", 6, "ValueError: cannot reshape"),
     ("p.rank(0, 4)", 6, "rank(0, 4): there are 1 nodes of 4 ranks"),
     ("pass\n        with p.channel(99): pass", 7, "channel 99; channels are 0 to 63"),
-    ("with p.parallelize(0): pass", 6, "parallelize(0); instances are 1 to 64"),
-    ("with p.thread_block(900): pass", 6, "thread block 900; a program numbers them 0 to 127"),
-    ("p.scratch('t', 1)\n        p.scratch('t', 1)", 7, "there is a buffer 't' already"),
+    ("with p.parallelize(0): pass", 6, "parallelize(0) is out of range; it must be 1 to 64"),
+    ("with p.thread_block(900): pass", 6, "thread block is 900; it must be 0 to 127"),
+    ("p.scratch('t', 1)\n        p.scratch('t', 1)", 7, "a buffer 't' exists already"),
     ("p.scratch('t', 0)", 6, "scratch buffer 't' of 0 chunks"),
 ]
 # Files that are wrong as a whole, likewise.

@@ -98,8 +98,8 @@ def test_a_put_is_not_there_before_its_wait():
         p.wait(1, 0)
 
     text = failure_of(early, "c.copy(2)", 3)
-    assert text.startswith("not there yet: output[0] of rank 1 was put at ")
-    assert text.endswith("signal(0, 1) and wait(1, 0) must follow on channel 0")
+    assert text.startswith("not arrived yet: output[0] of rank 1 was put at ")
+    assert text.endswith("signal(0, 1) and wait(1, 0) must run on channel 0")
 
 
 def test_memory_that_another_rank_uses_is_not_overwritten():
@@ -115,7 +115,7 @@ def test_memory_that_another_rank_uses_is_not_overwritten():
 
     text = failure_of(twice, "# overwrites")
     assert text.startswith("race: rank 0 overwrites what rank 1 reads at ")
-    assert text.endswith("after that step signal(1, 0) and wait(0, 1) must come first")
+    assert text.endswith("after that step signal(1, 0) and wait(0, 1) must run first")
 
 
 def test_a_wait_without_a_signal_is_a_deadlock_and_a_signal_needs_its_wait():
@@ -123,19 +123,21 @@ def test_a_wait_without_a_signal_is_a_deadlock_and_a_signal_needs_its_wait():
     def silent(p):
         p.wait(1, 0)
 
-    assert failure_of(silent, "p.wait").startswith("deadlock: rank 1 waits for a signal of rank 0")
+    assert failure_of(silent, "p.wait").startswith(
+        "deadlock: rank 1 waits for a signal from rank 0"
+    )
 
     @program("broadcast")
     def unheard(p):
         p.signal(0, 1)
 
-    assert failure_of(unheard, "p.signal").startswith("a signal is left: rank 0 signals rank 1 1")
+    assert failure_of(unheard, "p.signal").startswith("unmatched signal: rank 0 signals rank 1 1")
 
     @program("broadcast")
     def within(p):
         p.chunk(0, "input", 0).put(0, "output", 0)
 
-    assert failure_of(within, ".put").startswith("put within rank 0; it is for another rank's")
+    assert failure_of(within, ".put").startswith("put within rank 0; it accesses another rank's")
 
 
 def test_thread_blocks_are_those_of_the_program():
@@ -165,14 +167,14 @@ def test_thread_blocks_are_those_of_the_program():
             p.chunk(0, "input", 0).copy(2, "output", 0)
 
     text = failure_of(star, "copy(2,", 3)
-    assert text.startswith("thread block 3 of rank 0 sends to rank 1, and here rank 2")
+    assert text.startswith("thread block 3 of rank 0 sends to rank 1, but here rank 2")
 
     @program("broadcast")
     def far(p):
         with p.thread_block(200):
             pass
 
-    with pytest.raises(ProgramError, match="thread block 200; a program numbers them 0 to 127"):
+    with pytest.raises(ProgramError, match="thread block is 200; it must be 0 to 127"):
         far.compile(2)
 
 
@@ -190,8 +192,8 @@ def test_the_limits_of_a_target_are_errors_of_the_line_that_exceeds_them():
     assert ring.compile(8, target="rccl")
     text = failure_of(ring, "c = c.copy(", 40, target="rccl")
     assert text == (
-        "is more than step 64 of thread block 0 of rank 0, and rccl has no more; channels divide "
-        "the steps among thread blocks"
+        "this step exceeds the 64 steps of a thread block that rccl supports "
+        "(thread block 0 of rank 0); use more channels, which divide the steps among thread blocks"
     )
     assert ring.compile(40, target="msccl")
 
@@ -244,5 +246,5 @@ def test_fusion_leaves_a_named_thread_block_its_peer():
             c.copy(2, "output", 0)
         p.chunk(0, "input", 0).copy(0, "output", 0)
 
-    with pytest.raises(ProgramError, match="a thread block has one peer each way"):
+    with pytest.raises(ProgramError, match="a thread block has one peer in each direction"):
         two_peers.compile(3)

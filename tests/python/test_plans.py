@@ -124,7 +124,7 @@ def test_a_schedule_times_every_step():
     for arrow in schedule.messages:
         assert schedule.steps[arrow.sender].end == arrow.sent < arrow.arrived
         assert arrow.arrived <= schedule.steps[arrow.receiver].start
-    with pytest.raises(unisono.MisuseError, match="does not end with 1 slots"):
+    with pytest.raises(unisono.MisuseError, match="deadlocks with 1 slots"):
         plan.schedule(slots=1)
     assert not plan.verify(slots=1).ok
 

@@ -320,7 +320,7 @@ def test_a_plan_is_proved_with_the_slots_that_it_will_have(slots, is_taken):
     def check(comm):
         plan = exchange_of(3)
         if not is_taken:
-            text = "plan exchange needs connections of 3 slots, and here it would find 2 free"
+            text = "plan exchange needs connections of 3 slots, but only 2 are available"
             with pytest.raises(MisuseError, match=text):
                 comm.register(plan)
             return

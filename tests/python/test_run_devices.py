@@ -49,7 +49,7 @@ def test_programs_run_on_devices(count, in_place):
 
 @pytest.mark.skipif(devices() == 0, reason="there is no CUDA device")
 def test_one_sided_programs_are_refused_by_their_step():
-    with pytest.raises(MisuseError, match="reads does not run in the memory of this call: rank"):
+    with pytest.raises(MisuseError, match="reads cannot run in the memory of this call: rank"):
         run_on_devices(reads.compile(2).plan, [np.zeros(4)] * 2)
 
 

@@ -127,7 +127,10 @@ class TestPmi:
         [(_, text)] = FakePmi(2, only=1, said={"unisono-0": value}).run(
             "import unisono; unisono.init(bootstrap_timeout=50)", plain_environment()
         )
-        assert "PeerError: peer error (rank 0): what rank 0 told through PMI cannot be" in text
+        assert (
+            "PeerError: peer error (rank 0): the rendezvous that rank 0 published through PMI"
+            in text
+        )
 
     def test_a_rank_0_that_cannot_listen_ends_all_at_once(self) -> None:
         begun = time.monotonic()
@@ -360,7 +363,7 @@ class TestTorchrun:
         environments, store = self.environments(tmp_path, 2)
         (store / "unisono-init-0-2-0-rendezvous").write_bytes(b"\xff[]")
         [(_, text)] = run_all("import unisono; unisono.init(bootstrap_timeout=1)", environments[1:])
-        assert "MachineError: what the store holds for rank 0's rendezvous cannot be read" in text
+        assert "MachineError: the rendezvous that rank 0 published in the store" in text
 
     def test_a_rank_0_that_cannot_listen_ends_all_at_once(self, tmp_path: Path) -> None:
         environments, _ = self.environments(tmp_path, 2)

@@ -138,7 +138,7 @@ def test_without_the_solver_the_message_says_what_to_install(monkeypatch):
         ("grid: [2, 3]", "grid: [2, 4]", "a grid of 2 x 4 is 8 ranks; there are 6"),
         ("grid: [2, 3]", "grid: [65536, 65536, 65536]", "281,474,976,710,656 ranks"),
         ("[[0, 5], s0]", f"[{[0] * 2000}, {[1] * 2000}]", "more than 2,097,152 links"),
-        ("ranks: 6", "ranks: 7", "nothing gets from rank 0 to rank 6"),
+        ("ranks: 6", "ranks: 7", "no path leads from rank 0 to rank 6"),
         ("format: 1", "format: 2", "format"),
     ],
 )

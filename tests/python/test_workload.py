@@ -75,7 +75,7 @@ def test_a_workload_file_overlaps_what_it_says() -> None:
         ("format: 1", "format: 2", "format: Input should be 1"),
         ("algorithm: ring", "algorithm: rng", "rng"),
         ("programs:", "program:", "program: Extra inputs are not permitted"),
-        ("name: step", "name: step\nname: other", "'name' stands there twice"),
+        ("name: step", "name: step\nname: other", "'name' occurs twice"),
     ],
 )
 def test_wrong_files_say_what_would_be_right(old: str, new: str, message: str) -> None:

@@ -97,7 +97,7 @@ def test_the_others_go_on(lost: int) -> None:
     for text in outcome.reports["not failed"]:
         assert "MisuseError: the group names no rank that has failed" in text
     for text in outcome.reports["itself"]:
-        assert "is to be left out and takes part itself" in text
+        assert "is to be excluded but makes the call itself" in text
     for text in outcome.reports["died"]:
         assert re.search(f"DistBackendError: .*rank {lost}", text), text
 

@@ -18,7 +18,7 @@ REFUSED = {
     "coalesced devices": r"got tensors on cuda:\d and on cpu; all must be on one device",
     "other device": r"got a tensor on cuda:\d, but the group has cuda:\d on this rank",
     "tag": r"ValueError: send on rank .* tag is 5 in a message on a stream on rank \d",
-    "any source": r"ValueError: recv on rank .* receive from any source on a stream",
+    "any source": r"ValueError: recv on rank .* receives from any source on a stream",
     "batch": r"got a tensor on cpu in a batch of tensors on cuda:\d; all must be on one device",
 }
 # The cases of device_failures.py, and what their environment has besides.

@@ -330,7 +330,7 @@ TEST(Standstill, ShowsTheCycleOfWhoWaitsForWhom) {
     block.recv(plan::output(0));
     block.send(plan::input(0));
   }));
-  EXPECT_NE(message.find("stands still with 2 thread blocks"), std::string::npos) << message;
+  EXPECT_NE(message.find("deadlocks with 2 thread blocks"), std::string::npos) << message;
   EXPECT_NE(message.find("rank 0, thread block 0, step 0 (recv) waits for a message from rank 1"),
             std::string::npos)
       << message;

@@ -240,13 +240,13 @@ TEST(GoalExport, RefusesWhatGoalCannotHold) {
   const Machine machine = log_gops_machine(2, {});
   const plan::Plan signals = plan_of({.operation = plan::Operation::signal}, 1);
   EXPECT_EQ(refusal(goal_of_plan(machine, signals, 1, DataType::float32)),
-            "GOAL has no one-sided operations; the plan has a step 'signal'");
+            "GOAL cannot express one-sided operations; the plan has a step 'signal'");
   const plan::Plan copies =
       plan_of({.source = plan::input(0), .destination = plan::output(0)}, 1 << 24);
   const std::int64_t tiles = 6;
   const auto slot = static_cast<std::int64_t>(machine.protocols[0].slot_bytes);
   EXPECT_EQ(refusal(goal_of_plan(machine, copies, tiles * slot, DataType::uint8)),
-            "a rank's schedule may have more than 268435456 operations; take larger slots or fewer "
+            "a rank's schedule may have more than 268435456 operations; use larger slots or fewer "
             "tiles");
 }
 
@@ -277,7 +277,7 @@ TEST(GoalExport, RefusesWorkloadsThatCannotBe) {
   workload.iterations = 1'000'000;
   workload.lists[0].tasks.resize(90, {.duration_ns = 1});
   EXPECT_EQ(refusal(goal_of_workload(machine, workload)),
-            "a rank's schedule may have more than 268435456 operations; take larger slots or fewer "
+            "a rank's schedule may have more than 268435456 operations; use larger slots or fewer "
             "tiles");
 }
 

@@ -82,7 +82,7 @@ TEST(Goal, TextsThatAreWrongNameLineAndColumn) {
   EXPECT_CONTAINS(refusal("num_ranks 1\nrank 0 {\ncalc 1\n"),
                   "line 4, column 1: the text ends inside rank 0, which begins at line 2");
   EXPECT_CONTAINS(refusal("num_ranks 2\nrank 0 {\n}\n"), "the text ends after 1 of 2 ranks");
-  EXPECT_CONTAINS(refusal("num_ranks 2\nrank 1 {\n}\n"), "rank 0 comes next");
+  EXPECT_CONTAINS(refusal("num_ranks 2\nrank 1 {\n}\n"), "rank 0 is expected");
   EXPECT_CONTAINS(refusal("num_ranks 1\nrank 0 {\ncalc 99999999999999999999\n}"), "is more than");
 }
 
@@ -91,8 +91,8 @@ TEST(Goal, CyclesAreShownWhereverTheyAre) {
       "num_ranks 1\nrank 0 {\na: calc 1\nb: calc 2\nc: calc 3\nb requires a\n"
       "b requires c\nc irequires b\n}";
   EXPECT_CONTAINS(refusal(cycle),
-                  "rank 0, which begins at line 2, column 1: what is required goes round in a "
-                  "cycle: operation 1 (calc of 2 ns) requires operation 2 requires operation 1");
+                  "rank 0, which begins at line 2, column 1: the requirements form a cycle: "
+                  "operation 1 (calc of 2 ns) requires operation 2 requires operation 1");
 }
 
 TEST(Goal, BinariesThatAreWrongNameTheByte) {
@@ -147,7 +147,7 @@ TEST(Goal, AStandstillShowsWhoWaitsForWhom) {
   EXPECT_CONTAINS(standstill("num_ranks 2\nrank 0 {\na: recv 1b from 1\nb: send 1b to 1\n"
                              "b requires a\n}\nrank 1 {\na: recv 1b from 0\nb: send 1b to 0\n"
                              "b requires a\n}"),
-                  "stands still with 4 operations that have not ended; they wait for each other:\n"
+                  "deadlocks with 4 operations that have not ended; they wait for each other:\n"
                   "  rank 0, operation 0 (recv of 1 bytes from 1 with tag 0) waits for rank 1\n"
                   "  rank 1, operation 0 (recv of 1 bytes from 0 with tag 0) waits for rank 0");
   EXPECT_CONTAINS(standstill("num_ranks 2\nrank 0 {\nrecv 1b from 1 tag 5\n}\nrank 1 {\n}"),

@@ -148,7 +148,7 @@ TEST(Workload, WrongTasksAreNamed) {
   Workload workload = workload_of(4);
   workload.lists[0].tasks = {{.name = "f", .duration_ns = 1, .after = {0}}};
   EXPECT_CONTAINS(failure(machine, workload),
-                  "task 0 (f) of list 0: it waits for task 0, which does not come before it");
+                  "task 0 (f) of list 0: it waits for task 0, which must precede it in the list");
   workload.lists[0].tasks = {{.activity = Activity::send, .name = "s", .peer = 9}};
   EXPECT_CONTAINS(failure(machine, workload), "rank 9; ranks are 0 to 3");
   workload.lists[0].tasks = {{.activity = Activity::collective, .name = "c", .call = 3}};

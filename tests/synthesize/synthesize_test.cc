@@ -120,8 +120,8 @@ TEST(Synthesize, CallsOffWhatCannotBe) {
             "chunks, chunk_bytes and tries are 0, 1048576 and 4; they must be 1 or more, and tries "
             "at most 1024");
   EXPECT_EQ(complaint(ring, {.chunks = 1 << 22}),
-            "all_gather on 3 ranks with 4194304 chunks each takes more than 8388608 transfers; use "
-            "fewer of them");
+            "all_gather on 3 ranks with 4194304 chunks each needs more than 8388608 transfers; use "
+            "fewer chunks");
   LinkGraph wrong = ring;
   wrong.links[1].to = 3;
   EXPECT_EQ(complaint(wrong, {}),
@@ -134,8 +134,8 @@ TEST(Synthesize, CallsOffWhatCannotBe) {
             "1e9");
   wrong = {"one_way", 2, 0, {{0, 1}}};
   EXPECT_EQ(complaint(wrong, {}),
-            "links of one_way: nothing gets from rank 1 to rank 0; every rank must reach every "
-            "other one");
+            "links of one_way: no path leads from rank 1 to rank 0; every rank must be able to "
+            "reach every other rank");
 }
 
 TEST(Synthesize, RefusesTransfersThatMakeNoProgram) {

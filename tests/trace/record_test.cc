@@ -106,7 +106,7 @@ TEST(Waiting, IsDescribedWithItsNumbers) {
                         .expected = 6,
                         .got = 5};
   EXPECT_EQ(describe(waiting),
-            "message 6 of rank 3 (5 have arrived) on channel 1, at step 4 of thread block 2, "
+            "message 6 from rank 3 (5 have arrived) on channel 1, at step 4 of thread block 2, "
             "tile 0");
   EXPECT_EQ(describe(Waiting{}), "nothing");
   for (int kind = 1; kind <= 5; ++kind) {

@@ -96,7 +96,8 @@ TEST(HostileFifo, CreditsThatWereNeverSentOrAreTakenBackAreRefused) {
       ASSERT_FALSE(said.ok()) << claimed;
       EXPECT_EQ(said.error().peer, 1);
       EXPECT_EQ(said.error().message,
-                str("rank 1 gave back ", claimed, " messages after 1 of the 5 that were sent"));
+                str("rank 1 released ", claimed,
+                    " slots in total; it had released 1 before, and 5 messages were sent"));
     }
   }
 }
@@ -147,13 +148,13 @@ TEST(HostileFifo, OffersThatCannotBeReadAreRefused) {
     std::string says;
   };
   const std::vector<Case> cases{
-      {2000, 1025, {}, "rank 0 offers 1025 pieces of memory; at most 1024 are possible"},
-      {2000, 257, {}, "rank 0 offers 257 pieces of memory; at most 1024 are possible"},
-      {2000, 2, {{0, 1999}, {0, 2}}, "rank 0 offers pieces of more than the message's 2000 bytes"},
+      {2000, 1025, {}, "rank 0 offers 1025 pieces of memory; it may offer at most 1024"},
+      {2000, 257, {}, "rank 0 offers 257 pieces of memory; it may offer at most 1024"},
+      {2000, 2, {{0, 1999}, {0, 2}}, "rank 0 offers pieces that exceed the message's 2000 bytes"},
       {2000,
        1,
        {{0, ~std::uint64_t{0}}},
-       "rank 0 offers pieces of more than the message's 2000 bytes"},
+       "rank 0 offers pieces that exceed the message's 2000 bytes"},
       {2000, 2, {{0, 1000}, {0, 999}}, "rank 0 offers pieces 1 bytes short of the message's 2000"}};
   FifoOptions large_slots = small_options();
   large_slots.simple_slot_bytes = 1 << 20;
@@ -182,7 +183,7 @@ TEST(HostileFifo, AnOfferToWhoCannotReadItIsRefused) {
   const PieceRecord record{reinterpret_cast<std::uint64_t>(ends.content.data()), 2000};
   std::memcpy(ends.send->mapped()->offered_pieces(), &record, sizeof record);
   ends.send->mapped()->publish(Kind::offer, 2000, 1, 0);
-  EXPECT_EQ(ends.refusal(2000), "rank 0 offers 1 pieces of memory; at most 0 are possible");
+  EXPECT_EQ(ends.refusal(2000), "rank 0 offers 1 pieces of memory; it may offer at most 0");
 }
 
 TEST(HostileFifo, AnOfferThatAFifoDoesNotMakeIsABug) {
@@ -200,7 +201,7 @@ TEST(HostileFifo, MessagesThatWereNotPutAreRefused) {
     Ends ends(Protocol::simple, How::put);
     EXPECT_TRUE(ends.a.try_put(nullptr, 0, 0, {ends.layout.arrived_signal, 5}).ok());
     EXPECT_EQ(ends.refusal(10),
-              "rank 0 claims to have sent 5 messages when 0 have been taken and there are 4 slots");
+              "rank 0 reports 5 messages sent, but only 0 were consumed and there are 4 slots");
   }
   Ends ends(Protocol::simple, How::put);
   const PutHeader header{.number = 2, .bytes = 10, .call = 0};
@@ -208,7 +209,7 @@ TEST(HostileFifo, MessagesThatWereNotPutAreRefused) {
                   .try_put(&header, sizeof header, ends.layout.slot_offset(0) + put_header_offset,
                            {ends.layout.arrived_signal, 1})
                   .ok());
-  EXPECT_EQ(ends.refusal(10), "rank 0 sent message 2 where 1 is next");
+  EXPECT_EQ(ends.refusal(10), "rank 0 sent message 2; message 1 was expected");
 }
 
 // In pieces, of which the connection takes one at a time.

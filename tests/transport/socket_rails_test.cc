@@ -82,9 +82,9 @@ TEST(SocketRails, AllInterfacesAtOnceAreRefused) {
     options.interface = all;
     const auto made = transport::socket::make_transport(options);
     ASSERT_FALSE(made.ok());
-    EXPECT_EQ(made.error().message, str("listening on ", all,
-                                        ", all interfaces at once; name the one that the other "
-                                        "ranks reach this one by"));
+    EXPECT_EQ(made.error().message, str("cannot listen on ", all,
+                                        ", which is every interface; name the address that the "
+                                        "other ranks use to reach this one"));
   }
 }
 
@@ -98,7 +98,7 @@ TEST(SocketRails, APeersAddressesAreOneToSixteen) {
   for (const std::size_t count : {1, 2, 16}) EXPECT_EQ(count_of(count), count);
   for (const std::size_t count : {0, 17}) EXPECT_EQ(count_of(count), 0U);
   EXPECT_EQ(transport::socket::read_addresses("").error().message,
-            "'' holds 0 addresses; a peer has 1 to 16");
+            "'' has 0 addresses; a peer has 1 to 16");
   EXPECT_FALSE(transport::socket::read_addresses("127.0.0.1:1,nowhere").ok());
 }
 

@@ -251,7 +251,8 @@ TEST_F(SocketWaits, WhoLeavesInTheMiddleOfAPutHasLeftAndHasNotDied) {
     job.progress();
     return pair.b->check_peer();
   });
-  EXPECT_NE(told.message.find("left while this rank still waits"), std::string::npos)
+  EXPECT_NE(told.message.find("left the communicator while this rank still waits"),
+            std::string::npos)
       << told.message;
 }
 

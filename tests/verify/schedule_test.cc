@@ -117,7 +117,7 @@ TEST(Schedule, SaysWhereAPlanStandsStill) {
   const auto schedule = make_schedule(test::ring_all_reduce(4, false, false), 1);
   ASSERT_FALSE(schedule.ok());
   EXPECT_EQ(schedule.error().kind, ErrorKind::misuse);
-  EXPECT_NE(schedule.error().message.find("does not end with 1 slots: rank 0, thread block 0"),
+  EXPECT_NE(schedule.error().message.find("deadlocks with 1 slots: rank 0, thread block 0"),
             std::string::npos)
       << schedule.error().message;
 }

@@ -144,7 +144,7 @@ TEST(WrongOrder, AMessageOnAChannelThatNobodyServes) {
   plan.programs[0].thread_blocks[0].channel = 1;
   const Failure failure = failure_of(plan);
   EXPECT_EQ(failure.problem, Problem::deadlock);
-  EXPECT_CONTAINS(failure.got, "no thread block of it sends to rank");
+  EXPECT_CONTAINS(failure.got, "none of its thread blocks sends to rank");
 }
 
 TEST(WrongOrder, ThreadBlocksThatWaitForEachOther) {
@@ -189,7 +189,7 @@ TEST(WrongOrder, OnlyWithZeroCopyOverwritingWhatIsSentBlocks) {
   const Failure failure = failure_of(plan);
   EXPECT_EQ(failure.problem, Problem::deadlock);
   EXPECT_CONTAINS(failure.story[0], "step 0 of thread block 0");
-  EXPECT_CONTAINS(failure.story.back(), "Only with zero copy");
+  EXPECT_CONTAINS(failure.story.back(), "Only with zero-copy");
 }
 
 TEST(WrongOrder, AMessageThatNobodyTakes) {

@@ -83,7 +83,7 @@ def comparison_cases(request: Request) -> list[Case]:
         if given != only:
             shown = only[0] if isinstance(only, list) else only
             raise MisuseError(
-                f"{name} is {given}; beside other libraries it must be {shown or 'none'}"
+                f"{name} is {given}; compared with other libraries it must be {shown or 'none'}"
             )
     cases = []
     for size in request.sizes:

@@ -56,7 +56,7 @@ def bench_device(
     check_names("mode", request.modes, MODES)
     check_names("memory", [request.memory], MEMORIES)
     if request.memory == "nccl" and not request.nccl:
-        raise MisuseError("--memory nccl takes NCCL's library: give --against nccl, too")
+        raise MisuseError("--memory nccl needs NCCL's library: add --against nccl")
     _check_devices(max(ranks))
     rows: list[DeviceRow] = []
     told: dict[int, dict[str, Any]] = {}
@@ -80,7 +80,7 @@ def _check_devices(wanted: int) -> None:
     """MachineError, before any rank is started, where there are not so many devices."""
     found = native.cuda_device_count()
     if found < wanted:
-        raise MachineError(f"{wanted} ranks take a CUDA device each; this machine has {found}")
+        raise MachineError(f"{wanted} ranks need a CUDA device each; this machine has {found}")
 
 
 def _print(
@@ -134,7 +134,7 @@ def against(request: DeviceRequest, names: list[str]) -> DeviceRequest:
     check_names("type of symm_mem in the bench", request.types, _SYMM_MEM_TYPES)
     if request.algorithm or request.protocol or request.channels or request.max_sms:
         raise MisuseError(
-            "--algorithm, --protocol, --channels and --max-sms are not asked of unisono.torch, "
+            "--algorithm, --protocol, --channels and --max-sms cannot be set for unisono.torch, "
             "which --against symm_mem measures"
         )
     return replace(request, collectives=chosen, peer="symm_mem", in_place=[True])

@@ -88,7 +88,7 @@ Policy = Annotated[
     str, typer.Option(help="With --device cuda: zero_sm, or fastest; empty: the settings'.")
 ]
 MaxSms = Annotated[
-    int, typer.Option(min=0, help="With --device cuda: multiprocessors of a call; 0: any.")
+    int, typer.Option(min=0, help="With --device cuda: the most SMs of a call; 0: no limit.")
 ]
 Memory = Annotated[
     str,

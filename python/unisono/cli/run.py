@@ -25,7 +25,8 @@ def run(
     preload_nccl: Annotated[
         bool,
         typer.Option(
-            "--preload-nccl", help="Put Unisono in NCCL's place, for programs that know only that."
+            "--preload-nccl",
+            help="Preload Unisono as a drop-in NCCL replacement, for programs written for NCCL.",
         ),
     ] = False,
 ) -> None:

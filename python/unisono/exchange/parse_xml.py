@@ -115,7 +115,7 @@ class _Parser:
             raise self._wrong(f"an element <{element[:40]}>; there are {', '.join(_PARENTS)}")
         if _PARENTS[element] != parent:
             place = f"inside <{parent}>" if parent else "as the root"
-            raise self._wrong(f"<{element}> {place}; it stands in <{_PARENTS[element] or 'no'}>")
+            raise self._wrong(f"<{element}> {place}; it belongs in <{_PARENTS[element] or 'no'}>")
         unknown = set(values) - _ATTRIBUTES[element]
         if unknown:
             raise self._wrong(f"<{element}> has an unknown attribute {min(unknown)[:40]}")
@@ -167,7 +167,7 @@ class _Parser:
         assert self._algorithm is not None
         rank = self._number("gpu", values, "id", 0, self._algorithm.ranks - 1)
         if rank in self._algorithm.gpus:
-            raise self._wrong(f"<gpu> {rank} stands there twice")
+            raise self._wrong(f"<gpu> {rank} is defined twice")
         chunks = [self._number("gpu", values, f"{which}_chunks", 0, _MAX_CHUNKS) for which in "ios"]
         self._gpu = Gpu(chunks[0], chunks[1], chunks[2])
         self._algorithm.gpus[rank] = self._gpu
@@ -177,7 +177,7 @@ class _Parser:
         assert self._gpu is not None
         number = self._number("tb", values, "id", 0, _MAX_BLOCKS - 1)
         if number in self._gpu.blocks:
-            raise self._wrong(f"thread block {number} stands there twice")
+            raise self._wrong(f"thread block {number} is defined twice")
         ranks = self._algorithm.ranks
         # A thread block without peers may have no channel.
         channel = self._number("tb", values, "chan", -1, self._algorithm.channels - 1)

@@ -134,7 +134,7 @@ def _parts(path: Path, contents: bytes) -> Iterable[tuple[int, bytes]]:
         begin, size, shift = at, 0, 0
         while True:
             if at == len(contents) or shift > 28:
-                raise MisuseError(f"{path}, byte {begin}: no length of a message stands there")
+                raise MisuseError(f"{path}, byte {begin}: a message's length is expected here")
             size |= (contents[at] & 0x7F) << shift
             shift += 7
             at += 1

@@ -94,7 +94,7 @@ class _Loader(yaml.SafeLoader):
         for name in names:
             if not isinstance(name, str) or names.count(name) > 1:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"'{name}' stands there twice, or is no name", node.start_mark
+                    None, None, f"'{name}' occurs twice, or is not a name", node.start_mark
                 )
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping

@@ -48,7 +48,7 @@ def parse_log_gops(text: str) -> LogGops:
             raise MisuseError(f"'{part}' is no parameter of LogGOPS with a unit; write {example}")
         name, number, unit = match.groups()
         if name in values:
-            raise MisuseError(f"{name} stands twice in '{text}'")
+            raise MisuseError(f"{name} is given twice in '{text}'")
         if name == "S":
             values[name] = native.parse_bytes(number + unit)
             continue

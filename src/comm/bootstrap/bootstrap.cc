@@ -66,7 +66,7 @@ Result<std::unique_ptr<ControlGroup>> ControlGroup::subgroup(std::uint64_t commu
   int me = -1;
   for (const int member : members) {
     if (member < 0 || member >= size())
-      return misuse("member ", member, " of the new group is not in this one; members are 0 to ",
+      return misuse("member ", member, " of the new group is not in this group; members are 0 to ",
                     size() - 1);
     const int rank = world_ranks()[static_cast<std::size_t>(member)];
     for (const int other : ranks)
@@ -74,7 +74,9 @@ Result<std::unique_ptr<ControlGroup>> ControlGroup::subgroup(std::uint64_t commu
     if (member == this->rank()) me = static_cast<int>(ranks.size());
     ranks.push_back(rank);
   }
-  if (me < 0) return misuse("rank ", rank(), " makes a group that it is not a member of itself");
+  if (me < 0)
+    return misuse("rank ", rank(),
+                  " is not a member of the new group; only its members may create it");
   auto make = [&]() -> sys::Task<std::shared_ptr<GroupExchange>> {
     co_return std::make_shared<GroupExchange>(runtime_->node(), GroupId{communicator, epoch}, ranks,
                                               me);
@@ -97,7 +99,7 @@ std::optional<Error> ControlGroup::look() {
 
 std::optional<Error> ControlGroup::watch(int member) {
   const auto place = Rank::among(member, size());
-  if (!place) return bug("member ", member, " is watched in a group of ", size());
+  if (!place) return bug("cannot watch member ", member, " of a group of ", size(), " ranks");
   const int peer = world_ranks()[place->index()];
   auto watching = [&]() -> sys::Task<std::optional<Error>> { co_return exchange_->watch(peer); };
   return of_member(runtime_->world().run(watching()));
@@ -136,16 +138,16 @@ Result<std::string> secret_for(const BootstrapOptions& options) {
   if (place.address.is_loopback()) return sys::user_secret(sys::user_directory());
   if (!settings().boolean(Setting::insecure))
     return misuse(
-        "the job has no secret, and other hosts reach its rendezvous ", options.rendezvous,
-        ": anybody could join it. Give every rank the same UNISONO_SECRET_FILE (a file that only "
+        "the job has no secret, and other hosts can reach its rendezvous ", options.rendezvous,
+        ", so anybody could join it. Set the same UNISONO_SECRET_FILE on every rank (a file that "
+        "only "
         "its owner can read) or UNISONO_SECRET",
-        settings().secret_was_taken()
-            ? ", which the process that started this one has overwritten in the environment once "
-              "it had read it: children get the file"
-            : "",
-        "; or set UNISONO_INSECURE=1 where nobody else reaches that network");
+        settings().secret_was_taken() ? " (the process that started this one read it and overwrote "
+                                        "it in the environment; child processes need the file)"
+                                      : "",
+        ", or set UNISONO_INSECURE=1 if nobody else can reach that network");
   if (options.rank == 0)
-    log(LogLevel::warn, "UNISONO_INSECURE: the job has no secret, so everybody who reaches ",
+    log(LogLevel::warn, "UNISONO_INSECURE: the job has no secret, so everybody who can reach ",
         options.rendezvous, " can join it");
   return std::string();
 }
@@ -192,7 +194,8 @@ Result<BootstrapResult> bootstrap(const BootstrapOptions& options,
 Result<BootstrapResult> bootstrap(const BootstrapOptions& options, std::span<const std::byte> mine,
                                   RendezvousListener listener) {
   if (options.rank != 0)
-    return misuse("rank ", options.rank, " brings the rendezvous' listener; only rank 0 may");
+    return misuse("rank ", options.rank,
+                  " was given the rendezvous listener; only rank 0 may have it");
   UNISONO_ASSIGN(auto world, sys::RealWorld::create());
   UNISONO_ASSIGN(auto adopted, world->adopt_listener(std::exchange(listener.descriptor_, -1)));
   return bootstrap_over(std::move(world), std::move(adopted), options, mine);

@@ -104,8 +104,8 @@ sys::Task<Error> GroupExchange::conclude(const Error& error, const GatherProgres
 sys::Task<Result<Gathered>> GroupExchange::all_gather(std::span<const std::byte> mine,
                                                       std::int64_t timeout_ns) {
   if (mine.size() > max_exchange_bytes)
-    co_return misuse("an exchange takes at most ", max_exchange_bytes, " bytes from a member, not ",
-                     mine.size());
+    co_return misuse("an exchange has ", mine.size(),
+                     " bytes from this member; it may have at most ", max_exchange_bytes);
   const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
   // Who comes after the failure has no suspicion of its own.
   if (const Error* failed = node_->failure(id_)) co_return *failed;

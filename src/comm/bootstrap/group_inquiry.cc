@@ -127,8 +127,8 @@ std::optional<Suspicion> GroupExchange::judge(const Inquest& mine, std::size_t i
     out.reason = Reason::gone;
   } else if (out.reason == Reason::no_answer) {
     const std::int64_t heard_ns = node_->heard_ns(asked.peer);
-    out.text += heard_ns == 0 ? std::string("; no control message has ever come from it")
-                              : str("; its last control message came ",
+    out.text += heard_ns == 0 ? std::string("; it has never sent a control message")
+                              : str("; its last control message arrived ",
                                     format_duration_ns(node_->world().now_ns() - heard_ns), " ago");
   }
   return out;

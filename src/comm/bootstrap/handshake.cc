@@ -62,8 +62,8 @@ Error disagreement(sys::Protection here, std::byte there, const sys::Address& pe
   constexpr auto strongest = as_byte(sys::Protection::encrypt);
   const std::string_view theirs =
       there <= strongest ? sys::name(static_cast<sys::Protection>(there)) : "unknown";
-  return misuse("the protection of the control plane's frames is '", sys::name(here),
-                "' on this rank and '", theirs, "' on the one at ", peer.text(),
+  return misuse("the wire protection of the control plane is '", sys::name(here),
+                "' on this rank and '", theirs, "' on the rank at ", peer.text(),
                 "; UNISONO_WIRE must be the same on every rank");
 }
 
@@ -112,13 +112,14 @@ std::vector<std::byte> Doorkeeper::refusal(std::uint64_t number) const {
 
 Status Doorkeeper::check(std::uint64_t number, std::span<const std::byte> bytes) const {
   const Answer answer(bytes);
-  if (!answer.is_ours) return environment_error("it is no unisono of this version");
+  if (!answer.is_ours)
+    return environment_error("the peer runs another program, or another version of unisono");
   const auto key = keys_.find(static_cast<Purpose>(answer.purpose));
-  if (key == keys_.end()) return environment_error("it does not have this job's secret");
+  if (key == keys_.end()) return environment_error("the peer does not have this job's secret");
   const Key server_nonce = derived("nonce", number);
   const Conversation said{server_nonce, answer.nonce, {answer.purpose, answer.protection}};
   if (!equal_in_constant_time(answer.proof, said.client_proof(key->second)))
-    return environment_error("it does not have this job's secret");
+    return environment_error("the peer does not have this job's secret");
   return {};
 }
 

@@ -171,8 +171,7 @@ sys::Task<void> Reception::serve(sys::Admitted admitted) {
   const std::string from = admitted.stream->peer_address().text();
   Status served = co_await serve_checked(std::move(admitted));
   if (!served.ok())
-    log(LogLevel::warn, "the reception ended a connection from ", from, ": ",
-        served.error().message);
+    log(LogLevel::warn, "rank 0 closed a connection from ", from, ": ", served.error().message);
 }
 
 sys::Task<Status> Reception::serve_checked(sys::Admitted admitted) {
@@ -183,7 +182,8 @@ sys::Task<Status> Reception::serve_checked(sys::Admitted admitted) {
   Result<Frame> frame = co_await channel.read(0, deadline_ns);
   if (!frame.ok()) co_return frame.take_error();
   if (frame->header.kind != FrameKind::enrol)
-    co_return environment_error("it began with frame kind ", static_cast<int>(frame->header.kind));
+    co_return environment_error("its first frame has the unexpected kind ",
+                                static_cast<int>(frame->header.kind));
   Result<Enrolment> enrolment = decode_enrolment(frame->payload);
   if (!enrolment.ok()) co_return enrolment.take_error();
   const MessageKey key = frame->header.key;
@@ -200,17 +200,18 @@ sys::Task<Result<std::string>> Reception::introduce(std::uint64_t number,
                                                     const Enrolment& enrolment) {
   const auto found = meetings_.find(number);
   if (found == meetings_.end())
-    co_return misuse(
-        "all ranks of this invitation have come already; an invitation (a unique id) "
-        "is for one communicator, rank ",
-        enrolment.rank, " needs a new one");
+    co_return misuse("rank ", enrolment.rank,
+                     " used an invitation (a unique id) whose ranks have all joined already; an "
+                     "invitation serves one communicator, so create a new one");
   const std::shared_ptr<Meeting> meeting = found->second;
   if (!Rank::among(enrolment.rank, max_ranks) || !Rank::among(enrolment.world_size, max_ranks))
     co_return misuse("rank ", enrolment.rank, " of ", enrolment.world_size,
-                     " came; an invitation is for at most ", max_ranks, " ranks");
+                     " ranks asked to join; an invitation serves at most ", max_ranks, " ranks");
   if (enrolment.rank == 0) {
     if (!meeting->address.empty())
-      co_return misuse("two processes or threads came as rank 0 of one communicator");
+      co_return misuse(
+          "two processes or threads joined as rank 0 of the same communicator; give each its own "
+          "rank");
     meeting->world_size = enrolment.world_size;
     meeting->address = enrolment.address;
     meeting->changed.notify_all();
@@ -221,7 +222,7 @@ sys::Task<Result<std::string>> Reception::introduce(std::uint64_t number,
     sys::Wait wait(world_->scheduler(), meeting->changed, deadline_ns);
     const bool notified = co_await wait;
     if (!notified)
-      co_return timeout_error(0, "rank 0 did not come within ", format_duration_ns(timeout_ns),
+      co_return timeout_error(0, "rank 0 did not join within ", format_duration_ns(timeout_ns),
                               "; rank ", enrolment.rank, " waited for it");
   }
   if (++meeting->introduced == meeting->world_size) meetings_.erase(number);
@@ -272,13 +273,15 @@ sys::Task<Result<std::unique_ptr<Channel>>> Visit::reach() {
       co_return own_limit(options_.rank, failed);
     }
     if (refusal == Refusal::secret)
-      co_return environment_error("the invitation to ", place_.address.text(),
-                                  " has another secret than the process that listens there");
+      co_return environment_error(
+          "the invitation's secret is not that of the process that listens at ",
+          place_.address.text(), "; use the newest invitation");
     const std::int64_t wait_ns = refusal == Refusal::dropped ? short_pause_ns : pause_ns;
     sys::Wait pause(world_.scheduler(), std::min(deadline_ns_, world_.now_ns() + wait_ns));
     co_await pause;
   }
-  co_return timeout_error(-1, "rank ", options_.rank, " did not reach the process that invited at ",
+  co_return timeout_error(-1, "rank ", options_.rank,
+                          " did not reach the process that made the invitation at ",
                           place_.address.text(), " within ",
                           format_duration_ns(options_.timeout_ns), "; the last attempt: ", why);
 }
@@ -304,16 +307,17 @@ sys::Task<Result<std::string>> Visit::run() {
   if (!sent.ok()) co_return sent.take_error();
   Result<Frame> answer = co_await channel.read(0, deadline_ns_);
   if (!answer.ok())
-    co_return environment_error("the process that invited at ", place_.address.text(),
-                                " gave no answer: ", answer.error().message);
+    co_return environment_error("the process that made the invitation, at ", place_.address.text(),
+                                ", did not answer: ", answer.error().message);
   if (answer->header.kind == FrameKind::failure) {
     Result<ToldFailure> told = decode_failure(answer->payload, options_.world_size);
     if (!told.ok()) co_return told.take_error();
     co_return std::move(told->error);
   }
   if (answer->header.kind != FrameKind::introduce)
-    co_return environment_error("the process that invited answered with frame kind ",
-                                static_cast<int>(answer->header.kind));
+    co_return environment_error(
+        "the process that made the invitation answered with the unexpected frame kind ",
+        static_cast<int>(answer->header.kind));
   Result<Introduction> introduction = decode_introduction(answer->payload);
   if (!introduction.ok()) co_return introduction.take_error();
   co_return std::move(introduction->next_address);

@@ -73,7 +73,7 @@ Result<SelfDescription> read_introduction(std::span<const std::byte> bytes, int 
   out.cores = std::max(reader.number<std::uint32_t>(), 1U);
   out.single_copy_per_mille = reader.number<std::uint32_t>();
   if (!reader.done())
-    return peer_error(rank, "rank ", rank, " introduced itself with ", bytes.size(),
+    return peer_error(rank, "rank ", rank, " sent an introduction of ", bytes.size(),
                       " bytes that cannot be read; is it another version of unisono?");
   return out;
 }
@@ -86,11 +86,13 @@ Status agree(const SelfDescription& mine, const SelfDescription& theirs, int ran
                   " here and ", b, " on rank ", rank, "; it must be the same on all ranks");
   };
   if (mine.has_device != theirs.has_device)
-    return misuse("this rank names ", mine.has_device ? "a" : "no", " CUDA device and rank ", rank,
-                  theirs.has_device ? " one" : " none", "; all ranks must, or none");
+    return misuse("this rank was given ", mine.has_device ? "a" : "no", " CUDA device and rank ",
+                  rank, theirs.has_device ? " was given one" : " was not",
+                  "; name a device on all ranks or on none");
   if (mine.has_signals != theirs.has_signals)
     return misuse("this rank asks for ", mine.has_signals ? "" : "no ", "signals and rank ", rank,
-                  theirs.has_signals ? " does" : " does not", "; all ranks must, or none");
+                  theirs.has_signals ? " does" : " does not",
+                  "; ask for signals on all ranks or on none");
   const auto& a = mine.fifo_options;
   const auto& b = theirs.fifo_options;
   UNISONO_TRY(same(Setting::simple_slots, static_cast<std::uint64_t>(a.slots),
@@ -142,7 +144,7 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
       options.transport.empty() ? settings().text(Setting::transport) : options.transport;
   if (const std::string& forced = job->forced_transport_;
       !forced.empty() && forced != "shm" && forced != "socket")
-    return misuse("there is no transport '", forced, "'; write shm or socket, or nothing");
+    return misuse("there is no transport '", forced, "'; write shm or socket, or leave it empty");
   job->timeout_ns_ = options.timeout.count() > 0 ? options.timeout.count()
                                                  : settings().duration_ns(Setting::timeout);
   job->fifo_options_ = transport::FifoOptions::from_settings();
@@ -265,8 +267,7 @@ Status Job::exchange_addresses(Status made, std::int64_t timeout_ns) {
     member.socket_address = reader.text(most_bytes);
     if (!reader.done())
       return peer_error(rank, "rank ", rank, " sent transport addresses that cannot be read");
-    if (!takes_part)
-      return peer_error(rank, "rank ", rank, " cannot take part: ", member.shm_address);
+    if (!takes_part) return peer_error(rank, "rank ", rank, " cannot join: ", member.shm_address);
   }
   return {};
 }

@@ -215,12 +215,13 @@ sys::Task<Status> Joining::run_as_guest() {
   Status done = co_await enrol();
   if (!done.ok()) co_return std::move(done);
   tasks_.spawn(watch());
-  done = co_await wait_for(is_introduced_, "the rank after it did not come to the rendezvous");
+  done = co_await wait_for(is_introduced_, "the next rank did not reach the rendezvous");
   if (done.ok()) done = co_await gather(next_address_);
   if (done.ok()) {
     const MessageKey no_key;
     done = co_await channel_->write(FrameKind::done, no_key, {}, deadline_ns_);
-    if (done.ok()) done = co_await wait_for(is_released_, "some ranks did not get this far");
+    if (done.ok())
+      done = co_await wait_for(is_released_, "some ranks did not finish the bootstrap");
   }
   if (done.ok()) co_return Status();
   Error error = co_await conclude(done.error());
@@ -310,8 +311,8 @@ sys::Task<void> Joining::watch() {
   while (!is_released_ && !verdict_) {
     Result<Frame> frame = co_await channel_->read(0, sys::no_deadline_ns);
     if (!frame.ok()) {
-      verdict_ = peer_error(0, "rank 0, the rendezvous, went away before all ranks had found each ",
-                            "other (", frame.error().message, ")");
+      verdict_ = peer_error(0, "rank 0 (the rendezvous) left before all ranks had connected (",
+                            frame.error().message, ")");
     } else if (frame->header.kind == FrameKind::failure) {
       const Result<ToldFailure> told = decode_failure(frame->payload, options_.world_size);
       verdict_ = told.ok() ? told.value().error : told.error();
@@ -328,7 +329,7 @@ sys::Task<void> Joining::watch() {
       }
     } else {
       verdict_ = peer_error(0, "rank 0 sent frame kind ", static_cast<int>(frame->header.kind),
-                            ", which is not due");
+                            ", which was not expected here; is it another version of unisono?");
     }
     if (verdict_) fail(*verdict_);
     node_->changed().notify_all();

@@ -41,7 +41,8 @@ sys::Task<Status> ControlNode::send(int peer, const MessageKey& key,
   while (link.is_being_written && !link.is_lost) {
     sys::Wait turn(world_.scheduler(), link.write_turn, deadline_ns);
     const bool notified = co_await turn;
-    if (!notified) co_return timeout_error(peer, "rank ", peer, " takes no messages");
+    if (!notified)
+      co_return timeout_error(peer, "rank ", peer, " does not accept control messages in time");
   }
   if (Status usable = check(peer, group); !usable.ok()) co_return std::move(usable);
   link.is_being_written = true;
@@ -52,7 +53,8 @@ sys::Task<Status> ControlNode::send(int peer, const MessageKey& key,
   // Part of the frame may be out: what follows on this link could not be understood.
   const bool timed_out = sent.error().timed_out;
   lose(link, sent.error().message, false);
-  if (timed_out) co_return timeout_error(peer, "rank ", peer, " takes no messages");
+  if (timed_out)
+    co_return timeout_error(peer, "rank ", peer, " does not accept control messages in time");
   co_return check(peer, group);
 }
 
@@ -73,7 +75,7 @@ sys::Task<Result<std::vector<std::byte>>> ControlNode::receive(int peer, const M
     watch_peer(peer, deadline_ns);
     sys::Wait wait(world_.scheduler(), changed_, deadline_ns);
     const bool notified = co_await wait;
-    if (!notified) co_return timeout_error(peer, "rank ", peer, " sent nothing in time");
+    if (!notified) co_return timeout_error(peer, "rank ", peer, " sent no control message in time");
   }
 }
 

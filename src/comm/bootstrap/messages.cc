@@ -57,7 +57,7 @@ Result<FrameHeader> decode_frame_header(std::span<const std::byte> bytes,
       out.kind == FrameKind::message ? max_message_bytes : max_small_payload_bytes;
   if (out.payload_bytes > limit)
     return environment_error("received a frame of ", out.payload_bytes,
-                             " bytes; its kind may have at most ", limit);
+                             " bytes; frames of its kind have at most ", limit);
   return out;
 }
 
@@ -176,8 +176,8 @@ Result<TableView> decode_table(std::span<const std::byte> payload, std::size_t e
   out.next_address = in.text(max_address_bytes);
   const auto count = in.number<std::uint32_t>();
   if (!in.ok() || count != expected_entries)
-    return environment_error("received a table of ", count, " entries where ", expected_entries,
-                             " were due");
+    return environment_error("received a table of ", count, " entries; ", expected_entries,
+                             " were expected");
   out.entries.reserve(expected_entries);
   for (std::size_t i = 0; i < expected_entries && in.ok(); ++i)
     out.entries.push_back(in.block(max_entry_bytes));
@@ -204,7 +204,7 @@ Result<std::string> decode_rendezvous_file(std::string_view content, std::string
   const std::string_view address = take_line();
   const std::string_view code = take_line();
   if (magic != file_magic || address.size() > max_address_bytes || !content.empty())
-    return environment_error("the file is not one of a rendezvous");
+    return environment_error("the file is not a rendezvous file");
   if (!equal_in_constant_time(as_bytes_of(code), as_bytes_of(file_code(address, secret))))
     return environment_error("the file was written by a job with another secret");
   return std::string(address);

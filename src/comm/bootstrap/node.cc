@@ -28,7 +28,7 @@ constexpr std::int64_t starved_after_ns = 2'000'000'000;
 }  // namespace
 
 Error own_limit(int rank, const Error& why) {
-  Error error = environment_error("rank ", rank, " can have no more connections: ", why.message);
+  Error error = environment_error("rank ", rank, " cannot open more connections: ", why.message);
   error.peer = rank;
   return error;
 }
@@ -109,7 +109,7 @@ sys::Task<void> ControlNode::serve(sys::Admitted admitted) {
   const std::string from = admitted.stream->peer_address().text();
   Status served = co_await serve_checked(std::move(admitted));
   if (!served.ok())
-    log(LogLevel::warn, "rank ", rank_, " ended a connection from ", from, ": ",
+    log(LogLevel::warn, "rank ", rank_, " closed a connection from ", from, ": ",
         served.error().message);
 }
 
@@ -131,13 +131,13 @@ sys::Task<Status> ControlNode::serve_checked(sys::Admitted admitted) {
     co_return std::move(served);
   }
   if (guest->purpose != Purpose::link || kind != FrameKind::greet)
-    co_return environment_error("it began with frame kind ", static_cast<int>(kind));
+    co_return environment_error("its first frame has the unexpected kind ", static_cast<int>(kind));
   Result<Greeting> greeting = decode_greeting(frame->payload, world_size_);
   if (!greeting.ok()) co_return greeting.take_error();
   if (greeting->job != job_ || greeting->to.number() != rank_ || greeting->from.number() == rank_)
-    co_return environment_error("the greeting is of job ", greeting->job, ", rank ",
-                                greeting->from.number(), " to rank ", greeting->to.number(),
-                                "; this is job ", job_, ", rank ", rank_);
+    co_return environment_error("it was sent by rank ", greeting->from.number(), " of job ",
+                                greeting->job, " to rank ", greeting->to.number(),
+                                "; this is rank ", rank_, " of job ", job_);
   add_link(greeting->from.number(), std::move(guest->channel));
   co_return Status();
 }
@@ -148,8 +148,9 @@ sys::Task<Status> ControlNode::serve_enrolment(std::unique_ptr<Channel> channel,
     co_await enrolments_->serve(std::move(channel), enrolment);
     co_return Status();
   }
-  const Error error = misuse("a process at ", channel->peer_address().text(), " came as rank ",
-                             enrolment.rank, " to a job that has started: is it one too many?");
+  const Error error =
+      misuse("a process at ", channel->peer_address().text(), " tried to join as rank ",
+             enrolment.rank, " after the job had started; were too many processes launched?");
   const std::vector<std::byte> payload = encode_failure(error);
   const std::int64_t deadline_ns = world_.now_ns() + first_frame_timeout_ns;
   const MessageKey no_key;
@@ -197,7 +198,7 @@ sys::Task<void> ControlNode::read_loop(Link& link) {
     else if (!take(link, *frame))
       lose(link,
            str("it sent a frame of kind ", static_cast<int>(frame->header.kind),
-               " that is malformed, not due, or more than this rank can hold"),
+               " that is malformed, unexpected, or too large for this rank"),
            false);
   }
 }
@@ -232,7 +233,7 @@ Status ControlNode::check(int peer, GroupId group) const {
   if (const Error* error = failure(group)) return *error;
   if (starved_) return *starved_;
   if (const auto lost = lost_.find(peer); lost != lost_.end())
-    return peer_error(peer, "the connection to rank ", peer, " broke (", lost->second,
+    return peer_error(peer, "the connection to rank ", peer, " was lost (", lost->second,
                       "); its process has probably ended");
   return {};
 }
@@ -280,7 +281,7 @@ sys::Task<Result<std::unique_ptr<Channel>>> ControlNode::connect_authenticated(
   }
   if (world_.now_ns() >= deadline_ns)
     co_return timeout_error(peer, "rank ", peer, " at ", address->text(),
-                            " did not take a connection in time: ", why);
+                            " did not accept a connection in time: ", why);
   co_return peer_error(peer, "cannot connect to rank ", peer, " at ", address->text(), ": ", why);
 }
 

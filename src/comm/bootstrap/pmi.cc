@@ -109,7 +109,7 @@ Status PmiClient::agree(Deadline deadline) {
   UNISONO_ASSIGN(const std::string named, ask("cmd=get_my_kvsname", "my_kvsname", deadline));
   space_ = attribute(named, "kvsname").value_or("");
   if (!is_word(space_) || space_.size() > max_space_bytes)
-    return environment_error("the launcher names no key-value space over PMI; it answered '",
+    return environment_error("the launcher did not name a PMI key-value space; it answered '",
                              shown(named), "'");
   return {};
 }
@@ -117,9 +117,9 @@ Status PmiClient::agree(Deadline deadline) {
 Status PmiClient::put(std::string_view key, std::string_view value, Deadline deadline) {
   // The launcher's limits count the zero at the end.
   if (key.size() >= max_key_bytes_ || value.size() >= max_value_bytes_)
-    return environment_error("the launcher takes keys of ", max_key_bytes_ - 1, " and values of ",
-                             max_value_bytes_ - 1, " bytes over PMI; ", key.size(), " and ",
-                             value.size(), " are needed");
+    return environment_error("the launcher accepts PMI keys of ", max_key_bytes_ - 1,
+                             " and values of ", max_value_bytes_ - 1, " bytes; ", key.size(),
+                             " and ", value.size(), " bytes are needed");
   if (!is_word(key) || !is_word(value)) return bug("PMI cannot carry '", shown(value), "'");
   UNISONO_TRY(
       ask(str("cmd=put kvsname=", space_, " key=", key, " value=", value), "put_result", deadline));
@@ -150,7 +150,7 @@ Status PmiClient::finalize(Deadline deadline) {
 
 Result<std::string> PmiClient::ask(const std::string& request, std::string_view reply,
                                    Deadline deadline) {
-  if (is_broken_) return environment_error("the conversation with the launcher (PMI) has ended");
+  if (is_broken_) return environment_error("the session with the launcher (PMI) has ended");
   UNISONO_ASSIGN(const ino_t inode, socket_inode(descriptor_));
   if (inode != inode_)
     return environment_error("the connection to the launcher (PMI_FD, descriptor ", descriptor_,
@@ -161,7 +161,7 @@ Result<std::string> PmiClient::ask(const std::string& request, std::string_view 
   if (!line.starts_with(expected) ||
       (line.size() > expected.size() && line[expected.size()] != ' '))
     return environment_error("the launcher answered '", shown(line), "' to '", shown(request),
-                             "' over PMI; '", expected, "' is due");
+                             "' over PMI; '", expected, "' was expected");
   is_broken_ = false;
   line.erase(0, std::min(expected.size() + 1, line.size()));
   if (const auto code = attribute(line, "rc"); code && *code != "0")

@@ -94,15 +94,15 @@ Status hear(PmiClient& client, const std::string& key, BootstrapOptions& options
   UNISONO_TRY(client.barrier(deadline));
   UNISONO_ASSIGN(const std::string told, client.get(key, deadline));
   if (told == failed)
-    return peer_error(0, "rank 0 could not listen for the other ranks; its own error says why");
+    return peer_error(0, "rank 0 could not listen for the other ranks; see the error of rank 0");
   const std::size_t comma = std::min(told.rfind(','), told.size());
   const std::string secret = told.substr(std::min(comma + 1, told.size()));
   options.rendezvous = told.substr(0, comma);
   const auto place = parse_rendezvous(options.rendezvous);
   if (!place.ok() || place->is_file || secret.empty())
     return peer_error(0,
-                      "what rank 0 told through PMI cannot be read; is it another version of "
-                      "unisono?");
+                      "the rendezvous that rank 0 published through PMI cannot be read; is it "
+                      "another version of unisono?");
   if (!options.secret.empty()) return {};
   if (secret == own_secret)
     return environment_error(
@@ -125,8 +125,10 @@ bool has_pmi() {
 Result<std::optional<RendezvousListener>> meet_through_pmi(BootstrapOptions& options) {
   UNISONO_ASSIGN(const int processes, number_of(LauncherVariable::pmi_size));
   if (processes != options.world_size)
-    return misuse("the job has ", options.world_size, " ranks and the launcher started ", processes,
-                  " processes (PMI_SIZE), which all must take part; or set UNISONO_RENDEZVOUS");
+    return misuse("the job has ", options.world_size, " ranks, but the launcher started ",
+                  processes,
+                  " processes (PMI_SIZE), and all of them must join; use that number of ranks, or "
+                  "set UNISONO_RENDEZVOUS");
   if (sys::mpi_is_initialized())
     return misuse(
         "MPI is initialised in this process, so the launcher's PMI connection is MPI's: let rank 0 "

@@ -49,10 +49,11 @@ std::vector<ProcessSetting> process_settings() {
 Status protect_wire(std::string_view protection, std::string_view shared_key) {
   const std::lock_guard lock(shared().mutex);
   if (protection != "none" && protection != "auth" && protection != "encrypt")
-    return misuse("a wire cannot be protected by '", protection, "'; write none, auth or encrypt");
+    return misuse("there is no wire protection '", protection, "'; write none, auth or encrypt");
   if (shared().is_used)
     return misuse(
-        "this process has invited ranks or joined a job already; protect the wire before that");
+        "this process has already invited ranks or joined a job; set the wire protection before "
+        "that");
   UNISONO_TRY(settings().set(Setting::wire, protection));
   shared().key = shared_key;
   return {};

@@ -47,9 +47,8 @@ Result<Rank> Rendezvous::admit(const Enrolment& enrolment, const std::string& fr
                         rank ? ", which is the rendezvous itself: two processes have rank 0"
                              : str("; ranks are 0 to ", setup_.world_size - 1)));
   if (const auto& member = members_[rank->index()])
-    return blame(misuse("two processes say that they are rank ", rank->number(),
-                        ": one listens at ", member->address, ", the other at ",
-                        enrolment.address));
+    return blame(misuse("two processes joined as rank ", rank->number(), ": one listens at ",
+                        member->address, ", the other at ", enrolment.address));
   return *rank;
 }
 
@@ -129,9 +128,8 @@ sys::Task<void> Rendezvous::read_loop(Member& member) {
   for (;;) {
     Result<Frame> frame = co_await member.channel->read(0, sys::no_deadline_ns);
     if (!frame.ok()) {
-      report(peer_error(member.rank, "rank ", member.rank,
-                        " went away before all ranks had found each other (", frame.error().message,
-                        ")"));
+      report(peer_error(member.rank, "rank ", member.rank, " left before all ranks had connected (",
+                        frame.error().message, ")"));
       member.is_over = true;
       member.turn.notify_all();
       changed_.notify_all();
@@ -146,7 +144,8 @@ sys::Task<void> Rendezvous::read_loop(Member& member) {
       own_done();
     } else {
       report(peer_error(member.rank, "rank ", member.rank, " sent frame kind ",
-                        static_cast<int>(frame->header.kind), ", which is not due"));
+                        static_cast<int>(frame->header.kind),
+                        ", which was not expected here; is it another version of unisono?"));
     }
   }
 }
@@ -177,7 +176,7 @@ void Rendezvous::report(const Error& error) {
     while (members_[static_cast<std::size_t>(first)]) ++first;
     verdict_ =
         timeout_error(first, missing, " of ", setup_.world_size,
-                      " ranks did not come to the rendezvous in time; missing: ", missing_ranks());
+                      " ranks did not reach the rendezvous in time; missing: ", missing_ranks());
   }
   setup_.on_verdict(*verdict_);
   wake_all();
@@ -189,7 +188,7 @@ sys::Task<Result<std::string>> Rendezvous::next_address() {
     if (members_[1]) co_return members_[1]->address;
     sys::Wait wait(world_.scheduler(), changed_, setup_.deadline_ns);
     const bool notified = co_await wait;
-    if (!notified) co_return timeout_error(1, "rank 1 did not come to the rendezvous in time");
+    if (!notified) co_return timeout_error(1, "rank 1 did not reach the rendezvous in time");
   }
 }
 

@@ -77,8 +77,8 @@ Result<int> integer_from(Setting setting, LauncherVariable launchers, std::strin
                 ", or start the ranks with `unisono run`, torchrun (which sets ", name(launchers),
                 "), srun or mpiexec",
                 launcher_text(LauncherVariable::pmi_fd)
-                    ? "; PMI_FD is set, but its descriptor is no socket in this process: a program "
-                      "between the launcher and this one has closed it"
+                    ? "; PMI_FD is set, but its descriptor is not a socket in this process: a "
+                      "program between the launcher and this one closed it"
                     : "");
 }
 
@@ -91,7 +91,7 @@ Result<std::string> rendezvous_from_torchrun() {
         "file:///path, or MASTER_ADDR and MASTER_PORT as torchrun does");
   if (*port < 1 || *port >= 65535)
     return misuse("MASTER_PORT is ", *port,
-                  "; the rendezvous takes the port after it, which must "
+                  "; the rendezvous uses the port after it, which must "
                   "be 2 to 65535");
   return "tcp://" + sys::Address{*host, static_cast<int>(*port) + 1}.text();
 }
@@ -113,12 +113,13 @@ Result<std::string> rendezvous_from_slurm() {
   const std::string home = launcher_text(LauncherVariable::home).value_or("");
   if (!home.starts_with('/'))
     return misuse("HOME is '", home,
-                  "'; the ranks of a Slurm step meet in a folder in it, so it must be an absolute "
-                  "path that all nodes share; or set UNISONO_RENDEZVOUS");
+                  "'; the ranks of a Slurm step find each other through a folder in it, so it must "
+                  "be an absolute path that all nodes share. Otherwise set UNISONO_RENDEZVOUS");
   const std::string folder = home + "/.unisono";
   if (const Status made = sys::make_private_directory(folder); !made.ok())
     return environment_error(made.error().message,
-                             ", where the ranks of a Slurm step meet; or set UNISONO_RENDEZVOUS");
+                             ", the folder through which the ranks of a Slurm step find each "
+                             "other; fix it, or set UNISONO_RENDEZVOUS");
   UNISONO_ASSIGN(const std::string cluster, word_of(LauncherVariable::slurm_cluster_name, "slurm"));
   UNISONO_ASSIGN(const std::string job, word_of(LauncherVariable::slurm_job_id, ""));
   UNISONO_ASSIGN(const std::string step, word_of(LauncherVariable::slurm_step_id, ""));
@@ -138,7 +139,7 @@ Result<std::string> rendezvous_from(Launcher::Kind kind) {
     case Launcher::Kind::slurm:
       return rendezvous_from_slurm();
   }
-  return bug("a launcher of no kind");
+  return bug("the launcher has no kind");
 }
 
 Result<sys::Protection> protection_from_settings() {
@@ -147,7 +148,7 @@ Result<sys::Protection> protection_from_settings() {
   for (const auto one :
        {sys::Protection::none, sys::Protection::authenticate, sys::Protection::encrypt})
     if (text == sys::name(one)) return one;
-  return misuse("UNISONO_WIRE is '", text, "'; write none, auth or encrypt, or nothing");
+  return misuse("UNISONO_WIRE is '", text, "'; write none, auth or encrypt, or leave it empty");
 }
 
 }  // namespace

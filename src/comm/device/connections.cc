@@ -57,8 +57,8 @@ Status DeviceConnections::open(int ordinal) {
       world_ranks_, [&](int world_rank) { return job_->is_on_this_host(world_rank); });
   if (far != world_ranks_.end())
     return environment_error("ranks ", identity_.rank, " and ", far - world_ranks_.begin(),
-                             " are on different hosts; calls on CUDA streams serve GPUs of one "
-                             "host so far, so copy to host memory and call without a stream");
+                             " are on different hosts, but calls on CUDA streams support the GPUs "
+                             "of one host only; copy to host memory and call without a stream");
   UNISONO_ASSIGN(const auto device, sys::cuda::Device::open(ordinal));
   UNISONO_ASSIGN(engine_, engine::gpu::Engine::make(device, engine::gpu::Options::from_settings()));
   UNISONO_ASSIGN(transport_, job_->nvlink(device));
@@ -78,7 +78,9 @@ Result<std::pair<int, std::string>> DeviceConnections::first_reason(ControlGroup
     WireReader reader(all[rank]);
     const std::string_view reason = reader.text(max_reason_bytes);
     if (!reader.done())
-      return peer_error(rank, "rank ", rank, " told of its CUDA device what cannot be read");
+      return peer_error(rank, "rank ", rank,
+                        " sent a description of its CUDA device that cannot be read; is it another "
+                        "version of unisono?");
     if (!reason.empty()) return std::pair(rank, std::string(reason));
   }
   return std::pair(-1, std::string());
@@ -90,7 +92,7 @@ Status DeviceConnections::agree(ControlGroup& group, const Status& mine) const {
   if (!mine.ok()) return Error(mine.error());
   if (first.second.empty()) return {};
   return environment_error("rank ", first.first,
-                           " cannot serve calls on CUDA streams: ", first.second);
+                           " cannot run calls on CUDA streams: ", first.second);
 }
 
 Status DeviceConnections::reach_all(ControlGroup& group) {
@@ -112,13 +114,13 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
   for (int rank = 0; rank < all.size(); ++rank) {
     sys::cuda::Uuid theirs;
     if (all[rank].size() != writer.bytes().size())
-      return peer_error(rank, "rank ", rank, " told of its CUDA device in ", all[rank].size(),
-                        " bytes; ", writer.bytes().size(), " were expected");
+      return peer_error(rank, "rank ", rank, " sent a description of its CUDA device of ",
+                        all[rank].size(), " bytes; ", writer.bytes().size(), " were expected");
     WireReader reader(all[rank].subspan(theirs.bytes.size()));
     const auto blocks = static_cast<int>(reader.number<std::uint32_t>());
     if (blocks < 1)
-      return peer_error(rank, "rank ", rank, " says that its CUDA device runs ", blocks,
-                        " thread blocks at once");
+      return peer_error(rank, "rank ", rank, " reports that its CUDA device can run ", blocks,
+                        " thread blocks at once; it must be at least 1");
     thread_blocks_ = std::min(thread_blocks_, blocks);
     const auto version = static_cast<int>(reader.number<std::uint32_t>());
     copies_in_bulk_ = reader.number<std::uint8_t>() != 0 && copies_in_bulk_;
@@ -131,7 +133,7 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
                    ") cannot reach the memory of the device of rank ", rank);
     if (reason.empty() && version != driver_version)
       reason = str("its CUDA driver is ", driver_version, ", that of rank ", rank, " is ", version,
-                   ": neither opens the other's memory");
+                   ": neither rank can map the other's memory");
   }
   const int most =
       std::ranges::max_element(sharing, {}, [](const auto& one) { return one.second; })->second;
@@ -146,7 +148,8 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
   is_staged_ = !first.second.empty();
   static std::atomic<bool> is_told{false};
   if (is_staged_ && identity_.rank == 0 && !is_told.exchange(true))
-    log(LogLevel::warn, "calls on CUDA streams go through host memory, slowly, because of rank ",
+    log(LogLevel::warn,
+        "calls on CUDA streams are staged through host memory, which is slow, because of rank ",
         first.first, ": ", first.second);
   return {};
 }
@@ -277,10 +280,9 @@ Status DeviceConnections::register_memory(const void* data, std::size_t bytes,
     const std::lock_guard lock(registrations_mutex_);
     if (!registrations_) return {};
     if (!is_known && !registrations_->add(address, bytes))
-      return environment_error(
-          "device memory of ", bytes, " bytes on rank ", identity_.rank,
-          " cannot be shared with other processes; take memory of cudaMalloc, ncclMemAlloc or "
-          "unisono.torch.MemPool");
+      return environment_error("device memory of ", bytes, " bytes on rank ", identity_.rank,
+                               " cannot be shared with other processes; allocate it by cudaMalloc, "
+                               "ncclMemAlloc or unisono.torch.MemPool");
     is_known = true;
     registrations_->advance(!is_busy());
     if (registrations_->all_have_answered() || transport::now_ns() >= until_ns) return {};
@@ -341,18 +343,18 @@ Status DeviceConnections::check_stream(void* stream) const {
                                "looking at a stream"));
     if (capturing != 0)
       return misuse("the call on rank ", identity_.rank,
-                    " cannot be captured into a CUDA graph: it goes through host memory, because "
-                    "not all devices of communicator ",
-                    identity_.communicator, " reach each other's memory");
+                    " cannot be captured into a CUDA graph: it is staged through host memory, "
+                    "because not all devices of communicator ",
+                    identity_.communicator, " can access each other's memory");
   }
   if (sys::cuda::is_default(handle)) return {};
   sys::cuda::ContextHandle* context = nullptr;
   UNISONO_TRY(
       device().check(device().driver().stream_context(handle, &context), "looking at a stream"));
   if (context == device().context()) return {};
-  return misuse("the stream belongs to another context than that of CUDA device ",
-                device().ordinal(), ", which communicator ", identity_.communicator,
-                " has on rank ", identity_.rank);
+  return misuse("the stream does not belong to CUDA device ", device().ordinal(),
+                ", which communicator ", identity_.communicator, " uses on rank ", identity_.rank,
+                "; pass a stream of that device's primary context");
 }
 
 Status DeviceConnections::check_buffer(std::string_view which, const void* data, int rank) const {
@@ -361,7 +363,7 @@ Status DeviceConnections::check_buffer(std::string_view which, const void* data,
   if (kind.is_device && kind.ordinal == device().ordinal()) return {};
   if (kind.is_device)
     return misuse("the ", which, " is memory of CUDA device ", kind.ordinal, " on rank ", rank,
-                  "; the communicator has device ", device().ordinal());
+                  "; the communicator uses device ", device().ordinal());
   // The driver of a device that failed tells nothing of an address.
   UNISONO_TRY(check_device());
   return misuse("the ", which, " is host memory on rank ", rank,

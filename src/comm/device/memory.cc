@@ -59,7 +59,7 @@ Status free_device_memory(void* memory) {
   const sys::cuda::PointerKind kind = sys::cuda::kind_of(*driver, memory);
   if (!kind.is_device || kind.ordinal < 0)
     return misuse("the address 0x", hex(reinterpret_cast<std::uintptr_t>(memory)),
-                  " to be freed is not in the memory of a CUDA device");
+                  " cannot be freed: it is not memory of a CUDA device");
   UNISONO_ASSIGN(const auto device, device_of(kind.ordinal));
   const sys::cuda::Current current(*device);
   return device->check(driver->free(reinterpret_cast<DeviceAddress>(memory)), "freeing memory");
@@ -75,8 +75,8 @@ Status read_device_memory(void* host, const void* memory, std::size_t bytes, int
                             "asking whether a stream is being captured"));
   if (capturing != 0)
     return misuse(
-        "a scalar in device memory is read when the call is made; a call with it cannot "
-        "be captured into a CUDA graph");
+        "a call whose scalar is in device memory cannot be captured into a CUDA graph, because the "
+        "scalar is read when the call is made; pass a scalar in host memory");
   UNISONO_TRY(opened->check(
       driver.copy_async(reinterpret_cast<DeviceAddress>(host),
                         reinterpret_cast<DeviceAddress>(memory), bytes, handle_of(stream)),

@@ -79,14 +79,15 @@ Signals::~Signals() {
 
 Status Signals::check(int peer, int signal) const {
   if (peer < 0 || peer >= static_cast<int>(places_.size()))
-    return misuse("the peer of a signal is ", peer, " on rank ", rank_, "; ranks are 0 to ",
+    return misuse("peer is ", peer, " in a signal on rank ", rank_, "; it must be 0 to ",
                   places_.size() - 1);
   if (signal < 0 || signal >= signals_of_a_pair)
-    return misuse("the number of a signal is ", signal, " on rank ", rank_, "; it must be 0 to ",
+    return misuse("signal is ", signal, " on rank ", rank_, "; it must be 0 to ",
                   signals_of_a_pair - 1);
   if (places_[static_cast<std::size_t>(peer)] < 0)
-    return environment_error("ranks ", rank_, " and ", peer,
-                             " are on different hosts; signals and puts reach ranks of one host");
+    return environment_error(
+        "ranks ", rank_, " and ", peer,
+        " are on different hosts; signals and puts work between ranks of one host only");
   return {};
 }
 
@@ -158,7 +159,8 @@ Status Signals::prepare(sys::cuda::StreamHandle* stream) {
                              "asking whether a stream is being captured"));
   if (capturing != 0)
     return misuse("a put, a signal or a wait for signals on rank ", rank_,
-                  " cannot be captured into a CUDA graph: it counts, and a replay would not");
+                  " cannot be captured into a CUDA graph: each one advances a counter, and a "
+                  "replay would not");
   if (!last_stream_ || stream == *last_stream_) return {};
   return device_->check(driver.stream_wait_event(stream, last_, 0),
                         "ordering a signal after the one before");
@@ -222,7 +224,7 @@ void Signals::look(std::int64_t now_ns) {
     if (is_stopped_ || now_ns - wait.since_ns < wait.timeout_ns) continue;
     failure_ = timeout_error(wait.peer, "a stream of rank ", rank_, " on CUDA device ",
                              device_->ordinal(), " has waited ", wait.timeout_ns / 1'000'000,
-                             " ms for a signal of rank ", wait.peer);
+                             " ms for a signal from rank ", wait.peer);
     is_stopped_ = true;
     end_waits();
   }

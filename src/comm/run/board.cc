@@ -16,7 +16,8 @@ Board::Board(const std::string& name, int rank, std::vector<int> neighbours, int
   const std::size_t bytes = neighbours_.size() * sizeof(Line);
   auto memory = sys::SharedMemory::open(name_, bytes, bytes);
   if (!memory.ok()) {
-    log(LogLevel::info, "timeouts will not tell who has not joined: ", memory.error().message);
+    log(LogLevel::info,
+        "timeout errors will not name the ranks that have not joined: ", memory.error().message);
     return;
   }
   memory_.emplace(std::move(memory).value());
@@ -76,7 +77,7 @@ std::optional<Error> Board::told() const {
     const auto fault = transport::unpack_fault(word, ranks_);
     if (!fault) return transport::impossible_fault(neighbours_[i], word, ranks_);
     if (fault->kind == transport::Fault::Kind::disagreed)
-      return peer_error(-1, "rank ", neighbours_[i], " gave up: ", line_of(i).why.text());
+      return peer_error(-1, "rank ", neighbours_[i], " aborted the call: ", line_of(i).why.text());
     return transport::told_error(neighbours_[i], *fault);
   }
   return std::nullopt;

@@ -56,9 +56,9 @@ Status check_apart(const Call& call, int rank) {
   std::ranges::sort(received, std::less(), [](const Part& one) { return one.span.begin; });
   for (std::size_t i = 1; i < received.size(); ++i)
     if (overlap(received[i - 1].span, received[i].span))
-      return misuse("what comes from rank ", received[i - 1].of, " and from rank ", received[i].of,
-                    " overlaps", where(call, rank),
-                    "; recv_counts and recv_displacements must set them apart");
+      return misuse("the blocks received from rank ", received[i - 1].of, " and from rank ",
+                    received[i].of, " overlap", where(call, rank),
+                    "; recv_counts and recv_displacements must keep them disjoint");
   for (std::size_t i = 0; i < call.send_counts.size(); ++i) {
     const Part sent = part(call.input, call.send_counts, call.send_displacements, i);
     // The first part that does not end before this one begins.
@@ -66,8 +66,8 @@ Status check_apart(const Call& call, int rank) {
       return one.span.begin + one.span.bytes <= sent.span.begin;
     });
     if (near != received.end() && overlap(near->span, sent.span))
-      return misuse("what goes to rank ", i, " and what comes from rank ", near->of, " overlaps",
-                    where(call, rank), "; all_to_all_v cannot be in place");
+      return misuse("the block sent to rank ", i, " and the block received from rank ", near->of,
+                    " overlap", where(call, rank), "; all_to_all_v cannot work in place");
   }
   return {};
 }
@@ -85,8 +85,8 @@ Status check_uneven(const Call& call, int rank, int ranks) {
                       i, "] is ", displacements[i], where(call, rank), "; both must be 0 or more");
       if (counts[i] > most_elements || displacements[i] > most_elements - counts[i])
         return misuse(which, "_counts[", i, "] is ", counts[i], " and ", which, "_displacements[",
-                      i, "] is ", displacements[i], where(call, rank), "; together they must be ",
-                      "at most ", most_elements);
+                      i, "] is ", displacements[i], where(call, rank),
+                      "; their sum must be at most ", most_elements);
       UNISONO_TRY(check_buffer(which == "send" ? "input" : "output", data,
                                static_cast<std::uint64_t>(counts[i]) * size_bytes(call.type), call,
                                rank));
@@ -97,11 +97,12 @@ Status check_uneven(const Call& call, int rank, int ranks) {
   UNISONO_TRY(check("recv", call.recv_counts, call.recv_displacements, call.output));
   if (call.input == call.output && call.input != nullptr)
     return misuse("input and output are the same memory", where(call, rank),
-                  "; all_to_all_v cannot be in place");
+                  "; all_to_all_v cannot work in place");
   const auto own = static_cast<std::size_t>(rank);
   if (call.send_counts[own] != call.recv_counts[own])
-    return misuse("rank ", rank, " sends itself ", call.send_counts[own], " elements and expects ",
-                  call.recv_counts[own], " of itself in all_to_all_v");
+    return misuse("rank ", rank, " sends itself ", call.send_counts[own],
+                  " elements but expects to receive ", call.recv_counts[own],
+                  " from itself in all_to_all_v; both counts must be equal");
   return check_apart(call, rank);
 }
 
@@ -157,7 +158,7 @@ std::uint64_t block_bytes(const Call& call) {
 Status check_max_sms(int max_sms, int rank) {
   if (max_sms >= 0) return {};
   return misuse("max_sms is ", max_sms, " on rank ", rank,
-                "; it must be 1 or more, or 0 for the communicator's");
+                "; it must be 1 or more, or 0 to use the communicator's");
 }
 
 Status check_call(const Call& call, const plan::Header& shape, int rank) {
@@ -168,7 +169,8 @@ Status check_call(const Call& call, const plan::Header& shape, int rank) {
   if (call.collective == Collective::barrier) return {};
   if (call.collective == Collective::all_to_all_v) return check_uneven(call, rank, ranks);
   if (call.collective == Collective::point_to_point)
-    return misuse("collective '", name(call.collective), "' cannot be called by its name");
+    return misuse("collective '", name(call.collective),
+                  "' cannot be called by its name alone; call a registered program");
   if (call.collective == Collective::custom &&
       (call.operation == ReduceOperation::average ||
        call.operation == ReduceOperation::pre_multiplied_sum))
@@ -191,7 +193,7 @@ Status check_call(const Call& call, const plan::Header& shape, int rank) {
   UNISONO_TRY(check_buffer("output", output.begin, output.bytes, call, rank));
   if (!is_in_place(call, rank) && overlap(input, output))
     return misuse("input (", input.bytes, " bytes) and output (", output.bytes, " bytes) overlap",
-                  where(call, rank), "; they must be apart, or exactly in place");
+                  where(call, rank), "; they must be disjoint, or exactly in place");
   return {};
 }
 
@@ -202,13 +204,15 @@ Status check_message(const Message& message, int rank, int ranks, std::size_t me
                   max_tag);
   if (message.peer == any_source && !message.is_send) {
     if (messages > 1)
-      return misuse("a receive from any source is in a group of ", messages, " on rank ", rank,
-                    "; it must be alone");
+      return misuse("a receive from any source is in a group of ", messages, " messages on rank ",
+                    rank, "; it must be the only one");
     if (message.count == 0)
-      return misuse("a receive of 0 elements from any source on rank ", rank,
-                    "; nothing would tell who sent them");
+      return misuse(
+          "rank ", rank,
+          " receives 0 elements from any source, which no message would match; name the peer");
     if (ranks == 1)
-      return misuse("a receive from any source on rank ", rank, ", but there is no other rank");
+      return misuse("rank ", rank,
+                    " receives from any source, but the communicator has no other rank");
   } else if (message.peer < 0 || message.peer >= ranks) {
     return misuse("peer is ", message.peer, " in a ", what, " on rank ", rank, "; it must be 0 to ",
                   ranks - 1, message.is_send ? "" : ", or any_source");

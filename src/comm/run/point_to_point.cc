@@ -68,17 +68,17 @@ class Group {
 
   Status add_self_copies() {
     if (to_self_.size() != from_self_.size())
-      return misuse("rank ", rank_, " sends itself ", to_self_.size(), " messages and receives ",
-                    from_self_.size(), " of itself in one group; they must be as many");
+      return misuse("rank ", rank_, " sends itself ", to_self_.size(), " messages but receives ",
+                    from_self_.size(), " from itself in one group; both numbers must be equal");
     if (to_self_.empty()) return {};
     plan::BlockBuilder block = program_.block(0, -1, -1);
     for (std::size_t i = 0; i < to_self_.size(); ++i) {
       if (to_self_[i].bytes != from_self_[i].bytes)
-        return misuse("rank ", rank_, " sends itself ", to_self_[i].bytes, " bytes and expects ",
-                      from_self_[i].bytes);
+        return misuse("rank ", rank_, " sends itself ", to_self_[i].bytes,
+                      " bytes but expects to receive ", from_self_[i].bytes);
       if (to_self_[i].call != from_self_[i].call)
         return misuse("rank ", rank_, " sends itself ", describe_call(to_self_[i].call),
-                      " and expects ", describe_call(from_self_[i].call));
+                      " but expects to receive ", describe_call(from_self_[i].call));
       const std::uint64_t piece_bytes = owner_.piece_bytes(to_self_[i].bytes);
       const auto pieces = (to_self_[i].bytes + piece_bytes - 1) / piece_bytes;
       block.loop(static_cast<std::int64_t>(pieces));

@@ -154,7 +154,7 @@ void Scheduler::begin_inquest(bool is_timeout, const Error* seen) {
     if (std::ranges::find(parts, peer, &Inquest::Awaited::member) == parts.end())
       parts.push_back({.member = peer,
                        .is_cut = true,
-                       .text = str("nothing that was sent to rank ", peer, " gets through")});
+                       .text = str("rank ", peer, " acknowledges nothing that was sent to it")});
   for (const Awaited& awaited : awaited_) {
     const int peer = awaited.waiting.peer;
     if (peer < 0 || peer == options_.rank) continue;
@@ -204,10 +204,10 @@ std::string Scheduler::own_part() {
                      : !messages_.empty() ? messages_.front()
                                           : nullptr;
   if (task == nullptr) return {};
-  std::string out =
-      str("; rank ", options_.rank, " gave up on call ", task->entry.sequence, " (",
-          name(task->entry.collective), ", plan ", task->entry.plan.data(), ") of communicator ",
-          options_.communicator, "; it waits for ", trace::describe(task->execution->waiting()));
+  std::string out = str("; rank ", options_.rank, " aborted call ", task->entry.sequence, " (",
+                        name(task->entry.collective), ", plan ", task->entry.plan.data(),
+                        ") of communicator ", options_.communicator, " while it waited for ",
+                        trace::describe(task->execution->waiting()));
   const std::vector<int> absent = current_ != nullptr ? board_.absent() : std::vector<int>{};
   if (!absent.empty()) out += str(". Ranks that have not joined this call: ", join(absent));
   return out;

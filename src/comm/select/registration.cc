@@ -46,8 +46,8 @@ Result<Verified> read_plan(const std::string& text, int ranks, int slots) {
   UNISONO_ASSIGN(Plan plan, is_json ? plan::from_json(text) : plan::parse(text));
   const plan::Header& header = plan.header;
   if (!has_calls(header.collective))
-    return misuse("plan ", header.name, " is of ", name(header.collective),
-                  "; plans can be registered of collectives whose calls have blocks of one size");
+    return misuse("plan ", header.name, " is for ", name(header.collective),
+                  "; only plans for collectives with blocks of one size can be registered");
   if (header.ranks != ranks)
     return misuse("plan ", header.name, " is for ", header.ranks, " ranks; the communicator has ",
                   ranks);
@@ -62,11 +62,12 @@ Result<Verified> read_plan(const std::string& text, int ranks, int slots) {
   }
   const verify::Report report = verify::verify(plan, options);
   if (report.slots > slots)
-    return misuse("plan ", header.name, " needs connections of ", report.slots,
-                  " slots, and here it would find ", slots,
-                  " free: raise UNISONO_SLOTS, and UNISONO_GPU_SLOTS on GPUs, on all ranks");
+    return misuse(
+        "plan ", header.name, " needs connections of ", report.slots, " slots, but only ", slots,
+        " are available; raise UNISONO_SLOTS, and UNISONO_GPU_SLOTS on GPUs, on all ranks");
   if (report.slots == 0)
-    return misuse("plan ", header.name, " is wrong:\n", report.failures.front().describe());
+    return misuse("plan ", header.name, " failed verification:\n",
+                  report.failures.front().describe());
   return Verified{std::move(plan), report.slots};
 }
 
@@ -116,17 +117,20 @@ bool same_transfers(const Plan& a, const Plan& b) {
 
 Status check_pair(const Plan& a, const Plan& b) {
   if (a.header.collective != b.header.collective || a.header.root != b.header.root)
-    return misuse("plans ", a.header.name, " and ", b.header.name, " are registered together, but ",
-                  "one is of ", name(a.header.collective), " with root ", a.header.root,
-                  ", the other of ", name(b.header.collective), " with root ", b.header.root);
+    return misuse("plans ", a.header.name, " and ", b.header.name,
+                  " are registered together, but one is for ", name(a.header.collective),
+                  " with root ", a.header.root, ", the other for ", name(b.header.collective),
+                  " with root ", b.header.root);
   if (a.header.in_place == b.header.in_place)
-    return misuse("plans ", a.header.name, " and ", b.header.name, " are both ",
-                  a.header.in_place ? "in place" : "out of place",
-                  "; two that are registered together are one of each");
+    return misuse(
+        "plans ", a.header.name, " and ", b.header.name, " are both ",
+        a.header.in_place ? "in place" : "out of place",
+        "; of two plans registered together one must be in place and the other out of place");
   if (has_root(a.header.collective) && !same_transfers(a, b))
-    return misuse("plans ", a.header.name, " and ", b.header.name, " send different messages; in ",
-                  name(a.header.collective),
-                  " only the root's call can be in place, so ranks with either must fit together");
+    return misuse(
+        "plans ", a.header.name, " and ", b.header.name, " send different messages; in ",
+        name(a.header.collective),
+        " only the root's call can be in place, so both plans must send the same messages");
   return {};
 }
 
@@ -157,15 +161,15 @@ std::string Registered::describe_beyond(std::uint32_t engine_operations, int eng
       if (is_beyond(plan::bit(cursor.step()->operation)))
         return str("rank ", program.rank, ", thread block ", block, ", step ", cursor.number(),
                    " is ", plan::name(cursor.step()->operation),
-                   ", which its engine does not have");
+                   ", which the engine does not support");
   }
   for (unsigned i = 0; i < 32; ++i)
     if (is_beyond(operations & 1U << i))
       return str("other ranks have steps ", plan::name(static_cast<plan::Operation>(i)),
-                 ", which its engine does not have");
+                 ", which the engine does not support");
   if (slots > engine_slots)
-    return str("it needs ", slots, " slots in each connection, and ", engine_slots,
-               " can be used at once");
+    return str("it needs ", slots, " slots in each connection, of which only ", engine_slots,
+               " are available");
   return {};
 }
 
@@ -174,10 +178,10 @@ Result<Registration> read_registration(std::span<const std::string> texts, int r
                                        std::uint64_t max_bytes) {
   if (texts.empty() || texts.size() > 2)
     return misuse(texts.size(),
-                  " plans to register; it takes one, or one in place and one out of place");
+                  " plans were given; register one plan, or one in place and one out of place");
   if (min_bytes > max_bytes)
-    return misuse("plans for sizes of ", min_bytes, " to ", max_bytes,
-                  " bytes; the second must not be smaller");
+    return misuse("min_bytes is ", min_bytes, " and max_bytes ", max_bytes,
+                  "; max_bytes must not be smaller than min_bytes");
   Registration out;
   Sha256 digest;
   std::vector<Plan> plans;
@@ -215,8 +219,8 @@ Status compare(std::span<const RegistrationCard> cards) {
   for (std::size_t rank = 0; rank < cards.size(); ++rank)
     if (cards[rank].plans == 0) without.push_back(rank);
   if (!without.empty())
-    return misuse("nothing is registered: rank ", join(without),
-                  " could not make its plan; its error says why");
+    return misuse("nothing was registered: rank ", join(without),
+                  " could not make its plan; see the error of that rank");
   for (std::size_t rank = 1; rank < cards.size(); ++rank)
     if (cards[rank] != cards[0])
       return misuse("ranks register different programs: rank 0 ", describe(cards[0]), "; rank ",

@@ -96,7 +96,7 @@ Status Selection::check_limit(const Choice& choice, Collective collective, std::
   if (takes_at_most(max_sms, choice, collective, bytes)) return {};
   return misuse("max_sms is ", max_sms, ", but plan ", choice.name(), " of ", name(collective),
                 " in protocol ", name(choice.protocol), " with ", choice.channels,
-                " channels takes more multiprocessors than that on ", placement_.ranks(), " ranks");
+                " channels needs more SMs than that on ", placement_.ranks(), " ranks");
 }
 
 void Selection::keep_small(std::vector<Candidate>& ranked, int max_sms, Collective collective,
@@ -164,8 +164,8 @@ void Selection::refuse(const plan::Header& header, std::string reason) {
 Status Selection::check_refused(Collective collective, std::string_view program) const {
   for (const Refused& one : refused_)
     if (one.collective == collective && one.name == program)
-      return misuse("program ", program, " does not run in the memory of this call: ", one.reason,
-                    ". It runs in host memory");
+      return misuse("program ", program, " cannot run in the memory of this call: ", one.reason,
+                    ". Call it with host memory");
   return {};
 }
 
@@ -208,7 +208,8 @@ Error Selection::refuse_custom(std::uint64_t bytes, bool in_place,
                        name(one->header.protocol), ";"));
   }
   if (served.empty())
-    return misuse("program ", options.algorithm, " is not run by the engine of this call's memory");
+    return misuse("program ", options.algorithm,
+                  " cannot be run by the engine of this call's memory");
   served.pop_back();
   return misuse("program ", options.algorithm, " does not serve ", format_bytes(bytes),
                 in_place ? " in place" : " out of place", "; it is registered for", served);
@@ -243,7 +244,7 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
                               !call_options.protocol && call_options.channels == 0;
   const SelectionRow* row = by_table();
   if (row == nullptr)
-    return misuse("no algorithm serves ", name(collective), " on ", placement_.ranks(), " ranks");
+    return misuse("no algorithm supports ", name(collective), " on ", placement_.ranks(), " ranks");
   if (nothing_forced) return row->choice;
 
   CallOptions options = call_options;
@@ -268,8 +269,8 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
   if (!runs(*choice.entry, wanted))
     return misuse("plan ", choice.entry->plan_name(), " in protocol ", name(choice.protocol),
                   " with ", choice.channels, " channels on ", placement_.ranks(),
-                  " ranks is more than the engine runs: a step does not fit a slot, or there are "
-                  "too many thread blocks");
+                  " ranks exceeds the engine's limits: a step does not fit into a slot, or there "
+                  "are too many thread blocks");
   UNISONO_TRY(check_limit(choice, collective, bytes, options.max_sms));
   return choice;
 }

@@ -229,7 +229,7 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
                           .launch(static_cast<unsigned>(blocks),
                                   static_cast<unsigned>(32 * device::lines_warps_of_block(ranks_)),
                                   stream, parameters);
-  UNISONO_TRY(engine.device().check(result, "launching bulk copies"));
+  UNISONO_TRY(engine.device().check(result, "launching TMA bulk copies"));
   return queue.finish();
 }
 

@@ -89,8 +89,9 @@ class CopiedPlan : public OnCopyEngines {
 
 Status CopiedPlan::start(const Arguments& arguments) {
   if (scratch_blocks_ > 0 && !(arguments.input_counts.empty() && arguments.output_counts.empty()))
-    return misuse("plan ", header_.name, " has ", scratch_blocks_,
-                  " scratch blocks; the copy engines take blocks of unequal size with none");
+    return misuse(
+        "plan ", header_.name, " has ", scratch_blocks_,
+        " scratch blocks; on the copy engines a plan for blocks of unequal size must have none");
   has_begun_ = false;
   tile_ = 0;
   step_ = 0;
@@ -290,7 +291,7 @@ Result<std::unique_ptr<Execution>> make_copies(const plan::Header& header,
   const std::size_t slot = resources.engine().copy_links().options().slot_bytes;
   if (static_cast<std::size_t>(header.max_step_count) * piece_grain > slot)
     return misuse("plan ", header.name, " sends ", header.max_step_count,
-                  " chunks in one message, which do not fit a slot of ", slot, " bytes");
+                  " chunks in one message, which do not fit into a slot of ", slot, " bytes");
   return std::unique_ptr<Execution>(
       std::make_unique<CopiedPlan>(header, program, exchange.get(), std::move(lowered), resources));
 }

@@ -56,12 +56,12 @@ DeviceAddress flags_of(const transport::Connection& connection) {
 Status CopyLinks::Options::check() const {
   constexpr int most_slots = 64;
   if (slots < 1 || slots > most_slots)
-    return misuse("a connection of copy engines with ", slots, " slots; it must be 1 to ",
+    return misuse("a connection of copy engines has ", slots, " slots; it must have 1 to ",
                   most_slots);
   constexpr std::size_t least = 4096;
   constexpr std::size_t most = std::size_t{1} << 30;
   if (slot_bytes < least || slot_bytes > most || slot_bytes % least != 0)
-    return misuse("a connection of copy engines with slots of ", slot_bytes,
+    return misuse("a connection of copy engines has slots of ", slot_bytes,
                   " bytes; it must be a multiple of 4 KiB up to 1 GiB");
   return {};
 }
@@ -209,7 +209,7 @@ void CopyLinks::look(std::int64_t now_ns) {
   const Waiting waiting = waiting_of(mark);
   failure_ = std::make_shared<const Error>(timeout_error(
       waiting.peer, "a stream of rank ", rank_, " on CUDA device ", device_->ordinal(),
-      ", whose copy engines move data, was given up; it waits for ", trace::describe(waiting)));
+      ", which uses the copy engines, timed out while it waited for ", trace::describe(waiting)));
   is_stopped_.store(true, std::memory_order_relaxed);
   end_waits();
 }

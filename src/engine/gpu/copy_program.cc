@@ -78,7 +78,7 @@ class Lowering {
     const CopyStep::Place to = place(step.destination);
     if (copies && (from.chunk - to.chunk) % header_.chunks_per_block != 0)
       return misuse("plan ", header_.name, " copies chunk ", from.chunk, " to chunk ", to.chunk,
-                    "; the copy engines need them at one place of their blocks of ",
+                    "; on the copy engines both must have the same position in their blocks of ",
                     header_.chunks_per_block, " chunks");
     using enum CopyStep::Kind;
     if (receives) out_.steps.push_back({receive, block.recv_link, {}, to, step.count});
@@ -166,8 +166,8 @@ Status check_order(const plan::Header& header, const std::vector<CopyProgram>& p
   for (std::size_t rank = 0; rank < programs.size(); ++rank)
     if (done[rank] < programs[rank].steps.size())
       return misuse("plan ", header.name, " cannot run on the copy engines: rank ", rank,
-                    " would wait for ever at step ", done[rank] + 1, " of ",
-                    programs[rank].steps.size(), ", one after the other");
+                    " would deadlock at step ", done[rank] + 1, " of ", programs[rank].steps.size(),
+                    " when its steps run in order");
   return {};
 }
 

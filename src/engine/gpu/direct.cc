@@ -161,7 +161,7 @@ Status Direct::launch(Resources& resources, const Arguments& arguments,
   void* parameters[] = {&launch};
   const auto result = engine.direct(kind_, data, ranks_)
                           .launch(static_cast<unsigned>(blocks), threads, stream, parameters);
-  return engine.device().check(result, "launching a plan by hand");
+  return engine.device().check(result, "launching an LL all-pairs kernel");
 }
 
 }  // namespace unisono::engine::gpu

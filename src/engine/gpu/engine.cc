@@ -71,7 +71,7 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
   const void* image = device::kernel_image();
   if (image == nullptr)
     return environment_error(
-        "this library was built without its GPU kernels, because no nvcc was there; install the "
+        "this library was built without its GPU kernels, because nvcc was not found; install the "
         "CUDA toolkit or the package nvidia-cuda-nvcc, and build again");
   std::unique_ptr<Engine> engine(new Engine);
   engine->device_ = device;
@@ -155,7 +155,8 @@ Status Engine::failure() const {
                                .expected = failure.expected,
                                .got = failure.got};
   return timeout_error(failure.peer, "a kernel of rank ", failure.rank, " on CUDA device ",
-                       device_->ordinal(), " gave up; it waits for ", trace::describe(waiting));
+                       device_->ordinal(), " timed out while it waited for ",
+                       trace::describe(waiting));
 }
 
 }  // namespace unisono::engine::gpu

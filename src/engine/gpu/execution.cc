@@ -115,9 +115,10 @@ Status GpuExecution::check(const Arguments& arguments) const {
                     reinterpret_cast<std::uintptr_t>(data), "; it must be a multiple of ", size);
   if (!is_uneven(arguments)) return {};
   if (header_.ranks > device::max_uneven_ranks || scratch_blocks_ > 0)
-    return misuse("plan ", header_.name, " on ", header_.ranks, " ranks with ", scratch_blocks_,
-                  " scratch blocks: the GPU engine takes blocks of unequal size for up to ",
-                  device::max_uneven_ranks, " ranks and no scratch blocks");
+    return misuse(
+        "plan ", header_.name, " on ", header_.ranks, " ranks with ", scratch_blocks_,
+        " scratch blocks cannot run: with blocks of unequal size the GPU engine supports up to ",
+        device::max_uneven_ranks, " ranks and no scratch blocks");
   return {};
 }
 
@@ -266,7 +267,8 @@ Result<device::Launch> GpuExecution::prepare_launch() {
   for (const device::Block& block : lowered_.blocks) most_steps = std::max(most_steps, block.steps);
   if (tiles > std::int64_t{UINT32_MAX} / most_steps)
     return misuse("plan ", header_.name, " with ", tiles, " tiles of ", most_steps,
-                  " steps on rank ", rank_, "; the GPU engine counts ", UINT32_MAX, " steps");
+                  " steps on rank ", rank_, " has too many steps; the GPU engine supports ",
+                  UINT32_MAX);
   launch.tiles = static_cast<std::int32_t>(tiles);
   launch.mailbox = resources_.engine().mailbox_address();
   launch.timeout_ns = arguments_.timeout_ns;

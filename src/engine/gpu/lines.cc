@@ -264,7 +264,7 @@ Status Lines::launch(Resources& resources, const Arguments& arguments,
                                                  : engine.lines(kind_of_data(launch), ranks_))
                           .launch(static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps),
                                   stream, parameters);
-  return engine.device().check(result, "launching a plan by hand");
+  return engine.device().check(result, "launching an LL128 all-pairs kernel");
 }
 
 }  // namespace unisono::engine::gpu

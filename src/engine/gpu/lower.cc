@@ -65,7 +65,7 @@ class Lowering {
         (lowered.source - lowered.destination) % header_.chunks_per_block != 0)
       return misuse("plan ", header_.name, " has a ", plan::name(step.operation), " from chunk ",
                     lowered.source, " to chunk ", lowered.destination,
-                    "; the GPU engine needs them at one place of their blocks of ",
+                    "; on the GPU engine both must have the same position in their blocks of ",
                     header_.chunks_per_block, " chunks");
     lowered.first_dependency = static_cast<std::uint32_t>(out_.dependencies.size());
     for (const plan::Dependency& after : step.after) {

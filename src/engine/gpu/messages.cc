@@ -91,16 +91,16 @@ Status Messages::add(std::span<const Message> messages, int ranks, int max_sms) 
     ++transfers_;
   }
   if (transfers_ > device::max_transfers)
-    return misuse("a group of ", transfers_, " messages on rank ", rank_, "; a group on a stream ",
-                  "takes at most ", device::max_transfers);
+    return misuse("a group on rank ", rank_, " has ", transfers_,
+                  " messages; a group on a stream may have at most ", device::max_transfers);
   int blocks = 0;
   for (auto& [key, way] : ways) {
     blocks += way.blocks;
     ways_.push_back(std::move(way));
   }
   if (blocks > device::max_transfer_blocks)
-    return misuse("a group of messages with ", ways.size(), " peers on rank ", rank_,
-                  "; a group on a stream takes at most ", device::max_transfer_blocks);
+    return misuse("a group of messages on rank ", rank_, " has ", ways.size(),
+                  " peers; a group on a stream may have at most ", device::max_transfer_blocks);
   UNISONO_ASSIGN(self_copies_, self_copies_of(messages, rank_));
   return {};
 }

@@ -18,13 +18,13 @@ Result<std::vector<SelfCopy>> self_copies_of(std::span<const Message> messages, 
   for (const Message& message : messages)
     if (message.peer == rank) (message.is_send ? sends : recvs).push_back(&message);
   if (sends.size() != recvs.size())
-    return misuse("rank ", rank, " sends itself ", sends.size(), " messages and receives ",
-                  recvs.size(), " of itself in one group; they must be as many");
+    return misuse("rank ", rank, " sends itself ", sends.size(), " messages but receives ",
+                  recvs.size(), " from itself in one group; both numbers must be equal");
   std::vector<SelfCopy> copies;
   for (std::size_t i = 0; i < sends.size(); ++i) {
     const std::size_t bytes = bytes_of(*sends[i]);
     if (bytes != bytes_of(*recvs[i]))
-      return misuse("rank ", rank, " sends itself ", bytes, " bytes and expects ",
+      return misuse("rank ", rank, " sends itself ", bytes, " bytes but expects to receive ",
                     bytes_of(*recvs[i]));
     if (bytes > 0)
       copies.push_back({reinterpret_cast<sys::cuda::DeviceAddress>(sends[i]->send_data),

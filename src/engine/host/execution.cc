@@ -27,7 +27,7 @@ plan::Limits limits() {
 
 Result<transport::Connection*> Resources::connection(int peer, int channel) {
   return bug("the connection to rank ", peer, " on channel ", channel,
-             " was asked for where only messages are for");
+             " was requested by a group of messages, which has none");
 }
 
 Result<std::unique_ptr<Execution>> make_execution(
@@ -72,18 +72,17 @@ Status HostExecution::check(const Arguments& arguments) const {
   if (!is_uneven(arguments)) return {};
   if (one_sided_.has_partners())
     return misuse("plan ", header_.name,
-                  " has one-sided steps, which blocks of unequal size do not allow");
+                  " has one-sided steps, which cannot run on blocks of unequal size");
   const auto inputs = static_cast<std::size_t>(plan::input_blocks_of(header_, rank));
   const auto outputs = static_cast<std::size_t>(plan::output_blocks_of(header_, rank));
   if (program_.scratch_blocks > 0)
     return misuse("plan ", header_.name,
-                  " needs scratch blocks, which blocks of unequal size "
-                  "do not allow");
+                  " needs scratch blocks, which cannot run on blocks of unequal size");
   if (arguments.input_counts.size() != inputs || arguments.input_displacements.size() != inputs ||
       arguments.output_counts.size() != outputs || arguments.output_displacements.size() != outputs)
     return misuse("rank ", rank, " gave counts for ", arguments.input_counts.size(), " input and ",
                   arguments.output_counts.size(), " output blocks; plan ", header_.name, " has ",
-                  inputs, " and ", outputs);
+                  inputs, " input and ", outputs, " output blocks");
   return {};
 }
 

@@ -159,7 +159,7 @@ Status OneSided::take(CallState& call, Partner& partner) {
     return peer_error(partner.rank, "rank ", partner.rank, " sent notice ",
                       static_cast<unsigned>(notice.kind), " of one-sided steps ",
                       is_first       ? "before it began the call"
-                      : partner.left ? "after it was done"
+                      : partner.left ? "after it had finished"
                                      : "twice");
   if (notice.kind == Kind::leave) {
     partner.left = true;
@@ -184,8 +184,8 @@ Status OneSided::take_part(CallState& call, Partner& partner) {
   if (notice.kind == Kind::answer) {
     const auto read = std::ranges::find(partner.reads, notice.thread_block, &Read::thread_block);
     if (read == partner.reads.end() || read->bytes != part.bytes)
-      return peer_error(partner.rank, "rank ", partner.rank, " answers with ", part.bytes,
-                        " bytes what thread block ", notice.thread_block, " did not ask");
+      return peer_error(partner.rank, "rank ", partner.rank, " answered with ", part.bytes,
+                        " bytes, which thread block ", notice.thread_block, " did not request");
     partner.incoming_place = read->destination;
     partner.has_incoming = true;
     return {};
@@ -193,15 +193,16 @@ Status OneSided::take_part(CallState& call, Partner& partner) {
   UNISONO_TRY(place(call, partner, part));
   if (notice.kind == Kind::put) {
     if (part.buffer == plan::Buffer::input)
-      return peer_error(partner.rank, "rank ", partner.rank, " puts into the input");
+      return peer_error(partner.rank, "rank ", partner.rank,
+                        " puts into this rank's input, which must not be written");
     partner.incoming_place = there_;
     partner.has_incoming = true;
     return {};
   }
   if (notice.kind != Kind::ask || partner.outgoing.size() >= max_outgoing)
     return peer_error(partner.rank, "rank ", partner.rank, " sent ",
-                      notice.kind == Kind::ask ? "more questions than it has thread blocks"
-                                               : "a notice of one-sided steps that there is not");
+                      notice.kind == Kind::ask ? "more requests than it has thread blocks"
+                                               : "a notice of one-sided steps of an unknown kind");
   Outgoing answer;
   answer.notice = notice;
   answer.notice.kind = Kind::answer;
@@ -225,7 +226,7 @@ Status OneSided::place(const CallState& call, const Partner& partner, const Remo
   if (is_inside && part.bytes > 0 &&
       call.memory.extents(part.buffer, part.chunk, part.count, part.tile, there_) == part.bytes)
     return {};
-  return peer_error(partner.rank, "rank ", partner.rank, " reaches for chunks ", part.chunk, " to ",
+  return peer_error(partner.rank, "rank ", partner.rank, " accesses chunks ", part.chunk, " to ",
                     part.chunk + part.count - 1, " of a buffer of ", chunks, ", ", part.bytes,
                     " bytes in tile ", part.tile, " of ", call.tiles,
                     "; ranks must run the same plan on blocks of one size");

@@ -15,8 +15,8 @@ Level choose_level_by_setting() {
   const std::string& cap = settings().text(Setting::simd);
   const LevelChoice choice = choose_level(cap);
   if (!choice.known) {
-    log(LogLevel::warn, "UNISONO_SIMD is \"", cap, "\", which is none of baseline, avx2, avx512 ",
-        "and neon; the reductions use ", choice.level.name);
+    log(LogLevel::warn, "UNISONO_SIMD is \"", cap, "\"; it must be baseline, avx2, avx512 ",
+        "or neon. The reductions use ", choice.level.name);
   }
   return choice.level;
 }

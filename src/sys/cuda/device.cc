@@ -37,7 +37,8 @@ Result<std::shared_ptr<const Device>> Device::open(int ordinal) {
   int count = 0;
   UNISONO_TRY(cuda::check(*driver, driver->device_count(&count), "counting CUDA devices"));
   if (ordinal < 0 || ordinal >= count)
-    return misuse("CUDA device ", ordinal, " is not there; this process sees ", count);
+    return misuse("CUDA device ", ordinal, " does not exist; this process sees ", count,
+                  " devices");
   std::shared_ptr<Device> device(new Device);
   device->driver_ = driver;
   device->ordinal_ = ordinal;

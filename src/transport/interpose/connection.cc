@@ -40,7 +40,7 @@ class InterposedConnection final : public Connection {
   }
   bool can_read_peer() const override { return false; }
   Status read_peer(void*, std::uint64_t, std::size_t) override {
-    return bug("the memory of rank ", peer_, " cannot be read through an interposed connection");
+    return bug("the memory of rank ", peer_, " cannot be read through this connection");
   }
   Status progress() override {
     UNISONO_TRY(inner_->progress());

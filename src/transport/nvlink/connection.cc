@@ -73,7 +73,7 @@ class NvlinkConnection : public Connection {
   std::uint64_t puts_completed() const override;
   bool can_read_peer() const override { return false; }
   Status read_peer(void*, std::uint64_t, std::size_t) override {
-    return bug("a connection between GPUs was asked to read the peer's process");
+    return bug("a connection between GPUs cannot read the memory of the peer's process");
   }
   Status progress() override { return control_->progress(); }
   Status check_peer() override { return control_->check_peer(); }
@@ -127,7 +127,9 @@ Status NvlinkConnection::map_peer() {
   Introduction theirs;
   std::memcpy(&theirs, control_->region(), sizeof theirs);
   if (theirs.magic != introduction_magic)
-    return peer_error(peer_, "rank ", peer_, " introduced its GPU in a way that cannot be read");
+    return peer_error(
+        peer_, "rank ", peer_,
+        " sent a description of its GPU that cannot be read; is it another version of unisono?");
   if (theirs.geometry != geometry_) return geometry_mismatch(peer_, theirs.geometry, geometry_);
   auto mapping = pool_.map(theirs.region);
   if (!mapping.ok()) {

@@ -24,7 +24,7 @@ void Mail::progress() {
   if (moved.ok()) return;
   failed_ = true;
   log(LogLevel::info, "rank ", connection_->peer(),
-      " is told no more of this rank's device memory: ", moved.error().message);
+      " receives no further addresses of this rank's device memory: ", moved.error().message);
 }
 
 Status Mail::move() {
@@ -34,8 +34,8 @@ Status Mail::move() {
   // Acquire: the peer's reads of a slot before it is written again.
   const std::uint64_t taken = connection_->signals()[taken_signal].load(std::memory_order_acquire);
   if (taken > sent_)
-    return peer_error(connection_->peer(), "rank ", connection_->peer(), " has taken ", taken,
-                      " records of ", sent_);
+    return peer_error(connection_->peer(), "rank ", connection_->peer(), " reports ", taken,
+                      " records read, but only ", sent_, " were sent");
   while (!outbox_.empty() && sent_ - taken < slots) {
     Record& slot = sending_[sent_ % slots];
     slot = outbox_.front();

@@ -70,8 +70,8 @@ Result<Pool::Stretch> Pool::take(std::size_t bytes) {
 Result<Pool::Mapping> Pool::map(const Location& location) {
   if (!device_->can_access(location.device))
     return environment_error("CUDA device ", device_->ordinal(),
-                             " cannot reach the memory of a peer's device ", location.ordinal,
-                             " of the same host");
+                             " cannot access the memory of a peer's device ", location.ordinal,
+                             " on the same host");
   Mapping mapping;
   if (location.process == sys::this_process()) {
     UNISONO_ASSIGN(const auto peer, sys::cuda::Device::open(location.ordinal));

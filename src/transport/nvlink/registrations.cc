@@ -110,8 +110,8 @@ Registrations::Region* Registrations::make_region(DeviceAddress data, std::size_
     if (!std::exchange(has_said_why_not_, true))
       log(LogLevel::info, "device memory of ", bytes,
           " bytes"
-          " cannot be shared with other processes, for it comes neither from cuMemAlloc nor from "
-          "cuMemCreate with a file descriptor asked for; it goes through slots, as any such does");
+          " cannot be shared with other processes, so its messages are staged through slots; "
+          "allocate it by cuMemAlloc, or by cuMemCreate with a file descriptor handle");
     return nullptr;
   }
   region->number = next_region_++;
@@ -208,7 +208,9 @@ void Registrations::hear_piece(int peer, const Record& record) {
                 : !import->pieces.empty() && record.pieces == import->pieces.front().pieces &&
                       record.address == import->owner_base + import->bytes);
   if (!fits) {
-    log(LogLevel::warn, "rank ", peer, " told of its device memory what makes no sense");
+    log(LogLevel::warn, "rank ", peer,
+        " sent a description of its device memory that cannot be read; messages to it are staged "
+        "through slots");
     imports_.erase(name);
     return;
   }
@@ -221,7 +223,7 @@ void Registrations::hear_piece(int peer, const Record& record) {
     import->address = *mapped;
   else
     log(LogLevel::info, "device memory of rank ", peer,
-        " is reached through slots: ", mapped.error().message);
+        " cannot be mapped, so messages to it are staged through slots: ", mapped.error().message);
   import->pieces.clear();
   mails_[static_cast<std::size_t>(peer)]->send(
       {.kind = Record::Kind::answer, .region = record.region, .address = import->address});
@@ -230,8 +232,9 @@ void Registrations::hear_piece(int peer, const Record& record) {
 Result<DeviceAddress> Registrations::map(Import& import) const {
   const Record& first = import.pieces.front();
   if (!device_->can_access(first.device))
-    return environment_error("CUDA device ", device_->ordinal(), " cannot reach device ",
-                             first.ordinal, " of another rank");
+    return environment_error("CUDA device ", device_->ordinal(),
+                             " cannot access the memory of device ", first.ordinal,
+                             ", which another rank uses");
   const bool is_own_process = first.process == sys::this_process();
   if (first.shareable.kind == Shareable::Kind::handle) {
     if (is_own_process) {

@@ -168,8 +168,8 @@ Status ShmConnection::meet_peer() {
   if (!equal_in_constant_time(proof, prove(proof_key_, 1 - end_, facts)))
     return environment_error("the shared memory of the connection to rank ", peer_, " on ",
                              describe(key_),
-                             " was joined by a process that is no rank of this job, or of another "
-                             "version of unisono");
+                             " was opened by a process that is not a rank of this job, or runs "
+                             "another version of unisono");
   if (!(facts.geometry == geometry_)) return geometry_mismatch(peer_, facts.geometry, geometry_);
   peer_facts_ = facts;
   return {};
@@ -204,7 +204,8 @@ Result<bool> ShmConnection::try_put(const void* source, std::size_t bytes, std::
 }
 
 Status ShmConnection::read_peer(void* destination, std::uint64_t peer_address, std::size_t bytes) {
-  if (!can_read_peer_) return bug("the memory of rank ", peer_, " cannot be read from here");
+  if (!can_read_peer_)
+    return bug("the memory of rank ", peer_, " cannot be read through this connection");
   auto* const to = static_cast<std::byte*>(destination);
   if (same_process_)
     return copy_guarded(bytes, [&](std::size_t at, std::size_t part) -> Status {
@@ -216,14 +217,15 @@ Status ShmConnection::read_peer(void* destination, std::uint64_t peer_address, s
   if (copied.ok()) return {};
   UNISONO_TRY(progress());
   return peer_error(peer_, "rank ", peer_,
-                    " withdrew memory that it had offered: ", copied.error().message);
+                    " unmapped memory that it had offered for zero-copy: ", copied.error().message);
 }
 
 // Guarded between processes too: there a late read finds freed memory gone, but a late write would
 // change what has taken its place.
 Status ShmConnection::write_peer(std::uint64_t peer_address, const void* source,
                                  std::size_t bytes) {
-  if (!can_read_peer_) return bug("the memory of rank ", peer_, " cannot be written from here");
+  if (!can_read_peer_)
+    return bug("the memory of rank ", peer_, " cannot be written through this connection");
   const auto* const from = static_cast<const std::byte*>(source);
   return copy_guarded(bytes, [&](std::size_t at, std::size_t part) -> Status {
     if (!same_process_)
@@ -251,9 +253,10 @@ Status ShmConnection::copy_guarded(std::size_t bytes, const Copy& copy) {
   if (!withdrawn && copied.ok()) return {};
   UNISONO_TRY(progress());
   if (!copied.ok())
-    return peer_error(peer_, "rank ", peer_,
-                      " withdrew memory that it had offered: ", copied.error().message);
-  return peer_error(peer_, "rank ", peer_, " left while its memory was being copied");
+    return peer_error(peer_, "rank ", peer_, " unmapped memory that it had offered for zero-copy: ",
+                      copied.error().message);
+  return peer_error(peer_, "rank ", peer_,
+                    " left the communicator while its memory was being copied");
 }
 
 // As long as it takes the peer to copy guarded_copy_bytes; a peer that died copies no more.
@@ -287,9 +290,10 @@ Status ShmConnection::check_peer() {
     return {};
   }
   if (died)
-    return peer_error(peer_, "rank ", peer_, " died: its process ", peer_facts_->process.pid,
+    return peer_error(peer_, "rank ", peer_, " failed: its process ", peer_facts_->process.pid,
                       " has ended");
-  return peer_error(peer_, "rank ", peer_, " left while this rank still waits for it");
+  return peer_error(peer_, "rank ", peer_,
+                    " left the communicator while this rank still waits for it");
 }
 
 void ShmConnection::abort(Fault fault) {

@@ -78,7 +78,8 @@ void Acceptor::drop_oldest(std::int64_t now) {
   // What it has said in the meantime may be the proof.
   oldest.readiness.readable.store(true, std::memory_order_relaxed);
   if (!advance(oldest, now))
-    log_refusal(oldest.messages.socket(), "too many connect at once without a proof", now);
+    log_refusal(oldest.messages.socket(), "too many connections wait for authentication at once",
+                now);
   strangers_.pop_front();
 }
 
@@ -90,7 +91,7 @@ bool Acceptor::advance(Stranger& stranger, std::int64_t now) {
   if (!hello.ok()) {
     // Who left by itself was not refused.
     if (stranger.messages.is_lost())
-      log(LogLevel::info, "lost a connection before any proof: ", hello.error().message);
+      log(LogLevel::info, "lost a connection before it was authenticated: ", hello.error().message);
     else
       log_refusal(stranger.messages.socket(), hello.error().message, now);
     return true;
@@ -100,7 +101,8 @@ bool Acceptor::advance(Stranger& stranger, std::int64_t now) {
     return true;
   }
   if (late)
-    log_refusal(stranger.messages.socket(), str("no proof within ", stranger_seconds, " s"), now);
+    log_refusal(stranger.messages.socket(),
+                str("it did not authenticate within ", stranger_seconds, " s"), now);
   return late;
 }
 

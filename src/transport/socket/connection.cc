@@ -183,8 +183,9 @@ Status SocketConnection::check_peer() {
     return {};
   }
   if (inbox_->said_bye())
-    return peer_error(peer_, "rank ", peer_, " left while this rank still waits for it");
-  return peer_error(peer_, "rank ", peer_, " died: its connection from ", meeting_->peer_address,
+    return peer_error(peer_, "rank ", peer_,
+                      " left the communicator while this rank still waits for it");
+  return peer_error(peer_, "rank ", peer_, " failed: its connection from ", meeting_->peer_address,
                     " has ended");
 }
 

@@ -94,7 +94,7 @@ Status Connector::take_reply(Outgoing& stream, Meeting& meeting) {
       meeting.fail(protection_mismatch(meeting.peer, reply.protection, stream.hello.protection));
       break;
   }
-  return environment_error("the other side wants another connection");
+  return environment_error("the peer asked for a different connection");
 }
 
 void Connector::join(Attempt& attempt) {
@@ -147,7 +147,7 @@ bool Connector::retry_later(Attempt& attempt, const Error& why) {
   else if (gives_up)
     meeting.fail(peer_error(meeting.peer, "rank ", meeting.peer, " cannot be reached at ",
                             meeting.peer_address, " on ", describe(meeting.key), ": ", why.message,
-                            "; it has ended, or is of another job"));
+                            "; its process has ended, or belongs to another job"));
   return gives_up;
 }
 

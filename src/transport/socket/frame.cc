@@ -55,27 +55,28 @@ Status check(const Frame& frame, int stream, const Geometry& geometry, int peer)
   const bool may_signal = frame.type == Frame::Type::put || frame.type == Frame::Type::signal;
   if (stream != 0 && may_signal)
     return peer_error(peer, "rank ", peer, " sent a frame of type ", type, " on stream ", stream,
-                      "; it belongs on stream 0");
+                      "; it must be on stream 0");
   if (has_bytes != (frame.bytes != 0))
     return peer_error(peer, "rank ", peer, " sent ", frame.bytes, " bytes with a frame of type ",
-                      type, ", which has ", has_bytes ? "some" : "none");
+                      type, ", which must have ", has_bytes ? "at least 1" : "0");
   if (!has_bytes && frame.offset != 0)
     return peer_error(peer, "rank ", peer, " sent an offset with a frame of type ", type,
-                      ", which has no bytes");
+                      ", which carries no data");
   if (!may_signal && frame.pieces != 0)
-    return peer_error(peer, "rank ", peer, " counts pieces in a frame of type ", type,
-                      ", which comes in no order with them");
+    return peer_error(peer, "rank ", peer, " sent a count of pieces in a frame of type ", type,
+                      ", which is not ordered with pieces");
   if (frame.bytes > geometry.region_bytes || frame.offset > geometry.region_bytes - frame.bytes)
     return peer_error(peer, "rank ", peer, " put ", frame.bytes, " bytes at offset ", frame.offset,
-                      " of a region of ", geometry.region_bytes);
+                      ", which exceeds the region of ", geometry.region_bytes, " bytes");
   if (frame.signal != Frame::no_signal &&
       (!may_signal || frame.signal >= static_cast<std::uint32_t>(geometry.signals)))
-    return peer_error(peer, "rank ", peer, " stored to signal ", frame.signal, " of ",
-                      geometry.signals, " in a frame of type ", type);
+    return peer_error(peer, "rank ", peer, " set signal ", frame.signal, " in a frame of type ",
+                      type, "; there are ", geometry.signals, " signals");
   if (frame.type == Frame::Type::signal && frame.signal == Frame::no_signal)
-    return peer_error(peer, "rank ", peer, " sent a signal frame without a signal");
+    return peer_error(peer, "rank ", peer, " sent a signal frame that names no signal");
   if (frame.signal == Frame::no_signal && frame.type != Frame::Type::fault && frame.value != 0)
-    return peer_error(peer, "rank ", peer, " sent the value ", frame.value, " for no signal");
+    return peer_error(peer, "rank ", peer, " sent the signal value ", frame.value,
+                      " in a frame that names no signal");
   return {};
 }
 

@@ -55,16 +55,17 @@ template <class Prove>
 Result<std::span<const std::byte>> proven(std::span<const std::byte> message, std::size_t bytes,
                                           Prove prove) {
   if (message.size() != bytes)
-    return environment_error("a message of ", message.size(), " bytes instead of ", bytes);
+    return environment_error("the handshake message has ", message.size(), " bytes; it must have ",
+                             bytes);
   const auto fields = message.first(bytes - proof_bytes);
   if (!equal_in_constant_time(prove(fields), message.last(proof_bytes)))
-    return environment_error("no proof of the job's key");
+    return environment_error("the peer does not have the job's key");
   return fields;
 }
 
 Result<sys::Protection> protection_of(std::uint8_t number) {
   if (number > static_cast<std::uint8_t>(sys::Protection::encrypt))
-    return environment_error("an unknown protection, ", number);
+    return environment_error("the peer asked for the unknown wire protection ", number);
   return static_cast<sys::Protection>(number);
 }
 
@@ -79,7 +80,7 @@ Nonce nonce_of(std::span<const std::byte> bytes) {
 Result<Nonce> fresh_nonce() {
   Nonce nonce;
   if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size()))
-    return system_error("drawing a nonce", errno);
+    return system_error("generating a nonce", errno);
   return nonce;
 }
 
@@ -106,7 +107,7 @@ Result<Nonce> decode_greeting(std::span<const std::byte> bytes) {
   const auto found = reader.number<std::uint64_t>();
   const auto drawn = reader.raw(sizeof(Nonce));
   if (!reader.done() || found != magic)
-    return environment_error("no greeting of a transport of this version");
+    return environment_error("the peer runs another program, or another version of unisono");
   return nonce_of(drawn);
 }
 
@@ -149,8 +150,8 @@ Result<Hello> decode_hello(const HandshakeKeys& keys, const Nonces& nonces,
   hello.geometry = read_geometry(reader);
   UNISONO_ASSIGN(hello.protection, protection_of(reader.number<std::uint8_t>()));
   if (hello.streams > max_streams || hello.stream >= hello.streams)
-    return environment_error("stream ", hello.stream, " of ", hello.streams, "; there are 1 to ",
-                             max_streams);
+    return environment_error("the peer announced stream ", hello.stream, " of ", hello.streams,
+                             "; a connection has 1 to ", max_streams, " streams");
   UNISONO_TRY(check_geometry(hello.geometry));
   return hello;
 }
@@ -180,7 +181,8 @@ Result<Reply> decode_reply(const HandshakeKeys& keys, const Nonces& nonces, cons
   reply.geometry = read_geometry(reader);
   UNISONO_ASSIGN(reply.protection, protection_of(reader.number<std::uint8_t>()));
   if (reply.verdict < Reply::Verdict::join || reply.verdict > Reply::Verdict::other_protection)
-    return environment_error("an unknown verdict, ", static_cast<int>(reply.verdict));
+    return environment_error("the peer answered with the unknown verdict ",
+                             static_cast<int>(reply.verdict));
   return reply;
 }
 

@@ -110,7 +110,8 @@ Result<std::shared_ptr<Meeting>> Hub::meet(const ConnectionRequest& request) {
 void Hub::leave(const std::shared_ptr<Meeting>& meeting) {
   const std::lock_guard lock(mutex_);
   std::erase(meetings_, meeting);
-  if (meeting->waits()) meeting->fail(bug("the connection was destroyed before it was made"));
+  if (meeting->waits())
+    meeting->fail(bug("the connection was destroyed before it was established"));
   // Lets go of half-made streams.
   progress_locked();
 }

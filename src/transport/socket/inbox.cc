@@ -48,8 +48,8 @@ void FrameReader::land(const std::byte* from, std::size_t bytes) {
 Status FrameReader::check_seal(SealTag tag) {
   const Status right = opener_->check(tag);
   if (right.ok()) return {};
-  return peer_error(peer_, "what comes from rank ", peer_, " on stream ", stream_,
-                    " cannot be trusted: ", right.error().message);
+  return peer_error(peer_, "data from rank ", peer_, " on stream ", stream_,
+                    " failed authentication: ", right.error().message);
 }
 
 Result<std::optional<Frame>> FrameReader::next_head() {
@@ -148,7 +148,8 @@ Status Inbox::take_frames(std::size_t stream) {
 
 Status Inbox::accept(const Frame& frame, std::size_t stream) {
   Incoming& from = incoming_[stream];
-  if (from.said_bye) return peer_error(peer_, "rank ", peer_, " went on sending after it had left");
+  if (from.said_bye)
+    return peer_error(peer_, "rank ", peer_, " sent data after it had closed the connection");
   switch (frame.type) {
     case Frame::Type::piece:
       ++from.pieces;
@@ -166,8 +167,8 @@ Status Inbox::accept(const Frame& frame, std::size_t stream) {
       break;
   }
   if (frame.pieces < last_pieces_)
-    return peer_error(peer_, "rank ", peer_, " counts ", frame.pieces, " pieces after ",
-                      last_pieces_);
+    return peer_error(peer_, "rank ", peer_, " reports ", frame.pieces, " pieces; it reported ",
+                      last_pieces_, " before");
   last_pieces_ = frame.pieces;
   if (frame.signal == Frame::no_signal) return {};
   waiting_.push({.index = frame.signal, .value = frame.value, .pieces = frame.pieces});

@@ -23,17 +23,18 @@ Result<Rails> listen_on_rails(std::string_view first, std::string_view others) {
   std::vector<std::string> hosts = split(others);
   hosts.insert(hosts.begin(), std::string(first));
   if (hosts.size() > max_rails)
-    return misuse("UNISONO_RAILS names ", hosts.size() - 1, " interfaces; at most ", max_rails - 1,
-                  " are possible");
+    return misuse("UNISONO_RAILS names ", hosts.size() - 1, " interfaces; it may name at most ",
+                  max_rails - 1);
   Rails rails;
   for (const std::string& host : hosts) {
     UNISONO_ASSIGN(const int descriptor, sys::open_listener({.host = host, .port = 0}));
     rails.listeners.emplace_back(descriptor);
     UNISONO_ASSIGN(const sys::Address bound, sys::local_address(descriptor));
     if (bound.host == "0.0.0.0" || bound.host == "::")
-      return misuse("listening on ", bound.host,
-                    ", all interfaces at once; name the one that the "
-                    "other ranks reach this one by");
+      return misuse("cannot listen on ", bound.host,
+                    ", which is every interface; name the address that the other "
+                    "ranks use to "
+                    "reach this one");
     if (rails.addresses.empty())
       rails.loopback = bound.is_loopback();
     else
@@ -46,8 +47,8 @@ Result<Rails> listen_on_rails(std::string_view first, std::string_view others) {
 Result<std::vector<sys::Address>> read_addresses(std::string_view addresses) {
   const std::vector<std::string> parts = split(addresses);
   if (parts.empty() || parts.size() > max_rails)
-    return environment_error("'", addresses, "' holds ", parts.size(),
-                             " addresses; a peer has 1 to ", max_rails);
+    return environment_error("'", addresses, "' has ", parts.size(), " addresses; a peer has 1 to ",
+                             max_rails);
   std::vector<sys::Address> out;
   for (const std::string& part : parts) {
     UNISONO_ASSIGN(out.emplace_back(), sys::Address::parse(part));

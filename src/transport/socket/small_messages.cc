@@ -12,7 +12,7 @@ Status SmallMessages::send(std::span<const std::byte> message) {
   is_lost_ = sent.error != 0;
   if (sent.error != 0) return system_error("sending", sent.error);
   if (sent.bytes == message.size()) return {};
-  return environment_error("the kernel took ", sent.bytes, " of ", message.size(), " bytes");
+  return environment_error("only ", sent.bytes, " of ", message.size(), " bytes could be sent");
 }
 
 Result<std::span<const std::byte>> SmallMessages::receive(std::size_t bytes) {
@@ -21,7 +21,7 @@ Result<std::span<const std::byte>> SmallMessages::receive(std::size_t bytes) {
     const sys::Transferred got = sys::receive_some(socket_, {&part, 1});
     is_lost_ = got.error != 0 || got.ended;
     if (got.error != 0) return system_error("receiving", got.error);
-    if (got.ended) return environment_error("the other side closed the connection");
+    if (got.ended) return environment_error("the peer closed the connection");
     have_ += got.bytes;
   }
   if (have_ < bytes) return std::span<const std::byte>();

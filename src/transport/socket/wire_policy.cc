@@ -14,8 +14,8 @@ Result<sys::Protection> WirePolicy::of(const sys::Socket& socket) const {
 }
 
 Error protection_mismatch(int peer, sys::Protection theirs, sys::Protection ours) {
-  return misuse("rank ", peer, " protects the data of this connection by '", sys::name(theirs),
-                "', this rank by '", sys::name(ours),
+  return misuse("rank ", peer, " uses the wire protection '", sys::name(theirs),
+                "' and this rank '", sys::name(ours),
                 "'; UNISONO_WIRE must be the same on all ranks");
 }
 
