@@ -4,14 +4,15 @@ Reading happens in processes of their own with bounded memory: a hostile dump th
 exhausts its reader costs that file, and the sentence about it says so.
 """
 
-import multiprocessing
 import os
+import pickle
 import re
 import resource
+import selectors
+import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from unisono.doctor import flight_recorder, nccl_ras, nccl_x, unisono_record
@@ -28,6 +29,9 @@ _MAX_BYTES = 1 << 30
 _GROWTH = 64
 _SPARE_BYTES = 1 << 30
 _PICKLE = re.compile(rb"\x80[\x00-\x05]")
+
+_LENGTH = struct.Struct("<Q")
+_CRASHED = "it crashed the process that read it: it is damaged, or made to do so"
 
 _Outcome = tuple[list[Part], str]
 
@@ -126,32 +130,68 @@ def _bound_memory(file_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("fork"))
+@dataclass
+class _Reader:
+    """A process that reads some of the files, in order, and what it has sent so far."""
+
+    pid: int
+    pipe: int
+    left: list[int]
+    received: bytearray = field(default_factory=bytearray)
+
+
+def _start(paths: Sequence[Path], mine: list[int]) -> _Reader:
+    pipe, sends = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(sends)
+        return _Reader(pid, pipe, mine)
+    status = 1
+    try:
+        os.close(pipe)
+        for place in mine:
+            outcome = pickle.dumps(_read_one(paths[place]))
+            with os.fdopen(os.dup(sends), "wb") as out:
+                out.write(_LENGTH.pack(len(outcome)) + outcome)
+        status = 0
+    finally:
+        # Nothing of the parent is run or flushed a second time.
+        os._exit(status)
 
 
 def _read_all(paths: Sequence[Path]) -> list[_Outcome]:
-    found: list[_Outcome | None] = [None] * len(paths)
-    with _pool(max(1, min(os.cpu_count() or 1, len(paths)))) as pool:
-        futures: list[Future[_Outcome] | None] = []
-        for path in paths:
-            try:
-                futures.append(pool.submit(_read_one, path))
-            except BrokenProcessPool:
-                futures.append(None)
-        for place, future in enumerate(futures):
-            try:
-                found[place] = future.result() if future is not None else None
-            except BrokenProcessPool:
-                continue
-    # One file has ended its reader, and with it the others'. Each gets a reader of its own.
-    return [_read_alone(path) if one is None else one
-            for path, one in zip(paths, found, strict=True)]  # fmt: skip
+    found: list[_Outcome] = [([], "")] * len(paths)
+    workers = max(1, min(os.cpu_count() or 1, len(paths)))
+    with selectors.DefaultSelector() as selector:
+        for first in range(min(workers, len(paths))):
+            reader = _start(paths, list(range(first, len(paths), workers)))
+            selector.register(reader.pipe, selectors.EVENT_READ, reader)
+        while selector.get_map():
+            for key, _ in selector.select():
+                reader = key.data
+                received = os.read(reader.pipe, 1 << 20)
+                reader.received += received
+                _take(reader, found)
+                if received:
+                    continue
+                selector.unregister(reader.pipe)
+                os.close(reader.pipe)
+                os.waitpid(reader.pid, 0)
+                if reader.left:
+                    # The file that it was at has ended it; another reader goes on after that.
+                    found[reader.left.pop(0)] = [], _CRASHED
+                if reader.left:
+                    reader = _start(paths, reader.left)
+                    selector.register(reader.pipe, selectors.EVENT_READ, reader)
+    return found
 
 
-def _read_alone(path: Path) -> _Outcome:
-    with _pool(1) as pool:
-        try:
-            return pool.submit(_read_one, path).result()
-        except BrokenProcessPool:
-            return [], "it crashed the process that read it: it is damaged, or made to do so"
+def _take(reader: _Reader, found: list[_Outcome]) -> None:
+    """The outcomes that have arrived whole."""
+    while len(reader.received) >= _LENGTH.size:
+        (length,) = _LENGTH.unpack_from(reader.received)
+        end = _LENGTH.size + length
+        if len(reader.received) < end:
+            return
+        found[reader.left.pop(0)] = pickle.loads(reader.received[_LENGTH.size : end])
+        del reader.received[:end]

@@ -99,7 +99,7 @@ def _totals(part: Part) -> dict[int, int]:
 
 
 def _behind(every: list[Part], last: list[Part], takings: list[str]) -> Diagnosis | None:
-    """Ranks that others wait for, and that wait for none: behind in one group, ahead in no other."""
+    """Ranks that others wait for: behind in one communicator, and ahead in no other."""
     behind: dict[_Who, str] = {}
     ahead: set[_Who] = set()
     for part in last:
@@ -119,8 +119,8 @@ def _behind(every: list[Part], last: list[Part], takings: list[str]) -> Diagnosi
         return _differing(last)
     ranks = [label for label in behind if label not in ahead]
     evidence = [behind[label] for label in ranks or behind][:8]
-    if len(ranks) > 1 and len(ranks) > len(ahead):
-        ranks = []
+    # RAS counts no messages: of several such ranks some may wait for one.
+    suspects, ranks = ranks, ranks if len(ranks) == 1 or len(last) == 1 else []
     moved = _moved(every, takings)
     if moved:
         return Diagnosis(
@@ -129,7 +129,9 @@ def _behind(every: list[Part], last: list[Part], takings: list[str]) -> Diagnosi
             f"{takings[-1]} they have launched more.", evidence=evidence,
         )  # fmt: skip
     if not ranks:
-        text = "Every rank that is behind in one communicator is ahead in another, or most are."
+        text = "Every rank that is behind in one communicator is ahead in another."
+        if suspects:
+            text = f"{ranks_text(suspects)} are behind; RAS does not show which wait for messages."
         return Diagnosis(
             Verdict.undecided, 0.0, text, evidence=evidence,
             would_help=["Flight Recorder's dumps, which have the order of each rank's calls."],
