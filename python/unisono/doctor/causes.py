@@ -17,7 +17,7 @@ __all__ = ["Cause", "cause_of", "skipped"]
 
 # Columns that all ranks of a collective share, and what people call them.
 _SHARED = (("kind", "collective"), ("size", "size"), ("type", "type"), ("root", "root"))
-# Of the ranks whose dumps are missing, so many may be named: more, and it is the dumps that lack.
+# Where more of the job's ranks than this part left no dumps, none of them is named for it.
 _MOST_SUSPECTS = 0.25
 # Earlier intervals between calls that say how many calls a rank makes between them.
 _LEAST_INTERVALS = 2
@@ -97,9 +97,7 @@ def _other_call(waits: Waits, node: Node) -> Cause | None:
 def _signatures(waits: Waits, process: int, group: int) -> dict[int, tuple[int, ...]]:
     """What a rank's calls of a group are, by slot."""
     calls = waits.job.calls
-    rows = np.flatnonzero(
-        (calls["group"] == group) & (calls["process"] == process) & (waits.slots >= 0)
-    )
+    rows = waits.rows(process, group)
     return {int(waits.slots[row]): tuple(int(calls[name][row]) for name, _ in _SHARED)
             for row in rows}  # fmt: skip
 
@@ -193,9 +191,9 @@ def _idle(waits: Waits, node: Node) -> Cause | None:
 def _went_on(waits: Waits, node: Node, process: int) -> bool:
     """Whether a rank made other calls with ranks that had made this one before."""
     calls, job = waits.job.calls, waits.job
-    mine = np.flatnonzero((calls["process"] == process) & (waits.slots >= 0))
+    mine = waits.rows(process)
     for other, row in node.rows.items():
-        theirs = np.flatnonzero((calls["process"] == other) & (waits.slots >= 0))
+        theirs = waits.rows(other)
         theirs = theirs[theirs > row]
         if not len(theirs):
             continue
@@ -212,7 +210,7 @@ def skipped(waits: Waits, process: int, group: int, row: int) -> bool:
     What it usually makes is counted between calls of the other group.
     """
     calls = waits.job.calls
-    mine = np.flatnonzero((calls["process"] == process) & (waits.slots >= 0))
+    mine = waits.rows(process)
     other = int(calls["group"][row])
     ends = mine[(calls["group"][mine] == other) & (mine <= row)][-_MOST_INTERVALS - 1 :]
     if len(ends) < _LEAST_INTERVALS + 2:
@@ -253,7 +251,9 @@ def _unseen(waits: Waits, node: Node) -> Cause | None:
                and process in node.rows}  # fmt: skip
     named = sorted(awaited & set(node.unknown))
     suspects = named or sorted(node.unknown)
-    if len(suspects) > max(1, _MOST_SUSPECTS * group.size) or len(node.rows) <= len(suspects):
+    everyone = {one for of in job.groups for one in of.members}
+    lost = sum(not job.processes[one].files for one in everyone)
+    if not named and lost > max(1, _MOST_SUSPECTS * len(everyone)):
         labels = ranks_text([job.label(one) for one in node.unknown])
         return Cause(
             Verdict.undecided, [], 0.0, 1,

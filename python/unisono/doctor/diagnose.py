@@ -31,7 +31,7 @@ def diagnose(job: Job) -> Diagnosis:
     ):
         reported.call = found.call
         found = reported
-    found.missing = [one.label for one in job.processes if not one.files]
+    found.missing = _missing(job)
     found.groups = _groups(job, waits)
     found.problems, found.notes = job.problems, job.notes
     found.timeline = timeline_of(waits, stuck)
@@ -68,12 +68,18 @@ def _judge(job: Job, waits: Waits, how: How) -> tuple[Diagnosis, int | None]:
     return found, index
 
 
+def _missing(job: Job) -> list[str]:
+    """Ranks of any group that left no dump."""
+    members = {one for group in job.groups for one in group.members}
+    return [job.label(one) for one in sorted(members) if not job.processes[one].files]
+
+
 def _begin(waits: Waits, node: Node) -> int:
     return min(int(waits.job.calls["created"][row]) for row in node.rows.values())
 
 
 def _nothing(job: Job) -> Diagnosis:
-    missing = [one.label for one in job.processes if not one.files]
+    missing = _missing(job)
     if not len(job.calls["group"]):
         text = "The files hold no calls, so that nothing can be said of the job."
         return Diagnosis(Verdict.undecided, 0.0, text,

@@ -4,6 +4,7 @@ Reading happens in processes of their own with bounded memory: a hostile dump th
 exhausts its reader costs that file, and the sentence about it says so.
 """
 
+import faulthandler
 import os
 import pickle
 import re
@@ -149,6 +150,7 @@ def _start(paths: Sequence[Path], mine: list[int]) -> _Reader:
     status = 1
     try:
         os.close(pipe)
+        faulthandler.disable()  # a crash is told of in a sentence
         for place in mine:
             outcome = pickle.dumps(_read_one(paths[place]))
             with os.fdopen(os.dup(sends), "wb") as out:

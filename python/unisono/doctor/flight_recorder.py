@@ -35,6 +35,9 @@ _BYTES = {
 _STATES = {"scheduled": State.scheduled, "started": State.started, "completed": State.ended}
 # Inputs and outputs of these may differ from rank to rank.
 _UNEVEN = ("alltoall", "all_to_all", "gather", "scatter", "_reduce_oop", "coalesced")
+_NUMBERS = (
+    "time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns", "timeout_ms",
+)  # fmt: skip
 _SHOWN_FRAMES = 3
 # NCCL runs batched messages and collectives as one: after them stands an entry for all.
 _BATCH = "coalesced"
@@ -112,6 +115,16 @@ def _claims(document: dict[str, Any], rank: int) -> list[Claim]:
     return claims
 
 
+def _count(entry: dict[str, Any], name: str, where: str) -> int:
+    value = entry.get(name)
+    if value is None:
+        return 0
+    # Most of a dump's numbers pass here.
+    if type(value) is int and 0 <= value < 1 << 62:
+        return value
+    return integer(entry, name, where, 0, default=0)
+
+
 def _enqueued(document: dict[str, Any], claims: list[Claim]) -> dict[int, int]:
     """The last number that each group enqueued; names of pg_status are those of pg_config."""
     status = document.get("pg_status")
@@ -180,10 +193,7 @@ class _Rows:
             (
                 group, number, kind_code, self.types.setdefault(element, len(self.types)),
                 self._size(kind, element, entry), -1, peer, int(state),
-                integer(entry, "time_created_ns", where, 0, default=0),
-                integer(entry, "time_discovered_started_ns", where, 0, default=0),
-                integer(entry, "time_discovered_completed_ns", where, 0, default=0),
-                integer(entry, "timeout_ms", where, 0, default=0),
+                *(_count(entry, one, where) for one in _NUMBERS),
             )
         )  # fmt: skip
 

@@ -87,7 +87,7 @@ class Job:
         self._process_of: dict[Key, int] = {}
         self._group_of: dict[str, int] = {}
         self.reports = parts_of(parts, True)
-        kept = self._of_one_job(self._without_doubles(parts_of(parts, False)))
+        kept = self._without_doubles(self._of_one_job(parts_of(parts, False)))
         self._largest = _largest(kept)
         self.formats = sorted({part.format for part in [*kept, *self.reports]})
         self._note_versions(kept)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -57,11 +58,21 @@ class Waits:
         self.nodes: list[Node] = []
         # By process, its calls under way in the order that it made them: row and node.
         self.open: dict[int, list[tuple[int, int]]] = {}
+        by_process = np.argsort(job.calls["process"], kind="stable")
+        of = job.calls["process"][by_process]
+        starts = np.searchsorted(of, np.arange(len(job.processes) + 1))
+        self._rows = [by_process[a:b] for a, b in pairwise(starts)]
         self._find_last()
         self._add_collectives()
         self._add_messages()
         for index, node in enumerate(self.nodes):
             self._find_blockers(index, node)
+
+    def rows(self, process: int, group: int | None = None) -> Array:
+        """The collectives of a process, or those in one group, in the order that it made them."""
+        mine = self._rows[process]
+        mine = mine[self.slots[mine] >= 0]
+        return mine if group is None else mine[self.job.calls["group"][mine] == group]
 
     def state(self, row: int) -> State:
         """Of a call."""
