@@ -5,6 +5,7 @@ exhausts its reader costs that file, and the sentence about it says so.
 """
 
 import faulthandler
+import gc
 import os
 import pickle
 import re
@@ -150,6 +151,7 @@ def _start(paths: Sequence[Path], mine: list[int]) -> _Reader:
     status = 1
     try:
         os.close(pipe)
+        gc.disable()  # plain data has no cycles but a hostile file's, and the process ends soon
         faulthandler.disable()  # a crash is told of in a sentence
         for place in mine:
             outcome = pickle.dumps(_read_one(paths[place]))

@@ -39,6 +39,7 @@ _NUMBERS = (
     "time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns", "timeout_ms",
 )  # fmt: skip
 _SHOWN_FRAMES = 3
+_MOST_KINDS = int(np.iinfo(np.int16).max)
 # NCCL runs batched messages and collectives as one: after them stands an entry for all.
 _BATCH = "coalesced"
 
@@ -187,7 +188,7 @@ class _Rows:
             raise TypeError("a type is no text")
         element = element[:40]
         kind_code = self.kinds.setdefault(kind, len(self.kinds))
-        if kind_code > np.iinfo(np.int16).max or len(self.types) > np.iinfo(np.int16).max:
+        if kind_code > _MOST_KINDS or len(self.types) > _MOST_KINDS:
             raise DumpError("it names more kinds of calls than any library has")
         self._rows.append(
             (
