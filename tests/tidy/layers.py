@@ -65,6 +65,7 @@ PYTHON_LAYERS = {
     "testing": 12,
     "bench": 12,
     "devices": 13,
+    "doctor": 13,
     "report": 14,
     "simulate": 13,
     "synthesize": 14,

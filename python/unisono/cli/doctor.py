@@ -1,0 +1,84 @@
+"""`unisono doctor`: says which call of a job is stuck, and which ranks are to blame."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unisono.cli.output import (
+    Html,
+    Json,
+    print_entries,
+    print_table,
+    print_text,
+    put_json,
+    warn,
+    write_file,
+)
+from unisono.doctor import Diagnosis, diagnose, read_files
+from unisono.report.hang import render_hang
+
+_MOST_LINES = 20
+
+
+def doctor(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILES",
+            help="Dumps of the job's ranks, or folders of them.",
+            exists=True,
+            show_default=False,
+        ),
+    ],
+    json: Json = None,
+    html: Html = None,
+) -> None:
+    """Say which call of a job is stuck, and which ranks are to blame.
+
+    Reads Unisono's records, PyTorch's Flight Recorder dumps, NCCL's RAS reports and NCCLX's
+    commDump, in any mixture. The exit status is 1 where something is wrong.
+    """
+    found = diagnose(read_files(files))
+    if not put_json(json, found.document()):
+        _show(found)
+    if html is not None:
+        write_file(html, render_hang(found))
+    if found.verdict.blames:
+        raise typer.Exit(1)
+
+
+def _show(found: Diagnosis) -> None:
+    for problem in found.problems:
+        warn(problem)
+    confidence = f" (confidence {found.confidence:.2f})" if found.confidence else ""
+    print_text(f"{found.verdict.capitalize()}{confidence}\n\n{found.paragraph}\n")
+    print_entries(
+        (name, lines)
+        for name, lines in (
+            ("Evidence", found.evidence),
+            ("Who waits for whom", found.cycle),
+            ("What would help", found.would_help),
+            ("Notes", found.notes),
+            ("No dumps of", [", ".join(found.missing[:_MOST_LINES])]),
+        )
+        if any(lines)
+    )
+    # Groups in which some rank is behind come first.
+    groups = sorted(found.groups, key=lambda one: (not one.behind, one.last_ended == one.furthest))
+    print_table(
+        ("group", "ranks", "dumps", "all ended", "furthest", "behind"),
+        (
+            (
+                one.name,
+                one.ranks,
+                one.dumps,
+                *("-" if number < 0 else number for number in (one.last_ended, one.furthest)),
+                ", ".join(one.behind[:_MOST_LINES]),
+            )
+            for one in groups[:_MOST_LINES]
+        ),
+        right=("ranks", "dumps", "all ended", "furthest"),
+        prose=("behind",),
+        title=f"Groups ({len(groups)})",
+    )

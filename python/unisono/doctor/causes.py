@@ -1,0 +1,319 @@
+"""What is wrong with one call that is under way, as far as its own ranks show it."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from unisono.doctor.diagnosis import Verdict
+from unisono.doctor.job import Job, ranks_text
+from unisono.doctor.match import SHIFT
+from unisono.doctor.parts import State
+from unisono.doctor.waits import Node, Waits
+
+__all__ = ["Cause", "cause_of", "skipped"]
+
+# Columns that all ranks of a collective share, and what people call them.
+_SHARED = (("kind", "collective"), ("size", "size"), ("type", "type"), ("root", "root"))
+# Where more of the job's ranks than this part left no dumps, none of them is named for it.
+_MOST_SUSPECTS = 0.25
+# Earlier intervals between calls that say how many calls a rank makes between them.
+_LEAST_INTERVALS = 2
+_MOST_INTERVALS = 8
+
+
+@dataclass
+class Cause:
+    """Why a call is stuck.
+
+    Attributes:
+        weight: Of several causes, that with the larger one is named.
+    """
+
+    verdict: Verdict
+    ranks: list[int]
+    confidence: float
+    weight: int
+    evidence: list[str]
+    difference: str = ""
+    would_help: list[str] = field(default_factory=list)
+
+
+def cause_of(waits: Waits, index: int) -> Cause | None:
+    """The cause that lies in a call's own ranks; None if it waits for other calls, or for nothing
+    that is known."""
+    node = waits.nodes[index]
+    return (
+        _other_call(waits, node)
+        or _error(waits.job, node)
+        or _idle(waits, node)
+        or (None if node.blockers else _unseen(waits, node) or _network(waits, node))
+    )
+
+
+def _values(waits: Waits, node: Node) -> dict[int, dict[str, Any]]:
+    job = waits.job
+    found = {}
+    for process, row in node.rows.items():
+        one: dict[str, Any] = {name: int(job.calls[name][row]) for name, _ in _SHARED}
+        one["kind"], one["type"] = job.kinds[one["kind"]], job.types[one["type"]]
+        found[process] = one
+    return found
+
+
+def _other_call(waits: Waits, node: Node) -> Cause | None:
+    job, values = waits.job, _values(waits, node)
+    names = _SHARED if node.slot >= 0 else _SHARED[1:3]
+    for name, shown in names:
+        said = {one: value[name] for one, value in values.items() if value[name] not in (-1, "")}
+        counts = Counter(said.values()).most_common()
+        if len(counts) < 2:
+            continue
+        others = [one for one in sorted(said) if said[one] != counts[0][0]]
+        if counts[0][1] <= len(others):
+            others = _unlike_before(waits, node)
+        unit = " bytes" if name == "size" else ""
+        told = "; ".join(
+            f"{ranks_text([job.label(one) for one in sorted(said) if said[one] == value])}: "
+            f"{value}{unit}"
+            for value, _ in counts
+        )
+        if not others:
+            return Cause(
+                Verdict.other_call, sorted(said), 0.5, 5, [f"{told}."], shown,
+                ["The program says which is right: as many ranks make one call as the other."],
+            )  # fmt: skip
+        moved = _moved(waits, node, others[0])
+        if moved is None:
+            return Cause(Verdict.other_call, others, 0.95, 5, [f"{told}."], shown)
+        verdict, text = moved
+        difference = "order" if verdict is Verdict.other_call else ""
+        return Cause(verdict, others, 0.9, 5, [f"{told}.", text], difference)
+    return None
+
+
+def _signatures(waits: Waits, process: int, group: int) -> dict[int, tuple[int, ...]]:
+    """What a rank's calls of a group are, by slot."""
+    calls = waits.job.calls
+    rows = waits.rows(process, group)
+    return {int(waits.slots[row]): tuple(int(calls[name][row]) for name, _ in _SHARED)
+            for row in rows}  # fmt: skip
+
+
+def _follower(made: dict[int, tuple[int, ...]], slot: int) -> tuple[int, ...] | None:
+    """What has always followed a call like that of a slot, before it."""
+    before = [made[one] for one in sorted(made) if one <= slot]
+    if slot not in made:
+        return None
+    after = {b for a, b in pairwise(before) if a == made[slot]}
+    times = sum(one == made[slot] for one in before[:-1])
+    return after.pop() if len(after) == 1 and times >= _LEAST_INTERVALS else None
+
+
+def _unlike_before(waits: Waits, node: Node) -> list[int]:
+    """Ranks whose call is not what has always followed the one before, where others' is."""
+    made = {one: _signatures(waits, one, node.group) for one in node.rows}
+    before = node.slot - (1 << SHIFT)
+    usual = {_follower(one, before) for one in made.values()}
+    if node.slot < 0 or len(usual) != 1 or None in usual:
+        return []
+    wrong = [one for one in sorted(made) if made[one].get(node.slot) not in usual]
+    return wrong if len(wrong) < len(made) else []
+
+
+def _moved(waits: Waits, node: Node, process: int) -> tuple[Verdict, str] | None:
+    """Whether a rank's differing call is one that the others make later, or have made before."""
+    if node.slot < 0:
+        return None
+    step = 1 << SHIFT
+    label, number = waits.job.label(process), node.number
+    mine = _signatures(waits, process, node.group)
+    call, following = mine.get(node.slot), mine.get(node.slot + step)
+    for other in sorted({*node.rows} - {process}):
+        theirs = _signatures(waits, other, node.group)
+        usual = theirs.get(node.slot)
+        if usual == call:
+            continue
+        is_next = call is not None and call == theirs.get(node.slot + step)
+        if following is not None and following == usual:
+            text = f"{label} makes calls {number} and {number + 1} in the other order."
+            more = f"{label} makes a call more than the others, as call {number}."
+            return Verdict.other_call, text if is_next else more
+        if is_next or (call is not None and call == _follower(theirs, node.slot)):
+            return Verdict.never_joined, (
+                f"{label}'s call {number} is what follows the call that the others make: it has "
+                "skipped one.")  # fmt: skip
+        break
+    return None
+
+
+def _error(job: Job, node: Node) -> Cause | None:
+    processes = {*node.rows, *node.absent, *node.unknown}
+    found: dict[int, list[str]] = {}
+    for process, hint, group in job.hints:
+        if hint.kind == "error" and process in processes and group in (-1, node.group):
+            found.setdefault(process, []).append(f"{job.label(process)} reports: {hint.text}.")
+    if not found:
+        return None
+    evidence = [text for texts in found.values() for text in texts]
+    return Cause(Verdict.gpu_error, sorted(found), 0.9, 6, evidence[:8])
+
+
+def _idle(waits: Waits, node: Node) -> Cause | None:
+    """Ranks that have not made the call, or whose GPU has not begun it, and are busy with none."""
+    job = waits.job
+    idle = [one for one in node.absent if waits.first_open(one) is None]
+    if not idle:
+        return _not_begun(waits, node)
+    evidence, later = [], []
+    for process in idle[:8]:
+        last = waits.last.get((process, node.group), -1)
+        made = f"its last was {last >> SHIFT}" if last >= 0 else "it has made none in this group"
+        what = f"call {node.number}" if node.slot >= 0 else "its side of the message"
+        evidence.append(f"{job.label(process)} has not made {what} ({made}), and has no other call "
+                        "under way.")  # fmt: skip
+        if _went_on(waits, node, process):
+            later.append(process)
+            evidence.append("It has made calls of other groups since the others made this one.")
+        for one, hint, _ in job.hints:
+            if one == process and hint.kind == "stack":
+                evidence.append(f"{job.label(process)} made its last call at {hint.text}.")
+    verdict = Verdict.never_joined if later else Verdict.stuck_outside
+    return Cause(
+        verdict, idle, 0.9 if len(idle) <= max(1, len(node.rows)) else 0.7, 4, evidence,
+        would_help=["A stack of " + ranks_text([job.label(one) for one in idle]) + " (py-spy dump, "
+                    "gdb) says where it is."],
+    )  # fmt: skip
+
+
+def _went_on(waits: Waits, node: Node, process: int) -> bool:
+    """Whether a rank made other calls with ranks that had made this one before."""
+    calls, job = waits.job.calls, waits.job
+    mine = waits.rows(process)
+    for other, row in node.rows.items():
+        theirs = waits.rows(other)
+        theirs = theirs[theirs > row]
+        if not len(theirs):
+            continue
+        common = {(int(calls["group"][one]), int(waits.slots[one])) for one in theirs}
+        if any((int(calls["group"][one]), int(waits.slots[one])) in common for one in mine):
+            return True
+    return skipped(waits, process, node.group, int(mine[-1])) if len(mine) and (
+        job.calls["group"][mine[-1]] != node.group) else False  # fmt: skip
+
+
+def skipped(waits: Waits, process: int, group: int, row: int) -> bool:
+    """Whether a rank made fewer calls of a group before this call than before earlier ones like it.
+
+    What it usually makes is counted between calls of the other group.
+    """
+    calls = waits.job.calls
+    mine = waits.rows(process)
+    other = int(calls["group"][row])
+    ends = mine[(calls["group"][mine] == other) & (mine <= row)][-_MOST_INTERVALS - 1 :]
+    if len(ends) < _LEAST_INTERVALS + 2:
+        return False
+    places = mine[calls["group"][mine] == group]
+    counts = np.diff(np.searchsorted(places, ends))
+    usual = Counter(counts[:-1].tolist()).most_common(1)[0][0]
+    return bool(counts[-1] < usual)
+
+
+def _not_begun(waits: Waits, node: Node) -> Cause | None:
+    """Where some ranks' kernels run and those of others wait, with nothing before them."""
+    states = {one: waits.state(row) for one, row in node.rows.items()}
+    waiting = [one for one, state in states.items() if state is State.scheduled]
+    running = [one for one, state in states.items() if state is State.started]
+    idle = [one for one in waiting if waits.open[one][0][0] == node.rows[one]]
+    calls = waits.job.calls
+    seen = {int(one) for one in np.unique(calls["process"][calls["started"] > 0])}
+    idle = [one for one in idle if one in seen]
+    if not idle or not running or node.absent or node.unknown or len(idle) >= len(running):
+        return None
+    label = ranks_text([waits.job.label(one) for one in idle])
+    return Cause(
+        Verdict.stuck_outside, sorted(idle), 0.7, 3,
+        [f"{label} made the call, but its GPU has not begun it; on the other ranks it runs. Work "
+         "before it in the stream holds it up."],
+        would_help=[f"The kernels that run on the GPU of {label} (cuda-gdb)."],
+    )  # fmt: skip
+
+
+def _unseen(waits: Waits, node: Node) -> Cause | None:
+    """Ranks without dumps: missing files are evidence where most others have left theirs."""
+    job, group = waits.job, waits.job.groups[node.group]
+    if not node.unknown:
+        return None
+    awaited = {group.members[hint.peer] for process, hint, of in job.hints
+               if hint.kind == "waiting" and of == node.group and hint.peer >= 0
+               and process in node.rows}  # fmt: skip
+    named = sorted(awaited & set(node.unknown))
+    suspects = named or sorted(node.unknown)
+    everyone = {one for of in job.groups for one in of.members}
+    lost = sum(not job.processes[one].files for one in everyone)
+    if not named and lost > max(1, _MOST_SUSPECTS * len(everyone)):
+        labels = ranks_text([job.label(one) for one in node.unknown])
+        return Cause(
+            Verdict.undecided, [], 0.0, 1,
+            [f"There is no dump of {labels}, of {group.size} ranks."],
+            would_help=[f"The dumps of {labels}."],
+        )  # fmt: skip
+    label = ranks_text([job.label(one) for one in suspects])
+    evidence = [f"There is no dump of {label}; {len(node.rows)} of the group's {group.size} ranks "
+                "have made the call and left theirs."]  # fmt: skip
+    if named:
+        evidence.append(f"The others' calls wait for {label}.")
+    if group.dumps_when_idle:
+        evidence.append("A process that lives writes its dump although its program is stuck.")
+        return Cause(Verdict.died, suspects, 0.75, 2, evidence,
+                     would_help=[f"The exit status or the kernel log of {label}."])  # fmt: skip
+    evidence.append("Unisono writes a dump where a call fails: such a rank made no such call, was "
+                    "stopped, or died.")  # fmt: skip
+    return Cause(
+        Verdict.never_joined, suspects, 0.8 if named else 0.6, 2, evidence,
+        would_help=[f"The exit status of {label}, or, if it lives, a stack (py-spy dump)."],
+    )  # fmt: skip
+
+
+def _network(waits: Waits, node: Node) -> Cause | None:
+    """All ranks are in the call: what was sent and not acknowledged, or who is waited for."""
+    job, group = waits.job, waits.job.groups[node.group]
+    if node.absent or node.unknown:
+        return None
+    found = [(one, hint) for one, hint, of in job.hints
+             if of == node.group and one in node.rows and hint.peer >= 0]  # fmt: skip
+    puts = [(one, hint) for one, hint in found if hint.kind == "network"]
+    if puts:
+        senders = Counter(one for one, _ in puts)
+        receivers = Counter(group.members[hint.peer] for _, hint in puts)
+        (sender, sent), (receiver, received) = (
+            senders.most_common(1)[0], receivers.most_common(1)[0])  # fmt: skip
+        ranks = [sender] if sent > received else [receiver] if received > sent else [
+            sender, receiver]  # fmt: skip
+        evidence = [f"{job.label(one)} has not had the acknowledgement of its {hint.text}."
+                    for one, hint in puts[:6]]  # fmt: skip
+        return Cause(
+            Verdict.network,
+            ranks,
+            0.85 if len(ranks) == 1 else 0.7,
+            3,
+            evidence,
+            would_help=["Counters of the network card and the switch at these ranks."],
+        )
+    awaited = Counter(group.members[hint.peer] for _, hint in found if hint.kind == "waiting")
+    ranked = awaited.most_common(2)
+    if ranked and (len(ranked) == 1 or ranked[0][1] > ranked[1][1]):
+        process, votes = ranked[0]
+        evidence = [f"{job.label(one)} waits for a {hint.text}." for one, hint in found
+                    if group.members[hint.peer] == process][:6]  # fmt: skip
+        return Cause(Verdict.network, [process], 0.6 if votes > 1 else 0.5, 2, evidence,
+                     would_help=[f"A stack of {job.label(process)}, and counters of its network "
+                                 "card."])  # fmt: skip
+    return Cause(
+        Verdict.undecided, [], 0.0, 1,
+        ["Every rank has made the call, and none of the dumps says what it waits for."],
+        would_help=["What the network or the GPUs wait for: NCCL's or NCCLX's dump, or the GPUs' "
+                    "logs."],
+    )  # fmt: skip

@@ -1,0 +1,110 @@
+"""What the doctor found."""
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+__all__ = ["Bar", "Call", "Diagnosis", "GroupLine", "Verdict"]
+
+
+class Verdict(StrEnum):
+    """What is wrong."""
+
+    nothing_wrong = "nothing wrong"
+    slow = "slow, not stuck"
+    never_joined = "never joined"
+    other_call = "other call"
+    died = "died"
+    stuck_outside = "stuck outside communication"
+    gpu_error = "GPU error"
+    network = "network"
+    deadlock = "deadlock across groups"
+    undecided = "undecided"
+
+    @property
+    def blames(self) -> bool:
+        """Whether ranks are to blame."""
+        return self not in (Verdict.nothing_wrong, Verdict.slow, Verdict.undecided)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a group.
+
+    Attributes:
+        number: Of the group's collectives; -1 for a message.
+        joined: Ranks that made it; absent: that did not, as their dumps say; unknown: whose dumps
+            are missing; ended: of those that joined, the ones that are through with it.
+    """
+
+    group: str
+    number: int
+    kind: str
+    joined: list[str]
+    absent: list[str]
+    unknown: list[str]
+    ended: list[str]
+
+
+@dataclass(frozen=True)
+class GroupLine:
+    """How far a group came.
+
+    Attributes:
+        last_ended: The last call that all dumps of the group have ended, -1 if none.
+        furthest: The last call that any rank made, -1 if none.
+        behind: Ranks that have made fewer calls.
+    """
+
+    name: str
+    ranks: int
+    dumps: int
+    last_ended: int
+    furthest: int
+    behind: list[str]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A call on the time line, in nanoseconds of its rank's clock; `end` is 0 while it runs."""
+
+    rank: str
+    group: str
+    label: str
+    begin: int
+    end: int
+    is_stuck: bool
+
+
+@dataclass
+class Diagnosis:
+    """The verdict, and why.
+
+    Attributes:
+        ranks: Whom to blame; empty where nobody is.
+        confidence: Between 0 and 1.
+        difference: For another call, what differs: collective, size, type, root or order.
+        evidence: What speaks for it, a sentence each.
+        would_help: What would raise the confidence.
+        cycle: Of a deadlock, who waits for whom, a sentence each.
+        missing: Ranks without dumps.
+    """
+
+    verdict: Verdict
+    confidence: float
+    paragraph: str = ""
+    ranks: list[str] = field(default_factory=list)
+    difference: str = ""
+    call: Call | None = None
+    evidence: list[str] = field(default_factory=list)
+    would_help: list[str] = field(default_factory=list)
+    cycle: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    groups: list[GroupLine] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    timeline: list[Bar] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"format": "unisono-diagnosis", "version": 1, **asdict(self)}

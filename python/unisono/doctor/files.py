@@ -1,0 +1,201 @@
+"""Files become parts: the format is told from the contents, and each file is read apart.
+
+Reading happens in processes of their own with bounded memory: a hostile dump that crashes or
+exhausts its reader costs that file, and the sentence about it says so.
+"""
+
+import faulthandler
+import gc
+import os
+import pickle
+import re
+import resource
+import selectors
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from unisono.doctor import flight_recorder, nccl_ras, nccl_x, unisono_record
+from unisono.doctor.job import Job
+from unisono.doctor.parts import DumpError, Part
+from unisono.doctor.plain_pickle import load
+from unisono.errors import MisuseError
+
+__all__ = ["parse", "read_files"]
+
+# A dump of 2,000 calls with their stacks is some 10 MB.
+_MAX_BYTES = 1 << 30
+# Plain data takes this much more memory than the bytes that it is read from, at most.
+_GROWTH = 64
+_SPARE_BYTES = 1 << 30
+_PICKLE = re.compile(rb"\x80[\x00-\x05]")
+
+_LENGTH = struct.Struct("<Q")
+_CRASHED = "it crashed the process that read it: it is damaged, or made to do so"
+
+_Outcome = tuple[list[Part], str]
+
+
+def parse(contents: bytes, file: str) -> list[Part]:
+    """The parts of a dump of any format.
+
+    Raises:
+        DumpError: What is wrong with it.
+    """
+    start = contents[:64].lstrip()
+    if not start:
+        raise DumpError("it is empty: the rank that wrote it was ended before it could" if
+                        not contents else "it holds nothing but white space")  # fmt: skip
+    if _PICKLE.match(contents):
+        document = load(contents)
+        if not flight_recorder.is_flight_recorder(document):
+            raise DumpError("it is a pickle, but not a dump of Flight Recorder")
+        return flight_recorder.read_flight_recorder(document, file)
+    if start[:1] == b"{":
+        document = nccl_ras.load_json(contents)
+        for is_such, read in (
+            (unisono_record.is_record, unisono_record.read_record),
+            (nccl_ras.is_ras_json, nccl_ras.read_ras_json),
+            (nccl_x.is_comm_dump, nccl_x.read_comm_dump),
+            (flight_recorder.is_flight_recorder, flight_recorder.read_flight_recorder),
+        ):
+            if is_such(document):
+                return read(document, file)
+        raise DumpError("it is JSON, but no dump that is known")
+    if nccl_ras.is_ras_text(contents):
+        return nccl_ras.read_ras_text(contents, file)
+    raise DumpError(
+        "it is no dump that is known: Unisono's record, a Flight Recorder dump, RAS's status or "
+        "NCCLX's commDump"
+    )
+
+
+def read_files(paths: Iterable[Path]) -> Job:
+    """All dumps as one job; folders stand for the files in them.
+
+    Files that cannot be read are the job's `problems`.
+
+    Raises:
+        MisuseError: No file is a dump.
+    """
+    files = list(_files(paths))
+    parts: list[Part] = []
+    problems: list[str] = []
+    for path, (found, wrong) in zip(files, _read_all(files), strict=True):
+        parts.extend(found)
+        if wrong:
+            problems.append(f"{path}: {wrong}")
+    if not parts:
+        raise MisuseError("; ".join(problems[:5]) or "there are no files to read")
+    return Job(parts, problems)
+
+
+def _files(paths: Iterable[Path]) -> Iterable[Path]:
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(one for one in path.iterdir() if one.is_file())
+        else:
+            yield path
+
+
+def _read_one(path: Path) -> _Outcome:
+    try:
+        status = path.stat()
+        if not path.is_file():
+            return [], "it is no ordinary file"
+        if status.st_size > _MAX_BYTES:
+            return [], f"it has {status.st_size} bytes; a dump has at most {_MAX_BYTES}"
+        contents = path.read_bytes()
+        _bound_memory(len(contents))
+        parts = parse(contents, str(path))
+    except OSError as error:
+        return [], f"it cannot be read: {error.strerror}"
+    except DumpError as error:
+        return [], str(error)
+    except MemoryError:
+        return [], "it claims more memory than a dump of its size can need"
+    checksum = zlib.crc32(contents)
+    for part in parts:
+        part.modified_ns, part.checksum = status.st_mtime_ns, checksum
+    return parts, ""
+
+
+def _bound_memory(file_bytes: int) -> None:
+    """Of this process, which is a reader: beyond it, an allocation fails as a MemoryError."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * os.sysconf("SC_PAGE_SIZE") + _GROWTH * file_bytes + _SPARE_BYTES
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+@dataclass
+class _Reader:
+    """A process that reads some of the files, in order, and what it has sent so far."""
+
+    pid: int
+    pipe: int
+    left: list[int]
+    received: bytearray = field(default_factory=bytearray)
+
+
+def _start(paths: Sequence[Path], mine: list[int]) -> _Reader:
+    pipe, sends = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(sends)
+        return _Reader(pid, pipe, mine)
+    status = 1
+    try:
+        os.close(pipe)
+        gc.disable()  # plain data has no cycles but a hostile file's, and the process ends soon
+        faulthandler.disable()  # a crash is told of in a sentence
+        for place in mine:
+            outcome = pickle.dumps(_read_one(paths[place]))
+            with os.fdopen(os.dup(sends), "wb") as out:
+                out.write(_LENGTH.pack(len(outcome)) + outcome)
+        status = 0
+    finally:
+        # Nothing of the parent is run or flushed a second time.
+        os._exit(status)
+
+
+def _read_all(paths: Sequence[Path]) -> list[_Outcome]:
+    found: list[_Outcome] = [([], "")] * len(paths)
+    workers = max(1, min(os.cpu_count() or 1, len(paths)))
+    with selectors.DefaultSelector() as selector:
+        for first in range(min(workers, len(paths))):
+            reader = _start(paths, list(range(first, len(paths), workers)))
+            selector.register(reader.pipe, selectors.EVENT_READ, reader)
+        while selector.get_map():
+            for key, _ in selector.select():
+                reader = key.data
+                received = os.read(reader.pipe, 1 << 20)
+                reader.received += received
+                _take(reader, found)
+                if received:
+                    continue
+                selector.unregister(reader.pipe)
+                os.close(reader.pipe)
+                os.waitpid(reader.pid, 0)
+                if reader.left:
+                    # The file that it was at has ended it; another reader goes on after that.
+                    found[reader.left.pop(0)] = [], _CRASHED
+                if reader.left:
+                    reader = _start(paths, reader.left)
+                    selector.register(reader.pipe, selectors.EVENT_READ, reader)
+    return found
+
+
+def _take(reader: _Reader, found: list[_Outcome]) -> None:
+    """The outcomes that have arrived whole."""
+    while len(reader.received) >= _LENGTH.size:
+        (length,) = _LENGTH.unpack_from(reader.received)
+        end = _LENGTH.size + length
+        if len(reader.received) < end:
+            return
+        found[reader.left.pop(0)] = pickle.loads(reader.received[_LENGTH.size : end])
+        del reader.received[:end]

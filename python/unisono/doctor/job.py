@@ -1,0 +1,261 @@
+"""All parts as one job: processes, groups, and one table of calls."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from unisono.doctor.parts import COLUMNS, Claim, Hint, Key, Part
+
+__all__ = ["Group", "Job", "Process", "ranks_text"]
+
+Array = np.ndarray[Any, Any]
+# A dump whose last call is this much older than the first call of the others is of another run.
+_OTHER_RUN_NS = 60 * 10**9
+_WORLD = "world"
+
+
+def ranks_text(labels: Sequence[str]) -> str:
+    """ "ranks 1, 2 and 5"; many of them are cut."""
+    numbers = [one.removeprefix("rank ") for one in labels]
+    if any(not one.isdecimal() for one in numbers):
+        shown = list(labels[:8])
+    else:
+        shown = [("ranks " if len(numbers) > 1 else "rank ") + numbers[0], *numbers[1:8]]
+    if len(labels) > 8:
+        return f"{', '.join(shown)} and {len(labels) - 8} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+@dataclass
+class Process:
+    """A rank of the job.
+
+    Attributes:
+        label: "rank 3", or "rank 1 of communicator ..." where its world rank is not known.
+        files: Its dumps; empty if it left none.
+    """
+
+    key: Key
+    label: str
+    files: list[str] = field(default_factory=list)
+    modified_ns: int = 0
+
+
+@dataclass
+class Group:
+    """A communicator or process group.
+
+    Attributes:
+        members: The process at each place.
+        covered: Whether a dump tells of the calls of the rank at a place.
+        dumps_when_idle: Whether each living rank of it would have left a dump.
+    """
+
+    name: str
+    ident: str
+    members: list[int]
+    covered: list[bool]
+    dumps_when_idle: bool = False
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return len(self.members)
+
+
+class Job:
+    """What the dumps say together.
+
+    Attributes:
+        problems: Files that could not be read, or are of another job: a sentence each.
+        notes: What else is odd.
+        calls: The columns, with `process`; in the order that each process made them.
+    """
+
+    def __init__(self, parts: Iterable[Part], problems: Iterable[str] = ()) -> None:
+        self.problems = list(problems)
+        self.notes: list[str] = []
+        self.processes: list[Process] = []
+        self.groups: list[Group] = []
+        self.kinds: list[str] = []
+        self.types: list[str] = []
+        self.hints: list[tuple[int, Hint, int]] = []  # process, hint, group or -1
+        self.last_enqueued: dict[tuple[int, int], int] = {}
+        self._process_of: dict[Key, int] = {}
+        self._group_of: dict[str, int] = {}
+        self.reports = parts_of(parts, True)
+        kept = self._without_doubles(self._of_one_job(parts_of(parts, False)))
+        self._largest = _largest(kept)
+        self.formats = sorted({part.format for part in [*kept, *self.reports]})
+        self._note_versions(kept)
+        self.calls = self._join(kept)
+        self._find_lost()
+
+    def label(self, process: int) -> str:
+        """What people call a process."""
+        return self.processes[process].label
+
+    def _without_doubles(self, parts: Sequence[Part]) -> list[Part]:
+        best: dict[tuple[Any, ...], Part] = {}
+        for part in parts:
+            key = (part.format, part.key, tuple(one.ident for one in part.claims)
+                   if part.format == "unisono-record" else ())  # fmt: skip
+            other = best.get(key)
+            if other is None:
+                best[key] = part
+                continue
+            later = max(part, other, key=lambda one: (_last(one), one.modified_ns))
+            earlier = other if later is part else part
+            same = part.checksum == other.checksum and part.checksum != 0
+            self.problems.append(
+                f"{earlier.file}: it is the same dump as {later.file}, which was read"
+                if same else
+                f"{earlier.file}: {later.file} is of the same rank ({part.key[1]}) and later, and "
+                "was read in its place"
+            )  # fmt: skip
+            best[key] = later
+        return list(best.values())
+
+    def _of_one_job(self, parts: list[Part]) -> list[Part]:
+        worlds = Counter(part.world_size for part in parts if part.world_size)
+        if len(worlds) > 1:
+            size = max(worlds, key=lambda one: (worlds[one], one))
+            others = [part for part in parts if part.world_size not in (0, size)]
+            for part in others:
+                self.problems.append(
+                    f"{part.file}: it is of another job: its largest group has {part.world_size} "
+                    f"ranks, that of most dumps {size}"
+                )
+            parts = [part for part in parts if part not in others]
+        firsts = [_first(part) for part in parts if part.key[0] == _WORLD and _first(part)]
+        if len(firsts) < 3:
+            return parts
+        start, kept = float(np.median(firsts)), []
+        for part in parts:
+            if part.key[0] == _WORLD and 0 < _last(part) < start - _OTHER_RUN_NS:
+                self.problems.append(
+                    f"{part.file}: it is of an earlier run: its last call is "
+                    f"{(start - _last(part)) / 1e9:.0f} s older than the first ones of the others"
+                )
+            else:
+                kept.append(part)
+        return kept
+
+    def _note_versions(self, parts: Sequence[Part]) -> None:
+        versions: dict[str, set[str]] = {}
+        for part in parts:
+            versions.setdefault(part.format, set()).add(part.version)
+        for name, found in versions.items():
+            if len(found) > 1:
+                self.notes.append(f"The {name} dumps have different versions: "
+                                  f"{', '.join(sorted(found))}.")  # fmt: skip
+
+    def _join(self, parts: Sequence[Part]) -> dict[str, Array]:
+        tables: dict[str, list[Array]] = {name: [] for name in (*COLUMNS, "process")}
+        kinds: dict[str, int] = {}
+        types: dict[str, int] = {}
+        for part in parts:
+            process = self._process(self._key(part))
+            self.processes[process].files.append(part.file)
+            self.processes[process].modified_ns = part.modified_ns
+            groups = np.array([self._group(process, one, part) for one in part.claims], np.int32)
+            for hint in part.hints:
+                self.hints.append(
+                    (process, hint, int(groups[hint.group]) if hint.group >= 0 else -1)
+                )
+            for index, number in part.last_enqueued.items():
+                self.last_enqueued[process, int(groups[index])] = number
+            if not len(part.calls["group"]):
+                continue
+            maps: dict[str, Array] = {
+                "group": groups,
+                "kind": np.array(
+                    [kinds.setdefault(one, len(kinds)) for one in part.kinds], np.int16
+                ),
+                "type": np.array(
+                    [types.setdefault(one, len(types)) for one in part.types], np.int16
+                ),
+            }
+            for name in COLUMNS:
+                values = part.calls[name]
+                tables[name].append(maps[name][values] if name in maps else values)
+            tables["process"].append(np.full(len(part.calls["group"]), process, np.int32))
+        self.kinds, self.types = list(kinds), list(types)
+        return {
+            name: np.concatenate(values) if values else
+            np.zeros(0, COLUMNS.get(name, np.int32))
+            for name, values in tables.items()
+        }  # fmt: skip
+
+    def _find_lost(self) -> None:
+        """Where one rank alone left no dump, it is the one that is missing in each group."""
+        lost = [i for i, one in enumerate(self.processes) if one.key[0] == _WORLD and not one.files]
+        if len(lost) != 1:
+            return
+        for group in self.groups:
+            missing = [place for place, covered in enumerate(group.covered) if not covered]
+            if group.dumps_when_idle and len(missing) == 1 and lost[0] not in group.members:
+                group.members[missing[0]] = lost[0]
+
+    def _key(self, part: Part) -> Key:
+        if part.key[0] != _WORLD and part.claims[0].ident == self._largest:
+            return (_WORLD, part.key[1])
+        return part.key
+
+    def _process(self, key: Key) -> int:
+        if key not in self._process_of:
+            self._process_of[key] = len(self.processes)
+            label = f"rank {key[1]}"
+            self.processes.append(
+                Process(key, label if key[0] == _WORLD else f"{label} of {key[0]}")
+            )
+        return self._process_of[key]
+
+    def _group(self, process: int, claim: Claim, part: Part) -> int:
+        index = self._group_of.setdefault(claim.ident, len(self.groups))
+        if index == len(self.groups):
+            self.groups.append(Group(claim.name, claim.ident, [], [], part.dumps_when_idle))
+        group = self.groups[index]
+        for place in range(len(group.members), claim.size):
+            if claim.members:
+                key: Key = (_WORLD, claim.members[place])
+            elif claim.ident == self._largest:
+                key = (_WORLD, place)
+            else:
+                key = (claim.name, place)
+            group.members.append(-1 if place == claim.place else self._process(key))
+            group.covered.append(False)
+        place = claim.place
+        if not claim.size:
+            place = group.members.index(process) if process in group.members else len(group.members)
+            if place == len(group.members):
+                group.members.append(process)
+                group.covered.append(False)
+        group.members[place], group.covered[place] = process, True
+        return index
+
+
+def parts_of(parts: Iterable[Part], reports: bool) -> list[Part]:
+    """Reports, which have counts alone, or dumps, which have calls."""
+    return [part for part in parts if part.format.endswith("-ras") is reports]
+
+
+def _largest(parts: Sequence[Part]) -> str:
+    """The group that all ranks are in, if one is larger than all others."""
+    sizes = {claim.ident: claim.size for part in parts for claim in part.claims}
+    most = max(sizes.values(), default=0)
+    largest = [ident for ident, size in sizes.items() if size == most]
+    return largest[0] if len(largest) == 1 else ""
+
+
+def _first(part: Part) -> int:
+    created = part.calls["created"]
+    return int(created[0]) if len(created) else 0
+
+
+def _last(part: Part) -> int:
+    return max((int(part.calls[name].max(initial=0)) for name in ("created", "started", "ended")),
+               default=0)  # fmt: skip

@@ -1,0 +1,203 @@
+"""The normal form of one dump: columns of calls, the groups they belong to, and hints.
+
+A number that a format does not give is -1, a time 0. Calls stand in the order that their process
+made them. Names are kept once, in tables, so that a call is 60 bytes whatever its format.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "COLUMNS", "ENDED", "Claim", "Columns", "DumpError", "Hint", "Key", "Part", "State", "integer",
+    "members_of", "text",
+]  # fmt: skip
+
+MAX_RANKS = 1 << 20
+_MOST_TEXT = 200
+
+# Who a process is: its world rank, or its place in a communicator of unknown world ranks.
+Key = tuple[str, int]
+
+
+class DumpError(ValueError):
+    """What is wrong with a dump, without its file's name."""
+
+
+class State(IntEnum):
+    """The furthest that a call was seen to come; formats differ in what they can see."""
+
+    scheduled = 0
+    started = 1
+    ended = 2
+    failed = 3
+
+
+ENDED = int(State.ended)
+
+COLUMNS: dict[str, type[np.generic]] = {
+    "group": np.int32, "number": np.int64, "kind": np.int16, "type": np.int16, "size": np.int64,
+    "root": np.int32, "peer": np.int32, "state": np.int8, "created": np.int64, "started": np.int64,
+    "ended": np.int64, "timeout_ms": np.int64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a dump says about a group.
+
+    Attributes:
+        name: As its library calls it.
+        ident: Equal for all ranks of the group, and for no other group, as far as the format knows.
+        size: Its number of ranks; 0 if the dump does not say.
+        place: The process's rank in the group, or -1.
+        members: World ranks, in order; empty if the dump does not say.
+    """
+
+    name: str
+    ident: str
+    size: int = 0
+    place: int = -1
+    members: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hint:
+    """Evidence beside the calls.
+
+    Attributes:
+        kind: waiting, error, dead, unresponsive, network, stack.
+        text: For people.
+        group: Index in the part's groups, or -1.
+        peer: Rank in that group, or -1.
+    """
+
+    kind: str
+    text: str
+    group: int = -1
+    peer: int = -1
+
+
+class Columns:
+    """Columns under construction; names become numbers."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, int] = {}
+        self.types: dict[str, int] = {}
+        self._rows: list[tuple[int, ...]] = []
+
+    def add(
+        self,
+        group: int,
+        kind: str,
+        *,
+        number: int = -1,
+        type: str = "",  # noqa: A002
+        size: int = -1,
+        root: int = -1,
+        peer: int = -1,
+        state: State = State.scheduled,
+        times: Sequence[int] = (0, 0, 0),
+        timeout_ms: int = 0,
+    ) -> None:
+        """Adds a call; `times` are when it was made, began and ended."""
+        kind_code = self.kinds.setdefault(kind[:_MOST_TEXT], len(self.kinds))
+        type_code = self.types.setdefault(type[:_MOST_TEXT], len(self.types))
+        if max(kind_code, type_code) > np.iinfo(np.int16).max:
+            raise DumpError(f"it names more than {np.iinfo(np.int16).max} kinds of calls")
+        self._rows.append(
+            (group, number, kind_code, type_code, size, root, peer, int(state), *times, timeout_ms)
+        )
+
+    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The columns."""
+        by_column = zip(*self._rows, strict=True) if self._rows else ([] for _ in COLUMNS)
+        return {
+            name: np.array(values, dtype)
+            for (name, dtype), values in zip(COLUMNS.items(), by_column, strict=True)
+        }
+
+
+@dataclass
+class Part:
+    """What one file says about one process.
+
+    Attributes:
+        format: The reader's name.
+        version: Of the format, as the file says.
+        world_size: Ranks of the job, 0 if unknown.
+        dumps_when_idle: Whether a process that is alive but makes no call would have left a dump.
+        counts: (index of the group, place, kind) -> calls launched, where only that is known.
+        missing: (index of the group, place) -> why a rank did not answer.
+        taken: When a report without calls was made, as text that sorts.
+        last_enqueued: By index of the group, the last number enqueued, where the dump says it.
+    """
+
+    file: str
+    format: str
+    version: str
+    key: Key
+    claims: list[Claim]
+    calls: dict[str, np.ndarray[Any, Any]]
+    kinds: list[str]
+    types: list[str]
+    hints: list[Hint] = field(default_factory=list)
+    world_size: int = 0
+    dumps_when_idle: bool = False
+    modified_ns: int = 0
+    checksum: int = 0
+    counts: dict[tuple[int, int, str], int] = field(default_factory=dict)
+    missing: dict[tuple[int, int], str] = field(default_factory=dict)
+    names: dict[tuple[int, int], str] = field(default_factory=dict)
+    taken: str = ""
+    last_enqueued: dict[int, int] = field(default_factory=dict)
+
+
+def integer(
+    values: Any, name: str, where: str, least: int = -1, most: int = (1 << 62), default: int = -1
+) -> int:
+    """A number of a dump, or the default where it is missing or null.
+
+    Raises:
+        DumpError: It is no whole number in the range.
+    """
+    value = values.get(name)
+    if value is None:
+        return default
+    if isinstance(value, str) and len(value) <= 20 and value.removeprefix("-").isdecimal():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        shown = repr(value)[:40] if isinstance(value, int | str | float) else type(value).__name__
+        raise DumpError(f"{where}: '{name}' is {shown}; a number from {least} to {most} is needed")
+    return value
+
+
+def text(values: Any, name: str, where: str, default: str | None = None) -> str:
+    """A text of a dump.
+
+    Raises:
+        DumpError: It is missing without a default, or no text.
+    """
+    value = values.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        kind = "missing" if value is None else f"a {type(value).__name__}"
+        raise DumpError(f"{where}: '{name}' is {kind}; a text is needed")
+    return str(value)[:_MOST_TEXT] if isinstance(value, str) else str(integer(values, name, where))
+
+
+def members_of(ranks: Iterable[int], where: str) -> tuple[int, ...]:
+    """World ranks of a group, checked.
+
+    Raises:
+        DumpError: One is no rank, or is there twice.
+    """
+    members = tuple(ranks)
+    for rank in members:
+        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < MAX_RANKS:
+            raise DumpError(f"{where}: the group's ranks include {str(rank)[:40]}, which is none")
+    if len(set(members)) != len(members):
+        raise DumpError(f"{where}: the group's ranks name one rank twice")
+    return members

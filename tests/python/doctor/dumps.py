@@ -1,0 +1,247 @@
+"""Writes a simulated job in each format, with the states and fields that the format really has."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+from python.doctor.jobs import START_NS, TIMEOUT_S, Job, Made
+
+_BYTES = {"Float": 4, "Int": 4}
+
+
+def _ns(job: Job, rank: int, seconds: float) -> int:
+    return START_NS + round((seconds + job.clocks[rank]) * 1e9)
+
+
+def _time(path: Path, ns: int) -> None:
+    os.utime(path, ns=(ns, ns))
+
+
+def write(job: Job, folder: Path, format_: str) -> list[Path]:
+    """The files of all ranks that leave one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if format_.startswith("ras"):
+        return _WRITERS[format_](job, folder)
+    if format_ == "unisono":
+        return write_records(job, folder)
+    paths = []
+    for rank in range(job.ranks):
+        if job.fault == "died" and rank == job.victim:
+            continue
+        name, contents = _OF_RANK[format_](job, rank)
+        path = folder / name
+        path.write_bytes(contents)
+        _time(path, _ns(job, rank, job.taken))
+        paths.append(path)
+    return paths
+
+
+def _entry(job: Job, rank: int, number: int, made: Made, library: str, timing: bool) -> dict:
+    op, members = made.op, job.groups[made.op.group]
+    name = op.kind
+    if op.peer >= 0:
+        arrow = "->" if op.kind == "send" else "<-"
+        name = f"{op.kind} {members.index(rank)}{arrow}{op.peer}"
+    started = made.started if timing else 0
+    entry: dict[str, Any] = {
+        "record_id": number, "pg_id": 0, "process_group": (op.group, "undefined"),
+        "collective_seq_id": op.index + 1, "p2p_seq_id": 0, "op_id": number,
+        "profiling_name": f"{library}:{name}", "is_p2p": op.peer >= 0,
+        "input_sizes": [[op.size // _BYTES[op.type]]], "input_dtypes": [op.type],
+        "output_sizes": [[op.size // _BYTES[op.type]]], "output_dtypes": [op.type],
+        "time_created_ns": _ns(job, rank, made.created), "timeout_ms": TIMEOUT_S * 1000,
+    }  # fmt: skip
+    if library == "gloo":
+        entry |= {
+            "state": "scheduled",
+            "retired": bool(made.ended),
+            "time_discovered_started_ns": None,
+            "time_discovered_completed_ns": None,
+        }
+        return entry  # fmt: skip
+    state = "completed" if made.ended else "started" if started else "scheduled"
+    return entry | {
+        "state": state, "retired": bool(made.ended),
+        "time_discovered_started_ns": _ns(job, rank, started) if started else None,
+        "time_discovered_completed_ns": _ns(job, rank, made.ended) if made.ended else None,
+    }  # fmt: skip
+
+
+def flight_recorder(job: Job, rank: int, library: str, timing: bool) -> dict[str, Any]:
+    """A Flight Recorder dump, as data."""
+    entries = [_entry(job, rank, i, made, library, timing)
+               for i, made in enumerate(job.calls[rank])]  # fmt: skip
+    groups = {
+        name: {"name": name, "desc": "default_pg" if name == "world" else "undefined",
+               "ranks": str(job.groups[name])}
+        for name in job.of(rank)
+    }  # fmt: skip
+    if library == "gloo":
+        groups = {"": {"name": "", "desc": "", "ranks": "[]"}}
+    return {"version": "2.10", "comm_lib_version": "2.28.9", "pg_config": groups, "pg_status": {},
+            "entries": entries}  # fmt: skip
+
+
+def _nccl(job: Job, rank: int) -> tuple[str, bytes]:
+    return f"nccl_trace_rank_{rank}", pickle.dumps(
+        flight_recorder(job, rank, "nccl", timing=False), protocol=2
+    )
+
+
+def _nccl_timed(job: Job, rank: int) -> tuple[str, bytes]:
+    return f"nccl_trace_rank_{rank}", pickle.dumps(flight_recorder(job, rank, "nccl", timing=True))
+
+
+def _nccl_json(job: Job, rank: int) -> tuple[str, bytes]:
+    return f"trace_{rank}.json", json.dumps(flight_recorder(job, rank, "nccl", True)).encode()
+
+
+def _gloo(job: Job, rank: int) -> tuple[str, bytes]:
+    return f"gloo_trace_rank_{rank}", pickle.dumps(
+        flight_recorder(job, rank, "gloo", timing=False), protocol=2
+    )
+
+
+def _call(job: Job, rank: int, number: int, made: Made) -> dict[str, Any]:
+    def us(seconds: float) -> int:
+        return _ns(job, rank, seconds) // 1000 if seconds else 0
+
+    return {
+        "opName": made.op.kind, "algoName": "ring", "opCount": number, "collId": number,
+        "dataType": "ncclFloat32" if made.op.type == "Float" else "ncclInt32",
+        "count": made.op.size // 4, "enqueueTs": us(made.created), "startTs": us(made.started),
+        "endTs": us(made.ended), **({"peer": made.op.peer} if made.op.peer >= 0 else {}),
+    }  # fmt: skip
+
+
+def _ncclx(job: Job, rank: int) -> tuple[str, bytes]:
+    document = {}
+    for name in job.of(rank):
+        past, current, pending, number = [], [], [], 0
+        for made in job.calls[rank]:
+            if made.op.group != name:
+                continue
+            call = _call(job, rank, made.op.index if made.op.peer < 0 else number, made)
+            if made.op.peer >= 0:
+                call["opName"] = {"send": "Send", "recv": "Recv"}[made.op.kind]
+            number += 1
+            (past if made.ended else current if made.started else pending).append(call)
+        members = job.groups[name]
+        active = []
+        is_stuck = any(made.op == job.at for made in job.calls[rank] if not made.ended)
+        if job.fault == "network" and is_stuck and rank != job.victim and name == job.at.group:
+            active = [{"opCount": 1, "coll": "AllReduce", "channelId": 3, "remoteRank":
+                       members.index(job.victim), "opType": "SEND", "status": "IN_PROGRESS",
+                       "POSTED": 4, "TRANSMITTED": 3, "DONE": 1}]  # fmt: skip
+        errors = []
+        if job.fault == "error" and rank == job.victim and name == job.at.group:
+            errors = [{"errorMessage": "CUDA error 719: unspecified launch failure"}]
+        document[f"{name}-hash"] = {
+            "commHash": json.dumps(f"{name}-hash"), "commDesc": json.dumps(name),
+            "rank": str(members.index(rank)), "nRanks": str(len(members)),
+            "CT_pastColls": json.dumps(past), "CT_currentColls": json.dumps(current),
+            "CT_pendingColls": json.dumps(pending), "PT_activeOps": json.dumps(active),
+            "processGlobalErrors": json.dumps(errors),
+        }  # fmt: skip
+    return f"commdump_rank_{rank}.json", json.dumps(document).encode()
+
+
+_KINDS = {"_all_gather_base": "all_gather", "_reduce_scatter_base": "reduce_scatter"}
+_TYPES = {"Float": "float32", "Int": "int32"}
+
+
+def write_records(job: Job, folder: Path) -> list[Path]:
+    """Unisono's records: of the ranks whose calls failed, which end with the failed one."""
+    paths = []
+    for name, members in job.groups.items():
+        for place, rank in enumerate(members):
+            mine = [made for made in job.calls[rank] if made.op.group == name]
+            failed = [made for made in mine if made.started and not made.ended]
+            if not failed and job.fault not in ("slow", "running", ""):
+                continue
+            entries = []
+            for number, made in enumerate(mine):
+                if not made.started:
+                    break
+                times = [round(1e9 * one) for one in (made.created, made.started, made.ended)]
+                fails = not made.ended and job.fault not in ("slow", "running", "")
+                entry = {
+                    "sequence": number, "collective": _KINDS.get(made.op.kind, made.op.kind),
+                    "plan": "ring", "protocol": "simple", "bytes": made.op.size,
+                    "type": _TYPES[made.op.type], "operation": "sum", "root": 0,
+                    "state": "completed" if made.ended else "failed" if fails else "started",
+                    "enqueued_ns": times[0], "started_ns": times[1],
+                    "ended_ns": times[2] or round(1e9 * job.taken) * fails,
+                }  # fmt: skip
+                if fails and rank != job.victim:
+                    entry["waiting"] = {
+                        "kind": "message", "peer": members.index(job.victim), "channel": 0,
+                        "thread_block": 0, "step": 1, "tile": 0, "expected": 4, "got": 3,
+                    }  # fmt: skip
+                entries.append(entry)
+            document = {"format": "unisono-record", "version": 1, "communicator": f"7{name}",
+                        "epoch": 0, "rank": place, "ranks": len(members), "node": "a",
+                        "entries": entries}  # fmt: skip
+            path = folder / f"unisono-7{name}-{place}.json"
+            path.write_text(json.dumps(document))
+            paths.append(path)
+    return paths
+
+
+_COUNTED = {"all_reduce": "AllReduce", "_all_gather_base": "AllGather", "all_gather": "AllGather",
+            "_reduce_scatter_base": "ReduceScatter", "broadcast": "Broadcast"}  # fmt: skip
+
+
+def _counts(job: Job, name: str, rank: int) -> dict[str, int]:
+    counts = dict.fromkeys(["Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"], 0)
+    for made in job.calls[rank]:
+        if made.op.group == name and made.op.peer < 0:
+            counts[_COUNTED[made.op.kind]] += 1
+    return counts
+
+
+def _ras_json(job: Job, folder: Path) -> list[Path]:
+    """Two reports, a minute apart, of a job that has stopped."""
+    paths = []
+    for minute in range(2):
+        communicators = []
+        for number, (name, members) in enumerate(job.groups.items()):
+            lost = [job.victim] if job.fault == "died" and job.victim in members else []
+            communicators.append({
+                "hash": f"0x{number + 1:x}", "secondary_hash": "0x1:0x2", "size": len(members),
+                "ranks_count": len(members) - len(lost), "missing_ranks_count": len(lost),
+                "ranks": [
+                    {"rank": members.index(rank), "host": "10.0.0.1", "pid": 100 + rank,
+                     "cuda_dev": rank % 8, "nvml_dev": rank % 8,
+                     "status": {"init_state": 0, "async_error": 1 if job.fault == "error"
+                                and rank == job.victim and name == "world" else 0,
+                                "finalize_called": False, "destroy_flag": False,
+                                "abort_flag": False},
+                     "collective_counts": _counts(job, name, rank)}
+                    for rank in members if rank not in lost
+                ],
+                "missing_ranks": [
+                    {"rank": members.index(rank), "host": "10.0.0.1", "pid": 100 + rank,
+                     "cuda_dev": rank % 8, "nvml_dev": rank % 8,
+                     "status": {"unresponsive": True, "considered_dead": True}}
+                    for rank in lost
+                ],
+            })  # fmt: skip
+        document = {"nccl_version": "2.28.9", "cuda_runtime_version": 12090,
+                    "cuda_driver_version": 13000, "timestamp": f"2026-06-19 06:5{minute}:57",
+                    "communicators_count": len(communicators), "communicators": communicators,
+                    "ras": {"collection_time_sec": 0.0, "timeouts_count": 0}}  # fmt: skip
+        text = json.dumps(document, indent=2)
+        path = folder / f"ras{minute}.json"
+        path.write_text(text)
+        paths.append(path)
+    return paths
+
+
+_OF_RANK = {"nccl": _nccl, "nccl_timed": _nccl_timed, "nccl_json": _nccl_json, "gloo": _gloo,
+            "ncclx": _ncclx}  # fmt: skip
+_WRITERS = {"ras_json": _ras_json}

@@ -1,0 +1,129 @@
+"""The doctor names what was done to simulated jobs, and blames nobody where nothing was."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+from python.doctor.dumps import write
+from python.doctor.jobs import FAULTS, simulate
+from unisono.doctor import Diagnosis, diagnose, read_files
+
+WANTED = {
+    "skip": "never joined", "outside": "stuck outside communication", "died": "died",
+    "size": "other call", "type": "other call", "kind": "other call",
+    "order": "deadlock across groups", "network": "network", "error": "GPU error",
+}  # fmt: skip
+FORMATS = ("nccl", "nccl_timed", "nccl_json", "gloo", "ncclx")
+# What a format does not hold: the doctor has to abstain.
+SILENT = {
+    **{(one, fault): "undecided" for one in FORMATS[:4] for fault in ("network", "error")},
+    ("gloo", "died"): "undecided",
+}  # fmt: skip
+
+
+def seeds(count: int) -> list[int]:
+    base = random.randrange(1 << 30)
+    print(f"seeds from {base}")
+    return [base + i for i in range(count)]
+
+
+def examine(folder: Path, seed: int, fault: str, format_: str, flat: bool = False) -> Diagnosis:
+    return diagnose(read_files(write(simulate(seed, fault, flat=flat), folder, format_)))
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_fault_and_its_rank_are_named(tmp_path: Path, fault: str, format_: str) -> None:
+    for seed in seeds(3):
+        found = examine(tmp_path / str(seed), seed, fault, format_)
+        job = simulate(seed, fault)
+        wanted = SILENT.get((format_, fault), WANTED[fault])
+        assert found.verdict == wanted, f"seed {seed}: {found.paragraph}"
+        ranks = [] if wanted == "undecided" else [f"rank {job.victim}"]
+        if fault == "network" and len(job.groups[job.at.group]) == 2 and ranks:
+            # Of two ranks, either end of the link may be at fault.
+            assert set(ranks) < set(found.ranks)
+        else:
+            assert found.ranks == ranks, f"seed {seed}: {found.paragraph}"
+        assert found.evidence
+        if wanted == "undecided":
+            assert found.would_help
+        if fault in ("size", "type"):
+            assert found.difference == fault
+        if fault == "order":
+            assert len(found.cycle) >= 2
+        if fault == "died":
+            assert found.missing == ranks
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("fault", ["", "running", "slow"])
+def test_nobody_is_blamed_for_a_job_that_moves(tmp_path: Path, fault: str, format_: str) -> None:
+    for seed in seeds(4):
+        found = examine(tmp_path / str(seed), seed, fault, format_)
+        assert not found.verdict.blames, f"seed {seed}: {found.paragraph}"
+        assert not found.ranks
+
+
+@pytest.mark.parametrize("fault", ["size", "type", "kind", "outside"])
+def test_records_of_unisono(tmp_path: Path, fault: str) -> None:
+    for seed in seeds(3):
+        job = simulate(seed, fault, flat=True)
+        found = examine(tmp_path / str(seed), seed, fault, "unisono", flat=True)
+        # A rank that makes no call leaves no record: where it is instead, no file says.
+        assert found.verdict == ("never joined" if fault == "outside" else "other call")
+        assert found.ranks == [f"rank {job.victim}"], f"seed {seed}: {found.paragraph}"
+
+
+@pytest.mark.parametrize("fault", ["died", "error", "outside"])
+def test_two_reports_of_ras(tmp_path: Path, fault: str) -> None:
+    wanted = {"died": "died", "error": "GPU error", "outside": "never joined"}
+    for seed in seeds(3):
+        job = simulate(seed, fault, flat=True)
+        paths = write(job, tmp_path / str(seed), "ras_json")
+        found = diagnose(read_files(paths))
+        assert (found.verdict, found.ranks) == (wanted[fault], [f"rank {job.victim}"])
+        if fault == "outside":
+            one = diagnose(read_files(paths[:1]))
+            assert one.verdict == "undecided"
+            assert "second report" in one.would_help[0]
+
+
+def test_a_mixture_of_formats(tmp_path: Path) -> None:
+    [seed] = seeds(1)
+    job = simulate(seed, "skip")
+    pickles = write(job, tmp_path / "a", "nccl")
+    texts = write(job, tmp_path / "b", "nccl_json")
+    half = job.ranks // 2
+    found = diagnose(read_files([*pickles[:half], *texts[half:]]))
+    assert (found.verdict, found.ranks) == ("never joined", [f"rank {job.victim}"])
+
+
+def test_where_most_files_are_missing_it_abstains(tmp_path: Path) -> None:
+    [seed] = seeds(1)
+    job = simulate(seed, "outside")
+    paths = write(job, tmp_path, "nccl")
+    del paths[job.victim]
+    found = diagnose(read_files(paths[:2]))
+    assert not found.verdict.blames
+    assert found.would_help
+
+
+def test_calls_without_numbers_are_aligned(tmp_path: Path) -> None:
+    [seed] = seeds(1)
+    job = simulate(seed, "outside", flat=True, ahead=1)
+    paths = write(job, tmp_path, "nccl_json")
+    for path in paths:
+        times = path.stat()
+        document = json.loads(path.read_text())
+        for entry in document["entries"]:
+            del entry["collective_seq_id"]
+        path.write_text(json.dumps(document))
+        os.utime(path, ns=(times.st_mtime_ns, times.st_mtime_ns))
+    found = diagnose(read_files(paths))
+    assert (found.verdict, found.ranks) == (
+        "stuck outside communication", [f"rank {job.victim}"]), found.paragraph  # fmt: skip
