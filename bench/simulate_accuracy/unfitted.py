@@ -28,6 +28,8 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 DECADES = ((0, 8 << 10), (8 << 10, 1 << 20), (1 << 20, 64 << 20), (64 << 20, 1 << 60))
 # What `calibrate` is given of a machine.
 OWN_POINTS = 8
+# The event simulator needs too long for more.
+MOST_RANKS = 64
 Found = list[tuple[str, nccl.Point, float]]
 
 
@@ -174,7 +176,8 @@ def events(measured: dict[str, list[Measurement]], clusters: dict[str, str]) -> 
         if not clusters[name]:
             continue
         predictor = Predictor(load_cluster(clusters[name]).file, "loggops")
-        known, refused = predictor.check([r for r in rows if r.collective != "all_to_all"])
+        rows = [row for row in rows if row.collective != "all_to_all" and row.ranks <= MOST_RANKS]
+        known, refused = predictor.check(rows)
         machine = nccl.load_machine(HERE / "machines" / f"{name}.yaml")
         found += [(name, point_of(machine, e.measurement), e.simulated_us) for e in known]
         print(f"{name}: {clusters[name]}" + "".join(f"\n  {why}" for why in refused))
@@ -198,7 +201,7 @@ def main() -> None:
     own(sites)
     if given.points:
         for name, point, time in found:
-            call, choice = point.call, point.terms().choice
+            call, choice = point.call, point.terms.choice
             print(
                 f"{name:<18}{call.collective:<16}{call.ranks:>6}{size(call.bytes):>10} "
                 f"{choice.algorithm}/{choice.protocol:<8}"

@@ -9,6 +9,7 @@ import typer
 from unisono import _unisono as native
 from unisono import plans
 from unisono.bench.peers import OURS
+from unisono.cli.nccl import NCCL, check_nccl, is_machine, simulate_nccl
 from unisono.cli.output import (
     DEFAULT_RANKS,
     RANK_OPTIONS,
@@ -84,7 +85,11 @@ def simulate(
         typer.Option(help="Simulate what a bench measured, and show the errors. Repeatable."),
     ] = None,
     implementation: Annotated[
-        str, typer.Option(help="Whose measurements: unisono, nccl, openmpi ...")
+        str,
+        typer.Option(
+            help="Whose measurements: unisono, nccl, openmpi ... nccl without --against: what "
+            "NCCL chooses and takes on a machine (dgx_h100, ..., or a file of format 2)."
+        ),
     ] = OURS,
     skip: Annotated[
         list[str] | None,
@@ -128,6 +133,12 @@ def simulate(
     simulator = load_simulator()
     if clusters:
         _print_clusters(simulator.builtin_clusters(), json)
+        return
+    if implementation == NCCL and not against:
+        simulate_nccl(collective, cluster, ranks, nodes, split_names(size or ["1MiB"]), json)
+        return
+    if against and implementation == NCCL and is_machine(cluster, collective):
+        check_nccl(cluster, against, collective, json)
         return
     chosen = simulator.load_cluster(cluster)
     if sources:

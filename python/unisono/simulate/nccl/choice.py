@@ -93,51 +93,32 @@ POINT_TO_POINT = Choice("point_to_point", "simple")
 
 
 def candidates(call: Call, platform: Platform) -> list[Choice]:
-    """What NCCL can choose from.
-
-    Raises:
-        MisuseError: What is allowed cannot serve.
-    """
+    """What NCCL can choose from."""
     if call.collective == "all_to_all":
         return [POINT_TO_POINT]
-    found = [
+    protocols = platform.protocols or PROTOCOLS
+    able = [
         Choice(algorithm, protocol)
         for algorithm in ALGORITHMS
-        for protocol in PROTOCOLS
-        if _can_serve(call, platform, algorithm, protocol)
+        for protocol in protocols
+        if _can_serve(call, platform, Choice(algorithm, protocol))
     ]
-    if not found:
-        allowed = ", ".join((*platform.algorithms, *platform.protocols))
-        raise MisuseError(
-            f"NCCL has nothing for {call.collective} among what is allowed: {allowed}"
-        )
-    return found
-
-
-def _can_serve(call: Call, platform: Platform, algorithm: str, protocol: str) -> bool:
-    if platform.protocols and protocol not in platform.protocols:
-        return False
+    allowed = [one for one in able if one.algorithm in (platform.algorithms or ALGORITHMS)]
     # A ring serves what no allowed algorithm does.
-    if platform.algorithms and algorithm not in (*platform.algorithms, "ring"):
-        return False
-    if algorithm == "ring":
-        return call.collective == "all_reduce" or not _other_serves(call, platform)
-    if algorithm == "tree":
+    return allowed or [one for one in able if one.algorithm == "ring"]
+
+
+def _can_serve(call: Call, platform: Platform, choice: Choice) -> bool:
+    if choice.algorithm == "ring":
+        return True
+    if choice.algorithm == "tree":
         return call.collective == "all_reduce"
-    if platform.nvls is None or protocol != "simple" or call.ranks <= 2 * call.nodes:
+    if platform.nvls is None or choice.protocol != "simple" or call.ranks <= 2 * call.nodes:
         return False
-    if algorithm == "nvls":
+    if choice.algorithm == "nvls":
         served = ("all_reduce", "all_gather", "reduce_scatter")
         return call.nodes == 1 and call.collective in served
     return call.nodes > 1 and call.collective == "all_reduce"
-
-
-def _other_serves(call: Call, platform: Platform) -> bool:
-    """The ring is not allowed, and another algorithm can serve."""
-    return bool(platform.algorithms) and "ring" not in platform.algorithms and (
-        call.nodes == 1 and platform.nvls is not None and "nvls" in platform.algorithms
-        and call.collective in ("all_gather", "reduce_scatter")
-    )  # fmt: skip
 
 
 def choose(call: Call, platform: Platform) -> Choice:

@@ -7,6 +7,7 @@ does not bend the rest. A machine counts as one, however many points it has.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -46,6 +47,7 @@ class Point:
     time_us: float
     choice: Choice | None = None
 
+    @cached_property
     def terms(self) -> Terms:
         """Of the model."""
         return terms_of(self.machine, self.call, self.choice)
@@ -68,7 +70,7 @@ def fit_all(points: Sequence[Point]) -> dict[str, float]:
     """
     if not points:
         raise MisuseError("there are no measurements to fit")
-    model = Model([point.terms() for point in points])
+    model = Model([point.terms for point in points])
     names = [point.machine.name for point in points]
     weights = np.sqrt([_WEIGHT / names.count(name) for name in names])
     spreads = np.array([spread_of(name) for name in model.names])
@@ -98,11 +100,11 @@ def fit_one(points: Sequence[Point], elsewhere: Mapping[str, float]) -> OwnFit:
     """
     if not points:
         raise MisuseError("there are no measurements to fit")
-    model = Model([point.terms() for point in points])
+    model = Model([point.terms for point in points])
     start = np.array([elsewhere.get(name, 0.0) for name in model.names])
     spreads = np.array([_own_spread(name) for name in model.names])
     values = _solve(model, points, _OWN_NOISE, np.ones(len(points)), start, spreads)
-    slopes = slopes_of(model, values) / _OWN_NOISE
+    slopes = model.slopes(values) / _OWN_NOISE
     precision = slopes.T @ slopes + np.diag(spreads**-2)
     found = dict(zip(model.names, map(float, values), strict=True))
     return OwnFit(found, np.asarray(np.linalg.inv(precision)))
@@ -110,14 +112,6 @@ def fit_one(points: Sequence[Point], elsewhere: Mapping[str, float]) -> OwnFit:
 
 def _own_spread(name: str) -> float:
     return min(_OWN_SPREAD, spread_of(name))
-
-
-def slopes_of(model: Model, values: Array) -> Array:
-    """Of the times' logarithms, a row for each call and a column for each parameter."""
-    step = 1e-4
-    at = np.log(model.times_us(values))
-    moved = [np.log(model.times_us(values + step * unit)) for unit in np.eye(len(values))]
-    return np.array([(one - at) / step for one in moved]).T.reshape(len(at), len(values))
 
 
 def _solve(
@@ -129,17 +123,27 @@ def _solve(
         raise MachineError("fitting needs scipy; pip install 'unisono[simulate]' has it") from None
     measured = np.log([point.time_us for point in points])
 
-    def residuals(values: Array) -> Array:
+    def off_by(values: Array) -> tuple[Array, Array]:
+        """Errors in units of the noise, and their loss, linear where they are large."""
         off = (np.log(model.times_us(values)) - measured) / noise
-        soft = np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off * off) - 1))
-        return np.concatenate([often * soft, (values - start) / spreads])
+        return off, np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off * off) - 1))
 
-    return np.asarray(least_squares(residuals, start, max_nfev=_ROUNDS).x)
+    def residuals(values: Array) -> Array:
+        return np.concatenate([often * off_by(values)[1], (values - start) / spreads])
+
+    def slopes(values: Array) -> Array:
+        off, loss = off_by(values)
+        steep = np.ones(len(off))
+        np.divide(off, np.sqrt(1 + off * off) * loss, out=steep, where=np.abs(off) > 1e-6)
+        rows = (often * steep / noise)[:, None] * model.slopes(values)
+        return np.vstack([rows, np.diag(1 / spreads)])
+
+    return np.asarray(least_squares(residuals, start, jac=slopes, max_nfev=_ROUNDS).x)
 
 
 def predict_us(points: Sequence[Point], values: Mapping[str, float]) -> Array:
     """Times of the calls of points; a parameter that is not among the values is 0."""
-    model = Model([point.terms() for point in points])
+    model = Model([point.terms for point in points])
     return model.times_us(np.array([values.get(name, 0.0) for name in model.names]))
 
 
@@ -166,7 +170,7 @@ def most_helpful(
         for column, other in enumerate(model.names):
             if one in known and other in known:
                 covariance[row, column] = fit.covariance[known[one], known[other]]
-    slopes = slopes_of(model, values)
+    slopes = model.slopes(values)
     found: list[tuple[Call, float]] = []
     for _ in range(min(count, len(candidates))):
         shared = slopes @ covariance

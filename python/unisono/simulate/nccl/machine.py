@@ -1,12 +1,14 @@
 """A machine that runs NCCL, in three parts: hardware, software stack, calibration."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+import yaml
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from unisono.errors import MisuseError
-from unisono.simulate.files import Part, parse, read
+from unisono.names import check_names
+from unisono.simulate.files import Part, folder, parse, read
 from unisono.simulate.nccl.choice import Graph, Platform
 from unisono.simulate.nccl.tables import tables_of
 from unisono.simulate.quantities import Bandwidth, Number, Plain
@@ -32,11 +34,6 @@ class Hardware(Part):
     nics: Plain = Number(0, "")
     nic_bandwidth: Bandwidth = Number(0, "", "GB/s")
     cpu: Literal["intel", "amd", "arm"] = "intel"
-
-    @property
-    def network_gb_s(self) -> float:
-        """Of a node."""
-        return self.nics.value * self.nic_bandwidth.value
 
 
 class Stack(Part):
@@ -77,12 +74,14 @@ class Calibration(Part):
         factors: By parameter of the model, as `unisono calibrate` prints them: how many times the
             model's own value.
         error: Median error of points that were held back, as a part.
+        spread: 80 % of them were off by no more.
     """
 
     measurements: list[str]
     points: int = Field(ge=1)
     factors: dict[str, float]
     error: float = Field(ge=0)
+    spread: float = Field(ge=0)
 
 
 class MachineFile(Part):
@@ -115,6 +114,42 @@ def parse_machine(text: str, where: str = "machine") -> MachineFile:
     return parse(MachineFile, text, where)
 
 
+def machine_to_yaml(machine: MachineFile) -> str:
+    """The text of a machine's file, which `parse_machine` reads."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Number):
+            return value.text()
+        if isinstance(value, BaseModel):
+            values = ((name, getattr(value, name)) for name in type(value).model_fields)
+            return {
+                name: plain(one)
+                for name, one in values
+                if one is not None and not (isinstance(one, Number) and not one.source)
+            }
+        return value
+
+    text: str = yaml.safe_dump(plain(machine), sort_keys=False, width=100, allow_unicode=True)
+    return text
+
+
+def machine_names() -> list[str]:
+    """Of the machines that come with the package."""
+    return sorted(path.stem for path in (folder() / "nccl" / "machines").glob("*.yaml"))
+
+
+def find_machine(name: str) -> MachineFile:
+    """A machine by its name, or from a file.
+
+    Raises:
+        MisuseError: There is none of that name, or the file is wrong.
+    """
+    if Path(name).suffix in (".yaml", ".yml"):
+        return load_machine(name)
+    check_names("machine", [name], machine_names())
+    return load_machine(folder() / "nccl" / "machines" / f"{name}.yaml")
+
+
 def load_machine(path: str | Path) -> MachineFile:
     """A machine from a file.
 
@@ -124,22 +159,34 @@ def load_machine(path: str | Path) -> MachineFile:
     return parse_machine(read(Path(path)), str(path))
 
 
-def platform_of(machine: MachineFile, nodes: int) -> Platform:
+def nics_of(hardware: Hardware, local: int) -> int:
+    """NICs that so many GPUs of a node use: each has its own share of them."""
+    nics = hardware.nics.value
+    return max(1, round(nics * min(1.0, local / hardware.ranks_per_node.value))) if nics else 0
+
+
+def platform_of(machine: MachineFile, nodes: int, local: int = 0) -> Platform:
     """What NCCL's formula asks of a machine for a call on so many nodes.
 
     Between nodes each NIC has a channel, as fast as the first of NCCL's speeds that neither a NIC
     nor its share of the NVLinks limits; inside nodes, a tree's can be faster than a NIC.
 
+    Args:
+        machine: Where.
+        nodes: Of the call.
+        local: Ranks on each; 0: as many as a node has.
+
     Raises:
         MisuseError: It has no network, and there are several nodes.
     """
     hardware, stack = machine.hardware, machine.stack
+    local = local or int(hardware.ranks_per_node.value)
     gpu = tables_of(stack.nccl).generations[hardware.gpu]
     channels, inside = gpu.inside
     rings = trees = Graph(channels, inside, inside)
     nvls = None
     if nodes > 1:
-        nics = int(hardware.nics.value)
+        nics = nics_of(hardware, local)
         if nics < 1:
             raise MisuseError(f"{machine.name} has no NICs, and {nodes} nodes are asked for")
         share = gpu.nvlink_gb_s / nics
@@ -148,7 +195,8 @@ def platform_of(machine: MachineFile, nodes: int) -> Platform:
         trees = Graph(nics, max(between, _first(gpu.inside_speeds, share)), between)
     if hardware.sharp and stack.nvls and gpu.nvls[0]:
         count, speed = gpu.nvls
-        share = hardware.network_gb_s / count if nodes > 1 else speed
+        network = nics_of(hardware, local) * hardware.nic_bandwidth.value
+        share = network / count if nodes > 1 else speed
         nvls = Graph(count, speed, share)
     return Platform(
         hardware.gpu, rings, trees, nvls, hardware.cpu, stack.nccl,

@@ -86,9 +86,9 @@ def predict(machine: MachineFile, call: Call, choice: Choice | None = None) -> P
         MisuseError: The machine cannot run it.
     """
     point = Point(machine, call, 1.0, choice)
-    chosen = point.terms().choice
+    chosen = point.terms.choice
     (time_us,) = map(float, predict_us([point], values_of(machine)))
-    platform = platform_of(machine, call.nodes)
+    platform = platform_of(machine, call.nodes, call.ranks // call.nodes)
     why = [(one, formula_us(call, one, platform)) for one in candidates(call, platform)]
     low, high = _widths(machine).interval_us(call, time_us)
     return Predicted(
@@ -100,6 +100,6 @@ def predict(machine: MachineFile, call: Call, choice: Choice | None = None) -> P
 def _widths(machine: MachineFile) -> Widths:
     widths = {kind: math.log(factor) for kind, factor in shipped().widths.items()}
     if machine.calibration is not None:
-        own = math.log1p(machine.calibration.error)
+        own = math.log1p(machine.calibration.spread)
         widths = {kind: min(width, own) for kind, width in widths.items()}
     return Widths(widths)

@@ -26,10 +26,12 @@ from unisono.simulate.nccl.choice import (
     choose,
     steps,
 )
-from unisono.simulate.nccl.machine import MachineFile, platform_of
+from unisono.simulate.nccl.machine import MachineFile, nics_of, platform_of
 from unisono.simulate.nccl.tables import PROTOCOLS, tables_of
 
 Array = npt.NDArray[np.float64]
+# Coefficients of calls, and which parameters multiply each.
+_Slot = tuple[Array, Array]
 
 # A launch, when none is waited for, and when it is by a CUDA graph.
 _LAUNCH_US = 6.6
@@ -77,7 +79,7 @@ def terms_of(machine: MachineFile, call: Call, choice: Choice | None = None) -> 
         raise MisuseError(
             f"{call.ranks} ranks on {call.nodes} nodes; 2 or more, as many on each node"
         )
-    platform = platform_of(machine, call.nodes)
+    platform = platform_of(machine, call.nodes, call.ranks // call.nodes)
     choice = choice or choose(call, platform)
     tags = _Tags(machine.hardware.gpu, machine.stack.transport, graphs=machine.stack.graphs)
     if choice == POINT_TO_POINT:
@@ -180,16 +182,22 @@ def _between(machine: MachineFile, call: Call, choice: Choice, tags: _Tags) -> T
         return Term(call.bytes * part / speed / 1000, ("network_bytes.ll",))
     moved = call.bytes * part * _WIRE[choice.protocol]
     return Term(
-        moved / machine.hardware.network_gb_s / 1000,
+        moved / _network_gb_s(machine, call) / 1000,
         (f"network_bytes.{choice.protocol}", f"network_bytes.{tags.transport}"),
     )
+
+
+def _network_gb_s(machine: MachineFile, call: Call) -> float:
+    """Of the NICs that a node's ranks use."""
+    hardware = machine.hardware
+    return nics_of(hardware, call.ranks // call.nodes) * hardware.nic_bandwidth.value
 
 
 def _point_to_point(machine: MachineFile, call: Call, tags: _Tags) -> Terms:
     local = call.ranks // call.nodes
     far = call.ranks - local
     share = call.bytes / call.ranks
-    nics = machine.hardware.network_gb_s
+    nics = _network_gb_s(machine, call)
     latencies = [
         tags.launch(POINT_TO_POINT),
         Term((local - 1) * _PEER_US["inside"], ("peer.inside",)),
@@ -199,7 +207,7 @@ def _point_to_point(machine: MachineFile, call: Call, tags: _Tags) -> Terms:
     if far:
         if nics <= 0:
             raise MisuseError(f"{machine.name} has no NICs, and {call.nodes} nodes are asked for")
-        speed = min(nics / machine.hardware.ranks_per_node.value, _POINT_TO_POINT_GB_S)
+        speed = min(nics / local, _POINT_TO_POINT_GB_S)
         between = Term(
             share * far / speed / 1000,
             ("network_bytes.point_to_point", f"network_bytes.{tags.transport}"),
@@ -231,7 +239,7 @@ class Model:
         self._most = self._slots([one.most_fill for one in terms])
         self._share = self._slot([one.share for one in terms])
 
-    def _slots(self, sums: Sequence[tuple[Term, ...]]) -> list[tuple[Array, Array]]:
+    def _slots(self, sums: Sequence[tuple[Term, ...]]) -> list[_Slot]:
         """Of sums of terms, filled up with zeros."""
         most = max((len(one) for one in sums), default=0)
         return [
@@ -239,7 +247,7 @@ class Model:
             for i in range(most)
         ]
 
-    def _slot(self, terms: Sequence[Term]) -> tuple[Array, Array]:
+    def _slot(self, terms: Sequence[Term]) -> _Slot:
         uses = np.zeros((len(terms), len(self.names)))
         for row, term in enumerate(terms):
             for name in term.parameters:
@@ -249,18 +257,49 @@ class Model:
 
     def times_us(self, values: Array) -> Array:
         """With values of `names`, all at 0 for NCCL's own constants."""
+        latency, most, inside, between, share = self._parts(values)
+        wire, most_fill = np.maximum(inside, between), sum(most, self._nothing)
+        fill = most_fill * wire / np.maximum(wire + share * most_fill, 1e-9)
+        return np.asarray(sum(latency, self._nothing) + wire + fill)
 
-        def of(slot: tuple[Array, Array]) -> Array:
+    def slopes(self, values: Array) -> Array:
+        """Of the times' logarithms, a row for each call and a column for each parameter."""
+        latency, parts, inside, between, share = self._parts(values)
+        most = sum(parts, self._nothing)
+        wire = np.maximum(inside, between)
+        d_wire = np.where(
+            (inside >= between)[:, None],
+            inside[:, None] * self._inside[1],
+            between[:, None] * self._between[1],
+        )
+        slopes = d_wire + _slopes(latency, self._latencies)
+        slopes += (
+            (share * most**2)[:, None] * d_wire
+            + (wire**2)[:, None] * _slopes(parts, self._most)
+            - (most**2 * wire * share)[:, None] * self._share[1]
+        ) / (np.maximum(wire + share * most, 1e-9) ** 2)[:, None]
+        return np.asarray(slopes / self.times_us(values)[:, None])
+
+    @property
+    def _nothing(self) -> Array:
+        return np.zeros(len(self.terms))
+
+    def _parts(self, values: Array) -> tuple[list[Array], list[Array], Array, Array, Array]:
+        """Latencies, parts of the most fill, wire inside and between, and the fill's share."""
+
+        def of(slot: _Slot) -> Array:
             coefficients, uses = slot
             return np.asarray(coefficients * np.exp(uses @ values))
 
-        nothing = np.zeros(len(self.terms))
-        latency = sum((of(slot) for slot in self._latencies), nothing)
-        most = sum((of(slot) for slot in self._most), nothing)
-        wire = np.maximum(of(self._inside), of(self._between))
-        share = of(self._share)
-        fill = most * wire / np.maximum(wire + share * most, 1e-9)
-        return np.asarray(latency + wire + fill)
+        return (
+            [of(slot) for slot in self._latencies], [of(slot) for slot in self._most],
+            of(self._inside), of(self._between), of(self._share),
+        )  # fmt: skip
+
+
+def _slopes(times: Sequence[Array], slots: Sequence[_Slot]) -> Array | float:
+    """Of a sum of terms."""
+    return sum((time[:, None] * slot[1] for time, slot in zip(times, slots, strict=True)), 0.0)
 
 
 def _all_terms(one: Terms) -> list[Term]:
