@@ -110,7 +110,7 @@ def size(count: int) -> str:
 def leave_out(sites: list[Site]) -> tuple[Found, Errors]:
     """Each site's predictions by the others, and all pairs' for the intervals."""
     found: Found = []
-    errors = Errors(sites)
+    errors = Errors()
     for site in sites:
         values = nccl.fit_all([p for one in sites if one is not site for p in one.points])
         times = nccl.predict_us(site.points, values)

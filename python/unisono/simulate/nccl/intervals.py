@@ -35,8 +35,7 @@ class Site:
 class Errors:
     """Of sites that were left out."""
 
-    def __init__(self, sites: Sequence[Site]) -> None:
-        self._sites = sites
+    def __init__(self) -> None:
         self._found: dict[str, list[tuple[float, float]]] = {}
 
     def add(self, site: Site, times_us: Array) -> None:

@@ -44,8 +44,7 @@ _SHARE = 0.6
 # What sends and receives reach between nodes for each GPU, through buffers of 128 KiB chunks
 # (NCCL_P2P_NET_CHUNKSIZE): a NIC's rate is not reached where it is more.
 _POINT_TO_POINT_GB_S = 24.0
-# NVLink's bytes for a byte of the call in NVLS, in and out of a GPU: its data leave once and its
-# part of the result once.
+# Bytes on a wire for a byte of the call; LL's rate is limited otherwise.
 _WIRE = {"ll128": 128 / 120, "simple": 1.0}
 
 
