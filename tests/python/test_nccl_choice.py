@@ -27,7 +27,9 @@ def all_reduce(size: int, ranks: int = 4, nodes: int = 1) -> Call:
 
 
 def test_protocols_follow_each_other_with_the_size() -> None:
-    chosen = [choose(all_reduce(size), "hopper") for size in (KIB, MIB, 4 * MIB, 64 * MIB)]
+    chosen = [
+        choose(all_reduce(size), GENERATIONS["hopper"]) for size in (KIB, MIB, 4 * MIB, 64 * MIB)
+    ]
     assert chosen == [
         Choice("ring", "ll"), Choice("ring", "ll"), Choice("ring", "ll128"),
         Choice("ring", "simple"),
@@ -35,9 +37,9 @@ def test_protocols_follow_each_other_with_the_size() -> None:
 
 
 def test_trees_serve_small_sizes_on_many_nodes() -> None:
-    assert choose(all_reduce(64 * KIB, 512, 64), "ampere").algorithm == "tree"
-    assert choose(all_reduce(1024 * MIB, 16, 2), "ampere") == Choice("ring", "simple")
-    assert choose(Call("all_gather", 64 * KIB, 512, 64), "ampere").algorithm == "ring"
+    assert choose(all_reduce(64 * KIB, 512, 64), GENERATIONS["ampere"]).algorithm == "tree"
+    assert choose(all_reduce(1024 * MIB, 16, 2), GENERATIONS["ampere"]) == Choice("ring", "simple")
+    assert choose(Call("all_gather", 64 * KIB, 512, 64), GENERATIONS["ampere"]).algorithm == "ring"
 
 
 def test_the_formula_is_that_of_nccl_where_it_can_be_done_by_hand() -> None:
@@ -80,7 +82,7 @@ def test_more_bytes_never_take_fewer_channels(
 ) -> None:
     ranks = max(2, nodes * ranks_per_node)
     small, large = (Call(collective, each, ranks, nodes) for each in (size, 2 * size))
-    choice = choose(small, gpu)
+    choice = choose(small, GENERATIONS[gpu])
     assert 1 <= channels(small, choice, 32) <= channels(large, choice, 32) <= 32
     assert (
         0

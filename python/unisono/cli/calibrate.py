@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from unisono.bench.peers import OURS
+from unisono.cli.nccl import calibrate_nccl, is_machine
 from unisono.cli.output import (
     Json,
     Output,
@@ -45,17 +46,26 @@ def calibrate(
     ] = OURS,
     model: Annotated[str, typer.Option(help="loggops, flows or alpha_beta.")] = "flows",
     rounds: Annotated[int, typer.Option(min=1, help="Steps of the fit, at most.")] = 15,
+    ranks: Annotated[
+        int, typer.Option(min=0, help="Of nccl-tests' output that lists no devices.")
+    ] = 0,
+    nodes: Annotated[int, typer.Option(min=0, help="Likewise.")] = 0,
     json: Json = None,
 ) -> None:
     """Fit a cluster's numbers to measurements.
 
     Half of the points are fitted; the errors are shown on the other half, too.
     The fitted cluster file goes to --output.
+
+    With nccl-tests' output, or a machine of format 2, NCCL's calibration is fitted instead.
     """
     simulator = load_simulator()
     check_names("model", [model], NETWORK_MODELS)
     if output is not None and output.suffix not in (".yaml", ".yml"):
         raise MisuseError(f"--output is {output}; a cluster file ends with .yaml")
+    if is_machine(cluster, files=files):
+        calibrate_nccl(files, cluster, output, ranks, nodes, json)
+        return
     chosen = simulator.load_cluster(cluster)
     left_out = split_names(skip or [])
     points = [

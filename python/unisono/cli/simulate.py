@@ -10,6 +10,7 @@ from unisono import _unisono as native
 from unisono import plans
 from unisono.bench.peers import OURS
 from unisono.cli import simulate_options as options
+from unisono.cli.nccl import NCCL, check_nccl, is_machine, simulate_nccl
 from unisono.cli.output import (
     DEFAULT_RANKS,
     Goal,
@@ -76,6 +77,12 @@ def simulate(
     simulator = load_simulator()
     if clusters:
         _print_clusters(simulator.builtin_clusters(), json)
+        return
+    if implementation == NCCL and not against:
+        simulate_nccl(collective, cluster, ranks, nodes, split_names(size or ["1MiB"]), json)
+        return
+    if against and implementation == NCCL and is_machine(cluster, collective):
+        check_nccl(cluster, against, collective, json)
         return
     chosen = simulator.load_cluster(cluster)
     if sources:

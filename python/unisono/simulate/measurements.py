@@ -19,7 +19,7 @@ _SLOTS = re.compile(r"slots of each connection: (\d+) of (\d+) bytes")
 _BY_HAND = "kernels by hand"
 _GPU_NAME = re.compile(r"(\d+), (NVIDIA|AMD) ")
 NCCL = "nccl"
-# What is NCCL's ring and tree.
+# What is NCCL's ring and tree; an all-to-all is sends and receives.
 _SERVED_BY_NCCL = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 
 
@@ -63,10 +63,17 @@ class Measurement:
         return f"{' '.join(word for word in how if word)}{channels}, {size}, {self.ranks} ranks"
 
 
-def read_measurements(path: str | Path, implementation: str = OURS) -> list[Measurement]:
+def read_measurements(
+    path: str | Path, implementation: str = OURS, *, point_to_point: bool = False
+) -> list[Measurement]:
     """What a bench has written: the JSON of `unisono bench --json`, or the GPU bench's table.
 
     Rows may also have "channels", "calls", "slots" and "slot_bytes".
+
+    Args:
+        path: The file.
+        implementation: Whose measurements.
+        point_to_point: Also NCCL's all-to-alls, which no plan of ours stands for.
 
     Raises:
         MisuseError: It is neither; the message names the file and the place.
@@ -78,13 +85,18 @@ def read_measurements(path: str | Path, implementation: str = OURS) -> list[Meas
         raise MisuseError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise MisuseError(f"{path} is not text") from None
-    found = _read_json(text, path, implementation) if text.startswith("{") else _read_table(text)
+    if text.startswith("{"):
+        found = _read_json(text, path, implementation, point_to_point=point_to_point)
+    else:
+        found = _read_table(text)
     if not found:
         raise MisuseError(f"{path} has no measurement of '{implementation}'")
     return found
 
 
-def _read_json(text: str, path: Path, implementation: str) -> list[Measurement]:
+def _read_json(
+    text: str, path: Path, implementation: str, *, point_to_point: bool
+) -> list[Measurement]:
     try:
         document = json.loads(text)
         iterations = int(document.get("request", {}).get("iterations", 0))
@@ -92,7 +104,7 @@ def _read_json(text: str, path: Path, implementation: str) -> list[Measurement]:
         return [
             _of_row(row, iterations, seconds)
             for row in _rows_of(document, implementation)
-            if _can_be_simulated(row)
+            if _can_be_simulated(row, point_to_point=point_to_point)
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
@@ -125,9 +137,9 @@ def _peer_us(row: dict[str, Any]) -> float:
     return float(row["peer_us"] if "peer_us" in row else row["nccl_us"])
 
 
-def _can_be_simulated(row: dict[str, Any]) -> bool:
+def _can_be_simulated(row: dict[str, Any], *, point_to_point: bool) -> bool:
     if row["implementation"] == NCCL:
-        known = set(_SERVED_BY_NCCL)
+        known = {*_SERVED_BY_NCCL, *(["all_to_all"] if point_to_point else [])}
     else:
         known = {entry.collective for entry in plans.algorithms()} - {"barrier"}
     return row["collective"] in known and row["bytes"] > 0

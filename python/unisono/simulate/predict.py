@@ -96,7 +96,7 @@ class Predictor:
         cluster = self._cluster(one.slots, one.slot_bytes)
         call = nccl.Call(one.collective, one.bytes, one.ranks, one.nodes)
         if one.library == NCCL and not one.algorithm and not one.protocol and cluster.file.gpu:
-            choices = [nccl.choose(call, cluster.file.gpu)]
+            choices = [nccl.choose(call, nccl.GENERATIONS[cluster.file.gpu])]
         else:
             choices = _choices(one)
         most = one.channels or cluster.channels

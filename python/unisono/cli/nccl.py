@@ -1,0 +1,220 @@
+"""NCCL on a machine, whether it was measured or not: `unisono simulate --implementation nccl`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from unisono import _unisono as native
+from unisono.cli.output import parse_rank_list, parse_size, print_table, print_text, put_json
+from unisono.cli.simulation import load_simulator
+from unisono.errors import MisuseError
+from unisono.names import check_names
+
+_COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+_SHOWN = 3
+NCCL = "nccl"
+
+
+def simulate_nccl(
+    collective: str, machine: str, ranks: str, nodes: int, sizes: list[str], json: Path | None
+) -> None:
+    """What NCCL chooses, why, how long it takes, and how far off that may be.
+
+    Args:
+        collective: "all_reduce" and so on.
+        machine: A machine's name or file.
+        ranks: As 8, 2..64 or 8,16,2048.
+        nodes: 0: as few as hold the ranks.
+        sizes: With units.
+        json: Where to; None: a table.
+
+    Raises:
+        MisuseError: The machine cannot run it, or there is no such machine.
+    """
+    load_simulator()
+    from unisono.simulate import nccl
+
+    check_names("collective", [collective], _COLLECTIVES)
+    found = nccl.find_machine(machine)
+    local = int(found.hardware.ranks_per_node.value)
+    predictions = [
+        nccl.predict(found, nccl.Call(collective, parse_size(size, "--size"), count, n))
+        for count in parse_rank_list(ranks)
+        for n in [nodes or -(-count // local)]
+        for size in sizes
+    ]
+    document = {
+        "machine": found.name,
+        "fitted": found.calibration is not None,
+        "results": [_row(one) for one in predictions],
+    }
+    if put_json(json, document):
+        return
+    right = ("ranks", "nodes", "size", "time\nus", "from", "to")
+    print_table(
+        ("algorithm", "protocol", *right, "NCCL's own estimate for the best\nus"),
+        [
+            (one.choice.algorithm, one.choice.protocol, one.call.ranks, one.call.nodes,
+             native.format_bytes(one.call.bytes), f"{one.time_us:.1f}", f"{one.low_us:.1f}",
+             f"{one.high_us:.1f}", _why(one))
+            for one in predictions
+        ],
+        right=right,
+        folds=("ranks", "nodes"),
+    )  # fmt: skip
+    if found.calibration is None:
+        print_text(
+            f"\nNothing was fitted to {found.name}: 4 of 5 measured times lie between from and "
+            "to.\n`unisono calibrate` with nccl-tests' output of the machine narrows that."
+        )
+
+
+def _why(one: Any) -> str:
+    if len(one.why) == 1:
+        return "nothing to choose: sends and receives"
+    best = one.why[:_SHOWN]
+    return ", ".join(f"{choice.algorithm}/{choice.protocol} {us:.0f}" for choice, us in best)
+
+
+def _row(one: Any) -> dict[str, Any]:
+    return {
+        "collective": one.call.collective,
+        "ranks": one.call.ranks,
+        "nodes": one.call.nodes,
+        "size_bytes": one.call.bytes,
+        "algorithm": one.choice.algorithm,
+        "protocol": one.choice.protocol,
+        "time_us": one.time_us,
+        "low_us": one.low_us,
+        "high_us": one.high_us,
+        "nccl_estimates_us": {
+            f"{choice.algorithm}/{choice.protocol}": us for choice, us in one.why
+        },
+    }
+
+
+def check_nccl(machine: str, files: list[Path], collective: str, json: Path | None) -> None:
+    """Measured times of NCCL, all-to-alls too, and what is predicted for them.
+
+    Raises:
+        MisuseError: There is no such machine, or no measurement.
+    """
+    load_simulator()
+    from unisono.simulate import nccl
+
+    found = nccl.find_machine(machine)
+    points = [
+        point
+        for file in files
+        for point in nccl.read_points(file, found)
+        if collective in ("", point.call.collective)
+    ]
+    if not points:
+        raise MisuseError(f"no measurement of {collective} in {', '.join(map(str, files))}")
+    pairs = [(point, nccl.predict(found, point.call)) for point in points]
+    document = {
+        "machine": found.name,
+        "fitted": found.calibration is not None,
+        "points": [
+            _row(one) | {"measured_us": point.time_us, "error": one.time_us / point.time_us - 1}
+            for point, one in pairs
+        ],
+    }
+    if put_json(json, document):
+        return
+    right = ("ranks", "size", "measured us", "predicted us", "error", "in interval")
+    print_table(
+        ("algorithm", "collective", "protocol", *right),
+        [
+            (one.choice.algorithm, one.call.collective, one.choice.protocol, one.call.ranks,
+             native.format_bytes(one.call.bytes), f"{point.time_us:.1f}", f"{one.time_us:.1f}",
+             f"{one.time_us / point.time_us - 1:+.1%}",
+             "yes" if one.low_us <= point.time_us <= one.high_us else "no")
+            for point, one in pairs
+        ],
+        right=right,
+        folds=("collective", "ranks"),
+    )  # fmt: skip
+    off = sorted(abs(one.time_us / point.time_us - 1) for point, one in pairs)
+    print_text(f"\nmedian error {off[len(off) // 2]:.1%}, 90th {off[len(off) * 9 // 10]:.1%}")
+
+
+def calibrate_nccl(
+    files: list[Path], machine: str, output: Path | None, ranks: int, nodes: int, json: Path | None
+) -> None:
+    """Fits a machine's calibration to what nccl-tests or our bench measured.
+
+    Raises:
+        MisuseError: There is no such machine, or nothing to fit.
+    """
+    load_simulator()
+    from unisono.cli.output import write_file
+    from unisono.simulate import nccl
+
+    found = nccl.find_machine(machine)
+    points = [
+        point for file in files for point in nccl.read_points(file, found, ranks=ranks, nodes=nodes)
+    ]
+    done = nccl.calibrate_machine(found, points, [str(file) for file in files])
+    if output is not None:
+        write_file(output, nccl.machine_to_yaml(done.machine))
+    document = {
+        "machine": found.name,
+        "points": len(points),
+        "before": done.before,
+        "held_back": done.held,
+        "factors": done.machine.calibration.factors if done.machine.calibration else {},
+        "measure_next": [
+            {
+                "collective": call.collective, "ranks": call.ranks, "nodes": call.nodes,
+                "size_bytes": call.bytes, "uncertainty_left": left,
+            }
+            for call, left in done.next_points
+        ],
+    }  # fmt: skip
+    if put_json(json, document):
+        return
+    print_text(
+        f"{len(points)} points of {found.name}. Median error before: {done.before:.1%}; on points "
+        f"held back from the fit: {done.held:.1%}.\n"
+    )
+    right = ("ranks", "nodes", "size", "uncertainty left")
+    print_table(
+        ("measure next", *right),
+        [
+            (
+                call.collective,
+                call.ranks,
+                call.nodes,
+                native.format_bytes(call.bytes),
+                f"{left:.1%}",
+            )
+            for call, left in done.next_points
+        ],
+        right=right,
+    )
+
+
+def is_machine(text: str, collective: str = "", files: Sequence[Path] = ()) -> bool:
+    """Whether a machine of NCCL is meant, not a cluster of the event simulator.
+
+    Args:
+        text: What --cluster says: a file of format 2 is one, a name can be both.
+        collective: An all-to-all, which the event simulator does not have of NCCL.
+        files: Measurements; nccl-tests' output is of NCCL.
+    """
+    if Path(text).suffix in (".yaml", ".yml"):
+        return "\nformat: 2" in "\n" + read_text(Path(text))
+    return collective == "all_to_all" or any("busbw" in read_text(file) for file in files)
+
+
+def read_text(path: Path) -> str:
+    """A file's.
+
+    Raises:
+        MisuseError: There is none, or it is not text.
+    """
+    load_simulator()
+    from unisono.simulate.files import read
+
+    return read(path)

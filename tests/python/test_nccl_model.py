@@ -1,0 +1,156 @@
+"""NCCL on machines that nobody fitted: its choice by version, times, intervals and calibration."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from unisono.cli.nccl import check_nccl, simulate_nccl
+from unisono.errors import MisuseError
+
+pytest.importorskip("pydantic")
+pytest.importorskip("yaml")
+pytest.importorskip("scipy")
+
+from unisono.simulate import nccl, read_measurements
+from unisono.simulate.nccl.tables import tables_of
+
+ROOT = Path(__file__).resolve().parents[2]
+MACHINES = ROOT / "bench" / "simulate_accuracy" / "machines"
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+
+
+def choice(machine: str, collective: str, size: int, ranks: int, nodes: int = 1) -> str:
+    found = nccl.predict(nccl.find_machine(machine), nccl.Call(collective, size, ranks, nodes))
+    return f"{found.choice.algorithm}/{found.choice.protocol}"
+
+
+def test_what_nccls_log_says_on_8_h200_is_chosen() -> None:
+    # stas00/ml-engineering: ring with LL up to 1 MiB, then NVLS with Simple.
+    assert choice("dgx_h200", "all_reduce", MIB, 8) == "ring/ll"
+    assert choice("dgx_h200", "all_reduce", 2 * MIB, 8) == "nvls/simple"
+
+
+def test_trees_are_taken_where_nics_are_too_slow_for_a_ring() -> None:
+    # Measured bandwidths there are more than a ring over these NICs can have.
+    assert choice("a3_mega", "all_reduce", GIB, 16, 2) == "tree/simple"
+    assert choice("ndv4", "all_reduce", GIB, 16, 2) == "ring/simple"
+    assert choice("dgx_h100", "all_to_all", GIB, 16, 2) == "point_to_point/simple"
+
+
+@pytest.mark.parametrize(
+    ("version", "found"),
+    [("2.19.4", (2, 19)), ("2.22.3", (2, 21)), ("2.24.3", (2, 23)), ("2.27.7", (2, 25)),
+     ("2.30.7", (2, 28)), ("", (2, 28))],
+)  # fmt: skip
+def test_tables_go_by_version(version: str, found: tuple[int, int]) -> None:
+    assert tables_of(version).version == found
+
+
+@pytest.mark.parametrize("version", ["2.18.3", "2.33.0", "3.0", "two"])
+def test_unknown_versions_are_refused(version: str) -> None:
+    with pytest.raises(MisuseError, match="NCCL"):
+        tables_of(version)
+
+
+@settings(max_examples=50)
+@given(
+    st.sampled_from(nccl.machine_names()), st.sampled_from(COLLECTIVES), st.integers(8, 33),
+    st.sampled_from([1, 2, 3, 4, 16]), st.integers(1, 8),
+)  # fmt: skip
+def test_predictions_lie_in_their_intervals(
+    name: str, collective: str, bits: int, nodes: int, local: int
+) -> None:
+    machine = nccl.find_machine(name)
+    ranks = max(2, nodes * local) if nodes == 1 else nodes * local
+    one = nccl.predict(machine, nccl.Call(collective, 1 << bits, ranks, nodes))
+    assert 0 < one.low_us < one.time_us < one.high_us < math.inf
+    assert one.choice in [candidate for candidate, _ in one.why]
+    # A byte cannot be faster than the links.
+    wire = (1 << bits) / ranks * (ranks - 1 if collective != "all_to_all" else 0)
+    assert one.time_us >= 0.3 * wire / machine.hardware.nvlink.value / 1000
+
+
+def table(
+    host: str = "a", rows: str = "1048576 262144 float sum -1 82.1 12.7 24.7 0 82 1 1 0"
+) -> str:
+    devices = "".join(
+        f"#  Rank  {r} Group  0 Pid 1 on {host}{r // 8} device 0\n" for r in range(16)
+    )
+    return f"# Collective test starting: all_reduce_perf\n{devices}{rows}\n"
+
+
+def test_nccl_tests_output_is_read() -> None:
+    machine = nccl.find_machine("dgx_h100")
+    (one,) = nccl.parse_nccl_tests(table(), "x", machine)
+    assert (one.call, one.time_us) == (nccl.Call("all_reduce", MIB, 16, 2), 82.1)
+    prefixed = "\n".join(f"[1,0]<stdout>:{line}" for line in table().splitlines())
+    assert nccl.parse_nccl_tests(prefixed, "x", machine)[0].call == one.call
+    second = table().replace("all_reduce", "alltoall") + table()
+    calls = [point.call.collective for point in nccl.parse_nccl_tests(second, "x", machine)]
+    assert calls == ["all_to_all", "all_reduce"]
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("", "no row"),
+        (table().replace("all_reduce_perf", "my_test"), "no program"),
+        (table().split("#  Rank")[0] + "1024 256 float sum -1 9.0 1 1 0", "--ranks"),
+    ],
+)
+def test_output_that_says_too_little_is_refused(text: str, match: str) -> None:
+    with pytest.raises(MisuseError, match=match):
+        nccl.parse_nccl_tests(text, "x", nccl.find_machine("dgx_h100"))
+
+
+def test_a_calibration_fits_and_is_written() -> None:
+    machine = nccl.load_machine(MACHINES / "dgxc_h100.yaml")
+    path = ROOT / "bench" / "results" / "public_nccl_8xh100_dgxc.json"
+    points = nccl.read_points(path, machine)
+    done = nccl.calibrate_machine(machine, points, ["a"])
+    assert done.held < 0.08
+    assert len(done.next_points) == 4
+    left = [left for _, left in done.next_points]
+    assert left == sorted(left, reverse=True)
+    again = nccl.parse_machine(nccl.machine_to_yaml(done.machine))
+    assert again == done.machine
+    call = points[20].call
+    wide, narrow = nccl.predict(machine, call), nccl.predict(again, call)
+    assert not wide.is_fitted
+    assert narrow.is_fitted
+    assert narrow.high_us / narrow.low_us <= wide.high_us / wide.low_us
+
+
+def test_too_few_points_are_refused() -> None:
+    machine = nccl.find_machine("dgx_h100")
+    with pytest.raises(MisuseError, match="needs 4"):
+        nccl.calibrate_machine(
+            machine, [nccl.Point(machine, nccl.Call("all_reduce", 8, 8, 1), 9.0)], []
+        )
+
+
+def test_all_to_alls_of_nccl_can_be_held(tmp_path: Path) -> None:
+    path = ROOT / "bench" / "results" / "public_nccl_8xb200_vultr.json"
+    assert not [r for r in read_measurements(path, "nccl") if r.collective == "all_to_all"]
+    out = tmp_path / "a.json"
+    check_nccl("hgx_b200", [path], "all_to_all", out)
+    points = json.loads(out.read_text())["points"]
+    off = sorted(abs(point["error"]) for point in points)
+    assert len(points) == 24
+    assert off[len(off) // 2] < 0.15
+
+
+def test_the_command_says_what_was_chosen_and_why(tmp_path: Path) -> None:
+    out = tmp_path / "a.json"
+    simulate_nccl("all_reduce", "hgx_b200", "8", 0, ["4MiB"], out)
+    document = json.loads(out.read_text())
+    (one,) = document["results"]
+    assert not document["fitted"]
+    assert (one["algorithm"], one["protocol"]) == ("nvls", "simple")
+    assert min(one["nccl_estimates_us"], key=one["nccl_estimates_us"].get) == "nvls/simple"
