@@ -12,10 +12,15 @@ namespace {
 
 constexpr int blocks_of_h200 = 132;
 
+engine::gpu::Paths paths_of(bool has_tma) {
+  return engine::gpu::PathTable::built_in().resolve(90, has_tma,
+                                                    engine::gpu::Options().zero_copy_min_bytes);
+}
+
 Selection device_selection(int ranks, int thread_blocks = blocks_of_h200,
                            bool copies_in_bulk = true) {
   return Selection(topo::Placement::single_node(ranks),
-                   device_model({}, thread_blocks, copies_in_bulk));
+                   device_model({}, thread_blocks, paths_of(copies_in_bulk)));
 }
 
 // A slice of a device (MIG), or an older one.
@@ -106,9 +111,9 @@ TEST(Selection, WithFewMultiprocessorsCallsTakeNoMoreWhereTheyCan) {
               collective == Collective::all_gather || collective == Collective::all_to_all
                   ? static_cast<double>(bytes) / ranks
                   : static_cast<double>(bytes);
-          EXPECT_LE(
-              device_model({}, blocks_of_h200, true)->thread_blocks(*choice->entry, request, block),
-              std::max(max_sms, 2 * can));
+          EXPECT_LE(device_model({}, blocks_of_h200, paths_of(true))
+                        ->thread_blocks(*choice->entry, request, block),
+                    std::max(max_sms, 2 * can));
         }
   }
 }

@@ -16,19 +16,8 @@ inline constexpr int bulk_channel = lines_channel + 3;
 // Whether Lines does that algorithm's plans on so many ranks, and in how many hops; 0: it does not.
 int lines_hops(const algorithm::Entry& reference, int ranks);
 
-struct LinesCall {
-  Collective collective;
-  int ranks;
-  int hops;
-  std::uint64_t longest;  // bytes of its ranks' blocks, or of two hops segments, at most
-  int max_sms = 0;        // thread blocks that serve it, at most; 0: as many as it likes
-  bool leaves_room = false;
-};
-LinesWay lines_way(const LinesCall& call, const Options& options);
-// Thread blocks that copy in bulk; 0: it does not go so.
-int bulk_blocks(const LinesCall& call, const Options& options);
-// Of a call that leaves room and is not bounded, likewise.
-int blocks_leaving_room(const LinesCall& call, const Options& options);
+// Thread blocks of a call whose longest message is so long, of those that it may have.
+int lines_blocks(std::int64_t longest, int most);
 
 class Lines : public ByHand {
  public:
@@ -37,19 +26,24 @@ class Lines : public ByHand {
                                       const algorithm::Entry& reference);
 
   bool serves(const Arguments& arguments) const override { return block_bytes(arguments) > 0; }
+  Path path(const Engine& engine, const Arguments& arguments) const override {
+    return choose(engine, arguments).path;
+  }
   Status launch(Resources& resources, const Arguments& arguments,
                 const device::Arithmetic& arithmetic) const override;
 
  private:
   Lines(const plan::Header& header, int rank, int hops);
+  void prepare(const Engine& engine, const Arguments& arguments) override {
+    chosen_ = choose(engine, arguments);
+  }
   int channel(const Engine& engine, const Arguments& arguments) const override;
   transport::Geometry geometry(int channel) const override;
   // Some send to ranks of which they hear nothing; or, where it posts, all may.
   bool is_one_way() const;
   // Of the block, or of two hops of the longest segment.
   std::int64_t longest_bytes(const Arguments& arguments) const;
-  LinesCall call(const Arguments& arguments) const;
-  LinesWay way(const Engine& engine, const Arguments& arguments) const;
+  PathChoice choose(const Engine& engine, const Arguments& arguments) const;
   void set_views(Resources& resources, const Arguments& arguments,
                  device::LinesLaunch& launch) const;
   // As bits.
@@ -71,6 +65,7 @@ class Lines : public ByHand {
   int segments_of_block() const { return has_root(collective_) ? ranks_ - 1 : ranks_; }
 
   int hops_;
+  PathChoice chosen_;  // of the call that was prepared last
   // Of this rank's buffers, where the call is not in place.
   int input_blocks_;
   int output_blocks_;
