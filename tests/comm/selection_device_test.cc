@@ -23,6 +23,20 @@ Selection device_selection(int ranks, int thread_blocks = blocks_of_h200,
                    device_model({}, thread_blocks, paths_of(copies_in_bulk)));
 }
 
+// By the row that serves the size, or by none.
+TEST(Selection, OnADeviceAnExplanationNamesTheKernelAndTheRow) {
+  Selection selection = device_selection(2);
+  const auto note_of = [&](Collective collective, std::uint64_t bytes) {
+    const auto explained = selection.explain(collective, bytes);
+    return explained.ok() ? explained->note : explained.error().describe();
+  };
+  EXPECT_EQ(note_of(Collective::broadcast, 64 << 20),
+            "kernel: tma_bulk with 16 thread blocks; a row of the built-in "
+            "table for sm_90 serves 16 MiB and more of longest message, here 64 MiB");
+  EXPECT_TRUE(note_of(Collective::all_reduce, 1024).starts_with("kernel: ll_all_pairs with "))
+      << note_of(Collective::all_reduce, 1024);
+}
+
 // A slice of a device (MIG), or an older one.
 TEST(Selection, OnASmallDeviceNoPlanHasMoreThreadBlocksThanRunAtOnce) {
   for (const int thread_blocks : {8, 16, 108})

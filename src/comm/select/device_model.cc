@@ -160,8 +160,12 @@ class DeviceModel : public EngineModel {
                   row->max_bytes == UINT64_MAX ? str(" and more")
                                                : str(" to ", format_bytes(row->max_bytes)),
                   " of ");
-    return str(start, " with ", grid, " thread blocks, ", device::lines_slots, " slots of ",
-               format_bytes(device::lines_group_bytes), " a warp; ", why,
+    // The others use slots only where peers' buffers are not mapped.
+    const std::string slots = by_hand->chosen.path == trace::Path::ll128_all_pairs
+                                  ? str(", ", device::lines_slots, " slots of ",
+                                        format_bytes(device::lines_group_bytes), " a warp")
+                                  : std::string();
+    return str(start, " with ", grid, " thread blocks", slots, "; ", why,
                row == nullptr ? str("messages of ", format_bytes(by_hand->longest))
                               : str("longest message, here ", format_bytes(by_hand->longest)));
   }

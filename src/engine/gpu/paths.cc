@@ -1,7 +1,6 @@
 #include "engine/gpu/paths.h"
 
 #include <algorithm>
-#include <bit>
 #include <fstream>
 #include <set>
 #include <sstream>

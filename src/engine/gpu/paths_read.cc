@@ -1,6 +1,7 @@
 // The array "paths" of a selection file.
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "base/error.h"
