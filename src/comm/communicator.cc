@@ -260,7 +260,8 @@ bool Communicator::can_choose(const Call& call) { return core_ && core_->can_cho
 
 Result<Explanation> Communicator::explain(Collective collective, std::uint64_t bytes) const {
   if (!core_) return no_communicator();
-  return core_->plans->explain(collective, bytes);
+  comm::Plans* const of_device = core_->device_plans();
+  return (of_device != nullptr ? of_device : core_->plans.get())->explain(collective, bytes);
 }
 
 MemoryReport Communicator::memory() const {

@@ -335,6 +335,7 @@ Status Communicator::Core::select(const Call& call, comm::Task& task) {
   if (call.options.timeout.count() <= 0) task.arguments.timeout_ns = timeout_ns;
   task.entry.collective = call.collective;
   task.entry.protocol = chosen.choice.protocol;
+  task.entry.path = task.execution->path(task.arguments);
   task.entry.type = call.type;
   task.entry.operation = call.operation;
   task.entry.root = root;

@@ -93,6 +93,8 @@ struct Communicator::Core {
   bool run_at_once(const Message& message, Status& outcome);
   // The connections of calls on streams; null before the first of these.
   comm::DeviceConnections* device() const { return device_.load(std::memory_order_acquire); }
+  // Of calls on streams; null while there is no device.
+  comm::Plans* device_plans() const { return device() != nullptr ? device_plans_.get() : nullptr; }
   // What decides the shape of a call's buffers.
   Result<plan::Header> shape_of(const Call& call);
   // Fills the task for a call: checks it, selects, finds or makes the execution.

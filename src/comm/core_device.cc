@@ -43,7 +43,7 @@ Result<std::unique_ptr<comm::Plans>> Communicator::Core::make_device_plans(
   comm::Selection selection(
       topo::Placement::single_node(size),
       comm::device_model(connected.engine().options(), connected.thread_blocks(),
-                         connected.copies_in_bulk()));
+                         connected.engine().paths()));
   UNISONO_TRY(selection.read_settings());
   const auto make = [&connected](const comm::Plans::Program& made) {
     return engine::gpu::make_execution(made.header, made.program, made.exchange(), connected);
@@ -164,6 +164,7 @@ Status Communicator::Core::prepare_on_stream(std::span<const Message> messages,
   task.arguments.timeout_ns = options.timeout.count() > 0 ? options.timeout.count() : timeout_ns;
   task.entry.collective = Collective::point_to_point;
   task.entry.type = DataType::uint8;
+  task.entry.path = task.execution->path(task.arguments);
   task.entry.set_plan("messages");
   return {};
 }

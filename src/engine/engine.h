@@ -92,6 +92,8 @@ class Execution {
   // Whether an event may end what the last poll() found waiting, as far as this engine knows:
   // messages through shared memory have none.
   virtual bool awaits_event() const { return true; }
+  // What carries a call with these arguments.
+  virtual trace::Path path(const Arguments&) const { return trace::Path::host; }
   // Memory that the program and its state hold, about, in bytes.
   virtual std::size_t memory_bytes() const = 0;
 };

@@ -25,6 +25,7 @@ void write(json::Writer& writer, const Entry& entry) {
       .member("collective", name(entry.collective))
       .member("plan", std::string_view(entry.plan.data()))
       .member("protocol", name(entry.protocol))
+      .member("path", name(entry.path))
       .member("bytes", entry.bytes)
       .member("type", name(entry.type))
       .member("operation", name(entry.operation))

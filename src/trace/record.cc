@@ -12,11 +12,16 @@ constexpr std::array<std::string_view, 9> waiting_names{"nothing",     "connecti
                                                         "consumption", "entry",       "departure"};
 constexpr std::array<std::string_view, 5> state_names{"enqueued", "started", "completed", "failed",
                                                       "launched"};
+constexpr std::array<std::string_view, 8> path_names{
+    "host",      "interpreter", "ll_all_pairs", "ll128_all_pairs",
+    "zero_copy", "tma_bulk",    "messages",     "copy_engine"};
 
 }  // namespace
 
 std::string_view name(Waiting::Kind kind) { return waiting_names[static_cast<std::size_t>(kind)]; }
 std::string_view name(State state) { return state_names[static_cast<std::size_t>(state)]; }
+
+std::string_view name(Path path) { return path_names[static_cast<std::size_t>(path)]; }
 
 std::string describe(const Waiting& waiting) {
   std::string what;

@@ -54,6 +54,19 @@ std::string describe(const Waiting& waiting);
 enum class State : std::uint8_t { enqueued, started, completed, failed, launched };
 std::string_view name(State state);
 
+// What carries a call: the host engine, a GPU kernel, or the copy engines.
+enum class Path : std::uint8_t {
+  host,
+  interpreter,      // the kernel that interprets any plan
+  ll_all_pairs,     // a specialised kernel in protocol LL
+  ll128_all_pairs,  // a specialised kernel in protocol LL128
+  zero_copy,        // kernels store straight into peers' mapped buffers
+  tma_bulk,         // TMA bulk copies between mapped buffers
+  messages,         // the kernels of point-to-point groups
+  copy_engine,
+};
+std::string_view name(Path path);
+
 struct Entry {
   // First what each call has anew; then what calls of one kind share.
   std::uint64_t sequence = 0;
@@ -65,6 +78,7 @@ struct Entry {
   DataType type = DataType::uint8;
   ReduceOperation operation = ReduceOperation::sum;
   State state = State::enqueued;
+  Path path = Path::host;
   std::int32_t root = 0;
   std::array<char, 44> plan{};  // the plan's name, cut to fit, ending in 0
   std::uint64_t bytes = 0;

@@ -14,10 +14,29 @@ namespace {
 
 constexpr int blocks_of_h200 = 132;
 
+engine::gpu::Paths paths_of(bool has_tma) {
+  return engine::gpu::PathTable::built_in().resolve(90, has_tma,
+                                                    engine::gpu::Options().zero_copy_min_bytes);
+}
+
 Selection device_selection(int ranks, int thread_blocks = blocks_of_h200,
                            bool copies_in_bulk = true) {
   return Selection(topo::Placement::single_node(ranks),
-                   device_model({}, thread_blocks, copies_in_bulk));
+                   device_model({}, thread_blocks, paths_of(copies_in_bulk)));
+}
+
+// By the row that serves the size, or by none.
+TEST(Selection, OnADeviceAnExplanationNamesTheKernelAndTheRow) {
+  Selection selection = device_selection(2);
+  const auto note_of = [&](Collective collective, std::uint64_t bytes) {
+    const auto explained = selection.explain(collective, bytes);
+    return explained.ok() ? explained->note : explained.error().describe();
+  };
+  EXPECT_EQ(note_of(Collective::broadcast, 64 << 20),
+            "kernel: tma_bulk with 16 thread blocks; a row of the built-in "
+            "table for sm_90 serves 16 MiB and more of longest message, here 64 MiB");
+  EXPECT_TRUE(note_of(Collective::all_reduce, 1024).starts_with("kernel: ll_all_pairs with "))
+      << note_of(Collective::all_reduce, 1024);
 }
 
 // A slice of a device (MIG), or an older one.
@@ -118,9 +137,9 @@ TEST(Selection, WithFewMultiprocessorsCallsTakeNoMoreWhereTheyCan) {
               collective == Collective::all_gather || collective == Collective::all_to_all
                   ? static_cast<double>(bytes) / ranks
                   : static_cast<double>(bytes);
-          EXPECT_LE(
-              device_model({}, blocks_of_h200, true)->thread_blocks(*choice->entry, request, block),
-              std::max(max_sms, 2 * can));
+          EXPECT_LE(device_model({}, blocks_of_h200, paths_of(true))
+                        ->thread_blocks(*choice->entry, request, block),
+                    std::max(max_sms, 2 * can));
         }
   }
 }

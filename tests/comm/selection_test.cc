@@ -175,7 +175,7 @@ TEST(Selection, AFilesRowsAreForTheEngineThatTheyName) {
       "algorithm": "ring", "protocol": "ll128"}]})";
   const WithSetting file(Setting::selection_file, path.string());
   Selection host = selection_of(1, 4);
-  Selection device(topo::Placement::single_node(4), device_model({}, 132, true));
+  Selection device(topo::Placement::single_node(4), device_model({}, 132, {}));
   ASSERT_TRUE(host.read_settings().ok());
   ASSERT_TRUE(device.read_settings().ok());
   EXPECT_EQ(device.choose(Collective::all_reduce, 8, 0, false, {})->entry->name, "ring");

@@ -45,8 +45,9 @@ class GpuBulk : public testing::Test {
   static bool goes_in_bulk(const algorithm::Entry& entry, int ranks, int max_sms = 1,
                            bool leaves_room = false) {
     const int hops = lines_hops(entry, ranks);
-    const engine::gpu::LinesCall call{entry.collective, ranks, hops, 1 << 10, max_sms, leaves_room};
-    return hops > 0 && engine::gpu::bulk_blocks(call, {.zero_copy_min_bytes = 1}) > 0;
+    static const engine::gpu::Paths paths = engine::gpu::PathTable::built_in().resolve(90, true, 1);
+    const auto chosen = paths.find({entry.collective, ranks, hops, 1 << 10, max_sms, leaves_room});
+    return hops > 0 && chosen.path == engine::gpu::Path::tma_bulk;
   }
   // Likewise, whoever reaches whom and whatever is aligned from call to call.
   void expect_right_by_default(GpuCluster& cluster, const algorithm::Entry& entry,

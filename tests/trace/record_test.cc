@@ -138,6 +138,19 @@ TEST(Json, HoldsEveryField) {
   EXPECT_EQ(entries[1].find("tag"), nullptr);      // has none
 }
 
+TEST(Json, NamesThePathThatACallTook) {
+  for (const auto& [path, name] : {std::pair{Path::host, "host"},
+                                   {Path::interpreter, "interpreter"},
+                                   {Path::tma_bulk, "tma_bulk"},
+                                   {Path::copy_engine, "copy_engine"}}) {
+    Entry entry = entry_of(1);
+    entry.path = path;
+    const auto document = json::parse(to_json({}, {entry}));
+    ASSERT_TRUE(document.ok()) << document.error().describe();
+    EXPECT_EQ(document->find("entries")->array().front().find("path")->string(), name);
+  }
+}
+
 // Launched is not ended.
 TEST(Json, ACallOnAStreamHasNoEnd) {
   Entry entry = entry_of(9);

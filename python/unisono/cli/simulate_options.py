@@ -45,7 +45,13 @@ Against = Annotated[
     list[Path] | None,
     typer.Option(help="Simulate what a bench measured, and show the errors. Repeatable."),
 ]
-Implementation = Annotated[str, typer.Option(help="Whose measurements: unisono, nccl, openmpi ...")]
+Implementation = Annotated[
+    str,
+    typer.Option(
+        help="Whose measurements: unisono, nccl, openmpi ... nccl without --against: what "
+        "NCCL chooses and takes on a machine (dgx_h100, ..., or a file of format 2)."
+    ),
+]
 Skip = Annotated[
     list[str] | None,
     typer.Option(help="With --against: algorithms to leave out, as one_shot."),

@@ -25,6 +25,13 @@ constexpr std::size_t most_spare_bytes = std::size_t{16} << 20;
 
 std::int64_t bootstrap_timeout_ns() { return settings().duration_ns(Setting::bootstrap_timeout); }
 
+// Ranks that choose kernels by different rows would wait for each other without end.
+Status check_same(int rank, std::string_view what, std::uint64_t theirs, std::uint64_t mine) {
+  if (theirs == mine) return {};
+  return misuse("rank ", rank, " chooses GPU kernels differently from this one: ", what,
+                " differ. Give all ranks the same UNISONO_SELECTION_FILE and settings");
+}
+
 }  // namespace
 
 DeviceConnections::DeviceConnections(std::shared_ptr<Job> job, ControlGroup& group,
@@ -61,6 +68,7 @@ Status DeviceConnections::open(int ordinal) {
                              "of one host only; copy to host memory and call without a stream");
   UNISONO_ASSIGN(const auto device, sys::cuda::Device::open(ordinal));
   UNISONO_ASSIGN(engine_, engine::gpu::Engine::make(device, engine::gpu::Options::from_settings()));
+  UNISONO_ASSIGN(path_table_, engine::gpu::PathTable::from_settings());
   UNISONO_ASSIGN(transport_, job_->nvlink(device));
   const sys::cuda::Current current(*device);
   for (sys::cuda::EventHandle** event : {&launched_.last, &launched_.captured})
@@ -97,7 +105,10 @@ Status DeviceConnections::agree(ControlGroup& group, const Status& mine) const {
 
 Status DeviceConnections::reach_all(ControlGroup& group) {
   thread_blocks_ = engine_->max_blocks();
-  copies_in_bulk_ = engine_->copies_in_bulk();
+  bool has_tma = engine_->copies_in_bulk();
+  int architecture = device().compute_capability();
+  const std::uint64_t zero_copy_min_bytes = engine_->options().zero_copy_min_bytes;
+  const std::uint64_t table_hash = path_table_.hash();
   int driver_version = 0;
   UNISONO_TRY(device().check(device().driver().driver_version(&driver_version),
                              "asking for the driver's version"));
@@ -105,7 +116,10 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
   writer.raw(std::as_bytes(std::span(device().uuid().bytes)));
   writer.number(static_cast<std::uint32_t>(thread_blocks_));
   writer.number(static_cast<std::uint32_t>(driver_version));
-  writer.number(static_cast<std::uint8_t>(copies_in_bulk_ ? 1 : 0));
+  writer.number(static_cast<std::uint8_t>(has_tma ? 1 : 0));
+  writer.number(static_cast<std::uint32_t>(architecture));
+  writer.number(table_hash);
+  writer.number(zero_copy_min_bytes);
   UNISONO_ASSIGN(const Gathered all, group.all_gather(writer.bytes(), bootstrap_timeout_ns()));
   std::string reason;
   if (!settings().boolean(Setting::gpu_peer_access) && group.size() > 1)
@@ -123,7 +137,13 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
                         " thread blocks at once; it must be at least 1");
     thread_blocks_ = std::min(thread_blocks_, blocks);
     const auto version = static_cast<int>(reader.number<std::uint32_t>());
-    copies_in_bulk_ = reader.number<std::uint8_t>() != 0 && copies_in_bulk_;
+    has_tma = reader.number<std::uint8_t>() != 0 && has_tma;
+    // The rows of the oldest device hold for all.
+    architecture = std::min(architecture, static_cast<int>(reader.number<std::uint32_t>()));
+    UNISONO_TRY(check_same(rank, "the rows of its path table and selection file",
+                           reader.number<std::uint64_t>(), table_hash));
+    UNISONO_TRY(check_same(rank, "its UNISONO_GPU_ZERO_COPY and UNISONO_GPU_ZERO_COPY_MIN_BYTES",
+                           reader.number<std::uint64_t>(), zero_copy_min_bytes));
     const auto uuid = all[rank].first(theirs.bytes.size());
     std::ranges::copy(uuid, std::as_writable_bytes(std::span(theirs.bytes)).begin());
     ++sharing[std::string(reinterpret_cast<const char*>(uuid.data()), uuid.size())];
@@ -135,6 +155,7 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
       reason = str("its CUDA driver is ", driver_version, ", that of rank ", rank, " is ", version,
                    ": neither rank can map the other's memory");
   }
+  engine_->use(path_table_.resolve(architecture, has_tma, zero_copy_min_bytes));
   const int most =
       std::ranges::max_element(sharing, {}, [](const auto& one) { return one.second; })->second;
   if (most > 1) {

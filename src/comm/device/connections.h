@@ -49,8 +49,6 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   bool is_staged() const { return is_staged_; }
   // That every rank's device runs at once.
   int thread_blocks() const { return thread_blocks_; }
-  // All devices do.
-  bool copies_in_bulk() const { return copies_in_bulk_; }
   // Of those that a call may take, as many as leave room for the ranks that share a device with
   // another one. 0: as many as it likes.
   int bounded(int max_sms) const {
@@ -142,7 +140,7 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   std::vector<int> world_ranks_;
   std::unique_ptr<engine::gpu::Engine> engine_;
   int thread_blocks_ = 0;
-  bool copies_in_bulk_ = false;
+  engine::gpu::PathTable path_table_;
   int most_sms_ = 0;
   bool is_staged_ = false;
   transport::Transport* transport_ = nullptr;

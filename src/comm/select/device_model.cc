@@ -5,6 +5,8 @@
 #include <optional>
 #include <tuple>
 
+#include "base/str.h"
+#include "base/units.h"
 #include "comm/select/engine_model.h"
 #include "comm/select/exchanges.h"
 #include "engine/gpu/direct.h"
@@ -66,10 +68,10 @@ constexpr double reduce_gb_per_s_of_two = 280;
 
 class DeviceModel : public EngineModel {
  public:
-  DeviceModel(const engine::gpu::Options& options, int thread_blocks, bool copies_in_bulk)
+  DeviceModel(const engine::gpu::Options& options, int thread_blocks, engine::gpu::Paths paths)
       : options_(options),
         thread_blocks_(std::min(thread_blocks, engine::gpu::limits().max_thread_blocks)),
-        copies_in_bulk_(copies_in_bulk) {}
+        paths_(std::move(paths)) {}
 
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const override {
     const plan::Header header = entry.header(request);
@@ -128,16 +130,56 @@ class DeviceModel : public EngineModel {
     return by_hand ? std::min(interpreted, by_hand->least_blocks) : interpreted;
   }
 
+  std::string note(const algorithm::Entry* entry, const algorithm::Request& request,
+                   double block_bytes) const override {
+    if (entry == nullptr) return {};
+    const auto by_hand = how_by_hand(*entry, request, block_bytes, 0);
+    if (!by_hand)
+      return str(
+          "kernel: ", trace::name(trace::Path::interpreter), " with ",
+          blocks_of(*entry, request).all * request.channels, " thread blocks, ", options_.slots,
+          " slots of ", format_bytes(options_.slot_bytes),
+          "; no specialised kernel carries this plan, protocol, number of channels and size");
+    const engine::gpu::PathRow* row = by_hand->chosen.row;
+    const std::string start = str("kernel: ", trace::name(by_hand->chosen.path));
+    if (by_hand->chosen.path == trace::Path::ll_all_pairs)
+      return str(start, " with ", by_hand->least_blocks, " or more thread blocks, ",
+                 device::direct_slots, " slots; it carries this plan in LL up to its slots' size");
+    const int grid = by_hand->chosen.path == trace::Path::tma_bulk
+                         ? by_hand->chosen.thread_blocks
+                         : engine::gpu::lines_blocks(static_cast<std::int64_t>(by_hand->longest),
+                                                     by_hand->chosen.thread_blocks > 0
+                                                         ? by_hand->chosen.thread_blocks
+                                                         : device::lines_max_blocks);
+    const std::string why =
+        row == nullptr
+            ? str("no row of sm_", paths_.architecture(), " serves ")
+            : str("a row of the ", row->origin, " for sm_", row->architecture, " serves ",
+                  format_bytes(row->min_bytes),
+                  row->max_bytes == UINT64_MAX ? str(" and more")
+                                               : str(" to ", format_bytes(row->max_bytes)),
+                  " of ");
+    // The others use slots only where peers' buffers are not mapped.
+    const std::string slots = by_hand->chosen.path == trace::Path::ll128_all_pairs
+                                  ? str(", ", device::lines_slots, " slots of ",
+                                        format_bytes(device::lines_group_bytes), " a warp")
+                                  : std::string();
+    return str(start, " with ", grid, " thread blocks", slots, "; ", why,
+               row == nullptr ? str("messages of ", format_bytes(by_hand->longest))
+                              : str("longest message, here ", format_bytes(by_hand->longest)));
+  }
+
   // Of two hops or of one.
   int thread_blocks_beside(Collective collective, int ranks, double block_bytes) const override {
-    if (!copies_in_bulk_ || ranks < 2 || ranks > device::direct_max_ranks) return 0;
     const double longest = collective == Collective::all_reduce ? block_bytes / ranks : block_bytes;
-    return engine::gpu::blocks_leaving_room({.collective = collective,
-                                             .ranks = ranks,
-                                             .hops = collective == Collective::all_reduce ? 2 : 1,
-                                             .longest = static_cast<std::uint64_t>(longest),
-                                             .leaves_room = true},
-                                            options_);
+    const engine::gpu::PathChoice chosen =
+        paths_.find({.collective = collective,
+                     .ranks = ranks,
+                     .hops = collective == Collective::all_reduce ? 2 : 1,
+                     .longest = static_cast<std::uint64_t>(longest),
+                     .overlaps = true});
+    // Rows for calls with that hint; what others choose, calls choose without it.
+    return chosen.row != nullptr && chosen.row->overlaps == 1 ? chosen.thread_blocks : 0;
   }
 
  private:
@@ -152,6 +194,8 @@ class DeviceModel : public EngineModel {
     int least_blocks;
     bool is_at_root = false;  // the sum of a reduce, or what becomes of it
     double block_gb_per_s = line_block_gb_per_s;
+    engine::gpu::PathChoice chosen{.path = trace::Path::ll_all_pairs};
+    std::uint64_t longest = 0;
   };
   // Nothing: it is interpreted.
   std::optional<CallByHand> how_by_hand(const algorithm::Entry& entry,
@@ -165,25 +209,33 @@ class DeviceModel : public EngineModel {
     if (request.protocol == Protocol::ll128) {
       const int hops = engine::gpu::lines_hops(*exchange);
       if (hops == 0) return std::nullopt;
-      const engine::gpu::LinesCall call{.collective = entry.collective,
-                                        .ranks = ranks,
-                                        .hops = hops,
-                                        .longest = static_cast<std::uint64_t>(message_bytes),
-                                        .max_sms = max_sms};
-      switch (engine::gpu::lines_way(call, options_)) {
-        case engine::gpu::LinesWay::straight:
-          return CallByHand{straight, 1, false, straight_block_gb_per_s};
-        case engine::gpu::LinesWay::bulk:
-          if (!copies_in_bulk_) break;
+      const engine::gpu::PathCall call{.collective = entry.collective,
+                                       .ranks = ranks,
+                                       .hops = hops,
+                                       .longest = static_cast<std::uint64_t>(message_bytes),
+                                       .max_sms = max_sms};
+      const engine::gpu::PathChoice chosen = paths_.find(call);
+      switch (chosen.path) {
+        case engine::gpu::Path::zero_copy:
+          return CallByHand{straight, 1, false, straight_block_gb_per_s, chosen, call.longest};
+        case engine::gpu::Path::tma_bulk:
           return CallByHand{max_sms == 0 && has_root(entry.collective) ? at_root_in_bulk : in_bulk,
-                            1, false, bulk_block_gb_per_s};
-        case engine::gpu::LinesWay::lines:
+                            1,
+                            false,
+                            bulk_block_gb_per_s,
+                            chosen,
+                            call.longest};
+        default:
           break;
       }
       const bool is_reduce = entry.collective == Collective::reduce;
       return CallByHand{
-          (is_reduce ? reduce_in_ll128 : by_hand_in_ll128)[static_cast<std::size_t>(hops - 1)], 1,
-          is_reduce};
+          (is_reduce ? reduce_in_ll128 : by_hand_in_ll128)[static_cast<std::size_t>(hops - 1)],
+          1,
+          is_reduce,
+          line_block_gb_per_s,
+          chosen,
+          call.longest};
     }
     if (request.protocol != Protocol::ll) return std::nullopt;
     const auto kind = engine::gpu::direct_kind(*exchange);
@@ -216,7 +268,7 @@ class DeviceModel : public EngineModel {
 
   engine::gpu::Options options_;
   int thread_blocks_;
-  bool copies_in_bulk_;
+  engine::gpu::Paths paths_;
   Exchanges exchanges_;
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<const algorithm::Entry*, int>, Blocks> blocks_;
@@ -225,8 +277,8 @@ class DeviceModel : public EngineModel {
 }  // namespace
 
 std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
-                                                int thread_blocks, bool copies_in_bulk) {
-  return std::make_shared<DeviceModel>(options, thread_blocks, copies_in_bulk);
+                                                int thread_blocks, engine::gpu::Paths paths) {
+  return std::make_shared<DeviceModel>(options, thread_blocks, std::move(paths));
 }
 
 }  // namespace unisono::comm

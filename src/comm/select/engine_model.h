@@ -22,8 +22,12 @@ class EngineModel {
   virtual std::string_view name() const = 0;
   // Of a request that the entry supports.
   virtual bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const = 0;
-  // For a person: what holds for its calls, in a sentence; nothing where there is nothing to say.
-  virtual std::string note() const { return {}; }
+  // For a person: how it runs a plan for blocks of `block_bytes`, and what holds for its calls;
+  // nothing where there is nothing to say. `entry` is null for a registered plan.
+  virtual std::string note(const algorithm::Entry* /*entry*/, const algorithm::Request& /*request*/,
+                           double /*block_bytes*/) const {
+    return {};
+  }
   // How many channels are worth trying.
   virtual std::span<const int> channels() const = 0;
   // For blocks of `block_bytes`, on at most `max_sms` multiprocessors; 0: on as many as it likes.
@@ -42,9 +46,9 @@ class EngineModel {
 std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options,
                                               const HostTraits& host = {},
                                               const CostModel& costs = host_cost_model());
-// Of devices that run `thread_blocks` at once, and whether all of them copy in bulk.
+// Of devices that run `thread_blocks` at once, with the rows that say which kernel carries a call.
 std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
-                                                int thread_blocks, bool copies_in_bulk);
+                                                int thread_blocks, engine::gpu::Paths paths);
 // Of the copy engines: policy zero_sm.
 std::shared_ptr<const EngineModel> copy_model(const engine::gpu::CopyLinks::Options& options);
 

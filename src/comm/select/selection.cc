@@ -284,7 +284,8 @@ Result<Explanation> Selection::explain(Collective collective, std::uint64_t byte
                   .algorithm = std::string(choice.name()),
                   .protocol = choice.protocol,
                   .channels = choice.channels,
-                  .note = model_->note()};
+                  .note = model_->note(choice.entry, request(collective, choice, 0, false),
+                                       block_bytes(collective, bytes))};
   if (choice.registered != nullptr) {
     out.origin = "registration";
     out.min_bytes = choice.registered->min_bytes;

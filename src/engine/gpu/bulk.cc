@@ -198,7 +198,7 @@ Status Lines::launch_in_bulk(Resources& resources, const Arguments& arguments,
   const Engine& engine = resources.engine();
   device::BulkLaunch launch{};
   launch.lines = lines;
-  launch.blocks = bulk_blocks(call(arguments), engine.options());
+  launch.blocks = chosen_.thread_blocks;
   // As many as lines take: what turns out not to go in bulk is as fast as they are.
   launch.all_blocks = most_blocks(arguments, device::lines_max_blocks);
   set_flows(arguments, launch);

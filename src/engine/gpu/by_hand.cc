@@ -81,6 +81,7 @@ std::unique_ptr<ByHand> make_by_hand(const plan::Header& header, int rank,
 }
 
 Result<bool> ByHand::connect(Resources& resources, const Arguments& arguments, Waiting& waiting) {
+  prepare(resources.engine(), arguments);
   const int channel = this->channel(resources.engine(), arguments);
   auto& links = links_[channel];
   links.resize(static_cast<std::size_t>(ranks_));

@@ -23,6 +23,8 @@ class ByHand {
   virtual bool serves(const Arguments& arguments) const = 0;
   // Whether all is there; false, and `waiting` says for whom, while connections are being made.
   Result<bool> connect(Resources& resources, const Arguments& arguments, Waiting& waiting);
+  // Which of its kernels carries a call that it serves.
+  virtual Path path(const Engine& engine, const Arguments& arguments) const = 0;
   virtual Status launch(Resources& resources, const Arguments& arguments,
                         const device::Arithmetic& arithmetic) const = 0;
 
@@ -77,6 +79,8 @@ class ByHand {
     return extents(arguments)(longest_).bytes;
   }
   bool is_one_way() const { return is_one_way_; }
+  // Before a call's channel is asked for and it is launched.
+  virtual void prepare(const Engine&, const Arguments&) {}
   // Of the connections that a call goes by.
   virtual int channel(const Engine& engine, const Arguments& arguments) const = 0;
   virtual transport::Geometry geometry(int channel) const = 0;

@@ -22,6 +22,7 @@ class Direct : public ByHand {
 
   // Whether a call is small enough.
   bool serves(const Arguments& arguments) const override;
+  Path path(const Engine&, const Arguments&) const override { return Path::ll_all_pairs; }
   Status launch(Resources& resources, const Arguments& arguments,
                 const device::Arithmetic& arithmetic) const override;
 

@@ -78,6 +78,8 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
   engine->options_ = options;
   UNISONO_ASSIGN(engine->module_, sys::cuda::Module::load(device, image));
   UNISONO_TRY(engine->find_kernels(/*waits_by_itself=*/true));
+  engine->use(PathTable::built_in().resolve(device->compute_capability(), engine->copies_in_bulk(),
+                                            options.zero_copy_min_bytes));
   UNISONO_ASSIGN(engine->stopped_memory_,
                  sys::cuda::Memory::allocate(device, sizeof(device::BlockState)));
   UNISONO_ASSIGN(engine->mailbox_memory_,

@@ -68,6 +68,10 @@ class GpuExecution : public Execution {
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
   bool progressed() const override { return progressed_; }
+  Path path(const Arguments& arguments) const override {
+    return by_hand_ && by_hand_->serves(arguments) ? by_hand_->path(resources_.engine(), arguments)
+                                                   : Path::interpreter;
+  }
   Waiting waiting() const override { return waiting_; }
   std::size_t memory_bytes() const override {
     return sizeof *this + lowered_.steps.size() * sizeof(device::Step) + memory_.bytes();

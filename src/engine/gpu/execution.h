@@ -19,6 +19,7 @@
 #include "device/program.h"
 #include "engine/engine.h"
 #include "engine/gpu/copy_links.h"
+#include "engine/gpu/paths.h"
 #include "plan/exchange.h"
 #include "plan/plan.h"
 #include "sys/cuda/device.h"
@@ -50,10 +51,6 @@ struct Options {
 // protocol, each way.
 transport::Geometry link_geometry(const Options& options);
 
-// How a call of kernels/lines.cuh goes: by lines; straight to where it is wanted; or in bulk
-// copies, by few thread blocks.
-enum class LinesWay : std::uint8_t { lines, straight, bulk };
-
 // Kernels loaded on one device, and the memory in which they tell of failures. One for each
 // communicator.
 class Engine {
@@ -65,6 +62,10 @@ class Engine {
   const sys::cuda::Device& device() const { return *device_; }
   const std::shared_ptr<const sys::cuda::Device>& shared_device() const { return device_; }
   const Options& options() const { return options_; }
+  // Which kernel carries which call; the built-in table's rows until others are agreed on, before
+  // the first call.
+  const Paths& paths() const { return paths_; }
+  void use(Paths paths) { paths_ = std::move(paths); }
   const sys::cuda::Kernel& interpret() const { return interpret_; }
   // Of device/kernels/direct.cuh, for so many ranks.
   const sys::cuda::Kernel& direct(device::DirectKind kind, device::DataKind data, int ranks) const {
@@ -119,6 +120,7 @@ class Engine {
 
   std::shared_ptr<const sys::cuda::Device> device_;
   Options options_;
+  Paths paths_;
   sys::cuda::Module module_;
   sys::cuda::MappedHostMemory mailbox_memory_;
   std::unique_ptr<CopyLinks> copy_links_;

@@ -31,56 +31,12 @@ int lines_hops(const plan::Exchange& exchange) {
   return !is_shared_out || exchange.has_segments() ? exchange.hops : 0;
 }
 
-// Few thread blocks are slower by lines, so that agreeing on where to store pays sooner.
-constexpr std::uint64_t sooner = 16;
-// Fewer than lines take. On 2 H200: a broadcast of 4 MiB by lines in 14.8 us, in bulk in 20.2; of
-// 16 MiB in 57.3 and 55.1; a reduce-scatter of blocks of 8 MiB in 30.8 and 35.1, of 32 MiB in 130
-// and 112.
-constexpr std::uint64_t later = 8;
-// A broadcast of 64 MiB, 256 MiB and 1 GiB by 16 blocks in 190, 732 and 2871 us, by 32 in 204, 780
-// and 3077.
-constexpr int usual_blocks = 16;
-// A product beside them loses to so many a tenth of what it loses to all. docs/decisions/0021.
-constexpr int few_blocks = 8;
-
-// Where one side of the link is busy alone, or loads are all that crosses it. An all-reduce of two
-// ranks is faster by lines; sums of more were not measured.
-bool goes_in_bulk_by_itself(const LinesCall& call) {
-  switch (call.collective) {
-    case Collective::broadcast:
-      return true;
-    case Collective::reduce_scatter:
-      return call.ranks == 2;
-    case Collective::reduce:
-      return call.ranks == 2 && call.hops == 1;
-    default:
-      return false;
-  }
-}
-
-int blocks_leaving_room(const LinesCall& call, const Options& options) {
-  const bool is_of_training = call.collective == Collective::all_reduce ||
-                              call.collective == Collective::all_gather ||
-                              call.collective == Collective::reduce_scatter;
-  const std::uint64_t all = call.longest * static_cast<std::uint64_t>(call.ranks);
-  return call.leaves_room && is_of_training && options.posts(all / later) ? few_blocks : 0;
-}
-
+// Those have regions of their own, for few thread blocks.
 bool is_bounded(int max_sms) { return max_sms > 0 && max_sms <= device::bulk_max_blocks; }
 
-int bulk_blocks(const LinesCall& call, const Options& options) {
-  const bool adds_at_root = call.hops == 1 && call.collective == Collective::reduce;
-  if (is_bounded(call.max_sms))
-    return !adds_at_root && options.posts(sooner * call.longest) ? call.max_sms : 0;
-  if (const int few = blocks_leaving_room(call, options)) return few;
-  if (call.max_sms > 0) return 0;
-  return goes_in_bulk_by_itself(call) && options.posts(call.longest / later) ? usual_blocks : 0;
-}
-
-LinesWay lines_way(const LinesCall& call, const Options& options) {
-  if (bulk_blocks(call, options) > 0) return LinesWay::bulk;
-  const bool goes_straight = call.hops == 1 && !is_reduction(call.collective);
-  return goes_straight && options.posts(call.longest) ? LinesWay::straight : LinesWay::lines;
+int lines_blocks(std::int64_t longest, int most) {
+  constexpr auto payload = static_cast<std::int64_t>(device::lines_group_payload);
+  return static_cast<int>(std::clamp<std::int64_t>((longest + payload - 1) / payload, 1, most));
 }
 
 Lines::Lines(const plan::Header& header, int rank, std::shared_ptr<const plan::Exchange> exchange)
@@ -120,27 +76,23 @@ void Lines::find_sets() {
     }
 }
 
-LinesCall Lines::call(const Arguments& arguments) const {
-  return {.collective = collective_,
-          .ranks = ranks_,
-          .hops = exchange_->hops,
-          .longest = static_cast<std::uint64_t>(longest_bytes(arguments)),
-          .max_sms = arguments.max_sms,
-          .leaves_room = arguments.leaves_room};
-}
-
-LinesWay Lines::way(const Engine& engine, const Arguments& arguments) const {
+PathChoice Lines::choose(const Engine& engine, const Arguments& arguments) const {
   // Who adds by bulk copies knows its own factor only.
   if (is_reduction(collective_) && arguments.operation == ReduceOperation::pre_multiplied_sum)
-    return LinesWay::lines;
-  return lines_way(call(arguments), engine.options());
+    return {};
+  return engine.paths().find({.collective = collective_,
+                              .ranks = ranks_,
+                              .hops = exchange_->hops,
+                              .longest = static_cast<std::uint64_t>(longest_bytes(arguments)),
+                              .max_sms = arguments.max_sms,
+                              .overlaps = arguments.leaves_room});
 }
 
-int Lines::channel(const Engine& engine, const Arguments& arguments) const {
-  switch (way(engine, arguments)) {
-    case LinesWay::straight:
+int Lines::channel(const Engine&, const Arguments& arguments) const {
+  switch (chosen_.path) {
+    case Path::zero_copy:
       return one_way_lines;
-    case LinesWay::bulk:
+    case Path::tma_bulk:
       return is_bounded(arguments.max_sms) ? bulk_channel : one_way_lines;
     default:
       return is_one_way() ? one_way_lines : mutual_lines;
@@ -228,15 +180,15 @@ Status Lines::launch(Resources& resources, const Arguments& arguments,
   launch.rank = static_cast<std::int16_t>(rank_);
   launch.ranks = static_cast<std::int16_t>(ranks_);
   launch.hops = static_cast<std::uint8_t>(exchange_->hops);
-  const LinesWay way = this->way(engine, arguments);
-  launch.tells = is_one_way() || way != LinesWay::lines;
+  const Path path = chosen_.path;
+  launch.tells = is_one_way() || path != Path::ll128_all_pairs;
   set_buffers(arguments, launch);
   // What stays where it is need not be stored.
   for (int peer = 0; peer < ranks_; ++peer)
     if (launch.peers[peer].destination == 0 ||
         launch.peers[peer].source == launch.peers[peer].destination)
       launch.keeps = bits(launch.keeps & ~(1U << peer));
-  if (way == LinesWay::straight) set_views(resources, arguments, launch);
+  if (path == Path::zero_copy) set_views(resources, arguments, launch);
   const auto& connections = links(channel(engine, arguments));
   for (int peer = 0; peer < ranks_; ++peer) {
     const transport::Connection* link = connections[static_cast<std::size_t>(peer)];
@@ -245,23 +197,23 @@ Status Lines::launch(Resources& resources, const Arguments& arguments,
     launch.peers[peer].in = address_of(link->region());
     if (launch.states == 0) launch.states = launch.peers[peer].in;
   }
-  if (way == LinesWay::lines) stand_by_distance(launch);
+  if (path == Path::ll128_all_pairs) stand_by_distance(launch);
   launch.mailbox = engine.mailbox_address();
   launch.timeout_ns = arguments.timeout_ns;
-  if (way == LinesWay::bulk) return launch_in_bulk(resources, arguments, launch);
+  if (path == Path::tma_bulk) return launch_in_bulk(resources, arguments, launch);
   // A group a block, until all are there; then more warps.
   constexpr auto payload = static_cast<std::int64_t>(device::lines_group_payload);
   const std::int64_t groups = (launch.longest + payload - 1) / payload;
-  const std::int64_t blocks =
-      std::min<std::int64_t>(groups, most_blocks(arguments, device::lines_max_blocks));
+  const int most = chosen_.thread_blocks > 0 ? chosen_.thread_blocks : device::lines_max_blocks;
+  const std::int64_t blocks = lines_blocks(launch.longest, most_blocks(arguments, most));
   const std::int64_t warps =
       std::min<std::int64_t>((groups + blocks - 1) / blocks, device::lines_warps_of_block(ranks_));
   launch.spreads = collective_ != Collective::gather && blocks >= ranks_ - 1;
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
   UNISONO_TRY(resources.make_room(stream, static_cast<int>(blocks)));
   void* parameters[] = {&launch};
-  const auto result = (way == LinesWay::straight ? engine.straight(ranks_)
-                                                 : engine.lines(kind_of_data(launch), ranks_))
+  const auto result = (path == Path::zero_copy ? engine.straight(ranks_)
+                                               : engine.lines(kind_of_data(launch), ranks_))
                           .launch(static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps),
                                   stream, parameters);
   return engine.device().check(result, "launching an LL128 all-pairs kernel");

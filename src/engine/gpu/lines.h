@@ -19,19 +19,8 @@ inline constexpr int bulk_channel = lines_channel + 3;
 // Whether Lines does plans in LL128 of that exchange, and in how many hops; 0: it does not.
 int lines_hops(const plan::Exchange& exchange);
 
-struct LinesCall {
-  Collective collective;
-  int ranks;
-  int hops;
-  std::uint64_t longest;  // bytes of its ranks' blocks, or of two hops segments, at most
-  int max_sms = 0;        // thread blocks that serve it, at most; 0: as many as it likes
-  bool leaves_room = false;
-};
-LinesWay lines_way(const LinesCall& call, const Options& options);
-// Thread blocks that copy in bulk; 0: it does not go so.
-int bulk_blocks(const LinesCall& call, const Options& options);
-// Of a call that leaves room and is not bounded, likewise.
-int blocks_leaving_room(const LinesCall& call, const Options& options);
+// Thread blocks of a call whose longest message is so long, of those that it may have.
+int lines_blocks(std::int64_t longest, int most);
 
 class Lines : public ByHand {
  public:
@@ -40,15 +29,20 @@ class Lines : public ByHand {
                                       std::shared_ptr<const plan::Exchange> exchange);
 
   bool serves(const Arguments& arguments) const override { return block_bytes(arguments) > 0; }
+  Path path(const Engine& engine, const Arguments& arguments) const override {
+    return choose(engine, arguments).path;
+  }
   Status launch(Resources& resources, const Arguments& arguments,
                 const device::Arithmetic& arithmetic) const override;
 
  private:
   Lines(const plan::Header& header, int rank, std::shared_ptr<const plan::Exchange> exchange);
+  void prepare(const Engine& engine, const Arguments& arguments) override {
+    chosen_ = choose(engine, arguments);
+  }
   int channel(const Engine& engine, const Arguments& arguments) const override;
   transport::Geometry geometry(int channel) const override;
-  LinesCall call(const Arguments& arguments) const;
-  LinesWay way(const Engine& engine, const Arguments& arguments) const;
+  PathChoice choose(const Engine& engine, const Arguments& arguments) const;
   void set_views(Resources& resources, const Arguments& arguments,
                  device::LinesLaunch& launch) const;
   // As bits.
@@ -91,6 +85,7 @@ class Lines : public ByHand {
   bool overwrites_in_place_ = false;
   unsigned bulk_sources_ = 0;
   std::vector<Flow> flows_;
+  PathChoice chosen_;  // of the call that was prepared last
   // Of this rank's buffers, where the call is not in place.
   int input_blocks_;
   int output_blocks_;

@@ -24,6 +24,7 @@ class OnCopyEngines : public Execution {
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
   bool progressed() const override { return progressed_; }
+  Path path(const Arguments&) const override { return Path::copy_engine; }
   Waiting waiting() const override { return waiting_; }
 
  protected:
