@@ -137,8 +137,8 @@ plan::RankProgram program(const Request& request, int rank) {
 plan::Header header(const Request& request) {
   const int ranks = request.placement.ranks();
   const bool is_pair = ranks == 2 && request.collective == Collective::reduce;
-  return header_for(request,
-                    request.channels * (is_pair ? chunks_of_pair : std::max(ranks - 1, 1)));
+  return header_for(request, request.channels * (is_pair ? chunks_of_pair : std::max(ranks - 1, 1)),
+                    is_pair ? root_chunks : 1);
 }
 
 Cost cost_of_pair(const Request& request, double block_bytes) {

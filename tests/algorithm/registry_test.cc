@@ -68,11 +68,11 @@ TEST(Registry, RequestsThatCannotBeServedAreMisuseWithTheValues) {
   EXPECT_TRUE(contains(beyond.error().message, "0 to 3")) << beyond.error().message;
 
   request.channels = 0;
-  EXPECT_TRUE(contains(make_header(ring(), request).error().message, "0 channels"));
+  EXPECT_TRUE(contains(make_header(ring(), request).error().message, "channels is 0"));
 
   request.channels = 1;
   request.collective = Collective::broadcast;
-  EXPECT_TRUE(contains(make_plan(ring(), request).error().message, "asked to do broadcast"));
+  EXPECT_TRUE(contains(make_plan(ring(), request).error().message, "cannot run broadcast"));
 
   request.root = 7;
   const Entry& broadcast = **find(Collective::broadcast, "ring");
@@ -86,7 +86,7 @@ TEST(Registry, ChannelsThatNoPlanHasAreRefusedBeforeAnythingIsWritten) {
     const auto plan = make_plan(ring(), request);
     EXPECT_LT(std::clock() - began, CLOCKS_PER_SEC / 10);
     ASSERT_FALSE(plan.ok());
-    EXPECT_TRUE(contains(plan.error().message, "channels; it must be 1 to 64"))
+    EXPECT_TRUE(contains(plan.error().message, "it must be 1 to 64"))
         << plan.error().message;
     EXPECT_FALSE(check_request(ring(), request).ok());
   }

@@ -78,8 +78,8 @@ TEST(Targets, AreRefusedWhatTheyCannotCarry) {
       "block 0 of rank 0); use more channels, which divide the steps among thread blocks");
   EXPECT_EQ(refusal(test::ring_all_reduce(40), "msccl"), "");
   EXPECT_EQ(refusal(test::all_pairs_all_reduce(36), "msccl"),
-            "prog.py:7: rank 0 needs more than 32 thread blocks on channel 0, which is what msccl "
-            "has; spread the messages over channels");
+            "prog.py:7: rank 0 needs more than 32 thread blocks on channel 0, the most that msccl "
+            "supports; spread the messages over channels");
   EXPECT_EQ(refusal(test::ring_all_reduce(2), "mscclpp"),
             "prog.py:7: this step becomes send on rank 0, which mscclpp cannot run");
   Writer wide(Collective::broadcast, 2, 100, false);

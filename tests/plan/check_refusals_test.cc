@@ -145,7 +145,7 @@ TEST(CheckRefuses, StepsByBothEndsOfEveryBound) {
        {send + "count 65537" + counts, change([](Step& it) { it.count = 65537; })},
        {send + "has a destination, which it does not use; remove it",
         change([](Step& it) { it.destination = {Buffer::output, 1}; })},
-       {send + "has 1 peers of its own; only read_reduce has",
+       {send + "has 1 peers of its own; only read_reduce may have them",
         change([](Step& it) { it.peers = {2}; })},
        {"plan ring_all_reduce, rank 1: thread block 0, step 6 (recv): has a source, which it does "
         "not use; remove it",

@@ -172,7 +172,7 @@ TEST(Check, RefusesLoopsThatCannotBeUnrolled) {
               loop(plan, 0, 1) = {.count = 1 << 12, .body = {Loop{1 << 13, loop(plan, 0, 1).body}}};
             }),
             "plan ring_all_reduce, rank 0: thread block 0: more than 16777216 steps with its loops "
-            "unrolled; the plan format runs no more");
+            "unrolled, the limit of the plan format");
   EXPECT_EQ(ring_error([](Plan& plan) {
               const Body body = loop(plan, 0, 1).body;
               loop(plan, 0, 1).body = {Loop{1, {Loop{1, body}}}};
@@ -194,7 +194,7 @@ TEST(Check, AppliesTheExecutorsLimits) {
   limits.max_steps = 6;
   EXPECT_EQ(error_of(test::ring(), limits),
             "plan ring_all_reduce, rank 0: thread block 0: more than 6 steps with its loops "
-            "unrolled; the small engine runs no more");
+            "unrolled, the limit of the small engine");
   limits = format_limits();
   limits.executor = "the small engine";
   limits.operations &= ~(1U << static_cast<unsigned>(Operation::read_reduce));

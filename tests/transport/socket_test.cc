@@ -239,7 +239,7 @@ TEST_F(Sockets, GoingOnAfterByeIsAViolation) {
   Victim victim;
   victim.peer.frame({.type = Frame::Type::bye});
   victim.peer.frame({.type = Frame::Type::signal, .signal = 0, .value = 1});
-  EXPECT_NE(victim.progress_error().message.find("left"), std::string::npos);
+  EXPECT_NE(victim.progress_error().message.find("after it had closed"), std::string::npos);
 }
 
 TEST_F(Sockets, AFaultThatCannotBeIsAViolationOfWhoToldIt) {
