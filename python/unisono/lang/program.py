@@ -110,8 +110,8 @@ class Program:
             check_whole(f"program {self.name}: ", name, value)
         if ranks < 1 or nodes < 1 or ranks % nodes:
             raise ProgramError(
-                f"program {self.name}: {ranks} ranks cannot be divided equally among {nodes} nodes; "
-                "every node must have as many ranks"
+                f"program {self.name}: {ranks} ranks cannot be divided equally among {nodes} "
+                "nodes; every node must have as many ranks"
             )
         shape = Shape(ranks, nodes, root)
         home = _home_of(self.function)
