@@ -73,8 +73,9 @@ constexpr std::array rows{
                "Bytes in a slot of the LL protocol, flags included (nccl.txt Table IV)."},
     SettingRow{Setting::ll128_slot_bytes, "UNISONO_LL128_SLOT_BYTES", size_bytes, "600KiB",
                "Bytes in a slot of the LL128 protocol, flags included (nccl.txt Table IV)."},
-    SettingRow{Setting::gpu_slots, "UNISONO_GPU_SLOTS", integer, "4",
-               "Slots in each connection between GPUs, for every protocol; a power of two, at least 2."},
+    SettingRow{
+        Setting::gpu_slots, "UNISONO_GPU_SLOTS", integer, "4",
+        "Slots in each connection between GPUs, for every protocol; a power of two, at least 2."},
     SettingRow{Setting::gpu_slot_bytes, "UNISONO_GPU_SLOT_BYTES", size_bytes, "256KiB",
                "Bytes in a slot of a connection between GPUs; a multiple of 128."},
     SettingRow{Setting::gpu_peer_access, "UNISONO_GPU_PEER_ACCESS", boolean, "1",

@@ -86,8 +86,7 @@ TEST(Registry, ChannelsThatNoPlanHasAreRefusedBeforeAnythingIsWritten) {
     const auto plan = make_plan(ring(), request);
     EXPECT_LT(std::clock() - began, CLOCKS_PER_SEC / 10);
     ASSERT_FALSE(plan.ok());
-    EXPECT_TRUE(contains(plan.error().message, "it must be 1 to 64"))
-        << plan.error().message;
+    EXPECT_TRUE(contains(plan.error().message, "it must be 1 to 64")) << plan.error().message;
     EXPECT_FALSE(check_request(ring(), request).ok());
   }
 }

@@ -76,7 +76,8 @@ TEST(Goal, TextsThatAreWrongNameLineAndColumn) {
   EXPECT_CONTAINS(refusal("num_ranks 1\nrank 0 {\nsend 1b to 4\n}"),
                   "line 3, column 12: rank 4; ranks are 0 to 0");
   EXPECT_CONTAINS(refusal("num_ranks 1\nrank 0 {\ncalc 1 tag 3\n}"), "line 3, column 8");
-  EXPECT_CONTAINS(refusal("num_ranks 1\nrank 0 {\na: calc 1\na: calc 1\n}"), "label 'a' is defined twice");
+  EXPECT_CONTAINS(refusal("num_ranks 1\nrank 0 {\na: calc 1\na: calc 1\n}"),
+                  "label 'a' is defined twice");
   EXPECT_CONTAINS(refusal("num_ranks 1\nrank 0 {\na: calc 1\na requires b\n}"),
                   "line 4, column 12: no operation of this rank above has the label 'b'");
   EXPECT_CONTAINS(refusal("num_ranks 1\nrank 0 {\ncalc 1\n"),

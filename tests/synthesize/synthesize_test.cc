@@ -145,7 +145,8 @@ TEST(Synthesize, RefusesTransfersThatMakeNoProgram) {
   };
   EXPECT_EQ(complaint({.chunk = 0, .from = 0, .to = 2}),
             "a transfer from rank 0 to rank 2; there are 2 ranks, and both ends must differ");
-  EXPECT_EQ(complaint({.chunk = 2, .from = 0, .to = 1}), "a transfer of chunk 2; there are 2 * 1 chunks");
+  EXPECT_EQ(complaint({.chunk = 2, .from = 0, .to = 1}),
+            "a transfer of chunk 2; there are 2 * 1 chunks");
   EXPECT_EQ(complaint({.chunk = 0, .from = 0, .to = 1, .reduces = true}),
             "a transfer of chunk 0 reduces; an all_gather only moves data");
   EXPECT_NE(complaint({.chunk = 1, .from = 0, .to = 1}), "");
