@@ -9,10 +9,12 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include "base/error.h"
 #include "base/settings.h"
 #include "base/str.h"
 #include "bind.h"
 #include "convert.h"
+#include "engine/gpu/paths.h"
 
 namespace nb = nanobind;
 
@@ -31,6 +33,26 @@ Selection selection_for(const topo::Placement& placement, double crowding,
       transport::FifoOptions::from_settings().shared_by(placement.max_ranks_on_a_node());
   check(fifo_options.check());
   Selection selection(placement, comm::host_model(fifo_options, {.crowding = crowding}, costs));
+  check(selection.read_settings());
+  return selection;
+}
+
+// On GPUs of one host, none of which need be there. An empty architecture is the newest that has
+// rows.
+Selection device_selection(int ranks, std::string_view architecture, int sms) {
+  check(settings().check());
+  const auto options = engine::gpu::Options::from_settings();
+  check(options.check());
+  const auto table = take(engine::gpu::PathTable::from_settings());
+  const int number = architecture.empty() ? table.newest_architecture()
+                                          : engine::gpu::architecture_from_name(architecture);
+  if (number == 0)
+    check(misuse("architecture is '", architecture,
+                 "'; it must be a compute capability's name, such as sm_90"));
+  constexpr int first_with_tma = 90;
+  auto paths = table.resolve(number, number >= first_with_tma, options.zero_copy_min_bytes);
+  Selection selection(topo::Placement::single_node(ranks),
+                      comm::device_model(options, sms, std::move(paths)));
   check(selection.read_settings());
   return selection;
 }
@@ -141,6 +163,15 @@ void bind_selection(nb::module_& module) {
             selection_for(placement, crowding).explain(collective_of(collective), bytes_of(bytes)));
       },
       nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"), nb::arg("crowding") = 1.0);
+  module.def(
+      "explain_device",
+      [](std::string_view collective, const Size& bytes, int ranks, std::string_view architecture,
+         int sms) {
+        return take(device_selection(ranks, architecture, sms)
+                        .explain(collective_of(collective), bytes_of(bytes)));
+      },
+      nb::arg("collective"), nb::arg("bytes"), nb::arg("ranks"), nb::arg("architecture") = "",
+      nb::arg("sms") = 132);
 }
 
 }  // namespace unisono::python

@@ -116,3 +116,15 @@ def explain(
     collective: str, bytes: int | str, placement: Placement, crowding: float = 1.0
 ) -> Explanation:
     """Which plan a call would take, and why; `bytes` may be a text, as "1MiB"."""
+
+def explain_device(
+    collective: str, bytes: int | str, ranks: int, architecture: str = "", sms: int = 132
+) -> Explanation:
+    """Which plan a call on the GPUs of one host would take, on which kernel, and why.
+
+    No GPU is needed: rows of a table decide, by the GPU's architecture ("sm_90"; empty: the newest
+    that has rows). `sms` is how many SMs each GPU has.
+
+    Raises:
+        MisuseError: No architecture has that name, or no plan serves the call.
+    """

@@ -28,6 +28,7 @@ from unisono._selection import SelectionRow as SelectionRow
 from unisono._selection import candidates as candidates
 from unisono._selection import choose as choose
 from unisono._selection import explain as explain
+from unisono._selection import explain_device as explain_device
 from unisono._selection import selection_table as selection_table
 from unisono._simulation import *  # noqa: F403
 from unisono._synthesis import LinkGraph as LinkGraph

@@ -26,6 +26,7 @@ from unisono._unisono import (
     candidates,
     choose,
     explain,
+    explain_device,
     find_algorithm,
     selection_table,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "candidates",
     "choose",
     "explain",
+    "explain_device",
     "find_algorithm",
     "selection_table",
 ]

@@ -33,8 +33,8 @@ TEST(Selection, OnADeviceAnExplanationNamesTheKernelAndTheRow) {
     return explained.ok() ? explained->note : explained.error().describe();
   };
   EXPECT_EQ(note_of(Collective::broadcast, 64 << 20),
-            "kernel: tma_bulk with 16 thread blocks; a row of the built-in "
-            "table for sm_90 serves 16 MiB and more of longest message, here 64 MiB");
+            "kernel: tma_bulk with 16 thread blocks\n"
+            "why: built-in table, sm_90, messages of 16 MiB and more, here 64 MiB");
   EXPECT_TRUE(note_of(Collective::all_reduce, 1024).starts_with("kernel: ll_all_pairs with "))
       << note_of(Collective::all_reduce, 1024);
 }

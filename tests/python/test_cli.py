@@ -151,6 +151,33 @@ def test_explain_tells_the_choice_and_the_others(shell: Shell) -> None:
     assert chosen.algorithm in shell(*words).output
 
 
+def test_explain_names_the_kernel_of_a_call_on_gpus_that_are_not_there(shell: Shell) -> None:
+    words = ("explain", "broadcast", "256MiB", "--ranks", "4", "--device", "cuda")
+    told = shell(*words, "--json", "-").json
+    assert "tma_bulk" in told["chosen"]["note"]
+    assert "sm_90" in told["chosen"]["note"]
+    # Ampere has no TMA.
+    older = shell(*words, "--architecture", "sm_80", "--json", "-").json
+    assert "tma_bulk" not in older["chosen"]["note"]
+    assert "kernel: " in shell(*words).output
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("--device", "gpu"), "'gpu'"),
+        (("--device", "cuda", "--nodes", "2"), "one host"),
+        (("--device", "cuda", "--architecture", "hopper"), "sm_90"),
+    ],
+)
+def test_explain_refuses_gpus_that_cannot_be(
+    shell: Shell, words: tuple[str, ...], hint: str
+) -> None:
+    ended = shell("explain", "broadcast", "1MiB", "--ranks", "4", *words)
+    assert ended.status != 0
+    assert hint in ended.errors
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [

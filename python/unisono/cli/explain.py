@@ -16,8 +16,10 @@ from unisono.cli.output import (
     print_text,
     put_json,
 )
+from unisono.errors import MisuseError
 from unisono.names import check_names, collectives
 
+_DEVICES = ("cpu", "cuda")
 _OF_CANDIDATES = (
     *("algorithm", "protocol", "channels", "time_us", "steps", "steps_inter_node"),
     *("bytes_sent", "bytes_sent_inter_node"),
@@ -31,15 +33,27 @@ def explain(
     size: Annotated[str, typer.Argument(help="Bytes: 8, 64KiB, 1MiB.")],
     ranks: Ranks = DEFAULT_RANKS,
     nodes: Nodes = 1,
+    device: Annotated[str, typer.Option(help="cpu, or cuda: the GPUs of one host.")] = "cpu",
+    architecture: Annotated[
+        str, typer.Option(help="With --device cuda: sm_90, ...; empty: the newest known.")
+    ] = "",
+    sms: Annotated[int, typer.Option(min=1, help="With --device cuda: SMs of each GPU.")] = 132,
     json: Json = None,
 ) -> None:
     """Say which plan a call would take, and why.
 
-    The size is that of a rank's input or output, whichever is larger.
+    The size is that of a rank's input or output, whichever is larger. With --device cuda it also
+    says which kernel; no GPU is needed.
     """
     check_names("collective", [collective], collectives())
+    check_names("device", [device], _DEVICES)
     size_bytes, placement = parse_size(size, "SIZE"), placement_of(ranks, nodes)
-    found = plans.explain(collective, size_bytes, placement)
+    if device == "cuda":
+        if nodes != 1:
+            raise MisuseError(f"--nodes is {nodes}; --device cuda is for the GPUs of one host")
+        found = plans.explain_device(collective, size_bytes, ranks, architecture, sms)
+    else:
+        found = plans.explain(collective, size_bytes, placement)
     document = {
         "collective": collective,
         "bytes": size_bytes,
@@ -52,6 +66,7 @@ def explain(
             "min_bytes": found.min_bytes,
             "max_bytes": found.max_bytes,
             "origin": found.origin,
+            "note": found.note,
         },
         "candidates": [
             {name: getattr(one, name) for name in _OF_CANDIDATES} for one in found.candidates

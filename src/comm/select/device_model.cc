@@ -135,38 +135,27 @@ class DeviceModel : public EngineModel {
     if (entry == nullptr) return {};
     const auto by_hand = how_by_hand(*entry, request, block_bytes, 0);
     if (!by_hand)
-      return str(
-          "kernel: ", trace::name(trace::Path::interpreter), " with ",
-          blocks_of(*entry, request).all * request.channels, " thread blocks, ", options_.slots,
-          " slots of ", format_bytes(options_.slot_bytes),
-          "; no specialised kernel carries this plan, protocol, number of channels and size");
-    const engine::gpu::PathRow* row = by_hand->chosen.row;
-    const std::string start = str("kernel: ", trace::name(by_hand->chosen.path));
-    if (by_hand->chosen.path == trace::Path::ll_all_pairs)
-      return str(start, " with ", by_hand->least_blocks, " or more thread blocks, ",
-                 device::direct_slots, " slots; it carries this plan in LL up to its slots' size");
-    const int grid = by_hand->chosen.path == trace::Path::tma_bulk
-                         ? by_hand->chosen.thread_blocks
-                         : engine::gpu::lines_blocks(static_cast<std::int64_t>(by_hand->longest),
-                                                     by_hand->chosen.thread_blocks > 0
-                                                         ? by_hand->chosen.thread_blocks
-                                                         : device::lines_max_blocks);
-    const std::string why =
-        row == nullptr
-            ? str("no row of sm_", paths_.architecture(), " serves ")
-            : str("a row of the ", row->origin, " for sm_", row->architecture, " serves ",
-                  format_bytes(row->min_bytes),
-                  row->max_bytes == UINT64_MAX ? str(" and more")
-                                               : str(" to ", format_bytes(row->max_bytes)),
-                  " of ");
+      return str("kernel: ", trace::name(trace::Path::interpreter), " with ",
+                 blocks_of(*entry, request).all * request.channels, " thread blocks, ",
+                 options_.slots, " slots of ", format_bytes(options_.slot_bytes),
+                 "\nwhy: no specialised kernel carries it");
+    const engine::gpu::PathChoice& chosen = by_hand->chosen;
+    const std::string start = str("kernel: ", trace::name(chosen.path), " with ");
+    if (chosen.path == trace::Path::ll_all_pairs)
+      return str(start, by_hand->least_blocks, " or more thread blocks, ", device::direct_slots,
+                 " slots\nwhy: it carries this plan while a message fits a slot");
+    const int most = chosen.thread_blocks > 0 ? chosen.thread_blocks : device::lines_max_blocks;
+    const int grid =
+        chosen.path == trace::Path::tma_bulk
+            ? chosen.thread_blocks
+            : engine::gpu::lines_blocks(static_cast<std::int64_t>(by_hand->longest), most);
     // The others use slots only where peers' buffers are not mapped.
-    const std::string slots = by_hand->chosen.path == trace::Path::ll128_all_pairs
+    const std::string slots = chosen.path == trace::Path::ll128_all_pairs
                                   ? str(", ", device::lines_slots, " slots of ",
                                         format_bytes(device::lines_group_bytes), " a warp")
                                   : std::string();
-    return str(start, " with ", grid, " thread blocks", slots, "; ", why,
-               row == nullptr ? str("messages of ", format_bytes(by_hand->longest))
-                              : str("longest message, here ", format_bytes(by_hand->longest)));
+    return str(start, grid, " thread blocks", slots, "\nwhy: ", describe(chosen.row), ", here ",
+               format_bytes(by_hand->longest));
   }
 
   // Of two hops or of one.
@@ -197,6 +186,14 @@ class DeviceModel : public EngineModel {
     engine::gpu::PathChoice chosen{.path = trace::Path::ll_all_pairs};
     std::uint64_t longest = 0;
   };
+  std::string describe(const engine::gpu::PathRow* row) const {
+    if (row == nullptr)
+      return str("no row of sm_", paths_.architecture(), " is for messages of this size");
+    const std::string to = row->max_bytes == UINT64_MAX ? std::string(" and more")
+                                                        : str(" to ", format_bytes(row->max_bytes));
+    return str(row->origin, ", sm_", row->architecture, ", messages of ",
+               format_bytes(row->min_bytes), to);
+  }
   // Nothing: it is interpreted.
   std::optional<CallByHand> how_by_hand(const algorithm::Entry& entry,
                                         const algorithm::Request& request, double block_bytes,
