@@ -78,7 +78,8 @@ Status Communicator::Core::make_plans_of_device(comm::DeviceConnections& connect
                       comm::copy_model(connected.engine().options().copies)),
       rank, engine::gpu::copy_limits().operations, connected.engine().options().copies.slots,
       [resources = &connected](const comm::Plans::Program& made) {
-        return engine::gpu::make_copies(made.header, made.program, made.exchange(), *resources);
+        return engine::gpu::make_copies(made.header, made.program, made.exchange().get(),
+                                        *resources);
       });
   return {};
 }

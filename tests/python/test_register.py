@@ -147,7 +147,7 @@ def test_plans_are_registered_and_proved():
         x = np.arange(1000)
         comm.all_reduce(x)
         assert comm.record()["entries"][-1]["plan"] == "my_ring"
-        with pytest.raises(MisuseError, match="plan my_ring is wrong"):
+        with pytest.raises(MisuseError, match="plan my_ring failed verification"):
             comm.register(wrong)
         with pytest.raises(MisuseError, match="is for 3 ranks; the communicator has 2"):
             comm.register(my_ring.compile(3).plan)

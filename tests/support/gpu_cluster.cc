@@ -264,11 +264,13 @@ Result<GpuCluster::Executions> GpuCluster::make_executions(const Run& run) {
     UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*run.entry, request));
     UNISONO_ASSIGN(const plan::RankProgram program,
                    algorithm::make_program(*run.entry, request, rank));
-    const auto make = run.is_by_copies ? engine::gpu::make_copies : engine::gpu::make_execution;
-    UNISONO_ASSIGN(
-        auto execution,
-        make(header, program, algorithm::exchange_of(*run.entry, request), resources(rank)));
-    executions.push_back(std::move(execution));
+    auto exchange = algorithm::exchange_of(*run.entry, request);
+    auto execution =
+        run.is_by_copies
+            ? engine::gpu::make_copies(header, program, exchange.get(), resources(rank))
+            : engine::gpu::make_execution(header, program, std::move(exchange), resources(rank));
+    if (!execution.ok()) return execution.take_error();
+    executions.push_back(std::move(*execution));
   }
   return executions;
 }

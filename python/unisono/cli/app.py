@@ -32,7 +32,9 @@ _COMMANDS = {
     "plan": Place("plan", "app", "List, show, verify, compile, find, run and draw plans."),
     "explain": Place("explain", "explain", "Say which plan a call would take, and why."),
     "simulate": Place("simulate", "simulate", "Simulate collectives or workloads on a cluster."),
-    "doctor": Place("doctor", "doctor", "Say which call is stuck, and which ranks are to blame."),
+    "doctor": Place(
+        "doctor", "doctor", "Say which call of a job is stuck, and which ranks are to blame."
+    ),
     "calibrate": Place("calibrate", "calibrate", "Fit a cluster's numbers to measurements."),
 }
 

@@ -285,7 +285,7 @@ Status CopiedPlan::await_ends(StreamQueue& queue) {
 
 Result<std::unique_ptr<Execution>> make_copies(const plan::Header& header,
                                                const plan::RankProgram& program,
-                                               std::shared_ptr<const plan::Exchange> exchange,
+                                               const plan::Exchange* exchange,
                                                Resources& resources) {
   UNISONO_ASSIGN(CopyProgram lowered, lower_to_copies(header, program));
   const std::size_t slot = resources.engine().copy_links().options().slot_bytes;
@@ -293,7 +293,7 @@ Result<std::unique_ptr<Execution>> make_copies(const plan::Header& header,
     return misuse("plan ", header.name, " sends ", header.max_step_count,
                   " chunks in one message, which do not fit into a slot of ", slot, " bytes");
   return std::unique_ptr<Execution>(
-      std::make_unique<CopiedPlan>(header, program, exchange.get(), std::move(lowered), resources));
+      std::make_unique<CopiedPlan>(header, program, exchange, std::move(lowered), resources));
 }
 
 }  // namespace unisono::engine::gpu

@@ -19,7 +19,7 @@ namespace unisono::engine::gpu {
 // make_execution().
 Result<std::unique_ptr<Execution>> make_copies(const plan::Header& header,
                                                const plan::RankProgram& program,
-                                               std::shared_ptr<const plan::Exchange> exchange,
+                                               const plan::Exchange* exchange,
                                                Resources& resources);
 
 // As make_messages() (messages.h). The messages of a group go slot by slot in turn, so a message
