@@ -71,7 +71,7 @@ bool all_is_refused(Communicator& communicator, Work& pending) {
                        is_refused(pending.wait_for(std::chrono::hours(1)));
   static_cast<void>(communicator.memory());
   // The sanitizers' allocators may be locked for ever by a thread that the child has not got.
-  if (!is_sanitized) static_cast<void>(communicator.dump_record());
+  if (!test::is_sanitized) static_cast<void>(communicator.dump_record());
   communicator.abort();
   return refused && communicator.destroy().ok() && value == 1000000;
 }
