@@ -13,9 +13,10 @@ import resource
 import selectors
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from unisono.doctor import flight_recorder, nccl_ras, nccl_x, unisono_record
 from unisono.doctor.job import Job
@@ -52,7 +53,7 @@ def parse(contents: bytes, file: str) -> list[Part]:
         document = load(contents)
         if not flight_recorder.is_flight_recorder(document):
             raise DumpError("it is a pickle, but not a dump of Flight Recorder")
-        return flight_recorder.read_flight_recorder(document, file)
+        return _read(flight_recorder.read_flight_recorder, document, file)
     if start[:1] == b"{":
         document = nccl_ras.load_json(contents)
         for is_such, read in (
@@ -62,7 +63,7 @@ def parse(contents: bytes, file: str) -> list[Part]:
             (flight_recorder.is_flight_recorder, flight_recorder.read_flight_recorder),
         ):
             if is_such(document):
-                return read(document, file)
+                return _read(read, document, file)
         raise DumpError("it is JSON, but no dump that is known")
     if nccl_ras.is_ras_text(contents):
         return nccl_ras.read_ras_text(contents, file)
@@ -70,6 +71,14 @@ def parse(contents: bytes, file: str) -> list[Part]:
         "it is no dump that is known: Unisono's record, a Flight Recorder dump, RAS's status or "
         "NCCLX's commDump"
     )
+
+
+def _read(read: Callable[[Any, str], list[Part]], document: Any, file: str) -> list[Part]:
+    """What a reader finds; a value of a shape that it does not expect is a fault of the file."""
+    try:
+        return read(document, file)
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:
+        raise DumpError(f"a value in it has another shape than such dumps have: {error}") from error
 
 
 def read_files(paths: Iterable[Path]) -> Job:

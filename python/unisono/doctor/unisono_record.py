@@ -55,11 +55,11 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
     entries = document.get("entries")
     if not isinstance(entries, list):
         raise DumpError("the record has no list 'entries'")
+    for i, one in enumerate(entries):
+        if not isinstance(one, dict):
+            raise DumpError(f"entry {i} is no object")
     columns, hints = Columns(), []
-    numbers = [
-        integer(one, "sequence", f"entry {i}", 0) if isinstance(one, dict) else -1
-        for i, one in enumerate(entries)
-    ]
+    numbers = [integer(one, "sequence", f"entry {i}", 0) for i, one in enumerate(entries)]
     if sorted(set(numbers)) != numbers:
         raise DumpError("the sequence numbers of its entries do not rise")
     # Messages are counted too: only where all calls are there, the collectives have exact numbers.
