@@ -347,7 +347,7 @@ def test_overlapping_receives_are_refused():
         x, out = np.arange(4.0), np.zeros(4)
         with pytest.raises(unisono.MisuseError, match="from rank 0 and from rank 1 overlap"):
             comm.all_to_all_v(x, [2, 2], [2, 2], recv_displacements=[0, 1], out=out)
-        with pytest.raises(unisono.MisuseError, match="goes to rank 0 and .* from rank 1 overlaps"):
+        with pytest.raises(unisono.MisuseError, match="sent to rank 0 and .* from rank 1 overlap"):
             comm.all_to_all_v(x[1:3], [1, 1], [1, 1], recv_displacements=[3, 1], out=x)
         parts = comm.all_to_all_v(x, [2, 2], [2, 2], recv_displacements=[2, 0])
         assert parts.tolist() == [2 * comm.rank, 2 * comm.rank + 1] * 2
