@@ -53,7 +53,10 @@ class ByHand {
    public:
     Extents(const Arguments& arguments, int chunks_per_block)
         : size_(static_cast<std::int64_t>(size_bytes(arguments.type))),
-          layout_(plan::ChunkLayout::of(arguments.count, chunks_per_block, size_)) {}
+          // Small calls need no division where blocks are whole.
+          layout_(chunks_per_block == 1
+                      ? plan::ChunkLayout{arguments.count, arguments.count}
+                      : plan::ChunkLayout::of(arguments.count, chunks_per_block, size_)) {}
     Extent operator()(const Span& span) const {
       const std::int64_t begin = at(span.begin_block_, span.begin_chunk_);
       return {begin, at(span.end_block_, span.end_chunk_) - begin};
@@ -79,6 +82,35 @@ class ByHand {
     return extents(arguments)(longest_).bytes;
   }
   bool is_one_way() const { return is_one_way_; }
+  // What goes to each rank and where what comes from it is put, of a launch whose peers begin with
+  // rank `first`.
+  template <class Launch>
+  void set_peers(const Arguments& arguments, int first, Launch& launch) const {
+    const auto input = sys::cuda::address_of(arguments.input);
+    const auto output = sys::cuda::address_of(arguments.output);
+    const Extents extents = this->extents(arguments);
+    auto* const own = &launch.peers[(rank_ - first + ranks_) % ranks_];
+    decltype(&launch.peers[0]) some = nullptr;  // that data go to
+    for (int i = 0; i < ranks_; ++i) {
+      const int peer = (first + i) % ranks_;
+      auto& to = launch.peers[i];
+      if (!takes(peer).empty()) {
+        const Extent extent = extents(takes(peer));
+        to.destination = output + static_cast<std::uint64_t>(extent.offset);
+        to.bytes = extent.bytes;
+      }
+      if (gives(peer).empty()) continue;
+      const Extent extent = extents(gives(peer));
+      to.source = input + static_cast<std::uint64_t>(extent.offset);
+      to.bytes = extent.bytes;
+      if (some != nullptr && some->source != to.source) launch.sources_differ = 1;
+      some = &to;
+    }
+    // Whoever sends loads from there, where all get the same.
+    if (own->source != 0 || some == nullptr) return;
+    own->source = some->source;
+    if (own->bytes == 0) own->bytes = some->bytes;
+  }
   // Before a call's channel is asked for and it is launched.
   virtual void prepare(const Engine&, const Arguments&) {}
   // Of the connections that a call goes by.

@@ -84,38 +84,15 @@ int Direct::channel(const Engine&, const Arguments&) const {
 }
 
 void Direct::set_buffers(const Arguments& arguments, device::DirectLaunch& launch) const {
-  const DeviceAddress input = address_of(arguments.input);
-  const DeviceAddress output = address_of(arguments.output);
-  const Extents extents = this->extents(arguments);
-  const device::DirectPeer* some = nullptr;  // that data go to
   launch.own = static_cast<std::int16_t>((rank_ - launch.first + ranks_) % ranks_);
-  for (int i = 0; i < ranks_; ++i) {
-    const int peer = (launch.first + i) % ranks_;
-    device::DirectPeer& to = launch.peers[i];
-    if (!takes(peer).empty()) {
-      const Extent extent = extents(takes(peer));
-      to.destination = output + static_cast<std::uint64_t>(extent.offset);
-      to.bytes = extent.bytes;
-    }
-    if (gives(peer).empty()) continue;
-    const Extent extent = extents(gives(peer));
-    to.source = input + static_cast<std::uint64_t>(extent.offset);
-    to.bytes = extent.bytes;
-    if (some != nullptr && some->source != to.source) launch.sources_differ = 1;
-    some = &to;
-  }
   launch.tells = is_one_way();
+  set_peers(arguments, launch.first, launch);
   device::DirectPeer& own = launch.peers[launch.own];
   // What is added comes to where the sum is put.
   if (kind_ == DirectKind::combine)
     for (int i = 0; i < ranks_; ++i) launch.peers[i].destination = own.destination;
   // In place there is nothing to do.
   if (kind_ == DirectKind::take && own.source == own.destination) own.destination = 0;
-  // Whoever sends loads from there, where all get the same.
-  if (own.source == 0 && some != nullptr) {
-    own.source = some->source;
-    own.bytes = some->bytes;
-  }
 }
 
 Status Direct::launch(Resources& resources, const Arguments& arguments,

@@ -108,29 +108,7 @@ transport::Geometry Lines::geometry(int channel) const {
 }
 
 void Lines::set_buffers(const Arguments& arguments, device::LinesLaunch& launch) const {
-  const DeviceAddress input = address_of(arguments.input);
-  const DeviceAddress output = address_of(arguments.output);
-  const Extents extents = this->extents(arguments);
-  const device::LinesPeer* some = nullptr;  // that data go to
-  for (int peer = 0; peer < ranks_; ++peer) {
-    device::LinesPeer& to = launch.peers[peer];
-    if (!takes(peer).empty()) {
-      const Extent extent = extents(takes(peer));
-      to.destination = output + static_cast<std::uint64_t>(extent.offset);
-      to.bytes = extent.bytes;
-    }
-    if (gives(peer).empty()) continue;
-    const Extent extent = extents(gives(peer));
-    to.source = input + static_cast<std::uint64_t>(extent.offset);
-    to.bytes = extent.bytes;
-    if (some != nullptr && some->source != to.source) launch.sources_differ = 1;
-    some = &to;
-  }
-  // Whoever sends loads from there, where all get the same.
-  if (device::LinesPeer& own = launch.peers[rank_]; own.source == 0 && some != nullptr) {
-    own.source = some->source;
-    if (own.bytes == 0) own.bytes = some->bytes;
-  }
+  set_peers(arguments, 0, launch);
   launch.longest = longest_bytes(arguments);
   launch.sends = bits(sets_.sends);
   launch.keeps = bits(sets_.keeps);

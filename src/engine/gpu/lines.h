@@ -45,8 +45,6 @@ class Lines : public ByHand {
   PathChoice choose(const Engine& engine, const Arguments& arguments) const;
   void set_views(Resources& resources, const Arguments& arguments,
                  device::LinesLaunch& launch) const;
-  // As bits.
-  unsigned others() const { return ((1U << ranks_) - 1) & ~(1U << rank_); }
   // Who sends what to whom; of every call the same.
   void find_sets();
   void find_bulk_flows();
