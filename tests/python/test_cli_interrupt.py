@@ -17,6 +17,7 @@ COMMANDS = {
     "compile": ["plan", "compile", str(RING), "--ranks", "2800", "-o", "{folder}/ring.json"],
     "simulate": ["simulate", "all_reduce", "--ranks", "512", "--size", "1GiB", "--noise", "0.1"],
     "simulate a workload": ["simulate", "--workload", str(LLAMA), "--noise", "0.1"],
+    "bench": ["bench", "all_reduce", "-n", "2", "-b", "128MiB", "-e", "512MiB", "--seconds", "9"],
 }
 # The process ends 0.1 s after the signal, where the machine lets it.
 MOST_SECONDS = 1.0
@@ -49,5 +50,10 @@ def test_a_command_ends_though_native_code_runs(command, tmp_path):
 
 
 def processor_seconds(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+    """Of the process and its children; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / 100 + sum(map(processor_seconds, children))

@@ -7,6 +7,7 @@ the median over repeats of the slowest rank's. Every result is compared whole, o
 
 import json
 import os
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -208,9 +209,9 @@ def main(job: Path) -> None:
 
 
 if __name__ == "__main__":
+    # As in `worker`: a rank has nothing to save.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         main(Path(sys.argv[1]))
     except unisono.Error as error:
         sys.exit(f"rank {os.environ.get('UNISONO_RANK', '?')}: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)

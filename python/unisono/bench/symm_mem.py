@@ -8,6 +8,7 @@ multicast is off.
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -170,9 +171,9 @@ def main(job: Path) -> None:
 
 
 if __name__ == "__main__":
+    # As in `worker`: a rank has nothing to save.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         main(Path(sys.argv[1]))
     except MisuseError as error:
         sys.exit(f"rank {os.environ.get('UNISONO_RANK', '?')}: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)

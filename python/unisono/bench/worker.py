@@ -6,6 +6,7 @@ JSON object a line: {"case": index} when a case begins, {"case", "time_us", "wro
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -37,9 +38,9 @@ def main(job: Path) -> None:
 
 
 if __name__ == "__main__":
+    # A rank has nothing to save, and Python would notice Ctrl-C only between two calls of seconds.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         main(Path(sys.argv[1]))
     except unisono.Error as error:
         sys.exit(f"rank {os.environ.get('UNISONO_RANK', '?')}: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
