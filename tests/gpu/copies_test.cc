@@ -219,7 +219,7 @@ TEST_F(GpuCopiesAlone, AWaitEndsAtItsDeadlineAndSaysForWhatItWaited) {
     EXPECT_EQ(failure.error().peer, 1);
     EXPECT_NE(failure.error().message.find("a stream of rank 0"), std::string::npos)
         << failure.error().message;
-    EXPECT_NE(failure.error().message.find("waits for message 4 from rank 1 (3 have arrived)"),
+    EXPECT_NE(failure.error().message.find("waited for message 4 from rank 1 (3 have arrived)"),
               std::string::npos)
         << failure.error().message;
     cluster_->destroy_graphs(graphs_);

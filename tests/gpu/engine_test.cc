@@ -381,7 +381,7 @@ TEST_F(GpuAlone, AWaitEndsAtItsDeadlineAndSaysForWhatItWaited) {
   ASSERT_FALSE(failure.ok());
   EXPECT_TRUE(failure.error().timed_out);
   EXPECT_EQ(failure.error().peer, 1);
-  EXPECT_NE(failure.error().message.find("waits for message 3 from rank 1 (2 have arrived) on "
+  EXPECT_NE(failure.error().message.find("waited for message 3 from rank 1 (2 have arrived) on "
                                          "channel 0"),
             std::string::npos)
       << failure.error().message;
