@@ -4,20 +4,20 @@
 // Every rank of a communicator makes the same calls in the same order. Calls named *_async (and
 // submit) return at once; others return when this rank's part is complete, that is, when its
 // output is there and its buffers may be used again. Calls of one communicator run in their order;
-// point-to-point calls run beside the collectives, in order for each peer and direction.
+// point-to-point calls overlap with collectives and keep their order for each peer and direction.
 //
-// Device memory: a call that is given a CUDA stream works on device memory and goes to that stream.
-// It is complete, as far as run() and Work say, when it is on the stream; its data are there when
-// the stream has come so far. It can be captured into a CUDA graph from the second call of its kind
-// on. Calls on different streams still follow each other; graphs that hold calls must be ordered
-// with other calls of their communicator by whoever launches them. Each rank has one device. A
-// failure on the device is told by failure() and by later calls.
+// Device memory: a call that is given a CUDA stream works on device memory and is enqueued on that
+// stream. It is complete, as far as run() and Work say, when it is on the stream; its data are
+// there when the stream has come so far. It can be captured into a CUDA graph from the second call
+// of its kind on. Calls on different streams still follow each other; graphs that hold calls must
+// be ordered with other calls of their communicator by whoever launches them. Each rank has one
+// device. A failure() and later calls report a failure on the device.
 //
 // Threads: a communicator may be used from several threads if they agree on the order of calls.
 // Different communicators are independent. abort() may be called from any thread at any time.
 //
 // Failure: an error of kind `misuse` leaves the communicator usable and nothing started. Any other
-// error, and a timeout, is final: every later call returns it, and the peers are told who is to
+// error, and a timeout, is final: every later call returns it, and the peers learn which rank is to
 // blame.
 #pragma once
 
@@ -52,7 +52,7 @@ struct InitOptions {
   std::chrono::nanoseconds timeout{0};            // of collectives; 0: UNISONO_TIMEOUT
   std::chrono::nanoseconds bootstrap_timeout{0};  // 0: UNISONO_BOOTSTRAP_TIMEOUT
   int device = -1;  // CUDA device of calls on streams; -1: that of the first such call's stream
-  // Of calls on streams that say nothing else, the same on all ranks; see CallOptions. Nothing and
+  // The default for calls on streams, the same on all ranks; see CallOptions. Nothing and
   // 0: UNISONO_GPU_POLICY and UNISONO_GPU_MAX_SMS.
   std::optional<Policy> policy = std::nullopt;
   int max_sms = 0;
@@ -68,17 +68,17 @@ struct CallOptions {
   // A cudaStream_t or CUstream, possibly null for the default stream: the buffers are device
   // memory. Nothing: they are host memory.
   std::optional<void*> stream = std::nullopt;
-  // Of a call on a stream, the same on all ranks. zero_sm serves what combines no elements:
+  // For a call on a stream, the same on all ranks. zero_sm serves what combines no elements:
   // all_gather, all_to_all, all_to_all_v, broadcast, gather, scatter and messages; the others are
   // misuse. Nothing: the communicator's.
   std::optional<Policy> policy = std::nullopt;
-  // Thread blocks, and so multiprocessors, that its kernels may take; where no plan of a collective
-  // does with as few, the one that takes fewest. Misuse if it is named and takes more. 0: the
-  // communicator's, which may be any number.
+  // The limit on thread blocks, and so on SMs, of its kernels. Where every plan of a collective
+  // needs more, the plan that needs fewest runs. Misuse if a plan is named and needs more. 0: the
+  // communicator's limit, which may be any number.
   int max_sms = 0;
-  // Of a call on a stream, the same on all ranks: something computes beside it. An all-reduce,
-  // all-gather or reduce-scatter of many bytes between few ranks then takes few multiprocessors, if
-  // all ranks reach its buffers and max_sms is not as small already.
+  // For a call on a stream, the same on all ranks: computation overlaps with it. A large
+  // all-reduce, all-gather or reduce-scatter between few ranks then launches a small grid, if its
+  // buffers are mapped on all ranks and max_sms is not as small already.
   bool leaves_room = false;
   // For the record, which shows it; it changes nothing else.
   std::uint64_t tag = 0;
@@ -117,17 +117,18 @@ class Work {
   bool valid() const { return state_ != nullptr; }
   // Whether it is complete or has failed.
   bool done() const;
-  // Likewise; helps it along.
+  // Makes progress, then returns what done() would.
   bool test();
   // Waits for it, at most until its own deadline; then its outcome.
   Status wait();
-  // As wait(), but gives up after `patience` with a timeout error that leaves the call running.
+  // Waits as wait() does, but gives up after `patience` with a timeout error that leaves the call
+  // running.
   Status wait_for(std::chrono::nanoseconds patience);
   // The outcome of a complete call.
   Status status() const;
   // The call's number in its communicator.
   std::uint64_t sequence() const;
-  // Of a complete receive from any_source: who sent. Else -1.
+  // The sender of a complete receive from any_source; else -1.
   int source() const;
 
  private:
@@ -156,9 +157,9 @@ inline constexpr int max_tag = (1 << 30) - 1;
 // Choices for one group of messages.
 struct MessageOptions {
   std::chrono::nanoseconds timeout{0};  // 0: the communicator's
-  // As in CallOptions. Messages between devices have tag 0 and a peer that is named.
+  // See CallOptions. Messages between devices have tag 0 and a peer that is named.
   std::optional<void*> stream = std::nullopt;
-  // As in CallOptions, the same on all ranks; but every peer takes one multiprocessor for each
+  // See CallOptions; the same on all ranks. But every peer takes one SM for each
   // direction, whatever max_sms is.
   std::optional<Policy> policy = std::nullopt;
   int max_sms = 0;
@@ -260,19 +261,19 @@ class Communicator {
   // their collective and root, of min_bytes to max_bytes (the larger of a rank's input and output),
   // in place or not as the plan is. `plans` are one text or JSON, or one in place and one out of
   // place. Custom plans are called by name, see run_custom(); that they are in order is proved,
-  // what comes out is theirs. Later registrations come first. Misuse on every rank, and nothing
-  // registered, if one of them is wrong or ranks give different ones; a rank that has none says so
-  // with an empty list. Whether a call is in place must then be the same on all ranks, but for the
-  // root's.
+  // what comes out is theirs. Later registrations take precedence. Misuse on every rank, and
+  // nothing registered, if one of them is wrong or ranks give different ones; a rank that has none
+  // says so with an empty list. Whether a call is in place must then be the same on all ranks, but
+  // for the root's.
   Status register_plans(std::span<const std::string> plans, std::uint64_t min_bytes = 0,
                         std::uint64_t max_bytes = UINT64_MAX);
-  // For a call that the caller cannot make, where UNISONO_CHECK_CALLS compares calls: tells the
-  // others `why`, who would wait for it else. Misuse on all ranks. Without the setting it does
-  // nothing.
+  // For a call that the caller cannot make, where UNISONO_CHECK_CALLS compares calls: sends `why`
+  // to the other ranks, which would otherwise wait for the call. Misuse on all ranks. Without the
+  // setting it does nothing.
   Status refuse_call(std::string_view why);
 
-  // Makes device memory known to the other ranks, which map it, so that calls from now on store
-  // straight into it; without, that happens after a buffer's first use. Local; waits until the
+  // Makes device memory known to the other ranks, which map it, so that later calls are
+  // zero-copy; an unregistered buffer is mapped after its first use. Local; waits until the
   // others have mapped it, at most a second: what is not mapped by then is later. Registered memory
   // is forgotten when it is freed. Nothing where memory is not shared (UNISONO_GPU_ZERO_COPY=0).
   // Misuse before the device of the communicator is known, or if it is not that device's memory;
@@ -281,7 +282,7 @@ class Communicator {
 
   // Collective over this communicator: every rank gives `bytes` of its memory, as many as it likes,
   // of its device or of the host on all ranks alike. The memory must live as long as anybody uses
-  // the window. Which ranks reach which part is told when they try.
+  // the window. put() fails if the rank cannot reach the peer's part.
   Result<Window> make_window(void* data, std::size_t bytes, bool is_on_device = false);
   // Copies `bytes` to byte `offset` of the peer's part of the window, then signals it unless
   // `signal` is no_signal. The peer has no part in it. On a stream exactly for windows of device
@@ -318,7 +319,7 @@ class Communicator {
   int device() const;
   // What made this communicator unusable, if it is; also what a kernel of it came to.
   Status failure() const;
-  // Gives up all calls here and tells the peers. Idempotent.
+  // Aborts all calls here and notifies the peers. Idempotent.
   void abort();
   // Waits for all calls, then frees everything. The handle and its copies stay valid to ask rank()
   // and size(); calls fail. Not collective.

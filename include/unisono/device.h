@@ -1,5 +1,5 @@
-// The little of CUDA devices that a library above needs beside a communicator's calls. Nothing of
-// CUDA is needed to compile or link; without a driver every function says so.
+// The CUDA device functions that a library above Unisono needs in addition to a communicator.
+// Nothing of CUDA is needed to compile or link; without a driver every function says so.
 #pragma once
 
 #include <unisono/result.h>
@@ -8,7 +8,7 @@
 
 namespace unisono {
 
-// Of the context that is current on this thread; 0 where none is.
+// Belongs to the context that is current on this thread; 0 where none is.
 Result<int> current_device();
 Result<int> device_count();
 
@@ -21,8 +21,8 @@ Status free_device_memory(void* memory);
 Status read_device_memory(void* host, const void* memory, std::size_t bytes, int device,
                           void* stream);
 
-// What comes on `after` from now on runs when all that is on `before` now has run. Both are streams
-// of `device`. Can be captured.
+// Work enqueued on `after` from now on runs after all work that is on `before` now. Both are
+// streams of `device`. Can be captured.
 Status order_streams(int device, void* before, void* after);
 
 // Records the caller's event on a stream of `device`. Can be captured.

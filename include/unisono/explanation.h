@@ -18,7 +18,7 @@ struct PlanCandidate {
   // Messages on the longest chain, and those of them between nodes.
   std::int64_t steps = 0;
   std::int64_t steps_inter_node = 0;
-  // Of the rank that sends most.
+  // For the rank that sends most.
   double bytes_sent = 0;
   double bytes_sent_inter_node = 0;
 };

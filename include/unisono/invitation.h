@@ -14,11 +14,12 @@ struct Invitation {
   std::string secret;      // 32 hexadecimal digits
 };
 
-// This process, which need not become a rank, tells the ranks that come to it where rank 0 listens.
-// A thread of this process does that as long as the process lives, for all its invitations.
-// `interface` is an address or an interface's name; empty takes UNISONO_INTERFACE, then the first
-// that is up and not loopback. Where NCCL_COMM_ID (host:port) is set, the invitation names that
-// place and UNISONO_SECRET: rank 0 listens there itself, and all processes may invite alike.
+// This process, which need not become a rank, tells the ranks that connect to it where rank 0
+// listens. A thread of this process does that as long as the process lives, for all its
+// invitations. `interface` is an address or an interface's name; empty takes UNISONO_INTERFACE,
+// then the first that is up and not loopback. Where NCCL_COMM_ID (host:port) is set, the invitation
+// names that place and UNISONO_SECRET: rank 0 listens there itself, and all processes may invite
+// alike.
 Result<Invitation> invite(const std::string& interface = {});
 
 }  // namespace unisono

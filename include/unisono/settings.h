@@ -27,9 +27,9 @@ std::vector<ProcessSetting> process_settings();
 Result<ProcessSetting> read_setting(std::string_view variable, SettingType type,
                                     std::string_view default_text);
 
-// How what this process says to other hosts is protected from now on: "none", "auth" or "encrypt",
-// as UNISONO_WIRE; and a key that all ranks must have beside their job's secret, or "". The same on
-// every rank. Misuse once the process has invited ranks or joined a job.
+// Sets how this process protects its traffic to other hosts from now on: "none", "auth" or
+// "encrypt", as UNISONO_WIRE; and a key that all ranks need in addition to their job's secret, or
+// "". The same on every rank. Misuse once the process has invited ranks or joined a job.
 Status protect_wire(std::string_view protection, std::string_view shared_key);
 
 // A line of the log, at level "warn".

@@ -53,7 +53,7 @@ enum class Collective : std::uint8_t {
 };
 inline constexpr int collective_count = 12;
 
-// How data and its arrival are told apart; see docs and nccl.txt section III.
+// How the arrival of data is signalled; see docs and nccl.txt section III.
 enum class Protocol : std::uint8_t {
   simple,  // slots and credits; arrival by a counter
   ll,      // 4 bytes of data and a 4-byte flag in each 8-byte word
@@ -64,7 +64,7 @@ inline constexpr int protocol_count = 3;
 // What may move the data of a call on a stream.
 enum class Policy : std::uint8_t {
   fastest,  // whatever is fastest: kernels
-  zero_sm,  // copy engines alone, so that the multiprocessors are free for other kernels
+  zero_sm,  // copy engines alone, so that the SMs are free for other kernels
 };
 inline constexpr int policy_count = 2;
 

@@ -49,7 +49,7 @@ struct SignalWait {
 };
 
 struct SignalOptions {
-  // As in CallOptions: what follows on the stream follows the put, signal or wait. Nothing: it
+  // See CallOptions: later work on the stream follows the put, signal or wait. Nothing: it
   // happens at once, in host memory. A call on a stream cannot be captured into a CUDA graph.
   std::optional<void*> stream = std::nullopt;
   std::chrono::nanoseconds timeout{0};  // of a wait; 0: the communicator's
