@@ -167,6 +167,6 @@ ncclResult_t ncclGetPeerDeviceLeInfo(ncclWindow_t window, std::size_t offset, in
 
 }  // extern "C"
 
-// Exports p<name> too, the name by which a tool that stands before NCCL calls it.
+// Exports p<name> too, the name by which a profiling tool that wraps NCCL calls it.
 #define UNISONO_NCCL_EXPORT(name) \
   extern "C" __attribute__((alias(#name), visibility("default"))) decltype(name) p##name

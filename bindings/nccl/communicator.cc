@@ -75,7 +75,7 @@ void ncclComm::begin_job() {
 void ncclComm::end_job(ncclResult_t result, std::string message) {
   const std::lock_guard lock(mutex_);
   --jobs_;
-  // A blocking communicator's caller has been told, and a split that failed leaves it usable.
+  // A blocking communicator's caller has its error, and a split that failed leaves it usable.
   if (result != ncclSuccess && (!config.is_blocking || !communicator_.valid()))
     failed(result, std::move(message));
   const bool is_open = config.is_blocking && jobs_ == 0 && failure_ == ncclSuccess &&

@@ -65,7 +65,7 @@ struct ncclComm {
   void end_job(ncclResult_t result, std::string message);
   void add_pending(unisono::nccl::Pending pending);
 
-  // What ncclCommGetAsyncError tells: in progress, the first failure, or success.
+  // What ncclCommGetAsyncError returns: in progress, the first failure, or success.
   ncclResult_t state();
   // ncclSuccess when calls may be made. ncclInvalidArgument while something is in progress.
   ncclResult_t ready() {

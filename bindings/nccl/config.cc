@@ -13,7 +13,7 @@
 namespace unisono::nccl {
 namespace {
 
-// One field: since which version, and which values it may have beside "undefined".
+// One field: since which version, and which values it may have other than "undefined".
 template <class Structure>
 struct Field {
   const char* name;

@@ -8,7 +8,7 @@
 
 namespace unisono::nccl {
 
-// Whether host memory stands in for device memory.
+// Whether host memory replaces device memory.
 bool host_memory_stands_in();
 
 // The functions of <unisono/device.h> of the same names, or what they are in host memory.

@@ -11,7 +11,7 @@
 namespace unisono::nccl {
 namespace {
 
-// What each old rank tells the others.
+// What each old rank sends to the others.
 struct Card {
   ncclUniqueId id{};
   std::int32_t has_id = 0;

@@ -1,4 +1,4 @@
-// The table of settings that only libunisono_nccl.so has, beside those of the library below.
+// The settings of libunisono_nccl.so alone, in addition to those of the core library.
 #pragma once
 
 #include <unisono/settings.h>

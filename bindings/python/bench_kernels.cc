@@ -18,7 +18,7 @@ using sys::cuda::StreamHandle;
 
 namespace {
 
-// Several blocks of 512 threads a multiprocessor: enough to fill the memory's bandwidth.
+// Several blocks of 512 threads for each SM: enough to fill the memory's bandwidth.
 constexpr int blocks_a_multiprocessor = 4;
 
 }  // namespace

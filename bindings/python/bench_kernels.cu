@@ -67,7 +67,7 @@ extern "C" __global__ void unisono_bench_count_wrong(std::uint64_t found, Repeat
   if (wrong != 0) atomicAdd(total, static_cast<unsigned long long>(wrong));
 }
 
-// Comes and goes as kernels of collectives do.
+// Is launched and ends as kernels of collectives are.
 extern "C" __global__ void unisono_bench_nothing() {
   unisono::device::ptx::wait_for_kernel_before();
   unisono::device::ptx::let_next_kernel_come();

@@ -16,7 +16,8 @@ namespace {
 
 bool is_integer(DataType type) { return type <= DataType::uint64; }
 
-// Python's int goes to integers as it is, modulo 2^64; whether the type can hold it is told here.
+// Python's int goes to integers as it is, modulo 2^64; this function checks whether the type can
+// hold it.
 void set_multiplier(Call& call, nb::handle multiplier) {
   if (call.operation != ReduceOperation::pre_multiplied_sum) return;
   if (!is_integer(call.type)) {

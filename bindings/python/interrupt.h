@@ -41,7 +41,7 @@ bool is_main_thread();
 inline constexpr std::chrono::milliseconds unanswered_after{100};
 int end_when_interrupted();
 
-// Likewise, for calls that do not ask the hook: in the main thread, f runs in a thread of its own
+// The same for calls that do not ask the hook: in the main thread, f runs in a thread of its own
 // while this one looks for signals. Once a handler raised, `give_up` is called, which must make f
 // return soon; without one f is left to its own deadlines. So f must own all that it uses. Where no
 // thread can be had, f runs in this one, and handlers run when it has returned.

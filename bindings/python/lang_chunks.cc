@@ -325,7 +325,7 @@ or if they hold nothing yet.)")
             check_program(self.trace.signal(rank, to, channel_of(self, channel), self.line()));
           },
           nb::arg("rank"), nb::arg("to"), nb::kw_only(), nb::arg("channel") = nb::none(),
-          R"(A rank tells another one that what it put there is complete.
+          R"(Signals another rank that this rank's earlier puts there are complete.
 
     before: output[2]@1 on its way from rank 0
     after:  a token of rank 0 for rank 1, behind the put

@@ -101,7 +101,7 @@ Backend::Backend(Communicator communicator, std::string name,
 
 Backend::~Backend() { shutdown(); }
 
-// A weak reference keeps an object from being destroyed, so the registry's goes first.
+// A weak reference keeps an object from being destroyed, so the registry's is dropped first.
 void Backend::release_resources() {
   const std::lock_guard lock(registry().mutex);
   registry().backends.erase(this);

@@ -3,9 +3,9 @@
 // Every operation has one shape: check the tensors, make an Operation of them, start it. Memory is
 // memory to the core; where it is decides only how an operation is started and waited for.
 //
-// On a CUDA device: an asynchronous operation goes to a stream of the group's own, which first
-// waits for the current stream; any other goes to the current stream. The host waits until it is
-// there.
+// On a CUDA device: an asynchronous operation is enqueued on a stream of the group's own, which
+// first waits for the current stream; any other is enqueued on the current stream. The host waits
+// until it is there.
 #pragma once
 
 #include <unisono/communicator.h>

@@ -19,7 +19,7 @@ class Device {
 
   c10::Device device() const { return own_.device(); }
   c10::Stream current() const { return guard_.getStream(device()); }
-  // The group's stream, which goes on when all is done that is on the current one now.
+  // The group's stream, which waits for all work that is on the current one now.
   c10::Stream own_after_current();
   // Has the host wait for what is on both now; false if there is no end of it before the deadline.
   bool wait_for_streams(Deadline deadline) const;

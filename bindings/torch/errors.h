@@ -11,7 +11,7 @@
 namespace unisono::pytorch {
 
 // The exception for an error; `where` begins its text. An exception that a signal handler raised
-// in this thread, Ctrl-C as a rule, goes before it.
+// in this thread, Ctrl-C as a rule, takes precedence.
 std::exception_ptr exception_of(const Error& error, const std::string& where);
 [[noreturn]] void raise(const Error& error, const std::string& where);
 

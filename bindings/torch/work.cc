@@ -91,7 +91,7 @@ bool Work::calls_done() const {
 }
 
 void Work::settle() {
-  Holding freed;  // without the lock: a tensor that goes may need the GIL
+  Holding freed;  // without the lock: freeing a tensor may need the GIL
   const std::lock_guard settling(settling_);
   freed = settle_locked();
 }

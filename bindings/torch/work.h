@@ -7,7 +7,7 @@
 //
 // On a CUDA device: the operation, and the copying of what was staged, are on a stream already.
 // Waiting has the current stream wait, not the host. What the operation uses is kept until somebody
-// waits; if the Work goes before, PyTorch's allocator is told of the stream.
+// waits; if the Work is destroyed earlier, PyTorch's allocator records the stream.
 #pragma once
 
 #include <unisono/communicator.h>

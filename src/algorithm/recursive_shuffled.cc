@@ -97,7 +97,7 @@ plan::RankProgram scatter_program(const Request& request, int rank) {
   return builder.take();
 }
 
-// Beside what recursive.cc's do.
+// In addition to the steps of recursive.cc.
 Cost with_copies(Cost cost, const Request& request, double block_bytes) {
   const int ranks = request.placement.ranks();
   if (request.channels == 1 && ranks > 1) cost.bytes_copied = ranks * block_bytes;

@@ -101,7 +101,7 @@ std::string where(const Module& module, const verify::Failure& failure) {
 }
 
 // Proves what the passes so far have made: the others complete it by the plainest means. A program
-// that is wrong itself is told in its own terms.
+// that is wrong itself is reported in its own terms.
 Status prove_after(std::span<const Pass> passes, std::size_t done, const Module& module) {
   Module rest = module;
   rest.options.fuse = false;
@@ -166,7 +166,7 @@ Result<Compiled> compile(const Trace& trace, const Options& options, std::span<c
   const double start = cpu_seconds();
   verify::Report report = prove(module, out.plan);
   if (!report.ok()) {
-    // A wrong program is told in its own terms.
+    // A wrong program is reported in its own terms.
     UNISONO_TRY(check_contents(module));
     const verify::Failure& first = report.failures.front();
     // The order of one-sided steps is the program's own.

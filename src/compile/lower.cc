@@ -11,7 +11,7 @@
 //
 // One-sided steps touch another rank's memory, which no message orders: a step of one rank is
 // before a step of another only through a signal after the one and a wait before the other. Which
-// ones, is told from the order of the program; where there are none, it is a race.
+// ones, follows from the order of the program; where there are none, it is a race.
 #include <algorithm>
 #include <limits>
 #include <map>

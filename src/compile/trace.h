@@ -36,7 +36,7 @@ enum class Kind : std::uint8_t {
   reduce,       // destination = destination (+) source
   put,          // destination = source in another rank's memory, there once it has waited
   read_reduce,  // destination = destination (+) source, read from another rank's memory
-  signal,       // source_rank tells destination_rank; what it put there before has arrived
+  signal,       // source_rank signals destination_rank: its earlier puts there have arrived
   wait,         // destination_rank takes that token
 };
 // Whether programs can be of a collective: chunks of one size are their matter.

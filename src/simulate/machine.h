@@ -49,7 +49,7 @@ struct ProtocolCosts {
   std::array<double, link_kinds> extra_latency_ns{};
   std::array<double, link_kinds> thread_block_gb_s{};
   // At which a thread block copies a message out of its slot once it is whole; 0: it reads the
-  // message while it comes, as flags beside the data allow.
+  // message while it comes, as flags next to the data allow.
   std::array<double, link_kinds> receive_gb_s{};
   // Beyond its bytes, of a step that reduces, and of one that stores what it sends, here, too.
   double reduction_overhead_ns = 0, copy_overhead_ns = 0;
@@ -102,7 +102,8 @@ Result<topo::Placement> place(const Machine& machine, int ranks, int nodes = 0);
 // The index into `levels` of the smallest unit that holds both of two different nodes.
 int level_between(const Machine& machine, int node, int other_node);
 
-// A machine of one node whose only costs are these: for tests and for LogGOPS by hand.
+// A machine of one node whose only costs are these: for tests and for LogGOPS parameters given
+// directly.
 struct LogGops {
   double latency_ns = 0, overhead_ns = 0, gap_ns = 0;
   double gap_ns_per_byte = 0, overhead_ns_per_byte = 0;

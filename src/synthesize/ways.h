@@ -20,7 +20,7 @@ struct Way {
   Time duration = 0;  // of one chunk, from its start to its arrival
 };
 
-// Every link between two ranks is a way; beside these, two ranks that are joined through switches
+// Every link between two ranks is a way; in addition, two ranks that are joined through switches
 // have one way through them: the shortest for a chunk, and among equals the first found.
 struct Ways {
   std::vector<Way> ways;

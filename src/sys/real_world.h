@@ -22,7 +22,7 @@ class RealWorld final : public World {
   static Result<std::unique_ptr<RealWorld>> create();
   ~RealWorld() override;
 
-  // Runs the task to its end in the calling thread, and everybody else's beside it.
+  // Runs the task to its end in the calling thread, concurrently with everybody else's.
   template <class T>
   T run(Task<T> task) {
     std::optional<T> out;

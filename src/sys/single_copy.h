@@ -1,4 +1,5 @@
-// How fast the kernel copies between processes, beside two copies through memory that both map.
+// How fast the kernel copies between processes, compared with two copies through memory that both
+// map.
 #pragma once
 
 namespace unisono::sys {

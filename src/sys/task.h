@@ -1,5 +1,5 @@
 // Coroutines of the control plane: Task<T>, the work that one can await, and TaskScope, the tasks
-// that run beside one's own.
+// that run concurrently with one's own.
 //
 // A task is lazy and has one owner. Awaiting it runs it at once, on the awaiter's stack, up to its
 // first suspension; when it later ends, the awaiter is resumed by the loop that resumed the task
@@ -105,8 +105,8 @@ class [[nodiscard]] Task {
   Handle handle_;
 };
 
-// Tasks that run on beside the one that spawned them, and end with the scope at the latest. Must
-// not be destroyed by one of its own tasks.
+// Tasks that run concurrently with the one that spawned them, and end with the scope at the latest.
+// Must not be destroyed by one of its own tasks.
 class TaskScope {
  public:
   void spawn(Task<void> task) {

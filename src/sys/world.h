@@ -66,12 +66,12 @@ Task<Status> write_all(Stream& stream, std::span<const std::byte> bytes, std::in
 class Gate {
  public:
   virtual ~Gate() = default;
-  // What connection `number` is told first. The connections of a listener count from 1.
+  // What connection `number` receives first. The connections of a listener count from 1.
   virtual std::vector<std::byte> challenge(std::uint64_t number) const = 0;
   virtual std::size_t answer_bytes() const = 0;
   // An error, which is logged, if the answer does not let the connection in.
   virtual Status check(std::uint64_t number, std::span<const std::byte> answer) const = 0;
-  // What a connection with a wrong answer is told before it is closed.
+  // What a connection with a wrong answer receives before it is closed.
   virtual std::vector<std::byte> refusal(std::uint64_t number) const = 0;
   // How many connections may wait to answer; the oldest makes room for one more.
   virtual std::size_t most_waiting() const = 0;

@@ -1,4 +1,4 @@
-// Faults as they travel, and the errors that they become at the end that is told.
+// Faults as they travel, and the errors that they become at the receiving end.
 #pragma once
 
 #include <unisono/result.h>

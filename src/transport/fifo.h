@@ -2,7 +2,7 @@
 //
 // A fifo is one direction of a connection in one protocol. Message n goes into slot n mod slots.
 // The sender may fill a slot when the receiver has given it back (credits: a signal that counts
-// messages consumed). How arrival is told differs:
+// messages consumed). How arrival is signalled differs:
 //   simple  bytes in the slot, then the message's number in its header (release; acquire to see it)
 //   ll      each 8-byte word is 4 bytes of data and a 4-byte flag, stored atomically
 //   ll128   each 128-byte line is 120 bytes of data and an 8-byte flag, stored last
@@ -89,7 +89,7 @@ class SendFifo {
   virtual std::uint64_t consumed() = 0;
   // Pushes what a non-mapped transport has not taken yet; true when nothing is pending.
   virtual Result<bool> flush() = 0;
-  // Memory that it holds beside the connection's. Any thread.
+  // Memory that it holds in addition to the connection's. Any thread.
   virtual std::size_t memory_bytes() const { return 0; }
   // Simple in mapped memory: what it is made of, for whoever sends without these calls; else
   // nullptr.

@@ -80,7 +80,7 @@ Status FlaggedRecvFifo<Codec>::release() {
   complete_ = false;
   decoding_ = {};
   Status status = messages_.give_back(bytes_);
-  // A sender that is ahead has filled it; the fetch goes on beside what is done with this message.
+  // A sender that is ahead has filled it; the fetch overlaps with the work on this message.
   __builtin_prefetch(connection_.region() + layout_.slot_offset(messages_.taken()));
   return status;
 }

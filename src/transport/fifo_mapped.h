@@ -185,7 +185,7 @@ class MappedSender {
   }
 
  private:
-  // Whether all slots are free is told by a line that the receiver has written: some 0.1 us.
+  // A line that the receiver has written says whether all slots are free: some 0.1 us.
   static constexpr std::size_t least_reused_bytes = std::size_t{4} << 10;
 
   SentMessages messages_;  // by their heads

@@ -22,7 +22,7 @@ struct Value {
   // Which data: see Collective's comment at Contents. Sums add only data of one position.
   std::int64_t position = -1;
   Sum sum = unwritten;
-  std::int32_t event = -1;  // what wrote it; only while a story is being recorded
+  std::int32_t event = -1;  // what wrote it; only while a counterexample is being recorded
 };
 
 // Interned sums. A raw contribution (as the user gave it) and a contribution that was read (and

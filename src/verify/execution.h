@@ -21,7 +21,7 @@ namespace unisono::verify {
 class Execution {
  public:
   // The plan, which passed plan::check, must outlive it. `record` keeps the history that failures
-  // tell their story from, at some cost in memory.
+  // derive their counterexamples from, at some cost in memory.
   Execution(const plan::Plan& plan, const Options& options, bool record);
 
   // The first failure, if any.
@@ -32,7 +32,7 @@ class Execution {
   bool orders_differ() const { return orders_differ_; }
 
  private:
-  // What a thread block that stands still waits for.
+  // What a deadlocked thread block waits for.
   enum class Wait : std::uint8_t { nothing, dependency, barrier, message, slot, taken };
 
   struct Block {

@@ -13,7 +13,7 @@
 
 namespace unisono::verify {
 
-// What orders two steps, beside program order, `after` and barriers.
+// What orders two steps in addition to program order, `after` and barriers.
 enum class Ordering : std::uint8_t {
   within_ranks,  // nothing: an executor may rely on a rank's own order alone
   across_ranks,  // messages and tokens too

@@ -1,7 +1,7 @@
 // The part of NVIDIA's driver API that is used here, found in libcuda.so.1 when it is first wanted.
 //
 // Nothing of CUDA is needed to compile, link or start: the few types are declared here, as the
-// driver's ABI has them, and a machine without the library has no driver() and is told why.
+// driver's ABI has them, and on a machine without the library driver() fails and says why.
 #pragma once
 
 #include <unisono/result.h>

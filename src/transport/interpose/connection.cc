@@ -119,7 +119,7 @@ Result<bool> InterposedConnection::try_put(const void* source, std::size_t bytes
                       .signal = signal,
                       .number = started_,
                       .due_ns = due_time(bytes)});
-  // What goes wrong on the way is told by progress(), as with any connection.
+  // progress() reports what goes wrong on the way, as with any connection.
   (void)move();
   return true;
 }

@@ -58,7 +58,7 @@ class NvlinkConnection : public Connection {
       device_->driver().stream_synchronize(stream_);
       device_->driver().stream_destroy(stream_);
     }
-    // Unmapped before the peer is told so.
+    // Unmapped before the peer is notified.
     peer_mapping_ = {};
     farewells_.add(std::move(control_), std::move(own_), peer_is_in_this_process_);
     farewells_.sweep();

@@ -50,7 +50,7 @@ class Registrations {
   // Of own memory that was made known, and of others' that is mapped.
   std::size_t shared_bytes() const;
   std::size_t mapped_bytes() const;
-  // Host memory for what is told to a rank and heard of it.
+  // Host memory for control words sent to a rank and received from it.
   std::size_t mail_bytes(int peer) const;
 
  private:

@@ -48,7 +48,7 @@ class Outbox final : public SentFrames {
   static constexpr std::uint64_t max_puts = 256;
   // Where there are several streams, a put up to this size is one frame, on the first of them:
   // less than the engine's smallest tile between nodes (32 KiB), so that tiles use all rails; large
-  // enough for a system call to be small beside it.
+  // enough for the cost of a system call to be small in comparison.
   static constexpr std::size_t one_frame_bytes = std::size_t{16} << 10;
   // Longer puts are cut into pieces, which the streams take in turn, of at most so much: small
   // enough that two streams share a slot of 512 KiB evenly.

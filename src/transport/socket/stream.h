@@ -15,7 +15,7 @@
 
 namespace unisono::transport::socket {
 
-// Is told that a frame has left, with the token it was pushed with.
+// Is notified that a frame has left, with the token it was pushed with.
 class SentFrames {
  public:
   virtual ~SentFrames() = default;
