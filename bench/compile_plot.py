@@ -32,7 +32,7 @@ def main() -> None:
     arguments = parser.parse_args()
     series = read(arguments.figures.read_text(encoding="utf-8"))
     chart = draw_chart(
-        "Trace, passes and proof of a program",
+        "Trace, passes and verification of a program",
         Axis("ranks", logarithmic=True, base=2, write=lambda ranks: f"{ranks:.0f}"),
         Axis("CPU seconds on one core", logarithmic=True),
         series,

@@ -1,4 +1,4 @@
-"""Every program of the library as files for the executors of others, for their loaders to read.
+"""Every program of the library as files for third-party runtimes, to be read by their loaders.
 
     python bench/export_library.py FOLDER [--target rccl]... [--built-in]
 

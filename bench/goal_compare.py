@@ -4,8 +4,9 @@
 
 LogGOPSim (Hoefler et al., github.com/spcl/LogGOPSim) is built from its own sources, which are no
 part of this project. Files are generated: collectives of this library, a binomial tree, and random
-graphs, with a tag for each message. Where `txt2bin` lies beside LogGOPSim, the binary that it makes
-of each text must be ours byte for byte. Exits with 1 if a time differs by more than 0.1 %.
+graphs, with a tag for each message. If LogGOPSim's folder has `txt2bin`, its
+binary of each text must equal ours byte for byte.
+Exits with 1 if a time differs by more than 0.1 %.
 """
 
 import argparse
@@ -97,7 +98,7 @@ def random_graph(seed: int, ranks: int, messages: int, largest: int) -> str:
 
 
 def cases() -> Iterator[tuple[str, str, bool]]:
-    """Name, text, and whether all sends must be eager: an exchange of large ones stands still."""
+    """Name, text, and whether all sends must be eager: an exchange of large ones deadlocks."""
     for plan, ranks in COLLECTIVES:
         try:
             yield f"{plan}, {ranks} ranks", collective(plan, ranks, 1 << 14), True

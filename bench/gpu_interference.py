@@ -1,4 +1,4 @@
-"""A matrix product beside each collective: what it loses to NCCL, to Unisono, and to copy engines.
+"""A GEMM that overlaps with each collective: what NCCL, Unisono and copy engines cost it.
 
     NCCL_NVLS_ENABLE=0 torchrun --nproc-per-node 4 bench/gpu_interference.py --json OUT
 
@@ -10,7 +10,7 @@ the priority a collective's kernel waits for a whole product, and neither says a
 medians over repeats of the slowest rank's:
 
     product     how much longer the products take while collectives run all the time
-    lost us     what that is for each call: fewer and slower calls beside leave more to the products
+    lost us     that time for each call; fewer and slower calls leave more to the GEMMs
     collective  microseconds of a call alone, and how many times as long while products run
 """
 
@@ -49,11 +49,11 @@ class Row:
     product_beside_us: float
     call_us: float  # alone
     call_beside_us: float
-    calls: int  # made beside the products, unless these were over before
+    calls: int  # concurrent with the GEMMs, unless these ended earlier
 
     @property
     def lost_us(self) -> float:
-        """What a call costs the products that run beside it, in their time."""
+        """What a call costs the GEMMs that overlap with it, in their time."""
         calls = min(self.calls, PRODUCTS * self.product_beside_us / self.call_beside_us)
         return PRODUCTS * (self.product_beside_us - self.product_us) / calls
 
@@ -94,7 +94,7 @@ def collectives(size_bytes: int) -> dict[str, Callable[[dist.ProcessGroup], None
 
 
 class Measurement:
-    """The products, and graphs of collectives beside them."""
+    """The GEMMs, and graphs of collectives concurrent with them."""
 
     def __init__(self, host_group: dist.ProcessGroup) -> None:
         self._host_group = host_group
@@ -119,7 +119,7 @@ class Measurement:
     ) -> Row:
         graph = self._graph(call, group, FIRST_CALLS)
         alone = self._agree([self._timed(0, graph)[1] for _ in range(REPEATS)]) / FIRST_CALLS
-        # The collectives outlast the products unless these hardly run beside them, then the
+        # The collectives outlast the products unless these hardly overlap with them, then the
         # products the collectives.
         calls = math.ceil(1.5 * PRODUCTS * self.product_us / alone)
         long_graph = self._graph(call, group, calls)
@@ -169,7 +169,7 @@ class Measurement:
 def table(rows: list[Row]) -> str:
     lines = [
         f"{'collective':14} {'bytes':>10} {'library':14} {'product':>9} {'slower by':>9}"
-        f" {'lost us':>8} {'call us':>9} {'beside':>9} {'times':>6}"
+        f" {'lost us':>8} {'call us':>9} {'overlap':>9} {'times':>6}"
     ]
     for row in rows:
         lines.append(

@@ -1,4 +1,4 @@
-"""Device memory of a communicator by the size of its calls, and of PyTorch's NCCL beside it.
+"""Device memory of a communicator by the size of its calls, compared with PyTorch's NCCL.
 
     unisono run -n 4 bench/gpu_memory.py
 

@@ -1,4 +1,4 @@
-"""Training a transformer whose communication runs beside its computation, over NCCL and Unisono.
+"""Training a transformer whose communication overlaps with its computation, over NCCL and Unisono.
 
     NCCL_NVLS_ENABLE=0 torchrun --nproc-per-node 2 bench/gpu_training.py --max-sms 16 --json OUT
     unisono run -n 2 --preload-nccl bench/gpu_training.py --backend-nccl preloaded

@@ -4,7 +4,7 @@
 
 By itself NCCL chooses, and does not say what. Here `unisono bench --device cuda --against nccl`
 runs with NCCL_ALGO and NCCL_PROTO set, calls in CUDA graphs, and what it measured of NCCL is
-written with the algorithm and the protocol beside it, as `unisono calibrate` and `unisono simulate
+written with the algorithm and the protocol next to it, as `unisono calibrate` and `unisono simulate
 --against` read it (`--implementation nccl`).
 """
 

@@ -1,4 +1,6 @@
-"""How long a start takes beside strangers: `python bench/strangers.py [--repeats 5] [--out FILE]`.
+"""Measures how long a start takes while strangers connect.
+
+    python bench/strangers.py [--repeats 5] [--out FILE]
 
 Rank 0 opens the port of a job; strangers connect to it and say nothing; then all ranks call
 unisono.init(), and the slowest counts. Three cases: no strangers, `--idle` connections that stay,

@@ -1,4 +1,4 @@
-"""What the figures share: cells beside the papers' numbers, their tables, and heat maps."""
+"""What the figures share: cells compared with the papers' numbers, their tables, and heat maps."""
 
 import argparse
 import math

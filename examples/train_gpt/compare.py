@@ -1,4 +1,4 @@
-"""Trains the same model over Gloo and over Unisono in turn, and sets one beside the other.
+"""Trains the same model over Gloo and over Unisono in turn, and compares the two.
 
     torchrun --nproc-per-node 4 examples/train_gpt/compare.py [--seconds 120] [--parallel ddp,fsdp]
 

@@ -58,7 +58,7 @@ def make_parallel(kind: str, model: nn.Module, backend: str) -> Parallel:
 def _mesh(backend: str, **shape: int) -> DeviceMesh:
     """All ranks in a grid, with groups of the backend along each dimension."""
     # PyTorch takes meshes of the same ranks and names for one, whatever their backends are, and
-    # remembers the first: one that stands beside another must have other names.
+    # remembers the first: two that exist at the same time must have other names.
     names = tuple(f"{name}_{backend}" for name in shape)
     return init_device_mesh(
         "cpu",

@@ -32,7 +32,7 @@ figure { margin: 1em 0 } span.key { padding: 0 .6em; color: #fff; margin-right: 
 
 
 def write_report(path: Path, sets: Sequence[Sequence[dict[str, Any]]], note: str = "") -> None:
-    """Writes the page: each set of results beside each other."""
+    """Writes the page: the sets of results next to each other."""
     title = "Training a small GPT"
     body = [f"<h1>{title}</h1>"]
     if note:

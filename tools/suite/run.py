@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def run(suite: Suite, arguments: argparse.Namespace) -> None:
-    """Runs the parts: compilers and analysers in the background, beside them what was built.
+    """Runs the parts: compilers and analysers in the background, tests at the same time.
 
     Tests wait much (for deadlines, for ranks that were killed), so compilers find the processors
     idle, and being nice leave them to the tests otherwise.

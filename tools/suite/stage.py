@@ -21,7 +21,7 @@ BIN = ROOT / ".venv" / "bin"
 # The tail of a failed part's log that goes to the screen.
 SHOWN_LINES = 80
 
-# Compilers and analysers take what the tests, which run beside them, leave of the processors.
+# Compilers and analysers take what the tests, which run at the same time, leave of the processors.
 BACKGROUND_NICENESS = 10
 
 
@@ -175,7 +175,7 @@ class Suite:
 
 
 class Lane:
-    """Parts that run one after the other, in the order given, beside those of another lane."""
+    """Parts that run one after the other, in the order given, concurrently with another lane's."""
 
     def __init__(self) -> None:
         self.pool = ThreadPoolExecutor(1)
