@@ -154,7 +154,7 @@ class Trace:
         """
 
     def signal(self, rank: int, to: int, *, channel: int | None = None) -> None:
-        """A rank tells another one that what it put there is complete.
+        """Signals another rank that this rank's earlier puts there are complete.
 
             before: output[2]@1 on its way from rank 0
             after:  a token of rank 0 for rank 1, behind the put

@@ -1,6 +1,6 @@
 """How ranks find each other through a store of keys and values that they share, such as PyTorch's.
 
-The store only tells the address where rank 0 listens, and the secret that each rank then proves
+The store only holds the address where rank 0 listens, and the secret that each rank then proves
 there, so the job is no stronger than the store.
 """
 
@@ -31,14 +31,14 @@ class Store(Protocol):
 
 
 def has_secret() -> bool:
-    """Whether the settings give this process a secret, which goes before one that is made."""
+    """Whether the settings give this process a secret, which precedes a generated one."""
     return any(row.value for row in native.settings() if row.variable in _SECRETS)
 
 
 def meet(
     store: Store, prefix: str, rank: int, size: int, timeout: timedelta, interface: str
 ) -> tuple[native.RendezvousListener | None, str, str]:
-    """Rank 0 listens on `interface` and makes a secret; the store tells the others.
+    """Rank 0 listens on `interface` and makes a secret; the others read both from the store.
 
     Returns:
         Rank 0's listener, the rendezvous, and the secret; "" where the settings have one.
@@ -55,7 +55,7 @@ def meet(
     if rank == 0:
         try:
             listener = native.RendezvousListener(interface)
-        except Exception as error:  # told to all, or the others would wait for nothing
+        except Exception as error:  # sent to all, or the others would wait for nothing
             store.set(key, json.dumps(["", "", str(error)]))
             raise
         secret = "" if has_secret() else native.make_secret()

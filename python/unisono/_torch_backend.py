@@ -23,7 +23,7 @@ from unisono import _unisono as native
 
 MODULE = "_unisono_torch"
 _LIBRARY = Path(native.__file__)
-# Beside the extension, where the build installs them, in an editable installation too.
+# Next to the extension, where the build installs them, in an editable installation too.
 _SOURCES = _LIBRARY.parent / "torch_sources"
 _INCLUDE = _LIBRARY.parent / "include"
 _PREBUILT = _LIBRARY.parent / "torch_prebuilt"

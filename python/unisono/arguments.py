@@ -185,7 +185,7 @@ def _is_out_of_range(part: Any) -> bool:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotated type, as far as a look at it tells."""
+    """Whether a value is of an annotated type, as far as its value shows."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, one) for one in inner)

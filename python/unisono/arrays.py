@@ -154,7 +154,7 @@ def known_type(name: str) -> str:
 
 
 class _CudaArray:
-    """What `__cuda_array_interface__` tells, as native.Buffer tells it of others."""
+    """What `__cuda_array_interface__` says, in the form that native.Buffer has for other arrays."""
 
     def __init__(self, interface: dict[str, Any], writable: bool) -> None:
         address, read_only = interface["data"]

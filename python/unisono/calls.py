@@ -74,7 +74,7 @@ class Calls:
                 setattr(self, name, self._telling(getattr(self, name)))
 
     def _telling(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """The method, which also tells the other ranks why this one could not make the native call.
+        """The method, which also reports to the others why this rank could not make the call.
 
         They would wait for it else.
         """
@@ -221,9 +221,9 @@ class Calls:
     def register_memory(self, array: Array) -> None:
         """Makes a CUDA array's memory known to the other ranks, before it is first used.
 
-        Calls on it then store straight into it from the first one on; without, from the second or
-        third. The whole allocation that it lies in is meant, and it is forgotten when that is
-        freed. Local: waits until the others have mapped it, at most a second.
+        Calls on it are then zero-copy from the first one on; otherwise from the second or third.
+        The whole allocation that contains it is registered until it is freed. Local: waits until
+        the others have mapped it, at most a second.
 
         Args:
             array: In the memory of the communicator's device.

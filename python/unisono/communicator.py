@@ -7,8 +7,8 @@ reduce_scatter, gather, scatter, all_to_all), blocks lie along the first dimensi
 ranks: all_gather makes shape (size * k, ...) of (k, ...), and reduce_scatter the reverse. An array
 of no dimensions counts as one row. An `out` may have any shape with the right number of elements.
 
-A call on arrays in device memory goes to a CUDA stream and returns once it is there; work that
-comes to the stream later finds its result. `stream=` names it; else it is the current one of the
+A call on arrays in device memory is enqueued on a CUDA stream and returns; work that is enqueued
+later sees its result. `stream=` names it; else it is the current one of the
 arrays' library. All of a call's arrays, on all ranks, are in one kind of memory.
 
 Calls raise MisuseError for arguments that cannot be, before anything is started. Any other error
@@ -292,7 +292,7 @@ class Communicator(Inspection):
         """Rank r gets block r of every rank's x, in the order of ranks.
 
         Args:
-            x: Shape (size * k, ...): block r goes to rank r.
+            x: Shape (size * k, ...): block r is sent to rank r.
             out: As large as x; `out=x` works in place. None makes one.
             **options: See CallOptions.
 
@@ -323,7 +323,8 @@ class Communicator(Inspection):
             send_counts: Elements for each rank.
             recv_counts: Elements from each rank: what it sends to this one.
             send_displacements: The element of x at which each part starts; None: one after another.
-            recv_displacements: Likewise in out.
+            recv_displacements: The element of out at which each part starts; None: one after
+                another.
             out: Where the parts arrive; None makes a row that just holds them.
             **options: See CallOptions.
 
@@ -404,7 +405,7 @@ class Communicator(Inspection):
         Args:
             async_op: Do not wait for them at the end of the block; `group.work` waits.
             timeout: Seconds until they fail; None takes the communicator's.
-            **on: Of arrays in device memory. Every peer takes a multiprocessor each way at least.
+            **on: For arrays in device memory. Every peer takes at least one SM for each direction.
         """
         return Group(self._native, self.rank, async_op, timeout, on)
 
@@ -430,7 +431,7 @@ class Communicator(Inspection):
     def shrink(self, excluded: Sequence[int]) -> "Communicator":
         """Makes a communicator without some ranks, which may have died. Collective over the others.
 
-        Works after a failure, too, which `failure` tells: the new one starts afresh. What a failed
+        Works after a failure, too (see `failure`): the new one starts afresh. What a failed
         call was to write holds anything; on a device, wait for its stream first.
 
         Args:

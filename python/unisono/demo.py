@@ -29,8 +29,8 @@ RANKS, NODES = 8, 2
 
 # Plans that look different, and what to look for.
 _DRAWN = {
-    "ring_all_reduce": "Every chunk goes round the ring twice: reduced on the way to the rank that "
-    "completes it, then copied on the way to all.",
+    "ring_all_reduce": "Every chunk travels round the ring twice: reduced on the way to the rank "
+    "that completes it, then copied on the way to all.",
     "tree_all_reduce": "Two trees, each for half of the data: what is a leaf in one works in the "
     "other. Up to reduce, down to hand out; a chain inside each node.",
     "hierarchical_recursive_all_gather": "Ranks of the same place in their nodes exchange between "

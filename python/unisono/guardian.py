@@ -1,6 +1,6 @@
 """Ends the ranks of a launcher that was killed: `python guardian.py FOLDER URI`, run by `launch`.
 
-Its standard input tells of ranks: "+PID" that one was started, as the leader of a session, and
+Its standard input reports ranks: "+PID" that one was started, as the leader of a session, and
 "-PID" that it has ended. The input ends when the launcher does, in any way. Then all processes in
 the sessions of ranks that still run are killed, with all whose rendezvous is in the job's folder,
 as their environment says; and the folder is removed. URI is the folder as a rendezvous names it.

@@ -23,7 +23,7 @@ _UNLIMITED = resource.RLIM_INFINITY
 
 
 def gpus() -> dict[str, Any]:
-    """NVIDIA's driver and GPUs, as nvidia-smi tells.
+    """NVIDIA's driver and GPUs, as nvidia-smi reports.
 
     Returns:
         driver: its version, None without one; why_none: why there are no GPUs, "" if there are;

@@ -1,4 +1,4 @@
-"""What a communicator tells of itself: its choices, plans, memory and record."""
+"""What a communicator reports of itself: its choices, plans, memory and record."""
 
 import json
 from typing import Any, TypedDict, cast

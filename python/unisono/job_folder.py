@@ -1,4 +1,4 @@
-"""The folder of a job on this machine: it goes with the job's launcher, however that ends.
+"""The folder of a job on this machine: it is removed with the job's launcher, however that ends.
 
 A launcher holds a lock on its folder, which the kernel lets go of when the launcher dies. A folder
 that nobody holds is a dead launcher's, and the next one removes it.
@@ -25,7 +25,7 @@ def job_folder() -> Iterator[Path]:
     try:
         yield path
     finally:
-        # Before the lock goes: a sweep takes what nobody holds.
+        # Before the lock is released: a sweep takes what nobody holds.
         shutil.rmtree(path, ignore_errors=True)
         os.close(lock)
 

@@ -92,7 +92,7 @@ def init(
             of the first such call.
         policy: Of calls on devices that say nothing else, the same on all ranks: "fastest" or
             "zero_sm"; see CallOptions.
-        max_sms: Likewise: multiprocessors that a call may take.
+        max_sms: The default limit on SMs of calls on devices, the same on all ranks.
         mpi_comm: A communicator of mpi4py, whose ranks join.
 
     Raises:
@@ -193,14 +193,14 @@ def _check_mpi_size(size: int) -> None:
 
 
 def _meet_by_mpi(mpi_comm: MpiCommunicator, interface: str) -> _Met:
-    """Rank 0 listens and makes a secret; MPI tells the others."""
+    """Rank 0 listens and makes a secret; MPI broadcasts both."""
     listener = None
     told: tuple[str, str] | Exception = ("", "")
     if mpi_comm.Get_rank() == 0:
         try:
             listener = native.RendezvousListener(interface)
             told = (listener.rendezvous, native.make_secret())
-        except Exception as error:  # told to all, or the others would wait for ever
+        except Exception as error:  # sent to all, or the others would wait for ever
             told = error
     told = mpi_comm.bcast(told, root=0)
     if isinstance(told, Exception):
@@ -254,7 +254,7 @@ def _meet_by_torchrun(interface: str | None, bootstrap_timeout: float | None) ->
 
 
 def _address_towards(host: str, port: int) -> str:
-    """This host's address on the way to another; "" where that is loopback or cannot be told."""
+    """This host's address on the way to another; "" where that is loopback or is unknown."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:

@@ -29,7 +29,7 @@ __all__ = ["Outcome", "Places", "launch", "nccl_library", "rank_environments"]
 
 # Looking at 64 processes costs some 50 us.
 _POLL_SECONDS = 0.02
-# The ranks that did not fail get this long to tell what they saw, then to end when told to.
+# The ranks that did not fail get this long to report what they saw, then to end when asked to.
 _LAST_WORDS_SECONDS = 1.0
 _TERMINATE_SECONDS = 3.0
 _PR_SET_PDEATHSIG = 1
@@ -104,8 +104,8 @@ def launch(
         places: Where the nodes are; None for this machine.
         preload_nccl: Have the ranks load libunisono_nccl.so before everything else, so that it is
             their NCCL, and set what torchrun sets for a job on one machine: RANK, WORLD_SIZE,
-            MASTER_ADDR and MASTER_PORT. Large calls leave room for what computes beside them,
-            unless UNISONO_GPU_LEAVES_ROOM says otherwise.
+            MASTER_ADDR and MASTER_PORT. Large calls launch small grids, so that
+            computation overlaps, unless UNISONO_GPU_LEAVES_ROOM says otherwise.
         keep_going: When a rank fails, leave the others alone: they go on without it, as by
             `Communicator.shrink`.
 
@@ -146,8 +146,8 @@ def launch(
 def rank_environments(ranks: int, nodes: int, rendezvous: Path) -> list[dict[str, str]]:
     """The variables that each rank of a job on this machine needs.
 
-    A fresh secret lies in a file beside the rendezvous, which only this user can read. So it is in
-    nobody's environment, and what the ranks start can join a job, too.
+    A fresh secret is in a file next to the rendezvous, which only this user can read. It is in
+    no rank's environment, and what the ranks start can join a job, too.
     """
     placement = Placement(ranks, nodes)
     secret = rendezvous.absolute().with_name("secret")
@@ -175,7 +175,7 @@ def nccl_library() -> Path:
     """Where libunisono_nccl.so is: Unisono behind NCCL's binary interface.
 
     Raises:
-        MachineError: It is not beside the extension.
+        MachineError: It is not in the extension's folder.
     """
     library = Path(_unisono.__file__).resolve().parent / "libunisono_nccl.so"
     if not library.exists():
@@ -322,7 +322,7 @@ class _Job:
 
     def _tell_guardian(self, line: str) -> None:
         assert self._guardian.stdin is not None
-        # Somebody may have killed it; the job goes on.
+        # Somebody may have killed it; the job continues.
         with contextlib.suppress(BrokenPipeError):
             self._guardian.stdin.write(line + "\n")
             self._guardian.stdin.flush()

@@ -25,8 +25,9 @@ class Programs(Calls):
     ) -> None:
         """From now on calls of the program's collective, of its root, take it. Collective.
 
-        A program is compiled for this communicator. The latest comes first; `algorithm=` asks for
-        any by name. All ranks, but for the root, must call alike in place or not. MisuseError if
+        A program is compiled for this communicator. The latest takes precedence;
+        `algorithm=` asks for any by name. All ranks, but for the root,
+        must call alike in place or not. MisuseError if
         a rank's program is wrong, or ranks differ; no rank has registered any then. A program
         with a collective of its own ("custom") is called with `run`.
 

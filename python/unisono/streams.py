@@ -1,6 +1,6 @@
-"""CUDA streams: which one a call on device memory goes to.
+"""CUDA streams: which one a call on device memory is enqueued on.
 
-The call follows what is on its stream, and what comes there later follows it; nobody waits for the
+The call follows earlier work on its stream, and later work follows it; nobody waits for the
 device. So a call's output may be used at once by work on that stream.
 """
 
@@ -11,20 +11,20 @@ from typing import TypedDict
 from unisono.arrays import View
 from unisono.errors import MisuseError
 
-# A stream's address, or an object of PyTorch, CuPy, Numba or cuda.core that stands for one.
+# A stream's address, or an object of PyTorch, CuPy, Numba or cuda.core that represents one.
 Stream = object
 
 
 class DeviceOptions(TypedDict, total=False):
-    """What calls on device memory take besides.
+    """The further options of calls on device memory.
 
     Attributes:
-        stream: The CUDA stream that the call goes to; None takes the current one of the library
+        stream: The CUDA stream of the call; None takes the current one of the library
             whose array comes first.
         policy: The same on all ranks: "fastest", or "zero_sm", which leaves the moving to copy
             engines and serves what combines no elements; else the communicator's.
-        max_sms: Likewise: multiprocessors that the call's kernels may take, as far as the
-            collective can do with so few; 0 takes the communicator's.
+        max_sms: The same on all ranks: the limit on SMs of the call's kernels, as far as the
+            collective can run on so few; 0 takes the communicator's.
     """
 
     stream: Stream | None
@@ -35,14 +35,14 @@ class DeviceOptions(TypedDict, total=False):
 def stream_of(
     stream: Stream | None, views: Iterable[View | None], what: str, rank: int
 ) -> int | None:
-    """The address of the stream that a call goes to; None for a call in CPU memory.
+    """The address of a call's stream; None for a call in CPU memory.
 
     Args:
         stream: What the caller asked for; None: the current one of the library whose array comes
             first (PyTorch, CuPy), else the default stream.
         views: The call's arrays.
         what: The call, for messages.
-        rank: Likewise.
+        rank: The rank, for messages.
 
     Raises:
         MisuseError: Arrays in different memories, or a stream for arrays in CPU memory.

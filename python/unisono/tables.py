@@ -1,6 +1,6 @@
 """The one way that tables are printed: names and numbers are never cut, at any width.
 
-A column that has one value in all rows goes into the heading, if it may. What is still wider than
+A column that has one value in all rows moves into the heading, if it may. What is still wider than
 the terminal is printed as several tables, each with the columns that name the row.
 """
 

@@ -45,7 +45,7 @@ class Work:
         """Waits for the call and returns its output, as the call without async_op would.
 
         Args:
-            timeout: Seconds to wait at most; the call goes on when they have passed. None waits
+            timeout: Seconds to wait at most; the call continues when they have passed. None waits
                 until the call's own deadline.
 
         Raises:

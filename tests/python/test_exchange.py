@@ -262,7 +262,7 @@ def test_limits_are_refused_with_their_place():
     rooted = plans.find_algorithm("binomial_broadcast").plan(plans.Placement(4), root=2)
     assert refusal(rooted, "rccl") == (
         "plan binomial_broadcast has root 2; MSCCL's XML names no root and means rank 0: compile "
-        "it with root 0, or number the ranks so that the root comes first"
+        "it with root 0, or number the ranks so that the root is rank 0"
     )
     barrier = plans.find_algorithm("dissemination_barrier").plan(plans.Placement(4))
     assert "of barrier, which rccl does not know" in refusal(barrier, "rccl")

@@ -1,4 +1,4 @@
-"""PyTorch's own NCCL backend with Unisono in NCCL's place."""
+"""PyTorch's own NCCL backend with Unisono as a drop-in NCCL replacement."""
 
 import json
 from pathlib import Path

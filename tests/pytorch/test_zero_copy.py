@@ -1,4 +1,4 @@
-"""Tensors that peers store straight into, whatever PyTorch's allocator does; one GPU is enough."""
+"""Zero-copy tensors, whatever PyTorch's allocator does; one GPU is enough."""
 
 import pytest
 from pytorch.ranks import Outcome, checks_of, run

@@ -25,7 +25,7 @@ class Case:
         count: Elements, as the collective counts them (`include/unisono/communicator.h`): of a
             block where data is made of blocks. In all_to_all_v, the mean of all parts.
         algorithm: Empty leaves it to the selection table.
-        protocol: Likewise.
+        protocol: Empty leaves it to the selection table.
     """
 
     collective: str
@@ -88,7 +88,7 @@ class Request:
     Attributes:
         collectives: Their names; empty for all.
         algorithms: Names, "all" for every algorithm that can serve, "auto" for the table's choice.
-        protocols: Likewise.
+        protocols: Names, "all", or "auto" for the table's choice.
         sizes: Bytes, of the larger of a rank's input and output.
         iterations: Calls in a measurement; 0 takes as many as fit in `seconds`.
         seconds: How long a case may be measured, roughly.

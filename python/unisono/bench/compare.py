@@ -115,7 +115,7 @@ def compare(
         stop_after: Seconds after which no further case begins; 0 for no limit.
         on_start: Told each case as it begins.
         on_rows: Told each case's rows as they are there.
-        complain: Told what goes on with fewer settings of a peer than there could be.
+        complain: Called with a warning where fewer settings of a peer are measured than exist.
 
     Raises:
         MachineError: A peer is not installed.

@@ -22,7 +22,7 @@ _REPEATS = 7
 def copied_bytes(collective: str, size_bytes: int, ranks: int) -> float:
     """Bytes that the busiest core copies, or adds, at least, in memory shared between processes.
 
-    What goes from one process to another is written once by its owner, for all who want it, and
+    Data for another process is written once by its owner, for all who want it, and
     read once by each of those; the own part of a result is copied once. Size is that of the larger
     of input and output.
     """

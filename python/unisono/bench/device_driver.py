@@ -27,7 +27,7 @@ _BANDS = (
     ("64 MiB and more", 64 << 20, 1 << 62),
 )
 
-# Modules that measure beside a peer, where it is not the usual one.
+# Modules that measure next to a peer, where it is not the usual one.
 _WORKERS = {"symm_mem": "unisono.bench.symm_mem"}
 
 
@@ -35,7 +35,7 @@ def run_on_devices(request: DeviceRequest, ranks: int) -> tuple[list[DeviceRow],
     """Measures on fresh ranks, one on each of the first devices.
 
     Returns:
-        The rows, and what rank 0 told of the libraries and of memory.
+        The rows, and what rank 0 reported of the libraries and of memory.
 
     Raises:
         BenchError: A rank failed, or a call did.

@@ -15,15 +15,15 @@ class DeviceRequest:
         sizes: Bytes, of the larger of a rank's input and output.
         types: Element types.
         modes: "eager" and "graph".
-        in_place: Likewise, False and True.
+        in_place: Which to measure: False, True, or both.
         repeats: Measurements of each, alternating.
         peer: What unisono is compared with: "nccl", "symm_mem", or nothing.
         nccl: The path of NCCL's library, where that is the peer.
         algorithm: Of unisono; empty leaves it to the selection.
-        protocol: Likewise.
-        channels: Likewise; 0.
-        policy: Likewise, as a call's: "zero_sm" or "fastest".
-        max_sms: Likewise; 0.
+        protocol: Of unisono; empty leaves it to the selection.
+        channels: Of unisono; 0 leaves them to the selection.
+        policy: Of unisono's calls; empty takes the communicator's: "zero_sm" or "fastest".
+        max_sms: Of unisono's calls; 0 takes the communicator's.
         memory: Of the buffers: "cuda", or "nccl", by ncclMemAlloc, which NCCL registers with its
             peers.
     """
@@ -57,7 +57,7 @@ class DeviceRow:
         time_us: Of a call of unisono, in microseconds: the slowest rank's, median over repeats.
         wrong: Wrong elements of unisono's result, on all ranks.
         peer_us: Of the library it is compared with, likewise; 0 where it was not measured.
-        peer_wrong: Likewise.
+        peer_wrong: Wrong elements of the peer's result, on all ranks.
         peer_algorithm: Which of the peer's ways was the fastest, where it offers several.
         push_gb_s: What plain stores of 16 bytes into all peers at once brought out of each device
             in the same run, each device sending as much as in an all-gather of as many bytes; 0

@@ -27,7 +27,7 @@ class PeerError(Error):
 
 @dataclass(frozen=True)
 class Command:
-    """What one rank is told to run; `bench/peers/worker.h` has the meaning of each."""
+    """The request that one rank runs; `bench/peers/worker.h` has the meaning of each."""
 
     collective: str
     count: int

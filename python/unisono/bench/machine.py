@@ -38,7 +38,7 @@ def describe_machine() -> dict[str, str]:
 
 
 def processor_name() -> str:
-    """The processor's name as the kernel tells it."""
+    """The processor's name as the kernel reports it."""
     return _field(Path("/proc/cpuinfo"), "model name") or platform.processor() or "unknown"
 
 

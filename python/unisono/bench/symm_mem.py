@@ -1,4 +1,6 @@
-"""One rank of the bench beside PyTorch's symmetric memory: `python -m unisono.bench.symm_mem JOB`.
+"""One rank of the comparison with PyTorch's symmetric memory.
+
+    python -m unisono.bench.symm_mem JOB
 
 As `unisono.bench.device`, but both are operators of PyTorch's, called in the same processes and on
 its streams: `torch.ops.unisono.all_reduce_`, and those of `torch.ops.symm_mem` that reach peers'

@@ -9,7 +9,7 @@ from unisono.bench.ratios import Point, peers_in, points_of, summarise
 from unisono.bench.rows import Row
 from unisono.tables import Table, label, number
 
-# The goals beside the fastest peer: on the average, and at every point.
+# The goals compared with the fastest peer: on the average, and at every point.
 _GOOD_RATIO, _LEAST_RATIO = 1.5, 0.9
 
 

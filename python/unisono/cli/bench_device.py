@@ -1,4 +1,4 @@
-"""`unisono bench --device cuda`: times collectives on CUDA devices, also beside other libraries."""
+"""`unisono bench --device cuda`: times collectives on CUDA devices, and compares libraries."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -45,7 +45,7 @@ def bench_device(
         request: What is measured.
         ranks: Numbers of devices, one after another.
         document: Where rows go as JSON.
-        report: Where the HTML report goes.
+        report: The file to write the HTML report to.
 
     Raises:
         MisuseError: A name is unknown.

@@ -47,15 +47,17 @@ def calibrate(
     model: Annotated[str, typer.Option(help="loggops, flows or alpha_beta.")] = "flows",
     rounds: Annotated[int, typer.Option(min=1, help="Steps of the fit, at most.")] = 15,
     ranks: Annotated[
-        int, typer.Option(min=0, help="Of nccl-tests' output that lists no devices.")
+        int, typer.Option(min=0, help="The ranks of nccl-tests' output, if it lists no devices.")
     ] = 0,
-    nodes: Annotated[int, typer.Option(min=0, help="Likewise.")] = 0,
+    nodes: Annotated[
+        int, typer.Option(min=0, help="The nodes of nccl-tests' output, if it lists no devices.")
+    ] = 0,
     json: Json = None,
 ) -> None:
     """Fit a cluster's numbers to measurements.
 
     Half of the points are fitted; the errors are shown on the other half, too.
-    The fitted cluster file goes to --output.
+    Writes the fitted cluster file to --output.
 
     With nccl-tests' output, or a machine of format 2, NCCL's calibration is fitted instead.
     """

@@ -91,7 +91,9 @@ Html = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FILE", callback=check_output, help="Where it goes."),
+    typer.Option(
+        "-o", "--output", metavar="FILE", callback=check_output, help="The file to write."
+    ),
 ]
 Goal = Annotated[
     Path | None,

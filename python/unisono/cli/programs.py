@@ -56,7 +56,7 @@ def compile_program(
 ) -> None:
     """Compile a program of the language to a verified plan; or say on which line it is wrong.
 
-    The plan goes to --output; files that end in .json and .xml are such without --to.
+    Writes the plan to --output; without --to, the endings .json and .xml choose the format.
     """
     program = _choose(lang.load(path), name, path)
     if form is None:

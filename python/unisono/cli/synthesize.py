@@ -65,12 +65,12 @@ def synthesize(
         float, typer.Option(min=0.1, help="With --exact: for each combination that is tried.")
     ] = 60,
     in_place: Annotated[bool, typer.Option("--in-place", help="For calls in place.")] = False,
-    listing: Annotated[bool, typer.Option("--list", help="What comes with the package.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List what the package has.")] = False,
     json: Json = None,
 ) -> None:
     """Find a plan for the links of a machine: greedily, or exactly where it is small.
 
-    The plan goes to --output, as JSON where that ends in .json, else as text.
+    Writes the plan to --output, as JSON if the name ends in .json, else as text.
     """
     module = _module()
     if listing:

@@ -54,7 +54,7 @@ class _Outcome:
     """What was found for one entry, or one plan of a file.
 
     Attributes:
-        name: The entry's, or the plan's and where it stands.
+        name: The entry's, or the plan's with its position.
         proved: Plans that are right.
         wrong: Plans that are not.
         skipped: Variants that the entry cannot serve.

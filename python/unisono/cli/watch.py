@@ -58,7 +58,7 @@ def watch(progress: "Progress", work: Callable[[], _Result]) -> _Result:
 
 
 def estimate(done: int, total: int, elapsed_s: float) -> float | None:
-    """Seconds to go, if the rest goes on as before; None where nothing can be said yet."""
+    """Seconds left, if the rest takes as long as before; None where nothing can be said yet."""
     if total == 0 or done == 0:
         return None
     return elapsed_s * max(total - done, 0) / done

@@ -96,7 +96,7 @@ def draw_bars(
     width: int = WIDE,
     standalone: bool = True,
 ) -> str:
-    """A bar for each value, which is written beside it, in the order given."""
+    """A bar for each value, labelled with the value, in the order given."""
     svg = Svg(width, _TOP + _BAR_LINE * len(bars) + 10, title)
     _draw_title(svg, title, width)
     svg.label(12, _TOP - 8, axis.label)

@@ -110,7 +110,7 @@ class _Follower:
         return self._contents
 
     def _steps(self) -> Iterator[tuple[int, tuple[ThreadBlock, Step]]]:
-        """By number in the schedule, which goes by rank, thread block and number."""
+        """By number in the schedule, which is ordered by rank, thread block and number."""
         index = 0
         for rank in range(self._plan.ranks):
             for block in self._plan.thread_blocks(rank):
@@ -123,7 +123,7 @@ class _Follower:
         return len(self._contents.values) - 1
 
     def _read(self, rank: int, buffer: str, chunk: int) -> int:
-        """The value that lies there; what was given comes to be when it is first read."""
+        """The value there; an initial value is created when it is first read."""
         place = (rank, *self._plan.storage(rank, buffer, chunk))
         if place not in self._memory:
             given = {self._given[place]} if place in self._given else set()

@@ -7,7 +7,7 @@ line has marks, and its name at its end.
 import zlib
 from dataclasses import dataclass
 
-# To be told apart by people who see colours differently, on white and on black.
+# Distinguishable for people with colour vision deficiency, on white and on black.
 PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8f7a00", "#7a5fc0",
     "#b0413e", "#4d8f8b", "#946b2d", "#6f7f92", "#c2569b", "#5a9e3a",

@@ -1,8 +1,8 @@
 """The space-time drawing of a plan: ranks down, logical time along.
 
 Every thread block of a rank has a lane, its steps are bars coloured by operation, and messages are
-arrows coloured by channel. A step takes one unit of time, and so does a message; a bar stands where
-its step runs when nothing but the plan holds it up.
+arrows coloured by channel. A step takes one unit of time, and so does a message; a bar is drawn
+where its step runs when nothing but the plan holds it up.
 """
 
 from collections.abc import Sequence

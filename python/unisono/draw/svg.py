@@ -92,7 +92,7 @@ class Svg:
         )
 
     def text(self, standalone: bool = True) -> str:
-        """The picture; with its style sheet unless it goes into a page that has `STYLE`."""
+        """The picture; with its style sheet unless it is part of a page that has `STYLE`."""
         width, height = round(self.width), round(self._height)
         style = f"<style>{STYLE}</style>" if standalone else ""
         # Inside HTML the name space is known.

@@ -1,4 +1,4 @@
-"""Plans in the files of others: MSCCL's XML, read and written; MSCCL++'s execution plans, written.
+"""MSCCL and MSCCL++ formats: reads and writes MSCCL's XML, writes MSCCL++'s execution plans.
 
     plan = read_plan(Path("allreduce.xml"))
     text = write_plan(plan, "rccl")

@@ -1,7 +1,7 @@
 """Steps as lines of MSCCL's XML, and both ends of their messages.
 
 A step of the file names a source and a target. Of a message one of them lies at the peer: a send
-says where the data goes, a receive where it comes from. Executors do not look there, other readers
+names the data's destination, a receive its source. Executors ignore this, other readers
 hold the two ends against each other.
 """
 
@@ -25,7 +25,7 @@ class Line:
     Attributes:
         kind: Its type, as the file says.
         source: Buffer ("i", "o", "s") and chunk.
-        target: Likewise.
+        target: Buffer ("i", "o", "s") and chunk.
         count: Chunks.
         after: Thread block, and at first the number of steps of the plan, later the step of the
             file, that it waits for.
@@ -96,5 +96,5 @@ def _sent_from(line: Line) -> tuple[str, int]:
 
 
 def _received_at(line: Line) -> tuple[str, int]:
-    """Where what a step receives goes at its rank, likewise."""
+    """Where a step's rank stores what it receives, in the same form."""
     return line.source if line.kind == "rrs" else line.target

@@ -30,7 +30,7 @@ class Shape:
         root: Of collectives that have one.
         chunks: Of a block.
         inputs: Chunks of the input of each rank.
-        outputs: Likewise of the output.
+        outputs: Chunks of the output of each rank.
         in_place: Whether input and output share memory.
     """
 
@@ -73,7 +73,7 @@ class Shape:
 
 @dataclass(slots=True)
 class Named:
-    """A step of a plan, with the step of the file that it comes from."""
+    """A step of a plan, with the file's step that it was read from."""
 
     operation: str
     source: Place | None
@@ -330,10 +330,10 @@ class _Execution:
         for rank, blocks in enumerate(self._blocks):
             for number, block in enumerate(blocks):
                 if self._done[rank][number] < len(block.steps):
-                    raise MisuseError("\n".join(self._story(rank, number)))
+                    raise MisuseError("\n".join(self._wait_chain(rank, number)))
 
-    def _story(self, rank: int, number: int) -> Iterator[str]:
-        """Who waits for whom, until it comes round or ends."""
+    def _wait_chain(self, rank: int, number: int) -> Iterator[str]:
+        """Who waits for whom, until a cycle closes or the chain ends."""
         yield "deadlock:"
         seen: set[tuple[int, int]] = set()
         while (rank, number) not in seen:

@@ -17,7 +17,7 @@ _MAX_FILE_BYTES = 256 << 20
 
 
 def targets() -> dict[str, native.ForeignExecutor]:
-    """The executors of others that plans can be written for, by name, with their limits."""
+    """The third-party runtimes that plans can be written for, by name, with their limits."""
     return {executor.name: executor for executor in native.foreign_executors()}
 
 

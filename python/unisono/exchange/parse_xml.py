@@ -2,7 +2,7 @@
 
 A file is data from anybody. Nothing that expands is taken: a document type, in which entities would
 be declared, is refused at its first character, so no file can grow while it is read. Everything is
-checked where it stands, and every fault names its line.
+checked where it is read, and every fault names its line.
 """
 
 from xml.parsers import expat

@@ -148,7 +148,7 @@ class _Waits:
         return out
 
     def of(self, rank: int, number: int, position: int) -> list[dict[str, int]]:
-        """Of the first step of the plan that comes from this step of the file."""
+        """For the first step of the plan that was made from this step of the file."""
         blocks = self._algorithm.gpus[rank].blocks
         found: dict[int, int] = {}
         pending = deque(self._own(blocks[number], position))

@@ -39,7 +39,7 @@ class Step:
     Attributes:
         kind: Its type, as the file says.
         source: Buffer ("i", "o", "s") and chunk; None where the type has none.
-        target: Likewise.
+        target: Buffer ("i", "o", "s") and chunk; None where the type has none.
         count: Chunks.
         after: Thread block and step that it waits for.
         is_awaited: Whether the file says that another step waits for it: only then do executors

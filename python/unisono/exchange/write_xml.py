@@ -35,7 +35,7 @@ def write_msccl_xml(plan: native.Plan, executor: native.ForeignExecutor) -> str:
     if plan.collective in _ROOTED and plan.root != 0:
         raise MisuseError(
             f"plan {plan.name} has root {plan.root}; MSCCL's XML names no root and means rank 0: "
-            "compile it with root 0, or number the ranks so that the root comes first"
+            "compile it with root 0, or number the ranks so that the root is rank 0"
         )
     plan = divide_steps(plan, executor.max_step_count)
     executor.check(plan)

@@ -37,7 +37,7 @@ class Conditions:
         name: The program's.
         shape: For which it is compiled.
         inputs: Chunks of the input of each rank.
-        outputs: Likewise of the output.
+        outputs: Chunks of the output of each rank.
     """
 
     name: str

@@ -102,7 +102,7 @@ class Program:
             **parameters: Passed on to the program.
 
         Raises:
-            ProgramError: The program makes a mistake that can be told at once: an index out of
+            ProgramError: The program makes a mistake that is detected at once: an index out of
                 range, a stale or uninitialised chunk, an exception of Python's; file, line and
                 values are in the text.
         """

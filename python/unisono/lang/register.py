@@ -63,7 +63,7 @@ def plans_for(
     Args:
         program: The program, or a plan, which is taken as it is.
         ranks: The communicator's.
-        nodes: Likewise.
+        nodes: The communicator's.
         options: Of `Program.compile`.
 
     Returns:

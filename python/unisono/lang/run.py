@@ -59,7 +59,7 @@ class Buffers:
     Attributes:
         memory: What holds the input; in place, the output too.
         begin_in: The element of it where the input begins.
-        begin_out: Likewise the output, in place.
+        begin_out: In place, the element of it where the output begins.
         output: The output: part of the memory in place, else an array of its own.
     """
 

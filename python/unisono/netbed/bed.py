@@ -156,7 +156,7 @@ def _shaped(device: str, rate: int) -> str:
 
 
 def _start_time(pid: int) -> str:
-    """When a process started, which tells it from a later one of its number; "" if it is gone."""
+    """When a process started; "" if it is gone. A later process may have its PID."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     return ""

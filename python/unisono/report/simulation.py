@@ -89,7 +89,7 @@ def _plot(title: str, curves: Sequence[Curve]) -> str:
 
 
 def path_tables(one: "Simulated | SimulatedWorkload", of: str = "") -> dict[str, Table]:
-    """The critical path, if it was asked for: what its time goes to, and its messages."""
+    """The critical path, if it was asked for: what takes its time, and its messages."""
     if not one.shares:
         return {}
     shares = [
@@ -111,7 +111,7 @@ def path_tables(one: "Simulated | SimulatedWorkload", of: str = "") -> dict[str,
         notes.append(f"{len(one.hops) - _MOST_HOPS:,} messages came before these.")
     if one.simulated_ranks < one.ranks:
         notes.append(
-            f"{one.simulated_ranks} of {one.ranks} ranks were simulated: each stands for all that "
+            f"{one.simulated_ranks} of {one.ranks} ranks were simulated: each represents all that "
             "do the same at the same times, and a message to one of these is shown as one to it."
         )
     heads = (Column("share", is_text=True), Column("time", "µs"), Column("of the time", "%"))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from unisono.simulate import Cluster, DecadeError, Error, Job, Simulated
 
 _MOST_LINKS = 100
-# More lines of one plot are not told apart.
+# More lines of one plot cannot be distinguished.
 _MOST_LINES = 16
 
 

@@ -1,4 +1,4 @@
-"""Plans that nobody wrote: found for the links of a machine.
+"""Synthesised algorithms: plans found for the links of a machine.
 
 links = load_links("dgx_1")
 found = synthesize(links, "all_gather", size_bytes=64 << 20)

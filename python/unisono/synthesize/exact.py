@@ -34,7 +34,7 @@ class _Move(NamedTuple):
     source: int
     target: int
     step: int
-    links: list[int]  # that it goes over
+    links: list[int]  # that it crosses
     adds: bool = False
 
 
@@ -259,7 +259,7 @@ class _Problem:
     def _variables(
         self, model: "cp_model.CpModel", steps: int, chunks: int
     ) -> dict[tuple[int, int, int], "cp_model.IntVar"]:
-        """Whether a chunk goes over a way in a step, where it can have come that far."""
+        """Whether a chunk crosses a way in a step, where it can have come that far."""
         count = self.ranks * chunks * len(self.ways) * steps
         if count > _MOST_VARIABLES:
             raise MisuseError(

@@ -158,7 +158,7 @@ def parse_links(
 
 
 def load_links(name: str | Path, *, ranks: int | None = None, nodes: int = 0) -> native.LinkGraph:
-    """Links by the name of what comes with the package, or from a file; see parse_links.
+    """Links by a name that the package has, or from a file; see parse_links.
 
     Raises:
         MisuseError: There is none of that name, or the file is wrong.
@@ -180,7 +180,7 @@ def builtin_links() -> list[str]:
 
 
 class _AnyFile(BaseModel):
-    """Either kind of file: only what tells them apart is looked at."""
+    """Either kind of file: reads only what distinguishes them."""
 
     links: object = None
 

@@ -27,9 +27,9 @@ class Options:
     Attributes:
         policy: "fastest", or "zero_sm": copy engines alone, for groups that only all-gather,
             exchange, broadcast, gather, scatter, send and receive. None takes UNISONO_GPU_POLICY.
-        max_sms: Multiprocessors that a call's kernels may take. 0 takes UNISONO_GPU_MAX_SMS; where
-            that is 0, too, large all-reduces, all-gathers and reduce-scatters leave most of them
-            to what computes beside (docs/decisions/0021).
+        max_sms: The limit on SMs of a call's kernels. 0 takes UNISONO_GPU_MAX_SMS; where that is 0,
+            too, large all-reduces, all-gathers and reduce-scatters launch small grids, so that
+            computation overlaps (docs/decisions/0021).
     """
 
     policy: str | None = None

@@ -3,7 +3,7 @@
 `monitored_barrier` refuses every backend but Gloo, and `split_group` every job without an
 accelerator, by checks in Python; where a device is bound to the default group, `new_group` calls
 what only NCCL's groups have; a group's timeout can be set for Gloo and NCCL only; and every backend
-that is not PyTorch's own is called "custom". What stands in their places here serves Unisono's
+that is not PyTorch's own is called "custom". The replacements here serve Unisono's
 groups, and hands all other calls on to PyTorch.
 """
 
@@ -103,7 +103,7 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
 
 def _default_backend_of(group: dist.ProcessGroup) -> Any | None:
     """The backend that speaks for the whole group, if it is Unisono's."""
-    # Its name is all that PyTorch tells of a group's default backend.
+    # PyTorch gives only the name of a group's default backend.
     return backend_of(group) if _pytorch_name(group) == "custom" else None
 
 

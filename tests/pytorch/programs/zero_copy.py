@@ -1,4 +1,4 @@
-"""Tensors that come and go while peers store straight into them. Ranks may share a device.
+"""Tensors that are allocated and freed while peers write to them. Ranks may share a device.
 
 Argument: where tensors come from, "default" (whatever PYTORCH_CUDA_ALLOC_CONF says) or "pool".
 """
