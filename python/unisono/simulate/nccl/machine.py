@@ -196,7 +196,8 @@ def platform_of(machine: MachineFile, nodes: int, local: int = 0) -> Platform:
     if hardware.sharp and stack.nvls and gpu.nvls[0]:
         count, speed = gpu.nvls
         network = nics_of(hardware, local) * hardware.nic_bandwidth.value
-        share = network / count if nodes > 1 else speed
+        # A channel leaves a node through one NIC.
+        share = min(network / count, hardware.nic_bandwidth.value) if nodes > 1 else speed
         nvls = Graph(count, speed, share)
     return Platform(
         hardware.gpu, rings, trees, nvls, hardware.cpu, stack.nccl,

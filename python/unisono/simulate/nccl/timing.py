@@ -97,7 +97,7 @@ def terms_of(machine: MachineFile, call: Call, choice: Choice | None = None) -> 
         choice,
         tuple(term for term in latencies if term.coefficient > 0),
         _inside(machine, call, choice, platform, tags),
-        _between(machine, call, choice, tags),
+        _between(machine, call, choice, platform, tags),
         _fill(choice, kind, inside_hops, network_hops),
         Term(_SHARE, (f"share.{kind}",)),
     )
@@ -118,7 +118,9 @@ class _Tags:
 def _hops(call: Call, choice: Choice) -> tuple[int, int]:
     local, depth = call.ranks // call.nodes, call.nodes.bit_length() - 1
     if choice.algorithm == "ring":
-        between = 0 if call.nodes == 1 else (call.nodes - 1)
+        # Of a chunk's way round the ring only its last edge is left out, which for most chunks is
+        # one inside a node: they cross every edge between nodes.
+        between = 0 if call.nodes == 1 else min(call.nodes, call.ranks - 1)
         between *= 2 if call.collective == "all_reduce" else 1
         return steps(call) - between, between
     if choice.algorithm == "tree":
@@ -127,9 +129,11 @@ def _hops(call: Call, choice: Choice) -> tuple[int, int]:
 
 
 def _fill(choice: Choice, kind: str, inside: int, network: int) -> tuple[Term, ...]:
-    """Of a ring in LL and LL128, whose steps wait for lines and not for chunks, there is none."""
-    if choice.algorithm == "ring" and choice.protocol != "simple":
-        return ()
+    """In LL and LL128 GPUs wait for lines and not for chunks; trees' proxies wait for chunks."""
+    if choice.protocol != "simple":
+        if choice.algorithm == "ring":
+            return ()
+        inside = 0
     return (
         Term(inside * _STAGE_US[kind], (f"fill.{kind}", f"fill.{choice.protocol}")),
         Term(network * _NETWORK_STAGE_US, (f"fill.{kind}.network", f"fill.{choice.protocol}")),
@@ -162,18 +166,21 @@ def _newest(platform: Platform) -> Platform:
     )
 
 
-def _between(machine: MachineFile, call: Call, choice: Choice, tags: _Tags) -> Term:
+def _between(
+    machine: MachineFile, call: Call, choice: Choice, platform: Platform, tags: _Tags
+) -> Term:
     """Bytes through a node's NICs."""
     if call.nodes == 1:
         return Term(0.0, ())
+    nics, channels = nics_of(machine.hardware, call.ranks // call.nodes), 0
+    if choice.algorithm == "nvls_tree" and platform.nvls is not None:
+        channels = platform.nvls.channels
     if choice.algorithm == "ring":
         part = steps(call) / call.ranks
     elif choice.protocol == "ll":
         part = 2.0
     else:
-        # Of two trees, each node is inside one and a leaf of the other: up once and down twice,
-        # and up once, each with half the bytes; of two nodes, up with half and down with half.
-        part = 1.0 if call.nodes == 2 else 2.0
+        part = _tree_part(call, nics, channels)
     if choice.protocol == "ll":
         # What a processor's memory lets LL's flags through.
         limits = tables_of("").ll_between_gb_s[machine.hardware.cpu]
@@ -181,9 +188,21 @@ def _between(machine: MachineFile, call: Call, choice: Choice, tags: _Tags) -> T
         return Term(call.bytes * part / speed / 1000, ("network_bytes.ll",))
     moved = call.bytes * part * _WIRE[choice.protocol]
     return Term(
-        moved / _network_gb_s(machine, call) / 1000,
+        moved / (min(nics, channels or nics) * machine.hardware.nic_bandwidth.value) / 1000,
         (f"network_bytes.{choice.protocol}", f"network_bytes.{tags.transport}"),
     )
+
+
+def _tree_part(call: Call, nics: int, channels: int) -> float:
+    """How often the busiest NICs of a node send each byte of the call in a tree.
+
+    An inner node sends up once and down twice, a leaf only up. There are two trees, and each node
+    is inside one of them: where a NIC serves channels of both, that is twice on average; where each
+    of the `channels` has a NIC of its own, the NICs of inner nodes send three times.
+    """
+    if call.nodes == 2:
+        return 1.0
+    return 3.0 if 0 < channels <= nics else 2.0
 
 
 def _network_gb_s(machine: MachineFile, call: Call) -> float:
