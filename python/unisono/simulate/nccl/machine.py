@@ -45,6 +45,8 @@ class Stack(Part):
         algorithms: NCCL_ALGO; empty: all.
         protocols: NCCL_PROTO; empty: all.
         nvls: NCCL_NVLS_ENABLE.
+        chunk_bytes: NCCL_DYNAMIC_CHUNK_SIZE, which Google's profiles set; 0: NCCL cuts chunks to
+            the size of a call.
         graphs: Calls are in CUDA graphs, so that no launch is waited for.
     """
 
@@ -53,6 +55,7 @@ class Stack(Part):
     algorithms: list[Literal["ring", "tree", "nvls", "nvls_tree"]] = Field(default_factory=list)
     protocols: list[Literal["ll", "ll128", "simple"]] = Field(default_factory=list)
     nvls: bool = True
+    chunk_bytes: int = Field(default=0, ge=0)
     graphs: bool = False
 
     @field_validator("nccl")

@@ -80,7 +80,12 @@ def terms_of(machine: MachineFile, call: Call, choice: Choice | None = None) -> 
         )
     platform = platform_of(machine, call.nodes, call.ranks // call.nodes)
     choice = choice or choose(call, platform)
-    tags = _Tags(machine.hardware.gpu, machine.stack.transport, graphs=machine.stack.graphs)
+    tags = _Tags(
+        machine.hardware.gpu,
+        machine.stack.transport,
+        graphs=machine.stack.graphs,
+        fixed_chunks=machine.stack.chunk_bytes > 0,
+    )
     if choice == POINT_TO_POINT:
         return _point_to_point(machine, call, tags)
     kind = "nvls" if choice.algorithm.startswith("nvls") else choice.algorithm
@@ -90,7 +95,14 @@ def terms_of(machine: MachineFile, call: Call, choice: Choice | None = None) -> 
     wire = tables.network_us[choice.algorithm][at]
     latencies = [
         tags.launch(choice),
-        Term(inside_hops * link, (f"hop.{kind}.{choice.protocol}", f"hop.{tags.gpu}")),
+        Term(
+            inside_hops * link,
+            (
+                f"hop.{kind}.{choice.protocol}",
+                f"hop.{tags.gpu}",
+                f"hop.{tags.gpu}.{choice.protocol}",
+            ),
+        ),
         Term(network_hops * wire, (f"network_hop.{choice.protocol}", f"hop.{tags.transport}")),
     ]
     return Terms(
@@ -98,8 +110,8 @@ def terms_of(machine: MachineFile, call: Call, choice: Choice | None = None) -> 
         tuple(term for term in latencies if term.coefficient > 0),
         _inside(machine, call, choice, platform, tags),
         _between(machine, call, choice, platform, tags),
-        _fill(choice, kind, inside_hops, network_hops),
-        Term(_SHARE, (f"share.{kind}",)),
+        _fill(choice, kind, inside_hops, network_hops, tags),
+        Term(_SHARE, (f"share.{kind}", *tags.chunks("share"))),
     )
 
 
@@ -108,6 +120,11 @@ class _Tags:
     gpu: str
     transport: str
     graphs: bool
+    fixed_chunks: bool
+
+    def chunks(self, kind: str) -> tuple[str, ...]:
+        """What chunks that are not cut to the size of a call change."""
+        return (f"{kind}.fixed",) if self.fixed_chunks else ()
 
     def launch(self, choice: Choice) -> Term:
         kind = "graph" if self.graphs else "call"
@@ -128,15 +145,16 @@ def _hops(call: Call, choice: Choice) -> tuple[int, int]:
     return 1, 2 * depth
 
 
-def _fill(choice: Choice, kind: str, inside: int, network: int) -> tuple[Term, ...]:
+def _fill(choice: Choice, kind: str, inside: int, network: int, tags: _Tags) -> tuple[Term, ...]:
     """In LL and LL128 GPUs wait for lines and not for chunks; trees' proxies wait for chunks."""
     if choice.protocol != "simple":
         if choice.algorithm == "ring":
             return ()
         inside = 0
+    both = (f"fill.{choice.protocol}", *tags.chunks("fill"))
     return (
-        Term(inside * _STAGE_US[kind], (f"fill.{kind}", f"fill.{choice.protocol}")),
-        Term(network * _NETWORK_STAGE_US, (f"fill.{kind}.network", f"fill.{choice.protocol}")),
+        Term(inside * _STAGE_US[kind], (f"fill.{kind}", *both)),
+        Term(network * _NETWORK_STAGE_US, (f"fill.{kind}.network", *both)),
     )
 
 
@@ -185,7 +203,10 @@ def _between(
         # What a processor's memory lets LL's flags through.
         limits = tables_of("").ll_between_gb_s[machine.hardware.cpu]
         speed = limits[min(call.nodes, 3) - 2]
-        return Term(call.bytes * part / speed / 1000, ("network_bytes.ll",))
+        return Term(
+            call.bytes * part / speed / 1000,
+            ("network_bytes.ll", f"network_bytes.ll.{tags.transport}"),
+        )
     moved = call.bytes * part * _WIRE[choice.protocol]
     return Term(
         moved / (min(nics, channels or nics) * machine.hardware.nic_bandwidth.value) / 1000,
