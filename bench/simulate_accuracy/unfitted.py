@@ -10,8 +10,12 @@ instead, the event simulator with the shipped clusters as they are. --points: ea
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +35,12 @@ OWN_POINTS = 8
 # The event simulator needs too long for more.
 MOST_RANKS = 64
 Found = list[tuple[str, nccl.Point, float]]
+Values = dict[str, float]
+# By the names of the sites that are left out.
+Fits = dict[frozenset[str], Values]
 
 
+@cache
 def read_sites() -> tuple[list[Site], dict[str, list[Measurement]], dict[str, str]]:
     """The sites, their measurements, and the clusters of the event simulator."""
     sites, measured, clusters = [], {}, {}
@@ -107,27 +115,41 @@ def size(count: int) -> str:
     return "any" if count >= 1 << 60 else native.format_bytes(count)
 
 
-def leave_out(sites: list[Site]) -> tuple[Found, Errors]:
+def fit_without(names: frozenset[str]) -> Values:
+    """The parameters that fit all other sites."""
+    sites, _, _ = read_sites()
+    return nccl.fit_all([p for one in sites if one.name not in names for p in one.points])
+
+
+def fits_without(sites: list[Site]) -> Fits:
+    """Without each site, and without each two, on all cores."""
+    left_out = [frozenset((one.name, other.name)) for one in sites for other in sites]
+    left_out = list(dict.fromkeys(left_out))
+    # The matrices are too small for threads.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        return dict(zip(left_out, pool.map(fit_without, left_out), strict=True))
+
+
+def leave_out(sites: list[Site], fits: Fits, without: str = "") -> tuple[Found, Errors]:
     """Each site's predictions by the others, and all pairs' for the intervals."""
     found: Found = []
     errors = Errors()
     for site in sites:
-        values = nccl.fit_all([p for one in sites if one is not site for p in one.points])
-        times = nccl.predict_us(site.points, values)
+        times = nccl.predict_us(site.points, fits[frozenset((site.name, without or site.name))])
         found += [(site.name, p, float(t)) for p, t in zip(site.points, times, strict=True)]
         errors.add(site, times)
     return found, errors
 
 
-def cover(sites: list[Site]) -> None:
+def cover(sites: list[Site], fits: Fits) -> None:
     """How many times lie in intervals that were made without their site."""
     inside: dict[str, list[float]] = {}
     for site in sites:
         others = [one for one in sites if one is not site]
-        _, errors = leave_out(others)
+        _, errors = leave_out(others, fits, site.name)
         widths = widths_of(errors)
-        values = nccl.fit_all([point for one in others for point in one.points])
-        times = nccl.predict_us(site.points, values)
+        times = nccl.predict_us(site.points, fits[frozenset((site.name,))])
         held = [
             widths.holds(point, time / point.time_us)
             for point, time in zip(site.points, times, strict=True)
@@ -144,14 +166,14 @@ def cover(sites: list[Site]) -> None:
         print(f"{kind:<34}{len(parts):>6}{np.mean(parts):>17.1%}")
 
 
-def own(sites: list[Site]) -> None:
+def own(sites: list[Site], fits: Fits) -> None:
     """Errors after `calibrate`, on the points that it was not given."""
     found: Found = []
     for site in sites:
-        elsewhere = nccl.fit_all([p for one in sites if one is not site for p in one.points])
-        given = spread_out(site.points)
-        if len(site.points) < 2 * len(given):
+        elsewhere = fits[frozenset((site.name,))]
+        if len(site.points) < 2 * OWN_POINTS:
             continue
+        given = spread_out(site.points)
         fitted = nccl.fit_one(given, elsewhere)
         held = [point for point in site.points if point not in given]
         times = nccl.predict_us(held, {**elsewhere, **fitted.values})
@@ -195,10 +217,11 @@ def main() -> None:
         events(measured, clusters)
         return
     print(f"$ python bench/simulate_accuracy/unfitted.py {' '.join(sys.argv[1:])}".rstrip() + "\n")
-    found, errors = leave_out(sites)
+    fits = fits_without(sites)
+    found, errors = leave_out(sites, fits)
     report(found)
-    cover(sites)
-    own(sites)
+    cover(sites, fits)
+    own(sites, fits)
     if given.points:
         for name, point, time in found:
             call, choice = point.call, point.terms.choice

@@ -154,3 +154,47 @@ def test_the_command_says_what_was_chosen_and_why(tmp_path: Path) -> None:
     assert not document["fitted"]
     assert (one["algorithm"], one["protocol"]) == ("nvls", "simple")
     assert min(one["nccl_estimates_us"], key=one["nccl_estimates_us"].get) == "nvls/simple"
+
+
+def latency_us(machine: str, call: nccl.Call, choice: nccl.Choice) -> float:
+    """What its hops between nodes take with NCCL's own constants."""
+    terms = nccl.terms_of(nccl.find_machine(machine), call, choice)
+    return sum(
+        term.coefficient for term in terms.latencies if "network_hop." in str(term.parameters)
+    )
+
+
+def test_chunks_of_a_ring_cross_every_edge_between_nodes() -> None:
+    ring = nccl.Choice("ring", "ll")
+    hop_us = tables_of("").network_us["ring"][0]
+    for nodes in (2, 4):
+        gather = nccl.Call("all_gather", KIB, 8 * nodes, nodes)
+        assert latency_us("dgx_h100", gather, ring) == pytest.approx(nodes * hop_us)
+        reduce = nccl.Call("all_reduce", KIB, 8 * nodes, nodes)
+        assert latency_us("dgx_h100", reduce, ring) == pytest.approx(2 * nodes * hop_us)
+    # With a rank on each node there is an edge less than nodes.
+    alone = nccl.Call("all_gather", KIB, 4, 4)
+    assert latency_us("dgx_h100", alone, ring) == pytest.approx(3 * hop_us)
+
+
+def test_a_channel_of_an_nvls_tree_leaves_a_node_through_one_nic() -> None:
+    machine = nccl.find_machine("gb200_nvl72")
+    graph = nccl.platform_of(machine, 20).nvls
+    assert graph is not None
+    assert graph.between_gb_s == machine.hardware.nic_bandwidth.value
+
+    def busiest_us(nodes: int) -> float:
+        call = nccl.Call("all_reduce", GIB, 72 * nodes, nodes)
+        return nccl.terms_of(machine, call, nccl.Choice("nvls_tree", "simple")).between.coefficient
+
+    # 16 of the 72 NICs; inner nodes send up once and down twice.
+    assert busiest_us(2) == pytest.approx(GIB / (16 * graph.between_gb_s) / 1000)
+    assert busiest_us(20) == pytest.approx(3 * busiest_us(2))
+
+
+def test_chunks_that_are_not_cut_to_the_call_fill_the_pipeline_longer() -> None:
+    fixed = nccl.find_machine("a3_mega")
+    assert fixed.stack.chunk_bytes == 512 * KIB
+    cut = fixed.model_copy(update={"stack": fixed.stack.model_copy(update={"chunk_bytes": 0})})
+    call = nccl.Call("all_reduce", 16 * MIB, 16, 2)
+    assert nccl.predict(fixed, call).time_us > 1.3 * nccl.predict(cut, call).time_us

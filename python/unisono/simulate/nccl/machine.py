@@ -45,6 +45,8 @@ class Stack(Part):
         algorithms: NCCL_ALGO; empty: all.
         protocols: NCCL_PROTO; empty: all.
         nvls: NCCL_NVLS_ENABLE.
+        chunk_bytes: NCCL_DYNAMIC_CHUNK_SIZE, which Google's profiles set; 0: NCCL cuts chunks to
+            the size of a call.
         graphs: Calls are in CUDA graphs, so that no launch is waited for.
     """
 
@@ -53,6 +55,7 @@ class Stack(Part):
     algorithms: list[Literal["ring", "tree", "nvls", "nvls_tree"]] = Field(default_factory=list)
     protocols: list[Literal["ll", "ll128", "simple"]] = Field(default_factory=list)
     nvls: bool = True
+    chunk_bytes: int = Field(default=0, ge=0)
     graphs: bool = False
 
     @field_validator("nccl")
@@ -196,7 +199,8 @@ def platform_of(machine: MachineFile, nodes: int, local: int = 0) -> Platform:
     if hardware.sharp and stack.nvls and gpu.nvls[0]:
         count, speed = gpu.nvls
         network = nics_of(hardware, local) * hardware.nic_bandwidth.value
-        share = network / count if nodes > 1 else speed
+        # A channel leaves a node through one NIC.
+        share = min(network / count, hardware.nic_bandwidth.value) if nodes > 1 else speed
         nvls = Graph(count, speed, share)
     return Platform(
         hardware.gpu, rings, trees, nvls, hardware.cpu, stack.nccl,

@@ -80,7 +80,12 @@ def terms_of(machine: MachineFile, call: Call, choice: Choice | None = None) -> 
         )
     platform = platform_of(machine, call.nodes, call.ranks // call.nodes)
     choice = choice or choose(call, platform)
-    tags = _Tags(machine.hardware.gpu, machine.stack.transport, graphs=machine.stack.graphs)
+    tags = _Tags(
+        machine.hardware.gpu,
+        machine.stack.transport,
+        graphs=machine.stack.graphs,
+        fixed_chunks=machine.stack.chunk_bytes > 0,
+    )
     if choice == POINT_TO_POINT:
         return _point_to_point(machine, call, tags)
     kind = "nvls" if choice.algorithm.startswith("nvls") else choice.algorithm
@@ -90,16 +95,23 @@ def terms_of(machine: MachineFile, call: Call, choice: Choice | None = None) -> 
     wire = tables.network_us[choice.algorithm][at]
     latencies = [
         tags.launch(choice),
-        Term(inside_hops * link, (f"hop.{kind}.{choice.protocol}", f"hop.{tags.gpu}")),
+        Term(
+            inside_hops * link,
+            (
+                f"hop.{kind}.{choice.protocol}",
+                f"hop.{tags.gpu}",
+                f"hop.{tags.gpu}.{choice.protocol}",
+            ),
+        ),
         Term(network_hops * wire, (f"network_hop.{choice.protocol}", f"hop.{tags.transport}")),
     ]
     return Terms(
         choice,
         tuple(term for term in latencies if term.coefficient > 0),
         _inside(machine, call, choice, platform, tags),
-        _between(machine, call, choice, tags),
-        _fill(choice, kind, inside_hops, network_hops),
-        Term(_SHARE, (f"share.{kind}",)),
+        _between(machine, call, choice, platform, tags),
+        _fill(choice, kind, inside_hops, network_hops, tags),
+        Term(_SHARE, (f"share.{kind}", *tags.chunks("share"))),
     )
 
 
@@ -108,6 +120,11 @@ class _Tags:
     gpu: str
     transport: str
     graphs: bool
+    fixed_chunks: bool
+
+    def chunks(self, kind: str) -> tuple[str, ...]:
+        """What chunks that are not cut to the size of a call change."""
+        return (f"{kind}.fixed",) if self.fixed_chunks else ()
 
     def launch(self, choice: Choice) -> Term:
         kind = "graph" if self.graphs else "call"
@@ -118,7 +135,9 @@ class _Tags:
 def _hops(call: Call, choice: Choice) -> tuple[int, int]:
     local, depth = call.ranks // call.nodes, call.nodes.bit_length() - 1
     if choice.algorithm == "ring":
-        between = 0 if call.nodes == 1 else (call.nodes - 1)
+        # Of a chunk's way round the ring only its last edge is left out, which for most chunks is
+        # one inside a node: they cross every edge between nodes.
+        between = 0 if call.nodes == 1 else min(call.nodes, call.ranks - 1)
         between *= 2 if call.collective == "all_reduce" else 1
         return steps(call) - between, between
     if choice.algorithm == "tree":
@@ -126,13 +145,16 @@ def _hops(call: Call, choice: Choice) -> tuple[int, int]:
     return 1, 2 * depth
 
 
-def _fill(choice: Choice, kind: str, inside: int, network: int) -> tuple[Term, ...]:
-    """Of a ring in LL and LL128, whose steps wait for lines and not for chunks, there is none."""
-    if choice.algorithm == "ring" and choice.protocol != "simple":
-        return ()
+def _fill(choice: Choice, kind: str, inside: int, network: int, tags: _Tags) -> tuple[Term, ...]:
+    """In LL and LL128 GPUs wait for lines and not for chunks; trees' proxies wait for chunks."""
+    if choice.protocol != "simple":
+        if choice.algorithm == "ring":
+            return ()
+        inside = 0
+    both = (f"fill.{choice.protocol}", *tags.chunks("fill"))
     return (
-        Term(inside * _STAGE_US[kind], (f"fill.{kind}", f"fill.{choice.protocol}")),
-        Term(network * _NETWORK_STAGE_US, (f"fill.{kind}.network", f"fill.{choice.protocol}")),
+        Term(inside * _STAGE_US[kind], (f"fill.{kind}", *both)),
+        Term(network * _NETWORK_STAGE_US, (f"fill.{kind}.network", *both)),
     )
 
 
@@ -162,28 +184,46 @@ def _newest(platform: Platform) -> Platform:
     )
 
 
-def _between(machine: MachineFile, call: Call, choice: Choice, tags: _Tags) -> Term:
+def _between(
+    machine: MachineFile, call: Call, choice: Choice, platform: Platform, tags: _Tags
+) -> Term:
     """Bytes through a node's NICs."""
     if call.nodes == 1:
         return Term(0.0, ())
+    nics, channels = nics_of(machine.hardware, call.ranks // call.nodes), 0
+    if choice.algorithm == "nvls_tree" and platform.nvls is not None:
+        channels = platform.nvls.channels
     if choice.algorithm == "ring":
         part = steps(call) / call.ranks
     elif choice.protocol == "ll":
         part = 2.0
     else:
-        # Of two trees, each node is inside one and a leaf of the other: up once and down twice,
-        # and up once, each with half the bytes; of two nodes, up with half and down with half.
-        part = 1.0 if call.nodes == 2 else 2.0
+        part = _tree_part(call, nics, channels)
     if choice.protocol == "ll":
         # What a processor's memory lets LL's flags through.
         limits = tables_of("").ll_between_gb_s[machine.hardware.cpu]
         speed = limits[min(call.nodes, 3) - 2]
-        return Term(call.bytes * part / speed / 1000, ("network_bytes.ll",))
+        return Term(
+            call.bytes * part / speed / 1000,
+            ("network_bytes.ll", f"network_bytes.ll.{tags.transport}"),
+        )
     moved = call.bytes * part * _WIRE[choice.protocol]
     return Term(
-        moved / _network_gb_s(machine, call) / 1000,
+        moved / (min(nics, channels or nics) * machine.hardware.nic_bandwidth.value) / 1000,
         (f"network_bytes.{choice.protocol}", f"network_bytes.{tags.transport}"),
     )
+
+
+def _tree_part(call: Call, nics: int, channels: int) -> float:
+    """How often the busiest NICs of a node send each byte of the call in a tree.
+
+    An inner node sends up once and down twice, a leaf only up. There are two trees, and each node
+    is inside one of them: where a NIC serves channels of both, that is twice on average; where each
+    of the `channels` has a NIC of its own, the NICs of inner nodes send three times.
+    """
+    if call.nodes == 2:
+        return 1.0
+    return 3.0 if 0 < channels <= nics else 2.0
 
 
 def _network_gb_s(machine: MachineFile, call: Call) -> float:
