@@ -1,15 +1,15 @@
 #include "comm/run/scheduler.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/look_again.h"
 #include "base/try.h"
 #include "comm/run/interrupt.h"
 #include "comm/run/out_of_memory.h"
-#include "sys/thread.h"
 
 namespace unisono::comm {
 namespace {
@@ -37,11 +37,6 @@ constexpr std::uint64_t few_bytes = 4096;
 // Waking the progress thread costs the caller and the thread some microseconds each: an
 // asynchronous call first runs as long on the calling thread, and small ones are complete then.
 constexpr std::int64_t handover_ns = 5'000;
-// Nothing but this looks at calls that run on a device.
-constexpr std::chrono::milliseconds device_interval(50);
-// With a progress thread that others hold up.
-constexpr std::chrono::milliseconds patience_at_exit(2000);
-
 // What the record says of a call whose execution has nothing left to do.
 trace::State outcome_of(const engine::Arguments& arguments) {
   return arguments.is_on_stream ? trace::State::launched : trace::State::completed;
@@ -55,34 +50,6 @@ Scheduler::Scheduler(Options options, Connections& connections, Board& board, Co
       board_(board),
       group_(group),
       record_(options.record_slots) {}
-
-Scheduler::~Scheduler() {
-  at_exit_.reset();
-  {
-    const std::lock_guard lock(thread_mutex_);
-    stopping_ = true;
-  }
-  thread_wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
-void Scheduler::stop_progress_thread(std::chrono::milliseconds patience) {
-  std::unique_lock lock(thread_mutex_);
-  stopping_ = true;
-  thread_wake_.notify_all();
-  if (thread_.joinable()) thread_wake_.wait_for(lock, patience, [this] { return has_stopped_; });
-}
-
-std::shared_ptr<const Error> Scheduler::failure_pointer() const {
-  if (!failed_.load(std::memory_order_acquire)) return nullptr;
-  const std::lock_guard lock(failure_mutex_);
-  return failure_;
-}
-
-Status Scheduler::failure() const {
-  if (auto error = failure_pointer()) return *error;
-  return {};
-}
 
 bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
   trace::Entry& entry = call.entry;
@@ -288,15 +255,6 @@ bool Scheduler::round() {
   }
 }
 
-void Scheduler::fail_for_memory() {
-  try {
-    fail(out_of_memory(options_.rank));
-    // Not even for the words: the next round comes to it again.
-    // NOLINTNEXTLINE(bugprone-empty-catch)
-  } catch (const std::bad_alloc&) {
-  }
-}
-
 bool Scheduler::try_round() {
   if (failed_.load(std::memory_order_acquire)) {
     fail_pending(failure_pointer());
@@ -401,81 +359,6 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   count_call(-1);
   // After this store the task may be gone when `keeps_alive` is.
   task.phase.store(Task::Phase::done, std::memory_order_release);
-}
-
-void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
-  if (current_ != nullptr) finish(*current_, error);
-  while (!messages_.empty()) finish(*messages_.back(), error);
-  while (Task* const task = take_queued()) finish(*task, error);
-}
-
-Task* Scheduler::take_queued() {
-  const std::lock_guard lock(queue_mutex_);
-  for (auto* const queue : {&queued_in_order_, &queued_messages_}) {
-    if (queue->empty()) continue;
-    Task* const task = queue->front();
-    queue->pop_front();
-    return task;
-  }
-  has_queued_.store(false, std::memory_order_relaxed);
-  return nullptr;
-}
-
-void Scheduler::watch(StreamCalls& on_streams) {
-  on_streams_.store(&on_streams, std::memory_order_release);
-  if (failed_.load(std::memory_order_acquire)) on_streams.abort({});
-  // A program may end without having destroyed its communicators, and the driver, which was
-  // initialised before this, ends after it.
-  at_exit_.emplace([this] { stop_progress_thread(patience_at_exit); });
-  start_progress_thread();
-}
-
-void Scheduler::wake_progress_thread() {
-  if (waiters_.load() == 0) start_progress_thread();
-}
-
-void Scheduler::start_progress_thread() {
-  Status started;
-  {
-    const std::lock_guard lock(thread_mutex_);
-    if (!thread_.joinable() && !stopping_) {
-      auto made = sys::start_thread("drives asynchronous calls", [this] { run_progress_thread(); });
-      if (made.ok())
-        thread_ = std::move(*made);
-      else
-        started = made.take_error();
-    }
-    thread_wake_.notify_one();
-  }
-  if (started.ok()) return;
-  Error error = started.error();
-  error.message = str("rank ", options_.rank, ": ", error.message);
-  fail(error);
-}
-
-void Scheduler::run_progress_thread() {
-  set_log_rank(options_.rank);
-  Backoff backoff(options_.spins);
-  std::unique_lock lock(thread_mutex_);
-  while (!stopping_) {
-    const bool needed = !idle() && waiters_.load() == 0;
-    if (!needed) {
-      if (on_streams_.load(std::memory_order_acquire) == nullptr) {
-        thread_wake_.wait_for(lock, look_again);
-      } else if (thread_wake_.wait_for(lock, device_interval) == std::cv_status::timeout) {
-        lock.unlock();
-        look_at_device();
-        lock.lock();
-      }
-      backoff.reset();
-      continue;
-    }
-    lock.unlock();
-    advance(backoff);
-    lock.lock();
-  }
-  has_stopped_ = true;
-  thread_wake_.notify_all();
 }
 
 Scheduler::Pause::Pause(Scheduler& scheduler) : scheduler_(scheduler) {
