@@ -18,25 +18,6 @@ using comm::Scheduler;
 
 namespace {
 
-// Keeps the links between nodes busy 128 / (128 + s - 1) of the time in a chain of s steps.
-constexpr engine::Tiling tiling_between_nodes{.tiles = 128};
-
-// Who comes last in a chain or a tree waits for a first tile from each rank above. Tiles of 4 KiB
-// double the time of calls that follow each other (32 KiB on 4 ranks: 5.7 and 11.5 us). Ranks that
-// share a core wait for turns, not for tiles: with tiles of 16 KiB 4 ranks on 2 cores took 43 us
-// instead of 35 for 128 KiB.
-constexpr engine::Tiling tiling_of_chains{
-    .tiles = comm::tiling_inside_node.tiles,
-    .least_bytes = static_cast<std::size_t>(algorithm::Cost::least_tile_bytes)};
-
-engine::Tiling tiling_of(int nodes, bool is_crowded, const plan::Header& header) {
-  if (nodes > 1) return tiling_between_nodes;
-  const bool has_chain =
-      !is_crowded && header.ranks > 2 &&
-      (header.collective == Collective::broadcast || header.collective == Collective::reduce);
-  return has_chain ? tiling_of_chains : comm::tiling_inside_node;
-}
-
 // Where ranks outnumber cores, spinning takes the core from the rank that is waited for. A group of
 // a few shares the cores with the ranks beside it, of which a launcher tells.
 int spins_of(const comm::Job& job) {
@@ -90,30 +71,19 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   core->board = std::make_unique<comm::Board>(job->board_name(core->id, core->epoch, node),
                                               core->rank, neighbours, core->size);
   if (settings().boolean(Setting::flat)) placement = topo::Placement::single_node(core->size);
-  core->connections = std::make_unique<comm::Connections>(job, core->id, core->epoch, core->rank,
-                                                          core->world_ranks);
-  const int nodes = placement.nodes();
-  comm::Selection selection(std::move(placement),
-                            comm::host_model(job->fifo_options(), job->host_traits()));
-  UNISONO_TRY(selection.read_settings());
-  core->make_on_host = [connections = core->connections.get(), job = job.get(),
-                        nodes](const comm::Plans::Program& made) {
-    return engine::make_execution(made.header, made.program, *connections, job->fifo_options(),
-                                  tiling_of(nodes, job->host_traits().crowding > 1, made.header),
-                                  made.partners);
-  };
-  core->plans =
-      std::make_unique<comm::Plans>(std::move(selection), core->rank, engine::limits().operations,
-                                    job->fifo_options().usable_slots(), core->make_on_host);
-  core->point_to_point = std::make_unique<comm::PointToPoint>(
-      *core->connections, core->rank, core->size, job->fifo_options(), core->checks_calls);
+  UNISONO_ASSIGN(core->host, comm::HostPath::make(job,
+                                                  {.communicator = core->id,
+                                                   .epoch = core->epoch,
+                                                   .rank = core->rank,
+                                                   .checks_calls = core->checks_calls},
+                                                  core->world_ranks, std::move(placement)));
   core->scheduler = std::make_unique<Scheduler>(
       Scheduler::Options{.rank = core->rank,
                          .communicator = core->id,
                          .spins = spins_of(*job),
                          .record_slots = static_cast<std::size_t>(
                              std::max<std::int64_t>(settings().integer(Setting::record_slots), 1))},
-      *core->connections, *core->board, *group);
+      core->host->connections(), *core->board, *group);
   if (job->has_signals())
     UNISONO_TRY(core->make_signals(*job, *group));
   else
@@ -145,8 +115,8 @@ Status Communicator::Core::alive() {
   UNISONO_TRY(check_process());
   if (destroyed.load(std::memory_order_acquire))
     return misuse("communicator ", id, " was destroyed on rank ", rank);
-  if (comm::DeviceConnections* const known = device())
-    if (auto status = known->failure(); !status.ok()) scheduler->fail(status.error());
+  if (comm::DevicePath* const known = device())
+    if (auto status = known->connections().failure(); !status.ok()) scheduler->fail(status.error());
   return scheduler->failure();
 }
 
@@ -164,240 +134,18 @@ trace::Owner Communicator::Core::owner() const {
           .node = job->member(world_ranks[static_cast<std::size_t>(rank)]).node};
 }
 
-void Communicator::Core::stamp(comm::Task& task, std::int64_t timeout) {
-  const std::int64_t now = Scheduler::now_ns();
-  task.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  task.entry.enqueued_ns = now;
-  task.deadline_ns = now + (timeout > 0 ? timeout : timeout_ns);
-}
-
-template <class AnyCall>
-inline bool Communicator::Core::is_like(const Ready& ready, const AnyCall& call) {
-  return ready.execution != nullptr && ready.count == call.count && ready.root == call.root &&
-         ready.entry.type == call.type && ready.entry.operation == call.operation &&
-         ready.options.channels == call.options.channels &&
-         ready.options.protocol == call.options.protocol &&
-         ready.options.timeout == call.options.timeout &&
-         ready.options.policy == call.options.policy &&
-         ready.options.max_sms == call.options.max_sms &&
-         ready.options.leaves_room == call.options.leaves_room &&
-         ready.options.tag == call.options.tag && ready.options.algorithm == call.options.algorithm;
-}
-
-// The host's plans hold all that is registered.
-Result<plan::Header> Communicator::Core::shape_of(const Call& call) {
-  if (call.collective == Collective::custom) return plans->custom(call.options.algorithm);
-  return comm::shape_of(call, size);
-}
-
-Status Communicator::Core::make_ready(const Call& call, Ready& ready) {
-  ready.execution = nullptr;
-  UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
-  UNISONO_TRY(comm::check_call(call, shape, rank));
-  comm::Task task;
-  UNISONO_TRY(select(call, task));
-  const std::uint64_t block = comm::block_bytes(call);
-  ready.input_bytes = block * static_cast<std::uint64_t>(plan::input_blocks_of(shape, rank));
-  ready.output_bytes = block * static_cast<std::uint64_t>(plan::output_blocks_of(shape, rank));
-  ready.count = call.count;
-  ready.root = call.root;
-  ready.options = call.options;
-  ready.in_place = comm::is_in_place(call, rank);
-  ready.arguments = task.arguments;
-  ready.entry = task.entry;
-  ready.timeout_ns = ready.arguments.timeout_ns;
-  ready.kind = ++kinds_;
-  ready.execution = task.execution;
-  return {};
-}
-
-inline bool Communicator::Core::take_turn() {
-  if (is_forked() || !scheduler->take_turn()) return false;
-  if (!destroyed.load(std::memory_order_acquire) && !suspended.load(std::memory_order_acquire))
-    return true;
-  scheduler->leave_turn();
-  return false;
-}
-
-bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
-  // Blocks of unequal size are not described by `count`.
-  if (call.collective == Collective::all_to_all_v || call.collective == Collective::custom ||
-      checks_calls)
-    return false;
-  const bool is_on_stream = call.options.stream.has_value();
-  if (is_on_stream && (device() == nullptr || !check_device(call, *device()).ok())) return false;
-  if (!take_turn()) return false;
-  Ready& ready = (is_on_stream ? device_ready_ : ready_)[static_cast<std::size_t>(call.collective)];
-  const bool same_buffers =
-      call.input == ready.arguments.input && call.output == ready.arguments.output;
-  bool is_ready = is_like(ready, call);
-  if (!is_ready || (!same_buffers && comm::is_in_place(call, rank) != ready.in_place))
-    is_ready = comm::or_out_of_memory(rank, [&] { return make_ready(call, ready); }).ok();
-  else if (!same_buffers)
-    is_ready = comm::buffers_fit(call, ready.input_bytes, ready.output_bytes, ready.in_place);
-  if (!is_ready) [[unlikely]] {
-    scheduler->leave_turn();
-    return false;
-  }
-  ready.arguments.input = call.input;
-  ready.arguments.output = call.output;
-  ready.arguments.is_on_stream = call.options.stream.has_value();
-  ready.arguments.stream = call.options.stream.value_or(nullptr);
-  ready.arguments.pre_multiplier = {.real = call.multiplier, .integer = call.integer_multiplier};
-  run_ready(ready, outcome);
-  return true;
-}
-
-bool Communicator::Core::run_again(const Repeat& call, Status& outcome) {
-  const bool is_on_stream = call.options.stream.has_value();
-  if (is_on_stream || checks_calls || call.operation == ReduceOperation::pre_multiplied_sum ||
-      !take_turn())
-    return false;
-  Ready& ready = ready_[static_cast<std::size_t>(call.collective)];
-  if (call.input != ready.arguments.input || call.output != ready.arguments.output ||
-      !is_like(ready, call)) {
-    scheduler->leave_turn();
-    return false;
-  }
-  run_ready(ready, outcome);
-  return true;
-}
-
-void Communicator::Core::run_ready(Ready& ready, Status& outcome) {
-  ready.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  const Scheduler::Turn turn{*ready.execution, ready.arguments, ready.entry, ready.timeout_ns,
-                             ready.kind};
-  if (!scheduler->run_in_turn(turn, outcome)) outcome = scheduler->wait_after_turn(turn, outcome);
-}
-
-bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
-  if (message.tag != 0 || message.count == 0 || message.peer == rank ||
-      !comm::check_message(message, rank, size, 1).ok() || message.peer == any_source ||
-      !take_turn())
-    return false;
-  auto found = comm::or_out_of_memory(rank, [&] { return point_to_point->ready(message); });
-  if (!found.ok() || !(*found)->try_begin()) {
-    scheduler->leave_turn();
-    return false;
-  }
-  comm::PointToPoint::Ready& ready = **found;
-  ready.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  if (ready.kind == 0) ready.kind = ++kinds_;
-  const Scheduler::Turn turn{*ready.execution, ready.arguments, ready.entry, timeout_ns,
-                             ready.kind};
-  if (!scheduler->run_in_turn(turn, outcome)) outcome = scheduler->wait_after_turn(turn, outcome);
-  ready.end();
-  return true;
-}
-
-Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
-  UNISONO_TRY(usable());
-  Status is_right = check_and_select(call, task);
-  // A rank that cannot make the call takes part in the comparison, so that no other waits for it.
-  if (checks_calls)
-    if (Status same = compare_calls(comm::card_of(call, is_right)); is_right.ok())
-      is_right = std::move(same);
-  if (is_right.ok()) stamp(task, call.options.timeout.count());
-  return is_right;
-}
-
-bool Communicator::Core::can_choose(const Call& call) {
-  comm::Task task;
-  return usable().ok() && check_and_select(call, task).ok();
-}
-
-Status Communicator::Core::check_and_select(const Call& call, comm::Task& task) {
-  UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
-  UNISONO_TRY(comm::check_call(call, shape, rank));
-  if (call.options.stream) {
-    UNISONO_ASSIGN(const comm::DeviceConnections* connected, device_for(*call.options.stream));
-    UNISONO_TRY(check_device(call, *connected));
-  }
-  return select(call, task);
-}
-
-Status Communicator::Core::select(const Call& call, comm::Task& task) {
-  const bool in_place = comm::is_in_place(call, rank);
-  const int root = has_root(call.collective) ? call.root : 0;
-  std::uint64_t bytes = comm::call_bytes(call.collective, size, comm::block_bytes(call));
-  if (call.collective == Collective::custom) {
-    UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
-    bytes *= static_cast<std::uint64_t>(std::max(shape.input_blocks, shape.output_blocks));
-  }
-  UNISONO_ASSIGN(const Means means, means_of(call));
-  UNISONO_ASSIGN(const comm::Plans::Chosen chosen,
-                 means.plans->choose(call.collective, bytes, root, in_place, means.options));
-  task.execution = chosen.execution;
-  task.in_order = true;
-  task.arguments = comm::arguments_of(call);
-  task.arguments.max_sms = means.options.max_sms;
-  task.arguments.leaves_room = means.options.leaves_room;
-  if (call.options.timeout.count() <= 0) task.arguments.timeout_ns = timeout_ns;
-  task.entry.collective = call.collective;
-  task.entry.protocol = chosen.choice.protocol;
-  task.entry.path = task.execution->path(task.arguments);
-  task.entry.type = call.type;
-  task.entry.operation = call.operation;
-  task.entry.root = root;
-  task.entry.bytes = bytes;
-  task.entry.tag = call.options.tag;
-  task.entry.set_plan(chosen.choice.name());
-  return {};
-}
-
-Status Communicator::Core::prepare(std::span<const Message> messages, const MessageOptions& options,
-                                   comm::Task& task) {
-  UNISONO_TRY(usable());
-  for (const Message& message : messages)
-    UNISONO_TRY(comm::check_message(message, rank, size, messages.size()));
-  UNISONO_TRY(comm::check_max_sms(options.max_sms, rank));
-  if (options.stream)
-    UNISONO_TRY(prepare_on_stream(messages, options, task));
-  else
-    UNISONO_TRY(point_to_point->prepare(messages, task));
-  stamp(task, options.timeout.count());
-  return {};
-}
-
-Result<std::uint64_t> Communicator::Core::exchange(const void* mine, void* all, std::size_t bytes) {
-  Call call;
-  call.collective = Collective::all_gather;
-  call.input = mine;
-  call.output = all;
-  call.count = static_cast<std::int64_t>(bytes);
-  call.type = DataType::uint8;
-  comm::Task task;
-  UNISONO_TRY(select(call, task));
-  stamp(task, 0);
-  UNISONO_TRY(scheduler->run(task));
-  return task.entry.sequence;
-}
-
-Status Communicator::Core::compare_calls(const comm::CallCard& mine) {
-  std::vector<comm::CallCard> all(static_cast<std::size_t>(size));
-  UNISONO_ASSIGN(const std::uint64_t sequence, exchange(&mine, all.data(), sizeof mine));
-  return comm::compare(all, id, sequence + 1);
-}
-
-Status Communicator::Core::refuse_call(std::string_view why) {
-  UNISONO_TRY(usable());
-  if (!checks_calls) return {};
-  comm::CallCard mine;
-  mine.refusal.set(why.empty() ? "it gave no reason" : why);
-  return compare_calls(mine);
-}
-
 Status Communicator::Core::register_plans(std::span<const std::string> texts,
                                           std::uint64_t min_bytes, std::uint64_t max_bytes) {
   UNISONO_TRY(usable());
-  std::vector<comm::Plans*> engines{plans.get()};
-  if (device() != nullptr) engines.push_back(device_plans_.get());
+  std::vector<comm::CallPath*> paths{host.get()};
+  if (device() != nullptr) paths.push_back(device());
   std::vector<std::pair<comm::Plans*, comm::Plans::Prepared>> prepared;
   const int slots = job->fifo_options().usable_slots();
   // A rank that cannot takes part in the comparison, so that no other waits for it.
   auto mine = comm::read_registration(texts, rank, size, slots, min_bytes, max_bytes);
-  for (comm::Plans* engine : engines)
+  for (comm::CallPath* const path : paths)
     for (std::size_t i = 0; mine.ok() && i < mine->plans.size(); ++i) {
+      comm::Plans* const engine = path->plans();
       if (!engine->can_run(mine->plans[i])) continue;
       auto made = engine->prepare(mine->plans[i]);
       if (made.ok())
@@ -413,19 +161,43 @@ Status Communicator::Core::register_plans(std::span<const std::string> texts,
   registered_.insert(registered_.end(), mine->plans.begin(), mine->plans.end());
   const Scheduler::Pause pause(*scheduler);
   for (auto& [engine, plan] : prepared) engine->add(std::move(plan));
-  for (comm::Plans* engine : engines)
+  for (comm::CallPath* const path : paths) {
     for (const comm::Registered& plan : mine->plans)
-      if (!engine->can_run(plan)) engine->refuse(plan);
-  for (auto* of_engine : {&ready_, &device_ready_})
-    for (Ready& ready : *of_engine) ready.execution = nullptr;
+      if (!path->plans()->can_run(plan)) path->plans()->refuse(plan);
+    path->forget_prepared();
+  }
   return {};
 }
 
-std::size_t Communicator::Core::plans_bytes() {
-  std::size_t bytes = plans->memory_bytes();
-  for (comm::Plans* const of_device : {device_plans_.get(), copy_plans_.get()})
-    if (of_device != nullptr) bytes += of_device->memory_bytes();
-  return bytes;
+// Their first call on a stream finds the device where none was named.
+Result<comm::DevicePath*> Communicator::Core::device_for(void* stream) {
+  if (comm::DevicePath* const known = device()) return known;
+  const std::lock_guard lock(device_mutex_);
+  if (comm::DevicePath* const known = device()) return known;
+  int ordinal = job->device();
+  if (ordinal < 0) {
+    auto of_stream = sys::cuda::Device::ordinal_of(static_cast<sys::cuda::StreamHandle*>(stream));
+    // Without one, opening it says on all ranks alike what is wrong.
+    ordinal = of_stream.ok() ? *of_stream : 0;
+  }
+  UNISONO_TRY(make_device(ordinal));
+  return device();
+}
+
+Result<comm::CallPath*> Communicator::Core::path_for(const std::optional<void*>& stream) {
+  if (!stream) return host.get();
+  UNISONO_ASSIGN(comm::DevicePath* const path, device_for(*stream));
+  return path;
+}
+
+Status Communicator::Core::make_device(int ordinal) {
+  UNISONO_ASSIGN(auto made, comm::DevicePath::make(job, *group, {id, epoch, rank}, ordinal, *host,
+                                                   registered_));
+  made->connections().watch(signals.get());
+  device_path_ = std::move(made);
+  scheduler->watch(device_path_->connections());
+  device_.store(device_path_.get(), std::memory_order_release);
+  return {};
 }
 
 }  // namespace unisono

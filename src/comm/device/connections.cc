@@ -310,51 +310,6 @@ Status DeviceConnections::register_memory(const void* data, std::size_t bytes,
   }
 }
 
-// A call that is captured is ordered by its graph, and leaves the event of the others as it is.
-Status DeviceConnections::before_launch(sys::cuda::StreamHandle* stream) {
-  order_lock_ = order_->lock();
-  current_.emplace(device());
-  const sys::cuda::Driver& driver = device().driver();
-  int capturing = 0;
-  capture_ = 0;
-  blocks_ = 0;
-  UNISONO_TRY(
-      device().check(driver.capture_info(stream, &capturing, &capture_, nullptr, nullptr, nullptr),
-                     "looking at a stream"));
-  if (capturing == 0) capture_ = 0;
-  if (capture_ != 0 || stream == last_stream_ || !has_launched_.load(std::memory_order_relaxed))
-    return {};
-  return device().check(driver.stream_wait_event(stream, launched_.last, 0),
-                        "ordering a call after the one before");
-}
-
-Status DeviceConnections::make_room(sys::cuda::StreamHandle* stream, int blocks) {
-  blocks_ = blocks;
-  return order_->follow_others(device(), launched_, blocks, capture_, stream);
-}
-
-Status DeviceConnections::after_launch(sys::cuda::StreamHandle* stream) {
-  order_->count(device(), launched_, blocks_, capture_);
-  UNISONO_TRY(device().check(
-      device().driver().event_record(capture_ != 0 ? launched_.captured : launched_.last, stream),
-      "recording an event"));
-  if (capture_ != 0) {
-    is_in_graphs_ = true;
-    return {};
-  }
-  last_stream_ = stream;
-  has_launched_.store(true, std::memory_order_relaxed);
-  order_lock_.unlock();
-  share_new_memory();
-  return {};
-}
-
-void DeviceConnections::end_launch() {
-  current_.reset();
-  capture_ = 0;
-  if (order_lock_.owns_lock()) order_lock_.unlock();
-}
-
 Status DeviceConnections::check_stream(void* stream) const {
   auto* handle = static_cast<sys::cuda::StreamHandle*>(stream);
   if (is_staged_) {
@@ -409,24 +364,6 @@ Status DeviceConnections::failure() const {
 void DeviceConnections::look(std::int64_t now_ns) {
   engine_->copy_links().look(now_ns);
   if (signals_ != nullptr) signals_->look(now_ns);
-}
-
-bool DeviceConnections::is_busy() const {
-  const sys::cuda::Current current(device());
-  const sys::cuda::DriverResult result = device().driver().event_query(launched_.last);
-  if (result == sys::cuda::driver_not_ready) return true;
-  // What a context was to do is over when it has failed or is gone.
-  return result == sys::cuda::driver_success && engine_->copy_links().is_waiting();
-}
-
-Status DeviceConnections::check_device() const {
-  if (!has_launched_.load(std::memory_order_relaxed)) return {};
-  const sys::cuda::Current current(device());
-  const sys::cuda::DriverResult result = device().driver().event_query(launched_.last);
-  const bool is_gone =
-      result == sys::cuda::driver_context_is_destroyed || result == sys::cuda::driver_deinitialized;
-  if (result == sys::cuda::driver_not_ready || is_gone) return {};
-  return device().check(result, "asking whether a call is over");
 }
 
 Status DeviceConnections::check_peers() {

@@ -1,15 +1,15 @@
 #include "comm/run/scheduler.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/look_again.h"
 #include "base/try.h"
 #include "comm/run/interrupt.h"
 #include "comm/run/out_of_memory.h"
-#include "sys/thread.h"
 
 namespace unisono::comm {
 namespace {
@@ -37,11 +37,6 @@ constexpr std::uint64_t few_bytes = 4096;
 // Waking the progress thread costs the caller and the thread some microseconds each: an
 // asynchronous call first runs as long on the calling thread, and small ones are complete then.
 constexpr std::int64_t handover_ns = 5'000;
-// Nothing but this looks at calls that run on a device.
-constexpr std::chrono::milliseconds device_interval(50);
-// With a progress thread that others hold up.
-constexpr std::chrono::milliseconds patience_at_exit(2000);
-
 // What the record says of a call whose execution has nothing left to do.
 trace::State outcome_of(const engine::Arguments& arguments) {
   return arguments.is_on_stream ? trace::State::launched : trace::State::completed;
@@ -56,83 +51,55 @@ Scheduler::Scheduler(Options options, Connections& connections, Board& board, Co
       group_(group),
       record_(options.record_slots) {}
 
-Scheduler::~Scheduler() {
-  at_exit_.reset();
-  {
-    const std::lock_guard lock(thread_mutex_);
-    stopping_ = true;
-  }
-  thread_wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
-void Scheduler::stop_progress_thread(std::chrono::milliseconds patience) {
-  std::unique_lock lock(thread_mutex_);
-  stopping_ = true;
-  thread_wake_.notify_all();
-  if (thread_.joinable()) thread_wake_.wait_for(lock, patience, [this] { return has_stopped_; });
-}
-
-std::shared_ptr<const Error> Scheduler::failure_pointer() const {
-  if (!failed_.load(std::memory_order_acquire)) return nullptr;
-  const std::lock_guard lock(failure_mutex_);
-  return failure_;
-}
-
-Status Scheduler::failure() const {
-  if (auto error = failure_pointer()) return *error;
-  return {};
-}
-
-bool Scheduler::run_in_turn(const Turn& turn, Status& status) {
-  trace::Entry& entry = turn.entry;
+bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
+  trace::Entry& entry = call.entry;
   const bool is_collective = entry.collective != Collective::point_to_point;
   if (is_collective) board_.joined();
   // Of a call that moves a few bytes the clock is read when it first has to wait for a peer, where
   // reading costs nothing.
   entry.started_ns = entry.bytes <= few_bytes ? 0 : clock_.now_ns();
   try {
-    status = turn.execution.start(turn.arguments);
+    status = call.execution->start(call.arguments);
     if (!status.ok()) [[unlikely]]
       return false;
-    auto complete = turn.execution.poll();
+    auto complete = call.execution->poll();
     // Not before what the peers wait for.
-    if (is_collective) board_.shows(turn.arguments.call);
+    if (is_collective) board_.shows(call.arguments.call);
     if (!complete.ok()) [[unlikely]] {
       status = complete.take_error();
       return false;
     }
-    if (!*complete && !spin_in_turn(turn, status)) return false;
+    if (!*complete && !spin_in_turn(call, status)) return false;
   } catch (const std::bad_alloc&) {
     status = out_of_memory(options_.rank);
     return false;
   }
-  entry.state = outcome_of(turn.arguments);
+  entry.state = outcome_of(call.arguments);
   entry.ended_ns = clock_.now_ns();
   if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
   entry.enqueued_ns = entry.started_ns;
-  record_.write(entry, turn.kind);
+  record_.write(entry, call.kind);
   leave_seat();
   return true;
 }
 
-bool Scheduler::spin_in_turn(const Turn& turn, Status& status) {
-  std::int64_t& started_ns = turn.entry.started_ns;
+bool Scheduler::spin_in_turn(PreparedCall& call, Status& status) {
+  std::int64_t& started_ns = call.entry.started_ns;
   if (started_ns == 0) started_ns = clock_.now_ns();
   const bool is_crowded = options_.spins == 0 && !connections_.has_events();
   const auto most_spins = [&] {
     if (is_crowded) return yields_in_turn;
-    return may_be_woken(turn.execution) ? Backoff::spins_before_events(options_.spins)
-                                        : options_.spins;
+    return may_be_woken(*call.execution) ? Backoff::spins_before_events(options_.spins)
+                                         : options_.spins;
   };
   for (int spins = 0; spins <= most_spins(); ++spins) {
-    if (turn.execution.progressed())
+    if (call.execution->progressed())
       spins = 0;
     else if (is_crowded)
-      give_way(turn.execution, spins);
+      give_way(*call.execution, spins);
     else
       Backoff::pause();
-    auto complete = turn.execution.poll();
+    auto complete = call.execution->poll();
     if (!complete.ok()) {
       status = complete.take_error();
       return false;
@@ -140,14 +107,14 @@ bool Scheduler::spin_in_turn(const Turn& turn, Status& status) {
     if (*complete) return true;
     if (spins % rounds_between_looks < rounds_between_looks - 1) continue;
     if (clock_.now_ns() - started_ns > longest_turn_ns) return false;
-    if (is_crowded && spins >= looks_at_absent - 1 && awaits_absent(turn)) return false;
+    if (is_crowded && spins >= looks_at_absent - 1 && awaits_absent(call)) return false;
   }
   return false;
 }
 
-bool Scheduler::awaits_absent(const Turn& turn) const {
-  return turn.entry.collective != Collective::point_to_point &&
-         board_.any_elsewhere([&](int peer) { return turn.execution.awaits(peer); });
+bool Scheduler::awaits_absent(const PreparedCall& call) const {
+  return call.entry.collective != Collective::point_to_point &&
+         board_.any_elsewhere([&](int peer) { return call.execution->awaits(peer); });
 }
 
 bool Scheduler::may_be_woken() const {
@@ -166,18 +133,16 @@ void Scheduler::give_way(const engine::Execution& execution, int spins) {
   }
 }
 
-Status Scheduler::wait_after_turn(const Turn& turn, const Status& status) {
-  trace::Entry& entry = turn.entry;
+Status Scheduler::wait_after_turn(PreparedCall& call, const Status& status) {
+  trace::Entry& entry = call.entry;
   if (entry.started_ns == 0) entry.started_ns = clock_.now_ns();
   entry.enqueued_ns = entry.started_ns;
   entry.ended_ns = 0;
   entry.state = trace::State::started;
   Task task;
-  task.execution = &turn.execution;
-  task.arguments = turn.arguments;
-  task.entry = entry;
+  static_cast<PreparedCall&>(task) = call;
   task.in_order = entry.collective != Collective::point_to_point;
-  task.deadline_ns = entry.started_ns + turn.timeout_ns;
+  task.deadline_ns = entry.started_ns + call.arguments.timeout_ns;
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
   record_.write(entry);
   if (task.in_order)
@@ -290,15 +255,6 @@ bool Scheduler::round() {
   }
 }
 
-void Scheduler::fail_for_memory() {
-  try {
-    fail(out_of_memory(options_.rank));
-    // Not even for the words: the next round comes to it again.
-    // NOLINTNEXTLINE(bugprone-empty-catch)
-  } catch (const std::bad_alloc&) {
-  }
-}
-
 bool Scheduler::try_round() {
   if (failed_.load(std::memory_order_acquire)) {
     fail_pending(failure_pointer());
@@ -403,81 +359,6 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   count_call(-1);
   // After this store the task may be gone when `keeps_alive` is.
   task.phase.store(Task::Phase::done, std::memory_order_release);
-}
-
-void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
-  if (current_ != nullptr) finish(*current_, error);
-  while (!messages_.empty()) finish(*messages_.back(), error);
-  while (Task* const task = take_queued()) finish(*task, error);
-}
-
-Task* Scheduler::take_queued() {
-  const std::lock_guard lock(queue_mutex_);
-  for (auto* const queue : {&queued_in_order_, &queued_messages_}) {
-    if (queue->empty()) continue;
-    Task* const task = queue->front();
-    queue->pop_front();
-    return task;
-  }
-  has_queued_.store(false, std::memory_order_relaxed);
-  return nullptr;
-}
-
-void Scheduler::watch(StreamCalls& on_streams) {
-  on_streams_.store(&on_streams, std::memory_order_release);
-  if (failed_.load(std::memory_order_acquire)) on_streams.abort({});
-  // A program may end without having destroyed its communicators, and the driver, which was
-  // initialised before this, ends after it.
-  at_exit_.emplace([this] { stop_progress_thread(patience_at_exit); });
-  start_progress_thread();
-}
-
-void Scheduler::wake_progress_thread() {
-  if (waiters_.load() == 0) start_progress_thread();
-}
-
-void Scheduler::start_progress_thread() {
-  Status started;
-  {
-    const std::lock_guard lock(thread_mutex_);
-    if (!thread_.joinable() && !stopping_) {
-      auto made = sys::start_thread("drives asynchronous calls", [this] { run_progress_thread(); });
-      if (made.ok())
-        thread_ = std::move(*made);
-      else
-        started = made.take_error();
-    }
-    thread_wake_.notify_one();
-  }
-  if (started.ok()) return;
-  Error error = started.error();
-  error.message = str("rank ", options_.rank, ": ", error.message);
-  fail(error);
-}
-
-void Scheduler::run_progress_thread() {
-  set_log_rank(options_.rank);
-  Backoff backoff(options_.spins);
-  std::unique_lock lock(thread_mutex_);
-  while (!stopping_) {
-    const bool needed = !idle() && waiters_.load() == 0;
-    if (!needed) {
-      if (on_streams_.load(std::memory_order_acquire) == nullptr) {
-        thread_wake_.wait_for(lock, look_again);
-      } else if (thread_wake_.wait_for(lock, device_interval) == std::cv_status::timeout) {
-        lock.unlock();
-        look_at_device();
-        lock.lock();
-      }
-      backoff.reset();
-      continue;
-    }
-    lock.unlock();
-    advance(backoff);
-    lock.lock();
-  }
-  has_stopped_ = true;
-  thread_wake_.notify_all();
 }
 
 Scheduler::Pause::Pause(Scheduler& scheduler) : scheduler_(scheduler) {

@@ -6,6 +6,7 @@
 #include "base/fingerprint.h"
 #include "base/log.h"
 #include "base/try.h"
+#include "comm/run/out_of_memory.h"
 #include "comm/run/scheduler.h"
 
 namespace unisono::comm {
@@ -276,6 +277,44 @@ void Scheduler::look_at_device() {
     if (now - device_peer_gone_ns_ >= patience_with_gone_peer_ns) suspect(lives.error());
   }
   leave_seat();
+}
+
+std::shared_ptr<const Error> Scheduler::failure_pointer() const {
+  if (!failed_.load(std::memory_order_acquire)) return nullptr;
+  const std::lock_guard lock(failure_mutex_);
+  return failure_;
+}
+
+Status Scheduler::failure() const {
+  if (auto error = failure_pointer()) return *error;
+  return {};
+}
+
+void Scheduler::fail_for_memory() {
+  try {
+    fail(out_of_memory(options_.rank));
+    // Not even for the words: the next round comes to it again.
+    // NOLINTNEXTLINE(bugprone-empty-catch)
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
+  if (current_ != nullptr) finish(*current_, error);
+  while (!messages_.empty()) finish(*messages_.back(), error);
+  while (Task* const task = take_queued()) finish(*task, error);
+}
+
+Task* Scheduler::take_queued() {
+  const std::lock_guard lock(queue_mutex_);
+  for (auto* const queue : {&queued_in_order_, &queued_messages_}) {
+    if (queue->empty()) continue;
+    Task* const task = queue->front();
+    queue->pop_front();
+    return task;
+  }
+  has_queued_.store(false, std::memory_order_relaxed);
+  return nullptr;
 }
 
 }  // namespace unisono::comm

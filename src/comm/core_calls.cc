@@ -1,0 +1,233 @@
+// A communicator's calls: checked, chosen, and run at once or as tasks.
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "comm/core.h"
+#include "comm/run/calls.h"
+#include "comm/run/out_of_memory.h"
+
+namespace unisono {
+
+using comm::Scheduler;
+
+namespace {
+
+comm::CallView view_of(const Call& call) {
+  return {call.collective, call.input,     call.output, call.count,
+          call.type,       call.operation, call.root,   call.options};
+}
+
+}  // namespace
+
+void Communicator::Core::stamp(comm::Task& task) {
+  const std::int64_t now = Scheduler::now_ns();
+  task.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  task.entry.enqueued_ns = now;
+  task.deadline_ns = now + task.arguments.timeout_ns;
+}
+
+// The host's plans hold all that is registered.
+Result<plan::Header> Communicator::Core::shape_of(const Call& call) {
+  if (call.collective == Collective::custom) return host->plans()->custom(call.options.algorithm);
+  return comm::shape_of(call, size);
+}
+
+Status Communicator::Core::prepare_for_repeats(const Call& call, comm::CallPath& path,
+                                               comm::PreparedCollective& prepared) {
+  prepared.execution = nullptr;
+  UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
+  UNISONO_TRY(comm::check_call(call, shape, rank));
+  comm::PreparedCall selected;
+  UNISONO_TRY(select(call, path, selected));
+  const std::uint64_t block = comm::block_bytes(call);
+  prepared.input_bytes = block * static_cast<std::uint64_t>(plan::input_blocks_of(shape, rank));
+  prepared.output_bytes = block * static_cast<std::uint64_t>(plan::output_blocks_of(shape, rank));
+  prepared.count = call.count;
+  prepared.root = call.root;
+  prepared.options = call.options;
+  prepared.in_place = comm::is_in_place(call, rank);
+  selected.kind = ++kinds_;
+  static_cast<comm::PreparedCall&>(prepared) = selected;
+  return {};
+}
+
+inline bool Communicator::Core::take_turn() {
+  if (is_forked() || !scheduler->take_turn()) return false;
+  if (!destroyed.load(std::memory_order_acquire) && !suspended.load(std::memory_order_acquire))
+    return true;
+  scheduler->leave_turn();
+  return false;
+}
+
+bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
+  // Blocks of unequal size are not described by `count`.
+  if (call.collective == Collective::all_to_all_v || call.collective == Collective::custom ||
+      checks_calls)
+    return false;
+  comm::CallPath* path = host.get();
+  if (call.options.stream) {
+    path = device();
+    if (path == nullptr || !path->check(call).ok()) return false;
+  }
+  if (!take_turn()) return false;
+  comm::PreparedCollective& prepared = path->prepared(call.collective);
+  const bool same_buffers = prepared.has_buffers(call.input, call.output);
+  bool is_ready = prepared.serves(view_of(call));
+  if (!is_ready || (!same_buffers && comm::is_in_place(call, rank) != prepared.in_place))
+    is_ready = comm::or_out_of_memory(rank, [&] {
+                 return prepare_for_repeats(call, *path, prepared);
+               }).ok();
+  else if (!same_buffers)
+    is_ready =
+        comm::buffers_fit(call, prepared.input_bytes, prepared.output_bytes, prepared.in_place);
+  if (!is_ready) [[unlikely]] {
+    scheduler->leave_turn();
+    return false;
+  }
+  prepared.arguments.input = call.input;
+  prepared.arguments.output = call.output;
+  prepared.arguments.is_on_stream = call.options.stream.has_value();
+  prepared.arguments.stream = call.options.stream.value_or(nullptr);
+  prepared.arguments.pre_multiplier = {.real = call.multiplier, .integer = call.integer_multiplier};
+  run_in_turn(prepared, outcome);
+  return true;
+}
+
+bool Communicator::Core::run_cached(const comm::CallView& call, Status& outcome) {
+  if (call.options.stream || checks_calls ||
+      call.operation == ReduceOperation::pre_multiplied_sum || !take_turn())
+    return false;
+  comm::PreparedCollective& prepared = host->prepared(call.collective);
+  if (!prepared.has_buffers(call.input, call.output) || !prepared.serves(call)) {
+    scheduler->leave_turn();
+    return false;
+  }
+  run_in_turn(prepared, outcome);
+  return true;
+}
+
+inline void Communicator::Core::run_in_turn(comm::PreparedCall& call, Status& outcome) {
+  call.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  scheduler->run_in_turn(call, outcome);
+}
+
+bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
+  if (message.tag != 0 || message.count == 0 || message.peer == rank ||
+      !comm::check_message(message, rank, size, 1).ok() || message.peer == any_source ||
+      !take_turn())
+    return false;
+  auto found = comm::or_out_of_memory(rank, [&] { return host->messages().prepared(message); });
+  if (!found.ok() || !(*found)->try_begin()) {
+    scheduler->leave_turn();
+    return false;
+  }
+  comm::PointToPoint::PreparedMessage& prepared = **found;
+  if (prepared.kind == 0) prepared.kind = ++kinds_;
+  prepared.arguments.timeout_ns = timeout_ns;
+  run_in_turn(prepared, outcome);
+  prepared.end();
+  return true;
+}
+
+Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
+  UNISONO_TRY(usable());
+  Status is_right = check_and_select(call, task);
+  // A rank that cannot make the call takes part in the comparison, so that no other waits for it.
+  if (checks_calls)
+    if (Status same = compare_calls(comm::card_of(call, is_right)); is_right.ok())
+      is_right = std::move(same);
+  if (is_right.ok()) stamp(task);
+  return is_right;
+}
+
+bool Communicator::Core::can_choose(const Call& call) {
+  comm::Task task;
+  return usable().ok() && check_and_select(call, task).ok();
+}
+
+Status Communicator::Core::check_and_select(const Call& call, comm::Task& task) {
+  UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
+  UNISONO_TRY(comm::check_call(call, shape, rank));
+  UNISONO_ASSIGN(const comm::CallPath* path, path_for(call.options.stream));
+  UNISONO_TRY(path->check(call));
+  task.in_order = true;
+  return select(call, *path, task);
+}
+
+Status Communicator::Core::select(const Call& call, const comm::CallPath& path,
+                                  comm::PreparedCall& prepared) {
+  const bool in_place = comm::is_in_place(call, rank);
+  const int root = has_root(call.collective) ? call.root : 0;
+  std::uint64_t bytes = comm::call_bytes(call.collective, size, comm::block_bytes(call));
+  if (call.collective == Collective::custom) {
+    UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
+    bytes *= static_cast<std::uint64_t>(std::max(shape.input_blocks, shape.output_blocks));
+  }
+  UNISONO_ASSIGN(const comm::CallPath::Means means, path.means_of(call));
+  UNISONO_ASSIGN(const comm::Plans::Chosen chosen,
+                 means.plans->choose(call.collective, bytes, root, in_place, means.options));
+  prepared.execution = chosen.execution;
+  prepared.arguments = comm::arguments_of(call);
+  prepared.arguments.max_sms = means.options.max_sms;
+  prepared.arguments.leaves_room = means.options.leaves_room;
+  if (call.options.timeout.count() <= 0) prepared.arguments.timeout_ns = timeout_ns;
+  prepared.entry.collective = call.collective;
+  prepared.entry.protocol = chosen.choice.protocol;
+  prepared.entry.path = prepared.execution->path(prepared.arguments);
+  prepared.entry.type = call.type;
+  prepared.entry.operation = call.operation;
+  prepared.entry.root = root;
+  prepared.entry.bytes = bytes;
+  prepared.entry.tag = call.options.tag;
+  prepared.entry.set_plan(chosen.choice.name());
+  return {};
+}
+
+Status Communicator::Core::prepare(std::span<const Message> messages, const MessageOptions& options,
+                                   comm::Task& task) {
+  UNISONO_TRY(usable());
+  for (const Message& message : messages)
+    UNISONO_TRY(comm::check_message(message, rank, size, messages.size()));
+  UNISONO_TRY(comm::check_max_sms(options.max_sms, rank));
+  if (options.stream)
+    for (const Message& message : messages)
+      UNISONO_TRY(comm::check_message_on_stream(message, rank));
+  UNISONO_ASSIGN(comm::CallPath* const path, path_for(options.stream));
+  UNISONO_TRY(path->prepare(messages, options, task));
+  task.arguments.timeout_ns = options.timeout.count() > 0 ? options.timeout.count() : timeout_ns;
+  stamp(task);
+  return {};
+}
+
+Result<std::uint64_t> Communicator::Core::exchange(const void* mine, void* all, std::size_t bytes) {
+  Call call;
+  call.collective = Collective::all_gather;
+  call.input = mine;
+  call.output = all;
+  call.count = static_cast<std::int64_t>(bytes);
+  call.type = DataType::uint8;
+  comm::Task task;
+  UNISONO_TRY(select(call, *host, task));
+  task.in_order = true;
+  stamp(task);
+  UNISONO_TRY(scheduler->run(task));
+  return task.entry.sequence;
+}
+
+Status Communicator::Core::compare_calls(const comm::CallCard& mine) {
+  std::vector<comm::CallCard> all(static_cast<std::size_t>(size));
+  UNISONO_ASSIGN(const std::uint64_t sequence, exchange(&mine, all.data(), sizeof mine));
+  return comm::compare(all, id, sequence + 1);
+}
+
+Status Communicator::Core::refuse_call(std::string_view why) {
+  UNISONO_TRY(usable());
+  if (!checks_calls) return {};
+  comm::CallCard mine;
+  mine.refusal.set(why.empty() ? "it gave no reason" : why);
+  return compare_calls(mine);
+}
+
+}  // namespace unisono

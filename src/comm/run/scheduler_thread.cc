@@ -1,0 +1,93 @@
+// The scheduler's progress thread, which drives calls that nobody waits for.
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/look_again.h"
+#include "comm/run/scheduler.h"
+#include "sys/thread.h"
+
+namespace unisono::comm {
+namespace {
+
+// Nothing but this looks at calls that run on a device.
+constexpr std::chrono::milliseconds device_interval(50);
+// With a progress thread that others hold up.
+constexpr std::chrono::milliseconds patience_at_exit(2000);
+
+}  // namespace
+
+Scheduler::~Scheduler() {
+  at_exit_.reset();
+  {
+    const std::lock_guard lock(thread_mutex_);
+    stopping_ = true;
+  }
+  thread_wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Scheduler::stop_progress_thread(std::chrono::milliseconds patience) {
+  std::unique_lock lock(thread_mutex_);
+  stopping_ = true;
+  thread_wake_.notify_all();
+  if (thread_.joinable()) thread_wake_.wait_for(lock, patience, [this] { return has_stopped_; });
+}
+
+void Scheduler::watch(StreamCalls& on_streams) {
+  on_streams_.store(&on_streams, std::memory_order_release);
+  if (failed_.load(std::memory_order_acquire)) on_streams.abort({});
+  // A program may end without having destroyed its communicators, and the driver, which was
+  // initialised before this, ends after it.
+  at_exit_.emplace([this] { stop_progress_thread(patience_at_exit); });
+  start_progress_thread();
+}
+
+void Scheduler::wake_progress_thread() {
+  if (waiters_.load() == 0) start_progress_thread();
+}
+
+void Scheduler::start_progress_thread() {
+  Status started;
+  {
+    const std::lock_guard lock(thread_mutex_);
+    if (!thread_.joinable() && !stopping_) {
+      auto made = sys::start_thread("drives asynchronous calls", [this] { run_progress_thread(); });
+      if (made.ok())
+        thread_ = std::move(*made);
+      else
+        started = made.take_error();
+    }
+    thread_wake_.notify_one();
+  }
+  if (started.ok()) return;
+  Error error = started.error();
+  error.message = str("rank ", options_.rank, ": ", error.message);
+  fail(error);
+}
+
+void Scheduler::run_progress_thread() {
+  set_log_rank(options_.rank);
+  Backoff backoff(options_.spins);
+  std::unique_lock lock(thread_mutex_);
+  while (!stopping_) {
+    const bool needed = !idle() && waiters_.load() == 0;
+    if (!needed) {
+      if (on_streams_.load(std::memory_order_acquire) == nullptr) {
+        thread_wake_.wait_for(lock, look_again);
+      } else if (thread_wake_.wait_for(lock, device_interval) == std::cv_status::timeout) {
+        lock.unlock();
+        look_at_device();
+        lock.lock();
+      }
+      backoff.reset();
+      continue;
+    }
+    lock.unlock();
+    advance(backoff);
+    lock.lock();
+  }
+  has_stopped_ = true;
+  thread_wake_.notify_all();
+}
+
+}  // namespace unisono::comm
