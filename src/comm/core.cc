@@ -72,8 +72,10 @@ void let_go(Communicator::Core* core) {
 }  // namespace
 
 Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
-    std::shared_ptr<comm::Job> job, std::unique_ptr<comm::ControlGroup> group) {
+    std::shared_ptr<comm::Job> job, std::unique_ptr<comm::ControlGroup> group,
+    std::string group_name) {
   std::shared_ptr<Core> core(new Core, let_go);
+  core->group_name = std::move(group_name);
   core->id = group->communicator();
   core->epoch = group->epoch();
   core->rank = group->rank();
@@ -108,11 +110,14 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   core->point_to_point = std::make_unique<comm::PointToPoint>(
       *core->connections, core->rank, core->size, job->fifo_options(), core->checks_calls);
   core->scheduler = std::make_unique<Scheduler>(
-      Scheduler::Options{.rank = core->rank,
-                         .communicator = core->id,
-                         .spins = spins_of(*job),
-                         .record_slots = static_cast<std::size_t>(
-                             std::max<std::int64_t>(settings().integer(Setting::record_slots), 1))},
+      Scheduler::Options{
+          .rank = core->rank,
+          .communicator = core->id,
+          .group = core->group_name,
+          .spins = spins_of(*job),
+          .record_slots = static_cast<std::size_t>(
+              std::max<std::int64_t>(settings().integer(Setting::record_slots), 1)),
+          .on_failure = [of = core.get()] { comm::dump_to_directory(*of, "failure"); }},
       *core->connections, *core->board, *group);
   if (job->has_signals())
     UNISONO_TRY(core->make_signals(*job, *group));
@@ -122,11 +127,12 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   core->group = std::move(group);
   core->job = std::move(job);
   if (core->job->device() >= 0) UNISONO_TRY(core->make_device(core->job->device()));
-  comm::register_for_dumps(core);
+  core->watch = comm::watch_for_dumps(*core);
   return core;
 }
 
 Communicator::Core::~Core() {
+  watch.reset();
   if (scheduler == nullptr) return;  // it was never completely made
   if (!destroyed.load()) static_cast<void>(drain());
   // The scheduler's thread uses all the rest.
@@ -158,16 +164,25 @@ Status Communicator::Core::usable() {
 
 trace::Owner Communicator::Core::owner() const {
   return {.communicator = id,
+          .group = group_name,
           .epoch = epoch,
           .rank = rank,
-          .ranks = size,
-          .node = job->member(world_ranks[static_cast<std::size_t>(rank)]).node};
+          .world_ranks = world_ranks,
+          .node = job->member(world_ranks[static_cast<std::size_t>(rank)]).node,
+          .process = process,
+          .is_watched = comm::is_watched()};
 }
 
 void Communicator::Core::stamp(comm::Task& task, std::int64_t timeout) {
   const std::int64_t now = Scheduler::now_ns();
-  task.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  task.entry.enqueued_ns = now;
+  if (task.entry.is_message()) {
+    task.entry.sequence = next_messages.fetch_add(task.parts.size(), std::memory_order_relaxed);
+    std::uint64_t number = task.entry.sequence;
+    for (comm::Task::Part& part : task.parts) part.number = number++;
+  } else {
+    task.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  }
+  task.entry.scheduled_ns = now;
   task.deadline_ns = now + (timeout > 0 ? timeout : timeout_ns);
 }
 
@@ -265,8 +280,8 @@ bool Communicator::Core::run_again(const Repeat& call, Status& outcome) {
 
 void Communicator::Core::run_ready(Ready& ready, Status& outcome) {
   ready.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  const Scheduler::Turn turn{*ready.execution, ready.arguments, ready.entry, ready.timeout_ns,
-                             ready.kind};
+  const Scheduler::Turn turn{*ready.execution, ready.arguments, ready.entry,
+                             ready.timeout_ns, ready.kind,      ready.entry.sequence};
   if (!scheduler->run_in_turn(turn, outcome)) outcome = scheduler->wait_after_turn(turn, outcome);
 }
 
@@ -281,10 +296,10 @@ bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
     return false;
   }
   comm::PointToPoint::Ready& ready = **found;
-  ready.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
   if (ready.kind == 0) ready.kind = ++kinds_;
-  const Scheduler::Turn turn{*ready.execution, ready.arguments, ready.entry, timeout_ns,
-                             ready.kind};
+  const Scheduler::Turn turn{
+      *ready.execution, ready.arguments, ready.entry,
+      timeout_ns,       ready.kind,      next_messages.fetch_add(1, std::memory_order_relaxed)};
   if (!scheduler->run_in_turn(turn, outcome)) outcome = scheduler->wait_after_turn(turn, outcome);
   ready.end();
   return true;

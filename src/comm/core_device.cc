@@ -158,6 +158,7 @@ Status Communicator::Core::prepare_on_stream(std::span<const Message> messages,
     UNISONO_ASSIGN(task.owned,
                    engine::gpu::make_messages(messages, rank, size, max_sms, *connected));
   }
+  if (!connected->is_staged()) point_to_point->count_on_stream(messages, task);
   task.execution = task.owned.get();
   task.in_order = true;
   task.arguments.is_on_stream = true;

@@ -42,19 +42,20 @@ constexpr std::chrono::milliseconds device_interval(50);
 // With a progress thread that others hold up.
 constexpr std::chrono::milliseconds patience_at_exit(2000);
 
-// What the record says of a call whose execution has nothing left to do.
-trace::State outcome_of(const engine::Arguments& arguments) {
-  return arguments.is_on_stream ? trace::State::launched : trace::State::completed;
+// The host does not see a call on a stream start.
+void set_started(Task& task) {
+  task.entry.state = task.arguments.is_on_stream ? trace::State::scheduled : trace::State::started;
 }
 
 }  // namespace
 
 Scheduler::Scheduler(Options options, Connections& connections, Board& board, ControlGroup& group)
-    : options_(options),
+    : options_(std::move(options)),
       connections_(connections),
       board_(board),
       group_(group),
-      record_(options.record_slots) {}
+      collectives_record_(options_.record_slots),
+      messages_record_(options_.record_slots) {}
 
 Scheduler::~Scheduler() {
   at_exit_.reset();
@@ -107,11 +108,15 @@ bool Scheduler::run_in_turn(const Turn& turn, Status& status) {
     status = out_of_memory(options_.rank);
     return false;
   }
-  entry.state = outcome_of(turn.arguments);
   entry.ended_ns = clock_.now_ns();
   if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
-  entry.enqueued_ns = entry.started_ns;
-  record_.write(entry, turn.kind);
+  entry.scheduled_ns = entry.started_ns;
+  if (turn.arguments.is_on_stream) {
+    launched(entry, turn.number);
+  } else {
+    entry.state = trace::State::ended;
+    (is_collective ? collectives_record_ : messages_record_).write(turn.number, entry, turn.kind);
+  }
   leave_seat();
   return true;
 }
@@ -169,17 +174,24 @@ void Scheduler::give_way(const engine::Execution& execution, int spins) {
 Status Scheduler::wait_after_turn(const Turn& turn, const Status& status) {
   trace::Entry& entry = turn.entry;
   if (entry.started_ns == 0) entry.started_ns = clock_.now_ns();
-  entry.enqueued_ns = entry.started_ns;
+  entry.scheduled_ns = entry.started_ns;
   entry.ended_ns = 0;
-  entry.state = trace::State::started;
   Task task;
   task.execution = &turn.execution;
   task.arguments = turn.arguments;
   task.entry = entry;
-  task.in_order = entry.collective != Collective::point_to_point;
+  task.in_order = !entry.is_message();
+  if (entry.is_message())
+    task.parts.push_back({.number = turn.number,
+                          .sequence = entry.sequence,
+                          .bytes = entry.bytes,
+                          .peer = entry.peer,
+                          .messages = entry.messages,
+                          .is_send = entry.is_send});
+  set_started(task);
   task.deadline_ns = entry.started_ns + turn.timeout_ns;
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
-  record_.write(entry);
+  write(task);
   if (task.in_order)
     current_ = &task;
   else
@@ -359,9 +371,9 @@ void Scheduler::count_call(int change) {
 void Scheduler::start(Task& task) {
   if (task.in_order) current_ = &task;
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
-  task.entry.state = trace::State::started;
   task.entry.started_ns = now_ns();
-  record_.write(task.entry);
+  set_started(task);
+  write(task);
   if (task.entry.collective != Collective::point_to_point) {
     board_.joined();
     board_.shows(task.arguments.call);
@@ -386,11 +398,67 @@ bool Scheduler::poll(Task& task) {
   return task.execution->progressed();
 }
 
-void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
-  task.entry.state = error ? trace::State::failed : outcome_of(task.arguments);
+void Scheduler::write(const Task& task) {
+  if (!task.entry.is_message()) collectives_record_.write(task.entry.sequence, task.recorded());
+  for (const Task::Part& part : task.parts)
+    messages_record_.write(part.number, task.recorded(part));
+}
+
+void Scheduler::close(Task& task, const Error& error) {
+  task.entry.state = error.aborted ? trace::State::aborted : trace::State::failed;
   task.entry.ended_ns = now_ns();
-  task.entry.waiting = error && task.execution ? task.execution->waiting() : trace::Waiting{};
-  record_.write(task.entry);
+  if (task.execution != nullptr &&
+      task.phase.load(std::memory_order_relaxed) == Task::Phase::running)
+    task.entry.waiting = task.execution->waiting();
+  write(task);
+}
+
+void Scheduler::launched(const trace::Entry& entry, std::uint64_t number) {
+  const StreamCalls::Launch launch = on_streams_.load(std::memory_order_relaxed)->last_launch();
+  trace::Entry written = entry;
+  written.state = trace::State::scheduled;
+  written.started_ns = 0;
+  written.ended_ns = 0;
+  written.launched_ns = now_ns();
+  written.is_captured = launch.is_captured;
+  written.waiting = {};
+  const bool is_message = entry.is_message();
+  (is_message ? messages_record_ : collectives_record_).write(number, written);
+  if (launch.is_captured) return;
+  launched_.push_back({launch.number, number, entry.sequence, is_message});
+  group_.call_state().calls.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Scheduler::look_at_launched() {
+  if (launched_.empty()) return;
+  const std::uint64_t ended = on_streams_.load(std::memory_order_relaxed)->ended_launches();
+  while (!launched_.empty() && launched_.front().launch <= ended) end_launched(trace::State::ended);
+}
+
+void Scheduler::end_launched(trace::State state) {
+  const Launched call = launched_.front();
+  launched_.pop_front();
+  group_.call_state().calls.fetch_sub(1, std::memory_order_relaxed);
+  trace::Ring& ring = call.is_message ? messages_record_ : collectives_record_;
+  auto entry = ring.at(call.number);
+  if (!entry || entry->sequence != call.sequence || entry->state != trace::State::scheduled) return;
+  entry->state = state;
+  entry->ended_ns = now_ns();
+  ring.write(call.number, *entry);
+}
+
+void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
+  task.entry.waiting = {};
+  if (error) {
+    close(task, *error);
+  } else if (task.arguments.is_on_stream) {
+    if (!task.entry.is_message()) launched(task.entry, task.entry.sequence);
+    for (const Task::Part& part : task.parts) launched(task.recorded(part), part.number);
+  } else {
+    task.entry.state = trace::State::ended;
+    task.entry.ended_ns = now_ns();
+    write(task);
+  }
   if (current_ == &task) current_ = nullptr;
   std::erase(messages_, &task);
   task.error = std::move(error);
@@ -405,7 +473,22 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   task.phase.store(Task::Phase::done, std::memory_order_release);
 }
 
+void Scheduler::close_record(const Error& error) {
+  has_closed_ = true;
+  while (!launched_.empty())
+    end_launched(error.aborted ? trace::State::aborted : trace::State::failed);
+  if (current_ != nullptr) close(*current_, error);
+  for (Task* task : messages_) close(*task, error);
+  {
+    const std::lock_guard lock(queue_mutex_);
+    for (auto* const queue : {&queued_in_order_, &queued_messages_})
+      for (Task* task : *queue) close(*task, error);
+  }
+  if (options_.on_failure) options_.on_failure();
+}
+
 void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
+  if (!has_closed_) close_record(*error);
   if (current_ != nullptr) finish(*current_, error);
   while (!messages_.empty()) finish(*messages_.back(), error);
   while (Task* const task = take_queued()) finish(*task, error);
@@ -421,6 +504,44 @@ Task* Scheduler::take_queued() {
   }
   has_queued_.store(false, std::memory_order_relaxed);
   return nullptr;
+}
+
+trace::Record Scheduler::record() const {
+  trace::Record out;
+  std::vector<trace::Entry> queued;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    for (const Task* task : queued_in_order_)
+      if (!task->entry.is_message()) queued.push_back(task->recorded());
+    for (const auto* const queue : {&queued_in_order_, &queued_messages_})
+      for (const Task* task : *queue)
+        for (const Task::Part& part : task->parts) queued.push_back(task->recorded(part));
+  }
+  // After the queues: what left them meanwhile is in the rings.
+  out.collectives = collectives_record_.read();
+  out.messages = messages_record_.read();
+  for (const trace::Entry& entry : queued) {
+    auto& known = entry.is_message() ? out.messages : out.collectives;
+    const auto is_same = [&](const trace::Entry& other) {
+      return other.sequence == entry.sequence && other.peer == entry.peer &&
+             other.is_send == entry.is_send && other.message_tag == entry.message_tag &&
+             other.scheduled_ns == entry.scheduled_ns;
+    };
+    if (std::ranges::none_of(known, is_same)) known.push_back(entry);
+  }
+  if (failed_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(failure_mutex_);
+    out.failure = trace::Failure{.error = *failure_, .time_ns = failed_ns_};
+  }
+  return out;
+}
+
+trace::Record Scheduler::look_and_record() {
+  if (take_seat()) {
+    look_at_launched();
+    leave_seat();
+  }
+  return record();
 }
 
 void Scheduler::watch(StreamCalls& on_streams) {

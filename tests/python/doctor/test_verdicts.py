@@ -17,7 +17,7 @@ WANTED = {
     "size": "other call", "type": "other call", "kind": "other call",
     "order": "deadlock across groups", "network": "network", "error": "GPU error",
 }  # fmt: skip
-FORMATS = ("nccl", "nccl_timed", "nccl_json", "gloo", "ncclx")
+FORMATS = ("nccl", "nccl_timed", "nccl_json", "gloo", "ncclx", "unisono")
 # What a format does not hold: the doctor has to abstain.
 SILENT = {
     **{(one, fault): "undecided" for one in FORMATS[:4] for fault in ("network", "error")},
