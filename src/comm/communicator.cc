@@ -69,10 +69,10 @@ Result<Communicator> Communicator::init(const InitOptions& options) {
 
 int Communicator::rank() const { return core_ ? core_->rank : -1; }
 int Communicator::size() const { return core_ ? core_->size : 0; }
-int Communicator::nodes() const { return core_ ? core_->plans->placement().nodes() : 0; }
+int Communicator::nodes() const { return core_ ? core_->host->plans()->placement().nodes() : 0; }
 int Communicator::node_of(int rank) const {
   if (!core_ || rank < 0 || rank >= core_->size) return -1;
-  return core_->plans->placement().node_of(rank);
+  return core_->host->plans()->placement().node_of(rank);
 }
 bool Communicator::is_on_one_host() const {
   return core_ && std::ranges::all_of(core_->world_ranks,
@@ -178,7 +178,7 @@ Status Communicator::run_custom(std::string_view program, const void* input, voi
 
 Result<Communicator::CustomBlocks> Communicator::custom_blocks(std::string_view program) const {
   if (!core_) return no_communicator();
-  UNISONO_ASSIGN(const plan::Header header, core_->plans->custom(program));
+  UNISONO_ASSIGN(const plan::Header header, core_->host->plans()->custom(program));
   return CustomBlocks{.input = header.input_blocks, .output = header.output_blocks};
 }
 
@@ -208,7 +208,7 @@ Status Communicator::refuse_call(std::string_view why) {
 Status Communicator::register_memory(const void* data, std::size_t bytes) {
   if (!core_) return no_communicator();
   UNISONO_TRY(core_->usable());
-  comm::DeviceConnections* const device = core_->device();
+  comm::DevicePath* const device = core_->device();
   if (device == nullptr)
     return misuse("memory cannot be registered on rank ", core_->rank,
                   " before its CUDA device is known; name the device in init, or make a call on a "
@@ -218,7 +218,7 @@ Status Communicator::register_memory(const void* data, std::size_t bytes) {
                   data == nullptr ? " bytes at the null address" : " bytes", " on rank ",
                   core_->rank, "; register at least 1 byte at a valid address");
   constexpr std::int64_t patience_ns = 1'000'000'000;
-  return device->register_memory(data, bytes, patience_ns);
+  return device->connections().register_memory(data, bytes, patience_ns);
 }
 
 Result<Window> Communicator::make_window(void* data, std::size_t bytes, bool is_on_device) {
@@ -259,19 +259,18 @@ bool Communicator::can_choose(const Call& call) { return core_ && core_->can_cho
 
 Result<Explanation> Communicator::explain(Collective collective, std::uint64_t bytes) const {
   if (!core_) return no_communicator();
-  comm::Plans* const of_device = core_->device_plans();
-  return (of_device != nullptr ? of_device : core_->plans.get())->explain(collective, bytes);
+  const comm::DevicePath* const device = core_->device();
+  comm::Plans* const of_device = device != nullptr ? device->plans() : nullptr;
+  return (of_device != nullptr ? of_device : core_->host->plans())->explain(collective, bytes);
 }
 
 MemoryReport Communicator::memory() const {
   MemoryReport report;
   if (!core_ || core_->is_forked()) return report;
   const Scheduler::Pause pause(*core_->scheduler);
-  core_->connections->report(report);
+  core_->host->report(report);
   if (core_->device() != nullptr) core_->device()->report(report);
-  report.scratch_bytes += core_->staging_bytes();
   report.record_bytes = core_->scheduler->record_bytes() + core_->board->memory_bytes();
-  report.plans_bytes = core_->plans_bytes();
   report.total_bytes = report.scratch_bytes + report.record_bytes + report.plans_bytes;
   for (const ConnectionMemory& connection : report.connections)
     report.total_bytes += connection.bytes;
@@ -283,7 +282,8 @@ std::string Communicator::dump_record() const {
 }
 
 int Communicator::device() const {
-  return core_ && core_->device() != nullptr ? core_->device()->device().ordinal() : -1;
+  return core_ && core_->device() != nullptr ? core_->device()->connections().device().ordinal()
+                                             : -1;
 }
 
 Status Communicator::failure() const { return core_ ? core_->alive() : no_communicator(); }

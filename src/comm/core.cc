@@ -18,25 +18,6 @@ using comm::Scheduler;
 
 namespace {
 
-// Keeps the links between nodes busy 128 / (128 + s - 1) of the time in a chain of s steps.
-constexpr engine::Tiling tiling_between_nodes{.tiles = 128};
-
-// Who comes last in a chain or a tree waits for a first tile from each rank above. Tiles of 4 KiB
-// double the time of calls that follow each other (32 KiB on 4 ranks: 5.7 and 11.5 us). Ranks that
-// share a core wait for turns, not for tiles: with tiles of 16 KiB 4 ranks on 2 cores took 43 us
-// instead of 35 for 128 KiB.
-constexpr engine::Tiling tiling_of_chains{
-    .tiles = comm::tiling_inside_node.tiles,
-    .least_bytes = static_cast<std::size_t>(algorithm::Cost::least_tile_bytes)};
-
-engine::Tiling tiling_of(int nodes, bool is_crowded, const plan::Header& header) {
-  if (nodes > 1) return tiling_between_nodes;
-  const bool has_chain =
-      !is_crowded && header.ranks > 2 &&
-      (header.collective == Collective::broadcast || header.collective == Collective::reduce);
-  return has_chain ? tiling_of_chains : comm::tiling_inside_node;
-}
-
 // Where ranks outnumber cores, spinning takes the core from the rank that is waited for. A group of
 // a few shares the cores with the ranks beside it, of which a launcher tells.
 int spins_of(const comm::Job& job) {
@@ -69,6 +50,11 @@ void let_go(Communicator::Core* core) {
     delete core;
 }
 
+comm::CallView view_of(const Call& call) {
+  return {call.collective, call.input,     call.output, call.count,
+          call.type,       call.operation, call.root,   call.options};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
@@ -92,23 +78,12 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   core->board = std::make_unique<comm::Board>(job->board_name(core->id, core->epoch, node),
                                               core->rank, neighbours, core->size);
   if (settings().boolean(Setting::flat)) placement = topo::Placement::single_node(core->size);
-  core->connections = std::make_unique<comm::Connections>(job, core->id, core->epoch, core->rank,
-                                                          core->world_ranks);
-  const int nodes = placement.nodes();
-  comm::Selection selection(std::move(placement),
-                            comm::host_model(job->fifo_options(), job->host_traits()));
-  UNISONO_TRY(selection.read_settings());
-  core->make_on_host = [connections = core->connections.get(), job = job.get(),
-                        nodes](const comm::Plans::Program& made) {
-    return engine::make_execution(made.header, made.program, *connections, job->fifo_options(),
-                                  tiling_of(nodes, job->host_traits().crowding > 1, made.header),
-                                  made.partners);
-  };
-  core->plans =
-      std::make_unique<comm::Plans>(std::move(selection), core->rank, engine::limits().operations,
-                                    job->fifo_options().usable_slots(), core->make_on_host);
-  core->point_to_point = std::make_unique<comm::PointToPoint>(
-      *core->connections, core->rank, core->size, job->fifo_options(), core->checks_calls);
+  UNISONO_ASSIGN(core->host, comm::HostPath::make(job,
+                                                  {.communicator = core->id,
+                                                   .epoch = core->epoch,
+                                                   .rank = core->rank,
+                                                   .checks_calls = core->checks_calls},
+                                                  core->world_ranks, std::move(placement)));
   core->scheduler = std::make_unique<Scheduler>(
       Scheduler::Options{
           .rank = core->rank,
@@ -118,7 +93,7 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
           .record_slots = static_cast<std::size_t>(
               std::max<std::int64_t>(settings().integer(Setting::record_slots), 1)),
           .on_failure = [of = core.get()] { comm::dump_to_directory(*of, "failure"); }},
-      *core->connections, *core->board, *group);
+      core->host->connections(), *core->board, *group);
   if (job->has_signals())
     UNISONO_TRY(core->make_signals(*job, *group));
   else
@@ -151,8 +126,8 @@ Status Communicator::Core::alive() {
   UNISONO_TRY(check_process());
   if (destroyed.load(std::memory_order_acquire))
     return misuse("communicator ", id, " was destroyed on rank ", rank);
-  if (comm::DeviceConnections* const known = device())
-    if (auto status = known->failure(); !status.ok()) scheduler->fail(status.error());
+  if (comm::DevicePath* const known = device())
+    if (auto status = known->connections().failure(); !status.ok()) scheduler->fail(status.error());
   return scheduler->failure();
 }
 
@@ -173,7 +148,7 @@ trace::Owner Communicator::Core::owner() const {
           .is_watched = comm::is_watched()};
 }
 
-void Communicator::Core::stamp(comm::Task& task, std::int64_t timeout) {
+void Communicator::Core::stamp(comm::Task& task) {
   const std::int64_t now = Scheduler::now_ns();
   if (task.entry.is_message()) {
     task.entry.sequence = next_messages.fetch_add(task.parts.size(), std::memory_order_relaxed);
@@ -183,46 +158,31 @@ void Communicator::Core::stamp(comm::Task& task, std::int64_t timeout) {
     task.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
   }
   task.entry.scheduled_ns = now;
-  task.deadline_ns = now + (timeout > 0 ? timeout : timeout_ns);
-}
-
-template <class AnyCall>
-inline bool Communicator::Core::is_like(const Ready& ready, const AnyCall& call) {
-  return ready.execution != nullptr && ready.count == call.count && ready.root == call.root &&
-         ready.entry.type == call.type && ready.entry.operation == call.operation &&
-         ready.options.channels == call.options.channels &&
-         ready.options.protocol == call.options.protocol &&
-         ready.options.timeout == call.options.timeout &&
-         ready.options.policy == call.options.policy &&
-         ready.options.max_sms == call.options.max_sms &&
-         ready.options.leaves_room == call.options.leaves_room &&
-         ready.options.tag == call.options.tag && ready.options.algorithm == call.options.algorithm;
+  task.deadline_ns = now + task.arguments.timeout_ns;
 }
 
 // The host's plans hold all that is registered.
 Result<plan::Header> Communicator::Core::shape_of(const Call& call) {
-  if (call.collective == Collective::custom) return plans->custom(call.options.algorithm);
+  if (call.collective == Collective::custom) return host->plans()->custom(call.options.algorithm);
   return comm::shape_of(call, size);
 }
 
-Status Communicator::Core::make_ready(const Call& call, Ready& ready) {
-  ready.execution = nullptr;
+Status Communicator::Core::prepare_for_repeats(const Call& call, comm::CallPath& path,
+                                               comm::PreparedCollective& prepared) {
+  prepared.execution = nullptr;
   UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
   UNISONO_TRY(comm::check_call(call, shape, rank));
-  comm::Task task;
-  UNISONO_TRY(select(call, task));
+  comm::PreparedCall selected;
+  UNISONO_TRY(select(call, path, selected));
   const std::uint64_t block = comm::block_bytes(call);
-  ready.input_bytes = block * static_cast<std::uint64_t>(plan::input_blocks_of(shape, rank));
-  ready.output_bytes = block * static_cast<std::uint64_t>(plan::output_blocks_of(shape, rank));
-  ready.count = call.count;
-  ready.root = call.root;
-  ready.options = call.options;
-  ready.in_place = comm::is_in_place(call, rank);
-  ready.arguments = task.arguments;
-  ready.entry = task.entry;
-  ready.timeout_ns = ready.arguments.timeout_ns;
-  ready.kind = ++kinds_;
-  ready.execution = task.execution;
+  prepared.input_bytes = block * static_cast<std::uint64_t>(plan::input_blocks_of(shape, rank));
+  prepared.output_bytes = block * static_cast<std::uint64_t>(plan::output_blocks_of(shape, rank));
+  prepared.count = call.count;
+  prepared.root = call.root;
+  prepared.options = call.options;
+  prepared.in_place = comm::is_in_place(call, rank);
+  selected.kind = ++kinds_;
+  static_cast<comm::PreparedCall&>(prepared) = selected;
   return {};
 }
 
@@ -239,50 +199,51 @@ bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
   if (call.collective == Collective::all_to_all_v || call.collective == Collective::custom ||
       checks_calls)
     return false;
-  const bool is_on_stream = call.options.stream.has_value();
-  if (is_on_stream && (device() == nullptr || !check_device(call, *device()).ok())) return false;
+  comm::CallPath* path = host.get();
+  if (call.options.stream) {
+    path = device();
+    if (path == nullptr || !path->check(call).ok()) return false;
+  }
   if (!take_turn()) return false;
-  Ready& ready = (is_on_stream ? device_ready_ : ready_)[static_cast<std::size_t>(call.collective)];
-  const bool same_buffers =
-      call.input == ready.arguments.input && call.output == ready.arguments.output;
-  bool is_ready = is_like(ready, call);
-  if (!is_ready || (!same_buffers && comm::is_in_place(call, rank) != ready.in_place))
-    is_ready = comm::or_out_of_memory(rank, [&] { return make_ready(call, ready); }).ok();
+  comm::PreparedCollective& prepared = path->prepared(call.collective);
+  const bool same_buffers = prepared.has_buffers(call.input, call.output);
+  bool is_ready = prepared.serves(view_of(call));
+  if (!is_ready || (!same_buffers && comm::is_in_place(call, rank) != prepared.in_place))
+    is_ready = comm::or_out_of_memory(rank, [&] {
+                 return prepare_for_repeats(call, *path, prepared);
+               }).ok();
   else if (!same_buffers)
-    is_ready = comm::buffers_fit(call, ready.input_bytes, ready.output_bytes, ready.in_place);
+    is_ready =
+        comm::buffers_fit(call, prepared.input_bytes, prepared.output_bytes, prepared.in_place);
   if (!is_ready) [[unlikely]] {
     scheduler->leave_turn();
     return false;
   }
-  ready.arguments.input = call.input;
-  ready.arguments.output = call.output;
-  ready.arguments.is_on_stream = call.options.stream.has_value();
-  ready.arguments.stream = call.options.stream.value_or(nullptr);
-  ready.arguments.pre_multiplier = {.real = call.multiplier, .integer = call.integer_multiplier};
-  run_ready(ready, outcome);
+  prepared.arguments.input = call.input;
+  prepared.arguments.output = call.output;
+  prepared.arguments.is_on_stream = call.options.stream.has_value();
+  prepared.arguments.stream = call.options.stream.value_or(nullptr);
+  prepared.arguments.pre_multiplier = {.real = call.multiplier, .integer = call.integer_multiplier};
+  run_in_turn(prepared, outcome);
   return true;
 }
 
-bool Communicator::Core::run_again(const Repeat& call, Status& outcome) {
-  const bool is_on_stream = call.options.stream.has_value();
-  if (is_on_stream || checks_calls || call.operation == ReduceOperation::pre_multiplied_sum ||
-      !take_turn())
+bool Communicator::Core::run_cached(const comm::CallView& call, Status& outcome) {
+  if (call.options.stream || checks_calls ||
+      call.operation == ReduceOperation::pre_multiplied_sum || !take_turn())
     return false;
-  Ready& ready = ready_[static_cast<std::size_t>(call.collective)];
-  if (call.input != ready.arguments.input || call.output != ready.arguments.output ||
-      !is_like(ready, call)) {
+  comm::PreparedCollective& prepared = host->prepared(call.collective);
+  if (!prepared.has_buffers(call.input, call.output) || !prepared.serves(call)) {
     scheduler->leave_turn();
     return false;
   }
-  run_ready(ready, outcome);
+  run_in_turn(prepared, outcome);
   return true;
 }
 
-void Communicator::Core::run_ready(Ready& ready, Status& outcome) {
-  ready.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  const Scheduler::Turn turn{*ready.execution, ready.arguments, ready.entry,
-                             ready.timeout_ns, ready.kind,      ready.entry.sequence};
-  if (!scheduler->run_in_turn(turn, outcome)) outcome = scheduler->wait_after_turn(turn, outcome);
+inline void Communicator::Core::run_in_turn(comm::PreparedCall& call, Status& outcome) {
+  call.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  scheduler->run_in_turn(call, outcome);
 }
 
 bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
@@ -290,18 +251,17 @@ bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
       !comm::check_message(message, rank, size, 1).ok() || message.peer == any_source ||
       !take_turn())
     return false;
-  auto found = comm::or_out_of_memory(rank, [&] { return point_to_point->ready(message); });
+  auto found = comm::or_out_of_memory(rank, [&] { return host->messages().prepared(message); });
   if (!found.ok() || !(*found)->try_begin()) {
     scheduler->leave_turn();
     return false;
   }
-  comm::PointToPoint::Ready& ready = **found;
-  if (ready.kind == 0) ready.kind = ++kinds_;
-  const Scheduler::Turn turn{
-      *ready.execution, ready.arguments, ready.entry,
-      timeout_ns,       ready.kind,      next_messages.fetch_add(1, std::memory_order_relaxed)};
-  if (!scheduler->run_in_turn(turn, outcome)) outcome = scheduler->wait_after_turn(turn, outcome);
-  ready.end();
+  comm::PointToPoint::PreparedMessage& prepared = **found;
+  if (prepared.kind == 0) prepared.kind = ++kinds_;
+  prepared.arguments.timeout_ns = timeout_ns;
+  prepared.number = next_messages.fetch_add(1, std::memory_order_relaxed);
+  scheduler->run_in_turn(prepared, outcome);
+  prepared.end();
   return true;
 }
 
@@ -312,7 +272,7 @@ Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
   if (checks_calls)
     if (Status same = compare_calls(comm::card_of(call, is_right)); is_right.ok())
       is_right = std::move(same);
-  if (is_right.ok()) stamp(task, call.options.timeout.count());
+  if (is_right.ok()) stamp(task);
   return is_right;
 }
 
@@ -324,14 +284,14 @@ bool Communicator::Core::can_choose(const Call& call) {
 Status Communicator::Core::check_and_select(const Call& call, comm::Task& task) {
   UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
   UNISONO_TRY(comm::check_call(call, shape, rank));
-  if (call.options.stream) {
-    UNISONO_ASSIGN(const comm::DeviceConnections* connected, device_for(*call.options.stream));
-    UNISONO_TRY(check_device(call, *connected));
-  }
-  return select(call, task);
+  UNISONO_ASSIGN(const comm::CallPath* path, path_for(call.options.stream));
+  UNISONO_TRY(path->check(call));
+  task.in_order = true;
+  return select(call, *path, task);
 }
 
-Status Communicator::Core::select(const Call& call, comm::Task& task) {
+Status Communicator::Core::select(const Call& call, const comm::CallPath& path,
+                                  comm::PreparedCall& prepared) {
   const bool in_place = comm::is_in_place(call, rank);
   const int root = has_root(call.collective) ? call.root : 0;
   std::uint64_t bytes = comm::call_bytes(call.collective, size, comm::block_bytes(call));
@@ -339,24 +299,23 @@ Status Communicator::Core::select(const Call& call, comm::Task& task) {
     UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
     bytes *= static_cast<std::uint64_t>(std::max(shape.input_blocks, shape.output_blocks));
   }
-  UNISONO_ASSIGN(const Means means, means_of(call));
+  UNISONO_ASSIGN(const comm::CallPath::Means means, path.means_of(call));
   UNISONO_ASSIGN(const comm::Plans::Chosen chosen,
                  means.plans->choose(call.collective, bytes, root, in_place, means.options));
-  task.execution = chosen.execution;
-  task.in_order = true;
-  task.arguments = comm::arguments_of(call);
-  task.arguments.max_sms = means.options.max_sms;
-  task.arguments.leaves_room = means.options.leaves_room;
-  if (call.options.timeout.count() <= 0) task.arguments.timeout_ns = timeout_ns;
-  task.entry.collective = call.collective;
-  task.entry.protocol = chosen.choice.protocol;
-  task.entry.path = task.execution->path(task.arguments);
-  task.entry.type = call.type;
-  task.entry.operation = call.operation;
-  task.entry.root = root;
-  task.entry.bytes = bytes;
-  task.entry.tag = call.options.tag;
-  task.entry.set_plan(chosen.choice.name());
+  prepared.execution = chosen.execution;
+  prepared.arguments = comm::arguments_of(call);
+  prepared.arguments.max_sms = means.options.max_sms;
+  prepared.arguments.leaves_room = means.options.leaves_room;
+  if (call.options.timeout.count() <= 0) prepared.arguments.timeout_ns = timeout_ns;
+  prepared.entry.collective = call.collective;
+  prepared.entry.protocol = chosen.choice.protocol;
+  prepared.entry.path = prepared.execution->path(prepared.arguments);
+  prepared.entry.type = call.type;
+  prepared.entry.operation = call.operation;
+  prepared.entry.root = root;
+  prepared.entry.bytes = bytes;
+  prepared.entry.tag = call.options.tag;
+  prepared.entry.set_plan(chosen.choice.name());
   return {};
 }
 
@@ -367,10 +326,12 @@ Status Communicator::Core::prepare(std::span<const Message> messages, const Mess
     UNISONO_TRY(comm::check_message(message, rank, size, messages.size()));
   UNISONO_TRY(comm::check_max_sms(options.max_sms, rank));
   if (options.stream)
-    UNISONO_TRY(prepare_on_stream(messages, options, task));
-  else
-    UNISONO_TRY(point_to_point->prepare(messages, task));
-  stamp(task, options.timeout.count());
+    for (const Message& message : messages)
+      UNISONO_TRY(comm::check_message_on_stream(message, rank));
+  UNISONO_ASSIGN(comm::CallPath* const path, path_for(options.stream));
+  UNISONO_TRY(path->prepare(messages, options, task));
+  task.arguments.timeout_ns = options.timeout.count() > 0 ? options.timeout.count() : timeout_ns;
+  stamp(task);
   return {};
 }
 
@@ -382,8 +343,9 @@ Result<std::uint64_t> Communicator::Core::exchange(const void* mine, void* all, 
   call.count = static_cast<std::int64_t>(bytes);
   call.type = DataType::uint8;
   comm::Task task;
-  UNISONO_TRY(select(call, task));
-  stamp(task, 0);
+  UNISONO_TRY(select(call, *host, task));
+  task.in_order = true;
+  stamp(task);
   UNISONO_TRY(scheduler->run(task));
   return task.entry.sequence;
 }
@@ -405,14 +367,15 @@ Status Communicator::Core::refuse_call(std::string_view why) {
 Status Communicator::Core::register_plans(std::span<const std::string> texts,
                                           std::uint64_t min_bytes, std::uint64_t max_bytes) {
   UNISONO_TRY(usable());
-  std::vector<comm::Plans*> engines{plans.get()};
-  if (device() != nullptr) engines.push_back(device_plans_.get());
+  std::vector<comm::CallPath*> paths{host.get()};
+  if (device() != nullptr) paths.push_back(device());
   std::vector<std::pair<comm::Plans*, comm::Plans::Prepared>> prepared;
   const int slots = job->fifo_options().usable_slots();
   // A rank that cannot takes part in the comparison, so that no other waits for it.
   auto mine = comm::read_registration(texts, rank, size, slots, min_bytes, max_bytes);
-  for (comm::Plans* engine : engines)
+  for (comm::CallPath* const path : paths)
     for (std::size_t i = 0; mine.ok() && i < mine->plans.size(); ++i) {
+      comm::Plans* const engine = path->plans();
       if (!engine->can_run(mine->plans[i])) continue;
       auto made = engine->prepare(mine->plans[i]);
       if (made.ok())
@@ -428,19 +391,43 @@ Status Communicator::Core::register_plans(std::span<const std::string> texts,
   registered_.insert(registered_.end(), mine->plans.begin(), mine->plans.end());
   const Scheduler::Pause pause(*scheduler);
   for (auto& [engine, plan] : prepared) engine->add(std::move(plan));
-  for (comm::Plans* engine : engines)
+  for (comm::CallPath* const path : paths) {
     for (const comm::Registered& plan : mine->plans)
-      if (!engine->can_run(plan)) engine->refuse(plan);
-  for (auto* of_engine : {&ready_, &device_ready_})
-    for (Ready& ready : *of_engine) ready.execution = nullptr;
+      if (!path->plans()->can_run(plan)) path->plans()->refuse(plan);
+    path->forget_prepared();
+  }
   return {};
 }
 
-std::size_t Communicator::Core::plans_bytes() {
-  std::size_t bytes = plans->memory_bytes();
-  for (comm::Plans* const of_device : {device_plans_.get(), copy_plans_.get()})
-    if (of_device != nullptr) bytes += of_device->memory_bytes();
-  return bytes;
+// Their first call on a stream finds the device where none was named.
+Result<comm::DevicePath*> Communicator::Core::device_for(void* stream) {
+  if (comm::DevicePath* const known = device()) return known;
+  const std::lock_guard lock(device_mutex_);
+  if (comm::DevicePath* const known = device()) return known;
+  int ordinal = job->device();
+  if (ordinal < 0) {
+    auto of_stream = sys::cuda::Device::ordinal_of(static_cast<sys::cuda::StreamHandle*>(stream));
+    // Without one, opening it says on all ranks alike what is wrong.
+    ordinal = of_stream.ok() ? *of_stream : 0;
+  }
+  UNISONO_TRY(make_device(ordinal));
+  return device();
+}
+
+Result<comm::CallPath*> Communicator::Core::path_for(const std::optional<void*>& stream) {
+  if (!stream) return host.get();
+  UNISONO_ASSIGN(comm::DevicePath* const path, device_for(*stream));
+  return path;
+}
+
+Status Communicator::Core::make_device(int ordinal) {
+  UNISONO_ASSIGN(auto made, comm::DevicePath::make(job, *group, {id, epoch, rank}, ordinal, *host,
+                                                   registered_));
+  made->connections().watch(signals.get());
+  device_path_ = std::move(made);
+  scheduler->watch(device_path_->connections());
+  device_.store(device_path_.get(), std::memory_order_release);
+  return {};
 }
 
 }  // namespace unisono

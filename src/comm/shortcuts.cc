@@ -10,15 +10,15 @@ Status Communicator::run_named(Collective collective, const void* input, void* o
                                std::int64_t count, DataType type, ReduceOperation operation,
                                int root, const CallOptions& options) {
   Status status;
-  if (core_ && core_->run_again({.collective = collective,
-                                 .input = input,
-                                 .output = output,
-                                 .count = count,
-                                 .type = type,
-                                 .operation = operation,
-                                 .root = root,
-                                 .options = options},
-                                status))
+  if (core_ && core_->run_cached({.collective = collective,
+                                  .input = input,
+                                  .output = output,
+                                  .count = count,
+                                  .type = type,
+                                  .operation = operation,
+                                  .root = root,
+                                  .options = options},
+                                 status))
     return status;
   return run({.collective = collective,
               .input = input,

@@ -11,7 +11,7 @@ namespace unisono {
 // Every pending call has its own deadline, so this wait ends.
 void Communicator::Core::wait_until_idle() {
   comm::Backoff backoff(0);
-  while (!scheduler->idle() || (device() != nullptr && device()->is_busy())) {
+  while (!scheduler->idle() || (device() != nullptr && device()->connections().is_busy())) {
     scheduler->help();
     backoff.step();
   }
@@ -24,7 +24,7 @@ Status Communicator::Core::drain() {
     // A call that ran in its turn may have come to wait.
     if (!scheduler->idle()) continue;
     if (device() != nullptr) device()->close();
-    connections->close();
+    host->close();
     return {};
   }
 }
@@ -39,18 +39,11 @@ Status Communicator::Core::suspend() {
   {
     const comm::Scheduler::Pause pause(*scheduler);
     suspended.store(true, std::memory_order_release);
-    for (Ready& ready : device_ready_) ready.execution = nullptr;
-    // They hold connections.
-    if (device() != nullptr) {
-      device_plans_.reset();
-      copy_plans_.reset();
-      staging_.reset();
-      device()->suspend();
-    }
+    if (device() != nullptr) device()->suspend();
   }
   UNISONO_TRY(group->barrier(timeout));
   // Lets go of what peers could still store to.
-  return device() != nullptr ? device()->progress() : Status();
+  return device() != nullptr ? device()->connections().progress() : Status();
 }
 
 Status Communicator::Core::resume() {
@@ -60,10 +53,7 @@ Status Communicator::Core::resume() {
   UNISONO_TRY(scheduler->failure());
   {
     const comm::Scheduler::Pause pause(*scheduler);
-    if (device() != nullptr) {
-      device()->resume();
-      UNISONO_TRY(make_plans_of_device(*device()));
-    }
+    if (device() != nullptr) UNISONO_TRY(device()->resume(registered_));
   }
   UNISONO_TRY(group->barrier(settings().duration_ns(Setting::bootstrap_timeout)));
   suspended.store(false, std::memory_order_release);

@@ -136,8 +136,8 @@ Result<Window> Communicator::Core::make_window(void* data, std::size_t bytes, bo
   // A rank whose memory is not reached takes part all the same: the others may be.
   if (is_on_device && bytes > 0 && device() != nullptr) {
     constexpr std::int64_t patience_ns = 1'000'000'000;
-    if (device()->register_memory(data, bytes, patience_ns).ok())
-      device()->find_views_to_capture(data, bytes, by_rank);
+    if (device()->connections().register_memory(data, bytes, patience_ns).ok())
+      device()->connections().find_views_to_capture(data, bytes, by_rank);
   }
   const auto is_beside = [&](int other) {
     return other != world_ranks[static_cast<std::size_t>(rank)] && job->is_on_this_host(other);
@@ -209,9 +209,9 @@ Status Communicator::Core::move(const Window::State& state, const void* data, st
   const Part& part = state.parts[static_cast<std::size_t>(peer)];
   if (options.stream) {
     if (part.here == 0) return unreached(state, peer);
-    UNISONO_TRY(device()->check_buffer("put's buffer", data, rank));
-    return device()->copy_to_peer(static_cast<sys::cuda::StreamHandle*>(*options.stream),
-                                  part.here + offset, data, bytes);
+    UNISONO_TRY(device()->connections().check_buffer("put's buffer", data, rank));
+    return device()->connections().copy_to_peer(
+        static_cast<sys::cuda::StreamHandle*>(*options.stream), part.here + offset, data, bytes);
   }
   if (part.here != 0) {
     std::memcpy(reinterpret_cast<void*>(part.here + offset), data, bytes);
@@ -225,8 +225,8 @@ Status Communicator::Core::move(const Window::State& state, const void* data, st
 Status Communicator::Core::signal(int peer, int number, const SignalOptions& options) {
   UNISONO_ASSIGN(comm::Signals* const mine, signals_of_host());
   if (!options.stream) return mine->signal(peer, number);
-  UNISONO_ASSIGN(const comm::DeviceConnections* connected, device_for(*options.stream));
-  return mine->signal_on(connected->shared_device(),
+  UNISONO_ASSIGN(const comm::DevicePath* device, device_for(*options.stream));
+  return mine->signal_on(device->connections().shared_device(),
                          static_cast<sys::cuda::StreamHandle*>(*options.stream), peer, number);
 }
 
@@ -240,8 +240,8 @@ Status Communicator::Core::take_signals(std::span<const SignalWait> waits,
   UNISONO_ASSIGN(comm::Signals* const mine, signals_of_host());
   const std::int64_t limit_ns = options.timeout.count() > 0 ? options.timeout.count() : timeout_ns;
   if (options.stream) {
-    UNISONO_ASSIGN(const comm::DeviceConnections* connected, device_for(*options.stream));
-    return mine->take_on(connected->shared_device(),
+    UNISONO_ASSIGN(const comm::DevicePath* device, device_for(*options.stream));
+    return mine->take_on(device->connections().shared_device(),
                          static_cast<sys::cuda::StreamHandle*>(*options.stream), waits, limit_ns);
   }
   const std::int64_t until_ns = comm::Scheduler::now_ns() + limit_ns;

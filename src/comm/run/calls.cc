@@ -124,6 +124,16 @@ bool buffers_fit(const Call& call, std::uint64_t input_bytes, std::uint64_t outp
          (output.begin != nullptr || output_bytes == 0) && (in_place || !overlap(input, output));
 }
 
+Status check_message_on_stream(const Message& message, int rank) {
+  if (message.peer == any_source)
+    return misuse("rank ", rank,
+                  " receives from any source on a stream; name the peer of a receive between "
+                  "devices");
+  if (message.tag == 0) return {};
+  return misuse("tag is ", message.tag, " in a message on a stream on rank ", rank,
+                "; it must be 0 between devices");
+}
+
 bool is_in_place(const Call& call, int rank) {
   if (call.input == nullptr || call.output == nullptr || call.count == 0) return false;
   const auto* input = static_cast<const std::byte*>(call.input);

@@ -15,6 +15,8 @@ namespace unisono::comm {
 Status check_call(const Call& call, const plan::Header& shape, int rank);
 Status check_max_sms(int max_sms, int rank);
 Status check_message(const Message& message, int rank, int ranks, std::size_t messages);
+// The same of what messages between devices cannot have.
+Status check_message_on_stream(const Message& message, int rank);
 
 // Whether the pointers alias as plan.h's "Aliasing" says, on this rank.
 bool is_in_place(const Call& call, int rank);

@@ -295,12 +295,12 @@ PointToPoint::PointToPoint(Connections& connections, int rank, int ranks,
 PointToPoint::~PointToPoint() = default;
 
 // One block of the message's bytes; the engine's tiles are the pieces that a group would send.
-Result<PointToPoint::Ready*> PointToPoint::ready(const Message& message) {
+Result<PointToPoint::PreparedMessage*> PointToPoint::prepared(const Message& message) {
   const bool sends = message.is_send;
-  ready_.resize(static_cast<std::size_t>(ranks_) * 2);
-  auto& ready =
-      ready_[static_cast<std::size_t>(sends ? ranks_ : 0) + static_cast<std::size_t>(message.peer)];
-  if (!ready) {
+  prepared_.resize(static_cast<std::size_t>(ranks_) * 2);
+  auto& known = prepared_[static_cast<std::size_t>(sends ? ranks_ : 0) +
+                          static_cast<std::size_t>(message.peer)];
+  if (!known) {
     plan::Header header;
     header.name = "message";
     header.collective = Collective::point_to_point;
@@ -314,9 +314,10 @@ Result<PointToPoint::Ready*> PointToPoint::ready(const Message& message) {
       block.send(plan::input(0));
     else
       block.recv(plan::output(0));
-    auto made = std::make_unique<Ready>();
-    UNISONO_ASSIGN(made->execution, engine::make_execution(header, program.take(), *open_lane_,
-                                                           fifo_options_, tiling_inside_node));
+    auto made = std::make_unique<PreparedMessage>();
+    UNISONO_ASSIGN(made->owned, engine::make_execution(header, program.take(), *open_lane_,
+                                                       fifo_options_, tiling_inside_node));
+    made->execution = made->owned.get();
     made->arguments.type = made->entry.type = DataType::uint8;
     made->entry.collective = Collective::point_to_point;
     made->entry.set_plan(header.name);
@@ -325,16 +326,16 @@ Result<PointToPoint::Ready*> PointToPoint::ready(const Message& message) {
     made->entry.messages = 1;
     const std::lock_guard lock(mutex_);
     made->direction = &directions_[{message.peer, sends, 0}];
-    ready = std::move(made);
+    known = std::move(made);
   }
   const std::uint64_t bytes = bytes_of(message);
-  ready->arguments.count = static_cast<std::int64_t>(bytes);
-  ready->arguments.call = call_of(message);
-  ready->arguments.input = message.send_data;
-  ready->arguments.output = message.recv_data;
-  if (ready->entry.bytes != bytes) ready->kind = 0;
-  ready->entry.bytes = bytes;
-  return ready.get();
+  known->arguments.count = static_cast<std::int64_t>(bytes);
+  known->arguments.call = call_of(message);
+  known->arguments.input = message.send_data;
+  known->arguments.output = message.recv_data;
+  if (known->entry.bytes != bytes) known->kind = 0;
+  known->entry.bytes = bytes;
+  return known.get();
 }
 
 // As the engine's tile of a message of bytes.

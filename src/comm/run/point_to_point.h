@@ -44,11 +44,11 @@ class PointToPoint {
   // Of messages on a stream, which these connections do not carry: makes the task's parts.
   void count_on_stream(std::span<const Message> messages, Task& task);
 
-  // What a single message to or from a peer runs on, without a task: kept for the next one.
-  struct Ready;
+  // A single message to or from a peer, which needs no task: kept for the next one.
+  struct PreparedMessage;
   // For whoever has the scheduler's turn; of tag 0. The next message may start when try_begin()
   // says so, and ends with end().
-  Result<Ready*> ready(const Message& message);
+  Result<PreparedMessage*> prepared(const Message& message);
 
   // A message of so many bytes goes in pieces of this; the same at both ends.
   std::uint64_t piece_bytes(std::uint64_t message_bytes) const;
@@ -93,19 +93,17 @@ class PointToPoint {
   class OpenLane;
   std::unique_ptr<engine::Resources> open_lane_;
   // With the scheduler's turn; by peer, receives first.
-  std::vector<std::unique_ptr<Ready>> ready_;
+  std::vector<std::unique_ptr<PreparedMessage>> prepared_;
 };
 
-struct PointToPoint::Ready {
+// Its kind is 0 when it is recorded unlike the one before.
+struct PointToPoint::PreparedMessage : PreparedCall {
   bool try_begin() { return direction->draw_if_free(entry.sequence); }
   // Release: what this message did to the connection comes before what the next one does.
   void end() { direction->serving.fetch_add(1, std::memory_order_release); }
 
   Direction* direction = nullptr;
-  std::unique_ptr<engine::Execution> execution;
-  engine::Arguments arguments;
-  trace::Entry entry;
-  std::uint32_t kind = 0;  // of what is recorded; 0: there is a new one
+  std::unique_ptr<engine::Execution> owned;
 };
 
 }  // namespace unisono::comm

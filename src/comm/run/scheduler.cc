@@ -85,25 +85,25 @@ Status Scheduler::failure() const {
   return {};
 }
 
-bool Scheduler::run_in_turn(const Turn& turn, Status& status) {
-  trace::Entry& entry = turn.entry;
+bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
+  trace::Entry& entry = call.entry;
   const bool is_collective = entry.collective != Collective::point_to_point;
   if (is_collective) board_.joined();
   // Of a call that moves a few bytes the clock is read when it first has to wait for a peer, where
   // reading costs nothing.
   entry.started_ns = entry.bytes <= few_bytes ? 0 : clock_.now_ns();
   try {
-    status = turn.execution.start(turn.arguments);
+    status = call.execution->start(call.arguments);
     if (!status.ok()) [[unlikely]]
       return false;
-    auto complete = turn.execution.poll();
+    auto complete = call.execution->poll();
     // Not before what the peers wait for.
-    if (is_collective) board_.shows(turn.arguments.call);
+    if (is_collective) board_.shows(call.arguments.call);
     if (!complete.ok()) [[unlikely]] {
       status = complete.take_error();
       return false;
     }
-    if (!*complete && !spin_in_turn(turn, status)) return false;
+    if (!*complete && !spin_in_turn(call, status)) return false;
   } catch (const std::bad_alloc&) {
     status = out_of_memory(options_.rank);
     return false;
@@ -111,33 +111,34 @@ bool Scheduler::run_in_turn(const Turn& turn, Status& status) {
   entry.ended_ns = clock_.now_ns();
   if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
   entry.scheduled_ns = entry.started_ns;
-  if (turn.arguments.is_on_stream) {
-    launched(entry, turn.number);
+  if (call.arguments.is_on_stream) {
+    launched(entry, is_collective ? entry.sequence : call.number);
   } else {
     entry.state = trace::State::ended;
-    (is_collective ? collectives_record_ : messages_record_).write(turn.number, entry, turn.kind);
+    (is_collective ? collectives_record_ : messages_record_)
+        .write(is_collective ? entry.sequence : call.number, entry, call.kind);
   }
   leave_seat();
   return true;
 }
 
-bool Scheduler::spin_in_turn(const Turn& turn, Status& status) {
-  std::int64_t& started_ns = turn.entry.started_ns;
+bool Scheduler::spin_in_turn(PreparedCall& call, Status& status) {
+  std::int64_t& started_ns = call.entry.started_ns;
   if (started_ns == 0) started_ns = clock_.now_ns();
   const bool is_crowded = options_.spins == 0 && !connections_.has_events();
   const auto most_spins = [&] {
     if (is_crowded) return yields_in_turn;
-    return may_be_woken(turn.execution) ? Backoff::spins_before_events(options_.spins)
-                                        : options_.spins;
+    return may_be_woken(*call.execution) ? Backoff::spins_before_events(options_.spins)
+                                         : options_.spins;
   };
   for (int spins = 0; spins <= most_spins(); ++spins) {
-    if (turn.execution.progressed())
+    if (call.execution->progressed())
       spins = 0;
     else if (is_crowded)
-      give_way(turn.execution, spins);
+      give_way(*call.execution, spins);
     else
       Backoff::pause();
-    auto complete = turn.execution.poll();
+    auto complete = call.execution->poll();
     if (!complete.ok()) {
       status = complete.take_error();
       return false;
@@ -145,14 +146,14 @@ bool Scheduler::spin_in_turn(const Turn& turn, Status& status) {
     if (*complete) return true;
     if (spins % rounds_between_looks < rounds_between_looks - 1) continue;
     if (clock_.now_ns() - started_ns > longest_turn_ns) return false;
-    if (is_crowded && spins >= looks_at_absent - 1 && awaits_absent(turn)) return false;
+    if (is_crowded && spins >= looks_at_absent - 1 && awaits_absent(call)) return false;
   }
   return false;
 }
 
-bool Scheduler::awaits_absent(const Turn& turn) const {
-  return turn.entry.collective != Collective::point_to_point &&
-         board_.any_elsewhere([&](int peer) { return turn.execution.awaits(peer); });
+bool Scheduler::awaits_absent(const PreparedCall& call) const {
+  return call.entry.collective != Collective::point_to_point &&
+         board_.any_elsewhere([&](int peer) { return call.execution->awaits(peer); });
 }
 
 bool Scheduler::may_be_woken() const {
@@ -171,25 +172,23 @@ void Scheduler::give_way(const engine::Execution& execution, int spins) {
   }
 }
 
-Status Scheduler::wait_after_turn(const Turn& turn, const Status& status) {
-  trace::Entry& entry = turn.entry;
+Status Scheduler::wait_after_turn(PreparedCall& call, const Status& status) {
+  trace::Entry& entry = call.entry;
   if (entry.started_ns == 0) entry.started_ns = clock_.now_ns();
   entry.scheduled_ns = entry.started_ns;
   entry.ended_ns = 0;
   Task task;
-  task.execution = &turn.execution;
-  task.arguments = turn.arguments;
-  task.entry = entry;
+  static_cast<PreparedCall&>(task) = call;
   task.in_order = !entry.is_message();
   if (entry.is_message())
-    task.parts.push_back({.number = turn.number,
+    task.parts.push_back({.number = call.number,
                           .sequence = entry.sequence,
                           .bytes = entry.bytes,
                           .peer = entry.peer,
                           .messages = entry.messages,
                           .is_send = entry.is_send});
   set_started(task);
-  task.deadline_ns = entry.started_ns + turn.timeout_ns;
+  task.deadline_ns = entry.started_ns + call.arguments.timeout_ns;
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
   write(task);
   if (task.in_order)

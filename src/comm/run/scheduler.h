@@ -24,6 +24,7 @@
 #include "comm/run/backoff.h"
 #include "comm/run/board.h"
 #include "comm/run/connections.h"
+#include "comm/run/prepared_call.h"
 #include "comm/run/stream_calls.h"
 #include "comm/run/task.h"
 #include "sys/exit.h"
@@ -47,8 +48,8 @@ class Scheduler {
   Scheduler(Options options, Connections& connections, Board& board, ControlGroup& group);
   ~Scheduler();
 
-  // The short way, for a call that nothing is before: take_turn(), then run_in_turn() once, or
-  // leave_turn(). Neither locks, allocates nor calls the system while the peers keep up.
+  // Runs a call that nothing is before: take_turn(), then run_in_turn() once or leave_turn().
+  // None of them locks, allocates or calls the system while the peers keep up.
   bool take_turn() {
     if (!idle() || !take_seat()) return false;
     if (idle() && !failed_.load(std::memory_order_acquire) && !inquest_) [[likely]]
@@ -57,20 +58,10 @@ class Scheduler {
     return false;
   }
   void leave_turn() { leave_seat(); }
-  // What runs in a turn. `entry` is completed and recorded; `kind` as trace::Ring::write says.
-  struct Turn {
-    engine::Execution& execution;
-    const engine::Arguments& arguments;
-    trace::Entry& entry;
-    std::int64_t timeout_ns;
-    std::uint32_t kind;
-    std::uint64_t number;  // of the entry in the record
-  };
-  // With the turn, starts and polls. True: the call is complete, and the turn given up. False: it
-  // must wait, or came to `status`; then wait_after_turn() goes on.
-  bool run_in_turn(const Turn& turn, Status& status);
-  // Gives up the turn, and makes a call like any other of what ran in it.
-  Status wait_after_turn(const Turn& turn, const Status& status);
+  // With the turn, which it gives up: runs the call to its end.
+  void run_in_turn(PreparedCall& call, Status& outcome) {
+    if (!try_in_turn(call, outcome)) outcome = wait_after_turn(call, outcome);
+  }
 
   // Runs a collective on the calling thread if nothing is before it, else queues it and waits.
   Status run(Task& task);
@@ -110,8 +101,13 @@ class Scheduler {
   bool take_seat() { return !seat_.exchange(true, std::memory_order_acquire); }
   void leave_seat() { seat_.store(false, std::memory_order_release); }
 
+  // Starts and polls. True: the call is complete, and the turn given up. False: it must wait, or
+  // came to `status`.
+  bool try_in_turn(PreparedCall& call, Status& status);
+  // Gives up the turn, and makes a task of what ran in it.
+  Status wait_after_turn(PreparedCall& call, const Status& status);
   // Of a call that its first poll did not complete; whether it is.
-  bool spin_in_turn(const Turn& turn, Status& status);
+  bool spin_in_turn(PreparedCall& call, Status& status);
   // Whether an event may end what was found waiting. Messages through shared memory wake nobody:
   // who waits for one with a core of its own and slept would be late by some 70 us.
   bool may_be_woken(const engine::Execution& execution) const {
@@ -120,7 +116,7 @@ class Scheduler {
   // The same of all that runs; with the seat.
   bool may_be_woken() const;
   // Whether a neighbour that it waits for has not come to the call and does not rest.
-  bool awaits_absent(const Turn& turn) const;
+  bool awaits_absent(const PreparedCall& call) const;
   // Crowded: yields, unless the ranks that the call waits for run on other cores.
   void give_way(const engine::Execution& execution, int spins);
   // A round where the seat is free; sleeps a little, as `backoff` says, where nothing moves.

@@ -7,22 +7,19 @@
 #include <memory>
 #include <vector>
 
-#include "engine/engine.h"
-#include "trace/record.h"
+#include "comm/run/prepared_call.h"
 
 namespace unisono::comm {
 
-struct Task {
+// The execution of a collective is its communicator's own.
+struct Task : PreparedCall {
   enum class Phase : std::uint8_t { idle, queued, running, done };
 
-  engine::Execution* execution = nullptr;    // of a collective: the communicator's own
   std::unique_ptr<engine::Execution> owned;  // of a group of messages: made for it
   std::unique_ptr<engine::Resources> lane;   // what `owned` runs on
   bool in_order = false;                     // after the calls before it, as collectives are
-  engine::Arguments arguments;
-  std::vector<std::int64_t> counts;  // what the arguments' spans point to
-  std::vector<std::uint64_t> calls;  // likewise
-  trace::Entry entry;
+  std::vector<std::int64_t> counts;          // what the arguments' spans point to
+  std::vector<std::uint64_t> calls;          // likewise
   // Of messages: those to or from one peer have an entry of their own.
   struct Part {
     std::uint64_t number = 0;  // of its entry in the record

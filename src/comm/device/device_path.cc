@@ -1,0 +1,162 @@
+#include "comm/device/device_path.h"
+
+#include "base/error.h"
+#include "base/try.h"
+#include "comm/run/calls.h"
+#include "engine/gpu/copies.h"
+#include "engine/gpu/copy_program.h"
+#include "engine/gpu/lower.h"
+#include "engine/gpu/messages.h"
+
+namespace unisono::comm {
+
+Result<std::unique_ptr<DevicePath>> DevicePath::make(const std::shared_ptr<Job>& job,
+                                                     ControlGroup& group,
+                                                     DeviceConnections::Identity identity,
+                                                     int ordinal, HostPath& host,
+                                                     std::span<const Registered> registered) {
+  UNISONO_ASSIGN(auto connections, DeviceConnections::make(job, group, identity, ordinal));
+  std::unique_ptr<DevicePath> path(
+      new DevicePath(job, host, identity.rank, group.size(), std::move(connections)));
+  UNISONO_TRY(path->make_plans(registered));
+  return path;
+}
+
+Result<std::unique_ptr<Plans>> DevicePath::staged_plans() {
+  staging_ = std::make_unique<Staging>(*connections_);
+  UNISONO_ASSIGN(Selection selection, host_.make_selection(host_.plans()->placement()));
+  const auto make =
+      [this](const Plans::Program& made) -> Result<std::unique_ptr<engine::Execution>> {
+    UNISONO_ASSIGN(auto on_host, host_.make_execution(made));
+    return staging_->stage(made.header, rank_, std::move(on_host));
+  };
+  return std::make_unique<Plans>(std::move(selection), rank_, engine::limits().operations,
+                                 host_.usable_slots(), make);
+}
+
+Result<std::unique_ptr<Plans>> DevicePath::plans_of_kernels() {
+  const engine::gpu::Engine& engine = connections_->engine();
+  Selection selection(
+      topo::Placement::single_node(ranks_),
+      device_model(engine.options(), connections_->thread_blocks(), engine.paths()));
+  UNISONO_TRY(selection.read_settings());
+  const auto make = [&resources = *connections_](const Plans::Program& made) {
+    return engine::gpu::make_execution(made.header, made.program, made.exchange(), resources);
+  };
+  return std::make_unique<Plans>(std::move(selection), rank_, engine::gpu::limits().operations,
+                                 engine.options().slots, make);
+}
+
+std::unique_ptr<Plans> DevicePath::plans_of_copy_engines() {
+  const auto& copies = connections_->engine().options().copies;
+  const auto make = [&resources = *connections_](const Plans::Program& made) {
+    return engine::gpu::make_copies(made.header, made.program, made.exchange().get(), resources);
+  };
+  return std::make_unique<Plans>(
+      Selection(topo::Placement::single_node(ranks_), copy_model(copies)), rank_,
+      engine::gpu::copy_limits().operations, copies.slots, make);
+}
+
+Status DevicePath::make_plans(std::span<const Registered> registered) {
+  UNISONO_ASSIGN(auto made, connections_->is_staged() ? staged_plans() : plans_of_kernels());
+  for (const Registered& plan : registered) {
+    if (!made->can_run(plan)) {
+      made->refuse(plan);
+      continue;
+    }
+    UNISONO_ASSIGN(auto prepared, made->prepare(plan));
+    made->add(std::move(prepared));
+  }
+  plans_ = std::move(made);
+  copy_plans_ = plans_of_copy_engines();
+  return {};
+}
+
+Status DevicePath::settle(std::optional<Policy>& policy, int& max_sms) const {
+  UNISONO_TRY(check_max_sms(max_sms, rank_));
+  if (!policy) policy = job_->policy();
+  if (max_sms == 0) max_sms = job_->max_sms();
+  max_sms = connections_->bounded(max_sms);
+  return {};
+}
+
+Result<CallPath::Means> DevicePath::means_of(const Call& call) const {
+  Means means{plans_.get(), call.options};
+  UNISONO_TRY(settle(means.options.policy, means.options.max_sms));
+  if (job_->leaves_room()) means.options.leaves_room = true;
+  if (connections_->is_staged()) means.options.max_sms = 0;  // it takes none
+  if (means.options.policy != Policy::zero_sm) return means;
+  if (is_reduction(call.collective))
+    return misuse("policy zero_sm cannot run ", name(call.collective), " (on rank ", rank_,
+                  "), because copy engines cannot reduce. It runs all_gather, all_to_all, "
+                  "all_to_all_v, broadcast, gather, scatter, barrier, send and recv; use max_sms "
+                  "to limit the SMs of a reduction");
+  if (!connections_->is_staged()) means.plans = copy_plans_.get();
+  means.options.max_sms = 0;
+  return means;
+}
+
+Status DevicePath::check(const Call& call) const {
+  UNISONO_TRY(connections_->check_stream(*call.options.stream));
+  UNISONO_TRY(connections_->check_buffer("input", call.input, rank_));
+  if (call.output == call.input) return {};
+  return connections_->check_buffer("output", call.output, rank_);
+}
+
+Status DevicePath::prepare(std::span<const Message> messages, const MessageOptions& options,
+                           Task& task) {
+  UNISONO_TRY(connections_->check_stream(*options.stream));
+  std::uint64_t bytes = 0;
+  for (const Message& message : messages) {
+    const void* data = message.is_send ? message.send_data : message.recv_data;
+    if (message.count > 0)
+      UNISONO_TRY(connections_->check_buffer(message.is_send ? "send's buffer" : "receive's buffer",
+                                             data, rank_));
+    bytes += static_cast<std::uint64_t>(message.count) * size_bytes(message.type);
+  }
+  std::optional<Policy> policy = options.policy;
+  int max_sms = options.max_sms;
+  UNISONO_TRY(settle(policy, max_sms));
+  if (connections_->is_staged()) {
+    UNISONO_TRY(staging_->prepare(messages, host_.messages(), task));
+  } else if (policy == Policy::zero_sm) {
+    UNISONO_ASSIGN(task.owned, engine::gpu::make_copied_messages(messages, rank_, *connections_));
+  } else {
+    UNISONO_ASSIGN(task.owned,
+                   engine::gpu::make_messages(messages, rank_, ranks_, max_sms, *connections_));
+  }
+  if (!connections_->is_staged()) host_.messages().count_on_stream(messages, task);
+  task.execution = task.owned.get();
+  task.in_order = true;
+  task.arguments.is_on_stream = true;
+  task.arguments.stream = *options.stream;
+  task.entry.bytes = bytes;
+  task.entry.collective = Collective::point_to_point;
+  task.entry.type = DataType::uint8;
+  task.entry.path = task.execution->path(task.arguments);
+  task.entry.set_plan("messages");
+  return {};
+}
+
+void DevicePath::suspend() {
+  forget_prepared();
+  // Executions hold connections.
+  plans_.reset();
+  copy_plans_.reset();
+  staging_.reset();
+  connections_->suspend();
+}
+
+Status DevicePath::resume(std::span<const Registered> registered) {
+  connections_->resume();
+  return make_plans(registered);
+}
+
+void DevicePath::report(MemoryReport& report) const {
+  connections_->report(report);
+  if (staging_) report.scratch_bytes += staging_->memory_bytes();
+  for (Plans* const plans : {plans_.get(), copy_plans_.get()})
+    if (plans != nullptr) report.plans_bytes += plans->memory_bytes();
+}
+
+}  // namespace unisono::comm

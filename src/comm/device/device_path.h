@@ -1,0 +1,61 @@
+// Calls on CUDA streams: by kernels, by copy engines, or staged through host memory.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "comm/device/connections.h"
+#include "comm/device/staging.h"
+#include "comm/run/call_path.h"
+#include "comm/run/host_path.h"
+
+namespace unisono::comm {
+
+class DevicePath final : public CallPath {
+ public:
+  // Collective over `group`, as DeviceConnections::make() is. `host` outlives it.
+  static Result<std::unique_ptr<DevicePath>> make(const std::shared_ptr<Job>& job,
+                                                  ControlGroup& group,
+                                                  DeviceConnections::Identity identity, int ordinal,
+                                                  HostPath& host,
+                                                  std::span<const Registered> registered);
+
+  Status check(const Call& call) const override;
+  Result<Means> means_of(const Call& call) const override;
+  Status prepare(std::span<const Message> messages, const MessageOptions& options,
+                 Task& task) override;
+  Plans* plans() const override { return plans_.get(); }
+  void report(MemoryReport& report) const override;
+  void close() override { connections_->close(); }
+
+  DeviceConnections& connections() const { return *connections_; }
+  // Gives back plans and connections, which resume() makes anew. With the scheduler's turn.
+  void suspend();
+  Status resume(std::span<const Registered> registered);
+
+ private:
+  DevicePath(std::shared_ptr<Job> job, HostPath& host, int rank, int ranks,
+             std::unique_ptr<DeviceConnections> connections)
+      : job_(std::move(job)),
+        host_(host),
+        rank_(rank),
+        ranks_(ranks),
+        connections_(std::move(connections)) {}
+  Status make_plans(std::span<const Registered> registered);
+  Result<std::unique_ptr<Plans>> plans_of_kernels();
+  Result<std::unique_ptr<Plans>> staged_plans();
+  std::unique_ptr<Plans> plans_of_copy_engines();
+  // Fills in the communicator's policy and limit of SMs.
+  Status settle(std::optional<Policy>& policy, int& max_sms) const;
+
+  std::shared_ptr<Job> job_;
+  HostPath& host_;
+  int rank_;
+  int ranks_;
+  std::unique_ptr<DeviceConnections> connections_;
+  std::unique_ptr<Staging> staging_;   // where devices do not reach each other
+  std::unique_ptr<Plans> plans_;       // by kernels, or staged
+  std::unique_ptr<Plans> copy_plans_;  // by copy engines
+};
+
+}  // namespace unisono::comm

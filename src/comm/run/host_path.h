@@ -1,0 +1,57 @@
+// Calls in host memory.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/run/call_path.h"
+#include "comm/run/connections.h"
+#include "comm/run/point_to_point.h"
+
+namespace unisono::comm {
+
+class HostPath final : public CallPath {
+ public:
+  struct Identity {
+    std::uint64_t communicator = 0;
+    std::uint32_t epoch = 0;
+    int rank = 0;
+    bool checks_calls = false;
+  };
+  // `world_ranks` outlives it.
+  static Result<std::unique_ptr<HostPath>> make(const std::shared_ptr<Job>& job,
+                                                const Identity& identity,
+                                                const std::vector<int>& world_ranks,
+                                                topo::Placement placement);
+
+  Status check(const Call&) const override { return {}; }
+  Result<Means> means_of(const Call& call) const override;
+  Status prepare(std::span<const Message> messages, const MessageOptions& options,
+                 Task& task) override {
+    static_cast<void>(options);
+    return messages_.prepare(messages, task);
+  }
+  Plans* plans() const override { return plans_.get(); }
+  void report(MemoryReport& report) const override;
+  void close() override { connections_.close(); }
+
+  Connections& connections() { return connections_; }
+  PointToPoint& messages() { return messages_; }
+  // Makes a program ready for the host's engine.
+  Result<std::unique_ptr<engine::Execution>> make_execution(const Plans::Program& made);
+  // What the calls of a path by way of host memory choose from.
+  Result<Selection> make_selection(topo::Placement placement) const;
+  int usable_slots() const { return job_->fifo_options().usable_slots(); }
+
+ private:
+  HostPath(const std::shared_ptr<Job>& job, const Identity& identity,
+           const std::vector<int>& world_ranks, int nodes);
+
+  std::shared_ptr<Job> job_;
+  int nodes_;
+  Connections connections_;
+  PointToPoint messages_;
+  std::unique_ptr<Plans> plans_;
+};
+
+}  // namespace unisono::comm
