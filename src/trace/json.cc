@@ -62,11 +62,25 @@ void write(json::Writer& writer, const Entry& entry) {
   writer.end_object();
 }
 
+std::string_view kind_of(const Error& error) {
+  if (error.aborted) return "aborted";
+  if (error.timed_out) return "timeout";
+  switch (error.kind) {
+    case ErrorKind::misuse:
+      return "misuse";
+    case ErrorKind::environment:
+      return "environment";
+    case ErrorKind::peer:
+      return "peer";
+    case ErrorKind::bug:
+      break;
+  }
+  return "bug";
+}
+
 void write(json::Writer& writer, const Failure& failure) {
   writer.begin_object()
-      .member("kind", failure.error.aborted     ? "aborted"
-                      : failure.error.timed_out ? "timeout"
-                                                : "error")
+      .member("kind", kind_of(failure.error))
       .member("rank", failure.error.peer)
       .member("time_ns", failure.time_ns)
       .member("message", failure.error.describe())

@@ -170,7 +170,7 @@ struct Record {
 };
 
 // docs/reference/record.md; docs/schema/record-v2.schema.json. `cause` says why it is written:
-// "request", "signal", "failure" or "deadline".
+// "request", "signal" or "failure".
 std::string to_json(const Owner& owner, const Record& record, std::string_view cause,
                     const ClockAnchor& clock);
 

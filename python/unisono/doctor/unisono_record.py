@@ -3,6 +3,9 @@
 A file holds one rank of one communicator. `docs/reference/record.md` says what its members mean.
 """
 
+import json
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from unisono.doctor.parts import (
@@ -17,8 +20,9 @@ from unisono.doctor.parts import (
     members_of,
     text,
 )
+from unisono.errors import MisuseError
 
-__all__ = ["is_record", "read_record"]
+__all__ = ["is_record", "read_record", "read_records"]
 
 FORMAT = "unisono-record"
 VERSION = 2
@@ -74,8 +78,8 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
         one.add_to(columns)
         hints += one.hints()
     failure = document.get("failure")
-    if isinstance(failure, dict) and text(failure, "kind", "failure", "") == "error":
-        hints.append(Hint("failure", text(failure, "message", "failure", ""), 0))
+    if isinstance(failure, dict) and text(failure, "kind", "failure", "") == "environment":
+        hints.append(Hint("error", text(failure, "message", "failure", ""), 0))
     claim = Claim(name, f"{FORMAT} {communicator} {epoch}", ranks, rank, members)
     return [
         Part(
@@ -84,6 +88,29 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
             document.get("watched") is True,
         )
     ]  # fmt: skip
+
+
+def read_records(paths: Iterable[Path]) -> list[dict[str, Any]]:
+    """The documents of Unisono's records among files and folders, checked; others are left out.
+
+    Raises:
+        MisuseError: None is a record.
+    """
+    files = [
+        file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])
+    ]
+    found = []
+    for file in files:
+        try:
+            document = json.loads(file.read_text())
+            if is_record(document):
+                read_record(document, str(file))
+                found.append(document)
+        except (OSError, ValueError, RecursionError):
+            continue
+    if not found:
+        raise MisuseError("none of the files is a record of Unisono that can be read")
+    return found
 
 
 class _Entry:

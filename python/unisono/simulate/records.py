@@ -74,7 +74,8 @@ def load_records(paths: Iterable[Path], name: str = "record") -> Workload:
         raise MisuseError(f"there are no records of ranks {', '.join(map(str, missing[:10]))}")
     # A ring of entries: the oldest ones may be gone on some ranks.
     first_common = max(
-        (record.collectives[0].sequence for record in records.values() if record.collectives), default=0
+        (record.collectives[0].sequence for record in records.values() if record.collectives),
+        default=0,
     )
     workload = Workload(name, ranks, {"record": [list(range(ranks))]})
     for rank in range(ranks):

@@ -183,6 +183,12 @@ def write_records(job: Job, folder: Path) -> list[Path]:
                           "wall_ns": START_NS + round(1e9 * (job.taken + job.clocks[rank]))},
                 "collectives": collectives, "messages": messages,
             }  # fmt: skip
+            if fails:
+                is_own = job.fault == "error" and rank == job.victim
+                document["failure"] = {
+                    "kind": "environment" if is_own else "timeout", "rank": place,
+                    "time_ns": 1 + round(1e9 * job.taken), "message": "CUDA error 719",
+                }  # fmt: skip
             path = folder / f"unisono-7{name}-{place}.json"
             path.write_text(json.dumps(document))
             written = (START_NS + 1e9 * (job.taken + job.clocks[rank])) / 1e9
