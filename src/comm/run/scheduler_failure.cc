@@ -248,6 +248,13 @@ void Scheduler::fail(const Error& error, const std::string& own_part) {
   help();
 }
 
+void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
+  if (!has_closed_) close_record(*error);
+  if (current_ != nullptr) finish(*current_, error);
+  while (!messages_.empty()) finish(*messages_.back(), error);
+  while (Task* const task = take_queued()) finish(*task, error);
+}
+
 void Scheduler::look_for_failure() {
   if (!failed_.load(std::memory_order_acquire) && idle()) {
     if (!take_seat()) return;
