@@ -111,5 +111,5 @@ class Inspection(Programs):
         return self._native.dump_record()
 
     def record(self) -> dict[str, Any]:
-        """The record of this communicator's calls: see docs for its members."""
+        """The record of this communicator's calls; docs/reference/record.md says what it holds."""
         return cast("dict[str, Any]", json.loads(self.dump_record()))

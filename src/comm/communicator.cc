@@ -62,7 +62,7 @@ Result<Communicator> Communicator::init(const InitOptions& options) {
   return comm::or_out_of_memory(options.rank, [&]() -> Result<Communicator> {
     UNISONO_ASSIGN(auto job, comm::Job::join(options));
     auto world = job->take_world();
-    UNISONO_ASSIGN(auto core, Core::make(std::move(job), std::move(world)));
+    UNISONO_ASSIGN(auto core, Core::make(std::move(job), std::move(world), "world"));
     return Communicator(std::move(core));
   });
 }
@@ -93,7 +93,6 @@ Status Communicator::run(const Call& call) {
     UNISONO_TRY(comm::or_out_of_memory(core_->rank, [&] { return core_->prepare(call, task); }));
     status = core_->scheduler->run(task);
   }
-  if (!status.ok()) comm::dump_to_directory(*core_);
   return status;
 }
 
@@ -271,7 +270,7 @@ MemoryReport Communicator::memory() const {
   const Scheduler::Pause pause(*core_->scheduler);
   core_->host->report(report);
   if (core_->device() != nullptr) core_->device()->report(report);
-  report.record_bytes = core_->scheduler->record().memory_bytes() + core_->board->memory_bytes();
+  report.record_bytes = core_->scheduler->record_bytes() + core_->board->memory_bytes();
   report.total_bytes = report.scratch_bytes + report.record_bytes + report.plans_bytes;
   for (const ConnectionMemory& connection : report.connections)
     report.total_bytes += connection.bytes;
@@ -279,7 +278,7 @@ MemoryReport Communicator::memory() const {
 }
 
 std::string Communicator::dump_record() const {
-  return core_ ? comm::record_json(*core_) : std::string();
+  return core_ ? comm::record_json(*core_, "request") : std::string();
 }
 
 int Communicator::device() const {

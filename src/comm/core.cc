@@ -53,8 +53,10 @@ void let_go(Communicator::Core* core) {
 }  // namespace
 
 Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
-    std::shared_ptr<comm::Job> job, std::unique_ptr<comm::ControlGroup> group) {
+    std::shared_ptr<comm::Job> job, std::unique_ptr<comm::ControlGroup> group,
+    std::string group_name) {
   std::shared_ptr<Core> core(new Core, let_go);
+  core->group_name = std::move(group_name);
   core->id = group->communicator();
   core->epoch = group->epoch();
   core->rank = group->rank();
@@ -78,11 +80,14 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
                                                    .checks_calls = core->checks_calls},
                                                   core->world_ranks, std::move(placement)));
   core->scheduler = std::make_unique<Scheduler>(
-      Scheduler::Options{.rank = core->rank,
-                         .communicator = core->id,
-                         .spins = spins_of(*job),
-                         .record_slots = static_cast<std::size_t>(
-                             std::max<std::int64_t>(settings().integer(Setting::record_slots), 1))},
+      Scheduler::Options{
+          .rank = core->rank,
+          .communicator = core->id,
+          .group = core->group_name,
+          .spins = spins_of(*job),
+          .record_slots = static_cast<std::size_t>(
+              std::max<std::int64_t>(settings().integer(Setting::record_slots), 1)),
+          .on_failure = [of = core.get()] { comm::dump_to_directory(*of, "failure"); }},
       core->host->connections(), *core->board, *group);
   if (job->has_signals())
     UNISONO_TRY(core->make_signals(*job, *group));
@@ -92,11 +97,12 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   core->group = std::move(group);
   core->job = std::move(job);
   if (core->job->device() >= 0) UNISONO_TRY(core->make_device(core->job->device()));
-  comm::register_for_dumps(core);
+  core->watch = comm::watch_for_dumps(*core);
   return core;
 }
 
 Communicator::Core::~Core() {
+  watch.reset();
   if (scheduler == nullptr) return;  // it was never completely made
   if (!destroyed.load()) static_cast<void>(drain());
   // The scheduler's thread uses all the rest.
@@ -128,10 +134,13 @@ Status Communicator::Core::usable() {
 
 trace::Owner Communicator::Core::owner() const {
   return {.communicator = id,
+          .group = group_name,
           .epoch = epoch,
           .rank = rank,
-          .ranks = size,
-          .node = job->member(world_ranks[static_cast<std::size_t>(rank)]).node};
+          .world_ranks = world_ranks,
+          .node = job->member(world_ranks[static_cast<std::size_t>(rank)]).node,
+          .process = process,
+          .is_watched = comm::is_watched()};
 }
 
 Status Communicator::Core::register_plans(std::span<const std::string> texts,

@@ -15,6 +15,7 @@
 #include "comm/bootstrap/job.h"
 #include "comm/device/device_path.h"
 #include "comm/device/signals.h"
+#include "comm/dump.h"
 #include "comm/run/board.h"
 #include "comm/run/calls.h"
 #include "comm/run/host_path.h"
@@ -34,8 +35,10 @@ struct Work::State {
 struct Communicator::Core {
   // `group` is this communicator's control plane; its members are in the order of ranks.
   // In a job with devices, calls on streams are made ready at once.
+  // `group_name` is for people: "world", "world/0.1".
   static Result<std::shared_ptr<Core>> make(std::shared_ptr<comm::Job> job,
-                                            std::unique_ptr<comm::ControlGroup> group);
+                                            std::unique_ptr<comm::ControlGroup> group,
+                                            std::string group_name);
   ~Core();
 
   // Whether this process was forked from the one that made it. Then it is dead here: calls are
@@ -46,6 +49,7 @@ struct Communicator::Core {
 
   std::shared_ptr<comm::Job> job;
   std::unique_ptr<comm::ControlGroup> group;
+  std::string group_name;
   std::uint64_t id = 0;
   std::uint32_t epoch = 0;
   int rank = 0;
@@ -55,7 +59,9 @@ struct Communicator::Core {
   bool checks_calls = false;
   std::uint64_t splits = 0;
   std::unordered_map<std::uint64_t, std::uint64_t> shrinks;  // made so far, by who stayed
+  // Of collectives, and of the messages of one call to or from one peer.
   std::atomic<std::uint64_t> next_sequence{0};
+  std::atomic<std::uint64_t> next_messages{0};
   std::atomic<bool> destroyed{false};
   std::atomic<bool> suspended{false};
   const std::uint32_t forks = sys::fork_count();
@@ -67,6 +73,10 @@ struct Communicator::Core {
   std::unique_ptr<comm::Signals> signals;
   std::optional<Error> no_signals;
   std::unique_ptr<comm::Scheduler> scheduler;
+  std::unique_ptr<comm::Watch> watch;
+  mutable std::mutex dump_mutex;
+  mutable std::atomic<bool> has_file{false};
+  mutable std::atomic<bool> may_dump{true};
 
   // Runs the call at once, on what was prepared for the last one like it or is prepared now; false
   // if it must go as a task, which also tells what is wrong with it.

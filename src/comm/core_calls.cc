@@ -23,8 +23,14 @@ comm::CallView view_of(const Call& call) {
 
 void Communicator::Core::stamp(comm::Task& task) {
   const std::int64_t now = Scheduler::now_ns();
-  task.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  task.entry.enqueued_ns = now;
+  if (task.entry.is_message()) {
+    task.entry.sequence = next_messages.fetch_add(task.parts.size(), std::memory_order_relaxed);
+    std::uint64_t number = task.entry.sequence;
+    for (comm::Task::Part& part : task.parts) part.number = number++;
+  } else {
+    task.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  }
+  task.entry.scheduled_ns = now;
   task.deadline_ns = now + task.arguments.timeout_ns;
 }
 
@@ -126,7 +132,8 @@ bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
   comm::PointToPoint::PreparedMessage& prepared = **found;
   if (prepared.kind == 0) prepared.kind = ++kinds_;
   prepared.arguments.timeout_ns = timeout_ns;
-  run_in_turn(prepared, outcome);
+  prepared.number = next_messages.fetch_add(1, std::memory_order_relaxed);
+  scheduler->run_in_turn(prepared, outcome);
   prepared.end();
   return true;
 }

@@ -2,8 +2,14 @@
 
 #include <semaphore.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <mutex>
 #include <utility>
@@ -18,6 +24,19 @@
 namespace unisono::comm {
 namespace {
 
+constexpr std::chrono::milliseconds look_interval(200);
+constexpr int most_files = 64;
+constexpr std::size_t most_entries = 16'384;
+
+bool has_directory() { return !settings().text(Setting::dump_directory).empty(); }
+int signal_number() { return static_cast<int>(settings().integer(Setting::dump_signal)); }
+
+// Null once the communicator is gone.
+struct Watched {
+  std::mutex mutex;
+  Communicator::Core* core = nullptr;
+};
+
 // Lives as long as the process: its thread may wait in it when static objects are destroyed.
 class Registry {
  public:
@@ -26,43 +45,31 @@ class Registry {
     return *registry;
   }
 
-  void add(const std::shared_ptr<Communicator::Core>& core) {
+  void add(const std::shared_ptr<Watched>& one) {
     const std::lock_guard lock(mutex_);
     if (std::exchange(forks_, sys::fork_count()) != sys::fork_count()) {
       // A parent's communicators are its own to write down, and its thread is not here.
-      cores_.clear();
+      watched_.clear();
       start();
     }
-    std::erase_if(cores_, [](const auto& known) { return known.expired(); });
-    cores_.push_back(core);
-  }
-
-  void dump_all() {
-    std::vector<std::shared_ptr<Communicator::Core>> living;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const auto& known : cores_)
-        if (auto core = known.lock()) living.push_back(std::move(core));
-    }
-    for (const auto& core : living) dump_to_directory(*core);
+    std::erase_if(watched_, [](const auto& known) { return known.expired(); });
+    watched_.push_back(one);
   }
 
  private:
   Registry() { start(); }
 
   void start() {
-    const auto number = static_cast<int>(settings().integer(Setting::dump_signal));
-    if (number == 0) return;
+    const int number = signal_number();
+    if (number == 0 && !has_directory()) return;
     sem_init(&requests_, 0, 0);
-    auto thread = sys::start_thread("answers UNISONO_DUMP_SIGNAL", [this] {
-      while (true)
-        if (sem_wait(&requests_) == 0) dump_all();
-    });
+    auto thread = sys::start_thread("writes records on failure and by signal", [this] { run(); });
     if (!thread.ok()) {
       log(LogLevel::error, thread.error().message);
       return;
     }
     thread->detach();
+    if (number == 0) return;
     struct sigaction action{};
     action.sa_handler = [](int) {
       const int saved = errno;
@@ -74,30 +81,121 @@ class Registry {
       log(LogLevel::error, "UNISONO_DUMP_SIGNAL: signal ", number, " cannot be handled");
   }
 
+  void run() {
+    while (true) {
+      const auto next = std::chrono::system_clock::now().time_since_epoch() + look_interval;
+      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(next);
+      const timespec until{
+          .tv_sec = seconds.count(),
+          .tv_nsec = std::chrono::duration_cast<std::chrono::nanoseconds>(next - seconds).count()};
+      const bool is_asked =
+          has_directory() ? sem_timedwait(&requests_, &until) == 0 : sem_wait(&requests_) == 0;
+      for_each([&](Communicator::Core& core) {
+        if (is_asked)
+          dump_to_directory(core, "signal");
+        else
+          core.scheduler->look_for_failure();
+      });
+    }
+  }
+
+  template <class Act>
+  void for_each(Act act) {
+    std::vector<std::shared_ptr<Watched>> living;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& known : watched_)
+        if (auto one = known.lock()) living.push_back(std::move(one));
+    }
+    for (const auto& one : living) {
+      const std::lock_guard lock(one->mutex);
+      if (one->core != nullptr) act(*one->core);
+    }
+  }
+
   std::mutex mutex_;
-  std::vector<std::weak_ptr<Communicator::Core>> cores_;
+  std::vector<std::weak_ptr<Watched>> watched_;
   std::uint32_t forks_ = sys::fork_count();
   sem_t requests_{};
 };
 
+class WatchUntilGone final : public Watch {
+ public:
+  explicit WatchUntilGone(Communicator::Core& core) : watched_(std::make_shared<Watched>()) {
+    watched_->core = &core;
+    Registry::instance().add(watched_);
+  }
+  ~WatchUntilGone() override {
+    const std::lock_guard lock(watched_->mutex);
+    watched_->core = nullptr;
+  }
+
+ private:
+  std::shared_ptr<Watched> watched_;
+};
+
+void keep_newest(std::vector<trace::Entry>& entries) {
+  if (entries.size() > most_entries)
+    entries.erase(entries.begin(), entries.end() - static_cast<std::ptrdiff_t>(most_entries));
+}
+
+std::string json_of(const Communicator::Core& core, trace::Record record, std::string_view cause) {
+  keep_newest(record.collectives);
+  keep_newest(record.messages);
+  return trace::to_json(core.owner(), record, cause, trace::ClockAnchor::now());
+}
+
+// Whole under its name, or not there.
+bool write_file(const std::string& path, const std::string& text) {
+  const std::string beside = str(path, ".", getpid(), ".part");
+  bool is_written = false;
+  {
+    std::ofstream file(beside, std::ios::binary | std::ios::trunc);
+    file << text;
+    file.close();
+    is_written = file.good();
+  }
+  is_written = is_written && std::rename(beside.c_str(), path.c_str()) == 0;
+  const int why = errno;
+  if (!is_written) std::remove(beside.c_str());
+  errno = why;
+  return is_written;
+}
+
 }  // namespace
 
-void register_for_dumps(const std::shared_ptr<Communicator::Core>& core) {
-  Registry::instance().add(core);
+std::unique_ptr<Watch> watch_for_dumps(Communicator::Core& core) {
+  return std::make_unique<WatchUntilGone>(core);
 }
 
-std::string record_json(const Communicator::Core& core) {
-  return trace::to_json(core.owner(), core.scheduler->record().read());
+bool is_watched() { return has_directory(); }
+
+std::string record_json(const Communicator::Core& core, std::string_view cause) {
+  return json_of(core, core.scheduler->look_and_record(), cause);
 }
 
-std::string dump_to_directory(const Communicator::Core& core) {
-  const std::string& directory = settings().text(Setting::dump_directory);
-  if (directory.empty()) return {};
-  const std::string path = str(directory, "/unisono-", core.id, "-", core.rank, ".json");
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << record_json(core);
-  if (!file.good()) log(LogLevel::error, "cannot write the record to ", path);
-  return path;
+void dump_to_directory(const Communicator::Core& core, std::string_view cause) {
+  static std::atomic<int> files{0};
+  static std::atomic<bool> has_complained{false};
+  // A communicator that fails while it is made has nothing to tell.
+  if (!has_directory() || core.job == nullptr) return;
+  const auto complain = [](const auto&... what) {
+    if (!has_complained.exchange(true)) log(LogLevel::error, what...);
+  };
+  if (!core.has_file.exchange(true) && files.fetch_add(1) >= most_files) core.may_dump = false;
+  if (!core.may_dump) {
+    complain("UNISONO_DUMP_DIRECTORY: this process has written ", most_files,
+             " records, the most that it may; later ones are left out");
+    return;
+  }
+  const std::string path =
+      str(settings().text(Setting::dump_directory), "/unisono-", core.id, "-", core.rank, ".json");
+  // Of threads that write the same file, the one that renames last counts.
+  const std::lock_guard lock(core.dump_mutex);
+  errno = 0;
+  if (!write_file(path, json_of(core, core.scheduler->record(), cause)))
+    complain("cannot write the record to ", path, ": ",
+             errno != 0 ? std::strerror(errno) : "not all of it was written");
 }
 
 }  // namespace unisono::comm

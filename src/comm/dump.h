@@ -1,21 +1,33 @@
-// Records of all communicators of this process as JSON: on request, on failure, by signal.
+// Records of all communicators of this process as JSON: on request, by signal, and when a
+// communicator fails. With UNISONO_DUMP_DIRECTORY a thread listens for the failures of groups whose
+// ranks here make no call, so that every rank that lives writes what it knows.
 #pragma once
 
 #include <unisono/communicator.h>
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace unisono::comm {
 
-// Includes the communicator in what a signal dumps, for as long as it lives; installs the handler
-// of UNISONO_DUMP_SIGNAL the first time.
-void register_for_dumps(const std::shared_ptr<Communicator::Core>& core);
+// Includes a communicator in what a signal dumps and in what the thread listens to, until it is
+// destroyed; that waits for whoever looks at the communicator now.
+class Watch {
+ public:
+  virtual ~Watch() = default;
+};
+// Installs the handler of UNISONO_DUMP_SIGNAL and starts the thread the first time.
+std::unique_ptr<Watch> watch_for_dumps(Communicator::Core& core);
+// Whether that thread runs.
+bool is_watched();
 
-std::string record_json(const Communicator::Core& core);
+// `cause` as trace::to_json says.
+std::string record_json(const Communicator::Core& core, std::string_view cause);
 
-// Writes <UNISONO_DUMP_DIRECTORY>/unisono-<communicator>-<rank>.json, or does nothing without that
-// setting. Returns the path; what goes wrong is logged, for the caller has worse to tell.
-std::string dump_to_directory(const Communicator::Core& core);
+// Writes <UNISONO_DUMP_DIRECTORY>/unisono-<communicator>-<rank>.json whole or not at all; does
+// nothing without that setting. At most 64 files a process, of the newest 16,384 collectives and as
+// many messages. What goes wrong is logged once: the caller has worse to tell.
+void dump_to_directory(const Communicator::Core& core, std::string_view cause);
 
 }  // namespace unisono::comm

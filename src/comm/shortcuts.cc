@@ -3,7 +3,6 @@
 #include <unisono/communicator.h>
 
 #include "comm/core.h"
-#include "comm/dump.h"
 
 namespace unisono {
 
@@ -19,10 +18,8 @@ Status Communicator::run_named(Collective collective, const void* input, void* o
                                   .operation = operation,
                                   .root = root,
                                   .options = options},
-                                 status)) {
-    if (!status.ok()) comm::dump_to_directory(*core_);
+                                 status))
     return status;
-  }
   return run({.collective = collective,
               .input = input,
               .output = output,

@@ -47,7 +47,8 @@ Result<Communicator> Communicator::Core::split(int color, int key) {
   });
   UNISONO_ASSIGN(auto subgroup,
                  group->subgroup(comm::child_communicator(id, sequence, color), epoch, members));
-  UNISONO_ASSIGN(auto core, Core::make(job, std::move(subgroup)));
+  UNISONO_ASSIGN(auto core,
+                 Core::make(job, std::move(subgroup), str(group_name, "/", sequence, ".", color)));
   return Communicator(std::move(core));
 }
 
@@ -75,7 +76,8 @@ Result<Communicator> Communicator::Core::shrink(std::span<const int> excluded) {
   const std::uint64_t identity =
       comm::child_communicator(id, shrinks[who]++, static_cast<std::int64_t>(who));
   UNISONO_ASSIGN(auto subgroup, group->subgroup(identity, epoch, members));
-  UNISONO_ASSIGN(auto core, Core::make(job, std::move(subgroup)));
+  UNISONO_ASSIGN(auto core, Core::make(job, std::move(subgroup),
+                                       str(group_name, "/shrunk to ", members.size())));
   return Communicator(std::move(core));
 }
 

@@ -1,4 +1,6 @@
-// The record as JSON; record.h says what each field means.
+// The record as JSON: docs/reference/record.md says what each member means.
+
+#include <utility>
 
 #include "base/json.h"
 #include "trace/record.h"
@@ -19,23 +21,39 @@ void write(json::Writer& writer, const Waiting& waiting) {
       .end_object();
 }
 
+// Times that were not seen are left out.
+void write_times(json::Writer& writer, const Entry& entry) {
+  const auto write_time = [&](std::string_view name, std::int64_t ns) {
+    if (ns != 0) writer.member(name, ns);
+  };
+  write_time("scheduled_ns", entry.scheduled_ns);
+  write_time("started_ns", entry.started_ns);
+  write_time("launched_ns", entry.launched_ns);
+  write_time("ended_ns", entry.ended_ns);
+}
+
 void write(json::Writer& writer, const Entry& entry) {
-  writer.begin_object(json::Writer::Layout::one_line)
-      .member("sequence", entry.sequence)
-      .member("collective", name(entry.collective))
+  writer.begin_object(json::Writer::Layout::one_line);
+  const bool has_number = !entry.is_message() || entry.peer >= 0;
+  if (has_number) writer.member("sequence", entry.sequence);
+  if (entry.is_message()) {
+    writer.member("direction", entry.is_send ? "send" : "receive")
+        .member("peer", entry.peer)
+        .member("messages", entry.messages)
+        .member("message_tag", entry.message_tag);
+  } else {
+    writer.member("collective", name(entry.collective))
+        .member("type", name(entry.type))
+        .member("operation", name(entry.operation))
+        .member("root", entry.root);
+  }
+  writer.member("bytes", entry.bytes)
       .member("plan", std::string_view(entry.plan.data()))
       .member("protocol", name(entry.protocol))
       .member("path", name(entry.path))
-      .member("bytes", entry.bytes)
-      .member("type", name(entry.type))
-      .member("operation", name(entry.operation))
-      .member("root", entry.root)
-      .member("state", name(entry.state))
-      .member("enqueued_ns", entry.enqueued_ns)
-      .member("started_ns", entry.started_ns);
-  const bool is_launched = entry.state == State::launched;
-  if (is_launched) writer.member("launched_ns", entry.ended_ns);
-  writer.member("ended_ns", is_launched ? 0 : entry.ended_ns);
+      .member("state", name(entry.state));
+  write_times(writer, entry);
+  if (entry.is_captured) writer.member("captured", true);
   if (entry.tag != 0) writer.member("tag", str(entry.tag));
   if (entry.waiting.kind != Waiting::Kind::nothing) {
     writer.key("waiting");
@@ -44,22 +62,68 @@ void write(json::Writer& writer, const Entry& entry) {
   writer.end_object();
 }
 
+std::string_view kind_of(const Error& error) {
+  if (error.aborted) return "aborted";
+  if (error.timed_out) return "timeout";
+  switch (error.kind) {
+    case ErrorKind::misuse:
+      return "misuse";
+    case ErrorKind::environment:
+      return "environment";
+    case ErrorKind::peer:
+      return "peer";
+    case ErrorKind::bug:
+      break;
+  }
+  return "bug";
+}
+
+void write(json::Writer& writer, const Failure& failure) {
+  writer.begin_object()
+      .member("kind", kind_of(failure.error))
+      .member("rank", failure.error.peer)
+      .member("time_ns", failure.time_ns)
+      .member("message", failure.error.describe())
+      .end_object();
+}
+
 }  // namespace
 
-std::string to_json(const Owner& owner, const std::vector<Entry>& entries) {
+std::string to_json(const Owner& owner, const Record& record, std::string_view cause,
+                    const ClockAnchor& clock) {
   std::string out;
   json::Writer writer(out);
   writer.begin_object()
       .member("format", "unisono-record")
-      .member("version", 1)
+      .member("version", 2)
+      .member("cause", cause)
       .member("communicator", str(owner.communicator))
+      .member("group", owner.group)
       .member("epoch", owner.epoch)
       .member("rank", owner.rank)
-      .member("ranks", owner.ranks)
-      .member("node", owner.node);
-  writer.key("entries").begin_array();
-  for (const Entry& entry : entries) write(writer, entry);
-  writer.end_array().end_object();
+      .member("ranks", owner.world_ranks.size());
+  writer.key("world_ranks").begin_array(json::Writer::Layout::one_line);
+  for (const int world_rank : owner.world_ranks) writer.value(world_rank);
+  writer.end_array()
+      .member("node", owner.node)
+      .member("process", owner.process)
+      .member("watched", owner.is_watched);
+  writer.key("clock")
+      .begin_object(json::Writer::Layout::one_line)
+      .member("monotonic_ns", clock.monotonic_ns)
+      .member("wall_ns", clock.wall_ns)
+      .end_object();
+  if (record.failure) {
+    writer.key("failure");
+    write(writer, *record.failure);
+  }
+  for (const auto& [name, entries] :
+       {std::pair("collectives", &record.collectives), {"messages", &record.messages}}) {
+    writer.key(name).begin_array();
+    for (const Entry& entry : *entries) write(writer, entry);
+    writer.end_array();
+  }
+  writer.end_object();
   out.push_back('\n');
   return out;
 }

@@ -1,6 +1,8 @@
 #include "trace/record.h"
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include "base/str.h"
 
@@ -10,11 +12,11 @@ namespace {
 constexpr std::array<std::string_view, 9> waiting_names{"nothing",     "connection",  "message",
                                                         "credit",      "destination", "dependency",
                                                         "consumption", "entry",       "departure"};
-constexpr std::array<std::string_view, 5> state_names{"enqueued", "started", "completed", "failed",
-                                                      "launched"};
-constexpr std::array<std::string_view, 8> path_names{
-    "host",      "interpreter", "ll_all_pairs", "ll128_all_pairs",
-    "zero_copy", "tma_bulk",    "messages",     "copy_engine"};
+constexpr std::array<std::string_view, 5> state_names{"scheduled", "started", "ended", "failed",
+                                                      "aborted"};
+constexpr std::array<std::string_view, 9> path_names{
+    "host",     "interpreter", "ll_all_pairs", "ll128_all_pairs", "zero_copy",
+    "tma_bulk", "messages",    "copy_engine",  "staged"};
 
 }  // namespace
 
@@ -69,9 +71,9 @@ void Entry::set_plan(std::string_view name) {
 
 Ring::Ring(std::size_t slots) : slots_(std::max<std::size_t>(slots, 1)), ring_(new Slot[slots_]) {}
 
-void Ring::write(const Entry& entry, std::uint32_t kind) {
+void Ring::write(std::uint64_t number, const Entry& entry, std::uint32_t kind) {
   static_assert(std::is_trivially_copyable_v<Entry>);
-  Slot& slot = ring_[entry.sequence % slots_];
+  Slot& slot = ring_[number % slots_];
   const std::size_t written = kind != 0 && slot.kind == kind ? words_of_one_call : words;
   slot.kind = kind;
   const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
@@ -88,7 +90,7 @@ void Ring::write(const Entry& entry, std::uint32_t kind) {
   slot.version.store(version + 2, std::memory_order_release);
 }
 
-bool Ring::read_slot(const Slot& slot, Entry& entry) const {
+bool Ring::read_slot(const Slot& slot, Entry& entry) {
   std::array<std::uint64_t, words> image;
   const std::uint32_t before = slot.version.load(std::memory_order_acquire);
   if (before == 0 || before % 2 == 1) return false;
@@ -98,22 +100,33 @@ bool Ring::read_slot(const Slot& slot, Entry& entry) const {
   return true;
 }
 
+std::optional<Entry> Ring::at(std::uint64_t number) const {
+  Entry entry;
+  // A slot caught in the middle of a write is tried again a few times, then left out.
+  for (int attempt = 0; attempt < 8; ++attempt)
+    if (read_slot(ring_[number % slots_], entry)) return entry;
+  return std::nullopt;
+}
+
 std::vector<Entry> Ring::read() const {
   std::vector<Entry> entries;
-  for (std::size_t i = 0; i < slots_; ++i) {
-    Entry entry;
-    // A slot caught in the middle of a write is tried again a few times, then left out.
-    for (int attempt = 0; attempt < 8; ++attempt) {
-      if (!read_slot(ring_[i], entry)) continue;
-      entries.push_back(entry);
-      break;
-    }
-  }
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return a.sequence < b.sequence; });
+  for (std::size_t i = 0; i < slots_; ++i)
+    if (const auto entry = at(i)) entries.push_back(*entry);
+  std::ranges::stable_sort(entries, {}, [](const Entry& entry) {
+    return std::pair(entry.scheduled_ns, entry.sequence);
+  });
   return entries;
 }
 
 std::size_t Ring::memory_bytes() const { return slots_ * sizeof(Slot); }
+
+ClockAnchor ClockAnchor::now() {
+  const auto nanoseconds = [](auto clock) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(clock.now().time_since_epoch())
+        .count();
+  };
+  return {.monotonic_ns = nanoseconds(std::chrono::steady_clock()),
+          .wall_ns = nanoseconds(std::chrono::system_clock())};
+}
 
 }  // namespace unisono::trace

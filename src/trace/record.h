@@ -5,6 +5,7 @@
 // kept.
 #pragma once
 
+#include <unisono/result.h>
 #include <unisono/types.h>
 
 #include <array>
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,12 +51,13 @@ std::string_view name(Waiting::Kind kind);
 // "message 5 of rank 3 on channel 0 (4 have arrived), at step 2 of thread block 0, tile 0".
 std::string describe(const Waiting& waiting);
 
-// A call on a stream is launched when its kernels are in the stream: nothing here tells what became
-// of them.
-enum class State : std::uint8_t { enqueued, started, completed, failed, launched };
+// How far a call was seen to come. A call on a stream is scheduled until the host sees its end: the
+// host does not see a kernel begin.
+enum class State : std::uint8_t { scheduled, started, ended, failed, aborted };
 std::string_view name(State state);
 
-// What carries a call: the host engine, a GPU kernel, or the copy engines.
+// What carries a call: the host engine, a GPU kernel, the copy engines, or the host engine between
+// copies from and to the device.
 enum class Path : std::uint8_t {
   host,
   interpreter,      // the kernel that interprets any plan
@@ -64,27 +67,40 @@ enum class Path : std::uint8_t {
   tma_bulk,         // TMA bulk copies between mapped buffers
   messages,         // the kernels of point-to-point groups
   copy_engine,
+  staged,
 };
 std::string_view name(Path path);
 
+// A collective, or the messages of one call to or from one peer.
 struct Entry {
   // First what each call has anew; then what calls of one kind share.
+  //
+  // Collectives count from 0 on every rank alike. Messages count for each peer, direction and
+  // message tag, in memory of the host and of the device apart, so both ends give a message the
+  // same number.
   std::uint64_t sequence = 0;
-  std::int64_t enqueued_ns = 0;  // of the steady clock, like the others; 0: not yet
+  std::int64_t scheduled_ns = 0;  // of the monotonic clock, like the others; 0: not seen
   std::int64_t started_ns = 0;
-  std::int64_t ended_ns = 0;  // or launched
+  std::int64_t ended_ns = 0;
   Collective collective = Collective::all_reduce;
   Protocol protocol = Protocol::simple;
   DataType type = DataType::uint8;
   ReduceOperation operation = ReduceOperation::sum;
-  State state = State::enqueued;
+  State state = State::scheduled;
   Path path = Path::host;
+  bool is_captured = false;  // into a CUDA graph, whose replays have no entries
+  bool is_send = false;      // of messages
   std::int32_t root = 0;
+  std::int32_t peer = -1;  // of messages; -1: not known before one arrives
+  std::uint32_t messages = 0;
+  std::int32_t message_tag = 0;
   std::array<char, 44> plan{};  // the plan's name, cut to fit, ending in 0
   std::uint64_t bytes = 0;
-  std::uint64_t tag = 0;  // the caller's
+  std::uint64_t tag = 0;         // the caller's
+  std::int64_t launched_ns = 0;  // all of it was on its stream
   Waiting waiting;
 
+  bool is_message() const { return collective == Collective::point_to_point; }
   void set_plan(std::string_view name);
 };
 
@@ -93,12 +109,15 @@ class Ring {
  public:
   explicit Ring(std::size_t slots);
 
-  // Writes the entry to the slot of its sequence number. Neither blocks nor allocates. Entries of
-  // one kind, if it is not 0, differ in their number and times alone: where a slot holds one of
+  // Writes the entry to the slot of that number. Neither blocks nor allocates. Entries of one kind,
+  // if it is not 0, differ in their sequence number and times alone: where a slot holds one of
   // that kind, only its first line is written. Many small calls would else go through all of a ring
   // that is larger than a core's first cache.
-  void write(const Entry& entry, std::uint32_t kind = 0);
-  // The entries held now, oldest first. Entries that are being overwritten are left out.
+  void write(std::uint64_t number, const Entry& entry, std::uint32_t kind = 0);
+  // What the slot of that number holds.
+  std::optional<Entry> at(std::uint64_t number) const;
+  // The entries held now, in the order of scheduled_ns. Entries that are being overwritten are left
+  // out.
   std::vector<Entry> read() const;
   std::size_t memory_bytes() const;
 
@@ -111,22 +130,48 @@ class Ring {
     std::uint32_t kind = 0;  // the writer's
     std::array<std::atomic<std::uint64_t>, words> data{};
   };
-  bool read_slot(const Slot& slot, Entry& entry) const;
+  static bool read_slot(const Slot& slot, Entry& entry);
 
   std::size_t slots_;
   std::unique_ptr<Slot[]> ring_;
 };
 
+// Two clocks read at the same moment.
+struct ClockAnchor {
+  std::int64_t monotonic_ns = 0;
+  std::int64_t wall_ns = 0;  // since 1970
+  static ClockAnchor now();
+};
+
 // Who the record belongs to: the head of a dump.
 struct Owner {
   std::uint64_t communicator = 0;
+  std::string group;  // the communicator's name: "world", "world/0.1" for a split
   std::uint32_t epoch = 0;
   int rank = 0;
-  int ranks = 1;
+  std::vector<int> world_ranks;  // by rank
   std::string node;
+  int process = 0;
+  // A living process writes its dump when the group fails, even if it makes no call.
+  bool is_watched = false;
 };
 
-// {"format": "unisono-record", "version": 1, "rank": 0, ..., "entries": [...]}.
-std::string to_json(const Owner& owner, const std::vector<Entry>& entries);
+struct Failure {
+  Error error;
+  std::int64_t time_ns = 0;  // of the monotonic clock
+};
+
+// What a communicator knows of its calls at one moment. The failure closed all calls that were
+// open.
+struct Record {
+  std::vector<Entry> collectives;
+  std::vector<Entry> messages;
+  std::optional<Failure> failure;
+};
+
+// docs/reference/record.md; docs/schema/record-v2.schema.json. `cause` says why it is written:
+// "request", "signal" or "failure".
+std::string to_json(const Owner& owner, const Record& record, std::string_view cause,
+                    const ClockAnchor& clock);
 
 }  // namespace unisono::trace

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "base/json.h"
 #include "base/settings.h"
@@ -49,7 +52,7 @@ TEST(Dump, OnFailureTellsWhatTheCallWaitedFor) {
     ASSERT_FALSE(world.barrier().ok());
     auto record = json::parse(text_of(path_of(world)));
     ASSERT_TRUE(record.ok()) << record.error().describe();
-    const json::Value& entry = record->find("entries")->array().back();
+    const json::Value& entry = record->find("collectives")->array().back();
     EXPECT_EQ(entry.find("state")->string(), "failed");
     EXPECT_EQ(entry.find("collective")->string(), "barrier");
     ASSERT_NE(entry.find("waiting"), nullptr);
@@ -64,13 +67,194 @@ TEST(Dump, BySignalWhileACallRuns) {
     ASSERT_EQ(raise(SIGUSR2), 0);
     const auto until = std::chrono::steady_clock::now() + 20s;
     std::string text;
-    while (text.find("\"completed\"") == std::string::npos &&
+    while (text.find("\"ended\"") == std::string::npos &&
            std::chrono::steady_clock::now() < until) {
       std::this_thread::yield();
       text = text_of(path_of(world));
     }
     EXPECT_NE(text.find("\"collective\": \"barrier\""), std::string::npos) << text;
   });
+}
+
+json::Value record_of(const Communicator& communicator) {
+  auto record = json::parse(communicator.dump_record());
+  EXPECT_TRUE(record.ok()) << record.error().describe();
+  return *record;
+}
+
+std::optional<json::Value> dump_of(const Communicator& world) {
+  const auto until = std::chrono::steady_clock::now() + 10s;
+  while (std::chrono::steady_clock::now() < until) {
+    auto record = json::parse(text_of(path_of(world)));
+    if (record.ok()) return *record;
+    std::this_thread::sleep_for(10ms);
+  }
+  return std::nullopt;
+}
+
+// Not of blocking calls alone.
+TEST(Dump, OnTheDeadlineOfWorkThatIsWaitedFor) {
+  test::run_ranks({.ranks = 2, .timeout = 200ms}, [](Communicator& world) {
+    if (world.rank() == 1) {
+      std::this_thread::sleep_for(2s);
+      return;
+    }
+    float value = 1;
+    auto work = world.submit(Call{.collective = Collective::all_reduce,
+                                  .input = &value,
+                                  .output = &value,
+                                  .count = 1,
+                                  .send_counts = {},
+                                  .send_displacements = {},
+                                  .recv_counts = {},
+                                  .recv_displacements = {},
+                                  .options = {}});
+    ASSERT_TRUE(work.ok());
+    ASSERT_FALSE(work->wait().ok());
+    const auto record = json::parse(text_of(path_of(world)));
+    ASSERT_TRUE(record.ok()) << record.error().describe();
+    EXPECT_EQ(record->find("cause")->string(), "failure");
+    EXPECT_EQ(record->find("failure")->find("kind")->string(), "timeout");
+    EXPECT_EQ(record->find("collectives")->array().back().find("state")->string(), "failed");
+  });
+}
+
+// The failure closes what waited for its turn, too, which was never seen to start.
+TEST(Dump, AFailureClosesEveryOpenCall) {
+  test::run_ranks({.ranks = 2}, [](Communicator& world) {
+    if (world.rank() == 1) {
+      EXPECT_FALSE(world.barrier().ok());
+      return;
+    }
+    float value = 1;
+    std::vector<Work> works;
+    for (int i = 0; i < 3; ++i) {
+      auto work = world.submit(Call{.collective = Collective::all_reduce,
+                                    .input = &value,
+                                    .output = &value,
+                                    .count = 1,
+                                    .send_counts = {},
+                                    .send_displacements = {},
+                                    .recv_counts = {},
+                                    .recv_displacements = {},
+                                    .options = {}});
+      ASSERT_TRUE(work.ok());
+      works.push_back(std::move(*work));
+    }
+    const json::Value before = record_of(world);
+    const auto& open = before.find("collectives")->array();
+    ASSERT_EQ(open.size(), 3U);
+    EXPECT_EQ(open[2].find("state")->string(), "scheduled") << "it waits for its turn";
+    EXPECT_EQ(open[2].find("started_ns"), nullptr);
+    world.abort();
+    for (Work& work : works) EXPECT_FALSE(work.wait().ok());
+    const json::Value after = record_of(world);
+    for (const json::Value& entry : after.find("collectives")->array())
+      EXPECT_EQ(entry.find("state")->string(), "aborted");
+    EXPECT_EQ(after.find("collectives")->array()[2].find("started_ns"), nullptr);
+    const auto dump = dump_of(world);
+    ASSERT_TRUE(dump);
+    EXPECT_EQ(dump->find("failure")->find("kind")->string(), "aborted");
+  });
+}
+
+// A rank that makes no call writes what it knows when the others fail.
+TEST(Dump, OfARankThatMakesNoCall) {
+  test::run_ranks({.ranks = 3, .timeout = 300ms}, [](Communicator& world) {
+    ASSERT_TRUE(world.barrier().ok());
+    if (world.rank() != 2) {
+      EXPECT_FALSE(world.barrier().ok());
+      return;
+    }
+    const auto dump = dump_of(world);
+    ASSERT_TRUE(dump);
+    ASSERT_EQ(dump->find("collectives")->array().size(), 1U);
+    EXPECT_EQ(dump->find("collectives")->array()[0].find("state")->string(), "ended");
+    EXPECT_EQ(dump->find("failure")->find("rank")->integer(), 2);
+    EXPECT_TRUE(dump->find("watched")->boolean());
+  });
+}
+
+// Both ends of a message give it the same number, whatever else they do; collectives count apart.
+TEST(Dump, MessagesCountForEachPeerAndDirection) {
+  test::run_ranks({.ranks = 3}, [](Communicator& world) {
+    float value = 1;
+    const auto type = DataType::float32;
+    for (int i = 0; i < 3; ++i) {
+      if (world.rank() == 0) {
+        ASSERT_TRUE(world.send(&value, 1, type, 1).ok());
+        if (i > 0) {
+          ASSERT_TRUE(world.send(&value, 1, type, 2).ok());
+        }
+      } else if (world.rank() == 1) {
+        ASSERT_TRUE(world.recv(&value, 1, type, i == 1 ? any_source : 0).ok());
+      } else if (i > 0) {
+        ASSERT_TRUE(world.recv(&value, 1, type, 0).ok());
+      }
+    }
+    ASSERT_TRUE(world.barrier().ok());
+    const json::Value record = record_of(world);
+    ASSERT_EQ(record.find("collectives")->array().size(), 1U);
+    EXPECT_EQ(record.find("collectives")->array()[0].find("sequence")->integer(), 0);
+    const std::int64_t peer = world.rank() == 0 ? 2 : 0;
+    std::vector<std::int64_t> numbers;
+    for (const json::Value& entry : record.find("messages")->array())
+      if (entry.find("peer")->integer() == peer)
+        numbers.push_back(entry.find("sequence")->integer());
+    EXPECT_EQ(numbers, world.rank() == 1 ? (std::vector<std::int64_t>{0, 1, 2})
+                                         : (std::vector<std::int64_t>{0, 1}));
+  });
+}
+
+// Groups and single messages count together; of a group, what goes one way is one entry.
+TEST(Dump, AGroupHasAnEntryForEachPeerAndDirection) {
+  test::run_ranks({.ranks = 2}, [](Communicator& world) {
+    const int peer = 1 - world.rank();
+    std::array<float, 4> values{};
+    const auto group = [&] {
+      std::vector<Message> messages;
+      for (int i = 0; i < 2; ++i) {
+        messages.push_back({.is_send = true,
+                            .send_data = &values[static_cast<std::size_t>(i)],
+                            .count = 1,
+                            .type = DataType::float32,
+                            .peer = peer});
+        messages.push_back({.is_send = false,
+                            .recv_data = &values[static_cast<std::size_t>(2 + i)],
+                            .count = 1,
+                            .type = DataType::float32,
+                            .peer = peer});
+      }
+      auto work = world.submit(messages, {});
+      ASSERT_TRUE(work.ok());
+      ASSERT_TRUE(work->wait().ok());
+    };
+    group();
+    group();
+    const json::Value record = record_of(world);
+    const auto& messages = record.find("messages")->array();
+    ASSERT_EQ(messages.size(), 4U);
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(messages[i].find("messages")->integer(), 2);
+      EXPECT_EQ(messages[i].find("bytes")->integer(), 8);
+      EXPECT_EQ(messages[i].find("sequence")->integer(), i < 2 ? 0 : 2);
+      EXPECT_EQ(messages[i].find("state")->string(), "ended");
+    }
+  });
+}
+
+// Nothing half written stays, and the job goes on.
+TEST(Dump, WhereTheFolderIsGoneTheCallStillTellsItsOwnError) {
+  ASSERT_TRUE(settings().set(Setting::dump_directory, "/nonexistent/folder").ok());
+  test::run_ranks({.ranks = 2, .timeout = 200ms}, [](Communicator& world) {
+    if (world.rank() == 1) return;
+    const Status status = world.barrier();
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().peer, 1);
+  });
+  ASSERT_TRUE(settings().set(Setting::dump_directory, DumpSettings::directory).ok());
+  for (const auto& file : std::filesystem::directory_iterator(DumpSettings::directory))
+    EXPECT_EQ(file.path().extension(), ".json") << file.path();
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Communicators on CUDA streams: threads as ranks, one on each device in turn.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <random>
+#include <thread>
 #include <tuple>
 
 #include "algorithm/algorithm.h"
@@ -267,13 +269,12 @@ std::vector<std::string> states_of(const Communicator& communicator, std::string
   std::vector<std::string> out;
   auto record = json::parse(communicator.dump_record());
   if (!record.ok()) return {record.error().describe()};
-  for (const json::Value& entry : record->find("entries")->array())
+  for (const json::Value& entry : record->find("collectives")->array())
     if (entry.find("plan")->string() == plan) out.push_back(entry.find("state")->string());
   return out;
 }
 
-// Registered before its device is known, and after. Of calls on streams the record knows that they
-// were launched, and no more.
+// Registered before its device is known, and after.
 TEST_P(GpuCommunicator, RegisteredPlansTakeCallsOnStreams) {
   for (const bool device_is_known : {true, false}) {
     RanksOptions with = options();
@@ -290,7 +291,7 @@ TEST_P(GpuCommunicator, RegisteredPlansTakeCallsOnStreams) {
           EXPECT_EQ(run_checked(communicator, {problem, DataType::int32, false, {}, 7, on(stream)}),
                     "");
         }
-        EXPECT_EQ(states_of(communicator, plan), std::vector<std::string>(3, "launched"));
+        EXPECT_EQ(states_of(communicator, plan), std::vector<std::string>(3, "ended"));
       }
     });
   }
@@ -365,6 +366,38 @@ TEST_P(GpuCommunicator, AbortEndsAKernelThatWaits) {
     ASSERT_TRUE(call().ok());
     ASSERT_TRUE(stream.synchronize().ok());
     test::expect_abort_is_told(communicator, stream, call);
+  });
+}
+
+// A call that is on its stream is not over, and a hang is not a success.
+TEST_P(GpuCommunicator, ACallThatHangsIsNotRecordedAsEnded) {
+  if (is_staged()) GTEST_SKIP() << "the host waits";
+  RanksOptions with = options();
+  with.timeout = std::chrono::seconds(2);
+  run_ranks(with, [&](Communicator& communicator) {
+    const auto device = device_of(communicator.rank());
+    const TestStream stream(device);
+    auto memory = sys::cuda::Memory::allocate(device, 4096);
+    auto* data = reinterpret_cast<void*>(memory->address());
+    const auto call = [&] {
+      return communicator.all_reduce(data, data, 64, DataType::float32, ReduceOperation::sum,
+                                     {.algorithm = "one_shot", .stream = stream.handle()});
+    };
+    ASSERT_TRUE(call().ok());
+    ASSERT_TRUE(stream.synchronize().ok());
+    EXPECT_EQ(states_of(communicator, "one_shot"), std::vector<std::string>{"ended"});
+    if (communicator.rank() == communicator.size() - 1) {
+      std::this_thread::sleep_for(std::chrono::seconds(4));
+      return;
+    }
+    ASSERT_TRUE(call().ok());
+    EXPECT_EQ(states_of(communicator, "one_shot").back(), "scheduled");
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(15);
+    while (communicator.failure().ok() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_FALSE(communicator.failure().ok());
+    const auto states = states_of(communicator, "one_shot");
+    EXPECT_EQ(states, (std::vector<std::string>{"ended", "failed"}));
   });
 }
 

@@ -78,7 +78,7 @@ RIGHT_FILES = {
     "messages.goal": GOAL,
     "program.py": PROGRAM,
     "measured.json": '{"rows": [{"collective": "all_reduce", "ranks": 2, "time_us": 1.0}]}',
-    "record/0.json": '{"format": "unisono-record", "version": 1, "entries": []}',
+    "record/0.json": '{"format": "unisono-record", "version": 2, "collectives": []}',
     "flight/0.json": '{"version": "2.5", "pg_config": {"0": {"name": "0", "ranks": "[0]"}}, '
     '"entries": [{"process_group": ["0", "0"], "profiling_name": "nccl:all_reduce", '
     '"time_created_ns": 1, "input_sizes": [[4]], "output_sizes": [[4]], "duration_ms": 1.0}]}',

@@ -193,9 +193,9 @@ def test_the_record_tells_every_call():
         comm.barrier()
         record = json.loads(comm.dump_record())
         assert record["rank"] == comm.rank
-        first, second = record["entries"]
+        first, second = record["collectives"]
         assert (first["collective"], first["protocol"], first["bytes"]) == ("all_reduce", "ll", 32)
-        assert first["state"] == second["state"] == "completed"
+        assert first["state"] == second["state"] == "ended"
         assert second["collective"] == "barrier"
 
     run_ranks(2, check)

@@ -309,14 +309,16 @@ def record(rank: int, ranks: int, calls: int, first: int = 0) -> dict[str, Any]:
         {
             "sequence": i, "collective": "all_gather", "plan": "ring", "protocol": "simple",
             "bytes": 1 << 20, "type": "float32", "operation": "sum", "root": 0,
-            "state": "completed", "enqueued_ns": 1000 * i, "started_ns": 300_000 * i + 1000,
-            "ended_ns": 300_000 * i + 51_000,
+            "path": "host", "state": "ended", "scheduled_ns": 1000 * i + 1,
+            "started_ns": 300_000 * i + 1000, "ended_ns": 300_000 * i + 51_000,
         }
         for i in range(first, calls)
     ]  # fmt: skip
     return {
-        "format": "unisono-record", "version": 1, "communicator": "7", "epoch": 0, "rank": rank,
-        "ranks": ranks, "node": "n", "entries": entries,
+        "format": "unisono-record", "version": 2, "cause": "request", "communicator": "7",
+        "group": "world", "epoch": 0, "rank": rank, "ranks": ranks,
+        "world_ranks": list(range(ranks)), "node": "n", "process": 1, "watched": False,
+        "clock": {"monotonic_ns": 1, "wall_ns": 1}, "collectives": entries, "messages": [],
     }  # fmt: skip
 
 
@@ -328,11 +330,11 @@ def test_our_records_are_workloads(tmp_path: Path) -> None:
     assert result.algorithms == [("record", "all_gather", 1 << 20, "ring")]
     assert result.compute_us == pytest.approx(2 * 250)
     late = record(3, 4, 4)
-    late["entries"][-1]["state"] = "started"
+    late["collectives"][-1]["state"] = "started"
     (tmp_path / "record_3.json").write_text(json.dumps(late))
     with pytest.raises(MisuseError, match="call 3 .* is started; the record ends early"):
         load_workload(tmp_path)
-    late["entries"][-1]["state"] = "launched"
+    late["collectives"][-1].update(state="ended", started_ns=0, path="interpreter")
     (tmp_path / "record_3.json").write_text(json.dumps(late))
     with pytest.raises(MisuseError, match="call 3 .* went to a CUDA stream; the record does"):
         load_workload(tmp_path)

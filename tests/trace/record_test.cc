@@ -15,6 +15,7 @@ Entry entry_of(std::uint64_t sequence) {
   Entry entry;
   entry.sequence = sequence;
   entry.bytes = sequence * 3;
+  entry.scheduled_ns = static_cast<std::int64_t>(sequence * 4 + 1);
   entry.started_ns = static_cast<std::int64_t>(sequence * 5);
   entry.waiting.expected = sequence * 7;
   entry.set_plan("plan");
@@ -24,7 +25,8 @@ Entry entry_of(std::uint64_t sequence) {
 TEST(Ring, KeepsTheNewestInOrder) {
   Ring ring(4);
   EXPECT_TRUE(ring.read().empty());
-  for (std::uint64_t sequence = 0; sequence < 10; ++sequence) ring.write(entry_of(sequence));
+  for (std::uint64_t sequence = 0; sequence < 10; ++sequence)
+    ring.write(sequence, entry_of(sequence));
   const auto entries = ring.read();
   ASSERT_EQ(entries.size(), 4U);
   for (std::size_t i = 0; i < 4; ++i) {
@@ -36,12 +38,12 @@ TEST(Ring, KeepsTheNewestInOrder) {
 TEST(Ring, ALaterWriteOfACallReplacesTheEarlier) {
   Ring ring(4);
   Entry entry = entry_of(2);
-  ring.write(entry);
-  entry.state = State::completed;
-  ring.write(entry);
+  ring.write(2, entry);
+  entry.state = State::ended;
+  ring.write(2, entry);
   const auto entries = ring.read();
   ASSERT_EQ(entries.size(), 1U);
-  EXPECT_EQ(entries[0].state, State::completed);
+  EXPECT_EQ(entries[0].state, State::ended);
 }
 
 // Only numbers and times of entries of one kind differ; those of two kinds take each other's
@@ -51,6 +53,7 @@ TEST(Ring, AnEntryOfOneKindIsWholeAfterAnotherKindsAndAfterItsOwn) {
   const auto entry = [](std::uint64_t sequence, std::uint32_t kind) {
     Entry out;
     out.sequence = sequence;
+    out.scheduled_ns = static_cast<std::int64_t>(sequence * 4 + 1);
     out.started_ns = static_cast<std::int64_t>(sequence * 5);
     out.ended_ns = static_cast<std::int64_t>(sequence * 6);
     out.bytes = 100 * kind;
@@ -59,7 +62,7 @@ TEST(Ring, AnEntryOfOneKindIsWholeAfterAnotherKindsAndAfterItsOwn) {
   };
   std::uint64_t sequence = 0;
   for (const std::uint32_t kind : {1, 1, 1, 2, 1, 2, 2, 2, 2, 0, 2, 2, 0, 0, 1, 1, 1}) {
-    ring.write(entry(sequence, kind), kind);
+    ring.write(sequence, entry(sequence, kind), kind);
     const auto entries = ring.read();
     const Entry& last = entries.back();
     ASSERT_EQ(last.sequence, sequence);
@@ -85,7 +88,8 @@ TEST(Ring, AReaderNeverSeesATornEntry) {
         ASSERT_EQ(entry.waiting.expected, 7 * entry.sequence);
       }
   });
-  for (std::uint64_t sequence = 0; sequence < 100'000; ++sequence) ring.write(entry_of(sequence));
+  for (std::uint64_t sequence = 0; sequence < 100'000; ++sequence)
+    ring.write(sequence, entry_of(sequence));
   stop = true;
   reader.join();
 }
@@ -116,18 +120,42 @@ TEST(Waiting, IsDescribedWithItsNumbers) {
   }
 }
 
+TEST(Ring, FindsWhatTheSlotOfANumberHolds) {
+  Ring ring(4);
+  EXPECT_FALSE(ring.at(1));
+  ring.write(1, entry_of(1));
+  ring.write(5, entry_of(5));
+  ASSERT_TRUE(ring.at(1));
+  EXPECT_EQ(ring.at(1)->sequence, 5U) << "the later one of the slot";
+}
+
+json::Value parsed(const Record& record, const Owner& owner = {}) {
+  auto document = json::parse(to_json(owner, record, "request", {.monotonic_ns = 5, .wall_ns = 9}));
+  EXPECT_TRUE(document.ok()) << document.error().describe();
+  return *document;
+}
+
 TEST(Json, HoldsEveryField) {
   Entry entry = entry_of(9);
   entry.collective = Collective::broadcast;
   entry.state = State::failed;
   entry.tag = UINT64_MAX;
   entry.waiting = {.kind = Waiting::Kind::credit, .peer = 4, .expected = 8, .got = 7};
-  auto document = json::parse(
-      to_json({.communicator = 77, .rank = 1, .ranks = 2, .node = "a\"b"}, {entry, entry_of(10)}));
-  ASSERT_TRUE(document.ok()) << document.error().describe();
-  EXPECT_EQ(document->find("node")->string(), "a\"b");
-  EXPECT_EQ(document->find("communicator")->string(), "77");
-  const auto& entries = document->find("entries")->array();
+  Error error = {.kind = ErrorKind::peer, .timed_out = true, .peer = 1, .message = "it is late"};
+  const json::Value document = parsed(
+      {.collectives = {entry, entry_of(10)}, .failure = Failure{error, 77}},
+      {.communicator = 77, .group = "world/0.1", .rank = 1, .world_ranks = {4, 2}, .node = "a\"b"});
+  EXPECT_EQ(document.find("version")->integer(), 2);
+  EXPECT_EQ(document.find("node")->string(), "a\"b");
+  EXPECT_EQ(document.find("communicator")->string(), "77");
+  EXPECT_EQ(document.find("group")->string(), "world/0.1");
+  EXPECT_EQ(document.find("ranks")->integer(), 2);
+  EXPECT_EQ(document.find("world_ranks")->array()[0].integer(), 4);
+  EXPECT_EQ(document.find("clock")->find("wall_ns")->integer(), 9);
+  EXPECT_EQ(document.find("failure")->find("kind")->string(), "timeout");
+  EXPECT_EQ(document.find("failure")->find("rank")->integer(), 1);
+  EXPECT_EQ(document.find("failure")->find("time_ns")->integer(), 77);
+  const auto& entries = document.find("collectives")->array();
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(entries[0].find("collective")->string(), "broadcast");
   EXPECT_EQ(entries[0].find("state")->string(), "failed");
@@ -136,32 +164,38 @@ TEST(Json, HoldsEveryField) {
   EXPECT_EQ(entries[1].find("bytes")->integer(), 30);
   EXPECT_EQ(entries[1].find("waiting"), nullptr);  // waits for nothing
   EXPECT_EQ(entries[1].find("tag"), nullptr);      // has none
+  EXPECT_EQ(entries[1].find("ended_ns"), nullptr) << "a time that was not seen";
+  EXPECT_EQ(parsed({}).find("failure"), nullptr);
 }
 
 TEST(Json, NamesThePathThatACallTook) {
   for (const auto& [path, name] : {std::pair{Path::host, "host"},
                                    {Path::interpreter, "interpreter"},
                                    {Path::tma_bulk, "tma_bulk"},
-                                   {Path::copy_engine, "copy_engine"}}) {
+                                   {Path::copy_engine, "copy_engine"},
+                                   {Path::staged, "staged"}}) {
     Entry entry = entry_of(1);
     entry.path = path;
-    const auto document = json::parse(to_json({}, {entry}));
-    ASSERT_TRUE(document.ok()) << document.error().describe();
-    EXPECT_EQ(document->find("entries")->array().front().find("path")->string(), name);
+    const json::Value document = parsed({.collectives = {entry}});
+    EXPECT_EQ(document.find("collectives")->array().front().find("path")->string(), name);
   }
 }
 
-// Launched is not ended.
-TEST(Json, ACallOnAStreamHasNoEnd) {
-  Entry entry = entry_of(9);
-  entry.state = State::launched;
-  entry.ended_ns = 5;
-  auto document = json::parse(to_json({}, {entry}));
-  ASSERT_TRUE(document.ok()) << document.error().describe();
-  const json::Value& written = document->find("entries")->array().front();
-  EXPECT_EQ(written.find("state")->string(), "launched");
-  EXPECT_EQ(written.find("launched_ns")->integer(), 5);
-  EXPECT_EQ(written.find("ended_ns")->integer(), 0);
+TEST(Json, MessagesHaveTheirPeerAndDirection) {
+  Entry entry = entry_of(3);
+  entry.collective = Collective::point_to_point;
+  entry.is_send = true;
+  entry.peer = 2;
+  entry.messages = 5;
+  Entry unknown = entry;
+  unknown.peer = -1;
+  const json::Value document = parsed({.messages = {entry, unknown}});
+  const auto& messages = document.find("messages")->array();
+  EXPECT_EQ(messages[0].find("direction")->string(), "send");
+  EXPECT_EQ(messages[0].find("peer")->integer(), 2);
+  EXPECT_EQ(messages[0].find("messages")->integer(), 5);
+  EXPECT_EQ(messages[0].find("sequence")->integer(), 3);
+  EXPECT_EQ(messages[1].find("sequence"), nullptr) << "nobody knows its number before it arrives";
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 """`unisono doctor`: says which call of a job is stuck, and which ranks are to blame."""
 
+import json as json_module
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,9 @@ from unisono.cli.output import (
     write_file,
 )
 from unisono.doctor import Diagnosis, diagnose, read_files
+from unisono.doctor.flight_writer import write_flight_recorder
+from unisono.doctor.perfetto import perfetto
+from unisono.doctor.unisono_record import read_records
 from unisono.report.hang import render_hang
 
 _MOST_LINES = 20
@@ -33,6 +37,18 @@ def doctor(
     ],
     json: Json = None,
     html: Html = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(help="Write Unisono's records as a time-line for Perfetto.", metavar="FILE"),
+    ] = None,
+    flight_recorder: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write Unisono's records into this folder as PyTorch's Flight Recorder does, "
+            "for torchfrtrace.",
+            metavar="FOLDER",
+        ),
+    ] = None,
 ) -> None:
     """Say which call of a job is stuck, and which ranks are to blame.
 
@@ -40,6 +56,10 @@ def doctor(
     commDump, in any mixture. The exit status is 1 where something is wrong.
     """
     found = diagnose(read_files(files))
+    if timeline is not None:
+        write_file(timeline, json_module.dumps(perfetto(read_records(files))))
+    if flight_recorder is not None:
+        write_flight_recorder(read_records(files), flight_recorder)
     if not put_json(json, found.document()):
         _show(found)
     if html is not None:

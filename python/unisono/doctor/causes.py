@@ -269,8 +269,8 @@ def _unseen(waits: Waits, node: Node) -> Cause | None:
         evidence.append("A process that lives writes its dump although its program is stuck.")
         return Cause(Verdict.died, suspects, 0.75, 2, evidence,
                      would_help=[f"The exit status or the kernel log of {label}."])  # fmt: skip
-    evidence.append("Unisono writes a dump where a call fails: such a rank made no such call, was "
-                    "stopped, or died.")  # fmt: skip
+    evidence.append("These ranks do not listen for failures while they make no call: such a rank "
+                    "made no such call, was stopped, or died.")  # fmt: skip
     return Cause(
         Verdict.never_joined, suspects, 0.8 if named else 0.6, 2, evidence,
         would_help=[f"The exit status of {label}, or, if it lives, a stack (py-spy dump)."],

@@ -184,11 +184,21 @@ class Job:
                 tables[name].append(maps[name][values] if name in maps else values)
             tables["process"].append(np.full(len(part.calls["group"]), process, np.int32))
         self.kinds, self.types = list(kinds), list(types)
-        return {
+        calls = {
             name: np.concatenate(values) if values else
             np.zeros(0, COLUMNS.get(name, np.int32))
             for name, values in tables.items()
         }  # fmt: skip
+        return self._in_order(calls)
+
+    def _in_order(self, calls: dict[str, Array]) -> dict[str, Array]:
+        """Where a process left one file a group, its calls by the time at which they were made."""
+        if all(len(one.files) < 2 for one in self.processes):
+            return calls
+        has_several = np.array([len(one.files) > 1 for one in self.processes])
+        made = np.where(has_several[calls["process"]], calls["created"], 0)
+        order = np.lexsort((made, calls["process"]))
+        return {name: values[order] for name, values in calls.items()}
 
     def _find_lost(self) -> None:
         """Where one rank alone left no dump, it is the one that is missing in each group."""

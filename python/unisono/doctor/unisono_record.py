@@ -1,9 +1,11 @@
-"""Unisono's own record (`UNISONO_DUMP_DIRECTORY`, `Communicator.dump_record`), version 1.
+"""Unisono's own record (`UNISONO_DUMP_DIRECTORY`, `Communicator.dump_record`), version 2.
 
-A file holds one rank of one communicator. A rank writes it when its call fails, or by a signal. Its
-sequence numbers count collectives and groups of messages together.
+A file holds one rank of one communicator. `docs/reference/record.md` says what its members mean.
 """
 
+import json
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from unisono.doctor.parts import (
@@ -15,18 +17,22 @@ from unisono.doctor.parts import (
     Part,
     State,
     integer,
+    members_of,
     text,
 )
+from unisono.errors import MisuseError
 
-__all__ = ["is_record", "read_record"]
+__all__ = ["is_record", "read_record", "read_records"]
 
 FORMAT = "unisono-record"
-MESSAGES = "point_to_point"
+VERSION = 2
 _STATES = {
-    "enqueued": State.scheduled, "started": State.started, "completed": State.ended,
-    "failed": State.failed, "launched": State.started,
+    "scheduled": State.scheduled, "started": State.started, "ended": State.ended,
+    "failed": State.failed, "aborted": State.failed,
 }  # fmt: skip
+_DIRECTIONS = {"send": "send", "receive": "recv"}
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
+_TIMES = ("scheduled_ns", "started_ns", "ended_ns")
 
 
 def is_record(document: Any) -> bool:
@@ -42,75 +48,137 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
     """
     where = "the record"
     version = integer(document, "version", where)
-    if version != 1:
+    if version != VERSION:
         raise DumpError(
-            f"it is version {version} of Unisono's record; this release reads version 1"
+            f"it is version {version} of Unisono's record; this release reads version {VERSION}"
         )
     ranks = integer(document, "ranks", where, 1, MAX_RANKS)
     rank = integer(document, "rank", where, 0, ranks - 1)
-    communicator = text(document, "communicator", where)
     if min(ranks - 1, rank) < 0:
         raise DumpError("the record has no 'rank' and 'ranks'")
+    communicator = text(document, "communicator", where)
+    name = text(document, "group", where)
     epoch = integer(document, "epoch", where, 0, default=0)
-    entries = document.get("entries")
-    if not isinstance(entries, list):
-        raise DumpError("the record has no list 'entries'")
-    for i, one in enumerate(entries):
-        if not isinstance(one, dict):
-            raise DumpError(f"entry {i} is no object")
+    members = members_of(_list(document, "world_ranks"), where)
+    if len(members) != ranks:
+        raise DumpError(f"the record has {len(members)} 'world_ranks' of {ranks} ranks")
+    ahead = _clock(document)
     columns, hints = Columns(), []
-    numbers = [integer(one, "sequence", f"entry {i}", 0) for i, one in enumerate(entries)]
+    collectives = [_Entry(one, f"collective {i}", ahead, ranks)
+                   for i, one in enumerate(_list(document, "collectives"))]  # fmt: skip
+    numbers = [one.number("sequence") for one in collectives]
     if sorted(set(numbers)) != numbers:
-        raise DumpError("the sequence numbers of its entries do not rise")
-    # Messages are counted too: only where all calls are there, the collectives have exact numbers.
-    has_messages = any(one.get("collective") == MESSAGES for one in entries)
-    is_whole = not numbers or numbers[0] == 0
-    made = 0
-    for i, entry in enumerate(entries):
-        name = f"entry {i}"
-        kind = text(entry, "collective", name)
-        is_message = kind == MESSAGES
-        state = _STATES.get(text(entry, "state", name))
-        if state is None:
-            raise DumpError(f"{name}: '{text(entry, 'state', name)}' is no state of a call")
-        waiting = entry.get("waiting")
-        peer = -1
-        if isinstance(waiting, dict):
-            peer = integer(waiting, "peer", name, -1, ranks - 1)
-            if state is not State.ended:
-                hints.append(Hint("waiting", _waiting(waiting, name), 0, peer))
-        number = made if is_whole else numbers[i]
-        columns.add(
-            0, _kind(kind, entry, name), type=text(entry, "type", name, ""),
-            number=-1 if is_message or (has_messages and not is_whole) else number,
-            size=integer(entry, "bytes", name, 0),
-            root=integer(entry, "root", name, 0, ranks - 1) if kind in _ROOTED else -1,
-            peer=max(peer, 0) if is_message else -1, state=state,
-            times=[integer(entry, f"{at}_ns", name, 0, default=0)
-                   for at in ("enqueued", "started", "ended")],
-        )  # fmt: skip
-        made += not is_message
-    claim = Claim(communicator, f"{FORMAT} {communicator} {epoch}", ranks, rank)
+        raise DumpError("the sequence numbers of its collectives do not rise")
+    messages = [_Entry(one, f"message {i}", ahead, ranks)
+                for i, one in enumerate(_list(document, "messages"))]  # fmt: skip
+    for one in sorted([*collectives, *messages], key=lambda entry: entry.times[0]):
+        # What a graph holds runs when the graph does, of which the record tells nothing.
+        if one.values.get("captured") is True:
+            continue
+        one.add_to(columns)
+        hints += one.hints()
+    failure = document.get("failure")
+    if isinstance(failure, dict) and text(failure, "kind", "failure", "") == "environment":
+        hints.append(Hint("error", text(failure, "message", "failure", ""), 0))
+    claim = Claim(name, f"{FORMAT} {communicator} {epoch}", ranks, rank, members)
     return [
         Part(
-            file, FORMAT, str(version), (communicator, rank), [claim], columns.arrays(),
-            list(columns.kinds), list(columns.types), hints,
+            file, FORMAT, str(version), ("world", members[rank]), [claim], columns.arrays(),
+            list(columns.kinds), list(columns.types), hints, ranks if name == "world" else 0,
+            document.get("watched") is True,
         )
     ]  # fmt: skip
 
 
-def _kind(kind: str, entry: dict[str, Any], where: str) -> str:
-    if "reduce" not in kind:
-        return kind
-    return f"{kind} ({text(entry, 'operation', where, 'sum')})"
+def read_records(paths: Iterable[Path]) -> list[dict[str, Any]]:
+    """The documents of Unisono's records among files and folders, checked; others are left out.
+
+    Raises:
+        MisuseError: None is a record.
+    """
+    files = [
+        file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])
+    ]
+    found = []
+    for file in files:
+        try:
+            document = json.loads(file.read_text())
+            if is_record(document):
+                read_record(document, str(file))
+                found.append(document)
+        except (OSError, ValueError, RecursionError):
+            continue
+    if not found:
+        raise MisuseError("none of the files is a record of Unisono that can be read")
+    return found
 
 
-def _waiting(waiting: dict[str, Any], where: str) -> str:
-    kind = text(waiting, "kind", where)
-    values = {
-        name: integer(waiting, name, where) for name in ("peer", "channel", "expected", "got")
-    }
-    return (
-        f"{kind} of rank {values['peer']} on channel {values['channel']}, {values['expected']} "
-        f"expected, {values['got']} seen"
-    )
+class _Entry:
+    """A collective, or the messages of one call to or from one peer."""
+
+    def __init__(self, values: Any, name: str, ahead: int, ranks: int) -> None:
+        if not isinstance(values, dict):
+            raise DumpError(f"{name} is no object")
+        self.values, self.name, self.ranks = values, name, ranks
+        # Wall-clock times: those of ranks on one host agree with each other and with their files'.
+        seen = [self.number(time, default=0) for time in _TIMES]
+        self.times = [one + ahead if one else 0 for one in seen]
+        state = _STATES.get(text(values, "state", name))
+        if state is None:
+            raise DumpError(f"{name}: '{text(values, 'state', name)}' is no state of a call")
+        # It waited for its turn on the host when another call failed.
+        never_began = state is State.failed and not seen[1] and values.get("path") == "host"
+        self.state = State.scheduled if never_began else state
+
+    def number(self, name: str, least: int = 0, default: int = -1) -> int:
+        return integer(self.values, name, self.name, least, default=default)
+
+    def add_to(self, columns: Columns) -> None:
+        size = self.number("bytes")
+        if "direction" in self.values:
+            direction = _DIRECTIONS.get(text(self.values, "direction", self.name))
+            if direction is None:
+                raise DumpError(f"{self.name}: 'direction' is neither send nor receive")
+            peer = integer(self.values, "peer", self.name, -1, self.ranks - 1)
+            # From whom a receive from any source takes its message is not known before it arrives.
+            columns.add(0, direction if peer >= 0 else "point_to_point", size=size, peer=peer,
+                        state=self.state, times=self.times)  # fmt: skip
+            return
+        kind = text(self.values, "collective", self.name)
+        root = integer(self.values, "root", self.name, 0, self.ranks - 1)
+        shown = f"{kind} ({text(self.values, 'operation', self.name, 'sum')})"
+        columns.add(
+            0, shown if "reduce" in kind else kind, type=text(self.values, "type", self.name, ""),
+            number=self.number("sequence"), size=size, root=root if kind in _ROOTED else -1,
+            state=self.state, times=self.times,
+        )  # fmt: skip
+
+    def hints(self) -> list[Hint]:
+        waiting = self.values.get("waiting")
+        if not isinstance(waiting, dict) or self.state is State.ended:
+            return []
+        peer = integer(waiting, "peer", self.name, -1, self.ranks - 1)
+        kind = text(waiting, "kind", self.name)
+        channel, expected, got = (
+            integer(waiting, one, self.name) for one in ("channel", "expected", "got")
+        )
+        shown = f"{kind} of rank {peer} on channel {channel}, {expected} expected, {got} seen"
+        return [Hint("waiting", shown, 0, peer)]
+
+
+def _list(document: dict[str, Any], name: str) -> list[Any]:
+    found = document.get(name)
+    if not isinstance(found, list):
+        raise DumpError(f"the record has no list '{name}'")
+    return found
+
+
+def _clock(document: dict[str, Any]) -> int:
+    """What is added to a time of the monotonic clock to make it one of the wall clock."""
+    clock = document.get("clock")
+    if not isinstance(clock, dict):
+        raise DumpError("the record has no 'clock'")
+    wall, monotonic = (integer(clock, one, "clock", 0) for one in ("wall_ns", "monotonic_ns"))
+    if min(wall, monotonic) < 0:
+        raise DumpError("the record's 'clock' has no 'wall_ns' and 'monotonic_ns'")
+    return max(wall - monotonic, 0)

@@ -17,27 +17,29 @@ _MAX_BYTES = 1 << 30
 
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="ignore")
-    sequence: int
-    collective: str
+    sequence: int = 0
+    collective: str = "point_to_point"
     plan: str
     protocol: Literal["simple", "ll", "ll128"]
     bytes: int = Field(ge=0)
-    type: str
-    root: int
+    type: str = "uint8"
+    root: int = 0
+    path: str = "host"
     state: str
-    started_ns: int
-    ended_ns: int
+    captured: bool = False
+    started_ns: int = 0
+    ended_ns: int = 0
 
 
 class _Record(BaseModel):
     model_config = ConfigDict(extra="ignore")
     format: Literal["unisono-record"]
-    version: Literal[1]
+    version: Literal[2]
     communicator: str
     epoch: int
     rank: int = Field(ge=0)
     ranks: int = Field(ge=1, le=1 << 20)
-    entries: list[_Entry]
+    collectives: list[_Entry]
 
 
 def load_records(paths: Iterable[Path], name: str = "record") -> Workload:
@@ -72,13 +74,14 @@ def load_records(paths: Iterable[Path], name: str = "record") -> Workload:
         raise MisuseError(f"there are no records of ranks {', '.join(map(str, missing[:10]))}")
     # A ring of entries: the oldest ones may be gone on some ranks.
     first_common = max(
-        (record.entries[0].sequence for record in records.values() if record.entries), default=0
+        (record.collectives[0].sequence for record in records.values() if record.collectives),
+        default=0,
     )
     workload = Workload(name, ranks, {"record": [list(range(ranks))]})
     for rank in range(ranks):
         calls = [
             _recorded(rank, entry)
-            for entry in records[rank].entries
+            for entry in records[rank].collectives
             if entry.sequence >= first_common
         ]
         workload.lists.append(replay(rank, calls))
@@ -101,12 +104,12 @@ def _read(path: Path) -> _Record:
 
 
 def _recorded(rank: int, entry: _Entry) -> Recorded:
-    if entry.state == "launched":
+    if entry.state in ("scheduled", "ended") and entry.started_ns == 0 and entry.path != "host":
         raise MisuseError(
             f"rank {rank}: call {entry.sequence} ({entry.collective}) went to a CUDA stream; the "
-            "record does not tell when it ended"
+            "record does not tell when it began"
         )
-    if entry.state != "completed" or entry.ended_ns == 0:
+    if entry.state != "ended" or entry.ended_ns == 0:
         raise MisuseError(
             f"rank {rank}: call {entry.sequence} ({entry.collective}) is {entry.state}; the record "
             "ends early"

@@ -45,7 +45,8 @@ DeviceConnections::~DeviceConnections() {
   if (order_) order_->remove(launched_);
   if (engine_ == nullptr) return;
   const sys::cuda::Current current(device());
-  for (sys::cuda::EventHandle* event : {launched_.last, launched_.captured})
+  if (launched_.captured != nullptr) device().driver().event_destroy(launched_.captured);
+  for (sys::cuda::EventHandle* event : events_)
     if (event != nullptr) device().driver().event_destroy(event);
 }
 
@@ -71,9 +72,13 @@ Status DeviceConnections::open(int ordinal) {
   UNISONO_ASSIGN(path_table_, engine::gpu::PathTable::from_settings());
   UNISONO_ASSIGN(transport_, job_->nvlink(device));
   const sys::cuda::Current current(*device);
-  for (sys::cuda::EventHandle** event : {&launched_.last, &launched_.captured})
-    UNISONO_TRY(device->check(device->driver().event_create(event, sys::cuda::event_without_timing),
-                              "making an event"));
+  const auto make_event = [&](sys::cuda::EventHandle*& event) {
+    return device->check(device->driver().event_create(&event, sys::cuda::event_without_timing),
+                         "making an event");
+  };
+  UNISONO_TRY(make_event(launched_.captured));
+  for (sys::cuda::EventHandle*& event : events_) UNISONO_TRY(make_event(event));
+  launched_.last = events_[0];
   return {};
 }
 

@@ -6,6 +6,7 @@
 
 #include <unisono/communicator.h>
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -86,6 +87,8 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
                       const void* data, std::size_t bytes) const;
 
   bool is_busy() const override;
+  Launch last_launch() const override { return last_launch_; }
+  std::uint64_t ended_launches() override;
   Status check_device() const override;
   Status failure() const override;
   // Signals, which outlive this, if there are any: their waits on streams are looked after here.
@@ -161,6 +164,11 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   std::shared_ptr<LaunchOrder> order_;
   // Its last event is recorded after each call, so that one on another stream follows it.
   LaunchOrder::Launched launched_;
+  // Events of the latest launches, by number: `launched_.last` is one of them.
+  static constexpr std::size_t most_events = 32;
+  std::array<sys::cuda::EventHandle*, most_events> events_{};
+  Launch last_launch_;
+  std::uint64_t ended_launches_ = 0;
   // Of the call that is put on its stream now.
   std::unique_lock<std::mutex> order_lock_;
   std::optional<sys::cuda::Current> current_;

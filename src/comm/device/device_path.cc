@@ -125,6 +125,7 @@ Status DevicePath::prepare(std::span<const Message> messages, const MessageOptio
     UNISONO_ASSIGN(task.owned,
                    engine::gpu::make_messages(messages, rank_, ranks_, max_sms, *connections_));
   }
+  if (!connections_->is_staged()) host_.messages().count_on_stream(messages, task);
   task.execution = task.owned.get();
   task.in_order = true;
   task.arguments.is_on_stream = true;

@@ -45,7 +45,7 @@ Status LaunchOrder::follow_others(const sys::cuda::Device& device, const Launche
   for (const Launched* other : members_)
     if (beside(*other) > 0)
       UNISONO_TRY(device.check(device.driver().stream_wait_event(
-                                   stream, capture == 0 ? other->last : other->captured, 0),
+                                   stream, capture == 0 ? other->last.load() : other->captured, 0),
                                "ordering a call after another communicator's"));
   return {};
 }

@@ -9,6 +9,7 @@
 
 #include <unisono/result.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -22,7 +23,8 @@ class LaunchOrder {
  public:
   // What a communicator has on the device: guarded by the order's lock.
   struct Launched {
-    sys::cuda::EventHandle* last = nullptr;  // recorded after each call
+    // Recorded after each call, another one each time. Relaxed: an event is made before any call.
+    std::atomic<sys::cuda::EventHandle*> last{nullptr};
     int blocks = 0;  // thread blocks that may not be over; 0 before the first call
     // Of the calls of a capture: likewise. 0: there was none.
     sys::cuda::EventHandle* captured = nullptr;

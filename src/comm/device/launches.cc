@@ -1,6 +1,8 @@
 // How calls of connections between devices are put on streams, one after another, and whether they
 // are over.
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/try.h"
 #include "comm/device/connections.h"
@@ -32,9 +34,15 @@ Status DeviceConnections::make_room(sys::cuda::StreamHandle* stream, int blocks)
 
 Status DeviceConnections::after_launch(sys::cuda::StreamHandle* stream) {
   order_->count(device(), launched_, blocks_, capture_);
-  UNISONO_TRY(device().check(
-      device().driver().event_record(capture_ != 0 ? launched_.captured : launched_.last, stream),
-      "recording an event"));
+  last_launch_.is_captured = capture_ != 0;
+  sys::cuda::EventHandle* const event = last_launch_.is_captured
+                                            ? launched_.captured
+                                            : events_[(last_launch_.number + 1) % most_events];
+  UNISONO_TRY(device().check(device().driver().event_record(event, stream), "recording an event"));
+  if (!last_launch_.is_captured) {
+    ++last_launch_.number;
+    launched_.last.store(event, std::memory_order_relaxed);
+  }
   if (capture_ != 0) {
     is_in_graphs_ = true;
     return {};
@@ -58,6 +66,20 @@ bool DeviceConnections::is_busy() const {
   if (result == sys::cuda::driver_not_ready) return true;
   // What a context was to do is over when it has failed or is gone.
   return result == sys::cuda::driver_success && engine_->copy_links().is_waiting();
+}
+
+// Calls of a communicator follow each other: a launch whose event is gone is over when a later one
+// is.
+std::uint64_t DeviceConnections::ended_launches() {
+  const std::uint64_t last = last_launch_.number;
+  if (ended_launches_ == last) return last;
+  const sys::cuda::Current current(device());
+  std::uint64_t next =
+      std::max(ended_launches_ + 1, last - std::min<std::uint64_t>(last, most_events) + 1);
+  while (next <= last &&
+         device().driver().event_query(events_[next % most_events]) == sys::cuda::driver_success)
+    ended_launches_ = next++;
+  return ended_launches_;
 }
 
 Status DeviceConnections::check_device() const {

@@ -43,6 +43,13 @@ struct Blocks {
 // The messages of a group as a program.
 class Group {
  public:
+  // What goes to or comes from a peer on a channel, by one thread block.
+  using Key = std::tuple<int, bool, int>;
+  struct Flow {
+    plan::BlockBuilder block;
+    std::uint32_t messages = 0;
+    std::uint64_t bytes = 0;
+  };
   Group(const PointToPoint& owner, int rank) : owner_(owner), rank_(rank), program_(rank) {}
 
   void add(const Message& message) {
@@ -57,7 +64,10 @@ class Group {
       return;
     }
     if (pieces == 0) return;
-    plan::BlockBuilder& block = thread_block(message.peer, message.is_send, channel(message.tag));
+    Flow& flow = flow_of(message.peer, message.is_send, channel(message.tag));
+    flow.messages += 1;
+    flow.bytes += bytes_of(message);
+    plan::BlockBuilder& block = flow.block;
     block.loop(pieces);
     if (message.is_send)
       block.send(plan::input(plan::affine(first, 1)));
@@ -92,6 +102,7 @@ class Group {
   plan::RankProgram take_program() { return program_.take(); }
   // The tag that each of the plan's channels stands for.
   const std::vector<int>& tags() const { return tags_; }
+  const std::map<Key, Flow>& flows() const { return flows_; }
   const Blocks& sends() const { return sends_; }
   const Blocks& recvs() const { return recvs_; }
 
@@ -108,12 +119,12 @@ class Group {
     return static_cast<int>(index);
   }
 
-  plan::BlockBuilder& thread_block(int peer, bool sends, int channel) {
+  Flow& flow_of(int peer, bool sends, int channel) {
     const std::tuple key(peer, sends, channel);
-    auto found = thread_blocks_.find(key);
-    if (found == thread_blocks_.end()) {
+    auto found = flows_.find(key);
+    if (found == flows_.end()) {
       const auto block = program_.block(channel, sends ? peer : -1, sends ? -1 : peer);
-      found = thread_blocks_.emplace(key, block).first;
+      found = flows_.emplace(key, Flow{block}).first;
     }
     return found->second;
   }
@@ -121,7 +132,7 @@ class Group {
   const PointToPoint& owner_;
   int rank_;
   plan::ProgramBuilder program_;
-  std::map<std::tuple<int, bool, int>, plan::BlockBuilder> thread_blocks_;
+  std::map<Key, Flow> flows_;
   std::vector<int> tags_;
   Blocks sends_, recvs_;
   std::vector<SelfMessage> to_self_, from_self_;
@@ -135,24 +146,28 @@ class PointToPoint::Lane : public engine::Resources {
   explicit Lane(PointToPoint& owner) : owner_(owner) {}
   ~Lane() override {
     const std::lock_guard lock(owner_.mutex_);
-    for (const auto& [direction, ticket] : tickets_)
-      if (direction->serving.load() == ticket) direction->serving.fetch_add(1);
+    for (const auto& [direction, first, messages] : tickets_)
+      if (direction->serving.load() == first) direction->serving.fetch_add(messages);
   }
 
-  void draw(const Way& way) {
+  // Tickets for so many messages; returns the first.
+  std::uint64_t draw(const Way& way, std::uint32_t messages) {
     const std::lock_guard lock(owner_.mutex_);
     Direction& direction = owner_.directions_[way];
-    tickets_.emplace_back(&direction, direction.next_ticket.fetch_add(1));
+    const std::uint64_t first = direction.next_ticket.fetch_add(messages);
+    tickets_.push_back({&direction, first, messages});
+    return first;
   }
-  // Draws only if no other group holds or awaits it.
+  // Draws one only if no other group holds or awaits it.
   bool draw_if_free(const Way& way) {
     const std::lock_guard lock(owner_.mutex_);
     Direction& direction = owner_.directions_[way];
-    const std::uint64_t ticket = direction.serving.load();
-    if (!direction.draw_if_free()) return false;
-    tickets_.emplace_back(&direction, ticket);
+    std::uint64_t first = 0;
+    if (!direction.draw_if_free(first)) return false;
+    tickets_.push_back({&direction, first, 1});
     return true;
   }
+  std::uint64_t first_ticket() const { return tickets_.front().first; }
   void set_tags(std::vector<int> tags) { tags_ = std::move(tags); }
 
   Result<transport::SendFifo*> send_fifo(int peer, int channel, Protocol protocol) override {
@@ -174,13 +189,18 @@ class PointToPoint::Lane : public engine::Resources {
   bool served(const Way& way) {
     const std::lock_guard lock(owner_.mutex_);
     const Direction& direction = owner_.directions_[way];
-    for (const auto& [drawn, ticket] : tickets_)
-      if (drawn == &direction) return direction.serving.load() == ticket;
+    for (const auto& [drawn, first, messages] : tickets_)
+      if (drawn == &direction) return direction.serving.load() == first;
     return false;
   }
 
+  struct Tickets {
+    Direction* direction;
+    std::uint64_t first;
+    std::uint32_t messages;
+  };
   PointToPoint& owner_;
-  std::vector<std::pair<Direction*, std::uint64_t>> tickets_;
+  std::vector<Tickets> tickets_;
   std::vector<int> tags_;
 };
 
@@ -206,8 +226,8 @@ class PointToPoint::OpenLane : public engine::Resources {
 // receive from that rank.
 class PointToPoint::AnySource : public engine::Execution {
  public:
-  AnySource(PointToPoint& owner, const Message& message, int& source)
-      : owner_(owner), message_(message), source_(source) {}
+  AnySource(PointToPoint& owner, const Message& message, Task& task)
+      : owner_(owner), message_(message), task_(task) {}
   ~AnySource() override { chosen_.owned.reset(); }  // before its lane
 
   Status start(const engine::Arguments&) override { return {}; }
@@ -235,17 +255,23 @@ class PointToPoint::AnySource : public engine::Execution {
     const auto first_piece = std::min(bytes, owner_.piece_bytes(bytes));
     for (int peer = 0; peer < owner_.ranks_; ++peer) {
       if (peer == owner_.rank_) continue;
-      // Holding the ticket keeps a receive that names this peer from taking the same message.
-      auto lane = std::make_unique<Lane>(owner_);
-      if (!lane->draw_if_free({peer, false, message_.tag})) continue;
-      lane->set_tags({message_.tag});
-      UNISONO_ASSIGN(transport::RecvFifo * fifo, lane->recv_fifo(peer, 0, Protocol::simple));
+      const Way way{peer, false, message_.tag};
+      if (!owner_.is_free(way)) continue;
+      UNISONO_ASSIGN(
+          transport::RecvFifo * fifo,
+          owner_.connections_.recv_fifo(peer, point_to_point_channel + way.tag, Protocol::simple));
       if (fifo == nullptr) continue;
       fifo->set_call(owner_.call_of(message_));
       UNISONO_ASSIGN(const bool arrived, fifo->arrived(first_piece));
       if (!arrived) continue;
-      message_.peer = source_ = peer;
+      // A receive that names this peer may have come meanwhile: the message is its.
+      auto lane = std::make_unique<Lane>(owner_);
+      if (!lane->draw_if_free(way)) continue;
+      lane->set_tags({message_.tag});
+      message_.peer = task_.source = peer;
       UNISONO_TRY(owner_.prepare(std::span(&message_, 1), std::move(lane), chosen_));
+      task_.parts.front().peer = peer;
+      task_.parts.front().sequence = chosen_.parts.front().sequence;
       return chosen_.execution->start(chosen_.arguments);
     }
     return owner_.connections_.progress();
@@ -253,7 +279,7 @@ class PointToPoint::AnySource : public engine::Execution {
 
   PointToPoint& owner_;
   Message message_;
-  int& source_;
+  Task& task_;
   Task chosen_;
 };
 
@@ -295,6 +321,9 @@ Result<PointToPoint::PreparedMessage*> PointToPoint::prepared(const Message& mes
     made->arguments.type = made->entry.type = DataType::uint8;
     made->entry.collective = Collective::point_to_point;
     made->entry.set_plan(header.name);
+    made->entry.peer = message.peer;
+    made->entry.is_send = sends;
+    made->entry.messages = 1;
     const std::lock_guard lock(mutex_);
     made->direction = &directions_[{message.peer, sends, 0}];
     known = std::move(made);
@@ -325,13 +354,40 @@ std::uint64_t PointToPoint::call_of(const Message& message) const {
 Status PointToPoint::prepare(std::span<const Message> messages, Task& task) {
   if (messages.size() != 1 || messages[0].peer != any_source)
     return prepare(messages, nullptr, task);
-  task.owned = std::make_unique<AnySource>(*this, messages[0], task.source);
+  task.owned = std::make_unique<AnySource>(*this, messages[0], task);
+  task.parts.push_back(
+      {.bytes = bytes_of(messages[0]), .message_tag = messages[0].tag, .messages = 1});
   task.execution = task.owned.get();
   task.entry.bytes = bytes_of(messages[0]);
   task.entry.collective = Collective::point_to_point;
   task.entry.type = DataType::uint8;
   task.entry.set_plan("any_source");
   return {};
+}
+
+bool PointToPoint::is_free(const Way& way) {
+  const std::lock_guard lock(mutex_);
+  const Direction& direction = directions_[way];
+  return direction.serving.load() == direction.next_ticket.load();
+}
+
+void PointToPoint::count_on_stream(std::span<const Message> messages, Task& task) {
+  std::map<Way, Task::Part> parts;
+  for (const Message& message : messages) {
+    if (message.peer == rank_ || message.count == 0) continue;
+    Task::Part& part = parts[{message.peer, message.is_send, message.tag}];
+    part.messages += 1;
+    part.bytes += bytes_of(message);
+  }
+  const std::lock_guard lock(mutex_);
+  for (auto& [way, part] : parts) {
+    part.peer = way.peer;
+    part.is_send = way.sends;
+    part.message_tag = way.tag;
+    part.sequence = on_streams_[way];
+    on_streams_[way] += part.messages;
+    task.parts.push_back(part);
+  }
 }
 
 // With a lane, it holds the group's ticket.
@@ -378,13 +434,16 @@ Status PointToPoint::prepare(std::span<const Message> messages, std::unique_ptr<
   if (draws) lane = std::make_unique<Lane>(*this);
   lane->set_tags(group.tags());
   UNISONO_ASSIGN(task.owned, engine::make_execution(header, program, *lane, fifo_options_));
-  if (draws)
-    for (const plan::ThreadBlock& block : program.thread_blocks) {
-      if (block.send_peer < 0 && block.recv_peer < 0) continue;
-      const bool sends_there = block.send_peer >= 0;
-      lane->draw({sends_there ? block.send_peer : block.recv_peer, sends_there,
-                  group.tags()[static_cast<std::size_t>(block.channel)]});
-    }
+  for (const auto& [key, flow] : group.flows()) {
+    const auto& [peer, sends_there, channel] = key;
+    const Way way{peer, sends_there, group.tags()[static_cast<std::size_t>(channel)]};
+    task.parts.push_back({.sequence = draws ? lane->draw(way, flow.messages) : lane->first_ticket(),
+                          .bytes = flow.bytes,
+                          .peer = peer,
+                          .message_tag = way.tag,
+                          .messages = flow.messages,
+                          .is_send = sends_there});
+  }
   task.execution = task.owned.get();
   task.lane = std::move(lane);
   task.entry.collective = Collective::point_to_point;

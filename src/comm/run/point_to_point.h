@@ -7,8 +7,9 @@
 // Messages between two ranks match in the order of the calls. So a connection serves one group
 // at a time in each direction: every group draws a ticket for each (peer, direction, tag) it uses,
 // and gets the connection's fifo when all earlier tickets are done; until then the engine is told
-// that the connection is still being made. Each tag has connections of its own, so that messages of
-// different tags need no order.
+// that the connection is still being made. A ticket is drawn for each message: its number is the
+// message's in the record, the same at both ends. Each tag has connections of its own, so that
+// messages of different tags need no order.
 #pragma once
 
 #include <unisono/communicator.h>
@@ -40,6 +41,8 @@ class PointToPoint {
   // Makes the task's plan, execution and arguments, and draws its tickets. Messages are in the
   // order of their calls. A send to the own rank pairs with a receive from it, of the same bytes.
   Status prepare(std::span<const Message> messages, Task& task);
+  // Of messages on a stream, which these connections do not carry: makes the task's parts.
+  void count_on_stream(std::span<const Message> messages, Task& task);
 
   // A single message to or from a peer, which needs no task: kept for the next one.
   struct PreparedMessage;
@@ -68,14 +71,16 @@ class PointToPoint {
     std::atomic<std::uint64_t> next_ticket{0};
     std::atomic<std::uint64_t> serving{0};
 
-    // Draws the next ticket if it is served at once.
-    bool draw_if_free() {
-      std::uint64_t free = serving.load(std::memory_order_acquire);
+    // Draws the next ticket, which it stores, if it is served at once.
+    bool draw_if_free(std::uint64_t& ticket) {
+      std::uint64_t free = ticket = serving.load(std::memory_order_acquire);
       return next_ticket.compare_exchange_strong(free, free + 1, std::memory_order_acq_rel);
     }
   };
 
   Status prepare(std::span<const Message> messages, std::unique_ptr<Lane> lane, Task& task);
+  // No group holds or awaits it.
+  bool is_free(const Way& way);
 
   Connections& connections_;
   int rank_;
@@ -84,6 +89,7 @@ class PointToPoint {
   bool compares_;
   std::mutex mutex_;  // tickets are drawn by callers and served by the driver
   std::map<Way, Direction> directions_;
+  std::map<Way, std::uint64_t> on_streams_;  // messages so far
   class OpenLane;
   std::unique_ptr<engine::Resources> open_lane_;
   // With the scheduler's turn; by peer, receives first.
@@ -92,7 +98,7 @@ class PointToPoint {
 
 // Its kind is 0 when it is recorded unlike the one before.
 struct PointToPoint::PreparedMessage : PreparedCall {
-  bool try_begin() { return direction->draw_if_free(); }
+  bool try_begin() { return direction->draw_if_free(entry.sequence); }
   // Release: what this message did to the connection comes before what the next one does.
   void end() { direction->serving.fetch_add(1, std::memory_order_release); }
 

@@ -15,7 +15,8 @@ struct PreparedCall {
   engine::Execution* execution = nullptr;  // null: nothing is prepared
   engine::Arguments arguments;             // its timeout is the call's
   trace::Entry entry;
-  std::uint32_t kind = 0;  // as trace::Ring::write() says
+  std::uint32_t kind = 0;    // as trace::Ring::write() says
+  std::uint64_t number = 0;  // of a message's entry in the record
 };
 
 // A collective call as its caller states it: what it needs of a Call, which takes longer to make

@@ -37,19 +37,20 @@ constexpr std::uint64_t few_bytes = 4096;
 // Waking the progress thread costs the caller and the thread some microseconds each: an
 // asynchronous call first runs as long on the calling thread, and small ones are complete then.
 constexpr std::int64_t handover_ns = 5'000;
-// What the record says of a call whose execution has nothing left to do.
-trace::State outcome_of(const engine::Arguments& arguments) {
-  return arguments.is_on_stream ? trace::State::launched : trace::State::completed;
+// The host does not see a call on a stream start.
+void set_started(Task& task) {
+  task.entry.state = task.arguments.is_on_stream ? trace::State::scheduled : trace::State::started;
 }
 
 }  // namespace
 
 Scheduler::Scheduler(Options options, Connections& connections, Board& board, ControlGroup& group)
-    : options_(options),
+    : options_(std::move(options)),
       connections_(connections),
       board_(board),
       group_(group),
-      record_(options.record_slots) {}
+      collectives_record_(options_.record_slots),
+      messages_record_(options_.record_slots) {}
 
 bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
   trace::Entry& entry = call.entry;
@@ -74,11 +75,16 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
     status = out_of_memory(options_.rank);
     return false;
   }
-  entry.state = outcome_of(call.arguments);
   entry.ended_ns = clock_.now_ns();
   if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
-  entry.enqueued_ns = entry.started_ns;
-  record_.write(entry, call.kind);
+  entry.scheduled_ns = entry.started_ns;
+  if (call.arguments.is_on_stream) {
+    launched(entry, is_collective ? entry.sequence : call.number);
+  } else {
+    entry.state = trace::State::ended;
+    (is_collective ? collectives_record_ : messages_record_)
+        .write(is_collective ? entry.sequence : call.number, entry, call.kind);
+  }
   leave_seat();
   return true;
 }
@@ -136,15 +142,22 @@ void Scheduler::give_way(const engine::Execution& execution, int spins) {
 Status Scheduler::wait_after_turn(PreparedCall& call, const Status& status) {
   trace::Entry& entry = call.entry;
   if (entry.started_ns == 0) entry.started_ns = clock_.now_ns();
-  entry.enqueued_ns = entry.started_ns;
+  entry.scheduled_ns = entry.started_ns;
   entry.ended_ns = 0;
-  entry.state = trace::State::started;
   Task task;
   static_cast<PreparedCall&>(task) = call;
-  task.in_order = entry.collective != Collective::point_to_point;
+  task.in_order = !entry.is_message();
+  if (entry.is_message())
+    task.parts.push_back({.number = call.number,
+                          .sequence = entry.sequence,
+                          .bytes = entry.bytes,
+                          .peer = entry.peer,
+                          .messages = entry.messages,
+                          .is_send = entry.is_send});
+  set_started(task);
   task.deadline_ns = entry.started_ns + call.arguments.timeout_ns;
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
-  record_.write(entry);
+  write(task);
   if (task.in_order)
     current_ = &task;
   else
@@ -315,9 +328,9 @@ void Scheduler::count_call(int change) {
 void Scheduler::start(Task& task) {
   if (task.in_order) current_ = &task;
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
-  task.entry.state = trace::State::started;
   task.entry.started_ns = now_ns();
-  record_.write(task.entry);
+  set_started(task);
+  write(task);
   if (task.entry.collective != Collective::point_to_point) {
     board_.joined();
     board_.shows(task.arguments.call);
@@ -343,10 +356,17 @@ bool Scheduler::poll(Task& task) {
 }
 
 void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
-  task.entry.state = error ? trace::State::failed : outcome_of(task.arguments);
-  task.entry.ended_ns = now_ns();
-  task.entry.waiting = error && task.execution ? task.execution->waiting() : trace::Waiting{};
-  record_.write(task.entry);
+  task.entry.waiting = {};
+  if (error) {
+    close(task, *error);
+  } else if (task.arguments.is_on_stream) {
+    if (!task.entry.is_message()) launched(task.entry, task.entry.sequence);
+    for (const Task::Part& part : task.parts) launched(task.recorded(part), part.number);
+  } else {
+    task.entry.state = trace::State::ended;
+    task.entry.ended_ns = now_ns();
+    write(task);
+  }
   if (current_ == &task) current_ = nullptr;
   std::erase(messages_, &task);
   task.error = std::move(error);

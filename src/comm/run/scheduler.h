@@ -10,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,8 +36,12 @@ class Scheduler {
   struct Options {
     int rank = 0;
     std::uint64_t communicator = 0;
+    std::string group;
     int spins = 1000;
     std::size_t record_slots = 1024;
+    // Once, when the communicator has failed and the record is closed, before anyone who waits
+    // hears of it. On the thread that drives.
+    std::function<void()> on_failure;
   };
   // What ranks tell each other of failures goes over the connections that there are, over the board
   // inside a node, and over the control group between nodes.
@@ -68,6 +73,8 @@ class Scheduler {
   Status wait(Task& task, std::int64_t until_ns);
   // Drives a little.
   void help();
+  // For a communicator that makes no call: hears what others tell of a failure.
+  void look_for_failure();
 
   // From now on looks after what is on the device's streams, too. Once.
   void watch(StreamCalls& on_streams);
@@ -78,7 +85,13 @@ class Scheduler {
   Status failure() const;
   // No call is pending.
   bool idle() const { return pending_.load() == 0; }
-  const trace::Ring& record() const { return record_; }
+  // Any thread. Neither waits for whoever drives nor asks the device.
+  trace::Record record() const;
+  // The same, after a look at what is on streams.
+  trace::Record look_and_record();
+  std::size_t record_bytes() const {
+    return collectives_record_.memory_bytes() + messages_record_.memory_bytes();
+  }
   // Holds the driver's seat while alive, so that nothing moves.
   class Pause;
 
@@ -116,11 +129,17 @@ class Scheduler {
   bool poll_messages();
   Status enqueue(Task& task);
   void start(Task& task);
+  void write(const Task& task);
   // A call that does not run at once begins, or has ended.
   void count_call(int change);
   // Polls one running task; whether it moved.
   bool poll(Task& task);
   void finish(Task& task, std::shared_ptr<const Error> error);
+  // A call is on its stream: driven until it is over there.
+  void launched(const trace::Entry& entry, std::uint64_t number);
+  void look_at_launched();
+  void end_launched(trace::State state);
+  void close(Task& task, const Error& error);
   // Now and then while nothing moves: deadlines, the living of peers, what others tell.
   void look_around();
   bool has_overdue_call(std::int64_t now);
@@ -141,6 +160,7 @@ class Scheduler {
   void begin_inquest(bool is_timeout, const Error* seen);
   void go_on_with_inquest();
   void fail_pending(const std::shared_ptr<const Error>& error);
+  void close_record(const Error& error);
   // The first of those that wait for their turn; nullptr when none does.
   Task* take_queued();
   // An error, if a rank of this node is known to be in another call: calls that do not match wait
@@ -161,7 +181,9 @@ class Scheduler {
   std::atomic<StreamCalls*> on_streams_{nullptr};
   Board& board_;
   ControlGroup& group_;
-  trace::Ring record_;
+  // By the numbers of collectives, and of what messages a call has to or from a peer.
+  trace::Ring collectives_record_;
+  trace::Ring messages_record_;
 
   std::atomic<bool> seat_{false};
   // Sequentially consistent, both: a thread that leaves wait() and one that submits must not both
@@ -174,6 +196,15 @@ class Scheduler {
   FastClock clock_;
   Task* current_ = nullptr;      // the collective that runs
   std::vector<Task*> messages_;  // groups of messages that run
+  // Calls on streams, in their order there.
+  struct Launched {
+    std::uint64_t launch;
+    std::uint64_t number;
+    std::uint64_t sequence;
+    bool is_message;
+  };
+  std::deque<Launched> launched_;
+  bool has_closed_ = false;
   std::int64_t idle_rounds_ = 0;
   std::int64_t last_peer_check_ns_ = 0;
   std::int64_t last_listened_ns_ = 0;
@@ -191,13 +222,14 @@ class Scheduler {
   std::vector<int> unreachable_before_;
   std::int64_t device_peer_gone_ns_ = 0;  // since when; 0: none is
 
-  std::mutex queue_mutex_;
+  mutable std::mutex queue_mutex_;
   std::deque<Task*> queued_in_order_;
   std::deque<Task*> queued_messages_;
   std::atomic<bool> has_queued_{false};
 
   mutable std::mutex failure_mutex_;
   std::shared_ptr<const Error> failure_;
+  std::int64_t failed_ns_ = 0;
 
   std::mutex thread_mutex_;
   std::condition_variable thread_wake_;

@@ -43,7 +43,7 @@ void Scheduler::look_around() {
 bool Scheduler::has_overdue_call(std::int64_t now) {
   const auto look_at = [&](Task& task) {
     task.entry.waiting = task.execution->waiting();
-    record_.write(task.entry);
+    write(task);
     return now >= task.deadline_ns;
   };
   bool is_overdue = current_ != nullptr && look_at(*current_);
@@ -207,8 +207,8 @@ std::string Scheduler::own_part() {
   if (task == nullptr) return {};
   std::string out = str("; rank ", options_.rank, " aborted call ", task->entry.sequence, " (",
                         name(task->entry.collective), ", plan ", task->entry.plan.data(),
-                        ") of communicator ", options_.communicator, " while it waited for ",
-                        trace::describe(task->execution->waiting()));
+                        ") of group ", options_.group, " (communicator ", options_.communicator,
+                        ") while it waited for ", trace::describe(task->execution->waiting()));
   const std::vector<int> absent = current_ != nullptr ? board_.absent() : std::vector<int>{};
   if (!absent.empty()) out += str(". Ranks that have not joined this call: ", join(absent));
   return out;
@@ -233,6 +233,7 @@ void Scheduler::fail(const Error& error, const std::string& own_part) {
     const std::lock_guard lock(failure_mutex_);
     if (failure_) return;
     failure_ = std::make_shared<const Error>(own);
+    failed_ns_ = now_ns();
     failed_.store(true, std::memory_order_release);
     // First what says most: who sees the others looks whether this has come, too.
     group_.give_up(told);
@@ -244,6 +245,26 @@ void Scheduler::fail(const Error& error, const std::string& own_part) {
   if (!error.aborted)
     log(LogLevel::error, "communicator ", options_.communicator, ", rank ", options_.rank, ": ",
         own.describe());
+  // Where nobody drives, what is open is closed here.
+  help();
+}
+
+void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
+  if (!has_closed_) close_record(*error);
+  if (current_ != nullptr) finish(*current_, error);
+  while (!messages_.empty()) finish(*messages_.back(), error);
+  while (Task* const task = take_queued()) finish(*task, error);
+}
+
+void Scheduler::look_for_failure() {
+  if (!failed_.load(std::memory_order_acquire) && idle()) {
+    if (!take_seat()) return;
+    auto told = board_.told();
+    if (!told && group_.size() > 1) told = group_.look();
+    leave_seat();
+    if (told) fail(*told);
+  }
+  if (failed_.load(std::memory_order_acquire)) help();
 }
 
 // What host calls learn on their way, calls that run on the device learn here.
@@ -251,6 +272,10 @@ void Scheduler::look_at_device() {
   StreamCalls& on_streams = *on_streams_.load(std::memory_order_acquire);
   on_streams.share_memory();
   on_streams.look(now_ns());
+  if (take_seat()) {
+    look_at_launched();
+    leave_seat();
+  }
   const bool has_failed = failed_.load(std::memory_order_acquire);
   if (const Status works = has_failed ? Status() : on_streams.check_device(); !works.ok()) {
     fail(works.error());
@@ -297,12 +322,6 @@ void Scheduler::fail_for_memory() {
     // NOLINTNEXTLINE(bugprone-empty-catch)
   } catch (const std::bad_alloc&) {
   }
-}
-
-void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
-  if (current_ != nullptr) finish(*current_, error);
-  while (!messages_.empty()) finish(*messages_.back(), error);
-  while (Task* const task = take_queued()) finish(*task, error);
 }
 
 Task* Scheduler::take_queued() {

@@ -1,4 +1,4 @@
-// What the scheduler looks after of calls on streams, which it does not drive.
+// What the scheduler looks after of calls on streams once they are launched.
 #pragma once
 
 #include <unisono/result.h>
@@ -9,13 +9,21 @@
 
 namespace unisono::comm {
 
-// Any thread, but for check_peers().
+// Any thread, but for check_peers() and what is said of launches: whoever drives the communicator.
 class StreamCalls {
  public:
   virtual ~StreamCalls() = default;
   // Whether something put on a stream is not over, as far as is known; of what graphs replay, only
   // what waits for copy engines.
   virtual bool is_busy() const = 0;
+  // Launches count from 1; those into a captured graph do not.
+  struct Launch {
+    std::uint64_t number = 0;
+    bool is_captured = false;
+  };
+  virtual Launch last_launch() const = 0;
+  // Launches up to this number are over.
+  virtual std::uint64_t ended_launches() = 0;
   // What a kernel, or a stream that waited for signals, came to.
   virtual Status failure() const = 0;
   // An environment error once the device can no longer be used, as after a fault in a kernel of the

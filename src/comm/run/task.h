@@ -20,6 +20,34 @@ struct Task : PreparedCall {
   bool in_order = false;                     // after the calls before it, as collectives are
   std::vector<std::int64_t> counts;          // what the arguments' spans point to
   std::vector<std::uint64_t> calls;          // likewise
+  // Of messages: those to or from one peer have an entry of their own.
+  struct Part {
+    std::uint64_t number = 0;  // of its entry in the record
+    std::uint64_t sequence = 0;
+    std::uint64_t bytes = 0;
+    std::int32_t peer = -1;
+    std::int32_t message_tag = 0;
+    std::uint32_t messages = 0;
+    bool is_send = false;
+  };
+  std::vector<Part> parts;
+  // What the record says of a collective: the host does not see a call on a stream start.
+  trace::Entry recorded() const {
+    trace::Entry out = entry;
+    if (arguments.is_on_stream) out.started_ns = 0;
+    return out;
+  }
+  // And of some messages.
+  trace::Entry recorded(const Part& part) const {
+    trace::Entry out = recorded();
+    out.sequence = part.sequence;
+    out.bytes = part.bytes;
+    out.peer = part.peer;
+    out.message_tag = part.message_tag;
+    out.messages = part.messages;
+    out.is_send = part.is_send;
+    return out;
+  }
   std::int64_t deadline_ns = 0;
   int source = -1;                    // of a receive from any source: who sent, once that is known
   std::shared_ptr<void> keeps_alive;  // of an asynchronous call: this task's owner

@@ -155,41 +155,76 @@ _TYPES = {"Float": "float32", "Int": "int32"}
 
 
 def write_records(job: Job, folder: Path) -> list[Path]:
-    """Unisono's records: of the ranks whose calls failed, which end with the failed one."""
+    """Unisono's records: of every rank that lives, one file for each of its groups."""
     paths = []
+    fails = job.fault not in ("slow", "running", "")
     for name, members in job.groups.items():
         for place, rank in enumerate(members):
-            mine = [made for made in job.calls[rank] if made.op.group == name]
-            failed = [made for made in mine if made.started and not made.ended]
-            if not failed and job.fault not in ("slow", "running", ""):
+            if job.fault == "died" and rank == job.victim:
                 continue
-            entries = []
-            for number, made in enumerate(mine):
-                if not made.started:
-                    break
-                times = [round(1e9 * one) for one in (made.created, made.started, made.ended)]
-                fails = not made.ended and job.fault not in ("slow", "running", "")
-                entry = {
-                    "sequence": number, "collective": _KINDS.get(made.op.kind, made.op.kind),
-                    "plan": "ring", "protocol": "simple", "bytes": made.op.size,
-                    "type": _TYPES[made.op.type], "operation": "sum", "root": 0,
-                    "state": "completed" if made.ended else "failed" if fails else "started",
-                    "enqueued_ns": times[0], "started_ns": times[1],
-                    "ended_ns": times[2] or round(1e9 * job.taken) * fails,
+            collectives: list[dict[str, Any]] = []
+            messages: list[dict[str, Any]] = []
+            counts: dict[tuple[str, int], int] = {}
+            for made in job.calls[rank]:
+                if made.op.group != name:
+                    continue
+                is_message = made.op.peer >= 0
+                entry = _record_entry(job, made, members, rank, fails)
+                direction = (made.op.kind, made.op.peer)
+                entry["sequence"] = counts.get(direction, 0) if is_message else len(collectives)
+                counts[direction] = counts.get(direction, 0) + 1
+                (messages if is_message else collectives).append(entry)
+            document = {
+                "format": "unisono-record", "version": 2, "cause": "failure" if fails else "signal",
+                "communicator": f"7{name}", "group": name, "epoch": 0, "rank": place,
+                "ranks": len(members), "world_ranks": members, "node": "a", "process": 100 + rank,
+                "watched": True,
+                "clock": {"monotonic_ns": 1 + round(1e9 * job.taken),
+                          "wall_ns": START_NS + round(1e9 * (job.taken + job.clocks[rank]))},
+                "collectives": collectives, "messages": messages,
+            }  # fmt: skip
+            if fails:
+                is_own = job.fault == "error" and rank == job.victim
+                document["failure"] = {
+                    "kind": "environment" if is_own else "timeout", "rank": place,
+                    "time_ns": 1 + round(1e9 * job.taken), "message": "CUDA error 719",
                 }  # fmt: skip
-                if fails and rank != job.victim:
-                    entry["waiting"] = {
-                        "kind": "message", "peer": members.index(job.victim), "channel": 0,
-                        "thread_block": 0, "step": 1, "tile": 0, "expected": 4, "got": 3,
-                    }  # fmt: skip
-                entries.append(entry)
-            document = {"format": "unisono-record", "version": 1, "communicator": f"7{name}",
-                        "epoch": 0, "rank": place, "ranks": len(members), "node": "a",
-                        "entries": entries}  # fmt: skip
             path = folder / f"unisono-7{name}-{place}.json"
             path.write_text(json.dumps(document))
+            written = (START_NS + 1e9 * (job.taken + job.clocks[rank])) / 1e9
+            os.utime(path, (written, written))
             paths.append(path)
     return paths
+
+
+def _record_entry(
+    job: Job, made: Made, members: list[int], rank: int, fails: bool
+) -> dict[str, Any]:
+    is_open = not made.ended
+    state = "started" if made.started else "scheduled"
+    entry: dict[str, Any] = {
+        "bytes": made.op.size, "plan": "ring", "protocol": "simple", "path": "host",
+        "state": "ended" if made.ended else "failed" if fails else state,
+        "scheduled_ns": 1 + round(1e9 * made.created),
+    }  # fmt: skip
+    if made.started:
+        entry["started_ns"] = 1 + round(1e9 * made.started)
+    if made.ended or fails:
+        entry["ended_ns"] = 1 + round(1e9 * (made.ended or job.taken))
+    if made.op.peer >= 0:
+        entry |= {"direction": "send" if made.op.kind == "send" else "receive",
+                  "peer": made.op.peer, "messages": 1, "message_tag": 0}  # fmt: skip
+    else:
+        entry |= {"collective": _KINDS.get(made.op.kind, made.op.kind),
+                  "type": _TYPES[made.op.type], "operation": "sum", "root": 0}  # fmt: skip
+    at = job.at
+    waits = fails and is_open and made.started and rank != job.victim and job.fault != "order"
+    if waits and at is not None and made.op.group == at.group and job.victim in members:
+        entry["waiting"] = {
+            "kind": "message", "peer": members.index(job.victim), "channel": 0,
+            "thread_block": 0, "step": 1, "tile": 0, "expected": 4, "got": 3,
+        }  # fmt: skip
+    return entry
 
 
 _COUNTED = {"all_reduce": "AllReduce", "_all_gather_base": "AllGather", "all_gather": "AllGather",

@@ -75,8 +75,8 @@ def hostile(marker: Path) -> dict[str, tuple[bytes, str]]:
         "other_6.json": (b'{"a": 1}', "no dump that is known"),
         "text_7": (b"hello", "no dump that is known"),
         "rank_8.json": (
-            json.dumps({"format": "unisono-record", "version": 1, "communicator": "7",
-                        "rank": 9, "ranks": 4, "entries": []}).encode(), "'rank' is 9"),
+            json.dumps({"format": "unisono-record", "version": 2, "communicator": "7",
+                        "rank": 9, "ranks": 4, "collectives": []}).encode(), "'rank' is 9"),
         "version_9.json": (b'{"format": "unisono-record", "version": 7}', "version 7"),
         "cut_10": (pickle.dumps({"version": "2.10", "entries": [{}] * 9})[:-20], "whole pickle"),
     }  # fmt: skip

@@ -1,0 +1,148 @@
+"""Unisono's records in the form of PyTorch's Flight Recorder, which its `torchfrtrace` reads.
+
+Flight Recorder knows no failed calls: those were scheduled or started last. Programs of their own
+(`custom`) have no counterpart and are left out.
+"""
+
+import pickle
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from unisono.errors import MisuseError
+
+__all__ = ["flight_recorder", "write_flight_recorder"]
+
+VERSION = "2.10"
+_NAMES = {
+    "all_reduce": "all_reduce", "all_gather": "_all_gather_base", "broadcast": "broadcast",
+    "reduce_scatter": "_reduce_scatter_base", "reduce": "reduce", "gather": "gather",
+    "scatter": "scatter", "all_to_all": "all_to_all", "all_to_all_v": "all_to_all",
+    "barrier": "all_reduce_barrier",
+}  # fmt: skip
+_TYPES = {
+    "float32": ("Float", 4), "float16": ("Half", 2), "bfloat16": ("BFloat16", 2),
+    "float64": ("Double", 8), "int64": ("Long", 8), "int32": ("Int", 4), "int8": ("Char", 1),
+    "uint8": ("Byte", 1),
+}  # fmt: skip
+
+
+def flight_recorder(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The dump of one process, of the records of its communicators.
+
+    Args:
+        records: Documents of version 2, each of another communicator of the same process.
+
+    Raises:
+        MisuseError: They are of several processes.
+    """
+    config: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+    made: list[dict[str, Any]] = []
+    ranks = set()
+    for group, record in enumerate(records):
+        members = record["world_ranks"]
+        ranks.add(members[record["rank"]])
+        name = str(group) if record["group"] == "" else record["group"]
+        config[name] = {"name": name, "desc": name, "ranks": str(sorted(members))}
+        entries = [
+            *(_collective(one, record) for one in record["collectives"]
+              if one["collective"] in _NAMES),
+            *(_message(one, record) for one in record["messages"] if one["peer"] >= 0),
+        ]  # fmt: skip
+        for entry in entries:
+            entry |= {"pg_id": group, "process_group": (name, name)}
+        made += entries
+        status[name] = _status(entries)
+    if len(ranks) > 1:
+        shown = ", ".join(map(str, sorted(ranks)))
+        raise MisuseError(f"the records are of ranks {shown}; a dump is of one process")
+    made.sort(key=lambda entry: entry["time_created_ns"])
+    for number, entry in enumerate(made):
+        entry["record_id"] = number
+    return {"version": VERSION, "pg_config": config, "pg_status": status, "entries": made}
+
+
+def write_flight_recorder(records: Iterable[dict[str, Any]], folder: Path) -> None:
+    """Writes `nccl_trace_rank_N` of each process into a folder, which is made."""
+    by_rank: dict[int, list[dict[str, Any]]] = {}
+    for one in records:
+        by_rank.setdefault(one["world_ranks"][one["rank"]], []).append(one)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for rank, mine in by_rank.items():
+            (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(flight_recorder(mine)))
+    except OSError as error:
+        raise MisuseError(f"cannot write to {folder}: {error.strerror}") from None
+
+
+def _status(entries: list[dict[str, Any]]) -> dict[str, int]:
+    """The last collective that came so far, as ProcessGroupNCCL counts: 0 if none."""
+    numbers: dict[str, list[int]] = {"scheduled": [0], "started": [0], "completed": [0]}
+    for entry in entries:
+        if not entry["is_p2p"]:
+            numbers[entry["state"]].append(entry["collective_seq_id"])
+    completed, started, scheduled = (max(numbers[one]) for one in
+                                     ("completed", "started", "scheduled"))  # fmt: skip
+    return {
+        "last_enqueued_collective": max(completed, started, scheduled),
+        "last_started_collective": max(completed, started),
+        "last_completed_collective": completed,
+    }
+
+
+def _times(entry: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    ahead = record["clock"]["wall_ns"] - record["clock"]["monotonic_ns"]
+    started, ended = entry.get("started_ns"), entry.get("ended_ns")
+    is_over = entry["state"] == "ended"
+    return {
+        "frames": [],
+        "op_id": entry.get("sequence", 0) + 1,
+        "state": "completed" if is_over else "started" if started else "scheduled",
+        "retired": is_over,
+        "time_created_ns": entry["scheduled_ns"] + ahead,
+        "time_discovered_started_ns": started + ahead if started else None,
+        "time_discovered_completed_ns": ended + ahead if is_over else None,
+        "duration_ms": (ended - started) / 1e6 if is_over and started else None,
+        "timeout_ms": 0,
+    }
+
+
+def _collective(entry: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    kind, ranks = entry["collective"], record["ranks"]
+    type_name, size = _TYPES.get(entry["type"], ("Byte", 1))
+    whole = entry["bytes"] // size
+    part = whole // ranks
+    is_root = record["rank"] == entry["root"]
+    every = [[part]] * ranks
+    sizes: dict[str, tuple[list[list[int]], list[list[int]]]] = {
+        "all_gather": ([[part]], [[whole]]),
+        "reduce_scatter": ([[whole]], [[part]]),
+        "gather": ([[part]], every if is_root else []),
+        "scatter": (every if is_root else [], [[part]]),
+    }
+    inputs, outputs = sizes.get(kind, ([[whole]], [[whole]]))
+    return {
+        **_times(entry, record),
+        "collective_seq_id": entry["sequence"] + 1, "p2p_seq_id": 0, "is_p2p": False,
+        "profiling_name": f"nccl:{_NAMES[kind]}",
+        "input_sizes": inputs, "input_dtypes": [type_name] * len(inputs),
+        "output_sizes": outputs, "output_dtypes": [type_name] * len(outputs),
+    }  # fmt: skip
+
+
+def _message(entry: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    # PyTorch numbers the members of a group by their world ranks.
+    members = sorted(record["world_ranks"])
+    own, peer = (
+        members.index(record["world_ranks"][place]) for place in (record["rank"], entry["peer"])
+    )
+    is_send = entry["direction"] == "send"
+    sizes = [[entry["bytes"]]]
+    return {
+        **_times(entry, record),
+        "collective_seq_id": 0, "p2p_seq_id": entry["sequence"] + 1, "is_p2p": True,
+        "profiling_name": f"nccl:send {own}->{peer}" if is_send else f"nccl:recv {own}<-{peer}",
+        "input_sizes": sizes, "input_dtypes": ["Byte"],
+        "output_sizes": sizes, "output_dtypes": ["Byte"],
+    }  # fmt: skip
