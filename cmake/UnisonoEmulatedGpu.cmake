@@ -5,13 +5,19 @@ file(GLOB emulated_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/emulat
 add_library(emulated_gpu SHARED ${emulated_sources})
 set(emulated_folder "${PROJECT_BINARY_DIR}/emulated_gpu")
 # Found by the name that the driver has. Sums are rounded as on a device; threads leave by longjmp.
+# The address of each thread_local variable is asked for by a call (shared_variables.h).
+set(traditional gnu)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(traditional trad)
+endif()
 set_target_properties(emulated_gpu PROPERTIES OUTPUT_NAME cuda SUFFIX ".so.1"
   LIBRARY_OUTPUT_DIRECTORY "${emulated_folder}")
 target_include_directories(emulated_gpu PRIVATE
   "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
 target_compile_options(emulated_gpu PRIVATE -O2 -ffp-contract=off -U_FORTIFY_SOURCE
+  -ftls-model=global-dynamic -mtls-dialect=${traditional}
   -Wno-unknown-pragmas "SHELL:-iquote ${PROJECT_SOURCE_DIR}/tests/emulated_gpu")
-target_link_libraries(emulated_gpu PRIVATE Threads::Threads)
+target_link_libraries(emulated_gpu PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 add_dependencies(gpu_test emulated_gpu)
 
 # unisono_test_emulated(<name> <devices> <multiprocessors> <test>...)

@@ -47,8 +47,11 @@ TEST_F(GpuStraight, EveryPlanIsRightWhoeverReachesWhom) {
     }
 }
 
-TEST_F(GpuStraight, EveryPlanInLinesIsRightWhoeverReachesWhom) {
-  constexpr int ranks = 4;
+class GpuStraightLines : public GpuStraight, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuStraightLines, testing::Values(3, 4, 5));
+
+TEST_P(GpuStraightLines, EveryPlanIsRightWhoeverReachesWhom) {
+  const int ranks = GetParam();
   GpuCluster cluster(ranks, everything_straight([&](int, int) { return random_() % 2 == 0; }));
   for (const algorithm::Entry& entry : entries_by_exchange(ranks))
     for (int round = 0; round < 6; ++round) {
