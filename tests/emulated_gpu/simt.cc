@@ -311,15 +311,16 @@ bool meet_block(bool value) {
 
 void yield() { this_block->yield(); }
 
-// A loop comes back to the first that it polls, however many it polls.
+// A loop comes back to the first that it has polled since the last meeting, however many it polls.
 void before_polling(const void* at) {
   Fiber& fiber = this_block->current();
-  const auto end = fiber.polled.begin() + static_cast<std::ptrdiff_t>(fiber.polls);
-  const auto found = std::find(fiber.polled.begin(), end, at);
-  if (found - fiber.polled.begin() < static_cast<std::ptrdiff_t>(fiber.section))
-    this_block->end_turn_at_meeting();
-  else if (found != end)
+  const auto begin = fiber.polled.begin();
+  const auto section = begin + static_cast<std::ptrdiff_t>(fiber.section);
+  const auto end = begin + static_cast<std::ptrdiff_t>(fiber.polls);
+  if (std::find(section, end, at) != end)
     this_block->yield();
+  else if (std::find(begin, section, at) != section)
+    this_block->end_turn_at_meeting();
   if (fiber.polls < most_polled) fiber.polled[fiber.polls++] = at;
 }
 

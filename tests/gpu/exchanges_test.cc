@@ -13,6 +13,7 @@
 #include "support/carried.h"
 #include "support/gpu_cluster.h"
 #include "support/permuted_plan.h"
+#include "support/emulated_device.h"
 #include "verify/verify.h"
 
 namespace unisono::test {
@@ -155,7 +156,7 @@ class GpuExchanges : public testing::Test {
     return out;
   }
 
-  std::uint64_t seed_ = std::random_device{}();
+  std::uint64_t seed_ = test_seed();
   std::mt19937_64 random_{seed_};
 };
 
