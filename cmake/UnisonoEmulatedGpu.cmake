@@ -43,7 +43,8 @@ unisono_test_emulated(gpu_emulated_devices 4 16
   "Ranks/GpuCommunicator.GroupsOf*/4" "Ranks/GpuCommunicator.CallsOnSeveral*/4"
   "Ranks/GpuCommunicator.Splits*/4" "Ranks/GpuCommunicator.RegisteredPlans*/4" "Ranks/GpuCommunicator.APlansName*/4"
   "Ranks/GpuCommunicator.Refuses*/4" "Ranks/GpuCommunicator.IsCaptured*/4"
-  "Ranks/GpuCommunicator.Abort*/4" "GpuZeroSm.*" "GpuWindows.*")
+  "Ranks/GpuCommunicator.Abort*/4" "GpuZeroSm.*" "GpuWindows.*"
+  "Ranks/GpuProcesses.*" "GpuStraight.ASeedReplays" "Ranks/GpuStraightLines.*/0" "Ranks/GpuStraightLines.*/2")
 
 # NCCL's interface on devices.
 add_executable(nccl_devices_test "${PROJECT_SOURCE_DIR}/tests/nccl/devices/devices_test.cc"
