@@ -354,8 +354,8 @@ DriverResult cuStreamGetCtx(StreamHandle* stream, ContextHandle** context) {
 }
 DriverResult cuStreamWriteValue64_v2(StreamHandle* stream, DeviceAddress address,
                                      std::uint64_t value, unsigned) {
-  as_stream(stream).add(at_once(
-      [=] { std::atomic_ref(*static_cast<std::uint64_t*>(at(address))).store(value); }));
+  as_stream(stream).add(
+      at_once([=] { std::atomic_ref(*static_cast<std::uint64_t*>(at(address))).store(value); }));
   return driver_success;
 }
 DriverResult cuStreamBatchMemOp_v2(StreamHandle* stream, unsigned count,

@@ -20,7 +20,7 @@ int find_module(dl_phdr_info* info, std::size_t, void* found) {
   bool is_here = false;
   const ElfW(Phdr)* variables = nullptr;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+    const ElfW(Phdr) & segment = info->dlpi_phdr[i];
     const std::uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
     if (segment.p_type == PT_LOAD && here >= begin && here < begin + segment.p_memsz)
       is_here = true;

@@ -11,9 +11,9 @@
 
 #include "base/str.h"
 #include "support/carried.h"
+#include "support/emulated_device.h"
 #include "support/gpu_cluster.h"
 #include "support/permuted_plan.h"
-#include "support/emulated_device.h"
 #include "verify/verify.h"
 
 namespace unisono::test {
@@ -66,8 +66,8 @@ class GpuExchanges : public testing::Test {
             operations[below(4)], static_cast<int>(1 + below(32))};
   }
 
-  // What three calls in a row leave in each rank's output, with the kernels that the exchange is for,
-  // or with the interpreter.
+  // What three calls in a row leave in each rank's output, with the kernels that the exchange is
+  // for, or with the interpreter.
   std::vector<std::vector<float>> outputs(GpuCluster& cluster, const Case& one, bool interprets,
                                           const std::vector<std::vector<float>>& inputs) {
     const int ranks = cluster.ranks();

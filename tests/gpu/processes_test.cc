@@ -46,8 +46,8 @@ std::string reduce_on_device(Communicator& communicator, const TestStream& strea
   Status status = device->upload(memory->address(), data.data(), bytes);
   auto* const at = reinterpret_cast<void*>(memory->address());
   if (status.ok())
-    status = communicator.all_reduce(at, at, count, DataType::int32,
-                                     ReduceOperation::sum, {.stream = stream.handle()});
+    status = communicator.all_reduce(at, at, count, DataType::int32, ReduceOperation::sum,
+                                     {.stream = stream.handle()});
   if (status.ok()) status = stream.synchronize();
   if (status.ok()) status = communicator.failure();
   if (status.ok())

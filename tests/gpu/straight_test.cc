@@ -57,8 +57,7 @@ TEST_P(GpuStraightLines, EveryPlanIsRightWhoeverReachesWhom) {
   for (const algorithm::Entry& entry : entries_by_exchange(ranks))
     for (int round = 0; round < 6; ++round) {
       if (lines_hops(entry, ranks) == 0) continue;
-      const auto count =
-          static_cast<std::int64_t>(1 + random_() % (round == 0 ? 200'000 : 20'000));
+      const auto count = static_cast<std::int64_t>(1 + random_() % (round == 0 ? 200'000 : 20'000));
       auto run = run_of(entry, problem_of(entry, ranks, count, random_), Protocol::ll128, 1,
                         random_() % 2 == 0, random_());
       run.calls = 3;
