@@ -1,19 +1,22 @@
 // A driver of CUDA whose device is this process: as much of libcuda.so.1 as src/sys/cuda calls, for
 // tests of kernels and of what launches them on machines without a GPU. There are memory, streams,
-// events, graphs and launches; no other process, no memory that is mapped piece by piece.
+// events, graphs, launches and memory of other processes; no memory that is mapped piece by piece.
+#include <pthread.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include "device.h"
 #include "kernels.h"
-#include "simt.h"
+#include "scheduler.h"
 #include "sys/cuda/driver.h"
 
 namespace unisono::emulated {
@@ -55,7 +58,22 @@ Context& context_of(int device) {
   }();
   return all[static_cast<std::size_t>(device)];
 }
-thread_local std::vector<Context*> current;
+// A thread's state. Not thread_local: shared_variables.h.
+struct ThreadState {
+  std::vector<Context*> current;
+  int capture_mode = 0;
+};
+ThreadState& state_of_thread() {
+  static const pthread_key_t key = [] {
+    pthread_key_t made{};
+    pthread_key_create(&made, [](void* state) { delete static_cast<ThreadState*>(state); });
+    return made;
+  }();
+  auto* state = static_cast<ThreadState*>(pthread_getspecific(key));
+  if (state == nullptr) pthread_setspecific(key, state = new ThreadState);
+  return *state;
+}
+std::vector<Context*>& current() { return state_of_thread().current; }
 
 Context* as_context(ContextHandle* handle) { return reinterpret_cast<Context*>(handle); }
 ContextHandle* handle_of(Context* context) { return reinterpret_cast<ContextHandle*>(context); }
@@ -64,22 +82,16 @@ using SharedEvent = std::shared_ptr<Event>;
 SharedEvent& as_event(EventHandle* handle) { return *reinterpret_cast<SharedEvent*>(handle); }
 
 struct ContextStream : Stream {
-  Context* context = current.empty() ? &context_of(0) : current.back();
+  Context* context = current().empty() ? &context_of(0) : current().back();
 };
 std::mutex streams_mutex;
 std::set<ContextStream*> streams;
 
 ContextStream& as_stream(StreamHandle* handle) {
-  static ContextStream legacy;
+  static auto* const legacy = new ContextStream;
   const bool is_default = reinterpret_cast<std::uintptr_t>(handle) <= 2;
-  return is_default ? legacy : *reinterpret_cast<ContextStream*>(handle);
+  return is_default ? *legacy : *reinterpret_cast<ContextStream*>(handle);
 }
-
-// An IpcHandle, of this process alone.
-struct Shared {
-  pid_t process;
-  DeviceAddress address;
-};
 
 void* at(DeviceAddress address) { return reinterpret_cast<void*>(address); }
 
@@ -144,21 +156,21 @@ DriverResult cuDevicePrimaryCtxRetain(ContextHandle** context, DeviceOrdinal dev
 }
 DriverResult cuDevicePrimaryCtxRelease_v2(DeviceOrdinal) { return driver_success; }
 DriverResult cuCtxPushCurrent_v2(ContextHandle* context) {
-  current.push_back(as_context(context));
+  current().push_back(as_context(context));
   return driver_success;
 }
 DriverResult cuCtxPopCurrent_v2(ContextHandle** context) {
-  if (current.empty()) return invalid_value;
-  *context = handle_of(current.back());
-  current.pop_back();
+  if (current().empty()) return invalid_value;
+  *context = handle_of(current().back());
+  current().pop_back();
   return driver_success;
 }
 DriverResult cuCtxGetCurrent(ContextHandle** context) {
-  *context = current.empty() ? nullptr : handle_of(current.back());
+  *context = current().empty() ? nullptr : handle_of(current().back());
   return driver_success;
 }
 DriverResult cuCtxGetDevice(DeviceOrdinal* device) {
-  *device = current.empty() ? 0 : current.back()->device;
+  *device = current().empty() ? 0 : current().back()->device;
   return driver_success;
 }
 DriverResult cuCtxSynchronize() {
@@ -170,7 +182,7 @@ DriverResult cuCtxSynchronize() {
 DriverResult cuCtxEnablePeerAccess(ContextHandle*, unsigned) { return driver_success; }
 
 DriverResult cuMemAlloc_v2(DeviceAddress* address, std::size_t bytes) {
-  *address = allocations().allocate(bytes, current.empty() ? 0 : current.back()->device);
+  *address = allocations().allocate(bytes, current().empty() ? 0 : current().back()->device);
   return *address != 0 ? driver_success : 2;
 }
 DriverResult cuMemFree_v2(DeviceAddress address) {
@@ -184,26 +196,33 @@ DriverResult cuMemHostGetDevicePointer_v2(DeviceAddress* address, void* host, un
 }
 DriverResult cuMemcpyAsync(DeviceAddress destination, DeviceAddress source, std::size_t bytes,
                            StreamHandle* stream) {
-  as_stream(stream).add([=] { std::memmove(at(destination), at(source), bytes); });
+  as_stream(stream).add(at_once([=] { std::memmove(at(destination), at(source), bytes); }));
   return driver_success;
 }
 DriverResult cuMemsetD8Async(DeviceAddress address, unsigned char value, std::size_t bytes,
                              StreamHandle* stream) {
-  as_stream(stream).add([=] { std::memset(at(address), value, bytes); });
+  as_stream(stream).add(at_once([=] { std::memset(at(address), value, bytes); }));
   return driver_success;
 }
 DriverResult cuIpcGetMemHandle(IpcHandle* handle, DeviceAddress address) {
-  const Shared shared{getpid(), address};
-  std::memcpy(handle->bytes.data(), &shared, sizeof shared);
+  const auto shared = allocations().share(address);
+  if (!shared) return invalid_value;
+  std::memcpy(handle->bytes.data(), &*shared, sizeof *shared);
   return driver_success;
 }
 DriverResult cuIpcOpenMemHandle_v2(DeviceAddress* address, IpcHandle handle, unsigned) {
-  Shared shared{};
+  SharedAllocation shared{};
+  static_assert(sizeof shared <= sizeof handle);
   std::memcpy(&shared, handle.bytes.data(), sizeof shared);
-  *address = shared.address;
-  return shared.process == getpid() ? driver_success : not_supported;
+  const bool is_own = shared.process == getpid();
+  if (!is_own) scheduler().share_with_processes();
+  *address = is_own ? shared.address : imports().map(shared);
+  return *address != 0 ? driver_success : invalid_value;
 }
-DriverResult cuIpcCloseMemHandle(DeviceAddress) { return driver_success; }
+DriverResult cuIpcCloseMemHandle(DeviceAddress address) {
+  // An allocation of this process is there until it is freed.
+  return imports().unmap(address) || allocations().at(address) ? driver_success : invalid_value;
+}
 DriverResult cuPointerGetAttribute(void* value, int attribute, DeviceAddress address) {
   const auto found = allocations().at(address);
   if (!found) return invalid_value;
@@ -277,7 +296,10 @@ DriverResult cuLaunchKernelEx(const LaunchConfiguration* configuration, Function
   const auto kernel = reinterpret_cast<Call (*)(void**)>(function);
   as_stream(configuration->stream)
       .add([call = kernel(parameters), blocks = configuration->grid[0],
-            threads = configuration->block[0]] { run(blocks, threads, call); });
+            threads = configuration->block[0]]() -> Attempt {
+        auto kernel = std::make_shared<Kernel>(blocks, threads, call);
+        return [kernel](Random& random) { return kernel->step(random); };
+      });
   return driver_success;
 }
 
@@ -309,7 +331,7 @@ DriverResult cuStreamSynchronize(StreamHandle* stream) {
   return driver_success;
 }
 DriverResult cuStreamQuery(StreamHandle* stream) {
-  return as_stream(stream).is_idle() ? driver_success : driver_not_ready;
+  return as_stream(stream).query() ? driver_success : driver_not_ready;
 }
 DriverResult cuStreamWaitEvent(StreamHandle* stream, EventHandle* handle, unsigned) {
   ContextStream& waiting = as_stream(stream);
@@ -319,7 +341,11 @@ DriverResult cuStreamWaitEvent(StreamHandle* stream, EventHandle* handle, unsign
     waiting.capture = event->capture;
     return driver_success;
   }
-  waiting.add([event, number = event->recorded()] { event->await(number); });
+  waiting.add([event, number = event->recorded()]() -> Attempt {
+    return [event, number](Random&) {
+      return event->is_complete(number) ? Progress::complete : Progress::none;
+    };
+  });
   return driver_success;
 }
 DriverResult cuStreamGetCtx(StreamHandle* stream, ContextHandle** context) {
@@ -329,21 +355,24 @@ DriverResult cuStreamGetCtx(StreamHandle* stream, ContextHandle** context) {
 DriverResult cuStreamWriteValue64_v2(StreamHandle* stream, DeviceAddress address,
                                      std::uint64_t value, unsigned) {
   as_stream(stream).add(
-      [=] { std::atomic_ref(*static_cast<std::uint64_t*>(at(address))).store(value); });
+      at_once([=] { std::atomic_ref(*static_cast<std::uint64_t*>(at(address))).store(value); }));
   return driver_success;
 }
 DriverResult cuStreamBatchMemOp_v2(StreamHandle* stream, unsigned count,
                                    MemoryOperation* operations, unsigned) {
-  as_stream(stream).add([all = std::vector(operations, operations + count)] {
-    for (const MemoryOperation& one : all) {
-      const std::atomic_ref word(*static_cast<std::uint64_t*>(at(one.address)));
-      if (one.kind == MemoryOperation::write_value_64) {
-        word.store(one.value);
-        continue;
+  as_stream(stream).add([all = std::vector(operations, operations + count)]() -> Attempt {
+    return [&all, next = std::size_t{0}](Random&) mutable {
+      const std::size_t first = next;
+      for (; next < all.size(); ++next) {
+        const MemoryOperation& one = all[next];
+        const std::atomic_ref word(*static_cast<std::uint64_t*>(at(one.address)));
+        if (one.kind == MemoryOperation::write_value_64)
+          word.store(one.value);
+        else if (static_cast<std::int64_t>(word.load() - one.value) < 0)
+          return next > first ? Progress::some : Progress::none;
       }
-      while (static_cast<std::int64_t>(word.load() - one.value) < 0)
-        std::this_thread::sleep_for(std::chrono::microseconds(20));
-    }
+      return Progress::complete;
+    };
   });
   return driver_success;
 }
@@ -360,8 +389,7 @@ DriverResult cuStreamGetCaptureInfo_v2(StreamHandle* handle, int* status, unsign
   return driver_success;
 }
 DriverResult cuThreadExchangeStreamCaptureMode(int* mode) {
-  static thread_local int now = 0;
-  std::swap(now, *mode);
+  std::swap(state_of_thread().capture_mode, *mode);
   return driver_success;
 }
 DriverResult cuStreamBeginCapture_v2(StreamHandle* stream, int) {
@@ -409,16 +437,23 @@ DriverResult cuEventRecord(EventHandle* handle, StreamHandle* stream) {
   ContextStream& recording = as_stream(stream);
   event->capture = recording.capture;
   if (event->capture != nullptr) return driver_success;
-  recording.add([event, number = event->record()] { event->complete(number); });
+  recording.add(at_once([event, number = event->record()] { event->complete(number); }));
   return driver_success;
 }
 DriverResult cuEventQuery(EventHandle* event) {
+  scheduler().step_by_call();
   return as_event(event)->is_complete() ? driver_success : driver_not_ready;
 }
 DriverResult cuEventElapsedTime(float* ms, EventHandle* from, EventHandle* to) {
   *ms = 1e-6F * static_cast<float>(as_event(to)->completed_ns() - as_event(from)->completed_ns());
   return driver_success;
 }
+
+// For tests (tests/support/emulated_device.h).
+void unisono_emulated_seed(std::uint64_t seed) { scheduler().seed(seed); }
+std::uint64_t unisono_emulated_trace() { return scheduler().trace(); }
+void unisono_emulated_drive_by_calls(bool does) { scheduler().drive_by_calls(does); }
+void unisono_emulated_step() { scheduler().step_by_call(); }
 
 }  // extern "C"
 // NOLINTEND(readability-identifier-naming)

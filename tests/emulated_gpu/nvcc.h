@@ -16,7 +16,7 @@
 #define __noinline__
 #define __grid_constant__
 #define __launch_bounds__(...)
-// A block has an operating system's thread.
+// Of the block that runs: shared_variables.h.
 #define __shared__ thread_local
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define threadIdx unisono::emulated::indices().thread

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/carried.h"
+#include "support/emulated_device.h"
 
 #include <array>
 #include <random>
@@ -73,7 +74,7 @@ class GpuBulk : public testing::Test {
   bool has_device_for_each(int ranks) const { return ranks >= 2 && ranks <= devices_; }
   int devices_ = 0;
   int multiprocessors_ = 0;
-  std::mt19937_64 random_{std::random_device{}()};
+  std::mt19937_64 random_{test_seed()};
 };
 
 // Blocks of whole units and others, which end within one.

@@ -13,6 +13,7 @@
 #include "gpu/runs.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
+#include "support/emulated_device.h"
 
 namespace unisono::test {
 namespace {
@@ -36,7 +37,7 @@ class GpuCopies : public testing::Test {
 };
 
 TEST_F(GpuCopies, EveryPlanWithoutReductionGivesTheRightResult) {
-  std::mt19937_64 random(std::random_device{}());
+  std::mt19937_64 random(test_seed());
   for (int ranks : {2, 4}) {
     GpuCluster cluster(ranks, {.engine = {.copies = small_slots}});
     int runs = 0;
@@ -57,7 +58,7 @@ TEST_F(GpuCopies, EveryPlanWithoutReductionGivesTheRightResult) {
 }
 
 TEST_F(GpuCopies, GraphsReplayWithNewData) {
-  std::mt19937_64 random(std::random_device{}());
+  std::mt19937_64 random(test_seed());
   GpuCluster cluster(2, {.engine = {.copies = small_slots}});
   for (const auto& [collective, name] : {std::pair{Collective::all_gather, "direct"},
                                          {Collective::all_to_all, "direct"},
@@ -72,7 +73,7 @@ TEST_F(GpuCopies, GraphsReplayWithNewData) {
 }
 
 TEST_F(GpuCopies, LargeCallsGoThroughTheUsualSlots) {
-  std::mt19937_64 random(std::random_device{}());
+  std::mt19937_64 random(test_seed());
   GpuCluster cluster(2, {});
   for (const bool is_graph : {false, true}) {
     auto run = copies_of(**algorithm::find(Collective::all_gather, "direct"), 2, 6'000'001, random);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/carried.h"
+#include "support/emulated_device.h"
 
 #include <cmath>
 #include <cstring>
@@ -30,7 +31,7 @@ class Gpu : public testing::Test {
 TEST_F(Gpu, EveryPlanGivesTheRightResultInEveryProtocol) {
   constexpr int ranks = 4;
   GpuCluster cluster(ranks, {});
-  std::mt19937_64 random(std::random_device{}());
+  std::mt19937_64 random(test_seed());
   for (const algorithm::Entry& entry : algorithm::entries())
     for (Protocol protocol : all_protocols) {
       const auto count = static_cast<std::int64_t>(1 + random() % 5000);
@@ -49,7 +50,7 @@ TEST_F(Gpu, EveryPlanGivesTheRightResultInEveryProtocol) {
 TEST_F(Gpu, EveryTypeAndOperationIsCombinedRight) {
   constexpr int ranks = 3;
   GpuCluster cluster(ranks, {});
-  std::mt19937_64 random(std::random_device{}());
+  std::mt19937_64 random(test_seed());
   const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, "ring");
   for (int type = 0; type < data_type_count; ++type)
     for (int operation = 0; operation < reduce_operation_count; ++operation) {
@@ -66,7 +67,7 @@ TEST_F(Gpu, EveryTypeAndOperationIsCombinedRight) {
 TEST_F(Gpu, ManyTilesGoThroughFewSlots) {
   constexpr int ranks = 4;
   GpuCluster cluster(ranks, {.engine = {.slots = 2, .slot_bytes = 4096}});
-  std::mt19937_64 random(std::random_device{}());
+  std::mt19937_64 random(test_seed());
   for (const char* name : {"ring", "two_shot"})
     for (Protocol protocol : all_protocols) {
       const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, name);
@@ -81,7 +82,7 @@ TEST_F(Gpu, ManyTilesGoThroughFewSlots) {
 TEST_F(Gpu, LargeAlignedBuffersAreRight) {
   constexpr int ranks = 4;
   GpuCluster cluster(ranks, {});
-  std::mt19937_64 random(std::random_device{}());
+  std::mt19937_64 random(test_seed());
   for (Protocol protocol : all_protocols)
     for (const char* name : {"ring", "two_shot", "tree"}) {
       const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, name);
@@ -96,7 +97,7 @@ TEST_F(Gpu, LargeAlignedBuffersAreRight) {
 TEST_F(Gpu, GraphsReplayWithNewData) {
   constexpr int ranks = 4;
   GpuCluster cluster(ranks, {});
-  std::mt19937_64 random(std::random_device{}());
+  std::mt19937_64 random(test_seed());
   for (Protocol protocol : all_protocols)
     for (const char* name : {"one_shot", "two_shot"}) {
       const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, name);
@@ -119,7 +120,7 @@ class GpuPlansByHand : public testing::TestWithParam<std::tuple<int, int>> {
   DataType type() const { return static_cast<DataType>(std::get<1>(GetParam())); }
   // Large calls take the host long to check.
   bool takes_large_calls() const { return std::get<1>(GetParam()) % 4 == 0; }
-  std::mt19937_64 random_{std::random_device{}()};
+  std::mt19937_64 random_{test_seed()};
 };
 INSTANTIATE_TEST_SUITE_P(RanksAndTypes, GpuPlansByHand,
                          testing::Combine(testing::Values(2, 3, 4),
@@ -164,7 +165,7 @@ TEST_P(GpuPlansByHand, AreRightForAllOperationsAndSizes) {
 TEST_F(Gpu, PlansByHandOfWholeWordsAreRight) {
   for (int ranks : {2, 3, 4}) {
     GpuCluster cluster(ranks, {});
-    std::mt19937_64 random(std::random_device{}());
+    std::mt19937_64 random(test_seed());
     for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
       if (!direct_kind(entry, ranks)) continue;
       for (const DataType type :
@@ -228,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GpuKernelsByHand, testing::Values(2, 4),
 
 TEST_P(GpuKernelsByHand, AreRightThroughSlotsAndStraight) {
   const int ranks = GetParam();
-  std::mt19937_64 random(std::random_device{}());
+  std::mt19937_64 random(test_seed());
   for (const std::uint64_t zero_copy_min_bytes :
        {engine::gpu::Options::no_zero_copy, std::uint64_t{1}}) {
     GpuCluster cluster(ranks, {.engine = {.zero_copy_min_bytes = zero_copy_min_bytes},
@@ -257,7 +258,7 @@ TEST_P(GpuKernelsByHand, AreRightThroughSlotsAndStraight) {
 TEST_F(Gpu, PlansByHandFollowEachOther) {
   constexpr int ranks = 4;
   GpuCluster cluster(ranks, {});
-  std::mt19937_64 random(std::random_device{}());
+  std::mt19937_64 random(test_seed());
   const std::pair<Collective, const char*> plans[] = {
       {Collective::broadcast, "two_shot"},  {Collective::gather, "knomial4"},
       {Collective::scatter, "knomial4"},    {Collective::broadcast, "knomial4"},

@@ -10,6 +10,7 @@
 #include "engine/gpu/copies.h"
 #include "gpu/runs.h"
 #include "support/gpu_cluster.h"
+#include "support/emulated_device.h"
 
 namespace unisono::test {
 namespace {
@@ -32,7 +33,7 @@ class GpuLongCopies : public testing::Test {
   static GpuCluster::Options small_slots() {
     return {.engine = {.copies = {.slots = 2, .slot_bytes = 4096}}};
   }
-  std::mt19937_64 random_{std::random_device{}()};
+  std::mt19937_64 random_{test_seed()};
 };
 
 // One thread puts the ranks' calls on their streams: it must not wait for room on one of them.

@@ -5,6 +5,7 @@
 
 #include "engine/gpu/messages.h"
 #include "gpu/message_groups.h"
+#include "support/emulated_device.h"
 
 namespace unisono::test {
 namespace {
@@ -19,7 +20,7 @@ class GpuMessages : public testing::Test {
   }
   std::size_t draw(std::size_t most) { return 1 + random_() % most; }
 
-  std::mt19937_64 random_{std::random_device{}()};
+  std::mt19937_64 random_{test_seed()};
 };
 
 // Kernels of ranks that share a device run at once or wait for each other in vain: that many ranks

@@ -13,6 +13,7 @@
 #include "support/carried.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
+#include "support/emulated_device.h"
 
 namespace unisono::test {
 namespace {
@@ -34,7 +35,7 @@ class GpuStraightCopies : public testing::Test {
   static bool goes_straight(const GpuCluster::Run& run) {
     return straight_copy_hops(*run.entry, run.request.placement.ranks()) > 0;
   }
-  std::mt19937_64 random_{std::random_device{}()};
+  std::mt19937_64 random_{test_seed()};
 };
 
 TEST_F(GpuStraightCopies, EveryPlanIsRightWhoeverReachesWhom) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/carried.h"
+#include "support/emulated_device.h"
 
 #include <random>
 
@@ -24,7 +25,7 @@ class GpuStraight : public testing::Test {
     std::string why;
     if (usable_devices(&why).empty()) GTEST_SKIP() << why;
   }
-  std::mt19937_64 random_{std::random_device{}()};
+  std::mt19937_64 random_{test_seed()};
 };
 
 // Who reaches whom changes from call to call.
@@ -47,14 +48,16 @@ TEST_F(GpuStraight, EveryPlanIsRightWhoeverReachesWhom) {
     }
 }
 
-TEST_F(GpuStraight, EveryPlanInLinesIsRightWhoeverReachesWhom) {
-  constexpr int ranks = 4;
+class GpuStraightLines : public GpuStraight, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuStraightLines, testing::Values(3, 4, 5));
+
+TEST_P(GpuStraightLines, EveryPlanIsRightWhoeverReachesWhom) {
+  const int ranks = GetParam();
   GpuCluster cluster(ranks, everything_straight([&](int, int) { return random_() % 2 == 0; }));
   for (const algorithm::Entry& entry : entries_by_exchange(ranks))
     for (int round = 0; round < 6; ++round) {
       if (lines_hops(entry, ranks) == 0) continue;
-      const auto count =
-          static_cast<std::int64_t>(1 + random_() % (round == 0 ? 3'000'000 : 20'000));
+      const auto count = static_cast<std::int64_t>(1 + random_() % (round == 0 ? 200'000 : 20'000));
       auto run = run_of(entry, problem_of(entry, ranks, count, random_), Protocol::ll128, 1,
                         random_() % 2 == 0, random_());
       run.calls = 3;
@@ -63,6 +66,28 @@ TEST_F(GpuStraight, EveryPlanInLinesIsRightWhoeverReachesWhom) {
       EXPECT_EQ(cluster.run(run), "") << describe(run);
       if (HasFailure()) return;
     }
+}
+
+// The emulated devices' interleaving follows from the seed.
+TEST_F(GpuStraight, ASeedReplays) {
+  const EmulatedDevice* const emulated = EmulatedDevice::find();
+  if (emulated == nullptr) GTEST_SKIP() << "real GPUs have no seed";
+  const auto trace_of = [&](std::uint64_t seed) {
+    std::mt19937_64 random(7);
+    emulated->seed(seed);
+    GpuCluster cluster(3, everything_straight([&](int, int) { return random() % 2 == 0; }));
+    for (const algorithm::Entry& entry : entries_by_exchange(3)) {
+      if (lines_hops(entry, 3) != 1) continue;
+      auto run = run_of(entry, problem_of(entry, 3, 1'000, random), Protocol::ll128, 1, false, 1);
+      run.calls = 2;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+    }
+    return emulated->trace();
+  };
+  const std::uint64_t seed = random_();
+  const std::uint64_t first = trace_of(seed);
+  EXPECT_EQ(trace_of(seed), first);
+  EXPECT_NE(trace_of(seed + 1), first);
 }
 
 TEST_F(GpuStraight, NoSlotIsUsedWhereAllReachAll) {

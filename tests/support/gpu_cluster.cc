@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <mutex>
 #include <random>
 #include <set>
 #include <stdexcept>
@@ -66,11 +67,15 @@ Result<DeviceBuffer> make_buffer(const std::shared_ptr<const sys::cuda::Device>&
   return buffer;
 }
 
+// One rank's thread at a time calls the driver, so that a seed gives one order on emulated devices.
+std::mutex copying;
+
 // Poisons all of it, but `data` at `at`.
 Status fill(const sys::cuda::Device& device, const DeviceBuffer& buffer, std::size_t at,
             const std::vector<std::byte>& data) {
   std::vector<std::byte> all(buffer.memory.bytes(), poison);
   if (!data.empty()) std::memcpy(all.data() + buffer.offset + at, data.data(), data.size());
+  const std::lock_guard lock(copying);
   return device.upload(buffer.memory.address(), all.data(), all.size());
 }
 
@@ -282,8 +287,10 @@ Status GpuCluster::launch(Executions& executions, const std::vector<engine::Argu
     UNISONO_TRY(executions[r]->start(arguments[r]));
   }
   std::vector<int> left = which;
+  const EmulatedDevice* const emulated = EmulatedDevice::find();
   const std::int64_t until_ns = steady_now_ns() + options_.timeout_ns;
   while (!left.empty()) {
+    if (emulated != nullptr) emulated->step();
     if (steady_now_ns() > until_ns)
       return bug("rank ", left.front(), " has not put its call on its stream; it waits for ",
                  trace::describe(executions[static_cast<std::size_t>(left.front())]->waiting()));
@@ -365,6 +372,7 @@ std::string GpuCluster::check(const Run& run, int rank, const Buffers& buffers,
   const sys::cuda::Device& device = stream(rank).device();
   const auto download = [&](const DeviceBuffer& buffer) {
     std::vector<std::byte> all(buffer.memory.bytes());
+    const std::lock_guard lock(copying);
     if (!device
              .copy(reinterpret_cast<sys::cuda::DeviceAddress>(all.data()), buffer.memory.address(),
                    all.size())

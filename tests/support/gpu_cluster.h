@@ -1,5 +1,6 @@
 // All ranks of a plan in one thread: the GPU engine's executions over real connections, one rank on
 // each device in turn, several on one where ranks outnumber devices.
+// On emulated devices, a seed gives one interleaving (emulated_device.h).
 #pragma once
 
 #include <functional>
@@ -10,6 +11,7 @@
 
 #include "algorithm/algorithm.h"
 #include "engine/gpu/execution.h"
+#include "support/emulated_device.h"
 #include "support/reference.h"
 #include "sys/cuda/device.h"
 #include "transport/transport.h"
@@ -95,6 +97,7 @@ class GpuCluster {
   std::string check(const Run& run, int rank, const Buffers& buffers,
                     const std::vector<Elements>& inputs, const std::vector<Elements>& expected);
 
+  DriveByCalls drives_by_calls_;
   Options options_;
   std::vector<std::unique_ptr<transport::Transport>> controls_;
   std::vector<std::unique_ptr<transport::Transport>> transports_;

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 
 namespace unisono::device::ptx {
 
@@ -47,26 +46,18 @@ inline void load_in_bulk(void* shared, const void* global, unsigned bytes, std::
   });
 }
 
-// Of the thread that runs: stores of each group that are to be made, the oldest first.
-inline std::deque<int>& groups_of_stores() {
-  static thread_local std::map<unsigned, std::deque<int>> groups;
-  auto& own = groups[threadIdx.x];
-  if (own.empty()) own.push_back(0);
-  return own;
-}
-
 inline void store_in_bulk(void* global, const void* shared, unsigned bytes) {
   // A deque's elements stay where they are while others come and go at its ends.
-  int& open = groups_of_stores().back();
+  int& open = emulated::groups_of_stores().back();
   ++open;
   emulated::copy_later(global, const_cast<void*>(shared), bytes, [&open] { --open; });
 }
 
-inline void close_group_of_stores() { groups_of_stores().push_back(0); }
+inline void close_group_of_stores() { emulated::groups_of_stores().push_back(0); }
 
 template <int groups>
 void wait_until_stores_have_read() {
-  auto& own = groups_of_stores();
+  auto& own = emulated::groups_of_stores();
   // The last is open.
   while (own.size() > groups + 1) {
     while (own.front() > 0) emulated::yield();

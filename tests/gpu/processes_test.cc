@@ -1,0 +1,103 @@
+// Ranks as processes, which map each other's device memory. On the emulated devices alone: a
+// process that has forked cannot use CUDA.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <vector>
+
+#include "base/str.h"
+#include "support/emulated_device.h"
+#include "support/forked_ranks.h"
+#include "support/gpu_cluster.h"
+#include "support/ranks.h"
+
+namespace unisono::test {
+namespace {
+
+class GpuProcesses : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (EmulatedDevice::find() == nullptr) GTEST_SKIP() << "a forked process cannot use real GPUs";
+    test_seed();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuProcesses, testing::Values(2, 4));
+
+// Each rank opens its device in its own process.
+void use_device(int rank, InitOptions& options) {
+  options.device = rank;
+  options.timeout = std::chrono::seconds(5);
+}
+
+std::shared_ptr<const sys::cuda::Device> device_of(int rank) {
+  return sys::cuda::Device::open(rank).value();
+}
+
+// Sums `count` elements on the device; "" where the sum is right.
+std::string reduce_on_device(Communicator& communicator, const TestStream& stream,
+                             std::int64_t count) {
+  const auto& device = stream.shared_device();
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(std::int32_t);
+  auto memory = sys::cuda::Memory::allocate(device, bytes);
+  if (!memory.ok()) return memory.error().describe();
+  std::vector<std::int32_t> data(static_cast<std::size_t>(count), communicator.rank() + 1);
+  Status status = device->upload(memory->address(), data.data(), bytes);
+  auto* const at = reinterpret_cast<void*>(memory->address());
+  if (status.ok())
+    status = communicator.all_reduce(at, at, count, DataType::int32, ReduceOperation::sum,
+                                     {.stream = stream.handle()});
+  if (status.ok()) status = stream.synchronize();
+  if (status.ok()) status = communicator.failure();
+  if (status.ok())
+    status = device->copy(sys::cuda::address_of(data.data()), memory->address(), bytes);
+  if (!status.ok()) return status.error().describe();
+  const int ranks = communicator.size();
+  for (const std::int32_t element : data)
+    if (element != ranks * (ranks + 1) / 2) return str("wrong: ", element);
+  return {};
+}
+
+TEST_P(GpuProcesses, SumsAreRight) {
+  const auto all = run_forked(
+      GetParam(),
+      [](Communicator& communicator) -> std::string {
+        const TestStream stream(device_of(communicator.rank()));
+        for (const std::int64_t count : {1, 1000, 100'000})
+          for (int call = 0; call < 3; ++call)
+            if (auto wrong = reduce_on_device(communicator, stream, count); !wrong.empty())
+              return str("count ", count, ": ", wrong);
+        return {};
+      },
+      use_device);
+  for (const Ended& ended : all) {
+    EXPECT_EQ(ended.said, "");
+    EXPECT_EQ(ended.exit_code, 0) << "signal " << ended.signal;
+  }
+}
+
+// The last rank is killed while kernels of the others wait for it.
+TEST_P(GpuProcesses, SurvivorsNameTheRankThatWasKilled) {
+  const int last = GetParam() - 1;
+  const auto all = run_forked(
+      GetParam(),
+      [last](Communicator& communicator) -> std::string {
+        const TestStream stream(device_of(communicator.rank()));
+        if (auto wrong = reduce_on_device(communicator, stream, 1000); !wrong.empty())
+          return "before: " + wrong;
+        if (communicator.rank() == last) {
+          usleep(300'000);
+          kill(getpid(), SIGKILL);
+        }
+        return reduce_on_device(communicator, stream, 1000);
+      },
+      use_device);
+  for (int rank = 0; rank < last; ++rank)
+    EXPECT_NE(all[static_cast<std::size_t>(rank)].said.find(str("rank ", last)), std::string::npos)
+        << "rank " << rank << " said: " << all[static_cast<std::size_t>(rank)].said;
+  EXPECT_EQ(all[static_cast<std::size_t>(last)].signal, SIGKILL);
+}
+
+}  // namespace
+}  // namespace unisono::test
