@@ -236,7 +236,8 @@ __device__ bool Worker<has_tokens>::move(const Step& step, int tile) const {
 template <bool has_tokens>
 __device__ void Worker<has_tokens>::tell(const Step& step, int tile, bool moved) {
   const bool is_simple = static_cast<Protocol>(launch.program.protocol) == Protocol::simple;
-  const bool signals = is_simple || is_token(step);
+  bool signals = is_simple;
+  if constexpr (has_tokens) signals = signals || is_token(step);
   if (moved && (step.flags & takes_message) != 0) {
     ++received;
     if (threadIdx.x == receive_thread) {
@@ -267,9 +268,12 @@ __device__ void Worker<has_tokens>::tell(const Step& step, int tile, bool moved)
 // False if the launch is given up; the same for all threads.
 template <bool has_tokens>
 __device__ bool Worker<has_tokens>::run(const Step& step, int tile) {
-  const bool moves = is_token(step) || message_bytes(step, tile) > 0;
-  const bool signals =
-      static_cast<Protocol>(launch.program.protocol) == Protocol::simple || is_token(step);
+  bool moves = message_bytes(step, tile) > 0;
+  bool signals = static_cast<Protocol>(launch.program.protocol) == Protocol::simple;
+  if constexpr (has_tokens) {
+    moves = moves || is_token(step);
+    signals = signals || is_token(step);
+  }
   bool goes_on = true;
   if (threadIdx.x == dependency_thread && step.dependencies > 0)
     goes_on = wait_for_dependencies(step, tile);
