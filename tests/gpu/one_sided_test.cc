@@ -184,8 +184,8 @@ TEST_P(GpuOneSided, RegisteredPlansGiveTheHostEnginesBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Straight, GpuOneSided, testing::Bool(), [](const auto& info) {
-  return info.param ? "WherePeersReach" : "ThroughSlots";
+INSTANTIATE_TEST_SUITE_P(Straight, GpuOneSided, testing::Bool(), [](const auto& given) {
+  return given.param ? "WherePeersReach" : "ThroughSlots";
 });
 
 }  // namespace
