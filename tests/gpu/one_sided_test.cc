@@ -39,7 +39,7 @@ rank 0 scratch 2
     wait
     barrier
     barrier
-    put output[0] x2 -> output[0]
+    put output[0] -> output[0] x2
     signal
   block 1 channel 0 send 2 recv 2
     signal
@@ -50,16 +50,16 @@ rank 0 scratch 2
     put output[1] -> output[1]
     signal
   block 2 channel 0
-    copy input[0] x2 -> output[0]
+    copy input[0] -> output[0] x2
     barrier
-    reduce scratch[0] x2 -> output[0]
-    reduce scratch[2] x2 -> output[0]
+    reduce scratch[0] -> output[0] x2
+    reduce scratch[2] -> output[0] x2
     barrier
 
 rank 1
   block 0 channel 0 send 0 recv 0
     wait
-    put input[0] x2 -> scratch[0]
+    put input[0] -> scratch[0] x2
     signal
     wait
 
