@@ -48,7 +48,7 @@ struct Step {
   // through a slot. Both ends count alike, by the link's messages in a tile.
   std::uint8_t in_post;
   std::uint8_t out_post;
-  std::uint16_t count;  // chunks
+  std::uint16_t count;  // chunks; 0: a token, whose message has no data, or nothing but waits
   std::uint16_t dependencies;
   std::uint32_t first_dependency;
   std::int32_t source;  // chunk

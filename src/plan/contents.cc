@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <tuple>
 
 #include "plan/exchange.h"
 #include "plan/walk.h"
@@ -49,7 +50,12 @@ class Execution {
     std::map<Place, std::int64_t> inputs;  // which chunk of the input is there in the beginning
     std::map<Place, int> held;             // what was written
   };
-  using Message = std::vector<int>;  // the contents of its chunks
+  // The contents of its chunks; a token's, what was put before it, and where.
+  struct Message {
+    std::vector<int> contents;
+    std::vector<std::pair<Place, int>> puts;
+  };
+  using Connection = std::tuple<int, int, int>;  // sender, receiver, channel
 
   void find_inputs(int rank) {
     plan::Header out_of_place = header_;
@@ -87,33 +93,45 @@ class Execution {
               .blocks[static_cast<std::size_t>(after.thread_block)]
               .cursor.number() < after.steps.at(loops))
         return false;
-    auto& out = queues_[{rank, at.block->send_peer}];
-    auto& in = queues_[{at.block->recv_peer, rank}];
+    const int to = at.block->send_peer;
+    auto& out = queues_[{rank, to, at.block->channel}];
+    auto& in = queues_[{at.block->recv_peer, rank, at.block->channel}];
     if (sends(step.operation) && out.size() == slots) return false;
     if (receives(step.operation) && in.empty()) return false;
-    Message value(static_cast<std::size_t>(step.count));
+    Message value{.contents = std::vector<int>(static_cast<std::size_t>(step.count)), .puts = {}};
     if (receives(step.operation)) {
       value = std::move(in.front());
       in.pop_front();
+      const bool is_token = value.contents.empty();
+      if (is_token != (step.operation == Operation::wait)) return false;
+      for (const auto& [where, content] : value.puts) this->at(rank).held[where] = content;
     }
-    for (int i = 0; i < step.count; ++i) {
-      int& content = value[static_cast<std::size_t>(i)];
+    const bool is_put = step.operation == Operation::put;
+    if (step.operation == Operation::signal)
+      value = {.contents = {}, .puts = std::exchange(puts_[{rank, to, at.block->channel}], {})};
+    const bool moves = step.operation != Operation::signal && step.operation != Operation::wait;
+    for (int i = 0; moves && i < step.count; ++i) {
+      int& content = value.contents[static_cast<std::size_t>(i)];
       if (reads_source(step.operation)) {
         const int source = read(rank, step.source, loops, i);
         content = receives(step.operation) ? contents_.sum(content, source) : source;
         out_.copies_received |= !receives(step.operation) && step.operation != Operation::send &&
-                                step.operation != Operation::reduce &&
+                                !is_put && step.operation != Operation::reduce &&
                                 !contents_.is_initial(source, rank);
       }
       if (step.operation == Operation::reduce)
         content = contents_.sum(content, read(rank, step.destination, loops, i));
-      if (writes_destination(step.operation)) write(rank, step.destination, loops, i, content);
+      if (is_put)
+        puts_[{rank, to, at.block->channel}].emplace_back(place(to, step.destination, loops, i),
+                                                          content);
+      else if (writes_destination(step.operation))
+        write(rank, step.destination, loops, i, content);
     }
-    if (sends(step.operation)) {
-      auto& sent = out_.sent[{rank, at.block->send_peer}];
-      sent.insert(sent.end(), value.begin(), value.end());
-      out.push_back(std::move(value));
+    if (sends(step.operation) || is_put) {
+      auto& sent = out_.sent[{rank, to}];
+      sent.insert(sent.end(), value.contents.begin(), value.contents.end());
     }
+    if (sends(step.operation)) out.push_back(std::move(value));
     at.cursor.advance();
     return true;
   }
@@ -141,7 +159,9 @@ class Execution {
   const Header& header_;
   Contents& contents_;
   std::vector<Rank> ranks_;
-  std::map<std::pair<int, int>, std::deque<Message>> queues_;  // by sender and receiver
+  std::map<Connection, std::deque<Message>> queues_;
+  // Put, without a token yet.
+  std::map<Connection, std::vector<std::pair<Place, int>>> puts_;
   Movement out_;
 };
 
@@ -156,7 +176,7 @@ bool is_decided(const Plan& plan) {
       steps += unrolled_steps(block.body);
       if (steps > most_steps) return false;
       for (StepCursor cursor(block.body); cursor.step() != nullptr; cursor.advance())
-        if (is_one_sided(cursor.step()->operation) || cursor.step()->operation == barrier)
+        if (cursor.step()->operation == read_reduce || cursor.step()->operation == barrier)
           return false;
     }
   return true;

@@ -2,24 +2,32 @@
 
 #include <gtest/gtest.h>
 
+#include "base/str.h"
 #include "comm/select/registration.h"
 #include "engine/gpu/lower.h"
 
 namespace unisono::comm {
 namespace {
 
-constexpr std::string_view one_sided = R"(plan ring_by_hand version 1
-collective broadcast ranks 2
+// Rank 1 is read from, and where `puts` is put into.
+std::string reading(std::string_view puts) {
+  return str(R"(plan ring_by_hand version 1
+collective all_reduce ranks 2
 rank 0
   block 0 channel 0
     copy input[0] -> output[0]
+    read_reduce input[0] -> output[0] from 1
   block 1 channel 0 send 1
-    put input[0] -> output[0]
+)",
+             puts, R"(
     signal
 rank 1
   block 0 channel 0 recv 0
     wait
-)";
+    copy input[0] -> output[0]
+    read_reduce input[0] -> output[0] from 0
+)");
+}
 
 // An engine's plans, of which none is made.
 Plans plans_of_gpus(int rank) {
@@ -32,24 +40,68 @@ Plans plans_of_gpus(int rank) {
 
 TEST(Plans, OnesThatAnEngineCannotRunAreRefusedByTheirStep) {
   for (const int rank : {0, 1}) {
-    const std::string text(one_sided);
+    for (const std::string_view puts : {"", "    put input[0] -> output[0]"}) {
+      const std::string text = reading(puts);
+      const auto read = read_registration(std::span(&text, 1), rank, 2, 2, 0, UINT64_MAX);
+      ASSERT_TRUE(read.ok()) << read.error().describe();
+      Plans plans = plans_of_gpus(rank);
+      EXPECT_FALSE(plans.can_run(read->plans[0]));
+      plans.refuse(read->plans[0]);
+      EXPECT_TRUE(plans.choose(Collective::all_reduce, 1024, 0, false, {}).ok());
+      CallOptions options;
+      options.algorithm = "ring_by_hand";
+      const auto chosen = plans.choose(Collective::all_reduce, 1024, 0, false, options);
+      ASSERT_FALSE(chosen.ok());
+      EXPECT_EQ(
+          chosen.error().message,
+          str("program ring_by_hand cannot run in the memory of this call: rank ", rank,
+              ", thread block 0, step ", rank + 1,
+              " is read_reduce, which the engine does not support. Call it with host memory"));
+    }
+  }
+}
+
+// Rank 0 puts and signals, `puts` times before it waits for the answer.
+std::string puts_before_a_signal(int puts) {
+  std::string text = str("plan many version 1\ncollective all_gather ranks 2\nchunks ", puts,
+                         " input_blocks 1 output_blocks 2\n");
+  for (const int rank : {0, 1}) {
+    append(text,
+           str("rank ", rank, "\n  block 0 channel 0 send ", 1 - rank, " recv ", 1 - rank, "\n"));
+    for (int i = 0; i < puts; ++i)
+      append(text, str("    put input[", i, "] -> output[", rank * puts + i, "]\n"));
+    append(text, "    signal\n    wait\n");
+    for (int i = 0; i < puts; ++i)
+      append(text, str("    copy input[", i, "] -> output[", rank * puts + i, "]\n"));
+  }
+  return text;
+}
+
+TEST(Plans, PutsAreMessagesWhereAnEngineDoesNotPut) {
+  for (const int rank : {0, 1}) {
+    const std::string text = puts_before_a_signal(3);
     const auto read = read_registration(std::span(&text, 1), rank, 2, 2, 0, UINT64_MAX);
     ASSERT_TRUE(read.ok()) << read.error().describe();
-    Plans plans = plans_of_gpus(rank);
-    EXPECT_FALSE(plans.can_run(read->plans[0]));
-    plans.refuse(read->plans[0]);
-    EXPECT_TRUE(plans.choose(Collective::broadcast, 1024, 0, false, {}).ok());
-    CallOptions options;
-    options.algorithm = "ring_by_hand";
-    const auto chosen = plans.choose(Collective::broadcast, 1024, 0, false, options);
-    ASSERT_FALSE(chosen.ok());
-    EXPECT_EQ(
-        chosen.error().message,
-        rank == 0
-            ? "program ring_by_hand cannot run in the memory of this call: rank 0, thread block 1, "
-              "step 0 is put, which the engine does not support. Call it with host memory"
-            : "program ring_by_hand cannot run in the memory of this call: rank 1, thread block 0, "
-              "step 0 is wait, which the engine does not support. Call it with host memory");
+    const Registered& plan = read->plans[0];
+    const std::uint32_t on_gpus = engine::gpu::limits().operations;
+    // The host engine puts, and needs no slot for a put.
+    EXPECT_EQ(plan.slots, 2);
+    EXPECT_EQ(plan.form_for(plan.operations, 2), &plan);
+    EXPECT_EQ(plan.form_for(on_gpus, 2), nullptr);
+    EXPECT_EQ(plan.describe_beyond(on_gpus, 2),
+              "it needs 3 slots in each connection, of which only 2 are available");
+    const Registered* staged = plan.form_for(on_gpus, 4);
+    ASSERT_NE(staged, nullptr);
+    EXPECT_EQ(staged->slots, 3);
+    EXPECT_TRUE(staged->partners.empty());
+    EXPECT_FALSE(plan.partners.empty());
+    EXPECT_EQ(plan.describe_beyond(on_gpus, 4), "");
+    EXPECT_TRUE(plans_of_gpus(rank).can_run(plan));
+    ASSERT_EQ(staged->program.thread_blocks.size(), 1U);
+    int sends = 0;
+    for (const plan::Node& node : staged->program.thread_blocks[0].body)
+      sends += std::get<plan::Step>(node).operation == plan::Operation::send;
+    EXPECT_EQ(sends, 3);
   }
 }
 
@@ -104,17 +156,19 @@ TEST(Plans, ARankWithoutSuchAStepNamesWhatOthersHave) {
 collective custom ranks 3
 rank 0
   block 0 channel 0 send 1
-    put input[0] -> output[0]
     signal
 rank 1
   block 0 channel 0 recv 0
     wait
+  block 1 channel 0
+    copy input[0] -> output[0]
+    read_reduce input[0] -> output[0] from 0
 rank 2
 )";
   const auto read = read_registration(std::span(&text, 1), 2, 3, 2, 0, UINT64_MAX);
   ASSERT_TRUE(read.ok()) << read.error().describe();
   EXPECT_EQ(read->plans[0].describe_beyond(engine::gpu::limits().operations, 2),
-            "other ranks have steps put, which the engine does not support");
+            "other ranks have steps read_reduce, which the engine does not support");
 }
 
 }  // namespace

@@ -45,7 +45,8 @@ Result<engine::Execution*> Plans::execution(const Choice& choice, Collective col
   return found->second.get();
 }
 
-Result<Plans::Prepared> Plans::prepare(const Registered& plan) {
+Result<Plans::Prepared> Plans::prepare(const Registered& registered) {
+  const Registered& plan = *registered.form_for(operations_, slots_);
   Prepared out;
   UNISONO_ASSIGN(out.execution,
                  make_({plan.header, plan.program, plan.partners, [&] { return plan.exchange; }}));

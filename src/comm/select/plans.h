@@ -51,9 +51,10 @@ class Plans {
   // Whether the engine runs the operations of the plan, and has the slots that it needs. Of what it
   // does not run the other engine alone takes calls.
   bool can_run(const Registered& plan) const {
-    return (plan.operations & ~operations_) == 0 && plan.slots <= slots_;
+    return plan.form_for(operations_, slots_) != nullptr;
   }
-  Result<Prepared> prepare(const Registered& plan);
+  // Of a plan that can run.
+  Result<Prepared> prepare(const Registered& registered);
   void add(Prepared prepared);
   // One that the engine cannot run; a call that asks for it is told which step it is.
   void refuse(const Registered& plan);

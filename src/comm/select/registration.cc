@@ -14,6 +14,7 @@
 #include "plan/partners.h"
 #include "plan/text.h"
 #include "plan/walk.h"
+#include "plan/zero_copy.h"
 #include "verify/verify.h"
 
 namespace unisono::comm {
@@ -41,6 +42,17 @@ struct Verified {
 // No engine has fewer.
 constexpr int least_slots = 2;
 
+// Its conditions must outlive the options.
+verify::Options options_for(const plan::Header& header, verify::Conditions& conditions, int slots) {
+  verify::Options options;
+  options.slots = slots;
+  if (header.collective == Collective::custom) {
+    conditions = verify::no_conditions(header);
+    options.conditions = &conditions;
+  }
+  return options;
+}
+
 Result<Verified> read_plan(const std::string& text, int ranks, int slots) {
   const bool is_json = text.find_first_not_of(" \t\r\n") == text.find('{');
   UNISONO_ASSIGN(Plan plan, is_json ? plan::from_json(text) : plan::parse(text));
@@ -54,13 +66,8 @@ Result<Verified> read_plan(const std::string& text, int ranks, int slots) {
   // What a custom plan means, its program says, and the compiler has proved it: here anything may
   // be brought and anything may come out, in order and without a race.
   verify::Conditions conditions;
-  verify::Options options;
-  options.slots = std::min(least_slots, slots);
-  if (header.collective == Collective::custom) {
-    conditions = verify::no_conditions(header);
-    options.conditions = &conditions;
-  }
-  const verify::Report report = verify::verify(plan, options);
+  const verify::Report report =
+      verify::verify(plan, options_for(header, conditions, std::min(least_slots, slots)));
   if (report.slots > slots)
     return misuse(
         "plan ", header.name, " needs connections of ", report.slots, " slots, but only ", slots,
@@ -69,6 +76,34 @@ Result<Verified> read_plan(const std::string& text, int ranks, int slots) {
     return misuse("plan ", header.name, " failed verification:\n",
                   report.failures.front().describe());
   return Verified{std::move(plan), report.slots};
+}
+
+// Adds the form of a plan in which its puts are messages, as far as the verifier proves it, and
+// returns that plan.
+std::optional<Plan> stage(const Plan& plan, int rank, Registered& one) {
+  if ((one.operations & plan::bit(plan::Operation::put)) == 0 ||
+      (one.operations & plan::bit(plan::Operation::read_reduce)) != 0)
+    return std::nullopt;
+  auto staged = plan::with_messages(plan);
+  if (!staged.ok()) {
+    one.unstaged = staged.error().message;
+    return std::nullopt;
+  }
+  verify::Conditions conditions;
+  const verify::Report report =
+      verify::verify(*staged, options_for(plan.header, conditions, least_slots));
+  if (report.slots == 0) {
+    one.unstaged = str("with its puts sent as messages it is not right:\n",
+                       report.failures.front().describe());
+    return std::nullopt;
+  }
+  Registered out = one;
+  out.program = staged->programs[static_cast<std::size_t>(rank)];
+  out.partners.clear();
+  out.operations = plan::operations(*staged);
+  out.slots = report.slots;
+  one.staged = std::make_shared<const Registered>(std::move(out));
+  return std::move(*staged);
 }
 
 // What goes over a thread block's connections, in its order.
@@ -153,7 +188,19 @@ bool Registered::serves(Collective collective, std::uint64_t bytes, int root, bo
          (!has_root(collective) || header.root == root) && min_bytes <= bytes && bytes <= max_bytes;
 }
 
+const Registered* Registered::form_for(std::uint32_t engine_operations, int engine_slots) const {
+  if ((operations & ~engine_operations) == 0) return slots <= engine_slots ? this : nullptr;
+  return staged ? staged->form_for(engine_operations, engine_slots) : nullptr;
+}
+
 std::string Registered::describe_beyond(std::uint32_t engine_operations, int engine_slots) const {
+  // Where an engine does not put, its other form's steps or slots are what is beyond it.
+  if (staged && (operations & ~engine_operations) != 0)
+    return staged->describe_beyond(engine_operations, engine_slots);
+  if (!unstaged.empty()) return unstaged;
+  // Its puts could be messages, were it not for these.
+  if ((operations & plan::bit(plan::Operation::read_reduce) & ~engine_operations) != 0)
+    engine_operations |= plan::bit(plan::Operation::put);
   const auto is_beyond = [&](std::uint32_t one) { return (one & ~engine_operations) != 0; };
   for (std::size_t block = 0; block < program.thread_blocks.size(); ++block) {
     const plan::ThreadBlock& steps = program.thread_blocks[block];
@@ -193,9 +240,16 @@ Result<Registration> read_registration(std::span<const std::string> texts, int r
     const plan::Header& header = plan.header;
     const std::uint64_t most = header.max_bytes == 0 ? UINT64_MAX : header.max_bytes;
     const auto own = static_cast<std::size_t>(rank);
-    out.plans.push_back({header, plan.programs[own], std::move(plan::partners(plan)[own]),
-                         plan::operations(plan), verified.slots, plan::shared_exchange_of(plan),
-                         std::max(min_bytes, header.min_bytes), std::min(max_bytes, most)});
+    out.plans.push_back({header,
+                         plan.programs[own],
+                         std::move(plan::partners(plan)[own]),
+                         plan::operations(plan),
+                         verified.slots,
+                         plan::shared_exchange_of(plan),
+                         std::max(min_bytes, header.min_bytes),
+                         std::min(max_bytes, most),
+                         nullptr,
+                         {}});
     plans.push_back(std::move(plan));
   }
   if (plans.size() == 2) {
@@ -205,6 +259,18 @@ Result<Registration> read_registration(std::span<const std::string> texts, int r
     if (!a || !b || *a != *b)
       for (Registered& one : out.plans) one.exchange = nullptr;
   }
+  std::vector<std::optional<Plan>> staged;
+  for (std::size_t i = 0; i < plans.size(); ++i)
+    staged.push_back(stage(plans[i], rank, out.plans[i]));
+  // Ranks of one call may run either plan.
+  if (plans.size() == 2 && has_root(plans[0].header.collective) && (staged[0] || staged[1]) &&
+      (!staged[0] || !staged[1] || !same_transfers(*staged[0], *staged[1])))
+    for (Registered& one : out.plans) {
+      one.staged = nullptr;
+      one.unstaged =
+          "its forms in place and out of place put differently, so that a root and other "
+          "ranks would not send the same messages";
+    }
   out.card.digest = digest.digest();
   const std::string& name = plans[0].header.name;
   std::copy_n(name.begin(), std::min(name.size(), out.card.name.size()), out.card.name.begin());

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,8 +27,14 @@ struct Registered {
   std::shared_ptr<const plan::Exchange> exchange;
   std::uint64_t min_bytes = 0;
   std::uint64_t max_bytes = UINT64_MAX;
+  // The same plan with messages for its puts (plan::with_messages()), for an engine that does not
+  // put; null where there are none, or no number of slots makes it right: `unstaged` says why.
+  std::shared_ptr<const Registered> staged;
+  std::string unstaged;
 
   bool serves(Collective collective, std::uint64_t bytes, int root, bool in_place) const;
+  // The form that an engine of these operations and slots runs; null: none.
+  const Registered* form_for(std::uint32_t engine_operations, int engine_slots) const;
   // What it needs that an engine of these operations and slots has not: the first step, of this
   // rank if it has one, or slots.
   std::string describe_beyond(std::uint32_t engine_operations, int engine_slots) const;

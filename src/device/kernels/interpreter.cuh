@@ -5,6 +5,9 @@
 // (Simple), the slot's return, the step's completion. The barriers order the block's own accesses,
 // and make the releases by single threads cover those of all.
 //
+// A token (signal, wait) is a message without data: it has a slot, and in every protocol the
+// signal of arrivals, which counts all messages before it.
+//
 // In a launch that `posts`, each block first says where the messages that it receives go, of those
 // that the sender may store there at any time of the launch and can reach. A step that sends such a
 // message stores it there, and needs no slot; the one that receives it finds it in place.
@@ -73,6 +76,8 @@ __device__ Extent locate(const Launch& launch, int buffer, int chunk, int tile) 
 }
 
 // A thread block on its way through the program. Every thread has its own copy; they are alike.
+// Programs without tokens have a kernel of their own, because registers are few.
+template <bool has_tokens>
 struct Worker {
   const Launch& launch;
   Shared& shared;
@@ -82,6 +87,8 @@ struct Worker {
   std::uint64_t received;    // on the receive link
   std::uint64_t given_back;  // of those sent; known to send_thread only
 
+  // Whether the step's message, if it has one, is a token.
+  __device__ static bool is_token(const Step& step) { return has_tokens && step.count == 0; }
   __device__ Place place(const Step& step, int tile) const {
     return {launch.program.rank, static_cast<int>(blockIdx.x), step.number, tile};
   }
@@ -105,7 +112,8 @@ struct Worker {
 };
 
 // Where the sender stores the first tile of the message that the step takes; 0: in a slot.
-__device__ std::uint64_t Worker::view_of(const Step& step) const {
+template <bool has_tokens>
+__device__ std::uint64_t Worker<has_tokens>::view_of(const Step& step) const {
   const std::uint64_t output = launch.output_views[shared.recv.peer];
   if (output == 0) return 0;
   const Byte* data = locate(launch, step.destination_buffer, step.destination, 0).data;
@@ -114,7 +122,8 @@ __device__ std::uint64_t Worker::view_of(const Step& step) const {
 }
 
 // Says where messages go, and hears it. False if the launch is given up.
-__device__ bool Worker::agree() {
+template <bool has_tokens>
+__device__ bool Worker<has_tokens>::agree() {
   if (threadIdx.x <= max_posts) {
     shared.in_posts[threadIdx.x] = 0;
     shared.out_posts[threadIdx.x] = 0;
@@ -147,7 +156,8 @@ __device__ bool Worker::agree() {
   return true;
 }
 
-__device__ std::int64_t Worker::message_bytes(const Step& step, int tile) const {
+template <bool has_tokens>
+__device__ std::int64_t Worker<has_tokens>::message_bytes(const Step& step, int tile) const {
   const bool by_source = (step.flags & takes_source) != 0;
   const int buffer = by_source ? step.source_buffer : step.destination_buffer;
   const int first = by_source ? step.source : step.destination;
@@ -156,7 +166,8 @@ __device__ std::int64_t Worker::message_bytes(const Step& step, int tile) const 
   return bytes;
 }
 
-__device__ bool Worker::wait_for_dependencies(const Step& step, int tile) const {
+template <bool has_tokens>
+__device__ bool Worker<has_tokens>::wait_for_dependencies(const Step& step, int tile) const {
   const auto* dependencies = at_address<const Dependency>(launch.program.dependencies);
   auto* states = at_address<BlockState>(launch.program.states);
   for (std::uint32_t i = 0; i < step.dependencies; ++i) {
@@ -176,7 +187,8 @@ __device__ bool Worker::wait_for_dependencies(const Step& step, int tile) const 
   return true;
 }
 
-__device__ bool Worker::move(const Step& step, int tile) const {
+template <bool has_tokens>
+__device__ bool Worker<has_tokens>::move(const Step& step, int tile) const {
   const auto protocol = static_cast<Protocol>(launch.program.protocol);
   const Wanted wanted{Failure::message, shared.recv.peer, shared.recv.channel, received + 1};
   const auto* in = at_address<const Byte>(slot(shared.recv.in_slots, received));
@@ -221,8 +233,11 @@ __device__ bool Worker::move(const Step& step, int tile) const {
   return true;
 }
 
-__device__ void Worker::tell(const Step& step, int tile, bool moved) {
+template <bool has_tokens>
+__device__ void Worker<has_tokens>::tell(const Step& step, int tile, bool moved) {
   const bool is_simple = static_cast<Protocol>(launch.program.protocol) == Protocol::simple;
+  bool signals = is_simple;
+  if constexpr (has_tokens) signals = signals || is_token(step);
   if (moved && (step.flags & takes_message) != 0) {
     ++received;
     if (threadIdx.x == receive_thread) {
@@ -239,7 +254,7 @@ __device__ void Worker::tell(const Step& step, int tile, bool moved) {
   if (moved && (step.flags & gives_message) != 0) {
     ++sent;
     // Release: the message's bytes, stored by all threads before the barrier, first.
-    if (is_simple && threadIdx.x == send_thread)
+    if (signals && threadIdx.x == send_thread)
       ptx::store_release_sys(at_address<std::uint64_t>(shared.send.out_arrived), sent);
   }
   if ((step.flags & publishes) != 0 && threadIdx.x == dependency_thread) {
@@ -251,14 +266,19 @@ __device__ void Worker::tell(const Step& step, int tile, bool moved) {
 }
 
 // False if the launch is given up; the same for all threads.
-__device__ bool Worker::run(const Step& step, int tile) {
-  const bool moves = message_bytes(step, tile) > 0;
-  const bool is_simple = static_cast<Protocol>(launch.program.protocol) == Protocol::simple;
+template <bool has_tokens>
+__device__ bool Worker<has_tokens>::run(const Step& step, int tile) {
+  bool moves = message_bytes(step, tile) > 0;
+  bool signals = static_cast<Protocol>(launch.program.protocol) == Protocol::simple;
+  if constexpr (has_tokens) {
+    moves = moves || is_token(step);
+    signals = signals || is_token(step);
+  }
   bool goes_on = true;
   if (threadIdx.x == dependency_thread && step.dependencies > 0)
     goes_on = wait_for_dependencies(step, tile);
   if (moves) {
-    if (threadIdx.x == receive_thread && is_simple && (step.flags & takes_message) != 0)
+    if (threadIdx.x == receive_thread && signals && (step.flags & takes_message) != 0)
       goes_on = wait_for_arrival(watch, place(step, tile), shared.recv, received);
     if (threadIdx.x == send_thread && (step.flags & gives_message) != 0 &&
         shared.out_posts[step.out_post] == 0)
@@ -277,7 +297,8 @@ __device__ void copy_words(void* to, const void* from, std::size_t bytes) {
     static_cast<std::uint32_t*>(to)[i] = static_cast<const std::uint32_t*>(from)[i];
 }
 
-__device__ bool run_all(Worker& worker) {
+template <bool has_tokens>
+__device__ bool run_all(Worker<has_tokens>& worker) {
   const std::uint32_t steps = worker.shared.block.steps;
   const auto* all = at_address<const Step>(worker.launch.program.steps);
   for (int tile = 0; tile < worker.launch.tiles; ++tile) {
@@ -295,10 +316,8 @@ __device__ bool run_all(Worker& worker) {
   return true;
 }
 
-}  // namespace
-
-extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
-    unisono_interpret(const __grid_constant__ Launch launch) {
+template <bool has_tokens>
+__device__ __forceinline__ void interpret(const Launch& launch) {
   __shared__ Shared shared;
   ptx::wait_for_kernel_before();
   copy_words(&shared.block, at_address<const Block>(launch.program.blocks) + blockIdx.x,
@@ -319,15 +338,15 @@ extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
   LinkCounters* recv = nullptr;
   if (shared.block.send_link >= 0) send = at_address<LinkCounters>(shared.send.counters);
   if (shared.block.recv_link >= 0) recv = at_address<LinkCounters>(shared.recv.counters);
-  Worker worker{launch,
-                shared,
-                {launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
-                state->launches + 1,
-                send != nullptr ? send->sent : 0,
-                recv != nullptr ? recv->received : 0,
-                send != nullptr
-                    ? ptx::load_acquire_sys(at_address<std::uint64_t>(shared.send.out_given_back))
-                    : 0};
+  Worker<has_tokens> worker{
+      launch,
+      shared,
+      {launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
+      state->launches + 1,
+      send != nullptr ? send->sent : 0,
+      recv != nullptr ? recv->received : 0,
+      send != nullptr ? ptx::load_acquire_sys(at_address<std::uint64_t>(shared.send.out_given_back))
+                      : 0};
   const bool complete = worker.agree() && run_all(worker);
   __syncthreads();
   if (!complete || threadIdx.x != 0) return;
@@ -337,6 +356,18 @@ extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
   if (launch.posts == 0) return;
   if (shared.block.sends > 0) ++send->heeded;
   if (shared.block.receives > 0) ++recv->posted;
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
+    unisono_interpret(const __grid_constant__ Launch launch) {
+  interpret<false>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
+    unisono_interpret_tokens(const __grid_constant__ Launch launch) {
+  interpret<true>(launch);
 }
 
 }  // namespace unisono::device

@@ -101,6 +101,7 @@ Status Engine::find_kernels(bool waits_by_itself) {
     std::string name;
   };
   std::vector<Named> wanted{{interpret_, "unisono_interpret"},
+                            {interpret_tokens_, "unisono_interpret_tokens"},
                             {divide_, "unisono_divide"},
                             {messages_, "unisono_messages"},
                             {few_messages_, "unisono_few_messages"},

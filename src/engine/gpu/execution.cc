@@ -298,8 +298,9 @@ Status GpuExecution::launch() {
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
   UNISONO_TRY(resources_.make_room(stream, static_cast<int>(lowered_.blocks.size())));
   void* parameters[] = {&launch};
-  const auto result = engine.interpret().launch(static_cast<unsigned>(lowered_.blocks.size()),
-                                                device::threads_per_block, stream, parameters);
+  const auto result = engine.interpret(lowered_.has_tokens)
+                          .launch(static_cast<unsigned>(lowered_.blocks.size()),
+                                  device::threads_per_block, stream, parameters);
   return engine.device().check(result, "launching a plan's kernel");
 }
 

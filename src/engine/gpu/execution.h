@@ -66,7 +66,9 @@ class Engine {
   // the first call.
   const Paths& paths() const { return paths_; }
   void use(Paths paths) { paths_ = std::move(paths); }
-  const sys::cuda::Kernel& interpret() const { return interpret_; }
+  const sys::cuda::Kernel& interpret(bool has_tokens) const {
+    return has_tokens ? interpret_tokens_ : interpret_;
+  }
   // Of device/kernels/direct.cuh, for so many ranks.
   const sys::cuda::Kernel& direct(device::DirectKind kind, device::DataKind data, int ranks) const {
     return direct_[static_cast<std::size_t>(kind)].of(data, ranks);
@@ -126,6 +128,7 @@ class Engine {
   std::unique_ptr<CopyLinks> copy_links_;
   sys::cuda::Memory stopped_memory_;
   sys::cuda::Kernel interpret_;
+  sys::cuda::Kernel interpret_tokens_;
   // By kind of data and for up to 2, 4 and 8 ranks.
   struct ByData {
     sys::cuda::Kernel kernels[device::data_kinds][3];

@@ -24,7 +24,13 @@ std::uint8_t flags_of(Operation operation) {
 
 class Lowering {
  public:
-  explicit Lowering(const plan::Header& header) : header_(header) {}
+  Lowering(const plan::Header& header, const plan::RankProgram& program) : header_(header) {
+    for (const plan::ThreadBlock& block : program.thread_blocks) {
+      std::vector<std::int64_t>& steps = barriers_.emplace_back();
+      for (plan::StepCursor cursor(block.body); cursor.step() != nullptr; cursor.advance())
+        if (cursor.step()->operation == Operation::barrier) steps.push_back(cursor.number());
+    }
+  }
 
   Status add(const plan::ThreadBlock& block) {
     device::Block lowered{.first_step = static_cast<std::uint32_t>(out_.steps.size()),
@@ -33,8 +39,11 @@ class Lowering {
                           .recv_link = index_of(block.recv_peer, block.channel, out_.connections),
                           .sends = 0,
                           .receives = 0};
-    for (plan::StepCursor cursor(block.body); cursor.step() != nullptr; cursor.advance())
+    std::size_t barrier = 0;
+    for (plan::StepCursor cursor(block.body); cursor.step() != nullptr; cursor.advance()) {
       UNISONO_TRY(add(*cursor.step(), cursor.loops(), cursor.number()));
+      if (cursor.step()->operation == Operation::barrier) wait_for_others(barrier++);
+    }
     lowered.steps = static_cast<std::uint32_t>(out_.steps.size()) - lowered.first_step;
     out_.blocks.push_back(lowered);
     return {};
@@ -55,7 +64,10 @@ class Lowering {
     lowered.flags = flags_of(step.operation);
     lowered.source_buffer = static_cast<std::uint8_t>(step.source.buffer);
     lowered.destination_buffer = static_cast<std::uint8_t>(step.destination.buffer);
-    lowered.count = static_cast<std::uint16_t>(step.count);
+    const bool moves =
+        plan::reads_source(step.operation) || plan::writes_destination(step.operation);
+    out_.has_tokens |= plan::is_one_sided(step.operation);
+    lowered.count = static_cast<std::uint16_t>(moves ? step.count : 0);
     lowered.source = static_cast<std::int32_t>(step.source.index.at(loops));
     lowered.destination = static_cast<std::int32_t>(step.destination.index.at(loops));
     lowered.number = static_cast<std::int32_t>(number);
@@ -78,7 +90,22 @@ class Lowering {
     return {};
   }
 
+  // The step that was added last is a block's barrier of this number: it waits for what all others
+  // do before theirs.
+  void wait_for_others(std::size_t number) {
+    device::Step& step = out_.steps.back();
+    const std::size_t own = out_.blocks.size();
+    for (std::size_t other = 0; other < barriers_.size(); ++other) {
+      if (other == own || number >= barriers_[other].size()) continue;
+      const auto steps = static_cast<std::int32_t>(barriers_[other][number]);
+      if (steps == 0) continue;
+      out_.dependencies.push_back({static_cast<std::int32_t>(other), steps});
+      ++step.dependencies;
+    }
+  }
+
   const plan::Header& header_;
+  std::vector<std::vector<std::int64_t>> barriers_;  // by block: the numbers of such steps
   LoweredProgram out_;
 };
 
@@ -105,16 +132,16 @@ plan::Limits limits() {
   out.max_step_count = UINT16_MAX;
   out.operations = bit(send) | bit(recv) | bit(copy) | bit(reduce) | bit(copy_send) |
                    bit(recv_copy_send) | bit(recv_reduce_copy) | bit(recv_reduce_send) |
-                   bit(recv_reduce_copy_send);
+                   bit(recv_reduce_copy_send) | bit(signal) | bit(wait) | bit(barrier);
   return out;
 }
 
 Result<LoweredProgram> lower(const plan::Header& header, const plan::RankProgram& program) {
   UNISONO_TRY(plan::check(header, program, limits()));
-  Lowering lowering(header);
+  Lowering lowering(header, program);
   for (const plan::ThreadBlock& block : program.thread_blocks) UNISONO_TRY(lowering.add(block));
   LoweredProgram lowered = lowering.take();
-  mark_posts(header, program.rank, lowered);
+  mark_posts(header, program, lowered);
   return lowered;
 }
 

@@ -5,8 +5,11 @@
 
 namespace unisono::engine::gpu {
 
-// Numbers the messages of each link, and marks the steps that receive into the output what no other
-// step of the program touches before them. Fills Step::in_post and out_post, and has_posts.
-void mark_posts(const plan::Header& header, int rank, LoweredProgram& program);
+// Numbers the messages of each link, and marks the steps that plan::receives_early() finds: a
+// launch in which they are posted does what plan::ZeroCopy's one-sided plan does where the sender
+// reaches the receiver's output. Fills Step::in_post and out_post, and has_posts. `program` is what
+// was lowered, without posts.
+void mark_posts(const plan::Header& header, const plan::RankProgram& program,
+                LoweredProgram& lowered);
 
 }  // namespace unisono::engine::gpu

@@ -1,0 +1,88 @@
+// Zero-copy as a pass whose result is a plan: where the sender of a message reaches the receiver's
+// output, the message becomes a put, a signal and a wait.
+//
+// The local step. A message that `recv` or `recv_copy_send` stores in the output may be put there
+// if no other step of the receiver touches the destination before, whatever the pace of its thread
+// blocks. Then
+//   - the sender's step stores the value and signals; what it kept itself, it still keeps;
+//   - the receiver's step waits for the signal; what it sent on, it sends from the destination.
+// The data are at their destination earlier than before, but no step reads or writes there between
+// the beginning of the call and the wait, so every step reads what it read before. The token is
+// taken where the message was, and fills a slot as it did: no wait is added, and what ended before
+// still ends. The wait orders the put before everything that follows the receiving step. That the
+// receiver's buffer may be written at all is what a call of one-sided steps begins with: a put
+// waits for the receiver's entry (docs/decisions/0019), of which a GPU's posted address is the
+// form that needs no host.
+//
+// Since a step is replaced or not by what its two ends are alone, any set of messages may be
+// replaced at once. The tests prove whole plans all the same.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace unisono::plan {
+
+// Which ranks reach which others' outputs by loads and stores.
+class Reach {
+ public:
+  Reach(int ranks, bool all)
+      : ranks_(static_cast<std::size_t>(ranks)), reached_(ranks_ * ranks_, all) {}
+  bool has(int sender, int receiver) const { return reached_[at(sender, receiver)]; }
+  void set(int sender, int receiver, bool reached) { reached_[at(sender, receiver)] = reached; }
+  // Nobody reaches it.
+  void hide(int receiver) {
+    for (std::size_t sender = 0; sender < ranks_; ++sender)
+      reached_[sender * ranks_ + static_cast<std::size_t>(receiver)] = false;
+  }
+
+ private:
+  std::size_t at(int sender, int receiver) const {
+    return static_cast<std::size_t>(sender) * ranks_ + static_cast<std::size_t>(receiver);
+  }
+  std::size_t ranks_;
+  std::vector<bool> reached_;
+};
+
+// By thread block and unrolled step: whether it is a receiving step whose message may be stored at
+// its destination at any time of the call. None in programs of more steps than this, because every
+// step is looked at for every message.
+inline constexpr std::size_t zero_copy_max_steps = 4096;
+std::vector<std::vector<bool>> receives_early(const Header& header, const RankProgram& program);
+
+// A plan that passed plan::check and is right, with its messages matched to their destinations.
+class ZeroCopy {
+ public:
+  // `plan` must outlive it.
+  explicit ZeroCopy(const Plan& plan);
+  // The one-sided plan where `reach` holds. Loops are unrolled; a sum that was only sent gets
+  // scratch to be put from.
+  Plan under(const Reach& reach) const;
+  // Messages that may become puts, of so many.
+  std::int64_t early() const { return early_; }
+  std::int64_t messages() const { return messages_; }
+
+ private:
+  struct Message {
+    bool is_early = false;
+    Location destination;  // in the receiver's memory
+  };
+  const Plan& plan_;
+  // By rank, thread block and unrolled step: what it sends and what it receives.
+  std::vector<std::vector<std::vector<Message>>> sent_;
+  std::vector<std::vector<std::vector<bool>>> early_receives_;
+  std::int64_t early_ = 0;
+  std::int64_t messages_ = 0;
+};
+
+// The other way, for executors that take a put's data out of a slot: puts become messages, which
+// the wait for their token stores. Tokens that follow no put stay, and so do barriers. Whether the
+// result needs more slots, or stands still with any number, is for the verifier. Misuse, naming the
+// step, for read_reduce, and for puts without a token or a token without a wait.
+Result<Plan> with_messages(const Plan& plan);
+
+}  // namespace unisono::plan
