@@ -129,9 +129,10 @@ constexpr std::array rows{
                "with algorithms that ignore nodes. The same on every rank."},
     SettingRow{Setting::record_slots, "UNISONO_RECORD_SLOTS", integer, "1024",
                "Collectives kept in each communicator's record."},
-    SettingRow{Setting::dump_directory, "UNISONO_DUMP_DIRECTORY", text, "",
-               "The folder in which each rank writes its record as JSON when a communicator fails, and by "
-               "signal; empty writes none."},
+    SettingRow{
+        Setting::dump_directory, "UNISONO_DUMP_DIRECTORY", text, "",
+        "The folder in which each rank writes its record as JSON when a communicator fails, and by "
+        "signal; empty writes none."},
     SettingRow{Setting::dump_signal, "UNISONO_DUMP_SIGNAL", integer, "0",
                "The signal number that makes the process dump its records; 0 for none."},
     SettingRow{Setting::check_calls, "UNISONO_CHECK_CALLS", boolean, "0",

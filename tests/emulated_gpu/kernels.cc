@@ -32,6 +32,7 @@ Call call(void** parameters) {
 const std::map<std::string_view, Call (*)(void**)>& kernels() {
   static const std::map<std::string_view, Call (*)(void**)> all{
       UNISONO_KERNEL(interpret, Launch),
+      UNISONO_KERNEL(interpret_tokens, Launch),
       UNISONO_KERNEL(divide, DivideLaunch),
       UNISONO_KERNEL(messages, MessagesLaunch<max_transfers>),
       UNISONO_KERNEL(few_messages, MessagesLaunch<few_transfers>),

@@ -11,9 +11,9 @@
 #include "engine/gpu/copies.h"
 #include "engine/gpu/messages.h"
 #include "gpu/runs.h"
+#include "support/emulated_device.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
-#include "support/emulated_device.h"
 
 namespace unisono::test {
 namespace {

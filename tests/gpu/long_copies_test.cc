@@ -9,8 +9,8 @@
 #include "base/fast_clock.h"
 #include "engine/gpu/copies.h"
 #include "gpu/runs.h"
-#include "support/gpu_cluster.h"
 #include "support/emulated_device.h"
+#include "support/gpu_cluster.h"
 
 namespace unisono::test {
 namespace {

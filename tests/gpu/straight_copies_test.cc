@@ -11,9 +11,9 @@
 #include "engine/gpu/copy_program.h"
 #include "gpu/runs.h"
 #include "support/carried.h"
+#include "support/emulated_device.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
-#include "support/emulated_device.h"
 
 namespace unisono::test {
 namespace {
