@@ -49,7 +49,7 @@ Communicator init(int rank, int world_size, std::string rendezvous, std::string 
     auto job = comm::Job::join(options, std::move(held->held));
     if (!job.ok()) return job.take_error();
     auto world = (*job)->take_world();
-    auto core = Communicator::Core::make(std::move(*job), std::move(world));
+    auto core = Communicator::Core::make(std::move(*job), std::move(world), "world");
     if (!core.ok()) return core.take_error();
     return Communicator(std::move(*core));
   }));
