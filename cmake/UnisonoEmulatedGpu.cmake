@@ -33,8 +33,8 @@ endfunction()
 
 unisono_test_emulated(gpu_emulated 1 16
   "Gpu.EveryTypeAndOperationIsCombinedRight" "Gpu.GraphsReplayWithNewData"
-  "Ranks/GpuKernelsByHand.*" "By/GpuGroups.*" "GpuCopies.EveryPlan*" "GpuCopies.GraphsReplay*"
-  "GpuStraightCopies.*" "GpuLongCopies.*"
+  "Ranks/GpuSpecialisedKernels.*" "By/GpuGroups.*" "GpuCopies.EveryPlan*" "GpuCopies.GraphsReplay*"
+  "GpuZeroCopyTransfers.*" "GpuLongCopies.*"
   "GpuBulk.EveryPlanIsRight" "GpuBulk.GraphsReplay*" "GpuBulk.ARankSays*")
 # Ranks that share so many have more than the few thread blocks that copy in bulk.
 unisono_test_emulated(gpu_emulated_room 1 72 "GpuBulk.LeavingRoom*" "GpuBulk.ARankHasFew*")
@@ -44,7 +44,7 @@ unisono_test_emulated(gpu_emulated_devices 4 16
   "Ranks/GpuCommunicator.Splits*/4" "Ranks/GpuCommunicator.RegisteredPlans*/4" "Ranks/GpuCommunicator.APlansName*/4"
   "Ranks/GpuCommunicator.Refuses*/4" "Ranks/GpuCommunicator.IsCaptured*/4"
   "Ranks/GpuCommunicator.Abort*/4" "GpuZeroSm.*" "GpuWindows.*"
-  "Ranks/GpuProcesses.*" "GpuStraight.ASeedReplays" "Ranks/GpuStraightLines.*/0" "Ranks/GpuStraightLines.*/2")
+  "Ranks/GpuProcesses.*" "GpuLl128ZeroCopy.ASeedReplays" "Ranks/GpuStraightLines.*/0" "Ranks/GpuStraightLines.*/2")
 
 # NCCL's interface on devices.
 add_executable(nccl_devices_test "${PROJECT_SOURCE_DIR}/tests/nccl/devices/devices_test.cc"

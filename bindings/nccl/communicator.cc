@@ -120,7 +120,7 @@ ncclResult_t ncclComm::state() {
   return failed(unisono::nccl::code_of(status.error()), status.error().describe());
 }
 
-ncclResult_t ncclComm::look_closely() {
+ncclResult_t ncclComm::check_abort_and_failure() {
   if (is_revoked())
     return unisono::nccl::fail(ncclInvalidUsage,
                                "the communicator was revoked; destroy it, split it or shrink it");

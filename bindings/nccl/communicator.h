@@ -69,7 +69,7 @@ struct ncclComm {
   ncclResult_t state();
   // ncclSuccess when calls may be made. ncclInvalidArgument while something is in progress.
   ncclResult_t ready() {
-    return is_open_.load(std::memory_order_acquire) ? ncclSuccess : look_closely();
+    return is_open_.load(std::memory_order_acquire) ? ncclSuccess : check_abort_and_failure();
   }
   void abort();
   // ncclCommRevoke: as abort(), but the handle stays and splits and shrinks start afresh from it.
@@ -92,7 +92,7 @@ struct ncclComm {
  private:
   ncclResult_t failed(ncclResult_t code, std::string message);
   ncclResult_t poll_pending();
-  ncclResult_t look_closely();
+  ncclResult_t check_abort_and_failure();
 
   // Blocking, made, and neither failed, revoked nor finalized: calls need no closer look. Release
   // and acquire, as communicator_ was written before.

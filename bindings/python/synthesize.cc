@@ -11,8 +11,8 @@
 #include "bind.h"
 #include "convert.h"
 #include "synthesize/program.h"
+#include "synthesize/routes.h"
 #include "synthesize/schedule.h"
-#include "synthesize/ways.h"
 
 namespace nb = nanobind;
 
@@ -45,13 +45,13 @@ std::vector<LinkTuple> links_of(const LinkGraph& self) {
 }
 
 // from, to, numbers of links.
-std::vector<std::tuple<int, int, std::vector<int>>> ways_of(const LinkGraph& self,
-                                                            std::int64_t chunk_bytes) {
-  const synthesize::Ways found = synthesize::find_ways(self, chunk_bytes);
+std::vector<std::tuple<int, int, std::vector<int>>> routes_of(const LinkGraph& self,
+                                                              std::int64_t chunk_bytes) {
+  const synthesize::Routes found = synthesize::find_rank_routes(self, chunk_bytes);
   std::vector<std::tuple<int, int, std::vector<int>>> out;
-  for (const synthesize::Way& way : found.ways) {
-    const auto links = found.links_of(way);
-    out.emplace_back(way.from, way.to, std::vector<int>(links.begin(), links.end()));
+  for (const synthesize::Route& route : found.routes) {
+    const auto links = found.links_of(route);
+    out.emplace_back(route.from, route.to, std::vector<int>(links.begin(), links.end()));
   }
   return out;
 }
@@ -123,7 +123,7 @@ void bind_synthesize(nb::module_& module) {
       .def_ro("ranks", &LinkGraph::ranks)
       .def_ro("switches", &LinkGraph::switches)
       .def_prop_ro("links", &links_of)
-      .def("ways", &ways_of, nb::arg("chunk_bytes"));
+      .def("routes", &routes_of, nb::arg("chunk_bytes"));
   nb::class_<Schedule>(module, "TransferSchedule")
       .def_static("make", &make_schedule, nb::arg("collective"), nb::arg("ranks"),
                   nb::arg("chunks"), nb::arg("transfers"))

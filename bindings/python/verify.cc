@@ -25,7 +25,7 @@ void bind_verify(nb::module_& module) {
       .def_ro("chunk", &Failure::chunk)
       .def_ro("expected", &Failure::expected)
       .def_ro("got", &Failure::got)
-      .def_ro("story", &Failure::story)
+      .def_ro("counterexample", &Failure::counterexample)
       .def("describe", &Failure::describe)
       .def("__repr__", [](const Failure& self) {
         return str("<unisono.Failure: ", name(self.problem), ", rank ", self.rank, ">");

@@ -29,7 +29,7 @@ class LinkGraph:
     def switches(self) -> int: ...
     @property
     def links(self) -> list[tuple[int, int, float, float, int]]: ...  # as for make
-    def ways(self, chunk_bytes: int) -> list[tuple[int, int, list[int]]]:
+    def routes(self, chunk_bytes: int) -> list[tuple[int, int, list[int]]]:
         """Ways from rank to rank, by one link or through switches: from, to, numbers of links."""
 
 class TransferSchedule:

@@ -88,7 +88,7 @@ const std::vector<int>& Communicator::world_ranks() const {
 Status Communicator::run(const Call& call) {
   if (!core_) return no_communicator();
   Status status;
-  if (!core_->run_at_once(call, status)) {
+  if (!core_->try_run_inline(call, status)) {
     comm::Task task;
     UNISONO_TRY(comm::or_out_of_memory(core_->rank, [&] { return core_->prepare(call, task); }));
     status = core_->scheduler->run(task);
@@ -143,7 +143,7 @@ Status Communicator::send(const void* data, std::int64_t count, DataType type, i
   const Message message{
       .is_send = true, .send_data = data, .count = count, .type = type, .peer = peer};
   const bool is_plain = !options.stream && options.timeout.count() == 0;
-  if (Status status; core_ && is_plain && core_->run_at_once(message, status)) return status;
+  if (Status status; core_ && is_plain && core_->try_run_inline(message, status)) return status;
   UNISONO_ASSIGN(Work work, submit(std::span(&message, 1), options));
   return work.wait();
 }
@@ -153,7 +153,7 @@ Status Communicator::recv(void* data, std::int64_t count, DataType type, int pee
   const Message message{
       .is_send = false, .recv_data = data, .count = count, .type = type, .peer = peer};
   const bool is_plain = !options.stream && options.timeout.count() == 0;
-  if (Status status; core_ && is_plain && core_->run_at_once(message, status)) return status;
+  if (Status status; core_ && is_plain && core_->try_run_inline(message, status)) return status;
   UNISONO_ASSIGN(Work work, submit(std::span(&message, 1), options));
   return work.wait();
 }
@@ -270,7 +270,7 @@ MemoryReport Communicator::memory() const {
   const Scheduler::Pause pause(*core_->scheduler);
   core_->host->report(report);
   if (core_->device() != nullptr) core_->device()->report(report);
-  report.record_bytes = core_->scheduler->record_bytes() + core_->board->memory_bytes();
+  report.record_bytes = core_->scheduler->record_bytes() + core_->status_page->memory_bytes();
   report.total_bytes = report.scratch_bytes + report.record_bytes + report.plans_bytes;
   for (const ConnectionMemory& connection : report.connections)
     report.total_bytes += connection.bytes;

@@ -70,8 +70,8 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   const int node = placement.node_of(core->rank);
   for (int i = 0; i < placement.ranks_on(node); ++i)
     neighbours.push_back(placement.rank_at(node, i));
-  core->board = std::make_unique<comm::Board>(job->board_name(core->id, core->epoch, node),
-                                              core->rank, neighbours, core->size);
+  core->status_page = std::make_unique<comm::StatusPage>(
+      job->status_page_name(core->id, core->epoch, node), core->rank, neighbours, core->size);
   if (settings().boolean(Setting::flat)) placement = topo::Placement::single_node(core->size);
   UNISONO_ASSIGN(core->host, comm::HostPath::make(job,
                                                   {.communicator = core->id,
@@ -88,12 +88,12 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
           .record_slots = static_cast<std::size_t>(
               std::max<std::int64_t>(settings().integer(Setting::record_slots), 1)),
           .on_failure = [of = core.get()] { comm::dump_to_directory(*of, "failure"); }},
-      core->host->connections(), *core->board, *group);
+      core->host->connections(), *core->status_page, *group);
   if (job->has_signals())
     UNISONO_TRY(core->make_signals(*job, *group));
   else
     UNISONO_TRY(group->barrier(settings().duration_ns(Setting::bootstrap_timeout)));
-  core->board->all_have_joined();
+  core->status_page->all_have_joined();
   core->group = std::move(group);
   core->job = std::move(job);
   if (core->job->device() >= 0) UNISONO_TRY(core->make_device(core->job->device()));

@@ -16,11 +16,11 @@
 #include "comm/device/device_path.h"
 #include "comm/device/signals.h"
 #include "comm/dump.h"
-#include "comm/run/board.h"
 #include "comm/run/calls.h"
 #include "comm/run/host_path.h"
 #include "comm/run/prepared_call.h"
 #include "comm/run/scheduler.h"
+#include "comm/run/status_page.h"
 #include "comm/run/task.h"
 #include "sys/fork.h"
 
@@ -68,7 +68,7 @@ struct Communicator::Core {
   const pid_t process = getpid();
 
   std::unique_ptr<comm::HostPath> host;
-  std::unique_ptr<comm::Board> board;
+  std::unique_ptr<comm::StatusPage> status_page;
   // Null: nobody has asked for them, or `no_signals` says why not.
   std::unique_ptr<comm::Signals> signals;
   std::optional<Error> no_signals;
@@ -80,8 +80,8 @@ struct Communicator::Core {
 
   // Runs the call at once, on what was prepared for the last one like it or is prepared now; false
   // if it must go as a task, which also tells what is wrong with it.
-  bool run_at_once(const Call& call, Status& outcome);
-  bool run_at_once(const Message& message, Status& outcome);
+  bool try_run_inline(const Call& call, Status& outcome);
+  bool try_run_inline(const Message& message, Status& outcome);
   // The same in less time: false unless the last call in host memory of this collective was the
   // same, with the same buffers.
   bool run_cached(const comm::CallView& call, Status& outcome);
@@ -118,10 +118,10 @@ struct Communicator::Core {
  private:
   // Whoever destroys the communicator holds the scheduler's seat while connections close, so that
   // what is seen with the turn stays so.
-  bool take_turn();
+  bool try_begin_inline();
   Status prepare_for_repeats(const Call& call, comm::CallPath& path,
                              comm::PreparedCollective& prepared);
-  void run_in_turn(comm::PreparedCall& call, Status& outcome);
+  void run_inline(comm::PreparedCall& call, Status& outcome);
 
   // Collective: all ranks make their first call on a stream together.
   Result<comm::DevicePath*> device_for(void* stream);

@@ -59,15 +59,15 @@ Status Communicator::Core::prepare_for_repeats(const Call& call, comm::CallPath&
   return {};
 }
 
-inline bool Communicator::Core::take_turn() {
-  if (is_forked() || !scheduler->take_turn()) return false;
+inline bool Communicator::Core::try_begin_inline() {
+  if (is_forked() || !scheduler->try_begin_inline()) return false;
   if (!destroyed.load(std::memory_order_acquire) && !suspended.load(std::memory_order_acquire))
     return true;
-  scheduler->leave_turn();
+  scheduler->end_inline();
   return false;
 }
 
-bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
+bool Communicator::Core::try_run_inline(const Call& call, Status& outcome) {
   // Blocks of unequal size are not described by `count`.
   if (call.collective == Collective::all_to_all_v || call.collective == Collective::custom ||
       checks_calls)
@@ -77,7 +77,7 @@ bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
     path = device();
     if (path == nullptr || !path->check(call).ok()) return false;
   }
-  if (!take_turn()) return false;
+  if (!try_begin_inline()) return false;
   comm::PreparedCollective& prepared = path->prepared(call.collective);
   const bool same_buffers = prepared.has_buffers(call.input, call.output);
   bool is_ready = prepared.serves(view_of(call));
@@ -89,7 +89,7 @@ bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
     is_ready =
         comm::buffers_fit(call, prepared.input_bytes, prepared.output_bytes, prepared.in_place);
   if (!is_ready) [[unlikely]] {
-    scheduler->leave_turn();
+    scheduler->end_inline();
     return false;
   }
   prepared.arguments.input = call.input;
@@ -97,43 +97,43 @@ bool Communicator::Core::run_at_once(const Call& call, Status& outcome) {
   prepared.arguments.is_on_stream = call.options.stream.has_value();
   prepared.arguments.stream = call.options.stream.value_or(nullptr);
   prepared.arguments.pre_multiplier = {.real = call.multiplier, .integer = call.integer_multiplier};
-  run_in_turn(prepared, outcome);
+  run_inline(prepared, outcome);
   return true;
 }
 
 bool Communicator::Core::run_cached(const comm::CallView& call, Status& outcome) {
   if (call.options.stream || checks_calls ||
-      call.operation == ReduceOperation::pre_multiplied_sum || !take_turn())
+      call.operation == ReduceOperation::pre_multiplied_sum || !try_begin_inline())
     return false;
   comm::PreparedCollective& prepared = host->prepared(call.collective);
   if (!prepared.has_buffers(call.input, call.output) || !prepared.serves(call)) {
-    scheduler->leave_turn();
+    scheduler->end_inline();
     return false;
   }
-  run_in_turn(prepared, outcome);
+  run_inline(prepared, outcome);
   return true;
 }
 
-inline void Communicator::Core::run_in_turn(comm::PreparedCall& call, Status& outcome) {
+inline void Communicator::Core::run_inline(comm::PreparedCall& call, Status& outcome) {
   call.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  scheduler->run_in_turn(call, outcome);
+  scheduler->run_inline(call, outcome);
 }
 
-bool Communicator::Core::run_at_once(const Message& message, Status& outcome) {
+bool Communicator::Core::try_run_inline(const Message& message, Status& outcome) {
   if (message.tag != 0 || message.count == 0 || message.peer == rank ||
       !comm::check_message(message, rank, size, 1).ok() || message.peer == any_source ||
-      !take_turn())
+      !try_begin_inline())
     return false;
   auto found = comm::or_out_of_memory(rank, [&] { return host->messages().prepared(message); });
   if (!found.ok() || !(*found)->try_begin()) {
-    scheduler->leave_turn();
+    scheduler->end_inline();
     return false;
   }
   comm::PointToPoint::PreparedMessage& prepared = **found;
   if (prepared.kind == 0) prepared.kind = ++kinds_;
   prepared.arguments.timeout_ns = timeout_ns;
   prepared.number = next_messages.fetch_add(1, std::memory_order_relaxed);
-  scheduler->run_in_turn(prepared, outcome);
+  scheduler->run_inline(prepared, outcome);
   prepared.end();
   return true;
 }

@@ -137,12 +137,13 @@ Result<Window> Communicator::Core::make_window(void* data, std::size_t bytes, bo
   if (is_on_device && bytes > 0 && device() != nullptr) {
     constexpr std::int64_t patience_ns = 1'000'000'000;
     if (device()->connections().register_memory(data, bytes, patience_ns).ok())
-      device()->connections().find_views_to_capture(data, bytes, by_rank);
+      device()->connections().find_peer_mappings_to_capture(data, bytes, by_rank);
   }
-  const auto is_beside = [&](int other) {
+  const auto is_on_this_node = [&](int other) {
     return other != world_ranks[static_cast<std::size_t>(rank)] && job->is_on_this_host(other);
   };
-  if (!is_on_device && std::ranges::any_of(world_ranks, is_beside)) sys::allow_cross_memory_reads();
+  if (!is_on_device && std::ranges::any_of(world_ranks, is_on_this_node))
+    sys::allow_cross_memory_reads();
   by_rank[static_cast<std::size_t>(rank)] = address_of(data);
   const Part mine{.address = address_of(data), .bytes = bytes, .process = sys::this_process()};
   UNISONO_ASSIGN(const comm::Gathered all,
@@ -160,7 +161,7 @@ Result<Window> Communicator::Core::make_window(void* data, std::size_t bytes, bo
 }
 
 Status Communicator::Core::make_signals(const comm::Job& of, comm::ControlGroup& members) {
-  auto opened = comm::Signals::open(of.board_name(id, epoch, signals_board), rank,
+  auto opened = comm::Signals::open(of.status_page_name(id, epoch, signals_board), rank,
                                     ranks_on_this_host(of, world_ranks), size);
   const std::byte mine{opened.ok()};
   UNISONO_ASSIGN(

@@ -17,11 +17,11 @@ inline constexpr int max_uneven_ranks = 16;
 inline constexpr std::size_t unit_bytes = 16;  // what one thread moves at once
 // What a receiver posts to the sender of a link: for each of its messages in a tile, or for a large
 // transfer, where it is to be put. Messages beyond so many go through slots.
-inline constexpr int max_posts = 63;
+inline constexpr int max_addresses = 63;
 // Ranks of a call whose messages can go straight to their destination.
-inline constexpr int max_viewers = 16;
+inline constexpr int max_mapped_peers = 16;
 // A destination that begins elsewhere is reached through slots.
-inline constexpr std::size_t post_alignment = unit_bytes;
+inline constexpr std::size_t address_alignment = unit_bytes;
 // LL: 4 bytes of data and 4 of flag in each word; a 16-byte store carries two words.
 inline constexpr std::size_t ll_unit_payload = 8;
 // LL128: 120 bytes of data and 8 of flag in each line.
@@ -46,8 +46,8 @@ struct Step {
   std::uint8_t destination_buffer;
   // Of the message that is taken or given: its place among the link's posts, from 1; 0: it goes
   // through a slot. Both ends count alike, by the link's messages in a tile.
-  std::uint8_t in_post;
-  std::uint8_t out_post;
+  std::uint8_t in_address;
+  std::uint8_t out_address;
   std::uint16_t count;  // chunks; 0: a token, whose message has no data, or nothing but waits
   std::uint16_t dependencies;
   std::uint32_t first_dependency;
@@ -70,8 +70,8 @@ struct Link {
   std::uint64_t in_slots;        // own
   std::uint64_t in_arrived;      // own signal
   std::uint64_t in_given_back;   // the peer's signal
-  std::uint64_t out_posts;       // own Posts: where the peer wants what is sent
-  std::uint64_t in_posts;        // the peer's Posts
+  std::uint64_t out_addresses;   // own PeerAddresses: where the peer wants what is sent
+  std::uint64_t in_addresses;    // the peer's PeerAddresses
   std::uint64_t counters;        // own LinkCounters
   std::int32_t peer;
   std::int32_t channel;
@@ -86,10 +86,10 @@ struct LinkCounters {
 
 // By the receiver, in the sender's memory. A post is a credit, too: the destinations may be
 // written.
-struct Posts {
+struct PeerAddresses {
   std::uint64_t number;  // of posts, of all launches so far; stored last
   // In the sender's addresses, of each message's first tile; 0: through slots.
-  std::uint64_t addresses[max_posts];
+  std::uint64_t addresses[max_addresses];
 };
 
 struct Block {
@@ -179,7 +179,7 @@ struct Launch {
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
   // By rank: where it reaches this rank's output; 0: it does not.
-  std::uint64_t output_views[max_viewers];
+  std::uint64_t peer_outputs[max_mapped_peers];
   UnevenBlocks uneven;
 };
 static_assert(sizeof(Launch) <= 4096, "a kernel's parameters are limited to 4 KiB");
@@ -193,28 +193,27 @@ inline constexpr int max_plain_ranks = 4;
 // Plans by hand (kernels/direct.cuh): of one hop, in which blocks are taken or combined, and
 // all-reduce in two, in which a segment is combined and then handed on. Slots of their own, each
 // with a part for every block and hop.
-enum class DirectKind : std::uint8_t { take, combine, two_shot };
-inline constexpr int direct_kinds = 3;
-inline constexpr int direct_max_ranks = 8;
-inline constexpr int direct_max_blocks = 64;
-inline constexpr std::size_t direct_slots = 2;
-constexpr int direct_hops(DirectKind kind) { return kind == DirectKind::two_shot ? 2 : 1; }
+enum class LlKind : std::uint8_t { take, combine, two_shot };
+inline constexpr int ll_kinds = 3;
+inline constexpr int all_pairs_max_ranks = 8;
+inline constexpr int ll_max_blocks = 64;
+inline constexpr std::size_t ll_slots = 2;
+constexpr int ll_hops(LlKind kind) { return kind == LlKind::two_shot ? 2 : 1; }
 // Of a slot, for each block and hop; many ranks have smaller ones, and so have two hops.
-constexpr std::size_t direct_block_bytes(DirectKind kind, int ranks) {
-  return ranks <= 4 && kind != DirectKind::two_shot ? std::size_t{32} << 10 : std::size_t{16} << 10;
+constexpr std::size_t ll_block_bytes(LlKind kind, int ranks) {
+  return ranks <= 4 && kind != LlKind::two_shot ? std::size_t{32} << 10 : std::size_t{16} << 10;
 }
-constexpr std::size_t direct_slot_bytes(DirectKind kind, int ranks) {
-  return direct_block_bytes(kind, ranks) * direct_max_blocks *
-         static_cast<std::size_t>(direct_hops(kind));
+constexpr std::size_t ll_all_pairs_slot_bytes(LlKind kind, int ranks) {
+  return ll_block_bytes(kind, ranks) * ll_max_blocks * static_cast<std::size_t>(ll_hops(kind));
 }
 // To each rank in a hop: 16 bytes of a slot for each 8 of data.
-constexpr std::size_t direct_max_bytes(DirectKind kind, int ranks) {
-  return direct_block_bytes(kind, ranks) * direct_max_blocks / 2;
+constexpr std::size_t ll_max_bytes(LlKind kind, int ranks) {
+  return ll_block_bytes(kind, ranks) * ll_max_blocks / 2;
 }
 // What goes there, and where what comes from there is put; 0: nothing. For the own rank what it
 // gives itself. Where they are combined, all that comes and the own source, in the order of the
 // peers, make the own destination. A rank that sends at all has an own source.
-struct DirectPeer {
+struct LlPeer {
   std::uint64_t source;
   std::uint64_t destination;
   std::uint64_t out;   // where its slots of what this rank sends are
@@ -223,8 +222,8 @@ struct DirectPeer {
 };
 // A kernel waits for each line of 64 bytes of its parameters that it reads: what every call needs
 // stands together.
-struct DirectLaunch {
-  std::uint64_t states;       // BlockState[direct_max_blocks + 1]
+struct LlLaunch {
+  std::uint64_t states;       // BlockState[ll_max_blocks + 1]
   std::int64_t bytes;         // the most of any peer
   std::uint32_t block_units;  // of 8 bytes, for each block
   std::uint32_t block_bytes;  // of a slot, likewise
@@ -237,29 +236,29 @@ struct DirectLaunch {
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
   Arithmetic arithmetic;
-  DirectPeer peers[direct_max_ranks];
+  LlPeer peers[all_pairs_max_ranks];
   // As the peers, a word for each block: this rank's to that one and that one's to this.
-  std::uint64_t greetings_out[direct_max_ranks];
-  std::uint64_t greetings_in[direct_max_ranks];
+  std::uint64_t greetings_out[all_pairs_max_ranks];
+  std::uint64_t greetings_in[all_pairs_max_ranks];
 };
 
 // Plans by hand in LL128 (kernels/lines.cuh), for calls of any size; slots are for a warp, each
 // with a group of lines for either hop.
-inline constexpr int lines_max_blocks = 128;
-inline constexpr int lines_max_warps_of_block = 12;
-inline constexpr int lines_threads = 32 * lines_max_warps_of_block;
-inline constexpr int lines_max_warps = lines_max_blocks * lines_max_warps_of_block;
-inline constexpr std::size_t lines_group_payload = 8 * ll128_line_payload;
-inline constexpr std::size_t lines_group_bytes = 8 * ll128_line_bytes;
-inline constexpr std::size_t lines_slots = 2;
-inline constexpr std::size_t lines_hops = 2;  // at most
+inline constexpr int ll128_max_blocks = 128;
+inline constexpr int ll128_max_warps_of_block = 12;
+inline constexpr int ll128_threads = 32 * ll128_max_warps_of_block;
+inline constexpr int ll128_max_warps = ll128_max_blocks * ll128_max_warps_of_block;
+inline constexpr std::size_t ll128_group_payload = 8 * ll128_line_payload;
+inline constexpr std::size_t ll128_group_bytes = 8 * ll128_line_bytes;
+inline constexpr std::size_t ll128_slots = 2;
+inline constexpr std::size_t ll128_hops = 2;  // at most
 // With more ranks fewer warps have as much on the way.
-constexpr int lines_warps_of_block(int ranks) {
-  return ranks <= 4 ? lines_max_warps_of_block : lines_max_warps_of_block / 2;
+constexpr int ll128_warps_of_block(int ranks) {
+  return ranks <= 4 ? ll128_max_warps_of_block : ll128_max_warps_of_block / 2;
 }
-constexpr std::size_t lines_slots_bytes(int ranks, int blocks = lines_max_blocks) {
-  return static_cast<std::size_t>(blocks * lines_warps_of_block(ranks)) * lines_slots * lines_hops *
-         lines_group_bytes;
+constexpr std::size_t ll128_slots_bytes(int ranks, int blocks = ll128_max_blocks) {
+  return static_cast<std::size_t>(blocks * ll128_warps_of_block(ranks)) * ll128_slots * ll128_hops *
+         ll128_group_bytes;
 }
 // Thread blocks that copy in bulk (kernels/bulk.cuh), at most.
 inline constexpr int bulk_max_blocks = 32;
@@ -267,38 +266,38 @@ inline constexpr int bulk_max_blocks = 32;
 // peer, stored by it: for each block, where this rank's data go, in this rank's addresses, or 0,
 // each half with the call's number, as in LL; and calls that each block has sent.
 struct PostingCalls {
-  alignas(128) std::uint64_t calls[lines_max_blocks];
-  alignas(128) std::uint32_t posts[lines_max_blocks][4];
-  alignas(128) std::uint64_t ends[lines_max_blocks];
+  alignas(128) std::uint64_t calls[ll128_max_blocks];
+  alignas(128) std::uint32_t posts[ll128_max_blocks][4];
+  alignas(128) std::uint64_t ends[ll128_max_blocks];
 };
 // What a connection's region holds after what all begin with (transport/nvlink/layout.h). Of this
 // end: rounds of each warp, a word that says that they were given up; used are those, and the
 // numbers of calls, in the connection with the lowest rank. Of the peer, stored by it: rounds that
 // each warp is through with, and by bulk copies what it posts of its inputs; then slots.
-struct LinesRegion {
+struct Ll128Region {
   std::uint64_t begin[16];
-  std::uint64_t rounds[lines_max_warps];
+  std::uint64_t rounds[ll128_max_warps];
   alignas(128) std::uint32_t stopped;
   // Of a call in bulk copies: runs of tiles that its warps took beyond their first, and from bit 32
   // on warps that take no more; 0 between calls.
   alignas(128) std::uint64_t taken;
-  std::uint64_t credits[lines_max_warps];
+  std::uint64_t credits[ll128_max_warps];
   PostingCalls straight;  // each block counts its own
   PostingCalls bulk;      // all blocks count all, however many a call has
-  alignas(128) std::uint32_t inputs[lines_max_blocks][4];
+  alignas(128) std::uint32_t inputs[ll128_max_blocks][4];
 };
-static_assert(sizeof(LinesRegion) % ll128_line_bytes == 0, "slots follow");
-struct LinesPeer {
+static_assert(sizeof(Ll128Region) % ll128_line_bytes == 0, "slots follow");
+struct Ll128Peer {
   std::uint64_t source;       // what goes there in hop 0, or of the own rank is added
   std::uint64_t destination;  // where what comes from there is put, or of the own rank its sum
   std::uint64_t view;         // the destination in that rank's addresses; 0: it cannot reach it
   std::int64_t bytes;         // of all three
-  std::uint64_t out;          // LinesRegion: the peer's
+  std::uint64_t out;          // Ll128Region: the peer's
   std::uint64_t in;           // own
 };
 // Of calls that post the peers and sets stand by rank; else by distance, as they are added.
-struct LinesLaunch {
-  std::uint64_t states;  // LinesRegion of the lowest peer
+struct Ll128Launch {
+  std::uint64_t states;  // Ll128Region of the lowest peer
   std::int64_t longest;  // of the peers' bytes, the same on all ranks
   std::int16_t rank;
   std::int16_t ranks;
@@ -316,7 +315,7 @@ struct LinesLaunch {
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
   Arithmetic arithmetic;
-  LinesPeer peers[direct_max_ranks];
+  Ll128Peer peers[all_pairs_max_ranks];
 };
 
 // Large calls in bulk copies, by few thread blocks (kernels/bulk.cuh): what one rank has, or what
@@ -333,21 +332,21 @@ struct BulkFlow {
   std::uint64_t destinations;  // ranks, as bits
 };
 struct BulkLaunch {
-  LinesLaunch lines;         // how the call goes unless all reach what they need
-  std::int32_t blocks;       // that copy; of a rank that others do not reach, the first
-  std::int32_t all_blocks;   // of such a rank: by which lines go if none are reached
-  std::int32_t warps;        // that copy, of a block: the first
-  std::int64_t bytes;        // of each flow
-  std::uint32_t sources;     // ranks, as bits: one, or all, whose data are added up
-  std::int32_t flows;        // tiles of each in turn
-  std::int32_t tile_bytes;   // of shared memory, of each source in a stage
-  std::int32_t stages;       // of each warp
-  std::int32_t run_bytes;    // that a warp takes at once, of each flow
-  std::int32_t takes_turns;  // warps know which are theirs; else they ask a counter
+  Ll128Launch lines;                // how the call goes unless all reach what they need
+  std::int32_t blocks;              // that copy; of a rank that others do not reach, the first
+  std::int32_t all_blocks;          // of such a rank: by which lines go if none are reached
+  std::int32_t warps;               // that copy, of a block: the first
+  std::int64_t bytes;               // of each flow
+  std::uint32_t sources;            // ranks, as bits: one, or all, whose data are added up
+  std::int32_t flows;               // tiles of each in turn
+  std::int32_t tile_bytes;          // of shared memory, of each source in a stage
+  std::int32_t stages;              // of each warp
+  std::int32_t run_bytes;           // that a warp takes at once, of each flow
+  std::int32_t has_fixed_schedule;  // warps know which are theirs; else they ask a counter
   // By rank: this rank's buffers in that rank's addresses; all 0 unless all reach what they need.
-  std::uint64_t inputs[direct_max_ranks];
-  std::uint64_t outputs[direct_max_ranks];
-  BulkFlow flow[direct_max_ranks];
+  std::uint64_t inputs[all_pairs_max_ranks];
+  std::uint64_t outputs[all_pairs_max_ranks];
+  BulkFlow flow[all_pairs_max_ranks];
 };
 
 // A group of sends and receives. Message by message, each direction of each peer has thread blocks,
@@ -373,7 +372,7 @@ struct TransferBlock {
   std::uint8_t sends;
 };
 inline constexpr int max_transfer_blocks = 128;
-inline constexpr int few_transfers = 40;
+inline constexpr int small_launch_transfers = 40;
 inline constexpr int max_transfers = 1024;
 // The kernel comes in two sizes, because parameters cost time by their size.
 template <int most>
@@ -387,25 +386,25 @@ struct MessagesLaunch {
   std::uint64_t stopped;
   std::int64_t timeout_ns;
 };
-static_assert(sizeof(MessagesLaunch<few_transfers>) <= 4096);
+static_assert(sizeof(MessagesLaunch<small_launch_transfers>) <= 4096);
 static_assert(sizeof(MessagesLaunch<max_transfers>) <= 32764, "what CUDA 12.1 takes");
 
 // What a connection holds for messages in lines, where slots of others are: of this end, groups
 // that each warp has sent and has taken; of the peer, stored by it, groups of this end's that its
 // warps have taken; then each warp's slots.
-inline constexpr int message_lines_warps = 256;
-inline constexpr std::size_t message_lines_slots = 4;
-struct MessageLines {
-  std::uint64_t sent[message_lines_warps];
-  std::uint64_t taken[message_lines_warps];
-  std::uint64_t given_back[message_lines_warps];
+inline constexpr int ll128_messages_warps = 256;
+inline constexpr std::size_t ll128_messages_slots = 4;
+struct Ll128Messages {
+  std::uint64_t sent[ll128_messages_warps];
+  std::uint64_t taken[ll128_messages_warps];
+  std::uint64_t given_back[ll128_messages_warps];
 };
-inline constexpr std::size_t message_lines_bytes =
-    sizeof(MessageLines) +
-    std::size_t{message_lines_warps} * message_lines_slots * lines_group_bytes;
+inline constexpr std::size_t ll128_messages_bytes =
+    sizeof(Ll128Messages) +
+    std::size_t{ll128_messages_warps} * ll128_messages_slots * ll128_group_bytes;
 // A group whose messages are few and all go in lines has a kernel of its own.
-struct MessageLinesWay {
-  std::uint64_t in;   // MessageLines, own
+struct Ll128MessagesRoute {
+  std::uint64_t in;   // Ll128Messages, own
   std::uint64_t out;  // the peer's
   std::int16_t peer;
   std::uint16_t sends;
@@ -414,16 +413,16 @@ struct MessageLinesWay {
   std::uint8_t first_transfer;
   std::uint8_t transfers;
 };
-inline constexpr int message_lines_max_ways = 14;
-inline constexpr int message_lines_max_transfers = 16;
-struct MessageLinesLaunch {
+inline constexpr int ll128_messages_max_routes = 14;
+inline constexpr int ll128_messages_max_transfers = 16;
+struct Ll128MessagesLaunch {
   std::uint64_t mailbox;
   std::uint64_t stopped;
   std::int64_t timeout_ns;
   std::int32_t rank;
   std::int32_t way_count;
-  MessageLinesWay ways[message_lines_max_ways];
-  Transfer transfers[message_lines_max_transfers];
+  Ll128MessagesRoute ways[ll128_messages_max_routes];
+  Transfer transfers[ll128_messages_max_transfers];
 };
 
 // average of what is interpreted: divides elements that are all there.

@@ -36,9 +36,9 @@ class Random {
 
 class Matcher {
  public:
-  Matcher(const LinkGraph& graph, const Ways& ways, const std::vector<float>& between, int chunks,
-          std::uint64_t seed)
-      : ways_(ways),
+  Matcher(const LinkGraph& graph, const Routes& routes, const std::vector<float>& between,
+          int chunks, std::uint64_t seed)
+      : routes_(routes),
         between_(between),
         random_(seed),
         ranks_(at(graph.ranks)),
@@ -50,21 +50,22 @@ class Matcher {
         holders_(chunks_, 1),
         ways_into_(ranks_),
         ways_from_(ranks_),
-        ways_over_(graph.links.size()),
+        routes_over_(graph.links.size()),
         waits_(ranks_, true) {
     for (const Link& link : graph.links) free_lanes_.push_back(link.lanes);
     std::vector<double> rate(ranks_);  // of chunks into each rank, for each picosecond
-    for (std::size_t i = 0; i < ways.ways.size(); ++i) {
-      const Way& way = ways.ways[i];
+    for (std::size_t i = 0; i < routes.routes.size(); ++i) {
+      const Route& route = routes.routes[i];
       const auto number = static_cast<std::int32_t>(i);
-      ways_into_[at(way.to)].push_back(number);
-      ways_from_[at(way.from)].push_back(number);
-      for (const std::int32_t link : ways.links_of(way)) ways_over_[at(link)].push_back(number);
-      uniform_ = uniform_ && way.duration == ways.ways[0].duration;
+      ways_into_[at(route.to)].push_back(number);
+      ways_from_[at(route.from)].push_back(number);
+      for (const std::int32_t link : routes.links_of(route))
+        routes_over_[at(link)].push_back(number);
+      uniform_ = uniform_ && route.duration == routes.routes[0].duration;
     }
     for (std::size_t i = 0; i < graph.links.size(); ++i)
       if (at(graph.links[i].to) < ranks_)
-        rate[at(graph.links[i].to)] += graph.links[i].lanes / static_cast<double>(ways.hold[i]);
+        rate[at(graph.links[i].to)] += graph.links[i].lanes / static_cast<double>(routes.hold[i]);
     for (const double one : rate) chunk_time_.push_back(one > 0 ? 1 / one : 0);
     for (std::size_t rank = 0; rank < ranks_; ++rank)
       for (std::size_t chunk = 0; chunk < chunks_; ++chunk)
@@ -106,35 +107,35 @@ class Matcher {
     bits[rank * words_ + chunk / 64] |= std::uint64_t{1} << (chunk % 64);
   }
 
-  bool is_free(const Way& way) const {
-    return std::ranges::all_of(ways_.links_of(way),
+  bool is_free(const Route& route) const {
+    return std::ranges::all_of(routes_.links_of(route),
                                [&](std::int32_t link) { return free_lanes_[at(link)] > 0; });
   }
 
-  std::size_t offered(const Way& way) const {
-    const std::uint64_t* has = &has_[at(way.from) * words_];
-    const std::uint64_t* wanted = &wanted_[at(way.to) * words_];
+  std::size_t offered(const Route& route) const {
+    const std::uint64_t* has = &has_[at(route.from) * words_];
+    const std::uint64_t* wanted = &wanted_[at(route.to) * words_];
     std::size_t count = 0;
     for (std::size_t i = 0; i < words_; ++i) count += at(std::popcount(has[i] & wanted[i]));
     return count;
   }
 
   // Whether some rank has the chunk, or is getting it, from which it is a shorter way.
-  bool is_nearer_elsewhere(const Way& way, std::size_t chunk) const {
-    return !uniform_ && static_cast<double>(nearest_[chunk * ranks_ + at(way.to)]) <
-                            static_cast<double>(way.duration) * (1 - 1e-6);
+  bool is_nearer_elsewhere(const Route& route, std::size_t chunk) const {
+    return !uniform_ && static_cast<double>(nearest_[chunk * ranks_ + at(route.to)]) <
+                            static_cast<double>(route.duration) * (1 - 1e-6);
   }
 
   // -1: none.
-  std::int32_t choose_chunk(const Way& way) {
+  std::int32_t choose_chunk(const Route& route) {
     struct Choice {
       std::int32_t best = -1;
       std::int32_t fewest = 0;
       int count = 0;
     };
     std::array<Choice, 2> choices;  // the second of those that are nearer elsewhere
-    const std::uint64_t* has = &has_[at(way.from) * words_];
-    const std::uint64_t* wanted = &wanted_[at(way.to) * words_];
+    const std::uint64_t* has = &has_[at(route.from) * words_];
+    const std::uint64_t* wanted = &wanted_[at(route.to) * words_];
     const std::size_t start = random_.below(words_);
     for (std::size_t i = 0; i < words_; ++i) {
       const std::size_t word = start + i < words_ ? start + i : start + i - words_;
@@ -144,7 +145,7 @@ class Matcher {
       bits = std::rotr(bits, turn);
       for (; bits != 0; bits &= bits - 1) {
         const std::size_t chunk = word * 64 + at((std::countr_zero(bits) + turn) % 64);
-        Choice& choice = choices[is_nearer_elsewhere(way, chunk) ? 1 : 0];
+        Choice& choice = choices[is_nearer_elsewhere(route, chunk) ? 1 : 0];
         ++choice.count;
         if (choice.best >= 0 && holders_[chunk] >= choice.fewest) continue;
         choice.best = static_cast<std::int32_t>(chunk);
@@ -152,8 +153,8 @@ class Matcher {
       }
     }
     if (choices[0].best >= 0) return choices[0].best;
-    const double backlog = choices[1].count * chunk_time_[at(way.to)];
-    return backlog > 2 * static_cast<double>(way.duration) ? choices[1].best : -1;
+    const double backlog = choices[1].count * chunk_time_[at(route.to)];
+    return backlog > 2 * static_cast<double>(route.duration) ? choices[1].best : -1;
   }
 
   // Ways that are free and offer something: all of a few, the first found of many.
@@ -164,8 +165,8 @@ class Matcher {
     const std::size_t start = into.empty() ? 0 : random_.below(into.size());
     for (std::size_t i = 0; i < into.size() && usable_.size() < most; ++i) {
       const std::int32_t number = into[(start + i) % into.size()];
-      if (!is_free(ways_.ways[at(number)])) continue;
-      if (const std::size_t count = offered(ways_.ways[at(number)]); count > 0)
+      if (!is_free(routes_.routes[at(number)])) continue;
+      if (const std::size_t count = offered(routes_.routes[at(number)]); count > 0)
         usable_.emplace_back(count, number);
     }
     std::ranges::sort(usable_);
@@ -177,10 +178,10 @@ class Matcher {
       again = false;
       find_usable(rank);
       for (const auto& [count, number] : usable_) {
-        const Way& way = ways_.ways[at(number)];
-        const std::int32_t chunk = choose_chunk(way);
+        const Route& route = routes_.routes[at(number)];
+        const std::int32_t chunk = choose_chunk(route);
         if (chunk < 0) continue;
-        send(way, chunk);
+        send(route, chunk);
         again = missing_[at(rank)] > 0;
         break;
       }
@@ -188,14 +189,14 @@ class Matcher {
     waits_[at(rank)] = missing_[at(rank)] > 0;
   }
 
-  void send(const Way& way, std::int32_t chunk) {
-    const std::size_t to = at(way.to);
-    for (const std::int32_t link : ways_.links_of(way)) {
+  void send(const Route& route, std::int32_t chunk) {
+    const std::size_t to = at(route.to);
+    for (const std::int32_t link : routes_.links_of(route)) {
       --free_lanes_[at(link)];
-      events_.push({now_ + ways_.hold[at(link)], link, 0, 0});
+      events_.push({now_ + routes_.hold[at(link)], link, 0, 0});
     }
-    transfers_.push_back({chunk, way.from, way.to, false, now_, now_ + way.duration});
-    events_.push({now_ + way.duration, -1, way.to, chunk});
+    transfers_.push_back({chunk, route.from, route.to, false, now_, now_ + route.duration});
+    events_.push({now_ + route.duration, -1, route.to, chunk});
     wanted_[to * words_ + at(chunk) / 64] &= ~(std::uint64_t{1} << (chunk % 64));
     --missing_[to];
     ++holders_[at(chunk)];
@@ -209,9 +210,9 @@ class Matcher {
   std::vector<std::int32_t> next_moment() {
     now_ = events_.top().time;
     std::vector<std::int32_t> touched;
-    const auto touch = [&](const std::vector<std::int32_t>& ways) {
-      for (const std::int32_t number : ways) {
-        const std::int32_t rank = ways_.ways[at(number)].to;
+    const auto touch = [&](const std::vector<std::int32_t>& routes) {
+      for (const std::int32_t number : routes) {
+        const std::int32_t rank = routes_.routes[at(number)].to;
         if (!waits_[at(rank)]) continue;
         waits_[at(rank)] = false;
         touched.push_back(rank);
@@ -222,7 +223,7 @@ class Matcher {
       events_.pop();
       if (event.link >= 0) {
         ++free_lanes_[at(event.link)];
-        touch(ways_over_[at(event.link)]);
+        touch(routes_over_[at(event.link)]);
       } else {
         set(has_, at(event.rank), at(event.chunk));
         touch(ways_from_[at(event.rank)]);
@@ -231,23 +232,23 @@ class Matcher {
     return touched;
   }
 
-  const Ways& ways_;
+  const Routes& routes_;
   const std::vector<float>& between_;
   Random random_;
   std::size_t ranks_;
   std::size_t chunks_;                 // of all ranks
   std::size_t words_;                  // of 64 chunks
   std::vector<std::uint64_t> has_;     // by rank: chunks that are there
-  std::vector<std::uint64_t> wanted_;  // neither there nor on their way
+  std::vector<std::uint64_t> wanted_;  // neither there nor on their route
   std::vector<std::size_t> missing_;   // how many those are
   std::vector<std::int32_t> holders_;  // by chunk: ranks that have it or are getting it
   std::vector<std::vector<std::int32_t>> ways_into_, ways_from_;  // by rank
-  std::vector<std::vector<std::int32_t>> ways_over_;              // by link
+  std::vector<std::vector<std::int32_t>> routes_over_;            // by link
   std::vector<bool> waits_;         // by rank: for something to happen
   std::vector<int> free_lanes_;     // by link
   std::vector<double> chunk_time_;  // by rank: between two chunks that come in, at best
   std::vector<float> nearest_;      // by chunk and rank: from the nearest holder
-  bool uniform_ = true;             // all ways are equal
+  bool uniform_ = true;             // all routes are equal
   Time now_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<std::pair<std::size_t, std::int32_t>> usable_;
@@ -256,10 +257,10 @@ class Matcher {
 
 }  // namespace
 
-std::vector<Transfer> match_all_gather(const LinkGraph& graph, const Ways& ways,
+std::vector<Transfer> match_all_gather(const LinkGraph& graph, const Routes& routes,
                                        const std::vector<float>& between, int chunks,
                                        std::uint64_t seed) {
-  return Matcher(graph, ways, between, chunks, seed).run();
+  return Matcher(graph, routes, between, chunks, seed).run();
 }
 
 }  // namespace unisono::synthesize

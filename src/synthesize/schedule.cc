@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/try.h"
 #include "synthesize/match.h"
-#include "synthesize/ways.h"
+#include "synthesize/routes.h"
 
 namespace unisono::synthesize {
 namespace {
@@ -38,7 +38,7 @@ Status check(const LinkGraph& graph, const Goal& goal) {
 }
 
 // Every rank gets the others' chunks over its links, and the farthest chunk takes its way.
-Time bound_of(const LinkGraph& graph, const Ways& ways, const std::vector<float>& between,
+Time bound_of(const LinkGraph& graph, const Routes& routes, const std::vector<float>& between,
               int chunks) {
   const std::size_t ranks = at(graph.ranks);
   std::vector<double> rate(ranks);
@@ -46,7 +46,7 @@ Time bound_of(const LinkGraph& graph, const Ways& ways, const std::vector<float>
   for (std::size_t i = 0; i < graph.links.size(); ++i) {
     const Link& link = graph.links[i];
     if (link.to >= graph.ranks) continue;
-    rate[at(link.to)] += link.lanes / static_cast<double>(ways.hold[i]);
+    rate[at(link.to)] += link.lanes / static_cast<double>(routes.hold[i]);
     latency_ps[at(link.to)] = std::min(latency_ps[at(link.to)], link.latency_ns * 1e3);
   }
   double most = 0;
@@ -65,12 +65,12 @@ Schedule gather(const LinkGraph& graph, const Goal& goal) {
   Schedule best;
   best.ranks = graph.ranks;
   best.chunks = goal.chunks;
-  const Ways ways = find_ways(graph, goal.chunk_bytes);
-  const std::vector<float> between = distances(ways, graph.ranks);
-  best.bound = bound_of(graph, ways, between, goal.chunks);
+  const Routes routes = find_rank_routes(graph, goal.chunk_bytes);
+  const std::vector<float> between = distances(routes, graph.ranks);
+  best.bound = bound_of(graph, routes, between, goal.chunks);
   for (int i = 0; i < goal.tries; ++i) {
     std::vector<Transfer> found = match_all_gather(
-        graph, ways, between, goal.chunks, goal.seed * max_tries + static_cast<std::uint64_t>(i));
+        graph, routes, between, goal.chunks, goal.seed * max_tries + static_cast<std::uint64_t>(i));
     Time end = 0;
     for (const Transfer& one : found) end = std::max(end, one.end);
     if (i == 0 || end < best.duration) {

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/look_again.h"
+#include "base/recheck_interval.h"
 #include "base/try.h"
 #include "sys/real_socket.h"
 
@@ -79,7 +79,7 @@ void RealWorld::drive(Task<void>& task) {
   if (driving_) wake();
   while (!own.done) {
     if (driving_) {
-      changed_.wait_for(lock, look_again);
+      changed_.wait_for(lock, recheck_interval);
       continue;
     }
     driving_ = true;

@@ -100,16 +100,17 @@ void Execution::explain_deadlock() {
   fail(best.front(), Problem::deadlock, plan::Buffer::input, -1, "every thread block ends",
        cycle ? str(best.size(), " thread blocks wait for each other in a cycle")
              : str("a thread block waits for ", need_of(best.front()).text));
-  failure_->story.clear();
+  failure_->counterexample.clear();
   for (const int block : best) {
     const Block& it = blocks_[static_cast<std::size_t>(block)];
-    if (failure_->story.size() + 1 == most && best.size() > most) {
-      failure_->story.push_back(
+    if (failure_->counterexample.size() + 1 == most && best.size() > most) {
+      failure_->counterexample.push_back(
           str("... ", best.size() - most + 1, " more, and then the cycle repeats"));
       break;
     }
-    failure_->story.push_back(str(describe_step(block, *it.cursor.step(), it.cursor.loops()),
-                                  ": waits for ", need_of(block).text));
+    failure_->counterexample.push_back(
+        str(describe_step(block, *it.cursor.step(), it.cursor.loops()), ": waits for ",
+            need_of(block).text));
   }
 }
 

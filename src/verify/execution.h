@@ -145,7 +145,8 @@ class Execution {
   std::string describe_sum(std::int64_t position, RankSets::Id ranks) const;
   std::string describe_step(int block, const plan::Step& step, const plan::LoopValues& loops) const;
   std::string describe_step(int block, std::int64_t step) const;
-  std::vector<std::string> story_of(const Value& value, int contribution, std::size_t most) const;
+  std::vector<std::string> counterexample_of(const Value& value, int contribution,
+                                             std::size_t most) const;
   void tell(const std::array<Value, 2>& because);
 
   // deadlock.cc: who waits for whom

@@ -25,7 +25,8 @@ bool Execution::fail(int block, Problem problem, plan::Buffer buffer, std::int64
   if (record_) {
     tell(because);
     if (it.cursor.step())
-      failure_->story.push_back(describe_step(block, *it.cursor.step(), it.cursor.loops()));
+      failure_->counterexample.push_back(
+          describe_step(block, *it.cursor.step(), it.cursor.loops()));
   }
   return false;
 }
@@ -76,8 +77,8 @@ std::string Execution::describe_step(int block, std::int64_t step) const {
 
 // How `value` came about, oldest step first, at most `most` lines. Of the two operands of a sum,
 // the one is followed that holds rank `contribution`; without one, what the message brought.
-std::vector<std::string> Execution::story_of(const Value& value, int contribution,
-                                             std::size_t most) const {
+std::vector<std::string> Execution::counterexample_of(const Value& value, int contribution,
+                                                      std::size_t most) const {
   std::vector<std::int32_t> chain;
   for (std::int32_t at = value.event; at >= 0;) {
     chain.push_back(at);
@@ -109,10 +110,10 @@ std::vector<std::string> Execution::story_of(const Value& value, int contributio
 
 void Execution::tell(const std::array<Value, 2>& because) {
   constexpr std::size_t most = 11;  // the failing step itself makes it a dozen
-  std::vector<std::string>& story = failure_->story;
+  std::vector<std::string>& counterexample = failure_->counterexample;
   const auto& [first, second] = because;
   if (second.event < 0) {
-    story = story_of(first, -1, most);
+    counterexample = counterexample_of(first, -1, most);
     return;
   }
   const bool sums = contents_.adds() && first.sum != unwritten && second.sum != unwritten;
@@ -121,9 +122,9 @@ void Execution::tell(const std::array<Value, 2>& because) {
     if (sums_.sets().contains(sums_.ranks_of(first.sum), rank) &&
         sums_.sets().contains(sums_.ranks_of(second.sum), rank))
       twice = rank;
-  story = story_of(first, twice, most / 2);
-  const std::vector<std::string> rest = story_of(second, twice, most / 2);
-  story.insert(story.end(), rest.begin(), rest.end());
+  counterexample = counterexample_of(first, twice, most / 2);
+  const std::vector<std::string> rest = counterexample_of(second, twice, most / 2);
+  counterexample.insert(counterexample.end(), rest.begin(), rest.end());
 }
 
 }  // namespace unisono::verify

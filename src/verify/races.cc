@@ -145,7 +145,7 @@ class Pass {
           str("a signal and a wait that order it with rank ", other_rank, " thread block ",
               order_.index_in_rank(other_block), " step ", other.step);
     failure_->got = "two unordered steps access the chunk, and at least one writes it";
-    failure_->story = {text(other_block, other.step), text(order_.block(), order_.step())};
+    failure_->counterexample = {text(other_block, other.step), text(order_.block(), order_.step())};
   }
 
   const Memory& memory_;

@@ -23,7 +23,7 @@ bool Execution::check_left_messages() {
              connection.receiver < 0 ? " and no thread block that receives from it"
                                      : " left when all steps had run"));
     failure_->step = message.sender_step;
-    failure_->story = {describe_step(message.sender, message.sender_step)};
+    failure_->counterexample = {describe_step(message.sender, message.sender_step)};
     return false;
   }
   return true;

@@ -136,7 +136,8 @@ std::string Failure::describe() const {
   if (step >= 0) append(text, str(", step ", step));
   if (chunk >= 0) append(text, str(", ", plan::name(buffer), " chunk ", chunk));
   append(text, str("\n  expected: ", expected, "\n  got:      ", got));
-  if (!story.empty()) append(text, str("\n  how:      ", join(story, "\n            ")));
+  if (!counterexample.empty())
+    append(text, str("\n  how:      ", join(counterexample, "\n            ")));
   return text;
 }
 
@@ -166,12 +167,13 @@ Report verify(const plan::Plan& plan, const Options& options) {
     copying.zero_copy = false;
     const std::optional<Failure> without = Execution(plan, copying, false).run();
     if (!without || without->problem != Problem::deadlock)
-      failure.story.push_back("Only with zero-copy: it would complete if messages were copied.");
+      failure.counterexample.push_back(
+          "Only with zero-copy: it would complete if messages were copied.");
   }
   if (failure.problem == Problem::deadlock) {
     report.slots = fewest_slots(plan, options);
     if (report.slots > 0)
-      failure.story.push_back(
+      failure.counterexample.push_back(
           str("It would complete with ", report.slots, " slots in a connection."));
   }
   report.failures.push_back(std::move(failure));

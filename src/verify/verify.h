@@ -74,7 +74,8 @@ struct Failure {
   std::int64_t chunk = -1;
   std::string expected;
   std::string got;
-  std::vector<std::string> story;  // the shortest chain of steps that leads there, oldest first
+  std::vector<std::string>
+      counterexample;  // the shortest chain of steps that leads there, oldest first
 
   std::string describe() const;  // several lines, for a person
 };

@@ -27,7 +27,7 @@ TEST(Backoff, WhoIsWokenByAnEventSleepsSooner) {
 }
 
 TEST(Backoff, RanksThatOutnumberTheCoresYieldAWhileAndSoonSleep) {
-  EXPECT_EQ(steps_before_sleep(0, false), Backoff::crowded_yields);
+  EXPECT_EQ(steps_before_sleep(0, false), Backoff::oversubscribed_yields);
   EXPECT_LT(steps_before_sleep(0, true), 100);
 }
 

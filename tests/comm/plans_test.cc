@@ -11,7 +11,7 @@ namespace {
 
 // Rank 1 is read from, and where `puts` is put into.
 std::string reading(std::string_view puts) {
-  return str(R"(plan ring_by_hand version 1
+  return str(R"(plan ring_specialised version 1
 collective all_reduce ranks 2
 rank 0
   block 0 channel 0
@@ -49,12 +49,12 @@ TEST(Plans, OnesThatAnEngineCannotRunAreRefusedByTheirStep) {
       plans.refuse(read->plans[0]);
       EXPECT_TRUE(plans.choose(Collective::all_reduce, 1024, 0, false, {}).ok());
       CallOptions options;
-      options.algorithm = "ring_by_hand";
+      options.algorithm = "ring_specialised";
       const auto chosen = plans.choose(Collective::all_reduce, 1024, 0, false, options);
       ASSERT_FALSE(chosen.ok());
       EXPECT_EQ(
           chosen.error().message,
-          str("program ring_by_hand cannot run in the memory of this call: rank ", rank,
+          str("program ring_specialised cannot run in the memory of this call: rank ", rank,
               ", thread block 0, step ", rank + 1,
               " is read_reduce, which the engine does not support. Call it with host memory"));
     }

@@ -20,9 +20,9 @@ engine::gpu::Paths paths_of(bool has_tma) {
 }
 
 Selection device_selection(int ranks, int thread_blocks = blocks_of_h200,
-                           bool copies_in_bulk = true) {
+                           bool copies_by_tma = true) {
   return Selection(topo::Placement::single_node(ranks),
-                   device_model({}, thread_blocks, paths_of(copies_in_bulk)));
+                   device_model({}, thread_blocks, paths_of(copies_by_tma)));
 }
 
 // By the row that serves the size, or by none.
@@ -67,11 +67,11 @@ TEST(Selection, OnADeviceSmallCallsTakeOneHopAndLargeOnesTheWholeLink) {
       EXPECT_EQ(small.choice.protocol, Protocol::ll);
       // Straight, by a kernel of LL128's plans, or by many thread blocks of a plan's.
       const auto large = selection.candidates(collective, std::uint64_t{1} << 30).front();
-      const bool goes_straight = collective == Collective::all_gather ||
-                                 collective == Collective::all_to_all ||
-                                 (collective == Collective::reduce_scatter && ranks == 2);
-      EXPECT_EQ(large.choice.protocol, goes_straight ? Protocol::ll128 : Protocol::simple);
-      EXPECT_EQ(large.choice.channels > 1, !goes_straight);
+      const bool is_zero_copy_size = collective == Collective::all_gather ||
+                                     collective == Collective::all_to_all ||
+                                     (collective == Collective::reduce_scatter && ranks == 2);
+      EXPECT_EQ(large.choice.protocol, is_zero_copy_size ? Protocol::ll128 : Protocol::simple);
+      EXPECT_EQ(large.choice.channels > 1, !is_zero_copy_size);
       EXPECT_LT(small.time_us, large.time_us);
     }
   }
@@ -105,7 +105,7 @@ TEST(Selection, OnADeviceAReduceIsOneHopThenARingInLinesThenInTiles) {
 // As measured on 2 H200: lines carry 16 MiB to the root in 58 us, a ring's tiles in 69; 64 MiB in
 // 227 and 214. Bulk copies are faster than both.
 TEST(Selection, BetweenTwoDevicesAReduceIsOneHopForLonger) {
-  Selection selection = device_selection(2, blocks_of_h200, /*copies_in_bulk=*/false);
+  Selection selection = device_selection(2, blocks_of_h200, /*copies_by_tma=*/false);
   const auto best = [&](std::uint64_t bytes) {
     const Choice choice = selection.candidates(Collective::reduce, bytes).front().choice;
     return str(choice.entry->name, " ", name(choice.protocol), " ", choice.channels);
@@ -167,19 +167,19 @@ TEST(Selection, OnADeviceFewThreadBlocksTakeLargeCallsByBulkCopies) {
 
 TEST(Selection, OnADeviceLargeCallsThatLeaveRoomGoByBulkCopies) {
   for (const int ranks : {2, 3, 4, 8})
-    for (const bool copies_in_bulk : {true, false})
+    for (const bool copies_by_tma : {true, false})
       for (const auto& [collective, algorithm] : {std::pair{Collective::all_reduce, "two_shot"},
                                                   {Collective::all_gather, "direct"},
                                                   {Collective::reduce_scatter, "direct"}})
         for (std::uint64_t bytes = 24; bytes <= 4096; bytes *= 4) {
           SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks, "
-                                          << bytes << " MiB, in bulk " << copies_in_bulk);
-          Selection selection = device_selection(ranks, blocks_of_h200, copies_in_bulk);
+                                          << bytes << " MiB, in bulk " << copies_by_tma);
+          Selection selection = device_selection(ranks, blocks_of_h200, copies_by_tma);
           const auto usual = selection.choose(collective, bytes << 20, 0, false, {});
           const auto choice =
               selection.choose(collective, bytes << 20, 0, false, {.leaves_room = true});
           ASSERT_TRUE(choice.ok()) << choice.error().describe();
-          if (!copies_in_bulk) {
+          if (!copies_by_tma) {
             EXPECT_EQ(*choice, *usual);
             continue;
           }
@@ -195,15 +195,15 @@ TEST(Selection, OnADeviceLargeCallsFromAndToARootGoByBulkCopies) {
        {std::tuple{Collective::broadcast, 2, "two_shot", "ring"},
         {Collective::broadcast, 4, "two_shot", "ring"},
         {Collective::reduce, 2, "knomial4", "two_shot"}})
-    for (const bool copies_in_bulk : {true, false})
+    for (const bool copies_by_tma : {true, false})
       for (const std::uint64_t bytes : {256ULL << 20, 1ULL << 30}) {
         SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks, " << bytes
-                                        << " bytes, in bulk " << copies_in_bulk);
-        Selection selection = device_selection(ranks, blocks_of_h200, copies_in_bulk);
+                                        << " bytes, in bulk " << copies_by_tma);
+        Selection selection = device_selection(ranks, blocks_of_h200, copies_by_tma);
         const Choice choice = selection.candidates(collective, bytes).front().choice;
-        EXPECT_TRUE(does_as(*choice.entry, copies_in_bulk ? algorithm : elsewhere, ranks))
+        EXPECT_TRUE(does_as(*choice.entry, copies_by_tma ? algorithm : elsewhere, ranks))
             << choice.entry->name;
-        EXPECT_EQ(choice.protocol, copies_in_bulk ? Protocol::ll128 : Protocol::simple);
+        EXPECT_EQ(choice.protocol, copies_by_tma ? Protocol::ll128 : Protocol::simple);
       }
 }
 
@@ -235,7 +235,7 @@ TEST(Selection, TheCopyEnginesTakePlansThatGoStraight) {
                                   Collective::broadcast, Collective::gather, Collective::scatter}) {
       const auto choice = selection.choose(collective, 64 << 20, 0, false, {});
       ASSERT_TRUE(choice.ok()) << choice.error().message;
-      EXPECT_GT(test::straight_copy_hops(*choice->entry, ranks), 0)
+      EXPECT_GT(test::zero_copy_hops(*choice->entry, ranks), 0)
           << name(collective) << " of " << ranks << " ranks: " << choice->entry->name;
     }
   }

@@ -66,7 +66,7 @@ struct Server {
 
   // A client that says whatever `answer` makes of the challenge, then goes on as if it had been
   // welcomed: it enrols and greets. What it hears after the challenge.
-  Bytes heard_by(const std::function<Bytes(const Bytes& challenge)>& answer) {
+  Bytes last_message_by(const std::function<Bytes(const Bytes& challenge)>& answer) {
     Bytes heard;
     simulation.start(1, talk(answer, heard));
     EXPECT_TRUE(simulation.run(simulation.now_ns() + 100 * second_ns));
@@ -130,10 +130,10 @@ TEST(Handshake, TheRightAnswerOpens) {
   Server server;
   server.start();
   const Bytes heard =
-      server.heard_by([&](const Bytes& challenge) { return honest(server, challenge); });
+      server.last_message_by([&](const Bytes& challenge) { return honest(server, challenge); });
   EXPECT_EQ(server.enrolled, 1);
   EXPECT_EQ(heard.size(), welcome_bytes);
-  const Bytes linked = server.heard_by([&](const Bytes& challenge) {
+  const Bytes linked = server.last_message_by([&](const Bytes& challenge) {
     Bytes answer = honest(server, challenge, Purpose::link, link_key(job_key));
     return answer;
   });
@@ -148,7 +148,7 @@ TEST_P(DishonestClient, GetsNothingButNoise) {
   Server server;
   server.start();
   const auto attempt = [&] {
-    return server.heard_by(
+    return server.last_message_by(
         [&](const Bytes& challenge) { return GetParam().answer(server, challenge); });
   };
   const Bytes heard = attempt();

@@ -17,9 +17,9 @@ plan::Plan plan_of(const algorithm::Entry& entry, int ranks, int root, bool in_p
 
 // By which kernel of its own a plan of the protocol goes; 0: by none.
 int carriage(const plan::Exchange& exchange, Protocol protocol) {
-  if (protocol == Protocol::simple) return straight_copy_hops(exchange);
-  if (protocol == Protocol::ll128) return lines_hops(exchange);
-  const auto kind = direct_kind(exchange);
+  if (protocol == Protocol::simple) return zero_copy_hops(exchange);
+  if (protocol == Protocol::ll128) return ll128_hops(exchange);
+  const auto kind = ll_kind(exchange);
   return kind ? 1 + static_cast<int>(*kind) : 0;
 }
 
@@ -95,7 +95,7 @@ TEST(Carried, NamesAndPlaceAndRootsMakeNoDifference) {
 TEST(Carried, AnotherOrderOfSumsOnOneRankIsAnotherPlan) {
   const algorithm::Entry& direct = **algorithm::find(Collective::reduce_scatter, "direct");
   plan::Plan plan = plan_of(direct, 3, 0, false);
-  ASSERT_GT(lines_hops(*plan::exchange_of(plan)), 0);
+  ASSERT_GT(ll128_hops(*plan::exchange_of(plan)), 0);
   // Rank 1 takes what rank 0 sent first, and rank 2's after that.
   auto& blocks = plan.programs[1].thread_blocks;
   ASSERT_EQ(blocks.size(), 2U);
@@ -108,8 +108,8 @@ TEST(Carried, AnotherOrderOfSumsOnOneRankIsAnotherPlan) {
   }
   const auto exchange = plan::exchange_of(plan);
   ASSERT_TRUE(exchange);
-  EXPECT_EQ(lines_hops(*exchange), 0);
-  EXPECT_EQ(direct_kind(*exchange), device::DirectKind::combine);
+  EXPECT_EQ(ll128_hops(*exchange), 0);
+  EXPECT_EQ(ll_kind(*exchange), device::LlKind::combine);
 }
 
 }  // namespace

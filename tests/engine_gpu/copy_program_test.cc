@@ -101,14 +101,14 @@ TEST(CopyProgram, WhatIsReadBeforeMayNotComeEarly) {
   }
 }
 
-TEST(CopyProgram, PlansOfUpToTwoHopsGoStraight) {
-  EXPECT_EQ(test::straight_copy_hops(**algorithm::find(Collective::all_gather, "direct"), 8), 1);
-  EXPECT_EQ(test::straight_copy_hops(**algorithm::find(Collective::all_gather, "direct"), 17), 0);
-  EXPECT_EQ(test::straight_copy_hops(**algorithm::find(Collective::all_gather, "ring"), 8), 0);
-  EXPECT_EQ(test::straight_copy_hops(**algorithm::find(Collective::broadcast, "two_shot"), 8), 2);
-  EXPECT_EQ(test::straight_copy_hops(**algorithm::find(Collective::broadcast, "knomial4"), 4), 1);
-  EXPECT_EQ(test::straight_copy_hops(**algorithm::find(Collective::gather, "knomial4"), 5), 1);
-  EXPECT_EQ(test::straight_copy_hops(**algorithm::find(Collective::gather, "knomial4"), 6), 0);
+TEST(CopyProgram, PlansOfUpToTwoHopsAreZeroCopy) {
+  EXPECT_EQ(test::zero_copy_hops(**algorithm::find(Collective::all_gather, "direct"), 8), 1);
+  EXPECT_EQ(test::zero_copy_hops(**algorithm::find(Collective::all_gather, "direct"), 17), 0);
+  EXPECT_EQ(test::zero_copy_hops(**algorithm::find(Collective::all_gather, "ring"), 8), 0);
+  EXPECT_EQ(test::zero_copy_hops(**algorithm::find(Collective::broadcast, "two_shot"), 8), 2);
+  EXPECT_EQ(test::zero_copy_hops(**algorithm::find(Collective::broadcast, "knomial4"), 4), 1);
+  EXPECT_EQ(test::zero_copy_hops(**algorithm::find(Collective::gather, "knomial4"), 5), 1);
+  EXPECT_EQ(test::zero_copy_hops(**algorithm::find(Collective::gather, "knomial4"), 6), 0);
 }
 
 // Every collective that combines nothing has a plan that the copy engines can run.

@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(By, GpuGroups, testing::Values("copies", "kernel"),
 
 TEST_P(GpuGroups, OfMessagesArrive) {
   auto copies = small_slots;
-  copies.straight_min_bytes = 4096;
+  copies.zero_copy_min_bytes = 4096;
   int looks = 0;
   GpuCluster cluster(
       2, {.engine = {.copies = copies}, .sees = [&](int, int) { return ++looks % 3 != 0; }});

@@ -11,8 +11,8 @@
 #include <tuple>
 
 #include "base/str.h"
-#include "engine/gpu/direct.h"
-#include "engine/gpu/lines.h"
+#include "engine/gpu/ll128_all_pairs.h"
+#include "engine/gpu/ll_all_pairs.h"
 #include "gpu/runs.h"
 
 namespace unisono::test {
@@ -110,7 +110,7 @@ TEST_F(Gpu, GraphsReplayWithNewData) {
 }
 
 // On so many ranks, of one type.
-class GpuPlansByHand : public testing::TestWithParam<std::tuple<int, int>> {
+class GpuSpecialisedPlans : public testing::TestWithParam<std::tuple<int, int>> {
  protected:
   void SetUp() override {
     std::string why;
@@ -122,7 +122,7 @@ class GpuPlansByHand : public testing::TestWithParam<std::tuple<int, int>> {
   bool takes_large_calls() const { return std::get<1>(GetParam()) % 4 == 0; }
   std::mt19937_64 random_{test_seed()};
 };
-INSTANTIATE_TEST_SUITE_P(RanksAndTypes, GpuPlansByHand,
+INSTANTIATE_TEST_SUITE_P(RanksAndTypes, GpuSpecialisedPlans,
                          testing::Combine(testing::Values(2, 3, 4),
                                           testing::Range(0, data_type_count)),
                          [](const auto& with) {
@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(RanksAndTypes, GpuPlansByHand,
                          });
 
 // The kernels that are written for them, on both sides of the sizes that they serve, plans in turn.
-TEST_P(GpuPlansByHand, AreRightForAllOperationsAndSizes) {
+TEST_P(GpuSpecialisedPlans, AreRightForAllOperationsAndSizes) {
   const std::pair<Collective, const char*> plans[] = {
       {Collective::all_reduce, "one_shot"},   {Collective::all_reduce, "two_shot"},
       {Collective::all_gather, "direct"},     {Collective::broadcast, "knomial4"},
@@ -141,11 +141,11 @@ TEST_P(GpuPlansByHand, AreRightForAllOperationsAndSizes) {
   GpuCluster cluster(ranks(), {});
   for (const auto& [collective, name] : plans) {
     const algorithm::Entry& entry = **algorithm::find(collective, name);
-    const auto kind = direct_kind(entry, ranks());
+    const auto kind = ll_kind(entry, ranks());
     if (!kind) continue;
-    const std::size_t segments = *kind == device::DirectKind::two_shot ? ranks() : 1;
-    const auto most = static_cast<std::int64_t>(
-        segments * device::direct_max_bytes(*kind, ranks()) / size_bytes(type()));
+    const std::size_t segments = *kind == device::LlKind::two_shot ? ranks() : 1;
+    const auto most = static_cast<std::int64_t>(segments * device::ll_max_bytes(*kind, ranks()) /
+                                                size_bytes(type()));
     for (std::int64_t count :
          {std::int64_t{1}, static_cast<std::int64_t>(random_() % 5000) + 2, most, most + 1}) {
       if (count >= most && !takes_large_calls()) continue;
@@ -162,12 +162,12 @@ TEST_P(GpuPlansByHand, AreRightForAllOperationsAndSizes) {
 
 // Those of whole words, which serve sums of these types; of other types, and where some rank's
 // buffers begin elsewhere, it is another kernel.
-TEST_F(Gpu, PlansByHandOfWholeWordsAreRight) {
+TEST_F(Gpu, SpecialisedPlansOfWholeWordsAreRight) {
   for (int ranks : {2, 3, 4}) {
     GpuCluster cluster(ranks, {});
     std::mt19937_64 random(test_seed());
     for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
-      if (!direct_kind(entry, ranks)) continue;
+      if (!ll_kind(entry, ranks)) continue;
       for (const DataType type :
            {DataType::float16, DataType::bfloat16, DataType::float32, DataType::int32})
         for (const bool is_aligned : {true, false}) {
@@ -188,7 +188,7 @@ TEST_F(Gpu, PlansByHandOfWholeWordsAreRight) {
 }
 
 // In LL128, in so many rounds that slots are used again.
-TEST_P(GpuPlansByHand, InLinesAreRightForAllOperationsAndSizes) {
+TEST_P(GpuSpecialisedPlans, InLl128AreRightForAllOperationsAndSizes) {
   const std::pair<Collective, const char*> plans[] = {
       {Collective::all_reduce, "two_shot"},   {Collective::all_gather, "direct"},
       {Collective::reduce_scatter, "direct"}, {Collective::all_to_all, "direct"},
@@ -198,9 +198,9 @@ TEST_P(GpuPlansByHand, InLinesAreRightForAllOperationsAndSizes) {
   GpuCluster cluster(ranks(), {});
   for (const auto& [collective, name] : plans) {
     const algorithm::Entry& entry = **algorithm::find(collective, name);
-    ASSERT_GT(lines_hops(entry, ranks()), 0);
-    const auto round = static_cast<std::int64_t>(device::lines_group_payload *
-                                                 device::lines_max_warps / size_bytes(type()));
+    ASSERT_GT(ll128_hops(entry, ranks()), 0);
+    const auto round = static_cast<std::int64_t>(device::ll128_group_payload *
+                                                 device::ll128_max_warps / size_bytes(type()));
     for (std::int64_t count :
          {std::int64_t{1}, static_cast<std::int64_t>(random_() % 5000) + 2, 3 * round + 7}) {
       if (count > round && !takes_large_calls()) continue;
@@ -217,17 +217,17 @@ TEST_P(GpuPlansByHand, InLinesAreRightForAllOperationsAndSizes) {
 }
 
 // Each once through slots and once straight, small enough for tools that watch every access.
-class GpuKernelsByHand : public testing::TestWithParam<int> {
+class GpuSpecialisedKernels : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
     std::string why;
     if (usable_devices(&why).empty()) GTEST_SKIP() << why;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Ranks, GpuKernelsByHand, testing::Values(2, 4),
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuSpecialisedKernels, testing::Values(2, 4),
                          testing::PrintToStringParamName());
 
-TEST_P(GpuKernelsByHand, AreRightThroughSlotsAndStraight) {
+TEST_P(GpuSpecialisedKernels, AreRightThroughSlotsAndZeroCopy) {
   const int ranks = GetParam();
   std::mt19937_64 random(test_seed());
   for (const std::uint64_t zero_copy_min_bytes :
@@ -237,9 +237,9 @@ TEST_P(GpuKernelsByHand, AreRightThroughSlotsAndStraight) {
     int runs = 0;
     for (const algorithm::Entry& entry : entries_by_exchange(ranks))
       for (const Protocol protocol : {Protocol::ll, Protocol::ll128}) {
-        const bool is_by_hand = protocol == Protocol::ll ? direct_kind(entry, ranks).has_value()
-                                                         : lines_hops(entry, ranks) > 0;
-        if (!is_by_hand) continue;
+        const bool is_specialised = protocol == Protocol::ll ? ll_kind(entry, ranks).has_value()
+                                                             : ll128_hops(entry, ranks) > 0;
+        if (!is_specialised) continue;
         auto run =
             run_of(entry, problem_of(entry, ranks, 3001, random), protocol, 1, false, random());
         run.calls = 3;
@@ -255,7 +255,7 @@ TEST_P(GpuKernelsByHand, AreRightThroughSlotsAndStraight) {
 }
 
 // Calls of different roots and plans in turn share slots and counts of rounds.
-TEST_F(Gpu, PlansByHandFollowEachOther) {
+TEST_F(Gpu, SpecialisedPlansFollowEachOther) {
   constexpr int ranks = 4;
   GpuCluster cluster(ranks, {});
   std::mt19937_64 random(test_seed());
@@ -323,7 +323,7 @@ std::vector<std::vector<float>> sums_of(GpuCluster& cluster, const algorithm::En
 }
 
 // Protocol Simple has no kernels by hand.
-TEST_F(Gpu, PlansByHandAddInThePlansOrder) {
+TEST_F(Gpu, SpecialisedPlansAddInThePlansOrder) {
   GpuCluster cluster(4, {});
   for (const auto& [collective, name] : {std::pair{Collective::all_reduce, "one_shot"},
                                          {Collective::all_reduce, "two_shot"},

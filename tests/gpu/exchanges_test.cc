@@ -181,10 +181,9 @@ TEST_F(GpuExchanges, KernelsGiveTheInterpretersBits) {
               " ranks, count ", one.count, ", max_sms ", one.max_sms, ", seed ", seed_);
       const verify::Report report = verify::verify(one.plan);
       ASSERT_TRUE(report.ok()) << what << "\n" << report.failures.front().describe();
-      const bool is_carried =
-          one.exchange && (one.plan.header.protocol == Protocol::ll
-                               ? engine::gpu::direct_kind(*one.exchange).has_value()
-                               : engine::gpu::lines_hops(*one.exchange) > 0);
+      const bool is_carried = one.exchange && (one.plan.header.protocol == Protocol::ll
+                                                   ? engine::gpu::ll_kind(*one.exchange).has_value()
+                                                   : engine::gpu::ll128_hops(*one.exchange) > 0);
       if (!is_carried) {
         ++interpreted;
         continue;

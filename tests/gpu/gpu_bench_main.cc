@@ -110,17 +110,17 @@ int run(int argc, char** argv) {
         "machine with GPUs\n");
     return 1;
   }
-  bool is_straight = false;
+  bool is_zero_copy = false;
   GpuCluster cluster(
       std::atoi(argv[1]),
       {.engine = {.slots = std::atoi(argv[2]), .slot_bytes = std::strtoull(argv[3], nullptr, 10)},
-       .sees = [&](int, int) { return is_straight; }});
+       .sees = [&](int, int) { return is_zero_copy; }});
   std::printf("%-16s %-12s %-8s %3s %12s %10s %8s\n", "collective", "algorithm", "proto", "ch",
               "bytes", "us", "GB/s bus");
   for (int i = 4; i + 4 < argc; i += 5) {
     const auto collective = collective_from_name(argv[i]);
-    is_straight = argv[i + 2] == std::string_view("straight");
-    const auto protocol = is_straight ? Protocol::simple : protocol_from_name(argv[i + 2]);
+    is_zero_copy = argv[i + 2] == std::string_view("straight");
+    const auto protocol = is_zero_copy ? Protocol::simple : protocol_from_name(argv[i + 2]);
     if (!collective || !protocol) {
       std::printf("row %d cannot be read\n", (i - 4) / 5);
       return 1;

@@ -32,7 +32,7 @@ int most_sms(int ranks) {
 }
 
 // All of a group in lines: by the kernel that is for them alone, where they are few.
-TEST_F(GpuMessages, InLinesArriveWhole) {
+TEST_F(GpuMessages, InLl128ArriveWhole) {
   for (const int ranks : {2, 3, 4}) {
     GpuCluster cluster(ranks, {});
     MessageGroups groups(cluster, random_, room);
@@ -53,7 +53,7 @@ TEST_F(GpuMessages, InLinesArriveWhole) {
 
 // Short and long ones in one group: lines and slots, by one kernel, in the order of each pair.
 TEST_F(GpuMessages, OfAllSizesArriveTogether) {
-  GpuCluster cluster(4, {.engine = {.slots = 2, .slot_bytes = 4096, .message_lines_bytes = 5000}});
+  GpuCluster cluster(4, {.engine = {.slots = 2, .slot_bytes = 4096, .ll128_messages_bytes = 5000}});
   MessageGroups groups(cluster, random_, room);
   for (int call = 0; call < 10; ++call) {
     const int messages = static_cast<int>(draw(6));
@@ -72,7 +72,7 @@ TEST_F(GpuMessages, FewThreadBlocksCarryThemAll) {
 }
 
 TEST_F(GpuMessages, GraphsReplayWithNewData) {
-  GpuCluster cluster(3, {.engine = {.message_lines_bytes = 20'000}});
+  GpuCluster cluster(3, {.engine = {.ll128_messages_bytes = 20'000}});
   MessageGroups groups(cluster, random_, room);
   for (const std::size_t most : {19'999, 40'000}) {
     const auto some = [&](int) { return draw(most); };
@@ -81,7 +81,7 @@ TEST_F(GpuMessages, GraphsReplayWithNewData) {
 }
 
 // The receiver never comes: the sender fills the slots, and says what it waits for.
-TEST_F(GpuMessages, ASenderInLinesSaysThatItWaitsForSlots) {
+TEST_F(GpuMessages, ALl128SenderSaysThatItWaitsForSlots) {
   GpuCluster cluster(2, {});
   auto memory = sys::cuda::Memory::allocate(cluster.engine(0).shared_device(), 960);
   ASSERT_TRUE(memory.ok());
@@ -105,7 +105,7 @@ TEST_F(GpuMessages, ASenderInLinesSaysThatItWaitsForSlots) {
     for (const int rank : {0, 1}) ASSERT_TRUE(cluster.stream(rank).synchronize().ok());
   };
   call({0, 1});
-  for (std::size_t ahead = 0; ahead < device::message_lines_slots; ++ahead) {
+  for (std::size_t ahead = 0; ahead < device::ll128_messages_slots; ++ahead) {
     call({0});
     EXPECT_TRUE(cluster.engine(0).failure().ok());
   }

@@ -75,11 +75,11 @@ rank 2
 // Built-in plans, all of whose messages that may be put are put.
 std::vector<std::string> plans(Protocol protocol) {
   std::vector<std::string> out;
-  auto by_hand = plan::parse(star);
-  EXPECT_TRUE(by_hand.ok()) << by_hand.error().message;
-  by_hand->header.max_step_count = 2;
-  by_hand->header.protocol = protocol;
-  out.push_back(plan::to_json(*by_hand));
+  auto specialised = plan::parse(star);
+  EXPECT_TRUE(specialised.ok()) << specialised.error().message;
+  specialised->header.max_step_count = 2;
+  specialised->header.protocol = protocol;
+  out.push_back(plan::to_json(*specialised));
   for (const auto& [collective, algorithm] : {std::pair{Collective::all_reduce, "ring"},
                                               {Collective::all_reduce, "two_shot"},
                                               {Collective::all_gather, "ring"},
@@ -184,7 +184,7 @@ TEST_P(GpuOneSided, RegisteredPlansGiveTheHostEnginesBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Straight, GpuOneSided, testing::Bool(), [](const auto& given) {
+INSTANTIATE_TEST_SUITE_P(ZeroCopy, GpuOneSided, testing::Bool(), [](const auto& given) {
   return given.param ? "WherePeersReach" : "ThroughSlots";
 });
 

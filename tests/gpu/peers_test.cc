@@ -46,7 +46,7 @@ class Alone : public engine::gpu::Resources {
     return ready ? connection_.get() : nullptr;
   }
   Status progress() override { return transport_.progress(); }
-  void find_views(const void*, std::size_t, std::span<sys::cuda::DeviceAddress>) override {}
+  void find_peer_mappings(const void*, std::size_t, std::span<sys::cuda::DeviceAddress>) override {}
   Status before_launch(sys::cuda::StreamHandle*) override { return {}; }
   Status after_launch(sys::cuda::StreamHandle*) override { return {}; }
   Status make_room(sys::cuda::StreamHandle*, int) override { return {}; }

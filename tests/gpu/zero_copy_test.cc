@@ -357,7 +357,7 @@ TEST_F(GpuZeroCopy, IsOffWhereTheSettingSaysSo) {
 }
 
 // A rank goes while the other's kernel waits to be told where its messages go.
-TEST_F(GpuZeroCopy, AbortEndsACallThatWasToGoStraight) {
+TEST_F(GpuZeroCopy, AbortEndsAZeroCopyCall) {
   run_ranks(two_ranks(), [&](Communicator& communicator) {
     const int rank = communicator.rank();
     const auto device = device_of(rank);

@@ -127,7 +127,7 @@ def test_straight_rows_are_simple_and_kernels_by_hand_have_the_clusters_channels
     [
         ("hgx_h200_4", ["gpu_bench_interpreted_4.txt", "gpu_bench_interpreted_slots_4.txt"], 3, 8),
         (
-            "hgx_h200_4_by_hand",
+            "hgx_h200_4_specialised",
             ["gpu_bench_by_hand_4.txt", "gpu_bench_zero_copy_4.txt"],
             6,
             15,

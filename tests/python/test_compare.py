@@ -214,7 +214,7 @@ def test_a_peer_gives_right_results_too(peer: str) -> None:
 
 def test_what_a_core_copies_is_what_goes_through_shared_memory() -> None:
     """By hand, for two ranks and 8 bytes: own part, written for the other, read from it."""
-    by_hand = {
+    specialised = {
         "broadcast": 8,
         "send_recv": 8,
         "all_gather": 4 + 4 + 4,
@@ -222,8 +222,8 @@ def test_what_a_core_copies_is_what_goes_through_shared_memory() -> None:
         "reduce_scatter": 4 + 4,
         "all_reduce": 4 + 4 + 4 + 4,
     }
-    assert set(by_hand) == set(compare.COMPARED)
-    for collective, copied in by_hand.items():
+    assert set(specialised) == set(compare.COMPARED)
+    for collective, copied in specialised.items():
         assert copies.copied_bytes(collective, 8, 2) == copied, collective
     assert copies.copied_bytes("all_to_all", 400, 4) == 100 + 300 + 300
 

@@ -9,12 +9,12 @@ namespace unisono::simulate {
 namespace {
 
 // Few homes, at the end of the table, so that runs are long and go round.
-struct Crowded {
+struct Oversubscribed {
   std::size_t operator()(int key) const { return SIZE_MAX - static_cast<std::size_t>(key % 3); }
 };
 
 TEST(FlatMap, HoldsWhatATableHolds) {
-  FlatMap<int, int, Crowded> map;
+  FlatMap<int, int, Oversubscribed> map;
   std::unordered_map<int, int> expected;
   std::mt19937 random(1);
   EXPECT_EQ(map.find(1), nullptr);

@@ -9,8 +9,8 @@
 
 #include "algorithm/exchange.h"
 #include "engine/gpu/copy_program.h"
-#include "engine/gpu/direct.h"
-#include "engine/gpu/lines.h"
+#include "engine/gpu/ll128_all_pairs.h"
+#include "engine/gpu/ll_all_pairs.h"
 
 namespace unisono::test {
 
@@ -19,19 +19,19 @@ inline std::shared_ptr<const plan::Exchange> exchange_of(const algorithm::Entry&
       entry, {.collective = entry.collective, .placement = topo::Placement::single_node(ranks)});
 }
 
-inline std::optional<device::DirectKind> direct_kind(const algorithm::Entry& entry, int ranks) {
+inline std::optional<device::LlKind> ll_kind(const algorithm::Entry& entry, int ranks) {
   const auto exchange = exchange_of(entry, ranks);
-  return exchange ? engine::gpu::direct_kind(*exchange) : std::nullopt;
+  return exchange ? engine::gpu::ll_kind(*exchange) : std::nullopt;
 }
 
-inline int lines_hops(const algorithm::Entry& entry, int ranks) {
+inline int ll128_hops(const algorithm::Entry& entry, int ranks) {
   const auto exchange = exchange_of(entry, ranks);
-  return exchange ? engine::gpu::lines_hops(*exchange) : 0;
+  return exchange ? engine::gpu::ll128_hops(*exchange) : 0;
 }
 
-inline int straight_copy_hops(const algorithm::Entry& entry, int ranks) {
+inline int zero_copy_hops(const algorithm::Entry& entry, int ranks) {
   const auto exchange = exchange_of(entry, ranks);
-  return exchange ? engine::gpu::straight_copy_hops(*exchange) : 0;
+  return exchange ? engine::gpu::zero_copy_hops(*exchange) : 0;
 }
 
 // The algorithms whose plans have an exchange, one for each that there is: of few ranks, several do

@@ -21,8 +21,8 @@
 #include "base/try.h"
 #include "base/wire.h"
 #include "engine/gpu/copies.h"
-#include "engine/gpu/lines.h"
 #include "engine/gpu/link.h"
+#include "engine/gpu/ll128_all_pairs.h"
 #include "engine/gpu/on_copy_engines.h"
 #include "transport/nvlink/layout.h"
 #include "transport/nvlink/transport.h"
@@ -159,8 +159,8 @@ class GpuCluster::Resources : public engine::gpu::Resources {
   Status progress() override {
     return cluster_.transports_[static_cast<std::size_t>(rank_)]->progress();
   }
-  void find_views(const void* data, std::size_t,
-                  std::span<sys::cuda::DeviceAddress> by_rank) override {
+  void find_peer_mappings(const void* data, std::size_t,
+                          std::span<sys::cuda::DeviceAddress> by_rank) override {
     for (int peer = 0; peer < static_cast<int>(cluster_.transports_.size()); ++peer)
       if (cluster_.options_.sees(rank_, peer))
         by_rank[static_cast<std::size_t>(peer)] = reinterpret_cast<sys::cuda::DeviceAddress>(data);
@@ -169,9 +169,9 @@ class GpuCluster::Resources : public engine::gpu::Resources {
     for (const auto& [key, connection] : connections_) {
       const int channel = std::get<1>(key);
       const bool is_for_lines =
-          channel >= engine::gpu::lines_channel && channel <= engine::gpu::bulk_channel;
+          channel >= engine::gpu::ll128_channel && channel <= engine::gpu::bulk_channel;
       const std::size_t offset =
-          is_for_lines ? sizeof(device::LinesRegion) : transport::nvlink::slots_offset;
+          is_for_lines ? sizeof(device::Ll128Region) : transport::nvlink::slots_offset;
       std::vector<std::byte> slots(region_bytes_.at(key) - offset);
       const auto at = reinterpret_cast<sys::cuda::DeviceAddress>(connection->region()) + offset;
       const Status copied = engine().device().copy(

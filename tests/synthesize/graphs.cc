@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/str.h"
-#include "synthesize/ways.h"
+#include "synthesize/routes.h"
 
 namespace unisono::synthesize::test {
 namespace {
@@ -25,8 +25,8 @@ class Follower {
   Follower(const Schedule& schedule, const LinkGraph& graph, std::int64_t chunk_bytes)
       : schedule_(schedule),
         graph_(graph),
-        ways_(find_ways(graph, chunk_bytes)),
-        ways_back_(find_ways(reversed(graph), chunk_bytes)) {}
+        routes_(find_rank_routes(graph, chunk_bytes)),
+        routes_back_(find_rank_routes(reversed(graph), chunk_bytes)) {}
 
   std::string run() {
     fill();
@@ -89,22 +89,22 @@ class Follower {
     std::map<int, std::map<Time, int>> changes;
     for (const Transfer& one : schedule_.transfers) {
       bool found = false;
-      const Ways& ways = one.reduces ? ways_back_ : ways_;
-      for (const Way& way : ways.ways) {
-        const int from = one.reduces ? way.to : way.from;
-        const int to = one.reduces ? way.from : way.to;
-        if (from != one.from || to != one.to || way.duration != one.end - one.start) continue;
-        if (is_ambiguous(ways, way)) return "";  // cannot be told from its times
+      const Routes& routes = one.reduces ? routes_back_ : routes_;
+      for (const Route& route : routes.routes) {
+        const int from = one.reduces ? route.to : route.from;
+        const int to = one.reduces ? route.from : route.to;
+        if (from != one.from || to != one.to || route.duration != one.end - one.start) continue;
+        if (is_ambiguous(routes, route)) return "";  // cannot be told from its times
         found = true;
-        for (const std::int32_t link : ways.links_of(way)) {
-          const Time hold = ways.hold[static_cast<std::size_t>(link)];
+        for (const std::int32_t link : routes.links_of(route)) {
+          const Time hold = routes.hold[static_cast<std::size_t>(link)];
           const Time begin = one.reduces ? one.end - hold : one.start;
           ++changes[link][begin];
           --changes[link][begin + hold];
         }
         break;
       }
-      if (!found) return str("no way from ", one.from, " to ", one.to, " takes so long");
+      if (!found) return str("no route from ", one.from, " to ", one.to, " takes so long");
     }
     for (const auto& [link, times] : changes) {
       int held = 0;
@@ -117,9 +117,10 @@ class Follower {
     return "";
   }
 
-  static bool is_ambiguous(const Ways& ways, const Way& way) {
-    return std::ranges::count_if(ways.ways, [&](const Way& other) {
-             return other.from == way.from && other.to == way.to && other.duration == way.duration;
+  static bool is_ambiguous(const Routes& routes, const Route& route) {
+    return std::ranges::count_if(routes.routes, [&](const Route& other) {
+             return other.from == route.from && other.to == route.to &&
+                    other.duration == route.duration;
            }) > 1;
   }
 
@@ -139,8 +140,8 @@ class Follower {
 
   const Schedule& schedule_;
   const LinkGraph& graph_;
-  Ways ways_;
-  Ways ways_back_;  // of the links reversed, which a reduction is found on
+  Routes routes_;
+  Routes routes_back_;  // of the links reversed, which a reduction is found on
   std::map<std::pair<int, int>, Holding> holds_;
 };
 

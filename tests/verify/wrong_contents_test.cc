@@ -29,7 +29,7 @@ TEST(WrongContents, ReadingWhatNothingHasWritten) {
   const Failure failure = failure_of(plan);
   EXPECT_PLACE(failure, Problem::unwritten_read, 1, 0, 0, Buffer::scratch, 0);
   EXPECT_CONTAINS(failure.got, "nothing");
-  EXPECT_CONTAINS(failure.story.back(), "rank 1 thread block 0 step 0: send scratch[0]");
+  EXPECT_CONTAINS(failure.counterexample.back(), "rank 1 thread block 0 step 0: send scratch[0]");
 }
 
 TEST(WrongContents, InPlaceTheInputOfARankWithoutDataIsUnwritten) {
@@ -56,7 +56,7 @@ TEST(WrongContents, ReadingTheInputAfterOverwritingIt) {
   EXPECT_PLACE(failure, Problem::stale_read, 1, 0, 1, Buffer::input, 0);
   EXPECT_CONTAINS(failure.expected, "own contribution");
   EXPECT_CONTAINS(failure.got, "rank 0, 1");
-  EXPECT_CONTAINS(failure.story.front(), "rank 0 thread block 0 step 0: send input[0]");
+  EXPECT_CONTAINS(failure.counterexample.front(), "rank 0 thread block 0 step 0: send input[0]");
 }
 
 TEST(WrongContents, ReadingARawContributionThroughTheOutput) {
@@ -111,8 +111,8 @@ TEST(WrongContents, AContributionThatIsAddedTwice) {
   const Failure failure = failure_of(plan);
   EXPECT_PLACE(failure, Problem::double_contribution, 1, 0, 2, Buffer::input, 0);
   EXPECT_CONTAINS(failure.got, "rank 1 twice");
-  EXPECT_CONTAINS(failure.story.front(), "step 1: recv_reduce_copy");
-  EXPECT_CONTAINS(failure.story.back(), "step 2: reduce input[0] -> output[0]");
+  EXPECT_CONTAINS(failure.counterexample.front(), "step 1: recv_reduce_copy");
+  EXPECT_CONTAINS(failure.counterexample.back(), "step 2: reduce input[0] -> output[0]");
 }
 
 TEST(WrongContents, AMessageOfAnotherNumberOfChunks) {

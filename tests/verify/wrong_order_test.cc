@@ -31,7 +31,7 @@ TEST(WrongOrder, TwoThreadBlocksWithoutOrder) {
   EXPECT_EQ(failure.rank, 1);
   EXPECT_EQ(failure.buffer, Buffer::scratch);
   EXPECT_CONTAINS(failure.expected, "after");
-  EXPECT_EQ(failure.story.size(), 2U);
+  EXPECT_EQ(failure.counterexample.size(), 2U);
 }
 
 TEST(WrongOrder, AMessageDoesNotOrderARanksThreadBlocks) {
@@ -100,10 +100,10 @@ TEST(WrongOrder, ACycleOfReceivesIsToldLinkByLink) {
   EXPECT_EQ(failure.problem, Problem::deadlock);
   EXPECT_EQ(verify(plan).slots, 0);
   EXPECT_CONTAINS(failure.got, "2 thread blocks");
-  ASSERT_EQ(failure.story.size(), 2U);
-  EXPECT_CONTAINS(failure.story[0], "rank 0 thread block 0 step 0");
-  EXPECT_CONTAINS(failure.story[0], "a message from rank 1 by rank 1 thread block 0");
-  EXPECT_CONTAINS(failure.story[1], "a message from rank 0 by rank 0 thread block 0");
+  ASSERT_EQ(failure.counterexample.size(), 2U);
+  EXPECT_CONTAINS(failure.counterexample[0], "rank 0 thread block 0 step 0");
+  EXPECT_CONTAINS(failure.counterexample[0], "a message from rank 1 by rank 1 thread block 0");
+  EXPECT_CONTAINS(failure.counterexample[1], "a message from rank 0 by rank 0 thread block 0");
 }
 
 TEST(WrongOrder, ACycleOfFullSlotsNeedsMoreSlots) {
@@ -122,11 +122,11 @@ TEST(WrongOrder, ACycleOfFullSlotsNeedsMoreSlots) {
   const Report report = verify(plan);
   EXPECT_EQ(report.slots, 3);
   ASSERT_FALSE(report.ok());
-  EXPECT_CONTAINS(report.failures[0].story.back(), "with 3 slots in a connection");
+  EXPECT_CONTAINS(report.failures[0].counterexample.back(), "with 3 slots in a connection");
   const Failure failure = failure_of(plan, {.slots = 2});
   EXPECT_EQ(failure.problem, Problem::deadlock);
   EXPECT_EQ(failure.step, 2);
-  EXPECT_CONTAINS(failure.story[0], "a free slot of 2 towards rank");
+  EXPECT_CONTAINS(failure.counterexample[0], "a free slot of 2 towards rank");
 }
 
 TEST(WrongOrder, AMessageThatNeverComes) {
@@ -157,8 +157,8 @@ TEST(WrongOrder, ThreadBlocksThatWaitForEachOther) {
   plan.programs[0] = program.take();
   const Failure failure = failure_of(plan);
   EXPECT_EQ(failure.problem, Problem::deadlock);
-  ASSERT_EQ(failure.story.size(), 2U);
-  EXPECT_CONTAINS(failure.story[0], "step 0 to be completed by rank 0 thread block 1");
+  ASSERT_EQ(failure.counterexample.size(), 2U);
+  EXPECT_CONTAINS(failure.counterexample[0], "step 0 to be completed by rank 0 thread block 1");
 }
 
 TEST(WrongOrder, ABarrierThatOneThreadBlockDoesNotReach) {
@@ -188,8 +188,8 @@ TEST(WrongOrder, OnlyWithZeroCopyOverwritingWhatIsSentBlocks) {
   EXPECT_TRUE(verify(plan, {.zero_copy = false}).ok());
   const Failure failure = failure_of(plan);
   EXPECT_EQ(failure.problem, Problem::deadlock);
-  EXPECT_CONTAINS(failure.story[0], "step 0 of thread block 0");
-  EXPECT_CONTAINS(failure.story.back(), "Only with zero-copy");
+  EXPECT_CONTAINS(failure.counterexample[0], "step 0 of thread block 0");
+  EXPECT_CONTAINS(failure.counterexample.back(), "Only with zero-copy");
 }
 
 TEST(WrongOrder, AMessageThatNobodyTakes) {

@@ -96,10 +96,10 @@ TEST(WrongPlans, AResultThatLacksAContribution) {
   EXPECT_PLACE(failure, Problem::wrong_result, 0, 0, 0, Buffer::output, 0);
   EXPECT_EQ(failure.expected, "chunk 0 of rank 0-2");
   EXPECT_EQ(failure.got, "chunk 0 of rank 0, 2");
-  ASSERT_EQ(failure.story.size(), 3U);
-  EXPECT_CONTAINS(failure.story[0], "rank 2 thread block 0 step 0: send input[0]");
-  EXPECT_CONTAINS(failure.story[1], "rank 1 thread block 0 step 0: recv_copy_send");
-  EXPECT_CONTAINS(failure.story[2], "rank 0 thread block 0 step 0: recv_reduce_copy");
+  ASSERT_EQ(failure.counterexample.size(), 3U);
+  EXPECT_CONTAINS(failure.counterexample[0], "rank 2 thread block 0 step 0: send input[0]");
+  EXPECT_CONTAINS(failure.counterexample[1], "rank 1 thread block 0 step 0: recv_copy_send");
+  EXPECT_CONTAINS(failure.counterexample[2], "rank 0 thread block 0 step 0: recv_reduce_copy");
 }
 
 TEST(WrongPlans, AnOutputThatNothingHasWritten) {
@@ -123,7 +123,7 @@ TEST(WrongPlans, DataOfAnotherRank) {
   EXPECT_EQ(failure.chunk, 2);
   EXPECT_EQ(failure.expected, "chunk 0 of block 0 of rank 1's input");
   EXPECT_EQ(failure.got, "chunk 0 of block 2 of rank 1's input");
-  EXPECT_CONTAINS(failure.story.front(), "rank 1 thread block 1 step 0: send input[4..5]");
+  EXPECT_CONTAINS(failure.counterexample.front(), "rank 1 thread block 1 step 0: send input[4..5]");
 }
 
 TEST(WrongPlans, AnEndBeforeEveryRankHasStarted) {
@@ -175,9 +175,9 @@ TEST(WrongPlans, StoriesStayShort) {
       .operation = Operation::recv_copy_send, .destination = scratch(0), .after = {}, .peers = {}};
   const Failure failure = failure_of(plan);
   EXPECT_EQ(failure.problem, Problem::wrong_result);
-  EXPECT_LE(failure.story.size(), 12U);
-  EXPECT_CONTAINS(failure.story.front(), "rank 63 thread block 0 step 0: send input[0]");
-  EXPECT_CONTAINS(failure.story.back(), "rank 0 thread block 0 step 0: recv_reduce_copy");
+  EXPECT_LE(failure.counterexample.size(), 12U);
+  EXPECT_CONTAINS(failure.counterexample.front(), "rank 63 thread block 0 step 0: send input[0]");
+  EXPECT_CONTAINS(failure.counterexample.back(), "rank 0 thread block 0 step 0: recv_reduce_copy");
   EXPECT_CONTAINS(failure.describe(), "... 54 steps more ...");
 }
 
@@ -191,7 +191,7 @@ TEST(WrongPlans, ADescriptionNamesTheProblemThePlaceAndTheWay) {
   failure.chunk = 9;
   failure.expected = "this";
   failure.got = "that";
-  failure.story = {"first", "second"};
+  failure.counterexample = {"first", "second"};
   EXPECT_EQ(failure.describe(),
             "stale_read, rank 3, thread block 1, step 7, scratch chunk 9\n"
             "  expected: this\n"

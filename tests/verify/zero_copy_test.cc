@@ -148,8 +148,8 @@ TEST(ZeroCopy, APutThatRacesWithAReadIsRefusedWithBothSteps) {
   EXPECT_EQ(failure.problem, Problem::race);
   EXPECT_NE(failure.expected.find("a signal and a wait that order it with rank"), std::string::npos)
       << failure.describe();
-  ASSERT_EQ(failure.story.size(), 2U);
-  const std::string both = failure.story[0] + failure.story[1];
+  ASSERT_EQ(failure.counterexample.size(), 2U);
+  const std::string both = failure.counterexample[0] + failure.counterexample[1];
   EXPECT_NE(both.find("rank 0 thread block 0 step 0: put input[0] -> output[0]"), std::string::npos)
       << both;
   EXPECT_NE(both.find("rank 1 thread block 0 step"), std::string::npos) << both;

@@ -53,19 +53,19 @@ def _plots(results: "Sequence[Simulated]") -> dict[str, list[Curve]]:
     plots: dict[str, list[Curve]] = {}
     for ranks in sorted({one.ranks for one in results}):
         own = [one for one in results if one.ranks == ranks]
-        is_crowded = len({(one.algorithm, one.protocol) for one in own}) > _MOST_LINES
+        is_oversubscribed = len({(one.algorithm, one.protocol) for one in own}) > _MOST_LINES
         curves: dict[str, Curve] = {}
         fastest: dict[tuple[str, int], float] = {}
         for one in own:
-            name = one.algorithm if is_crowded else f"{one.algorithm} {one.protocol}"
-            dash = 0 if is_crowded else dash_of(one.protocol)
+            name = one.algorithm if is_oversubscribed else f"{one.algorithm} {one.protocol}"
+            dash = 0 if is_oversubscribed else dash_of(one.protocol)
             curves.setdefault(name, Curve(name, one.algorithm, dash))
             before = fastest.get((name, one.size_bytes), one.time_us)
             fastest[name, one.size_bytes] = min(before, one.time_us)
         for (name, bytes), time_us in sorted(fastest.items()):  # noqa: A001
             curves[name].points.append((bytes, time_us))
         title = f"{own[0].collective} on {ranks} ranks"
-        if is_crowded:
+        if is_oversubscribed:
             title += ", with the best protocol"
         plots[title] = list(curves.values())
     return plots

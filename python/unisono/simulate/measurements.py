@@ -167,13 +167,13 @@ def _read_table(text: str) -> list[Measurement]:
     """
     found: list[Measurement] = []
     ranks, slots, slot_bytes = 0, 0, 0
-    table, by_hand = False, False
+    table, specialised = False, False
     for line in text.splitlines():
         words = line.split()
         if _GPU_NAME.match(line):
             ranks += 1
         elif _BY_HAND in line:
-            by_hand = True
+            specialised = True
         elif said := _SLOTS.match(line):
             slots, slot_bytes = int(said[1]), int(said[2])
         elif words[: len(_COLUMNS)] == _COLUMNS:
@@ -181,7 +181,7 @@ def _read_table(text: str) -> list[Measurement]:
         elif table and len(words) == len(_COLUMNS) + 1 and words[3].isdigit():
             collective, algorithm, protocol, channels, size, time_us, _ = words
             protocol = _PROTOCOL_OF.get(protocol, protocol)
-            if by_hand and channels == "1" and protocol != "simple":
+            if specialised and channels == "1" and protocol != "simple":
                 channels = "0"
             row = Measurement(
                 collective, algorithm, protocol, ranks, 1, int(size), "bfloat16", float(time_us),

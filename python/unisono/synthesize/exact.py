@@ -185,7 +185,7 @@ class _OutOfTimeError(MachineError):
 
 
 class _Problem:
-    """The ways of a graph, and what they carry in a round."""
+    """The routes of a graph, and what they carry in a round."""
 
     def __init__(self, links: native.LinkGraph, chunk_bytes: int) -> None:
         self.ranks = links.ranks
@@ -203,11 +203,12 @@ class _Problem:
                 )
             self.capacity.append(lanes * round(times))
         latencies = [latency for _, _, latency, _, _ in links.links]
-        self.ways = links.ways(chunk_bytes)
+        self.routes = links.routes(chunk_bytes)
         self.latency_us = max(
-            (sum(latencies[number] for number in way) / 1e3 for _, _, way in self.ways), default=0.0
+            (sum(latencies[number] for number in route) / 1e3 for _, _, route in self.routes),
+            default=0.0,
         )
-        self._distance = _distances(links.ranks, self.ways)
+        self._distance = _distances(links.ranks, self.routes)
 
     def fewest_steps(self) -> int:
         """Of any plan: the greatest distance."""
@@ -216,7 +217,7 @@ class _Problem:
     def least_cost(self) -> Fraction:
         """Rounds a chunk that the rank needs into which the least can go."""
         into: list[set[int]] = [set() for _ in range(self.ranks)]
-        for _, target, links in self.ways:
+        for _, target, links in self.routes:
             into[target].add(links[-1])
         rates = [sum(self.capacity[number] for number in links) for links in into]
         return Fraction(self.ranks - 1, max(1, min(rates)))
@@ -234,8 +235,8 @@ class _Problem:
         length = [model.new_int_var(1, rounds, f"rounds{step}") for step in range(steps)]
         model.add(sum(length) == rounds)
         over: dict[tuple[int, int], list[cp_model.IntVar]] = {}
-        for (_, way, step), variable in sent.items():
-            for number in self.ways[way][2]:
+        for (_, route, step), variable in sent.items():
+            for number in self.routes[route][2]:
                 over.setdefault((number, step), []).append(variable)
         for (number, step), variables in over.items():
             model.add(sum(variables) <= self.capacity[number] * length[step])
@@ -251,26 +252,27 @@ class _Problem:
                 f"{rounds} rounds and {chunks} chunks"
             )
         return [
-            _Move(chunk, *self.ways[way][:2], step, self.ways[way][2])
-            for (chunk, way, step), variable in sent.items()
+            _Move(chunk, *self.routes[route][:2], step, self.routes[route][2])
+            for (chunk, route, step), variable in sent.items()
             if solver.value(variable)
         ]
 
     def _variables(
         self, model: "cp_model.CpModel", steps: int, chunks: int
     ) -> dict[tuple[int, int, int], "cp_model.IntVar"]:
-        """Whether a chunk crosses a way in a step, where it can have come that far."""
-        count = self.ranks * chunks * len(self.ways) * steps
+        """Whether a chunk crosses a route in a step, where it can have come that far."""
+        count = self.ranks * chunks * len(self.routes) * steps
         if count > _MOST_VARIABLES:
             raise MisuseError(
-                f"{self.ranks} ranks with {chunks} chunks each, {len(self.ways)} ways and {steps} "
+                f"{self.ranks} ranks with {chunks} chunks each, "
+                f"{len(self.routes)} routes and {steps} "
                 f"steps are {count} variables; the exact solver takes {_MOST_VARIABLES}: use the "
                 "greedy one"
             )
         return {
-            (chunk, way, step): model.new_bool_var(f"c{chunk}w{way}s{step}")
+            (chunk, route, step): model.new_bool_var(f"c{chunk}w{route}s{step}")
             for chunk in range(self.ranks * chunks)
-            for way, (source, target, _) in enumerate(self.ways)
+            for route, (source, target, _) in enumerate(self.routes)
             if target != chunk // chunks
             for step in range(self._distance[chunk // chunks][source], steps)
         }
@@ -284,12 +286,12 @@ class _Problem:
     ) -> None:
         """Every rank gets every chunk once, and sends on only what it got in earlier steps."""
         got: dict[tuple[int, int], list[tuple[int, cp_model.IntVar]]] = {}
-        for (chunk, way, step), variable in sent.items():
-            got.setdefault((chunk, self.ways[way][1]), []).append((step, variable))
+        for (chunk, route, step), variable in sent.items():
+            got.setdefault((chunk, self.routes[route][1]), []).append((step, variable))
         for arrivals in got.values():
             model.add_exactly_one(variable for _, variable in arrivals)
-        for (chunk, way, step), variable in sent.items():
-            source = self.ways[way][0]
+        for (chunk, route, step), variable in sent.items():
+            source = self.routes[route][0]
             if source != chunk // chunks:
                 before = [other for earlier, other in got[chunk, source] if earlier < step]
                 model.add(sum(before) >= variable)
@@ -322,10 +324,10 @@ def _reversed(links: native.LinkGraph) -> native.LinkGraph:
     return native.LinkGraph.make(links.name, links.ranks, links.switches, turned)
 
 
-def _distances(ranks: int, ways: list[tuple[int, int, list[int]]]) -> list[list[int]]:
+def _distances(ranks: int, routes: list[tuple[int, int, list[int]]]) -> list[list[int]]:
     """Ways from rank to rank, at least."""
     following: list[set[int]] = [set() for _ in range(ranks)]
-    for source, target, _ in ways:
+    for source, target, _ in routes:
         following[source].add(target)
     rows = []
     for rank in range(ranks):

@@ -126,10 +126,11 @@ std::optional<Suspicion> GroupExchange::judge(const Inquest& mine, std::size_t i
     if (out.reason != Reason::gone) out.text = lives.error().message;
     out.reason = Reason::gone;
   } else if (out.reason == Reason::no_answer) {
-    const std::int64_t heard_ns = node_->heard_ns(asked.peer);
-    out.text += heard_ns == 0 ? std::string("; it has never sent a control message")
-                              : str("; its last control message arrived ",
-                                    format_duration_ns(node_->world().now_ns() - heard_ns), " ago");
+    const std::int64_t last_message_ns = node_->last_message_ns(asked.peer);
+    out.text += last_message_ns == 0
+                    ? std::string("; it has never sent a control message")
+                    : str("; its last control message arrived ",
+                          format_duration_ns(node_->world().now_ns() - last_message_ns), " ago");
   }
   return out;
 }

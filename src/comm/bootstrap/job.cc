@@ -11,7 +11,7 @@
 #include "base/try.h"
 #include "base/wire.h"
 #include "comm/bootstrap/invitation.h"
-#include "comm/bootstrap/left_jobs.h"
+#include "comm/bootstrap/orphaned_jobs.h"
 #include "comm/bootstrap/pmi_meeting.h"
 #include "sys/host.h"
 #include "sys/single_copy.h"
@@ -272,7 +272,7 @@ Status Job::exchange_addresses(Status made, std::int64_t timeout_ns) {
   return {};
 }
 
-std::string Job::board_name(std::uint64_t communicator, std::uint32_t epoch, int node) const {
+std::string Job::status_page_name(std::uint64_t communicator, std::uint32_t epoch, int node) const {
   WireWriter context;
   context.number(communicator);
   context.number(epoch);

@@ -48,7 +48,7 @@ class Job {
   int ranks_on_host() const { return ranks_on_host_; }
   const HostTraits& host_traits() const { return host_traits_; }
   // Of the shared page of a communicator's ranks on a node, which only the job's ranks can tell.
-  std::string board_name(std::uint64_t communicator, std::uint32_t epoch, int node) const;
+  std::string status_page_name(std::uint64_t communicator, std::uint32_t epoch, int node) const;
 
   // The transport to a rank, and that rank's address in it.
   transport::Transport& transport_to(int world_rank) const;

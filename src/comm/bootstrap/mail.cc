@@ -39,7 +39,7 @@ sys::Task<Status> ControlNode::send(int peer, const MessageKey& key,
   if (!found.ok()) co_return found.take_error();
   Link& link = **found;
   while (link.is_being_written && !link.is_lost) {
-    sys::Wait turn(world_.scheduler(), link.write_turn, deadline_ns);
+    sys::Wait turn(world_.scheduler(), link.write_waiters, deadline_ns);
     const bool notified = co_await turn;
     if (!notified)
       co_return timeout_error(peer, "rank ", peer, " does not accept control messages in time");
@@ -48,7 +48,7 @@ sys::Task<Status> ControlNode::send(int peer, const MessageKey& key,
   link.is_being_written = true;
   Status sent = co_await link.channel->write(FrameKind::message, key, payload, deadline_ns);
   link.is_being_written = false;
-  link.write_turn.notify_all();
+  link.write_waiters.notify_all();
   if (sent.ok()) co_return Status();
   // Part of the frame may be out: what follows on this link could not be understood.
   const bool timed_out = sent.error().timed_out;
@@ -110,7 +110,7 @@ sys::Task<void> ControlNode::tell(Link& link, FrameKind kind, MessageKey key, Pa
   }
   const std::int64_t deadline_ns = world_.now_ns() + tell_timeout_ns;
   while (link.is_being_written && !link.is_lost) {
-    sys::Wait turn(world_.scheduler(), link.write_turn, deadline_ns);
+    sys::Wait turn(world_.scheduler(), link.write_waiters, deadline_ns);
     const bool notified = co_await turn;
     if (!notified) co_return;
   }
@@ -118,13 +118,13 @@ sys::Task<void> ControlNode::tell(Link& link, FrameKind kind, MessageKey key, Pa
   link.is_being_written = true;
   Status sent = co_await link.channel->write(kind, key, *payload, deadline_ns);
   link.is_being_written = false;
-  link.write_turn.notify_all();
+  link.write_waiters.notify_all();
   if (!sent.ok()) lose(link, sent.error().message, false);
 }
 
-std::int64_t ControlNode::heard_ns(int peer) const {
-  const auto heard = heard_ns_.find(peer);
-  return heard == heard_ns_.end() ? 0 : heard->second;
+std::int64_t ControlNode::last_message_ns(int peer) const {
+  const auto heard = last_message_ns_.find(peer);
+  return heard == last_message_ns_.end() ? 0 : heard->second;
 }
 
 void ControlNode::detach(GroupId group, const GroupListener& listener) {

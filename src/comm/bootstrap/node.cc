@@ -165,7 +165,7 @@ void ControlNode::add_link(int peer, std::unique_ptr<Channel> channel) {
   link.peer = peer;
   link.channel = std::move(channel);
   link_of_peer_.emplace(peer, &link);
-  heard_ns_[peer] = world_.now_ns();
+  last_message_ns_[peer] = world_.now_ns();
   tasks_.spawn(read_loop(link));
   changed_.notify_all();
 }
@@ -174,7 +174,7 @@ void ControlNode::lose(Link& link, const std::string& why, bool is_orderly) {
   if (link.is_lost) return;
   link.is_lost = true;
   link.channel->close();
-  link.write_turn.notify_all();
+  link.write_waiters.notify_all();
   const auto other = std::find_if(links_.begin(), links_.end(), [&](const auto& one) {
     return one->peer == link.peer && !one->is_lost;
   });
@@ -192,7 +192,7 @@ sys::Task<void> ControlNode::read_loop(Link& link) {
       lose(link, frame.error().message, false);
       co_return;
     }
-    heard_ns_[link.peer] = world_.now_ns();
+    last_message_ns_[link.peer] = world_.now_ns();
     if (frame->header.kind == FrameKind::bye)
       lose(link, "it has left the job", true);
     else if (!take(link, *frame))

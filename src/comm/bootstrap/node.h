@@ -109,7 +109,7 @@ class ControlNode {
   void spread(GroupId group, FrameKind kind, std::span<const std::byte> payload,
               std::span<const int> peers, When when = When::now);
   // When something last came from the peer over a link; 0: never.
-  std::int64_t heard_ns(int peer) const;
+  std::int64_t last_message_ns(int peer) const;
   // Until `listener` is detached; the one attached last counts.
   void attach(GroupId group, GroupListener& listener) { listeners_[group] = &listener; }
   void detach(GroupId group, const GroupListener& listener);
@@ -127,7 +127,7 @@ class ControlNode {
     std::unique_ptr<Channel> channel;
     bool is_lost = false;
     bool is_being_written = false;
-    sys::WaitQueue write_turn;
+    sys::WaitQueue write_waiters;
   };
   using Payload = std::shared_ptr<const std::vector<std::byte>>;
   struct Failure {
@@ -179,7 +179,7 @@ class ControlNode {
   std::map<int, Link*> link_of_peer_;
   std::set<int> connecting_;
   std::map<int, std::string> lost_;  // peers whose link broke, and how
-  std::map<int, std::int64_t> heard_ns_;
+  std::map<int, std::int64_t> last_message_ns_;
   std::map<GroupId, GroupListener*> listeners_;
 
   std::map<MailKey, std::deque<std::vector<std::byte>>> mail_;

@@ -110,7 +110,7 @@ Status DeviceConnections::agree(ControlGroup& group, const Status& mine) const {
 
 Status DeviceConnections::reach_all(ControlGroup& group) {
   thread_blocks_ = engine_->max_blocks();
-  bool has_tma = engine_->copies_in_bulk();
+  bool has_tma = engine_->copies_by_tma();
   int architecture = device().compute_capability();
   const std::uint64_t zero_copy_min_bytes = engine_->options().zero_copy_min_bytes;
   const std::uint64_t table_hash = path_table_.hash();
@@ -152,7 +152,7 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
     const auto uuid = all[rank].first(theirs.bytes.size());
     std::ranges::copy(uuid, std::as_writable_bytes(std::span(theirs.bytes)).begin());
     ++sharing[std::string(reinterpret_cast<const char*>(uuid.data()), uuid.size())];
-    if (rank < identity_.rank && theirs.bytes == device().uuid().bytes) ++seat_;
+    if (rank < identity_.rank && theirs.bytes == device().uuid().bytes) ++index_on_device_;
     if (reason.empty() && !device().can_access(theirs))
       reason = str("CUDA device ", device().ordinal(), " (", device().name(),
                    ") cannot reach the memory of the device of rank ", rank);
@@ -168,7 +168,7 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
     most_sms_ = std::max(device().multiprocessors() / most, 1);
     UNISONO_TRY(engine_->share_device());
   }
-  order_ = LaunchOrder::of(device().ordinal(), seat_);
+  order_ = LaunchOrder::of(device().ordinal(), index_on_device_);
   order_->add(launched_);
   UNISONO_ASSIGN(const auto first, first_reason(group, reason));
   is_staged_ = !first.second.empty();
@@ -190,7 +190,7 @@ transport::ConnectionKey DeviceConnections::key_of(std::uint32_t channel) const 
 
 Status DeviceConnections::make_registrations() {
   if (is_staged_ || engine_->options().zero_copy_min_bytes == engine::gpu::Options::no_zero_copy ||
-      world_ranks_.size() > static_cast<std::size_t>(device::max_viewers))
+      world_ranks_.size() > static_cast<std::size_t>(device::max_mapped_peers))
     return {};
   std::vector<std::unique_ptr<transport::nvlink::Mail>> mails(world_ranks_.size());
   for (std::size_t peer = 0; peer < world_ranks_.size(); ++peer) {
@@ -257,8 +257,9 @@ Result<sys::cuda::DeviceAddress> DeviceConnections::scratch(std::size_t bytes) {
   return scratch_.back().address();
 }
 
-void DeviceConnections::find_views(const void* data, std::size_t bytes,
-                                   std::span<sys::cuda::DeviceAddress> by_rank, bool is_captured) {
+void DeviceConnections::find_peer_mappings(const void* data, std::size_t bytes,
+                                           std::span<sys::cuda::DeviceAddress> by_rank,
+                                           bool is_captured) {
   const auto address = reinterpret_cast<sys::cuda::DeviceAddress>(data);
   std::unique_lock lock(registrations_mutex_, std::defer_lock);
   if (is_captured)

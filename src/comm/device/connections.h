@@ -58,13 +58,13 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   Result<transport::Connection*> link(const Link& wanted) override;
   Status progress() override;
   Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) override;
-  void find_views(const void* data, std::size_t bytes,
-                  std::span<sys::cuda::DeviceAddress> by_rank) override {
-    find_views(data, bytes, by_rank, capture_ != 0);
+  void find_peer_mappings(const void* data, std::size_t bytes,
+                          std::span<sys::cuda::DeviceAddress> by_rank) override {
+    find_peer_mappings(data, bytes, by_rank, capture_ != 0);
   }
-  void find_views_to_capture(const void* data, std::size_t bytes,
-                             std::span<sys::cuda::DeviceAddress> by_rank) override {
-    find_views(data, bytes, by_rank, true);
+  void find_peer_mappings_to_capture(const void* data, std::size_t bytes,
+                                     std::span<sys::cuda::DeviceAddress> by_rank) override {
+    find_peer_mappings(data, bytes, by_rank, true);
   }
   Status before_launch(sys::cuda::StreamHandle* stream) override;
   Status after_launch(sys::cuda::StreamHandle* stream) override;
@@ -128,8 +128,8 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   Status make_entry(const Link& wanted);
   Status make_registrations();
   transport::ConnectionKey key_of(std::uint32_t channel) const;
-  void find_views(const void* data, std::size_t bytes, std::span<sys::cuda::DeviceAddress> by_rank,
-                  bool is_captured);
+  void find_peer_mappings(const void* data, std::size_t bytes,
+                          std::span<sys::cuda::DeviceAddress> by_rank, bool is_captured);
   // After a call: only one on memory that was not known takes the time.
   void share_new_memory();
   // In a capture, until all ranks have said where they reach what they were told of.
@@ -174,7 +174,7 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   std::optional<sys::cuda::Current> current_;
   unsigned long long capture_ = 0;
   int blocks_ = 0;
-  int seat_ = 0;
+  int index_on_device_ = 0;
   sys::cuda::StreamHandle* last_stream_ = nullptr;
   std::atomic<bool> has_launched_{false};
   bool is_in_graphs_ = false;

@@ -8,11 +8,11 @@
 
 namespace unisono::comm {
 
-std::shared_ptr<LaunchOrder> LaunchOrder::of(int ordinal, int seat) {
+std::shared_ptr<LaunchOrder> LaunchOrder::of(int ordinal, int index_on_device) {
   static std::mutex mutex;
   static std::map<std::pair<int, int>, std::weak_ptr<LaunchOrder>> orders;
   const std::lock_guard lock(mutex);
-  auto& known = orders[{ordinal, seat}];
+  auto& known = orders[{ordinal, index_on_device}];
   auto order = known.lock();
   if (!order) known = order = std::make_shared<LaunchOrder>();
   return order;

@@ -33,7 +33,7 @@ class LaunchOrder {
   };
 
   // That of a device, for those communicators' ranks of which as many share it.
-  static std::shared_ptr<LaunchOrder> of(int ordinal, int seat);
+  static std::shared_ptr<LaunchOrder> of(int ordinal, int index_on_device);
 
   void add(Launched& launched);
   void remove(Launched& launched);

@@ -24,7 +24,7 @@ namespace unisono::comm {
 class Backoff {
  public:
   // Polls without progress before it sleeps, where it does not spin.
-  static constexpr int crowded_yields = 20;
+  static constexpr int oversubscribed_yields = 20;
 
   explicit Backoff(int spins) : spins_(spins) {}
 
@@ -49,7 +49,7 @@ class Backoff {
   void step(Sleep sleep, bool is_woken = false) {
     ++polls_;
     const int spins = is_woken ? spins_before_events(spins_) : spins_;
-    const int yields = is_woken ? woken_yields : spins_ > 0 ? idle_yields : crowded_yields;
+    const int yields = is_woken ? woken_yields : spins_ > 0 ? idle_yields : oversubscribed_yields;
     if (polls_ <= spins) {
       pause();
     } else if (polls_ <= spins + yields) {

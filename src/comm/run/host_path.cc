@@ -16,10 +16,10 @@ constexpr engine::Tiling tiling_of_chains{
     .tiles = tiling_inside_node.tiles,
     .least_bytes = static_cast<std::size_t>(algorithm::Cost::least_tile_bytes)};
 
-engine::Tiling tiling_of(int nodes, bool is_crowded, const plan::Header& header) {
+engine::Tiling tiling_of(int nodes, bool is_oversubscribed, const plan::Header& header) {
   if (nodes > 1) return tiling_between_nodes;
   const bool has_chain =
-      !is_crowded && header.ranks > 2 &&
+      !is_oversubscribed && header.ranks > 2 &&
       (header.collective == Collective::broadcast || header.collective == Collective::reduce);
   return has_chain ? tiling_of_chains : tiling_inside_node;
 }

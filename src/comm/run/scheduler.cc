@@ -19,16 +19,16 @@ constexpr std::int64_t rounds_between_looks = 64;
 // How long a call may spin in its turn, however many spins are set, before it looks for failures,
 // deadlines and the death of peers as any other does.
 constexpr std::int64_t longest_turn_ns = 10'000'000;
-// Crowded ranks that only wait for each other yield for as long as a turn may last before one
-// sleeps. Where another program wants the core, too, a rank that wakes up waits until that one's
-// time slice is over, and its peers fall asleep meanwhile: 4 ranks beside such a program on 2 cores
-// took 450 to 2600 us for 8 bytes with 200 yields, and take 20. Those with asynchronous calls have
-// work to do on the core: they wait as Backoff says.
-constexpr int yields_in_turn = 20'000;
+// Oversubscribed ranks that only wait for each other yield for as long as a turn may last before
+// one sleeps. Where another program wants the core, too, a rank that wakes up waits until that
+// one's time slice is over, and its peers fall asleep meanwhile: 4 ranks beside such a program on 2
+// cores took 450 to 2600 us for 8 bytes with 200 yields, and take 20. Those with asynchronous calls
+// have work to do on the core: they wait as Backoff says.
+constexpr int inline_yields = 20'000;
 // Looks, some 10 us, after which such a rank sleeps as Backoff says where one that it waits for has
 // not come to the call: that one computes, and whoever yields beside it comes late to the core when
 // it is needed. HSDP of 4 ranks on 2 cores trained at 1.02 times Gloo's speed, and does at 1.3.
-constexpr int looks_at_absent = 256;
+constexpr int polls_of_absent = 256;
 // A yield to another rank takes 1.7 us here. While all that are awaited run on other cores, their
 // messages come sooner than that; for so many looks, some 5 us, in case one was interrupted.
 constexpr int looks_before_yield = 128;
@@ -44,10 +44,11 @@ void set_started(Task& task) {
 
 }  // namespace
 
-Scheduler::Scheduler(Options options, Connections& connections, Board& board, ControlGroup& group)
+Scheduler::Scheduler(Options options, Connections& connections, StatusPage& status_page,
+                     ControlGroup& group)
     : options_(std::move(options)),
       connections_(connections),
-      board_(board),
+      status_page_(status_page),
       group_(group),
       collectives_record_(options_.record_slots),
       messages_record_(options_.record_slots) {}
@@ -55,7 +56,7 @@ Scheduler::Scheduler(Options options, Connections& connections, Board& board, Co
 bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
   trace::Entry& entry = call.entry;
   const bool is_collective = entry.collective != Collective::point_to_point;
-  if (is_collective) board_.joined();
+  if (is_collective) status_page_.joined();
   // Of a call that moves a few bytes the clock is read when it first has to wait for a peer, where
   // reading costs nothing.
   entry.started_ns = entry.bytes <= few_bytes ? 0 : clock_.now_ns();
@@ -65,12 +66,12 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
       return false;
     auto complete = call.execution->poll();
     // Not before what the peers wait for.
-    if (is_collective) board_.shows(call.arguments.call);
+    if (is_collective) status_page_.shows(call.arguments.call);
     if (!complete.ok()) [[unlikely]] {
       status = complete.take_error();
       return false;
     }
-    if (!*complete && !spin_in_turn(call, status)) return false;
+    if (!*complete && !spin_inline(call, status)) return false;
   } catch (const std::bad_alloc&) {
     status = out_of_memory(options_.rank);
     return false;
@@ -85,23 +86,23 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
     (is_collective ? collectives_record_ : messages_record_)
         .write(is_collective ? entry.sequence : call.number, entry, call.kind);
   }
-  leave_seat();
+  unlock_progress();
   return true;
 }
 
-bool Scheduler::spin_in_turn(PreparedCall& call, Status& status) {
+bool Scheduler::spin_inline(PreparedCall& call, Status& status) {
   std::int64_t& started_ns = call.entry.started_ns;
   if (started_ns == 0) started_ns = clock_.now_ns();
-  const bool is_crowded = options_.spins == 0 && !connections_.has_events();
+  const bool is_oversubscribed = options_.spins == 0 && !connections_.has_events();
   const auto most_spins = [&] {
-    if (is_crowded) return yields_in_turn;
+    if (is_oversubscribed) return inline_yields;
     return may_be_woken(*call.execution) ? Backoff::spins_before_events(options_.spins)
                                          : options_.spins;
   };
   for (int spins = 0; spins <= most_spins(); ++spins) {
     if (call.execution->progressed())
       spins = 0;
-    else if (is_crowded)
+    else if (is_oversubscribed)
       give_way(*call.execution, spins);
     else
       Backoff::pause();
@@ -113,14 +114,14 @@ bool Scheduler::spin_in_turn(PreparedCall& call, Status& status) {
     if (*complete) return true;
     if (spins % rounds_between_looks < rounds_between_looks - 1) continue;
     if (clock_.now_ns() - started_ns > longest_turn_ns) return false;
-    if (is_crowded && spins >= looks_at_absent - 1 && awaits_absent(call)) return false;
+    if (is_oversubscribed && spins >= polls_of_absent - 1 && awaits_absent(call)) return false;
   }
   return false;
 }
 
 bool Scheduler::awaits_absent(const PreparedCall& call) const {
   return call.entry.collective != Collective::point_to_point &&
-         board_.any_elsewhere([&](int peer) { return call.execution->awaits(peer); });
+         status_page_.any_elsewhere([&](int peer) { return call.execution->awaits(peer); });
 }
 
 bool Scheduler::may_be_woken() const {
@@ -129,17 +130,18 @@ bool Scheduler::may_be_woken() const {
 }
 
 void Scheduler::give_way(const engine::Execution& execution, int spins) {
-  const bool needs_core = board_.any_at_rest([&](int peer) { return execution.awaits(peer); });
+  const bool needs_core =
+      status_page_.any_at_rest([&](int peer) { return execution.awaits(peer); });
   if (needs_core || spins % looks_before_yield == looks_before_yield - 1) {
-    board_.rests();
+    status_page_.rests();
     sched_yield();
-    board_.runs_on(sched_getcpu());
+    status_page_.runs_on(sched_getcpu());
   } else {
     Backoff::pause();
   }
 }
 
-Status Scheduler::wait_after_turn(PreparedCall& call, const Status& status) {
+Status Scheduler::wait_after_inline(PreparedCall& call, const Status& status) {
   trace::Entry& entry = call.entry;
   if (entry.started_ns == 0) entry.started_ns = clock_.now_ns();
   entry.scheduled_ns = entry.started_ns;
@@ -164,7 +166,7 @@ Status Scheduler::wait_after_turn(PreparedCall& call, const Status& status) {
     messages_.push_back(&task);
   count_call(1);
   if (!status.ok()) suspect(status.error());
-  leave_turn();
+  end_inline();
   return wait(task, INT64_MAX);
 }
 
@@ -172,10 +174,10 @@ Status Scheduler::run(Task& task) {
   UNISONO_TRY(failure());
   waiters_.fetch_add(1);
   Status status;
-  if (take_turn()) {
+  if (try_begin_inline()) {
     count_call(1);
     start(task);
-    leave_turn();
+    end_inline();
   }
   if (task.phase.load(std::memory_order_relaxed) == Task::Phase::idle) status = enqueue(task);
   if (status.ok()) status = wait(task, INT64_MAX);
@@ -187,13 +189,13 @@ Status Scheduler::run(Task& task) {
 Status Scheduler::submit(Task& task) {
   waiters_.fetch_add(1);
   Status status;
-  if (take_turn()) {
+  if (try_begin_inline()) {
     count_call(1);
     if (!task.in_order) messages_.push_back(&task);
     start(task);
     do round();
     while (!task.done() && now_ns() - task.entry.started_ns < handover_ns);
-    leave_turn();
+    end_inline();
   } else {
     status = enqueue(task);
   }
@@ -241,10 +243,10 @@ Status Scheduler::wait(Task& task, std::int64_t until_ns) {
 void Scheduler::advance(Backoff& backoff) {
   bool moved = false;
   bool is_woken = false;
-  if (take_seat()) {
+  if (try_lock_progress()) {
     moved = round();
     is_woken = may_be_woken();
-    leave_seat();
+    unlock_progress();
   }
   if (moved)
     backoff.reset();
@@ -253,9 +255,9 @@ void Scheduler::advance(Backoff& backoff) {
 }
 
 void Scheduler::help() {
-  if (!take_seat()) return;
+  if (!try_lock_progress()) return;
   round();
-  leave_seat();
+  unlock_progress();
 }
 
 // What is thrown must not leave the seat taken.
@@ -280,7 +282,7 @@ bool Scheduler::try_round() {
   bool moved = poll_collective();
   if (!messages_.empty() || has_queued_.load(std::memory_order_acquire)) moved |= poll_messages();
   idle_rounds_ = moved ? 0 : idle_rounds_ + 1;
-  if (idle_rounds_ % rounds_between_looks == rounds_between_looks - 1) look_around();
+  if (idle_rounds_ % rounds_between_looks == rounds_between_looks - 1) poll_peers();
   return moved;
 }
 
@@ -332,8 +334,8 @@ void Scheduler::start(Task& task) {
   set_started(task);
   write(task);
   if (task.entry.collective != Collective::point_to_point) {
-    board_.joined();
-    board_.shows(task.arguments.call);
+    status_page_.joined();
+    status_page_.shows(task.arguments.call);
   }
   try {
     if (auto status = task.execution->start(task.arguments); !status.ok()) fail(status.error());
@@ -383,7 +385,7 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
 
 Scheduler::Pause::Pause(Scheduler& scheduler) : scheduler_(scheduler) {
   Backoff backoff(100);
-  while (!scheduler_.take_seat()) backoff.step();
+  while (!scheduler_.try_lock_progress()) backoff.step();
 }
 
 }  // namespace unisono::comm

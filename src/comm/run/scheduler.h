@@ -22,9 +22,9 @@
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/inquiry.h"
 #include "comm/run/backoff.h"
-#include "comm/run/board.h"
 #include "comm/run/connections.h"
 #include "comm/run/prepared_call.h"
+#include "comm/run/status_page.h"
 #include "comm/run/stream_calls.h"
 #include "comm/run/task.h"
 #include "sys/exit.h"
@@ -45,22 +45,23 @@ class Scheduler {
   };
   // What ranks tell each other of failures goes over the connections that there are, over the board
   // inside a node, and over the control group between nodes.
-  Scheduler(Options options, Connections& connections, Board& board, ControlGroup& group);
+  Scheduler(Options options, Connections& connections, StatusPage& status_page,
+            ControlGroup& group);
   ~Scheduler();
 
-  // Runs a call that nothing is before: take_turn(), then run_in_turn() once or leave_turn().
+  // Runs a call that nothing is before: try_begin_inline(), then run_inline() once or end_inline().
   // None of them locks, allocates or calls the system while the peers keep up.
-  bool take_turn() {
-    if (!idle() || !take_seat()) return false;
+  bool try_begin_inline() {
+    if (!idle() || !try_lock_progress()) return false;
     if (idle() && !failed_.load(std::memory_order_acquire) && !inquest_) [[likely]]
       return true;
-    leave_seat();
+    unlock_progress();
     return false;
   }
-  void leave_turn() { leave_seat(); }
+  void end_inline() { unlock_progress(); }
   // With the turn, which it gives up: runs the call to its end.
-  void run_in_turn(PreparedCall& call, Status& outcome) {
-    if (!try_in_turn(call, outcome)) outcome = wait_after_turn(call, outcome);
+  void run_inline(PreparedCall& call, Status& outcome) {
+    if (!try_in_turn(call, outcome)) outcome = wait_after_inline(call, outcome);
   }
 
   // Runs a collective on the calling thread if nothing is before it, else queues it and waits.
@@ -98,16 +99,16 @@ class Scheduler {
   static std::int64_t now_ns() { return steady_now_ns(); }
 
  private:
-  bool take_seat() { return !seat_.exchange(true, std::memory_order_acquire); }
-  void leave_seat() { seat_.store(false, std::memory_order_release); }
+  bool try_lock_progress() { return !progress_lock_.exchange(true, std::memory_order_acquire); }
+  void unlock_progress() { progress_lock_.store(false, std::memory_order_release); }
 
   // Starts and polls. True: the call is complete, and the turn given up. False: it must wait, or
   // came to `status`.
   bool try_in_turn(PreparedCall& call, Status& status);
   // Gives up the turn, and makes a task of what ran in it.
-  Status wait_after_turn(PreparedCall& call, const Status& status);
+  Status wait_after_inline(PreparedCall& call, const Status& status);
   // Of a call that its first poll did not complete; whether it is.
-  bool spin_in_turn(PreparedCall& call, Status& status);
+  bool spin_inline(PreparedCall& call, Status& status);
   // Whether an event may end what was found waiting. Messages through shared memory wake nobody:
   // who waits for one with a core of its own and slept would be late by some 70 us.
   bool may_be_woken(const engine::Execution& execution) const {
@@ -117,7 +118,7 @@ class Scheduler {
   bool may_be_woken() const;
   // Whether a neighbour that it waits for has not come to the call and does not rest.
   bool awaits_absent(const PreparedCall& call) const;
-  // Crowded: yields, unless the ranks that the call waits for run on other cores.
+  // Oversubscribed: yields, unless the ranks that the call waits for run on other cores.
   void give_way(const engine::Execution& execution, int spins);
   // A round where the seat is free; sleeps a little, as `backoff` says, where nothing moves.
   void advance(Backoff& backoff);
@@ -141,7 +142,7 @@ class Scheduler {
   void end_launched(trace::State state);
   void close(Task& task, const Error& error);
   // Now and then while nothing moves: deadlines, the living of peers, what others tell.
-  void look_around();
+  void poll_peers();
   bool has_overdue_call(std::int64_t now);
   // Brings awaited_ up to date.
   void look_at_waits(std::int64_t now);
@@ -179,13 +180,13 @@ class Scheduler {
   Options options_;
   Connections& connections_;
   std::atomic<StreamCalls*> on_streams_{nullptr};
-  Board& board_;
+  StatusPage& status_page_;
   ControlGroup& group_;
   // By the numbers of collectives, and of what messages a call has to or from a peer.
   trace::Ring collectives_record_;
   trace::Ring messages_record_;
 
-  std::atomic<bool> seat_{false};
+  std::atomic<bool> progress_lock_{false};
   // Sequentially consistent, both: a thread that leaves wait() and one that submits must not both
   // think that the other takes care of what is pending.
   std::atomic<int> pending_{0};  // calls not done
@@ -242,7 +243,7 @@ class Scheduler {
 class Scheduler::Pause {
  public:
   explicit Pause(Scheduler& scheduler);
-  ~Pause() { scheduler_.leave_seat(); }
+  ~Pause() { scheduler_.unlock_progress(); }
   Pause(const Pause&) = delete;
   Pause& operator=(const Pause&) = delete;
 

@@ -25,7 +25,7 @@ constexpr std::int64_t patience_with_gone_peer_ns = 10'000'000'000;
 
 }  // namespace
 
-void Scheduler::look_around() {
+void Scheduler::poll_peers() {
   const std::int64_t now = now_ns();
   if (has_overdue_call(now)) {
     begin_inquest(true, nullptr);
@@ -36,7 +36,7 @@ void Scheduler::look_around() {
   look_at_waits(now);
   check_peers();
   if (inquest_) return;
-  if (const auto told = board_.told()) fail_as_told(*told);
+  if (const auto told = status_page_.told()) fail_as_told(*told);
   if (now - last_listened_ns_ >= listen_interval_ns) listen(now);
 }
 
@@ -70,7 +70,7 @@ void Scheduler::look_at_waits(std::int64_t now) {
   for (const Task* task : messages_) look_at(*task);
   awaited_ = std::move(found);
   CallState& state = group_.call_state();
-  state.set_collective(board_.started(), current_ != nullptr ? current_->arguments.call : 0);
+  state.set_collective(status_page_.started(), current_ != nullptr ? current_->arguments.call : 0);
   state.waits_for.store(awaited_.empty() ? -1 : awaited_.front().waiting.peer,
                         std::memory_order_relaxed);
 }
@@ -120,7 +120,7 @@ void Scheduler::watch_peers(std::int64_t now) {
 
 void Scheduler::fail_as_told(const Error& told) {
   auto heard = group_.size() > 1 ? group_.look() : std::nullopt;
-  if (!heard) heard = board_.told();
+  if (!heard) heard = status_page_.told();
   fail(heard ? *heard : told, own_part());
 }
 
@@ -146,7 +146,7 @@ void Scheduler::begin_inquest(bool is_timeout, const Error* seen) {
   look_at_waits(now);
   inquest_.emplace();
   inquest_->is_timeout = is_timeout;
-  inquest_->collectives = board_.started();
+  inquest_->collectives = status_page_.started();
   inquest_->call = current_ != nullptr ? current_->arguments.call : 0;
   auto& parts = inquest_->awaited;
   if (seen != nullptr)
@@ -182,7 +182,7 @@ void Scheduler::begin_inquest(bool is_timeout, const Error* seen) {
 }
 
 std::optional<Error> Scheduler::mismatch() const {
-  const auto other = board_.other_call();
+  const auto other = status_page_.other_call();
   if (current_ == nullptr || !other) return std::nullopt;
   return peer_error(-1, "ranks disagree on call ", current_->entry.sequence, " of communicator ",
                     options_.communicator, ": rank ", options_.rank, " calls ",
@@ -194,7 +194,7 @@ void Scheduler::go_on_with_inquest() {
   const std::int64_t now = now_ns();
   if (now - last_listened_ns_ < peer_check_interval_ns) return;
   last_listened_ns_ = now;
-  if (const auto told = board_.told())
+  if (const auto told = status_page_.told())
     fail_as_told(*told);
   else if (const auto verdict = group_.inquire(*inquest_))
     fail(*verdict, own_part());
@@ -209,7 +209,7 @@ std::string Scheduler::own_part() {
                         name(task->entry.collective), ", plan ", task->entry.plan.data(),
                         ") of group ", options_.group, " (communicator ", options_.communicator,
                         ") while it waited for ", trace::describe(task->execution->waiting()));
-  const std::vector<int> absent = current_ != nullptr ? board_.absent() : std::vector<int>{};
+  const std::vector<int> absent = current_ != nullptr ? status_page_.absent() : std::vector<int>{};
   if (!absent.empty()) out += str(". Ranks that have not joined this call: ", join(absent));
   return out;
 }
@@ -237,7 +237,7 @@ void Scheduler::fail(const Error& error, const std::string& own_part) {
     failed_.store(true, std::memory_order_release);
     // First what says most: who sees the others looks whether this has come, too.
     group_.give_up(told);
-    board_.give_up(fault, error.message);
+    status_page_.give_up(fault, error.message);
     connections_.abort(fault);
     if (StreamCalls* const on_streams = on_streams_.load(std::memory_order_acquire))
       on_streams->abort(fault);
@@ -258,10 +258,10 @@ void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
 
 void Scheduler::look_for_failure() {
   if (!failed_.load(std::memory_order_acquire) && idle()) {
-    if (!take_seat()) return;
-    auto told = board_.told();
+    if (!try_lock_progress()) return;
+    auto told = status_page_.told();
     if (!told && group_.size() > 1) told = group_.look();
-    leave_seat();
+    unlock_progress();
     if (told) fail(*told);
   }
   if (failed_.load(std::memory_order_acquire)) help();
@@ -272,9 +272,9 @@ void Scheduler::look_at_device() {
   StreamCalls& on_streams = *on_streams_.load(std::memory_order_acquire);
   on_streams.share_memory();
   on_streams.look(now_ns());
-  if (take_seat()) {
+  if (try_lock_progress()) {
     look_at_launched();
-    leave_seat();
+    unlock_progress();
   }
   const bool has_failed = failed_.load(std::memory_order_acquire);
   if (const Status works = has_failed ? Status() : on_streams.check_device(); !works.ok()) {
@@ -289,10 +289,10 @@ void Scheduler::look_at_device() {
     fail(status.error());
     return;
   }
-  if (!take_seat()) return;
+  if (!try_lock_progress()) return;
   const std::int64_t now = now_ns();
   if (inquest_) go_on_with_inquest();
-  if (const auto told = board_.told()) fail_as_told(*told);
+  if (const auto told = status_page_.told()) fail_as_told(*told);
   listen(now);
   const Status lives = on_streams.check_peers();
   if (lives.ok()) {
@@ -301,7 +301,7 @@ void Scheduler::look_at_device() {
     if (device_peer_gone_ns_ == 0) device_peer_gone_ns_ = now;
     if (now - device_peer_gone_ns_ >= patience_with_gone_peer_ns) suspect(lives.error());
   }
-  leave_seat();
+  unlock_progress();
 }
 
 std::shared_ptr<const Error> Scheduler::failure_pointer() const {

@@ -102,9 +102,9 @@ trace::Record Scheduler::record() const {
 }
 
 trace::Record Scheduler::look_and_record() {
-  if (take_seat()) {
+  if (try_lock_progress()) {
     look_at_launched();
-    leave_seat();
+    unlock_progress();
   }
   return record();
 }

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/look_again.h"
+#include "base/recheck_interval.h"
 #include "comm/run/scheduler.h"
 #include "sys/thread.h"
 
@@ -73,7 +73,7 @@ void Scheduler::run_progress_thread() {
     const bool needed = !idle() && waiters_.load() == 0;
     if (!needed) {
       if (on_streams_.load(std::memory_order_acquire) == nullptr) {
-        thread_wake_.wait_for(lock, look_again);
+        thread_wake_.wait_for(lock, recheck_interval);
       } else if (thread_wake_.wait_for(lock, device_interval) == std::cv_status::timeout) {
         lock.unlock();
         look_at_device();

@@ -14,7 +14,7 @@ namespace {
 // driver's part take some 5 us a step.
 constexpr double start_us = 8;
 constexpr double step_us = 5;
-constexpr double straight_gb_per_s = 390;
+constexpr double zero_copy_gb_per_s = 390;
 // Copied there and from there, slot by slot: 2 H200 gathered 94 GB/s so, and broadcast 141.
 constexpr double slots_gb_per_s = 120;
 
@@ -40,12 +40,12 @@ class CopyModel : public EngineModel {
                  const algorithm::Cost& cost, double block_bytes, int) const override {
     const int ranks = request.placement.ranks();
     const plan::Exchange* exchange = exchanges_.of(entry, ranks);
-    const int hops = exchange != nullptr ? engine::gpu::straight_copy_hops(*exchange) : 0;
+    const int hops = exchange != nullptr ? engine::gpu::zero_copy_hops(*exchange) : 0;
     const double message_bytes = hops == 2 ? block_bytes / ranks : block_bytes;
-    const bool is_straight =
-        hops > 0 && options_.goes_straight(static_cast<std::uint64_t>(message_bytes));
+    const bool is_zero_copy =
+        hops > 0 && options_.is_zero_copy_size(static_cast<std::uint64_t>(message_bytes));
     return start_us + step_us * static_cast<double>(cost.steps) +
-           1e-3 * cost.bytes_sent / (is_straight ? straight_gb_per_s : slots_gb_per_s);
+           1e-3 * cost.bytes_sent / (is_zero_copy ? zero_copy_gb_per_s : slots_gb_per_s);
   }
   int thread_blocks(const algorithm::Entry&, const algorithm::Request&, double) const override {
     return 0;

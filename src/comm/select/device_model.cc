@@ -9,8 +9,8 @@
 #include "base/units.h"
 #include "comm/select/engine_model.h"
 #include "comm/select/exchanges.h"
-#include "engine/gpu/direct.h"
-#include "engine/gpu/lines.h"
+#include "engine/gpu/ll128_all_pairs.h"
+#include "engine/gpu/ll_all_pairs.h"
 #include "engine/gpu/lower.h"
 
 namespace unisono::comm {
@@ -45,23 +45,23 @@ struct Chain {
 constexpr Chain chain_in_ll128{1.2, 6.9, 290};
 
 // The kernels by hand, of one hop and of two, in LL and in LL128.
-struct ByHand {
+struct SpecialisedKernel {
   double us;
   double gb_per_s;
 };
-constexpr std::array<ByHand, 2> by_hand_in_ll{{{2.3, 140}, {3.7, 160}}};
-constexpr std::array<ByHand, 2> by_hand_in_ll128{{{3.4, 280}, {5.3, 310}}};
-constexpr ByHand straight{8, 340};
-constexpr ByHand in_bulk{10, 330};
+constexpr std::array<SpecialisedKernel, 2> specialised_in_ll{{{2.3, 140}, {3.7, 160}}};
+constexpr std::array<SpecialisedKernel, 2> specialised_in_ll128{{{3.4, 280}, {5.3, 310}}};
+constexpr SpecialisedKernel straight{8, 340};
+constexpr SpecialisedKernel in_bulk{10, 330};
 // From a root, or to it, by as many thread blocks as are best.
-constexpr ByHand at_root_in_bulk{11, 350};
+constexpr SpecialisedKernel at_root_in_bulk{11, 350};
 // What a thread block of theirs does at most.
 constexpr double line_block_gb_per_s = 1.4;
-constexpr double straight_block_gb_per_s = 18;
+constexpr double zero_copy_block_gb_per_s = 18;
 constexpr double bulk_block_gb_per_s = 40;
 // Of a reduce, by all that is added up at one rank: calls that follow each other overlap.
-constexpr ByHand reduce_in_ll{2, 310};
-constexpr std::array<ByHand, 2> reduce_in_ll128{{{2.6, 430}, {8.2, 240}}};
+constexpr SpecialisedKernel reduce_in_ll{2, 310};
+constexpr std::array<SpecialisedKernel, 2> reduce_in_ll128{{{2.6, 430}, {8.2, 240}}};
 constexpr double reduce_gb_per_s_at_most = 240;
 // From one other rank alone; 2 H200: 16 MiB in 57.9 us, 64 MiB in 227.
 constexpr double reduce_gb_per_s_of_two = 280;
@@ -91,14 +91,14 @@ class DeviceModel : public EngineModel {
                  const algorithm::Cost& cost, double block_bytes, int max_sms) const override {
     const auto protocol = static_cast<std::size_t>(request.protocol);
     const int ranks = request.placement.ranks();
-    if (const auto by_hand = how_by_hand(entry, request, block_bytes, max_sms)) {
+    if (const auto specialised = how_specialised(entry, request, block_bytes, max_sms)) {
       // What is added up has come over links, to a root all of it.
       const double kilobytes = 1e-3 * std::max(cost.bytes_sent, cost.bytes_reduced);
-      double speed = by_hand->speed.gb_per_s;
-      if (max_sms > 0) speed = std::min(speed, max_sms * by_hand->block_gb_per_s);
-      const double us = by_hand->speed.us + kilobytes / speed;
+      double speed = specialised->speed.gb_per_s;
+      if (max_sms > 0) speed = std::min(speed, max_sms * specialised->block_gb_per_s);
+      const double us = specialised->speed.us + kilobytes / speed;
       const double at_most = ranks == 2 ? reduce_gb_per_s_of_two : reduce_gb_per_s_at_most;
-      return by_hand->is_at_root ? std::max(us, kilobytes / at_most) : us;
+      return specialised->is_at_root ? std::max(us, kilobytes / at_most) : us;
     }
     const Blocks blocks = blocks_of(entry, request);
     const bool fans_in = cost.bytes_reduced > 0 && cost.messages > cost.steps;
@@ -125,41 +125,41 @@ class DeviceModel : public EngineModel {
   int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                     double block_bytes) const override {
     const int interpreted = blocks_of(entry, request).all * request.channels;
-    const auto by_hand = how_by_hand(entry, request, block_bytes, 0);
+    const auto specialised = how_specialised(entry, request, block_bytes, 0);
     // A call that may not have as many is interpreted.
-    return by_hand ? std::min(interpreted, by_hand->least_blocks) : interpreted;
+    return specialised ? std::min(interpreted, specialised->least_blocks) : interpreted;
   }
 
   std::string note(const algorithm::Entry* entry, const algorithm::Request& request,
                    double block_bytes) const override {
     if (entry == nullptr) return {};
-    const auto by_hand = how_by_hand(*entry, request, block_bytes, 0);
-    if (!by_hand)
+    const auto specialised = how_specialised(*entry, request, block_bytes, 0);
+    if (!specialised)
       return str("kernel: ", trace::name(trace::Path::interpreter), " with ",
                  blocks_of(*entry, request).all * request.channels, " thread blocks, ",
                  options_.slots, " slots of ", format_bytes(options_.slot_bytes),
                  "\nwhy: no specialised kernel carries it");
-    const engine::gpu::PathChoice& chosen = by_hand->chosen;
+    const engine::gpu::PathChoice& chosen = specialised->chosen;
     const std::string start = str("kernel: ", trace::name(chosen.path), " with ");
     if (chosen.path == trace::Path::ll_all_pairs)
-      return str(start, by_hand->least_blocks, " or more thread blocks, ", device::direct_slots,
+      return str(start, specialised->least_blocks, " or more thread blocks, ", device::ll_slots,
                  " slots\nwhy: it carries this plan while a message fits a slot");
-    const int most = chosen.thread_blocks > 0 ? chosen.thread_blocks : device::lines_max_blocks;
+    const int most = chosen.thread_blocks > 0 ? chosen.thread_blocks : device::ll128_max_blocks;
     const int grid =
         chosen.path == trace::Path::tma_bulk
             ? chosen.thread_blocks
-            : engine::gpu::lines_blocks(static_cast<std::int64_t>(by_hand->longest), most);
+            : engine::gpu::ll128_blocks(static_cast<std::int64_t>(specialised->longest), most);
     // The others use slots only where peers' buffers are not mapped.
     const std::string slots = chosen.path == trace::Path::ll128_all_pairs
-                                  ? str(", ", device::lines_slots, " slots of ",
-                                        format_bytes(device::lines_group_bytes), " a warp")
+                                  ? str(", ", device::ll128_slots, " slots of ",
+                                        format_bytes(device::ll128_group_bytes), " a warp")
                                   : std::string();
     return str(start, grid, " thread blocks", slots, "\nwhy: ", describe(chosen.row), ", here ",
-               format_bytes(by_hand->longest));
+               format_bytes(specialised->longest));
   }
 
   // Of two hops or of one.
-  int thread_blocks_beside(Collective collective, int ranks, double block_bytes) const override {
+  int overlap_thread_blocks(Collective collective, int ranks, double block_bytes) const override {
     const double longest = collective == Collective::all_reduce ? block_bytes / ranks : block_bytes;
     const engine::gpu::PathChoice chosen =
         paths_.find({.collective = collective,
@@ -178,8 +178,8 @@ class DeviceModel : public EngineModel {
     int all = 0;
     int sending = 0;
   };
-  struct CallByHand {
-    ByHand speed;
+  struct SpecialisedCall {
+    SpecialisedKernel speed;
     int least_blocks;
     bool is_at_root = false;  // the sum of a reduce, or what becomes of it
     double block_gb_per_s = line_block_gb_per_s;
@@ -195,16 +195,16 @@ class DeviceModel : public EngineModel {
                format_bytes(row->min_bytes), to);
   }
   // Nothing: it is interpreted.
-  std::optional<CallByHand> how_by_hand(const algorithm::Entry& entry,
-                                        const algorithm::Request& request, double block_bytes,
-                                        int max_sms) const {
+  std::optional<SpecialisedCall> how_specialised(const algorithm::Entry& entry,
+                                                 const algorithm::Request& request,
+                                                 double block_bytes, int max_sms) const {
     const int ranks = request.placement.ranks();
     const plan::Exchange* exchange = request.channels == 1 ? exchanges_.of(entry, ranks) : nullptr;
     if (exchange == nullptr) return std::nullopt;
     const double message_bytes =
         block_bytes * static_cast<double>(exchange->longest_message()) / exchange->chunks_per_block;
     if (request.protocol == Protocol::ll128) {
-      const int hops = engine::gpu::lines_hops(*exchange);
+      const int hops = engine::gpu::ll128_hops(*exchange);
       if (hops == 0) return std::nullopt;
       const engine::gpu::PathCall call{.collective = entry.collective,
                                        .ranks = ranks,
@@ -214,20 +214,22 @@ class DeviceModel : public EngineModel {
       const engine::gpu::PathChoice chosen = paths_.find(call);
       switch (chosen.path) {
         case engine::gpu::Path::zero_copy:
-          return CallByHand{straight, 1, false, straight_block_gb_per_s, chosen, call.longest};
+          return SpecialisedCall{straight, 1,           false, zero_copy_block_gb_per_s,
+                                 chosen,   call.longest};
         case engine::gpu::Path::tma_bulk:
-          return CallByHand{max_sms == 0 && has_root(entry.collective) ? at_root_in_bulk : in_bulk,
-                            1,
-                            false,
-                            bulk_block_gb_per_s,
-                            chosen,
-                            call.longest};
+          return SpecialisedCall{
+              max_sms == 0 && has_root(entry.collective) ? at_root_in_bulk : in_bulk,
+              1,
+              false,
+              bulk_block_gb_per_s,
+              chosen,
+              call.longest};
         default:
           break;
       }
       const bool is_reduce = entry.collective == Collective::reduce;
-      return CallByHand{
-          (is_reduce ? reduce_in_ll128 : by_hand_in_ll128)[static_cast<std::size_t>(hops - 1)],
+      return SpecialisedCall{
+          (is_reduce ? reduce_in_ll128 : specialised_in_ll128)[static_cast<std::size_t>(hops - 1)],
           1,
           is_reduce,
           line_block_gb_per_s,
@@ -235,14 +237,14 @@ class DeviceModel : public EngineModel {
           call.longest};
     }
     if (request.protocol != Protocol::ll) return std::nullopt;
-    const auto kind = engine::gpu::direct_kind(*exchange);
-    if (!kind || message_bytes > static_cast<double>(device::direct_max_bytes(*kind, ranks)))
+    const auto kind = engine::gpu::ll_kind(*exchange);
+    if (!kind || message_bytes > static_cast<double>(device::ll_max_bytes(*kind, ranks)))
       return std::nullopt;
-    return CallByHand{
+    return SpecialisedCall{
         entry.collective == Collective::reduce
             ? reduce_in_ll
-            : by_hand_in_ll[static_cast<std::size_t>(device::direct_hops(*kind) - 1)],
-        engine::gpu::direct_least_blocks(*kind, static_cast<std::size_t>(message_bytes), ranks),
+            : specialised_in_ll[static_cast<std::size_t>(device::ll_hops(*kind) - 1)],
+        engine::gpu::ll_least_blocks(*kind, static_cast<std::size_t>(message_bytes), ranks),
         entry.collective == Collective::reduce};
   }
   Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {

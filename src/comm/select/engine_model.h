@@ -38,7 +38,7 @@ class EngineModel {
   virtual int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                             double block_bytes) const = 0;
   // Multiprocessors of a call that leaves room for what computes beside it; 0: as many as it likes.
-  virtual int thread_blocks_beside(Collective, int /*ranks*/, double /*block_bytes*/) const {
+  virtual int overlap_thread_blocks(Collective, int /*ranks*/, double /*block_bytes*/) const {
     return 0;
   }
 };

@@ -59,7 +59,7 @@ bool Selection::runs(const algorithm::Entry& entry, const algorithm::Request& re
   return entry.supports(request).ok() && model_->runs(entry, request);
 }
 
-int Selection::usual_root() const {
+int Selection::assumed_root() const {
   const int ranks = placement_.ranks_on(0);
   return placement_.nodes() == 1 || ranks < 3 ? 0 : placement_.rank_at(0, ranks / 2);
 }
@@ -72,7 +72,7 @@ std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_
     for (int i = 0; i < protocol_count; ++i)
       for (const int channels : model_->channels()) {
         const Choice choice{entry, static_cast<Protocol>(i), channels};
-        const algorithm::Request wanted = request(collective, choice, usual_root(), false);
+        const algorithm::Request wanted = request(collective, choice, assumed_root(), false);
         if (!runs(*entry, wanted)) continue;
         const algorithm::Cost cost = entry->cost(wanted, block);
         out.push_back({choice, model_->time_us(*entry, wanted, cost, block, max_sms), cost});
@@ -220,8 +220,8 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
   const auto by_table = [&]() -> const SelectionRow* {
     int most = call_options.max_sms;
     if (most == 0 && call_options.leaves_room)
-      most = model_->thread_blocks_beside(collective, placement_.ranks(),
-                                          block_bytes(collective, bytes));
+      most = model_->overlap_thread_blocks(collective, placement_.ranks(),
+                                           block_bytes(collective, bytes));
     for (const SelectionRow& row : rows(collective, most))
       if (row.min_bytes <= bytes && bytes <= row.max_bytes) return &row;
     return nullptr;

@@ -82,7 +82,7 @@ class Selection {
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const;
   // A row serves every root, and of larger nodes few begin or end their node: from the others, and
   // to them, a chain crosses one edge more between nodes.
-  int usual_root() const;
+  int assumed_root() const;
   std::vector<SelectionRow> make_rows(Collective collective, int max_sms) const;
   // Those that take at most max_sms; where none does, those that take fewest.
   void keep_small(std::vector<Candidate>& ranked, int max_sms, Collective collective,

@@ -54,19 +54,19 @@ __device__ __forceinline__ void send_share(Byte* lines, int lane, const Share& s
   for (int i = 0; i < 2; ++i) {
     const uint4 flagged =
         unit_of(i == 0 ? low_word(share.units[0]) : high_word(share.units[0]), flag);
-    ptx::store_relaxed_sys(reinterpret_cast<uint4*>(out + i * lines_group_bytes / 2),
+    ptx::store_relaxed_sys(reinterpret_cast<uint4*>(out + i * ll128_group_bytes / 2),
                            carries_flags(lane) ? flagged : share.units[i]);
   }
 }
 
 // What is in the slot; with the flags.
-__device__ __forceinline__ Share look_at_lines(const Byte* lines, int lane) {
+__device__ __forceinline__ Share poll_ll128(const Byte* lines, int lane) {
   const auto* in = lines + lane * unit_bytes;
   Share share;
 #pragma unroll
   for (int i = 0; i < 2; ++i)
     share.units[i] =
-        ptx::load_relaxed_sys(reinterpret_cast<const uint4*>(in + i * lines_group_bytes / 2));
+        ptx::load_relaxed_sys(reinterpret_cast<const uint4*>(in + i * ll128_group_bytes / 2));
   return share;
 }
 

@@ -43,9 +43,9 @@ struct Shared {
   Block block;
   Link send;
   Link recv;
-  // By Step::in_post and out_post; 0: through a slot.
-  std::uint64_t in_posts[max_posts + 1];
-  std::uint64_t out_posts[max_posts + 1];
+  // By Step::in_address and out_address; 0: through a slot.
+  std::uint64_t in_addresses[max_addresses + 1];
+  std::uint64_t out_addresses[max_addresses + 1];
 };
 
 struct Extent {
@@ -102,7 +102,7 @@ struct Worker {
     return epoch << 32 | (static_cast<std::uint32_t>(tile) * each + static_cast<unsigned>(steps));
   }
 
-  __device__ std::uint64_t view_of(const Step& step) const;
+  __device__ std::uint64_t mapping_of(const Step& step) const;
   __device__ bool agree();
   __device__ std::int64_t message_bytes(const Step& step, int tile) const;
   __device__ bool wait_for_dependencies(const Step& step, int tile) const;
@@ -113,45 +113,46 @@ struct Worker {
 
 // Where the sender stores the first tile of the message that the step takes; 0: in a slot.
 template <bool has_tokens>
-__device__ std::uint64_t Worker<has_tokens>::view_of(const Step& step) const {
-  const std::uint64_t output = launch.output_views[shared.recv.peer];
+__device__ std::uint64_t Worker<has_tokens>::mapping_of(const Step& step) const {
+  const std::uint64_t output = launch.peer_outputs[shared.recv.peer];
   if (output == 0) return 0;
   const Byte* data = locate(launch, step.destination_buffer, step.destination, 0).data;
   const std::uint64_t view = output + (data - at_address<Byte>(launch.buffers[output_buffer]));
-  return view % post_alignment == 0 ? view : 0;
+  return view % address_alignment == 0 ? view : 0;
 }
 
 // Says where messages go, and hears it. False if the launch is given up.
 template <bool has_tokens>
 __device__ bool Worker<has_tokens>::agree() {
-  if (threadIdx.x <= max_posts) {
-    shared.in_posts[threadIdx.x] = 0;
-    shared.out_posts[threadIdx.x] = 0;
+  if (threadIdx.x <= max_addresses) {
+    shared.in_addresses[threadIdx.x] = 0;
+    shared.out_addresses[threadIdx.x] = 0;
   }
   __syncthreads();
   if (launch.posts == 0) return true;
   if (shared.block.receives > 0) {
     const auto* steps = at_address<const Step>(launch.program.steps) + shared.block.first_step;
     for (std::uint32_t i = threadIdx.x; i < shared.block.steps; i += threads_per_block)
-      if (steps[i].in_post != 0) shared.in_posts[steps[i].in_post] = view_of(steps[i]);
+      if (steps[i].in_address != 0) shared.in_addresses[steps[i].in_address] = mapping_of(steps[i]);
     __syncthreads();
     // All of them: other plans have used the link.
-    if (threadIdx.x < max_posts)
-      ptx::store_relaxed_sys(at_address<Posts>(shared.recv.in_posts)->addresses + threadIdx.x,
-                             shared.in_posts[threadIdx.x + 1]);
+    if (threadIdx.x < max_addresses)
+      ptx::store_relaxed_sys(
+          at_address<PeerAddresses>(shared.recv.in_addresses)->addresses + threadIdx.x,
+          shared.in_addresses[threadIdx.x + 1]);
     __syncthreads();
     if (threadIdx.x == receive_thread)
-      tell_posts(shared.recv, at_address<LinkCounters>(shared.recv.counters)->posted + 1);
+      signal_addresses(shared.recv, at_address<LinkCounters>(shared.recv.counters)->posted + 1);
   }
   if (shared.block.sends == 0) return true;
   bool goes_on = true;
   if (threadIdx.x == send_thread)
-    goes_on = wait_for_posts(watch, place({}, 0), shared.send,
-                             at_address<LinkCounters>(shared.send.counters)->heeded);
+    goes_on = wait_for_addresses(watch, place({}, 0), shared.send,
+                                 at_address<LinkCounters>(shared.send.counters)->heeded);
   if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
-  if (threadIdx.x < max_posts)
-    shared.out_posts[threadIdx.x + 1] = ptx::load_relaxed_sys(
-        at_address<const Posts>(shared.send.out_posts)->addresses + threadIdx.x);
+  if (threadIdx.x < max_addresses)
+    shared.out_addresses[threadIdx.x + 1] = ptx::load_relaxed_sys(
+        at_address<const PeerAddresses>(shared.send.out_addresses)->addresses + threadIdx.x);
   __syncthreads();
   return true;
 }
@@ -192,8 +193,8 @@ __device__ bool Worker<has_tokens>::move(const Step& step, int tile) const {
   const auto protocol = static_cast<Protocol>(launch.program.protocol);
   const Wanted wanted{Failure::message, shared.recv.peer, shared.recv.channel, received + 1};
   const auto* in = at_address<const Byte>(slot(shared.recv.in_slots, received));
-  const bool is_in_place = shared.in_posts[step.in_post] != 0;
-  const std::uint64_t straight = shared.out_posts[step.out_post];
+  const bool is_in_place = shared.in_addresses[step.in_address] != 0;
+  const std::uint64_t straight = shared.out_addresses[step.out_address];
   auto* out = at_address<Byte>(straight != 0 ? straight + tile * launch.tile_elements *
                                                               launch.arithmetic.element_bytes
                                              : slot(shared.send.out_slots, sent));
@@ -281,7 +282,7 @@ __device__ bool Worker<has_tokens>::run(const Step& step, int tile) {
     if (threadIdx.x == receive_thread && signals && (step.flags & takes_message) != 0)
       goes_on = wait_for_arrival(watch, place(step, tile), shared.recv, received);
     if (threadIdx.x == send_thread && (step.flags & gives_message) != 0 &&
-        shared.out_posts[step.out_post] == 0)
+        shared.out_addresses[step.out_address] == 0)
       goes_on = wait_for_credit(watch, place(step, tile), shared.send, launch.program.slots, sent,
                                 given_back);
   }

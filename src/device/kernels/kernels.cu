@@ -1,7 +1,7 @@
 // All kernels, as one module.
-#include "device/kernels/bulk.cuh"
-#include "device/kernels/direct.cuh"
 #include "device/kernels/divide.cuh"
 #include "device/kernels/interpreter.cuh"
-#include "device/kernels/lines.cuh"
+#include "device/kernels/ll128_all_pairs.cuh"
+#include "device/kernels/ll_all_pairs.cuh"
 #include "device/kernels/messages.cuh"
+#include "device/kernels/tma_bulk.cuh"

@@ -1,6 +1,6 @@
 // Groups of sends and receives: a thread block takes its pieces of one direction's messages, in
 // their order, in protocol Simple. Of a large message the receiver says first where it goes; a
-// sender that reaches it stores there, and tells once. Short ones go in lines (message_lines.cuh),
+// sender that reaches it stores there, and tells once. Short ones go in lines (ll128_messages.cuh),
 // by each warp for itself.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "device/copy/move.cuh"
 #include "device/kernels/address.cuh"
-#include "device/kernels/message_lines.cuh"
+#include "device/kernels/ll128_messages.cuh"
 #include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
@@ -36,8 +36,8 @@ struct Carrier {
   __device__ bool carry(Byte* data, std::int64_t bytes);
   // Where the sender puts it; 0: into slots.
   __device__ bool agree(const Transfer& transfer, std::uint64_t& destination);
-  __device__ bool carry_straight(const Transfer& transfer, std::uint64_t destination,
-                                 std::int64_t first);
+  __device__ bool carry_zero_copy(const Transfer& transfer, std::uint64_t destination,
+                                  std::int64_t first);
 };
 
 __device__ bool Carrier::carry(Byte* data, std::int64_t bytes) {
@@ -69,14 +69,15 @@ __device__ bool Carrier::carry(Byte* data, std::int64_t bytes) {
 __device__ bool Carrier::agree(const Transfer& transfer, std::uint64_t& destination) {
   bool goes_on = true;
   if (sends) {
-    if (threadIdx.x == 0) goes_on = wait_for_posts(watch, place, link, posts);
+    if (threadIdx.x == 0) goes_on = wait_for_addresses(watch, place, link, posts);
     if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
-    destination = ptx::load_relaxed_sys(at_address<const Posts>(link.out_posts)->addresses);
+    destination =
+        ptx::load_relaxed_sys(at_address<const PeerAddresses>(link.out_addresses)->addresses);
   } else {
     destination = transfer.direct != 0 ? transfer.data : 0;
     if (threadIdx.x == 0) {
-      ptx::store_relaxed_sys(at_address<Posts>(link.in_posts)->addresses, destination);
-      tell_posts(link, posts + 1);
+      ptx::store_relaxed_sys(at_address<PeerAddresses>(link.in_addresses)->addresses, destination);
+      signal_addresses(link, posts + 1);
     }
   }
   ++posts;
@@ -84,8 +85,8 @@ __device__ bool Carrier::agree(const Transfer& transfer, std::uint64_t& destinat
 }
 
 // All pieces of this channel, as one message of the link that takes no slot.
-__device__ bool Carrier::carry_straight(const Transfer& transfer, std::uint64_t destination,
-                                        std::int64_t first) {
+__device__ bool Carrier::carry_zero_copy(const Transfer& transfer, std::uint64_t destination,
+                                         std::int64_t first) {
   bool goes_on = true;
   if (sends) {
     const std::int64_t stride = std::int64_t{transfer.channels} * transfer.piece_bytes;
@@ -110,15 +111,15 @@ __device__ bool Carrier::carry_straight(const Transfer& transfer, std::uint64_t 
 }
 
 // Not in line, for its registers.
-__device__ __noinline__ bool carry_in_lines(Watch watch, Place place, TransferBlock block,
+__device__ __noinline__ bool carry_in_ll128(Watch watch, Place place, TransferBlock block,
                                             Transfer transfer) {
   const Link link = *at_address<const Link>(block.lines);
-  LinesCarrier carrier{watch,
+  Ll128Carrier carrier{watch,
                        place,
                        link.peer,
                        block.sends != 0,
-                       at_address<MessageLines>(link.in_slots),
-                       at_address<MessageLines>(link.out_slots),
+                       at_address<Ll128Messages>(link.in_slots),
+                       at_address<Ll128Messages>(link.out_slots),
                        static_cast<int>(block.channel + threadIdx.x / 32 * block.channels),
                        static_cast<int>(threadIdx.x % 32),
                        false,
@@ -158,7 +159,7 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
     carrier.place.step = i;
     carrier.place.tile = 0;
     if (transfer.piece_bytes == 0) {
-      if (!carry_in_lines(carrier.watch, carrier.place, block, transfer)) return;
+      if (!carry_in_ll128(carrier.watch, carrier.place, block, transfer)) return;
       continue;
     }
     const std::int64_t stride = std::int64_t{transfer.channels} * transfer.piece_bytes;
@@ -168,7 +169,7 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
       std::uint64_t destination = 0;
       if (!carrier.agree(transfer, destination)) return;
       if (destination != 0) {
-        if (!carrier.carry_straight(transfer, destination, first)) return;
+        if (!carrier.carry_zero_copy(transfer, destination, first)) return;
         continue;
       }
     }
@@ -187,7 +188,7 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
-    unisono_few_messages(const __grid_constant__ MessagesLaunch<few_transfers> launch) {
+    unisono_messages_small(const __grid_constant__ MessagesLaunch<small_launch_transfers> launch) {
   carry_messages(launch);
 }
 

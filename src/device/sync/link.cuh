@@ -44,15 +44,15 @@ __device__ inline bool wait_for_credit(const Watch& watch, const Place& place, c
 }
 
 // Until the peer has posted for the time after `heeded`.
-__device__ inline bool wait_for_posts(const Watch& watch, const Place& place, const Link& link,
-                                      std::uint64_t heeded) {
+__device__ inline bool wait_for_addresses(const Watch& watch, const Place& place, const Link& link,
+                                          std::uint64_t heeded) {
   const Wanted wanted{Failure::destination, link.peer, link.channel, heeded + 1};
-  const auto* number = &at_address<const Posts>(link.out_posts)->number;
-  const auto has_posted = [&](std::uint64_t& seen) {
+  const auto* number = &at_address<const PeerAddresses>(link.out_addresses)->number;
+  const auto has_addresses_arrived = [&](std::uint64_t& seen) {
     seen = ptx::load_relaxed_sys(number);
     return seen > heeded;
   };
-  if (!wait_until(watch, place, wanted, has_posted)) return false;
+  if (!wait_until(watch, place, wanted, has_addresses_arrived)) return false;
   // Acquire: the addresses, and the peer's reads of what is there, before our stores.
   ptx::load_acquire_sys(number);
   return true;
@@ -60,8 +60,8 @@ __device__ inline bool wait_for_posts(const Watch& watch, const Place& place, co
 
 // After the addresses, which were stored before by threads that a barrier has joined with this one.
 // Release: they, and this rank's own use of the destinations, come first.
-__device__ __forceinline__ void tell_posts(const Link& link, std::uint64_t number) {
-  ptx::store_release_sys(&at_address<Posts>(link.in_posts)->number, number);
+__device__ __forceinline__ void signal_addresses(const Link& link, std::uint64_t number) {
+  ptx::store_release_sys(&at_address<PeerAddresses>(link.in_addresses)->number, number);
 }
 
 }  // namespace unisono::device

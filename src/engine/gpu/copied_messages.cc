@@ -53,7 +53,7 @@ class CopiedMessages : public OnCopyEngines {
   Result<bool> enqueue(StreamQueue& queue) override;
   Status enqueue_next(StreamQueue& queue, Way& way, CopyLink& link) const;
   // The next message of a way if it goes straight.
-  const StreamQueue::Straight* next_straight(const Way& way) const {
+  const StreamQueue::ZeroCopy* next_zero_copy(const Way& way) const {
     return way.part < way.parts.size() ? straight(way.parts[way.part].meeting) : nullptr;
   }
 
@@ -66,9 +66,10 @@ void CopiedMessages::arrange() {
   for (std::size_t i = 0; i < ways_.size(); ++i) {
     const auto peer = static_cast<std::size_t>(wanted_[i].peer);
     for (Part& part : ways_[i].parts) {
-      if (peer >= device::max_viewers || !links().options().goes_straight(part.bytes)) continue;
-      std::array<DeviceAddress, device::max_viewers> views{};
-      if (!ways_[i].sends) find_views(part.address, part.bytes, views);
+      if (peer >= device::max_mapped_peers || !links().options().is_zero_copy_size(part.bytes))
+        continue;
+      std::array<DeviceAddress, device::max_mapped_peers> views{};
+      if (!ways_[i].sends) find_peer_mappings(part.address, part.bytes, views);
       part.meeting = meet(link(i), ways_[i].sends, 1, views[peer]);
     }
   }
@@ -77,13 +78,13 @@ void CopiedMessages::arrange() {
 Result<bool> CopiedMessages::enqueue(StreamQueue& queue) {
   if (!std::exchange(has_begun_, true))
     for (const SelfCopy& copy : self_copies_)
-      UNISONO_TRY(queue.copy_beside(copy.to, copy.from, copy.bytes));
+      UNISONO_TRY(queue.copy_concurrently(copy.to, copy.from, copy.bytes));
   for (bool moved = true; moved;) {
     if (queue.is_full()) return false;
     moved = false;
     for (const Way& way : ways_)
-      if (const StreamQueue::Straight* message = next_straight(way); message && way.sends)
-        UNISONO_TRY(queue.await_wanted(*message));
+      if (const StreamQueue::ZeroCopy* message = next_zero_copy(way); message && way.sends)
+        UNISONO_TRY(queue.await_destination(*message));
     for (std::size_t i = 0; i < ways_.size(); ++i) {
       if (ways_[i].part == ways_[i].parts.size()) continue;
       UNISONO_TRY(enqueue_next(queue, ways_[i], link(i)));
@@ -100,11 +101,11 @@ Result<bool> CopiedMessages::enqueue(StreamQueue& queue) {
 // A slot's part of a message, or one that goes straight, whose receiver waits for it behind all.
 Status CopiedMessages::enqueue_next(StreamQueue& queue, Way& way, CopyLink& link) const {
   const Part& part = way.parts[way.part];
-  if (const StreamQueue::Straight* message = next_straight(way)) {
+  if (const StreamQueue::ZeroCopy* message = next_zero_copy(way)) {
     ++way.part;
     if (!way.sends) return {};
     UNISONO_TRY(queue.copy(destination(part.meeting), part.address, part.bytes));
-    queue.tell_stored(*message, 0);
+    queue.signal_stored(*message, 0);
     return {};
   }
   const std::size_t bytes = std::min(part.bytes - way.done_bytes, links().options().slot_bytes);

@@ -4,10 +4,10 @@
 
 #include "base/error.h"
 #include "base/try.h"
-#include "engine/gpu/by_hand.h"
 #include "engine/gpu/copies.h"
 #include "engine/gpu/copy_program.h"
 #include "engine/gpu/on_copy_engines.h"
+#include "engine/gpu/specialised_kernel.h"
 #include "plan/chunk_layout.h"
 
 namespace unisono::engine::gpu {
@@ -34,7 +34,7 @@ class CopiedPlan : public OnCopyEngines {
         header_(header),
         rank_(program.rank),
         scratch_blocks_(program.scratch_blocks),
-        hops_(exchange != nullptr ? straight_copy_hops(*exchange) : 0),
+        hops_(exchange != nullptr ? zero_copy_hops(*exchange) : 0),
         steps_(std::move(lowered.steps)),
         meetings_of_(steps_.size(), -1) {
     for (const ProgramConnection& one : lowered.connections)
@@ -59,10 +59,10 @@ class CopiedPlan : public OnCopyEngines {
   Result<bool> enqueue(StreamQueue& queue) override;
   Status enqueue_first(StreamQueue& queue);
   Status enqueue(StreamQueue& queue, std::size_t step, Tiles tile);
-  Status enqueue_straight(StreamQueue& queue, std::size_t step, std::int64_t tile);
+  Status enqueue_zero_copy(StreamQueue& queue, std::size_t step, std::int64_t tile);
   Status send_part(StreamQueue& queue, std::size_t step, std::int64_t part);
   Status await_ends(StreamQueue& queue);
-  bool is_straight(std::size_t step) const { return straight(meetings_of_[step]) != nullptr; }
+  bool is_zero_copy(std::size_t step) const { return straight(meetings_of_[step]) != nullptr; }
   std::size_t piece_bytes() const;
   std::int64_t tile_elements() const;
   std::int64_t all_tiles() const;
@@ -155,18 +155,19 @@ void CopiedPlan::arrange() {
   std::ranges::fill(meetings_of_, -1);
   if (hops_ == 0) return;
   const Tiles all{0, all_tiles()};
-  std::array<DeviceAddress, device::max_viewers> views{};
+  std::array<DeviceAddress, device::max_mapped_peers> views{};
   bool has_looked = false;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const CopyStep& step = steps_[i];
     if (step.kind == copy || step.count != 1) continue;
     const Piece whole = piece(step.kind == send ? step.from : step.to, 0, all);
-    if (!links().options().goes_straight(whole.bytes)) continue;
+    if (!links().options().is_zero_copy_size(whole.bytes)) continue;
     CopyLink& with = link(static_cast<std::size_t>(step.link));
     DeviceAddress wanted = 0;
     if (step.kind == receive && step.comes_early) {
       if (!has_looked)
-        find_views(address_of(arguments_.output), output_bytes(header_, rank_, arguments_), views);
+        find_peer_mappings(address_of(arguments_.output), output_bytes(header_, rank_, arguments_),
+                           views);
       has_looked = true;
       const DeviceAddress view = views[static_cast<std::size_t>(with.connection->peer())];
       if (view != 0) wanted = view + (whole.address - address_of(arguments_.output));
@@ -181,8 +182,8 @@ Result<bool> CopiedPlan::enqueue(StreamQueue& queue) {
   for (const std::int64_t tiles = all_tiles(); tile_ < tiles; ++tile_, step_ = 0) {
     for (; step_ < steps_.size(); ++step_) {
       if (queue.is_full()) return false;
-      if (is_straight(step_))
-        UNISONO_TRY(enqueue_straight(queue, step_, tile_));
+      if (is_zero_copy(step_))
+        UNISONO_TRY(enqueue_zero_copy(queue, step_, tile_));
       else if (steps_[step_].kind != copy || hops_ == 0)
         UNISONO_TRY(enqueue(queue, step_, {tile_, 1}));
     }
@@ -208,11 +209,11 @@ Status CopiedPlan::enqueue_first(StreamQueue& queue) {
     const Piece from = piece(step.from, 0, {0, tiles});
     UNISONO_TRY(step.to.buffer == plan::Buffer::scratch
                     ? queue.copy(to.address, from.address, from.bytes)
-                    : queue.copy_beside(to.address, from.address, from.bytes));
+                    : queue.copy_concurrently(to.address, from.address, from.bytes));
   }
   for (std::size_t i = 0; i < steps_.size(); ++i)
-    if (steps_[i].kind == send && is_straight(i))
-      UNISONO_TRY(queue.await_wanted(*straight(meetings_of_[i])));
+    if (steps_[i].kind == send && is_zero_copy(i))
+      UNISONO_TRY(queue.await_destination(*straight(meetings_of_[i])));
   return {};
 }
 
@@ -244,7 +245,7 @@ Status CopiedPlan::enqueue(StreamQueue& queue, std::size_t which, Tiles tile) {
   return {};
 }
 
-Status CopiedPlan::enqueue_straight(StreamQueue& queue, std::size_t which, std::int64_t tile) {
+Status CopiedPlan::enqueue_zero_copy(StreamQueue& queue, std::size_t which, std::int64_t tile) {
   const CopyStep& step = steps_[which];
   const std::int64_t part = tile / tiles_of_part();
   const bool is_first = tile % tiles_of_part() == 0;
@@ -253,20 +254,20 @@ Status CopiedPlan::enqueue_straight(StreamQueue& queue, std::size_t which, std::
                ? queue.await_stored(*straight(meetings_of_[which]), static_cast<int>(part))
                : Status();
   const bool waits_for_slots =
-      step.received_by >= 0 && !is_straight(static_cast<std::size_t>(step.received_by));
+      step.received_by >= 0 && !is_zero_copy(static_cast<std::size_t>(step.received_by));
   const bool is_last = (tile + 1) % tiles_of_part() == 0 || tile + 1 == all_tiles();
   return (waits_for_slots ? is_last : is_first) ? send_part(queue, which, part) : Status();
 }
 
 Status CopiedPlan::send_part(StreamQueue& queue, std::size_t which, std::int64_t part) {
-  const StreamQueue::Straight& message = *straight(meetings_of_[which]);
+  const StreamQueue::ZeroCopy& message = *straight(meetings_of_[which]);
   const CopyStep& step = steps_[which];
   const Tiles tiles{part * tiles_of_part(), tiles_of_part()};
   const Piece own = piece(step.from, 0, tiles);
   const DeviceAddress begin = piece(step.from, 0, {0, 0}).address;
   UNISONO_TRY(
       queue.copy(destination(meetings_of_[which]) + (own.address - begin), own.address, own.bytes));
-  queue.tell_stored(message, static_cast<int>(part));
+  queue.signal_stored(message, static_cast<int>(part));
   return {};
 }
 
@@ -274,7 +275,7 @@ Status CopiedPlan::send_part(StreamQueue& queue, std::size_t which, std::int64_t
 Status CopiedPlan::await_ends(StreamQueue& queue) {
   const auto sent = static_cast<int>((all_tiles() + tiles_of_part() - 1) / tiles_of_part());
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (steps_[i].kind != receive || steps_[i].is_sent_on || !is_straight(i)) continue;
+    if (steps_[i].kind != receive || steps_[i].is_sent_on || !is_zero_copy(i)) continue;
     for (int part = 0; part < sent; ++part)
       UNISONO_TRY(queue.await_stored(*straight(meetings_of_[i]), part));
   }

@@ -110,7 +110,7 @@ transport::Geometry CopyLinks::geometry() const {
                           static_cast<std::size_t>(options_.slots) * options_.slot_bytes,
           .signals = options_.flags(),
           // Ends that differ in any of it do not connect.
-          .layout = options_.slot_bytes ^ options_.straight_min_bytes << 32};
+          .layout = options_.slot_bytes ^ options_.zero_copy_min_bytes << 32};
 }
 
 Result<CopyLink*> CopyLinks::add(transport::Connection& connection, int channel) {
@@ -123,8 +123,8 @@ Result<CopyLink*> CopyLinks::add(transport::Connection& connection, int channel)
   rank_ = connection.self();
   link = std::make_unique<CopyLink>(CopyLink{.connection = &connection, .channel = channel});
   // The peer may have written into them already.
-  link->own_book = reinterpret_cast<AppointmentBook*>(connection.host_region());
-  link->peer_book = reinterpret_cast<AppointmentBook*>(connection.peer_host_region());
+  link->own_book = reinterpret_cast<CopyRendezvousBook*>(connection.host_region());
+  link->peer_book = reinterpret_cast<CopyRendezvousBook*>(connection.peer_host_region());
   return link.get();
 }
 

@@ -33,7 +33,7 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/gpu/appointments.h"
+#include "engine/gpu/copy_rendezvous.h"
 #include "sys/cuda/device.h"
 #include "trace/record.h"
 #include "transport/transport.h"
@@ -48,20 +48,20 @@ struct CopyLink {
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
   // Beside them, of each direction: messages that went straight, and parts of them.
-  struct Straight {
+  struct ZeroCopy {
     std::uint64_t messages = 0;
     std::uint64_t parts = 0;
   };
-  Straight straight_sent;
-  Straight straight_received;
+  ZeroCopy zero_copy_sent;
+  ZeroCopy zero_copy_received;
   // Messages that the hosts have had to agree on; the peer's book for those sent. Null: none goes
   // straight.
   std::uint64_t agreed_sends = 0;
   std::uint64_t agreed_receives = 0;
   // The last time the peer's host had not come when a message was sent.
   bool peer_is_late = false;
-  AppointmentBook* own_book = nullptr;
-  AppointmentBook* peer_book = nullptr;
+  CopyRendezvousBook* own_book = nullptr;
+  CopyRendezvousBook* peer_book = nullptr;
 };
 
 class CopyLinks {
@@ -72,14 +72,14 @@ class CopyLinks {
     std::size_t slot_bytes = std::size_t{4} << 20;
     // Messages of at least so many bytes go straight to where they are wanted, once the sender can
     // reach that. Both hosts' part in it takes about a microsecond.
-    std::uint64_t straight_min_bytes = 64 << 10;
+    std::uint64_t zero_copy_min_bytes = 64 << 10;
     Status check() const;
-    bool goes_straight(std::uint64_t bytes) const { return bytes >= straight_min_bytes; }
+    bool is_zero_copy_size(std::uint64_t bytes) const { return bytes >= zero_copy_min_bytes; }
     // Of a link's end: of slots, then of messages that go straight.
-    int flags() const { return 2 * slots + 2 * straight_flags; }
+    int flags() const { return 2 * slots + 2 * zero_copy_flags; }
   };
   // Parts of messages that may be on their way on a link, each way.
-  static constexpr int straight_flags = 64;
+  static constexpr int zero_copy_flags = 64;
   static Result<std::unique_ptr<CopyLinks>> make(
       const std::shared_ptr<const sys::cuda::Device>& device, const Options& options);
   ~CopyLinks();

@@ -132,8 +132,8 @@ plan::Limits copy_limits() {
   return out;
 }
 
-int straight_copy_hops(const plan::Exchange& exchange) {
-  if (exchange.reduces || exchange.copies_received || exchange.size() > device::max_viewers)
+int zero_copy_hops(const plan::Exchange& exchange) {
+  if (exchange.reduces || exchange.copies_received || exchange.size() > device::max_mapped_peers)
     return 0;
   return exchange.hops == 1 || exchange.has_segments() ? exchange.hops : 0;
 }

@@ -44,7 +44,7 @@ struct CopyProgram {
 // In how many hops the messages of plans of that exchange go straight to where they are wanted, of
 // up to two, the second of segments; 0: through slots alone. What a rank copies inside itself must
 // be its own.
-int straight_copy_hops(const plan::Exchange& exchange);
+int zero_copy_hops(const plan::Exchange& exchange);
 
 // What thread blocks may do at once is done in turns: all that can be sent, then the receiving step
 // that is the first of its thread block's. Misuse, naming it, for what cannot be done by copies.

@@ -43,7 +43,7 @@ Options Options::from_settings() {
   CopyLinks::Options copies{
       .slots = static_cast<int>(from.integer(Setting::gpu_copy_slots)),
       .slot_bytes = static_cast<std::size_t>(from.bytes(Setting::gpu_copy_slot_bytes))};
-  if (!from.boolean(Setting::gpu_zero_copy)) copies.straight_min_bytes = Options::no_zero_copy;
+  if (!from.boolean(Setting::gpu_zero_copy)) copies.zero_copy_min_bytes = Options::no_zero_copy;
   return {.slots = static_cast<int>(from.integer(Setting::gpu_slots)),
           .slot_bytes = static_cast<std::size_t>(from.bytes(Setting::gpu_slot_bytes)),
           .zero_copy_min_bytes = from.boolean(Setting::gpu_zero_copy)
@@ -78,7 +78,7 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
   engine->options_ = options;
   UNISONO_ASSIGN(engine->module_, sys::cuda::Module::load(device, image));
   UNISONO_TRY(engine->find_kernels(/*waits_by_itself=*/true));
-  engine->use(PathTable::built_in().resolve(device->compute_capability(), engine->copies_in_bulk(),
+  engine->use(PathTable::built_in().resolve(device->compute_capability(), engine->copies_by_tma(),
                                             options.zero_copy_min_bytes));
   UNISONO_ASSIGN(engine->stopped_memory_,
                  sys::cuda::Memory::allocate(device, sizeof(device::BlockState)));
@@ -104,8 +104,8 @@ Status Engine::find_kernels(bool waits_by_itself) {
                             {interpret_tokens_, "unisono_interpret_tokens"},
                             {divide_, "unisono_divide"},
                             {messages_, "unisono_messages"},
-                            {few_messages_, "unisono_few_messages"},
-                            {message_lines_, "unisono_message_lines"}};
+                            {small_messages_, "unisono_messages_small"},
+                            {ll128_messages_, "unisono_ll128_messages"}};
   constexpr std::array<int, 3> ranks{2, 4, 8};
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const auto add = [&](ByData& kernels, std::string_view name,
@@ -118,11 +118,11 @@ Status Engine::find_kernels(bool waits_by_itself) {
       }
     };
     using enum device::DataKind;
-    add(direct_[0], "direct_take", {any, plain});
-    add(direct_[1], "direct_combine", {any, float16, bfloat16, float32});
-    if (ranks[i] > 2) add(direct_[2], "direct_two_shot", {any, float16, bfloat16, float32});
-    add(lines_, "lines", {any, float16, bfloat16, float32});
-    add(straight_, "straight", {any});
+    add(ll_[0], "ll_take", {any, plain});
+    add(ll_[1], "ll_combine", {any, float16, bfloat16, float32});
+    if (ranks[i] > 2) add(ll_[2], "ll_two_shot", {any, float16, bfloat16, float32});
+    add(ll128_, "lines", {any, float16, bfloat16, float32});
+    add(zero_copy_, "straight", {any});
     add(bulk_, "bulk", {any, float32});
     // By default sums go in bulk between two ranks alone.
     if (ranks[i] == 2) add(bulk_, "bulk", {float16, bfloat16});

@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/try.h"
-#include "engine/gpu/by_hand.h"
 #include "engine/gpu/link.h"
 #include "engine/gpu/lower.h"
+#include "engine/gpu/specialised_kernel.h"
 #include "plan/chunk_layout.h"
 #include "plan/walk.h"
 #include "transport/nvlink/layout.h"
@@ -63,14 +63,15 @@ class GpuExecution : public Execution {
         lowered_(std::move(lowered)),
         resources_(resources),
         links_(lowered_.connections.size()),
-        by_hand_(make_by_hand(header, rank_, std::move(exchange))) {}
+        specialised_(make_specialised_kernel(header, rank_, std::move(exchange))) {}
 
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
   bool progressed() const override { return progressed_; }
   Path path(const Arguments& arguments) const override {
-    return by_hand_ && by_hand_->serves(arguments) ? by_hand_->path(resources_.engine(), arguments)
-                                                   : Path::interpreter;
+    return specialised_ && specialised_->serves(arguments)
+               ? specialised_->path(resources_.engine(), arguments)
+               : Path::interpreter;
   }
   Waiting waiting() const override { return waiting_; }
   std::size_t memory_bytes() const override {
@@ -79,7 +80,7 @@ class GpuExecution : public Execution {
 
  private:
   Status check(const Arguments& arguments) const;
-  bool is_by_hand() const { return by_hand_ && by_hand_->serves(arguments_); }
+  bool is_specialised() const { return specialised_ && specialised_->serves(arguments_); }
   bool is_average() const {
     return is_reduction(header_.collective) && arguments_.operation == ReduceOperation::average;
   }
@@ -101,7 +102,7 @@ class GpuExecution : public Execution {
   LoweredProgram lowered_;
   Resources& resources_;
   std::vector<transport::Connection*> links_;
-  std::unique_ptr<ByHand> by_hand_;
+  std::unique_ptr<SpecialisedKernel> specialised_;
   sys::cuda::Memory memory_;
   device::Program program_{};
   Arguments arguments_;
@@ -151,13 +152,13 @@ Result<bool> GpuExecution::poll() {
 }
 
 Status GpuExecution::launch_all() {
-  if (is_by_hand()) return by_hand_->launch(resources_, arguments_, arithmetic());
+  if (is_specialised()) return specialised_->launch(resources_, arguments_, arithmetic());
   UNISONO_TRY(launch());
   return is_average() && arguments_.count > 0 ? launch_divide() : Status();
 }
 
 Result<bool> GpuExecution::get_ready() {
-  if (is_by_hand()) return by_hand_->connect(resources_, arguments_, waiting_);
+  if (is_specialised()) return specialised_->connect(resources_, arguments_, waiting_);
   if (memory_.bytes() > 0) return true;
   UNISONO_ASSIGN(const bool connected, connect());
   if (connected) UNISONO_TRY(upload());
@@ -170,7 +171,7 @@ device::Arithmetic GpuExecution::arithmetic() const {
           .scales_input = is_reduction(header_.collective) &&
                           arguments_.operation == ReduceOperation::pre_multiplied_sum,
           .element_bytes = static_cast<std::uint8_t>(size_bytes(arguments_.type)),
-          .divisor = is_average() && is_by_hand() ? header_.ranks : 0,
+          .divisor = is_average() && is_specialised() ? header_.ranks : 0,
           .integer_factor = arguments_.pre_multiplier.integer,
           .real_factor = arguments_.pre_multiplier.real};
 }
@@ -277,15 +278,16 @@ Result<device::Launch> GpuExecution::prepare_launch() {
   launch.mailbox = resources_.engine().mailbox_address();
   launch.timeout_ns = arguments_.timeout_ns;
   launch.posts = posts();
-  if (launch.posts != 0 && lowered_.has_posts)
-    resources_.find_views(arguments_.output, output_bytes(header_, rank_, arguments_),
-                          launch.output_views);
+  if (launch.posts != 0 && lowered_.has_addresses)
+    resources_.find_peer_mappings(arguments_.output, output_bytes(header_, rank_, arguments_),
+                                  launch.peer_outputs);
   return launch;
 }
 
 // The same on all ranks. Of blocks of unequal size each rank knows only its own.
 bool GpuExecution::posts() const {
-  if (header_.protocol != Protocol::simple || header_.ranks > device::max_viewers) return false;
+  if (header_.protocol != Protocol::simple || header_.ranks > device::max_mapped_peers)
+    return false;
   const Options& options = resources_.engine().options();
   if (is_uneven(arguments_)) return options.zero_copy_min_bytes != Options::no_zero_copy;
   return options.posts(static_cast<std::uint64_t>(arguments_.count) * size_bytes(arguments_.type));

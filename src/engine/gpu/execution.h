@@ -40,7 +40,7 @@ struct Options {
   bool posts(std::uint64_t bytes) const { return bytes >= zero_copy_min_bytes; }
   // Messages of a group of fewer go in lines of LL128; none with more ranks than kernels by hand
   // serve.
-  std::uint64_t message_lines_bytes = 2 << 20;
+  std::uint64_t ll128_messages_bytes = 2 << 20;
   static constexpr int max_slots = 64;
   CopyLinks::Options copies;
   static Options from_settings();
@@ -69,27 +69,27 @@ class Engine {
   const sys::cuda::Kernel& interpret(bool has_tokens) const {
     return has_tokens ? interpret_tokens_ : interpret_;
   }
-  // Of device/kernels/direct.cuh, for so many ranks.
-  const sys::cuda::Kernel& direct(device::DirectKind kind, device::DataKind data, int ranks) const {
-    return direct_[static_cast<std::size_t>(kind)].of(data, ranks);
+  // Of device/kernels/ll_all_pairs.cuh, for so many ranks.
+  const sys::cuda::Kernel& direct(device::LlKind kind, device::DataKind data, int ranks) const {
+    return ll_[static_cast<std::size_t>(kind)].of(data, ranks);
   }
-  // Of device/kernels/lines.cuh, likewise.
+  // Of device/kernels/ll128_all_pairs.cuh, likewise.
   const sys::cuda::Kernel& lines(device::DataKind data, int ranks) const {
-    return lines_.of(moved_as(data), ranks);
+    return ll128_.of(moved_as(data), ranks);
   }
   const sys::cuda::Kernel& straight(int ranks) const {
-    return straight_.of(device::DataKind::any, ranks);
+    return zero_copy_.of(device::DataKind::any, ranks);
   }
-  // Of device/kernels/bulk.cuh, likewise. Where they have no shared memory, they cannot copy in
+  // Of device/kernels/tma_bulk.cuh, likewise. Where they have no shared memory, they cannot copy in
   // bulk.
   const sys::cuda::Kernel& bulk(device::DataKind data, int ranks) const {
     return bulk_.of(moved_as(data), ranks);
   }
-  bool copies_in_bulk() const { return bulk(device::DataKind::any, 2).shared_bytes() > 0; }
+  bool copies_by_tma() const { return bulk(device::DataKind::any, 2).shared_bytes() > 0; }
   const sys::cuda::Kernel& divide() const { return divide_; }
   const sys::cuda::Kernel& messages() const { return messages_; }
-  const sys::cuda::Kernel& few_messages() const { return few_messages_; }
-  const sys::cuda::Kernel& message_lines() const { return message_lines_; }
+  const sys::cuda::Kernel& few_messages() const { return small_messages_; }
+  const sys::cuda::Kernel& ll128_messages() const { return ll128_messages_; }
   std::uint64_t mailbox_address() const { return mailbox_memory_.address(); }
   // In device memory: set once messages were given up.
   std::uint64_t stopped_address() const { return stopped_memory_.address(); }
@@ -111,7 +111,7 @@ class Engine {
 
  private:
   Engine() = default;
-  // Lines and bulk copies move what they do not add as they move float32.
+  // Ll128AllPairs and bulk copies move what they do not add as they move float32.
   static device::DataKind moved_as(device::DataKind data) {
     return data == device::DataKind::plain ? device::DataKind::float32 : data;
   }
@@ -136,14 +136,14 @@ class Engine {
       return kernels[static_cast<std::size_t>(data)][ranks <= 2 ? 0 : ranks <= 4 ? 1 : 2];
     }
   };
-  ByData direct_[device::direct_kinds];
-  ByData lines_;
-  ByData straight_;
+  ByData ll_[device::ll_kinds];
+  ByData ll128_;
+  ByData zero_copy_;
   ByData bulk_;
   sys::cuda::Kernel divide_;
   sys::cuda::Kernel messages_;
-  sys::cuda::Kernel few_messages_;
-  sys::cuda::Kernel message_lines_;
+  sys::cuda::Kernel small_messages_;
+  sys::cuda::Kernel ll128_messages_;
   int max_blocks_ = 0;
 };
 
@@ -173,12 +173,12 @@ class Resources {
   // where it does not. Memory that is asked for is made known to the others after the launch, so
   // that later calls find more; while a launch is captured, at once, and what the others say of it
   // is waited for. A view stays valid as long as the memory does.
-  virtual void find_views(const void* data, std::size_t bytes,
-                          std::span<sys::cuda::DeviceAddress> by_rank) = 0;
+  virtual void find_peer_mappings(const void* data, std::size_t bytes,
+                                  std::span<sys::cuda::DeviceAddress> by_rank) = 0;
   // Of a call that is to be captured, before its launch.
-  virtual void find_views_to_capture(const void* data, std::size_t bytes,
-                                     std::span<sys::cuda::DeviceAddress> by_rank) {
-    find_views(data, bytes, by_rank);
+  virtual void find_peer_mappings_to_capture(const void* data, std::size_t bytes,
+                                             std::span<sys::cuda::DeviceAddress> by_rank) {
+    find_peer_mappings(data, bytes, by_rank);
   }
   // Around what a call puts on its stream: the place to order it after the calls before it.
   // end_launch() always follows.

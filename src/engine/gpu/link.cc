@@ -11,8 +11,8 @@ namespace nvlink = transport::nvlink;
 
 static_assert(sizeof(device::LinkCounters) <= nvlink::link_offset);
 static_assert(nvlink::link_offset + sizeof(device::Link) <= nvlink::slots_offset);
-static_assert(sizeof(device::Posts) <=
-              sizeof(std::uint64_t) * (nvlink::signal_count - nvlink::posts_signal));
+static_assert(sizeof(device::PeerAddresses) <=
+              sizeof(std::uint64_t) * (nvlink::signal_count - nvlink::addresses_signal));
 
 }  // namespace
 
@@ -25,8 +25,8 @@ device::Link link_of(const transport::Connection& connection, int channel) {
           .in_slots = address_of(connection.region()) + nvlink::slots_offset,
           .in_arrived = address_of(own + nvlink::arrived_signal),
           .in_given_back = address_of(peers + nvlink::credit_signal),
-          .out_posts = address_of(own + nvlink::posts_signal),
-          .in_posts = address_of(peers + nvlink::posts_signal),
+          .out_addresses = address_of(own + nvlink::addresses_signal),
+          .in_addresses = address_of(peers + nvlink::addresses_signal),
           .counters = address_of(connection.region()),
           .peer = connection.peer(),
           .channel = channel};

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
-#include "engine/gpu/posts.h"
+#include "engine/gpu/address_exchange.h"
 #include "plan/walk.h"
 
 namespace unisono::engine::gpu {
@@ -141,7 +141,7 @@ Result<LoweredProgram> lower(const plan::Header& header, const plan::RankProgram
   Lowering lowering(header, program);
   for (const plan::ThreadBlock& block : program.thread_blocks) UNISONO_TRY(lowering.add(block));
   LoweredProgram lowered = lowering.take();
-  mark_posts(header, program, lowered);
+  mark_addresses(header, program, lowered);
   return lowered;
 }
 

@@ -28,8 +28,8 @@ struct LoweredProgram {
   std::vector<device::Step> steps;
   std::vector<device::Dependency> dependencies;
   std::vector<ProgramConnection> connections;
-  bool has_tokens = false;  // signals or waits
-  bool has_posts = false;   // some steps that receive can have their messages put in place
+  bool has_tokens = false;     // signals or waits
+  bool has_addresses = false;  // some steps that receive can have their messages put in place
 };
 
 // Misuse, naming the limit, for a plan that the engine cannot run.

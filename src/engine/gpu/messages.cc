@@ -50,11 +50,11 @@ class Messages : public Execution {
   Result<bool> connect();
   // Whether `link` is there; else it is being made.
   Result<bool> connect(transport::Connection*& link, int peer, int channel, Protocol protocol);
-  void find_views();
+  void find_peer_mappings();
   Status copy_to_self(sys::cuda::StreamHandle* stream) const;
-  bool fits_in_lines() const;
+  bool fits_in_ll128() const;
   Status launch(sys::cuda::StreamHandle* stream) const;
-  Status launch_lines(sys::cuda::StreamHandle* stream) const;
+  Status launch_ll128(sys::cuda::StreamHandle* stream) const;
   template <int most>
   Status launch_any(const sys::cuda::Kernel& kernel, sys::cuda::StreamHandle* stream) const;
 
@@ -86,7 +86,7 @@ Status Messages::add(std::span<const Message> messages, int ranks, int max_sms) 
         {.data = reinterpret_cast<DeviceAddress>(data_of(message)),
          .bytes = static_cast<std::int64_t>(bytes),
          .channels = static_cast<std::uint16_t>(cut.channels),
-         .posts = ranks <= device::max_viewers && resources_.engine().options().posts(bytes),
+         .posts = ranks <= device::max_mapped_peers && resources_.engine().options().posts(bytes),
          .direct = 0,
          .piece_bytes = static_cast<std::uint32_t>(cut.piece_bytes)});
     ++transfers_;
@@ -113,9 +113,9 @@ Result<bool> Messages::connect(transport::Connection*& link, int peer, int chann
       protocol == Protocol::simple
           ? link_geometry(resources_.engine().options())
           : transport::Geometry{
-                .region_bytes = transport::nvlink::slots_offset + device::message_lines_bytes,
+                .region_bytes = transport::nvlink::slots_offset + device::ll128_messages_bytes,
                 .signals = transport::nvlink::signal_count,
-                .layout = device::message_lines_bytes};
+                .layout = device::ll128_messages_bytes};
   UNISONO_ASSIGN(link, resources_.link({peer, channel, protocol, geometry}));
   if (link == nullptr)
     waiting_ = {.kind = Waiting::Kind::connection, .peer = peer, .channel = channel};
@@ -127,7 +127,7 @@ Result<bool> Messages::connect() {
   for (Way& way : ways_) {
     if (way.warps > 0) {
       UNISONO_ASSIGN(const bool is_there,
-                     connect(way.lines, way.peer, message_lines_channel, Protocol::ll128));
+                     connect(way.lines, way.peer, ll128_messages_channel, Protocol::ll128));
       complete = complete && is_there;
     }
     for (std::size_t channel = 0; channel < way.links.size(); ++channel) {
@@ -153,7 +153,7 @@ Result<bool> Messages::poll() {
   const Launching launching(resources_);
   UNISONO_TRY(resources_.before_launch(stream));
   UNISONO_TRY(copy_to_self(stream));
-  find_views();
+  find_peer_mappings();
   if (transfers_ > 0) UNISONO_TRY(launch(stream));
   UNISONO_TRY(resources_.after_launch(stream));
   progressed_ = true;
@@ -161,16 +161,16 @@ Result<bool> Messages::poll() {
 }
 
 // Of receives: where the sender reaches them.
-void Messages::find_views() {
+void Messages::find_peer_mappings() {
   for (Way& way : ways_) {
     if (way.sends) continue;
     for (device::Transfer& transfer : way.transfers) {
       if (transfer.posts == 0) continue;
-      std::array<DeviceAddress, device::max_viewers> views{};
-      resources_.find_views(reinterpret_cast<const void*>(transfer.data),
-                            static_cast<std::size_t>(transfer.bytes), views);
+      std::array<DeviceAddress, device::max_mapped_peers> views{};
+      resources_.find_peer_mappings(reinterpret_cast<const void*>(transfer.data),
+                                    static_cast<std::size_t>(transfer.bytes), views);
       const DeviceAddress view = views[static_cast<std::size_t>(way.peer)];
-      if (view == 0 || view % device::post_alignment != 0) continue;
+      if (view == 0 || view % device::address_alignment != 0) continue;
       transfer.data = view;
       transfer.direct = 1;
     }
@@ -186,9 +186,9 @@ Status Messages::copy_to_self(sys::cuda::StreamHandle* stream) const {
   return {};
 }
 
-bool Messages::fits_in_lines() const {
-  return ways_.size() <= device::message_lines_max_ways &&
-         transfers_ <= device::message_lines_max_transfers &&
+bool Messages::fits_in_ll128() const {
+  return ways_.size() <= device::ll128_messages_max_routes &&
+         transfers_ <= device::ll128_messages_max_transfers &&
          std::ranges::all_of(ways_, [](const Way& way) { return way.links.empty(); });
 }
 
@@ -197,15 +197,15 @@ Status Messages::launch(sys::cuda::StreamHandle* stream) const {
   int blocks = 0;
   for (const Way& way : ways_) blocks += way.blocks;
   UNISONO_TRY(resources_.make_room(stream, blocks));
-  if (fits_in_lines()) return launch_lines(stream);
-  if (transfers_ <= device::few_transfers)
-    return launch_any<device::few_transfers>(engine.few_messages(), stream);
+  if (fits_in_ll128()) return launch_ll128(stream);
+  if (transfers_ <= device::small_launch_transfers)
+    return launch_any<device::small_launch_transfers>(engine.few_messages(), stream);
   return launch_any<device::max_transfers>(engine.messages(), stream);
 }
 
-Status Messages::launch_lines(sys::cuda::StreamHandle* stream) const {
+Status Messages::launch_ll128(sys::cuda::StreamHandle* stream) const {
   const Engine& engine = resources_.engine();
-  device::MessageLinesLaunch launch;
+  device::Ll128MessagesLaunch launch;
   int blocks = 0;
   int transfers = 0;
   int warps_of_block = 1;
@@ -230,10 +230,10 @@ Status Messages::launch_lines(sys::cuda::StreamHandle* stream) const {
   launch.stopped = engine.stopped_address();
   launch.timeout_ns = arguments_.timeout_ns;
   void* parameters[] = {&launch};
-  return engine.device().check(
-      engine.message_lines().launch(static_cast<unsigned>(blocks),
-                                    static_cast<unsigned>(32 * warps_of_block), stream, parameters),
-      "launching messages");
+  return engine.device().check(engine.ll128_messages().launch(
+                                   static_cast<unsigned>(blocks),
+                                   static_cast<unsigned>(32 * warps_of_block), stream, parameters),
+                               "launching messages");
 }
 
 template <int most>
@@ -278,11 +278,11 @@ Cut cut_of(std::uint64_t bytes, int ranks, int max_sms, const Options& options) 
     return static_cast<int>(std::min<std::uint64_t>((bytes + part_bytes - 1) / part_bytes,
                                                     static_cast<std::uint64_t>(at_most)));
   };
-  if (bytes < options.message_lines_bytes && !options.posts(bytes) &&
-      ranks <= device::direct_max_ranks) {
+  if (bytes < options.ll128_messages_bytes && !options.posts(bytes) &&
+      ranks <= device::all_pairs_max_ranks) {
     const int warps =
-        parts(device::lines_group_payload,
-              std::min(device::message_lines_warps, most * device::lines_max_warps_of_block));
+        parts(device::ll128_group_payload,
+              std::min(device::ll128_messages_warps, most * device::ll128_max_warps_of_block));
     return {warps, 0, std::min(warps, most)};
   }
   const int channels = std::max(1, parts(worthwhile_bytes, most));

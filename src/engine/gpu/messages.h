@@ -14,7 +14,7 @@ namespace unisono::engine::gpu {
 // Channels of the messages' connections begin here, beyond those of plans; before them that of what
 // goes in lines.
 inline constexpr int first_message_channel = 1 << 13;
-inline constexpr int message_lines_channel = first_message_channel - 1;
+inline constexpr int ll128_messages_channel = first_message_channel - 1;
 
 // How a message is cut, by its size, the number of ranks and max_sms alone.
 struct Cut {

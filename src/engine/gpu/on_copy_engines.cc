@@ -93,9 +93,9 @@ int OnCopyEngines::meet(CopyLink& link, bool sends, int parts, sys::cuda::Device
   int on_the_way = parts;
   for (const Meeting& other : meetings_)
     if (other.flags.link == &link && other.sends == sends) on_the_way += other.flags.parts;
-  const bool is_wanted = wanted != 0 && on_the_way <= CopyLinks::straight_flags;
-  const Appointment here{.way = is_wanted ? Appointment::Way::straight : Appointment::Way::slots,
-                         .at = wanted};
+  const bool is_wanted = wanted != 0 && on_the_way <= CopyLinks::zero_copy_flags;
+  const CopyRendezvous here{
+      .way = is_wanted ? CopyRendezvous::Way::zero_copy : CopyRendezvous::Way::slots, .at = wanted};
   meetings_.push_back({.flags = {.link = &link, .parts = parts},
                        .sends = sends,
                        .decided = here,
@@ -114,13 +114,13 @@ Result<bool> OnCopyEngines::is_capturing() const {
   return capturing != 0;
 }
 
-void OnCopyEngines::find_views(sys::cuda::DeviceAddress data, std::size_t bytes,
-                               std::span<sys::cuda::DeviceAddress> by_rank) {
+void OnCopyEngines::find_peer_mappings(sys::cuda::DeviceAddress data, std::size_t bytes,
+                                       std::span<sys::cuda::DeviceAddress> by_rank) {
   const auto* at = reinterpret_cast<const void*>(data);
   if (is_captured_)
-    resources_.find_views_to_capture(at, bytes, by_rank);
+    resources_.find_peer_mappings_to_capture(at, bytes, by_rank);
   else
-    resources_.find_views(at, bytes, by_rank);
+    resources_.find_peer_mappings(at, bytes, by_rank);
 }
 
 Result<bool> OnCopyEngines::agree() {
@@ -153,14 +153,15 @@ Status OnCopyEngines::agree(Meeting& meeting) {
   if (!meeting.sends) meeting.decided.is_captured = is_captured_;
   const bool waits = steady_now_ns() - arranged_ns_ <
                      (is_captured_ && !link.peer_is_late ? patience_in_captures_ns : patience_ns);
-  const Appointment decided = meeting.sends
-                                  ? link.peer_book->sender_comes(meeting.number, waits)
-                                  : link.own_book->receiver_comes(meeting.number, meeting.decided);
-  if (decided.way == Appointment::Way::undecided) return {};
+  const CopyRendezvous decided =
+      meeting.sends ? link.peer_book->sender_comes(meeting.number, waits)
+                    : link.own_book->receiver_comes(meeting.number, meeting.decided);
+  if (decided.way == CopyRendezvous::Way::undecided) return {};
   meeting.decided = decided;
   meeting.is_over = true;
   if (meeting.sends) link.peer_is_late = !waits;
-  if (decided.way != Appointment::Way::straight || decided.is_captured == is_captured_) return {};
+  if (decided.way != CopyRendezvous::Way::zero_copy || decided.is_captured == is_captured_)
+    return {};
   return misuse("rank ", link.connection->self(), is_captured_ ? " captures" : " does not capture",
                 " a call by the copy engines that rank ", link.connection->peer(),
                 is_captured_ ? " does not" : " captures", "; all ranks must capture it, or none");
@@ -169,10 +170,10 @@ Status OnCopyEngines::agree(Meeting& meeting) {
 // From here on both ends count alike what goes straight.
 Status OnCopyEngines::begin(StreamQueue& queue) {
   for (Meeting& meeting : meetings_) {
-    if (meeting.decided.way != Appointment::Way::straight) continue;
-    StreamQueue::Straight& flags = meeting.flags;
-    CopyLink::Straight& count =
-        meeting.sends ? flags.link->straight_sent : flags.link->straight_received;
+    if (meeting.decided.way != CopyRendezvous::Way::zero_copy) continue;
+    StreamQueue::ZeroCopy& flags = meeting.flags;
+    CopyLink::ZeroCopy& count =
+        meeting.sends ? flags.link->zero_copy_sent : flags.link->zero_copy_received;
     flags.message = count.messages++;
     flags.first_part = count.parts;
     count.parts += static_cast<unsigned>(flags.parts);
@@ -181,10 +182,10 @@ Status OnCopyEngines::begin(StreamQueue& queue) {
   return {};
 }
 
-const StreamQueue::Straight* OnCopyEngines::straight(int which) const {
+const StreamQueue::ZeroCopy* OnCopyEngines::straight(int which) const {
   if (which < 0) return nullptr;
   const Meeting& meeting = meetings_[static_cast<std::size_t>(which)];
-  return meeting.decided.way == Appointment::Way::straight ? &meeting.flags : nullptr;
+  return meeting.decided.way == CopyRendezvous::Way::zero_copy ? &meeting.flags : nullptr;
 }
 
 }  // namespace unisono::engine::gpu

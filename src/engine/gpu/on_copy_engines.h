@@ -35,9 +35,9 @@ class OnCopyEngines : public Execution {
   };
   // A message of a call that both ends let go straight if they can.
   struct Meeting {
-    StreamQueue::Straight flags;  // link and parts; the rest when it is straight
+    StreamQueue::ZeroCopy flags;  // link and parts; the rest when it is straight
     bool sends = false;
-    Appointment decided;  // before, of a receive: as this end wants it
+    CopyRendezvous decided;  // before, of a receive: as this end wants it
     std::uint64_t number = 0;
     bool is_over = false;
   };
@@ -46,10 +46,10 @@ class OnCopyEngines : public Execution {
   // Returns which it is. `wanted`: where the sender reaches the place of a receive; 0: it does not.
   int meet(CopyLink& link, bool sends, int parts, sys::cuda::DeviceAddress wanted);
   // As Resources does, for what is to be arranged.
-  void find_views(sys::cuda::DeviceAddress data, std::size_t bytes,
-                  std::span<sys::cuda::DeviceAddress> by_rank);
+  void find_peer_mappings(sys::cuda::DeviceAddress data, std::size_t bytes,
+                          std::span<sys::cuda::DeviceAddress> by_rank);
   // The message if it goes straight, else null; -1: none.
-  const StreamQueue::Straight* straight(int which) const;
+  const StreamQueue::ZeroCopy* straight(int which) const;
   sys::cuda::DeviceAddress destination(int which) const {
     return meetings_[static_cast<std::size_t>(which)].decided.at;
   }

@@ -76,14 +76,14 @@ void read_collectives(json::ObjectReader& in, PathRow& row) {
 
 void read_bounds(json::ObjectReader& in, PathRow& row) {
   int ranks = 0;
-  in.optional("ranks", ranks, 2, device::direct_max_ranks);
+  in.optional("ranks", ranks, 2, device::all_pairs_max_ranks);
   if (ranks > 0) row.min_ranks = row.max_ranks = ranks;
   in.optional("hops", row.hops, 1, 2);
   in.optional("min_bytes", row.min_bytes);
   in.optional("max_bytes", row.max_bytes);
   in.optional("min_sms", row.min_sms, 1, PathRow::no_bound - 1);
   in.optional("max_sms", row.max_sms, 1, PathRow::no_bound - 1);
-  in.optional("thread_blocks", row.thread_blocks, 1, device::lines_max_blocks);
+  in.optional("thread_blocks", row.thread_blocks, 1, device::ll128_max_blocks);
   bool flag = false;
   if (in.optional("overlap") != nullptr) {
     in.optional("overlap", flag);

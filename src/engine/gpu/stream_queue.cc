@@ -26,11 +26,11 @@ DeviceAddress free_flag(DeviceAddress signals, int slots, std::uint64_t slot) {
   return signals + (static_cast<std::uint64_t>(slots) + slot) * sizeof(std::uint64_t);
 }
 DeviceAddress wanted_flag(DeviceAddress signals, int slots, std::uint64_t message) {
-  const std::uint64_t turn = message % CopyLinks::straight_flags;
+  const std::uint64_t turn = message % CopyLinks::zero_copy_flags;
   return signals + (2 * static_cast<std::uint64_t>(slots) + turn) * sizeof(std::uint64_t);
 }
 DeviceAddress stored_flag(DeviceAddress signals, int slots, std::uint64_t part) {
-  return wanted_flag(signals, slots, part) + CopyLinks::straight_flags * sizeof(std::uint64_t);
+  return wanted_flag(signals, slots, part) + CopyLinks::zero_copy_flags * sizeof(std::uint64_t);
 }
 DeviceAddress own_signals(const CopyLink& link) { return address_of(link.connection->signals()); }
 DeviceAddress peer_signals(const CopyLink& link) {
@@ -72,19 +72,19 @@ Status StreamQueue::end_receive(CopyLink& link) {
               .value = 1});
 }
 
-Status StreamQueue::want(const Straight& message) {
+Status StreamQueue::want(const ZeroCopy& message) {
   return add(
       {.kind = MemoryOperation::write_value_64,
        .address = wanted_flag(peer_signals(*message.link), links_.options().slots, message.message),
        .value = 1});
 }
 
-Status StreamQueue::await_wanted(const Straight& message) {
+Status StreamQueue::await_destination(const ZeroCopy& message) {
   return wait(Waiting::Kind::destination, *message.link, message.message,
               wanted_flag(own_signals(*message.link), links_.options().slots, message.message));
 }
 
-void StreamQueue::tell_stored(const Straight& message, int part) {
+void StreamQueue::signal_stored(const ZeroCopy& message, int part) {
   untold_.push_back(stored_flag(peer_signals(*message.link), links_.options().slots,
                                 message.first_part + static_cast<unsigned>(part)));
 }
@@ -96,7 +96,7 @@ Status StreamQueue::tell_now() {
   return {};
 }
 
-Status StreamQueue::await_stored(const Straight& message, int part) {
+Status StreamQueue::await_stored(const ZeroCopy& message, int part) {
   return wait(Waiting::Kind::message, *message.link, message.link->received + message.message,
               stored_flag(own_signals(*message.link), links_.options().slots,
                           message.first_part + static_cast<unsigned>(part)));
@@ -110,7 +110,7 @@ Status StreamQueue::copy(DeviceAddress to, DeviceAddress from, std::size_t bytes
                        str("putting a copy of ", bytes, " bytes on a stream"));
 }
 
-Status StreamQueue::copy_beside(DeviceAddress to, DeviceAddress from, std::size_t bytes) {
+Status StreamQueue::copy_concurrently(DeviceAddress to, DeviceAddress from, std::size_t bytes) {
   if (fork_ == nullptr || bytes < worth_a_fork_bytes) return copy(to, from, bytes);
   if (to == from) return {};
   const sys::cuda::Driver& driver = device_.driver();

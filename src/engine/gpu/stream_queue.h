@@ -32,23 +32,24 @@ class StreamQueue {
   Status end_receive(CopyLink& link);
   // Of a message that goes straight. The receiver says that its place may be written, for which the
   // sender waits; the sender tells of each part, for which the receiver waits.
-  struct Straight {
+  struct ZeroCopy {
     CopyLink* link = nullptr;
     std::uint64_t message = 0;  // of the link's that went straight
     std::uint64_t first_part = 0;
     int parts = 1;
   };
-  Status want(const Straight& message);
-  Status await_wanted(const Straight& message);
+  Status want(const ZeroCopy& message);
+  Status await_destination(const ZeroCopy& message);
   // Puts it off until something waits, or tell_now(): what is stored one after the other is told of
   // together, as flags between copies halve the copies' pace.
-  void tell_stored(const Straight& message, int part);
+  void signal_stored(const ZeroCopy& message, int part);
   Status tell_now();
-  Status await_stored(const Straight& message, int part);
+  Status await_stored(const ZeroCopy& message, int part);
   Status copy(sys::cuda::DeviceAddress to, sys::cuda::DeviceAddress from, std::size_t bytes);
   // A copy inside the device that nothing on the stream needs before finish(): beside the others,
   // where there is a fork.
-  Status copy_beside(sys::cuda::DeviceAddress to, sys::cuda::DeviceAddress from, std::size_t bytes);
+  Status copy_concurrently(sys::cuda::DeviceAddress to, sys::cuda::DeviceAddress from,
+                           std::size_t bytes);
   // Whether to pause() before more is put here, and whether to wait still.
   bool is_full() const { return counts_ && links_.commands() >= CopyLinks::most_commands; }
   bool is_half_full() const { return counts_ && links_.commands() > CopyLinks::most_commands / 2; }

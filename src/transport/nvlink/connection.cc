@@ -39,13 +39,13 @@ std::size_t signals_bytes(const Geometry& geometry) {
 class NvlinkConnection : public Connection {
  public:
   NvlinkConnection(const ConnectionRequest& request, std::unique_ptr<Connection> control,
-                   Pool& pool, Farewells& farewells, Pool::Stretch own,
+                   Pool& pool, CloseHandshakes& farewells, Pool::Stretch own,
                    std::shared_ptr<const sys::cuda::Device> device)
       : Connection(request.self, request.peer),
         geometry_(request.geometry),
         control_(std::move(control)),
         pool_(pool),
-        farewells_(farewells),
+        close_handshakes_(farewells),
         own_(std::move(own)),
         device_(std::move(device)) {
     // Signals first, then the region.
@@ -60,8 +60,8 @@ class NvlinkConnection : public Connection {
     }
     // Unmapped before the peer is notified.
     peer_mapping_ = {};
-    farewells_.add(std::move(control_), std::move(own_), peer_is_in_this_process_);
-    farewells_.sweep();
+    close_handshakes_.add(std::move(control_), std::move(own_), peer_is_in_this_process_);
+    close_handshakes_.sweep();
   }
   NvlinkConnection(const NvlinkConnection&) = delete;
   NvlinkConnection& operator=(const NvlinkConnection&) = delete;
@@ -89,7 +89,7 @@ class NvlinkConnection : public Connection {
   Geometry geometry_;
   std::unique_ptr<Connection> control_;
   Pool& pool_;
-  Farewells& farewells_;
+  CloseHandshakes& close_handshakes_;
   Pool::Stretch own_;
   std::shared_ptr<const sys::cuda::Device> device_;
   Pool::Mapping peer_mapping_;
@@ -184,7 +184,7 @@ std::uint64_t NvlinkConnection::puts_completed() const {
 }  // namespace
 
 Result<std::unique_ptr<Connection>> make_connection(
-    const ConnectionRequest& request, Transport& control, Pool& pool, Farewells& farewells,
+    const ConnectionRequest& request, Transport& control, Pool& pool, CloseHandshakes& farewells,
     std::shared_ptr<const sys::cuda::Device> device) {
   UNISONO_TRY(check_request(request));
   ConnectionRequest control_request = request;

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "transport/nvlink/farewell.h"
+#include "transport/nvlink/close_handshake.h"
 #include "transport/nvlink/pool.h"
 #include "transport/transport.h"
 
@@ -12,7 +12,7 @@ namespace unisono::transport::nvlink {
 // Pool and farewells outlive the connection. It is destroyed only when no kernel that uses it runs
 // here any more.
 Result<std::unique_ptr<Connection>> make_connection(
-    const ConnectionRequest& request, Transport& control, Pool& pool, Farewells& farewells,
+    const ConnectionRequest& request, Transport& control, Pool& pool, CloseHandshakes& farewells,
     std::shared_ptr<const sys::cuda::Device> device);
 
 }  // namespace unisono::transport::nvlink

@@ -15,7 +15,7 @@ inline constexpr std::size_t slots_offset = 128;
 // (device::Posts).
 inline constexpr int arrived_signal = 0;
 inline constexpr int credit_signal = 16;
-inline constexpr int posts_signal = 32;
+inline constexpr int addresses_signal = 32;
 inline constexpr int signal_count = 96;
 
 }  // namespace unisono::transport::nvlink

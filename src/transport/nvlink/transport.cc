@@ -14,19 +14,19 @@ class NvlinkTransport : public Transport {
   std::string_view name() const override { return "nvlink"; }
   std::string address() const override { return control_.address(); }
   Result<std::unique_ptr<Connection>> connect(const ConnectionRequest& request) override {
-    return make_connection(request, control_, pool_, farewells_, device_);
+    return make_connection(request, control_, pool_, close_handshakes_, device_);
   }
   Status progress() override {
-    farewells_.sweep();
+    close_handshakes_.sweep();
     return control_.progress();
   }
-  bool is_used_in_this_process() override { return farewells_.wait_for_this_process(); }
+  bool is_used_in_this_process() override { return close_handshakes_.wait_for_this_process(); }
 
  private:
   Transport& control_;
   std::shared_ptr<const sys::cuda::Device> device_;
   Pool pool_;
-  Farewells farewells_;
+  CloseHandshakes close_handshakes_;
 };
 
 }  // namespace

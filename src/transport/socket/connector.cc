@@ -125,13 +125,13 @@ bool Connector::retry_later(Attempt& attempt, const Error& why) {
   attempt.streams.clear();
   if (now - attempt.started_ns > long_lived_seconds * ns_per_s) {
     attempt.tries = 0;
-    attempt.first_turned_away_ns = 0;
+    attempt.first_rejected_ns = 0;
   }
   bool gives_up = false;
   if (was_answered) {
-    if (attempt.first_turned_away_ns == 0) attempt.first_turned_away_ns = now;
+    if (attempt.first_rejected_ns == 0) attempt.first_rejected_ns = now;
     attempt.next_try_ns = now + shortest_pause_ms * ns_per_ms + spread_ns;
-    gives_up = now - attempt.first_turned_away_ns > turned_away_seconds * ns_per_s;
+    gives_up = now - attempt.first_rejected_ns > rejected_seconds * ns_per_s;
   } else {
     attempt.next_try_ns = now + (first_pause_ms << attempt.tries) * ns_per_ms;
     gives_up = ++attempt.tries >= max_tries;

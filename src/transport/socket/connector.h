@@ -27,7 +27,7 @@ class Connector {
   // Where somebody listens but turns the attempt away, strangers may flood the listener: the next
   // attempt follows soon, at a time that differs among ranks, for so long.
   static constexpr std::int64_t shortest_pause_ms = 2;
-  static constexpr std::int64_t turned_away_seconds = 10;
+  static constexpr std::int64_t rejected_seconds = 10;
   // An attempt that lived so long did reach the peer; the count starts again.
   static constexpr std::int64_t long_lived_seconds = 10;
 
@@ -43,8 +43,8 @@ class Connector {
     std::vector<Outgoing> streams;
     int tries = 0;
     std::int64_t started_ns = 0;
-    std::int64_t first_turned_away_ns = 0;  // 0: has not been
-    std::int64_t starved_since_ns = 0;      // 0: there are descriptors
+    std::int64_t first_rejected_ns = 0;  // 0: has not been
+    std::int64_t starved_since_ns = 0;   // 0: there are descriptors
     std::int64_t next_try_ns = 0;
   };
 

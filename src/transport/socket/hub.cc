@@ -58,15 +58,15 @@ Hub::Hub(std::unique_ptr<Poller> poller, Rails rails, const TransportOptions& op
 
 Hub::~Hub() {
   const std::int64_t deadline = now_ns() + last_farewell_ns;
-  while (!farewell_.empty() && now_ns() < deadline) {
+  while (!close_handshake_.empty() && now_ns() < deadline) {
     poller_->poll();
-    farewell_.progress();
-    if (!farewell_.empty()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    close_handshake_.progress();
+    if (!close_handshake_.empty()) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
 
 bool Hub::under_way() const {
-  return acceptor_.under_way() || !farewell_.empty() ||
+  return acceptor_.under_way() || !close_handshake_.empty() ||
          std::any_of(meetings_.begin(), meetings_.end(),
                      [](const auto& meeting) { return meeting->waits(); });
 }
@@ -84,7 +84,7 @@ void Hub::progress_locked() {
   poller_->poll();
   acceptor_.progress(meetings_);
   connector_.progress();
-  farewell_.progress();
+  close_handshake_.progress();
   busy_.store(under_way(), std::memory_order_relaxed);
 }
 
@@ -118,8 +118,8 @@ void Hub::leave(const std::shared_ptr<Meeting>& meeting) {
 
 void Hub::see_off(Streams streams) {
   const std::lock_guard lock(mutex_);
-  farewell_.add(std::move(streams));
-  farewell_.progress();
+  close_handshake_.add(std::move(streams));
+  close_handshake_.progress();
   busy_.store(true, std::memory_order_relaxed);
 }
 

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "transport/socket/acceptor.h"
+#include "transport/socket/close_handshake.h"
 #include "transport/socket/connector.h"
-#include "transport/socket/farewell.h"
 #include "transport/socket/poller.h"
 #include "transport/socket/rails.h"
 
@@ -44,7 +44,7 @@ class Hub {
   std::mutex mutex_;
   Acceptor acceptor_;
   Connector connector_;
-  Farewell farewell_;
+  CloseHandshake close_handshake_;
   Meetings meetings_;
   std::atomic<bool> busy_{true};
   std::atomic<std::int64_t> last_progress_ns_{0};

@@ -1,0 +1,88 @@
+#include "comm/run/status_page.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/fault.h"
+
+namespace unisono::comm {
+
+StatusPage::StatusPage(const std::string& name, int rank, std::vector<int> neighbours, int ranks)
+    : neighbours_(std::move(neighbours)), ranks_(ranks), name_("/unisono-board-" + name) {
+  const auto own = std::find(neighbours_.begin(), neighbours_.end(), rank);
+  own_ = static_cast<std::size_t>(own - neighbours_.begin());
+  if (neighbours_.size() == 1) return;
+  const std::size_t bytes = neighbours_.size() * sizeof(Line);
+  auto memory = sys::SharedMemory::open(name_, bytes, bytes);
+  if (!memory.ok()) {
+    log(LogLevel::info,
+        "timeout errors will not name the ranks that have not joined: ", memory.error().message);
+    return;
+  }
+  memory_.emplace(std::move(memory).value());
+  own_line_ = &line_of(own_);
+}
+
+void StatusPage::all_have_joined() {
+  if (memory_) sys::SharedMemory::unlink(name_);
+}
+
+StatusPage::Line& StatusPage::line_of(std::size_t neighbour) const {
+  if (!memory_) return const_cast<Line&>(lonely_);
+  // Zeroed memory is a valid atomic of value 0 on every platform that this library runs on.
+  return *reinterpret_cast<Line*>(memory_->data() + neighbour * sizeof(Line));
+}
+
+std::vector<int> StatusPage::absent() const {
+  std::vector<int> out;
+  if (!memory_) return out;
+  for (std::size_t i = 0; i < neighbours_.size(); ++i)
+    if (i != own_ && line_of(i).started.load(std::memory_order_relaxed) < started())
+      out.push_back(neighbours_[i]);
+  return out;
+}
+
+std::optional<StatusPage::OtherCall> StatusPage::other_call() const {
+  if (!memory_ || shown_ == 0) return std::nullopt;
+  const std::uint64_t number = shown_ - 1;
+  const auto call_of = [&](const Line& line) {
+    return line.calls[number % kept_calls].load(std::memory_order_acquire);
+  };
+  const std::uint64_t ours = call_of(*own_line_);
+  for (std::size_t i = 0; i < neighbours_.size(); ++i) {
+    const Line& line = line_of(i);
+    // Acquire, and the second look: as shows() says, so the fingerprint is that of this number.
+    if (line.shown.load(std::memory_order_acquire) <= number) continue;
+    const std::uint64_t theirs = call_of(line);
+    if (line.shown.load(std::memory_order_acquire) >= number + kept_calls) continue;
+    if (theirs != ours) return OtherCall{.rank = neighbours_[i], .theirs = theirs, .ours = ours};
+  }
+  return std::nullopt;
+}
+
+// A fault is one word; but who sees it, or that this rank has closed a connection, shall see why,
+// too: release here, acquire in told().
+void StatusPage::give_up(const transport::Fault& fault, std::string_view why) {
+  own_line_->why.set(why);
+  own_line_->fault.store(transport::pack(fault), std::memory_order_release);
+}
+
+std::optional<Error> StatusPage::told() const {
+  if (!memory_) return std::nullopt;
+  for (std::size_t i = 0; i < neighbours_.size(); ++i) {
+    if (i == own_) continue;
+    const std::uint64_t word = line_of(i).fault.load(std::memory_order_acquire);
+    if (word == 0) continue;
+    const auto fault = transport::unpack_fault(word, ranks_);
+    if (!fault) return transport::impossible_fault(neighbours_[i], word, ranks_);
+    if (fault->kind == transport::Fault::Kind::disagreed)
+      return peer_error(-1, "rank ", neighbours_[i], " aborted the call: ", line_of(i).why.text());
+    return transport::told_error(neighbours_[i], *fault);
+  }
+  return std::nullopt;
+}
+
+std::size_t StatusPage::memory_bytes() const { return memory_ ? memory_->bytes() : 0; }
+
+}  // namespace unisono::comm

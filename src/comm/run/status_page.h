@@ -1,0 +1,122 @@
+// Who has joined which call, and who gave up: a page of shared memory for each node of a
+// communicator, on which every rank stores how many collectives it has started, what the last of
+// them are, and its failure.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/fixed_text.h"
+#include "sys/shared_memory.h"
+#include "transport/transport.h"
+
+namespace unisono::comm {
+
+class StatusPage {
+ public:
+  // `neighbours` are the ranks on this rank's node, in order, this one among them. `name` is the
+  // same for these and for no other communicator. Where shared memory cannot be had, only this rank
+  // is known.
+  // `rank` and its neighbours are of a communicator of `ranks`.
+  StatusPage(const std::string& name, int rank, std::vector<int> neighbours, int ranks);
+
+  // Once all neighbours have made theirs: removes the name, so that nothing is left behind.
+  void all_have_joined();
+
+  // This rank has started a collective. They are counted here, because ranks number their calls
+  // differently where some send messages and others do not. Relaxed, as in absent(): the numbers
+  // are compared with each other only, long after they were stored.
+  void joined() { own_line_->started.store(started() + 1, std::memory_order_relaxed); }
+  std::uint64_t started() const { return own_line_->started.load(std::memory_order_relaxed); }
+  // The collective that this rank started last has that fingerprint.
+  void shows(std::uint64_t call) {
+    // Release, both: a reader that sees the number sees the fingerprint, and one that sees a
+    // fingerprint sees the number of the collective before it.
+    own_line_->calls[shown_ % kept_calls].store(call, std::memory_order_release);
+    own_line_->shown.store(++shown_, std::memory_order_release);
+  }
+  // Neighbours known not to have started the collective that this rank started last, in order.
+  std::vector<int> absent() const;
+  // A neighbour whose collective of the same number as this rank's last one is another.
+  struct OtherCall {
+    int rank = -1;
+    std::uint64_t theirs = 0;  // fingerprints
+    std::uint64_t ours = 0;
+  };
+  std::optional<OtherCall> other_call() const;
+  // This rank runs on that processor; on none while it gives it to others. Relaxed, as in
+  // any_at_rest(): a guess at where ranks are.
+  void runs_on(int processor) {
+    processor_ = processor;
+    own_line_->processor.store(processor + 1, std::memory_order_relaxed);
+  }
+  void rests() { own_line_->processor.store(0, std::memory_order_relaxed); }
+  // Whether `matches(rank)` for a neighbour that does not run on another processor than this rank.
+  template <class Matches>
+  bool any_at_rest(Matches matches) const {
+    return any_whose_line(matches, [this](const Line& line) {
+      const int processor = line.processor.load(std::memory_order_relaxed) - 1;
+      return processor < 0 || processor == processor_;
+    });
+  }
+  // Whether `matches(rank)` for a neighbour that does something else: it has not started the
+  // collective that this rank started last, and does not rest either. As above.
+  template <class Matches>
+  bool any_elsewhere(Matches matches) const {
+    return any_whose_line(matches, [own = started()](const Line& line) {
+      return line.started.load(std::memory_order_relaxed) < own &&
+             line.processor.load(std::memory_order_relaxed) != 0;
+    });
+  }
+  // This rank gives up for that fault, which `why` explains. Once; any thread.
+  void give_up(const transport::Fault& fault, std::string_view why);
+  // What a neighbour that gave up told: connections tell it too, but not those that were never
+  // made.
+  std::optional<Error> told() const;
+  // How many ranks have a line, this one among them; 1 where there is no shared memory.
+  std::size_t ranks() const { return memory_ ? neighbours_.size() : 1; }
+  std::size_t memory_bytes() const;
+
+ private:
+  // Ranks that have gone on by two collectives still tell what the one before these was.
+  static constexpr std::size_t kept_calls = 4;
+  // One of a rank. Every collective stores to its first cache line.
+  struct alignas(64) Line {
+    std::atomic<std::uint64_t> started{0};  // collectives
+    std::atomic<std::uint64_t> fault{0};    // packed; 0: none
+    std::atomic<int> processor{0};          // that it was last seen on, plus 1; 0: none
+    // Collectives whose fingerprints have been shown, and those of the last of them.
+    std::atomic<std::uint64_t> shown{0};
+    std::array<std::atomic<std::uint64_t>, kept_calls> calls{};
+    FixedText<448> why;  // of the fault
+  };
+  static_assert(offsetof(Line, why) == 64);
+  Line& line_of(std::size_t neighbour) const;
+  // Whether there is a neighbour of whose line `says(line)` and of whose rank `matches(rank)`.
+  template <class Matches, class Says>
+  bool any_whose_line(Matches matches, Says says) const {
+    for (std::size_t i = 0; i < neighbours_.size(); ++i)
+      if (i != own_ && says(line_of(i)) && matches(neighbours_[i])) return true;
+    return false;
+  }
+
+  std::vector<int> neighbours_;
+  int ranks_;
+  std::size_t own_ = 0;  // this rank's place among them
+  std::string name_;
+  std::optional<sys::SharedMemory> memory_;
+  Line lonely_;  // stands for the page where there is none
+  Line* own_line_ = &lonely_;
+  int processor_ = -1;       // as its line tells
+  std::uint64_t shown_ = 0;  // likewise
+};
+
+}  // namespace unisono::comm

@@ -1,0 +1,323 @@
+// Plans between all ranks in protocol LL128, by hand and for calls of any size, in one hop or two:
+//   hop 0  a rank stores to others what it has for them; what comes is put where it belongs, or,
+//          where the rank `hears`, is added up in the plan's order, from its own data on
+//   hop 1  the sum (or what was heard from one alone) goes on to others, which put it in place
+// Warps work alone, each with its counterparts of the same number on the other devices: nobody
+// waits for a whole block, and while some warps wait others send.
+//
+// A warp moves a group at a time (group.cuh); a round is a group for each warp, and its number is
+// the flag. A warp has two slots in turn, and
+// stores a round's lines once their takers are through with the round before the last: whoever has
+// something of a peer's of the last round knows that. Where some only send, every rank tells all
+// others at a round's end (`tells`), and the senders look. The two kinds of calls have slots of
+// their own. Warps count their rounds in device memory, so calls of any size follow each other.
+//
+// In a call that `posts` most of it goes straight (zero_copy.cuh), and only the rest by lines.
+#pragma once
+
+#include <cstdint>
+
+#include "device/copy/group.cuh"
+#include "device/kernels/address.cuh"
+#include "device/kernels/data.cuh"
+#include "device/kernels/zero_copy.cuh"
+#include "device/program.h"
+#include "device/ptx/grid.cuh"
+#include "device/ptx/memory.cuh"
+#include "device/reduce/units.cuh"
+#include "device/sync/wait.cuh"
+
+namespace unisono::device {
+namespace {
+
+// A warp on its way through a call. `most` ranks: the loops over peers are unrolled. `by_distance`:
+// so are the launch's peers and sets, else by rank; and what goes to all is loaded before the first
+// store and the counters, which takes registers.
+template <int most, class Data, bool by_distance>
+struct Ll128Warp {
+  const Ll128Launch& launch;
+  Watch watch;
+  Place place;
+  int lane;
+  int warp;  // of all that the slots are for
+  // What goes by slots, of the launch's.
+  unsigned sends;
+  unsigned keeps;
+  unsigned takes;
+  Ll128Region* own;
+  std::uint64_t round;   // from 1; once it has begun
+  std::uint64_t credit;  // of the peer of this lane's number, seen last
+  bool has_begun;
+
+  __device__ int peer_at(int distance) const {
+    return by_distance ? distance : rank_at(launch, distance);
+  }
+  __device__ int rank_of(int peer) const { return by_distance ? rank_at(launch, peer) : peer; }
+  __device__ Share load(int peer, std::int64_t group) const;
+  __device__ void store(int peer, std::int64_t group, const Share& share) const;
+  __device__ std::uint64_t lines(int hop) const {
+    const auto slot = (static_cast<std::uint64_t>(warp) * ll128_slots + round % ll128_slots);
+    return sizeof(Ll128Region) +
+           (slot * ll128_hops + static_cast<std::uint64_t>(hop)) * ll128_group_bytes;
+  }
+  __device__ void send_to(int peer, int hop, const Share& share) const;
+  // False if a wait was given up, here and below.
+  __device__ bool begin();
+  __device__ bool await_credits();
+  // By distance; from those of `peers`.
+  __device__ bool await(int hop, unsigned peers, Share (&shares)[most]) const;
+  __device__ bool send(std::int64_t group);
+  __device__ bool combine(std::int64_t group) const;
+  __device__ bool take(std::int64_t group) const;
+  __device__ void tell() const;
+  __device__ bool run(std::int64_t group) {
+    if (!send(group)) return false;
+    if (launch.hears != 0 && !combine(group)) return false;
+    if (takes != 0 && !take(group)) return false;
+    if (launch.tells != 0) tell();
+    return true;
+  }
+};
+
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ Share
+Ll128Warp<most, Data, by_distance>::load(int peer, std::int64_t group) const {
+  const std::int64_t begin = group * static_cast<std::int64_t>(ll128_group_payload);
+  return load_share<Data>(launch.arithmetic,
+                          at_address<const Byte>(launch.peers[peer].source) + begin,
+                          launch.peers[peer].bytes - begin, lane);
+}
+
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ void Ll128Warp<most, Data, by_distance>::store(
+    int peer, std::int64_t group, const Share& share) const {
+  const std::int64_t begin = group * static_cast<std::int64_t>(ll128_group_payload);
+  store_share<Data>(at_address<Byte>(launch.peers[peer].destination) + begin,
+                    launch.peers[peer].bytes - begin, lane, share);
+}
+
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ void Ll128Warp<most, Data, by_distance>::send_to(
+    int peer, int hop, const Share& share) const {
+  send_share(at_address<Byte>(launch.peers[peer].out + lines(hop)), lane, share, round);
+}
+
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::begin() {
+  has_begun = true;
+  round = ptx::load_relaxed_sys(&own->rounds[warp]);
+  if (launch.tells != 0 && lane < launch.ranks && has(sends | launch.forwards, lane))
+    credit =
+        ptx::load_relaxed_sys(&at_address<const Ll128Region>(launch.peers[lane].in)->credits[warp]);
+  // Once given up, the counters of the two ends no longer agree.
+  return ptx::load_relaxed_sys(&own->stopped) == 0;
+}
+
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::await_credits() {
+  const bool looks = lane < launch.ranks && has(sends | launch.forwards, lane);
+  const auto is_free = [&](std::uint64_t& seen) {
+    if (!looks || credit + ll128_slots >= round) return true;
+    seen = credit =
+        ptx::load_relaxed_sys(&at_address<const Ll128Region>(launch.peers[lane].in)->credits[warp]);
+    return credit + ll128_slots >= round;
+  };
+  return wait_until_in_warp(watch, place, {Failure::credit, rank_of(lane), 0, round - ll128_slots},
+                            is_free);
+}
+
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ void Ll128Warp<most, Data, by_distance>::tell() const {
+  if (lane < launch.ranks && lane != peer_at(0))
+    ptx::store_relaxed_sys(&at_address<Ll128Region>(launch.peers[lane].out)->credits[warp], round);
+}
+
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::await(
+    int hop, unsigned peers, Share (&shares)[most]) const {
+  unsigned missing = peers;  // the same for all lanes
+  Wanted wanted{Failure::message, -1, hop, round};
+  // Relaxed: a line is seen whole with its flag. Polls for all peers at once.
+  const auto have_come = [&](std::uint64_t& seen) {
+#pragma unroll
+    for (int distance = 1; distance < most; ++distance) {
+      const int peer = peer_at(distance);
+      if (distance >= launch.ranks || !has(missing, peer)) continue;
+      shares[distance] =
+          poll_ll128(at_address<const Byte>(launch.peers[peer].in + lines(hop)), lane);
+    }
+    bool misses = false;
+#pragma unroll
+    for (int distance = 1; distance < most; ++distance) {
+      const int peer = peer_at(distance);
+      if (distance >= launch.ranks || !has(missing, peer)) continue;
+      const bool waits = misses_flags(shares[distance], lane, round);
+      if (__any_sync(0xffffffffU, waits) == 0) {
+        missing &= ~(1U << peer);
+        drop_flags(shares[distance], lane);
+      } else if (waits) {
+        misses = true;
+        seen = high_word(shares[distance].units[0]);
+        wanted.peer = rank_of(peer);
+      }
+    }
+    return !misses;
+  };
+  return wait_until_in_warp(watch, place, wanted, have_come);
+}
+
+// The first loads come before the counters are needed.
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::send(std::int64_t group) {
+  Share shares[most];
+  shares[0] = {};
+#pragma unroll
+  for (int distance = 0; distance < most; ++distance) {
+    const int peer = peer_at(distance);
+    if (launch.sources_differ == 0
+            ? distance == 0 && (sends | keeps) != 0
+            : by_distance && distance < launch.ranks && has(sends | keeps, peer))
+      shares[distance] = load(peer, group);
+  }
+  if (by_distance && !has_begun && !begin()) return false;
+  ++round;
+  if (launch.tells != 0 && !await_credits()) return false;
+#pragma unroll
+  for (int distance = 0; distance < most; ++distance) {
+    const int peer = peer_at(distance);
+    if (distance >= launch.ranks || !has(sends | keeps, peer)) continue;
+    Share share = shares[0];
+    if (launch.sources_differ != 0) share = by_distance ? shares[distance] : load(peer, group);
+    if (has(keeps, peer)) store(peer, group, share);
+    if (has(sends, peer)) send_to(peer, 0, share);
+  }
+  return true;
+}
+
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::combine(
+    std::int64_t group) const {
+  Share shares[most];
+  shares[0] = {};
+  const int own = peer_at(0);
+  if (has(launch.hears, own)) shares[0] = load(own, group);
+  if (!await(0, launch.hears & ~(1U << own), shares)) return false;
+  Share sum = shares[0];
+  bool is_begun = has(launch.hears, own);
+#pragma unroll
+  for (int distance = 1; distance < most; ++distance) {
+    if (distance >= launch.ranks || !has(launch.hears, peer_at(distance))) continue;
+    if (is_begun)
+      Data::template combine<2>(launch.arithmetic, sum.units, shares[distance].units);
+    else
+      sum = shares[distance];
+    is_begun = true;
+  }
+  Data::template divide<2>(launch.arithmetic, sum.units);
+  if (launch.peers[own].destination != 0) store(own, group, sum);
+#pragma unroll
+  for (int distance = 1; distance < most; ++distance)
+    if (distance < launch.ranks && has(launch.forwards, peer_at(distance)))
+      send_to(peer_at(distance), 1, sum);
+  return true;
+}
+
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::take(std::int64_t group) const {
+  Share shares[most];
+  if (!await(launch.hops - 1, takes, shares)) return false;
+#pragma unroll
+  for (int distance = 1; distance < most; ++distance)
+    if (distance < launch.ranks && has(takes, peer_at(distance)))
+      store(peer_at(distance), group, shares[distance]);
+  return true;
+}
+
+// Of the first `blocks` thread blocks.
+template <int most, class Data, bool by_distance>
+__device__ __forceinline__ bool run_rounds(Ll128Warp<most, Data, by_distance>& self,
+                                           int warp_of_block, int blocks) {
+  constexpr auto payload = static_cast<std::int64_t>(ll128_group_payload);
+  const std::int64_t groups = (self.launch.longest + payload - 1) / payload;
+  const std::int64_t warps = static_cast<std::int64_t>(blocks) * (blockDim.x / 32);
+  const bool is_empty = self.launch.hears == 0 && (self.sends | self.keeps | self.takes) == 0;
+  std::int64_t group = warp_of_block * static_cast<std::int64_t>(blocks) + blockIdx.x;
+  if (is_empty) {
+    // Who has nothing to do counts all the same, as its peers do.
+    if (group >= groups) return true;
+    if (by_distance && !self.begin()) return false;
+    self.round += static_cast<std::uint64_t>((groups - group + warps - 1) / warps);
+    if (self.launch.tells != 0) self.tell();
+    return true;
+  }
+  for (; group < groups; group += warps) {
+    if (!self.run(group)) return false;
+    ++self.place.tile;
+  }
+  return true;
+}
+
+// What could not go straight; not in line, for its registers.
+template <int most>
+__device__ __noinline__ bool run_rest(Ll128Warp<most, AnyData, false>& self, int warp_of_block) {
+  return run_rounds(self, warp_of_block, static_cast<int>(gridDim.x));
+}
+
+template <int most, class Data, bool posts>
+__device__ __forceinline__ void run_ll128(const Ll128Launch& launch) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int warp_of_block = static_cast<int>(threadIdx.x / 32);
+  const int warp =
+      static_cast<int>(blockIdx.x) * ll128_warps_of_block(launch.ranks) + warp_of_block;
+  auto* own = at_address<Ll128Region>(launch.states);
+  const Watch watch{launch.timeout_ns, at_address<Mailbox>(launch.mailbox), &own->stopped};
+  const Place place{launch.rank, static_cast<int>(blockIdx.x), 0, 0};
+  Ll128Warp<most, Data, !posts> self{launch,       watch,        place, lane, warp, launch.sends,
+                                     launch.keeps, launch.takes, own,   0,    0,    false};
+  if (!has_peers<most>(launch)) return;
+  ptx::wait_for_kernel_before();
+  ptx::let_next_kernel_come();
+  if constexpr (posts) {
+    if (!self.begin()) return;
+    __shared__ std::uint64_t views[most];
+    ZeroCopy straight{launch, watch, place, own->straight.calls[blockIdx.x] + 1, views, 0, 0};
+    if (!straight.agree()) return;
+    straight.push();
+    straight.tell();
+    straight.keep();
+    self.sends &= ~straight.sends;
+    self.takes &= ~straight.takes;
+    self.keeps = 0;
+    const bool complete = run_rest(self, warp_of_block) && straight.await_ends();
+    if (__syncthreads_or(complete ? 0 : 1) != 0) return;
+    if (threadIdx.x == 0) own->straight.calls[blockIdx.x] = straight.call;
+  } else if (!run_rounds(self, warp_of_block, static_cast<int>(gridDim.x))) {
+    return;
+  }
+  if (self.has_begun && lane == 0) own->rounds[warp] = self.round;
+}
+
+}  // namespace
+
+// NOLINTBEGIN(bugprone-macro-parentheses)
+#define UNISONO_LINES_KERNEL(name, most, data, posts)                       \
+  extern "C" __global__ void __launch_bounds__(ll128_threads, 1)            \
+      unisono_##name##_##most(const __grid_constant__ Ll128Launch launch) { \
+    run_ll128<most, data, posts>(launch);                                   \
+  }
+// NOLINTEND(bugprone-macro-parentheses)
+UNISONO_LINES_KERNEL(ll128_any, 2, AnyData, false)
+UNISONO_LINES_KERNEL(ll128_any, 4, AnyData, false)
+UNISONO_LINES_KERNEL(ll128_any, 8, AnyData, false)
+UNISONO_LINES_KERNEL(ll128_float16, 2, PlainData<Float16>, false)
+UNISONO_LINES_KERNEL(ll128_float16, 4, PlainData<Float16>, false)
+UNISONO_LINES_KERNEL(ll128_bfloat16, 2, PlainData<BFloat16>, false)
+UNISONO_LINES_KERNEL(ll128_bfloat16, 4, PlainData<BFloat16>, false)
+UNISONO_LINES_KERNEL(ll128_float32, 2, PlainData<Float32>, false)
+UNISONO_LINES_KERNEL(ll128_float32, 4, PlainData<Float32>, false)
+UNISONO_LINES_KERNEL(zero_copy_any, 2, AnyData, true)
+UNISONO_LINES_KERNEL(zero_copy_any, 4, AnyData, true)
+UNISONO_LINES_KERNEL(zero_copy_any, 8, AnyData, true)
+#undef UNISONO_LINES_KERNEL
+
+}  // namespace unisono::device

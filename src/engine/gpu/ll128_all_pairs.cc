@@ -1,0 +1,201 @@
+#include "engine/gpu/ll128_all_pairs.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/try.h"
+#include "transport/nvlink/layout.h"
+
+namespace unisono::engine::gpu {
+namespace {
+
+using sys::cuda::address_of;
+using sys::cuda::DeviceAddress;
+
+// Calls in which some send to ranks of which they hear nothing have their own.
+constexpr int ll128_mutual = ll128_channel;
+constexpr int ll128_one_way = ll128_channel + 1;
+
+static_assert(sizeof(device::Ll128Region::begin) == transport::nvlink::slots_offset);
+
+std::uint8_t bits(unsigned ranks) { return static_cast<std::uint8_t>(ranks); }
+
+}  // namespace
+
+int ll128_hops(const plan::Exchange& exchange) {
+  if (!is_carried(exchange) || (exchange.reduces && !adds_own_first(exchange))) return 0;
+  if (exchange.hops == 1 && !exchange.has_whole_blocks()) return 0;
+  // In place, nobody's sum may come where another still reads.
+  const bool is_shared_out = exchange.hops == 2 || exchange.reduces;
+  return !is_shared_out || exchange.has_segments() ? exchange.hops : 0;
+}
+
+// Those have regions of their own, for few thread blocks.
+bool is_bounded(int max_sms) { return max_sms > 0 && max_sms <= device::bulk_max_blocks; }
+
+int ll128_blocks(std::int64_t longest, int most) {
+  constexpr auto payload = static_cast<std::int64_t>(device::ll128_group_payload);
+  return static_cast<int>(std::clamp<std::int64_t>((longest + payload - 1) / payload, 1, most));
+}
+
+Ll128AllPairs::Ll128AllPairs(const plan::Header& header, int rank,
+                             std::shared_ptr<const plan::Exchange> exchange)
+    : SpecialisedKernel(header, rank, std::move(exchange)) {
+  plan::Header out_of_place = header;
+  out_of_place.in_place = false;
+  input_blocks_ = plan::input_blocks_of(out_of_place, rank);
+  output_blocks_ = plan::output_blocks_of(out_of_place, rank);
+  find_sets();
+  find_bulk_flows();
+}
+
+std::unique_ptr<SpecialisedKernel> Ll128AllPairs::make(
+    const plan::Header& header, int rank, std::shared_ptr<const plan::Exchange> exchange) {
+  return ll128_hops(*exchange) > 0 ? std::unique_ptr<SpecialisedKernel>(
+                                         new Ll128AllPairs(header, rank, std::move(exchange)))
+                                   : nullptr;
+}
+
+void Ll128AllPairs::find_sets() {
+  for (const int rank : own_part().adds) sets_.adds |= 1U << rank;
+  for (const int rank : own_part().forwards) sets_.forwards |= 1U << rank;
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const bool is_own = peer == rank_;
+    if (!is_own && !gives(peer).empty()) sets_.sends |= 1U << peer;
+    if (takes(peer).empty() || (is_own && sets_.adds != 0)) continue;
+    const auto& forwards = exchange_->part(peer).forwards;
+    const bool comes = exchange_->hops == 1 ? !is_own : std::ranges::count(forwards, rank_) > 0;
+    (comes ? sets_.takes : sets_.keeps) |= 1U << peer;
+  }
+  for (int from = 0; from < ranks_; ++from)
+    for (int to = 0; to < ranks_; ++to) {
+      const plan::Chunks& taken = own_part().takes[static_cast<std::size_t>(from)];
+      const plan::Chunks& given = own_part().gives[static_cast<std::size_t>(to)];
+      if ((sets_.takes & 1U << from) != 0 && (sets_.sends & 1U << to) != 0)
+        overwrites_in_place_ |= taken.overlaps(given);
+    }
+}
+
+PathChoice Ll128AllPairs::choose(const Engine& engine, const Arguments& arguments) const {
+  // Who adds by bulk copies knows its own factor only.
+  if (is_reduction(collective_) && arguments.operation == ReduceOperation::pre_multiplied_sum)
+    return {};
+  return engine.paths().find({.collective = collective_,
+                              .ranks = ranks_,
+                              .hops = exchange_->hops,
+                              .longest = static_cast<std::uint64_t>(longest_bytes(arguments)),
+                              .max_sms = arguments.max_sms,
+                              .overlaps = arguments.leaves_room});
+}
+
+int Ll128AllPairs::channel(const Engine&, const Arguments& arguments) const {
+  switch (chosen_.path) {
+    case Path::zero_copy:
+      return ll128_one_way;
+    case Path::tma_bulk:
+      return is_bounded(arguments.max_sms) ? bulk_channel : ll128_one_way;
+    default:
+      return is_one_way() ? ll128_one_way : ll128_mutual;
+  }
+}
+
+transport::Geometry Ll128AllPairs::geometry(int channel) const {
+  const int blocks = channel == bulk_channel ? device::bulk_max_blocks : device::ll128_max_blocks;
+  const std::size_t bytes = device::ll128_slots_bytes(ranks_, blocks);
+  return {.region_bytes = sizeof(device::Ll128Region) + bytes,
+          .signals = transport::nvlink::signal_count,
+          .layout = bytes};
+}
+
+void Ll128AllPairs::set_buffers(const Arguments& arguments, device::Ll128Launch& launch) const {
+  set_peers(arguments, 0, launch);
+  launch.longest = longest_bytes(arguments);
+  launch.sends = bits(sets_.sends);
+  launch.keeps = bits(sets_.keeps);
+  launch.hears = bits(sets_.adds);
+  launch.forwards = bits(sets_.forwards);
+  launch.takes = bits(sets_.takes);
+}
+
+// Where the others reach what they are to store here.
+void Ll128AllPairs::set_peer_buffers(Resources& resources, const Arguments& arguments,
+                                     device::Ll128Launch& launch) const {
+  if (launch.takes == 0) return;
+  // What comes there must not come before what is there has gone.
+  if (overwrites_in_place_ && arguments.input == arguments.output) return;
+  const DeviceAddress output = address_of(arguments.output);
+  std::array<DeviceAddress, device::all_pairs_max_ranks> views{};
+  resources.find_peer_mappings(
+      arguments.output, static_cast<std::size_t>(block_bytes(arguments) * output_blocks_), views);
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const DeviceAddress view = views[static_cast<std::size_t>(peer)];
+    if (view == 0) continue;
+    const std::uint64_t wanted = view + (launch.peers[peer].destination - output);
+    if (wanted % device::address_alignment == 0) launch.peers[peer].view = wanted;
+  }
+}
+
+// What stood by rank: this one first.
+void Ll128AllPairs::stand_by_distance(device::Ll128Launch& launch) const {
+  std::rotate(launch.peers, launch.peers + rank_, launch.peers + ranks_);
+  for (std::uint8_t* ranks :
+       {&launch.sends, &launch.keeps, &launch.hears, &launch.forwards, &launch.takes})
+    *ranks = bits((*ranks >> rank_ | *ranks << (ranks_ - rank_)) & ((1U << ranks_) - 1));
+}
+
+device::DataKind Ll128AllPairs::kind_of_data(const device::Ll128Launch& launch) const {
+  std::uint64_t all = 0;
+  for (const device::Ll128Peer& peer : launch.peers)
+    all |= peer.source | peer.destination | static_cast<std::uint64_t>(peer.bytes);
+  return data_kind(all, device::unit_bytes, ranks_, is_reduction(collective_), launch.arithmetic);
+}
+
+Status Ll128AllPairs::launch(Resources& resources, const Arguments& arguments,
+                             const device::Arithmetic& arithmetic) const {
+  const Engine& engine = resources.engine();
+  device::Ll128Launch launch{};
+  launch.arithmetic = arithmetic;
+  launch.rank = static_cast<std::int16_t>(rank_);
+  launch.ranks = static_cast<std::int16_t>(ranks_);
+  launch.hops = static_cast<std::uint8_t>(exchange_->hops);
+  const Path path = chosen_.path;
+  launch.tells = is_one_way() || path != Path::ll128_all_pairs;
+  set_buffers(arguments, launch);
+  // What stays where it is need not be stored.
+  for (int peer = 0; peer < ranks_; ++peer)
+    if (launch.peers[peer].destination == 0 ||
+        launch.peers[peer].source == launch.peers[peer].destination)
+      launch.keeps = bits(launch.keeps & ~(1U << peer));
+  if (path == Path::zero_copy) set_peer_buffers(resources, arguments, launch);
+  const auto& connections = links(channel(engine, arguments));
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const transport::Connection* link = connections[static_cast<std::size_t>(peer)];
+    if (link == nullptr) continue;
+    launch.peers[peer].out = address_of(link->peer_region());
+    launch.peers[peer].in = address_of(link->region());
+    if (launch.states == 0) launch.states = launch.peers[peer].in;
+  }
+  if (path == Path::ll128_all_pairs) stand_by_distance(launch);
+  launch.mailbox = engine.mailbox_address();
+  launch.timeout_ns = arguments.timeout_ns;
+  if (path == Path::tma_bulk) return launch_in_bulk(resources, arguments, launch);
+  // A group a block, until all are there; then more warps.
+  constexpr auto payload = static_cast<std::int64_t>(device::ll128_group_payload);
+  const std::int64_t groups = (launch.longest + payload - 1) / payload;
+  const int most = chosen_.thread_blocks > 0 ? chosen_.thread_blocks : device::ll128_max_blocks;
+  const std::int64_t blocks = ll128_blocks(launch.longest, most_blocks(arguments, most));
+  const std::int64_t warps =
+      std::min<std::int64_t>((groups + blocks - 1) / blocks, device::ll128_warps_of_block(ranks_));
+  launch.spreads = collective_ != Collective::gather && blocks >= ranks_ - 1;
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
+  UNISONO_TRY(resources.make_room(stream, static_cast<int>(blocks)));
+  void* parameters[] = {&launch};
+  const auto result = (path == Path::zero_copy ? engine.straight(ranks_)
+                                               : engine.lines(kind_of_data(launch), ranks_))
+                          .launch(static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps),
+                                  stream, parameters);
+  return engine.device().check(result, "launching an LL128 all-pairs kernel");
+}
+
+}  // namespace unisono::engine::gpu

@@ -1,0 +1,93 @@
+// Plans in protocol LL128, of calls of any size, by a kernel of their own
+// (device/kernels/ll128_all_pairs.cuh), for 2 to 8 ranks; of some large calls, and of those that
+// few thread blocks serve, by bulk copies (device/kernels/tma_bulk.cuh). Carried are
+//   one hop   of whole blocks, to any ranks; some ranks, or all, add different blocks of all ranks
+//   two hops  of segments: each rank that has one adds it up, or gets it from one, and sends it on
+// Where ranks add, each begins with its own data and goes on in turn.
+#pragma once
+
+#include "engine/gpu/specialised_kernel.h"
+
+namespace unisono::engine::gpu {
+
+class StreamQueue;
+
+// Of connections for bulk copies in calls of few thread blocks, whose regions are a
+// device::Ll128Region and slots for so many.
+inline constexpr int bulk_channel = ll128_channel + 3;
+
+// Whether Ll128AllPairs does plans in LL128 of that exchange, and in how many hops; 0: it does not.
+int ll128_hops(const plan::Exchange& exchange);
+
+// Thread blocks of a call whose longest message is so long, of those that it may have.
+int ll128_blocks(std::int64_t longest, int most);
+
+class Ll128AllPairs : public SpecialisedKernel {
+ public:
+  // Null for plans that the kernel does not do as they say.
+  static std::unique_ptr<SpecialisedKernel> make(const plan::Header& header, int rank,
+                                                 std::shared_ptr<const plan::Exchange> exchange);
+
+  bool serves(const Arguments& arguments) const override { return block_bytes(arguments) > 0; }
+  Path path(const Engine& engine, const Arguments& arguments) const override {
+    return choose(engine, arguments).path;
+  }
+  Status launch(Resources& resources, const Arguments& arguments,
+                const device::Arithmetic& arithmetic) const override;
+
+ private:
+  Ll128AllPairs(const plan::Header& header, int rank,
+                std::shared_ptr<const plan::Exchange> exchange);
+  void prepare(const Engine& engine, const Arguments& arguments) override {
+    chosen_ = choose(engine, arguments);
+  }
+  int channel(const Engine& engine, const Arguments& arguments) const override;
+  transport::Geometry geometry(int channel) const override;
+  PathChoice choose(const Engine& engine, const Arguments& arguments) const;
+  void set_peer_buffers(Resources& resources, const Arguments& arguments,
+                        device::Ll128Launch& launch) const;
+  // Who sends what to whom; of every call the same.
+  void find_sets();
+  void find_bulk_flows();
+  int only_giver() const;
+  void set_buffers(const Arguments& arguments, device::Ll128Launch& launch) const;
+  void stand_by_distance(device::Ll128Launch& launch) const;
+  device::DataKind kind_of_data(const device::Ll128Launch& launch) const;
+  void set_flows(const Arguments& arguments, device::BulkLaunch& launch) const;
+  Status copy_own_concurrently(StreamQueue& queue, const Arguments& arguments,
+                               device::BulkLaunch& launch) const;
+  bool set_bulk_peer_buffers(Resources& resources, const void* data, std::int64_t bytes,
+                             std::uint64_t (&views)[device::all_pairs_max_ranks]) const;
+  bool set_bulk_buffers(Resources& resources, const Arguments& arguments,
+                        device::BulkLaunch& launch) const;
+  Status launch_in_bulk(Resources& resources, const Arguments& arguments,
+                        const device::Ll128Launch& lines) const;
+
+  // As bits: ranks that get what this one gives, whose parts it keeps of its own input, whose data
+  // make its result, that get the result, and whose data it stores.
+  struct Sets {
+    unsigned sends = 0;
+    unsigned keeps = 0;
+    unsigned adds = 0;
+    unsigned forwards = 0;
+    unsigned takes = 0;
+  };
+  // What is copied from the same place of each source, or added up, to the same place of each rank.
+  struct Flow {
+    Span source;
+    Span destination;
+    unsigned ranks;
+  };
+
+  Sets sets_;
+  // Where input and output are one, what comes may overwrite what is still to be sent.
+  bool overwrites_in_place_ = false;
+  unsigned bulk_sources_ = 0;
+  std::vector<Flow> flows_;
+  PathChoice chosen_;  // of the call that was prepared last
+  // Of this rank's buffers, where the call is not in place.
+  int input_blocks_;
+  int output_blocks_;
+};
+
+}  // namespace unisono::engine::gpu

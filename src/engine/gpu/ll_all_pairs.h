@@ -1,0 +1,43 @@
+// Plans in protocol LL by kernels of their own (device/kernels/ll_all_pairs.cuh), for 2 to 8 ranks:
+//   take      one hop, of whole blocks, to any ranks; nothing is added
+//   combine   one hop, of whole blocks; some ranks, or all, add all ranks' blocks, in turn
+//   two_shot  two hops, of 3 ranks or more: each adds its segment, and all get all segments
+#pragma once
+
+#include <optional>
+
+#include "engine/gpu/specialised_kernel.h"
+
+namespace unisono::engine::gpu {
+
+// Thread blocks that such a call of `bytes` to each rank in a hop needs, to keep what is on the
+// way.
+int ll_least_blocks(device::LlKind kind, std::size_t bytes, int ranks);
+
+class LlAllPairs : public SpecialisedKernel {
+ public:
+  // Null for plans that the kernel does not do as they say.
+  static std::unique_ptr<SpecialisedKernel> make(const plan::Header& header, int rank,
+                                                 std::shared_ptr<const plan::Exchange> exchange);
+
+  // Whether a call is small enough.
+  bool serves(const Arguments& arguments) const override;
+  Path path(const Engine&, const Arguments&) const override { return Path::ll_all_pairs; }
+  Status launch(Resources& resources, const Arguments& arguments,
+                const device::Arithmetic& arithmetic) const override;
+
+ private:
+  LlAllPairs(const plan::Header& header, int rank, std::shared_ptr<const plan::Exchange> exchange,
+             device::LlKind kind)
+      : SpecialisedKernel(header, rank, std::move(exchange)), kind_(kind) {}
+  int channel(const Engine& engine, const Arguments& arguments) const override;
+  transport::Geometry geometry(int channel) const override;
+  void set_buffers(const Arguments& arguments, device::LlLaunch& launch) const;
+
+  device::LlKind kind_;
+};
+
+// How LlAllPairs does plans in LL of that exchange, if it does.
+std::optional<device::LlKind> ll_kind(const plan::Exchange& exchange);
+
+}  // namespace unisono::engine::gpu

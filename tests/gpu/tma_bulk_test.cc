@@ -1,0 +1,258 @@
+// Large calls in bulk copies, by few thread blocks.
+#include <gtest/gtest.h>
+
+#include "support/carried.h"
+#include "support/emulated_device.h"
+
+#include <array>
+#include <random>
+
+#include "engine/gpu/ll128_all_pairs.h"
+#include "gpu/runs.h"
+
+namespace unisono::test {
+namespace {
+
+constexpr std::array others{ReduceOperation::max, ReduceOperation::pre_multiplied_sum};
+
+class GpuBulk : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    const auto devices = usable_devices(&why);
+    devices_ = static_cast<int>(devices.size());
+    if (devices_ == 0) GTEST_SKIP() << why;
+    multiprocessors_ = devices.front()->multiprocessors();
+  }
+  // Every call may go in bulk, so that few bytes show all.
+  static GpuCluster::Options options(std::function<bool(int, int)> sees) {
+    return {.engine = {.zero_copy_min_bytes = 1}, .sees = std::move(sees)};
+  }
+  GpuCluster::Run run_tma_bulk(const algorithm::Entry& entry, int ranks, std::int64_t count) {
+    auto run = run_of(entry, problem_of(entry, ranks, count, random_), Protocol::ll128, 1,
+                      random_() % 2 == 0, random_());
+    run.max_sms = static_cast<int>(1 + random_() % 9);
+    run.is_aligned = true;
+    if (!entry.supports(run.request).ok()) run.request.in_place = false;
+    return run;
+  }
+  // As many thread blocks as it likes; `max_sms` 0.
+  GpuCluster::Run run_by_default(const algorithm::Entry& entry, int ranks, std::int64_t count) {
+    auto run = run_tma_bulk(entry, ranks, count);
+    run.max_sms = 0;
+    run.type = random_() % 2 == 0 ? DataType::uint8 : DataType::bfloat16;
+    return run;
+  }
+  static bool is_tma_bulk(const algorithm::Entry& entry, int ranks, int max_sms = 1,
+                          bool leaves_room = false) {
+    const int hops = ll128_hops(entry, ranks);
+    static const engine::gpu::Paths paths = engine::gpu::PathTable::built_in().resolve(90, true, 1);
+    const auto chosen = paths.find({entry.collective, ranks, hops, 1 << 10, max_sms, leaves_room});
+    return hops > 0 && chosen.path == engine::gpu::Path::tma_bulk;
+  }
+  // Likewise, whoever reaches whom and whatever is aligned from call to call.
+  void expect_right_by_default(GpuCluster& cluster, const algorithm::Entry& entry,
+                               bool leaves_room) {
+    for (int round = 0; round < 8; ++round) {
+      const unsigned most = fewer(round == 0 ? 9'000'000 : 200'000);
+      auto run =
+          run_by_default(entry, cluster.ranks(), static_cast<std::int64_t>(64 + random_() % most));
+      if (round % 2 == 0) run.problem.count = (run.problem.count + 63) / 64 * 64;
+      run.calls = 6;
+      run.is_graph = round == 1;
+      if (is_reduction(entry.collective) && round == 3)
+        run.problem.operation = others[random_() % others.size()];
+      if (is_reduction(entry.collective) && round == 2)
+        run.problem.operation = ReduceOperation::average;
+      run.is_aligned = random_() % 4 != 0;
+      run.leaves_room = leaves_room;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+      if (HasFailure()) return;
+    }
+  }
+  // Ranks that share a device never have as many as they like.
+  bool has_device_for_each(int ranks) const { return ranks >= 2 && ranks <= devices_; }
+  int devices_ = 0;
+  int multiprocessors_ = 0;
+  std::mt19937_64 random_{test_seed()};
+};
+
+// Blocks of whole units and others, which end within one.
+TEST_F(GpuBulk, EveryPlanIsRight) {
+  for (const int ranks : {2, 4, 5}) {
+    GpuCluster cluster(ranks, options([](int, int) { return true; }));
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks))
+      for (int round = 0; round < 4 && is_tma_bulk(entry, ranks); ++round) {
+        auto count = static_cast<std::int64_t>(1 + random_() % (round == 0 ? 400'000 : 40'000));
+        if (round % 2 == 0) count = (count + 63) / 64 * 64;
+        auto run = run_tma_bulk(entry, ranks, count);
+        run.calls = 3;
+        run.type = random_() % 2 == 0 ? DataType::float32 : DataType::bfloat16;
+        if (round == 3) run.type = DataType::uint8;
+        if (is_reduction(entry.collective) && round == 1)
+          run.problem.operation = others[random_() % others.size()];
+        if (is_reduction(entry.collective) && round == 2)
+          run.problem.operation = ReduceOperation::average;
+        EXPECT_EQ(cluster.run(run), "") << describe(run) << ", max_sms " << run.max_sms;
+        if (HasFailure()) return;
+      }
+  }
+}
+
+// Who reaches whom, and whether anything is aligned, changes from call to call.
+TEST_F(GpuBulk, EveryPlanIsRightWhoeverReachesWhom) {
+  constexpr int ranks = 4;
+  GpuCluster cluster(ranks, options([&](int, int) { return random_() % 16 != 0; }));
+  for (const algorithm::Entry& entry : entries_by_exchange(ranks))
+    for (int round = 0; round < 4 && is_tma_bulk(entry, ranks); ++round) {
+      auto run = run_tma_bulk(entry, ranks, static_cast<std::int64_t>(1 + random_() % 10'000) * 16);
+      run.calls = 6;
+      run.is_aligned = random_() % 3 != 0;
+      EXPECT_EQ(cluster.run(run), "") << describe(run) << ", max_sms " << run.max_sms;
+      if (HasFailure()) return;
+    }
+}
+
+TEST_F(GpuBulk, NoLineIsStoredWhereAllReachAll) {
+  constexpr int ranks = 3;
+  for (const bool reaches : {true, false}) {
+    GpuCluster cluster(ranks, options([&](int, int) { return reaches; }));
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
+      if (!is_tma_bulk(entry, ranks)) continue;
+      auto run = run_tma_bulk(entry, ranks, 64 * 3000);
+      // In place an all-to-all never goes so.
+      run.request.in_place = false;
+      run.calls = 2;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+    }
+    for (int rank = 0; rank < ranks; ++rank)
+      EXPECT_EQ(cluster.has_used_slots(rank), !reaches || !cluster.engine(0).copies_by_tma())
+          << rank;
+  }
+}
+
+TEST_F(GpuBulk, GraphsReplayOnNewData) {
+  constexpr int ranks = 4;
+  GpuCluster cluster(ranks, options([](int, int) { return true; }));
+  for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
+    if (!is_tma_bulk(entry, ranks)) continue;
+    auto run = run_tma_bulk(entry, ranks, 64 * 2000);
+    run.calls = 6;
+    run.is_graph = true;
+    EXPECT_EQ(cluster.run(run), "") << describe(run);
+  }
+}
+
+// Also where the rest goes by lines, and in graphs.
+TEST_F(GpuBulk, CopyEnginesKeepLargeBlocks) {
+  constexpr int ranks = 2;
+  constexpr std::int64_t large = 4 << 20;
+  for (const bool reaches : {true, false}) {
+    GpuCluster cluster(ranks, options([&](int, int) { return reaches; }));
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
+      if (!is_tma_bulk(entry, ranks) || is_reduction(entry.collective)) continue;
+      auto run = run_tma_bulk(entry, ranks, large + static_cast<std::int64_t>(random_() % 100));
+      run.type = DataType::uint8;
+      run.calls = 3;
+      run.is_graph = random_() % 2 == 0;
+      run.request.in_place = false;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+    }
+  }
+}
+
+// Ranks that all others reach come with few thread blocks, the others with all, for lines.
+TEST_F(GpuBulk, ByDefaultEveryPlanIsRightWhoeverReachesWhom) {
+  for (const int ranks : {2, 3, 4}) {
+    if (!has_device_for_each(ranks)) continue;
+    GpuCluster cluster(ranks, options([&](int, int) { return random_() % 8 != 0; }));
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks))
+      if (is_tma_bulk(entry, ranks, 0) && !HasFailure())
+        expect_right_by_default(cluster, entry, false);
+  }
+}
+
+// Also on devices that ranks share, where each has more thread blocks than may copy in bulk.
+TEST_F(GpuBulk, LeavingRoomEveryPlanIsRightWhoeverReachesWhom) {
+  for (const int ranks : {2, 3, 4}) {
+    const int sharing = (ranks + devices_ - 1) / devices_;
+    if (multiprocessors_ / sharing <= device::bulk_max_blocks) continue;
+    GpuCluster cluster(ranks, options([&](int, int) { return random_() % 8 != 0; }));
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks))
+      if (is_tma_bulk(entry, ranks, 0, true) && !HasFailure())
+        expect_right_by_default(cluster, entry, true);
+  }
+}
+
+// Also when it is captured, where a rank's number of thread blocks holds in all replays.
+TEST_F(GpuBulk, ARankHasFewThreadBlocksWhereItIsReached) {
+  constexpr int ranks = 2;
+  const algorithm::Entry& entry = **algorithm::find(Collective::all_gather, "direct");
+  for (const bool reaches : {true, false}) {
+    GpuCluster cluster(ranks, options([&](int rank, int) { return reaches || rank == 0; }));
+    auto run = run_by_default(entry, ranks, 64 * 3000);
+    run.leaves_room = true;
+    run.request.in_place = false;
+    run.is_graph = random_() % 2 == 0;
+    run.calls = 5;
+    EXPECT_EQ(cluster.run(run), "") << describe(run);
+    if (!cluster.engine(0).copies_by_tma()) GTEST_SKIP() << "the device does not copy in bulk";
+    EXPECT_EQ(cluster.thread_blocks(0), 8);
+    if (reaches)
+      EXPECT_EQ(cluster.thread_blocks(1), 8);
+    else
+      EXPECT_GT(cluster.thread_blocks(1), 8);
+  }
+}
+
+TEST_F(GpuBulk, ByDefaultNoLineIsStoredWhereAllReachAll) {
+  constexpr int ranks = 2;
+  if (!has_device_for_each(ranks)) GTEST_SKIP() << "two devices are needed";
+  for (const bool reaches : {true, false}) {
+    GpuCluster cluster(ranks, options([&](int, int) { return reaches; }));
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
+      if (!is_tma_bulk(entry, ranks, 0)) continue;
+      auto run = run_by_default(entry, ranks, 64 * 3000);
+      run.calls = 2;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+    }
+    // A root's are not.
+    EXPECT_EQ(cluster.has_used_slots(0) || cluster.has_used_slots(1),
+              !reaches || !cluster.engine(0).copies_by_tma());
+  }
+}
+
+// A peer never comes: the others say what they wait for.
+TEST_F(GpuBulk, ARankSaysThatItWaitsForTheOthersBuffers) {
+  GpuCluster cluster(2, options([](int, int) { return true; }));
+  const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, "two_shot");
+  auto run = run_tma_bulk(entry, 2, 64 * 1000);
+  run.max_sms = 2;
+  ASSERT_EQ(cluster.run(run), "");
+  auto executions = cluster.make_executions(run);
+  ASSERT_TRUE(executions.ok()) << executions.error().describe();
+  auto memory = sys::cuda::Memory::allocate(cluster.engine(0).shared_device(), 64 * 1000 * 4);
+  ASSERT_TRUE(memory.ok());
+  auto* data = reinterpret_cast<void*>(memory->address());
+  std::vector<engine::Arguments> arguments(2);
+  for (int rank = 0; rank < 2; ++rank)
+    arguments[static_cast<std::size_t>(rank)] = {.input = data,
+                                                 .output = data,
+                                                 .count = 64 * 1000,
+                                                 .type = DataType::int32,
+                                                 .stream = cluster.stream(rank).handle(),
+                                                 .timeout_ns = 100'000'000,
+                                                 .max_sms = 2};
+  // Connections are made by both.
+  ASSERT_TRUE(cluster.launch(*executions, arguments, {0, 1}).ok());
+  ASSERT_TRUE(cluster.synchronize().ok());
+  ASSERT_TRUE(cluster.launch(*executions, arguments, {0}).ok());
+  ASSERT_TRUE(cluster.stream(0).synchronize().ok());
+  const Status failure = cluster.engine(0).failure();
+  ASSERT_FALSE(failure.ok());
+  EXPECT_NE(failure.error().message.find("destination address 3 from rank 1"), std::string::npos)
+      << failure.error().message;
+}
+
+}  // namespace
+}  // namespace unisono::test
