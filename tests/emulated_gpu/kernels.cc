@@ -35,7 +35,7 @@ const std::map<std::string_view, Call (*)(void**)>& kernels() {
       UNISONO_KERNEL(interpret_tokens, Launch),
       UNISONO_KERNEL(divide, DivideLaunch),
       UNISONO_KERNEL(messages, MessagesLaunch<max_transfers>),
-      UNISONO_KERNEL(few_messages, MessagesLaunch<small_launch_transfers>),
+      UNISONO_KERNEL(messages_small, MessagesLaunch<small_launch_transfers>),
       UNISONO_KERNEL(ll128_messages, Ll128MessagesLaunch),
       UNISONO_KERNELS_2_4_8(ll_take_any, LlLaunch),
       UNISONO_KERNELS_2_4(ll_take_plain, LlLaunch),

@@ -88,7 +88,7 @@ class Engine {
   bool copies_by_tma() const { return bulk(device::DataKind::any, 2).shared_bytes() > 0; }
   const sys::cuda::Kernel& divide() const { return divide_; }
   const sys::cuda::Kernel& messages() const { return messages_; }
-  const sys::cuda::Kernel& few_messages() const { return small_messages_; }
+  const sys::cuda::Kernel& small_messages() const { return small_messages_; }
   const sys::cuda::Kernel& ll128_messages() const { return ll128_messages_; }
   std::uint64_t mailbox_address() const { return mailbox_memory_.address(); }
   // In device memory: set once messages were given up.

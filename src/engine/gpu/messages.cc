@@ -199,7 +199,7 @@ Status Messages::launch(sys::cuda::StreamHandle* stream) const {
   UNISONO_TRY(resources_.make_room(stream, blocks));
   if (fits_in_ll128()) return launch_ll128(stream);
   if (transfers_ <= device::small_launch_transfers)
-    return launch_any<device::small_launch_transfers>(engine.few_messages(), stream);
+    return launch_any<device::small_launch_transfers>(engine.small_messages(), stream);
   return launch_any<device::max_transfers>(engine.messages(), stream);
 }
 
