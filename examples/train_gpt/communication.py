@@ -49,9 +49,9 @@ class UnisonoRecorder(Recorder):
         for group in groups:
             if dist.get_backend(group) != "unisono":
                 continue
-            for entry in communicator(group).record()["entries"]:
-                start = entry["enqueued_ns"] * 1e-9 - self._started
-                if start >= 0 and entry["ended_ns"]:
+            for entry in communicator(group).record()["collectives"]:
+                start = entry["scheduled_ns"] * 1e-9 - self._started
+                if start >= 0 and entry.get("ended_ns"):
                     end = entry["ended_ns"] * 1e-9 - self._started
                     calls.append((entry["collective"], start, end))
         return calls

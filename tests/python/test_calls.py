@@ -205,7 +205,7 @@ def test_explain_names_the_plan_that_runs():
     def check(comm):
         found = comm.explain("all_reduce", "400B")
         comm.all_reduce(np.ones(100, np.float32))
-        entry = comm.record()["entries"][-1]
+        entry = comm.record()["collectives"][-1]
         assert (entry["plan"], entry["protocol"]) == (f"{found.algorithm}", found.protocol)
         assert f"{entry['plan']}, {entry['protocol']}, " in str(found).splitlines()[1]
 

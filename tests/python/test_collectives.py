@@ -175,7 +175,7 @@ def test_every_algorithm_and_protocol_by_name():
                 out = comm.all_reduce(x, algorithm=algorithm.name, protocol=protocol)
                 np.testing.assert_array_equal(out, expected)
                 names.append((algorithm.name, protocol))
-        entries = comm.record()["entries"]
+        entries = comm.record()["collectives"]
         assert [(entry["plan"], entry["protocol"]) for entry in entries] == names
         return len(names)
 

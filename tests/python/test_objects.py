@@ -127,7 +127,7 @@ def test_a_communicator_gives_the_plan_that_a_call_takes() -> None:
         plan = comm.plan("all_reduce", "4KiB", in_place=True)
         x = np.ones(1024, np.float32)
         comm.all_reduce(x, out=x)
-        entry = comm.record()["entries"][-1]
+        entry = comm.record()["collectives"][-1]
         assert plan.name == f"{entry['plan']}_all_reduce"
         assert (plan.ranks, plan.protocol, plan.in_place) == (4, entry["protocol"], True)
         assert plan.verify().ok

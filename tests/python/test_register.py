@@ -46,10 +46,10 @@ def taken(comm, count=1000):
     x = np.arange(count, dtype=np.int64) + comm.rank
     total = comm.size * np.arange(count) + comm.size * (comm.size - 1) // 2
     np.testing.assert_array_equal(comm.all_reduce(x), total)
-    name = comm.record()["entries"][-1]["plan"]
+    name = comm.record()["collectives"][-1]["plan"]
     comm.all_reduce(x, out=x)
     np.testing.assert_array_equal(x, total)
-    assert comm.record()["entries"][-1]["plan"] == name
+    assert comm.record()["collectives"][-1]["plan"] == name
     return name
 
 
@@ -77,7 +77,7 @@ def test_the_latest_registration_comes_first_and_names_still_choose():
         x = np.ones(100)
         for name in ("my_ring", "ring"):
             comm.all_reduce(x, algorithm=name)
-            assert comm.record()["entries"][-1]["plan"] == name
+            assert comm.record()["collectives"][-1]["plan"] == name
 
     run_ranks(4, check, nodes=2)
 
@@ -110,7 +110,7 @@ def test_collectives_with_a_root_take_it_for_calls_of_that_root():
                 x = np.arange(50.0) * (comm.rank + 1)
                 got = comm.broadcast(x, root, out=out)
                 np.testing.assert_array_equal(got, np.arange(50.0) * (root + 1))
-                assert (comm.record()["entries"][-1]["plan"] == "my_star") == (root == 1)
+                assert (comm.record()["collectives"][-1]["plan"] == "my_star") == (root == 1)
 
     run_ranks(3, check)
 
@@ -123,7 +123,7 @@ def test_one_sided_programs_are_registered_and_run(nodes):
             for _ in range(3):
                 x = np.arange(count) + comm.rank
                 np.testing.assert_array_equal(comm.all_reduce(x), 4 * np.arange(count) + 6)
-                assert comm.record()["entries"][-1]["plan"] == reads.name
+                assert comm.record()["collectives"][-1]["plan"] == reads.name
         average = comm.all_reduce(np.full(10, comm.rank), "average")
         np.testing.assert_array_equal(average, 1)  # 1.5, towards zero
         scaled = comm.all_reduce(np.full(10, 1.0), "pre_multiplied_sum", multiplier=comm.rank)
@@ -146,7 +146,7 @@ def test_plans_are_registered_and_proved():
         comm.register(plan)
         x = np.arange(1000)
         comm.all_reduce(x)
-        assert comm.record()["entries"][-1]["plan"] == "my_ring"
+        assert comm.record()["collectives"][-1]["plan"] == "my_ring"
         with pytest.raises(MisuseError, match="plan my_ring failed verification"):
             comm.register(wrong)
         with pytest.raises(MisuseError, match="is for 3 ranks; the communicator has 2"):
@@ -225,7 +225,7 @@ def test_custom_programs_are_called_by_name(nodes):
             got = comm.run(with_next, x)
             np.testing.assert_array_equal(got, np.concatenate([x, before]))
             np.testing.assert_array_equal(comm.run("with_next", x.reshape(2, -1)).ravel(), got)
-        assert comm.record()["entries"][-1]["plan"] == "with_next"
+        assert comm.record()["collectives"][-1]["plan"] == "with_next"
         ones = np.ones((3, 5), np.float32)
         np.testing.assert_array_equal(comm.run("prefix", ones), comm.rank + 1)
         largest = comm.run("prefix", ones * comm.rank, "max", async_op=True).wait()
@@ -258,12 +258,12 @@ PROCESSES = """
         x = np.arange(comm.size * count) + comm.rank
         total = comm.size * np.arange(comm.size * count) + sum(range(comm.size))
         np.testing.assert_array_equal(comm.all_reduce(x), total)
-        taken = comm.record()["entries"][-1]["plan"]
+        taken = comm.record()["collectives"][-1]["plan"]
         assert taken == {4: ring.name, 100_000: reads.name}.get(count, taken)
         got = comm.run(to_next, x)
         if comm.rank > 0:
             np.testing.assert_array_equal(got, x - 1)
-        assert comm.record()["entries"][-1]["plan"] == to_next.name
+        assert comm.record()["collectives"][-1]["plan"] == to_next.name
     print("right")
 """
 

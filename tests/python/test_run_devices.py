@@ -94,12 +94,12 @@ PROCESSES = """
         x = torch.arange(comm.size * count, device=device, dtype=torch.float32) + comm.rank
         total = comm.size * (x - comm.rank) + sum(range(comm.size))
         assert torch.equal(torch.as_tensor(comm.all_reduce(x)), total)
-        taken = comm.record()["entries"][-1]["plan"]
+        taken = comm.record()["collectives"][-1]["plan"]
         assert (taken == ring.name) == (x.nbytes <= 1 << 16), (count, taken)
         got = torch.as_tensor(comm.run(to_next, x))
         if comm.rank > 0:
             assert torch.equal(got, x - 1)
-        assert comm.record()["entries"][-1]["plan"] == to_next.name
+        assert comm.record()["collectives"][-1]["plan"] == to_next.name
     # Rank 0 waits for no output of to_next: ending now, it would take its part of the call along.
     comm.destroy()
     print("right")

@@ -43,7 +43,7 @@ def unisono(*arguments: str, **variables: str) -> subprocess.CompletedProcess[st
 
 @pytest.mark.parametrize(
     ("fault", "verdict"),
-    [("killed", "never joined"), ("outside", "never joined"), ("skipped", "never joined"),
+    [("killed", "died"), ("outside", "stuck outside communication"), ("skipped", "never joined"),
      ("size", "other call")],
 )  # fmt: skip
 def test_the_rank_that_a_real_job_hangs_on_is_named(

@@ -13,7 +13,7 @@ from torch import nn
 
 def ran() -> str:
     """What ran in the default group, which must be Unisono's."""
-    entries = unisono.torch.communicator().record()["entries"]
+    entries = unisono.torch.communicator().record()["collectives"]
     collectives = {entry["collective"] for entry in entries}
     return "all_reduce" if "all_reduce" in collectives else f"only {sorted(collectives)}"
 

@@ -421,7 +421,7 @@ def named_plans_and_the_communicator_underneath():
     same(out, sum(all_of((size() * 3,))).chunk(size())[rank()])
     communicator = unisono.torch.communicator()
     assert (communicator.rank, communicator.size) == (rank(), size())
-    plans = {entry["plan"] for entry in communicator.record()["entries"]}
+    plans = {entry["plan"] for entry in communicator.record()["collectives"]}
     assert {"ring", "hierarchical_recursive_direct"} <= plans, plans
 
 

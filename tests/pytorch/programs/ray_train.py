@@ -21,7 +21,7 @@ def train() -> None:
     x = torch.full((3,), dist.get_rank() + 1.0)
     dist.all_reduce(x)
     assert x.tolist() == [3.0] * 3
-    ran = {entry["collective"] for entry in unisono.torch.communicator().record()["entries"]}
+    ran = {entry["collective"] for entry in unisono.torch.communicator().record()["collectives"]}
     assert "all_reduce" in ran
     ray.train.report({"backend": dist.get_backend()})
 

@@ -150,7 +150,7 @@ def fsdp(backend: str, custom: bool = False) -> list[float]:
 
 def entries_of(group: dist.ProcessGroup) -> list[dict]:
     """What ran in a group of Unisono."""
-    return unisono.torch.communicator(group).record()["entries"]
+    return unisono.torch.communicator(group).record()["collectives"]
 
 
 def check_runs(backend: str, where: DeviceMesh, collective: str) -> None:
