@@ -104,7 +104,7 @@ TEST(Record, TellsWhatCallsDid) {
     const std::string record = world.dump_record();
     EXPECT_NE(record.find("\"format\": \"unisono-record\""), std::string::npos) << record;
     EXPECT_NE(record.find("\"collective\": \"all_reduce\""), std::string::npos) << record;
-    EXPECT_NE(record.find("\"state\": \"completed\""), std::string::npos) << record;
+    EXPECT_NE(record.find("\"state\": \"ended\""), std::string::npos) << record;
   });
 }
 
