@@ -121,8 +121,8 @@ Status Engine::find_kernels(bool waits_by_itself) {
     add(ll_[0], "ll_take", {any, plain});
     add(ll_[1], "ll_combine", {any, float16, bfloat16, float32});
     if (ranks[i] > 2) add(ll_[2], "ll_two_shot", {any, float16, bfloat16, float32});
-    add(ll128_, "lines", {any, float16, bfloat16, float32});
-    add(zero_copy_, "straight", {any});
+    add(ll128_, "ll128", {any, float16, bfloat16, float32});
+    add(zero_copy_, "zero_copy", {any});
     add(bulk_, "bulk", {any, float32});
     // By default sums go in bulk between two ranks alone.
     if (ranks[i] == 2) add(bulk_, "bulk", {float16, bfloat16});
