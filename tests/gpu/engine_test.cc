@@ -216,7 +216,7 @@ TEST_P(GpuSpecialisedPlans, InLl128AreRightForAllOperationsAndSizes) {
   }
 }
 
-// Each once through slots and once straight, small enough for tools that watch every access.
+// Each once through slots and once zero-copy, small enough for tools that watch every access.
 class GpuSpecialisedKernels : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {

@@ -1,7 +1,7 @@
 // How long plans take on GPUs, all ranks in one process: calls in a CUDA graph, the slowest rank's
 // time by events. Arguments: ranks, slots, bytes of a slot, then rows "collective algorithm
-// protocol channels bytes", `bytes` the larger of a rank's input and output. Protocol `straight` is
-// simple with all buffers reached by all ranks; simple itself goes through slots.
+// protocol channels bytes", `bytes` the larger of a rank's input and output. Protocol `zero_copy`
+// is simple with all buffers mapped by all ranks; simple itself goes through slots.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -119,7 +119,7 @@ int run(int argc, char** argv) {
               "bytes", "us", "GB/s bus");
   for (int i = 4; i + 4 < argc; i += 5) {
     const auto collective = collective_from_name(argv[i]);
-    is_zero_copy = argv[i + 2] == std::string_view("straight");
+    is_zero_copy = argv[i + 2] == std::string_view("zero_copy");
     const auto protocol = is_zero_copy ? Protocol::simple : protocol_from_name(argv[i + 2]);
     if (!collective || !protocol) {
       std::printf("row %d cannot be read\n", (i - 4) / 5);

@@ -1,4 +1,5 @@
-// Messages that are stored straight where they are wanted, among others that go through slots.
+// Messages that LL128 kernels store directly into the receiver's buffer, among others that go
+// through slots.
 #include <gtest/gtest.h>
 
 #include "support/carried.h"
@@ -14,7 +15,7 @@
 namespace unisono::test {
 namespace {
 
-// Every message may go straight, so that few bytes show all.
+// Every message may be zero-copy, so that a few bytes cover all cases.
 GpuCluster::Options everything_zero_copy(std::function<bool(int, int)> sees) {
   return {.engine = {.slot_bytes = 4096, .zero_copy_min_bytes = 1}, .sees = std::move(sees)};
 }
@@ -48,10 +49,10 @@ TEST_F(GpuLl128ZeroCopy, EveryPlanIsRightWhoeverReachesWhom) {
     }
 }
 
-class GpuStraightLines : public GpuLl128ZeroCopy, public testing::WithParamInterface<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, GpuStraightLines, testing::Values(3, 4, 5));
+class GpuLl128ZeroCopyPlans : public GpuLl128ZeroCopy, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuLl128ZeroCopyPlans, testing::Values(3, 4, 5));
 
-TEST_P(GpuStraightLines, EveryPlanIsRightWhoeverReachesWhom) {
+TEST_P(GpuLl128ZeroCopyPlans, EveryPlanIsRightWhoeverReachesWhom) {
   const int ranks = GetParam();
   GpuCluster cluster(ranks, everything_zero_copy([&](int, int) { return random_() % 2 == 0; }));
   for (const algorithm::Entry& entry : entries_by_exchange(ranks))

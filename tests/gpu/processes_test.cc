@@ -1,5 +1,5 @@
 // Ranks as processes, which map each other's device memory. On the emulated devices alone: a
-// process that has forked cannot use CUDA.
+// process that has forked cannot use CUDA. They run in a program whose parent opens no device.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>

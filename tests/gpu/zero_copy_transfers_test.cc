@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using sys::cuda::Memory;
 
-// Every message may go straight; who reaches whom changes from call to call.
+// Every message may be zero-copy; which peers are mapped changes from call to call.
 class GpuZeroCopyTransfers : public testing::Test {
  protected:
   void SetUp() override {
@@ -190,7 +190,7 @@ TEST_F(GpuZeroCopyTransfers, ASenderSaysThatItWaitsForTheDestination) {
       << failure.error().message;
 }
 
-// Hosts that are apart go through slots, others straight, in calls that follow each other.
+// Calls through slots (hosts set apart) and zero-copy calls follow each other.
 TEST_F(GpuZeroCopyTransfers, CallsOfACommunicatorDeliverWhetherHostsKeepUpOrNot) {
   const auto devices = usable_devices();
   const auto device_of = [&](int rank) {
