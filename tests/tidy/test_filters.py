@@ -6,7 +6,6 @@ import re
 from fnmatch import fnmatchcase
 
 import pytest
-
 from tidy.tree import ROOT
 
 NAMED = re.compile(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", re.MULTILINE)
