@@ -100,11 +100,11 @@ bool Ring::read_slot(const Slot& slot, Entry& entry) {
   return true;
 }
 
-std::optional<Entry> Ring::at(std::uint64_t number) const {
+std::optional<Entry> Ring::at(std::size_t slot) const {
   Entry entry;
   // A slot caught in the middle of a write is tried again a few times, then left out.
   for (int attempt = 0; attempt < 8; ++attempt)
-    if (read_slot(ring_[number % slots_], entry)) return entry;
+    if (read_slot(ring_[slot], entry)) return entry;
   return std::nullopt;
 }
 

@@ -81,7 +81,9 @@ struct Entry {
   std::uint64_t sequence = 0;
   std::int64_t scheduled_ns = 0;  // of the monotonic clock, like the others; 0: not seen
   std::int64_t started_ns = 0;
+  std::int64_t launched_ns = 0;  // all of it was on its stream
   std::int64_t ended_ns = 0;
+  std::uint64_t launch = 0;  // which of its communicator's launches, from 1; 0: none
   Collective collective = Collective::all_reduce;
   Protocol protocol = Protocol::simple;
   DataType type = DataType::uint8;
@@ -96,8 +98,7 @@ struct Entry {
   std::int32_t message_tag = 0;
   std::array<char, 44> plan{};  // the plan's name, cut to fit, ending in 0
   std::uint64_t bytes = 0;
-  std::uint64_t tag = 0;         // the caller's
-  std::int64_t launched_ns = 0;  // all of it was on its stream
+  std::uint64_t tag = 0;  // the caller's
   Waiting waiting;
 
   bool is_message() const { return collective == Collective::point_to_point; }
@@ -114,8 +115,6 @@ class Ring {
   // that kind, only its first line is written. Many small calls would else go through all of a ring
   // that is larger than a core's first cache.
   void write(std::uint64_t number, const Entry& entry, std::uint32_t kind = 0);
-  // What the slot of that number holds.
-  std::optional<Entry> at(std::uint64_t number) const;
   // The entries held now, in the order of scheduled_ns. Entries that are being overwritten are left
   // out.
   std::vector<Entry> read() const;
@@ -131,6 +130,7 @@ class Ring {
     std::array<std::atomic<std::uint64_t>, words> data{};
   };
   static bool read_slot(const Slot& slot, Entry& entry);
+  std::optional<Entry> at(std::size_t slot) const;
 
   std::size_t slots_;
   std::unique_ptr<Slot[]> ring_;

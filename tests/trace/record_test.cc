@@ -120,13 +120,13 @@ TEST(Waiting, IsDescribedWithItsNumbers) {
   }
 }
 
-TEST(Ring, FindsWhatTheSlotOfANumberHolds) {
+TEST(Ring, HoldsTheLaterEntryOfASlot) {
   Ring ring(4);
-  EXPECT_FALSE(ring.at(1));
+  EXPECT_TRUE(ring.read().empty());
   ring.write(1, entry_of(1));
   ring.write(5, entry_of(5));
-  ASSERT_TRUE(ring.at(1));
-  EXPECT_EQ(ring.at(1)->sequence, 5U) << "the later one of the slot";
+  ASSERT_EQ(ring.read().size(), 1U);
+  EXPECT_EQ(ring.read().front().sequence, 5U);
 }
 
 json::Value parsed(const Record& record, const Owner& owner = {}) {

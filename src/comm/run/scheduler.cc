@@ -51,7 +51,8 @@ Scheduler::Scheduler(Options options, Connections& connections, StatusPage& stat
       status_page_(status_page),
       group_(group),
       collectives_record_(options_.record_slots),
-      messages_record_(options_.record_slots) {}
+      messages_record_(options_.record_slots),
+      launches_(options_.record_slots) {}
 
 bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
   trace::Entry& entry = call.entry;
@@ -80,7 +81,7 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
   if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
   entry.scheduled_ns = entry.started_ns;
   if (call.arguments.is_on_stream) {
-    launched(entry, is_collective ? entry.sequence : call.number);
+    launched(entry, is_collective ? entry.sequence : call.number, call.kind);
   } else {
     entry.state = trace::State::ended;
     (is_collective ? collectives_record_ : messages_record_)

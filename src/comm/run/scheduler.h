@@ -23,6 +23,7 @@
 #include "comm/bootstrap/inquiry.h"
 #include "comm/run/backoff.h"
 #include "comm/run/connections.h"
+#include "comm/run/launches.h"
 #include "comm/run/prepared_call.h"
 #include "comm/run/status_page.h"
 #include "comm/run/stream_calls.h"
@@ -137,9 +138,10 @@ class Scheduler {
   bool poll(Task& task);
   void finish(Task& task, std::shared_ptr<const Error> error);
   // A call is on its stream: driven until it is over there.
-  void launched(const trace::Entry& entry, std::uint64_t number);
+  void launched(trace::Entry entry, std::uint64_t number, std::uint32_t kind = 0);
   void look_at_launched();
-  void end_launched(trace::State state);
+  // Counts this rank as one with a call under way while one is on a stream.
+  void count_launched(bool is_open);
   void close(Task& task, const Error& error);
   // Now and then while nothing moves: deadlines, the living of peers, what others tell.
   void poll_peers();
@@ -185,6 +187,7 @@ class Scheduler {
   // By the numbers of collectives, and of what messages a call has to or from a peer.
   trace::Ring collectives_record_;
   trace::Ring messages_record_;
+  Launches launches_;
 
   std::atomic<bool> progress_lock_{false};
   // Sequentially consistent, both: a thread that leaves wait() and one that submits must not both
@@ -197,14 +200,7 @@ class Scheduler {
   FastClock clock_;
   Task* current_ = nullptr;      // the collective that runs
   std::vector<Task*> messages_;  // groups of messages that run
-  // Calls on streams, in their order there.
-  struct Launched {
-    std::uint64_t launch;
-    std::uint64_t number;
-    std::uint64_t sequence;
-    bool is_message;
-  };
-  std::deque<Launched> launched_;
+  bool has_launched_ = false;  // and not seen that all are over
   bool has_closed_ = false;
   std::int64_t idle_rounds_ = 0;
   std::int64_t last_peer_check_ns_ = 0;

@@ -23,44 +23,40 @@ void Scheduler::close(Task& task, const Error& error) {
   write(task);
 }
 
-void Scheduler::launched(const trace::Entry& entry, std::uint64_t number) {
+void Scheduler::launched(trace::Entry entry, std::uint64_t number, std::uint32_t kind) {
   const StreamCalls::Launch launch = on_streams_.load(std::memory_order_relaxed)->last_launch();
-  trace::Entry written = entry;
-  written.state = trace::State::scheduled;
-  written.started_ns = 0;
-  written.ended_ns = 0;
-  written.launched_ns = now_ns();
-  written.is_captured = launch.is_captured;
-  written.waiting = {};
-  const bool is_message = entry.is_message();
-  (is_message ? messages_record_ : collectives_record_).write(number, written);
-  if (launch.is_captured) return;
-  launched_.push_back({launch.number, number, entry.sequence, is_message});
-  group_.call_state().calls.fetch_add(1, std::memory_order_relaxed);
+  entry.state = trace::State::scheduled;
+  entry.started_ns = 0;
+  entry.launched_ns = entry.ended_ns == 0 ? now_ns() : entry.ended_ns;
+  entry.ended_ns = 0;
+  entry.launch = launch.number;
+  entry.is_captured = launch.is_captured;
+  entry.waiting = {};
+  // A call that is captured differs from others of its kind in more than its times.
+  (entry.is_message() ? messages_record_ : collectives_record_)
+      .write(number, entry, launch.is_captured ? 0 : kind);
+  if (!launch.is_captured) count_launched(true);
+}
+
+void Scheduler::count_launched(bool is_open) {
+  if (is_open == has_launched_) return;
+  has_launched_ = is_open;
+  group_.call_state().calls.fetch_add(is_open ? 1 : -1, std::memory_order_relaxed);
 }
 
 void Scheduler::look_at_launched() {
-  if (launched_.empty()) return;
-  const std::uint64_t ended = on_streams_.load(std::memory_order_relaxed)->ended_launches();
-  while (!launched_.empty() && launched_.front().launch <= ended) end_launched(trace::State::ended);
-}
-
-void Scheduler::end_launched(trace::State state) {
-  const Launched call = launched_.front();
-  launched_.pop_front();
-  group_.call_state().calls.fetch_sub(1, std::memory_order_relaxed);
-  trace::Ring& ring = call.is_message ? messages_record_ : collectives_record_;
-  auto entry = ring.at(call.number);
-  if (!entry || entry->sequence != call.sequence || entry->state != trace::State::scheduled) return;
-  entry->state = state;
-  entry->ended_ns = now_ns();
-  ring.write(call.number, *entry);
+  if (!has_launched_) return;
+  StreamCalls& on_streams = *on_streams_.load(std::memory_order_relaxed);
+  const std::uint64_t ended = on_streams.ended_launches();
+  launches_.saw_ended(ended, now_ns());
+  if (ended == on_streams.last_launch().number) count_launched(false);
 }
 
 void Scheduler::close_record(const Error& error) {
   has_closed_ = true;
-  while (!launched_.empty())
-    end_launched(error.aborted ? trace::State::aborted : trace::State::failed);
+  look_at_launched();
+  launches_.close(error.aborted ? trace::State::aborted : trace::State::failed, now_ns());
+  count_launched(false);
   if (current_ != nullptr) close(*current_, error);
   for (Task* task : messages_) close(*task, error);
   {
@@ -85,6 +81,8 @@ trace::Record Scheduler::record() const {
   // After the queues: what left them meanwhile is in the rings.
   out.collectives = collectives_record_.read();
   out.messages = messages_record_.read();
+  launches_.apply(out.collectives);
+  launches_.apply(out.messages);
   for (const trace::Entry& entry : queued) {
     auto& known = entry.is_message() ? out.messages : out.collectives;
     const auto is_same = [&](const trace::Entry& other) {
