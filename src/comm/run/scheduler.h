@@ -200,7 +200,7 @@ class Scheduler {
   FastClock clock_;
   Task* current_ = nullptr;      // the collective that runs
   std::vector<Task*> messages_;  // groups of messages that run
-  bool has_launched_ = false;  // and not seen that all are over
+  bool has_launched_ = false;    // and not seen that all are over
   bool has_closed_ = false;
   std::int64_t idle_rounds_ = 0;
   std::int64_t last_peer_check_ns_ = 0;
