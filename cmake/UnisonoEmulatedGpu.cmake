@@ -47,7 +47,7 @@ unisono_test_emulated(gpu_emulated_devices 4 16
   "GpuLl128ZeroCopy.ASeedReplays" "Ranks/GpuLl128ZeroCopyPlans.*/0" "Ranks/GpuLl128ZeroCopyPlans.*/2")
 # Forked ranks open their devices themselves: a fork leaves the threads of the parent's devices
 # behind.
-unisono_test_emulated(gpu_emulated_processes 4 16 "Ranks/GpuProcesses.*")
+unisono_test_emulated(gpu_emulated_processes 4 16 "Ranks/GpuProcesses.*" "Ranks/GpuHosts.*")
 
 # NCCL's interface on devices.
 add_executable(nccl_devices_test "${PROJECT_SOURCE_DIR}/tests/nccl/devices/devices_test.cc"

@@ -81,6 +81,9 @@ constexpr std::array rows{
     SettingRow{Setting::gpu_peer_access, "UNISONO_GPU_PEER_ACCESS", boolean, "1",
                "0 treats GPUs as unable to access each other's memory, so calls are staged through "
                "host memory."},
+    SettingRow{Setting::staged, "UNISONO_STAGED", boolean, "1",
+               "Stages calls on CUDA streams through host memory where GPUs cannot access each "
+               "other's memory, as between hosts; 0 refuses them. The same on every rank."},
     SettingRow{Setting::gpu_zero_copy, "UNISONO_GPU_ZERO_COPY", boolean, "1",
                "Lets GPUs write large messages directly to the receiver's memory (zero-copy) after "
                "an address exchange. The same on every rank."},

@@ -38,6 +38,7 @@ enum class Setting : std::uint8_t {
   gpu_slots,
   gpu_slot_bytes,
   gpu_peer_access,
+  staged,
   gpu_zero_copy,
   gpu_zero_copy_min_bytes,
   gpu_policy,

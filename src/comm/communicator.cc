@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "base/try.h"
 #include "comm/core.h"
 #include "comm/dump.h"
@@ -261,7 +262,12 @@ Result<Explanation> Communicator::explain(Collective collective, std::uint64_t b
   if (!core_) return no_communicator();
   const comm::DevicePath* const device = core_->device();
   comm::Plans* const of_device = device != nullptr ? device->plans() : nullptr;
-  return (of_device != nullptr ? of_device : core_->host->plans())->explain(collective, bytes);
+  auto explanation =
+      (of_device != nullptr ? of_device : core_->host->plans())->explain(collective, bytes);
+  if (!explanation.ok() || of_device == nullptr) return explanation;
+  if (const std::string& why = device->connections().why_staged(); !why.empty())
+    explanation->note = explanation->note.empty() ? why : str(why, ". ", explanation->note);
+  return explanation;
 }
 
 MemoryReport Communicator::memory() const {

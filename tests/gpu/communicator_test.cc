@@ -12,6 +12,7 @@
 #include "base/settings.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "gpu/device_copies.h"
 #include "gpu/runs.h"
 #include "plan/json.h"
 #include "support/gpu_cluster.h"
@@ -20,7 +21,8 @@
 namespace unisono {
 namespace {
 
-using test::CheckedCall;
+using test::DeviceCopy;
+using test::on;
 using test::Problem;
 using test::RanksOptions;
 using test::run_checked;
@@ -36,58 +38,6 @@ constexpr Collective collectives[] = {
 std::shared_ptr<const sys::cuda::Device> device_of(int rank) {
   static const auto devices = usable_devices();
   return devices[static_cast<std::size_t>(rank) % devices.size()];
-}
-
-// Device memory that stands for host memory.
-class Mirror {
- public:
-  Mirror(std::shared_ptr<const sys::cuda::Device> device, std::span<std::byte> host)
-      : device_(std::move(device)), host_(host) {}
-  Status upload() {
-    UNISONO_ASSIGN(memory_, sys::cuda::Memory::allocate(device_, host_.size() + 1));
-    return device_->upload(memory_.address(), host_.data(), host_.size());
-  }
-  Status download() const {
-    return device_->copy(reinterpret_cast<sys::cuda::DeviceAddress>(host_.data()),
-                         memory_.address(), host_.size());
-  }
-  bool holds(const void* data) const {
-    const auto* byte = static_cast<const std::byte*>(data);
-    return !host_.empty() && byte >= host_.data() && byte <= host_.data() + host_.size();
-  }
-  void* device_address(const void* data) const {
-    return reinterpret_cast<void*>(
-        memory_.address() +
-        static_cast<std::uint64_t>(static_cast<const std::byte*>(data) - host_.data()));
-  }
-
- private:
-  std::shared_ptr<const sys::cuda::Device> device_;
-  std::span<std::byte> host_;
-  sys::cuda::Memory memory_;
-};
-
-// Makes the call on the stream, on device copies of its buffers.
-CheckedCall::Run on(const TestStream& stream) {
-  return [&stream](Communicator& communicator, const Call& given,
-                   std::span<const std::span<std::byte>> memories) -> Status {
-    std::vector<Mirror> mirrors;
-    for (const auto memory : memories) mirrors.emplace_back(stream.shared_device(), memory);
-    Call call = given;
-    call.options.stream = stream.handle();
-    for (Mirror& mirror : mirrors) {
-      UNISONO_TRY(mirror.upload());
-      if (mirror.holds(given.input)) call.input = mirror.device_address(given.input);
-      if (mirror.holds(given.output)) call.output = mirror.device_address(given.output);
-    }
-    if (call.input == given.input) call.input = nullptr;
-    if (call.output == given.output) call.output = nullptr;
-    UNISONO_TRY(communicator.run(call));
-    UNISONO_TRY(stream.synchronize());
-    UNISONO_TRY(communicator.failure());
-    for (const Mirror& mirror : mirrors) UNISONO_TRY(mirror.download());
-    return {};
-  };
 }
 
 // Of so many ranks; staged: as where devices do not reach each other's memory.
@@ -250,8 +200,8 @@ TEST_P(GpuCommunicator, APlansNameDoesNotChooseItsKernel) {
       const Status registered = communicator.register_plans(std::span(&plan, 1));
       ASSERT_TRUE(registered.ok()) << registered.error().describe();
       std::vector<float>& sum = sums.emplace_back(data.size());
-      Mirror from(device, std::as_writable_bytes(std::span(data)));
-      Mirror to(device, std::as_writable_bytes(std::span(sum)));
+      DeviceCopy from(device, std::as_writable_bytes(std::span(data)));
+      DeviceCopy to(device, std::as_writable_bytes(std::span(sum)));
       ASSERT_TRUE(from.upload().ok() && to.upload().ok());
       const Status status = communicator.all_reduce(
           from.device_address(data.data()), to.device_address(sum.data()),

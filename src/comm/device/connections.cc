@@ -61,16 +61,14 @@ Result<std::unique_ptr<DeviceConnections>> DeviceConnections::make(std::shared_p
 }
 
 Status DeviceConnections::open(int ordinal) {
-  const auto far = std::ranges::find_if_not(
-      world_ranks_, [&](int world_rank) { return job_->is_on_this_host(world_rank); });
-  if (far != world_ranks_.end())
-    return environment_error("ranks ", identity_.rank, " and ", far - world_ranks_.begin(),
-                             " are on different hosts, but calls on CUDA streams support the GPUs "
-                             "of one host only; copy to host memory and call without a stream");
   UNISONO_ASSIGN(const auto device, sys::cuda::Device::open(ordinal));
   UNISONO_ASSIGN(engine_, engine::gpu::Engine::make(device, engine::gpu::Options::from_settings()));
   UNISONO_ASSIGN(path_table_, engine::gpu::PathTable::from_settings());
-  UNISONO_ASSIGN(transport_, job_->nvlink(device));
+  const bool is_one_host =
+      std::ranges::all_of(world_ranks_, [&](int rank) { return job_->is_on_this_host(rank); });
+  if (is_one_host) {
+    UNISONO_ASSIGN(transport_, job_->nvlink(device));
+  }
   const sys::cuda::Current current(*device);
   const auto make_event = [&](sys::cuda::EventHandle*& event) {
     return device->check(device->driver().event_create(&event, sys::cuda::event_without_timing),
@@ -149,6 +147,10 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
                            reader.number<std::uint64_t>(), table_hash));
     UNISONO_TRY(check_same(rank, "its UNISONO_GPU_ZERO_COPY and UNISONO_GPU_ZERO_COPY_MIN_BYTES",
                            reader.number<std::uint64_t>(), zero_copy_min_bytes));
+    if (!job_->is_on_this_host(world_ranks_[static_cast<std::size_t>(rank)])) {
+      if (reason.empty()) reason = str("rank ", rank, " is on another host");
+      continue;
+    }
     const auto uuid = all[rank].first(theirs.bytes.size());
     std::ranges::copy(uuid, std::as_writable_bytes(std::span(theirs.bytes)).begin());
     ++sharing[std::string(reinterpret_cast<const char*>(uuid.data()), uuid.size())];
@@ -171,12 +173,16 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
   order_ = LaunchOrder::of(device().ordinal(), index_on_device_);
   order_->add(launched_);
   UNISONO_ASSIGN(const auto first, first_reason(group, reason));
-  is_staged_ = !first.second.empty();
+  if (first.second.empty()) return {};
+  const std::string because = str("rank ", first.first, " cannot access all GPUs: ", first.second);
+  if (!settings().boolean(Setting::staged))
+    return environment_error(because,
+                             ". UNISONO_STAGED=1 stages calls on CUDA streams through "
+                             "host memory");
+  why_staged_ =
+      str("Calls on CUDA streams are staged through host memory, which is slow: ", because);
   static std::atomic<bool> is_told{false};
-  if (is_staged_ && identity_.rank == 0 && !is_told.exchange(true))
-    log(LogLevel::warn,
-        "calls on CUDA streams are staged through host memory, which is slow, because of rank ",
-        first.first, ": ", first.second);
+  if (identity_.rank == 0 && !is_told.exchange(true)) log(LogLevel::warn, why_staged_);
   return {};
 }
 
@@ -189,7 +195,7 @@ transport::ConnectionKey DeviceConnections::key_of(std::uint32_t channel) const 
 }
 
 Status DeviceConnections::make_registrations() {
-  if (is_staged_ || engine_->options().zero_copy_min_bytes == engine::gpu::Options::no_zero_copy ||
+  if (is_staged() || engine_->options().zero_copy_min_bytes == engine::gpu::Options::no_zero_copy ||
       world_ranks_.size() > static_cast<std::size_t>(device::max_mapped_peers))
     return {};
   std::vector<std::unique_ptr<transport::nvlink::Mail>> mails(world_ranks_.size());
@@ -318,7 +324,7 @@ Status DeviceConnections::register_memory(const void* data, std::size_t bytes,
 
 Status DeviceConnections::check_stream(void* stream) const {
   auto* handle = static_cast<sys::cuda::StreamHandle*>(stream);
-  if (is_staged_) {
+  if (is_staged()) {
     const sys::cuda::Current current(device());
     int capturing = 0;
     UNISONO_TRY(device().check(device().driver().stream_is_capturing(handle, &capturing),

@@ -45,9 +45,11 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   const std::shared_ptr<const sys::cuda::Device>& shared_device() const {
     return engine_->shared_device();
   }
-  // Whether some devices do not reach each other's memory, on all ranks alike: there are no
+  // Whether some devices cannot access each other's memory, on all ranks alike: there are no
   // connections then, and calls go through host memory (comm/device/staging.h).
-  bool is_staged() const { return is_staged_; }
+  bool is_staged() const { return !why_staged_.empty(); }
+  // Why, in a sentence; empty where they are not.
+  const std::string& why_staged() const { return why_staged_; }
   // That every rank's device runs at once.
   int thread_blocks() const { return thread_blocks_; }
   // Of those that a call may take, as many as leave room for the ranks that share a device with
@@ -145,7 +147,7 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   int thread_blocks_ = 0;
   engine::gpu::PathTable path_table_;
   int most_sms_ = 0;
-  bool is_staged_ = false;
+  std::string why_staged_;
   transport::Transport* transport_ = nullptr;
   // Guards the list against report() and abort() from other threads.
   mutable std::mutex mutex_;
