@@ -162,11 +162,19 @@ def test_explain_names_the_kernel_of_a_call_on_gpus_that_are_not_there(shell: Sh
     assert "kernel: " in shell(*words).output
 
 
+def test_explain_says_that_gpus_of_several_hosts_are_staged(shell: Shell) -> None:
+    words = ("explain", "broadcast", "256MiB", "--ranks", "4", "--nodes", "2")
+    on_host = shell(*words, "--json", "-").json["chosen"]
+    staged = shell(*words, "--device", "cuda", "--json", "-").json["chosen"]
+    assert staged["algorithm"] == on_host["algorithm"]
+    assert "staged through host memory" in staged["note"]
+    assert "staged through host memory" in shell(*words, "--device", "cuda").output
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
         (("--device", "gpu"), "'gpu'"),
-        (("--device", "cuda", "--nodes", "2"), "one host"),
         (("--device", "cuda", "--architecture", "hopper"), "sm_90"),
     ],
 )

@@ -20,6 +20,7 @@ from unisono.errors import MisuseError
 from unisono.names import check_names, collectives
 
 _DEVICES = ("cpu", "cuda")
+_STAGED = "Calls on CUDA streams are staged through host memory: the GPUs are on several hosts."
 _OF_CANDIDATES = (
     *("algorithm", "protocol", "channels", "time_us", "steps", "steps_inter_node"),
     *("bytes_sent", "bytes_sent_inter_node"),
@@ -33,7 +34,7 @@ def explain(
     size: Annotated[str, typer.Argument(help="Bytes: 8, 64KiB, 1MiB.")],
     ranks: Ranks = DEFAULT_RANKS,
     nodes: Nodes = 1,
-    device: Annotated[str, typer.Option(help="cpu, or cuda: the GPUs of one host.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, or cuda: GPUs, staged between hosts.")] = "cpu",
     architecture: Annotated[
         str, typer.Option(help="With --device cuda: sm_90, ...; empty: the newest known.")
     ] = "",
@@ -48,9 +49,8 @@ def explain(
     check_names("collective", [collective], collectives())
     check_names("device", [device], _DEVICES)
     size_bytes, placement = parse_size(size, "SIZE"), placement_of(ranks, nodes)
-    if device == "cuda":
-        if nodes != 1:
-            raise MisuseError(f"--nodes is {nodes}; --device cuda is for the GPUs of one host")
+    staged = _STAGED if device == "cuda" and nodes > 1 else ""
+    if device == "cuda" and not staged:
         found = plans.explain_device(collective, size_bytes, ranks, architecture, sms)
     else:
         found = plans.explain(collective, size_bytes, placement)
@@ -66,11 +66,11 @@ def explain(
             "min_bytes": found.min_bytes,
             "max_bytes": found.max_bytes,
             "origin": found.origin,
-            "note": found.note,
+            "note": " ".join(filter(None, (staged, found.note))),
         },
         "candidates": [
             {name: getattr(one, name) for name in _OF_CANDIDATES} for one in found.candidates
         ],
     }
     if not put_json(json, document):
-        print_text(str(found))
+        print_text("\n".join(filter(None, (staged, str(found)))))
