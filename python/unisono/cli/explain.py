@@ -16,7 +16,6 @@ from unisono.cli.output import (
     print_text,
     put_json,
 )
-from unisono.errors import MisuseError
 from unisono.names import check_names, collectives
 
 _DEVICES = ("cpu", "cuda")
