@@ -6,3 +6,12 @@ foreach(source IN LISTS bench_sources)
   add_executable(${name} EXCLUDE_FROM_ALL "${source}")
   target_link_libraries(${name} PRIVATE ${UNISONO_LAYERS})
 endforeach()
+
+# A driver that does nothing, by the name that drivers have, for gpu_call_bench.
+file(GLOB stub_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/stub_driver/*.cc")
+add_library(stub_driver SHARED EXCLUDE_FROM_ALL ${stub_sources})
+set_target_properties(stub_driver PROPERTIES OUTPUT_NAME cuda SUFFIX ".so.1"
+  LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/stub_driver")
+target_include_directories(stub_driver PRIVATE
+  "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+add_dependencies(gpu_call_bench stub_driver)
