@@ -32,8 +32,8 @@ COMMANDS = {
     "bench": "bench all_reduce -n 2 -b 128MiB -e 512MiB --seconds 60",
     "netbed run": "netbed run 2x1 {folder}/busy.py",
     "plan compile": f"plan compile {RING} --ranks 2800 -o {{folder}}/ring.json",
-    "plan draw": "plan draw {folder}/plan.json -o {folder}/plan.svg",
-    "plan run": "plan run {folder}/plan.json --count 4000000",
+    "plan draw": "plan draw {folder}/256.json -o {folder}/plan.svg",
+    "plan run": "plan run {folder}/4.json --count 16000000",
     "plan synthesize": "plan synthesize --cluster dgx_h100 --ranks 256 --tries 40",
     "plan verify": "plan verify ring_all_reduce --ranks 900..1200",
     "run": "run -n 2 {folder}/busy.py",
@@ -50,11 +50,12 @@ while True:
 
 
 def prepare(folder: Path) -> None:
-    """Writes the plan and the program that some commands read."""
+    """Writes the plans and the program that some commands read."""
     (folder / "busy.py").write_text(BUSY)
-    show = ["plan", "show", "ring_all_reduce", "--ranks", "64", "--format", "json"]
-    with (folder / "plan.json").open("w") as plan:
-        subprocess.run([sys.executable, "-m", "unisono.cli", *show], stdout=plan, check=True)
+    for ranks in (4, 256):
+        show = ["plan", "show", "ring_all_reduce", "--ranks", str(ranks), "--format", "json"]
+        with (folder / f"{ranks}.json").open("w") as plan:
+            subprocess.run([sys.executable, "-m", "unisono.cli", *show], stdout=plan, check=True)
 
 
 def words_of(command: str, folder: Path) -> list[str]:
