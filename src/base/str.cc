@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <tuple>
 
 namespace unisono {
 namespace {
@@ -56,17 +57,19 @@ std::string hex(std::span<const std::byte> bytes) {
 std::vector<std::string> near_names(std::string_view name,
                                     const std::vector<std::string>& candidates, int most) {
   if (name.empty()) return {};
-  std::vector<std::pair<std::size_t, std::string>> ranked;
+  // Names that contain the other one are nearest; among equals the one with fewer changes is first.
+  std::vector<std::tuple<std::size_t, std::size_t, std::string>> ranked;
   for (const std::string& candidate : candidates) {
     const bool contains = candidate.find(name) != std::string::npos;
-    const std::size_t distance = contains ? 1 : edit_distance(name, candidate);
+    const std::size_t changes = edit_distance(name, candidate);
+    const std::size_t distance = contains ? 0 : changes;
     // Farther than half of the word is another word.
-    if (distance <= 1 + candidate.size() / 2) ranked.emplace_back(distance, candidate);
+    if (distance <= 1 + candidate.size() / 2) ranked.emplace_back(distance, changes, candidate);
   }
   std::sort(ranked.begin(), ranked.end());
   ranked.erase(std::unique(ranked.begin(), ranked.end()), ranked.end());
   std::vector<std::string> out;
-  for (const auto& [distance, candidate] : ranked) {
+  for (const auto& [distance, changes, candidate] : ranked) {
     if (static_cast<int>(out.size()) == most) break;
     out.push_back(candidate);
   }

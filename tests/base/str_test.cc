@@ -41,6 +41,8 @@ TEST(NearNames, AreTheNearestFirst) {
   EXPECT_EQ(near_names("rnig", names).front(), "ring");
   EXPECT_EQ(near_names("tre", names).front(), "tree");
   EXPECT_EQ(near_names("doubling", names).front(), "recursive_doubling");
+  EXPECT_EQ(near_names("SLOT", {"GPU_COPY_SLOTS", "GPU_SLOTS", "SLOTS"}),
+            (std::vector<std::string>{"SLOTS", "GPU_SLOTS", "GPU_COPY_SLOTS"}));
   EXPECT_TRUE(near_names("xyzxyzxyzxyz", names).empty());
   EXPECT_TRUE(near_names("ring", {}).empty());
 }

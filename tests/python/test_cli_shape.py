@@ -224,7 +224,7 @@ def test_gpus_are_as_nvidia_smi_tells_them(tmp_path: Path, monkeypatch: pytest.M
         (("simulate", "all_gather", "--model", "flow"), "did you mean flows"),
         (("plan", "synthesize", "--cluster", "dgx1"), "dgx_1"),
         (("plan", "show", "ring_all_reduce", "--format", "mscclpp-json", "--target", "mscclp"),
-         "did you mean msccl or mscclpp"),
+         "did you mean mscclpp or msccl"),
         (("bnch",), "Did you mean 'bench'?"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,

@@ -6,6 +6,7 @@ import json
 import threading
 from pathlib import Path
 
+import cpp
 import pytest
 import stage
 from stage import Lane, Log, Outcome, Suite, gtest_outcome, junit_outcome
@@ -118,3 +119,15 @@ def test_a_part_that_breaks_fails_the_suite(
     suite = Suite()
     assert suite.run("part", breaks).failures == ["part: no part.log today"]
     assert suite.close() == 1
+
+
+def test_the_table_of_fuzzers_has_their_runs_and_findings() -> None:
+    report = "#9 NEW cov: 12 ft: 3\n#10 NEW cov: 34 ft: 5\nDone 2000 runs in 61 second(s)\n"
+    table = cpp.fuzz_table(
+        {"json": report, "plan_text": "did not end"}, {"json": 0, "plan_text": 2}
+    )
+    assert [line.split() for line in table.splitlines()[1:]] == [
+        ["json", "2,000", "61", "34", "0"],
+        ["plan_text", "0", "0", "0", "2"],
+        ["all", "2,000", "61", "2"],
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -106,10 +107,34 @@ def fuzzer_names() -> list[str]:
     return sorted(source.stem.removesuffix("_fuzz") for source in sources)
 
 
+_RAN = re.compile(r"^Done (\d+) runs in (\d+) second", re.MULTILINE)
+_COVERED = re.compile(r"\bcov: (\d+)")
+
+
+def fuzz_table(reports: dict[str, str], findings: dict[str, int]) -> str:
+    """What fuzzers have done, from what each wrote and the number of its inputs that failed."""
+    lines = [f"{'fuzzer':<22} {'runs':>12} {'seconds':>8} {'edges':>7} {'findings':>8}"]
+    total_runs = total_seconds = 0
+    for name, report in sorted(reports.items()):
+        found = _RAN.search(report)
+        runs, seconds = (int(found[1]), int(found[2])) if found else (0, 0)
+        edges = int((_COVERED.findall(report) or ["0"])[-1])
+        lines.append(f"{name:<22} {runs:12,} {seconds:8,} {edges:7,} {findings.get(name, 0):8}")
+        total_runs, total_seconds = total_runs + runs, total_seconds + seconds
+    lines.append(
+        f"{'all':<22} {total_runs:12,} {total_seconds:8,} {'':7} {sum(findings.values()):8}"
+    )
+    return "\n".join(lines) + "\n"
+
+
 def fuzz(log: Log, seconds: int) -> Outcome:
-    """Runs each fuzzer for so many seconds from its corpus, one on each processor at a time."""
+    """Runs each fuzzer for so many seconds from its corpus, one on each processor at a time.
+
+    The table of what they did is build/fuzz.txt.
+    """
     outcome = Outcome()
     folder = BUILD / "address"
+    reports: dict[str, str] = {}
 
     def run(name: str) -> tuple[str, bool, Log]:
         # New inputs go to the build folder; the seeds in the repository stay as they are.
@@ -134,6 +159,9 @@ def fuzz(log: Log, seconds: int) -> Outcome:
         for name, ok, own in pool.map(run, fuzzer_names()):
             outcome.check(f"fuzz {name}", ok)
             log.cpu_seconds += own.cpu_seconds
+            reports[name] = own.path.read_text(errors="replace")
             if not ok:
                 log.append(own)
+    findings = {name: len(list(folder.glob(f"crash-{name}-*"))) for name in reports}
+    (BUILD / "fuzz.txt").write_text(fuzz_table(reports, findings))
     return outcome

@@ -105,6 +105,7 @@ class _Listener:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
+        os.write(self._descriptor, b"\n")  # has the thread look at once
         self._thread.join()
         os.close(self._descriptor)
 
@@ -127,7 +128,7 @@ class _Listener:
                 ended = self._ended.is_set()
                 if selector.select(0 if ended else _POLL_SECONDS):
                     *lines, rest = (rest + os.read(self._descriptor, 1 << 16)).split(b"\n")
-                    yield from lines
+                    yield from filter(None, lines)
                 elif ended:
                     return
 
