@@ -9,6 +9,8 @@ NB_MODULE(_unisono, module) {
   // Communicators may live until the interpreter is gone.
   nanobind::set_leak_warnings(false);
   module.attr("__version__") = UNISONO_VERSION;
+  module.attr("__nanobind_version__") = NB_TOSTRING(NB_VERSION_MAJOR) "." NB_TOSTRING(
+      NB_VERSION_MINOR) "." NB_TOSTRING(NB_VERSION_PATCH);
   answer_exceptions();
   bind_buffer(module);
   bind_call(module);

@@ -36,6 +36,7 @@ from unisono._synthesis import TransferSchedule as TransferSchedule
 from unisono._synthesis import synthesize_greedily as synthesize_greedily
 
 __version__: str
+__nanobind_version__: str
 
 # Communicators ------------------------------------------------------------------------------------
 
