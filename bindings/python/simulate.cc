@@ -84,7 +84,7 @@ std::vector<CandidateTuple> choose_plan(const Machine& machine, std::string_view
                                         int ranks, int nodes, std::int64_t count,
                                         std::string_view type,
                                         const std::vector<std::string>& protocols, int channels,
-                                        int root, std::string_view model) {
+                                        int root) {
   simulate::CollectiveCall call;
   call.request.collective = collective_of(collective);
   call.request.placement = take(simulate::place(machine, ranks, nodes));
@@ -92,7 +92,7 @@ std::vector<CandidateTuple> choose_plan(const Machine& machine, std::string_view
   call.request.channels = channels;
   call.count = count;
   call.type = data_type_of(type);
-  simulate::ChoiceOptions options{.model = model_of(model)};
+  simulate::ChoiceOptions options;
   for (const std::string& protocol : protocols) options.protocols.push_back(protocol_of(protocol));
   std::vector<CandidateTuple> out;
   const auto found = watched(nullptr, [&](Progress& watch) {
@@ -246,8 +246,7 @@ void bind_simulate(nb::module_& module) {
              nb::arg("timeline") = "", nb::arg("progress") = nb::none());
   module.def("choose_plan", &choose_plan, nb::arg("machine"), nb::arg("collective"), nb::kw_only(),
              nb::arg("ranks"), nb::arg("nodes") = 0, nb::arg("count"), nb::arg("type") = "float32",
-             nb::arg("protocols"), nb::arg("channels") = 1, nb::arg("root") = 0,
-             nb::arg("model") = "loggops");
+             nb::arg("protocols"), nb::arg("channels") = 1, nb::arg("root") = 0);
   module.def("simulate_plan", &simulate_plan, nb::arg("machine"), nb::arg("plan"), nb::kw_only(),
              nb::arg("nodes") = 0, nb::arg("count"), nb::arg("type") = "float32",
              nb::arg("model") = "loggops", nb::arg("explain") = false, nb::arg("calls") = 1,

@@ -107,7 +107,6 @@ def choose_plan(
     protocols: list[str],
     channels: int = 1,
     root: int = 0,
-    model: str = "loggops",
 ) -> list[tuple[str, str, float, float, str]]:
     """All plans that can serve a call, the best first. Lets go of the GIL.
 

@@ -66,7 +66,7 @@ Result<std::vector<Candidate>> candidates_of(const Machine& machine, CollectiveC
 Result<std::vector<Candidate>> choose_plan(const Machine& machine, const CollectiveCall& call,
                                            const ChoiceOptions& options) {
   UNISONO_ASSIGN(std::vector<Candidate> found, candidates_of(machine, call, options));
-  CollectiveOptions run{.model = options.model};
+  CollectiveOptions run;
   CollectiveCall asked = call;
   for (Candidate& one : found) {
     if (one.verdict == Verdict::too_large) continue;

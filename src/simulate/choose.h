@@ -24,7 +24,6 @@ struct Candidate {
 };
 
 struct ChoiceOptions {
-  NetworkModel model = NetworkModel::log_gops;
   std::vector<Protocol> protocols;  // none: the request's
   // A candidate with more messages is not simulated: so many take about half a second of one core.
   std::int64_t max_messages = 2'000'000;
@@ -34,8 +33,9 @@ struct ChoiceOptions {
 // All plans that can serve the call, the best one first: simulated ones by time, then slower ones,
 // then those too large to simulate, by stated cost. Never empty: misuse if nothing can serve.
 //
-// Each call is simulated alone, with the network to itself, in the order of the stated costs; a
-// candidate is cut once it takes longer than the best before it.
+// Each candidate is simulated in log_gops, with the network to itself, in the order of the stated
+// costs, and cut once it takes longer than the best before it. Flows would take minutes for
+// thousands of messages at once.
 Result<std::vector<Candidate>> choose_plan(const Machine& machine, const CollectiveCall& call,
                                            const ChoiceOptions& options);
 

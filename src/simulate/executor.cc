@@ -81,7 +81,6 @@ Status Executor::run_events(Driver& driver) {
   while (true) {
     if (result_.events % events_between_reports == 0) UNISONO_TRY(report());
     const Time next = queue_.empty() ? INT64_MAX : queue_.first().time;
-    // A flow may end before `next`: a run with flows is cut a little later.
     if (!queue_.empty() && next > options_.last_time) {
       result_.is_cut = true;
       return {};

@@ -10,10 +10,9 @@ namespace {
 
 using Verdict = Candidate::Verdict;
 
-double time_us(const Machine& machine, CollectiveCall call, const Candidate& one,
-               NetworkModel model) {
+double time_us(const Machine& machine, CollectiveCall call, const Candidate& one) {
   call.request.protocol = one.protocol;
-  const auto result = simulate_collective(machine, *one.entry, call, {.model = model});
+  const auto result = simulate_collective(machine, *one.entry, call, {});
   EXPECT_TRUE(result.ok()) << result.error().message;
   return result.ok() ? to_us(result->run.finished) : 0;
 }
@@ -29,19 +28,16 @@ TEST(Choose, TheFirstIsTheFastestOfAllAndTheOthersVerdictsAreTrue) {
        {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
     for (const int ranks : {2, 3, 8, 12}) {
       for (const std::int64_t count : {1, 1 << 10, 1 << 18}) {
-        for (const NetworkModel model : {NetworkModel::log_gops, NetworkModel::flows}) {
-          const CollectiveCall call = call_on(machine, collective, ranks, count);
-          const auto found = choose_plan(
-              machine, call,
-              {.model = model, .protocols = {Protocol::simple, Protocol::ll, Protocol::ll128}});
-          ASSERT_TRUE(found.ok()) << found.error().message;
-          ASSERT_EQ(found->front().verdict, Verdict::simulated);
-          for (const Candidate& one : *found) {
-            const double whole = time_us(machine, call, one, model);
-            EXPECT_GE(whole, found->front().time_us) << one.entry->name;
-            EXPECT_GE(whole, one.time_us) << one.entry->name;
-            EXPECT_TRUE(one.verdict == Verdict::slower || whole == one.time_us) << one.entry->name;
-          }
+        const CollectiveCall call = call_on(machine, collective, ranks, count);
+        const auto found = choose_plan(
+            machine, call, {.protocols = {Protocol::simple, Protocol::ll, Protocol::ll128}});
+        ASSERT_TRUE(found.ok()) << found.error().message;
+        ASSERT_EQ(found->front().verdict, Verdict::simulated);
+        for (const Candidate& one : *found) {
+          const double whole = time_us(machine, call, one);
+          EXPECT_GE(whole, found->front().time_us) << one.entry->name;
+          EXPECT_GE(whole, one.time_us) << one.entry->name;
+          EXPECT_TRUE(one.verdict == Verdict::slower || whole == one.time_us) << one.entry->name;
         }
       }
     }

@@ -38,9 +38,10 @@ def choose_plan(
     protocols: Sequence[str] = ("simple",),
     channels: int = 0,
     root: int = 0,
-    model: str = "loggops",
 ) -> tuple[Candidate, ...]:
-    """All plans that can serve a call, the best first. Answers are kept for calls alike.
+    """All plans that can serve a call, the best first, simulated in `loggops`.
+
+    Answers are kept for calls alike.
 
     Args:
         cluster: Where.
@@ -52,7 +53,6 @@ def choose_plan(
         protocols: To choose from.
         channels: 0: as the cluster's file says.
         root: Of the collectives that have one.
-        model: As in `simulate`.
 
     Raises:
         MisuseError: No plan can serve it, or the cluster has too few places.
@@ -60,7 +60,7 @@ def choose_plan(
     count = block_count(collective, size_bytes, ranks, bytes_of_element(type))
     return _asked(
         cluster.machine, collective, ranks, nodes, count, type, tuple(protocols),
-        channels or cluster.channels, root, model,
+        channels or cluster.channels, root,
     )  # fmt: skip
 
 
@@ -75,10 +75,9 @@ def _asked(
     protocols: tuple[str, ...],
     channels: int,
     root: int,
-    model: str,
 ) -> tuple[Candidate, ...]:
     found = native.choose_plan(
         machine, collective, ranks=ranks, nodes=nodes, count=count, type=type,
-        protocols=list(protocols), channels=channels, root=root, model=model,
+        protocols=list(protocols), channels=channels, root=root,
     )  # fmt: skip
     return tuple(Candidate(*one) for one in found)
