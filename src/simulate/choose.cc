@@ -55,9 +55,11 @@ Result<std::vector<Candidate>> candidates_of(const Machine& machine, CollectiveC
   if (found.empty())
     return misuse("no algorithm supports ", name(call.request.collective), " over ",
                   call.request.placement.ranks(), " ranks: ", why);
-  std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
-    return a.stated_us < b.stated_us;
-  });
+  const auto place_of = [](const Candidate& one) {
+    return std::tuple(one.stated_us, one.protocol, one.entry->name);
+  };
+  std::sort(found.begin(), found.end(),
+            [&](const Candidate& a, const Candidate& b) { return place_of(a) < place_of(b); });
   return found;
 }
 
@@ -83,12 +85,13 @@ Result<std::vector<Candidate>> choose_plan(const Machine& machine, const Collect
       run.last_time = std::min(run.last_time, result.run.finished);
     }
   }
-  const auto rank_of = [](const Candidate& one) {
+  const auto place_of = [](const Candidate& one) {
     const bool is_large = one.verdict == Verdict::too_large;
-    return std::tuple(one.verdict, is_large ? one.stated_us : one.time_us);
+    return std::tuple(one.verdict, is_large ? one.stated_us : one.time_us, one.stated_us,
+                      one.protocol, one.entry->name);
   };
-  std::stable_sort(found.begin(), found.end(),
-                   [&](const Candidate& a, const Candidate& b) { return rank_of(a) < rank_of(b); });
+  std::sort(found.begin(), found.end(),
+            [&](const Candidate& a, const Candidate& b) { return place_of(a) < place_of(b); });
   return found;
 }
 

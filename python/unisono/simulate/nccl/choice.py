@@ -276,7 +276,7 @@ def pat_hops(call: Call) -> float:
 
 
 def linear_us(call: Call, choice: Choice) -> float:
-    """What NCCL adds for each rank, beside hops."""
+    """What NCCL adds for each rank, in addition to hops."""
     if choice.algorithm == "pat":
         return call.ranks * _PAT_RANK_US
     if choice.algorithm == "collnet_direct":

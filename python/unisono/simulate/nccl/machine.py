@@ -46,7 +46,7 @@ class Stack(Part):
         protocols: NCCL_PROTO; empty: all.
         nvls: NCCL_NVLS_ENABLE.
         collnet: NCCL_COLLNET_ENABLE, with a plugin whose switches reduce (SHARP).
-        pxn: Sends to other nodes go through the GPU beside the receiver's NIC, unless
+        pxn: Sends to other nodes go through the GPU next to the receiver's NIC, unless
             NCCL_PXN_DISABLE is set.
         chunk_bytes: NCCL_DYNAMIC_CHUNK_SIZE, which Google's profiles set; 0: NCCL cuts chunks to
             the size of a call.

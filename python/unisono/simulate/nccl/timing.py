@@ -255,7 +255,7 @@ def _point_to_point(machine: MachineFile, call: Call, tags: _Tags) -> Terms:
     local = call.ranks // call.nodes
     far = call.ranks - local
     share = call.bytes / call.ranks
-    # PXN brings all but a GPU's own part to the GPU beside the NIC of the receiver's rail.
+    # PXN brings all but a GPU's own part to the GPU next to the NIC of the receiver's rail.
     relayed = far * (local - 1) / local if machine.stack.pxn else 0.0
     nics = _network_gb_s(machine, call)
     latencies = [
