@@ -73,16 +73,17 @@ def points_of(names: list[str], ranks: list[int], sizes: list[int]) -> Iterator[
 
 
 def examine(cluster: Cluster, point: Point, flows_ranks: int) -> Plans:
-    size = {"size_bytes": point.size_bytes, "ranks": point.ranks}
-    found = choose_plan(cluster, point.collective, **size)
+    found = choose_plan(cluster, point.collective, size_bytes=point.size_bytes, ranks=point.ranks)
     stated = {one.algorithm: one.stated_us for one in found}
+
+    def time_us(algorithm: str, model: str) -> float:
+        return simulate(
+            cluster, point.collective, algorithm, size_bytes=point.size_bytes, ranks=point.ranks,
+            model=model,
+        ).time_us  # fmt: skip
+
     times = {
-        model: {
-            one.algorithm: simulate(
-                cluster, point.collective, one.algorithm, model=model, **size
-            ).time_us
-            for one in found
-        }
+        model: {one.algorithm: time_us(one.algorithm, model) for one in found}
         for model in (MODELS if point.ranks <= flows_ranks else [LOG_GOPS])
     }
     chosen = {ASKED: found[0].algorithm, STATED: min(stated, key=lambda name: stated[name])}
