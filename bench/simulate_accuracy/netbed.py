@@ -94,7 +94,7 @@ def main() -> None:
             for one in measure(
                 collective, algorithm, nodes, sizes, options.rate, options.iterations
             ):
-                error = Error(one, predictor.time_us(one))
+                error = Error(one, predictor.predict(one))
                 errors.append(error)
                 print(f"{nodes:5}  {collective:<15}{algorithm:<24}{one.bytes:9}"
                       f"{one.time_us / 1000:13.1f}{error.simulated_us / 1000:11.1f}"

@@ -122,9 +122,13 @@ def fit_without(names: frozenset[str]) -> Values:
 
 
 def fits_without(sites: list[Site]) -> Fits:
-    """Without each site, and without each two, on all cores."""
+    """Without each site, and without each two."""
     left_out = [frozenset((one.name, other.name)) for one in sites for other in sites]
-    left_out = list(dict.fromkeys(left_out))
+    return fits_of(list(dict.fromkeys(left_out)))
+
+
+def fits_of(left_out: list[frozenset[str]]) -> Fits:
+    """On all cores."""
     # The matrices are too small for threads.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:

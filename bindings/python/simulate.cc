@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "bind.h"
 #include "convert.h"
+#include "simulate/choose.h"
 #include "simulate/machine_json.h"
 #include "simulation.h"
 
@@ -62,6 +63,46 @@ CollectiveResult simulate_plan(const Machine& machine, const plan::Plan& plan, i
     return simulate::simulate_plan(machine, plan, placement, count, element,
                                    watched_by(options, watch));
   });
+}
+
+// Algorithm, protocol, stated and simulated time in microseconds, and the verdict.
+using CandidateTuple =
+    std::tuple<std::string_view, std::string_view, double, double, std::string_view>;
+
+std::string_view name_of(simulate::Candidate::Verdict verdict) {
+  switch (verdict) {
+    case simulate::Candidate::Verdict::simulated:
+      return "simulated";
+    case simulate::Candidate::Verdict::slower:
+      return "slower";
+    default:
+      return "too_large";
+  }
+}
+
+std::vector<CandidateTuple> choose_plan(const Machine& machine, std::string_view collective,
+                                        int ranks, int nodes, std::int64_t count,
+                                        std::string_view type,
+                                        const std::vector<std::string>& protocols, int channels,
+                                        int root) {
+  simulate::CollectiveCall call;
+  call.request.collective = collective_of(collective);
+  call.request.placement = take(simulate::place(machine, ranks, nodes));
+  call.request.root = root;
+  call.request.channels = channels;
+  call.count = count;
+  call.type = data_type_of(type);
+  simulate::ChoiceOptions options;
+  for (const std::string& protocol : protocols) options.protocols.push_back(protocol_of(protocol));
+  std::vector<CandidateTuple> out;
+  const auto found = watched(nullptr, [&](Progress& watch) {
+    options.progress = &watch;
+    return simulate::choose_plan(machine, call, options);
+  });
+  for (const simulate::Candidate& one : found)
+    out.emplace_back(one.entry->name, name(one.protocol), one.stated_us, one.time_us,
+                     name_of(one.verdict));
+  return out;
 }
 
 // Rank or, for a NIC, node; the NIC's number or -1; bytes sent; the share of the time it is busy
@@ -203,6 +244,9 @@ void bind_simulate(nb::module_& module) {
              nb::arg("seed") = 1, nb::arg("explain") = false, nb::arg("calls") = 1,
              nb::arg("collapse") = true, nb::arg("max_events") = std::uint64_t{1} << 36,
              nb::arg("timeline") = "", nb::arg("progress") = nb::none());
+  module.def("choose_plan", &choose_plan, nb::arg("machine"), nb::arg("collective"), nb::kw_only(),
+             nb::arg("ranks"), nb::arg("nodes") = 0, nb::arg("count"), nb::arg("type") = "float32",
+             nb::arg("protocols"), nb::arg("channels") = 1, nb::arg("root") = 0);
   module.def("simulate_plan", &simulate_plan, nb::arg("machine"), nb::arg("plan"), nb::kw_only(),
              nb::arg("nodes") = 0, nb::arg("count"), nb::arg("type") = "float32",
              nb::arg("model") = "loggops", nb::arg("explain") = false, nb::arg("calls") = 1,

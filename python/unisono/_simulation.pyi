@@ -96,6 +96,25 @@ def simulate_collective(
 ) -> SimulatedCollective:
     """One collective's plan on a machine. Lets go of the GIL."""
 
+def choose_plan(
+    machine: Machine,
+    collective: str,
+    *,
+    ranks: int,
+    nodes: int = 0,
+    count: int,
+    type: str = "float32",
+    protocols: list[str],
+    channels: int = 1,
+    root: int = 0,
+) -> list[tuple[str, str, float, float, str]]:
+    """All plans that can serve a call, the best first. Lets go of the GIL.
+
+    Returns:
+        Of each the algorithm, protocol, stated and simulated time in microseconds, and "simulated",
+        "slower" (cut: the simulated time is a lower bound) or "too_large" (not simulated).
+    """
+
 class SimulatedWorkload:
     """What a simulated workload took; times in microseconds."""
 

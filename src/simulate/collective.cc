@@ -173,6 +173,7 @@ Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& he
                               .seed = options.seed,
                               .explain = options.explain,
                               .max_events = options.max_events,
+                              .last_time = options.last_time,
                               .progress = options.progress};
   std::unique_ptr<Timeline> timeline;
   if (!options.timeline.empty()) {

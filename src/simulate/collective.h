@@ -30,6 +30,7 @@ struct CollectiveOptions {
   // with flows over shared links, noise or a time-line.
   bool collapse = true;
   std::uint64_t max_events = std::uint64_t{1} << 36;
+  Time last_time = INT64_MAX;    // a run that takes longer is cut there; see ExecutorResult::is_cut
   std::string timeline;          // a file to write; empty: none
   Progress* progress = nullptr;  // must outlive the simulation
 };

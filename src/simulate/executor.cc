@@ -81,6 +81,10 @@ Status Executor::run_events(Driver& driver) {
   while (true) {
     if (result_.events % events_between_reports == 0) UNISONO_TRY(report());
     const Time next = queue_.empty() ? INT64_MAX : queue_.first().time;
+    if (!queue_.empty() && next > options_.last_time) {
+      result_.is_cut = true;
+      return {};
+    }
     if (routes_ && routes_->network().has_next() && routes_->network().next_time(next) <= next) {
       ++result_.events;
       const FlowNetwork::End end = routes_->network().end_next();

@@ -46,6 +46,8 @@ struct ExecutorOptions {
   std::uint64_t seed = 1;
   bool explain = false;
   std::uint64_t max_events = std::uint64_t{1} << 36;
+  // The run ends early, and its result `is_cut`, once the clock is past this time.
+  Time last_time = INT64_MAX;
   // Both must outlive the executor.
   Timeline* timeline = nullptr;
   Progress* progress = nullptr;
@@ -73,6 +75,7 @@ struct ExecutorResult {
   std::int64_t steps = 0;
   std::int64_t bytes = 0;  // on wires
   std::uint64_t events = 0;
+  bool is_cut = false;               // at ExecutorOptions::last_time; `finished` says nothing
   std::size_t pending_events = 0;    // most at one time
   std::size_t pending_messages = 0;  // most at one time
   std::size_t thread_blocks = 0;     // most at one time

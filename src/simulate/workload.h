@@ -26,7 +26,7 @@ struct Communicator {
 
 struct CollectiveSpec {
   Collective collective = Collective::all_reduce;
-  std::string algorithm;  // "automatic": the one whose stated cost is least on the machine
+  std::string algorithm;  // "automatic": the one that is fastest by itself, simulated
   Protocol protocol = Protocol::simple;
   int channels = 1;
   std::int64_t bytes = 0;  // the larger of input and output; at least one element a block is taken

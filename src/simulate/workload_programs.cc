@@ -26,7 +26,7 @@ std::int64_t blocks_of(Collective collective, int ranks) {
 }
 
 // The ranks' nodes, numbered anew without gaps.
-Result<topo::Placement> placement_of(const topo::Placement& all, const std::vector<int>& group) {
+std::vector<int> nodes_of(const topo::Placement& all, const std::vector<int>& group) {
   std::vector<int> nodes;
   for (const int rank : group) nodes.push_back(all.node_of(rank));
   std::vector<int> used = nodes;
@@ -34,7 +34,7 @@ Result<topo::Placement> placement_of(const topo::Placement& all, const std::vect
   used.erase(std::unique(used.begin(), used.end()), used.end());
   for (int& node : nodes)
     node = static_cast<int>(std::lower_bound(used.begin(), used.end(), node) - used.begin());
-  return topo::Placement::from_nodes(nodes);
+  return nodes;
 }
 
 std::uint64_t mixed(std::uint64_t key, std::uint64_t a, std::uint64_t b) {
@@ -58,10 +58,11 @@ TaskKind kind_of_task(const Task& task) {
 }  // namespace
 
 WorkloadPrograms::WorkloadPrograms(const Machine& machine, const Workload& workload,
-                                   const topo::Placement& placement)
+                                   const topo::Placement& placement, ChoiceOptions choice)
     : machine_(machine),
       workload_(workload),
       placement_(placement),
+      choice_(std::move(choice)),
       list_of_(static_cast<std::size_t>(workload.ranks), -1),
       members_(memberships(workload)) {
   for (const TaskList& list : workload.lists) {
@@ -83,11 +84,23 @@ WorkloadPrograms::WorkloadPrograms(const Machine& machine, const Workload& workl
   }
 }
 
-Result<GroupCall> WorkloadPrograms::make_group_call(const CollectiveSpec& spec,
-                                                    const std::vector<int>& group) const {
+Result<const algorithm::Entry*> WorkloadPrograms::choose(std::size_t call,
+                                                         const std::vector<int>& nodes,
+                                                         const CollectiveCall& asked) {
+  const auto found = chosen_.find({call, nodes});
+  if (found != chosen_.end()) return found->second;
+  UNISONO_ASSIGN(const std::vector<Candidate> candidates, choose_plan(machine_, asked, choice_));
+  chosen_.emplace(std::pair(call, nodes), candidates.front().entry);
+  return candidates.front().entry;
+}
+
+Result<GroupCall> WorkloadPrograms::make_group_call(std::size_t call,
+                                                    const std::vector<int>& group) {
+  const CollectiveSpec& spec = workload_.calls[call];
+  const std::vector<int> nodes = nodes_of(placement_, group);
   GroupCall result;
   result.request.collective = spec.collective;
-  UNISONO_ASSIGN(result.request.placement, placement_of(placement_, group));
+  UNISONO_ASSIGN(result.request.placement, topo::Placement::from_nodes(nodes));
   result.request.root = spec.root;
   result.request.protocol = spec.protocol;
   result.request.channels = spec.channels;
@@ -96,18 +109,7 @@ Result<GroupCall> WorkloadPrograms::make_group_call(const CollectiveSpec& spec,
   const std::int64_t count =
       std::max<std::int64_t>(1, spec.bytes / (blocks_of(spec.collective, ranks) * element_bytes));
   if (spec.algorithm == "automatic") {
-    double least_us = 0;
-    const auto block_bytes = static_cast<double>(count * element_bytes);
-    for (const algorithm::Entry* entry : algorithm::entries_for(spec.collective)) {
-      if (!algorithm::check_request(*entry, result.request).ok()) continue;
-      const double us =
-          closed_form_us(machine_, result.request, entry->cost(result.request, block_bytes));
-      if (result.entry != nullptr && us >= least_us) continue;
-      result.entry = entry;
-      least_us = us;
-    }
-    if (result.entry == nullptr)
-      return misuse("no algorithm supports ", name(spec.collective), " over ", ranks, " ranks");
+    UNISONO_ASSIGN(result.entry, choose(call, nodes, {result.request, count, spec.type}));
   } else {
     UNISONO_ASSIGN(result.entry, algorithm::find(spec.collective, spec.algorithm));
   }
@@ -123,8 +125,7 @@ Result<const GroupCall*> WorkloadPrograms::group_call(int rank, const TaskKind& 
   auto found = group_calls_.find(key);
   if (found == group_calls_.end()) {
     const Communicator& communicator = workload_.communicators[kind.communicator];
-    auto made = make_group_call(workload_.calls[kind.call],
-                                communicator.groups[static_cast<std::size_t>(group)]);
+    auto made = make_group_call(kind.call, communicator.groups[static_cast<std::size_t>(group)]);
     if (!made.ok())
       return misuse(workload_.name, ": on communicator ", communicator.name, ": ",
                     made.error().message);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithm/algorithm.h"
+#include "simulate/choose.h"
 #include "simulate/programs.h"
 #include "simulate/step_sizes.h"
 #include "simulate/workload.h"
@@ -37,9 +38,10 @@ struct GroupCall {
 
 class WorkloadPrograms final : public Programs {
  public:
-  // All must outlive the result; `placement` is that of all ranks.
+  // All must outlive the result; `placement` is that of all ranks. `choice`: how "automatic"
+  // algorithms are chosen.
   WorkloadPrograms(const Machine& machine, const Workload& workload,
-                   const topo::Placement& placement);
+                   const topo::Placement& placement, ChoiceOptions choice = {});
 
   const Workload& workload() const { return workload_; }
   const Machine& machine() const { return machine_; }
@@ -64,20 +66,24 @@ class WorkloadPrograms final : public Programs {
   }
 
  private:
-  Result<GroupCall> make_group_call(const CollectiveSpec& spec,
-                                    const std::vector<int>& group) const;
+  Result<GroupCall> make_group_call(std::size_t call, const std::vector<int>& group);
+  Result<const algorithm::Entry*> choose(std::size_t call, const std::vector<int>& nodes,
+                                         const CollectiveCall& asked);
   plan::RankProgram message_program(int rank, const TaskKind& kind) const;
   plan::Header message_header() const;
 
   const Machine& machine_;
   const Workload& workload_;
   const topo::Placement& placement_;
+  const ChoiceOptions choice_;
   std::vector<int> list_of_;  // by rank
   std::vector<std::vector<Membership>> members_;
   std::vector<std::vector<TaskKind>> kinds_;       // by list
   std::vector<std::vector<std::size_t>> kind_of_;  // by list, then by task
   // By communicator, group and call.
   std::map<std::tuple<std::size_t, int, std::size_t>, GroupCall> group_calls_;
+  // By call, and the nodes of a group's ranks: groups of one shape are simulated once.
+  std::map<std::pair<std::size_t, std::vector<int>>, const algorithm::Entry*> chosen_;
 };
 
 }  // namespace unisono::simulate

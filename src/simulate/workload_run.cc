@@ -296,7 +296,7 @@ Result<WorkloadResult> simulate_workload(const Machine& machine, const Workload&
     return misuse("rank ", options.shown_rank, " is to be shown; ranks are 0 to ",
                   workload.ranks - 1);
   UNISONO_ASSIGN(const topo::Placement placement, place(machine, workload.ranks));
-  WorkloadPrograms programs(machine, workload, placement);
+  WorkloadPrograms programs(machine, workload, placement, {.progress = options.run.progress});
   WorkloadResult result;
   result.ranks = workload.ranks;
   result.nodes = placement.nodes();

@@ -62,6 +62,11 @@ def simulate_nccl(
         right=right,
         folds=("ranks", "nodes"),
     )  # fmt: skip
+    for name in sorted({one.choice.algorithm for one in predictions} & set(nccl.UNMEASURED)):
+        print_text(
+            f"\nNo public table has run {name}: its times are NCCL's own constants, and nobody "
+            "knows how far off they are."
+        )
     if found.calibration is None:
         print_text(
             f"\nNothing was fitted to {found.name}: 4 of 5 measured times lie between from and "

@@ -7,6 +7,7 @@ print(result.time_us)
 
 from unisono.arguments import guard
 from unisono.simulate.calibrate import Calibration, calibrate
+from unisono.simulate.choose import Candidate, choose_plan
 from unisono.simulate.cluster import (
     Cluster,
     builtin_clusters,
@@ -59,6 +60,7 @@ __all__ = [
     "MODELS",
     "Calibration",
     "Call",
+    "Candidate",
     "Cluster",
     "DecadeError",
     "Device",
@@ -78,6 +80,7 @@ __all__ = [
     "Workload",
     "builtin_clusters",
     "calibrate",
+    "choose_plan",
     "errors_by_decade",
     "explain_path",
     "explain_workload",

@@ -143,7 +143,7 @@ def simulate(
         MisuseError: The algorithm cannot serve, or the cluster has too few places.
     """
     entry = native.find_algorithm(f"{algorithm}_{collective}")
-    element_bytes = _element_bytes(type)
+    element_bytes = bytes_of_element(type)
     blocks = ranks if collective in _ONE_BLOCK_A_RANK else 1
     count = block_count(collective, size_bytes, ranks, element_bytes)
     channels = channels or cluster.channels
@@ -204,7 +204,7 @@ def plan_count(plan: native.Plan, size_bytes: int, type: str) -> tuple[int, int]
     Returns:
         The elements, and the bytes of the larger of input and output with these.
     """
-    element_bytes = _element_bytes(type)
+    element_bytes = bytes_of_element(type)
     blocks = max(
         max(plan.input_blocks(rank), plan.output_blocks(rank), 1) for rank in range(plan.ranks)
     )
@@ -212,7 +212,12 @@ def plan_count(plan: native.Plan, size_bytes: int, type: str) -> tuple[int, int]
     return count, count * blocks * element_bytes
 
 
-def _element_bytes(type: str) -> int:  # noqa: A002
+def bytes_of_element(type: str) -> int:  # noqa: A002
+    """Of a type by its name.
+
+    Raises:
+        MisuseError: There is no such type.
+    """
     found = dict(native.data_types()).get(type)
     if found is None:
         raise MisuseError(f"there is no type '{type}'")

@@ -48,7 +48,7 @@ class Options:
         prefetch: How many gathers may run ahead of the computation.
         recompute: The backward pass computes the forward pass again.
         reduce_bucket_bytes: Gradients are reduced once so many have come together; 0: each unit's.
-        algorithms: By collective; others are chosen by their stated costs.
+        algorithms: By collective; for others the simulator chooses (`choose_plan`).
         protocol: Of all calls.
         channels: Of all calls; 0: as the cluster's file says.
     """

@@ -24,7 +24,8 @@ class Call:
     Attributes:
         collective: "all_reduce" and so on.
         size_bytes: The larger of input and output.
-        algorithm: A name, or "automatic": the one whose stated cost is least on the cluster.
+        algorithm: A name, or "automatic": the one that is fastest by itself on the
+            cluster, simulated (`choose_plan`).
         protocol: simple, ll or ll128.
         channels: 0: as the cluster's file says.
         type: Of the elements.

@@ -29,13 +29,14 @@ from unisono.simulate.nccl.measured import (
     read_points,
 )
 from unisono.simulate.nccl.model import Predicted, predict
-from unisono.simulate.nccl.tables import PROTOCOLS
+from unisono.simulate.nccl.tables import PROTOCOLS, UNMEASURED
 from unisono.simulate.nccl.timing import terms_of
 
 __all__ = [
     "GENERATIONS",
     "POINT_TO_POINT",
     "PROTOCOLS",
+    "UNMEASURED",
     "Calibrated",
     "Call",
     "Choice",

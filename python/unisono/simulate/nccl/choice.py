@@ -14,6 +14,10 @@ from unisono.simulate.nccl.tables import ALGORITHMS, PROTOCOLS, TREE_PART, Gener
 _POST_US = {"intel": 1.0, "amd": 2.0, "arm": 1.0}
 # A ring over several nodes whose steps are not tiny takes so much longer than its hops, in Simple.
 _PLATEAU, _PLATEAU_BYTES = 1.4, 64
+# Further microseconds of PAT for each rank, and of CollNet's direct exchange for each other GPU.
+_PAT_RANK_US, _ARITY_US = 2.8, 0.4
+# PAT's hops between nodes overlap: each takes this part of the network's latency.
+_PAT_HOP_PART = 1 / 3.5
 # Threads of a thread block, and the bytes that each must have before there is one more.
 _THREADS = {"ll": 512, "ll128": 640, "simple": 512}
 _BYTES_A_THREAD = {"ll": 8, "ll128": 8, "simple": 64}
@@ -41,6 +45,7 @@ class Platform:
 
     Attributes:
         generation: A name of the tables' `generations`.
+        collnet: The switches of the network can reduce, and NCCL_COLLNET_ENABLE is set.
         nvls: None where there is no NVLink SHARP, or it is off.
         version: Of NCCL; empty: the newest known.
         algorithms: Those that are allowed (NCCL_ALGO); empty: all.
@@ -51,6 +56,7 @@ class Platform:
     rings: Graph
     trees: Graph
     nvls: Graph | None = None
+    collnet: bool = False
     cpu: str = "intel"
     version: str = ""
     algorithms: tuple[str, ...] = ()
@@ -113,6 +119,15 @@ def _can_serve(call: Call, platform: Platform, choice: Choice) -> bool:
         return True
     if choice.algorithm == "tree":
         return call.collective == "all_reduce"
+    if choice.algorithm == "pat":
+        # With one GPU a node.
+        gathers = call.collective in ("all_gather", "reduce_scatter")
+        is_alone = call.nodes == call.ranks > 1 and choice.protocol == "simple"
+        return gathers and is_alone and tables_of(platform.version).pat_part > 0
+    if choice.algorithm.startswith("collnet"):
+        # Its all-gather and reduce-scatter need a plugin that few have.
+        is_reduced = call.collective == "all_reduce" and choice.protocol == "simple"
+        return platform.collnet and call.nodes > 1 and is_reduced
     if platform.nvls is None or choice.protocol != "simple" or call.ranks <= 2 * call.nodes:
         return False
     if choice.algorithm == "nvls":
@@ -188,7 +203,21 @@ def bandwidth_gb_s(call: Call, choice: Choice, platform: Platform) -> float:
             part = 7 / 9 if call.nodes == 1 else 120 / 128
             bus = min(bus * part, graph.channels * gpu.tree_ll128_gb_s[few])
         return bus / 2
+    if choice.algorithm == "pat":
+        return bus * tables.pat_part
+    if choice.algorithm.startswith("collnet"):
+        return _collnet_gb_s(call, choice, platform)
     return _nvls_gb_s(call, choice, platform, gpu, by_efficiency=tables.nvls_by_efficiency)
+
+
+def _collnet_gb_s(call: Call, choice: Choice, platform: Platform) -> float:
+    graph = platform.trees
+    bus = graph.channels * graph.inside_gb_s
+    if choice.algorithm == "collnet_direct":
+        # GPUs beyond the NICs send through others.
+        bus /= (1 + call.ranks / call.nodes / graph.channels) / 2
+        bus *= 1.0 if platform.generation == "ampere" else 0.85
+    return bus / 2
 
 
 def _nvls_gb_s(
@@ -227,7 +256,32 @@ def _latency_us(call: Call, choice: Choice, platform: Platform) -> float:
     depth = call.nodes.bit_length() - 1
     if algorithm == "tree":
         return base + 2 * ((call.ranks // call.nodes - 1) * inside + depth * between)
+    if algorithm == "pat":
+        return base + linear_us(call, choice) + pat_hops(call) * between
+    if algorithm.startswith("collnet"):
+        hops, _ = collnet_hops(call, choice)
+        return base + hops * inside + linear_us(call, choice) + between
     return base + inside + 2 * depth * between
+
+
+def collnet_hops(call: Call, choice: Choice) -> tuple[int, int]:
+    """Inside nodes and between them, up and down: the switches reduce."""
+    others = call.ranks // call.nodes - 1
+    return 2 * (others if choice.algorithm == "collnet_chain" else min(1, others)), 1
+
+
+def pat_hops(call: Call) -> float:
+    """Between nodes, as NCCL counts them."""
+    return (call.nodes.bit_length() - 1) * _PAT_HOP_PART
+
+
+def linear_us(call: Call, choice: Choice) -> float:
+    """What NCCL adds for each rank, in addition to hops."""
+    if choice.algorithm == "pat":
+        return call.ranks * _PAT_RANK_US
+    if choice.algorithm == "collnet_direct":
+        return 2 * (call.ranks // call.nodes - 1) * _ARITY_US
+    return 0.0
 
 
 def _ring_us(call: Call, platform: Platform, at: int, base: float, inside: float) -> float:

@@ -45,6 +45,9 @@ class Stack(Part):
         algorithms: NCCL_ALGO; empty: all.
         protocols: NCCL_PROTO; empty: all.
         nvls: NCCL_NVLS_ENABLE.
+        collnet: NCCL_COLLNET_ENABLE, with a plugin whose switches reduce (SHARP).
+        pxn: Sends to other nodes go through the GPU next to the receiver's NIC, unless
+            NCCL_PXN_DISABLE is set.
         chunk_bytes: NCCL_DYNAMIC_CHUNK_SIZE, which Google's profiles set; 0: NCCL cuts chunks to
             the size of a call.
         graphs: Calls are in CUDA graphs, so that no launch is waited for.
@@ -52,9 +55,13 @@ class Stack(Part):
 
     nccl: str = ""
     transport: Transport = "infiniband"
-    algorithms: list[Literal["ring", "tree", "nvls", "nvls_tree"]] = Field(default_factory=list)
+    algorithms: list[
+        Literal["ring", "tree", "nvls", "nvls_tree", "collnet_direct", "collnet_chain", "pat"]
+    ] = Field(default_factory=list)
     protocols: list[Literal["ll", "ll128", "simple"]] = Field(default_factory=list)
     nvls: bool = True
+    collnet: bool = False
+    pxn: bool = True
     chunk_bytes: int = Field(default=0, ge=0)
     graphs: bool = False
 
@@ -203,7 +210,7 @@ def platform_of(machine: MachineFile, nodes: int, local: int = 0) -> Platform:
         share = min(network / count, hardware.nic_bandwidth.value) if nodes > 1 else speed
         nvls = Graph(count, speed, share)
     return Platform(
-        hardware.gpu, rings, trees, nvls, hardware.cpu, stack.nccl,
+        hardware.gpu, rings, trees, nvls, stack.collnet, hardware.cpu, stack.nccl,
         tuple(stack.algorithms), tuple(stack.protocols),
     )  # fmt: skip
 

@@ -10,7 +10,11 @@ from functools import cache
 from unisono.errors import MisuseError
 
 PROTOCOLS = ("ll", "ll128", "simple")
-ALGORITHMS = ("ring", "tree", "nvls", "nvls_tree")
+ALGORITHMS = (
+    "ring", "tree", "nvls", "nvls_tree", "collnet_direct", "collnet_chain", "pat",
+)  # fmt: skip
+# None of the public tables that the timing was fitted to has run these.
+UNMEASURED = ("collnet_direct", "collnet_chain", "pat")
 
 Triple = tuple[float, float, float]
 
@@ -51,6 +55,7 @@ class Tables:
         nvls_by_efficiency: NVLS's bandwidth is from the efficiency factors, of 2.28 and later;
             before, 5/6 of a channel's.
         ll_part: LL's part of a ring's bandwidth on one node and in all other cases.
+        pat_part: PAT's part of the channels' bandwidth; 0: the version has no PAT.
     """
 
     version: tuple[int, int]
@@ -61,6 +66,7 @@ class Tables:
     generations: dict[str, Generation]
     nvls_by_efficiency: bool
     ll_part: tuple[float, float]
+    pat_part: float
 
 
 _AMPERE = Generation(
@@ -85,19 +91,26 @@ _NEWEST = Tables(
     base_us={
         "tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4),
         "nvls": (0.0, 0.0, 0.0), "nvls_tree": (0.0, 0.0, 0.0),
+        "collnet_direct": (0.0, 0.0, 0.0), "collnet_chain": (0.0, 0.0, 0.0),
+        "pat": (8.0, 8.0, 8.0),
     },
     nvlink_us={
         "tree": (0.6, 1.25, 4.0), "ring": (0.6, 1.9, 3.4),
         "nvls": (0.0, 0.0, 25.0), "nvls_tree": (0.0, 0.0, 25.0),
+        "collnet_direct": (0.0, 0.0, 3.7), "collnet_chain": (0.0, 0.0, 2.8),
+        "pat": (0.0, 0.0, 4.0),
     },
     network_us={
         "tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0),
         "nvls": (0.0, 0.0, 18.0), "nvls_tree": (0.0, 0.0, 20.9),
+        "collnet_direct": (0.0, 0.0, 31.0), "collnet_chain": (0.0, 0.0, 30.0),
+        "pat": (0.0, 0.0, 14.0),
     },
     ll_between_gb_s={"intel": (39.0, 20.4), "arm": (39.0, 20.4), "amd": (22.5, 19.0)},
     generations={"ampere": _AMPERE, "hopper": _HOPPER, "blackwell": _BLACKWELL},
     nvls_by_efficiency=True,
     ll_part=(0.5, 0.5),
+    pat_part=0.75,
 )  # fmt: skip
 
 # Blackwell's first numbers were twice Hopper's.
@@ -112,9 +125,9 @@ _V25 = replace(
 _V21 = replace(
     _V25, version=(2, 21), base_us={**_V25.base_us, "tree": (6.8, 14.0, 0.0)},
     nvlink_us={**_V25.nvlink_us, "tree": (0.6, 1.25, 28.0)},
-    network_us={**_V25.network_us, "tree": (5.0, 8.5, 28.0)},
+    network_us={**_V25.network_us, "tree": (5.0, 8.5, 28.0)}, pat_part=0.0,
 )  # fmt: skip
-_V23 = replace(_V25, version=(2, 23))
+_V23 = replace(_V25, version=(2, 23), pat_part=0.85)
 _V19 = replace(
     _V21, version=(2, 19),
     nvlink_us={**_V21.nvlink_us, "nvls": (0.0, 0.0, 23.0), "nvls_tree": (0.0, 0.0, 23.0)},

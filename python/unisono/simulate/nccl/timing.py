@@ -24,6 +24,9 @@ from unisono.simulate.nccl.choice import (
     Platform,
     bandwidth_gb_s,
     choose,
+    collnet_hops,
+    linear_us,
+    pat_hops,
     steps,
 )
 from unisono.simulate.nccl.machine import MachineFile, nics_of, platform_of
@@ -38,7 +41,8 @@ _LAUNCH_US = 6.6
 # What a rank's proxy needs for a peer on another node, and a peer on its own, of point-to-point.
 _PEER_US = {"between": 3.0, "inside": 0.3}
 # Most fill of a stage, and the part of the wire time that it is below that.
-_STAGE_US = {"ring": 4.0, "tree": 4.0, "nvls": 60.0, "point_to_point": 30.0}
+_STAGE_US = {"ring": 4.0, "tree": 4.0, "nvls": 60.0, "point_to_point": 30.0,
+             "collnet": 4.0, "pat": 4.0}  # fmt: skip
 _NETWORK_STAGE_US = 15.0
 _SHARE = 0.6
 # What sends and receives reach between nodes for each GPU where a NIC is faster: 22.6 GB/s on 16
@@ -88,7 +92,7 @@ def terms_of(machine: MachineFile, call: Call, choice: Choice | None = None) -> 
     )
     if choice == POINT_TO_POINT:
         return _point_to_point(machine, call, tags)
-    kind = "nvls" if choice.algorithm.startswith("nvls") else choice.algorithm
+    kind = choice.algorithm.removesuffix("_tree").partition("_")[0]
     inside_hops, network_hops = _hops(call, choice)
     tables, at = tables_of(""), PROTOCOLS.index(choice.protocol)
     link = tables.nvlink_us[choice.algorithm][at]
@@ -96,7 +100,7 @@ def terms_of(machine: MachineFile, call: Call, choice: Choice | None = None) -> 
     latencies = [
         tags.launch(choice),
         Term(
-            inside_hops * link,
+            inside_hops * link + linear_us(call, choice),
             (
                 f"hop.{kind}.{choice.protocol}",
                 f"hop.{tags.gpu}",
@@ -132,7 +136,7 @@ class _Tags:
         return Term(_LAUNCH_US, names)
 
 
-def _hops(call: Call, choice: Choice) -> tuple[int, int]:
+def _hops(call: Call, choice: Choice) -> tuple[float, float]:
     local, depth = call.ranks // call.nodes, call.nodes.bit_length() - 1
     if choice.algorithm == "ring":
         # Of a chunk's way round the ring only its last edge is left out, which for most chunks is
@@ -142,10 +146,16 @@ def _hops(call: Call, choice: Choice) -> tuple[int, int]:
         return steps(call) - between, between
     if choice.algorithm == "tree":
         return 2 * (local - 1), 2 * depth
+    if choice.algorithm == "pat":
+        return 0, pat_hops(call)
+    if choice.algorithm.startswith("collnet"):
+        return collnet_hops(call, choice)
     return 1, 2 * depth
 
 
-def _fill(choice: Choice, kind: str, inside: int, network: int, tags: _Tags) -> tuple[Term, ...]:
+def _fill(
+    choice: Choice, kind: str, inside: float, network: float, tags: _Tags
+) -> tuple[Term, ...]:
     """In LL and LL128 GPUs wait for lines and not for chunks; trees' proxies wait for chunks."""
     if choice.protocol != "simple":
         if choice.algorithm == "ring":
@@ -167,6 +177,13 @@ def _inside(
     local = call.ranks // call.nodes
     if local == 1:
         return Term(0.0, ())
+    if choice.algorithm.startswith("collnet"):
+        # All bytes up and down a chain; directly, each GPU's part from all others and to them.
+        part = 2.0 if choice.algorithm == "collnet_chain" else 2 * (local - 1) / local
+        return Term(
+            call.bytes * part / machine.hardware.nvlink.value / 1000,
+            ("bytes.collnet.simple", f"bytes.collnet.{tags.gpu}"),
+        )
     if choice.algorithm == "ring":
         one = Call(call.collective, call.bytes, call.ranks, 1)
     else:
@@ -180,7 +197,7 @@ def _inside(
 
 def _newest(platform: Platform) -> Platform:
     return Platform(
-        platform.generation, platform.rings, platform.trees, platform.nvls, platform.cpu
+        platform.generation, platform.rings, platform.trees, platform.nvls, cpu=platform.cpu
     )
 
 
@@ -193,8 +210,10 @@ def _between(
     nics, channels = nics_of(machine.hardware, call.ranks // call.nodes), 0
     if choice.algorithm == "nvls_tree" and platform.nvls is not None:
         channels = platform.nvls.channels
-    if choice.algorithm == "ring":
+    if choice.algorithm in ("ring", "pat"):
         part = steps(call) / call.ranks
+    elif choice.algorithm.startswith("collnet"):
+        part = 1.0
     elif choice.protocol == "ll":
         part = 2.0
     else:
@@ -236,6 +255,8 @@ def _point_to_point(machine: MachineFile, call: Call, tags: _Tags) -> Terms:
     local = call.ranks // call.nodes
     far = call.ranks - local
     share = call.bytes / call.ranks
+    # PXN brings all but a GPU's own part to the GPU next to the NIC of the receiver's rail.
+    relayed = far * (local - 1) / local if machine.stack.pxn else 0.0
     nics = _network_gb_s(machine, call)
     latencies = [
         tags.launch(POINT_TO_POINT),
@@ -255,7 +276,7 @@ def _point_to_point(machine: MachineFile, call: Call, tags: _Tags) -> Terms:
         POINT_TO_POINT,
         tuple(term for term in latencies if term.coefficient > 0),
         Term(
-            share * (local - 1) / machine.hardware.nvlink.value / 1000,
+            share * (local - 1 + relayed) / machine.hardware.nvlink.value / 1000,
             ("bytes.point_to_point", f"bytes.ring.{tags.gpu}"),
         ),
         between,
