@@ -52,24 +52,27 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
         raise DumpError(
             f"it is version {version} of Unisono's record; this release reads version {VERSION}"
         )
-    ranks = integer(document, "ranks", where, 1, MAX_RANKS)
-    rank = integer(document, "rank", where, 0, ranks - 1)
-    if min(ranks - 1, rank) < 0:
+    # 0 ranks and no world ranks: NCCL told its profiler plugin neither.
+    ranks = integer(document, "ranks", where, 0, MAX_RANKS)
+    most = ranks or MAX_RANKS
+    rank = integer(document, "rank", where, 0, most - 1)
+    if min(ranks, rank) < 0:
         raise DumpError("the record has no 'rank' and 'ranks'")
     communicator = text(document, "communicator", where)
     name = text(document, "group", where)
     epoch = integer(document, "epoch", where, 0, default=0)
     members = members_of(_list(document, "world_ranks"), where)
-    if len(members) != ranks:
+    world_rank = integer(document, "world_rank", where, 0, MAX_RANKS - 1)
+    if members and len(members) != ranks:
         raise DumpError(f"the record has {len(members)} 'world_ranks' of {ranks} ranks")
     ahead = _clock(document)
     columns, hints = Columns(), []
-    collectives = [_Entry(one, f"collective {i}", ahead, ranks)
+    collectives = [_Entry(one, f"collective {i}", ahead, most)
                    for i, one in enumerate(_list(document, "collectives"))]  # fmt: skip
     numbers = [one.number("sequence") for one in collectives]
     if sorted(set(numbers)) != numbers:
         raise DumpError("the sequence numbers of its collectives do not rise")
-    messages = [_Entry(one, f"message {i}", ahead, ranks)
+    messages = [_Entry(one, f"message {i}", ahead, most)
                 for i, one in enumerate(_list(document, "messages"))]  # fmt: skip
     for one in sorted([*collectives, *messages], key=lambda entry: entry.times[0]):
         # What a graph holds runs when the graph does, of which the record tells nothing.
@@ -81,9 +84,11 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
     if isinstance(failure, dict) and text(failure, "kind", "failure", "") == "environment":
         hints.append(Hint("error", text(failure, "message", "failure", ""), 0))
     claim = Claim(name, f"{FORMAT} {communicator} {epoch}", ranks, rank, members)
+    world_rank = members[rank] if members else world_rank
+    key = ("world", world_rank) if world_rank >= 0 else (name, rank)
     return [
         Part(
-            file, FORMAT, str(version), ("world", members[rank]), [claim], columns.arrays(),
+            file, FORMAT, str(version), key, [claim], columns.arrays(),
             list(columns.kinds), list(columns.types), hints, ranks if name == "world" else 0,
             document.get("watched") is True,
         )
@@ -146,9 +151,9 @@ class _Entry:
             return
         kind = text(self.values, "collective", self.name)
         root = integer(self.values, "root", self.name, 0, self.ranks - 1)
-        shown = f"{kind} ({text(self.values, 'operation', self.name, 'sum')})"
+        operation = text(self.values, "operation", self.name, "")
         columns.add(
-            0, shown if "reduce" in kind else kind, type=text(self.values, "type", self.name, ""),
+            0, f"{kind} ({operation})" if operation and "reduce" in kind else kind, type=text(self.values, "type", self.name, ""),
             number=self.number("sequence"), size=size, root=root if kind in _ROOTED else -1,
             state=self.state, times=self.times,
         )  # fmt: skip
