@@ -33,8 +33,9 @@ constexpr std::array<Function, 10> functions{{
 }};
 
 bool is_same(std::string_view one, std::string_view other) {
-  return std::ranges::equal(one, other, {}, [](unsigned char letter) { return std::tolower(letter); },
-                            [](unsigned char letter) { return std::tolower(letter); });
+  return std::ranges::equal(
+      one, other, {}, [](unsigned char letter) { return std::tolower(letter); },
+      [](unsigned char letter) { return std::tolower(letter); });
 }
 
 Function function_of(std::string_view name) {
@@ -96,9 +97,9 @@ std::optional<std::uint64_t> CallLog::begin(const Call& call, int rank) {
                      .messages = is_message ? 1U : 0U,
                      .tag = call.tag};
   const bool has_parts = function.counts_part && ranks_ > 0;
-  entry.bytes = call.count * size_bytes(entry.type) * (has_parts ? static_cast<unsigned>(ranks_) : 1U);
-  entry.sequence =
-      is_message ? messages_[{call.peer, entry.is_send}]++ : collectives_++;
+  entry.bytes =
+      call.count * size_bytes(entry.type) * (has_parts ? static_cast<unsigned>(ranks_) : 1U);
+  entry.sequence = is_message ? messages_[{call.peer, entry.is_send}]++ : collectives_++;
   entry.set_plan(call.algorithm);
   if (kept_.size() < most_calls) kept_.emplace_back();
   kept_[calls_ % most_calls] = {.entry = entry, .channels = call.channels};
@@ -112,11 +113,11 @@ CallLog::Kept* CallLog::find(std::uint64_t number) {
 
 void CallLog::settle(Kept& kept) {
   trace::Entry& entry = kept.entry;
-  const bool has_stopped = kept.channels > 0 ? kept.channels_stopped >= kept.channels
-                                             : kept.children > 0;
+  const bool has_stopped =
+      kept.channels > 0 ? kept.channels_stopped >= kept.channels : kept.children > 0;
   const bool is_over = kept.is_enqueued && kept.open_children == 0 && has_stopped;
   entry.ended_ns = is_over ? std::max(kept.last_stop_ns, entry.launched_ns) : 0;
-  entry.state = is_over                ? trace::State::ended
+  entry.state = is_over                 ? trace::State::ended
                 : entry.started_ns != 0 ? trace::State::started
                                         : trace::State::scheduled;
 }

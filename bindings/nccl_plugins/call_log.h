@@ -32,12 +32,12 @@ struct Call {
 
 enum class Child : std::uint8_t { kernel_channel, proxy_op };
 
-// Safe to use from any thread: NCCL reports enqueueing from the caller's thread, and kernels and the
-// network from its own.
+// Safe to use from any thread: NCCL reports enqueueing from the caller's thread, and kernels and
+// the network from its own.
 //
-// A call has ended when it is enqueued, all its kernel channels and proxy operations that began have
-// stopped, and, where NCCL said how many channels there are, that many have stopped. Its time is that
-// of the last one to stop. Where NCCL reports neither for a call, its end is not seen.
+// A call has ended when it is enqueued, all its kernel channels and proxy operations that began
+// have stopped, and, where NCCL said how many channels there are, that many have stopped. Its time
+// is that of the last one to stop. Where NCCL reports neither for a call, its end is not seen.
 class CallLog {
  public:
   // As many calls are kept; an event of an older one is ignored.

@@ -23,8 +23,8 @@ std::string_view at(const std::array<std::string_view, count>& names, std::uint8
 }
 constexpr std::array<std::string_view, 8> functions{
     "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv", "Send", "Recv"};
-constexpr std::array<std::string_view, 12> types{"int8",    "uint8",   "int32",   "uint32",
-                                                 "int64",   "uint64",  "float16", "float32",
+constexpr std::array<std::string_view, 12> types{"int8",    "uint8",    "int32",      "uint32",
+                                                 "int64",   "uint64",   "float16",    "float32",
                                                  "float64", "bfloat16", "float8e4m3", "float8e5m2"};
 constexpr std::array<std::string_view, 7> algorithms{
     "TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT"};
@@ -66,10 +66,8 @@ Call call_of(const CollectiveV7& one) { return named_collective(one); }
 
 template <class Message>
 Call named_message(const Message& one) {
-  Call call{.function = text(one.function),
-            .type = text(one.type),
-            .count = one.count,
-            .peer = one.peer};
+  Call call{
+      .function = text(one.function), .type = text(one.type), .count = one.count, .peer = one.peer};
   if constexpr (requires { one.channels; }) call.channels = one.channels;
   if constexpr (requires { one.tag; }) call.tag = one.tag;
   return call;
@@ -92,8 +90,8 @@ Handle begin(CallLog& log, const Handle& communicator, const Described& call, in
   return handle;
 }
 
-// The handle of a call's kernel channel or proxy operation. The parent is no call where NCCL reports
-// none for it.
+// The handle of a call's kernel channel or proxy operation. The parent is no call where NCCL
+// reports none for it.
 Handle begin_child(const Handle& communicator, const void* parent_event, Child child, Kind kind) {
   const Handle parent = Handle::unpack(parent_event);
   if (parent.kind != Kind::call) return communicator;
@@ -120,8 +118,8 @@ NcclResult start(void* context, void** handle, Described* described) {
       event = begin(*log, communicator, described->message, described->rank);
       break;
     case event_kernel_channel:
-      event = begin_child(communicator, described->parent, Child::kernel_channel,
-                          Kind::kernel_channel);
+      event =
+          begin_child(communicator, described->parent, Child::kernel_channel, Kind::kernel_channel);
       break;
     case event_proxy_op:
       // Another process asked for this one's network: its handle means nothing here.
@@ -192,8 +190,12 @@ NcclResult init_v4(void** context, int* mask, const char* name, std::uint64_t co
 
 template <class Described, class Init>
 constexpr Table<Init, Described> table(Init init) {
-  return {.name = "unisono", .init = init, .start = start<Described>, .stop = stop,
-          .record = record, .finalize = finalize};
+  return {.name = "unisono",
+          .init = init,
+          .start = start<Described>,
+          .stop = stop,
+          .record = record,
+          .finalize = finalize};
 }
 
 }  // namespace

@@ -13,7 +13,8 @@
 namespace unisono::profiler {
 namespace {
 
-// From the lowest: 34 bits of the call's number, 2 of the kind, 18 of the generation, 10 of the slot.
+// From the lowest: 34 bits of the call's number, 2 of the kind, 18 of the generation, 10 of the
+// slot.
 constexpr int kind_shift = 34;
 constexpr int generation_shift = kind_shift + 2;
 constexpr int slot_shift = generation_shift + 18;
@@ -120,16 +121,17 @@ void Recorder::write_quiet(std::int64_t now_ns) {
 void Recorder::write(Slot& slot, std::string_view cause) {
   if (slot.log->last_event_ns() == 0) return;
   if (!slot.has_file && !has_room()) {
-    complain(str("UNISONO_DUMP_DIRECTORY: ", trace::most_files,
-                 " communicators of this process have records, the most that may; others have none"));
+    complain(
+        str("UNISONO_DUMP_DIRECTORY: ", trace::most_files,
+            " communicators of this process have records, the most that may; others have none"));
     return;
   }
   if (!std::exchange(slot.has_file, true)) ++files_;
   const trace::Owner owner = slot.log->owner();
   const trace::Record record = slot.log->record();
   const std::string path = trace::file_of(directory(), owner.communicator, owner.rank);
-  const auto status = trace::write_file(
-      path, trace::to_json(owner, record, cause, trace::ClockAnchor::now()));
+  const auto status =
+      trace::write_file(path, trace::to_json(owner, record, cause, trace::ClockAnchor::now()));
   if (!status.ok()) complain(status.error().message);
   if (cause == finalized) finalized_.push_back(path);
 }

@@ -155,7 +155,8 @@ void dump_to_directory(const Communicator::Core& core, std::string_view cause) {
   const auto complain = [](const auto&... what) {
     if (!has_complained.exchange(true)) log(LogLevel::error, what...);
   };
-  if (!core.has_file.exchange(true) && files.fetch_add(1) >= trace::most_files) core.may_dump = false;
+  if (!core.has_file.exchange(true) && files.fetch_add(1) >= trace::most_files)
+    core.may_dump = false;
   if (!core.may_dump) {
     complain("UNISONO_DUMP_DIRECTORY: this process has written ", trace::most_files,
              " records, the most that it may; later ones are left out");

@@ -35,7 +35,7 @@ Status write_file(const std::string& path, const std::string& text) {
   const int why = errno;
   std::remove(beside.c_str());
   return environment_error("cannot write the record to ", path, ": ",
-                     why != 0 ? std::strerror(why) : "not all of it was written");
+                           why != 0 ? std::strerror(why) : "not all of it was written");
 }
 
 }  // namespace unisono::trace

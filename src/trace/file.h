@@ -13,8 +13,8 @@
 
 namespace unisono::trace {
 
-inline constexpr int most_files = 64;                    // of one process
-inline constexpr std::size_t most_entries = 16'384;      // collectives, and as many messages
+inline constexpr int most_files = 64;                // of one process
+inline constexpr std::size_t most_entries = 16'384;  // collectives, and as many messages
 
 // <directory>/unisono-<communicator>-<rank>.json
 std::string file_of(std::string_view directory, std::uint64_t communicator, int rank);

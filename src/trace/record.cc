@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 5> state_names{"scheduled", "started", "e
                                                       "aborted"};
 constexpr std::array<std::string_view, 10> path_names{
     "host",     "interpreter", "ll_all_pairs", "ll128_all_pairs", "zero_copy",
-    "tma_bulk", "messages",    "copy_engine",  "staged",      "nccl"};
+    "tma_bulk", "messages",    "copy_engine",  "staged",          "nccl"};
 
 }  // namespace
 

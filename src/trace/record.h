@@ -90,8 +90,8 @@ struct Entry {
   State state = State::scheduled;
   Path path = Path::host;
   bool knows_operation = true;  // what is not known is left out of the text
-  bool is_captured = false;  // into a CUDA graph, whose replays have no entries
-  bool is_send = false;      // of messages
+  bool is_captured = false;     // into a CUDA graph, whose replays have no entries
+  bool is_send = false;         // of messages
   std::int32_t root = 0;
   std::int32_t peer = -1;  // of messages; -1: not known before one arrives
   std::uint32_t messages = 0;

@@ -1,5 +1,5 @@
-// NCCL's side of the profiler interface: loads the plugin as NCCL does, and fills descriptors by the
-// offsets that NCCL's own headers give for each version.
+// NCCL's side of the profiler interface: loads the plugin as NCCL does, and fills descriptors by
+// the offsets that NCCL's own headers give for each version.
 #pragma once
 
 #include <array>

@@ -98,6 +98,8 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
 def read_records(paths: Iterable[Path]) -> list[dict[str, Any]]:
     """The documents of Unisono's records among files and folders, checked; others are left out.
 
+    A record whose `world_ranks` are not known is left out, too.
+
     Raises:
         MisuseError: None is a record.
     """
@@ -110,7 +112,9 @@ def read_records(paths: Iterable[Path]) -> list[dict[str, Any]]:
             document = json.loads(file.read_text())
             if is_record(document):
                 read_record(document, str(file))
-                found.append(document)
+                # Without the ranks of the job, entries of several groups belong to no one process.
+                if document["world_ranks"]:
+                    found.append(document)
         except (OSError, ValueError, RecursionError):
             continue
     if not found:
@@ -152,8 +156,9 @@ class _Entry:
         kind = text(self.values, "collective", self.name)
         root = integer(self.values, "root", self.name, 0, self.ranks - 1)
         operation = text(self.values, "operation", self.name, "")
+        shown = f"{kind} ({operation})" if operation and "reduce" in kind else kind
         columns.add(
-            0, f"{kind} ({operation})" if operation and "reduce" in kind else kind, type=text(self.values, "type", self.name, ""),
+            0, shown, type=text(self.values, "type", self.name, ""),
             number=self.number("sequence"), size=size, root=root if kind in _ROOTED else -1,
             state=self.state, times=self.times,
         )  # fmt: skip
