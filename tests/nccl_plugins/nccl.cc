@@ -62,7 +62,7 @@ std::uint8_t number_of(std::string_view name) {
 
 template <class Bytes, class Value>
 void put(Bytes& bytes, std::size_t offset, const Value& value) {
-  std::memcpy(bytes.data() + offset, &value, sizeof value);
+  std::memcpy(bytes.data() + offset, static_cast<const void*>(&value), sizeof value);
 }
 
 template <class Bytes>

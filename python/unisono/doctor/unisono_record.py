@@ -54,8 +54,7 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
         )
     # 0 ranks and no world ranks: NCCL told its profiler plugin neither.
     ranks = integer(document, "ranks", where, 0, MAX_RANKS)
-    most = ranks or MAX_RANKS
-    rank = integer(document, "rank", where, 0, most - 1)
+    rank = integer(document, "rank", where, 0, (ranks or MAX_RANKS) - 1)
     if min(ranks, rank) < 0:
         raise DumpError("the record has no 'rank' and 'ranks'")
     communicator = text(document, "communicator", where)
@@ -67,12 +66,12 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
         raise DumpError(f"the record has {len(members)} 'world_ranks' of {ranks} ranks")
     ahead = _clock(document)
     columns, hints = Columns(), []
-    collectives = [_Entry(one, f"collective {i}", ahead, most)
+    collectives = [_Entry(one, f"collective {i}", ahead, ranks)
                    for i, one in enumerate(_list(document, "collectives"))]  # fmt: skip
     numbers = [one.number("sequence") for one in collectives]
     if sorted(set(numbers)) != numbers:
         raise DumpError("the sequence numbers of its collectives do not rise")
-    messages = [_Entry(one, f"message {i}", ahead, most)
+    messages = [_Entry(one, f"message {i}", ahead, ranks)
                 for i, one in enumerate(_list(document, "messages"))]  # fmt: skip
     for one in sorted([*collectives, *messages], key=lambda entry: entry.times[0]):
         # What a graph holds runs when the graph does, of which the record tells nothing.
@@ -128,7 +127,8 @@ class _Entry:
     def __init__(self, values: Any, name: str, ahead: int, ranks: int) -> None:
         if not isinstance(values, dict):
             raise DumpError(f"{name} is no object")
-        self.values, self.name, self.ranks = values, name, ranks
+        self.values, self.name, self.most = values, name, (ranks or MAX_RANKS) - 1
+        self.knows_places = ranks > 0
         # Wall-clock times: those of ranks on one host agree with each other and with their files'.
         seen = [self.number(time, default=0) for time in _TIMES]
         self.times = [one + ahead if one else 0 for one in seen]
@@ -148,13 +148,15 @@ class _Entry:
             direction = _DIRECTIONS.get(text(self.values, "direction", self.name))
             if direction is None:
                 raise DumpError(f"{self.name}: 'direction' is neither send nor receive")
-            peer = integer(self.values, "peer", self.name, -1, self.ranks - 1)
             # From whom a receive from any source takes its message is not known before it arrives.
+            # Nor is which process a peer is, where the group's ranks are not known.
+            peer = integer(self.values, "peer", self.name, -1, self.most)
+            peer = peer if self.knows_places else -1
             columns.add(0, direction if peer >= 0 else "point_to_point", size=size, peer=peer,
                         state=self.state, times=self.times)  # fmt: skip
             return
         kind = text(self.values, "collective", self.name)
-        root = integer(self.values, "root", self.name, 0, self.ranks - 1)
+        root = integer(self.values, "root", self.name, 0, self.most)
         operation = text(self.values, "operation", self.name, "")
         shown = f"{kind} ({operation})" if operation and "reduce" in kind else kind
         columns.add(
@@ -167,7 +169,7 @@ class _Entry:
         waiting = self.values.get("waiting")
         if not isinstance(waiting, dict) or self.state is State.ended:
             return []
-        peer = integer(waiting, "peer", self.name, -1, self.ranks - 1)
+        peer = integer(waiting, "peer", self.name, -1, self.most)
         kind = text(waiting, "kind", self.name)
         channel, expected, got = (
             integer(waiting, one, self.name) for one in ("channel", "expected", "got")

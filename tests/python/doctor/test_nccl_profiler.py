@@ -18,7 +18,7 @@ RANKS, CALLS = 4, 6
 
 
 def run(version: int, folder: Path) -> None:
-    """A job of which rank 2 skips the last all-reduce."""
+    """A job whose rank 2 does not come to the last all-reduce."""
     command = [sys.executable, str(Path(__file__).with_name("nccl_rank.py"))]
     jobs = [
         subprocess.Popen(
@@ -33,7 +33,7 @@ def run(version: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 7])
-def test_the_rank_that_skips_a_call_is_named(version: int, tmp_path: Path) -> None:
+def test_the_rank_that_does_not_come_is_named(version: int, tmp_path: Path) -> None:
     run(version, tmp_path)
     records = [json.loads(file.read_text()) for file in sorted(tmp_path.iterdir())]
     assert [record["rank"] for record in records] == list(range(RANKS))
@@ -43,4 +43,4 @@ def test_the_rank_that_skips_a_call_is_named(version: int, tmp_path: Path) -> No
         left = [] if record["rank"] == 2 else ["scheduled" if version == 1 else "started"]
         assert states == ["ended"] * CALLS + left
     found = diagnose(read_files([tmp_path]))
-    assert (found.verdict, found.ranks) == ("never joined", ["rank 2"]), found.paragraph
+    assert (found.verdict, found.ranks) == ("stuck outside communication", ["rank 2"]), found.paragraph
