@@ -43,4 +43,6 @@ def test_the_rank_that_does_not_come_is_named(version: int, tmp_path: Path) -> N
         left = [] if record["rank"] == 2 else ["scheduled" if version == 1 else "started"]
         assert states == ["ended"] * CALLS + left
     found = diagnose(read_files([tmp_path]))
-    assert (found.verdict, found.ranks) == ("stuck outside communication", ["rank 2"]), found.paragraph
+    assert (found.verdict, found.ranks) == ("stuck outside communication", ["rank 2"]), (
+        found.paragraph
+    )
