@@ -109,6 +109,9 @@ endif()
 target_link_libraries(nccl_test PRIVATE unisono_nccl)
 target_include_directories(nccl_test PRIVATE "${PROJECT_SOURCE_DIR}/bindings")
 
+# Loaded at run time, as NCCL does.
+add_dependencies(nccl_plugins_test unisono_nccl_profiler)
+
 # The same programs, compiled against NVIDIA's own headers, which are not part of this project.
 set(UNISONO_NCCL_INCLUDE "" CACHE PATH
   "A folder with nccl.h and nccl_device/, of NCCL 2.32 or newer: tests/nccl is compiled with it, too")

@@ -25,7 +25,7 @@ from unisono.arguments import guard
 from unisono.errors import MachineError, MisuseError
 from unisono.job_folder import job_folder
 
-__all__ = ["Outcome", "Places", "launch", "nccl_library", "rank_environments"]
+__all__ = ["Outcome", "Places", "launch", "nccl_library", "nccl_profiler", "rank_environments"]
 
 # Looking at 64 processes costs some 50 us.
 _POLL_SECONDS = 0.02
@@ -177,7 +177,20 @@ def nccl_library() -> Path:
     Raises:
         MachineError: It is not in the extension's folder.
     """
-    library = Path(_unisono.__file__).resolve().parent / "libunisono_nccl.so"
+    return _installed("libunisono_nccl.so")
+
+
+def nccl_profiler() -> Path:
+    """Where libnccl-profiler-unisono.so is: the profiler plugin that records NCCL's own calls.
+
+    Raises:
+        MachineError: It is not in the extension's folder.
+    """
+    return _installed("libnccl-profiler-unisono.so")
+
+
+def _installed(name: str) -> Path:
+    library = Path(_unisono.__file__).resolve().parent / name
     if not library.exists():
         raise MachineError(f"{library} is not there; install the package again")
     return library

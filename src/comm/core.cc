@@ -137,6 +137,7 @@ trace::Owner Communicator::Core::owner() const {
           .group = group_name,
           .epoch = epoch,
           .rank = rank,
+          .ranks = size,
           .world_ranks = world_ranks,
           .node = job->member(world_ranks[static_cast<std::size_t>(rank)]).node,
           .process = process,

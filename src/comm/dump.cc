@@ -2,15 +2,11 @@
 
 #include <semaphore.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -20,13 +16,12 @@
 #include "comm/core.h"
 #include "sys/fork.h"
 #include "sys/thread.h"
+#include "trace/file.h"
 
 namespace unisono::comm {
 namespace {
 
 constexpr std::chrono::milliseconds look_interval(200);
-constexpr int most_files = 64;
-constexpr std::size_t most_entries = 16'384;
 
 bool has_directory() { return !settings().text(Setting::dump_directory).empty(); }
 int signal_number() { return static_cast<int>(settings().integer(Setting::dump_signal)); }
@@ -134,32 +129,10 @@ class WatchUntilGone final : public Watch {
   std::shared_ptr<Watched> watched_;
 };
 
-void keep_newest(std::vector<trace::Entry>& entries) {
-  if (entries.size() > most_entries)
-    entries.erase(entries.begin(), entries.end() - static_cast<std::ptrdiff_t>(most_entries));
-}
-
 std::string json_of(const Communicator::Core& core, trace::Record record, std::string_view cause) {
-  keep_newest(record.collectives);
-  keep_newest(record.messages);
+  trace::keep_newest(record.collectives);
+  trace::keep_newest(record.messages);
   return trace::to_json(core.owner(), record, cause, trace::ClockAnchor::now());
-}
-
-// Whole under its name, or not there.
-bool write_file(const std::string& path, const std::string& text) {
-  const std::string beside = str(path, ".", getpid(), ".part");
-  bool is_written = false;
-  {
-    std::ofstream file(beside, std::ios::binary | std::ios::trunc);
-    file << text;
-    file.close();
-    is_written = file.good();
-  }
-  is_written = is_written && std::rename(beside.c_str(), path.c_str()) == 0;
-  const int why = errno;
-  if (!is_written) std::remove(beside.c_str());
-  errno = why;
-  return is_written;
 }
 
 }  // namespace
@@ -182,20 +155,20 @@ void dump_to_directory(const Communicator::Core& core, std::string_view cause) {
   const auto complain = [](const auto&... what) {
     if (!has_complained.exchange(true)) log(LogLevel::error, what...);
   };
-  if (!core.has_file.exchange(true) && files.fetch_add(1) >= most_files) core.may_dump = false;
+  if (!core.has_file.exchange(true) && files.fetch_add(1) >= trace::most_files)
+    core.may_dump = false;
   if (!core.may_dump) {
-    complain("UNISONO_DUMP_DIRECTORY: this process has written ", most_files,
+    complain("UNISONO_DUMP_DIRECTORY: this process has written ", trace::most_files,
              " records, the most that it may; later ones are left out");
     return;
   }
   const std::string path =
-      str(settings().text(Setting::dump_directory), "/unisono-", core.id, "-", core.rank, ".json");
+      trace::file_of(settings().text(Setting::dump_directory), core.id, core.rank);
   // Of threads that write the same file, the one that renames last counts.
   const std::lock_guard lock(core.dump_mutex);
-  errno = 0;
-  if (!write_file(path, json_of(core, core.scheduler->record(), cause)))
-    complain("cannot write the record to ", path, ": ",
-             errno != 0 ? std::strerror(errno) : "not all of it was written");
+  if (const auto status = trace::write_file(path, json_of(core, core.scheduler->record(), cause));
+      !status.ok())
+    complain(status.error().message);
 }
 
 }  // namespace unisono::comm

@@ -42,10 +42,9 @@ void write(json::Writer& writer, const Entry& entry) {
         .member("messages", entry.messages)
         .member("message_tag", entry.message_tag);
   } else {
-    writer.member("collective", name(entry.collective))
-        .member("type", name(entry.type))
-        .member("operation", name(entry.operation))
-        .member("root", entry.root);
+    writer.member("collective", name(entry.collective)).member("type", name(entry.type));
+    if (entry.knows_operation) writer.member("operation", name(entry.operation));
+    writer.member("root", entry.root);
   }
   writer.member("bytes", entry.bytes)
       .member("plan", std::string_view(entry.plan.data()))
@@ -101,7 +100,9 @@ std::string to_json(const Owner& owner, const Record& record, std::string_view c
       .member("group", owner.group)
       .member("epoch", owner.epoch)
       .member("rank", owner.rank)
-      .member("ranks", owner.world_ranks.size());
+      .member("ranks", owner.ranks);
+  if (owner.world_ranks.empty() && owner.world_rank >= 0)
+    writer.member("world_rank", owner.world_rank);
   writer.key("world_ranks").begin_array(json::Writer::Layout::one_line);
   for (const int world_rank : owner.world_ranks) writer.value(world_rank);
   writer.end_array()

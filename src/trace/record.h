@@ -51,8 +51,8 @@ std::string_view name(Waiting::Kind kind);
 // "message 5 of rank 3 on channel 0 (4 have arrived), at step 2 of thread block 0, tile 0".
 std::string describe(const Waiting& waiting);
 
-// How far a call was seen to come. A call on a stream is scheduled until the host sees its end: the
-// host does not see a kernel begin.
+// How far a call was seen to come. A call of this library on a stream is scheduled until the host
+// sees its end: the host does not see a kernel begin.
 enum class State : std::uint8_t { scheduled, started, ended, failed, aborted };
 std::string_view name(State state);
 
@@ -68,6 +68,7 @@ enum class Path : std::uint8_t {
   messages,         // the kernels of point-to-point groups
   copy_engine,
   staged,
+  nccl,  // NCCL's kernels: the record is its profiler plugin's
 };
 std::string_view name(Path path);
 
@@ -90,8 +91,9 @@ struct Entry {
   ReduceOperation operation = ReduceOperation::sum;
   State state = State::scheduled;
   Path path = Path::host;
-  bool is_captured = false;  // into a CUDA graph, whose replays have no entries
-  bool is_send = false;      // of messages
+  bool knows_operation = true;  // what is not known is left out of the text
+  bool is_captured = false;     // into a CUDA graph, whose replays have no entries
+  bool is_send = false;         // of messages
   std::int32_t root = 0;
   std::int32_t peer = -1;  // of messages; -1: not known before one arrives
   std::uint32_t messages = 0;
@@ -149,7 +151,9 @@ struct Owner {
   std::string group;  // the communicator's name: "world", "world/0.1" for a split
   std::uint32_t epoch = 0;
   int rank = 0;
-  std::vector<int> world_ranks;  // by rank
+  int ranks = 0;                 // 0: not known
+  int world_rank = -1;           // this rank in the job; -1: not known
+  std::vector<int> world_ranks;  // by rank; empty: not known
   std::string node;
   int process = 0;
   // A living process writes its dump when the group fails, even if it makes no call.
@@ -170,7 +174,8 @@ struct Record {
 };
 
 // docs/reference/record.md; docs/schema/record-v2.schema.json. `cause` says why it is written:
-// "request", "signal" or "failure".
+// "request", "signal" or "failure";
+// of NCCL's plugin, "quiet" or "finalize".
 std::string to_json(const Owner& owner, const Record& record, std::string_view cause,
                     const ClockAnchor& clock);
 

@@ -37,6 +37,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert "unisono/py.typed" in names
     assert sum(name.startswith("unisono/_unisono.") and name.endswith(".so") for name in names) == 1
     assert "unisono/libunisono_nccl.so" in names
+    assert "unisono/libnccl-profiler-unisono.so" in names
     # What is compiled where it runs: the PyTorch backend, and the programs for other libraries.
     sources = ("unisono/torch_sources/", "unisono/include/", "unisono/bench/workers/")
     compiled = [name for name in names if name.endswith((".h", ".cc", ".a", ".pyc"))]

@@ -74,8 +74,12 @@ PYTHON_LAYERS = {
     "demo": 16,
 }
 
-# Bindings see the public headers only, but for Python's, which shows the layers too.
-BINDINGS_THAT_SEE_LAYERS = {"python"}
+# Bindings see the public headers only. Python's shows the layers too; NCCL's plugins write the
+# record beside another library, and take no more than that needs.
+LAYERS_THAT_BINDINGS_SEE = {
+    "python": frozenset(CXX_LAYERS),
+    "nccl_plugins": frozenset({"base", "trace", "sys"}),
+}
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -132,8 +136,10 @@ def _room_fault(inside: tuple[str, ...], layer: str, name: str) -> str | None:
 
 def _binding_fault(binding: str, quoted: bool, name: str) -> str | None:
     folder = name.split("/")[0]
-    if quoted and folder in CXX_LAYERS and binding not in BINDINGS_THAT_SEE_LAYERS:
-        return f'bindings/{binding} includes "{name}"; it may see include/unisono only'
+    seen = LAYERS_THAT_BINDINGS_SEE.get(binding, frozenset())
+    if quoted and "/" in name and folder in CXX_LAYERS and folder not in seen:
+        allowed = " and ".join(["include/unisono", *sorted(f"src/{one}" for one in seen)])
+        return f'bindings/{binding} includes "{name}"; it may see {allowed} only'
     return None
 
 

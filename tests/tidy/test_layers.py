@@ -38,6 +38,7 @@ def test_downward_own_public_and_standard_includes_pass(tmp_path: Path) -> None:
     )
     write(tmp_path, "include/unisono/a.h", "#include <unisono/types.h>\n#include <span>\n")
     write(tmp_path, "bindings/python/m.cc", '#include "plan/plan.h"\n')
+    write(tmp_path, "bindings/nccl_plugins/m.cc", '#include "trace/record.h"\n')
     assert cxx_violations(tmp_path) == []
 
 
@@ -56,6 +57,7 @@ def test_downward_own_public_and_standard_includes_pass(tmp_path: Path) -> None:
         ("include/unisono/communicator.h", '"base/log.h"'),
         ("include/unisono/communicator.h", "<comm/communicator.h>"),
         ("bindings/nccl/nccl.cc", '"comm/communicator.h"'),
+        ("bindings/nccl_plugins/profiler.cc", '"comm/communicator.h"'),
         ("src/nonsense/a.cc", "<vector>"),
     ],
 )

@@ -80,7 +80,7 @@ def test_what_a_rank_writes_after_a_failure_is_valid() -> None:
         {"state": "ended", "ended_ns": None},
         {"ended_ns": 0},
         {"captured": True},
-        {"path": "nccl"},
+        {"path": "mpi"},
         {"unknown": 1},
         {"sequence": -1},
     ],

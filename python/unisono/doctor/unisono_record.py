@@ -52,15 +52,17 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
         raise DumpError(
             f"it is version {version} of Unisono's record; this release reads version {VERSION}"
         )
-    ranks = integer(document, "ranks", where, 1, MAX_RANKS)
-    rank = integer(document, "rank", where, 0, ranks - 1)
-    if min(ranks - 1, rank) < 0:
+    # 0 ranks and no world ranks: NCCL told its profiler plugin neither.
+    ranks = integer(document, "ranks", where, 0, MAX_RANKS)
+    rank = integer(document, "rank", where, 0, (ranks or MAX_RANKS) - 1)
+    if min(ranks, rank) < 0:
         raise DumpError("the record has no 'rank' and 'ranks'")
     communicator = text(document, "communicator", where)
     name = text(document, "group", where)
     epoch = integer(document, "epoch", where, 0, default=0)
     members = members_of(_list(document, "world_ranks"), where)
-    if len(members) != ranks:
+    world_rank = integer(document, "world_rank", where, 0, MAX_RANKS - 1)
+    if members and len(members) != ranks:
         raise DumpError(f"the record has {len(members)} 'world_ranks' of {ranks} ranks")
     ahead = _clock(document)
     columns, hints = Columns(), []
@@ -81,9 +83,11 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
     if isinstance(failure, dict) and text(failure, "kind", "failure", "") == "environment":
         hints.append(Hint("error", text(failure, "message", "failure", ""), 0))
     claim = Claim(name, f"{FORMAT} {communicator} {epoch}", ranks, rank, members)
+    world_rank = members[rank] if members else world_rank
+    key = ("world", world_rank) if world_rank >= 0 else (name, rank)
     return [
         Part(
-            file, FORMAT, str(version), ("world", members[rank]), [claim], columns.arrays(),
+            file, FORMAT, str(version), key, [claim], columns.arrays(),
             list(columns.kinds), list(columns.types), hints, ranks if name == "world" else 0,
             document.get("watched") is True,
         )
@@ -92,6 +96,8 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
 
 def read_records(paths: Iterable[Path]) -> list[dict[str, Any]]:
     """The documents of Unisono's records among files and folders, checked; others are left out.
+
+    A record whose `world_ranks` are not known is left out, too.
 
     Raises:
         MisuseError: None is a record.
@@ -105,7 +111,9 @@ def read_records(paths: Iterable[Path]) -> list[dict[str, Any]]:
             document = json.loads(file.read_text())
             if is_record(document):
                 read_record(document, str(file))
-                found.append(document)
+                # Without the ranks of the job, entries of several groups belong to no one process.
+                if document["world_ranks"]:
+                    found.append(document)
         except (OSError, ValueError, RecursionError):
             continue
     if not found:
@@ -119,7 +127,8 @@ class _Entry:
     def __init__(self, values: Any, name: str, ahead: int, ranks: int) -> None:
         if not isinstance(values, dict):
             raise DumpError(f"{name} is no object")
-        self.values, self.name, self.ranks = values, name, ranks
+        self.values, self.name, self.most = values, name, (ranks or MAX_RANKS) - 1
+        self.knows_places = ranks > 0
         # Wall-clock times: those of ranks on one host agree with each other and with their files'.
         seen = [self.number(time, default=0) for time in _TIMES]
         self.times = [one + ahead if one else 0 for one in seen]
@@ -139,16 +148,19 @@ class _Entry:
             direction = _DIRECTIONS.get(text(self.values, "direction", self.name))
             if direction is None:
                 raise DumpError(f"{self.name}: 'direction' is neither send nor receive")
-            peer = integer(self.values, "peer", self.name, -1, self.ranks - 1)
             # From whom a receive from any source takes its message is not known before it arrives.
+            # Nor is which process a peer is, where the group's ranks are not known.
+            peer = integer(self.values, "peer", self.name, -1, self.most)
+            peer = peer if self.knows_places else -1
             columns.add(0, direction if peer >= 0 else "point_to_point", size=size, peer=peer,
                         state=self.state, times=self.times)  # fmt: skip
             return
         kind = text(self.values, "collective", self.name)
-        root = integer(self.values, "root", self.name, 0, self.ranks - 1)
-        shown = f"{kind} ({text(self.values, 'operation', self.name, 'sum')})"
+        root = integer(self.values, "root", self.name, 0, self.most)
+        operation = text(self.values, "operation", self.name, "")
+        shown = f"{kind} ({operation})" if operation and "reduce" in kind else kind
         columns.add(
-            0, shown if "reduce" in kind else kind, type=text(self.values, "type", self.name, ""),
+            0, shown, type=text(self.values, "type", self.name, ""),
             number=self.number("sequence"), size=size, root=root if kind in _ROOTED else -1,
             state=self.state, times=self.times,
         )  # fmt: skip
@@ -157,7 +169,7 @@ class _Entry:
         waiting = self.values.get("waiting")
         if not isinstance(waiting, dict) or self.state is State.ended:
             return []
-        peer = integer(waiting, "peer", self.name, -1, self.ranks - 1)
+        peer = integer(waiting, "peer", self.name, -1, self.most)
         kind = text(waiting, "kind", self.name)
         channel, expected, got = (
             integer(waiting, one, self.name) for one in ("channel", "expected", "got")

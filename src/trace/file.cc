@@ -1,0 +1,41 @@
+#include "trace/file.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/str.h"
+
+namespace unisono::trace {
+
+std::string file_of(std::string_view directory, std::uint64_t communicator, int rank) {
+  return str(directory, "/unisono-", communicator, "-", rank, ".json");
+}
+
+void keep_newest(std::vector<Entry>& entries) {
+  if (entries.size() > most_entries)
+    entries.erase(entries.begin(), entries.end() - static_cast<std::ptrdiff_t>(most_entries));
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  const std::string beside = str(path, ".", getpid(), ".part");
+  errno = 0;
+  bool is_written = false;
+  {
+    std::ofstream file(beside, std::ios::binary | std::ios::trunc);
+    file << text;
+    file.close();
+    is_written = file.good();
+  }
+  if (is_written && std::rename(beside.c_str(), path.c_str()) == 0) return {};
+  const int why = errno;
+  std::remove(beside.c_str());
+  return environment_error("cannot write the record to ", path, ": ",
+                           why != 0 ? std::strerror(why) : "not all of it was written");
+}
+
+}  // namespace unisono::trace

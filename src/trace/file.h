@@ -1,0 +1,26 @@
+// Records as files of UNISONO_DUMP_DIRECTORY, bounded in number and size.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/record.h"
+
+namespace unisono::trace {
+
+inline constexpr int most_files = 64;                // of one process
+inline constexpr std::size_t most_entries = 16'384;  // collectives, and as many messages
+
+// <directory>/unisono-<communicator>-<rank>.json
+std::string file_of(std::string_view directory, std::uint64_t communicator, int rank);
+// Leaves the newest most_entries.
+void keep_newest(std::vector<Entry>& entries);
+// The file is there whole, or not at all. The error says which file, and why.
+Status write_file(const std::string& path, const std::string& text);
+
+}  // namespace unisono::trace
