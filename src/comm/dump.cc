@@ -1,12 +1,15 @@
 #include "comm/dump.h"
 
-#include <semaphore.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -21,10 +24,27 @@
 namespace unisono::comm {
 namespace {
 
-constexpr std::chrono::milliseconds look_interval(200);
+// News of a failure passes ranks that make no call in (n + 1) / 2 looks of 2^n ranks: 4,096 have
+// heard of it after 0.65 s.
+constexpr std::chrono::milliseconds look_interval(100);
 
 bool has_directory() { return !settings().text(Setting::dump_directory).empty(); }
 int signal_number() { return static_cast<int>(settings().integer(Setting::dump_signal)); }
+
+// An eventfd, which a signal adds to, and the process whose thread reads it: a forked child has its
+// parent's descriptor until it starts a thread. Relaxed: a handler that sees one of them old writes
+// to no descriptor or not at all.
+std::atomic<int> requests{-1};
+std::atomic<pid_t> reader{-1};
+
+void request_records(int /*signal*/) {
+  if (getpid() != reader.load(std::memory_order_relaxed)) return;
+  const int saved = errno;
+  const std::uint64_t one = 1;
+  // It fails where as many requests as fit are there already.
+  static_cast<void>(!write(requests.load(std::memory_order_relaxed), &one, sizeof one));
+  errno = saved;
+}
 
 // Null once the communicator is gone.
 struct Watched {
@@ -56,35 +76,48 @@ class Registry {
 
   void start() {
     const int number = signal_number();
-    if (number == 0 && !has_directory()) return;
-    sem_init(&requests_, 0, 0);
-    auto thread = sys::start_thread("writes records on failure and by signal", [this] { run(); });
+    if (!has_directory()) {
+      if (number == 0) return;
+      log(LogLevel::error, "UNISONO_DUMP_SIGNAL: signal ", number,
+          " writes no record, because UNISONO_DUMP_DIRECTORY names no folder");
+      handle(number);  // else it would end the process
+      return;
+    }
+    const int descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (descriptor < 0) {
+      log(LogLevel::error, "UNISONO_DUMP_DIRECTORY: no record will be written by signal, or by a ",
+          "rank that makes no call: eventfd: ", std::strerror(errno));
+      return;
+    }
+    auto thread = sys::start_thread("writes records on failure and by signal",
+                                    [this, descriptor] { run(descriptor); });
     if (!thread.ok()) {
+      close(descriptor);
       log(LogLevel::error, thread.error().message);
       return;
     }
     thread->detach();
-    if (number == 0) return;
+    const int parents = requests.exchange(descriptor, std::memory_order_relaxed);
+    if (parents >= 0) close(parents);
+    reader.store(getpid(), std::memory_order_relaxed);
+    if (number != 0) handle(number);
+  }
+
+  static void handle(int number) {
     struct sigaction action{};
-    action.sa_handler = [](int) {
-      const int saved = errno;
-      sem_post(&Registry::instance().requests_);  // may be called in a signal handler
-      errno = saved;
-    };
+    action.sa_handler = request_records;
     action.sa_flags = SA_RESTART;
     if (sigaction(number, &action, nullptr) != 0)
       log(LogLevel::error, "UNISONO_DUMP_SIGNAL: signal ", number, " cannot be handled");
   }
 
-  void run() {
+  void run(int descriptor) {
+    // poll() takes the monotonic clock: no step of the wall clock delays a look.
+    pollfd events{.fd = descriptor, .events = POLLIN, .revents = 0};
     while (true) {
-      const auto next = std::chrono::system_clock::now().time_since_epoch() + look_interval;
-      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(next);
-      const timespec until{
-          .tv_sec = seconds.count(),
-          .tv_nsec = std::chrono::duration_cast<std::chrono::nanoseconds>(next - seconds).count()};
-      const bool is_asked =
-          has_directory() ? sem_timedwait(&requests_, &until) == 0 : sem_wait(&requests_) == 0;
+      std::uint64_t asked = 0;
+      const bool is_asked = poll(&events, 1, static_cast<int>(look_interval.count())) > 0 &&
+                            read(descriptor, &asked, sizeof asked) == sizeof asked;
       for_each([&](Communicator::Core& core) {
         if (is_asked)
           dump_to_directory(core, "signal");
@@ -111,7 +144,6 @@ class Registry {
   std::mutex mutex_;
   std::vector<std::weak_ptr<Watched>> watched_;
   std::uint32_t forks_ = sys::fork_count();
-  sem_t requests_{};
 };
 
 class WatchUntilGone final : public Watch {

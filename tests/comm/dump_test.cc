@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -245,6 +246,21 @@ TEST(Dump, AGroupHasAnEntryForEachPeerAndDirection) {
       EXPECT_EQ(messages[i].find("state")->string(), "ended");
     }
   });
+}
+
+void get_the_signal_without_a_folder() {
+  std::filesystem::remove_all(DumpSettings::directory);
+  if (!settings().set(Setting::dump_directory, "").ok()) std::exit(1);
+  test::run_ranks({.ranks = 1}, [](Communicator& world) {
+    if (raise(SIGUSR2) != 0 || !world.barrier().ok()) std::exit(1);
+  });
+  std::exit(0);
+}
+
+TEST(Dump, TheSignalWithoutAFolderIsSaidToWriteNothing) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(get_the_signal_without_a_folder(), testing::ExitedWithCode(0),
+              "signal 12 writes no record, because UNISONO_DUMP_DIRECTORY names no folder");
 }
 
 // Nothing half written stays, and the job goes on.
