@@ -81,7 +81,7 @@ class ZeroCopy {
 
 // The other way, for executors that take a put's data out of a slot: puts become messages, which
 // the wait for their token stores. Tokens that follow no put stay, and so do barriers. Whether the
-// result needs more slots, or stands still with any number, is for the verifier. Misuse, naming the
+// result needs more slots, or deadlocks with any number, is for the verifier. Misuse, naming the
 // step, for read_reduce, and for puts without a token or a token without a wait.
 Result<Plan> with_messages(const Plan& plan);
 

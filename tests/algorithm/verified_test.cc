@@ -1,4 +1,4 @@
-// Every algorithm's plans are proved right: on every placement, for every root, with several
+// Every algorithm's plans are verified: on every placement, for every root, with several
 // channels, in place and out of place, with as few slots as an executor may have.
 #include <gtest/gtest.h>
 

@@ -35,7 +35,7 @@ TEST(Proof, CountsStepsAndMessages) {
   EXPECT_EQ(report.messages, 5 * 8);
 }
 
-// Fused steps need a message and a slot at once: with one slot, a ring of them stands still.
+// Fused steps need a message and a slot at once: with one slot, a ring of them deadlocks.
 TEST(Proof, HoldsForItsSlotsAndMore) {
   const plan::Plan plan = test::ring_all_reduce(4, false, false);
   EXPECT_FALSE(verify(plan, {.slots = 1}).ok());

@@ -6,9 +6,9 @@
 // the other's flag. So a flag has the same values in every round, and a CUDA graph that was
 // captured once can be replayed. Slots are taken in turn, by both ends alike.
 //
-// A message that goes straight to where it is wanted (appointments.h) has flags beside: `wanted` at
-// the sender, 1 from when its place may be written; and `stored` at the receiver, one for each part
-// of it. These are used in turn, too, by both ends alike.
+// A zero-copy message (copy_rendezvous.h) has two more flags: `wanted` at the sender, 1 from when
+// its destination may be written; and `stored` at the receiver, one for each part of the message.
+// Both ends use these in turn, too.
 //
 // Order: a stream's operations and copies happen one after another; a store comes after a barrier
 // for the whole system, so whoever sees the flag sees the bytes.
