@@ -143,8 +143,12 @@ TEST(Json, HoldsEveryField) {
   entry.waiting = {.kind = Waiting::Kind::credit, .peer = 4, .expected = 8, .got = 7};
   Error error = {.kind = ErrorKind::peer, .timed_out = true, .peer = 1, .message = "it is late"};
   const json::Value document = parsed(
-      {.collectives = {entry, entry_of(10)}, .failure = Failure{error, 77}},
-      {.communicator = 77, .group = "world/0.1", .rank = 1, .ranks = 2, .world_ranks = {4, 2}, .node = "a\"b"});
+      {.collectives = {entry, entry_of(10)}, .failure = Failure{error, 77}}, {.communicator = 77,
+                                                                              .group = "world/0.1",
+                                                                              .rank = 1,
+                                                                              .ranks = 2,
+                                                                              .world_ranks = {4, 2},
+                                                                              .node = "a\"b"});
   EXPECT_EQ(document.find("version")->integer(), 2);
   EXPECT_EQ(document.find("node")->string(), "a\"b");
   EXPECT_EQ(document.find("communicator")->string(), "77");
