@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string_view>
 #include <thread>
 
 #include "base/error.h"
@@ -30,15 +31,10 @@ int spins_of(const comm::Job& job) {
 }
 
 Result<topo::Placement> placement_of(const comm::Job& job, const std::vector<int>& world_ranks) {
-  std::vector<std::string> names;
-  std::vector<int> nodes;
-  for (int world_rank : world_ranks) {
-    const std::string& node = job.member(world_rank).node;
-    const auto found = std::find(names.begin(), names.end(), node);
-    nodes.push_back(static_cast<int>(found - names.begin()));
-    if (found == names.end()) names.push_back(node);
-  }
-  return topo::Placement::from_nodes(nodes);
+  std::vector<std::string_view> nodes;
+  nodes.reserve(world_ranks.size());
+  for (const int world_rank : world_ranks) nodes.emplace_back(job.member(world_rank).node);
+  return topo::Placement::from_names(nodes);
 }
 
 // Those of a parent stay, within reach of a leak checker.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <random>
+#include <string>
+#include <string_view>
 
 namespace unisono::topo {
 namespace {
@@ -49,6 +51,29 @@ TEST(Placement, BlocksHoldConsecutiveRanks) {
   EXPECT_EQ(Placement::blocks(with_empty).error().message,
             "node 1 has 0 ranks; every node needs at least 1");
   EXPECT_FALSE(Placement::blocks(std::vector<int>{}).ok());
+}
+
+TEST(Placement, NamesAreNumberedInTheOrderInWhichRanksUseThem) {
+  const std::vector<std::string_view> names{"b", "a", "b", "", "a"};
+  const auto placement = Placement::from_names(names);
+  ASSERT_TRUE(placement.ok());
+  EXPECT_EQ(placement->nodes(), 3);
+  const std::vector<int> expected{0, 1, 0, 2, 1};
+  for (int rank = 0; rank < placement->ranks(); ++rank)
+    EXPECT_EQ(placement->node_of(rank), expected[static_cast<std::size_t>(rank)]) << rank;
+  EXPECT_EQ(placement->rank_at(1, 1), 4);
+  EXPECT_EQ(Placement::from_names({}).error().message, "a placement needs at least 1 rank");
+}
+
+TEST(Placement, AHundredThousandNamesOfOneRankEach) {
+  constexpr int ranks = 100'000;
+  std::vector<std::string> names;
+  for (int rank = 0; rank < ranks; ++rank) names.push_back("node-" + std::to_string(rank));
+  const auto placement =
+      Placement::from_names(std::vector<std::string_view>(names.begin(), names.end()));
+  ASSERT_TRUE(placement.ok());
+  EXPECT_EQ(placement->nodes(), ranks);
+  EXPECT_EQ(placement->node_of(ranks - 1), ranks - 1);
 }
 
 TEST(Placement, RefusesNodesThatAreMissingOrOutOfRange) {

@@ -63,16 +63,17 @@ Result<std::unique_ptr<ControlGroup>> ControlGroup::subgroup(std::uint64_t commu
                                                              std::uint32_t epoch,
                                                              std::span<const int> members) {
   std::vector<int> ranks;
+  std::vector<bool> is_named(world_ranks().size());  // by member of this group
   int me = -1;
   for (const int member : members) {
     if (member < 0 || member >= size())
       return misuse("member ", member, " of the new group is not in this group; members are 0 to ",
                     size() - 1);
-    const int rank = world_ranks()[static_cast<std::size_t>(member)];
-    for (const int other : ranks)
-      if (other == rank) return misuse("member ", member, " is named twice for the new group");
+    const auto place = static_cast<std::size_t>(member);
+    if (is_named[place]) return misuse("member ", member, " is named twice for the new group");
+    is_named[place] = true;
     if (member == this->rank()) me = static_cast<int>(ranks.size());
-    ranks.push_back(rank);
+    ranks.push_back(world_ranks()[place]);
   }
   if (me < 0)
     return misuse("rank ", rank(),
