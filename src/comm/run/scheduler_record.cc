@@ -44,17 +44,19 @@ void Scheduler::count_launched(bool is_open) {
   group_.call_state().calls.fetch_add(is_open ? 1 : -1, std::memory_order_relaxed);
 }
 
+// A kernel that gave up, by itself or because the communicator has failed, is over on its stream,
+// too, but it said so before. What ended since the look before counts as failed then.
 void Scheduler::look_at_launched() {
   if (!has_launched_) return;
   StreamCalls& on_streams = *on_streams_.load(std::memory_order_relaxed);
   const std::uint64_t ended = on_streams.ended_launches();
+  if (failed_.load(std::memory_order_acquire) || !on_streams.failure().ok()) return;
   launches_.saw_ended(ended, now_ns());
   if (ended == on_streams.last_launch().number) count_launched(false);
 }
 
 void Scheduler::close_record(const Error& error) {
   has_closed_ = true;
-  look_at_launched();
   launches_.close(error.aborted ? trace::State::aborted : trace::State::failed, now_ns());
   count_launched(false);
   if (current_ != nullptr) close(*current_, error);
