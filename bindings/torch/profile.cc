@@ -5,6 +5,16 @@
 
 #include <numeric>
 
+// PyTorch before 2.12 does not record whether a call is asynchronous.
+#ifdef RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP
+#define UNISONO_RECORD_CALL(is_async, ...) \
+  RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP(__VA_ARGS__, is_async)
+#else
+#define UNISONO_RECORD_CALL(is_async, ...) \
+  static_cast<void>(is_async);             \
+  RECORD_PARAM_COMMS_DATA(__VA_ARGS__)
+#endif
+
 namespace unisono::pytorch {
 namespace {
 
@@ -50,12 +60,12 @@ void profile_group(const ProfiledGroup& group, const char* operation, const Hold
   const std::vector<at::Tensor>& inputs = profile_inputs(holding);
   const auto type = inputs.empty() ? at::kByte : inputs[0].scalar_type();
   const auto first = group.global_ranks.empty() ? 0 : static_cast<int>(group.global_ranks.front());
-  RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP(
-      std::make_tuple(static_cast<std::int64_t>(group.sequence), false),
-      std::make_tuple(group.name, group.description), inputs, holding.outputs, group.rank,
-      std::string(operation), elements_of(inputs), elements_of(holding.outputs), type,
-      std::vector<std::int64_t>(), std::vector<std::int64_t>(), first,
-      stride_of(group.global_ranks), group.size, is_async);
+  UNISONO_RECORD_CALL(is_async, std::make_tuple(static_cast<std::int64_t>(group.sequence), false),
+                      std::make_tuple(group.name, group.description), inputs, holding.outputs,
+                      group.rank, std::string(operation), elements_of(inputs),
+                      elements_of(holding.outputs), type, std::vector<std::int64_t>(),
+                      std::vector<std::int64_t>(), first, stride_of(group.global_ranks),
+                      group.size);
 }
 
 }  // namespace unisono::pytorch
