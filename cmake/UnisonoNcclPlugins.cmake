@@ -9,6 +9,8 @@ add_library(unisono_nccl_profiler SHARED
 target_link_libraries(unisono_nccl_profiler PRIVATE unisono_trace unisono_sys unisono_base)
 set_target_properties(unisono_nccl_profiler PROPERTIES
   OUTPUT_NAME nccl-profiler-unisono LINKER_LANGUAGE CXX)
+# NCCL may unload it while its thread waits to write the record of a communicator that never ended.
+target_link_options(unisono_nccl_profiler PRIVATE LINKER:-z,nodelete)
 if(NOT UNISONO_SANITIZE)
   set(plugin_exports "${PROJECT_SOURCE_DIR}/bindings/nccl_plugins/exports.map")
   target_link_options(unisono_nccl_profiler PRIVATE "LINKER:--version-script=${plugin_exports}"
