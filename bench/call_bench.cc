@@ -111,6 +111,9 @@ double measure(Communicator& comm, const Case& one, Buffers at, std::int64_t cou
   };
   batch(2);
   double guess = slowest(batch(3));
+  // Memory of a slot is reserved at its first use: a guess from such calls is too long.
+  if (guess < batch_seconds / 4) batch(64);
+  guess = slowest(batch(3));
   if (guess < batch_seconds / 40) guess = slowest(batch(20));
   const int calls = std::clamp(static_cast<int>(batch_seconds / guess), 1, 5000);
   const int batches =
