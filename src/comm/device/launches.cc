@@ -70,26 +70,27 @@ bool DeviceConnections::is_busy() const {
   return result == sys::cuda::driver_success && engine_->copy_links().is_waiting();
 }
 
-// Calls of a communicator follow each other: the launches that are over are the first ones, and a
-// launch whose event is gone is over when a later one is. Few questions, because the driver answers
-// them under a lock that launches need.
+// Calls of a communicator follow each other: the launches that are over are the first ones. One
+// whose event serves a later launch is over once a launch after it is. Few questions, because the
+// driver answers them under a lock that launches need.
 std::uint64_t DeviceConnections::ended_launches() {
   const std::uint64_t last = last_launch_.number;
+  if (ended_launches_ == last) return last;
   const sys::cuda::Current current(device());
   const auto is_over = [&](std::uint64_t number) {
     return device().driver().event_query(events_[number % most_events]) ==
            sys::cuda::driver_success;
   };
-  std::uint64_t first_open = last + 1;
-  if (ended_launches_ < last && !is_over(last)) {
-    first_open = last;
-    ended_launches_ = std::max(ended_launches_, last - std::min<std::uint64_t>(last, most_events));
-  } else {
-    ended_launches_ = last;
-  }
-  while (ended_launches_ + 1 < first_open) {
-    const std::uint64_t middle = std::midpoint(ended_launches_, first_open);
-    (is_over(middle) ? ended_launches_ : first_open) = middle;
+  if (is_over(last)) return ended_launches_ = last;
+  std::uint64_t open = last;
+  std::uint64_t before =
+      std::max(ended_launches_, last - std::min<std::uint64_t>(last, most_events));
+  while (before + 1 < open) {
+    const std::uint64_t middle = std::midpoint(before, open);
+    if (is_over(middle))
+      ended_launches_ = before = middle;
+    else
+      open = middle;
   }
   return ended_launches_;
 }
