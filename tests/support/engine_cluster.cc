@@ -163,18 +163,21 @@ bool is_in_place(const EngineCluster::Run& run, int rank) {
 
 }  // namespace
 
+Result<EngineCluster::Executions> EngineCluster::make_executions(const plan::Plan& plan) {
+  Executions executions;
+  const auto partners = plan::partners(plan);
+  for (std::size_t rank = 0; rank < partners.size(); ++rank) {
+    auto execution = engine::make_execution(plan.header, plan.programs[rank], *resources_[rank],
+                                            options_, {}, partners[rank]);
+    if (!execution.ok()) return execution.take_error();
+    executions.push_back(std::move(execution).value());
+  }
+  return executions;
+}
+
 Result<EngineCluster::Executions> EngineCluster::make_executions(const Run& run) {
   Executions executions;
-  if (run.plan != nullptr) {
-    const auto partners = plan::partners(*run.plan);
-    for (std::size_t rank = 0; rank < partners.size(); ++rank) {
-      auto execution = engine::make_execution(run.plan->header, run.plan->programs[rank],
-                                              *resources_[rank], options_, {}, partners[rank]);
-      if (!execution.ok()) return execution.take_error();
-      executions.push_back(std::move(execution).value());
-    }
-    return executions;
-  }
+  if (run.plan != nullptr) return make_executions(*run.plan);
   for (int rank = 0; rank < run.problem.ranks; ++rank) {
     algorithm::Request request = run.request;
     request.in_place = is_in_place(run, rank);
@@ -204,11 +207,41 @@ std::string EngineCluster::run(const Run& run) {
   return {};
 }
 
+std::string EngineCluster::run(Executions& executions,
+                               const std::vector<engine::Arguments>& arguments,
+                               std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (std::size_t rank = 0; rank < executions.size(); ++rank)
+    if (auto status = executions[rank]->start(arguments[rank]); !status.ok())
+      return status.error().describe();
+  // In a random order each round, so that ranks overtake each other.
+  std::vector<bool> complete(executions.size(), false);
+  std::size_t left = executions.size();
+  std::int64_t idle_rounds = 0;
+  while (left > 0) {
+    bool moved = false;
+    for (std::size_t i = 0; i < executions.size(); ++i) {
+      const std::size_t r = random() % executions.size();
+      if (complete[r]) continue;
+      auto done = executions[r]->poll();
+      if (!done.ok()) return str("rank ", r, ": ", done.error().describe());
+      moved |= executions[r]->progressed() || *done;
+      if (*done) complete[r] = true, --left;
+    }
+    idle_rounds = moved ? 0 : idle_rounds + 1;
+    if (idle_rounds <= 20000) continue;
+    std::string stuck = "nothing moves:";
+    for (std::size_t r = 0; r < executions.size(); ++r)
+      if (!complete[r])
+        stuck += str(" rank ", r, " waits for ", trace::describe(executions[r]->waiting()), ";");
+    return stuck;
+  }
+  return {};
+}
+
 EngineCluster::Executions EngineCluster::begin_alone(const plan::Plan& plan, int rank,
                                                      const engine::Arguments& arguments) {
-  Run run;
-  run.plan = &plan;
-  auto executions = make_executions(run);
+  auto executions = make_executions(plan);
   if (!executions.ok()) throw std::runtime_error(executions.error().describe());
   engine::Execution& one = *(*executions)[static_cast<std::size_t>(rank)];
   if (!one.start(arguments).ok()) throw std::runtime_error("the call was not started");
@@ -244,6 +277,7 @@ std::string EngineCluster::call(const Run& run, Executions& executions) {
   const std::size_t size = size_bytes(run.type);
 
   std::vector<Buffers> buffers;
+  std::vector<engine::Arguments> all_arguments;
   std::vector<std::vector<std::int64_t>> lists(static_cast<std::size_t>(ranks) * 4);
   for (int rank = 0; rank < ranks; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
@@ -272,34 +306,10 @@ std::string EngineCluster::call(const Run& run, Executions& executions) {
       arguments.output_displacements = lists[4 * r + 3];
       arguments.count = 0;
     }
-    if (auto status = executions[r]->start(arguments); !status.ok())
-      return status.error().describe();
+    all_arguments.push_back(arguments);
   }
-
-  // In a random order each round, so that ranks overtake each other.
-  std::vector<bool> complete(static_cast<std::size_t>(ranks), false);
-  int left = ranks;
-  std::int64_t idle_rounds = 0;
-  while (left > 0) {
-    bool moved = false;
-    for (int i = 0; i < ranks; ++i) {
-      const std::size_t r = random() % static_cast<std::size_t>(ranks);
-      if (complete[r]) continue;
-      auto done = executions[r]->poll();
-      if (!done.ok()) return str("rank ", r, ": ", done.error().describe());
-      moved |= executions[r]->progressed() || *done;
-      if (*done) complete[r] = true, --left;
-    }
-    idle_rounds = moved ? 0 : idle_rounds + 1;
-    if (idle_rounds > 20000) {
-      std::string stuck = "nothing moves:";
-      for (int rank = 0; rank < ranks; ++rank)
-        if (const auto r = static_cast<std::size_t>(rank); !complete[r])
-          stuck +=
-              str(" rank ", rank, " waits for ", trace::describe(executions[r]->waiting()), ";");
-      return stuck;
-    }
-  }
+  if (std::string wrong = EngineCluster::run(executions, all_arguments, random()); !wrong.empty())
+    return wrong;
 
   for (int rank = 0; rank < ranks; ++rank) {
     const auto r = static_cast<std::size_t>(rank);

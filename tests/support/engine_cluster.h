@@ -37,6 +37,12 @@ class EngineCluster {
   // Runs it on fresh inputs in unaligned, poisoned memory and compares every rank's output, the
   // input (kept out of place), and the bytes around both. Empty: right; else what is wrong.
   std::string run(const Run& run);
+  using Executions = std::vector<std::unique_ptr<engine::Execution>>;
+  Result<Executions> make_executions(const plan::Plan& plan);
+  // One call of each rank, polled in a random order until all are complete. Empty, or what is
+  // wrong.
+  static std::string run(Executions& executions, const std::vector<engine::Arguments>& arguments,
+                         std::uint64_t seed);
   // What a rank of the plan waits for while no other has begun.
   engine::Waiting waiting_alone(const plan::Plan& plan, int rank,
                                 const engine::Arguments& arguments);
@@ -47,7 +53,6 @@ class EngineCluster {
 
  private:
   class Resources;
-  using Executions = std::vector<std::unique_ptr<engine::Execution>>;
   Result<Executions> make_executions(const Run& run);
   Executions begin_alone(const plan::Plan& plan, int rank, const engine::Arguments& arguments);
   std::string call(const Run& run, Executions& executions);
