@@ -34,10 +34,12 @@ endfunction()
 unisono_test_emulated(gpu_emulated 1 16
   "Gpu.EveryTypeAndOperationIsCombinedRight" "Gpu.GraphsReplayWithNewData"
   "Ranks/GpuSpecialisedKernels.*" "By/GpuGroups.*" "GpuCopies.EveryPlan*" "GpuCopies.GraphsReplay*"
-  "GpuZeroCopyTransfers.*" "GpuLongCopies.*"
+  "GpuZeroCopyTransfers.*" "GpuLongCopies.*" "GpuExchanges.*"
   "GpuBulk.EveryPlanIsRight" "GpuBulk.GraphsReplay*" "GpuBulk.ARankSays*")
-# Ranks that share so many have more than the few thread blocks that copy in bulk.
-unisono_test_emulated(gpu_emulated_room 1 72 "GpuBulk.LeavingRoom*" "GpuBulk.ARankHasFew*")
+# Ranks that share so many have more than the few thread blocks that copy in bulk, and run every
+# built-in plan.
+unisono_test_emulated(gpu_emulated_room 1 72 "GpuBulk.LeavingRoom*" "GpuBulk.ARankHasFew*"
+  "Ranks/GpuZeroCopyPlan.*")
 # Each rank with a device of its own.
 unisono_test_emulated(gpu_emulated_devices 4 16
   "Ranks/GpuCommunicator.GroupsOf*/4" "Ranks/GpuCommunicator.CallsOnSeveral*/4"

@@ -137,57 +137,72 @@ using Connection = std::tuple<int, int, int>;  // sender, receiver, channel
 
 }  // namespace
 
-std::vector<std::vector<bool>> receives_early(const Header& header, const RankProgram& program) {
+std::vector<std::vector<EarlyMessages>> early_messages(const Header& header,
+                                                       const RankProgram& program,
+                                                       const ZeroCopyLimits& limits) {
   Steps steps;
   std::size_t count = 0;
   for (const ThreadBlock& block : program.thread_blocks) {
     steps.push_back(unroll(block.body));
     count += steps.back().size();
   }
-  std::vector<std::vector<bool>> out;
-  for (const std::vector<Step>& block : steps) out.emplace_back(block.size());
-  if (count > zero_copy_max_steps) return out;
-  const Touches touches(header, program.rank, steps);
-  for (std::size_t block = 0; block < steps.size(); ++block)
-    for (std::size_t i = 0; i < steps[block].size(); ++i)
-      out[block][i] = is_early(steps, touches, {block, i});
+  const bool receives_any = count <= zero_copy_max_steps;
+  const Touches touches(header, program.rank, receives_any ? steps : Steps{});
+  std::vector<std::vector<EarlyMessages>> out;
+  for (std::size_t block = 0; block < steps.size(); ++block) {
+    out.emplace_back(steps[block].size());
+    std::int64_t sent = 0;
+    std::int64_t received = 0;
+    for (std::size_t i = 0; i < steps[block].size(); ++i) {
+      const Step& step = steps[block][i];
+      EarlyMessages& numbers = out.back()[i];
+      const auto is_within = [&](std::int64_t number) {
+        return number <= limits.messages && step.count <= limits.chunks;
+      };
+      if (sends(step.operation) && is_within(++sent)) numbers.sent = sent;
+      if (receives(step.operation) && is_within(++received) && receives_any &&
+          is_early(steps, touches, {block, i}))
+        numbers.received = received;
+    }
+  }
   return out;
 }
 
-ZeroCopy::ZeroCopy(const Plan& plan) : plan_(plan) {
-  std::map<Connection, std::vector<Message>> messages;
+ZeroCopy::ZeroCopy(const Plan& plan, const ZeroCopyLimits& limits) : plan_(plan) {
+  std::map<std::pair<Connection, std::int64_t>, Location> destinations;  // by number
   // Where others put or read already, a program's own steps are not all that touch its memory.
   const bool is_reached =
       (operations(plan) & (bit(Operation::put) | bit(Operation::read_reduce))) != 0;
   for (const RankProgram& program : plan.programs) {
-    early_receives_.push_back(receives_early(plan.header, program));
-    if (is_reached)
-      for (std::vector<bool>& block : early_receives_.back()) block.assign(block.size(), false);
+    const auto numbers = early_messages(plan.header, program, limits);
+    auto& ends = ends_.emplace_back();
     for (std::size_t b = 0; b < program.thread_blocks.size(); ++b) {
       const ThreadBlock& block = program.thread_blocks[b];
       const std::vector<Step> steps = unroll(block.body);
+      auto& of_block = ends.emplace_back();
       for (std::size_t i = 0; i < steps.size(); ++i) {
-        if (!receives(steps[i].operation)) continue;
-        const bool is_early = early_receives_.back()[b][i];
-        messages[{block.recv_peer, program.rank, block.channel}].push_back(
-            {is_early, steps[i].destination});
-        ++messages_;
-        early_ += is_early;
+        EarlyMessages& own = of_block.emplace_back(Ends{numbers[b][i], {}}).numbers;
+        if (is_reached) own.received = 0;
+        messages_ += receives(steps[i].operation);
+        if (own.received == 0) continue;
+        ++early_;
+        const Connection connection{block.recv_peer, program.rank, block.channel};
+        destinations[{connection, own.received}] = steps[i].destination;
       }
     }
   }
-  for (const RankProgram& program : plan.programs) {
-    sent_.emplace_back();
-    for (const ThreadBlock& block : program.thread_blocks) {
-      auto& sent = sent_.back().emplace_back();
-      const auto& all = messages[{program.rank, block.send_peer, block.channel}];
-      std::size_t next = 0;
-      for (const Step& step : unroll(block.body)) {
-        const bool has_one = sends(step.operation) && next < all.size();
-        sent.push_back(has_one ? all[next++] : Message{});
+  for (const RankProgram& program : plan.programs)
+    for (std::size_t b = 0; b < program.thread_blocks.size(); ++b) {
+      const ThreadBlock& block = program.thread_blocks[b];
+      const Connection connection{program.rank, block.send_peer, block.channel};
+      for (Ends& ends : ends_[static_cast<std::size_t>(program.rank)][b]) {
+        const auto found = destinations.find({connection, ends.numbers.sent});
+        if (found == destinations.end())
+          ends.numbers.sent = 0;
+        else
+          ends.destination = found->second;
       }
     }
-  }
 }
 
 Plan ZeroCopy::under(const Reach& reach) const {
@@ -201,17 +216,17 @@ Plan ZeroCopy::under(const Reach& reach) const {
       for (std::size_t i = 0; i < steps.size(); ++i) {
         Step step = steps[i];
         std::vector<Step> replaced;
-        if (early_receives_[rank][b][i] && reach.has(block.recv_peer, program.rank)) {
+        const Ends& ends = ends_[rank][b][i];
+        if (ends.numbers.received != 0 && reach.has(block.recv_peer, program.rank)) {
           replaced.push_back({.operation = Operation::wait});
           const bool sends_on = step.operation == Operation::recv_copy_send;
           step = {.operation = Operation::send, .source = step.destination, .count = step.count};
           if (!sends_on) step.operation = Operation::wait;
         }
-        const Message& sent = sent_[rank][b][i];
-        if (sent.is_early && reach.has(program.rank, block.send_peer)) {
+        if (ends.numbers.sent != 0 && reach.has(program.rank, block.send_peer)) {
           auto [steps_before, from] = kept(plan_.header, step, rewriting);
           std::ranges::move(steps_before, std::back_inserter(replaced));
-          replaced.push_back(moving(Operation::put, from, sent.destination, step.count));
+          replaced.push_back(moving(Operation::put, from, ends.destination, step.count));
           replaced.push_back(signal_step());
         } else if (step.operation != Operation::wait || replaced.empty()) {
           replaced.push_back(step);

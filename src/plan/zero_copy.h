@@ -48,17 +48,33 @@ class Reach {
   std::vector<bool> reached_;
 };
 
-// By thread block and unrolled step: whether it is a receiving step whose message may be stored at
-// its destination at any time of the call. None in programs of more steps than this, because every
-// step is looked at for every message.
+// What an executor can be told addresses of: the first so many messages of each connection, those
+// of up to so many chunks.
+struct ZeroCopyLimits {
+  std::int64_t messages = INT64_MAX;
+  int chunks = INT32_MAX;
+};
+
+// Of a step: the numbers, from 1, that its messages have on their connections. 0: it has none, or
+// one that always stays a message.
+struct EarlyMessages {
+  std::int64_t sent = 0;      // a put if the receiving step has the number, too
+  std::int64_t received = 0;  // may be stored at its destination at any time of the call
+};
+
+// By thread block and unrolled step. No number is received in programs of more steps than this,
+// because every step is looked at for every message. Executors that decide about a message while
+// they run do it by this, and so does ZeroCopy.
 inline constexpr std::size_t zero_copy_max_steps = 4096;
-std::vector<std::vector<bool>> receives_early(const Header& header, const RankProgram& program);
+std::vector<std::vector<EarlyMessages>> early_messages(const Header& header,
+                                                       const RankProgram& program,
+                                                       const ZeroCopyLimits& limits);
 
 // A plan that passed plan::check and is right, with its messages matched to their destinations.
 class ZeroCopy {
  public:
   // `plan` must outlive it.
-  explicit ZeroCopy(const Plan& plan);
+  explicit ZeroCopy(const Plan& plan, const ZeroCopyLimits& limits = {});
   // The one-sided plan where `reach` holds. Loops are unrolled; a sum that was only sent gets
   // scratch to be put from.
   Plan under(const Reach& reach) const;
@@ -67,14 +83,12 @@ class ZeroCopy {
   std::int64_t messages() const { return messages_; }
 
  private:
-  struct Message {
-    bool is_early = false;
-    Location destination;  // in the receiver's memory
+  struct Ends {
+    EarlyMessages numbers;
+    Location destination;  // of what it sends, in the receiver's memory
   };
   const Plan& plan_;
-  // By rank, thread block and unrolled step: what it sends and what it receives.
-  std::vector<std::vector<std::vector<Message>>> sent_;
-  std::vector<std::vector<std::vector<bool>>> early_receives_;
+  std::vector<std::vector<std::vector<Ends>>> ends_;  // by rank, thread block and unrolled step
   std::int64_t early_ = 0;
   std::int64_t messages_ = 0;
 };

@@ -172,15 +172,22 @@ class GpuCluster::Resources : public engine::gpu::Resources {
           channel >= engine::gpu::ll128_channel && channel <= engine::gpu::bulk_channel;
       const std::size_t offset =
           is_for_lines ? sizeof(device::Ll128Region) : transport::nvlink::slots_offset;
-      std::vector<std::byte> slots(region_bytes_.at(key) - offset);
-      const auto at = reinterpret_cast<sys::cuda::DeviceAddress>(connection->region()) + offset;
-      const Status copied = engine().device().copy(
-          reinterpret_cast<sys::cuda::DeviceAddress>(slots.data()), at, slots.size());
-      if (!copied.ok()) throw std::runtime_error(copied.error().describe());
-      if (std::ranges::any_of(slots, [](std::byte byte) { return byte != std::byte{0}; }))
+      if (std::ranges::any_of(region_from(*connection, offset, region_bytes_.at(key)), is_used))
         return true;
     }
     return false;
+  }
+  std::vector<bool> used_slots(int peer, int channel) {
+    const engine::gpu::Options& options = engine().options();
+    std::vector<bool> out(static_cast<std::size_t>(options.slots));
+    const auto found = connections_.find({peer, channel, Protocol::simple});
+    if (found == connections_.end()) return out;
+    const auto slots = region_from(*found->second, transport::nvlink::slots_offset,
+                                   region_bytes_.at(found->first));
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = std::ranges::any_of(
+          std::span(slots).subspan(i * options.slot_bytes, options.slot_bytes), is_used);
+    return out;
   }
   // All calls of a rank are on one stream.
   Status before_launch(sys::cuda::StreamHandle*) override { return {}; }
@@ -201,6 +208,18 @@ class GpuCluster::Resources : public engine::gpu::Resources {
   }
 
  private:
+  static bool is_used(std::byte byte) { return byte != std::byte{0}; }
+  // A connection's own region without its beginning.
+  std::vector<std::byte> region_from(const transport::Connection& connection, std::size_t offset,
+                                     std::size_t end) {
+    std::vector<std::byte> out(end - offset);
+    const auto at = reinterpret_cast<sys::cuda::DeviceAddress>(connection.region()) + offset;
+    const Status copied = engine().device().copy(
+        reinterpret_cast<sys::cuda::DeviceAddress>(out.data()), at, out.size());
+    if (!copied.ok()) throw std::runtime_error(copied.error().describe());
+    return out;
+  }
+
   GpuCluster& cluster_;
   int rank_;
   std::uint64_t communicator_;
@@ -245,6 +264,10 @@ int GpuCluster::thread_blocks(int rank) const {
 
 bool GpuCluster::has_used_slots(int rank) {
   return resources_[static_cast<std::size_t>(rank)]->has_used_slots();
+}
+
+std::vector<bool> GpuCluster::used_slots(int rank, int peer, int channel) {
+  return resources_[static_cast<std::size_t>(rank)]->used_slots(peer, channel);
 }
 
 std::vector<int> GpuCluster::all_ranks() const {

@@ -85,6 +85,8 @@ class GpuCluster {
   engine::gpu::Resources& resources(int rank);
   // Whether some message that a rank received has gone through a slot of one of its connections.
   bool has_used_slots(int rank);
+  // By slot of the interpreter's connection from `peer` in protocol Simple; false without one.
+  std::vector<bool> used_slots(int rank, int peer, int channel);
   // Of the last kernel of a rank that waits for peers.
   int thread_blocks(int rank) const;
   // Ranks 0, 1, ...

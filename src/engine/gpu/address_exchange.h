@@ -2,13 +2,16 @@
 #pragma once
 
 #include "engine/gpu/lower.h"
+#include "plan/zero_copy.h"
 
 namespace unisono::engine::gpu {
 
-// Numbers the messages of each link, and marks the steps that plan::receives_early() finds: a
-// launch in which they are posted does what plan::ZeroCopy's one-sided plan does where the sender
-// reaches the receiver's output. Fills Step::in_address and out_address, and has_addresses.
-// `program` is what was lowered, without posts.
+// For which messages a receiver can post an address. What a launch that posts does is
+// plan::ZeroCopy's plan under these limits, where the receiver has posted what it found mapped.
+plan::ZeroCopyLimits zero_copy_limits();
+
+// Gives steps the numbers of plan::early_messages() as Step::in_address and out_address, and counts
+// the messages of each block. Fills has_addresses. `program` is what was lowered, without posts.
 void mark_addresses(const plan::Header& header, const plan::RankProgram& program,
                     LoweredProgram& lowered);
 
