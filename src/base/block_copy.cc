@@ -1,10 +1,11 @@
 #include "base/block_copy.h"
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 
 #if defined(__x86_64__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace unisono {
@@ -23,17 +24,15 @@ bool overlap(const void* a, const void* b, std::size_t bytes) {
 
 #if defined(__x86_64__)
 
-// A line at a time: four loads, then four stores.
-void block_copy(void* destination, const void* source, std::size_t bytes) {
-  if (bytes < least_bytes || overlap(destination, source, bytes)) {
-    std::memmove(destination, source, bytes);
-    return;
-  }
-  constexpr std::size_t line_bytes = 64;
-  auto* to = static_cast<std::byte*>(destination);
-  const auto* from = static_cast<const std::byte*>(source);
+namespace {
+
+// Copies whole blocks of four vectors, loads before stores, and returns how many bytes those were.
+using Blocks = std::size_t (*)(std::byte*, const std::byte*, std::size_t);
+
+std::size_t copy_by_16(std::byte* to, const std::byte* from, std::size_t bytes) {
+  constexpr std::size_t block_bytes = 4 * sizeof(__m128i);
   std::size_t at = 0;
-  for (; bytes - at >= line_bytes; at += line_bytes) {
+  for (; bytes - at >= block_bytes; at += block_bytes) {
     const auto* words = reinterpret_cast<const __m128i*>(from + at);
     auto* out = reinterpret_cast<__m128i*>(to + at);
     const __m128i a = _mm_loadu_si128(words), b = _mm_loadu_si128(words + 1);
@@ -43,7 +42,48 @@ void block_copy(void* destination, const void* source, std::size_t bytes) {
     _mm_storeu_si128(out + 2, c);
     _mm_storeu_si128(out + 3, d);
   }
-  if (at < bytes) std::memcpy(to + at, from + at, bytes - at);
+  return at;
+}
+
+[[gnu::target("avx2")]] std::size_t copy_by_32(std::byte* to, const std::byte* from,
+                                               std::size_t bytes) {
+  constexpr std::size_t block_bytes = 4 * sizeof(__m256i);
+  std::size_t at = 0;
+  for (; bytes - at >= block_bytes; at += block_bytes) {
+    const auto* words = reinterpret_cast<const __m256i*>(from + at);
+    auto* out = reinterpret_cast<__m256i*>(to + at);
+    const __m256i a = _mm256_loadu_si256(words), b = _mm256_loadu_si256(words + 1);
+    const __m256i c = _mm256_loadu_si256(words + 2), d = _mm256_loadu_si256(words + 3);
+    _mm256_storeu_si256(out, a);
+    _mm256_storeu_si256(out + 1, b);
+    _mm256_storeu_si256(out + 2, c);
+    _mm256_storeu_si256(out + 3, d);
+  }
+  return at;
+}
+
+std::size_t choose_and_copy(std::byte* to, const std::byte* from, std::size_t bytes);
+
+// Relaxed: every thread that chooses finds the same.
+std::atomic<Blocks> copy_blocks{choose_and_copy};
+
+std::size_t choose_and_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  const Blocks chosen = __builtin_cpu_supports("avx2") ? copy_by_32 : copy_by_16;
+  copy_blocks.store(chosen, std::memory_order_relaxed);
+  return chosen(to, from, bytes);
+}
+
+}  // namespace
+
+void block_copy(void* destination, const void* source, std::size_t bytes) {
+  if (bytes < least_bytes || overlap(destination, source, bytes)) {
+    std::memmove(destination, source, bytes);
+    return;
+  }
+  auto* to = static_cast<std::byte*>(destination);
+  const auto* from = static_cast<const std::byte*>(source);
+  const std::size_t done = copy_blocks.load(std::memory_order_relaxed)(to, from, bytes);
+  if (done < bytes) std::memcpy(to + done, from + done, bytes - done);
 }
 
 #else
