@@ -83,7 +83,7 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
           .spins = spins_of(*job),
           .record_slots = static_cast<std::size_t>(
               std::max<std::int64_t>(settings().integer(Setting::record_slots), 1)),
-          .on_failure = [of = core.get()] { comm::dump_to_directory(*of, "failure"); }},
+          .on_failure = [of = core.get()] { comm::dump_process_to_directory(*of); }},
       core->host->connections(), *core->status_page, *group);
   if (job->has_signals())
     UNISONO_TRY(core->make_signals(*job, *group));

@@ -20,6 +20,7 @@
 #include "sys/fork.h"
 #include "sys/thread.h"
 #include "trace/file.h"
+#include "transport/clock.h"
 
 namespace unisono::comm {
 namespace {
@@ -46,10 +47,15 @@ void request_records(int /*signal*/) {
   errno = saved;
 }
 
-// Null once the communicator is gone.
+// A communicator that fails has the others of its process written down, too, but not those that
+// have just been: several may fail at once.
+constexpr std::int64_t rewrite_interval_ns = 1'000'000'000;
+
 struct Watched {
+  explicit Watched(Communicator::Core& of) : id(&of), core(&of) {}
+  const void* const id;
   std::mutex mutex;
-  Communicator::Core* core = nullptr;
+  Communicator::Core* core;  // null once the communicator is gone
 };
 
 // Lives as long as the process: its thread may wait in it when static objects are destroyed.
@@ -69,6 +75,21 @@ class Registry {
     }
     std::erase_if(watched_, [](const auto& known) { return known.expired(); });
     watched_.push_back(one);
+  }
+
+  // Holds one communicator at a time, of which no caller may hold any but `except`.
+  template <class Act>
+  void for_each(Act act, const void* except = nullptr) {
+    std::vector<std::shared_ptr<Watched>> living;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& known : watched_)
+        if (auto one = known.lock(); one && one->id != except) living.push_back(std::move(one));
+    }
+    for (const auto& one : living) {
+      const std::lock_guard lock(one->mutex);
+      if (one->core != nullptr) act(*one->core);
+    }
   }
 
  private:
@@ -127,20 +148,6 @@ class Registry {
     }
   }
 
-  template <class Act>
-  void for_each(Act act) {
-    std::vector<std::shared_ptr<Watched>> living;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const auto& known : watched_)
-        if (auto one = known.lock()) living.push_back(std::move(one));
-    }
-    for (const auto& one : living) {
-      const std::lock_guard lock(one->mutex);
-      if (one->core != nullptr) act(*one->core);
-    }
-  }
-
   std::mutex mutex_;
   std::vector<std::weak_ptr<Watched>> watched_;
   std::uint32_t forks_ = sys::fork_count();
@@ -148,8 +155,7 @@ class Registry {
 
 class WatchUntilGone final : public Watch {
  public:
-  explicit WatchUntilGone(Communicator::Core& core) : watched_(std::make_shared<Watched>()) {
-    watched_->core = &core;
+  explicit WatchUntilGone(Communicator::Core& core) : watched_(std::make_shared<Watched>(core)) {
     Registry::instance().add(watched_);
   }
   ~WatchUntilGone() override {
@@ -196,11 +202,25 @@ void dump_to_directory(const Communicator::Core& core, std::string_view cause) {
   }
   const std::string path =
       trace::file_of(settings().text(Setting::dump_directory), core.id, core.rank);
+  core.dumped_ns.store(transport::now_ns(), std::memory_order_relaxed);
   // Of threads that write the same file, the one that renames last counts.
   const std::lock_guard lock(core.dump_mutex);
   if (const auto status = trace::write_file(path, json_of(core, core.scheduler->record(), cause));
       !status.ok())
     complain(status.error().message);
+}
+
+void dump_process_to_directory(const Communicator::Core& failed) {
+  if (!has_directory()) return;
+  dump_to_directory(failed, "failure");
+  const std::int64_t recent = transport::now_ns() - rewrite_interval_ns;
+  Registry::instance().for_each(
+      [&](const Communicator::Core& core) {
+        // Another rank of this process tells of its own part.
+        if (core.id != failed.id && core.dumped_ns.load(std::memory_order_relaxed) < recent)
+          dump_to_directory(core, "failure");
+      },
+      &failed);
 }
 
 }  // namespace unisono::comm

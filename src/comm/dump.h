@@ -29,5 +29,8 @@ std::string record_json(const Communicator::Core& core, std::string_view cause);
 // nothing without that setting. At most 64 files a process, of the newest 16,384 collectives and as
 // many messages. What goes wrong is logged once: the caller has worse to tell.
 void dump_to_directory(const Communicator::Core& core, std::string_view cause);
+// That of a communicator that has failed and, because the reason may lie in another group, those of
+// all others of this process. Any thread; it may hold the progress lock of the failed one.
+void dump_process_to_directory(const Communicator::Core& failed);
 
 }  // namespace unisono::comm

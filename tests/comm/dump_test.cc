@@ -180,6 +180,22 @@ TEST(Dump, OfARankThatMakesNoCall) {
   });
 }
 
+// What holds a call up may be in another group.
+TEST(Dump, AFailureWritesTheOtherGroupsOfTheProcess) {
+  test::run_ranks({.ranks = 2, .timeout = 300ms}, [](Communicator& world) {
+    auto all = world.split(0, world.rank());
+    ASSERT_TRUE(all.ok()) << all.error().describe();
+    ASSERT_TRUE(world.barrier().ok());
+    Communicator& stuck = world.rank() == 0 ? world : *all;
+    const Communicator& other = world.rank() == 0 ? *all : world;
+    ASSERT_FALSE(stuck.barrier().ok());
+    const auto record = json::parse(text_of(path_of(other)));
+    ASSERT_TRUE(record.ok()) << record.error().describe();
+    EXPECT_EQ(record->find("cause")->string(), "failure");
+    EXPECT_EQ(record->find("world_ranks")->array().size(), 2U);
+  });
+}
+
 // Both ends of a message give it the same number, whatever else they do; collectives count apart.
 TEST(Dump, MessagesCountForEachPeerAndDirection) {
   test::run_ranks({.ranks = 3}, [](Communicator& world) {
