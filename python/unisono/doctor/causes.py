@@ -22,6 +22,10 @@ _MOST_SUSPECTS = 0.25
 # Earlier intervals between calls that say how many calls a rank makes between them.
 _LEAST_INTERVALS = 2
 _MOST_INTERVALS = 8
+# Calls before the one that is stuck in which ranks may have differed.
+_EARLIER_CALLS = 32
+# Collectives in which each rank has a size of its own.
+_UNEVEN = ("gather", "scatter", "all_to_all_v")
 
 
 @dataclass
@@ -47,6 +51,8 @@ def cause_of(waits: Waits, index: int) -> Cause | None:
     node = waits.nodes[index]
     return (
         _other_call(waits, node)
+        or _differed_before(waits, node)
+        or _aborted(waits.job, node)
         or _error(waits.job, node)
         or _idle(waits, node)
         or (None if node.blockers else _unseen(waits, node) or _network(waits, node))
@@ -59,6 +65,8 @@ def _values(waits: Waits, node: Node) -> dict[int, dict[str, Any]]:
     for process, row in node.rows.items():
         one: dict[str, Any] = {name: int(job.calls[name][row]) for name, _ in _SHARED}
         one["kind"], one["type"] = job.kinds[one["kind"]], job.types[one["type"]]
+        if one["kind"] in _UNEVEN:
+            one["size"] = -1
         found[process] = one
     return found
 
@@ -92,6 +100,48 @@ def _other_call(waits: Waits, node: Node) -> Cause | None:
         difference = "order" if verdict is Verdict.other_call else ""
         return Cause(verdict, others, 0.9, 5, [f"{told}.", text], difference)
     return None
+
+
+def _differed_before(waits: Waits, node: Node) -> Cause | None:
+    """An earlier call that ended although ranks meant different ones, and left its data behind."""
+    if node.slot < 0:
+        return None
+    calls, rows = waits.job.calls, waits.earlier(node, _EARLIER_CALLS)
+    for slot in np.unique(waits.slots[rows]):
+        same = rows[waits.slots[rows] == slot]
+        if all(len(np.unique(calls[name][same])) < 2 for name, _ in _SHARED):
+            continue
+        earlier = Node(node.group, int(slot),
+                       {int(calls["process"][row]): int(row) for row in same})  # fmt: skip
+        cause = _other_call(waits, earlier)
+        if cause is not None:
+            cause.evidence.insert(
+                0, f"The ranks differed in call {earlier.number} of the group, which ended"
+            )
+            return cause
+    return None
+
+
+def _aborted(job: Job, node: Node) -> Cause | None:
+    """The program gave the group up, by a call of abort on one rank."""
+    accused = _accused(job, node, "aborted")
+    if not accused:
+        return None
+    label = ranks_text([job.label(one) for one in accused])
+    return Cause(
+        Verdict.aborted, accused, 0.95, 5,
+        [f"The program aborted the group on {label}, as the other ranks' records say."],
+    )  # fmt: skip
+
+
+def _accused(job: Job, node: Node, *kinds: str) -> list[int]:
+    """Members of the call's group that most of its ranks have found at fault."""
+    members = job.groups[node.group].members
+    votes = Counter(
+        members[hint.peer] for _, hint, of in job.hints
+        if hint.kind == "accused" and of == node.group and hint.text in kinds
+    )  # fmt: skip
+    return [process for process, _ in votes.most_common(1)]
 
 
 def _signatures(waits: Waits, process: int, group: int) -> dict[int, tuple[int, ...]]:
@@ -265,6 +315,11 @@ def _unseen(waits: Waits, node: Node) -> Cause | None:
                 "have made the call and left theirs."]  # fmt: skip
     if named:
         evidence.append(f"The others' calls wait for {label}.")
+    if set(suspects) & set(_accused(job, node, "timeout")):
+        evidence.append("The others asked it, and found no sign that its process has ended: it is "
+                        "stopped, or cannot run the thread that writes its dump.")  # fmt: skip
+        would_help = [f"The state of the process of {label} (ps, py-spy dump)."]
+        return Cause(Verdict.stuck_outside, suspects, 0.8, 3, evidence, would_help=would_help)
     if group.dumps_when_idle:
         evidence.append("A process that lives writes its dump although its program is stuck.")
         return Cause(Verdict.died, suspects, 0.75, 2, evidence,

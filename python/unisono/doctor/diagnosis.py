@@ -15,6 +15,7 @@ class Verdict(StrEnum):
     never_joined = "never joined"
     other_call = "other call"
     died = "died"
+    aborted = "aborted"
     stuck_outside = "stuck outside communication"
     gpu_error = "GPU error"
     network = "network"

@@ -69,7 +69,8 @@ class Hint:
     """Evidence beside the calls.
 
     Attributes:
-        kind: waiting, error, dead, unresponsive, network, stack.
+        kind: waiting, error, dead, unresponsive, network, stack; accused: the ranks have found the
+            peer at fault, and `text` says of what: timeout, peer or aborted.
         text: For people.
         group: Index in the part's groups, or -1.
         peer: Rank in that group, or -1.

@@ -80,8 +80,12 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
         one.add_to(columns)
         hints += one.hints()
     failure = document.get("failure")
-    if isinstance(failure, dict) and text(failure, "kind", "failure", "") == "environment":
-        hints.append(Hint("error", text(failure, "message", "failure", ""), 0))
+    if isinstance(failure, dict):
+        kind, at_fault = text(failure, "kind", "failure", ""), integer(failure, "rank", "failure")
+        if kind == "environment":
+            hints.append(Hint("error", text(failure, "message", "failure", ""), 0))
+        elif 0 <= at_fault < ranks:
+            hints.append(Hint("accused", kind, 0, at_fault))
     claim = Claim(name, f"{FORMAT} {communicator} {epoch}", ranks, rank, members)
     world_rank = members[rank] if members else world_rank
     key = ("world", world_rank) if world_rank >= 0 else (name, rank)

@@ -58,6 +58,7 @@ class Waits:
         self.nodes: list[Node] = []
         # By process, its calls under way in the order that it made them: row and node.
         self.open: dict[int, list[tuple[int, int]]] = {}
+        self._by_group: dict[int, Array] = {}
         by_process = np.argsort(job.calls["process"], kind="stable")
         of = job.calls["process"][by_process]
         starts = np.searchsorted(of, np.arange(len(job.processes) + 1))
@@ -73,6 +74,16 @@ class Waits:
         mine = self._rows[process]
         mine = mine[self.slots[mine] >= 0]
         return mine if group is None else mine[self.job.calls["group"][mine] == group]
+
+    def all_rows(self, process: int) -> Array:
+        """The calls of a process, messages too, in the order that it made them."""
+        return self._rows[process]
+
+    def earlier(self, node: Node, most: int) -> Array:
+        """The collectives of a call's group, at most so many numbers before it."""
+        rows = self._by_group.get(node.group, self._rows[0][:0])
+        slots = self.slots[rows]
+        return rows[(slots < node.slot) & (slots >= node.slot - (most << SHIFT))]
 
     def state(self, row: int) -> State:
         """Of a call."""
@@ -106,14 +117,13 @@ class Waits:
         )
         wanted = {(int(calls["group"][row]), int(self.slots[row])) for row in is_open[first]}
         groups = sorted({group for group, _ in wanted})
-        by_group: dict[int, Array] = {}
         mine = np.flatnonzero(np.isin(calls["group"], groups) & (self.slots >= 0))
         mine = mine[np.argsort(calls["group"][mine], kind="stable")]
         for part in np.split(mine, np.flatnonzero(np.diff(calls["group"][mine])) + 1):
             if len(part):
-                by_group[int(calls["group"][part[0]])] = part
+                self._by_group[int(calls["group"][part[0]])] = part
         for group, slot in sorted(wanted):
-            part = by_group[group]
+            part = self._by_group[group]
             rows = part[self.slots[part] == slot]
             node = Node(group, slot, {int(calls["process"][row]): int(row) for row in rows})
             self._find_others(node)

@@ -185,8 +185,10 @@ def write_records(job: Job, folder: Path) -> list[Path]:
             }  # fmt: skip
             if fails:
                 is_own = job.fault == "error" and rank == job.victim
+                kind = "peer" if job.fault == "died" else "timeout"
+                at_fault = members.index(job.victim) if job.victim in members else place
                 document["failure"] = {
-                    "kind": "environment" if is_own else "timeout", "rank": place,
+                    "kind": "environment" if is_own else kind, "rank": at_fault,
                     "time_ns": 1 + round(1e9 * job.taken), "message": "CUDA error 719",
                 }  # fmt: skip
             path = folder / f"unisono-7{name}-{place}.json"

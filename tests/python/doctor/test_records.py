@@ -1,0 +1,126 @@
+"""What the doctor concludes from records whose calls are written here one by one."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unisono.doctor import Diagnosis, diagnose, read_files
+
+WALL_NS = 1_780_000_000 * 10**9
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A collective, or a message if there is a peer."""
+
+    kind: str
+    state: str = "ended"
+    bytes: int = 4096
+    root: int = 0
+    peer: int = -1
+
+
+@dataclass
+class Rank:
+    """A record of the world: its calls in order, and whom it found at fault (kind and rank)."""
+
+    calls: list[Entry] = field(default_factory=list)
+    failure: tuple[str, int] | None = ("timeout", 1)
+    leaves_dump: bool = True
+
+
+def document(rank: int, ranks: list[Rank]) -> dict[str, Any]:
+    collectives: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
+    for place, call in enumerate(ranks[rank].calls):
+        entry = {"bytes": call.bytes, "state": call.state, "path": "host",
+                 "scheduled_ns": 10 + 10 * place, "started_ns": 11 + 10 * place,
+                 "ended_ns": 12 + 10 * place}  # fmt: skip
+        if call.peer < 0:
+            entry |= {"sequence": len(collectives), "collective": call.kind, "type": "float32",
+                      "operation": "sum", "root": call.root}  # fmt: skip
+            collectives.append(entry)
+        else:
+            entry |= {"sequence": len(messages), "direction": call.kind, "peer": call.peer,
+                      "messages": 1, "message_tag": 0}  # fmt: skip
+            messages.append(entry)
+    found = {
+        "format": "unisono-record", "version": 2, "cause": "failure", "communicator": "7",
+        "group": "world", "epoch": 0, "rank": rank, "ranks": len(ranks),
+        "world_ranks": list(range(len(ranks))), "node": "a", "process": 100 + rank,
+        "watched": True, "clock": {"monotonic_ns": 10**9, "wall_ns": WALL_NS},
+        "collectives": collectives, "messages": messages,
+    }  # fmt: skip
+    if ranks[rank].failure is not None:
+        kind, at_fault = ranks[rank].failure
+        found["failure"] = {
+            "kind": kind,
+            "rank": at_fault,
+            "time_ns": 10**9,
+            "message": "it failed",
+        }
+    return found
+
+
+def examine(folder: Path, ranks: list[Rank]) -> Diagnosis:
+    for rank, one in enumerate(ranks):
+        if one.leaves_dump:
+            path = folder / f"unisono-7-{rank}.json"
+            path.write_text(json.dumps(document(rank, ranks)))
+            os.utime(path, ns=(WALL_NS, WALL_NS))
+    return diagnose(read_files([folder]))
+
+
+STEP = [Entry("broadcast"), Entry("all_reduce")]
+STUCK = [*3 * STEP, Entry("broadcast", "failed")]
+
+
+def test_a_root_that_differed_in_a_call_that_ended(tmp_path: Path) -> None:
+    wrong = [*STUCK]
+    wrong[4] = replace(wrong[4], root=2)
+    found = examine(tmp_path, [Rank([*STUCK]), Rank([*STUCK]), Rank(wrong)])
+    assert (found.verdict, found.difference, found.ranks) == ("other call", "root", ["rank 2"])
+    assert "call 4" in found.evidence[0]
+
+
+def test_sizes_of_uneven_collectives_may_differ(tmp_path: Path) -> None:
+    ranks = [Rank([*STUCK]) for _ in range(3)]
+    for size, one in enumerate(ranks):
+        one.calls[3] = Entry("all_to_all_v", bytes=100 * size)
+        one.calls[-1] = Entry("gather", "failed", bytes=100 * size)
+    assert examine(tmp_path, ranks).verdict != "other call"
+
+
+def test_a_group_that_the_program_aborted(tmp_path: Path) -> None:
+    ranks = [Rank([*STUCK], ("aborted", 1)) for _ in range(3)]
+    ranks[1].calls.pop()
+    found = examine(tmp_path, ranks)
+    assert (found.verdict, found.ranks) == ("aborted", ["rank 1"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict"), [("peer", "died"), ("timeout", "stuck outside communication")]
+)
+def test_a_rank_without_a_dump_is_dead_only_if_its_peers_saw_it(
+    tmp_path: Path, kind: str, verdict: str
+) -> None:
+    ranks = [Rank([*STUCK], (kind, 1)) for _ in range(4)]
+    ranks[1].leaves_dump = False
+    found = examine(tmp_path, ranks)
+    assert (found.verdict, found.ranks) == (verdict, ["rank 1"])
+
+
+def test_a_receive_that_was_skipped_closes_a_cycle(tmp_path: Path) -> None:
+    first = [Entry("send", peer=1), Entry("all_reduce")]
+    second = [Entry("receive", peer=0), Entry("all_reduce")]
+    sender = [*4 * first, Entry("send", "failed", peer=1)]
+    receiver = [*4 * second, Entry("all_reduce", "failed")]
+    other = [*4 * [Entry("all_reduce")], Entry("all_reduce", "failed")]
+    found = examine(tmp_path, [Rank(sender), Rank(receiver), Rank(other)])
+    assert (found.verdict, found.ranks) == ("deadlock across groups", ["rank 1"]), found.paragraph
+    assert "without the recv" in found.evidence[1]
