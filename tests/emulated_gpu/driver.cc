@@ -27,6 +27,7 @@ using namespace sys::cuda;  // NOLINT(google-build-using-namespace): the driver'
 // CUresult.
 constexpr DriverResult invalid_value = 1;
 constexpr DriverResult not_found = 500;
+constexpr DriverResult launch_failed = 719;
 constexpr DriverResult not_supported = 801;
 // CUdevice_attribute, CUpointer_attribute, CUfunction_attribute.
 constexpr int attribute_multiprocessors = 16;
@@ -293,6 +294,9 @@ DriverResult cuFuncGetAttribute(int* value, int attribute, FunctionHandle*) {
 DriverResult cuFuncSetAttribute(FunctionHandle*, int, int) { return driver_success; }
 DriverResult cuLaunchKernelEx(const LaunchConfiguration* configuration, FunctionHandle* function,
                               void** parameters, void**) {
+  // As a device whose memory has failed.
+  const char* const fails = std::getenv("UNISONO_EMULATED_FAILS");
+  if (fails != nullptr && access(fails, F_OK) == 0) return launch_failed;
   const auto kernel = reinterpret_cast<Call (*)(void**)>(function);
   as_stream(configuration->stream)
       .add([call = kernel(parameters), blocks = configuration->grid[0],
