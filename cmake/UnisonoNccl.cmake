@@ -6,8 +6,10 @@ add_library(unisono_nccl SHARED ${nccl_sources})
 target_include_directories(unisono_nccl PRIVATE "${PROJECT_SOURCE_DIR}/include")
 target_link_libraries(unisono_nccl PRIVATE ${UNISONO_LAYERS})
 set_target_properties(unisono_nccl PROPERTIES NO_SONAME ON LINKER_LANGUAGE CXX)
-# Its own calls stay inside: a tool that stands before NCCL sees those of the program, once.
-target_link_options(unisono_nccl PRIVATE LINKER:-soname,libnccl.so.2 LINKER:-Bsymbolic-functions)
+# Its own calls stay inside: a tool that stands before NCCL sees those of the program, once. It stays
+# loaded, because a thread of it answers unisono ras.
+target_link_options(unisono_nccl PRIVATE LINKER:-soname,libnccl.so.2 LINKER:-Bsymbolic-functions
+  LINKER:-z,nodelete)
 # A sanitizer's run-time finds its hooks by symbols that this would hide.
 if(NOT UNISONO_SANITIZE)
   set(nccl_exports "${PROJECT_SOURCE_DIR}/bindings/nccl/exports.map")

@@ -138,6 +138,8 @@ constexpr std::array rows{
         "signal; empty writes none."},
     SettingRow{Setting::dump_signal, "UNISONO_DUMP_SIGNAL", integer, "0",
                "The signal number that makes the process dump its records; 0 for none."},
+    SettingRow{Setting::live, "UNISONO_LIVE", boolean, "1",
+               "Answers unisono ras and unisono watch on a socket that this user alone can reach."},
     SettingRow{Setting::check_calls, "UNISONO_CHECK_CALLS", boolean, "0",
                "Compares every call across ranks before it runs: all ranks get an error that names "
                "the ranks that differ, or a rank that cannot make its call, and can continue. "

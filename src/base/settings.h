@@ -56,6 +56,7 @@ enum class Setting : std::uint8_t {
   record_slots,
   dump_directory,
   dump_signal,
+  live,
   check_calls,
   check_passes,
   spin,

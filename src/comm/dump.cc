@@ -1,6 +1,5 @@
 #include "comm/dump.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -17,7 +16,9 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "comm/core.h"
+#include "comm/live.h"
 #include "sys/fork.h"
+#include "sys/local_server.h"
 #include "sys/thread.h"
 #include "trace/file.h"
 #include "transport/clock.h"
@@ -30,7 +31,12 @@ namespace {
 constexpr std::chrono::milliseconds look_interval(100);
 
 bool has_directory() { return !settings().text(Setting::dump_directory).empty(); }
+bool is_live() { return settings().boolean(Setting::live); }
 int signal_number() { return static_cast<int>(settings().integer(Setting::dump_signal)); }
+
+// What is added to the eventfd of the thread, for a signal and for a socket that is new.
+constexpr std::uint64_t one_signal = 1;
+constexpr std::uint64_t one_socket = std::uint64_t{1} << 32;
 
 // An eventfd, which a signal adds to, and the process whose thread reads it: a forked child has its
 // parent's descriptor until it starts a thread. Relaxed: a handler that sees one of them old writes
@@ -38,12 +44,15 @@ int signal_number() { return static_cast<int>(settings().integer(Setting::dump_s
 std::atomic<int> requests{-1};
 std::atomic<pid_t> reader{-1};
 
+void wake_thread(std::uint64_t why) {
+  // It fails where as many requests as fit are there already.
+  static_cast<void>(!write(requests.load(std::memory_order_relaxed), &why, sizeof why));
+}
+
 void request_records(int /*signal*/) {
   if (getpid() != reader.load(std::memory_order_relaxed)) return;
   const int saved = errno;
-  const std::uint64_t one = 1;
-  // It fails where as many requests as fit are there already.
-  static_cast<void>(!write(requests.load(std::memory_order_relaxed), &one, sizeof one));
+  wake_thread(one_signal);
   errno = saved;
 }
 
@@ -52,11 +61,18 @@ void request_records(int /*signal*/) {
 constexpr std::int64_t rewrite_interval_ns = 1'000'000'000;
 
 struct Watched {
-  explicit Watched(Communicator::Core& of) : id(&of), core(&of) {}
+  explicit Watched(Communicator::Core& of) : id(&of), core(&of), job(of.job.get()) {}
   const void* const id;
   std::mutex mutex;
   Communicator::Core* core;  // null once the communicator is gone
+  const Job* const job;
+  std::shared_ptr<sys::LocalSocket> socket;  // the job's; null: none could be had
 };
+
+std::string json_of(const Communicator::Core& core, const trace::Record& record,
+                    std::string_view cause) {
+  return trace::to_json(core.owner(), record, cause, trace::ClockAnchor::now());
+}
 
 // Lives as long as the process: its thread may wait in it when static objects are destroyed.
 class Registry {
@@ -74,7 +90,9 @@ class Registry {
       start();
     }
     std::erase_if(watched_, [](const auto& known) { return known.expired(); });
+    if (is_live()) one->socket = socket_of(*one->job);
     watched_.push_back(one);
+    wake_thread(one_socket);
   }
 
   // Holds one communicator at a time, of which no caller may hold any but `except`.
@@ -88,7 +106,7 @@ class Registry {
     }
     for (const auto& one : living) {
       const std::lock_guard lock(one->mutex);
-      if (one->core != nullptr) act(*one->core);
+      if (one->core != nullptr) act(*one);
     }
   }
 
@@ -97,21 +115,19 @@ class Registry {
 
   void start() {
     const int number = signal_number();
-    if (!has_directory()) {
-      if (number == 0) return;
+    if (number != 0) handle(number);  // else it would end the process
+    if (number != 0 && !has_directory())
       log(LogLevel::error, "UNISONO_DUMP_SIGNAL: signal ", number,
           " writes no record, because UNISONO_DUMP_DIRECTORY names no folder");
-      handle(number);  // else it would end the process
-      return;
-    }
+    if (!has_directory() && !is_live()) return;
     const int descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (descriptor < 0) {
-      log(LogLevel::error, "UNISONO_DUMP_DIRECTORY: no record will be written by signal, or by a ",
-          "rank that makes no call: eventfd: ", std::strerror(errno));
+      log(LogLevel::error, "no record will be written by signal, or by a rank that makes no call, ",
+          "and unisono ras has no answer: eventfd: ", std::strerror(errno));
       return;
     }
-    auto thread = sys::start_thread("writes records on failure and by signal",
-                                    [this, descriptor] { run(descriptor); });
+    auto thread =
+        sys::start_thread("writes and tells records", [this, descriptor] { run(descriptor); });
     if (!thread.ok()) {
       close(descriptor);
       log(LogLevel::error, thread.error().message);
@@ -121,7 +137,6 @@ class Registry {
     const int parents = requests.exchange(descriptor, std::memory_order_relaxed);
     if (parents >= 0) close(parents);
     reader.store(getpid(), std::memory_order_relaxed);
-    if (number != 0) handle(number);
   }
 
   static void handle(int number) {
@@ -132,20 +147,69 @@ class Registry {
       log(LogLevel::error, "UNISONO_DUMP_SIGNAL: signal ", number, " cannot be handled");
   }
 
+  // That of the job's other communicators, or a new one.
+  std::shared_ptr<sys::LocalSocket> socket_of(const Job& job) const {
+    for (const auto& known : watched_)
+      if (const auto other = known.lock(); other && other->job == &job) return other->socket;
+    auto made = open_live_socket(job);
+    if (made.ok()) return *made;
+    static std::atomic<bool> has_complained{false};
+    if (!has_complained.exchange(true))
+      log(LogLevel::warn, "unisono ras has no answer from this process: ", made.error().message);
+    return nullptr;
+  }
+
   void run(int descriptor) {
-    // poll() takes the monotonic clock: no step of the wall clock delays a look.
-    pollfd events{.fd = descriptor, .events = POLLIN, .revents = 0};
+    sys::LocalServer server([this](const sys::LocalSocket& asked, std::string_view request) {
+      return answer(asked, request);
+    });
+    const int interval_ms = has_directory() ? static_cast<int>(look_interval.count()) : -1;
     while (true) {
       std::uint64_t asked = 0;
-      const bool is_asked = poll(&events, 1, static_cast<int>(look_interval.count())) > 0 &&
-                            read(descriptor, &asked, sizeof asked) == sizeof asked;
-      for_each([&](Communicator::Core& core) {
+      const bool is_asked = server.wait(sockets(), descriptor, interval_ms) &&
+                            read(descriptor, &asked, sizeof asked) == sizeof asked &&
+                            asked % one_socket != 0;
+      if (!has_directory()) continue;
+      for_each([&](const Watched& one) {
         if (is_asked)
-          dump_to_directory(core, "signal");
+          dump_to_directory(*one.core, "signal");
         else
-          core.scheduler->look_for_failure();
+          one.core->scheduler->look_for_failure();
       });
     }
+  }
+
+  std::vector<std::weak_ptr<sys::LocalSocket>> sockets() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::weak_ptr<sys::LocalSocket>> found;
+    for (const auto& known : watched_)
+      if (const auto one = known.lock(); one && one->socket && !holds(found, one->socket))
+        found.emplace_back(one->socket);
+    return found;
+  }
+
+  static bool holds(const std::vector<std::weak_ptr<sys::LocalSocket>>& found,
+                    const std::shared_ptr<sys::LocalSocket>& socket) {
+    return std::ranges::any_of(found, [&](const auto& other) {
+      return !other.owner_before(socket) && !socket.owner_before(other);
+    });
+  }
+
+  // It neither waits for whoever drives a communicator nor asks a device.
+  std::string answer(const sys::LocalSocket& asked, std::string_view request) {
+    const auto entries = entries_asked_for(request);
+    if (!entries) return {};
+    std::vector<std::string> records;
+    std::string head;
+    for_each([&](const Watched& one) {
+      if (one.socket.get() != &asked) return;
+      trace::Record record = one.core->scheduler->record();
+      keep_open_and_newest(record.collectives, *entries);
+      keep_open_and_newest(record.messages, *entries);
+      records.push_back(json_of(*one.core, record, "request"));
+      head = live_head(*one.job);
+    });
+    return head.empty() ? head : live_json(head, records);
   }
 
   std::mutex mutex_;
@@ -167,10 +231,11 @@ class WatchUntilGone final : public Watch {
   std::shared_ptr<Watched> watched_;
 };
 
-std::string json_of(const Communicator::Core& core, trace::Record record, std::string_view cause) {
+std::string newest_json_of(const Communicator::Core& core, trace::Record record,
+                           std::string_view cause) {
   trace::keep_newest(record.collectives);
   trace::keep_newest(record.messages);
-  return trace::to_json(core.owner(), record, cause, trace::ClockAnchor::now());
+  return json_of(core, record, cause);
 }
 
 }  // namespace
@@ -182,7 +247,7 @@ std::unique_ptr<Watch> watch_for_dumps(Communicator::Core& core) {
 bool is_watched() { return has_directory(); }
 
 std::string record_json(const Communicator::Core& core, std::string_view cause) {
-  return json_of(core, core.scheduler->look_and_record(), cause);
+  return newest_json_of(core, core.scheduler->look_and_record(), cause);
 }
 
 void dump_to_directory(const Communicator::Core& core, std::string_view cause) {
@@ -205,7 +270,8 @@ void dump_to_directory(const Communicator::Core& core, std::string_view cause) {
   core.dumped_ns.store(transport::now_ns(), std::memory_order_relaxed);
   // Of threads that write the same file, the one that renames last counts.
   const std::lock_guard lock(core.dump_mutex);
-  if (const auto status = trace::write_file(path, json_of(core, core.scheduler->record(), cause));
+  if (const auto status =
+          trace::write_file(path, newest_json_of(core, core.scheduler->record(), cause));
       !status.ok())
     complain(status.error().message);
 }
@@ -215,7 +281,8 @@ void dump_process_to_directory(const Communicator::Core& failed) {
   dump_to_directory(failed, "failure");
   const std::int64_t recent = transport::now_ns() - rewrite_interval_ns;
   Registry::instance().for_each(
-      [&](const Communicator::Core& core) {
+      [&](const Watched& one) {
+        const Communicator::Core& core = *one.core;
         // Another rank of this process tells of its own part.
         if (core.id != failed.id && core.dumped_ns.load(std::memory_order_relaxed) < recent)
           dump_to_directory(core, "failure");

@@ -1,6 +1,7 @@
-// Records of all communicators of this process as JSON: on request, by signal, and when a
-// communicator fails. With UNISONO_DUMP_DIRECTORY a thread listens for the failures of groups whose
-// ranks here make no call, so that every rank that lives writes what it knows.
+// Records of all communicators of this process as JSON: on request, by signal, when a communicator
+// fails, and to whoever asks on a live socket (live.h), which one thread answers. With
+// UNISONO_DUMP_DIRECTORY it also listens for the failures of groups whose ranks here make no call,
+// so that every rank that lives writes what it knows.
 #pragma once
 
 #include <unisono/communicator.h>
@@ -11,15 +12,15 @@
 
 namespace unisono::comm {
 
-// Includes a communicator in what a signal dumps and in what the thread listens to, until it is
-// destroyed; that waits for whoever looks at the communicator now.
+// Includes a communicator in what a signal dumps, in what live sockets answer and in what the
+// thread listens to, until it is destroyed; that waits for whoever looks at the communicator now.
 class Watch {
  public:
   virtual ~Watch() = default;
 };
 // Installs the handler of UNISONO_DUMP_SIGNAL and starts the thread the first time.
 std::unique_ptr<Watch> watch_for_dumps(Communicator::Core& core);
-// Whether that thread runs.
+// Whether that thread listens for failures.
 bool is_watched();
 
 // `cause` as trace::to_json says.

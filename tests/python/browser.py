@@ -13,16 +13,23 @@ import pytest
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-def in_browser(page: str, driver: str, folder: Path, width: int, height: int) -> dict[str, object]:
-    """What a driver saw in a window of this size: the JSON that it left in an element "seen"."""
+def dump_dom(
+    url: str, folder: Path, width: int, height: int, time_ms: int = 2000
+) -> subprocess.CompletedProcess[str]:
+    """The page as a window of this size has it after some time of its own clock."""
     if CHROMIUM is None:
         pytest.skip("no chromium here (Debian's package is called so): the page is not tried")
-    file = folder / f"page_{width}.html"
-    file.write_text(page.replace("</body>", f"<script>{driver}</script></body>"), encoding="utf-8")
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                f"--user-data-dir={folder / 'profile'}", f"--window-size={width},{height}",
-               "--virtual-time-budget=2000", "--dump-dom", file.as_uri()]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+               f"--virtual-time-budget={time_ms}", "--dump-dom", url]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def in_browser(page: str, driver: str, folder: Path, width: int, height: int) -> dict[str, object]:
+    """What a driver saw in a window of this size: the JSON that it left in an element "seen"."""
+    file = folder / f"page_{width}.html"
+    file.write_text(page.replace("</body>", f"<script>{driver}</script></body>"), encoding="utf-8")
+    done = dump_dom(file.as_uri(), folder, width, height)
     found = re.search(r'<pre id="seen">(.*)</pre>', done.stdout, re.DOTALL)
     assert found, (
         f"the driver did not come to its end:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"

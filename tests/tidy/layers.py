@@ -66,12 +66,15 @@ PYTHON_LAYERS = {
     "bench": 12,
     "devices": 13,
     "doctor": 13,
-    "report": 14,
     "simulate": 13,
+    "live": 14,
+    "profile": 14,
     "synthesize": 14,
-    "cli": 15,
-    "__main__": 16,
-    "demo": 16,
+    "metrics": 15,
+    "report": 15,
+    "cli": 16,
+    "__main__": 17,
+    "demo": 17,
 }
 
 # Bindings see the public headers only. Python's shows the layers too; NCCL's plugins write the

@@ -35,6 +35,14 @@ _COMMANDS = {
     "doctor": Place(
         "doctor", "doctor", "Say which call of a job is stuck, and which ranks are to blame."
     ),
+    "ras": Place("ras", "ras", "Show where the ranks of running jobs are, and who waits for whom."),
+    "watch": Place(
+        "watch_page", "watch", "Show where the ranks of running jobs are, as a page that is live."
+    ),
+    "profile": Place(
+        "profile", "profile", "Say where the time of calls went, and which ranks are slow."
+    ),
+    "metrics": Place("metrics", "metrics", "Serve metrics of this host's ranks for Prometheus."),
     "calibrate": Place("calibrate", "calibrate", "Fit a cluster's numbers to measurements."),
 }
 
@@ -69,11 +77,13 @@ def unisono(
 
 # They have ranks of their own to end, and wait in Python, which answers at once.
 _WITH_RANKS = ("run", "bench", "netbed", "calibrate")
+# They serve or look until Ctrl-C, in Python.
+_UNTIL_INTERRUPTED = ("metrics", "ras", "watch")
 
 
 def _answer_interrupts() -> None:
     """Has Ctrl-C end this process soon, also while native code runs and Python cannot answer."""
-    if sys.argv[1:2] and sys.argv[1] in _WITH_RANKS:
+    if sys.argv[1:2] and sys.argv[1] in (*_WITH_RANKS, *_UNTIL_INTERRUPTED):
         return
     if threading.current_thread() is threading.main_thread():
         signal.set_wakeup_fd(native.end_when_interrupted(), warn_on_full_buffer=False)

@@ -10,7 +10,7 @@ import numpy as np
 from unisono.doctor.diagnosis import Verdict
 from unisono.doctor.job import Job, ranks_text
 from unisono.doctor.match import SHIFT
-from unisono.doctor.parts import State
+from unisono.doctor.parts import SILENCES, State
 from unisono.doctor.waits import Node, Waits
 
 __all__ = ["Cause", "cause_of", "skipped"]
@@ -34,6 +34,7 @@ class Cause:
 
     Attributes:
         weight: Of several causes, that with the larger one is named.
+        is_lasting: The call will not end, however short it has been under way.
     """
 
     verdict: Verdict
@@ -43,6 +44,7 @@ class Cause:
     evidence: list[str]
     difference: str = ""
     would_help: list[str] = field(default_factory=list)
+    is_lasting: bool = False
 
 
 def cause_of(waits: Waits, index: int) -> Cause | None:
@@ -54,6 +56,7 @@ def cause_of(waits: Waits, index: int) -> Cause | None:
         or _differed_before(waits, node)
         or _aborted(waits.job, node)
         or _error(waits.job, node)
+        or _silent(waits.job, node)
         or _idle(waits, node)
         or (None if node.blockers else _unseen(waits, node) or _network(waits, node))
     )
@@ -208,7 +211,21 @@ def _error(job: Job, node: Node) -> Cause | None:
     if not found:
         return None
     evidence = [text for texts in found.values() for text in texts]
-    return Cause(Verdict.gpu_error, sorted(found), 0.9, 6, evidence[:8])
+    return Cause(Verdict.gpu_error, sorted(found), 0.9, 6, evidence[:8], is_lasting=True)
+
+
+def _silent(job: Job, node: Node) -> Cause | None:
+    """Ranks that gave no answer when the running job was asked."""
+    found = {process: hint for process, hint, _ in job.hints
+             if hint.kind in SILENCES and process in node.unknown}  # fmt: skip
+    for kind in SILENCES:
+        ranks = sorted(process for process, hint in found.items() if hint.kind == kind)
+        if ranks:
+            evidence = [f"{job.label(one)} {found[one].text}." for one in ranks[:8]]
+            verdict = Verdict.died if kind == "dead" else Verdict.stuck_outside
+            return Cause(verdict, ranks, 0.9 if kind != "unresponsive" else 0.6, 6, evidence,
+                         is_lasting=kind != "unresponsive")  # fmt: skip
+    return None
 
 
 def _idle(waits: Waits, node: Node) -> Cause | None:

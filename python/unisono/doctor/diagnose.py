@@ -56,7 +56,7 @@ def _judge(job: Job, waits: Waits, how: How) -> tuple[Diagnosis, int | None]:
         index = min((one for one in cycles if cycles[one]), key=lambda one: len(cycles[one]))
         cause, cycle = _deadlock(waits, cycles[index]), cycles[index]
     node = waits.nodes[index]
-    if how.is_stuck is not True and cause.verdict is not Verdict.gpu_error:
+    if how.is_stuck is not True and not cause.is_lasting:
         return _not_stuck(waits, node, cause, how), index
     waiting = sum(index in each for each in reach.values()) - 1
     found = Diagnosis(

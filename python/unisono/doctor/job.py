@@ -75,7 +75,10 @@ class Job:
         calls: The columns, with `process`; in the order that each process made them.
     """
 
-    def __init__(self, parts: Iterable[Part], problems: Iterable[str] = ()) -> None:
+    def __init__(
+        self, parts: Iterable[Part], problems: Iterable[str] = (), *, is_one_run: bool = False
+    ) -> None:
+        """Parts that are known to be of one run of a job need not look so."""
         self.problems = list(problems)
         self.notes: list[str] = []
         self.processes: list[Process] = []
@@ -87,7 +90,8 @@ class Job:
         self._process_of: dict[Key, int] = {}
         self._group_of: dict[str, int] = {}
         self.reports = parts_of(parts, True)
-        kept = self._without_doubles(self._of_one_job(parts_of(parts, False)))
+        dumps = parts_of(parts, False)
+        kept = self._without_doubles(dumps if is_one_run else self._of_one_job(dumps))
         self._largest = _largest(kept)
         self.formats = sorted({part.format for part in [*kept, *self.reports]})
         self._note_versions(kept)
@@ -159,8 +163,9 @@ class Job:
         types: dict[str, int] = {}
         for part in parts:
             process = self._process(self._key(part))
-            self.processes[process].files.append(part.file)
-            self.processes[process].modified_ns = part.modified_ns
+            if part.claims:  # else it says why there is no dump
+                self.processes[process].files.append(part.file)
+                self.processes[process].modified_ns = part.modified_ns
             groups = np.array([self._group(process, one, part) for one in part.claims], np.int32)
             for hint in part.hints:
                 self.hints.append(

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "COLUMNS", "ENDED", "Claim", "Columns", "DumpError", "Hint", "Key", "Part", "State", "integer",
-    "members_of", "text",
+    "COLUMNS", "ENDED", "SILENCES", "Claim", "Columns", "DumpError", "Hint", "Key", "Part", "State",
+    "integer", "members_of", "text",
 ]  # fmt: skip
 
 MAX_RANKS = 1 << 20
@@ -37,6 +37,8 @@ class State(IntEnum):
 
 
 ENDED = int(State.ended)
+# Why a process that was asked has said nothing: kinds of hints.
+SILENCES = ("dead", "stopped", "unresponsive")
 
 COLUMNS: dict[str, type[np.generic]] = {
     "group": np.int32, "number": np.int64, "kind": np.int16, "type": np.int16, "size": np.int64,
@@ -69,7 +71,7 @@ class Hint:
     """Evidence beside the calls.
 
     Attributes:
-        kind: waiting, error, dead, unresponsive, network, stack; accused: the ranks have found the
+        kind: waiting, error, network, stack, or one of SILENCES; accused: the ranks have found the
             peer at fault, and `text` says of what: timeout, peer or aborted.
         text: For people.
         group: Index in the part's groups, or -1.

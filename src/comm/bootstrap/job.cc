@@ -192,6 +192,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
                  listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))
                           : bootstrap(bootstrap_options, write(mine)));
   world_ = std::move(found.world);
+  id_ = world_->communicator();
 
   std::map<std::string, int> ranks_on;
   std::map<std::string, std::uint32_t> cores_of;

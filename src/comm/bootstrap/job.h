@@ -35,6 +35,8 @@ class Job {
   static Result<std::shared_ptr<Job>> join(const InitOptions& options,
                                            std::optional<RendezvousListener> listener = {});
 
+  // The identifier of its world communicator.
+  std::uint64_t id() const { return id_; }
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
   const Member& member(int world_rank) const {
@@ -79,6 +81,7 @@ class Job {
   Status make_transports(const transport::TransportOptions& options);
   Status exchange_addresses(Status made, std::int64_t timeout_ns);
 
+  std::uint64_t id_ = 0;
   int rank_ = 0;
   Key board_key_{};
   std::string forced_transport_;

@@ -1,0 +1,57 @@
+"""`unisono metrics`: metrics of this host's ranks for Prometheus."""
+
+import threading
+from typing import Annotated, Any
+
+import typer
+
+from unisono.cli.output import progress_console
+from unisono.errors import MachineError
+from unisono.metrics import Telemetry, of_host, serve
+
+
+def metrics(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 9464,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    job: Annotated[
+        str | None, typer.Option(metavar="ID", help="Of this job only: its world's comm.id.")
+    ] = None,
+    interval: Annotated[
+        float, typer.Option(min=0.1, max=3600, help="Seconds between two looks at the records.")
+    ] = 1.0,
+    otlp: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Send traces and logs to this OTLP/HTTP endpoint, too."),
+    ] = None,
+) -> None:
+    """Serve metrics of all ranks of this user on this host, at /metrics, for Prometheus.
+
+    The ranks need nothing for it: each answers on its live socket. Ctrl-C ends it.
+    """
+    telemetry = None if otlp is None else _telemetry(otlp.rstrip("/"))
+    server = serve(of_host(job), port=port, host=host, interval_s=interval, telemetry=telemetry)
+    progress_console.print(f"http://{host}:{server.port}/metrics", highlight=False)
+    try:
+        threading.Event().wait()
+    finally:
+        server.close()
+
+
+def _telemetry(url: str) -> Telemetry:
+    try:
+        from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk._logs import LoggerProvider
+        from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise MachineError(
+            "--otlp needs the SDK and the OTLP exporter of OpenTelemetry: "
+            "pip install 'unisono[opentelemetry]'"
+        ) from None
+    tracers: Any = TracerProvider()
+    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces")))
+    loggers: Any = LoggerProvider()
+    loggers.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter(f"{url}/v1/logs")))
+    return Telemetry(tracers, loggers)

@@ -1,0 +1,156 @@
+"""`unisono profile`: where the time of calls went, and which ranks are slow."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unisono.cli.output import Html, Json, print_table, print_text, put_json, warn, write_file
+from unisono.doctor.job import ranks_text
+from unisono.doctor.unisono_record import read_records
+from unisono.draw.numbers import gb_s, time_us
+from unisono.errors import MachineError, MisuseError
+from unisono.live import ask
+from unisono.live.parts import hear
+from unisono.profile import (
+    Calls,
+    Connection,
+    Lateness,
+    Part,
+    SlowRank,
+    breakdown,
+    connections,
+    lateness,
+    slow_ranks,
+    windows,
+)
+from unisono.report.parts import size
+from unisono.report.profile import how_much, render_profile
+
+_MOST_LINES = 20
+_NEWEST = 1 << 14
+
+
+def profile(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[DIR]",
+            help="Records of the job's ranks, or folders of them.",
+            exists=True,
+            show_default=False,
+        ),
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Ask the ranks of this running job on this host instead."),
+    ] = None,
+    json: Json = None,
+    html: Html = None,
+) -> None:
+    """Say where the time of calls went, which ranks are slow, and what connections carried.
+
+    Reads the records of all ranks: files that UNISONO_DUMP_DIRECTORY names, or, with --job, what
+    the ranks of a running job answer.
+    """
+    if bool(files) == (job is not None):
+        raise MisuseError("name files of records or a running job's --job, one of them")
+    calls = Calls(read_records(files) if files else _of_job(str(job)))
+    parts, found = breakdown(calls), windows(calls)
+    slow, late, links = slow_ranks(found), lateness(calls), connections(calls)
+    if not put_json(json, _document(calls, parts, slow, late, links)):
+        _show(calls, parts, slow, late, links)
+    if html is not None:
+        write_file(html, render_profile(_about(calls, slow), parts, slow, late, found, links))
+
+
+def _of_job(job: str) -> list[dict[str, Any]]:
+    for heard in hear(ask(job, newest=_NEWEST)):
+        for rank, why in heard.silent.items():
+            warn(f"rank {rank} {why}")
+        if heard.records:
+            return heard.records
+    raise MachineError(f"no process of job {job} answers on this host")
+
+
+def _document(
+    calls: Calls, parts: list[Part], slow: list[SlowRank], late: list[Lateness],
+    links: list[Connection],
+) -> dict[str, Any]:  # fmt: skip
+    return {
+        "format": "unisono-profile", "version": 1, "collectives": len(calls.collectives),
+        "left_out": calls.left_out, "clock_error_ns": calls.clock_error_ns,
+        "breakdown": [asdict(one) for one in parts], "slow_ranks": [asdict(one) for one in slow],
+        "lateness": [asdict(one) for one in late],
+        "connections": [{**asdict(one), "bandwidth": one.bandwidth} for one in links],
+    }  # fmt: skip
+
+
+def _about(calls: Calls, slow: list[SlowRank]) -> str:
+    """What was profiled, and what stands out."""
+    told = [f"{len(calls.collectives):,} collectives that all their ranks recorded, and "
+            f"{len(calls.messages):,} calls with messages."]  # fmt: skip
+    told += [f"{count:,} collectives are left out: {why}." for why, count in
+             calls.left_out.items()]  # fmt: skip
+    if calls.clock_error_ns < 0:
+        told.append("Clocks of different hosts are compared by wall clock: nothing else aligns "
+                    "them, and waiting times between hosts mean little.")  # fmt: skip
+    elif calls.clock_error_ns:
+        told.append(f"Clocks of different hosts agree to {time_us(calls.clock_error_ns / 1e3)}.")
+    for how, what in (("late", "Late to collectives"), ("slow", "Slow to move data")):
+        ranks = sorted({one.rank for one in slow if one.how == how})
+        if ranks:
+            told.append(f"{what}, again and again: {ranks_text([f'rank {one}' for one in ranks])}.")
+    if not slow:
+        told.append("No rank stands out.")
+    return " ".join(told)
+
+
+def _seconds(value: float) -> str:
+    return time_us(1e6 * value) if value >= 0 else "-"
+
+
+def _show(
+    calls: Calls, parts: list[Part], slow: list[SlowRank], late: list[Lateness],
+    links: list[Connection],
+) -> None:  # fmt: skip
+    print_text(_about(calls, slow) + "\n")
+    times = ("queued", "waited", "moved", "first: extra")
+    print_table(
+        ("group", "collective", "size", "ranks", "calls", *times, "waited %"),
+        (
+            (one.group, one.kind, size(one.bytes).text, one.ranks, one.calls,
+             *map(_seconds, (one.queued, one.waited, one.moved, one.first_extra)),
+             f"{100 * one.share_waited:.0f}")
+            for one in parts[:_MOST_LINES]
+        ),
+        right=("size", "ranks", "calls", *times, "waited %"),
+        title=f"Where the time of a collective went ({len(parts)})", keys=3,
+    )  # fmt: skip
+    if slow:
+        print_table(
+            ("rank", "group", "how", "windows", "by"),
+            ((one.rank, one.group, one.how, f"{one.windows} of {one.of}", how_much(one))
+             for one in slow[:_MOST_LINES]),
+            right=("rank",), title=f"Slow ranks ({len(slow)})",
+        )  # fmt: skip
+    if late:
+        print_table(
+            ("group", "rank", "last in calls", "others waited"),
+            ((one.group, one.rank, f"{one.times} of {one.calls}", _seconds(one.cost))
+             for one in late[:_MOST_LINES]),
+            right=("rank", "others waited"), title=f"For whom others waited ({len(late)})", keys=2,
+        )  # fmt: skip
+    if links:
+        print_table(
+            ("rank", "direction", "peer", "messages", "bytes", "busy", "idle", "most in flight",
+             "bandwidth"),
+            ((one.rank, "to" if one.is_send else "from", one.peer, one.posts,
+              size(one.bytes).text, _seconds(one.busy), _seconds(one.idle),
+              size(one.most_in_flight).text, gb_s(one.bandwidth / 1e9))
+             for one in links[:_MOST_LINES]),
+            right=("rank", "peer", "messages", "bytes", "busy", "idle", "most in flight",
+                   "bandwidth"),
+            title=f"Connections of messages ({len(links)})", keys=3,
+        )  # fmt: skip

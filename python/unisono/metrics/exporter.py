@@ -1,0 +1,195 @@
+"""The Prometheus endpoint: `docs/how-to/metrics.md` lists the metrics."""
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from unisono.errors import MachineError, MisuseError
+from unisono.metrics.calls import Calls, Finished, Look, Source
+from unisono.metrics.inspector import Inspector
+from unisono.metrics.telemetry import Telemetry
+
+__all__ = ["Exporter", "Server", "serve"]
+
+# The duration of a call, from 10 us to 100 s.
+_BUCKETS = tuple(round(digit * 10.0**power, 9) for power in range(-5, 2) for digit in (1, 2.5, 5))
+_SIZES = ((1 << 10, "0-1KiB"), (64 << 10, "1KiB-64KiB"), (1 << 20, "64KiB-1MiB"),
+          (16 << 20, "1MiB-16MiB"), (256 << 20, "16MiB-256MiB"))  # fmt: skip
+_LARGEST = "256MiB-"
+_DAY_S = 86_400.0
+
+
+def _prometheus() -> Any:
+    try:
+        import prometheus_client
+    except ImportError:
+        raise MachineError(
+            "metrics need prometheus_client, which is not installed: pip install 'unisono[metrics]'"
+        ) from None
+    return prometheus_client
+
+
+def size_label(size: int) -> str:
+    """The class of sizes that a call is counted in; each begins where the one before ends."""
+    return next((label for end, label in _SIZES if size < end), _LARGEST)
+
+
+class Exporter:
+    """Collects what a source tells, for a registry of prometheus_client.
+
+    `update` reads the source; a scrape gives what the last update found.
+    """
+
+    def __init__(self, source: Source, telemetry: Telemetry | None = None) -> None:
+        client = _prometheus()
+        self._core = __import__("prometheus_client.core", fromlist=["core"])
+        self._source, self._telemetry = source, telemetry
+        self._lock = threading.Lock()
+        self._calls, self._inspector = Calls(), Inspector()
+        self._unseen: dict[tuple[str, int, int], list[int]] = {}
+        self._failed: set[tuple[str, int, int]] = set()
+        owner = ("communicator", "group", "rank")
+
+        def counter(name: str, about: str, *labels: str) -> Any:
+            return client.Counter(f"unisono_{name}", about, (*owner, *labels), registry=None)
+
+        def gauge(name: str, about: str) -> Any:
+            return client.Gauge(f"unisono_{name}", about, owner, registry=None)
+
+        self._total = counter("calls", "Calls that are over.", "collective", "path", "state")
+        self._bytes = counter("call_bytes", "Bytes of calls that have ended: the larger of input "
+                              "and output.", "collective", "path")  # fmt: skip
+        self._errors = counter("errors", "Failures of communicators.", "kind")
+        self._missed = counter("calls_unseen", "Calls that had left the record before it was read: "
+                               "no other metric has them.", "what")  # fmt: skip
+        self._seconds = client.Histogram(
+            "unisono_call_duration_seconds", "Time from a call's start to its end.",
+            ("communicator", "group", "collective", "size"), registry=None, buckets=_BUCKETS,
+        )  # fmt: skip
+        self._open = gauge("calls_under_way", "Calls that were made and are not over.")
+        self._age = gauge("oldest_call_age_seconds", "How long the oldest call under way has been "
+                          "so; 0 without one.")  # fmt: skip
+        self._silent = client.Gauge("unisono_silent_ranks", "Ranks on this host that gave no "
+                                    "answer at the last look.", registry=None)  # fmt: skip
+
+    def update(self) -> None:
+        """Reads the source."""
+        look = self._source()
+        with self._lock:
+            calls = self._calls.new(look.records)
+            for call in calls:
+                self._count(call)
+            self._count_missed(look)
+            self._look_at_open(look)
+            self._silent.set(look.silent)
+        if self._telemetry is not None:
+            self._telemetry.emit(calls, look.records)
+
+    def collect(self) -> Iterator[Any]:
+        """The families, as a registry wants them."""
+        with self._lock:
+            for metric in (self._total, self._bytes, self._errors, self._missed, self._seconds,
+                           self._open, self._age, self._silent):  # fmt: skip
+                yield from metric.collect()
+            yield from self._inspector.collect(self._core)
+
+    def _count(self, call: Finished) -> None:
+        owner = _owner(call.record)
+        entry = call.entry
+        calls = entry.get("messages", 1)
+        self._total.labels(*owner, call.collective, entry["path"], entry["state"]).inc(calls)
+        if entry["state"] == "ended":
+            self._bytes.labels(*owner, call.collective, entry["path"]).inc(entry["bytes"])
+            labels = (*owner[:2], call.collective, size_label(entry["bytes"]))
+            self._seconds.labels(*labels).observe(call.seconds)
+        self._inspector.add(call)
+
+    def _count_missed(self, look: Look) -> None:
+        for record in look.records:
+            key = (record["communicator"], record["epoch"], record["rank"])
+            before = self._unseen.setdefault(key, [0, 0])
+            for place, what in enumerate(("collective", "message")):
+                more = self._calls.unseen[key][place] - before[place]
+                self._missed.labels(*_owner(record), what).inc(more)
+                self._inspector.miss(bool(place), record["node"], more)
+                before[place] += more
+            failure = record.get("failure")
+            if failure and key not in self._failed:
+                self._failed.add(key)
+                self._errors.labels(*_owner(record), failure["kind"]).inc()
+
+    def _look_at_open(self, look: Look) -> None:
+        self._open.clear()
+        self._age.clear()
+        for record in look.records:
+            made = [
+                entry["scheduled_ns"] for entry in [*record["collectives"], *record["messages"]]
+                if entry["state"] in ("scheduled", "started") and not entry.get("captured")
+            ]  # fmt: skip
+            age = record["clock"]["monotonic_ns"] - min(made) if made else 0
+            self._open.labels(*_owner(record)).set(len(made))
+            self._age.labels(*_owner(record)).set(max(age, 0) / 1e9)
+
+
+def _owner(record: dict[str, Any]) -> tuple[str, str, str]:
+    """The communicator, its group's name, and the rank in the job."""
+    world_ranks, rank = record["world_ranks"], record["rank"]
+    return record["communicator"], record["group"], str(world_ranks[rank] if world_ranks else rank)
+
+
+class Server:
+    """An endpoint and the thread that reads the source for it, until `close`."""
+
+    def __init__(self, exporter: Exporter, host: str, port: int, interval_s: float) -> None:
+        client = _prometheus()
+        registry = client.CollectorRegistry(auto_describe=False)
+        registry.register(exporter)
+        exporter.update()
+        try:
+            self._server, self._serving = client.start_http_server(port, host, registry)
+        except OSError as error:
+            raise MachineError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        self.port: int = self._server.server_port
+        self._exporter, self._interval_s = exporter, interval_s
+        self._end = threading.Event()
+        self._reading = threading.Thread(target=self._read, daemon=True, name="unisono metrics")
+        self._reading.start()
+
+    def _read(self) -> None:
+        next_s = time.monotonic()
+        while not self._end.wait(max(next_s - time.monotonic(), 0)):
+            self._exporter.update()
+            next_s = max(next_s + self._interval_s, time.monotonic())
+
+    def close(self) -> None:
+        """Ends the endpoint and its threads."""
+        self._end.set()
+        self._reading.join()
+        self._server.shutdown()
+        self._server.server_close()
+        self._serving.join()
+
+
+def serve(
+    source: Source, *, port: int = 9464, host: str = "127.0.0.1", interval_s: float = 1.0,
+    telemetry: Telemetry | None = None,
+) -> Server:  # fmt: skip
+    """Serves metrics at http://host:port/metrics.
+
+    Args:
+        source: `of_communicators(comm, ...)` for those of this process, `of_host()` for all ranks
+            of this user on this host.
+        port: 0 takes a free one: see `Server.port`.
+        host: The address to listen on.
+        interval_s: How often the record is read. It holds the newest `UNISONO_RECORD_SLOTS` calls;
+            calls that have left it before are counted as unseen.
+        telemetry: Where spans and log records go, too.
+
+    Raises:
+        MachineError: prometheus_client is not installed, or the port is taken.
+        MisuseError: The interval is none.
+    """
+    if not 0 < interval_s <= _DAY_S:
+        raise MisuseError(f"interval_s is {interval_s}; more than 0 is needed, and at most a day")
+    return Server(Exporter(source, telemetry), host, port, interval_s)

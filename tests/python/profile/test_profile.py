@@ -1,0 +1,178 @@
+"""Profiles of made-up records, whose times are known, and of a real job with a slow rank."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from python.metrics.records import collective, message, record
+from typer.testing import CliRunner
+from unisono.cli.app import app
+from unisono.errors import MisuseError
+from unisono.launcher import launch
+from unisono.profile import Calls, breakdown, connections, lateness, slow_ranks, windows
+
+MS = 10**6
+
+
+def rank_of(rank: int, ranks: int, calls: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    return record(calls, rank=rank, ranks=ranks, world_ranks=list(range(ranks)), **changes)
+
+
+def call(number: int, start_ms: float, end_ms: float, **changes: Any) -> dict[str, Any]:
+    """A call of a job that makes one every 100 ms."""
+    base = 10**9 + number * 100 * MS
+    return collective(number, scheduled_ns=base, started_ns=base + round(start_ms * MS),
+                      ended_ns=base + round(end_ms * MS), **changes)  # fmt: skip
+
+
+def job(ranks: int, calls: int, late: dict[int, float] | None = None) -> list[dict[str, Any]]:
+    """Calls of 10 ms, to which ranks come late by so many ms."""
+    late = late or {}
+    end = 10 + max(late.values(), default=0)
+    return [rank_of(rank, ranks, [call(i, late.get(rank, 0), end) for i in range(calls)])
+            for rank in range(ranks)]  # fmt: skip
+
+
+def test_time_is_split_into_queued_waited_and_moved() -> None:
+    records = [rank_of(0, 2, [call(0, 2, 20)]), rank_of(1, 2, [call(0, 6, 20)])]
+    [part] = breakdown(Calls(records))
+    assert (part.group, part.kind, part.bytes, part.ranks, part.calls) == (
+        "world", "all_reduce", 4096, 2, 1,
+    )  # fmt: skip
+    assert part.queued == pytest.approx(0.004)  # the mean of 2 and 6 ms
+    assert part.waited == pytest.approx(0.002)  # of 4 and 0
+    assert part.moved == pytest.approx(0.014)
+    assert part.total == pytest.approx(0.020)
+    assert part.share_waited == pytest.approx(0.1)
+    assert part.first_extra == -1
+
+
+@pytest.mark.parametrize(
+    ("kind", "root", "waited"),
+    [("broadcast", 1, [4, 0]), ("broadcast", 0, [0, 0]), ("reduce", 0, [4, 0]),
+     ("reduce", 1, [0, 0]), ("all_gather", 0, [4, 0])],
+)  # fmt: skip
+def test_a_rank_waits_for_those_whose_data_it_needs(
+    kind: str, root: int, waited: list[int]
+) -> None:
+    [one] = Calls([
+        rank_of(rank, 2, [call(0, start, 20, collective=kind, root=root)])
+        for rank, start in enumerate((2, 6))
+    ]).collectives  # fmt: skip
+    assert (one.waited() // MS).tolist() == waited
+    assert (one.moved() + one.waited()).tolist() == [18 * MS, 14 * MS]
+
+
+def test_what_connecting_cost_is_seen_in_the_first_call() -> None:
+    ends = [50, 10, 10, 12, 10]
+    calls = [call(i, 0, end) for i, end in enumerate(ends)]
+    [part] = breakdown(Calls([rank_of(rank, 2, calls) for rank in range(2)]))
+    assert part.first_extra == pytest.approx(0.040)
+    # The record no longer has it.
+    [part] = breakdown(Calls([rank_of(rank, 2, calls[1:]) for rank in range(2)]))
+    assert part.first_extra == -1
+
+
+def test_a_rank_that_is_late_again_and_again_is_named() -> None:
+    calls = Calls(job(5, 64, {3: 30.0}))
+    [slow] = slow_ranks(windows(calls))
+    assert (slow.rank, slow.how, slow.windows, slow.of) == (3, "late", 8, 8)
+    assert slow.median == pytest.approx(0.030)
+    [late] = lateness(calls)
+    assert (late.rank, late.times, late.calls) == (3, 64, 64)
+    assert late.cost == pytest.approx(4 * 0.030 * 64)
+
+
+def test_one_late_call_names_nobody_nor_does_a_little_lateness() -> None:
+    records = job(5, 64)
+    records[2]["collectives"][10] = call(10, 9, 10)
+    assert slow_ranks(windows(Calls(records))) == []
+    assert slow_ranks(windows(Calls(job(5, 64, {3: 0.05})))) == []
+    # Of two ranks, none is the odd one.
+    assert slow_ranks(windows(Calls(job(2, 64, {1: 30.0})))) == []
+
+
+def test_a_rank_that_moves_its_data_slowly_is_named() -> None:
+    records = [
+        rank_of(rank, 5, [call(i, 0, 25 if rank == 4 else 10 + 0.1 * rank) for i in range(64)])
+        for rank in range(5)
+    ]
+    [slow] = slow_ranks(windows(Calls(records)))
+    assert (slow.rank, slow.how) == (4, "slow")
+    assert slow.median == pytest.approx(10.15 / 25, rel=0.02)
+
+
+def test_connections_know_their_idle_time_and_what_was_in_flight() -> None:
+    def sent(at: int, start_ms: int, end_ms: int) -> dict[str, Any]:
+        return message(at, started_ns=10**9 + start_ms * MS, ended_ns=10**9 + end_ms * MS)
+
+    records = [rank_of(0, 2, [], messages=[sent(0, 0, 10), sent(1, 5, 15), sent(2, 35, 40),
+                                           message(3, state="scheduled")])]  # fmt: skip
+    [one] = connections(Calls(records))
+    assert (one.rank, one.peer, one.is_send, one.posts, one.bytes) == (0, 1, True, 3, 300)
+    assert (one.busy, one.idle) == (pytest.approx(0.020), pytest.approx(0.020))
+    assert one.most_in_flight == 200
+    assert one.bandwidth == pytest.approx(15000)
+
+
+def test_what_cannot_be_profiled_is_counted_by_reason() -> None:
+    streamed = call(2, 0, 9)
+    del streamed["started_ns"]
+    records = [
+        rank_of(0, 2, [call(0, 0, 9), call(1, 0, 9), streamed, call(3, 0, 9)]),
+        rank_of(
+            1, 2, [call(1, 0, 9, state="failed"), streamed, call(3, 0, 9, collective="reduce")]
+        ),
+    ]
+    calls = Calls(records)
+    assert calls.collectives == []
+    assert sorted(calls.left_out.values()) == [1, 1, 1, 1]
+    with pytest.raises(MisuseError, match="no record"):
+        Calls([])
+
+
+PROGRAM = """
+    import time, numpy as np, unisono
+    comm = unisono.init()
+    x = np.ones(4096, np.float32)
+    for _ in range(64):
+        if comm.rank == 2:
+            time.sleep(0.02)
+        comm.all_reduce(x)
+    other = np.empty(1000)
+    for _ in range(4):
+        if comm.rank == 0:
+            comm.send(other, 1)
+        elif comm.rank == 1:
+            comm.recv(other, 0)
+    open(f"{FOLDER!r}/{comm.rank}.json", "w").write(comm.dump_record())
+"""
+
+
+def test_the_slow_rank_of_a_real_job(tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    script = tmp_path / "ranks.py"
+    script.write_text(textwrap.dedent(PROGRAM).replace("{FOLDER!r}", str(records)))
+    assert launch([str(script)], 4, timeout=60).ok
+    page = tmp_path / "profile.html"
+    done = CliRunner().invoke(
+        app, ["profile", str(records), "--json", str(tmp_path / "out.json"), "--html", str(page)]
+    )
+    assert done.exit_code == 0, done.output
+    assert "Late to collectives, again and again: rank 2." in done.stdout
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert (found["collectives"], found["clock_error_ns"]) == (64, 0)
+    assert {(one["rank"], one["how"]) for one in found["slow_ranks"]} == {(2, "late")}
+    assert found["lateness"][0]["rank"] == 2
+    [part] = found["breakdown"]
+    assert part["waited"] > part["moved"]
+    to, back = found["connections"]
+    assert (to["rank"], to["peer"], to["posts"], to["bytes"]) == (0, 1, 4, 32000)
+    assert (back["rank"], back["peer"], back["is_send"]) == (1, 0, False)
+    assert "How late ranks came to collectives" in page.read_text()
+    assert CliRunner().invoke(app, ["profile"]).exception.args[0].startswith("name files")
