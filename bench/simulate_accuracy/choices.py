@@ -1,35 +1,55 @@
-"""How often plans are chosen right on the shipped clusters: by stated cost, and by the simulator.
+"""How often plans are chosen right on the shipped clusters: by stated cost, by the simulator, and
+by the library with a selection file of `unisono tune`.
 
     python bench/simulate_accuracy/choices.py [--clusters NAMES] [--ranks 4,16,64] [--sizes ...]
 
 Of every point (a cluster, a collective, ranks, a size) all plans are simulated to their end. A
-choice is right where it is within 10 % of the best of these. Two things choose: the least stated
-cost (alpha a step, beta a byte), and `choose_plan`, which asks the simulator in `loggops`. Both are
-judged by `loggops`, and up to --flows ranks by `flows`, too, where many messages at once take long
-to simulate. Judged by the model that chose, the table shows whether cutting slow runs and leaving
-out large ones costs anything. Also printed: how far stated costs are off the simulated times.
+choice is right where it is within 10 % of the best of these. Three things choose: the least stated
+cost (alpha a step, beta a byte); `choose_plan`, which asks the simulator; and `plans.choose`, which
+is what a communicator takes, with UNISONO_SELECTION_FILE as `tune` writes it for the cluster. Some
+of the sizes are none that `tune` asks the simulator for. All are judged by `loggops`, and up to
+--flows ranks by `flows`, too, where many messages at once take long to simulate. Also printed: how
+far stated costs are off the simulated times.
 """
 
 import argparse
+import json
 import os
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
 from statistics import median
 
-from unisono import _unisono as native
-from unisono.simulate import Cluster, builtin_clusters, choose_plan, load_cluster, simulate
+# Read when a plan is chosen; `take_rows` writes it.
+FOLDER = tempfile.TemporaryDirectory(prefix="unisono-choices-")
+TABLE = Path(FOLDER.name) / "table.json"
+os.environ["UNISONO_SELECTION_FILE"] = str(TABLE)
+
+from unisono import _unisono as native  # noqa: E402
+from unisono import plans  # noqa: E402
+from unisono.simulate import (  # noqa: E402
+    TUNED_COLLECTIVES,
+    Candidate,
+    Cluster,
+    builtin_clusters,
+    choose_plan,
+    load_cluster,
+    selection_file,
+    simulate,
+    tune,
+)
 
 LOG_GOPS, FLOWS = "loggops", "flows"
 MODELS = (LOG_GOPS, FLOWS)
-COLLECTIVES = (
-    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter",
-    "all_to_all",
-)  # fmt: skip
+SIZES = [4 << 10, 24 << 10, 256 << 10, 3 << 19, 16 << 20]
 AS_GOOD, CLOSE = 1.10, 0.15
-STATED, ASKED = "stated cost", "choose_plan"
+STATED, ASKED, LIBRARY = "stated cost", "choose_plan", "library"
+WAYS = (STATED, ASKED, LIBRARY)
 
 
 @dataclass(frozen=True)
@@ -47,9 +67,9 @@ class Plans:
     """What was found of a point.
 
     Attributes:
-        times: By model, then by algorithm: simulated to the end.
-        stated: By algorithm.
-        chosen: By what chose: the algorithm.
+        times: By model, then by plan ("ring simple"): simulated to the end.
+        stated: By plan.
+        chosen: By what chose: the plan.
     """
 
     point: Point
@@ -68,25 +88,50 @@ def points_of(names: list[str], ranks: list[int], sizes: list[int]) -> Iterator[
         most = load_cluster(name).machine.max_ranks
         for count in ranks:
             if count <= most:
-                for collective in COLLECTIVES:
+                for collective in TUNED_COLLECTIVES:
                     yield from (Point(name, collective, count, size) for size in sizes)
 
 
-def examine(cluster: Cluster, point: Point, flows_ranks: int) -> Plans:
-    found = choose_plan(cluster, point.collective, size_bytes=point.size_bytes, ranks=point.ranks)
-    stated = {one.algorithm: one.stated_us for one in found}
+def take_rows(cluster: Cluster, ranks: list[int], protocols: list[str]) -> None:
+    """Has the library choose as the simulator does on this cluster."""
+    rows = tune(cluster, ranks, protocols=protocols)
+    TABLE.write_text(json.dumps(selection_file(rows, "choices.py")))
 
-    def time_us(algorithm: str, model: str) -> float:
+
+def choice_of_library(cluster: Cluster, point: Point) -> str:
+    """What a communicator takes; its row must be one of the file."""
+    nodes = -(-point.ranks // cluster.machine.ranks_per_node)
+    row = plans.choose(point.collective, point.size_bytes, plans.Placement(point.ranks, nodes))
+    if not row.origin.startswith(f"{TABLE}: "):
+        sys.exit(f"{point} is not decided by the file but by: {row.origin}")
+    return f"{row.algorithm} {row.protocol}"
+
+
+def examine(cluster: Cluster, point: Point, protocols: list[str], flows_ranks: int) -> Plans:
+    found = {
+        f"{one.algorithm} {one.protocol}": one
+        for one in choose_plan(
+            cluster, point.collective, size_bytes=point.size_bytes, ranks=point.ranks,
+            protocols=protocols,
+        )
+    }  # fmt: skip
+    stated = {plan: one.stated_us for plan, one in found.items()}
+
+    def time_us(one: Candidate, model: str) -> float:
         return simulate(
-            cluster, point.collective, algorithm, size_bytes=point.size_bytes, ranks=point.ranks,
-            model=model,
+            cluster, point.collective, one.algorithm, size_bytes=point.size_bytes,
+            ranks=point.ranks, protocol=one.protocol, model=model,
         ).time_us  # fmt: skip
 
     times = {
-        model: {one.algorithm: time_us(one.algorithm, model) for one in found}
+        model: {plan: time_us(one, model) for plan, one in found.items()}
         for model in (MODELS if point.ranks <= flows_ranks else [LOG_GOPS])
     }
-    chosen = {ASKED: found[0].algorithm, STATED: min(stated, key=lambda name: stated[name])}
+    chosen = {
+        STATED: min(stated, key=lambda plan: stated[plan]),
+        ASKED: next(iter(found)),
+        LIBRARY: choice_of_library(cluster, point),
+    }
     print(f"{point}: {chosen}", file=sys.stderr)
     return Plans(point, times, stated, chosen)
 
@@ -96,10 +141,10 @@ def report_costs(found: list[Plans]) -> None:
     print(f"\n{'stated cost, judged by loggops':<34}{'plans':>7}{'median':>10}{'within 15 %':>13}")
     for name in [*dict.fromkeys(one.point.cluster for one in found), ""]:
         off = [
-            abs(one.stated[algorithm] / time - 1)
+            abs(one.stated[plan] / time - 1)
             for one in found
             if name in ("", one.point.cluster)
-            for algorithm, time in one.times[LOG_GOPS].items()
+            for plan, time in one.times[LOG_GOPS].items()
         ]
         close = sum(error <= CLOSE for error in off) / len(off)
         print(f"{name or 'all':<34}{len(off):>7}{median(off):>10.1%}{close:>13.1%}")
@@ -111,18 +156,18 @@ def report_choices(found: list[Plans], model: str) -> None:
     if not judged:
         return
     title = f"within 10 % of the best, by {model}"
-    print(f"\n{title:<34}{'points':>7}{STATED:>13}{ASKED:>13}")
+    print(f"\n{title:<34}{'points':>7}{''.join(f'{way:>13}' for way in WAYS)}")
     groups: dict[str, list[Plans]] = defaultdict(list)
     for one in judged:
         for key in (one.point.cluster, one.point.collective, "all"):
             groups[key].append(one)
-    for key in sorted(groups, key=lambda key: (key == "all", key in COLLECTIVES, key)):
+    for key in sorted(groups, key=lambda key: (key == "all", key in TUNED_COLLECTIVES, key)):
         row = ""
-        for by in (STATED, ASKED):
+        for by in WAYS:
             right = [one.loss(by, model) <= AS_GOOD for one in groups[key]]
             row += f"{sum(right) / len(right):>13.1%}"
         print(f"{key:<34}{len(groups[key]):>7}{row}")
-    for by in (STATED, ASKED):
+    for by in WAYS:
         worst = max(judged, key=lambda plans: plans.loss(by, model))
         point, times = worst.point, worst.times[model]
         best = min(times, key=lambda name: times[name])
@@ -139,16 +184,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--clusters", default=",".join(builtin_clusters()))
     parser.add_argument("--ranks", type=numbers, default=[4, 16, 64])
-    parser.add_argument("--sizes", type=numbers, default=[4 << 10, 256 << 10, 16 << 20])
+    parser.add_argument("--sizes", type=numbers, default=SIZES)
+    parser.add_argument("--protocols", type=lambda text: text.split(","), default=["simple"])
     parser.add_argument("--flows", type=int, default=4, help="at most so many ranks")
     given = parser.parse_args()
     names = given.clusters.split(",")
-    clusters = {name: load_cluster(name) for name in names}
-    points = list(points_of(names, given.ranks, given.sizes))
+    found: list[Plans] = []
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        found = list(pool.map(lambda one: examine(clusters[one.cluster], one, given.flows), points))
-    print("$ python bench/simulate_accuracy/choices.py")
-    print(f"ranks {given.ranks}, sizes {[native.format_bytes(size) for size in given.sizes]}")
+        for name, points in groupby(
+            points_of(names, given.ranks, given.sizes), key=lambda point: point.cluster
+        ):
+            cluster = load_cluster(name)
+            most = cluster.machine.max_ranks
+            take_rows(cluster, [one for one in given.ranks if one <= most], given.protocols)
+            found += pool.map(
+                lambda one, on=cluster: examine(on, one, given.protocols, given.flows), points
+            )
+    print(f"$ python bench/simulate_accuracy/choices.py {' '.join(sys.argv[1:])}".rstrip())
+    sizes = ", ".join(native.format_bytes(size) for size in given.sizes)
+    print(f"ranks {given.ranks}, protocols {given.protocols}, sizes {sizes}")
     report_costs(found)
     for model in MODELS:
         report_choices(found, model)

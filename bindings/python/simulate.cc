@@ -6,9 +6,11 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "base/error.h"
 #include "bind.h"
+#include "comm/select/engine_model.h"
 #include "convert.h"
 #include "simulate/choose.h"
 #include "simulate/machine_json.h"
@@ -65,9 +67,10 @@ CollectiveResult simulate_plan(const Machine& machine, const plan::Plan& plan, i
   });
 }
 
-// Algorithm, protocol, stated and simulated time in microseconds, and the verdict.
+// Algorithm, protocol, stated time, simulated time and that in flows in microseconds, and the
+// verdict.
 using CandidateTuple =
-    std::tuple<std::string_view, std::string_view, double, double, std::string_view>;
+    std::tuple<std::string_view, std::string_view, double, double, double, std::string_view>;
 
 std::string_view name_of(simulate::Candidate::Verdict verdict) {
   switch (verdict) {
@@ -80,11 +83,21 @@ std::string_view name_of(simulate::Candidate::Verdict verdict) {
   }
 }
 
+// Which plans an engine runs, with this process's settings; empty: all.
+std::shared_ptr<const comm::EngineModel> engine_model(std::string_view engine, int ranks_on_a_node,
+                                                      int sms) {
+  if (engine.empty()) return nullptr;
+  if (engine == "host")
+    return comm::host_model(transport::FifoOptions::from_settings().shared_by(ranks_on_a_node));
+  if (engine == "gpu") return comm::device_model(engine::gpu::Options::from_settings(), sms, {});
+  raise(misuse("there is no engine '", engine, "'; write host or gpu"));
+}
+
 std::vector<CandidateTuple> choose_plan(const Machine& machine, std::string_view collective,
                                         int ranks, int nodes, std::int64_t count,
                                         std::string_view type,
                                         const std::vector<std::string>& protocols, int channels,
-                                        int root) {
+                                        int root, std::string_view engine, int sms) {
   simulate::CollectiveCall call;
   call.request.collective = collective_of(collective);
   call.request.placement = take(simulate::place(machine, ranks, nodes));
@@ -94,13 +107,18 @@ std::vector<CandidateTuple> choose_plan(const Machine& machine, std::string_view
   call.type = data_type_of(type);
   simulate::ChoiceOptions options;
   for (const std::string& protocol : protocols) options.protocols.push_back(protocol_of(protocol));
+  const auto model = engine_model(engine, call.request.placement.max_ranks_on_a_node(), sms);
+  if (model)
+    options.runs = [&](const algorithm::Entry& entry, const algorithm::Request& request) {
+      return model->runs(entry, request);
+    };
   std::vector<CandidateTuple> out;
   const auto found = watched(nullptr, [&](Progress& watch) {
     options.progress = &watch;
     return simulate::choose_plan(machine, call, options);
   });
   for (const simulate::Candidate& one : found)
-    out.emplace_back(one.entry->name, name(one.protocol), one.stated_us, one.time_us,
+    out.emplace_back(one.entry->name, name(one.protocol), one.stated_us, one.time_us, one.flows_us,
                      name_of(one.verdict));
   return out;
 }
@@ -246,7 +264,8 @@ void bind_simulate(nb::module_& module) {
              nb::arg("timeline") = "", nb::arg("progress") = nb::none());
   module.def("choose_plan", &choose_plan, nb::arg("machine"), nb::arg("collective"), nb::kw_only(),
              nb::arg("ranks"), nb::arg("nodes") = 0, nb::arg("count"), nb::arg("type") = "float32",
-             nb::arg("protocols"), nb::arg("channels") = 1, nb::arg("root") = 0);
+             nb::arg("protocols"), nb::arg("channels") = 1, nb::arg("root") = 0,
+             nb::arg("engine") = "", nb::arg("sms") = 132);
   module.def("simulate_plan", &simulate_plan, nb::arg("machine"), nb::arg("plan"), nb::kw_only(),
              nb::arg("nodes") = 0, nb::arg("count"), nb::arg("type") = "float32",
              nb::arg("model") = "loggops", nb::arg("explain") = false, nb::arg("calls") = 1,

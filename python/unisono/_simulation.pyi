@@ -107,12 +107,17 @@ def choose_plan(
     protocols: list[str],
     channels: int = 1,
     root: int = 0,
-) -> list[tuple[str, str, float, float, str]]:
+    engine: str = "",
+    sms: int = 132,
+) -> list[tuple[str, str, float, float, float, str]]:
     """All plans that can serve a call, the best first. Lets go of the GIL.
 
+    With an engine ("host" or "gpu", of GPUs with `sms` SMs) only those that it runs.
+
     Returns:
-        Of each the algorithm, protocol, stated and simulated time in microseconds, and "simulated",
-        "slower" (cut: the simulated time is a lower bound) or "too_large" (not simulated).
+        Of each the algorithm, protocol, stated time, simulated time and that in flows (0: not
+        asked) in microseconds, and "simulated", "slower" (cut: the simulated time is a lower bound)
+        or "too_large" (not simulated).
     """
 
 class SimulatedWorkload:

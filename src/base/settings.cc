@@ -60,9 +60,10 @@ constexpr std::array rows{
                "Forces the protocol: simple, ll or ll128. Empty lets the selection table choose."},
     SettingRow{Setting::channels, "UNISONO_CHANNELS", integer, "0",
                "Forces the number of channels; 0 lets the selection table choose."},
-    SettingRow{Setting::selection_file, "UNISONO_SELECTION_FILE", text, "",
-               "A selection table (JSON) that takes precedence over the built-in one; "
-               "bench/selection_table.py writes one from measurements."},
+    SettingRow{
+        Setting::selection_file, "UNISONO_SELECTION_FILE", text, "",
+        "A selection table (JSON) that takes precedence over the built-in one; `unisono tune` "
+        "writes one from simulations, bench/selection_table.py one from measurements."},
     SettingRow{Setting::simple_slots, "UNISONO_SLOTS", integer, "8",
                "Slots in each connection's buffer, for every protocol (nccl.txt V-C: NCCL_STEPS)."},
     SettingRow{Setting::simple_slot_bytes, "UNISONO_SIMPLE_SLOT_BYTES", size_bytes, "0",

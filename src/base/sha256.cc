@@ -94,4 +94,12 @@ Sha256Digest sha256(std::span<const std::byte> bytes) {
   return hash.digest();
 }
 
+std::uint64_t sha256_word(std::string_view text) {
+  const Sha256Digest digest = sha256(std::as_bytes(std::span(text)));
+  std::uint64_t out = 0;
+  for (std::size_t i = 0; i < sizeof out; ++i)
+    out = out << 8 | std::to_integer<std::uint64_t>(digest[i]);
+  return out;
+}
+
 }  // namespace unisono

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace unisono {
 
@@ -30,5 +31,7 @@ class Sha256 {
 };
 
 Sha256Digest sha256(std::span<const std::byte> bytes);
+// The first 64 bits of a text's digest.
+std::uint64_t sha256_word(std::string_view text);
 
 }  // namespace unisono

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <tuple>
 
 #include "base/error.h"
@@ -12,18 +13,14 @@ namespace {
 
 using Verdict = Candidate::Verdict;
 
-// Messages that a simulation goes through: of one node where all nodes' programs are alike.
+// Of all ranks.
 double messages_of(const Machine& machine, const CollectiveCall& call,
-                   const algorithm::Entry& entry, const algorithm::Cost& cost) {
-  const topo::Placement& placement = call.request.placement;
-  const double alike =
-      entry.symmetry(call.request) == algorithm::Symmetry::none ? 1 : placement.nodes();
+                   const algorithm::Cost& cost) {
   const double slot = static_cast<double>(
       machine.protocols[static_cast<std::size_t>(call.request.protocol)].slot_bytes);
   const auto messages = static_cast<double>(cost.messages_of_all);
-  const double channels = call.request.channels;
-  const double sent = cost.bytes_sent * placement.ranks();
-  return std::max(messages * channels, sent / slot) / alike;
+  const double sent = cost.bytes_sent * call.request.placement.ranks();
+  return std::max(messages * call.request.channels, sent / slot);
 }
 
 // Of what can serve, in the order of stated costs.
@@ -43,11 +40,19 @@ Result<std::vector<Candidate>> candidates_of(const Machine& machine, CollectiveC
         if (why.empty()) why = able.error().message;
         continue;
       }
+      if (options.runs && !options.runs(*entry, call.request)) {
+        if (why.empty()) why = "the engine cannot run it: it has too few slots or thread blocks";
+        continue;
+      }
       const algorithm::Cost cost = entry->cost(call.request, block_bytes);
-      const bool is_small =
-          messages_of(machine, call, *entry, cost) <= static_cast<double>(options.max_messages);
+      const double messages = messages_of(machine, call, cost);
+      // One node is simulated where all nodes' programs are alike.
+      const bool is_alike = entry->symmetry(call.request) != algorithm::Symmetry::none;
+      const double simulated = messages / (is_alike ? call.request.placement.nodes() : 1);
+      const bool is_small = simulated <= static_cast<double>(options.max_messages);
       found.push_back({.entry = entry,
                        .protocol = protocol,
+                       .messages = messages,
                        .stated_us = closed_form_us(machine, call.request, cost),
                        .verdict = is_small ? Verdict::simulated : Verdict::too_large});
     }
@@ -58,9 +63,62 @@ Result<std::vector<Candidate>> candidates_of(const Machine& machine, CollectiveC
   const auto place_of = [](const Candidate& one) {
     return std::tuple(one.stated_us, one.protocol, one.entry->name);
   };
-  std::sort(found.begin(), found.end(),
-            [&](const Candidate& a, const Candidate& b) { return place_of(a) < place_of(b); });
+  std::ranges::sort(found, {}, place_of);
   return found;
+}
+
+Status check_progress(const ChoiceOptions& options) {
+  if (options.progress != nullptr && options.progress->is_stopped())
+    return misuse("the simulation was stopped");
+  return {};
+}
+
+Result<ExecutorResult> run(const Machine& machine, CollectiveCall call, const Candidate& one,
+                           const CollectiveOptions& options) {
+  call.request.protocol = one.protocol;
+  UNISONO_ASSIGN(CollectiveResult result, simulate_collective(machine, *one.entry, call, options));
+  return std::move(result.run);
+}
+
+Status simulate_all(const Machine& machine, const CollectiveCall& call,
+                    const ChoiceOptions& options, std::vector<Candidate>& found) {
+  CollectiveOptions run_options;
+  for (Candidate& one : found) {
+    if (one.verdict == Verdict::too_large) continue;
+    UNISONO_TRY(check_progress(options));
+    UNISONO_ASSIGN(const ExecutorResult result, run(machine, call, one, run_options));
+    if (result.is_cut) {
+      one.verdict = Verdict::slower;
+      one.time_us = to_us(run_options.last_time);
+    } else {
+      one.time_us = to_us(result.finished);
+      const auto as_good =
+          static_cast<Time>(static_cast<double>(result.finished) * options.as_good);
+      run_options.last_time = std::min(run_options.last_time, as_good);
+    }
+  }
+  return {};
+}
+
+// Among plans as good in log_gops, the best of which is the first.
+Status ask_flows(const Machine& machine, const CollectiveCall& call, const ChoiceOptions& options,
+                 std::span<Candidate> as_good) {
+  const auto is_large = [&](const Candidate& one) {
+    return one.messages > static_cast<double>(options.max_messages_of_flows);
+  };
+  if (as_good.size() < 2 || std::ranges::any_of(as_good, is_large)) return {};
+  for (Candidate& one : as_good) {
+    UNISONO_TRY(check_progress(options));
+    UNISONO_ASSIGN(const ExecutorResult result,
+                   run(machine, call, one, {.model = NetworkModel::flows}));
+    one.flows_us = to_us(result.finished);
+  }
+  const double best_us = as_good.front().time_us;
+  const double best_flows_us = std::ranges::min(as_good, {}, &Candidate::flows_us).flows_us;
+  std::ranges::stable_sort(as_good, {}, [&](const Candidate& one) {
+    return std::max(one.time_us / best_us, one.flows_us / best_flows_us);
+  });
+  return {};
 }
 
 }  // namespace
@@ -68,30 +126,18 @@ Result<std::vector<Candidate>> candidates_of(const Machine& machine, CollectiveC
 Result<std::vector<Candidate>> choose_plan(const Machine& machine, const CollectiveCall& call,
                                            const ChoiceOptions& options) {
   UNISONO_ASSIGN(std::vector<Candidate> found, candidates_of(machine, call, options));
-  CollectiveOptions run;
-  CollectiveCall asked = call;
-  for (Candidate& one : found) {
-    if (one.verdict == Verdict::too_large) continue;
-    if (options.progress != nullptr && options.progress->is_stopped())
-      return misuse("the simulation was stopped");
-    asked.request.protocol = one.protocol;
-    UNISONO_ASSIGN(const CollectiveResult result,
-                   simulate_collective(machine, *one.entry, asked, run));
-    if (result.run.is_cut) {
-      one.verdict = Verdict::slower;
-      one.time_us = to_us(run.last_time);
-    } else {
-      one.time_us = to_us(result.run.finished);
-      run.last_time = std::min(run.last_time, result.run.finished);
-    }
-  }
+  UNISONO_TRY(simulate_all(machine, call, options, found));
   const auto place_of = [](const Candidate& one) {
     const bool is_large = one.verdict == Verdict::too_large;
     return std::tuple(one.verdict, is_large ? one.stated_us : one.time_us, one.stated_us,
                       one.protocol, one.entry->name);
   };
-  std::sort(found.begin(), found.end(),
-            [&](const Candidate& a, const Candidate& b) { return place_of(a) < place_of(b); });
+  std::ranges::sort(found, {}, place_of);
+  const double limit_us = found.front().time_us * options.as_good;
+  const auto end = std::ranges::find_if(found, [&](const Candidate& one) {
+    return one.verdict != Verdict::simulated || one.time_us > limit_us;
+  });
+  UNISONO_TRY(ask_flows(machine, call, options, {found.begin(), end}));
   return found;
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 TEST(Sha256, MatchesThePublishedExamples) {
   EXPECT_EQ(hex(sha256({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256_word("abc"), 0xba7816bf8f01cfeaU);
   EXPECT_EQ(hex(sha256(as_bytes_of("abc"))),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(hex(sha256(as_bytes_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"))),

@@ -292,13 +292,38 @@ TEST_F(SelectionFile, GoesBeforeTheModel) {
   EXPECT_NE(outside->entry->name, "tree");
 }
 
+TEST_F(SelectionFile, SaysWhyARowIsThereAndThatNoneIsForThisShape) {
+  ASSERT_TRUE(read(R"({"rows": [{"collective": "all_reduce", "algorithm": "tree", "protocol": "ll",
+      "ranks": 4, "why": "dgx_h100, 1 KiB: 12 us simulated"},
+      {"collective": "all_reduce", "algorithm": "ring", "protocol": "ll", "ranks": 8}]})")
+                  .ok());
+  EXPECT_EQ(selection_.file_note(), "");
+  const auto here = selection_.explain(Collective::all_reduce, 1024);
+  ASSERT_TRUE(here.ok());
+  EXPECT_EQ(here->algorithm, "tree");
+  EXPECT_EQ(here->origin, path_ + ": dgx_h100, 1 KiB: 12 us simulated");
+
+  Selection other = selection_of(2, 3);
+  const WithSetting file(Setting::selection_file, path_);
+  ASSERT_TRUE(other.read_settings().ok());
+  EXPECT_EQ(other.file_note(),
+            path_ +
+                " has no row for 6 ranks on 2 nodes, so the cost model chooses; its rows are "
+                "for 4 ranks on any number of nodes, 8 ranks on any number of nodes");
+  const auto there = other.explain(Collective::all_reduce, 1024);
+  ASSERT_TRUE(there.ok());
+  EXPECT_NE(there->note.find("has no row for 6 ranks"), std::string::npos);
+}
+
 TEST_F(SelectionFile, ThatIsWrongSaysWhere) {
-  for (const char* text :
-       {"{", "{}", R"({"rows": [3]})", R"({"rows": [{"collective": "all_reduce"}]})",
-        R"({"rows": [{"collective": "x", "algorithm": "ring", "protocol": "ll"}]})",
-        R"({"rows": [{"collective": "all_reduce", "algorithm": "ring", "protocol": "x"}]})",
-        R"({"rows": [{"collective": "all_reduce", "algorithm": "rin", "protocol": "ll"}]})",
-        R"({"rows": [{"collective": "all_reduce", "algorithm": "ring", "protocol": "ll",
+  for (
+      const char* text :
+      {"{", "{}", R"({"rows": [3]})", R"({"rows": [{"collective": "all_reduce"}]})",
+       R"({"rows": [{"collective": "x", "algorithm": "ring", "protocol": "ll"}]})",
+       R"({"rows": [{"collective": "all_reduce", "algorithm": "ring", "protocol": "x"}]})",
+       R"({"rows": [{"collective": "all_reduce", "algorithm": "rin", "protocol": "ll"}]})",
+       R"({"rows": [{"collective": "all_reduce", "algorithm": "ring", "protocol": "ll", "why": 1}]})",
+       R"({"rows": [{"collective": "all_reduce", "algorithm": "ring", "protocol": "ll",
                       "channels": 0}]})"}) {
     const Status status = read(text);
     ASSERT_FALSE(status.ok()) << text;

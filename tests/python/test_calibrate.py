@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -221,3 +222,27 @@ def test_command_line_fits_and_writes_a_cluster(
     assert "held back" in said
     assert "90th percentile" in said
     assert load_cluster(output).name == "hgx_h200_4"
+
+
+PASTED = """\
+$ ./all_reduce_perf -b 1M -e 1G -f 8 -g 8
+#  Rank  0 Group  0 Pid  1 on  node1 device  0 [0x1b] NVIDIA H100 80GB HBM3
+#  Rank  1 Group  0 Pid  1 on  node1 device  1 [0x43] NVIDIA H100 80GB HBM3
+#  Rank  2 Group  0 Pid  1 on  node1 device  2 [0x52] NVIDIA H100 80GB HBM3
+#  Rank  3 Group  0 Pid  1 on  node1 device  3 [0x61] NVIDIA H100 80GB HBM3
+#       size         count      type   redop    root     time   algbw   busbw #wrong
+     1048576        262144     float     sum      -1    40.51   25.88   45.30      0
+     8388608       2097152     float     sum      -1    83.46  100.51  175.90      0
+   134217728      33554432     float     sum      -1    647.9  207.16  362.52      0
+  1073741824     268435456     float     sum      -1   4036.0  266.04  465.57      0
+"""
+
+
+def test_nccl_tests_output_can_be_pasted() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "unisono.cli", "calibrate", "-", "--cluster", "dgx_h100"],
+        input=PASTED, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "4 points of dgx_h100" in done.stdout
+    assert "measure next" in done.stdout

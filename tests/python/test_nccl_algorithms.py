@@ -100,8 +100,8 @@ def test_the_command_says_that_nobody_measured_an_algorithm(
 ) -> None:
     path = tmp_path / "sharp.yaml"
     path.write_text(nccl.machine_to_yaml(machine(collnet=True)))
-    simulate_nccl("all_reduce", str(path), "128", 16, ["64KiB"], None)
+    simulate_nccl("all_reduce", str(path), "128", 16, ["64KiB"], None, None)
     shown = capsys.readouterr().out
     assert "No public table has run collnet_direct" in shown
-    simulate_nccl("all_reduce", "dgx_h100", "16", 2, ["64KiB"], None)
+    simulate_nccl("all_reduce", "dgx_h100", "16", 2, ["64KiB"], None, None)
     assert "No public table" not in capsys.readouterr().out

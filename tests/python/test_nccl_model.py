@@ -148,7 +148,7 @@ def test_all_to_alls_of_nccl_can_be_held(tmp_path: Path) -> None:
 
 def test_the_command_says_what_was_chosen_and_why(tmp_path: Path) -> None:
     out = tmp_path / "a.json"
-    simulate_nccl("all_reduce", "hgx_b200", "8", 0, ["4MiB"], out)
+    simulate_nccl("all_reduce", "hgx_b200", "8", 0, ["4MiB"], None, out)
     document = json.loads(out.read_text())
     (one,) = document["results"]
     assert not document["fitted"]

@@ -134,3 +134,17 @@ def test_what_a_library_chose_is_named(capsys: pytest.CaptureFixture[str], tmp_p
     assert simulated["algorithm"] in ("ring", "tree")
     assert simulated["channels"] > 0
     assert simulated["time_us"] == document["points"][0]["simulated_us"]
+
+
+def test_the_page_says_what_nccl_chooses_and_why(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["all_reduce", "--implementation", "nccl", "--cluster", "dgx_h100", "--ranks", "64",
+             "--size", "64KiB,8MiB"]  # fmt: skip
+    page = page_of(capsys, tmp_path, *words)
+    assert "NCCL&#39;s all_reduce on dgx_h100" in page or "NCCL's all_reduce on dgx_h100" in page
+    said = run(capsys, "simulate", *words)
+    for estimates in re.findall(r"tree/\S+ \d+, [^\n]*\d", said):
+        assert estimates in page
+    assert "Nothing was fitted to dgx_h100" in page
+    assert "all_reduce on 64 ranks" in page

@@ -43,6 +43,7 @@ _COMMANDS = {
         "profile", "profile", "Say where the time of calls went, and which ranks are slow."
     ),
     "metrics": Place("metrics", "metrics", "Serve metrics of this host's ranks for Prometheus."),
+    "tune": Place("tune", "tune", "Write the plans that the simulator chooses for a cluster."),
     "calibrate": Place("calibrate", "calibrate", "Fit a cluster's numbers to measurements."),
 }
 

@@ -28,7 +28,10 @@ from unisono.names import check_names
 
 def calibrate(
     files: Annotated[
-        list[Path], typer.Argument(help="What benches wrote: `unisono bench --json`, ...")
+        list[Path],
+        typer.Argument(
+            help="What benches wrote: `unisono bench --json`, nccl-tests' output ... - is pasted."
+        ),
     ],
     cluster: Annotated[str, typer.Option(help="Where to begin: a name, or a YAML file.")],
     output: Output = None,

@@ -5,18 +5,31 @@ from pathlib import Path
 from typing import Any
 
 from unisono import _unisono as native
-from unisono.cli.output import parse_rank_list, parse_size, print_table, print_text, put_json
+from unisono.cli.output import (
+    parse_rank_list,
+    parse_size,
+    print_table,
+    print_text,
+    put_json,
+    write_file,
+)
 from unisono.cli.simulation import load_simulator
 from unisono.errors import MisuseError
 from unisono.names import check_names
+from unisono.report.nccl import notes_of, report_of_nccl, why
 
 _COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
-_SHOWN = 3
 NCCL = "nccl"
 
 
 def simulate_nccl(
-    collective: str, machine: str, ranks: str, nodes: int, sizes: list[str], json: Path | None
+    collective: str,
+    machine: str,
+    ranks: str,
+    nodes: int,
+    sizes: list[str],
+    html: Path | None,
+    json: Path | None,
 ) -> None:
     """What NCCL chooses, why, how long it takes, and how far off that may be.
 
@@ -26,6 +39,7 @@ def simulate_nccl(
         ranks: As 8, 2..64 or 8,16,2048.
         nodes: 0: as few as hold the ranks.
         sizes: With units.
+        html: Where a page goes, if anywhere.
         json: Where to; None: a table.
 
     Raises:
@@ -43,6 +57,8 @@ def simulate_nccl(
         for n in [nodes or -(-count // local)]
         for size in sizes
     ]
+    if html is not None:
+        write_file(html, report_of_nccl(found, predictions))
     document = {
         "machine": found.name,
         "fitted": found.calibration is not None,
@@ -56,29 +72,14 @@ def simulate_nccl(
         [
             (one.choice.algorithm, one.choice.protocol, one.call.ranks, one.call.nodes,
              native.format_bytes(one.call.bytes), f"{one.time_us:.1f}", f"{one.low_us:.1f}",
-             f"{one.high_us:.1f}", _why(one))
+             f"{one.high_us:.1f}", why(one))
             for one in predictions
         ],
         right=right,
         folds=("ranks", "nodes"),
     )  # fmt: skip
-    for name in sorted({one.choice.algorithm for one in predictions} & set(nccl.UNMEASURED)):
-        print_text(
-            f"\nNo public table has run {name}: its times are NCCL's own constants, and nobody "
-            "knows how far off they are."
-        )
-    if found.calibration is None:
-        print_text(
-            f"\nNothing was fitted to {found.name}: 4 of 5 measured times lie between from and "
-            "to.\n`unisono calibrate` with nccl-tests' output of the machine narrows that."
-        )
-
-
-def _why(one: Any) -> str:
-    if len(one.why) == 1:
-        return "nothing to choose: sends and receives"
-    best = one.why[:_SHOWN]
-    return ", ".join(f"{choice.algorithm}/{choice.protocol} {us:.0f}" for choice, us in best)
+    for note in notes_of(found, predictions):
+        print_text(f"\n{note}")
 
 
 def _row(one: Any) -> dict[str, Any]:
@@ -153,7 +154,6 @@ def calibrate_nccl(
         MisuseError: There is no such machine, or nothing to fit.
     """
     load_simulator()
-    from unisono.cli.output import write_file
     from unisono.simulate import nccl
 
     found = nccl.find_machine(machine)

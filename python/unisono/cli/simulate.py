@@ -79,7 +79,8 @@ def simulate(
         _print_clusters(simulator.builtin_clusters(), json)
         return
     if implementation == NCCL and not against:
-        simulate_nccl(collective, cluster, ranks, nodes, split_names(size or ["1MiB"]), json)
+        sizes = split_names(size or ["1MiB"])
+        simulate_nccl(collective, cluster, ranks, nodes, sizes, html, json)
         return
     if against and implementation == NCCL and is_machine(cluster, collective):
         check_nccl(cluster, against, collective, json)

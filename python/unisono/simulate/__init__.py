@@ -45,6 +45,8 @@ from unisono.simulate.run import (
     simulate_plan,
 )
 from unisono.simulate.training import training_step, zero3_step
+from unisono.simulate.tune import COLLECTIVES as TUNED_COLLECTIVES
+from unisono.simulate.tune import Row, selection_file, tune
 from unisono.simulate.workload import (
     Call,
     SimulatedWorkload,
@@ -58,6 +60,7 @@ from unisono.simulate.workload_file import parse_workload
 __all__ = [
     "GOAL_SUFFIXES",
     "MODELS",
+    "TUNED_COLLECTIVES",
     "Calibration",
     "Call",
     "Candidate",
@@ -73,6 +76,7 @@ __all__ = [
     "Model",
     "Predictor",
     "Progress",
+    "Row",
     "Simulated",
     "SimulatedWorkload",
     "Task",
@@ -96,6 +100,7 @@ __all__ = [
     "read_goal",
     "read_measurements",
     "run_goal",
+    "selection_file",
     "simulate",
     "simulate_all",
     "simulate_goal",
@@ -103,6 +108,7 @@ __all__ = [
     "simulate_workload",
     "to_yaml",
     "training_step",
+    "tune",
     "with_numbers",
     "workload_of_goal",
     "write_goal",

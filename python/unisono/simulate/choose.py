@@ -15,15 +15,17 @@ class Candidate:
 
     Attributes:
         stated_us: What the algorithm's stated cost (alpha a step, beta a byte) comes to.
-        time_us: Simulated; of a slower plan a lower bound, 0 of one that is too large.
-        verdict: "simulated", "slower" (cut once it took longer than a better one), or "too_large"
-            (more than two million messages: not simulated).
+        time_us: Simulated in `loggops`; of a slower plan a lower bound, 0 of one that is too large.
+        flows_us: Simulated in `flows`; 0 if it was not asked.
+        verdict: "simulated", "slower" (cut once it took 1.1 times as long as a better one), or
+            "too_large" (more than two million messages: not simulated).
     """
 
     algorithm: str
     protocol: str
     stated_us: float
     time_us: float
+    flows_us: float
     verdict: str
 
 
@@ -38,21 +40,21 @@ def choose_plan(
     protocols: Sequence[str] = ("simple",),
     channels: int = 0,
     root: int = 0,
+    engine: str = "",
+    sms: int = 132,
 ) -> tuple[Candidate, ...]:
-    """All plans that can serve a call, the best first, simulated in `loggops`.
+    """All plans that can serve a call, the best first.
 
-    Answers are kept for calls alike.
+    Of the plans that take at most 1.1 times as long as the best in `loggops`, the first is the one
+    that is the least times as long as the best in the model that likes it least, `loggops` or
+    `flows`. Answers are kept for calls alike.
 
     Args:
-        cluster: Where.
-        collective: "all_reduce" and so on.
-        size_bytes: The larger of input and output; at least one element a block is taken.
-        ranks: Fill one node after another.
-        nodes: Spread them evenly over so many nodes instead.
-        type: Of the elements.
         protocols: To choose from.
-        channels: 0: as the cluster's file says.
         root: Of the collectives that have one.
+        engine: "host" or "gpu": only plans that this engine of the library runs. Empty: all.
+        sms: How many SMs each GPU has, for "gpu".
+        cluster, collective, size_bytes, ranks, nodes, type, channels: As in `simulate`.
 
     Raises:
         MisuseError: No plan can serve it, or the cluster has too few places.
@@ -60,7 +62,7 @@ def choose_plan(
     count = block_count(collective, size_bytes, ranks, bytes_of_element(type))
     return _asked(
         cluster.machine, collective, ranks, nodes, count, type, tuple(protocols),
-        channels or cluster.channels, root,
+        channels or cluster.channels, root, engine, sms,
     )  # fmt: skip
 
 
@@ -75,9 +77,11 @@ def _asked(
     protocols: tuple[str, ...],
     channels: int,
     root: int,
+    engine: str,
+    sms: int,
 ) -> tuple[Candidate, ...]:
     found = native.choose_plan(
         machine, collective, ranks=ranks, nodes=nodes, count=count, type=type,
-        protocols=list(protocols), channels=channels, root=root,
+        protocols=list(protocols), channels=channels, root=root, engine=engine, sms=sms,
     )  # fmt: skip
     return tuple(Candidate(*one) for one in found)

@@ -1,5 +1,7 @@
 """Files that describe machines: YAML of a schema, with a bound and plain errors."""
 
+import sys
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,17 +50,23 @@ def parse(schema: type[Document], text: str, where: str) -> Document:
 
 
 def read(path: Path) -> str:
-    """A file's text.
+    """A file's text; "-" is what is pasted to standard input.
 
     Raises:
         MisuseError: There is no such file, or it is not text.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return _pasted() if path == Path("-") else path.read_text(encoding="utf-8")
     except OSError as error:
         raise MisuseError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise MisuseError(f"{path} is not text") from None
+
+
+@cache
+def _pasted() -> str:
+    """It can be read once only."""
+    return sys.stdin.read()
 
 
 def folder() -> Path:

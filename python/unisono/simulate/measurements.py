@@ -11,6 +11,7 @@ from unisono import plans
 from unisono.bench.measure import plan_repeats
 from unisono.bench.peers import OURS
 from unisono.errors import MisuseError
+from unisono.simulate.files import read
 
 # The GPU bench's word for Simple where all buffers are reached: nothing lies in a slot.
 _PROTOCOL_OF = {"straight": "simple"}
@@ -79,12 +80,7 @@ def read_measurements(
         MisuseError: It is neither; the message names the file and the place.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise MisuseError(f"{path} is not text") from None
+    text = read(path)
     if text.startswith("{"):
         found = _read_json(text, path, implementation, point_to_point=point_to_point)
     else:

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <map>
+#include <sstream>
 #include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/sha256.h"
 #include "base/try.h"
 #include "base/wire.h"
 #include "comm/bootstrap/invitation.h"
@@ -39,6 +42,8 @@ struct SelfDescription {
   bool has_signals = false;
   std::uint32_t cores = 1;
   std::uint32_t single_copy_per_mille = 0;  // of CopyCosts::gain
+  std::uint64_t selection_file = 0;         // hash of its text; 0: none
+  std::uint64_t forced_plans = 0;           // hash of the settings that force plans
 };
 
 std::vector<std::byte> write(const SelfDescription& introduction) {
@@ -55,6 +60,8 @@ std::vector<std::byte> write(const SelfDescription& introduction) {
   writer.number(static_cast<std::uint8_t>(introduction.has_signals));
   writer.number(introduction.cores);
   writer.number(introduction.single_copy_per_mille);
+  writer.number(introduction.selection_file);
+  writer.number(introduction.forced_plans);
   return writer.take();
 }
 
@@ -72,6 +79,8 @@ Result<SelfDescription> read_introduction(std::span<const std::byte> bytes, int 
   out.has_signals = reader.number<std::uint8_t>() != 0;
   out.cores = std::max(reader.number<std::uint32_t>(), 1U);
   out.single_copy_per_mille = reader.number<std::uint32_t>();
+  out.selection_file = reader.number<std::uint64_t>();
+  out.forced_plans = reader.number<std::uint64_t>();
   if (!reader.done())
     return peer_error(rank, "rank ", rank, " sent an introduction of ", bytes.size(),
                       " bytes that cannot be read; is it another version of unisono?");
@@ -93,6 +102,15 @@ Status agree(const SelfDescription& mine, const SelfDescription& theirs, int ran
     return misuse("this rank asks for ", mine.has_signals ? "" : "no ", "signals and rank ", rank,
                   theirs.has_signals ? " does" : " does not",
                   "; ask for signals on all ranks or on none");
+  // Ranks that run different plans would wait for each other without end.
+  if (mine.selection_file != theirs.selection_file)
+    return misuse("the file of UNISONO_SELECTION_FILE is not the same here and on rank ", rank,
+                  "; give all ranks one file");
+  if (mine.forced_plans != theirs.forced_plans)
+    return misuse(
+        "UNISONO_ALGORITHM, UNISONO_PROTOCOL or UNISONO_CHANNELS differs between this "
+        "rank and rank ",
+        rank, "; they must be the same on all ranks");
   const auto& a = mine.fifo_options;
   const auto& b = theirs.fifo_options;
   UNISONO_TRY(same(Setting::simple_slots, static_cast<std::uint64_t>(a.slots),
@@ -101,6 +119,20 @@ Status agree(const SelfDescription& mine, const SelfDescription& theirs, int ran
   UNISONO_TRY(same(Setting::ll_slot_bytes, a.ll_slot_bytes, b.ll_slot_bytes));
   UNISONO_TRY(same(Setting::ll128_slot_bytes, a.ll128_slot_bytes, b.ll128_slot_bytes));
   return same(Setting::check_calls, mine.checks_calls, theirs.checks_calls);
+}
+
+// 0 where there is none; a file that cannot be read is refused when a communicator reads it.
+std::uint64_t hash_of_selection_file(const Settings& settings) {
+  const std::string& path = settings.text(Setting::selection_file);
+  if (path.empty()) return 0;
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return sha256_word(text.str());
+}
+
+std::uint64_t hash_of_forced_plans(const Settings& settings) {
+  return sha256_word(str(settings.text(Setting::algorithm), ";", settings.text(Setting::protocol),
+                         ";", settings.integer(Setting::channels)));
 }
 
 // What a rank says for or against single copies: what is set, or else what it measures.
@@ -188,6 +220,8 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   mine.cores = std::thread::hardware_concurrency();
   mine.single_copy_per_mille =
       single_copy_per_mille(bootstrap_options.world_size > 1 && forced_transport_ != "socket");
+  mine.selection_file = hash_of_selection_file(settings());
+  mine.forced_plans = hash_of_forced_plans(settings());
   UNISONO_ASSIGN(BootstrapResult found,
                  listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))
                           : bootstrap(bootstrap_options, write(mine)));

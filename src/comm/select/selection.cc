@@ -286,6 +286,7 @@ Result<Explanation> Selection::explain(Collective collective, std::uint64_t byte
                   .channels = choice.channels,
                   .note = model_->note(choice.entry, request(collective, choice, 0, false),
                                        block_bytes(collective, bytes))};
+  if (!file_note_.empty()) out.note += str(out.note.empty() ? "" : "; ", file_note_);
   if (choice.registered != nullptr) {
     out.origin = "registration";
     out.min_bytes = choice.registered->min_bytes;

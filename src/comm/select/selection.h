@@ -48,6 +48,8 @@ class Selection {
 
   // Reads UNISONO_SELECTION_FILE, UNISONO_ALGORITHM, UNISONO_PROTOCOL and UNISONO_CHANNELS.
   Status read_settings();
+  // That UNISONO_SELECTION_FILE has rows, but none for so many ranks and nodes; nothing otherwise.
+  const std::string& file_note() const { return file_note_; }
 
   // From now on the plan takes the calls that it serves, before the table and before plans that
   // were registered earlier. A call that asks for an algorithm by name gets it; the names of
@@ -112,6 +114,7 @@ class Selection {
   std::vector<Refused> refused_;
   std::map<std::pair<Collective, int>, std::vector<SelectionRow>> rows_;  // by max_sms
   std::array<std::vector<SelectionRow>, collective_count> file_rows_;
+  std::string file_note_;
   std::vector<std::pair<std::string, std::string>> forced_algorithms_;  // collective or "", name
   std::optional<Protocol> forced_protocol_;
   int forced_channels_ = 0;

@@ -1,6 +1,8 @@
 // The settings and the file that override the default selection.
 
+#include <algorithm>
 #include <fstream>
+#include <span>
 #include <sstream>
 
 #include "base/error.h"
@@ -28,14 +30,25 @@ Result<std::string> text_of(const json::Value& row, std::string_view field) {
   return value->string();
 }
 
+// 0: any number.
+std::string shape_text(std::uint64_t ranks, std::uint64_t nodes) {
+  const auto text = [](std::uint64_t number, std::string_view what) {
+    return number == 0 ? str("any number of ", what, "s")
+                       : str(number, " ", what, number == 1 ? "" : "s");
+  };
+  return str(text(ranks, "rank"), " on ", text(nodes, "node"));
+}
+
 struct NamedRow {
   Collective collective;
   std::string engine;
   // That it is for; 0: any.
   std::uint64_t ranks = 0;
   std::uint64_t nodes = 0;
+  std::string why;  // for a person
   SelectionRow row;
 
+  std::string shape() const { return shape_text(ranks, nodes); }
   bool is_for(const topo::Placement& placement) const {
     return (ranks == 0 || ranks == static_cast<std::uint64_t>(placement.ranks())) &&
            (nodes == 0 || nodes == static_cast<std::uint64_t>(placement.nodes()));
@@ -52,7 +65,7 @@ Result<NamedRow> read_row(const json::Value& value) {
   const auto protocol = protocol_from_name(protocol_name);
   if (!protocol)
     return misuse("there is no protocol '", protocol_name, "'; write simple, ll or ll128");
-  NamedRow out{.collective = *collective, .engine = "host", .row = {}};
+  NamedRow out{.collective = *collective, .engine = "host", .why = {}, .row = {}};
   if (value.find("engine") != nullptr) {
     UNISONO_ASSIGN(out.engine, text_of(value, "engine"));
   }
@@ -66,9 +79,25 @@ Result<NamedRow> read_row(const json::Value& value) {
   out.row.choice.channels = static_cast<int>(channels);
   UNISONO_ASSIGN(out.ranks, number_of(value, "ranks", 0));
   UNISONO_ASSIGN(out.nodes, number_of(value, "nodes", 0));
+  if (value.find("why") != nullptr) {
+    UNISONO_ASSIGN(out.why, text_of(value, "why"));
+  }
   UNISONO_ASSIGN(out.row.min_bytes, number_of(value, "min_bytes", 0));
   UNISONO_ASSIGN(out.row.max_bytes, number_of(value, "max_bytes", UINT64_MAX));
   return out;
+}
+
+// That no row is for the placement.
+std::string note_of(const std::string& path, const topo::Placement& placement,
+                    const std::vector<std::string>& shapes) {
+  constexpr std::size_t most = 4;
+  const std::span shown = std::span(shapes).first(std::min(most, shapes.size()));
+  const std::string more =
+      shapes.size() > most ? str(" and ", shapes.size() - most, " others") : std::string();
+  return str(path, " has no row for ",
+             shape_text(static_cast<std::uint64_t>(placement.ranks()),
+                        static_cast<std::uint64_t>(placement.nodes())),
+             ", so the cost model chooses; its rows are for ", join(shown), more);
 }
 
 }  // namespace
@@ -87,15 +116,24 @@ Status Selection::read_file(const std::string& path) {
     return misuse(path,
                   ": needs an array 'rows' of {collective, algorithm, protocol, channels, "
                   "min_bytes, max_bytes, ranks, nodes, engine}");
+  std::vector<std::string> other_shapes;
+  bool serves = false;
   for (const json::Value& value : rows->array()) {
     auto row = read_row(value);
     if (!row.ok()) return misuse(path, ": ", row.error().message);
-    if (row->engine != model_->name() || !row->is_for(placement_)) continue;
+    if (row->engine != model_->name()) continue;
+    if (!row->is_for(placement_)) {
+      if (std::ranges::find(other_shapes, row->shape()) == other_shapes.end())
+        other_shapes.push_back(row->shape());
+      continue;
+    }
+    serves = true;
     const algorithm::Request wanted = request(row->collective, row->row.choice, 0, false);
     if (!runs(*row->row.choice.entry, wanted)) continue;  // a table may serve several clusters
-    row->row.origin = path;
+    row->row.origin = row->why.empty() ? path : str(path, ": ", row->why);
     file_rows_[static_cast<std::size_t>(row->collective)].push_back(std::move(row->row));
   }
+  if (!serves && !other_shapes.empty()) file_note_ = note_of(path, placement_, other_shapes);
   return {};
 }
 

@@ -134,11 +134,7 @@ std::uint64_t PathTable::hash() const {
   for (const auto* rows : {&file_rows_, &built_in_rows_})
     for (const PathRow& row : *rows) append(all, row.text() + "\n");
   append(all, file_text_);
-  const Sha256Digest digest = sha256(std::as_bytes(std::span(all)));
-  std::uint64_t out = 0;
-  for (std::size_t i = 0; i < sizeof out; ++i)
-    out = out << 8 | std::to_integer<std::uint64_t>(digest[i]);
-  return out;
+  return sha256_word(all);
 }
 
 }  // namespace unisono::engine::gpu
