@@ -25,6 +25,7 @@ Status Communicator::Core::drain() {
     if (!scheduler->idle()) continue;
     if (device() != nullptr) device()->close();
     host->close();
+    status_page->leave(comm::StatusPage::Departure::destroyed);
     return {};
   }
 }

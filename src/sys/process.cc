@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <map>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/str.h"
@@ -149,6 +151,19 @@ bool ProcessWatch::alive() const {
   if (!pidfd_) return !has_ended(identity_);
   pollfd ended{.fd = pidfd_->number, .events = POLLIN, .revents = 0};
   return poll(&ended, 1, 0) == 0;
+}
+
+std::optional<std::size_t> ProcessWatch::first_ended(std::span<const ProcessWatch> watches) {
+  std::vector<pollfd> polled(watches.size(), {.fd = -1, .events = POLLIN, .revents = 0});
+  for (std::size_t i = 0; i < watches.size(); ++i) {
+    if (watches[i].pidfd_ && !watches[i].dead_at_start_)
+      polled[i].fd = watches[i].pidfd_->number;
+    else if (!watches[i].alive())
+      return i;
+  }
+  if (poll(polled.data(), polled.size(), 0) <= 0) return std::nullopt;
+  const auto ended = std::ranges::find_if(polled, [](const pollfd& one) { return one.revents != 0; });
+  return static_cast<std::size_t>(ended - polled.begin());
 }
 
 }  // namespace unisono::sys

@@ -3,8 +3,11 @@
 
 #include <unisono/result.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 
 namespace unisono::sys {
 
@@ -35,6 +38,9 @@ class ProcessWatch {
   // namespace cannot be watched and counts as alive, and so does one of which nothing can be
   // learned because this process can open no more files. One system call.
   bool alive() const;
+  // Of several watches, the place of the first whose process has ended. One system call for all of
+  // those that are watched by a descriptor.
+  static std::optional<std::size_t> first_ended(std::span<const ProcessWatch> watches);
 
  private:
   class Descriptor;

@@ -356,6 +356,48 @@ TEST_P(GpuCommunicator, ACallThatHangsIsNotRecordedAsEnded) {
   });
 }
 
+// Kernels have deadlines once they run; a call whose stream stands before it has one, too.
+TEST_P(GpuCommunicator, ACallThatItsStreamHoldsUpReachesItsDeadline) {
+  if (is_staged()) GTEST_SKIP() << "the host waits";
+  RanksOptions with = options();
+  with.timeout = std::chrono::seconds(1);
+  run_ranks(with, [&](Communicator& communicator) {
+    const auto device = device_of(communicator.rank());
+    const TestStream stream(device);
+    const auto memory = sys::cuda::Memory::allocate(device, 4096).value();
+    const auto gate = sys::cuda::Memory::allocate(device, 8).value();
+    const std::uint64_t closed = 0;
+    ASSERT_TRUE(device->upload(gate.address(), &closed, sizeof closed).ok());
+    auto* data = reinterpret_cast<void*>(memory.address());
+    const auto call = [&] {
+      return communicator.all_reduce(data, data, 64, DataType::float32, ReduceOperation::sum,
+                                     {.algorithm = "one_shot", .stream = stream.handle()});
+    };
+    ASSERT_TRUE(call().ok());
+    ASSERT_TRUE(stream.synchronize().ok());
+    sys::cuda::MemoryOperation wait{.address = gate.address(), .value = 1};
+    {
+      const sys::cuda::Current current(*device);
+      ASSERT_EQ(device->driver().stream_operations(stream.handle(), 1, &wait, 0),
+                sys::cuda::driver_success);
+    }
+    ASSERT_TRUE(call().ok());
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(15);
+    while (communicator.failure().ok() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const Status status = communicator.failure();
+    // No stream of a failed communicator holds up the next test.
+    const std::uint64_t open = 1;
+    EXPECT_TRUE(device->upload(gate.address(), &open, sizeof open).ok());
+    EXPECT_TRUE(stream.synchronize().ok());
+    ASSERT_FALSE(status.ok());
+    EXPECT_TRUE(status.error().timed_out);
+    EXPECT_NE(status.error().message.find("has not ended on its CUDA stream"), std::string::npos)
+        << status.error().message;
+    EXPECT_EQ(states_of(communicator, "one_shot"), (std::vector<std::string>{"ended", "failed"}));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuCommunicator,
                          testing::Combine(testing::Values(2, 3, 4), testing::Bool()),
                          [](const auto& with) {

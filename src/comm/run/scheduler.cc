@@ -81,7 +81,8 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
   if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
   entry.scheduled_ns = entry.started_ns;
   if (call.arguments.is_on_stream) {
-    launched(entry, is_collective ? entry.sequence : call.number, call.kind);
+    launched(entry, is_collective ? entry.sequence : call.number, call.arguments.timeout_ns,
+             call.kind);
   } else {
     entry.state = trace::State::ended;
     (is_collective ? collectives_record_ : messages_record_)
@@ -363,8 +364,10 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   if (error) {
     close(task, *error);
   } else if (task.arguments.is_on_stream) {
-    if (!task.entry.is_message()) launched(task.entry, task.entry.sequence);
-    for (const Task::Part& part : task.parts) launched(task.recorded(part), part.number);
+    const std::int64_t timeout_ns = task.arguments.timeout_ns;
+    if (!task.entry.is_message()) launched(task.entry, task.entry.sequence, timeout_ns);
+    for (const Task::Part& part : task.parts)
+      launched(task.recorded(part), part.number, timeout_ns);
   } else {
     task.entry.state = trace::State::ended;
     task.entry.ended_ns = now_ns();

@@ -6,6 +6,7 @@
 // pending and nobody waits, the progress thread (made at the first asynchronous call) takes it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -75,7 +76,8 @@ class Scheduler {
   Status wait(Task& task, std::int64_t until_ns);
   // Drives a little.
   void help();
-  // For a communicator that makes no call: hears what others tell of a failure.
+  // For a communicator that makes no call: hears what others tell of a failure, and sees that a
+  // neighbour's process has ended.
   void look_for_failure();
 
   // From now on looks after what is on the device's streams, too. Once.
@@ -138,8 +140,11 @@ class Scheduler {
   bool poll(Task& task);
   void finish(Task& task, std::shared_ptr<const Error> error);
   // A call is on its stream: driven until it is over there.
-  void launched(trace::Entry entry, std::uint64_t number, std::uint32_t kind = 0);
+  void launched(trace::Entry entry, std::uint64_t number, std::int64_t timeout_ns,
+                std::uint32_t kind = 0);
   void look_at_launched();
+  // An error once the first call that is open on a stream has been so for longer than its timeout.
+  std::optional<Error> overdue_launch(std::int64_t now) const;
   // Counts this rank as one with a call under way while one is on a stream.
   void count_launched(bool is_open);
   void close(Task& task, const Error& error);
@@ -151,6 +156,7 @@ class Scheduler {
   void check_peers();
   void listen(std::int64_t now);
   void look_at_device();
+  void look_at_device_peers(std::int64_t now);
   // Watches the peers whose connections are waited for.
   void watch_peers(std::int64_t now);
   // A neighbour or a connection told of a failure: the same as the control plane tells it, with
@@ -201,6 +207,11 @@ class Scheduler {
   Task* current_ = nullptr;      // the collective that runs
   std::vector<Task*> messages_;  // groups of messages that run
   bool has_launched_ = false;    // and not seen that all are over
+  std::uint64_t ended_launches_ = 0;
+  std::int64_t open_since_ns_ = 0;  // the first launch after these
+  // By the launch's number. Once it has been overwritten, those of later calls count, which are the
+  // same as a rule.
+  std::array<std::int64_t, 64> launch_timeouts_ns_{};
   bool has_closed_ = false;
   std::int64_t idle_rounds_ = 0;
   std::int64_t last_peer_check_ns_ = 0;
@@ -217,7 +228,7 @@ class Scheduler {
   // Peers whose processes had ended at the last look, with no connection to them made.
   std::vector<int> unreachable_;
   std::vector<int> unreachable_before_;
-  std::int64_t device_peer_gone_ns_ = 0;  // since when; 0: none is
+  std::int64_t device_peer_left_ns_ = 0;  // since when; 0: none has
 
   mutable std::mutex queue_mutex_;
   std::deque<Task*> queued_in_order_;

@@ -20,8 +20,9 @@ constexpr std::int64_t peer_check_interval_ns = 5'000'000;
 constexpr std::int64_t listen_interval_ns = 20'000'000;
 // A connection that takes longer than this to be made has its peer watched.
 constexpr std::int64_t patience_before_watching_ns = 200'000'000;
-// A peer that has done its part of a call may leave before that call is over here.
-constexpr std::int64_t patience_with_gone_peer_ns = 10'000'000'000;
+// A peer that has done its part of a call may leave in order before that call is over here. One
+// whose process ends without having left is given up at once.
+constexpr std::int64_t patience_with_left_peer_ns = 10'000'000'000;
 
 }  // namespace
 
@@ -261,8 +262,13 @@ void Scheduler::look_for_failure() {
     if (!try_lock_progress()) return;
     auto told = status_page_.told();
     if (!told && group_.size() > 1) told = group_.look();
+    if (told)
+      fail(*told);
+    else if (inquest_)
+      go_on_with_inquest();
+    else if (const auto died = status_page_.died(StatusPage::Departure::exit))
+      suspect(*died);
     unlock_progress();
-    if (told) fail(*told);
   }
   if (failed_.load(std::memory_order_acquire)) help();
 }
@@ -282,7 +288,8 @@ void Scheduler::look_at_device() {
     return;
   }
   if (has_failed || !on_streams.is_busy()) {
-    device_peer_gone_ns_ = 0;
+    device_peer_left_ns_ = 0;
+    look_for_failure();
     return;
   }
   if (auto status = on_streams.failure(); !status.ok()) {
@@ -294,14 +301,24 @@ void Scheduler::look_at_device() {
   if (inquest_) go_on_with_inquest();
   if (const auto told = status_page_.told()) fail_as_told(*told);
   listen(now);
-  const Status lives = on_streams.check_peers();
-  if (lives.ok()) {
-    device_peer_gone_ns_ = 0;
-  } else {
-    if (device_peer_gone_ns_ == 0) device_peer_gone_ns_ = now;
-    if (now - device_peer_gone_ns_ >= patience_with_gone_peer_ns) suspect(lives.error());
-  }
+  look_at_device_peers(now);
+  if (const auto overdue = overdue_launch(now)) fail(*overdue);
   unlock_progress();
+  if (failed_.load(std::memory_order_acquire)) help();
+}
+
+void Scheduler::look_at_device_peers(std::int64_t now) {
+  if (const auto died = status_page_.died(StatusPage::Departure::destroyed)) {
+    suspect(*died);
+    return;
+  }
+  const Status lives = on_streams_.load(std::memory_order_acquire)->check_peers();
+  if (lives.ok()) {
+    device_peer_left_ns_ = 0;
+  } else {
+    if (device_peer_left_ns_ == 0) device_peer_left_ns_ = now;
+    if (now - device_peer_left_ns_ >= patience_with_left_peer_ns) suspect(lives.error());
+  }
 }
 
 std::shared_ptr<const Error> Scheduler::failure_pointer() const {

@@ -2,11 +2,20 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
+#include "base/units.h"
 #include "comm/run/scheduler.h"
 
 namespace unisono::comm {
+namespace {
+
+// A kernel, or a stream that waits for copies, has the same deadline, and knows more.
+constexpr std::int64_t patience_with_kernels_ns = 1'000'000'000;
+
+}  // namespace
 
 void Scheduler::write(const Task& task) {
   if (!task.entry.is_message()) collectives_record_.write(task.entry.sequence, task.recorded());
@@ -23,7 +32,8 @@ void Scheduler::close(Task& task, const Error& error) {
   write(task);
 }
 
-void Scheduler::launched(trace::Entry entry, std::uint64_t number, std::uint32_t kind) {
+void Scheduler::launched(trace::Entry entry, std::uint64_t number, std::int64_t timeout_ns,
+                         std::uint32_t kind) {
   const StreamCalls::Launch launch = on_streams_.load(std::memory_order_relaxed)->last_launch();
   entry.state = trace::State::scheduled;
   entry.started_ns = 0;
@@ -35,7 +45,13 @@ void Scheduler::launched(trace::Entry entry, std::uint64_t number, std::uint32_t
   // A call that is captured differs from others of its kind in more than its times.
   (entry.is_message() ? messages_record_ : collectives_record_)
       .write(number, entry, launch.is_captured ? 0 : kind);
-  if (!launch.is_captured) count_launched(true);
+  if (launch.is_captured) return;
+  launch_timeouts_ns_[launch.number % launch_timeouts_ns_.size()] = timeout_ns;
+  if (!has_launched_) {
+    ended_launches_ = launch.number - 1;
+    open_since_ns_ = entry.launched_ns;
+  }
+  count_launched(true);
 }
 
 void Scheduler::count_launched(bool is_open) {
@@ -51,8 +67,30 @@ void Scheduler::look_at_launched() {
   StreamCalls& on_streams = *on_streams_.load(std::memory_order_relaxed);
   const std::uint64_t ended = on_streams.ended_launches();
   if (failed_.load(std::memory_order_acquire) || !on_streams.failure().ok()) return;
+  if (std::exchange(ended_launches_, ended) != ended) open_since_ns_ = now_ns();
   launches_.saw_ended(ended, now_ns());
   if (ended == on_streams.last_launch().number) count_launched(false);
+}
+
+std::optional<Error> Scheduler::overdue_launch(std::int64_t now) const {
+  if (!has_launched_) return std::nullopt;
+  const std::uint64_t open = ended_launches_ + 1;
+  const std::int64_t timeout_ns = launch_timeouts_ns_[open % launch_timeouts_ns_.size()];
+  const std::int64_t waited_ns = now - open_since_ns_;
+  if (waited_ns - patience_with_kernels_ns < timeout_ns) return std::nullopt;
+  std::string which = str("launch ", open);
+  for (const trace::Ring* ring : {&collectives_record_, &messages_record_})
+    for (const trace::Entry& entry : ring->read())
+      if (entry.launch == open && !entry.is_captured)
+        which = str("call ", entry.sequence, " (", name(entry.collective), ", plan ",
+                    entry.plan.data(), ")");
+  return timeout_error(
+      options_.rank, which, " of group ", options_.group, " (communicator ",
+      options_.communicator, ") on rank ", options_.rank, " has not ended on its CUDA stream for ",
+      format_duration_ns(waited_ns), ", longer than its timeout of ",
+      format_duration_ns(timeout_ns),
+      ". No kernel of it waits for a peer: its stream stands, as a rule because work before the "
+      "call does not end");
 }
 
 void Scheduler::close_record(const Error& error) {

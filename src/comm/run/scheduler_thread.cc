@@ -68,22 +68,22 @@ void Scheduler::start_progress_thread() {
 void Scheduler::run_progress_thread() {
   set_log_rank(options_.rank);
   Backoff backoff(options_.spins);
+  std::int64_t looked_ns = now_ns();
   std::unique_lock lock(thread_mutex_);
   while (!stopping_) {
+    const bool has_streams = on_streams_.load(std::memory_order_acquire) != nullptr;
     const bool needed = !idle() && waiters_.load() == 0;
     if (!needed) {
-      if (on_streams_.load(std::memory_order_acquire) == nullptr) {
-        thread_wake_.wait_for(lock, recheck_interval);
-      } else if (thread_wake_.wait_for(lock, device_interval) == std::cv_status::timeout) {
-        lock.unlock();
-        look_at_device();
-        lock.lock();
-      }
+      thread_wake_.wait_for(
+          lock, has_streams ? std::chrono::nanoseconds(device_interval) : recheck_interval);
       backoff.reset();
-      continue;
     }
     lock.unlock();
-    advance(backoff);
+    if (needed) advance(backoff);
+    if (has_streams && now_ns() - looked_ns >= std::chrono::nanoseconds(device_interval).count()) {
+      look_at_device();
+      looked_ns = now_ns();
+    }
     lock.lock();
   }
   has_stopped_ = true;

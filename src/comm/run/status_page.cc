@@ -22,10 +22,38 @@ StatusPage::StatusPage(const std::string& name, int rank, std::vector<int> neigh
   }
   memory_.emplace(std::move(memory).value());
   own_line_ = &line_of(own_);
+  own_line_->process = sys::this_process();
 }
 
 void StatusPage::all_have_joined() {
-  if (memory_) sys::SharedMemory::unlink(name_);
+  if (!memory_) return;
+  sys::SharedMemory::unlink(name_);
+  at_exit_.emplace([this] { leave(Departure::exit); });
+}
+
+// Relaxed: it is read once the process has ended, or for its own sake.
+void StatusPage::leave(Departure how) {
+  own_line_->departure.store(how, std::memory_order_relaxed);
+}
+
+std::optional<Error> StatusPage::died(Departure least) {
+  if (!memory_) return std::nullopt;
+  if (watches_.empty())
+    for (std::size_t i = 0; i < neighbours_.size(); ++i) {
+      const sys::ProcessIdentity process = line_of(i).process;
+      watches_.push_back(process == sys::this_process() ? sys::ProcessWatch()
+                                                        : sys::ProcessWatch(process));
+    }
+  for (std::size_t from = 0; from < watches_.size();) {
+    const auto found = sys::ProcessWatch::first_ended(std::span(watches_).subspan(from));
+    if (!found) return std::nullopt;
+    const std::size_t ended = from + *found;
+    if (line_of(ended).departure.load(std::memory_order_relaxed) < least)
+      return peer_error(neighbours_[ended], "rank ", neighbours_[ended], " failed: its process ",
+                        line_of(ended).process.pid, " has ended");
+    from = ended + 1;
+  }
+  return std::nullopt;
 }
 
 StatusPage::Line& StatusPage::line_of(std::size_t neighbour) const {

@@ -1,6 +1,6 @@
-// Who has joined which call, and who gave up: a page of shared memory for each node of a
+// Who has joined which call, who gave up and who left: a page of shared memory for each node of a
 // communicator, on which every rank stores how many collectives it has started, what the last of
-// them are, and its failure.
+// them are, its failure, and that it has left.
 #pragma once
 
 #include <unisono/result.h>
@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "base/fixed_text.h"
+#include "sys/exit.h"
+#include "sys/process.h"
 #include "sys/shared_memory.h"
 #include "transport/transport.h"
 
@@ -30,6 +32,14 @@ class StatusPage {
 
   // Once all neighbours have made theirs: removes the name, so that nothing is left behind.
   void all_have_joined();
+
+  // This rank makes no more calls: it is no failure when its process ends now. A process that exits
+  // in order says so for all its ranks. Any thread.
+  enum class Departure : std::uint32_t { none, exit, destroyed };
+  void leave(Departure how);
+  // An error that names a neighbour whose process has ended before it left in a way that counts: an
+  // exit in order does where no call is open. After all_have_joined(); one thread at a time.
+  std::optional<Error> died(Departure least);
 
   // This rank has started a collective. They are counted here, because ranks number their calls
   // differently where some send messages and others do not. Relaxed, as in absent(): the numbers
@@ -97,6 +107,8 @@ class StatusPage {
     std::atomic<std::uint64_t> shown{0};
     std::array<std::atomic<std::uint64_t>, kept_calls> calls{};
     FixedText<448> why;  // of the fault
+    sys::ProcessIdentity process;
+    std::atomic<Departure> departure{Departure::none};
   };
   static_assert(offsetof(Line, why) == 64);
   Line& line_of(std::size_t neighbour) const;
@@ -115,6 +127,9 @@ class StatusPage {
   std::optional<sys::SharedMemory> memory_;
   Line lonely_;  // stands for the page where there is none
   Line* own_line_ = &lonely_;
+  // Of the neighbours, once somebody asks; a neighbour in this process is not watched.
+  std::vector<sys::ProcessWatch> watches_;
+  std::optional<sys::AtExit> at_exit_;
   int processor_ = -1;       // as its line tells
   std::uint64_t shown_ = 0;  // likewise
 };
