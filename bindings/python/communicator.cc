@@ -203,6 +203,8 @@ void bind_communicator(nb::module_& module) {
       .def("memory",
            [](const Communicator& self) { return without_gil([&] { return self.memory(); }); })
       .def("dump_record", &Communicator::dump_record)
+      .def("dump",
+           [](const Communicator& self) { check(without_gil([&] { return self.dump(); })); })
       // For other extensions of this process: the address of the C++ object, and a copy of one.
       .def_prop_ro("handle",
                    [](const Communicator& self) { return reinterpret_cast<std::uintptr_t>(&self); })

@@ -314,6 +314,10 @@ class Communicator {
   MemoryReport memory() const;
   // The record of this communicator's calls, as JSON.
   std::string dump_record() const;
+  // Writes the record to the folder UNISONO_DUMP_DIRECTORY, and asks the peers to write theirs,
+  // which takes them a tenth of a second where they can. Misuse without that setting; an
+  // environment error where the file cannot be written.
+  Status dump() const;
 
   // The CUDA device of calls on streams; -1 as long as it is not known.
   int device() const;

@@ -110,6 +110,16 @@ class Inspection(Programs):
         """The record of this communicator's calls, as JSON."""
         return self._native.dump_record()
 
+    def dump(self) -> None:
+        """Writes the record to the folder `UNISONO_DUMP_DIRECTORY`, and asks the peers to write
+        theirs, which takes them a tenth of a second where they can.
+
+        Raises:
+            MisuseError: `UNISONO_DUMP_DIRECTORY` names no folder.
+            MachineError: The file cannot be written.
+        """
+        self._native.dump()
+
     def record(self) -> dict[str, Any]:
         """The record of this communicator's calls; docs/reference/record.md says what it holds."""
         return cast("dict[str, Any]", json.loads(self.dump_record()))

@@ -287,6 +287,14 @@ std::string Communicator::dump_record() const {
   return core_ ? comm::record_json(*core_, "request") : std::string();
 }
 
+Status Communicator::dump() const {
+  if (!core_) return no_communicator();
+  UNISONO_TRY(core_->check_process());
+  UNISONO_TRY(comm::write_dump(*core_, "request"));
+  if (core_->size > 1) core_->group->ask_for_dumps();
+  return {};
+}
+
 int Communicator::device() const {
   return core_ && core_->device() != nullptr ? core_->device()->connections().device().ordinal()
                                              : -1;

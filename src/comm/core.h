@@ -77,7 +77,8 @@ struct Communicator::Core {
   mutable std::mutex dump_mutex;
   mutable std::atomic<bool> has_file{false};
   mutable std::atomic<bool> may_dump{true};
-  mutable std::atomic<std::int64_t> dumped_ns{0};  // when the record was last written
+  mutable std::atomic<std::int64_t> dumped_ns{0};  // when the record was last written; 0: never
+  std::uint64_t dumps_asked = 0;                   // by peers, at the last look
 
   // Runs the call at once, on what was prepared for the last one like it or is prepared now; false
   // if it must go as a task, which also tells what is wrong with it.

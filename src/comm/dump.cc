@@ -10,13 +10,16 @@
 #include <chrono>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "comm/core.h"
 #include "comm/live.h"
+#include "sys/exit.h"
 #include "sys/fork.h"
 #include "sys/local_server.h"
 #include "sys/thread.h"
@@ -28,7 +31,7 @@ namespace {
 
 // News of a failure passes ranks that make no call in (n + 1) / 2 looks of 2^n ranks: 4,096 have
 // heard of it after 0.65 s.
-constexpr std::chrono::milliseconds look_interval(100);
+constexpr std::chrono::duration<int, std::milli> look_interval(100);
 
 bool has_directory() { return !settings().text(Setting::dump_directory).empty(); }
 bool is_live() { return settings().boolean(Setting::live); }
@@ -56,9 +59,17 @@ void request_records(int /*signal*/) {
   errno = saved;
 }
 
-// A communicator that fails has the others of its process written down, too, but not those that
-// have just been: several may fail at once.
+// A communicator that fails has the others of its process written down, too, and a rank that writes
+// its record asks its peers for theirs; but not what has just been: several may do so at once.
 constexpr std::int64_t rewrite_interval_ns = 1'000'000'000;
+
+// Whether peers have asked for the record since the last look.
+bool is_dump_asked(Communicator::Core& core) {
+  const std::uint64_t asked = core.group->call_state().dumps_asked.load(std::memory_order_relaxed);
+  if (std::exchange(core.dumps_asked, asked) == asked) return false;
+  const std::int64_t dumped_ns = core.dumped_ns.load(std::memory_order_relaxed);
+  return dumped_ns == 0 || transport::now_ns() - dumped_ns >= rewrite_interval_ns;
+}
 
 struct Watched {
   explicit Watched(Communicator::Core& of) : id(&of), core(&of), job(of.job.get()) {}
@@ -137,6 +148,17 @@ class Registry {
     const int parents = requests.exchange(descriptor, std::memory_order_relaxed);
     if (parents >= 0) close(parents);
     reader.store(getpid(), std::memory_order_relaxed);
+    at_exit_.emplace([this] { dump_open_calls(); });
+  }
+
+  // The process exits in the middle of calls, which no failure will close.
+  void dump_open_calls() {
+    for_each([](const Watched& one) {
+      const Communicator::Core& core = *one.core;
+      if (core.group->call_state().calls.load(std::memory_order_relaxed) > 0 &&
+          core.scheduler->failure().ok())
+        dump_to_directory(core, "exit");
+    });
   }
 
   static void handle(int number) {
@@ -163,18 +185,17 @@ class Registry {
     sys::LocalServer server([this](const sys::LocalSocket& asked, std::string_view request) {
       return answer(asked, request);
     });
-    const int interval_ms = has_directory() ? static_cast<int>(look_interval.count()) : -1;
     while (true) {
       std::uint64_t asked = 0;
-      const bool is_asked = server.wait(sockets(), descriptor, interval_ms) &&
+      const bool is_asked = server.wait(sockets(), descriptor, look_interval.count()) &&
                             read(descriptor, &asked, sizeof asked) == sizeof asked &&
                             asked % one_socket != 0;
-      if (!has_directory()) continue;
       for_each([&](const Watched& one) {
+        one.core->scheduler->look_for_failure();
         if (is_asked)
-          dump_to_directory(*one.core, "signal");
-        else
-          one.core->scheduler->look_for_failure();
+          dump_and_ask(*one.core, "signal");
+        else if (is_dump_asked(*one.core))
+          dump_to_directory(*one.core, "peer");
       });
     }
   }
@@ -215,6 +236,7 @@ class Registry {
   std::mutex mutex_;
   std::vector<std::weak_ptr<Watched>> watched_;
   std::uint32_t forks_ = sys::fork_count();
+  std::optional<sys::AtExit> at_exit_;
 };
 
 class WatchUntilGone final : public Watch {
@@ -250,30 +272,35 @@ std::string record_json(const Communicator::Core& core, std::string_view cause) 
   return newest_json_of(core, core.scheduler->look_and_record(), cause);
 }
 
-void dump_to_directory(const Communicator::Core& core, std::string_view cause) {
+Status write_dump(const Communicator::Core& core, std::string_view cause) {
   static std::atomic<int> files{0};
+  const std::string_view directory = settings().text(Setting::dump_directory);
+  if (directory.empty())
+    return misuse("rank ", core.rank, " cannot write its record, because UNISONO_DUMP_DIRECTORY ",
+                  "names no folder");
+  if (!core.has_file.exchange(true) && files.fetch_add(1) >= trace::most_files)
+    core.may_dump = false;
+  if (!core.may_dump)
+    return environment_error("UNISONO_DUMP_DIRECTORY: this process has written ", trace::most_files,
+                             " records, the most that it may; later ones are left out");
+  // Of threads that write the same file, the one that renames last counts.
+  const std::lock_guard lock(core.dump_mutex);
+  core.dumped_ns.store(transport::now_ns(), std::memory_order_relaxed);
+  return trace::write_file(trace::file_of(directory, core.id, core.rank),
+                           json_of(core, core.scheduler->record(), cause));
+}
+
+void dump_to_directory(const Communicator::Core& core, std::string_view cause) {
   static std::atomic<bool> has_complained{false};
   // A communicator that fails while it is made has nothing to tell.
   if (!has_directory() || core.job == nullptr) return;
-  const auto complain = [](const auto&... what) {
-    if (!has_complained.exchange(true)) log(LogLevel::error, what...);
-  };
-  if (!core.has_file.exchange(true) && files.fetch_add(1) >= trace::most_files)
-    core.may_dump = false;
-  if (!core.may_dump) {
-    complain("UNISONO_DUMP_DIRECTORY: this process has written ", trace::most_files,
-             " records, the most that it may; later ones are left out");
-    return;
-  }
-  const std::string path =
-      trace::file_of(settings().text(Setting::dump_directory), core.id, core.rank);
-  core.dumped_ns.store(transport::now_ns(), std::memory_order_relaxed);
-  // Of threads that write the same file, the one that renames last counts.
-  const std::lock_guard lock(core.dump_mutex);
-  if (const auto status =
-          trace::write_file(path, newest_json_of(core, core.scheduler->record(), cause));
-      !status.ok())
-    complain(status.error().message);
+  if (const auto status = write_dump(core, cause); !status.ok() && !has_complained.exchange(true))
+    log(LogLevel::error, status.error().message);
+}
+
+void dump_and_ask(const Communicator::Core& core, std::string_view cause) {
+  dump_to_directory(core, cause);
+  if (core.size > 1) core.group->ask_for_dumps();
 }
 
 void dump_process_to_directory(const Communicator::Core& failed) {

@@ -1,7 +1,7 @@
-// Records of all communicators of this process as JSON: on request, by signal, when a communicator
-// fails, and to whoever asks on a live socket (live.h), which one thread answers. With
-// UNISONO_DUMP_DIRECTORY it also listens for the failures of groups whose ranks here make no call,
-// so that every rank that lives writes what it knows.
+// Records of all communicators of this process as JSON: on request of the program or of a peer, by
+// signal, when a communicator fails, when the process exits in the middle of calls, and to whoever
+// asks on a live socket (live.h). One thread answers; it also listens for the failures of groups
+// whose ranks here make no call, so that every rank that lives writes what it knows.
 #pragma once
 
 #include <unisono/communicator.h>
@@ -20,18 +20,22 @@ class Watch {
 };
 // Installs the handler of UNISONO_DUMP_SIGNAL and starts the thread the first time.
 std::unique_ptr<Watch> watch_for_dumps(Communicator::Core& core);
-// Whether that thread listens for failures.
+// Whether it writes files when a group fails whose rank here makes no call.
 bool is_watched();
 
 // `cause` as trace::to_json says.
 std::string record_json(const Communicator::Core& core, std::string_view cause);
 
-// Writes <UNISONO_DUMP_DIRECTORY>/unisono-<communicator>-<rank>.json whole or not at all; does
-// nothing without that setting. At most 64 files a process, of the newest 16,384 collectives and as
-// many messages. What goes wrong is logged once: the caller has worse to tell.
+// Writes <UNISONO_DUMP_DIRECTORY>/unisono-<communicator>-<rank>.json whole or not at all. At most 64
+// files a process, of the newest 16,384 collectives and as many messages.
+Status write_dump(const Communicator::Core& core, std::string_view cause);
+// The same, but nothing without that setting. What goes wrong is logged once: the caller has worse
+// to tell.
 void dump_to_directory(const Communicator::Core& core, std::string_view cause);
 // That of a communicator that has failed and, because the reason may lie in another group, those of
 // all others of this process. Any thread; it may hold the progress lock of the failed one.
 void dump_process_to_directory(const Communicator::Core& failed);
+// And asks the peers for theirs.
+void dump_and_ask(const Communicator::Core& core, std::string_view cause);
 
 }  // namespace unisono::comm

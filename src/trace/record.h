@@ -174,8 +174,7 @@ struct Record {
 };
 
 // docs/reference/record.md; docs/schema/record-v2.schema.json. `cause` says why it is written:
-// "request", "signal" or "failure";
-// of NCCL's plugin, "quiet" or "finalize".
+// "request", "signal", "failure", "peer" or "exit"; of NCCL's plugin, "quiet" or "finalize".
 std::string to_json(const Owner& owner, const Record& record, std::string_view cause,
                     const ClockAnchor& clock);
 

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -196,6 +197,32 @@ TEST(Dump, AFailureWritesTheOtherGroupsOfTheProcess) {
   });
 }
 
+std::string cause_of(const std::optional<json::Value>& dump) {
+  return dump ? std::string(dump->find("cause")->string()) : "no file";
+}
+
+// With five ranks no link leads from rank 0 to rank 3: the others pass it on.
+TEST(Dump, OfAllRanksOnRequestOfOne) {
+  std::promise<void> is_over;
+  const std::shared_future<void> over = is_over.get_future().share();
+  std::atomic<int> written = 0;
+  test::run_ranks({.ranks = 5}, [&](Communicator& world) {
+    ASSERT_TRUE(world.barrier().ok());
+    if (world.rank() == 0) {
+      const Status status = world.dump();
+      EXPECT_TRUE(status.ok()) << status.error().describe();
+    }
+    const auto dump = dump_of(world);
+    EXPECT_EQ(cause_of(dump), world.rank() == 0 ? "request" : "peer");
+    if (dump) {
+      EXPECT_EQ(dump->find("collectives")->array().size(), 1U);
+      EXPECT_EQ(dump->find("failure"), nullptr);
+    }
+    if (++written == 5) is_over.set_value();
+    over.wait_for(20s);
+  });
+}
+
 // Both ends of a message give it the same number, whatever else they do; collectives count apart.
 TEST(Dump, MessagesCountForEachPeerAndDirection) {
   test::run_ranks({.ranks = 3}, [](Communicator& world) {
@@ -271,6 +298,21 @@ void get_the_signal_without_a_folder() {
     if (raise(SIGUSR2) != 0 || !world.barrier().ok()) std::exit(1);
   });
   std::exit(0);
+}
+
+void dump_without_a_folder() {
+  if (!settings().set(Setting::dump_directory, "").ok()) std::exit(1);
+  test::run_ranks({.ranks = 1}, [](Communicator& world) {
+    const Status status = world.dump();
+    if (!status.ok()) fprintf(stderr, "%s", status.error().message.c_str());
+  });
+  std::exit(0);
+}
+
+TEST(Dump, OnRequestWithoutAFolderIsMisuse) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(dump_without_a_folder(), testing::ExitedWithCode(0),
+              "rank 0 cannot write its record, because UNISONO_DUMP_DIRECTORY names no folder");
 }
 
 TEST(Dump, TheSignalWithoutAFolderIsSaidToWriteNothing) {

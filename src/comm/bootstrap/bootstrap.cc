@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <random>
 
 #include "base/error.h"
 #include "base/hmac.h"
@@ -107,6 +108,12 @@ std::optional<Error> ControlGroup::watch(int member) {
 }
 
 CallState& ControlGroup::call_state() { return exchange_->call_state(); }
+
+void ControlGroup::ask_for_dumps() {
+  // Ranks that ask at the same time ask with numbers of their own.
+  const std::uint64_t number = std::random_device()() ^ static_cast<std::uint64_t>(rank()) << 32;
+  runtime_->world().post([exchange = exchange_, number] { exchange->ask_for_dumps(number); });
+}
 
 std::optional<Error> ControlGroup::inquire(const Inquest& mine) {
   return of_member(runtime_->world().run(exchange_->inquire(mine)));

@@ -2,6 +2,7 @@
 // (bootstrap.h) is the blocking skin over it.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,6 +57,8 @@ class GroupExchange : public GroupListener {
   void give_up(const Error& error);
 
   CallState& call_state() { return call_state_; }
+  // Asks all members that links lead to, by way of each other, for their records.
+  void ask_for_dumps(std::uint64_t number);
   // Takes part in the group's inquiry (inquiry.h), or opens it, and takes what has come. To be
   // called again, every few milliseconds and with the same arguments, until it returns the verdict
   // or a failure that a member has told.
@@ -104,6 +107,7 @@ class GroupExchange : public GroupListener {
   CallState call_state_;
   Suspicions suspicions_;
   std::unique_ptr<Part> part_;
+  std::deque<std::uint64_t> dump_requests_;  // the latest that were passed on
 };
 
 }  // namespace unisono::comm

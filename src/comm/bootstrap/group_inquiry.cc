@@ -13,6 +13,8 @@ using Reason = Suspicion::Reason;
 
 // A link to ask over is not waited for any longer than the answer.
 constexpr std::int64_t ask_timeout_ns = times_after_timeout.end_ns;
+// Requests for records that are known again: each is passed on once.
+constexpr std::size_t max_dump_requests = 16;
 
 bool is_of_loss(const Suspicion& suspicion) {
   return suspicion.reason == Reason::gone || suspicion.reason == Reason::connection;
@@ -50,9 +52,24 @@ bool GroupExchange::on_frame(int peer, FrameKind kind, std::span<const std::byte
           if (asked.peer == peer) asked.answer = *report;
       return true;
     }
+    case FrameKind::dump: {
+      const auto number = decode_dump_request(payload);
+      if (!number.ok()) return false;
+      if (std::ranges::find(dump_requests_, *number) != dump_requests_.end()) return true;
+      call_state_.dumps_asked.fetch_add(1, std::memory_order_relaxed);
+      ask_for_dumps(*number);
+      return true;
+    }
     default:
       return false;
   }
+}
+
+void GroupExchange::ask_for_dumps(std::uint64_t number) {
+  dump_requests_.push_back(number);
+  if (dump_requests_.size() > max_dump_requests) dump_requests_.pop_front();
+  node_->spread(id_, FrameKind::dump, encode_dump_request(number), members_,
+                ControlNode::When::after_reading);
 }
 
 sys::Task<std::optional<Error>> GroupExchange::inquire(const Inquest& mine) {

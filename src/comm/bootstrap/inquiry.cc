@@ -91,6 +91,19 @@ std::pair<std::uint64_t, std::uint64_t> CallState::collective() const {
   return {number, before == after ? after : 0};
 }
 
+std::vector<std::byte> encode_dump_request(std::uint64_t number) {
+  WireWriter out;
+  out.number(number);
+  return out.take();
+}
+
+Result<std::uint64_t> decode_dump_request(std::span<const std::byte> payload) {
+  WireReader in(payload);
+  const auto number = in.number<std::uint64_t>();
+  if (!in.done()) return environment_error("received a malformed request for a record");
+  return number;
+}
+
 std::vector<std::byte> encode(const CallReport& report) {
   WireWriter out;
   out.number(static_cast<std::uint8_t>(report.is_in_call));

@@ -29,6 +29,8 @@ struct CallState {
   std::atomic<int> waits_for{-1};
   // The other way: an inquiry has been opened, here or elsewhere.
   std::atomic<bool> is_inquiry_open{false};
+  // How often members have asked for this one's record.
+  std::atomic<std::uint64_t> dumps_asked{0};
 
   // So many collectives have been started, and the last one, which runs, has that fingerprint; 0:
   // it is over.
@@ -48,6 +50,10 @@ struct CallReport {
   std::uint64_t call = 0;         // the fingerprint of the last of them; 0: not known
   int waits_for = -1;             // the member that its call waits for
 };
+// The number of a request for everybody's record, by which a member knows it again.
+std::vector<std::byte> encode_dump_request(std::uint64_t number);
+Result<std::uint64_t> decode_dump_request(std::span<const std::byte> payload);
+
 std::vector<std::byte> encode(const CallReport& report);
 Result<CallReport> decode_call_report(std::span<const std::byte> payload, int members);
 

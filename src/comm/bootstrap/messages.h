@@ -35,6 +35,7 @@ enum class FrameKind : std::uint8_t {
   suspicion = 8,  // of the communicator; inquiry.h has the payloads from here on
   ask = 9,        // what does your rank do in this communicator? No payload
   answer = 10,    // CallReport
+  dump = 11,      // a rank has written its record, and asks for everybody's
 };
 
 // What a message is about: a round of an exchange; a communicator's exchanges count from 0 upwards.

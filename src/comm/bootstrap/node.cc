@@ -220,6 +220,7 @@ bool ControlNode::take(Link& link, Frame& frame) {
     case FrameKind::suspicion:
     case FrameKind::ask:
     case FrameKind::answer:
+    case FrameKind::dump:
       break;
     default:
       return false;

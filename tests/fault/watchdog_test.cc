@@ -1,0 +1,155 @@
+// Ranks as processes that make no call: who ends without having left is noticed, and records reach
+// files whatever becomes of a process.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/json.h"
+#include "base/settings.h"
+#include "base/str.h"
+#include "support/forked_ranks.h"
+#include "support/sanitized.h"
+
+namespace unisono::test {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::steady_clock;
+
+// A process's end is to be noticed within a second; on a busy machine everything takes its time.
+constexpr auto soon = 1s + (is_sanitized ? 20s : 3s);
+
+class Watchdog : public testing::Test {
+ protected:
+  Watchdog() : directory_(testing::TempDir() + str("unisono-watchdog-", getpid())) {
+    std::filesystem::create_directories(directory_);
+  }
+  ~Watchdog() override { std::filesystem::remove_all(directory_); }
+
+  std::vector<Ended> run(int ranks, const std::function<std::string(Communicator&)>& body) {
+    return run_forked(ranks, body, [this](int, InitOptions&) {
+      EXPECT_TRUE(settings().set(Setting::dump_directory, directory_).ok());
+    });
+  }
+  // By rank; of the ranks that have a file.
+  std::map<std::int64_t, json::Value> dumps() const {
+    std::map<std::int64_t, json::Value> out;
+    for (const auto& file : std::filesystem::directory_iterator(directory_)) {
+      std::ostringstream text;
+      text << std::ifstream(file.path()).rdbuf();
+      auto record = json::parse(text.str());
+      EXPECT_TRUE(record.ok()) << file.path() << ": " << record.error().describe();
+      if (record.ok()) out.emplace(record->find("rank")->integer(), *record);
+    }
+    return out;
+  }
+
+  const std::string directory_;
+};
+
+// What became of the communicator before `at_most` was over.
+std::string failure_within(const Communicator& communicator, steady_clock::duration at_most) {
+  const auto until = steady_clock::now() + at_most;
+  while (steady_clock::now() < until) {
+    if (const Status status = communicator.failure(); !status.ok())
+      return status.error().describe();
+    std::this_thread::sleep_for(5ms);
+  }
+  return "it works";
+}
+
+TEST_F(Watchdog, RanksThatMakeNoCallNameTheOneThatWasKilled) {
+  const auto all = run(3, [](Communicator& communicator) -> std::string {
+    if (!communicator.barrier().ok()) return "no barrier";
+    if (communicator.rank() == 2) kill(getpid(), SIGKILL);
+    return failure_within(communicator, soon);
+  });
+  for (std::size_t rank : {0U, 1U})
+    EXPECT_NE(all[rank].said.find("rank 2"), std::string::npos) << all[rank].said;
+  const auto records = dumps();
+  ASSERT_EQ(records.size(), 2U);
+  for (const auto& [rank, record] : records) {
+    EXPECT_EQ(record.find("cause")->string(), "failure");
+    EXPECT_EQ(record.find("failure")->find("rank")->integer(), 2);
+  }
+}
+
+TEST_F(Watchdog, WhoDestroysItsCommunicatorOrExitsInOrderIsNoFailure) {
+  const auto all = run(3, [](Communicator& communicator) -> std::string {
+    if (!communicator.barrier().ok()) return "no barrier";
+    if (communicator.rank() == 1) std::exit(0);
+    if (communicator.rank() == 2) return communicator.destroy().ok() ? "" : "not destroyed";
+    return failure_within(communicator, 1500ms);
+  });
+  EXPECT_EQ(all[0].said, "it works");
+  EXPECT_EQ(all[1].exit_code, 0);
+  EXPECT_EQ(all[2].said, "");
+  EXPECT_TRUE(dumps().empty());
+}
+
+TEST_F(Watchdog, AProcessThatExitsInTheMiddleOfACallWritesItsRecord) {
+  run(2, [](Communicator& communicator) -> std::string {
+    if (!communicator.barrier().ok()) return "no barrier";
+    if (communicator.rank() == 1) return failure_within(communicator, 500ms);
+    static float value = 1;
+    Call call{};
+    call.collective = Collective::all_reduce;
+    call.input = call.output = &value;
+    call.count = 1;
+    static auto work = communicator.submit(call);
+    std::exit(work.ok() ? 0 : 1);
+  });
+  const auto records = dumps();
+  ASSERT_TRUE(records.contains(0));
+  EXPECT_EQ(records.at(0).find("cause")->string(), "exit");
+  EXPECT_EQ(records.at(0).find("collectives")->array().back().find("state")->string(), "started");
+}
+
+// Two communicators fail where no file can grow: a full disk as far as the process can tell.
+TEST_F(Watchdog, AFullDiskIsSaidOnceAndTheCallsTellTheirOwnErrors) {
+  const auto all = run(2, [](Communicator& communicator) -> std::string {
+    auto half = communicator.split(0, communicator.rank());
+    if (!half.ok() || !communicator.barrier().ok() || !half->barrier().ok()) return "no barrier";
+    if (communicator.rank() == 1) {
+      communicator.abort();
+      half->abort();
+      return "";
+    }
+    int log[2];
+    if (pipe(log) != 0 || dup2(log[1], STDERR_FILENO) < 0) return "no pipe";
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit nothing{.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
+    setrlimit(RLIMIT_FSIZE, &nothing);
+    const Status first = communicator.barrier();
+    const Status second = half->barrier();
+    std::string said(65536, '\0');
+    said.resize(static_cast<std::size_t>(std::max<ssize_t>(read(log[0], said.data(), said.size()), 0)));
+    int complaints = 0;
+    for (std::size_t at = said.find("cannot write the record"); at != std::string::npos;
+         at = said.find("cannot write the record", at + 1))
+      ++complaints;
+    if (complaints != 1) return str(complaints, " complaints: ", said);
+    for (const Status* status : {&first, &second})
+      if (status->ok() || !status->error().aborted) return "another error than the abort";
+    return "";
+  });
+  for (const Ended& ended : all) EXPECT_EQ(ended.said, "");
+  EXPECT_FALSE(dumps().contains(0));
+}
+
+}  // namespace
+}  // namespace unisono::test
