@@ -26,8 +26,8 @@ bool is_watched();
 // `cause` as trace::to_json says.
 std::string record_json(const Communicator::Core& core, std::string_view cause);
 
-// Writes <UNISONO_DUMP_DIRECTORY>/unisono-<communicator>-<rank>.json whole or not at all. At most 64
-// files a process, of the newest 16,384 collectives and as many messages.
+// Writes <UNISONO_DUMP_DIRECTORY>/unisono-<communicator>-<rank>.json whole or not at all. At most
+// 64 files a process, of the newest 16,384 collectives and as many messages.
 Status write_dump(const Communicator::Core& core, std::string_view cause);
 // The same, but nothing without that setting. What goes wrong is logged once: the caller has worse
 // to tell.

@@ -162,7 +162,8 @@ std::optional<std::size_t> ProcessWatch::first_ended(std::span<const ProcessWatc
       return i;
   }
   if (poll(polled.data(), polled.size(), 0) <= 0) return std::nullopt;
-  const auto ended = std::ranges::find_if(polled, [](const pollfd& one) { return one.revents != 0; });
+  const auto ended =
+      std::ranges::find_if(polled, [](const pollfd& one) { return one.revents != 0; });
   return static_cast<std::size_t>(ended - polled.begin());
 }
 

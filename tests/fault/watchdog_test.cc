@@ -137,7 +137,8 @@ TEST_F(Watchdog, AFullDiskIsSaidOnceAndTheCallsTellTheirOwnErrors) {
     const Status first = communicator.barrier();
     const Status second = half->barrier();
     std::string said(65536, '\0');
-    said.resize(static_cast<std::size_t>(std::max<ssize_t>(read(log[0], said.data(), said.size()), 0)));
+    said.resize(
+        static_cast<std::size_t>(std::max<ssize_t>(read(log[0], said.data(), said.size()), 0)));
     int complaints = 0;
     for (std::size_t at = said.find("cannot write the record"); at != std::string::npos;
          at = said.find("cannot write the record", at + 1))

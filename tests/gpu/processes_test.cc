@@ -79,8 +79,8 @@ TEST_P(GpuProcesses, SumsAreRight) {
   }
 }
 
-// Within a second after the process's end; on a busy machine everything takes its time. The kernels'
-// own deadline is far later.
+// Within a second after the process's end; on a busy machine everything takes its time. The
+// kernels' own deadline is far later.
 constexpr auto before_the_end = std::chrono::milliseconds(300);
 constexpr auto soon = before_the_end + std::chrono::seconds(1) + std::chrono::seconds(3);
 

@@ -85,8 +85,8 @@ std::optional<Error> Scheduler::overdue_launch(std::int64_t now) const {
         which = str("call ", entry.sequence, " (", name(entry.collective), ", plan ",
                     entry.plan.data(), ")");
   return timeout_error(
-      options_.rank, which, " of group ", options_.group, " (communicator ",
-      options_.communicator, ") on rank ", options_.rank, " has not ended on its CUDA stream for ",
+      options_.rank, which, " of group ", options_.group, " (communicator ", options_.communicator,
+      ") on rank ", options_.rank, " has not ended on its CUDA stream for ",
       format_duration_ns(waited_ns), ", longer than its timeout of ",
       format_duration_ns(timeout_ns),
       ". No kernel of it waits for a peer: its stream stands, as a rule because work before the "
