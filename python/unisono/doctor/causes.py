@@ -1,50 +1,23 @@
 """What is wrong with one call that is under way, as far as its own ranks show it."""
 
 from collections import Counter
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from unisono.doctor.diagnosis import Verdict
+from unisono.doctor.diagnosis import Cause, Verdict
+from unisono.doctor.differences import departed, differed_before, other_call, unusual
 from unisono.doctor.job import Job, ranks_text
 from unisono.doctor.match import SHIFT
 from unisono.doctor.parts import SILENCES, State
 from unisono.doctor.waits import Node, Waits
 
-__all__ = ["Cause", "cause_of", "skipped"]
+__all__ = ["cause_of", "skipped"]
 
-# Columns that all ranks of a collective share, and what people call them.
-_SHARED = (("kind", "collective"), ("size", "size"), ("type", "type"), ("root", "root"))
 # Where more of the job's ranks than this part left no dumps, none of them is named for it.
 _MOST_SUSPECTS = 0.25
 # Earlier intervals between calls that say how many calls a rank makes between them.
 _LEAST_INTERVALS = 2
 _MOST_INTERVALS = 8
-# Calls before the one that is stuck in which ranks may have differed.
-_EARLIER_CALLS = 32
-# Collectives in which each rank has a size of its own.
-_UNEVEN = ("gather", "scatter", "all_to_all_v")
-
-
-@dataclass
-class Cause:
-    """Why a call is stuck.
-
-    Attributes:
-        weight: Of several causes, that with the larger one is named.
-        is_lasting: The call will not end, however short it has been under way.
-    """
-
-    verdict: Verdict
-    ranks: list[int]
-    confidence: float
-    weight: int
-    evidence: list[str]
-    difference: str = ""
-    would_help: list[str] = field(default_factory=list)
-    is_lasting: bool = False
 
 
 def cause_of(waits: Waits, index: int) -> Cause | None:
@@ -52,8 +25,8 @@ def cause_of(waits: Waits, index: int) -> Cause | None:
     that is known."""
     node = waits.nodes[index]
     return (
-        _other_call(waits, node)
-        or _differed_before(waits, node)
+        other_call(waits, node)
+        or differed_before(waits, node.group, node.slot)
         or _aborted(waits.job, node)
         or _error(waits.job, node)
         or _silent(waits.job, node)
@@ -62,72 +35,9 @@ def cause_of(waits: Waits, index: int) -> Cause | None:
     )
 
 
-def _values(waits: Waits, node: Node) -> dict[int, dict[str, Any]]:
-    job = waits.job
-    found = {}
-    for process, row in node.rows.items():
-        one: dict[str, Any] = {name: int(job.calls[name][row]) for name, _ in _SHARED}
-        one["kind"], one["type"] = job.kinds[one["kind"]], job.types[one["type"]]
-        if one["kind"] in _UNEVEN:
-            one["size"] = -1
-        found[process] = one
-    return found
-
-
-def _other_call(waits: Waits, node: Node) -> Cause | None:
-    job, values = waits.job, _values(waits, node)
-    names = _SHARED if node.slot >= 0 else _SHARED[1:3]
-    for name, shown in names:
-        said = {one: value[name] for one, value in values.items() if value[name] not in (-1, "")}
-        counts = Counter(said.values()).most_common()
-        if len(counts) < 2:
-            continue
-        others = [one for one in sorted(said) if said[one] != counts[0][0]]
-        if counts[0][1] <= len(others):
-            others = _unlike_before(waits, node)
-        unit = " bytes" if name == "size" else ""
-        told = "; ".join(
-            f"{ranks_text([job.label(one) for one in sorted(said) if said[one] == value])}: "
-            f"{value}{unit}"
-            for value, _ in counts
-        )
-        if not others:
-            return Cause(
-                Verdict.other_call, sorted(said), 0.5, 5, [f"{told}."], shown,
-                ["The program says which is right: as many ranks make one call as the other."],
-            )  # fmt: skip
-        moved = _moved(waits, node, others[0])
-        if moved is None:
-            return Cause(Verdict.other_call, others, 0.95, 5, [f"{told}."], shown)
-        verdict, text = moved
-        difference = "order" if verdict is Verdict.other_call else ""
-        return Cause(verdict, others, 0.9, 5, [f"{told}.", text], difference)
-    return None
-
-
-def _differed_before(waits: Waits, node: Node) -> Cause | None:
-    """An earlier call that ended although ranks meant different ones, and left its data behind."""
-    if node.slot < 0:
-        return None
-    calls, rows = waits.job.calls, waits.earlier(node, _EARLIER_CALLS)
-    for slot in np.unique(waits.slots[rows]):
-        same = rows[waits.slots[rows] == slot]
-        if all(len(np.unique(calls[name][same])) < 2 for name, _ in _SHARED):
-            continue
-        earlier = Node(node.group, int(slot),
-                       {int(calls["process"][row]): int(row) for row in same})  # fmt: skip
-        cause = _other_call(waits, earlier)
-        if cause is not None:
-            cause.evidence.insert(
-                0, f"The ranks differed in call {earlier.number} of the group, which ended"
-            )
-            return cause
-    return None
-
-
 def _aborted(job: Job, node: Node) -> Cause | None:
     """The program gave the group up, by a call of abort on one rank."""
-    accused = _accused(job, node, "aborted")
+    accused = _accused(job, "aborted", node.group)
     if not accused:
         return None
     label = ranks_text([job.label(one) for one in accused])
@@ -137,69 +47,14 @@ def _aborted(job: Job, node: Node) -> Cause | None:
     )  # fmt: skip
 
 
-def _accused(job: Job, node: Node, *kinds: str) -> list[int]:
-    """Members of the call's group that most of its ranks have found at fault."""
-    members = job.groups[node.group].members
+def _accused(job: Job, kind: str, group: int | None = None) -> list[int]:
+    """The process that most ranks, of a group or of the job, have found at fault; or none."""
     votes = Counter(
-        members[hint.peer] for _, hint, of in job.hints
-        if hint.kind == "accused" and of == node.group and hint.text in kinds
-    )  # fmt: skip
+        job.groups[of].members[hint.peer]
+        for _, hint, of in job.hints
+        if hint.kind == "accused" and hint.text == kind and group in (None, of)
+    )
     return [process for process, _ in votes.most_common(1)]
-
-
-def _signatures(waits: Waits, process: int, group: int) -> dict[int, tuple[int, ...]]:
-    """What a rank's calls of a group are, by slot."""
-    calls = waits.job.calls
-    rows = waits.rows(process, group)
-    return {int(waits.slots[row]): tuple(int(calls[name][row]) for name, _ in _SHARED)
-            for row in rows}  # fmt: skip
-
-
-def _follower(made: dict[int, tuple[int, ...]], slot: int) -> tuple[int, ...] | None:
-    """What has always followed a call like that of a slot, before it."""
-    before = [made[one] for one in sorted(made) if one <= slot]
-    if slot not in made:
-        return None
-    after = {b for a, b in pairwise(before) if a == made[slot]}
-    times = sum(one == made[slot] for one in before[:-1])
-    return after.pop() if len(after) == 1 and times >= _LEAST_INTERVALS else None
-
-
-def _unlike_before(waits: Waits, node: Node) -> list[int]:
-    """Ranks whose call is not what has always followed the one before, where others' is."""
-    made = {one: _signatures(waits, one, node.group) for one in node.rows}
-    before = node.slot - (1 << SHIFT)
-    usual = {_follower(one, before) for one in made.values()}
-    if node.slot < 0 or len(usual) != 1 or None in usual:
-        return []
-    wrong = [one for one in sorted(made) if made[one].get(node.slot) not in usual]
-    return wrong if len(wrong) < len(made) else []
-
-
-def _moved(waits: Waits, node: Node, process: int) -> tuple[Verdict, str] | None:
-    """Whether a rank's differing call is one that the others make later, or have made before."""
-    if node.slot < 0:
-        return None
-    step = 1 << SHIFT
-    label, number = waits.job.label(process), node.number
-    mine = _signatures(waits, process, node.group)
-    call, following = mine.get(node.slot), mine.get(node.slot + step)
-    for other in sorted({*node.rows} - {process}):
-        theirs = _signatures(waits, other, node.group)
-        usual = theirs.get(node.slot)
-        if usual == call:
-            continue
-        is_next = call is not None and call == theirs.get(node.slot + step)
-        if following is not None and following == usual:
-            text = f"{label} makes calls {number} and {number + 1} in the other order."
-            more = f"{label} makes a call more than the others, as call {number}."
-            return Verdict.other_call, text if is_next else more
-        if is_next or (call is not None and call == _follower(theirs, node.slot)):
-            return Verdict.never_joined, (
-                f"{label}'s call {number} is what follows the call that the others make: it has "
-                "skipped one.")  # fmt: skip
-        break
-    return None
 
 
 def _error(job: Job, node: Node) -> Cause | None:
@@ -234,6 +89,13 @@ def _idle(waits: Waits, node: Node) -> Cause | None:
     idle = [one for one in node.absent if waits.first_open(one) is None]
     if not idle:
         return _not_begun(waits, node)
+    for process in idle[:8]:
+        for group in {int(job.calls["group"][row]) for row in waits.rows(process)[-8:]}:
+            differed = differed_before(waits, group, waits.last[process, group] + 1)
+            if differed is not None:
+                return differed
+        if (unlike := unusual(waits, process)) is not None:
+            return unlike
     evidence, later = [], []
     for process in idle[:8]:
         last = waits.last.get((process, node.group), -1)
@@ -332,7 +194,7 @@ def _unseen(waits: Waits, node: Node) -> Cause | None:
                 "have made the call and left theirs."]  # fmt: skip
     if named:
         evidence.append(f"The others' calls wait for {label}.")
-    if set(suspects) & set(_accused(job, node, "timeout")):
+    if set(suspects) & set(_accused(job, "timeout")):
         evidence.append("The others asked it, and found no sign that its process has ended: it is "
                         "stopped, or cannot run the thread that writes its dump.")  # fmt: skip
         would_help = [f"The state of the process of {label} (ps, py-spy dump)."]
@@ -383,9 +245,12 @@ def _network(waits: Waits, node: Node) -> Cause | None:
         return Cause(Verdict.network, [process], 0.6 if votes > 1 else 0.5, 2, evidence,
                      would_help=[f"A stack of {job.label(process)}, and counters of its network "
                                  "card."])  # fmt: skip
-    return Cause(
+    silent = [one for one in group.members if one not in node.rows]
+    unseen = [f"{ranks_text([job.label(one) for one in silent])} made a call since that the dump "
+              "does not hold, as a rule a message."] if silent else []  # fmt: skip
+    return departed(waits, sorted(node.rows)) or Cause(
         Verdict.undecided, [], 0.0, 1,
-        ["Every rank has made the call, and none of the dumps says what it waits for."],
+        [*unseen, "No rank is known to be missing, and none of the dumps says what it waits for."],
         would_help=["What the network or the GPUs wait for: NCCL's or NCCLX's dump, or the GPUs' "
                     "logs."],
     )  # fmt: skip

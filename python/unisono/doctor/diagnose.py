@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from unisono.doctor.causes import Cause, cause_of, skipped
-from unisono.doctor.diagnosis import Call, Diagnosis, GroupLine, Verdict
+from unisono.doctor.causes import cause_of, skipped
+from unisono.doctor.diagnosis import Call, Cause, Diagnosis, GroupLine, Verdict
+from unisono.doctor.differences import departed
 from unisono.doctor.job import Job, ranks_text
 from unisono.doctor.match import SHIFT
 from unisono.doctor.parts import State
-from unisono.doctor.pattern import Change, departure
 from unisono.doctor.reports import judge_reports
 from unisono.doctor.stuck import How, how_stuck
 from unisono.doctor.timeline import timeline_of
@@ -136,11 +136,12 @@ def _deadlock(waits: Waits, cycle: list[int]) -> Cause:
                 if process in waits.nodes[other].rows
                 and skipped(waits, process, node.group, waits.nodes[other].rows[process])
             }
-    departed = _departed(waits, sorted(everyone))
-    if departed is not None:
-        return departed
-    ranks = sorted(early or everyone)
     evidence = ["The calls wait for each other, so that none of them can end."]
+    alone = departed(waits, sorted(everyone))
+    if alone is not None:
+        alone.evidence[:0] = evidence
+        return alone
+    ranks = sorted(early or everyone)
     if early:
         evidence.append(f"{ranks_text([job.label(one) for one in ranks])} made fewer calls of the "
                         "one group before its call of the other than in earlier rounds: it made "
@@ -148,26 +149,6 @@ def _deadlock(waits: Waits, cycle: list[int]) -> Cause:
     would_help = [] if early else ["The order in which the program means the groups' calls."]
     confidence = 0.9 if early else 0.75
     return Cause(Verdict.deadlock, ranks, confidence, 3, evidence, "order", would_help)
-
-
-def _departed(waits: Waits, processes: list[int]) -> Cause | None:
-    """The one rank of a deadlock whose calls differ from its own earlier rounds."""
-    job = waits.job
-    found = [(one, where) for one in processes if (where := departure(waits, one)) is not None]
-    if len(found) != 1:
-        return None
-    (process, where), label = found[0], job.label(found[0][0])
-    made, usual = (job.kinds[job.calls["kind"][row]] for row in (where.row, where.usual))
-    evidence = ["The calls wait for each other, so that none of them can end."]
-    if where.change is Change.swapped:
-        evidence.append(f"{label} made {made} and {usual} in the other order than before.")
-        return Cause(Verdict.deadlock, [process], 0.9, 3, evidence, "order")
-    evidence.append(f"{label} made {made} without the {usual} that came before it in its earlier "
-                    "rounds.")  # fmt: skip
-    if where.is_last:
-        evidence.append("It may have meant to make that later.")
-        return Cause(Verdict.deadlock, [process], 0.9, 3, evidence, "order")
-    return Cause(Verdict.never_joined, [process], 0.85, 3, evidence)
 
 
 def _edge(waits: Waits, one: int, other: int) -> str:

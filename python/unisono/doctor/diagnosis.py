@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Bar", "Call", "Diagnosis", "GroupLine", "Verdict"]
+__all__ = ["Bar", "Call", "Cause", "Diagnosis", "GroupLine", "Verdict"]
 
 
 class Verdict(StrEnum):
@@ -75,6 +75,25 @@ class Bar:
     begin: int
     end: int
     is_stuck: bool
+
+
+@dataclass
+class Cause:
+    """Why a call is stuck.
+
+    Attributes:
+        weight: Of several causes, that with the larger one is named.
+        is_lasting: The call will not end, however short it has been under way.
+    """
+
+    verdict: Verdict
+    ranks: list[int]
+    confidence: float
+    weight: int
+    evidence: list[str]
+    difference: str = ""
+    would_help: list[str] = field(default_factory=list)
+    is_lasting: bool = False
 
 
 @dataclass

@@ -72,7 +72,7 @@ class Hint:
 
     Attributes:
         kind: waiting, error, network, stack, or one of SILENCES; accused: the ranks have found the
-            peer at fault, and `text` says of what: timeout, peer or aborted.
+            peer at fault, and `text` says of what: timeout, peer, environment or aborted.
         text: For people.
         group: Index in the part's groups, or -1.
         peer: Rank in that group, or -1.

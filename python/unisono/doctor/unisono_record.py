@@ -82,7 +82,7 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
     failure = document.get("failure")
     if isinstance(failure, dict):
         kind, at_fault = text(failure, "kind", "failure", ""), integer(failure, "rank", "failure")
-        if kind == "environment":
+        if kind == "environment" and at_fault in (-1, rank):
             hints.append(Hint("error", text(failure, "message", "failure", ""), 0))
         elif 0 <= at_fault < ranks:
             hints.append(Hint("accused", kind, 0, at_fault))

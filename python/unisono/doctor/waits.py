@@ -79,11 +79,14 @@ class Waits:
         """The calls of a process, messages too, in the order that it made them."""
         return self._rows[process]
 
-    def earlier(self, node: Node, most: int) -> Array:
-        """The collectives of a call's group, at most so many numbers before it."""
-        rows = self._by_group.get(node.group, self._rows[0][:0])
+    def earlier(self, group: int, slot: int, most: int) -> Array:
+        """The collectives of a group, at most so many numbers before a slot."""
+        if group not in self._by_group:
+            is_here = (self.job.calls["group"] == group) & (self.slots >= 0)
+            self._by_group[group] = np.flatnonzero(is_here)
+        rows = self._by_group[group]
         slots = self.slots[rows]
-        return rows[(slots < node.slot) & (slots >= node.slot - (most << SHIFT))]
+        return rows[(slots < slot) & (slots >= slot - (most << SHIFT))]
 
     def state(self, row: int) -> State:
         """Of a call."""
