@@ -30,7 +30,7 @@ class Kind:
         needs: Of the call at which it happens: "root" for one that has a root, "receive",
             "two_groups" for one that is followed by a call of another group; empty for any.
         alters: Whether it changes a call, rather than happens between two.
-        hangs: Whether the job stands still or fails.
+        hangs: Whether the job waits for ever or fails.
         socket: Whether it needs connections by TCP.
     """
 
