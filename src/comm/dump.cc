@@ -182,6 +182,11 @@ class Registry {
   }
 
   void run(int descriptor) {
+    // Signals are the program's: a thread of which it does not know must not take them from those
+    // that wait for them.
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
     sys::LocalServer server([this](const sys::LocalSocket& asked, std::string_view request) {
       return answer(asked, request);
     });

@@ -129,6 +129,13 @@ class Calls:
                 known.told = set(over)
         return found
 
+    def forget(self, communicator: str) -> None:
+        """What was known of a communicator that is gone."""
+        self.unseen = {key: of for key, of in self.unseen.items() if key[0] != communicator}
+        self._sequences = {
+            key: of for key, of in self._sequences.items() if key[0][0] != communicator
+        }
+
 
 def _is_message(entry: dict[str, Any]) -> bool:
     return "direction" in entry

@@ -1,11 +1,12 @@
 """The Prometheus endpoint: `docs/how-to/metrics.md` lists the metrics."""
 
+import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from unisono.errors import MachineError, MisuseError
+from unisono.errors import Error, MachineError, MisuseError
 from unisono.metrics.calls import Calls, Finished, Look, Source
 from unisono.metrics.inspector import Inspector
 from unisono.metrics.telemetry import Telemetry
@@ -18,6 +19,8 @@ _SIZES = ((1 << 10, "0-1KiB"), (64 << 10, "1KiB-64KiB"), (1 << 20, "64KiB-1MiB")
           (16 << 20, "1MiB-16MiB"), (256 << 20, "16MiB-256MiB"))  # fmt: skip
 _LARGEST = "256MiB-"
 _DAY_S = 86_400.0
+# After its last look, a communicator's numbers stay for so long: scrapes are more frequent.
+_KEPT_S = 600.0
 
 
 def _prometheus() -> Any:
@@ -41,14 +44,22 @@ class Exporter:
     `update` reads the source; a scrape gives what the last update found.
     """
 
-    def __init__(self, source: Source, telemetry: Telemetry | None = None) -> None:
+    def __init__(
+        self, source: Source, telemetry: Telemetry | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        """`now` is a clock in seconds: communicators that are gone are forgotten after a while."""
         client = _prometheus()
         self._core = __import__("prometheus_client.core", fromlist=["core"])
         self._source, self._telemetry = source, telemetry
+        self._now = now
         self._lock = threading.Lock()
         self._calls, self._inspector = Calls(), Inspector()
         self._unseen: dict[tuple[str, int, int], list[int]] = {}
         self._failed: set[tuple[str, int, int]] = set()
+        # By communicator: when it was last there, and the time series that it has.
+        self._seen_s: dict[str, float] = {}
+        self._series: dict[str, set[tuple[Any, tuple[str, ...]]]] = {}
         owner = ("communicator", "group", "rank")
 
         def counter(name: str, about: str, *labels: str) -> Any:
@@ -70,12 +81,22 @@ class Exporter:
         self._open = gauge("calls_under_way", "Calls that were made and are not over.")
         self._age = gauge("oldest_call_age_seconds", "How long the oldest call under way has been "
                           "so; 0 without one.")  # fmt: skip
+        self._failed_looks = client.Counter("unisono_failed_looks", "Looks at the records that "
+                                            "failed.", registry=None)  # fmt: skip
         self._silent = client.Gauge("unisono_silent_ranks", "Ranks on this host that gave no "
                                     "answer at the last look.", registry=None)  # fmt: skip
 
     def update(self) -> None:
-        """Reads the source."""
-        look = self._source()
+        """Reads the source.
+
+        Raises:
+            Error: The source cannot be read. This is counted, and the numbers stay.
+        """
+        try:
+            look = self._source()
+        except Error:
+            self._failed_looks.inc()
+            raise
         with self._lock:
             calls = self._calls.new(look.records)
             for call in calls:
@@ -83,6 +104,7 @@ class Exporter:
             self._count_missed(look)
             self._look_at_open(look)
             self._silent.set(look.silent)
+            self._forget(look)
         if self._telemetry is not None:
             self._telemetry.emit(calls, look.records)
 
@@ -90,19 +112,37 @@ class Exporter:
         """The families, as a registry wants them."""
         with self._lock:
             for metric in (self._total, self._bytes, self._errors, self._missed, self._seconds,
-                           self._open, self._age, self._silent):  # fmt: skip
+                           self._open, self._age, self._silent, self._failed_looks):  # fmt: skip
                 yield from metric.collect()
             yield from self._inspector.collect(self._core)
+
+    def _forget(self, look: Look) -> None:
+        """Communicators that are gone: a host may run jobs for as long as it lives."""
+        now = self._now()
+        self._seen_s.update((record["communicator"], now) for record in look.records)
+        for communicator in [one for one, at in self._seen_s.items() if now - at > _KEPT_S]:
+            del self._seen_s[communicator]
+            self._calls.forget(communicator)
+            for metric, labels in self._series.pop(communicator, ()):
+                metric.remove(*labels)
+            self._failed = {one for one in self._failed if one[0] != communicator}
+            for key in [one for one in self._unseen if one[0] == communicator]:
+                del self._unseen[key]
+
+    def _of(self, metric: Any, *labels: str) -> Any:
+        """A time series of the communicator that the first label names."""
+        self._series.setdefault(labels[0], set()).add((metric, labels))
+        return metric.labels(*labels)
 
     def _count(self, call: Finished) -> None:
         owner = _owner(call.record)
         entry = call.entry
         calls = entry.get("messages", 1)
-        self._total.labels(*owner, call.collective, entry["path"], entry["state"]).inc(calls)
+        self._of(self._total, *owner, call.collective, entry["path"], entry["state"]).inc(calls)
         if entry["state"] == "ended":
-            self._bytes.labels(*owner, call.collective, entry["path"]).inc(entry["bytes"])
+            self._of(self._bytes, *owner, call.collective, entry["path"]).inc(entry["bytes"])
             labels = (*owner[:2], call.collective, size_label(entry["bytes"]))
-            self._seconds.labels(*labels).observe(call.seconds)
+            self._of(self._seconds, *labels).observe(call.seconds)
         self._inspector.add(call)
 
     def _count_missed(self, look: Look) -> None:
@@ -111,13 +151,13 @@ class Exporter:
             before = self._unseen.setdefault(key, [0, 0])
             for place, what in enumerate(("collective", "message")):
                 more = self._calls.unseen[key][place] - before[place]
-                self._missed.labels(*_owner(record), what).inc(more)
+                self._of(self._missed, *_owner(record), what).inc(more)
                 self._inspector.miss(bool(place), record["node"], more)
                 before[place] += more
             failure = record.get("failure")
             if failure and key not in self._failed:
                 self._failed.add(key)
-                self._errors.labels(*_owner(record), failure["kind"]).inc()
+                self._of(self._errors, *_owner(record), failure["kind"]).inc()
 
     def _look_at_open(self, look: Look) -> None:
         self._open.clear()
@@ -159,7 +199,9 @@ class Server:
     def _read(self) -> None:
         next_s = time.monotonic()
         while not self._end.wait(max(next_s - time.monotonic(), 0)):
-            self._exporter.update()
+            # A communicator of this process may be gone, and the folder of sockets unusable.
+            with contextlib.suppress(Error):
+                self._exporter.update()
             next_s = max(next_s + self._interval_s, time.monotonic())
 
     def close(self) -> None:

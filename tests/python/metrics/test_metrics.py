@@ -109,6 +109,35 @@ def test_the_metrics_of_known_calls() -> None:
     assert of(found, f"{name}_bucket", **size, size="1MiB-16MiB", le="0.005") == 1
 
 
+def test_communicators_that_are_gone_are_forgotten_after_a_while() -> None:
+    source, now = Fed(), [0.0]
+    exporter = Exporter(source, now=lambda: now[0])
+    failure = {"kind": "timeout", "rank": 1, "time_ns": 10**9, "message": "late"}
+    gone = record([collective(3)], [message(0)], failure=failure)
+    source.look = Look([gone, record([collective(0)], communicator="6")])
+    exporter.update()
+    source.look = Look([record([collective(0)], communicator="6")])
+    for now[0], expected in ((599.0, {"5", "6"}), (601.0, {"6"})):
+        exporter.update()
+        known = {dict(labels).get("communicator") for _, labels in values(exporter)}
+        assert known - {None} == expected
+    # One of that name that comes again is a new one.
+    source.look = Look([gone])
+    exporter.update()
+    labels = {**OWNER, "collective": "all_reduce", "path": "host", "state": "ended"}
+    assert of(values(exporter), "unisono_calls_total", **labels) == 1
+
+
+def test_a_look_that_fails_is_counted() -> None:
+    def fails() -> Look:
+        raise MachineError("the folder is somebody else's")
+
+    exporter = Exporter(fails)
+    with pytest.raises(MachineError):
+        exporter.update()
+    assert of(values(exporter), "unisono_failed_looks_total") == 1
+
+
 def test_the_names_of_nccl_inspector(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     source = Fed()
