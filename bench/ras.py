@@ -1,10 +1,12 @@
 """How long `unisono ras` takes, from its start to its end: `python bench/ras.py RANKS [RUNS]`.
 
 A job of so many processes runs small all-reduces; one of them is stopped, and the others wait for
-it. Prints the times in seconds: of a command, and of that part of it in which ranks are asked.
+it. Prints the times in seconds: of a command, of the processor in it, and of the part in which
+ranks are asked and judged; and how busy the machine was with other programs.
 """
 
 import os
+import resource
 import signal
 import statistics
 import subprocess
@@ -19,25 +21,34 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from python.live.ranks import running
 
 
+def used_s() -> float:
+    """Processor time of commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main() -> None:
     ranks = int(sys.argv[1])
     runs = int(sys.argv[2]) if len(sys.argv) > 2 else 10
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder, running(Path(folder), ranks) as job:
         os.kill(job.processes[ranks // 2], signal.SIGSTOP)
         time.sleep(1)  # until the others wait for it
-        whole, asking = [], []
+        whole, processor, asking = [], [], []
         for _ in range(runs):
-            begun = time.monotonic()
+            begun, used = time.monotonic(), used_s()
             command = [sys.executable, "-m", "unisono.cli", "ras", "--job", job.job]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             whole.append(time.monotonic() - begun)
+            processor.append(used_s() - used)
             if done.returncode != 1 or f"rank {ranks // 2}" not in done.stdout:
                 sys.exit(f"the stopped rank was not named:\n{done.stdout}{done.stderr}")
             begun = time.monotonic()
             Overview(ask(job.job))
             asking.append(time.monotonic() - begun)
-    print(f"{ranks} ranks on {os.cpu_count()} cores, one stopped, {runs} runs")
-    for name, times in (("command", whole), ("asking and judging", asking)):
+    print(f"{ranks} ranks on {os.cpu_count()} cores, one stopped, {runs} runs; load {load:.0f}")
+    for name, times in (("command", whole), ("its processor time", processor),
+                        ("asking and judging", asking)):  # fmt: skip
         print(f"{name:20} median {statistics.median(times):.2f} s, longest {max(times):.2f} s")
 
 
