@@ -1,9 +1,8 @@
-// ncclSetEncryption: what UNISONO_WIRE says, and a key that all ranks share.
-
-#include <unisono/settings.h>
+#include "encryption.h"
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <string_view>
 
 #include "group.h"
@@ -14,10 +13,21 @@ namespace {
 // A key is at least as long as an id's secret is random.
 constexpr std::size_t least_key_bytes = 16;
 
-std::string wire_of_settings() {
+// Never destroyed: a detached thread may read it while the process ends.
+struct State {
+  std::mutex mutex;
+  Encryption encryption;
+  bool is_used = false;
+};
+State& state() {
+  static auto& only = *new State;
+  return only;
+}
+
+bool has_wire_setting() {
   for (const ProcessSetting& setting : process_settings())
-    if (setting.variable == "UNISONO_WIRE") return setting.text;
-  return {};
+    if (setting.variable == "UNISONO_WIRE") return !setting.text.empty();
+  return false;
 }
 
 ncclResult_t set_encryption(const ncclEncryptionConfig_t* given) {
@@ -29,29 +39,46 @@ ncclResult_t set_encryption(const ncclEncryptionConfig_t* given) {
                                           "NCCL_ENCRYPTION_CONFIG_INITIALIZER"));
   ncclEncryptionConfig_t config{};
   std::memcpy(&config, given, std::min(given->size, sizeof config));
-  std::string wire = "none";
-  std::string_view key;
+  Encryption wanted{.wire = "none", .key = {}};
   if (config.mode == NCCL_ENCRYPTION_MODE_PSK) {
-    if (config.psk != nullptr) key = config.psk;
-    if (key.size() < least_key_bytes)
-      return fail(ncclInvalidArgument, text(function, ": the pre-shared key has ", key.size(),
-                                            " bytes; it must have at least ", least_key_bytes));
-    wire = "encrypt";
+    if (config.psk != nullptr) wanted.key = config.psk;
+    if (wanted.key.size() < least_key_bytes)
+      return fail(ncclInvalidArgument,
+                  text(function, ": the pre-shared key has ", wanted.key.size(),
+                       " bytes; it must have at least ", least_key_bytes));
+    wanted.wire = "encrypt";
   } else if (config.mode != NCCL_ENCRYPTION_MODE_NONE) {
     return fail(ncclInvalidArgument, text(function, ": mode ", config.mode,
                                           " is unknown to NCCL 2.32.3's interface, which has "
                                           "NCCL_ENCRYPTION_MODE_NONE (0) and "
                                           "NCCL_ENCRYPTION_MODE_PSK (1)"));
-  } else if (const std::string set = wire_of_settings(); !set.empty()) {
+  } else if (has_wire_setting()) {
     // A program that asks for nothing keeps the UNISONO_WIRE of its environment.
-    wire = set;
+    wanted.wire.clear();
   }
-  const Status status = protect_wire(wire, key);
-  return status.ok() ? ncclSuccess
-                     : fail(ncclInvalidUsage, text(function, ": ", status.error().message));
+  const std::lock_guard lock(state().mutex);
+  if (state().is_used)
+    return fail(ncclInvalidUsage,
+                text(function,
+                     ": this process has already created a unique id or joined a job; set the "
+                     "encryption before that"));
+  state().encryption = std::move(wanted);
+  return ncclSuccess;
 }
 
 }  // namespace
+
+Encryption encryption() {
+  const std::lock_guard lock(state().mutex);
+  return state().encryption;
+}
+
+Encryption use_encryption() {
+  const std::lock_guard lock(state().mutex);
+  state().is_used = true;
+  return state().encryption;
+}
+
 }  // namespace unisono::nccl
 
 using namespace unisono::nccl;

@@ -51,7 +51,7 @@ ncclResult_t init_all(ncclComm_t* comms, int devices, const int* list) {
   }
   Invitation invitation;
   if (devices > 1) {
-    auto made = invite();
+    auto made = make_invitation();
     if (!made.ok()) return fail(made.error());
     invitation = *made;
   }

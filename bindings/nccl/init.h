@@ -10,7 +10,9 @@ namespace unisono::nccl {
 
 ncclResult_t write_id(const Invitation& invitation, ncclUniqueId& id);
 ncclResult_t read_id(const ncclUniqueId& id, Invitation& invitation);
-// An id of this process.
+// Of NCCL_COMM_ID, or else of this process.
+Result<Invitation> make_invitation();
+// The same as an id.
 ncclResult_t make_id(const char* function, ncclUniqueId* id);
 
 // The device that is current on this thread.

@@ -26,7 +26,7 @@ std::vector<ncclParamHandle>& table() {
   return only;
 }
 
-// The current value: protect_wire() may have changed one.
+// The current value: ncclSetEncryption may have changed one.
 ProcessSetting value_of(const ncclParamHandle& param) {
   for (ProcessSetting& setting : all_settings())
     if (setting.variable == param.key) return std::move(setting);

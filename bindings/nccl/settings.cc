@@ -1,6 +1,9 @@
 #include "settings.h"
 
+#include <algorithm>
 #include <array>
+
+#include "encryption.h"
 
 namespace unisono::nccl {
 namespace {
@@ -12,6 +15,9 @@ constexpr std::array rows{
         Setting::host_memory, "UNISONO_NCCL_HOST_MEMORY", boolean, "0",
         "Lets libunisono_nccl.so take buffers for host memory and run calls at once, whatever "
         "their stream: for trying programs written for NCCL where there is no GPU."},
+    SettingRow{Setting::comm_id, "NCCL_COMM_ID", text, "",
+               "As in NCCL: host:port where rank 0 listens, so that every process can create the "
+               "same unique id by itself. UNISONO_SECRET is its secret."},
 };
 
 const std::vector<Result<ProcessSetting>>& values() {
@@ -33,6 +39,8 @@ const Result<ProcessSetting>& value_of(Setting setting) {
 
 std::vector<ProcessSetting> all_settings() {
   std::vector<ProcessSetting> out = process_settings();
+  for (const auto& [variable, value] : encryption().settings())
+    std::ranges::find(out, variable, &ProcessSetting::variable)->text = value;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto& value = values()[i];
     out.push_back(value.ok() ? *value

@@ -9,7 +9,7 @@
 
 namespace unisono::nccl {
 
-enum class Setting : std::uint8_t { host_memory };
+enum class Setting : std::uint8_t { host_memory, comm_id };
 
 struct SettingRow {
   Setting setting;

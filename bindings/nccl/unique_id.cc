@@ -3,8 +3,10 @@
 #include <string_view>
 
 #include "device_memory.h"
+#include "encryption.h"
 #include "group.h"
 #include "init.h"
+#include "settings.h"
 
 namespace unisono::nccl {
 namespace {
@@ -44,10 +46,20 @@ ncclResult_t read_id(const ncclUniqueId& id, Invitation& invitation) {
   return ncclSuccess;
 }
 
+Result<Invitation> make_invitation() {
+  const auto& address = value_of(Setting::comm_id);
+  if (!address.ok()) return Error(address.error());
+  const Encryption encryption = use_encryption();
+  return invite({.interface = {},
+                 .address = address->text,
+                 .shared_key = encryption.key,
+                 .settings = encryption.settings()});
+}
+
 ncclResult_t make_id(const char* function, ncclUniqueId* id) {
   if (id == nullptr)
     return fail(ncclInvalidArgument, text(function, ": the pointer for the id is null"));
-  const auto invitation = invite();
+  const auto invitation = make_invitation();
   return invitation.ok() ? write_id(*invitation, *id) : fail(invitation.error());
 }
 
@@ -62,6 +74,7 @@ ncclResult_t current(int& device) {
 }
 
 Result<Communicator> join(const Wanted& wanted, const Invitation& invitation) {
+  const Encryption encryption = use_encryption();
   InitOptions options;
   options.rank = wanted.rank;
   options.world_size = wanted.ranks;
@@ -69,6 +82,8 @@ Result<Communicator> join(const Wanted& wanted, const Invitation& invitation) {
   options.secret = invitation.secret;
   options.device = host_memory_stands_in() ? -1 : wanted.device;
   options.has_signals = true;
+  options.shared_key = encryption.key;
+  options.settings = encryption.settings();
   return Communicator::init(options);
 }
 

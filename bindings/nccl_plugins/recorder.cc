@@ -25,7 +25,7 @@ static_assert(Recorder::most_communicators == std::size_t{1} << (64 - slot_shift
 constexpr std::chrono::milliseconds look_interval(200);
 constexpr std::string_view finalized = "finalize";
 
-const std::string& directory() { return settings().text(Setting::dump_directory); }
+const std::string& directory() { return environment_settings().text(Setting::dump_directory); }
 
 }  // namespace
 
@@ -108,7 +108,7 @@ void Recorder::run(std::uint64_t thread) {
 }
 
 void Recorder::write_quiet(std::int64_t now_ns) {
-  const std::int64_t quiet_ns = settings().duration_ns(Setting::timeout);
+  const std::int64_t quiet_ns = environment_settings().duration_ns(Setting::timeout);
   for (Slot& slot : slots_) {
     if (slot.log == nullptr) continue;
     const std::int64_t last_ns = slot.log->last_event_ns();

@@ -2,6 +2,7 @@
 
 #include <unisono/communicator.h>
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -29,7 +30,7 @@ struct Listener {
 Communicator init(int rank, int world_size, std::string rendezvous, std::string secret,
                   std::string node, std::string interface, std::string transport, double timeout,
                   double bootstrap_timeout, Listener* listener, int device, std::string_view policy,
-                  int max_sms) {
+                  int max_sms, const SettingTexts& settings) {
   InitOptions options{.rank = rank,
                       .world_size = world_size,
                       .rendezvous = std::move(rendezvous),
@@ -41,7 +42,9 @@ Communicator init(int rank, int world_size, std::string rendezvous, std::string 
                       .bootstrap_timeout = duration_of(bootstrap_timeout, "bootstrap_timeout"),
                       .device = device,
                       .policy = policy_of(policy),
-                      .max_sms = max_sms};
+                      .max_sms = max_sms,
+                      .shared_key = {},
+                      .settings = values_of(settings)};
   if (listener == nullptr || !listener->held)
     return take(interruptible([options] { return Communicator::init(options); }));
   auto held = std::make_shared<Listener>(std::exchange(*listener, Listener{}));
@@ -140,7 +143,9 @@ void bind_communicator(nb::module_& module) {
                   nb::arg("rendezvous") = "", nb::arg("secret") = "", nb::arg("node") = "",
                   nb::arg("interface") = "", nb::arg("transport") = "", nb::arg("timeout") = 0.0,
                   nb::arg("bootstrap_timeout") = 0.0, nb::arg("listener") = nb::none(),
-                  nb::arg("device") = -1, nb::arg("policy") = "", nb::arg("max_sms") = 0)
+                  nb::arg("device") = -1, nb::arg("policy") = "", nb::arg("max_sms") = 0,
+                  nb::arg("settings") = SettingTexts())
+      .def_prop_ro("compares_calls", &Communicator::compares_calls)
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("size", &Communicator::size)
       .def_prop_ro("nodes", &Communicator::nodes)

@@ -54,6 +54,8 @@ std::optional<Policy> policy_of(std::string_view name) {
   return by_name(policy_from_name(name), name, "policy", policy_count);
 }
 
+SettingValues values_of(const SettingTexts& settings) { return {settings.begin(), settings.end()}; }
+
 std::chrono::nanoseconds duration_of(double seconds, std::string_view what) {
   constexpr double most = 9.2e9;
   if (!(seconds >= 0 && seconds <= most))

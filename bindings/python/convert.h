@@ -3,10 +3,12 @@
 
 #include <nanobind/nanobind.h>
 #include <unisono/result.h>
+#include <unisono/settings.h>
 #include <unisono/types.h>
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,6 +37,10 @@ ReduceOperation operation_of(std::string_view name);
 Protocol protocol_of(std::string_view name);
 // Nothing for an empty name.
 std::optional<Policy> policy_of(std::string_view name);
+
+// What Python gives as a dict.
+using SettingTexts = std::map<std::string, std::string>;
+SettingValues values_of(const SettingTexts& settings);
 
 // Seconds as Python gives them; not a number, negative or beyond 292 years is misuse.
 std::chrono::nanoseconds duration_of(double seconds, std::string_view what);

@@ -41,7 +41,7 @@ std::string type_name(SettingType type) {
 
 // The secret is not for printing.
 std::string shown_value(const SettingRow& row) {
-  const std::string& value = settings().text(row.setting);
+  const std::string& value = environment_settings().text(row.setting);
   return row.setting == Setting::secret && !value.empty() ? "(set)" : value;
 }
 
@@ -67,9 +67,9 @@ Transport probe_shared_memory() {
   std::string attach = "through slots; ";
   if (!status.ok())
     attach += "cross-memory attach does not work: " + status.error().message;
-  else if (!settings().is_set(Setting::zero_copy))
+  else if (!environment_settings().is_set(Setting::zero_copy))
     attach += "where it is measured to be faster, by cross-memory attach";
-  else if (settings().boolean(Setting::zero_copy))
+  else if (environment_settings().boolean(Setting::zero_copy))
     attach = "large messages between processes by cross-memory attach, without slots";
   else
     attach += "cross-memory attach would work (UNISONO_ZERO_COPY)";
@@ -77,7 +77,7 @@ Transport probe_shared_memory() {
 }
 
 std::string describe_streams() {
-  const std::int64_t streams = settings().integer(Setting::socket_streams);
+  const std::int64_t streams = environment_settings().integer(Setting::socket_streams);
   return streams > 0 ? number_of(streams, "TCP stream") + " in each connection"
                      : "2 TCP streams in each connection inside a host, 1 between hosts";
 }
@@ -89,7 +89,8 @@ void bind_settings(nb::module_& module) {
       .def_prop_ro("default", [](const SettingRow& row) { return text(row.default_text); })
       .def_prop_ro("meaning", [](const SettingRow& row) { return text(row.meaning); })
       .def_prop_ro("value", &shown_value)
-      .def_prop_ro("is_set", [](const SettingRow& row) { return settings().is_set(row.setting); })
+      .def_prop_ro("is_set",
+                   [](const SettingRow& row) { return environment_settings().is_set(row.setting); })
       .def("__repr__", [](const SettingRow& row) {
         return str("<unisono.Setting ", row.variable, "=", shown_value(row), ">");
       });
@@ -98,20 +99,15 @@ void bind_settings(nb::module_& module) {
     const auto rows = setting_rows();
     return std::vector<SettingRow>(rows.begin(), rows.end());
   });
-  module.def(
-      "set_setting",
-      [](std::string_view variable, std::string_view value) {
-        check(settings().set(variable, value));
-      },
-      nb::arg("variable"), nb::arg("value"));
 }
 
 }  // namespace
 
 void bind_info(nb::module_& module) {
   bind_settings(module);
-  module.def("simd_level",
-             [] { return text(engine::choose_level(settings().text(Setting::simd)).level.name); });
+  module.def("simd_level", [] {
+    return text(engine::choose_level(environment_settings().text(Setting::simd)).level.name);
+  });
   module.def("data_types", [] {
     std::vector<std::pair<std::string, std::size_t>> out;
     for (int i = 0; i < data_type_count; ++i) {
@@ -129,7 +125,7 @@ void bind_info(nb::module_& module) {
   });
   // Messages that a connection holds on host memory, as it is set.
   module.def("usable_slots", [] {
-    const auto options = transport::FifoOptions::from_settings().shared_by(2);
+    const auto options = transport::FifoOptions::from_settings(environment_settings()).shared_by(2);
     check(options.check());
     return options.usable_slots();
   });

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "base/settings.h"
 #include "bind.h"
 
 namespace unisono::python {
@@ -63,7 +64,7 @@ constexpr std::array<std::string_view, 10> known_options{
     "block_bytes", "fuse",     "slots",     "check_passes", "target"};
 
 compile::Options options_of(const nb::dict& values) {
-  compile::Options options;
+  compile::Options options{.check_passes = environment_settings().boolean(Setting::check_passes)};
   for (const auto& [key, value] : values) {
     const auto name = option<std::string>("the name of an option", key);
     if (std::ranges::find(known_options, name) == known_options.end())

@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "base/try.h"
 #include "bind.h"
 #include "convert.h"
@@ -33,7 +34,8 @@ class LocalRanks {
     auto ranks = std::make_unique<LocalRanks>();
     static std::atomic<std::uint64_t> next{1};
     const std::uint64_t communicator = next++;
-    ranks->options_ = transport::FifoOptions::from_settings().shared_by(plan.header.ranks);
+    ranks->options_ =
+        transport::FifoOptions::from_settings(environment_settings()).shared_by(plan.header.ranks);
     UNISONO_TRY(ranks->options_.check());
     UNISONO_ASSIGN(const Key key, fresh_key());
     for (int rank = 0; rank < plan.header.ranks; ++rank) {

@@ -3,6 +3,7 @@
 #include "comm/select/selection.h"
 
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -25,25 +26,34 @@ using comm::Candidate;
 using comm::Selection;
 using comm::SelectionRow;
 
+// This process's settings, with those that the caller gives instead.
+Settings settings_with(const SettingTexts& given) {
+  Settings settings = take(environment_settings().with(values_of(given)));
+  check(settings.check());
+  return settings;
+}
+
 Selection selection_for(const topo::Placement& placement, double crowding,
+                        const SettingTexts& given,
                         const comm::CostModel& costs = comm::host_cost_model()) {
-  check(settings().check());
+  const Settings settings = settings_with(given);
   // Nodes may be virtual ones, of one machine; then slots are smaller, which few plans notice.
   const auto fifo_options =
-      transport::FifoOptions::from_settings().shared_by(placement.max_ranks_on_a_node());
+      transport::FifoOptions::from_settings(settings).shared_by(placement.max_ranks_on_a_node());
   check(fifo_options.check());
   Selection selection(placement, comm::host_model(fifo_options, {.crowding = crowding}, costs));
-  check(selection.read_settings());
+  check(selection.read_settings(settings));
   return selection;
 }
 
 // On GPUs of one host, none of which need be there. An empty architecture is the newest that has
 // rows.
-Selection device_selection(int ranks, std::string_view architecture, int sms) {
-  check(settings().check());
-  const auto options = engine::gpu::Options::from_settings();
+Selection device_selection(int ranks, std::string_view architecture, int sms,
+                           const SettingTexts& given) {
+  const Settings settings = settings_with(given);
+  const auto options = engine::gpu::Options::from_settings(settings);
   check(options.check());
-  const auto table = take(engine::gpu::PathTable::from_settings());
+  const auto table = take(engine::gpu::PathTable::from_settings(settings));
   const int number = architecture.empty() ? table.newest_architecture()
                                           : engine::gpu::architecture_from_name(architecture);
   if (number == 0)
@@ -53,13 +63,13 @@ Selection device_selection(int ranks, std::string_view architecture, int sms) {
   auto paths = table.resolve(number, number >= first_with_tma, options.zero_copy_min_bytes);
   Selection selection(topo::Placement::single_node(ranks),
                       comm::device_model(options, sms, std::move(paths)));
-  check(selection.read_settings());
+  check(selection.read_settings(settings));
   return selection;
 }
 
 SelectionRow choose(std::string_view collective, const Size& size, const topo::Placement& placement,
-                    double crowding) {
-  Selection selection = selection_for(placement, crowding);
+                    double crowding, const SettingTexts& settings) {
+  Selection selection = selection_for(placement, crowding, settings);
   const Collective which = collective_of(collective);
   const std::uint64_t bytes = bytes_of(size);
   return selection.row_of(which, bytes, take(selection.choose(which, bytes, 0, false, {})));
@@ -137,41 +147,45 @@ void bind_selection(nb::module_& module) {
 
   module.def(
       "selection_table",
-      [](std::string_view collective, const topo::Placement& placement, double crowding) {
-        return selection_for(placement, crowding).rows(collective_of(collective));
+      [](std::string_view collective, const topo::Placement& placement, double crowding,
+         const SettingTexts& settings) {
+        return selection_for(placement, crowding, settings).rows(collective_of(collective));
       },
-      nb::arg("collective"), nb::arg("placement"), nb::arg("crowding") = 1.0);
+      nb::arg("collective"), nb::arg("placement"), nb::arg("crowding") = 1.0,
+      nb::arg("settings") = SettingTexts());
   module.def("choose", &choose, nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"),
-             nb::arg("crowding") = 1.0);
+             nb::arg("crowding") = 1.0, nb::arg("settings") = SettingTexts());
   module.def(
       "candidates",
       [](std::string_view collective, const Size& bytes, const topo::Placement& placement,
-         double crowding, const std::optional<comm::Parameters>& parameters) {
+         double crowding, const std::optional<comm::Parameters>& parameters,
+         const SettingTexts& settings) {
         const comm::CostModel costs =
             parameters ? comm::cost_model_of(*parameters) : comm::host_cost_model();
-        return selection_for(placement, crowding, costs)
+        return selection_for(placement, crowding, settings, costs)
             .candidates(collective_of(collective), bytes_of(bytes));
       },
       nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"), nb::arg("crowding") = 1.0,
-      nb::arg("parameters") = nb::none());
+      nb::arg("parameters") = nb::none(), nb::arg("settings") = SettingTexts());
   module.def("cost_parameters", [] { return comm::parameters_of(comm::host_cost_model()); });
   module.def(
       "explain",
       [](std::string_view collective, const Size& bytes, const topo::Placement& placement,
-         double crowding) {
-        return take(
-            selection_for(placement, crowding).explain(collective_of(collective), bytes_of(bytes)));
+         double crowding, const SettingTexts& settings) {
+        return take(selection_for(placement, crowding, settings)
+                        .explain(collective_of(collective), bytes_of(bytes)));
       },
-      nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"), nb::arg("crowding") = 1.0);
+      nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"), nb::arg("crowding") = 1.0,
+      nb::arg("settings") = SettingTexts());
   module.def(
       "explain_device",
       [](std::string_view collective, const Size& bytes, int ranks, std::string_view architecture,
-         int sms) {
-        return take(device_selection(ranks, architecture, sms)
+         int sms, const SettingTexts& settings) {
+        return take(device_selection(ranks, architecture, sms, settings)
                         .explain(collective_of(collective), bytes_of(bytes)));
       },
       nb::arg("collective"), nb::arg("bytes"), nb::arg("ranks"), nb::arg("architecture") = "",
-      nb::arg("sms") = 132);
+      nb::arg("sms") = 132, nb::arg("settings") = SettingTexts());
 }
 
 }  // namespace unisono::python

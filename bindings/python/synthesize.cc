@@ -8,6 +8,7 @@
 
 #include <tuple>
 
+#include "base/settings.h"
 #include "bind.h"
 #include "convert.h"
 #include "synthesize/program.h"
@@ -92,14 +93,16 @@ compile::Compiled compile_schedule(const Schedule& schedule, std::string name, b
                                    std::string_view protocol, int instances, double alpha_us,
                                    double gigabytes_per_second, std::int64_t block_bytes, bool fuse,
                                    int slots) {
-  const compile::Options options{.in_place = in_place,
-                                 .protocol = protocol_of(protocol),
-                                 .instances = instances,
-                                 .alpha_us = alpha_us,
-                                 .gigabytes_per_second = gigabytes_per_second,
-                                 .block_bytes = block_bytes,
-                                 .fuse = fuse,
-                                 .slots = slots};
+  const compile::Options options{
+      .in_place = in_place,
+      .protocol = protocol_of(protocol),
+      .instances = instances,
+      .alpha_us = alpha_us,
+      .gigabytes_per_second = gigabytes_per_second,
+      .block_bytes = block_bytes,
+      .fuse = fuse,
+      .slots = slots,
+      .check_passes = environment_settings().boolean(Setting::check_passes)};
   const auto run = [&] {
     const nb::gil_scoped_release release;
     return synthesize::compile_schedule(schedule, std::move(name), options);

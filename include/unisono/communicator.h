@@ -23,6 +23,7 @@
 
 #include <unisono/explanation.h>
 #include <unisono/result.h>
+#include <unisono/settings.h>
 #include <unisono/types.h>
 #include <unisono/window.h>
 
@@ -57,6 +58,11 @@ struct InitOptions {
   std::optional<Policy> policy = std::nullopt;
   int max_sms = 0;
   bool has_signals = false;  // of this communicator and its children; see Communicator::signal
+  // What a rank must have in addition to the job's secret; empty: nothing. The same on all ranks.
+  std::string shared_key;
+  // Of this communicator and its children, instead of what the environment has. What a process has
+  // one of (UNISONO_LOG, UNISONO_SIMD) is taken from the environment alone.
+  SettingValues settings;
 };
 
 // Choices for one call; the defaults let the selection table choose.
@@ -267,6 +273,8 @@ class Communicator {
   // for the root's.
   Status register_plans(std::span<const std::string> plans, std::uint64_t min_bytes = 0,
                         std::uint64_t max_bytes = UINT64_MAX);
+  // Whether UNISONO_CHECK_CALLS compares the calls of all ranks before they run.
+  bool compares_calls() const;
   // For a call that the caller cannot make, where UNISONO_CHECK_CALLS compares calls: sends `why`
   // to the other ranks, which would otherwise wait for the call. Misuse on all ranks. Without the
   // setting it does nothing.

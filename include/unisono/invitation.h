@@ -3,6 +3,7 @@
 #pragma once
 
 #include <unisono/result.h>
+#include <unisono/settings.h>
 
 #include <string>
 
@@ -14,12 +15,21 @@ struct Invitation {
   std::string secret;      // 32 hexadecimal digits
 };
 
+struct InviteOptions {
+  // An address or an interface's name; empty takes UNISONO_INTERFACE, then the first that is up and
+  // not loopback.
+  std::string interface;
+  // host:port where rank 0 will listen itself; see below.
+  std::string address;
+  std::string shared_key;  // as in InitOptions
+  SettingValues settings;  // as in InitOptions
+};
+
 // This process, which need not become a rank, tells the ranks that connect to it where rank 0
 // listens. A thread of this process does that as long as the process lives, for all its
-// invitations. `interface` is an address or an interface's name; empty takes UNISONO_INTERFACE,
-// then the first that is up and not loopback. Where NCCL_COMM_ID (host:port) is set, the invitation
-// names that place and UNISONO_SECRET: rank 0 listens there itself, and all processes may invite
-// alike.
-Result<Invitation> invite(const std::string& interface = {});
+// invitations; the first one decides its interface, shared key and protection. With an address, no
+// thread is needed: the invitation names that address and the secret of the settings, and all
+// processes may invite alike.
+Result<Invitation> invite(const InviteOptions& options = {});
 
 }  // namespace unisono

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace unisono {
@@ -19,18 +20,16 @@ struct ProcessSetting {
   std::int64_t number = 0;
 };
 
-// All of them but the secret.
+// Variables and the texts that they would have in the environment, which these values precede.
+using SettingValues = std::vector<std::pair<std::string, std::string>>;
+
+// All of this process's but the secret, as its environment had them when they were first read.
 std::vector<ProcessSetting> process_settings();
 
 // A variable of the environment that a library above declares for itself, read as those of the type
 // above are; unset, it has its default. Misuse names the variable and what would be right.
 Result<ProcessSetting> read_setting(std::string_view variable, SettingType type,
                                     std::string_view default_text);
-
-// Sets how this process protects its traffic to other hosts from now on: "none", "auth" or
-// "encrypt", as UNISONO_WIRE; and a key that all ranks need in addition to their job's secret, or
-// "". The same on every rank. Misuse once the process has invited ranks or joined a job.
-Status protect_wire(std::string_view protection, std::string_view shared_key);
 
 // A line of the log, at level "warn".
 void log_warning(std::string_view message);

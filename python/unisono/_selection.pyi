@@ -91,12 +91,23 @@ class SelectionRow:
 
 # In all of them `crowding` is how many ranks share each core where they are most, 1 or more.
 def selection_table(
-    collective: str, placement: Placement, crowding: float = 1.0
+    collective: str,
+    placement: Placement,
+    crowding: float = 1.0,
+    settings: dict[str, str] = ...,
 ) -> list[SelectionRow]:
-    """The rows in the order in which they are tried, with this process's settings."""
+    """The rows in the order in which they are tried.
+
+    `settings` are variables and texts, as `unisono.init` takes them; here and below, the others are
+    those of this process.
+    """
 
 def choose(
-    collective: str, bytes: int | str, placement: Placement, crowding: float = 1.0
+    collective: str,
+    bytes: int | str,
+    placement: Placement,
+    crowding: float = 1.0,
+    settings: dict[str, str] = ...,
 ) -> SelectionRow:
     """The row that decides a call of `bytes` (the larger of a rank's input and output)."""
 
@@ -106,6 +117,7 @@ def candidates(
     placement: Placement,
     crowding: float = 1.0,
     parameters: Sequence[float] | None = None,
+    settings: dict[str, str] = ...,
 ) -> list[Candidate]:
     """All plans that could serve, fastest first; with `parameters`, by a cost model of these."""
 
@@ -113,12 +125,21 @@ def cost_parameters() -> list[float]:
     """The cost model's parameters, in the order of src/comm/select/cost_model.cc."""
 
 def explain(
-    collective: str, bytes: int | str, placement: Placement, crowding: float = 1.0
+    collective: str,
+    bytes: int | str,
+    placement: Placement,
+    crowding: float = 1.0,
+    settings: dict[str, str] = ...,
 ) -> Explanation:
     """Which plan a call would take, and why; `bytes` may be a text, as "1MiB"."""
 
 def explain_device(
-    collective: str, bytes: int | str, ranks: int, architecture: str = "", sms: int = 132
+    collective: str,
+    bytes: int | str,
+    ranks: int,
+    architecture: str = "",
+    sms: int = 132,
+    settings: dict[str, str] = ...,
 ) -> Explanation:
     """Which plan a call on the GPUs of one host would take, on which kernel, and why.
 

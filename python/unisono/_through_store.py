@@ -5,6 +5,7 @@ there, so the job is no stronger than the store.
 """
 
 import json
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -30,13 +31,20 @@ class Store(Protocol):
         """The value of a key that is set."""
 
 
-def has_secret() -> bool:
-    """Whether the settings give this process a secret, which precedes a generated one."""
-    return any(row.value for row in native.settings() if row.variable in _SECRETS)
+def has_secret(given: Mapping[str, str] | None = None) -> bool:
+    """Whether `given` or this process's settings have a secret, which precedes a generated one."""
+    values = {row.variable: row.value for row in native.settings()} | dict(given or {})
+    return any(values[variable] for variable in _SECRETS)
 
 
 def meet(
-    store: Store, prefix: str, rank: int, size: int, timeout: timedelta, interface: str
+    store: Store,
+    prefix: str,
+    rank: int,
+    size: int,
+    timeout: timedelta,
+    interface: str,
+    given: Mapping[str, str] | None = None,
 ) -> tuple[native.RendezvousListener | None, str, str]:
     """Rank 0 listens on `interface` and makes a secret; the others read both from the store.
 
@@ -58,14 +66,14 @@ def meet(
         except Exception as error:  # sent to all, or the others would wait for nothing
             store.set(key, json.dumps(["", "", str(error)]))
             raise
-        secret = "" if has_secret() else native.make_secret()
+        secret = "" if has_secret(given) else native.make_secret()
         store.set(key, json.dumps([listener.rendezvous, secret, ""]))
         return listener, listener.rendezvous, secret
     store.wait([key], timeout)
     rendezvous, secret, refused = _decode(store.get(key))
     if refused:
         raise PeerError(f"rank 0 could not listen for the other ranks: {refused}", 0)
-    if has_secret():
+    if has_secret(given):
         return None, rendezvous, ""
     if not secret:
         raise MachineError(

@@ -124,7 +124,10 @@ class Communicator:
         device: int = -1,
         policy: str = "",
         max_sms: int = 0,
+        settings: dict[str, str] = ...,
     ) -> Communicator: ...
+    @property
+    def compares_calls(self) -> bool: ...  # UNISONO_CHECK_CALLS
     @property
     def rank(self) -> int: ...
     @property
@@ -223,17 +226,14 @@ class Setting:
     @property
     def meaning(self) -> str: ...
     @property
-    def value(self) -> str: ...  # of this process now
+    def value(self) -> str: ...  # as this process's environment had it
     @property
     def is_set(self) -> bool: ...
 
 def settings() -> list[Setting]:
-    """The table of settings with this process's values."""
+    """The table of settings, with what this process's environment had when it was first read.
 
-def set_setting(variable: str, value: str) -> None:
-    """Sets a setting of this process as if the variable had the value; MisuseError if it cannot be.
-
-    Communicators take their settings when they are made.
+    `init(settings=...)` hands other values to one communicator.
     """
 
 def unknown_variables() -> list[str]:

@@ -67,9 +67,7 @@ class Calls:
         self.rank: int = communicator.rank
         self.size: int = communicator.size
         self._is_native = False  # the last call came as far as the native one
-        if any(
-            row.variable == "UNISONO_CHECK_CALLS" and row.value == "1" for row in native.settings()
-        ):
+        if communicator.compares_calls:
             for name in _COLLECTIVES:
                 setattr(self, name, self._telling(getattr(self, name)))
 

@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Protocol, TypedDict
 
@@ -45,6 +46,7 @@ class InitOptions(TypedDict, total=False):
     device: int | None
     policy: str | None
     max_sms: int | None
+    settings: Mapping[str, str] | None
 
 
 _Met = tuple[native.RendezvousListener | None, str, str]
@@ -64,6 +66,7 @@ def init(
     device: int | None = None,
     policy: str | None = None,
     max_sms: int | None = None,
+    settings: Mapping[str, str] | None = None,
     mpi_comm: MpiCommunicator | None = None,
 ) -> Communicator:
     """Joins the job and returns the communicator of all its ranks. Collective.
@@ -93,6 +96,8 @@ def init(
         policy: Of calls on devices that say nothing else, the same on all ranks: "fastest" or
             "zero_sm"; see CallOptions.
         max_sms: The default limit on SMs of calls on devices, the same on all ranks.
+        settings: Variables of the table of settings (UNISONO_*) and their texts, for this
+            communicator and its children; the others are those of the environment.
         mpi_comm: A communicator of mpi4py, whose ranks join.
 
     Raises:
@@ -102,20 +107,21 @@ def init(
         PeerError: A rank died, or its secret is another one.
         MachineError: For example, the port is in use.
     """
+    given = {} if settings is None else dict(settings)
     listener: native.RendezvousListener | None = None
     met: _Met | None = None
     if mpi_comm is None and rank is None and world_size is None:
         if _meets_by_mpi():
             mpi_comm = _mpi_world()
         elif rendezvous is None and secret is None:
-            met = _meet_by_torchrun(interface, bootstrap_timeout)
+            met = _meet_by_torchrun(interface, bootstrap_timeout, given)
     if mpi_comm is not None:
         if not all(hasattr(mpi_comm, name) for name in ("Get_rank", "Get_size", "bcast")):
             raise MisuseError(
                 f"mpi_comm is a {type(mpi_comm).__qualname__}; it must be a communicator of mpi4py"
             )
         rank, world_size = mpi_comm.Get_rank(), mpi_comm.Get_size()
-        met = _meet_by_mpi(mpi_comm, interface or "")
+        met = _meet_by_mpi(mpi_comm, interface or "", given)
     if met is not None:
         listener, rendezvous, made = met
         secret = secret or made
@@ -134,6 +140,7 @@ def init(
             -1 if device is None else _not_negative("device", device),
             policy or "",
             0 if max_sms is None else _positive("max_sms", max_sms),
+            given,
         )
     )
 
@@ -192,7 +199,7 @@ def _check_mpi_size(size: int) -> None:
     )
 
 
-def _meet_by_mpi(mpi_comm: MpiCommunicator, interface: str) -> _Met:
+def _meet_by_mpi(mpi_comm: MpiCommunicator, interface: str, given: Mapping[str, str]) -> _Met:
     """Rank 0 listens and makes a secret; MPI broadcasts both."""
     listener = None
     told: tuple[str, str] | Exception = ("", "")
@@ -206,18 +213,22 @@ def _meet_by_mpi(mpi_comm: MpiCommunicator, interface: str) -> _Met:
     if isinstance(told, Exception):
         raise told
     rendezvous, secret = told
-    return listener, rendezvous, "" if _through_store.has_secret() else secret
+    return listener, rendezvous, "" if _through_store.has_secret(given) else secret
 
 
-def _meet_by_torchrun(interface: str | None, bootstrap_timeout: float | None) -> _Met | None:
+def _meet_by_torchrun(
+    interface: str | None, bootstrap_timeout: float | None, given: Mapping[str, str]
+) -> _Met | None:
     """Through the store of torchrun's agent; None where there is none, or no need of a secret."""
     variables = os.environ
-    settings = {row.variable: row for row in native.settings()}
+    rows = native.settings()
+    settings = {row.variable: row.value for row in rows} | dict(given)
+    is_set = {row.variable for row in rows if row.is_set} | given.keys()
     if (
         variables.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
         or not all(variables.get(name) for name in _TORCHRUN_VARIABLES)
-        or any(settings[name].is_set for name in _PLACE_SETTINGS)
-        or _through_store.has_secret()
+        or any(name in is_set for name in _PLACE_SETTINGS)
+        or _through_store.has_secret(given)
         or variables["MASTER_ADDR"].startswith(_LOOPBACK)
     ):
         return None
@@ -232,7 +243,7 @@ def _meet_by_torchrun(interface: str | None, bootstrap_timeout: float | None) ->
     if size < 2 or not dist.is_available():
         return None
     host = variables["MASTER_ADDR"]
-    asked = settings["UNISONO_BOOTSTRAP_TIMEOUT"].value
+    asked = settings["UNISONO_BOOTSTRAP_TIMEOUT"]
     timeout = timedelta(seconds=bootstrap_timeout or native.parse_seconds(asked))
     # A worker group that is started again must not read what the one before it left.
     prefix = f"unisono/init/{variables.get('TORCHELASTIC_RESTART_COUNT', '0')}/{size}"
@@ -242,9 +253,9 @@ def _meet_by_torchrun(interface: str | None, bootstrap_timeout: float | None) ->
         raise MachineError(
             f"rank {rank} did not reach torchrun's store at {host}:{port}: {error}"
         ) from error
-    where = interface or settings["UNISONO_INTERFACE"].value or _address_towards(host, port)
+    where = interface or settings["UNISONO_INTERFACE"] or _address_towards(host, port)
     try:
-        return _through_store.meet(store, prefix, rank, size, timeout, where)
+        return _through_store.meet(store, prefix, rank, size, timeout, where, given)
     except dist.DistError as error:
         raise CollectiveTimeoutError(
             f"rank {rank} waited {timeout.total_seconds():g} s for rank 0, which has not told "

@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<std::string_view, 5> level_names{"off", "error", "warn", "info", "debug"};
 
 LogLevel level_from_settings() {
-  const std::string wanted = settings().text(Setting::log);
+  const std::string wanted = environment_settings().text(Setting::log);
   for (std::size_t i = 0; i < level_names.size(); ++i)
     if (level_names[i] == wanted) return static_cast<LogLevel>(i);
   return LogLevel::warn;

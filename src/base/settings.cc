@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/try.h"
 #include "base/units.h"
 
 namespace unisono {
@@ -157,9 +158,6 @@ constexpr std::array rows{
     SettingRow{Setting::simd, "UNISONO_SIMD", text, "",
                "Caps the instruction set of the reductions: baseline, avx2 or avx512. Empty uses "
                "the best that the processor has."},
-    SettingRow{Setting::comm_id, "NCCL_COMM_ID", text, "",
-               "As in NCCL: host:port where rank 0 listens, so that every process can create the "
-               "same unique id by itself. UNISONO_SECRET is its secret."},
 };
 
 const SettingRow& row_of(Setting setting) { return rows[static_cast<std::size_t>(setting)]; }
@@ -203,6 +201,15 @@ Result<std::int64_t> parse_number(SettingType type, std::string_view value) {
 
 std::span<const SettingRow> setting_rows() { return rows; }
 
+Settings::Settings() : values_(rows.size()) {
+  for (const SettingRow& row : rows) {
+    Value& value = values_[static_cast<std::size_t>(row.setting)];
+    value.text = row.default_text;
+    if (row.default_text.empty()) continue;
+    if (auto number = parse_number(row.type, row.default_text); number.ok()) value.number = *number;
+  }
+}
+
 const std::string& Settings::text(Setting setting) const {
   return values_[static_cast<std::size_t>(setting)].text;
 }
@@ -232,6 +239,12 @@ Status Settings::set(std::string_view variable, std::string_view value) {
   return misuse("there is no setting ", variable, near_settings(variable));
 }
 
+Result<Settings> Settings::with(const SettingValues& values) const {
+  Settings out = *this;
+  for (const auto& [variable, value] : values) UNISONO_TRY(out.set(variable, value));
+  return out;
+}
+
 Status Settings::check() const {
   if (complaints_.empty()) return {};
   return misuse(join(complaints_, "; "));
@@ -258,13 +271,7 @@ Settings read_and_take_secret() {
 
 Settings Settings::from_environment() {
   Settings out;
-  out.values_.resize(rows.size());
   for (const SettingRow& row : rows) {
-    const auto index = static_cast<std::size_t>(row.setting);
-    out.values_[index].text = row.default_text;
-    if (!row.default_text.empty())
-      if (auto number = parse_number(row.type, row.default_text); number.ok())
-        out.values_[index].number = *number;
     const char* value = std::getenv(std::string(row.variable).c_str());
     if (value == nullptr) continue;
     if (row.setting == Setting::secret && is_overwritten(value)) {
@@ -289,10 +296,10 @@ Result<ProcessSetting> read_setting(std::string_view variable, SettingType type,
   return out;
 }
 
-Settings& settings() {
+const Settings& environment_settings() {
   // Lives as long as the process: a join that was given up may still read them when static objects
   // are destroyed.
-  static Settings* const of_process = new Settings(read_and_take_secret());
+  static const auto* const of_process = new Settings(read_and_take_secret());
   return *of_process;
 }
 

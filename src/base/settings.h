@@ -61,7 +61,6 @@ enum class Setting : std::uint8_t {
   check_passes,
   spin,
   simd,
-  comm_id,
 };
 
 struct SettingRow {
@@ -74,10 +73,11 @@ struct SettingRow {
 
 std::span<const SettingRow> setting_rows();
 
-// The settings of this process, read from the environment once. A value that does not parse is
-// reported by check() when a communicator is made; until then its default holds.
+// A value for every setting. Whoever makes something hands it in; it does not change afterwards.
 class Settings {
  public:
+  Settings();  // the defaults
+
   const std::string& text(Setting setting) const;
   std::int64_t integer(Setting setting) const;
   std::uint64_t bytes(Setting setting) const;
@@ -85,15 +85,18 @@ class Settings {
   bool boolean(Setting setting) const;
   bool is_set(Setting setting) const;
 
-  // Sets a value as if the variable had it; for tests, the C++ API and the command line.
+  // Sets a value as if the variable had it. Misuse, and nothing set, if it cannot be.
   Status set(Setting setting, std::string_view value);
   Status set(std::string_view variable, std::string_view value);
   // The first value that could not be read, naming the variable and what would be right.
   Status check() const;
+  // These with some values set, by variable.
+  Result<Settings> with(const SettingValues& values) const;
   // The process that started this one had UNISONO_SECRET in its environment, and has overwritten it
-  // there (settings() does), so that this one inherits nothing of it.
+  // there (environment_settings() does), so that this one inherits nothing of it.
   bool secret_was_taken() const { return secret_was_taken_; }
 
+  // A variable that cannot be read leaves the default, and check() reports it.
   static Settings from_environment();
 
  private:
@@ -145,8 +148,10 @@ Result<std::optional<std::int64_t>> launcher_integer(LauncherVariable variable);
 // those of Slurm, PMI, PMIx and Open MPI. A process that has none was started alone.
 std::vector<std::string> launcher_traces();
 
-// The process-wide settings. Once they are read, UNISONO_SECRET is overwritten where the
+// What this process's environment had when it was first asked for; it never changes. For those who
+// make something from it (Communicator::init, the bindings) and for what a process has one of (the
+// level of the log, the instruction set). Once it is read, UNISONO_SECRET is overwritten where the
 // environment has it, so that neither this process's children nor /proc/<pid>/environ have it.
-Settings& settings();
+const Settings& environment_settings();
 
 }  // namespace unisono

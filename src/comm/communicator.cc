@@ -202,6 +202,8 @@ Status Communicator::register_plans(std::span<const std::string> plans, std::uin
                                 [&] { return core_->register_plans(plans, min_bytes, max_bytes); });
 }
 
+bool Communicator::compares_calls() const { return core_ && core_->checks_calls; }
+
 Status Communicator::refuse_call(std::string_view why) {
   return core_ ? core_->refuse_call(why) : no_communicator();
 }

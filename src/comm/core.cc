@@ -22,7 +22,7 @@ namespace {
 // Where ranks outnumber cores, spinning takes the core from the rank that is waited for. A group of
 // a few shares the cores with the ranks beside it, of which a launcher tells.
 int spins_of(const comm::Job& job) {
-  const auto wanted = static_cast<int>(settings().integer(Setting::spin));
+  const auto wanted = static_cast<int>(job.settings().integer(Setting::spin));
   if (wanted >= 0) return wanted;
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   const auto launched = launcher_integer(LauncherVariable::local_world_size);
@@ -59,7 +59,7 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   core->size = group->size();
   core->world_ranks.assign(group->world_ranks().begin(), group->world_ranks().end());
   core->timeout_ns = job->timeout_ns();
-  core->checks_calls = settings().boolean(Setting::check_calls);
+  core->checks_calls = job->settings().boolean(Setting::check_calls);
 
   UNISONO_ASSIGN(auto placement, placement_of(*job, core->world_ranks));
   std::vector<int> neighbours;
@@ -68,7 +68,7 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
     neighbours.push_back(placement.rank_at(node, i));
   core->status_page = std::make_unique<comm::StatusPage>(
       job->status_page_name(core->id, core->epoch, node), core->rank, neighbours, core->size);
-  if (settings().boolean(Setting::flat)) placement = topo::Placement::single_node(core->size);
+  if (job->settings().boolean(Setting::flat)) placement = topo::Placement::single_node(core->size);
   UNISONO_ASSIGN(core->host, comm::HostPath::make(job,
                                                   {.communicator = core->id,
                                                    .epoch = core->epoch,
@@ -76,18 +76,19 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
                                                    .checks_calls = core->checks_calls},
                                                   core->world_ranks, std::move(placement)));
   core->scheduler = std::make_unique<Scheduler>(
-      Scheduler::Options{.rank = core->rank,
-                         .communicator = core->id,
-                         .group = core->group_name,
-                         .spins = spins_of(*job),
-                         .record_slots = static_cast<std::size_t>(
-                             std::max<std::int64_t>(settings().integer(Setting::record_slots), 1)),
-                         .on_failure = [of = core.get()] { comm::dump_process_to_directory(*of); }},
+      Scheduler::Options{
+          .rank = core->rank,
+          .communicator = core->id,
+          .group = core->group_name,
+          .spins = spins_of(*job),
+          .record_slots = static_cast<std::size_t>(
+              std::max<std::int64_t>(job->settings().integer(Setting::record_slots), 1)),
+          .on_failure = [of = core.get()] { comm::dump_process_to_directory(*of); }},
       core->host->connections(), *core->status_page, *group);
   if (job->has_signals())
     UNISONO_TRY(core->make_signals(*job, *group));
   else
-    UNISONO_TRY(group->barrier(settings().duration_ns(Setting::bootstrap_timeout)));
+    UNISONO_TRY(group->barrier(job->bootstrap_timeout_ns()));
   core->status_page->all_have_joined();
   core->group = std::move(group);
   core->job = std::move(job);
@@ -136,7 +137,7 @@ trace::Owner Communicator::Core::owner() const {
           .world_ranks = world_ranks,
           .node = job->member(world_ranks[static_cast<std::size_t>(rank)]).node,
           .process = process,
-          .is_watched = comm::is_watched()};
+          .is_watched = comm::is_watched(*this)};
 }
 
 Status Communicator::Core::register_plans(std::span<const std::string> texts,

@@ -33,9 +33,11 @@ namespace {
 // heard of it after 0.65 s.
 constexpr std::chrono::duration<int, std::milli> look_interval(100);
 
-bool has_directory() { return !settings().text(Setting::dump_directory).empty(); }
-bool is_live() { return settings().boolean(Setting::live); }
-int signal_number() { return static_cast<int>(settings().integer(Setting::dump_signal)); }
+// Empty, too, of a communicator that is being made.
+std::string_view directory_of(const Communicator::Core& core) {
+  if (core.job == nullptr) return {};
+  return core.job->settings().text(Setting::dump_directory);
+}
 
 // What is added to the eventfd of the thread, for a signal and for a socket that is new.
 constexpr std::uint64_t one_signal = 1;
@@ -98,12 +100,18 @@ class Registry {
     if (std::exchange(forks_, sys::fork_count()) != sys::fork_count()) {
       // A parent's communicators are its own to write down, and its thread is not here.
       watched_.clear();
-      start();
+      is_started_ = false;
     }
+    const Settings& settings = one->job->settings();
+    const bool has_directory = !settings.text(Setting::dump_directory).empty();
+    const bool is_live = settings.boolean(Setting::live);
+    if ((has_directory || is_live) && !std::exchange(is_started_, true)) start();
+    const auto number = static_cast<int>(settings.integer(Setting::dump_signal));
+    if (number != 0 && !std::exchange(has_handler_, true)) handle(number, has_directory);
     std::erase_if(watched_, [](const auto& known) { return known.expired(); });
-    if (is_live()) one->socket = socket_of(*one->job);
+    if (is_live) one->socket = socket_of(*one->job);
     watched_.push_back(one);
-    wake_thread(one_socket);
+    if (is_started_) wake_thread(one_socket);
   }
 
   // Holds one communicator at a time, of which no caller may hold any but `except`.
@@ -122,15 +130,7 @@ class Registry {
   }
 
  private:
-  Registry() { start(); }
-
   void start() {
-    const int number = signal_number();
-    if (number != 0) handle(number);  // else it would end the process
-    if (number != 0 && !has_directory())
-      log(LogLevel::error, "UNISONO_DUMP_SIGNAL: signal ", number,
-          " writes no record, because UNISONO_DUMP_DIRECTORY names no folder");
-    if (!has_directory() && !is_live()) return;
     const int descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (descriptor < 0) {
       log(LogLevel::error, "no record will be written by signal, or by a rank that makes no call, ",
@@ -161,7 +161,11 @@ class Registry {
     });
   }
 
-  static void handle(int number) {
+  // Without a folder, too: the signal would end the process else.
+  static void handle(int number, bool has_directory) {
+    if (!has_directory)
+      log(LogLevel::error, "UNISONO_DUMP_SIGNAL: signal ", number,
+          " writes no record, because UNISONO_DUMP_DIRECTORY names no folder");
     struct sigaction action{};
     action.sa_handler = request_records;
     action.sa_flags = SA_RESTART;
@@ -242,6 +246,8 @@ class Registry {
   std::vector<std::weak_ptr<Watched>> watched_;
   std::uint32_t forks_ = sys::fork_count();
   std::optional<sys::AtExit> at_exit_;
+  bool is_started_ = false;  // in this process
+  bool has_handler_ = false;
 };
 
 class WatchUntilGone final : public Watch {
@@ -271,7 +277,7 @@ std::unique_ptr<Watch> watch_for_dumps(Communicator::Core& core) {
   return std::make_unique<WatchUntilGone>(core);
 }
 
-bool is_watched() { return has_directory(); }
+bool is_watched(const Communicator::Core& core) { return !directory_of(core).empty(); }
 
 std::string record_json(const Communicator::Core& core, std::string_view cause) {
   return newest_json_of(core, core.scheduler->look_and_record(), cause);
@@ -279,7 +285,7 @@ std::string record_json(const Communicator::Core& core, std::string_view cause) 
 
 Status write_dump(const Communicator::Core& core, std::string_view cause) {
   static std::atomic<int> files{0};
-  const std::string_view directory = settings().text(Setting::dump_directory);
+  const std::string_view directory = directory_of(core);
   if (directory.empty())
     return misuse("rank ", core.rank, " cannot write its record, because UNISONO_DUMP_DIRECTORY ",
                   "names no folder");
@@ -298,7 +304,7 @@ Status write_dump(const Communicator::Core& core, std::string_view cause) {
 void dump_to_directory(const Communicator::Core& core, std::string_view cause) {
   static std::atomic<bool> has_complained{false};
   // A communicator that fails while it is made has nothing to tell.
-  if (!has_directory() || core.job == nullptr) return;
+  if (directory_of(core).empty()) return;
   if (const auto status = write_dump(core, cause); !status.ok() && !has_complained.exchange(true))
     log(LogLevel::error, status.error().message);
 }
@@ -309,7 +315,7 @@ void dump_and_ask(const Communicator::Core& core, std::string_view cause) {
 }
 
 void dump_process_to_directory(const Communicator::Core& failed) {
-  if (!has_directory()) return;
+  if (directory_of(failed).empty()) return;
   dump_to_directory(failed, "failure");
   const std::int64_t recent = transport::now_ns() - rewrite_interval_ns;
   Registry::instance().for_each(

@@ -18,10 +18,11 @@ class Watch {
  public:
   virtual ~Watch() = default;
 };
-// Installs the handler of UNISONO_DUMP_SIGNAL and starts the thread the first time.
+// The first communicator of the process that has UNISONO_DUMP_DIRECTORY or UNISONO_LIVE starts the
+// thread, and the first that has UNISONO_DUMP_SIGNAL installs the handler.
 std::unique_ptr<Watch> watch_for_dumps(Communicator::Core& core);
 // Whether it writes files when a group fails whose rank here makes no call.
-bool is_watched();
+bool is_watched(const Communicator::Core& core);
 
 // `cause` as trace::to_json says.
 std::string record_json(const Communicator::Core& core, std::string_view cause);

@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "base/settings.h"
 #include "base/try.h"
 #include "comm/core.h"
 
@@ -32,7 +31,7 @@ Result<std::vector<Wish>> read_wishes(const comm::Gathered& gathered) {
 }  // namespace
 
 Result<Communicator> Communicator::Core::split(int color, int key) {
-  const std::int64_t timeout = settings().duration_ns(Setting::bootstrap_timeout);
+  const std::int64_t timeout = job->bootstrap_timeout_ns();
   const Wish mine{color, key};
   UNISONO_ASSIGN(const comm::Gathered gathered,
                  group->all_gather(std::as_bytes(std::span(&mine, 1)), timeout));

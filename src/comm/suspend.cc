@@ -1,7 +1,6 @@
 // A communicator's rests: suspended, it gives back its device memory; drained, all that it has.
 
 #include "base/error.h"
-#include "base/settings.h"
 #include "base/try.h"
 #include "comm/core.h"
 #include "comm/run/backoff.h"
@@ -34,7 +33,7 @@ Status Communicator::Core::drain() {
 // calls, and after the second one all have closed.
 Status Communicator::Core::suspend() {
   UNISONO_TRY(usable());
-  const std::int64_t timeout = settings().duration_ns(Setting::bootstrap_timeout);
+  const std::int64_t timeout = job->bootstrap_timeout_ns();
   wait_until_idle();
   UNISONO_TRY(group->barrier(timeout));
   {
@@ -56,7 +55,7 @@ Status Communicator::Core::resume() {
     const comm::Scheduler::Pause pause(*scheduler);
     if (device() != nullptr) UNISONO_TRY(device()->resume(registered_));
   }
-  UNISONO_TRY(group->barrier(settings().duration_ns(Setting::bootstrap_timeout)));
+  UNISONO_TRY(group->barrier(job->bootstrap_timeout_ns()));
   suspended.store(false, std::memory_order_release);
   return {};
 }

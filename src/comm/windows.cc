@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/settings.h"
 #include "base/try.h"
 #include "base/wire.h"
 #include "comm/core.h"
@@ -147,8 +146,7 @@ Result<Window> Communicator::Core::make_window(void* data, std::size_t bytes, bo
   by_rank[static_cast<std::size_t>(rank)] = address_of(data);
   const Part mine{.address = address_of(data), .bytes = bytes, .process = sys::this_process()};
   UNISONO_ASSIGN(const comm::Gathered all,
-                 group->all_gather(write_card(mine, by_rank),
-                                   settings().duration_ns(Setting::bootstrap_timeout)));
+                 group->all_gather(write_card(mine, by_rank), job->bootstrap_timeout_ns()));
   for (int owner = 0; owner < all.size(); ++owner) {
     UNISONO_ASSIGN(Part part, read_card(all[owner], owner, rank, size));
     part.is_on_this_host = job->is_on_this_host(world_ranks[static_cast<std::size_t>(owner)]);
@@ -164,9 +162,8 @@ Status Communicator::Core::make_signals(const comm::Job& of, comm::ControlGroup&
   auto opened = comm::Signals::open(of.status_page_name(id, epoch, signals_board), rank,
                                     ranks_on_this_host(of, world_ranks), size);
   const std::byte mine{opened.ok()};
-  UNISONO_ASSIGN(
-      const comm::Gathered all,
-      members.all_gather(std::span(&mine, 1), settings().duration_ns(Setting::bootstrap_timeout)));
+  UNISONO_ASSIGN(const comm::Gathered all,
+                 members.all_gather(std::span(&mine, 1), of.bootstrap_timeout_ns()));
   for (int other = 0; other < all.size() && !no_signals; ++other)
     if (all[other].size() != 1 || all[other][0] == std::byte{0})
       no_signals = environment_error("rank ", other, " could not open shared memory for signals");

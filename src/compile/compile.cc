@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/settings.h"
 #include "base/str.h"
 #include "base/try.h"
 #include "compile/dump.h"
@@ -125,8 +124,7 @@ bool names_blocks(const Trace& trace) {
 // All passes and the plan, without the proof.
 Result<plan::Plan> run_passes(std::span<const Pass> passes, Module& module,
                               std::vector<Timing>& timings) {
-  const bool checks =
-      is_debug_build || module.options.check_passes || settings().boolean(Setting::check_passes);
+  const bool checks = is_debug_build || module.options.check_passes;
   for (std::size_t i = 0; i < passes.size(); ++i) {
     const double start = cpu_seconds();
     if (Status status = passes[i].run(module); !status.ok()) {

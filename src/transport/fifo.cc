@@ -77,8 +77,7 @@ Status check_slot_bytes(std::string_view what, std::size_t bytes, std::size_t mu
 
 }  // namespace
 
-FifoOptions FifoOptions::from_settings() {
-  const Settings& from = settings();
+FifoOptions FifoOptions::from_settings(const Settings& from) {
   return {.slots = static_cast<int>(from.integer(Setting::simple_slots)),
           .simple_slot_bytes = from.bytes(Setting::simple_slot_bytes),
           .ll_slot_bytes = from.bytes(Setting::ll_slot_bytes),

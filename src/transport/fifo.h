@@ -27,6 +27,10 @@
 
 #include "transport/transport.h"
 
+namespace unisono {
+class Settings;
+}
+
 namespace unisono::transport {
 
 struct FifoOptions {
@@ -41,7 +45,7 @@ struct FifoOptions {
   std::size_t zero_copy_min_bytes = 256 << 10;
 
   // As they are set: simple_slot_bytes may be 0, for what shared_by() makes of it.
-  static FifoOptions from_settings();
+  static FifoOptions from_settings(const Settings& from);
   // For at most so many ranks on a machine, whose slots share its caches.
   FifoOptions shared_by(int ranks) const;
   // Messages that a connection holds in every transport: some of its credits may be held back.

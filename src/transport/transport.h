@@ -196,7 +196,10 @@ struct TransportOptions {
   // Protects connections over the loopback interface as those between hosts. Only this host's
   // administrator can read or change what travels there, so they are left as they are by default.
   bool protects_loopback = false;
-  std::string interface;  // where listeners bind; see Setting::interface
+  // Where listeners bind; see Setting::interface, socket_streams and rails.
+  std::string interface;
+  std::int64_t socket_streams = 0;
+  std::string rails;
   // Lets the processes of this user on this host read this one's memory.
   bool shares_memory = false;
 };

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/settings.h"
 #include "base/str.h"
 #include "support/ranks.h"
 
@@ -25,16 +24,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The handler is installed with the first communicator of the process, so the settings come first.
 class DumpSettings : public testing::Environment {
  public:
   void SetUp() override {
     directory = testing::TempDir() + str("unisono-dumps-", getpid());
     std::filesystem::create_directories(directory);
-    ASSERT_TRUE(settings().set(Setting::dump_directory, directory).ok());
-    ASSERT_TRUE(settings().set(Setting::dump_signal, str(SIGUSR2)).ok());
   }
   void TearDown() override { std::filesystem::remove_all(directory); }
+  static SettingValues values(const std::string& folder = directory) {
+    return {{"UNISONO_DUMP_DIRECTORY", folder}, {"UNISONO_DUMP_SIGNAL", str(SIGUSR2)}};
+  }
   static inline std::string directory;
 };
 const auto* const environment = testing::AddGlobalTestEnvironment(new DumpSettings);
@@ -50,21 +49,22 @@ std::string path_of(const Communicator& world) {
 }
 
 TEST(Dump, OnFailureTellsWhatTheCallWaitedFor) {
-  test::run_ranks({.ranks = 2, .timeout = 200ms}, [](Communicator& world) {
-    if (world.rank() == 1) return;
-    ASSERT_FALSE(world.barrier().ok());
-    auto record = json::parse(text_of(path_of(world)));
-    ASSERT_TRUE(record.ok()) << record.error().describe();
-    const json::Value& entry = record->find("collectives")->array().back();
-    EXPECT_EQ(entry.find("state")->string(), "failed");
-    EXPECT_EQ(entry.find("collective")->string(), "barrier");
-    ASSERT_NE(entry.find("waiting"), nullptr);
-    EXPECT_EQ(entry.find("waiting")->find("peer")->integer(), 1);
-  });
+  test::run_ranks({.ranks = 2, .timeout = 200ms, .settings = DumpSettings::values()},
+                  [](Communicator& world) {
+                    if (world.rank() == 1) return;
+                    ASSERT_FALSE(world.barrier().ok());
+                    auto record = json::parse(text_of(path_of(world)));
+                    ASSERT_TRUE(record.ok()) << record.error().describe();
+                    const json::Value& entry = record->find("collectives")->array().back();
+                    EXPECT_EQ(entry.find("state")->string(), "failed");
+                    EXPECT_EQ(entry.find("collective")->string(), "barrier");
+                    ASSERT_NE(entry.find("waiting"), nullptr);
+                    EXPECT_EQ(entry.find("waiting")->find("peer")->integer(), 1);
+                  });
 }
 
 TEST(Dump, BySignalWhileACallRuns) {
-  test::run_ranks({.ranks = 2}, [](Communicator& world) {
+  test::run_ranks({.ranks = 2, .settings = DumpSettings::values()}, [](Communicator& world) {
     ASSERT_TRUE(world.barrier().ok());
     if (world.rank() == 1) return;
     ASSERT_EQ(raise(SIGUSR2), 0);
@@ -97,35 +97,36 @@ std::optional<json::Value> dump_of(const Communicator& world) {
 
 // Not of blocking calls alone.
 TEST(Dump, OnTheDeadlineOfWorkThatIsWaitedFor) {
-  test::run_ranks({.ranks = 2, .timeout = 200ms}, [](Communicator& world) {
-    if (world.rank() == 1) {
-      std::this_thread::sleep_for(2s);
-      return;
-    }
-    float value = 1;
-    auto work = world.submit(Call{.collective = Collective::all_reduce,
-                                  .input = &value,
-                                  .output = &value,
-                                  .count = 1,
-                                  .send_counts = {},
-                                  .send_displacements = {},
-                                  .recv_counts = {},
-                                  .recv_displacements = {},
-                                  .options = {}});
-    ASSERT_TRUE(work.ok());
-    ASSERT_FALSE(work->wait().ok());
-    const auto record = json::parse(text_of(path_of(world)));
-    ASSERT_TRUE(record.ok()) << record.error().describe();
-    EXPECT_EQ(record->find("cause")->string(), "failure");
-    EXPECT_EQ(record->find("failure")->find("kind")->string(), "timeout");
-    EXPECT_EQ(record->find("collectives")->array().back().find("state")->string(), "failed");
-  });
+  test::run_ranks(
+      {.ranks = 2, .timeout = 200ms, .settings = DumpSettings::values()}, [](Communicator& world) {
+        if (world.rank() == 1) {
+          std::this_thread::sleep_for(2s);
+          return;
+        }
+        float value = 1;
+        auto work = world.submit(Call{.collective = Collective::all_reduce,
+                                      .input = &value,
+                                      .output = &value,
+                                      .count = 1,
+                                      .send_counts = {},
+                                      .send_displacements = {},
+                                      .recv_counts = {},
+                                      .recv_displacements = {},
+                                      .options = {}});
+        ASSERT_TRUE(work.ok());
+        ASSERT_FALSE(work->wait().ok());
+        const auto record = json::parse(text_of(path_of(world)));
+        ASSERT_TRUE(record.ok()) << record.error().describe();
+        EXPECT_EQ(record->find("cause")->string(), "failure");
+        EXPECT_EQ(record->find("failure")->find("kind")->string(), "timeout");
+        EXPECT_EQ(record->find("collectives")->array().back().find("state")->string(), "failed");
+      });
 }
 
 // The failure closes what waited for its turn, too, which was never seen to start.
 TEST(Dump, AFailureClosesEveryOpenCall) {
   std::promise<void> is_over;
-  test::run_ranks({.ranks = 2}, [&](Communicator& world) {
+  test::run_ranks({.ranks = 2, .settings = DumpSettings::values()}, [&](Communicator& world) {
     if (world.rank() == 1) {
       // A call of another kind would end those of rank 0 as a disagreement.
       EXPECT_EQ(is_over.get_future().wait_for(20s), std::future_status::ready);
@@ -166,19 +167,20 @@ TEST(Dump, AFailureClosesEveryOpenCall) {
 
 // A rank that makes no call writes what it knows when the others fail.
 TEST(Dump, OfARankThatMakesNoCall) {
-  test::run_ranks({.ranks = 3, .timeout = 300ms}, [](Communicator& world) {
-    ASSERT_TRUE(world.barrier().ok());
-    if (world.rank() != 2) {
-      EXPECT_FALSE(world.barrier().ok());
-      return;
-    }
-    const auto dump = dump_of(world);
-    ASSERT_TRUE(dump);
-    ASSERT_EQ(dump->find("collectives")->array().size(), 1U);
-    EXPECT_EQ(dump->find("collectives")->array()[0].find("state")->string(), "ended");
-    EXPECT_EQ(dump->find("failure")->find("rank")->integer(), 2);
-    EXPECT_TRUE(dump->find("watched")->boolean());
-  });
+  test::run_ranks(
+      {.ranks = 3, .timeout = 300ms, .settings = DumpSettings::values()}, [](Communicator& world) {
+        ASSERT_TRUE(world.barrier().ok());
+        if (world.rank() != 2) {
+          EXPECT_FALSE(world.barrier().ok());
+          return;
+        }
+        const auto dump = dump_of(world);
+        ASSERT_TRUE(dump);
+        ASSERT_EQ(dump->find("collectives")->array().size(), 1U);
+        EXPECT_EQ(dump->find("collectives")->array()[0].find("state")->string(), "ended");
+        EXPECT_EQ(dump->find("failure")->find("rank")->integer(), 2);
+        EXPECT_TRUE(dump->find("watched")->boolean());
+      });
 }
 
 // What holds a call up may be in another group.
@@ -225,7 +227,7 @@ TEST(Dump, OfAllRanksOnRequestOfOne) {
 
 // Both ends of a message give it the same number, whatever else they do; collectives count apart.
 TEST(Dump, MessagesCountForEachPeerAndDirection) {
-  test::run_ranks({.ranks = 3}, [](Communicator& world) {
+  test::run_ranks({.ranks = 3, .settings = DumpSettings::values()}, [](Communicator& world) {
     float value = 1;
     const auto type = DataType::float32;
     for (int i = 0; i < 3; ++i) {
@@ -256,7 +258,7 @@ TEST(Dump, MessagesCountForEachPeerAndDirection) {
 
 // Groups and single messages count together; of a group, what goes one way is one entry.
 TEST(Dump, AGroupHasAnEntryForEachPeerAndDirection) {
-  test::run_ranks({.ranks = 2}, [](Communicator& world) {
+  test::run_ranks({.ranks = 2, .settings = DumpSettings::values()}, [](Communicator& world) {
     const int peer = 1 - world.rank();
     std::array<float, 4> values{};
     const auto group = [&] {
@@ -293,8 +295,7 @@ TEST(Dump, AGroupHasAnEntryForEachPeerAndDirection) {
 
 void get_the_signal_without_a_folder() {
   std::filesystem::remove_all(DumpSettings::directory);
-  if (!settings().set(Setting::dump_directory, "").ok()) std::exit(1);
-  test::run_ranks({.ranks = 1}, [](Communicator& world) {
+  test::run_ranks({.ranks = 1, .settings = DumpSettings::values("")}, [](Communicator& world) {
     if (raise(SIGUSR2) != 0 || !world.barrier().ok()) std::exit(1);
   });
   std::exit(0);
@@ -323,14 +324,13 @@ TEST(Dump, TheSignalWithoutAFolderIsSaidToWriteNothing) {
 
 // Nothing half written stays, and the job goes on.
 TEST(Dump, WhereTheFolderIsGoneTheCallStillTellsItsOwnError) {
-  ASSERT_TRUE(settings().set(Setting::dump_directory, "/nonexistent/folder").ok());
-  test::run_ranks({.ranks = 2, .timeout = 200ms}, [](Communicator& world) {
+  const SettingValues nowhere = DumpSettings::values("/nonexistent/folder");
+  test::run_ranks({.ranks = 2, .timeout = 200ms, .settings = nowhere}, [](Communicator& world) {
     if (world.rank() == 1) return;
     const Status status = world.barrier();
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().peer, 1);
   });
-  ASSERT_TRUE(settings().set(Setting::dump_directory, DumpSettings::directory).ok());
   for (const auto& file : std::filesystem::directory_iterator(DumpSettings::directory))
     EXPECT_EQ(file.path().extension(), ".json") << file.path();
 }

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/settings.h"
 #include "base/str.h"
+#include "support/settings.h"
 
 namespace unisono::comm {
 namespace {
@@ -15,19 +15,6 @@ Selection selection_of(int nodes, int ranks_per_node) {
   return Selection(topo::Placement::uniform(nodes, ranks_per_node),
                    host_model(transport::FifoOptions{}));
 }
-
-class WithSetting {
- public:
-  WithSetting(Setting setting, const std::string& value)
-      : setting_(setting), before_(settings().text(setting)) {
-    EXPECT_TRUE(settings().set(setting, value).ok());
-  }
-  ~WithSetting() { EXPECT_TRUE(settings().set(setting_, before_).ok()); }
-
- private:
-  Setting setting_;
-  std::string before_;
-};
 
 TEST(Selection, RowsCoverEverySizeOfEveryCollective) {
   for (int nodes : {1, 2, 5})
@@ -173,11 +160,11 @@ TEST(Selection, AFilesRowsAreForTheEngineThatTheyName) {
   const auto path = std::filesystem::temp_directory_path() / "unisono-selection-engine.json";
   std::ofstream(path) << R"({"rows": [{"engine": "gpu", "collective": "all_reduce",
       "algorithm": "ring", "protocol": "ll128"}]})";
-  const WithSetting file(Setting::selection_file, path.string());
+  const Settings settings = test::settings_with({{Setting::selection_file, path.string()}});
   Selection host = selection_of(1, 4);
   Selection device(topo::Placement::single_node(4), device_model({}, 132, {}));
-  ASSERT_TRUE(host.read_settings().ok());
-  ASSERT_TRUE(device.read_settings().ok());
+  ASSERT_TRUE(host.read_settings(settings).ok());
+  ASSERT_TRUE(device.read_settings(settings).ok());
   EXPECT_EQ(device.choose(Collective::all_reduce, 8, 0, false, {})->entry->name, "ring");
   EXPECT_NE(host.choose(Collective::all_reduce, 8, 0, false, {})->protocol, Protocol::ll128);
   std::filesystem::remove(path);
@@ -188,10 +175,10 @@ TEST(Selection, AFilesRowsAreForTheRanksAndNodesThatTheyName) {
   std::ofstream(path) << R"({"rows": [{"collective": "broadcast", "algorithm": "ring",
       "protocol": "ll128", "ranks": 4, "nodes": 1, "max_bytes": 100},
       {"collective": "broadcast", "algorithm": "binomial", "protocol": "ll128", "ranks": 8}]})";
-  const WithSetting file(Setting::selection_file, path.string());
-  const auto chosen = [](int nodes, int ranks_of_node, std::uint64_t bytes) {
+  const Settings settings = test::settings_with({{Setting::selection_file, path.string()}});
+  const auto chosen = [&](int nodes, int ranks_of_node, std::uint64_t bytes) {
     Selection selection = selection_of(nodes, ranks_of_node);
-    EXPECT_TRUE(selection.read_settings().ok());
+    EXPECT_TRUE(selection.read_settings(settings).ok());
     const Choice choice = selection.choose(Collective::broadcast, bytes, 0, false, {}).value();
     return str(choice.name(), " ", name(choice.protocol));
   };
@@ -241,10 +228,10 @@ TEST(Selection, UnknownNamesAreToldWithNearOnes) {
 }
 
 TEST(Selection, SettingsForceAlgorithmsWhereTheyExist) {
-  const WithSetting algorithm(Setting::algorithm, "ring,all_gather:bruck");
-  const WithSetting protocol(Setting::protocol, "simple");
+  const Settings settings = test::settings_with(
+      {{Setting::algorithm, "ring,all_gather:bruck"}, {Setting::protocol, "simple"}});
   Selection selection = selection_of(2, 3);
-  ASSERT_TRUE(selection.read_settings().ok());
+  ASSERT_TRUE(selection.read_settings(settings).ok());
   const auto chosen = [&](Collective collective) {
     auto choice = selection.choose(collective, 64, 0, false, {});
     EXPECT_TRUE(choice.ok());
@@ -258,9 +245,9 @@ TEST(Selection, SettingsForceAlgorithmsWhereTheyExist) {
 
 TEST(Selection, AWrongSettingIsTold) {
   for (const char* wrong : {"all_reduce:nonsense", "nothing:ring"}) {
-    const WithSetting algorithm(Setting::algorithm, wrong);
+    const Settings settings = test::settings_with({{Setting::algorithm, wrong}});
     Selection selection = selection_of(1, 2);
-    const Status status = selection.read_settings();
+    const Status status = selection.read_settings(settings);
     ASSERT_FALSE(status.ok()) << wrong;
     EXPECT_NE(status.error().message.find("UNISONO_ALGORITHM"), std::string::npos);
   }
@@ -270,8 +257,7 @@ class SelectionFile : public testing::Test {
  protected:
   Status read(const std::string& text) {
     std::ofstream(path_) << text;
-    const WithSetting file(Setting::selection_file, path_);
-    return selection_.read_settings();
+    return selection_.read_settings(test::settings_with({{Setting::selection_file, path_}}));
   }
   void TearDown() override { std::filesystem::remove(path_); }
 

@@ -46,7 +46,11 @@ BootstrapOptions guest_of(const std::string& rendezvous, const std::string& secr
 class InvitationTest : public testing::Test {
  protected:
   void SetUp() override {
-    invitation = *invite("127.0.0.1");
+    invitation =
+        *invite({.interface = "127.0.0.1",
+                 .address = {},
+                 .shared_key = {},
+                 .settings = {{"UNISONO_WIRE", "none"}, {"UNISONO_BOOTSTRAP_TIMEOUT", "1s"}}});
     number = parts_of(invitation.rendezvous).number;
   }
   // What is answered to one who knows the secret and begins with this frame.
@@ -81,8 +85,6 @@ class InvitationTest : public testing::Test {
     return told.ok() ? told->error.message : told.error().message;
   }
 
-  const Changed protection{Setting::wire, "none"};
-  const Changed timeout{Setting::bootstrap_timeout, "1s"};
   Invitation invitation;
   std::uint64_t number = 0;
 };

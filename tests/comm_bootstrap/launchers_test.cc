@@ -235,7 +235,7 @@ class FromLaunchers : public testing::Test {
 
 TEST_F(FromLaunchers, SlurmsStepMeetsInAFolderThatIsClosedToOthers) {
   set_slurm();
-  auto options = bootstrap_options_from_settings();
+  auto options = bootstrap_options_from_settings(Settings());
   ASSERT_TRUE(options.ok()) << options.error().describe();
   EXPECT_EQ(options->rank, 2);
   EXPECT_EQ(options->world_size, 4);
@@ -245,12 +245,12 @@ TEST_F(FromLaunchers, SlurmsStepMeetsInAFolderThatIsClosedToOthers) {
   EXPECT_EQ(info.st_mode & 0777, 0700U);
 
   // A second communicator, a restart and another cluster each have a file of their own.
-  const auto again = bootstrap_options_from_settings();
+  const auto again = bootstrap_options_from_settings(Settings());
   EXPECT_NE(again->rendezvous, options->rendezvous);
   EXPECT_EQ(without_count(again->rendezvous), without_count(options->rendezvous));
   set("SLURM_RESTART_COUNT", "1");
   set("SLURM_CLUSTER_NAME", "blue");
-  EXPECT_EQ(without_count(bootstrap_options_from_settings()->rendezvous),
+  EXPECT_EQ(without_count(bootstrap_options_from_settings(Settings())->rendezvous),
             "file://" + home_ + "/.unisono/blue-4711-3-1");
 }
 
@@ -258,7 +258,7 @@ TEST_F(FromLaunchers, AFolderThatOthersReachIsRefused) {
   set_slurm();
   ASSERT_EQ(mkdir((home_ + "/.unisono").c_str(), 0755), 0);
   ASSERT_EQ(chmod((home_ + "/.unisono").c_str(), 0755), 0);
-  const auto options = bootstrap_options_from_settings();
+  const auto options = bootstrap_options_from_settings(Settings());
   ASSERT_FALSE(options.ok());
   EXPECT_NE(options.error().message.find("UNISONO_RENDEZVOUS"), std::string::npos)
       << options.error().message;
@@ -269,13 +269,13 @@ TEST_F(FromLaunchers, SlurmsVariablesCannotNameAnotherFolder) {
   for (const std::string& step :
        {std::string("../../x"), std::string("a/b"), std::string("a b"), std::string(65, 'a')}) {
     set("SLURM_STEP_ID", step);
-    EXPECT_FALSE(bootstrap_options_from_settings().ok()) << step;
+    EXPECT_FALSE(bootstrap_options_from_settings(Settings()).ok()) << step;
   }
   set("SLURM_STEP_ID", std::string(64, 'a'));
-  EXPECT_TRUE(bootstrap_options_from_settings().ok());
+  EXPECT_TRUE(bootstrap_options_from_settings(Settings()).ok());
   set("SLURM_STEP_ID", "0");
   set("HOME", "relative");
-  const auto options = bootstrap_options_from_settings();
+  const auto options = bootstrap_options_from_settings(Settings());
   ASSERT_FALSE(options.ok());
   EXPECT_NE(options.error().message.find("HOME"), std::string::npos);
 }
@@ -283,30 +283,30 @@ TEST_F(FromLaunchers, SlurmsVariablesCannotNameAnotherFolder) {
 TEST_F(FromLaunchers, ABatchScriptAndOpenMpisDaemonAreNoStepOfTheRanks) {
   set_slurm();
   ::unsetenv("SLURM_STEP_NUM_TASKS");
-  EXPECT_FALSE(bootstrap_options_from_settings().ok());
+  EXPECT_FALSE(bootstrap_options_from_settings(Settings()).ok());
   set_slurm();
   set("OMPI_COMM_WORLD_RANK", "0");
-  EXPECT_FALSE(bootstrap_options_from_settings().ok());
+  EXPECT_FALSE(bootstrap_options_from_settings(Settings()).ok());
 }
 
 TEST_F(FromLaunchers, AProcessThatNothingStartedIsAlone) {
-  const auto options = bootstrap_options_from_settings();
+  const auto options = bootstrap_options_from_settings(Settings());
   ASSERT_TRUE(options.ok()) << options.error().describe();
   EXPECT_EQ(options->rank, 0);
   EXPECT_EQ(options->world_size, 1);
   // Who names a part of the place means a job.
-  EXPECT_FALSE(bootstrap_options_from_settings({.rank = 0, .world_size = -1}).ok());
-  EXPECT_FALSE(bootstrap_options_from_settings({.rank = -1, .world_size = 2}).ok());
-  EXPECT_FALSE(
-      bootstrap_options_from_settings({.rank = -1, .world_size = -1, .rendezvous = "file:///x"})
-          .ok());
+  EXPECT_FALSE(bootstrap_options_from_settings(Settings(), {.rank = 0, .world_size = -1}).ok());
+  EXPECT_FALSE(bootstrap_options_from_settings(Settings(), {.rank = -1, .world_size = 2}).ok());
+  EXPECT_FALSE(bootstrap_options_from_settings(
+                   Settings(), {.rank = -1, .world_size = -1, .rendezvous = "file:///x"})
+                   .ok());
 }
 
 TEST_F(FromLaunchers, AHalfSetUpLauncherIsAnErrorThatNamesItsVariables) {
   for (const char* name :
        {"RANK", "MASTER_ADDR", "SLURM_JOB_ID", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE"}) {
     set(name, "0");
-    const auto options = bootstrap_options_from_settings();
+    const auto options = bootstrap_options_from_settings(Settings());
     ASSERT_FALSE(options.ok()) << name;
     EXPECT_NE(options.error().message.find(str("a launcher has set ", name)), std::string::npos)
         << options.error().message;
@@ -315,7 +315,7 @@ TEST_F(FromLaunchers, AHalfSetUpLauncherIsAnErrorThatNamesItsVariables) {
 }
 
 TEST_F(FromLaunchers, OnlyTheRendezvousIsMissingWhereTheRestIsGiven) {
-  const auto options = bootstrap_options_from_settings({.rank = 0, .world_size = 2});
+  const auto options = bootstrap_options_from_settings(Settings(), {.rank = 0, .world_size = 2});
   ASSERT_FALSE(options.ok());
   EXPECT_TRUE(options.error().message.starts_with("no rendezvous is known"))
       << options.error().message;
@@ -325,7 +325,7 @@ TEST_F(FromLaunchers, TorchrunsVariablesMustBeThereAndInRange) {
   set("RANK", "1");
   set("WORLD_SIZE", "2");
   const auto message = [] {
-    const auto options = bootstrap_options_from_settings();
+    const auto options = bootstrap_options_from_settings(Settings());
     return options.ok() ? options->rendezvous : options.error().message;
   };
   EXPECT_NE(message().find("no rendezvous is known"), std::string::npos);
@@ -354,7 +354,7 @@ TEST_F(FromLaunchers, TorchrunGoesBeforePmiAndPmiBeforeSlurm) {
   set("PMI_FD", std::to_string(ends[0]));
   set("PMI_RANK", "1");
   set("PMI_SIZE", "3");
-  auto options = bootstrap_options_from_settings();
+  auto options = bootstrap_options_from_settings(Settings());
   ASSERT_TRUE(options.ok()) << options.error().describe();
   EXPECT_EQ(options->rank, 1);
   EXPECT_EQ(options->world_size, 3);
@@ -364,14 +364,14 @@ TEST_F(FromLaunchers, TorchrunGoesBeforePmiAndPmiBeforeSlurm) {
   set("WORLD_SIZE", "6");
   set("MASTER_ADDR", "10.0.0.1");
   set("MASTER_PORT", "400");
-  options = bootstrap_options_from_settings();
+  options = bootstrap_options_from_settings(Settings());
   EXPECT_EQ(options->rank, 5);
   EXPECT_EQ(options->world_size, 6);
   EXPECT_EQ(options->rendezvous, "tcp://10.0.0.1:401");
 
   // What is asked for goes before all; rank 0 is one, too.
   options = bootstrap_options_from_settings(
-      {.rank = 0, .world_size = 7, .rendezvous = "tcp://10.0.0.2:9", .timeout_ns = 0});
+      Settings(), {.rank = 0, .world_size = 7, .rendezvous = "tcp://10.0.0.2:9", .timeout_ns = 0});
   EXPECT_EQ(options->rank, 0);
   EXPECT_EQ(options->world_size, 7);
   EXPECT_EQ(options->rendezvous, "tcp://10.0.0.2:9");
@@ -381,11 +381,11 @@ TEST_F(FromLaunchers, TorchrunGoesBeforePmiAndPmiBeforeSlurm) {
   for (const char* name : {"RANK", "WORLD_SIZE"}) ::unsetenv(name);
   close(ends[0]);
   close(ends[1]);
-  options = bootstrap_options_from_settings();
+  options = bootstrap_options_from_settings(Settings());
   EXPECT_EQ(options->rank, 2);
   EXPECT_EQ(options->world_size, 4);
   ::unsetenv("SLURM_PROCID");
-  options = bootstrap_options_from_settings();
+  options = bootstrap_options_from_settings(Settings());
   ASSERT_FALSE(options.ok());
   EXPECT_NE(options.error().message.find("PMI_FD is set"), std::string::npos)
       << options.error().message;

@@ -8,7 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/settings.h"
 #include "base/wire.h"
 #include "comm/bootstrap/bootstrap.h"
 
@@ -27,20 +26,6 @@ inline bool is_contribution_of(int rank, std::span<const std::byte> bytes) {
   const auto expected = contribution_of(rank);
   return std::equal(bytes.begin(), bytes.end(), expected.begin(), expected.end());
 }
-
-// Restores a setting at the end of its scope.
-class Changed {
- public:
-  Changed(Setting setting, const std::string& value)
-      : setting_(setting), before_(settings().text(setting)) {
-    EXPECT_TRUE(settings().set(setting, value).ok());
-  }
-  ~Changed() { EXPECT_TRUE(settings().set(setting_, before_).ok()); }
-
- private:
-  const Setting setting_;
-  const std::string before_;
-};
 
 // Runs `rank_main` once for each rank, each in its own thread.
 inline void run_ranks(int ranks, const std::function<void(int)>& rank_main) {

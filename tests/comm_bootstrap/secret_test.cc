@@ -9,19 +9,22 @@
 #include <iterator>
 
 #include "base/log.h"
-#include "base/settings.h"
 #include "real_ranks.h"
+#include "support/settings.h"
 #include "sys/user_secret.h"
 
 namespace unisono::comm {
 namespace {
 
-Error outcome_at(const std::string& rendezvous, int rank) {
+using test::settings_with;
+
+Error outcome_at(const std::string& rendezvous, int rank, bool insecure = false) {
   BootstrapOptions options;
   options.rank = rank;
   options.world_size = 2;
   options.rendezvous = rendezvous;
   options.timeout_ns = second_ns / 10;
+  options.insecure = insecure;
   const auto result = bootstrap(options, {});
   return result.ok() ? Error{} : result.error();
 }
@@ -36,9 +39,9 @@ TEST(Secret, AJobThatOthersReachIsNotStartedWithoutOne) {
     for (const char* way : {"UNISONO_SECRET_FILE", "UNISONO_SECRET", "UNISONO_INSECURE=1"})
       EXPECT_NE(error.message.find(way), std::string::npos) << error.message;
   }
-  const Changed insecure(Setting::insecure, "1");
   set_log_level(LogLevel::off);
-  for (const int rank : {0, 1}) EXPECT_NE(outcome_at(elsewhere, rank).kind, ErrorKind::misuse);
+  for (const int rank : {0, 1})
+    EXPECT_NE(outcome_at(elsewhere, rank, true).kind, ErrorKind::misuse);
 }
 
 TEST(Secret, LoopbackNeedsNone) {
@@ -51,34 +54,31 @@ TEST(Secret, TheFileGoesBeforeTheVariable) {
   const std::string path = std::string(mkdtemp(name)) + "/secret";
   std::ofstream(path) << "of the file\n";
   chmod(path.c_str(), 0600);
-  const Changed variable(Setting::secret, "of the variable");
-  EXPECT_EQ(*secret_from_settings(), "of the variable");
-  {
-    const Changed file(Setting::secret_file, path);
-    EXPECT_EQ(*secret_from_settings(), "of the file");
-    EXPECT_EQ(*secret_from_settings(), "of the file");
-    chmod(path.c_str(), 0640);
-    EXPECT_FALSE(secret_from_settings().ok());
-    chmod(path.c_str(), 0600);
-    std::ofstream(path) << "\n";
-    EXPECT_FALSE(secret_from_settings().ok());
-  }
+  EXPECT_EQ(*secret_from_settings(settings_with({{Setting::secret, "of the variable"}})),
+            "of the variable");
+  const Settings both =
+      settings_with({{Setting::secret, "of the variable"}, {Setting::secret_file, path}});
+  EXPECT_EQ(*secret_from_settings(both), "of the file");
+  EXPECT_EQ(*secret_from_settings(both), "of the file");
+  chmod(path.c_str(), 0640);
+  EXPECT_FALSE(secret_from_settings(both).ok());
+  chmod(path.c_str(), 0600);
+  std::ofstream(path) << "\n";
+  EXPECT_FALSE(secret_from_settings(both).ok());
   std::filesystem::remove_all(name);
 }
 
 TEST(Secret, HowFramesAreProtectedIsReadFromOneSetting) {
   BootstrapOptions options;
   const auto protection_for = [&](const std::string& value) {
-    const Changed wire(Setting::wire, value);
-    EXPECT_TRUE(fill_from_settings(options).ok());
+    EXPECT_TRUE(fill_from_settings(settings_with({{Setting::wire, value}}), options).ok());
     return options.protection;
   };
   EXPECT_EQ(protection_for(""), sys::Protection::authenticate);
   EXPECT_EQ(protection_for("none"), sys::Protection::none);
   EXPECT_EQ(protection_for("auth"), sys::Protection::authenticate);
   EXPECT_EQ(protection_for("encrypt"), sys::Protection::encrypt);
-  const Changed wire(Setting::wire, "rot13");
-  EXPECT_FALSE(fill_from_settings(options).ok());
+  EXPECT_FALSE(fill_from_settings(settings_with({{Setting::wire, "rot13"}}), options).ok());
 }
 
 TEST(Secret, WhatAProcessHasOverwrittenIsNoSecretForItsChildren) {
@@ -91,14 +91,14 @@ TEST(Secret, WhatAProcessHasOverwrittenIsNoSecretForItsChildren) {
 }
 
 int look_into_the_environment() {
-  const bool is_read = settings().text(Setting::secret) == "do not tell";
+  const bool is_read = environment_settings().text(Setting::secret) == "do not tell";
   std::ifstream file("/proc/self/environ", std::ios::binary);
   const std::string environment{std::istreambuf_iterator<char>(file), {}};
   if (environment.find("UNISONO_SECRET=") == std::string::npos) return 2;
   if (environment.find("do not tell") != std::string::npos) return 3;
   if (std::string(std::getenv("UNISONO_SECRET")) != "***********") return 4;
   // A second job of this process.
-  return is_read && *secret_from_settings() == "do not tell" ? 0 : 5;
+  return is_read && *secret_from_settings(environment_settings()) == "do not tell" ? 0 : 5;
 }
 
 TEST(SecretDeathTest, IsNotLeftInTheEnvironment) {

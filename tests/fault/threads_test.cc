@@ -220,14 +220,10 @@ TEST(ARankThatLeaves, IsNamedWhereNoConnectionToItWasMade) {
   }
 }
 
-class CheckedCalls : public testing::Test {
- protected:
-  void SetUp() override { ASSERT_TRUE(settings().set(Setting::check_calls, "1").ok()); }
-  void TearDown() override { ASSERT_TRUE(settings().set(Setting::check_calls, "0").ok()); }
-};
+const SettingValues checks_calls{{"UNISONO_CHECK_CALLS", "1"}};
 
-TEST_F(CheckedCalls, NameTheRankWhoseCountDiffersAndGoOn) {
-  run_ranks({.ranks = 3}, [&](Communicator& world) {
+TEST(CheckedCalls, NameTheRankWhoseCountDiffersAndGoOn) {
+  run_ranks({.ranks = 3, .settings = checks_calls}, [&](Communicator& world) {
     std::vector<float> data(20);
     const Status status =
         world.all_reduce(data.data(), data.data(), world.rank() == 2 ? 11 : 10, DataType::float32);
@@ -241,8 +237,8 @@ TEST_F(CheckedCalls, NameTheRankWhoseCountDiffersAndGoOn) {
   });
 }
 
-TEST_F(CheckedCalls, NameDifferingTypesOperationsRootsAndCollectives) {
-  run_ranks({.ranks = 2}, [&](Communicator& world) {
+TEST(CheckedCalls, NameDifferingTypesOperationsRootsAndCollectives) {
+  run_ranks({.ranks = 2, .settings = checks_calls}, [&](Communicator& world) {
     const bool odd = world.rank() == 1;
     std::vector<double> data(8);
     const auto expect_told = [&](const Status& status) {
@@ -261,8 +257,8 @@ TEST_F(CheckedCalls, NameDifferingTypesOperationsRootsAndCollectives) {
 }
 
 // Whatever is wrong on one rank, the others do not wait for it.
-TEST_F(CheckedCalls, TellAllOfOneRanksMisuseAndGoOn) {
-  run_ranks({.ranks = 3}, [&](Communicator& world) {
+TEST(CheckedCalls, TellAllOfOneRanksMisuseAndGoOn) {
+  run_ranks({.ranks = 3, .settings = checks_calls}, [&](Communicator& world) {
     std::vector<float> data(64);
     const bool odd = world.rank() == 2;
     const auto expect_told = [&](const Status& status, std::string_view why) {
@@ -308,45 +304,48 @@ TEST_F(CheckedCalls, TellAllOfOneRanksMisuseAndGoOn) {
   });
 }
 
-TEST_F(CheckedCalls, CompareMessagesBetweenTwoRanks) {
+TEST(CheckedCalls, CompareMessagesBetweenTwoRanks) {
   for (const std::string_view transport : {"shm", "socket"})
     for (const bool in_group : {false, true})
       for (const bool differs : {false, true})
-        run_ranks({.ranks = 2, .transport = std::string(transport)}, [&](Communicator& world) {
-          std::vector<float> data(100'000);
-          // Half the elements of twice the size, and the same bytes.
-          const std::int64_t count = differs ? 50'000 : 100'000;
-          const auto type = differs ? DataType::int64 : DataType::float32;
-          Message message{.is_send = world.rank() == 0, .count = 100'000, .peer = 1 - world.rank()};
-          message.type = DataType::float32;
-          message.send_data = message.recv_data = data.data();
-          if (world.rank() == 1) {
-            message.count = count;
-            message.type = type;
-          }
-          message.tag = in_group ? 5 : 0;
-          Status status;
-          if (in_group) {
-            auto work = world.submit(std::span(&message, 1));
-            ASSERT_TRUE(work.ok());
-            status = work->wait();
-          } else if (message.is_send) {
-            status = world.send(data.data(), message.count, message.type, 1);
-          } else {
-            status = world.recv(data.data(), message.count, message.type, 0);
-          }
-          if (!differs) {
-            EXPECT_TRUE(status.ok()) << status.error().describe();
-          }
-          // What is sent may be gone before it is received.
-          if (!differs || message.is_send) return;
-          ASSERT_FALSE(status.ok());
-          EXPECT_EQ(status.error().kind, ErrorKind::peer);
-          EXPECT_TRUE(contains(status.error().message,
-                               "rank 1 calls a message of 50000 int64; rank 0 calls a message of "
-                               "100000 float32"))
-              << status.error().message;
-        });
+        run_ranks({.ranks = 2, .transport = std::string(transport), .settings = checks_calls},
+                  [&](Communicator& world) {
+                    std::vector<float> data(100'000);
+                    // Half the elements of twice the size, and the same bytes.
+                    const std::int64_t count = differs ? 50'000 : 100'000;
+                    const auto type = differs ? DataType::int64 : DataType::float32;
+                    Message message{
+                        .is_send = world.rank() == 0, .count = 100'000, .peer = 1 - world.rank()};
+                    message.type = DataType::float32;
+                    message.send_data = message.recv_data = data.data();
+                    if (world.rank() == 1) {
+                      message.count = count;
+                      message.type = type;
+                    }
+                    message.tag = in_group ? 5 : 0;
+                    Status status;
+                    if (in_group) {
+                      auto work = world.submit(std::span(&message, 1));
+                      ASSERT_TRUE(work.ok());
+                      status = work->wait();
+                    } else if (message.is_send) {
+                      status = world.send(data.data(), message.count, message.type, 1);
+                    } else {
+                      status = world.recv(data.data(), message.count, message.type, 0);
+                    }
+                    if (!differs) {
+                      EXPECT_TRUE(status.ok()) << status.error().describe();
+                    }
+                    // What is sent may be gone before it is received.
+                    if (!differs || message.is_send) return;
+                    ASSERT_FALSE(status.ok());
+                    EXPECT_EQ(status.error().kind, ErrorKind::peer);
+                    EXPECT_TRUE(
+                        contains(status.error().message,
+                                 "rank 1 calls a message of 50000 int64; rank 0 calls a message of "
+                                 "100000 float32"))
+                        << status.error().message;
+                  });
 }
 
 TEST(Misuse, IsToldWithTheValueAndTheRank) {

@@ -50,15 +50,14 @@ class GpuCommunicator : public testing::TestWithParam<std::tuple<int, bool>> {
     if (devices == 0) GTEST_SKIP() << why;
     // Ranks that share a device wait for each other's kernels when they free memory.
     if (devices < ranks()) GTEST_SKIP() << ranks() << " ranks need as many devices";
-    ASSERT_TRUE(settings().set(Setting::gpu_peer_access, is_staged() ? "0" : "1").ok());
   }
-  void TearDown() override { ASSERT_TRUE(settings().set(Setting::gpu_peer_access, "1").ok()); }
   static int ranks() { return std::get<0>(GetParam()); }
   static bool is_staged() { return std::get<1>(GetParam()); }
   RanksOptions options() const {
-    return {.ranks = ranks(), .timeout = std::chrono::seconds(20), .device = [](int rank) {
-              return device_of(rank)->ordinal();
-            }};
+    return {.ranks = ranks(),
+            .timeout = std::chrono::seconds(20),
+            .device = [](int rank) { return device_of(rank)->ordinal(); },
+            .settings = {{"UNISONO_GPU_PEER_ACCESS", is_staged() ? "0" : "1"}}};
   }
 };
 

@@ -122,7 +122,7 @@ TEST_P(GpuHosts, AreRefusedWhereTheSettingSaysSo) {
       GetParam(), [](Communicator&) -> std::string { return "joined"; },
       [](int rank, InitOptions& options) {
         apart(GetParam())(rank, options);
-        EXPECT_TRUE(settings().set(Setting::staged, "0").ok());
+        options.settings = {{"UNISONO_STAGED", "0"}};
       });
   for (const Ended& ended : all) {
     EXPECT_NE(ended.said.find("is on another host"), std::string::npos) << ended.said;

@@ -149,10 +149,9 @@ class GpuOneSided : public testing::TestWithParam<bool> {
     const auto devices = usable_devices(&why);
     if (static_cast<int>(devices.size()) < ranks)
       GTEST_SKIP() << ranks << " ranks need as many devices" << why;
-    ASSERT_TRUE(settings().set(Setting::gpu_zero_copy_min_bytes, GetParam() ? "0" : "2MiB").ok());
   }
-  void TearDown() override {
-    ASSERT_TRUE(settings().set(Setting::gpu_zero_copy_min_bytes, "2MiB").ok());
+  static SettingValues settings() {
+    return {{"UNISONO_GPU_ZERO_COPY_MIN_BYTES", GetParam() ? "0" : "2MiB"}};
   }
 };
 
@@ -163,7 +162,8 @@ TEST_P(GpuOneSided, RegisteredPlansGiveTheHostEnginesBits) {
     const std::vector<std::string> texts = plans(protocol);
     run_ranks({.ranks = ranks,
                .timeout = std::chrono::seconds(30),
-               .device = [&](int rank) { return device_of(rank)->ordinal(); }},
+               .device = [&](int rank) { return device_of(rank)->ordinal(); },
+               .settings = settings()},
               [&](Communicator& communicator) {
                 const TestStream stream(device_of(communicator.rank()));
                 for (const std::string& text : texts) {

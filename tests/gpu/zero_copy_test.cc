@@ -204,20 +204,19 @@ void call_until_known(Communicator& communicator, Somewhere& somewhere, std::uin
   }
 }
 
+const SettingValues messages_from_1_kib{{"UNISONO_GPU_ZERO_COPY_MIN_BYTES", "1KiB"}};
+
 class GpuZeroCopy : public testing::Test {
  protected:
   void SetUp() override {
     std::string why;
     if (usable_devices(&why).empty()) GTEST_SKIP() << why;
-    ASSERT_TRUE(settings().set(Setting::gpu_zero_copy_min_bytes, "1KiB").ok());
-  }
-  void TearDown() override {
-    ASSERT_TRUE(settings().set(Setting::gpu_zero_copy_min_bytes, "2MiB").ok());
   }
   static test::RanksOptions two_ranks() {
-    return {.ranks = 2, .timeout = std::chrono::seconds(20), .device = [](int rank) {
-              return device_of(rank)->ordinal();
-            }};
+    return {.ranks = 2,
+            .timeout = std::chrono::seconds(20),
+            .device = [](int rank) { return device_of(rank)->ordinal(); },
+            .settings = messages_from_1_kib};
   }
 };
 
@@ -275,6 +274,7 @@ void join_and_run(int rank, const std::string& rendezvous) {
   init.rendezvous = rendezvous;
   init.timeout = std::chrono::seconds(60);
   init.device = device_of(rank)->ordinal();
+  init.settings = messages_from_1_kib;
   auto communicator = Communicator::init(init);
   ASSERT_TRUE(communicator.ok()) << communicator.error().describe();
   use_all_kinds_of_memory(*communicator);
@@ -341,8 +341,9 @@ TEST_F(GpuZeroCopy, RegisteredMemoryIsMappedBeforeItsFirstUse) {
 }
 
 TEST_F(GpuZeroCopy, IsOffWhereTheSettingSaysSo) {
-  ASSERT_TRUE(settings().set(Setting::gpu_zero_copy, "0").ok());
-  run_ranks(two_ranks(), [&](Communicator& communicator) {
+  test::RanksOptions options = two_ranks();
+  options.settings.emplace_back("UNISONO_GPU_ZERO_COPY", "0");
+  run_ranks(options, [&](Communicator& communicator) {
     const auto device = device_of(communicator.rank());
     const TestStream stream(device);
     auto memory = std::move(sys::cuda::Memory::allocate(device, area_bytes)).value();
@@ -353,7 +354,6 @@ TEST_F(GpuZeroCopy, IsOffWhereTheSettingSaysSo) {
     ASSERT_TRUE(communicator.barrier().ok());
     ASSERT_TRUE(communicator.destroy().ok());
   });
-  ASSERT_TRUE(settings().set(Setting::gpu_zero_copy, "1").ok());
 }
 
 // A rank goes while the other's kernel waits to be told where its messages go.

@@ -103,31 +103,26 @@ INSTANTIATE_TEST_SUITE_P(Worlds, OnWorld,
                          });
 
 // Slots of 512 KiB and offers from 256 KiB make much memory to look after in a sanitized build.
-class LargeCollectives : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!test::is_sanitized) return;
-    ASSERT_TRUE(settings().set(Setting::simple_slot_bytes, "32KiB").ok());
-    ASSERT_TRUE(settings().set(Setting::zero_copy, "1").ok());
-    ASSERT_TRUE(settings().set(Setting::zero_copy_min_bytes, "16KiB").ok());
-  }
-  void TearDown() override { settings() = before_; }
+SettingValues sizes_for_large_calls() {
+  if (!test::is_sanitized) return {};
+  return {{"UNISONO_SIMPLE_SLOT_BYTES", "32KiB"},
+          {"UNISONO_ZERO_COPY", "1"},
+          {"UNISONO_ZERO_COPY_MIN_BYTES", "16KiB"}};
+}
 
- private:
-  Settings before_ = settings();
-};
-
-TEST_F(LargeCollectives, GoByZeroCopyInManyTiles) {
+TEST(LargeCollectives, UseZeroCopyInManyTiles) {
   for (const char* transport : {"shm", "socket"})
-    run_ranks({.ranks = 3, .transport = transport}, [&](Communicator& communicator) {
-      std::uint64_t seed = 77;
-      for (Collective collective : collectives) {
-        const Problem problem =
-            problem_of(collective, 3, large_count, 1, ReduceOperation::sum, ++seed);
-        ASSERT_EQ(run_checked(communicator, {problem, DataType::float64, false, {}, seed}), "")
-            << name(collective) << " over " << transport;
-      }
-    });
+    run_ranks(
+        {.ranks = 3, .transport = transport, .settings = sizes_for_large_calls()},
+        [&](Communicator& communicator) {
+          std::uint64_t seed = 77;
+          for (Collective collective : collectives) {
+            const Problem problem =
+                problem_of(collective, 3, large_count, 1, ReduceOperation::sum, ++seed);
+            ASSERT_EQ(run_checked(communicator, {problem, DataType::float64, false, {}, seed}), "")
+                << name(collective) << " over " << transport;
+          }
+        });
 }
 
 TEST(Collectives, EveryTypeAndOperationAgreesOnTwoNodes) {

@@ -115,31 +115,33 @@ std::int64_t sleeps() {
 // seven times in 2 ms, and be late each time. Rank 1 has a connection to another node, too.
 TEST(Nodes, WhoAwaitsItsOwnNodeDoesNotSleep) {
   constexpr int calls = 20;
-  ASSERT_TRUE(settings().set(Setting::spin, "4000").ok());
   for (const Protocol protocol : {Protocol::simple, Protocol::ll})
-    test::run_ranks({.ranks = 3, .nodes = 2}, [&](Communicator& communicator) {
-      CallOptions binomial;
-      binomial.algorithm = "binomial";
-      binomial.protocol = protocol;
-      float value = 0;
-      std::int64_t slept = 0;
-      // All have connections to all; calls of one shape go the short way.
-      for (int root = 0; root < 3; ++root)
-        for (int i = 0; i < 3; ++i)
-          ASSERT_TRUE(
-              communicator.broadcast(&value, &value, 1, DataType::float32, root, binomial).ok());
-      for (int i = 0; i < calls; ++i) {
-        ASSERT_TRUE(communicator.barrier().ok());
-        if (communicator.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        const std::int64_t before = sleeps();
-        ASSERT_TRUE(communicator.broadcast(&value, &value, 1, DataType::float32, 0, binomial).ok());
-        slept += sleeps() - before;
-      }
-      if (communicator.rank() == 1) {
-        EXPECT_LE(slept, calls) << name(protocol);
-      }
-    });
-  ASSERT_TRUE(settings().set(Setting::spin, "-1").ok());
+    test::run_ranks(
+        {.ranks = 3, .nodes = 2, .settings = {{"UNISONO_SPIN", "4000"}}},
+        [&](Communicator& communicator) {
+          CallOptions binomial;
+          binomial.algorithm = "binomial";
+          binomial.protocol = protocol;
+          float value = 0;
+          std::int64_t slept = 0;
+          // All have connections to all; calls of one shape go the short way.
+          for (int root = 0; root < 3; ++root)
+            for (int i = 0; i < 3; ++i)
+              ASSERT_TRUE(
+                  communicator.broadcast(&value, &value, 1, DataType::float32, root, binomial)
+                      .ok());
+          for (int i = 0; i < calls; ++i) {
+            ASSERT_TRUE(communicator.barrier().ok());
+            if (communicator.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+            const std::int64_t before = sleeps();
+            ASSERT_TRUE(
+                communicator.broadcast(&value, &value, 1, DataType::float32, 0, binomial).ok());
+            slept += sleeps() - before;
+          }
+          if (communicator.rank() == 1) {
+            EXPECT_LE(slept, calls) << name(protocol);
+          }
+        });
 }
 
 }  // namespace

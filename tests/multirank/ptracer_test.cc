@@ -72,7 +72,7 @@ TEST(Ptracer, IsAnyOnlyWhereAnotherProcessReadsMemory) {
     const auto ended = test::run_forked(
         shape.ranks, [&](Communicator& each) { return use(each, shape.has_window); },
         [&](int rank, InitOptions& options) {
-          EXPECT_TRUE(settings().set(Setting::zero_copy, shape.zero_copy).ok());
+          options.settings = {{"UNISONO_ZERO_COPY", shape.zero_copy}};
           options.transport = shape.transport;
           if (shape.on_nodes_of_their_own) options.node = str("node", rank);
           times_allowed = 0;

@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -164,51 +166,41 @@ def test_an_exception_in_the_block_aborts_the_others():
 
 
 def test_calls_that_differ_are_named_in_the_debug_mode():
-    unisono.set_setting("UNISONO_CHECK_CALLS", "1")
-    try:
+    def check(comm):
+        np.testing.assert_array_equal(comm.all_reduce(np.ones(2)), [2, 2])
+        with pytest.raises(
+            unisono.MisuseError, match="ranks disagree.*all_reduce of 3.*all_reduce of 4"
+        ):
+            comm.all_reduce(np.ones(3 + comm.rank))
+        with pytest.raises(unisono.MisuseError, match="float32.*float64"):
+            comm.all_gather(np.ones(3, [np.float32, np.float64][comm.rank]))
+        np.testing.assert_array_equal(comm.all_reduce(np.ones(2)), [2, 2])
 
-        def check(comm):
-            np.testing.assert_array_equal(comm.all_reduce(np.ones(2)), [2, 2])
-            with pytest.raises(
-                unisono.MisuseError, match="ranks disagree.*all_reduce of 3.*all_reduce of 4"
-            ):
-                comm.all_reduce(np.ones(3 + comm.rank))
-            with pytest.raises(unisono.MisuseError, match="float32.*float64"):
-                comm.all_gather(np.ones(3, [np.float32, np.float64][comm.rank]))
-            np.testing.assert_array_equal(comm.all_reduce(np.ones(2)), [2, 2])
-
-        run_ranks(2, check)
-    finally:
-        unisono.set_setting("UNISONO_CHECK_CALLS", "0")
+    run_ranks(2, check, settings={"UNISONO_CHECK_CALLS": "1"})
 
 
 def test_what_one_rank_cannot_call_is_told_to_all_in_the_debug_mode():
-    unisono.set_setting("UNISONO_CHECK_CALLS", "1")
-    try:
+    def check(comm):
+        odd = comm.rank == 1
+        calls = [
+            ("root is 9", lambda: comm.broadcast(np.ones(2), root=9 if odd else 0)),
+            ("out", lambda: comm.all_reduce(np.ones(2), out=np.ones(3 if odd else 2))),
+            ("divisible", lambda: comm.reduce_scatter(np.ones(3 if odd else 4))),
+            ("rnig", lambda: comm.all_reduce(np.ones(2), algorithm="rnig" if odd else None)),
+            ("read-only", lambda: comm.broadcast(read_only(odd), root=0)),
+        ]
+        for why, call in calls:
+            told = why if odd else f"rank 1 cannot make call .*{why}"
+            with pytest.raises(unisono.MisuseError, match=told):
+                call()
+            np.testing.assert_array_equal(comm.all_reduce(np.ones(2)), [2, 2])
 
-        def check(comm):
-            odd = comm.rank == 1
-            calls = [
-                ("root is 9", lambda: comm.broadcast(np.ones(2), root=9 if odd else 0)),
-                ("out", lambda: comm.all_reduce(np.ones(2), out=np.ones(3 if odd else 2))),
-                ("divisible", lambda: comm.reduce_scatter(np.ones(3 if odd else 4))),
-                ("rnig", lambda: comm.all_reduce(np.ones(2), algorithm="rnig" if odd else None)),
-                ("read-only", lambda: comm.broadcast(read_only(odd), root=0)),
-            ]
-            for why, call in calls:
-                told = why if odd else f"rank 1 cannot make call .*{why}"
-                with pytest.raises(unisono.MisuseError, match=told):
-                    call()
-                np.testing.assert_array_equal(comm.all_reduce(np.ones(2)), [2, 2])
+    def read_only(odd):
+        x = np.ones(2)
+        x.flags.writeable = not odd
+        return x
 
-        def read_only(odd):
-            x = np.ones(2)
-            x.flags.writeable = not odd
-            return x
-
-        run_ranks(2, check)
-    finally:
-        unisono.set_setting("UNISONO_CHECK_CALLS", "0")
+    run_ranks(2, check, settings={"UNISONO_CHECK_CALLS": "1"})
 
 
 def test_ranks_of_other_calls_are_told_both_without_the_debug_mode():
@@ -285,18 +277,25 @@ def test_settings_are_a_table():
     with pytest.raises(
         unisono.MisuseError, match=r"no setting UNISONO_TIMEOT; did you mean UNISONO_TIMEOUT\?"
     ):
-        unisono.set_setting("UNISONO_TIMEOT", "3s")
+        unisono.init(0, 1, settings={"UNISONO_TIMEOT": "3s"})
     with pytest.raises(unisono.MisuseError, match="UNISONO_CHANNELS: .*'many'"):
-        unisono.set_setting("UNISONO_CHANNELS", "many")
+        unisono.init(0, 1, settings={"UNISONO_CHANNELS": "many"})
+    for wrong in ({"UNISONO_CHANNELS": 2}, ["UNISONO_CHANNELS"], 3):
+        with pytest.raises(unisono.ArgumentTypeError, match="settings"):
+            unisono.init(0, 1, settings=wrong)
 
 
-def test_a_secret_is_never_shown(monkeypatch):
-    unisono.set_setting("UNISONO_SECRET", "hush")
-    try:
-        shown = {row.variable: row.value for row in unisono.settings()}
-    finally:
-        unisono.set_setting("UNISONO_SECRET", os.environ.get("UNISONO_SECRET", ""))
-    assert shown["UNISONO_SECRET"] == "(set)"
+def test_a_secret_is_never_shown():
+    script = "import unisono; print(unisono.settings())"
+    shown = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "UNISONO_SECRET": "hush"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "UNISONO_SECRET=(set)" in shown
+    assert "hush" not in shown
 
 
 class FakeMpi:

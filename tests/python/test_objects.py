@@ -70,7 +70,7 @@ def test_errors_do_not_repeat_their_kind() -> None:
         plans.find_algorithm("rnig_all_reduce")
     assert str(misuse.value).startswith("there is no algorithm")
     with pytest.raises(unisono.MisuseError) as nested:
-        unisono.set_setting("UNISONO_TIMEOUT", "soon")
+        unisono.init(0, 1, settings={"UNISONO_TIMEOUT": "soon"})
     assert "misuse" not in str(nested.value)
 
 
@@ -114,11 +114,7 @@ def test_an_explanation_is_an_object_that_prints() -> None:
     assert found._repr_html_().count("<tr>") == len(found.candidates) + 1
     with pytest.raises(unisono.MisuseError, match="cannot read '1 potato'"):
         plans.explain("all_reduce", "1 potato", placement)
-    unisono.set_setting("UNISONO_ALGORITHM", "tree")
-    try:
-        forced = plans.explain("all_reduce", "1MiB", placement)
-    finally:
-        unisono.set_setting("UNISONO_ALGORITHM", "")
+    forced = plans.explain("all_reduce", "1MiB", placement, settings={"UNISONO_ALGORITHM": "tree"})
     assert (forced.algorithm, forced.origin) == ("tree", "setting")
 
 

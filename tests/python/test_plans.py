@@ -156,12 +156,9 @@ def test_selection_is_a_table():
 
 def test_a_setting_forces_the_choice():
     placement = plans.Placement(8, 2)
-    unisono.set_setting("UNISONO_ALGORITHM", "all_reduce:tree")
-    try:
-        chosen = plans.choose("all_reduce", 64, placement)
-        other = plans.choose("all_gather", 64, placement)
-    finally:
-        unisono.set_setting("UNISONO_ALGORITHM", "")
+    forced = {"UNISONO_ALGORITHM": "all_reduce:tree"}
+    chosen = plans.choose("all_reduce", 64, placement, settings=forced)
+    other = plans.choose("all_gather", 64, placement, settings=forced)
     assert chosen.algorithm == "tree"
     assert other.algorithm != "tree"
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import unisono
 from python.lang_programs import reads
 from python.plans_of_slots import exchange_of
 from unisono import lang, plans
@@ -329,8 +328,4 @@ def test_a_plan_is_proved_with_the_slots_that_it_will_have(slots, is_taken):
         out = comm.all_gather(x, algorithm="exchange")
         np.testing.assert_array_equal(np.ravel(out), [*range(7), *range(1, 8)])
 
-    unisono.set_setting("UNISONO_SLOTS", str(slots))
-    try:
-        run_ranks(2, check)
-    finally:
-        unisono.set_setting("UNISONO_SLOTS", "8")
+    run_ranks(2, check, settings={"UNISONO_SLOTS": str(slots)})

@@ -41,6 +41,7 @@ void run_ranks(const RanksOptions& options, const std::function<void(Communicato
       init.node = node_name(options, rank);
       init.transport = options.transport;
       init.timeout = options.timeout;
+      init.settings = options.settings;
       if (options.device) init.device = options.device(rank);
       auto communicator = Communicator::init(init);
       if (!communicator.ok()) {

@@ -17,6 +17,7 @@ struct RanksOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);
   std::function<int(int rank)> device;  // CUDA device of a rank; none where it is empty
   bool has_signals = false;
+  SettingValues settings;
 };
 
 // A node's name for each rank, as RanksOptions says.

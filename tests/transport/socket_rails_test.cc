@@ -6,7 +6,6 @@
 
 #include <set>
 
-#include "base/settings.h"
 #include "conformance/harness.h"
 #include "transport/socket/rails.h"
 #include "transport/socket/transport.h"
@@ -16,13 +15,13 @@ namespace {
 
 constexpr Geometry geometry{.region_bytes = std::size_t{1} << 20, .signals = 1};
 
-Factory sockets() { return {"socket", transport::socket::make_transport, true}; }
-
-class WithRails {
- public:
-  explicit WithRails(const char* rails) { EXPECT_TRUE(settings().set(Setting::rails, rails).ok()); }
-  ~WithRails() { EXPECT_TRUE(settings().set(Setting::rails, "").ok()); }
-};
+Factory sockets_on(const std::string& rails) {
+  const auto make = [rails](TransportOptions options) {
+    options.rails = rails;
+    return transport::socket::make_transport(options);
+  };
+  return {"socket", make, true};
+}
 
 // Local addresses of this process's TCP streams that are joined.
 std::multiset<std::string> stream_addresses() {
@@ -40,8 +39,7 @@ std::multiset<std::string> stream_addresses() {
 }
 
 TEST(SocketRails, AConnectionHasAStreamOnEachAndPutsArriveWhole) {
-  const WithRails two("127.0.0.2");
-  Job job(sockets(), 2);
+  Job job(sockets_on("127.0.0.2"), 2);
   const auto addresses = transport::socket::read_addresses(job.transports[0]->address());
   ASSERT_TRUE(addresses.ok());
   ASSERT_EQ(addresses->size(), 2u);
@@ -69,8 +67,7 @@ TEST(SocketRails, AConnectionHasAStreamOnEachAndPutsArriveWhole) {
 TEST(SocketRails, TooManyAreRefusedWithTheirNumber) {
   std::string many;
   for (int rail = 0; rail < 17; ++rail) many += str(rail > 0 ? "," : "", "127.0.0.", rail + 2);
-  const WithRails rails(many.c_str());
-  const auto made = transport::socket::make_transport(Job::options(fresh_job()));
+  const auto made = sockets_on(many).make(Job::options(fresh_job()));
   ASSERT_FALSE(made.ok());
   EXPECT_NE(made.error().message.find("17"), std::string::npos) << made.error().message;
 }

@@ -7,7 +7,6 @@
 #include <deque>
 
 #include "base/log.h"
-#include "base/settings.h"
 #include "transport/raw_peer.h"
 #include "transport/socket/inbox.h"
 #include "transport/socket/wire_policy.h"
@@ -26,6 +25,12 @@ TransportOptions options(const std::string& job, Protection protection) {
   TransportOptions with = Job::options(job);
   with.protection = protection;
   with.protects_loopback = true;
+  return with;
+}
+
+TransportOptions of_one_stream(const std::string& job, Protection protection) {
+  TransportOptions with = options(job, protection);
+  with.socket_streams = 1;
   return with;
 }
 
@@ -123,10 +128,9 @@ class Middle {
 // Rank 0 sends through the middle to rank 1.
 struct Line {
   explicit Line(Protection protection) {
-    EXPECT_TRUE(settings().set(Setting::socket_streams, "1").ok());
     const std::string name = fresh_job();
     for (auto& transport : transports)
-      transport = std::move(*make_transport(options(name, protection)));
+      transport = std::move(*make_transport(of_one_stream(name, protection)));
     middle.emplace(transports[1]->address(), protection);
     a = must(connect(0, middle->address()));
     b = must(connect(1, transports[0]->address()));
@@ -135,7 +139,6 @@ struct Line {
       const bool ready = is_ready(*a);
       return is_ready(*b) && ready;
     }));
-    EXPECT_TRUE(settings().set(Setting::socket_streams, "0").ok());
   }
   Result<std::unique_ptr<Connection>> connect(int self, const std::string& address) {
     return transports[static_cast<std::size_t>(self)]->connect({.key = {},

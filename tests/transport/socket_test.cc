@@ -7,7 +7,6 @@
 #include <set>
 
 #include "base/log.h"
-#include "base/settings.h"
 #include "conformance/harness.h"
 #include "transport/raw_peer.h"
 
@@ -316,9 +315,15 @@ TEST_F(Sockets, DescriptorsAreGivenBack) {
 
 TEST_F(Sockets, OneStreamAndManyWorkAlike) {
   std::mt19937_64 random(3);
-  for (const char* streams : {"1", "3", "16"}) {
-    ASSERT_TRUE(settings().set(Setting::socket_streams, streams).ok());
-    Job job(sockets(), 2);
+  const auto with_streams = [](std::int64_t streams) -> Factory {
+    const auto make = [streams](TransportOptions options) {
+      options.socket_streams = streams;
+      return transport::socket::make_transport(options);
+    };
+    return {"socket", make, true};
+  };
+  for (const int streams : {1, 3, 16}) {
+    Job job(with_streams(streams), 2);
     constexpr std::size_t bytes = (9u << 20) + 7;
     Pair pair(job, {.region_bytes = bytes, .signals = 1});
     const auto source = random_bytes(random, bytes);
@@ -329,14 +334,12 @@ TEST_F(Sockets, OneStreamAndManyWorkAlike) {
     receiver.join();
     EXPECT_TRUE(equal_bytes(pair.b->region(), source.data(), bytes)) << streams << " streams";
   }
-  for (const char* streams : {"17", "-1"}) {
-    ASSERT_TRUE(settings().set(Setting::socket_streams, streams).ok());
-    const auto refused = transport::socket::make_transport(Job::options("x"));
+  for (const int streams : {17, -1}) {
+    const auto refused = with_streams(streams).make(Job::options("x"));
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().message,
               str("UNISONO_SOCKET_STREAMS is ", streams, "; it must be 1 to 16, or 0 to choose"));
   }
-  ASSERT_TRUE(settings().set(Setting::socket_streams, "2").ok());
 }
 
 }  // namespace

@@ -36,19 +36,7 @@ class Options:
     max_sms: int = 0
 
 
-@dataclass(frozen=True)
-class _Made:
-    """What the groups of one job have in common, for comparison."""
-
-    options: Options
-    settings: tuple[tuple[str, str | None], ...]
-
-
-_made_job: dict[int, _Made] = {}  # by the job's communicator
-
-
-def _asked(options: Options) -> _Made:
-    return _Made(options, tuple((row.variable, row.value) for row in native.settings()))
+_options_of: dict[int, Options] = {}  # what jobs were made with, by their communicator
 
 
 def meet_in(
@@ -75,7 +63,7 @@ def meet_in(
     """
     if job is None or len(ranks) < 2 or sorted(ranks) != list(ranks):
         return None
-    if ranks[-1] >= job.size or _made_job.get(job.id) != _asked(options):
+    if ranks[-1] >= job.size or _options_of.get(job.id) != options:
         return None
     _await_all(store, ranks.index(job.rank), len(ranks), timeout)
     return job.shrink([rank for rank in range(job.size) if rank not in set(ranks)])
@@ -136,8 +124,8 @@ def meet(
         max_sms=options.max_sms,
     )
     if not dist.is_initialized():
-        _made_job.clear()
-        _made_job[made.id] = _asked(options)
+        _options_of.clear()
+        _options_of[made.id] = options
     return made
 
 

@@ -10,7 +10,6 @@
 #include "base/hmac.h"
 #include "base/log.h"
 #include "base/rank.h"
-#include "base/settings.h"
 #include "base/try.h"
 #include "base/wire.h"
 #include "comm/bootstrap/group.h"
@@ -144,15 +143,15 @@ Result<std::string> secret_for(const BootstrapOptions& options) {
   UNISONO_ASSIGN(const RendezvousPlace place, parse_rendezvous(options.rendezvous));
   if (place.is_file) return std::string();
   if (place.address.is_loopback()) return sys::user_secret(sys::user_directory());
-  if (!settings().boolean(Setting::insecure))
+  if (!options.insecure)
     return misuse(
         "the job has no secret, and other hosts can reach its rendezvous ", options.rendezvous,
         ", so anybody could join it. Set the same UNISONO_SECRET_FILE on every rank (a file that "
         "only "
         "its owner can read) or UNISONO_SECRET",
-        settings().secret_was_taken() ? " (the process that started this one read it and overwrote "
-                                        "it in the environment; child processes need the file)"
-                                      : "",
+        options.secret_was_taken ? " (the process that started this one read it and overwrote "
+                                   "it in the environment; child processes need the file)"
+                                 : "",
         ", or set UNISONO_INSECURE=1 if nobody else can reach that network");
   if (options.rank == 0)
     log(LogLevel::warn, "UNISONO_INSECURE: the job has no secret, so everybody who can reach ",

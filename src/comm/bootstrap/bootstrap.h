@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "base/key.h"
+#include "base/settings.h"
 #include "sys/seal.h"
 
 namespace unisono::comm {
@@ -57,8 +58,8 @@ struct BootstrapOptions {
   // What admits to the job: the same on all its ranks, and known to nobody else. When empty: with
   // file://, rank 0 makes one and shares it through the file <path>.secret (mode 0600); with tcp://
   // to a loopback address written as such (127.x.x.x, ::1, localhost), a key from a file of this
-  // user's on this host; with any other host it is an error, unless UNISONO_INSECURE says that
-  // nobody else reaches the port.
+  // user's on this host; with any other host it is an error, unless `insecure` says that nobody
+  // else reaches the port.
   std::string secret;
   // The address or the name of the interface that this rank's listener binds to; empty takes the
   // one that routes to the rendezvous.
@@ -69,14 +70,19 @@ struct BootstrapOptions {
   // unless protects_loopback.
   sys::Protection protection = sys::Protection::authenticate;
   bool protects_loopback = false;
+  // What else a rank must have to be admitted, the same on all ranks; empty: nothing.
+  std::string shared_key;
+  bool insecure = false;  // UNISONO_INSECURE
+  // The process that started this one has taken its secret from the environment.
+  bool secret_was_taken = false;
 };
 
 // The secret that the settings name: UNISONO_SECRET_FILE's, then UNISONO_SECRET, which a launcher
 // may have made; empty if neither.
-Result<std::string> secret_from_settings();
+Result<std::string> secret_from_settings(const Settings& settings);
 // Fills what does not depend on the rank: the interface where it is empty, the timeout where it is
-// 0, the protection.
-Status fill_from_settings(BootstrapOptions& options);
+// 0, the protection, and what is allowed without a secret.
+Status fill_from_settings(const Settings& settings, BootstrapOptions& options);
 
 // Completes what was asked for: a rank or world size of -1, an empty text and a timeout of 0 are
 // filled in. First from the settings: UNISONO_RANK, _WORLD_SIZE, _RENDEZVOUS, _SECRET_FILE,
@@ -90,6 +96,7 @@ Status fill_from_settings(BootstrapOptions& options);
 //             has come here.
 // A missing or unreadable value is a misuse error that names the variable.
 Result<BootstrapOptions> bootstrap_options_from_settings(
+    const Settings& settings,
     BootstrapOptions asked = {.rank = -1, .world_size = -1, .timeout_ns = 0});
 
 // What all members contributed, one byte string each.

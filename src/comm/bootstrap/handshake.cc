@@ -6,7 +6,6 @@
 #include "base/hmac.h"
 #include "base/try.h"
 #include "base/wire.h"
-#include "comm/bootstrap/process_settings.h"
 
 namespace unisono::comm {
 namespace {
@@ -69,11 +68,10 @@ Error disagreement(sys::Protection here, std::byte there, const sys::Address& pe
 
 }  // namespace
 
-Key enrolment_key(std::string_view secret) {
+Key enrolment_key(std::string_view secret, std::string_view shared_key) {
   const Key key = derive_key(as_bytes_of(secret), "unisono control enrolment");
-  const std::string shared = use_shared_key();
-  return shared.empty() ? key
-                        : derive_key(key, "unisono control shared key", {as_bytes_of(shared)});
+  if (shared_key.empty()) return key;
+  return derive_key(key, "unisono control shared key", {as_bytes_of(shared_key)});
 }
 
 Key link_key(const Key& job_key) { return derive_key(job_key, "unisono control link"); }

@@ -35,7 +35,7 @@ enum class Purpose : std::uint8_t {
   enrolment = 1,  // with the secret that ranks are started with, or an invitation's
   link = 2,       // between two ranks, with the job's key, which rank 0 made
 };
-Key enrolment_key(std::string_view secret);
+Key enrolment_key(std::string_view secret, std::string_view shared_key = {});
 Key link_key(const Key& job_key);
 
 inline constexpr std::size_t challenge_bytes = 8 + 32;

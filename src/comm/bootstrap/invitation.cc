@@ -88,16 +88,18 @@ struct Meeting {
 // of its own; never destroyed, because that thread may outlive main().
 class Reception {
  public:
-  static Result<Reception*> of_this_process(const std::string& interface);
+  static Result<Reception*> of_this_process(const Settings& settings, const InviteOptions& options);
 
   Result<Invitation> invite();
 
  private:
   Reception(std::unique_ptr<sys::RealWorld> world, std::unique_ptr<sys::Listener> listener,
-            std::unique_ptr<Doorkeeper> doorkeeper)
+            std::unique_ptr<Doorkeeper> doorkeeper, std::string secret, std::int64_t timeout_ns)
       : world_(std::move(world)),
         listener_(std::move(listener)),
-        doorkeeper_(std::move(doorkeeper)) {}
+        doorkeeper_(std::move(doorkeeper)),
+        secret_(std::move(secret)),
+        timeout_ns_(timeout_ns) {}
 
   sys::Task<Status> accept_loop();  // never ends
   sys::Task<void> serve(sys::Admitted admitted);
@@ -107,32 +109,33 @@ class Reception {
   std::unique_ptr<sys::RealWorld> world_;
   std::unique_ptr<sys::Listener> listener_;
   std::unique_ptr<Doorkeeper> doorkeeper_;
-  std::string secret_;
+  const std::string secret_;
+  const std::int64_t timeout_ns_;  // for rank 0 to join
   std::map<std::uint64_t, std::shared_ptr<Meeting>> meetings_;
   sys::TaskScope tasks_;
 };
 
-Result<Reception*> Reception::of_this_process(const std::string& interface) {
+Result<Reception*> Reception::of_this_process(const Settings& settings,
+                                              const InviteOptions& options) {
   static std::mutex mutex;
   static Reception* only = nullptr;
   static pid_t process = 0;  // a fork has no thread of its parent's
   const std::lock_guard lock(mutex);
   if (only != nullptr && process == getpid()) return only;
   UNISONO_ASSIGN(auto world, sys::RealWorld::create());
-  sys::Address where{interface, 0};
-  if (where.host.empty()) where.host = settings().text(Setting::interface);
+  BootstrapOptions guests{.interface = options.interface, .timeout_ns = 0};
+  UNISONO_TRY(fill_from_settings(settings, guests));
+  sys::Address where{guests.interface, 0};
   if (where.host.empty()) where.host = sys::first_host_address();
   UNISONO_ASSIGN(auto listener, world->listen(where));
   UNISONO_ASSIGN(std::string secret, sys::random_secret());
-  BootstrapOptions options;
-  UNISONO_TRY(fill_from_settings(options));
   UNISONO_ASSIGN(auto doorkeeper,
-                 Doorkeeper::make(*world, {options.protection, false}, most_waiting));
+                 Doorkeeper::make(*world, {guests.protection, false}, most_waiting));
   secret.resize(secret_digits);
-  doorkeeper->admit(Purpose::enrolment, enrolment_key(secret));
-  std::unique_ptr<Reception> made(
-      new Reception(std::move(world), std::move(listener), std::move(doorkeeper)));
-  made->secret_ = secret;
+  doorkeeper->admit(Purpose::enrolment, enrolment_key(secret, options.shared_key));
+  std::unique_ptr<Reception> made(new Reception(std::move(world), std::move(listener),
+                                                std::move(doorkeeper), std::move(secret),
+                                                guests.timeout_ns));
   UNISONO_ASSIGN(std::thread thread,
                  sys::start_thread("receives those who are invited", [it = made.get()] {
                    static_cast<void>(it->world_->run(it->accept_loop()));
@@ -216,13 +219,12 @@ sys::Task<Result<std::string>> Reception::introduce(std::uint64_t number,
     meeting->address = enrolment.address;
     meeting->changed.notify_all();
   }
-  const std::int64_t timeout_ns = settings().duration_ns(Setting::bootstrap_timeout);
-  const std::int64_t deadline_ns = world_->now_ns() + timeout_ns;
+  const std::int64_t deadline_ns = world_->now_ns() + timeout_ns_;
   while (meeting->address.empty()) {
     sys::Wait wait(world_->scheduler(), meeting->changed, deadline_ns);
     const bool notified = co_await wait;
     if (!notified)
-      co_return timeout_error(0, "rank 0 did not join within ", format_duration_ns(timeout_ns),
+      co_return timeout_error(0, "rank 0 did not join within ", format_duration_ns(timeout_ns_),
                               "; rank ", enrolment.rank, " waited for it");
   }
   if (++meeting->introduced == meeting->world_size) meetings_.erase(number);
@@ -252,7 +254,7 @@ class Visit {
 };
 
 sys::Task<Result<std::unique_ptr<Channel>>> Visit::reach() {
-  const Key key = enrolment_key(options_.secret);
+  const Key key = enrolment_key(options_.secret, options_.shared_key);
   const WireProtection wire{options_.protection, options_.protects_loopback};
   std::string why;
   while (world_.now_ns() < deadline_ns_) {
@@ -341,14 +343,15 @@ Result<std::optional<RendezvousListener>> follow_invitation(BootstrapOptions& op
 
 namespace unisono {
 
-Result<Invitation> invite(const std::string& interface) {
-  UNISONO_TRY(settings().check());
-  if (const std::string& place = settings().text(Setting::comm_id); !place.empty()) {
+Result<Invitation> invite(const InviteOptions& options) {
+  UNISONO_ASSIGN(const Settings settings, environment_settings().with(options.settings));
+  UNISONO_TRY(settings.check());
+  if (const std::string& place = options.address; !place.empty()) {
     UNISONO_TRY(sys::Address::parse(place));
-    UNISONO_ASSIGN(std::string secret, comm::secret_from_settings());
+    UNISONO_ASSIGN(std::string secret, comm::secret_from_settings(settings));
     return Invitation{.rendezvous = str("tcp://", place), .secret = std::move(secret)};
   }
-  UNISONO_ASSIGN(comm::Reception * reception, comm::Reception::of_this_process(interface));
+  UNISONO_ASSIGN(comm::Reception * reception, comm::Reception::of_this_process(settings, options));
   return reception->invite();
 }
 

@@ -136,9 +136,9 @@ std::uint64_t hash_of_forced_plans(const Settings& settings) {
 }
 
 // What a rank says for or against single copies: what is set, or else what it measures.
-std::uint32_t single_copy_per_mille(bool has_peers_by_shm) {
-  if (settings().is_set(Setting::zero_copy))
-    return settings().boolean(Setting::zero_copy) ? set_per_mille : 0;
+std::uint32_t single_copy_per_mille(const Settings& settings, bool has_peers_by_shm) {
+  if (settings.is_set(Setting::zero_copy))
+    return settings.boolean(Setting::zero_copy) ? set_per_mille : 0;
   if (!has_peers_by_shm) return 0;
   const double gain = sys::measure_copies().gain() * 1000;
   return static_cast<std::uint32_t>(std::min<double>(gain, most_gain_per_mille));
@@ -155,41 +155,44 @@ void warn_of_unknown_variables(int rank) {
 }  // namespace
 
 Status Job::set_policy(const InitOptions& options) {
-  const std::string& name = settings().text(Setting::gpu_policy);
+  const std::string& name = settings_.text(Setting::gpu_policy);
   const auto set = policy_from_name(name);
   if (!set && !name.empty())
     return misuse("UNISONO_GPU_POLICY: there is no policy '", name, "'; write fastest or zero_sm");
   policy_ = options.policy ? *options.policy : set.value_or(Policy::fastest);
   max_sms_ = options.max_sms != 0 ? options.max_sms
-                                  : static_cast<int>(settings().integer(Setting::gpu_max_sms));
+                                  : static_cast<int>(settings_.integer(Setting::gpu_max_sms));
   if (max_sms_ < 0) return misuse("max_sms is ", max_sms_, "; it must be 1 or more, or 0");
-  leaves_room_ = settings().boolean(Setting::gpu_leaves_room);
+  leaves_room_ = settings_.boolean(Setting::gpu_leaves_room);
   has_signals_ = options.has_signals;
   return {};
 }
 
 Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
                                        std::optional<RendezvousListener> listener) {
-  UNISONO_TRY(settings().check());
-  std::shared_ptr<Job> job(new Job, [](Job* gone) { leave(std::unique_ptr<Job>(gone)); });
+  UNISONO_ASSIGN(Settings settings, environment_settings().with(options.settings));
+  UNISONO_TRY(settings.check());
+  std::shared_ptr<Job> job(new Job(std::move(settings)),
+                           [](Job* gone) { leave(std::unique_ptr<Job>(gone)); });
   job->forced_transport_ =
-      options.transport.empty() ? settings().text(Setting::transport) : options.transport;
+      options.transport.empty() ? job->settings().text(Setting::transport) : options.transport;
   if (const std::string& forced = job->forced_transport_;
       !forced.empty() && forced != "shm" && forced != "socket")
     return misuse("there is no transport '", forced, "'; write shm or socket, or leave it empty");
   job->timeout_ns_ = options.timeout.count() > 0 ? options.timeout.count()
-                                                 : settings().duration_ns(Setting::timeout);
-  job->fifo_options_ = transport::FifoOptions::from_settings();
+                                                 : job->settings().duration_ns(Setting::timeout);
+  job->fifo_options_ = transport::FifoOptions::from_settings(job->settings());
   job->device_ = options.device;
   UNISONO_TRY(job->set_policy(options));
-  UNISONO_ASSIGN(
-      BootstrapOptions bootstrap_options,
-      bootstrap_options_from_settings({.rank = options.rank,
-                                       .world_size = options.world_size,
-                                       .rendezvous = options.rendezvous,
-                                       .secret = options.secret,
-                                       .interface = options.interface,
-                                       .timeout_ns = options.bootstrap_timeout.count()}));
+  UNISONO_ASSIGN(BootstrapOptions bootstrap_options,
+                 bootstrap_options_from_settings(job->settings(),
+                                                 {.rank = options.rank,
+                                                  .world_size = options.world_size,
+                                                  .rendezvous = options.rendezvous,
+                                                  .secret = options.secret,
+                                                  .interface = options.interface,
+                                                  .timeout_ns = options.bootstrap_timeout.count(),
+                                                  .shared_key = options.shared_key}));
   if (bootstrap_options.world_size > 1) {
     if (is_invitation(bootstrap_options.rendezvous)) {
       UNISONO_ASSIGN(listener, follow_invitation(bootstrap_options));
@@ -208,20 +211,20 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
                       std::optional<RendezvousListener> listener) {
   SelfDescription mine;
   mine.host = sys::host_identity();
-  mine.node = !options.node.empty() ? options.node : settings().text(Setting::node);
+  mine.node = !options.node.empty() ? options.node : settings_.text(Setting::node);
   if (mine.node.empty()) mine.node = mine.host;
   if (mine.node.size() > max_name_bytes)
     return misuse("the node's name has ", mine.node.size(), " bytes; at most ", max_name_bytes,
                   " are allowed");
   mine.fifo_options = fifo_options_;
-  mine.checks_calls = settings().boolean(Setting::check_calls);
+  mine.checks_calls = settings_.boolean(Setting::check_calls);
   mine.has_device = device_ >= 0;
   mine.has_signals = has_signals_;
   mine.cores = std::thread::hardware_concurrency();
-  mine.single_copy_per_mille =
-      single_copy_per_mille(bootstrap_options.world_size > 1 && forced_transport_ != "socket");
-  mine.selection_file = hash_of_selection_file(settings());
-  mine.forced_plans = hash_of_forced_plans(settings());
+  mine.single_copy_per_mille = single_copy_per_mille(
+      settings_, bootstrap_options.world_size > 1 && forced_transport_ != "socket");
+  mine.selection_file = hash_of_selection_file(settings_);
+  mine.forced_plans = hash_of_forced_plans(settings_);
   UNISONO_ASSIGN(BootstrapResult found,
                  listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))
                           : bootstrap(bootstrap_options, write(mine)));
@@ -261,11 +264,13 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
 
   // Data are protected where UNISONO_WIRE asks for it, the control plane also where it says
   // nothing.
-  const bool is_asked_for = !settings().text(Setting::wire).empty();
+  const bool is_asked_for = !settings_.text(Setting::wire).empty();
   transport::TransportOptions transport_options{
       .key = found.key,
       .protection = is_asked_for ? bootstrap_options.protection : sys::Protection::none,
       .interface = bootstrap_options.interface,
+      .socket_streams = settings_.integer(Setting::socket_streams),
+      .rails = settings_.text(Setting::rails),
       .shares_memory =
           fifo_options_.zero_copy && ranks_on_node > 1 && forced_transport_ != "socket"};
   if (transport_options.interface.empty() && !one_host) transport_options.interface = found.host;
@@ -278,7 +283,7 @@ Status Job::make_transports(const transport::TransportOptions& options) {
   UNISONO_ASSIGN(shm_, transport::shm::make_transport(options));
   UNISONO_ASSIGN(socket_, transport::socket::make_transport(options));
   board_key_ = derive_key(options.key, "unisono board");
-  if (const std::int64_t delay_ns = settings().duration_ns(Setting::delay); delay_ns > 0)
+  if (const std::int64_t delay_ns = settings_.duration_ns(Setting::delay); delay_ns > 0)
     socket_ = transport::interpose::make_transport(
         std::move(socket_), {.min_delay_ns = delay_ns, .max_delay_ns = delay_ns});
   return {};

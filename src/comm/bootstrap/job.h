@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/key.h"
+#include "base/settings.h"
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/host_traits.h"
 #include "sys/cuda/device.h"
@@ -43,7 +44,12 @@ class Job {
     return members_[static_cast<std::size_t>(world_rank)];
   }
   const transport::FifoOptions& fifo_options() const { return fifo_options_; }
+  const Settings& settings() const { return settings_; }
   std::int64_t timeout_ns() const { return timeout_ns_; }
+  // For making communicators from this job's.
+  std::int64_t bootstrap_timeout_ns() const {
+    return settings_.duration_ns(Setting::bootstrap_timeout);
+  }
   // Owns the control group of all ranks until the first communicator takes it.
   std::unique_ptr<ControlGroup> take_world() { return std::move(world_); }
   // Ranks of the job on this host: how many share its cores.
@@ -73,7 +79,7 @@ class Job {
   int event_descriptor() const { return socket_->event_descriptor(); }
 
  private:
-  Job() = default;
+  explicit Job(Settings settings) : settings_(std::move(settings)) {}
   bool uses_shm(int world_rank) const;
   Status set_policy(const InitOptions& options);
   Status introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
@@ -81,6 +87,7 @@ class Job {
   Status make_transports(const transport::TransportOptions& options);
   Status exchange_addresses(Status made, std::int64_t timeout_ns);
 
+  const Settings settings_;
   std::uint64_t id_ = 0;
   int rank_ = 0;
   Key board_key_{};

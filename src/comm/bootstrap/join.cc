@@ -200,7 +200,7 @@ Status Joining::start_rendezvous() {
   setup.on_verdict = [this](const Error& error) { fail(error); };
   rendezvous_ = std::make_shared<Rendezvous>(world_, std::move(setup));
   ControlNode::Enrolments enrolments;
-  enrolments.key = enrolment_key(secret);
+  enrolments.key = enrolment_key(secret, options_.shared_key);
   enrolments.serve = [rendezvous = rendezvous_](std::unique_ptr<Channel> channel,
                                                 const Enrolment& enrolment) {
     return Rendezvous::serve(rendezvous, std::move(channel), enrolment);
@@ -230,7 +230,7 @@ sys::Task<Status> Joining::run_as_guest() {
 
 Result<sys::Address> Joining::find_rendezvous() {
   if (!place_.is_file) {
-    enrolment_key_ = enrolment_key(options_.secret);
+    enrolment_key_ = enrolment_key(options_.secret, options_.shared_key);
     return place_.address;
   }
   std::string secret = options_.secret;
@@ -241,7 +241,7 @@ Result<sys::Address> Joining::find_rendezvous() {
                  world_.read_file(place_.path, max_rendezvous_file_bytes, false));
   auto text = decode_rendezvous_file(content, secret);
   if (!text.ok()) return environment_error(place_.path, ": ", text.error().message);
-  enrolment_key_ = enrolment_key(secret);
+  enrolment_key_ = enrolment_key(secret, options_.shared_key);
   return sys::Address::parse(*text);
 }
 

@@ -53,10 +53,10 @@ std::string shortened(std::string list) {
 }
 
 // Nothing says that there are other ranks: no argument, no setting and no launcher.
-bool is_alone(const BootstrapOptions& asked) {
+bool is_alone(const Settings& settings, const BootstrapOptions& asked) {
   return asked.rank < 0 && asked.world_size < 1 && asked.rendezvous.empty() &&
-         settings().integer(Setting::rank) < 0 && settings().integer(Setting::world_size) < 0 &&
-         settings().text(Setting::rendezvous).empty() && launcher_traces().empty();
+         settings.integer(Setting::rank) < 0 && settings.integer(Setting::world_size) < 0 &&
+         settings.text(Setting::rendezvous).empty() && launcher_traces().empty();
 }
 
 Result<int> narrow(std::int64_t value, std::string_view variable) {
@@ -66,9 +66,10 @@ Result<int> narrow(std::int64_t value, std::string_view variable) {
 }
 
 // The setting when it is set, else the launcher's variable.
-Result<int> integer_from(Setting setting, LauncherVariable launchers, std::string_view what) {
+Result<int> integer_from(const Settings& settings, Setting setting, LauncherVariable launchers,
+                         std::string_view what) {
   const std::string_view variable = setting_rows()[static_cast<std::size_t>(setting)].variable;
-  if (settings().is_set(setting)) return narrow(settings().integer(setting), variable);
+  if (settings.is_set(setting)) return narrow(settings.integer(setting), variable);
   UNISONO_ASSIGN(const auto value, launcher_integer(launchers));
   if (value) return narrow(*value, name(launchers));
   std::string traces = join(launcher_traces());
@@ -142,8 +143,8 @@ Result<std::string> rendezvous_from(Launcher::Kind kind) {
   return bug("the launcher has no kind");
 }
 
-Result<sys::Protection> protection_from_settings() {
-  const std::string& text = settings().text(Setting::wire);
+Result<sys::Protection> protection_from_settings(const Settings& settings) {
+  const std::string& text = settings.text(Setting::wire);
   if (text.empty()) return sys::Protection::authenticate;
   for (const auto one :
        {sys::Protection::none, sys::Protection::authenticate, sys::Protection::encrypt})
@@ -153,9 +154,9 @@ Result<sys::Protection> protection_from_settings() {
 
 }  // namespace
 
-Result<std::string> secret_from_settings() {
-  const std::string& path = settings().text(Setting::secret_file);
-  if (path.empty()) return settings().text(Setting::secret);
+Result<std::string> secret_from_settings(const Settings& settings) {
+  const std::string& path = settings.text(Setting::secret_file);
+  if (path.empty()) return settings.text(Setting::secret);
   UNISONO_ASSIGN(auto world, sys::RealWorld::create());
   UNISONO_ASSIGN(std::string secret, world->read_file(path, max_secret_file_bytes, true));
   while (secret.ends_with('\n')) secret.pop_back();
@@ -163,37 +164,40 @@ Result<std::string> secret_from_settings() {
   return secret;
 }
 
-Status fill_from_settings(BootstrapOptions& options) {
-  if (options.interface.empty()) options.interface = settings().text(Setting::interface);
+Status fill_from_settings(const Settings& settings, BootstrapOptions& options) {
+  if (options.interface.empty()) options.interface = settings.text(Setting::interface);
   if (options.timeout_ns <= 0)
-    options.timeout_ns = settings().duration_ns(Setting::bootstrap_timeout);
-  UNISONO_ASSIGN(options.protection, protection_from_settings());
+    options.timeout_ns = settings.duration_ns(Setting::bootstrap_timeout);
+  UNISONO_ASSIGN(options.protection, protection_from_settings(settings));
+  options.insecure = settings.boolean(Setting::insecure);
+  options.secret_was_taken = settings.secret_was_taken();
   return {};
 }
 
-Result<BootstrapOptions> bootstrap_options_from_settings(BootstrapOptions asked) {
-  UNISONO_TRY(settings().check());
+Result<BootstrapOptions> bootstrap_options_from_settings(const Settings& settings,
+                                                         BootstrapOptions asked) {
+  UNISONO_TRY(settings.check());
   BootstrapOptions out = std::move(asked);
   const Launcher launcher = launcher_of_this_process();
-  if (is_alone(out)) {
+  if (is_alone(settings, out)) {
     out.rank = 0;
     out.world_size = 1;
   }
   if (out.rank < 0) {
-    UNISONO_ASSIGN(out.rank, integer_from(Setting::rank, launcher.rank, "rank"));
+    UNISONO_ASSIGN(out.rank, integer_from(settings, Setting::rank, launcher.rank, "rank"));
   }
   if (out.world_size < 1) {
     UNISONO_ASSIGN(out.world_size,
-                   integer_from(Setting::world_size, launcher.world_size, "world size"));
+                   integer_from(settings, Setting::world_size, launcher.world_size, "world size"));
   }
   if (out.secret.empty() && out.world_size > 1) {
-    UNISONO_ASSIGN(out.secret, secret_from_settings());
+    UNISONO_ASSIGN(out.secret, secret_from_settings(settings));
   }
-  if (out.rendezvous.empty()) out.rendezvous = settings().text(Setting::rendezvous);
+  if (out.rendezvous.empty()) out.rendezvous = settings.text(Setting::rendezvous);
   if (out.rendezvous.empty() && out.world_size > 1) {
     UNISONO_ASSIGN(out.rendezvous, rendezvous_from(launcher.kind));
   }
-  UNISONO_TRY(fill_from_settings(out));
+  UNISONO_TRY(fill_from_settings(settings, out));
   return out;
 }
 

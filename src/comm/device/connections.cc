@@ -23,8 +23,6 @@ constexpr std::size_t max_reason_bytes = 4096;
 // Scratch memory beyond what a call needs, for one that is a little larger.
 constexpr std::size_t most_spare_bytes = std::size_t{16} << 20;
 
-std::int64_t bootstrap_timeout_ns() { return settings().duration_ns(Setting::bootstrap_timeout); }
-
 // Ranks that choose kernels by different rows would wait for each other without end.
 Status check_same(int rank, std::string_view what, std::uint64_t theirs, std::uint64_t mine) {
   if (theirs == mine) return {};
@@ -62,8 +60,9 @@ Result<std::unique_ptr<DeviceConnections>> DeviceConnections::make(std::shared_p
 
 Status DeviceConnections::open(int ordinal) {
   UNISONO_ASSIGN(const auto device, sys::cuda::Device::open(ordinal));
-  UNISONO_ASSIGN(engine_, engine::gpu::Engine::make(device, engine::gpu::Options::from_settings()));
-  UNISONO_ASSIGN(path_table_, engine::gpu::PathTable::from_settings());
+  UNISONO_ASSIGN(engine_, engine::gpu::Engine::make(
+                              device, engine::gpu::Options::from_settings(job_->settings())));
+  UNISONO_ASSIGN(path_table_, engine::gpu::PathTable::from_settings(job_->settings()));
   const bool is_one_host =
       std::ranges::all_of(world_ranks_, [&](int rank) { return job_->is_on_this_host(rank); });
   if (is_one_host) {
@@ -84,7 +83,8 @@ Result<std::pair<int, std::string>> DeviceConnections::first_reason(ControlGroup
                                                                     const std::string& mine) const {
   WireWriter writer;
   writer.text(std::string_view(mine).substr(0, max_reason_bytes));
-  UNISONO_ASSIGN(const Gathered all, group.all_gather(writer.bytes(), bootstrap_timeout_ns()));
+  UNISONO_ASSIGN(const Gathered all,
+                 group.all_gather(writer.bytes(), job_->bootstrap_timeout_ns()));
   for (int rank = 0; rank < all.size(); ++rank) {
     WireReader reader(all[rank]);
     const std::string_view reason = reader.text(max_reason_bytes);
@@ -123,9 +123,10 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
   writer.number(static_cast<std::uint32_t>(architecture));
   writer.number(table_hash);
   writer.number(zero_copy_min_bytes);
-  UNISONO_ASSIGN(const Gathered all, group.all_gather(writer.bytes(), bootstrap_timeout_ns()));
+  UNISONO_ASSIGN(const Gathered all,
+                 group.all_gather(writer.bytes(), job_->bootstrap_timeout_ns()));
   std::string reason;
-  if (!settings().boolean(Setting::gpu_peer_access) && group.size() > 1)
+  if (!job_->settings().boolean(Setting::gpu_peer_access) && group.size() > 1)
     reason = "UNISONO_GPU_PEER_ACCESS is 0 there";
   std::map<std::string, int> sharing;
   for (int rank = 0; rank < all.size(); ++rank) {
@@ -175,7 +176,7 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
   UNISONO_ASSIGN(const auto first, first_reason(group, reason));
   if (first.second.empty()) return {};
   const std::string because = str("rank ", first.first, " cannot access all GPUs: ", first.second);
-  if (!settings().boolean(Setting::staged))
+  if (!job_->settings().boolean(Setting::staged))
     return environment_error(because,
                              ". UNISONO_STAGED=1 stages calls on CUDA streams through "
                              "host memory");

@@ -65,7 +65,7 @@ Result<std::unique_ptr<engine::Execution>> HostPath::make_execution(const Plans:
 
 Result<Selection> HostPath::make_selection(topo::Placement placement) const {
   Selection selection(std::move(placement), host_model(job_->fifo_options(), job_->host_traits()));
-  UNISONO_TRY(selection.read_settings());
+  UNISONO_TRY(selection.read_settings(job_->settings()));
   return selection;
 }
 

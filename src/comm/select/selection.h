@@ -15,6 +15,10 @@
 #include "comm/select/engine_model.h"
 #include "comm/select/registration.h"
 
+namespace unisono {
+class Settings;
+}
+
 namespace unisono::comm {
 
 struct Choice {
@@ -47,7 +51,7 @@ class Selection {
   Selection(topo::Placement placement, std::shared_ptr<const EngineModel> model);
 
   // Reads UNISONO_SELECTION_FILE, UNISONO_ALGORITHM, UNISONO_PROTOCOL and UNISONO_CHANNELS.
-  Status read_settings();
+  Status read_settings(const Settings& from);
   // That UNISONO_SELECTION_FILE has rows, but none for so many ranks and nodes; nothing otherwise.
   const std::string& file_note() const { return file_note_; }
 

@@ -137,8 +137,7 @@ Status Selection::read_file(const std::string& path) {
   return {};
 }
 
-Status Selection::read_settings() {
-  const Settings& from = settings();
+Status Selection::read_settings(const Settings& from) {
   forced_channels_ = static_cast<int>(from.integer(Setting::channels));
   if (const std::string& wanted = from.text(Setting::protocol); !wanted.empty()) {
     forced_protocol_ = protocol_from_name(wanted);

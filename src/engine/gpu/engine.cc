@@ -38,8 +38,7 @@ constexpr std::array<std::string_view, device::data_kinds> data_names{"any", "pl
 
 }  // namespace
 
-Options Options::from_settings() {
-  const Settings& from = settings();
+Options Options::from_settings(const Settings& from) {
   CopyLinks::Options copies{
       .slots = static_cast<int>(from.integer(Setting::gpu_copy_slots)),
       .slot_bytes = static_cast<std::size_t>(from.bytes(Setting::gpu_copy_slot_bytes))};

@@ -25,6 +25,10 @@
 #include "sys/cuda/device.h"
 #include "transport/transport.h"
 
+namespace unisono {
+class Settings;
+}
+
 namespace unisono::engine::gpu {
 
 // The same on all ranks.
@@ -43,7 +47,7 @@ struct Options {
   std::uint64_t ll128_messages_bytes = 2 << 20;
   static constexpr int max_slots = 64;
   CopyLinks::Options copies;
-  static Options from_settings();
+  static Options from_settings(const Settings& from);
   Status check() const;
 };
 

@@ -76,9 +76,9 @@ const PathTable& PathTable::built_in() {
   return table;
 }
 
-Result<PathTable> PathTable::from_settings() {
+Result<PathTable> PathTable::from_settings(const Settings& settings) {
   PathTable out = built_in();
-  const std::string& path = settings().text(Setting::selection_file);
+  const std::string& path = settings.text(Setting::selection_file);
   if (path.empty()) return out;
   std::ifstream file(path, std::ios::binary);
   if (!file) return misuse("UNISONO_SELECTION_FILE: cannot read '", path, "'");

@@ -15,6 +15,10 @@
 
 #include "trace/record.h"
 
+namespace unisono {
+class Settings;
+}
+
 namespace unisono::engine::gpu {
 
 using trace::Path;
@@ -76,7 +80,7 @@ class PathTable {
  public:
   static const PathTable& built_in();
   // The built-in rows, preceded by those of the selection file that the settings name, if any.
-  static Result<PathTable> from_settings();
+  static Result<PathTable> from_settings(const Settings& settings);
 
   // Adds the array "paths" of a selection file, if there is one. Misuse names the line and value.
   Status read(std::string_view text, std::string_view origin);

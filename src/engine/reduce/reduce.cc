@@ -12,7 +12,7 @@ namespace unisono::engine {
 namespace {
 
 Level choose_level_by_setting() {
-  const std::string& cap = settings().text(Setting::simd);
+  const std::string& cap = environment_settings().text(Setting::simd);
   const LevelChoice choice = choose_level(cap);
   if (!choice.known) {
     log(LogLevel::warn, "UNISONO_SIMD is \"", cap, "\"; it must be baseline, avx2, avx512 ",

@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/settings.h"
 #include "base/try.h"
 #include "sys/libcrypto.h"
 #include "transport/clock.h"
@@ -27,7 +26,7 @@ constexpr std::int64_t last_farewell_ns = 2 * ns_per_s;
 }  // namespace
 
 Result<std::shared_ptr<Hub>> Hub::make(const TransportOptions& options) {
-  const std::int64_t streams = settings().integer(Setting::socket_streams);
+  const std::int64_t streams = options.socket_streams;
   if (streams < 0 || streams > max_streams)
     return misuse("UNISONO_SOCKET_STREAMS is ", streams, "; it must be 1 to ", max_streams,
                   ", or 0 to choose");
@@ -37,8 +36,8 @@ Result<std::shared_ptr<Hub>> Hub::make(const TransportOptions& options) {
   sys::raise_descriptor_limit();
   UNISONO_ASSIGN(auto poller, Poller::make());
   const std::string& first = options.interface;
-  UNISONO_ASSIGN(Rails rails, listen_on_rails(first.empty() ? default_interface : first,
-                                              settings().text(Setting::rails)));
+  UNISONO_ASSIGN(Rails rails,
+                 listen_on_rails(first.empty() ? default_interface : first, options.rails));
   const std::int64_t wanted =
       streams > 0 ? streams : (rails.loopback ? loopback_streams : host_streams);
   // Every rail carries a stream.
