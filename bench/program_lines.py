@@ -1,4 +1,4 @@
-"""Lines of code of the library's programs, compared with MSCCLang's and CUDA written by hand.
+"""Lines of code of the library's programs, compared with MSCCLang's and hand-written CUDA.
 
     python bench/program_lines.py [--checkouts FOLDER] [-o FILE]
 

@@ -65,7 +65,7 @@ def read_points(files: list[Path]) -> Points:
         grid = grids.read(file)
         for point, times in grid.times.items():
             best = min(times.values())
-            by_plan = [terms_of(point, grid.crowding(point), unit) for unit in units]
+            by_plan = [terms_of(point, grid.oversubscription(point), unit) for unit in units]
             order = [plan for plan in in_registry(point[2]) if plan in times]
             terms.append([[of_unit[plan] for of_unit in by_plan] for plan in order])
             over.append([times[plan] / best for plan in order])
@@ -86,12 +86,14 @@ def in_registry(collective: str) -> list[grids.Plan]:
     ]
 
 
-def terms_of(point: grids.Point, crowding: float, parameters: Array) -> dict[grids.Plan, float]:
+def terms_of(
+    point: grids.Point, oversubscription: float, parameters: Array
+) -> dict[grids.Plan, float]:
     """What each plan costs in the row of the table that serves a point."""
     ranks, nodes, collective, size = point
     row_bytes = 1 << (size.bit_length() - 1)
     found = plans.candidates(
-        collective, row_bytes, plans.Placement(ranks, nodes), crowding, list(parameters)
+        collective, row_bytes, plans.Placement(ranks, nodes), oversubscription, list(parameters)
     )
     return {(one.algorithm, one.protocol): one.time_us for one in found}
 

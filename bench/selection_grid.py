@@ -32,7 +32,7 @@ from typing import Any
 
 from unisono import plans
 from unisono.bench.cases import Case, Request, list_cases, write_cases
-from unisono.bench.machine import crowding, describe_machine
+from unisono.bench.machine import describe_machine, oversubscription
 from unisono.launcher import launch
 
 # Those that say most first.
@@ -45,7 +45,7 @@ ROUNDS = 6
 # Of a turn: a row of calls long enough that the barrier before it does not count. Where ranks share
 # cores, what counts besides is how soon they wake up.
 TURN_SECONDS = 0.0015
-CROWDED_TURN_SECONDS = 0.03
+OVERSUBSCRIBED_TURN_SECONDS = 0.03
 WORKER = Path(__file__).with_name("selection_turns.py")
 
 Point = tuple[int, int, str, int]
@@ -122,13 +122,13 @@ def run(
     points: list[dict[Case, list[Case]]], ranks: int, nodes: int, delay: str
 ) -> list[list[list[float]]]:
     """By point and case: the times of its turns, in us, on fresh ranks."""
-    crowded = crowding(ranks) > 1
+    is_oversubscribed = oversubscription(ranks) > 1
     job = {
         "points": [write_cases(list(point)) for point in points],
         "chosen": [index_of_choice(point, nodes) for point in points],
         "seed": secrets.randbits(32),
         "rounds": ROUNDS,
-        "turn_seconds": CROWDED_TURN_SECONDS if crowded else TURN_SECONDS,
+        "turn_seconds": OVERSUBSCRIBED_TURN_SECONDS if is_oversubscribed else TURN_SECONDS,
     }
     with tempfile.TemporaryDirectory(prefix="unisono-grid-") as folder:
         (Path(folder) / "job.json").write_text(json.dumps(job))
@@ -145,7 +145,7 @@ def index_of_choice(point: dict[Case, list[Case]], nodes: int) -> int:
     """Which of a point's cases the table takes."""
     some = next(iter(point))
     placement = plans.Placement(some.ranks, nodes)
-    row = plans.choose(some.collective, some.bytes, placement, crowding(some.ranks))
+    row = plans.choose(some.collective, some.bytes, placement, oversubscription(some.ranks))
     chosen = (row.algorithm, row.protocol)
     for index, twins in enumerate(point.values()):
         if chosen in [(twin.algorithm, twin.protocol) for twin in twins]:
@@ -167,7 +167,7 @@ class Grid:
     times: dict[Point, dict[Plan, float]]
     passes: dict[Point, dict[Plan, list[float]]]
 
-    def crowding(self, point: Point) -> float:
+    def oversubscription(self, point: Point) -> float:
         """Ranks for each core there."""
         return max(point[0] / self.cores, 1.0)
 
@@ -191,7 +191,7 @@ def check(file: Path) -> None:
     for point, times in grid.times.items():
         ranks, nodes, collective, size = point
         placement = plans.Placement(ranks, nodes)
-        chosen = plans.choose(collective, size, placement, grid.crowding(point))
+        chosen = plans.choose(collective, size, placement, grid.oversubscription(point))
         took = times.get((chosen.algorithm, chosen.protocol), math.inf)
         best = min(times, key=lambda plan: times[plan])
         over = took / times[best]

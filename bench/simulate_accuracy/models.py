@@ -39,7 +39,7 @@ H200 = {
         "hgx_h200_4", ["gpu_bench_interpreted_4.txt", "gpu_bench_interpreted_slots_4.txt"],
     ),
     "4 H200, specialised kernels": (
-        "hgx_h200_4_specialised", ["gpu_bench_by_hand_4.txt", "gpu_bench_zero_copy_4.txt"],
+        "hgx_h200_4_specialised", ["gpu_bench_specialised_4.txt", "gpu_bench_zero_copy_4.txt"],
     ),
 }  # fmt: skip
 

@@ -5,11 +5,10 @@
 
 namespace unisono::python {
 
-void bind_bench(nanobind::module_& module);
 void bind_buffer(nanobind::module_& module);
 void bind_communicator(nanobind::module_& module);  // call.cc, communicator.cc
 void bind_call(nanobind::module_& module);
-void bind_device_bench(nanobind::module_& module);
+void bind_cuda(nanobind::module_& module);
 void bind_info(nanobind::module_& module);
 void bind_interrupt(nanobind::module_& module);
 void bind_algorithms(nanobind::module_& module);

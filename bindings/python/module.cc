@@ -15,8 +15,7 @@ NB_MODULE(_unisono, module) {
   bind_buffer(module);
   bind_call(module);
   bind_communicator(module);
-  bind_bench(module);
-  bind_device_bench(module);
+  bind_cuda(module);
   bind_info(module);
   bind_interrupt(module);
   bind_algorithms(module);

@@ -33,7 +33,7 @@ Settings settings_with(const SettingTexts& given) {
   return settings;
 }
 
-Selection selection_for(const topo::Placement& placement, double crowding,
+Selection selection_for(const topo::Placement& placement, double oversubscription,
                         const SettingTexts& given,
                         const comm::CostModel& costs = comm::host_cost_model()) {
   const Settings settings = settings_with(given);
@@ -41,7 +41,8 @@ Selection selection_for(const topo::Placement& placement, double crowding,
   const auto fifo_options =
       transport::FifoOptions::from_settings(settings).shared_by(placement.max_ranks_on_a_node());
   check(fifo_options.check());
-  Selection selection(placement, comm::host_model(fifo_options, {.crowding = crowding}, costs));
+  Selection selection(
+      placement, comm::host_model(fifo_options, {.oversubscription = oversubscription}, costs));
   check(selection.read_settings(settings));
   return selection;
 }
@@ -68,8 +69,8 @@ Selection device_selection(int ranks, std::string_view architecture, int sms,
 }
 
 SelectionRow choose(std::string_view collective, const Size& size, const topo::Placement& placement,
-                    double crowding, const SettingTexts& settings) {
-  Selection selection = selection_for(placement, crowding, settings);
+                    double oversubscription, const SettingTexts& settings) {
+  Selection selection = selection_for(placement, oversubscription, settings);
   const Collective which = collective_of(collective);
   const std::uint64_t bytes = bytes_of(size);
   return selection.row_of(which, bytes, take(selection.choose(which, bytes, 0, false, {})));
@@ -147,36 +148,37 @@ void bind_selection(nb::module_& module) {
 
   module.def(
       "selection_table",
-      [](std::string_view collective, const topo::Placement& placement, double crowding,
+      [](std::string_view collective, const topo::Placement& placement, double oversubscription,
          const SettingTexts& settings) {
-        return selection_for(placement, crowding, settings).rows(collective_of(collective));
+        return selection_for(placement, oversubscription, settings).rows(collective_of(collective));
       },
-      nb::arg("collective"), nb::arg("placement"), nb::arg("crowding") = 1.0,
+      nb::arg("collective"), nb::arg("placement"), nb::arg("oversubscription") = 1.0,
       nb::arg("settings") = SettingTexts());
   module.def("choose", &choose, nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"),
-             nb::arg("crowding") = 1.0, nb::arg("settings") = SettingTexts());
+             nb::arg("oversubscription") = 1.0, nb::arg("settings") = SettingTexts());
   module.def(
       "candidates",
       [](std::string_view collective, const Size& bytes, const topo::Placement& placement,
-         double crowding, const std::optional<comm::Parameters>& parameters,
+         double oversubscription, const std::optional<comm::Parameters>& parameters,
          const SettingTexts& settings) {
         const comm::CostModel costs =
             parameters ? comm::cost_model_of(*parameters) : comm::host_cost_model();
-        return selection_for(placement, crowding, settings, costs)
+        return selection_for(placement, oversubscription, settings, costs)
             .candidates(collective_of(collective), bytes_of(bytes));
       },
-      nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"), nb::arg("crowding") = 1.0,
-      nb::arg("parameters") = nb::none(), nb::arg("settings") = SettingTexts());
+      nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"),
+      nb::arg("oversubscription") = 1.0, nb::arg("parameters") = nb::none(),
+      nb::arg("settings") = SettingTexts());
   module.def("cost_parameters", [] { return comm::parameters_of(comm::host_cost_model()); });
   module.def(
       "explain",
       [](std::string_view collective, const Size& bytes, const topo::Placement& placement,
-         double crowding, const SettingTexts& settings) {
-        return take(selection_for(placement, crowding, settings)
+         double oversubscription, const SettingTexts& settings) {
+        return take(selection_for(placement, oversubscription, settings)
                         .explain(collective_of(collective), bytes_of(bytes)));
       },
-      nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"), nb::arg("crowding") = 1.0,
-      nb::arg("settings") = SettingTexts());
+      nb::arg("collective"), nb::arg("bytes"), nb::arg("placement"),
+      nb::arg("oversubscription") = 1.0, nb::arg("settings") = SettingTexts());
   module.def(
       "explain_device",
       [](std::string_view collective, const Size& bytes, int ranks, std::string_view architecture,

@@ -89,11 +89,11 @@ class SelectionRow:
     @property
     def origin(self) -> str: ...  # "cost model", or the file
 
-# In all of them `crowding` is how many ranks share each core where they are most, 1 or more.
+# In all of them `oversubscription` is the most ranks that share a core, 1 or more.
 def selection_table(
     collective: str,
     placement: Placement,
-    crowding: float = 1.0,
+    oversubscription: float = 1.0,
     settings: dict[str, str] = ...,
 ) -> list[SelectionRow]:
     """The rows in the order in which they are tried.
@@ -106,7 +106,7 @@ def choose(
     collective: str,
     bytes: int | str,
     placement: Placement,
-    crowding: float = 1.0,
+    oversubscription: float = 1.0,
     settings: dict[str, str] = ...,
 ) -> SelectionRow:
     """The row that decides a call of `bytes` (the larger of a rank's input and output)."""
@@ -115,7 +115,7 @@ def candidates(
     collective: str,
     bytes: int | str,
     placement: Placement,
-    crowding: float = 1.0,
+    oversubscription: float = 1.0,
     parameters: Sequence[float] | None = None,
     settings: dict[str, str] = ...,
 ) -> list[Candidate]:
@@ -128,7 +128,7 @@ def explain(
     collective: str,
     bytes: int | str,
     placement: Placement,
-    crowding: float = 1.0,
+    oversubscription: float = 1.0,
     settings: dict[str, str] = ...,
 ) -> Explanation:
     """Which plan a call would take, and why; `bytes` may be a text, as "1MiB"."""

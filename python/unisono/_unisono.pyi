@@ -7,7 +7,6 @@ and `Work` here take addresses and are for them alone.
 
 from collections.abc import Sequence
 
-from unisono._device_bench import DeviceBench as DeviceBench
 from unisono._language import Chunk as Chunk
 from unisono._language import Chunks as Chunks
 from unisono._language import Compiled as Compiled
@@ -170,9 +169,6 @@ class Communicator:
     def from_handle(handle: int) -> Communicator: ...
     def abort(self) -> None: ...
     def destroy(self) -> None: ...
-
-def serve_bench(communicator: Communicator, path: str) -> None:
-    """Serves the driver of a comparison at a Unix socket: what `bench/peers/worker.h` says."""
 
 def cuda_device_count() -> int: ...
 def device_of_address(address: int) -> int:

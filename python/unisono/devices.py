@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from unisono import _bench
 from unisono import _unisono as native
 from unisono.communicator import Communicator
 from unisono.errors import MisuseError
@@ -83,7 +84,7 @@ def run_all_on_devices(
             for plan, count, type_name, buffers in arranged
         ]
         largest = max(max(one.buffers.memory.nbytes, one.buffers.output.nbytes) for one in own)
-        there = native.DeviceBench(comm._native, comm.rank % devices, max(largest, 1))
+        there = _bench.DeviceBench(comm._native, comm.rank % devices, max(largest, 1))
         registered = None
         for one in own:
             if one.plan is not registered:
@@ -109,7 +110,7 @@ class _Run:
     buffers: Buffers
     operation: str
 
-    def run(self, there: native.DeviceBench) -> None:
+    def run(self, there: _bench.DeviceBench) -> None:
         """Brings the input to the device, makes the call, and takes the output back."""
         memory, result = self.buffers.memory, self.buffers.output
         output = there.output_address

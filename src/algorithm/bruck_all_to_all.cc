@@ -8,7 +8,7 @@
 //   cost           ceil(log2 p) α + b (p / 2) log2 p β, and every block sent is copied twice
 //
 // Scratch: p blocks on their way, by distance, and twice p / 2 for a message packed and one
-// received. A block goes straight to the output on its last hop, or in place at the end, when the
+// received. A block is received into the output on its last hop, or in place at the end, when the
 // input is no longer needed. Packing overwrites what the step before sent, which its receiver takes
 // before it packs as well; one slot per connection.
 #include <algorithm>

@@ -109,7 +109,7 @@ constexpr std::array rows{
         Setting::gpu_copy_slot_bytes, "UNISONO_GPU_COPY_SLOT_BYTES", size_bytes, "4MiB",
         "Bytes in a slot of a connection between GPUs by the copy engines; a multiple of 4 KiB."},
     SettingRow{Setting::zero_copy, "UNISONO_ZERO_COPY", boolean, "0",
-               "Lets the receiver read a large message straight from the sender's memory "
+               "Lets the receiver read a large message directly from the sender's memory "
                "(cross-memory attach, or the same process) where the kernel allows it: 1 or 0. "
                "Where it is not set, ranks measure both when a job starts and use the faster one."},
     SettingRow{Setting::zero_copy_min_bytes, "UNISONO_ZERO_COPY_MIN_BYTES", size_bytes, "256KiB",

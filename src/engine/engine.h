@@ -35,7 +35,7 @@ struct Arguments {
   bool is_on_stream = false;
   void* stream = nullptr;
   std::int64_t timeout_ns = 0;
-  int max_sms = 0;  // multiprocessors that its kernels may take; 0: as many as they like
+  int max_sms = 0;  // SMs that its kernels may take; 0: no limit
   // Something computes beside it: a large call takes few of them where that takes little longer.
   bool leaves_room = false;
 

@@ -50,7 +50,7 @@ ForeignExecutor msccl_xml(std::string_view name, std::string_view summary, int s
 }
 
 std::vector<ForeignExecutor> make_executors() {
-  // Thread blocks: 2 on each of an A100's 108 multiprocessors.
+  // Thread blocks: 2 on each of an A100's 108 SMs.
   ForeignExecutor msccl =
       msccl_xml("msccl", "microsoft/msccl, NCCL with an interpreter", 256, 2 * 108);
   msccl.collectives = {"allreduce", "allgather", "reduce_scatter", "alltoall",

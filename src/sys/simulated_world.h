@@ -33,7 +33,7 @@ struct SimulationOptions {
   std::size_t most_unread_bytes = SIZE_MAX;
 };
 
-enum class Death { process, host };  // connections end; or nothing is heard any more
+enum class Death { process, host };  // connections end; or the host goes silent
 
 class SimulatedWorld;
 

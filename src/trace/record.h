@@ -63,7 +63,7 @@ enum class Path : std::uint8_t {
   interpreter,      // the kernel that interprets any plan
   ll_all_pairs,     // a specialised kernel in protocol LL
   ll128_all_pairs,  // a specialised kernel in protocol LL128
-  zero_copy,        // kernels store straight into peers' mapped buffers
+  zero_copy,        // kernels store directly into peers' mapped buffers
   tma_bulk,         // TMA bulk copies between mapped buffers
   messages,         // the kernels of point-to-point groups
   copy_engine,

@@ -12,7 +12,7 @@ using Word = std::atomic_ref<std::uint64_t>;
 Word word_at(std::byte* slot, std::size_t index) {
   return Word(reinterpret_cast<std::uint64_t*>(slot)[index]);
 }
-// atomic_ref of a const type comes with C++26; only loads are made through this one.
+// atomic_ref of a const type is in C++26; only loads are made through this one.
 Word word_at(const std::byte* slot, std::size_t index) {
   return word_at(const_cast<std::byte*>(slot), index);
 }

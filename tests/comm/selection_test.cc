@@ -48,9 +48,10 @@ TEST(Selection, SmallCallsTakeFewStepsAndLargeOnesFewBytes) {
 
 // Where ranks share cores, a step waits for the other ranks' turns.
 TEST(Selection, CrowdedRanksTakeFewerSteps) {
-  const auto steps_of = [](Collective collective, double crowding) {
-    const Selection selection(topo::Placement::single_node(4),
-                              host_model(transport::FifoOptions{}, {.crowding = crowding}));
+  const auto steps_of = [](Collective collective, double oversubscription) {
+    const Selection selection(
+        topo::Placement::single_node(4),
+        host_model(transport::FifoOptions{}, {.oversubscription = oversubscription}));
     return selection.candidates(collective, 16).front().cost.steps;
   };
   for (Collective collective :

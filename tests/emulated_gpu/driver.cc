@@ -30,7 +30,7 @@ constexpr DriverResult not_found = 500;
 constexpr DriverResult launch_failed = 719;
 constexpr DriverResult not_supported = 801;
 // CUdevice_attribute, CUpointer_attribute, CUfunction_attribute.
-constexpr int attribute_multiprocessors = 16;
+constexpr int attribute_sms = 16;
 constexpr int attribute_capability_major = 75;
 constexpr int attribute_capability_minor = 76;
 constexpr int pointer_memory_type = 2;
@@ -137,7 +137,7 @@ DriverResult cuDeviceGetUuid_v2(Uuid* uuid, DeviceOrdinal device) {
   return driver_success;
 }
 DriverResult cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal) {
-  if (attribute == attribute_multiprocessors)
+  if (attribute == attribute_sms)
     *value = multiprocessors();
   else if (attribute == attribute_capability_major)
     *value = capability / 10;

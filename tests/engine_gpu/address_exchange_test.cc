@@ -1,4 +1,4 @@
-// Which messages may go straight where they are wanted: no GPU is needed.
+// Which messages may be zero-copy: no GPU is needed.
 #include <gtest/gtest.h>
 
 #include <algorithm>

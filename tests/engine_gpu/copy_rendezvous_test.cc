@@ -88,14 +88,14 @@ TEST_F(CopyRendezvousTest, BothEndsAgreeOnEveryMessage) {
                                                          : CopyRendezvous{.way = Way::slots});
   });
   sender.join();
-  std::uint64_t straight = 0;
+  std::uint64_t zero_copies = 0;
   for (std::uint64_t message = 1; message <= messages; ++message) {
     ASSERT_EQ(sent[message].way, received[message].way) << message;
     if (sent[message].way != Way::zero_copy) continue;
     ASSERT_EQ(sent[message].at, message * 256);
-    ++straight;
+    ++zero_copies;
   }
-  EXPECT_GT(straight, 0U);
+  EXPECT_GT(zero_copies, 0U);
 }
 
 }  // namespace

@@ -289,9 +289,9 @@ TEST_F(GpuCopies, WhatIsSentToAnotherDeviceNeedsNoMultiprocessor) {
   void* parameters[] = {&address};
   const sys::cuda::Current current(*device);
   constexpr unsigned threads = 1024;  // two such blocks fill a multiprocessor
-  ASSERT_EQ(kernel.launch(static_cast<unsigned>(2 * device->multiprocessors()), threads,
-                          busy.handle(), parameters),
-            sys::cuda::driver_success);
+  ASSERT_EQ(
+      kernel.launch(static_cast<unsigned>(2 * device->sms()), threads, busy.handle(), parameters),
+      sys::cuda::driver_success);
   ASSERT_TRUE(cluster.launch(executions, arguments, {0, 1}).ok());
   const auto until = steady_clock::now() + milliseconds(5000);
   const auto is_over = [&](const TestStream& stream) {

@@ -322,7 +322,7 @@ std::vector<std::vector<float>> sums_of(GpuCluster& cluster, const algorithm::En
   return values;
 }
 
-// Protocol Simple has no kernels by hand.
+// Protocol Simple has no specialised kernels.
 TEST_F(Gpu, SpecialisedPlansAddInThePlansOrder) {
   GpuCluster cluster(4, {});
   for (const auto& [collective, name] : {std::pair{Collective::all_reduce, "one_shot"},

@@ -22,7 +22,7 @@ class GpuBulk : public testing::Test {
     const auto devices = usable_devices(&why);
     devices_ = static_cast<int>(devices.size());
     if (devices_ == 0) GTEST_SKIP() << why;
-    multiprocessors_ = devices.front()->multiprocessors();
+    sms_ = devices.front()->sms();
   }
   // Every call may go in bulk, so that few bytes show all.
   static GpuCluster::Options options(std::function<bool(int, int)> sees) {
@@ -73,7 +73,7 @@ class GpuBulk : public testing::Test {
   // Ranks that share a device never have as many as they like.
   bool has_device_for_each(int ranks) const { return ranks >= 2 && ranks <= devices_; }
   int devices_ = 0;
-  int multiprocessors_ = 0;
+  int sms_ = 0;
   std::mt19937_64 random_{test_seed()};
 };
 
@@ -176,7 +176,7 @@ TEST_F(GpuBulk, ByDefaultEveryPlanIsRightWhoeverReachesWhom) {
 TEST_F(GpuBulk, LeavingRoomEveryPlanIsRightWhoeverReachesWhom) {
   for (const int ranks : {2, 3, 4}) {
     const int sharing = (ranks + devices_ - 1) / devices_;
-    if (multiprocessors_ / sharing <= device::bulk_max_blocks) continue;
+    if (sms_ / sharing <= device::bulk_max_blocks) continue;
     GpuCluster cluster(ranks, options([&](int, int) { return random_() % 8 != 0; }));
     for (const algorithm::Entry& entry : entries_by_exchange(ranks))
       if (is_tma_bulk(entry, ranks, 0, true) && !HasFailure())

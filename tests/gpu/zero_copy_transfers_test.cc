@@ -1,4 +1,4 @@
-// Copies that go straight to where they are wanted, among others that go through slots. Skipped,
+// Zero-copy messages among others that go through slots. Skipped,
 // and says so, where there is no GPU.
 #include <gtest/gtest.h>
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import unisono
 from typer.testing import CliRunner
+from unisono import _bench
 from unisono import _unisono as native
 from unisono.bench import device_driver
 from unisono.bench.cases import Case
@@ -127,7 +128,7 @@ def test_memory_of_nccl_takes_its_library() -> None:
 @pytest.mark.skipif(devices() == 0, reason="there is no CUDA device")
 def test_devices_count_what_differs() -> None:
     def count(comm: unisono.Communicator) -> list[int]:
-        bench = native.DeviceBench(comm._native, 0, 1 << 20)
+        bench = _bench.DeviceBench(comm._native, 0, 1 << 20)
         table = np.random.default_rng(1).integers(0, 1 << 16, 97).astype(np.uint16)
         given = (table.ctypes.data, len(table), 5, 100_000, 2)
         bench.fill(bench.output_address, *given)

@@ -110,15 +110,18 @@ def test_the_gpu_benchs_table_is_read() -> None:
     )  # fmt: skip
 
 
-def test_straight_rows_are_simple_and_kernels_by_hand_have_the_clusters_channels(
+def test_zero_copy_rows_are_simple_and_specialised_kernels_have_the_clusters_channels(
     tmp_path: Path,
 ) -> None:
     table = tmp_path / "table.txt"
-    rows = ["all_gather direct ll128 1 65536 5.8 8.5", "all_gather direct straight 30 8388608 35 1"]
+    rows = [
+        "all_gather direct ll128 1 65536 5.8 8.5",
+        "all_gather direct zero_copy 30 8388608 35 1",
+    ]
     head = ["0, NVIDIA H200, 1", "collective algorithm proto ch bytes us GB/s bus"]
     table.write_text("\n".join(head + rows))
     assert [row.channels for row in read_measurements(table)] == [1, 30]
-    table.write_text("\n".join(["kernels by hand: here", *head, *rows]))
+    table.write_text("\n".join(["specialised kernels: here", *head, *rows]))
     found = read_measurements(table)
     assert [(row.protocol, row.channels) for row in found] == [("ll128", 0), ("simple", 30)]
 
@@ -129,7 +132,7 @@ def test_straight_rows_are_simple_and_kernels_by_hand_have_the_clusters_channels
         ("hgx_h200_4", ["gpu_bench_interpreted_4.txt", "gpu_bench_interpreted_slots_4.txt"], 3, 8),
         (
             "hgx_h200_4_specialised",
-            ["gpu_bench_by_hand_4.txt", "gpu_bench_zero_copy_4.txt"],
+            ["gpu_bench_specialised_4.txt", "gpu_bench_zero_copy_4.txt"],
             6,
             15,
         ),

@@ -1,4 +1,4 @@
-// Which algorithms' plans the GPU engine's specialised kernels and straight copies carry.
+// Which algorithms' plans the GPU engine's specialised kernels and zero-copy carry.
 #pragma once
 
 #include <algorithm>

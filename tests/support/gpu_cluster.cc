@@ -356,7 +356,7 @@ std::string GpuCluster::run(const Run& run) {
     const int sharing = (ranks() + devices_ - 1) / devices_;
     given.max_sms = run.max_sms;
     given.leaves_room = run.leaves_room;
-    if (sharing > 1 && run.max_sms == 0) given.max_sms = device->multiprocessors() / sharing;
+    if (sharing > 1 && run.max_sms == 0) given.max_sms = device->sms() / sharing;
     if (run.problem.collective != Collective::all_to_all_v) continue;
     std::int64_t sent = 0;
     std::int64_t received = 0;

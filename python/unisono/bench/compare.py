@@ -12,7 +12,7 @@ from unisono.bench.cases import Case, Request
 from unisono.bench.copies import copy_bandwidth_gb_s
 from unisono.bench.driver import places_of
 from unisono.bench.group import Command, Group, PeerError, Times
-from unisono.bench.machine import crowding
+from unisono.bench.machine import oversubscription
 from unisono.bench.peers import OURS, Variant
 from unisono.bench.rows import Row
 from unisono.errors import MisuseError
@@ -238,7 +238,9 @@ def _rows(case: Case, nodes: int, results: dict[Variant, _Result]) -> list[Row]:
         algorithm, protocol = variant.settings, ""
         if implementation == OURS and case.collective != "send_recv":
             placement = plans.Placement(case.ranks, nodes)
-            chosen = plans.choose(case.collective, case.bytes, placement, crowding(case.ranks))
+            chosen = plans.choose(
+                case.collective, case.bytes, placement, oversubscription(case.ranks)
+            )
             algorithm, protocol = chosen.algorithm, chosen.protocol
         wrong = results[variant].wrong
         rows.append(Row.of(case, nodes, algorithm, protocol, median, wrong, implementation))

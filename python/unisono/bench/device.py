@@ -16,6 +16,7 @@ from statistics import median
 import numpy as np
 
 import unisono
+from unisono import _bench
 from unisono import _unisono as native
 from unisono.bench.cases import Case
 from unisono.bench.device_rows import DeviceRequest, DeviceRow, calls_of
@@ -44,7 +45,7 @@ class _Bench:
         self._rank, self._ranks = communicator.rank, communicator.size
         largest = -(-(max(request.sizes) + _SLACK_BYTES) // _PAGE_BYTES) * _PAGE_BYTES
         allocator = request.nccl if request.memory == "nccl" else ""
-        self._bench = native.DeviceBench(communicator._native, device, largest, allocator)
+        self._bench = _bench.DeviceBench(communicator._native, device, largest, allocator)
         self.nccl_version = self._join_nccl() if request.nccl else 0
         self._push_gb_s: dict[int, float] = {}
         if self._ranks > 1:
@@ -53,7 +54,7 @@ class _Bench:
     def _join_nccl(self) -> int:
         name = np.zeros(128, np.uint8)
         if self._rank == 0:
-            name[:] = np.frombuffer(native.DeviceBench.make_nccl_id(self._request.nccl), np.uint8)
+            name[:] = np.frombuffer(_bench.DeviceBench.make_nccl_id(self._request.nccl), np.uint8)
         self._communicator.broadcast(name)
         return self._bench.join_nccl(self._request.nccl, name.tobytes())
 

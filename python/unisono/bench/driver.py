@@ -10,7 +10,7 @@ from selectors import EVENT_READ, DefaultSelector
 
 from unisono import plans
 from unisono.bench.cases import Case, Request, write_cases
-from unisono.bench.machine import crowding
+from unisono.bench.machine import oversubscription
 from unisono.bench.rows import Row
 from unisono.errors import Error
 from unisono.job_folder import job_folder
@@ -137,7 +137,9 @@ def _row(case: Case, request: Request, time_us: float, wrong: int) -> Row:
     algorithm, protocol = case.algorithm, case.protocol
     if not algorithm or not protocol:
         placement = plans.Placement(request.ranks, request.nodes)
-        chosen = plans.choose(case.collective, case.bytes, placement, crowding(request.ranks))
+        chosen = plans.choose(
+            case.collective, case.bytes, placement, oversubscription(request.ranks)
+        )
         protocol = protocol or chosen.protocol
         algorithm = algorithm or chosen.algorithm
     return Row.of(case, request.nodes, algorithm, protocol, time_us, wrong)

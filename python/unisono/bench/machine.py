@@ -47,7 +47,7 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def crowding(ranks: int) -> float:
+def oversubscription(ranks: int) -> float:
     """Ranks for each core of this machine, at least 1, as a communicator of them counts it."""
     return max(ranks / (os.cpu_count() or 1), 1.0)
 

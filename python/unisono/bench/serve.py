@@ -4,7 +4,7 @@ import os
 import sys
 
 import unisono
-from unisono import _unisono as native
+from unisono import _bench
 
 
 def main(path: str, processor: str = "") -> None:
@@ -12,7 +12,7 @@ def main(path: str, processor: str = "") -> None:
     if processor:
         os.sched_setaffinity(0, {int(processor)})
     with unisono.init() as communicator:
-        native.serve_bench(communicator._native, path)
+        _bench.serve_bench(communicator._native, path)
 
 
 if __name__ == "__main__":

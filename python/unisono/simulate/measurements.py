@@ -13,11 +13,11 @@ from unisono.bench.peers import OURS
 from unisono.errors import MisuseError
 from unisono.simulate.files import read
 
-# The GPU bench's word for Simple where all buffers are reached: nothing lies in a slot.
-_PROTOCOL_OF = {"straight": "simple"}
+# The GPU bench's word for Simple where all buffers are mapped: nothing lies in a slot.
+_PROTOCOL_OF = {"zero_copy": "simple"}
 _COLUMNS = ["collective", "algorithm", "proto", "ch", "bytes", "us"]
 _SLOTS = re.compile(r"slots of each connection: (\d+) of (\d+) bytes")
-_BY_HAND = "kernels by hand"
+_SPECIALISED = "specialised kernels"
 _GPU_NAME = re.compile(r"(\d+), (NVIDIA|AMD) ")
 NCCL = "nccl"
 # What is NCCL's ring and tree; an all-to-all is sends and receives.
@@ -158,8 +158,8 @@ def _read_table(text: str) -> list[Measurement]:
     """The GPU bench's: all GPUs are ranks of one node, bfloat16, several calls in a graph.
 
     The rank counts that ends first: the one that started last, which waits for nobody. Where the
-    file says "kernels by hand", plans on one channel in LL and LL128 were run by such, on as many
-    thread blocks as they like: as many channels are simulated as the cluster's file says.
+    file says "specialised kernels", these ran plans on one channel in LL and LL128, on grids of
+    their choice: as many channels are simulated as the cluster's file says.
     """
     found: list[Measurement] = []
     ranks, slots, slot_bytes = 0, 0, 0
@@ -168,7 +168,7 @@ def _read_table(text: str) -> list[Measurement]:
         words = line.split()
         if _GPU_NAME.match(line):
             ranks += 1
-        elif _BY_HAND in line:
+        elif _SPECIALISED in line:
             specialised = True
         elif said := _SLOTS.match(line):
             slots, slot_bytes = int(said[1]), int(said[2])

@@ -2,10 +2,10 @@
 //
 // Placing chunks. PCCL's all-gather concatenates what arrives and transposes at the end, because
 // its levels are library calls that know of no order but their own; a plan can put every chunk
-// straight where it belongs. But then a lane's blocks lie apart (ranks 0, 8, 16, ... of
+// directly where it belongs. But then a lane's blocks lie apart (ranks 0, 8, 16, ... of
 // nodes of 8), and a message with several of them becomes one message each. So:
 //
-//   ring                   sends single blocks anyway: chunks go straight to their places, no
+//   ring                   sends single blocks anyway: chunks go directly to their places, no
 //                          shuffle. Messages of one chunk let an executor cut the largest tiles. A
 //                          ring inside the node takes a round for each block of a lane.
 //   recursive, Bruck, PAT  are for small sizes, where a message costs more than copying it: lanes

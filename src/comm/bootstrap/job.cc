@@ -256,8 +256,8 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   int most_on_a_host = 0;
   for (const auto& [host, ranks] : ranks_on) {
     most_on_a_host = std::max(most_on_a_host, ranks);
-    host_traits_.crowding =
-        std::max(host_traits_.crowding, static_cast<double>(ranks) / cores_of[host]);
+    host_traits_.oversubscription =
+        std::max(host_traits_.oversubscription, static_cast<double>(ranks) / cores_of[host]);
   }
   fifo_options_ = fifo_options_.shared_by(most_on_a_host);
   UNISONO_TRY(fifo_options_.check());

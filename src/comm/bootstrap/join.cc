@@ -269,7 +269,7 @@ sys::Task<Result<std::unique_ptr<Channel>>> Joining::reach_rendezvous() {
     why = channel.error().message;
     if (sys::out_of_descriptors()) co_return own_limit(options_.rank, channel.error());
     if (refusal == Refusal::secret && !place_.is_file) co_return environment_error(why);
-    // Strangers may have crowded this rank out; the next attempt may have more luck.
+    // Strangers may have taken this rank's place; the next attempt may have more luck.
     if (refusal == Refusal::dropped) pause_ns = first_pause_ns;
     // Between half and all of the pause, so that many ranks do not come all at once.
     Result<std::uint64_t> random = random_number(world_);

@@ -24,7 +24,7 @@ namespace {
 
 using Deadline = PmiClient::Deadline;
 
-constexpr std::chrono::seconds farewell_timeout(2);
+constexpr std::chrono::seconds finalize_timeout(2);
 // What rank 0 puts: "<rendezvous>,<secret>"; a secret that it was given is not put.
 constexpr std::string_view own_secret = "-";
 constexpr std::string_view failed = "failed";
@@ -40,7 +40,7 @@ Result<int> number_of(LauncherVariable variable) {
 struct Conversation {
   std::mutex mutex;
   std::optional<PmiClient> client;
-  std::unique_ptr<sys::AtExit> farewell;
+  std::unique_ptr<sys::AtExit> finalize_at_exit;
   pid_t process = 0;
   int meetings = 0;
 };
@@ -60,11 +60,11 @@ Status open(Conversation& with, Deadline deadline) {
   UNISONO_ASSIGN(const int descriptor, number_of(LauncherVariable::pmi_fd));
   UNISONO_ASSIGN(with.client, PmiClient::open(descriptor, deadline));
   with.process = getpid();
-  with.farewell = std::make_unique<sys::AtExit>([&with] {
+  with.finalize_at_exit = std::make_unique<sys::AtExit>([&with] {
     // Busy: another thread waits for the launcher while this process exits.
     const std::unique_lock lock(with.mutex, std::try_to_lock);
     if (!lock) return;
-    const Status ended = with.client->finalize(std::chrono::steady_clock::now() + farewell_timeout);
+    const Status ended = with.client->finalize(std::chrono::steady_clock::now() + finalize_timeout);
     if (!ended.ok()) log(LogLevel::debug, ended.error().message);
   });
   return {};

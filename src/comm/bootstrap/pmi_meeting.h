@@ -19,7 +19,7 @@ bool has_pmi();
 
 // Collective over all processes that the launcher started, which must be the job's ranks. Replaces
 // pmi_rendezvous in `options` by the address that rank 0 listens at, and an empty secret by the one
-// that rank 0 made; on rank 0 the listener comes with it. May be called again, for another job of
+// that rank 0 made; on rank 0 it also returns the listener. May be called again, for another job of
 // the same processes. The conversation with the launcher ends when the process exits, so that MPI
 // can still be initialised; when MPI has been, PMI is MPI's and this is misuse.
 Result<std::optional<RendezvousListener>> meet_through_pmi(BootstrapOptions& options);

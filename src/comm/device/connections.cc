@@ -168,7 +168,7 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
       std::ranges::max_element(sharing, {}, [](const auto& one) { return one.second; })->second;
   if (most > 1) {
     thread_blocks_ = std::max(thread_blocks_ / most, 1);
-    most_sms_ = std::max(device().multiprocessors() / most, 1);
+    most_sms_ = std::max(device().sms() / most, 1);
     UNISONO_TRY(engine_->share_device());
   }
   order_ = LaunchOrder::of(device().ordinal(), index_on_device_);

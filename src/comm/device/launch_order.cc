@@ -32,7 +32,7 @@ Status LaunchOrder::follow_others(const sys::cuda::Device& device, const Launche
                                   unsigned long long capture,
                                   sys::cuda::StreamHandle* stream) const {
   if (blocks == 0 || members_.size() < 2) return {};
-  // Every kernel's blocks fit on the device, one on a multiprocessor.
+  // Every kernel's blocks fit on the device, one on an SM.
   const auto beside = [&](const Launched& other) {
     if (&other == &own) return 0;
     if (capture == 0) return other.blocks;
@@ -40,7 +40,7 @@ Status LaunchOrder::follow_others(const sys::cuda::Device& device, const Launche
   };
   int all = blocks;
   for (const Launched* other : members_) all += beside(*other);
-  if (all <= device.multiprocessors()) return {};
+  if (all <= device.sms()) return {};
   const sys::cuda::Current current(device);
   for (const Launched* other : members_)
     if (beside(*other) > 0)

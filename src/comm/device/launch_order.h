@@ -1,5 +1,5 @@
 // Kernels of several communicators on one device. Each waits for its peers' and keeps its
-// multiprocessors meanwhile: where two do not fit beside each other, one rank's device may have
+// SMs meanwhile: where two do not fit at the same time, one rank's device may have
 // taken up the first alone and another's the second alone, and both wait for ever. So a kernel that
 // might not fit waits on its stream for those of the others that were launched before it. Where all
 // ranks call in one order, the first of these waits for none.

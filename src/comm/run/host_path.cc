@@ -58,9 +58,9 @@ Result<CallPath::Means> HostPath::means_of(const Call& call) const {
 }
 
 Result<std::unique_ptr<engine::Execution>> HostPath::make_execution(const Plans::Program& made) {
-  return engine::make_execution(made.header, made.program, connections_, job_->fifo_options(),
-                                tiling_of(nodes_, job_->host_traits().crowding > 1, made.header),
-                                made.partners);
+  return engine::make_execution(
+      made.header, made.program, connections_, job_->fifo_options(),
+      tiling_of(nodes_, job_->host_traits().oversubscription > 1, made.header), made.partners);
 }
 
 Result<Selection> HostPath::make_selection(topo::Placement placement) const {

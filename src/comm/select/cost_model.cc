@@ -14,7 +14,7 @@ constexpr double inside_slower = 2;
 }  // namespace
 
 double CostModel::time_us(const algorithm::Cost& cost, Protocol protocol, int nodes, bool passes_on,
-                          double crowding) const {
+                          double oversubscription) const {
   const LinkCost& inside = intra_node[static_cast<std::size_t>(protocol)];
   const LinkCost& between = inter_node[static_cast<std::size_t>(protocol)];
   const auto between_steps = static_cast<double>(cost.steps_inter_node);
@@ -26,17 +26,18 @@ double CostModel::time_us(const algorithm::Cost& cost, Protocol protocol, int no
   const double inside_further = std::max(further(cost.messages, cost.steps) - between_further, 0.0);
   const double inside_bytes = cost.bytes_sent - cost.bytes_sent_inter_node;
   const double slower = nodes > 1 ? inside_slower : 1;
-  const double inside_alpha_us = slower * inside.alpha_us + (crowding > 1 ? crowding * turn_us : 0);
+  const double inside_alpha_us =
+      slower * inside.alpha_us + (oversubscription > 1 ? oversubscription * turn_us : 0);
   const double again_bytes = passes_on ? 0 : inside_bytes;
   return inside_steps * inside_alpha_us + between_steps * between.alpha_us +
          slower * inside_further * inside.overhead_us + between_further * between.overhead_us +
          static_cast<double>(cost.messages_of_all_inter_node) / nodes * shared_us +
-         1e-3 *
-             ((cost.bytes_sent_inter_node + cost.bytes_filling_inter_node) *
-                  between.beta_ns_per_byte +
-              crowding * ((inside_bytes + cost.bytes_filling) * inside.beta_ns_per_byte +
-                          again_bytes * again_ns_per_byte + cost.bytes_copied * copy_ns_per_byte +
-                          cost.bytes_reduced * reduce_ns_per_byte));
+         1e-3 * ((cost.bytes_sent_inter_node + cost.bytes_filling_inter_node) *
+                     between.beta_ns_per_byte +
+                 oversubscription *
+                     ((inside_bytes + cost.bytes_filling) * inside.beta_ns_per_byte +
+                      again_bytes * again_ns_per_byte + cost.bytes_copied * copy_ns_per_byte +
+                      cost.bytes_reduced * reduce_ns_per_byte));
 }
 
 Parameters parameters_of(const CostModel& model) { return std::bit_cast<Parameters>(model); }

@@ -30,9 +30,9 @@ struct CostModel {
   // or six ranks that exchange with another node at once take half as long again as one.
   double shared_us;
 
-  // `crowding`: ranks for each core, 1 or more.
+  // `oversubscription`: ranks for each core, 1 or more.
   double time_us(const algorithm::Cost& cost, Protocol protocol, int nodes, bool passes_on,
-                 double crowding) const;
+                 double oversubscription) const;
 };
 
 // A model's parameters, in the order of its fields. The time is linear in them.
@@ -40,7 +40,7 @@ using Parameters = std::array<double, sizeof(CostModel) / sizeof(double)>;
 Parameters parameters_of(const CostModel& model);
 CostModel cost_model_of(const Parameters& parameters);
 
-// Of the host engine. The numbers were searched for at random, and some set by hand, so that most
+// Of the host engine. The numbers were searched for at random, and some adjusted, so that most
 // choices are right on grids (bench/selection_grid.py) measured with a core for each rank, on 32
 // cores at 3 to 16 ranks and on 2 cores at 2; they need only be right in proportion. Between nodes
 // all protocols send the same, and Simple wins; there a byte costs more than over the loopback of

@@ -44,14 +44,14 @@ struct Chain {
 };
 constexpr Chain chain_in_ll128{1.2, 6.9, 290};
 
-// The kernels by hand, of one hop and of two, in LL and in LL128.
+// The specialised kernels, of one hop and of two, in LL and in LL128.
 struct SpecialisedKernel {
   double us;
   double gb_per_s;
 };
 constexpr std::array<SpecialisedKernel, 2> specialised_in_ll{{{2.3, 140}, {3.7, 160}}};
 constexpr std::array<SpecialisedKernel, 2> specialised_in_ll128{{{3.4, 280}, {5.3, 310}}};
-constexpr SpecialisedKernel straight{8, 340};
+constexpr SpecialisedKernel zero_copy_kernel{8, 340};
 constexpr SpecialisedKernel in_bulk{10, 330};
 // From a root, or to it, by as many thread blocks as are best.
 constexpr SpecialisedKernel at_root_in_bulk{11, 350};
@@ -214,8 +214,8 @@ class DeviceModel : public EngineModel {
       const engine::gpu::PathChoice chosen = paths_.find(call);
       switch (chosen.path) {
         case engine::gpu::Path::zero_copy:
-          return SpecialisedCall{straight, 1,           false, zero_copy_block_gb_per_s,
-                                 chosen,   call.longest};
+          return SpecialisedCall{zero_copy_kernel,         1,      false,
+                                 zero_copy_block_gb_per_s, chosen, call.longest};
         case engine::gpu::Path::tma_bulk:
           return SpecialisedCall{
               max_sms == 0 && has_root(entry.collective) ? at_root_in_bulk : in_bulk,

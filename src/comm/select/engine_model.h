@@ -30,14 +30,14 @@ class EngineModel {
   }
   // How many channels are worth trying.
   virtual std::span<const int> channels() const = 0;
-  // For blocks of `block_bytes`, on at most `max_sms` multiprocessors; 0: on as many as it likes.
+  // For blocks of `block_bytes`, on at most `max_sms` SMs; 0: no limit.
   // Right in proportion.
   virtual double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
                          const algorithm::Cost& cost, double block_bytes, int max_sms) const = 0;
-  // Multiprocessors that it takes at most, where it takes as few as it can; none on a host.
+  // The most SMs that it takes where it takes as few as it can; none on a host.
   virtual int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                             double block_bytes) const = 0;
-  // Multiprocessors of a call that leaves room for what computes beside it; 0: as many as it likes.
+  // The SM budget of a call that computation overlaps with; 0: no limit.
   virtual int overlap_thread_blocks(Collective, int /*ranks*/, double /*block_bytes*/) const {
     return 0;
   }

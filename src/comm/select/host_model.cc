@@ -49,11 +49,11 @@ class HostModel : public EngineModel {
     algorithm::Cost cost = stated;
     cost.messages = std::max(cost.messages, cost.messages_of_all / ranks);
     // Between nodes the links decide, of virtual ones too: their ranks only happen to share cores.
-    const double crowding = request.placement.nodes() == 1 ? host_.crowding : 1;
+    const double oversubscription = request.placement.nodes() == 1 ? host_.oversubscription : 1;
     const CostModel& costs =
         has_single_copies(cost, request.protocol) ? single_copy_costs_ : costs_;
-    const double us =
-        costs.time_us(cost, request.protocol, request.placement.nodes(), entry.passes_on, crowding);
+    const double us = costs.time_us(cost, request.protocol, request.placement.nodes(),
+                                    entry.passes_on, oversubscription);
     // A root needs as many messages as there are others. Of more, those who wait wake up one after
     // another, which the busiest rank's messages do not tell: by two_shot, with (p - 1)^2, 4 ranks
     // on 2 cores took 1.5 to 3.7 times the time of the best tree or ring, and 16 ranks with a core

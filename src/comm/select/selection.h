@@ -68,9 +68,9 @@ class Selection {
                         const CallOptions& options);
   // The header of a registered custom program, in place or not; misuse naming those that there are.
   Result<plan::Header> custom(std::string_view program) const;
-  // With max_sms, those of the table for calls that may take so many multiprocessors.
+  // With max_sms, those of the table for calls that may take so many SMs.
   const std::vector<SelectionRow>& rows(Collective collective, int max_sms = 0);
-  // All plans that could serve, fastest first; with max_sms, on so many multiprocessors, whether or
+  // All plans that could serve, fastest first; with max_sms, on so many SMs, whether or
   // not they can do with as few.
   std::vector<Candidate> candidates(Collective collective, std::uint64_t bytes,
                                     int max_sms = 0) const;

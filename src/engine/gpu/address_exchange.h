@@ -1,4 +1,4 @@
-// Which messages of a program may be put straight where they are wanted, at any time of a launch.
+// Which messages of a program may be zero-copy at any time of a launch.
 #pragma once
 
 #include "engine/gpu/lower.h"

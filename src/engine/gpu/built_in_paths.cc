@@ -10,7 +10,7 @@
 //   reduce-scatter of blocks of 8 MiB 30.8 and 35.1, of 32 MiB 130 and 112. A broadcast of 64 MiB,
 //   256 MiB and 1 GiB took 190, 732 and 2871 us with 16 thread blocks, with 32 of them 204, 780 and
 //   3077. Sums of more than two ranks were not measured.
-// - What is only moved goes straight to its destination from 2 MiB a message on.
+// - Messages that are only moved are zero-copy from 2 MiB on.
 #include "engine/gpu/paths.h"
 
 namespace unisono::engine::gpu {

@@ -52,9 +52,9 @@ class CopiedMessages : public OnCopyEngines {
   void arrange() override;
   Result<bool> enqueue(StreamQueue& queue) override;
   Status enqueue_next(StreamQueue& queue, Way& way, CopyLink& link) const;
-  // The next message of a way if it goes straight.
+  // The next message of a way if it is zero-copy.
   const StreamQueue::ZeroCopy* next_zero_copy(const Way& way) const {
-    return way.part < way.parts.size() ? straight(way.parts[way.part].meeting) : nullptr;
+    return way.part < way.parts.size() ? zero_copy(way.parts[way.part].meeting) : nullptr;
   }
 
   std::vector<SelfCopy> self_copies_;
@@ -93,12 +93,12 @@ Result<bool> CopiedMessages::enqueue(StreamQueue& queue) {
   }
   for (const Way& way : ways_)
     for (const Part& part : way.parts)
-      if (!way.sends && straight(part.meeting) != nullptr)
-        UNISONO_TRY(queue.await_stored(*straight(part.meeting), 0));
+      if (!way.sends && zero_copy(part.meeting) != nullptr)
+        UNISONO_TRY(queue.await_stored(*zero_copy(part.meeting), 0));
   return true;
 }
 
-// A slot's part of a message, or one that goes straight, whose receiver waits for it behind all.
+// A slot's part of a message, or a zero-copy one, whose receiver waits for it behind all.
 Status CopiedMessages::enqueue_next(StreamQueue& queue, Way& way, CopyLink& link) const {
   const Part& part = way.parts[way.part];
   if (const StreamQueue::ZeroCopy* message = next_zero_copy(way)) {

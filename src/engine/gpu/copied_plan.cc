@@ -18,14 +18,14 @@ using sys::cuda::DeviceAddress;
 using enum CopyStep::Kind;
 
 constexpr std::size_t piece_grain = 128;
-// What is sent on goes straight in so many parts at most, each while the next comes.
+// A forwarded zero-copy message has at most so many parts, each sent while the next arrives.
 constexpr std::int64_t most_parts = 8;
 
-// Messages go tile by tile through slots, in the order of the steps. Where they go straight, one
-// that is sent on goes by parts of several tiles: sent at a part's first tile, or at its last if it
-// comes through slots itself, and received at the first. So in each tile a rank waits for nothing
-// but that tile or earlier ones, and what others have by themselves. What is not sent on goes as a
-// whole at the first tile, and is waited for behind all.
+// Messages go tile by tile through slots, in the order of the steps. Where they are zero-copy, one
+// that is forwarded is sent in parts of several tiles: sent at a part's first tile, or at its last
+// if it comes through slots itself, and received at the first. So in each tile a rank waits for
+// nothing but that tile or earlier ones, and what others have by themselves. What is not sent on
+// goes as a whole at the first tile, and is waited for behind all.
 class CopiedPlan : public OnCopyEngines {
  public:
   CopiedPlan(const plan::Header& header, const plan::RankProgram& program,
@@ -62,7 +62,7 @@ class CopiedPlan : public OnCopyEngines {
   Status enqueue_zero_copy(StreamQueue& queue, std::size_t step, std::int64_t tile);
   Status send_part(StreamQueue& queue, std::size_t step, std::int64_t part);
   Status await_ends(StreamQueue& queue);
-  bool is_zero_copy(std::size_t step) const { return straight(meetings_of_[step]) != nullptr; }
+  bool is_zero_copy(std::size_t step) const { return zero_copy(meetings_of_[step]) != nullptr; }
   std::size_t piece_bytes() const;
   std::int64_t tile_elements() const;
   std::int64_t all_tiles() const;
@@ -77,7 +77,7 @@ class CopiedPlan : public OnCopyEngines {
   plan::Header header_;
   int rank_;
   int scratch_blocks_;
-  int hops_;  // of messages that may go straight
+  int hops_;  // of messages that may be zero-copy
   std::vector<CopyStep> steps_;
   std::vector<int> meetings_of_;  // by step
   DeviceAddress scratch_ = 0;
@@ -203,7 +203,7 @@ Status CopiedPlan::enqueue_first(StreamQueue& queue) {
   const std::int64_t tiles = all_tiles();
   for (const CopyStep& step : steps_) {
     if (step.kind != copy || hops_ == 0) continue;
-    // Of plans that may go straight no message touches what a rank gives itself; what it saves is
+    // In plans that may be zero-copy no message touches what a rank gives itself; what it saves is
     // sent from there, and overwritten where it was.
     const Piece to = piece(step.to, 0, {0, tiles});
     const Piece from = piece(step.from, 0, {0, tiles});
@@ -213,7 +213,7 @@ Status CopiedPlan::enqueue_first(StreamQueue& queue) {
   }
   for (std::size_t i = 0; i < steps_.size(); ++i)
     if (steps_[i].kind == send && is_zero_copy(i))
-      UNISONO_TRY(queue.await_destination(*straight(meetings_of_[i])));
+      UNISONO_TRY(queue.await_destination(*zero_copy(meetings_of_[i])));
   return {};
 }
 
@@ -251,7 +251,7 @@ Status CopiedPlan::enqueue_zero_copy(StreamQueue& queue, std::size_t which, std:
   const bool is_first = tile % tiles_of_part() == 0;
   if (step.kind == receive)
     return step.is_sent_on && is_first
-               ? queue.await_stored(*straight(meetings_of_[which]), static_cast<int>(part))
+               ? queue.await_stored(*zero_copy(meetings_of_[which]), static_cast<int>(part))
                : Status();
   const bool waits_for_slots =
       step.received_by >= 0 && !is_zero_copy(static_cast<std::size_t>(step.received_by));
@@ -260,7 +260,7 @@ Status CopiedPlan::enqueue_zero_copy(StreamQueue& queue, std::size_t which, std:
 }
 
 Status CopiedPlan::send_part(StreamQueue& queue, std::size_t which, std::int64_t part) {
-  const StreamQueue::ZeroCopy& message = *straight(meetings_of_[which]);
+  const StreamQueue::ZeroCopy& message = *zero_copy(meetings_of_[which]);
   const CopyStep& step = steps_[which];
   const Tiles tiles{part * tiles_of_part(), tiles_of_part()};
   const Piece own = piece(step.from, 0, tiles);
@@ -277,7 +277,7 @@ Status CopiedPlan::await_ends(StreamQueue& queue) {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].kind != receive || steps_[i].is_sent_on || !is_zero_copy(i)) continue;
     for (int part = 0; part < sent; ++part)
-      UNISONO_TRY(queue.await_stored(*straight(meetings_of_[i]), part));
+      UNISONO_TRY(queue.await_stored(*zero_copy(meetings_of_[i]), part));
   }
   return {};
 }

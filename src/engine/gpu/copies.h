@@ -1,4 +1,4 @@
-// Plans and groups of messages by the copy engines: nothing of them runs on a multiprocessor.
+// Plans and groups of messages by the copy engines: they take no SM.
 //
 // A call puts copies, waits and stores on its stream and returns; see copy_links.h. It can be
 // captured into a CUDA graph like any other. One stream does all that waits or is waited for by

@@ -47,7 +47,7 @@ struct CopyLink {
   // Messages put on streams so far. Both ends count the same ones, in the same order.
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
-  // Beside them, of each direction: messages that went straight, and parts of them.
+  // In addition, of each direction: zero-copy messages, and parts of them.
   struct ZeroCopy {
     std::uint64_t messages = 0;
     std::uint64_t parts = 0;
@@ -55,7 +55,7 @@ struct CopyLink {
   ZeroCopy zero_copy_sent;
   ZeroCopy zero_copy_received;
   // Messages that the hosts have had to agree on; the peer's book for those sent. Null: none goes
-  // straight.
+  // zero-copy.
   std::uint64_t agreed_sends = 0;
   std::uint64_t agreed_receives = 0;
   // The last time the peer's host had not come when a message was sent.
@@ -70,12 +70,12 @@ class CopyLinks {
     int slots = 2;
     // A copy of this size takes 10 us over NVLink, several times what its flags cost.
     std::size_t slot_bytes = std::size_t{4} << 20;
-    // Messages of at least so many bytes go straight to where they are wanted, once the sender can
+    // Messages of at least so many bytes are zero-copy, once the sender can
     // reach that. Both hosts' part in it takes about a microsecond.
     std::uint64_t zero_copy_min_bytes = 64 << 10;
     Status check() const;
     bool is_zero_copy_size(std::uint64_t bytes) const { return bytes >= zero_copy_min_bytes; }
-    // Of a link's end: of slots, then of messages that go straight.
+    // Of a link's end: of slots, then of zero-copy messages.
     int flags() const { return 2 * slots + 2 * zero_copy_flags; }
   };
   // Parts of messages that may be on their way on a link, each way.

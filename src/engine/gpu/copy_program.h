@@ -41,7 +41,7 @@ struct CopyProgram {
   std::vector<CopyStep> steps;  // of a tile; one tile follows the other
 };
 
-// In how many hops the messages of plans of that exchange go straight to where they are wanted, of
+// In how many hops the messages of plans of that exchange are zero-copy, of
 // up to two, the second of segments; 0: through slots alone. What a rank copies inside itself must
 // be its own.
 int zero_copy_hops(const plan::Exchange& exchange);

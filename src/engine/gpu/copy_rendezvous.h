@@ -20,8 +20,8 @@ namespace unisono::engine::gpu {
 struct CopyRendezvous {
   enum class Way : std::uint8_t { undecided, slots, zero_copy };
   Way way = Way::undecided;
-  sys::cuda::DeviceAddress at = 0;  // straight: in the sender's addresses
-  bool is_captured = false;         // straight: into a graph of the receiver's
+  sys::cuda::DeviceAddress at = 0;  // zero-copy: in the sender's addresses
+  bool is_captured = false;         // zero-copy: into a graph of the receiver's
 };
 
 // Of one direction; in the receiver's memory.

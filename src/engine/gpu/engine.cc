@@ -85,12 +85,12 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
                  sys::cuda::MappedHostMemory::allocate(device, sizeof(device::Mailbox)));
   UNISONO_ASSIGN(engine->copy_links_, CopyLinks::make(device, options.copies));
   const sys::cuda::Current current(*device);
-  int per_multiprocessor = 0;
+  int blocks_per_sm = 0;
   UNISONO_TRY(
-      device->check(device->driver().occupancy(&per_multiprocessor, engine->interpret_.function(),
+      device->check(device->driver().occupancy(&blocks_per_sm, engine->interpret_.function(),
                                                device::threads_per_block, 0),
                     "asking for the occupancy"));
-  engine->max_blocks_ = per_multiprocessor * device->multiprocessors();
+  engine->max_blocks_ = blocks_per_sm * device->sms();
   return engine;
 }
 
@@ -123,7 +123,7 @@ Status Engine::find_kernels(bool waits_by_itself) {
     add(ll128_, "ll128", {any, float16, bfloat16, float32});
     add(zero_copy_, "zero_copy", {any});
     add(bulk_, "bulk", {any, float32});
-    // By default sums go in bulk between two ranks alone.
+    // By default only two ranks use TMA bulk copies for sums.
     if (ranks[i] == 2) add(bulk_, "bulk", {float16, bfloat16});
   }
   for (const Named& one : wanted) {

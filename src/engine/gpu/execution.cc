@@ -319,8 +319,8 @@ Status GpuExecution::launch_divide() {
       .element_bytes = static_cast<std::uint8_t>(size_bytes(arguments_.type))};
   const std::int64_t wanted =
       (launch.elements + device::threads_per_block - 1) / device::threads_per_block;
-  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(
-      wanted, most_blocks(arguments_, 2 * engine.device().multiprocessors())));
+  const auto blocks = static_cast<unsigned>(
+      std::min<std::int64_t>(wanted, most_blocks(arguments_, 2 * engine.device().sms())));
   void* parameters[] = {&launch};
   const auto result =
       engine.divide().launch(blocks, device::threads_per_block,

@@ -37,13 +37,12 @@ struct Options {
   // Of every protocol; a multiple of 128. The sender waits a round trip for each, so large messages
   // go a tenth faster by 256 KiB than by 128.
   std::size_t slot_bytes = 256 << 10;
-  // Messages, or blocks of a plan, of at least so many bytes go straight to where they are wanted
-  // once the sender can reach that.
+  // Messages, or blocks of a plan, of at least so many bytes are zero-copy once the receiver's
+  // buffer is mapped.
   std::uint64_t zero_copy_min_bytes = 2 << 20;
   static constexpr std::uint64_t no_zero_copy = UINT64_MAX;
   bool posts(std::uint64_t bytes) const { return bytes >= zero_copy_min_bytes; }
-  // Messages of a group of fewer go in lines of LL128; none with more ranks than kernels by hand
-  // serve.
+  // Smaller messages of a group use LL128, where the specialised kernels serve that many ranks.
   std::uint64_t ll128_messages_bytes = 2 << 20;
   static constexpr int max_slots = 64;
   CopyLinks::Options copies;
@@ -81,7 +80,7 @@ class Engine {
   const sys::cuda::Kernel& lines(device::DataKind data, int ranks) const {
     return ll128_.of(moved_as(data), ranks);
   }
-  const sys::cuda::Kernel& straight(int ranks) const {
+  const sys::cuda::Kernel& zero_copy(int ranks) const {
     return zero_copy_.of(device::DataKind::any, ranks);
   }
   // Of device/kernels/tma_bulk.cuh, likewise. Where they have no shared memory, they cannot copy in
@@ -100,7 +99,7 @@ class Engine {
   // Thread blocks that are on the device at once.
   int max_blocks() const { return max_blocks_; }
   // For ranks that share the device, before the first call: no kernel starts while the one before
-  // it ends. Its blocks would wait on multiprocessors that another rank's kernel needs for that
+  // it ends. Its blocks would wait on SMs that another rank's kernel needs for that
   // end.
   Status share_device() { return find_kernels(/*waits_by_itself=*/false); }
 

@@ -191,7 +191,7 @@ Status Ll128AllPairs::launch(Resources& resources, const Arguments& arguments,
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
   UNISONO_TRY(resources.make_room(stream, static_cast<int>(blocks)));
   void* parameters[] = {&launch};
-  const auto result = (path == Path::zero_copy ? engine.straight(ranks_)
+  const auto result = (path == Path::zero_copy ? engine.zero_copy(ranks_)
                                                : engine.lines(kind_of_data(launch), ranks_))
                           .launch(static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps),
                                   stream, parameters);

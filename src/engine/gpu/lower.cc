@@ -125,7 +125,7 @@ plan::Limits limits() {
   plan::Limits out = plan::format_limits();
   out.executor = "GPU engine";
   // All must be on the device at once, because they wait for each other; an H100 has 132
-  // multiprocessors, and make_execution() asks the device.
+  // SMs, and make_execution() asks the device.
   out.max_thread_blocks = 128;
   // Counted over tiles, steps have 32 bits: enough for 2^16 tiles, 8 GiB of 128 KiB each.
   out.max_steps = 1 << 16;

@@ -167,7 +167,7 @@ Status OnCopyEngines::agree(Meeting& meeting) {
                 is_captured_ ? " does not" : " captures", "; all ranks must capture it, or none");
 }
 
-// From here on both ends count alike what goes straight.
+// From here on both ends count zero-copy messages alike.
 Status OnCopyEngines::begin(StreamQueue& queue) {
   for (Meeting& meeting : meetings_) {
     if (meeting.decided.way != CopyRendezvous::Way::zero_copy) continue;
@@ -182,7 +182,7 @@ Status OnCopyEngines::begin(StreamQueue& queue) {
   return {};
 }
 
-const StreamQueue::ZeroCopy* OnCopyEngines::straight(int which) const {
+const StreamQueue::ZeroCopy* OnCopyEngines::zero_copy(int which) const {
   if (which < 0) return nullptr;
   const Meeting& meeting = meetings_[static_cast<std::size_t>(which)];
   return meeting.decided.way == CopyRendezvous::Way::zero_copy ? &meeting.flags : nullptr;

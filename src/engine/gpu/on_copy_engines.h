@@ -33,9 +33,9 @@ class OnCopyEngines : public Execution {
     int channel;
     CopyLink* link = nullptr;
   };
-  // A message of a call that both ends let go straight if they can.
+  // A message of a call that both ends make zero-copy if they can.
   struct Meeting {
-    StreamQueue::ZeroCopy flags;  // link and parts; the rest when it is straight
+    StreamQueue::ZeroCopy flags;  // link and parts; the rest when it is zero-copy
     bool sends = false;
     CopyRendezvous decided;  // before, of a receive: as this end wants it
     std::uint64_t number = 0;
@@ -48,8 +48,8 @@ class OnCopyEngines : public Execution {
   // As Resources does, for what is to be arranged.
   void find_peer_mappings(sys::cuda::DeviceAddress data, std::size_t bytes,
                           std::span<sys::cuda::DeviceAddress> by_rank);
-  // The message if it goes straight, else null; -1: none.
-  const StreamQueue::ZeroCopy* straight(int which) const;
+  // The message if it is zero-copy, else null; -1: none.
+  const StreamQueue::ZeroCopy* zero_copy(int which) const;
   sys::cuda::DeviceAddress destination(int which) const {
     return meetings_[static_cast<std::size_t>(which)].decided.at;
   }

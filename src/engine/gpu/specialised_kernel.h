@@ -114,7 +114,7 @@ class SpecialisedKernel {
   }
   // Before a call's channel is asked for and it is launched.
   virtual void prepare(const Engine&, const Arguments&) {}
-  // Of the connections that a call goes by.
+  // The connections that a call uses.
   virtual int channel(const Engine& engine, const Arguments& arguments) const = 0;
   virtual transport::Geometry geometry(int channel) const = 0;
   // By rank; null for the own one. Of a channel that is connected.

@@ -30,11 +30,11 @@ class StreamQueue {
   // The slot of ours that holds the next message; likewise.
   Result<sys::cuda::DeviceAddress> begin_receive(CopyLink& link);
   Status end_receive(CopyLink& link);
-  // Of a message that goes straight. The receiver says that its place may be written, for which the
+  // A zero-copy message. The receiver says that its place may be written, for which the
   // sender waits; the sender tells of each part, for which the receiver waits.
   struct ZeroCopy {
     CopyLink* link = nullptr;
-    std::uint64_t message = 0;  // of the link's that went straight
+    std::uint64_t message = 0;  // its number among the link's zero-copy ones
     std::uint64_t first_part = 0;
     int parts = 1;
   };

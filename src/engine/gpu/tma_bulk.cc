@@ -1,4 +1,4 @@
-// Large calls in bulk copies, by few thread blocks (device/kernels/tma_bulk.cuh).
+// Large calls by TMA bulk copies, on a small grid (device/kernels/tma_bulk.cuh).
 #include "engine/gpu/ll128_all_pairs.h"
 
 #include <algorithm>
@@ -138,8 +138,8 @@ void Ll128AllPairs::set_flows(const Arguments& arguments, device::BulkLaunch& la
   }
 }
 
-// Where all send, what a rank gives itself costs its multiprocessors as much as what it sends, and
-// a multiprocessor stores some 52 GB/s: a copy engine does it beside them. A root's own copy takes
+// Where all send, a rank's local copy costs its SMs as much as what it sends, and an SM stores some
+// 52 GB/s: a copy engine does it meanwhile. A root's own copy takes
 // no longer than the others' part, and beside them slows the links by a tenth.
 Status Ll128AllPairs::copy_own_concurrently(StreamQueue& queue, const Arguments& arguments,
                                             device::BulkLaunch& launch) const {
@@ -200,7 +200,7 @@ Status Ll128AllPairs::launch_in_bulk(Resources& resources, const Arguments& argu
   device::BulkLaunch launch{};
   launch.lines = lines;
   launch.blocks = chosen_.thread_blocks;
-  // As many as lines take: what turns out not to go in bulk is as fast as they are.
+  // As many as LL128 takes, so that a call that cannot use TMA bulk copies is no slower.
   launch.all_blocks = most_blocks(arguments, device::ll128_max_blocks);
   set_flows(arguments, launch);
   const bool is_reached = engine.copies_by_tma() && set_bulk_buffers(resources, arguments, launch);

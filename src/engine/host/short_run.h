@@ -1,5 +1,5 @@
 // A small call of a shape that was seen before: its steps unrolled, their places worked out, and
-// run straight on fifos in mapped memory.
+// run directly on fifos in mapped memory.
 //
 // Calls of a small size come again and again with the same count and type; all that a call adds is
 // the address of each buffer. What a step does is said by ThreadBlockRun; this is the same for

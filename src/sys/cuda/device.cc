@@ -18,7 +18,7 @@ namespace {
 constexpr int first_driver_with_overlap_in_graphs = 12030;
 
 // Values of CUdevice_attribute, CUpointer_attribute and flags, as the ABI has them.
-constexpr int attribute_multiprocessors = 16;
+constexpr int attribute_sms = 16;
 constexpr int attribute_capability_major = 75;
 constexpr int attribute_capability_minor = 76;
 constexpr int pointer_memory_type = 2;
@@ -56,7 +56,7 @@ Result<std::shared_ptr<const Device>> Device::open(int ordinal) {
   };
   int major = 0;
   int minor = 0;
-  UNISONO_TRY(attribute(attribute_multiprocessors, device->multiprocessors_));
+  UNISONO_TRY(attribute(attribute_sms, device->sms_));
   UNISONO_TRY(attribute(attribute_capability_major, major));
   UNISONO_TRY(attribute(attribute_capability_minor, minor));
   device->compute_capability_ = 10 * major + minor;

@@ -30,7 +30,7 @@ class Device {
   ContextHandle* context() const { return context_; }
   const Uuid& uuid() const { return uuid_; }
   const std::string& name() const { return name_; }
-  int multiprocessors() const { return multiprocessors_; }
+  int sms() const { return sms_; }
   // 90 for compute capability 9.0.
   int compute_capability() const { return compute_capability_; }
   // Of this object, for setting things up; other streams neither wait for it nor it for them.
@@ -56,7 +56,7 @@ class Device {
   ContextHandle* context_ = nullptr;
   Uuid uuid_;
   std::string name_;
-  int multiprocessors_ = 0;
+  int sms_ = 0;
   int compute_capability_ = 0;
   StreamHandle* service_stream_ = nullptr;
 };

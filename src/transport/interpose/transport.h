@@ -29,7 +29,7 @@ struct Options {
   std::uint64_t die_at_put = 0;
 };
 
-// Maps nothing and reads no peer's memory, so that everything goes by put. Both ends must be
+// Maps nothing and reads no peer's memory, so that every message is a put. Both ends must be
 // wrapped.
 std::unique_ptr<Transport> make_transport(std::unique_ptr<Transport> inner, const Options& options);
 

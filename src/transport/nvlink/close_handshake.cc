@@ -9,7 +9,7 @@
 namespace unisono::transport::nvlink {
 namespace {
 
-// How long a process that ends waits for its peers' farewells.
+// How long a process that ends waits for its peers' close handshakes.
 constexpr std::int64_t patience_ns = 2'000'000'000;
 constexpr std::chrono::milliseconds pause(1);
 

@@ -25,7 +25,7 @@ class CloseHandshakes {
   CloseHandshakes(const CloseHandshakes&) = delete;
   CloseHandshakes& operator=(const CloseHandshakes&) = delete;
 
-  // Says farewell to the peer, and keeps the memory for as long as it must be kept.
+  // Tells the peer that this end closes, and keeps the memory for as long as it must be kept.
   void add(std::unique_ptr<Connection> control, Pool::Stretch own, bool peer_is_in_this_process);
   // Lets go of what no peer uses any more. Cheap when there is nothing.
   void sweep();

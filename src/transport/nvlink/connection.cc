@@ -39,13 +39,13 @@ std::size_t signals_bytes(const Geometry& geometry) {
 class NvlinkConnection : public Connection {
  public:
   NvlinkConnection(const ConnectionRequest& request, std::unique_ptr<Connection> control,
-                   Pool& pool, CloseHandshakes& farewells, Pool::Stretch own,
+                   Pool& pool, CloseHandshakes& close_handshakes, Pool::Stretch own,
                    std::shared_ptr<const sys::cuda::Device> device)
       : Connection(request.self, request.peer),
         geometry_(request.geometry),
         control_(std::move(control)),
         pool_(pool),
-        close_handshakes_(farewells),
+        close_handshakes_(close_handshakes),
         own_(std::move(own)),
         device_(std::move(device)) {
     // Signals first, then the region.
@@ -184,8 +184,8 @@ std::uint64_t NvlinkConnection::puts_completed() const {
 }  // namespace
 
 Result<std::unique_ptr<Connection>> make_connection(
-    const ConnectionRequest& request, Transport& control, Pool& pool, CloseHandshakes& farewells,
-    std::shared_ptr<const sys::cuda::Device> device) {
+    const ConnectionRequest& request, Transport& control, Pool& pool,
+    CloseHandshakes& close_handshakes, std::shared_ptr<const sys::cuda::Device> device) {
   UNISONO_TRY(check_request(request));
   ConnectionRequest control_request = request;
   control_request.geometry = control_geometry();
@@ -193,7 +193,7 @@ Result<std::unique_ptr<Connection>> make_connection(
   UNISONO_ASSIGN(Pool::Stretch own,
                  pool.take(signals_bytes(request.geometry) + request.geometry.region_bytes));
   return std::unique_ptr<Connection>(std::make_unique<NvlinkConnection>(
-      request, std::move(met), pool, farewells, std::move(own), std::move(device)));
+      request, std::move(met), pool, close_handshakes, std::move(own), std::move(device)));
 }
 
 }  // namespace unisono::transport::nvlink

@@ -9,10 +9,10 @@
 
 namespace unisono::transport::nvlink {
 
-// Pool and farewells outlive the connection. It is destroyed only when no kernel that uses it runs
-// here any more.
+// Pool and close handshakes outlive the connection. It is destroyed only when no kernel that uses
+// it runs here any more.
 Result<std::unique_ptr<Connection>> make_connection(
-    const ConnectionRequest& request, Transport& control, Pool& pool, CloseHandshakes& farewells,
-    std::shared_ptr<const sys::cuda::Device> device);
+    const ConnectionRequest& request, Transport& control, Pool& pool,
+    CloseHandshakes& close_handshakes, std::shared_ptr<const sys::cuda::Device> device);
 
 }  // namespace unisono::transport::nvlink

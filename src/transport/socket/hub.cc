@@ -21,7 +21,7 @@ constexpr std::int64_t host_streams = 1;
 // When nobody here waits for a connection, those of others may wait as long.
 constexpr std::int64_t idle_look_ns = 10 * ns_per_ms;
 // How long a process may stay for its last bytes when it ends.
-constexpr std::int64_t last_farewell_ns = 2 * ns_per_s;
+constexpr std::int64_t last_close_ns = 2 * ns_per_s;
 
 }  // namespace
 
@@ -56,7 +56,7 @@ Hub::Hub(std::unique_ptr<Poller> poller, Rails rails, const TransportOptions& op
       connector_(keys_, {options.protection, options.protects_loopback}, streams) {}
 
 Hub::~Hub() {
-  const std::int64_t deadline = now_ns() + last_farewell_ns;
+  const std::int64_t deadline = now_ns() + last_close_ns;
   while (!close_handshake_.empty() && now_ns() < deadline) {
     poller_->poll();
     close_handshake_.progress();

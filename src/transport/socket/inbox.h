@@ -1,4 +1,4 @@
-// The receiving half of a connection: frames that come in on its streams, their bytes straight into
+// The receiving half of a connection: frames that arrive on its streams, their bytes directly into
 // the region, and signals that wait for the pieces before them.
 #pragma once
 

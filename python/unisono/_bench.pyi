@@ -1,9 +1,12 @@
 # ruff: noqa: A002
-"""The bench on devices, a part of unisono._unisono: a stub only, there is no such module."""
+"""What measures the library and compares it with others; nothing else needs it."""
 
 from collections.abc import Sequence
 
 from unisono._unisono import Call, Communicator
+
+def serve_bench(communicator: Communicator, path: str) -> None:
+    """Serves the driver of a comparison at a Unix socket: what `bench/peers/worker.h` says."""
 
 class DeviceBench:
     """Times calls on a CUDA device, a communicator's and NCCL's, on buffers of its own.

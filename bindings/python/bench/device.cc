@@ -9,11 +9,11 @@
 
 #include "base/error.h"
 #include "base/try.h"
-#include "bench_kernels.h"
-#include "bind.h"
+#include "bench.h"
 #include "call.h"
 #include "convert.h"
 #include "interrupt.h"
+#include "kernels.h"
 #include "nccl_peer.h"
 #include "sys/cuda/device.h"
 
@@ -255,20 +255,6 @@ class DeviceBench {
   std::unique_ptr<NcclPeer> nccl_;
 };
 
-int device_of_address(std::uintptr_t address) {
-  const auto* driver = take(sys::cuda::driver());
-  const auto kind = sys::cuda::kind_of(*driver, reinterpret_cast<const void*>(address));
-  if (!kind.is_device) raise(misuse("address ", address, " is not memory of a CUDA device"));
-  return kind.ordinal;
-}
-
-int cuda_device_count() {
-  const auto* driver = take(sys::cuda::driver());
-  int count = 0;
-  check(sys::cuda::check(*driver, driver->device_count(&count), "counting CUDA devices"));
-  return count;
-}
-
 RepeatedTable repeated(std::uint64_t period, std::uint64_t phase, std::uint64_t count, int width) {
   if (period == 0 || (width != 1 && width != 2 && width != 4 && width != 8))
     raise(misuse("a table of ", period, " elements of ", width, " bytes cannot be repeated"));
@@ -286,9 +272,7 @@ NcclId id_of(const nb::bytes& bytes) {
 
 }  // namespace
 
-void bind_device_bench(nb::module_& module) {
-  module.def("device_of_address", &device_of_address, nb::arg("address"));
-  module.def("cuda_device_count", &cuda_device_count);
+void bind_device(nb::module_& module) {
   nb::class_<DeviceBench>(module, "DeviceBench")
       .def(nb::new_([](const Communicator& communicator, int device, std::size_t max_bytes,
                        const std::string& nccl) {

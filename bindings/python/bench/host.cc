@@ -5,7 +5,7 @@
 #include <nanobind/stl/string.h>
 
 #include "base/error.h"
-#include "bind.h"
+#include "bench.h"
 #include "convert.h"
 #include "interrupt.h"
 #include "worker.h"
@@ -77,7 +77,7 @@ class Ours final : public peers::Library {
 
 }  // namespace
 
-void bind_bench(nb::module_& module) {
+void bind_host(nb::module_& module) {
   module.def(
       "serve_bench",
       [](Communicator& communicator, const std::string& path) {

@@ -1,4 +1,4 @@
-#include "bench_kernels.h"
+#include "kernels.h"
 
 #include "base/error.h"
 #include "base/try.h"
@@ -19,7 +19,7 @@ using sys::cuda::StreamHandle;
 namespace {
 
 // Several blocks of 512 threads for each SM: enough to fill the memory's bandwidth.
-constexpr int blocks_a_multiprocessor = 4;
+constexpr int blocks_an_sm = 4;
 
 }  // namespace
 
@@ -43,8 +43,7 @@ Result<BenchKernels> BenchKernels::load(std::shared_ptr<const Device> device) {
 Status BenchKernels::fill(DeviceAddress out, const void* table, RepeatedTable wanted) {
   UNISONO_ASSIGN(wanted, upload(table, wanted));
   void* parameters[] = {&out, &wanted};
-  UNISONO_TRY(launch(fill_, blocks_a_multiprocessor * device_->multiprocessors(),
-                     device_->service_stream(), parameters));
+  UNISONO_TRY(launch(fill_, blocks_an_sm * device_->sms(), device_->service_stream(), parameters));
   return wait();
 }
 
@@ -55,8 +54,8 @@ Result<std::uint64_t> BenchKernels::count_wrong(DeviceAddress found, const void*
   UNISONO_ASSIGN(wanted, upload(table, wanted));
   DeviceAddress total = total_.address();
   void* parameters[] = {&found, &wanted, &total};
-  UNISONO_TRY(launch(count_wrong_, blocks_a_multiprocessor * device_->multiprocessors(),
-                     device_->service_stream(), parameters));
+  UNISONO_TRY(
+      launch(count_wrong_, blocks_an_sm * device_->sms(), device_->service_stream(), parameters));
   UNISONO_TRY(device_->copy(reinterpret_cast<DeviceAddress>(&wrong), total, sizeof wrong));
   return wrong;
 }

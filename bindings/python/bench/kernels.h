@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "bench_program.h"
+#include "program.h"
 #include "sys/cuda/device.h"
 
 namespace unisono::python {

@@ -1,6 +1,6 @@
 // What the bench does on a device besides calls: inputs, the comparison of results, and what a
 // collective is measured against: plain stores, and a kernel that does nothing.
-#include "bench_program.h"
+#include "program.h"
 #include "device/ptx/grid.cuh"
 
 namespace unisono::python {
