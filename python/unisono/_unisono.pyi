@@ -7,6 +7,17 @@ and `Work` here take addresses and are for them alone.
 
 from collections.abc import Sequence
 
+from unisono._communicator import Buffer as Buffer
+from unisono._communicator import Call as Call
+from unisono._communicator import Communicator as Communicator
+from unisono._communicator import ConnectionMemory as ConnectionMemory
+from unisono._communicator import Memory as Memory
+from unisono._communicator import Message as Message
+from unisono._communicator import RendezvousListener as RendezvousListener
+from unisono._communicator import Work as Work
+from unisono._communicator import cuda_device_count as cuda_device_count
+from unisono._communicator import device_of_address as device_of_address
+from unisono._communicator import make_secret as make_secret
 from unisono._language import Chunk as Chunk
 from unisono._language import Chunks as Chunks
 from unisono._language import Compiled as Compiled
@@ -36,177 +47,6 @@ from unisono._synthesis import synthesize_greedily as synthesize_greedily
 
 __version__: str
 __nanobind_version__: str
-
-# Communicators ------------------------------------------------------------------------------------
-
-class Buffer:
-    """Memory that an object shares, by the buffer protocol or DLPack; held while this lives."""
-
-    def __init__(self, source: object, writable: bool) -> None: ...
-    @property
-    def address(self) -> int: ...
-    @property
-    def count(self) -> int: ...  # elements
-    @property
-    def item_bytes(self) -> int: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def type(self) -> str: ...  # "float32"; "" when unisono has no such type
-    @property
-    def type_text(self) -> str: ...  # for messages, also of foreign types
-    @property
-    def on_cpu(self) -> bool: ...
-    @property
-    def device(self) -> str: ...
-    @property
-    def contiguous(self) -> bool: ...  # in C order
-    @property
-    def strides(self) -> tuple[int, ...]: ...  # in elements
-
-class Work:
-    """A started call. Thread-safe; waiting releases the GIL and answers Ctrl-C."""
-
-    def test(self) -> bool: ...
-    @property
-    def state(self) -> str: ...  # "running", "complete" or "failed"
-    def wait(self, timeout: float | None = None) -> None: ...
-    @property
-    def sequence(self) -> int: ...
-
-class Message:
-    """One message of a group: a send to or a receive from `peer` of `count` elements."""
-
-    def __init__(self, is_send: bool, address: int, count: int, type: str, peer: int) -> None: ...
-
-class Call:
-    """A call's arguments, checked once; it may be run any number of times."""
-
-    def __init__(
-        self,
-        collective: str,
-        input: int,
-        output: int,
-        count: int,
-        type: str,
-        operation: str = "sum",
-        root: int = 0,
-        multiplier: float = 1,
-        algorithm: str = "",
-        protocol: str = "",
-        channels: int = 0,
-        timeout: float = 0,
-        send_counts: Sequence[int] = (),
-        send_displacements: Sequence[int] = (),
-        recv_counts: Sequence[int] = (),
-        recv_displacements: Sequence[int] = (),
-        stream: int | None = None,
-        policy: str = "",
-        max_sms: int = 0,
-    ) -> None: ...
-
-class Communicator:
-    """The C++ communicator."""
-
-    @staticmethod
-    def init(
-        rank: int = -1,
-        world_size: int = -1,
-        rendezvous: str = "",
-        secret: str = "",
-        node: str = "",
-        interface: str = "",
-        transport: str = "",
-        timeout: float = 0,
-        bootstrap_timeout: float = 0,
-        listener: RendezvousListener | None = None,
-        device: int = -1,
-        policy: str = "",
-        max_sms: int = 0,
-        settings: dict[str, str] = ...,
-    ) -> Communicator: ...
-    @property
-    def compares_calls(self) -> bool: ...  # UNISONO_CHECK_CALLS
-    @property
-    def rank(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def nodes(self) -> int: ...
-    @property
-    def id(self) -> int: ...
-    @property
-    def device(self) -> int: ...  # -1: not known yet
-    @property
-    def world_ranks(self) -> list[int]: ...
-    def node_of(self, rank: int) -> int: ...
-    def run(self, call: Call) -> None: ...
-    def submit(self, call: Call) -> Work: ...
-    def submit_messages(
-        self,
-        messages: Sequence[Message],
-        timeout: float = 0,
-        stream: int | None = None,
-        policy: str = "",
-        max_sms: int = 0,
-    ) -> Work: ...
-    def split(self, color: int, key: int) -> Communicator | None: ...
-    def shrink(self, excluded: Sequence[int]) -> Communicator: ...
-    def check_failure(self) -> None: ...  # raises what has ended the communicator
-    def register_plans(
-        self, plans: list[str], min_bytes: int = 0, max_bytes: int | None = None
-    ) -> None: ...
-    def refuse_call(self, why: str) -> None: ...
-    def custom_blocks(self, program: str) -> tuple[int, int]: ...
-    def explain(self, collective: str, bytes: int | str) -> Explanation: ...
-    def register_memory(self, address: int, bytes: int) -> None: ...
-    def memory(self) -> Memory: ...
-    def dump_record(self) -> str: ...
-    def dump(self) -> None: ...
-    @property
-    def handle(self) -> int: ...
-    @staticmethod
-    def from_handle(handle: int) -> Communicator: ...
-    def abort(self) -> None: ...
-    def destroy(self) -> None: ...
-
-def cuda_device_count() -> int: ...
-def device_of_address(address: int) -> int:
-    """The CUDA device whose memory is at an address; MisuseError if it is none's."""
-
-class ConnectionMemory:
-    """Memory of one connection."""
-
-    peer: int
-    channel: int
-    transport: str
-    bytes: int
-
-class Memory:
-    """Memory that a communicator holds, in bytes."""
-
-    total_bytes: int
-    scratch_bytes: int
-    plans_bytes: int
-    record_bytes: int
-    device_bytes: int
-    registered_bytes: int
-    mapped_bytes: int
-    connections: list[ConnectionMemory]
-
-class RendezvousListener:
-    """Rank 0's listener, made before the job: for launchers that can broadcast a string.
-
-    `interface` is an address or an interface's name; empty takes the first that is not loopback.
-    Port 0 lets the kernel choose.
-    """
-
-    def __init__(self, interface: str = "", port: int = 0) -> None: ...
-    @property
-    def rendezvous(self) -> str: ...  # "tcp://10.0.0.1:43121"
-
-def make_secret() -> str:
-    """A fresh secret from the kernel's random numbers, 64 hexadecimal digits."""
 
 # What there is ------------------------------------------------------------------------------------
 

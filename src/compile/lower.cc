@@ -14,11 +14,10 @@
 // ones, follows from the order of the program; where there are none, it is a race.
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <tuple>
 
 #include "base/error.h"
 #include "base/try.h"
+#include "compile/one_sided_order.h"
 #include "compile/passes.h"
 #include "verify/contents.h"
 
@@ -62,7 +61,7 @@ class Lowering {
     finish();
     Instruction& end = module_.instructions.emplace_back();
     end.first_need = static_cast<std::int32_t>(module_.needs.size());
-    if (!late_needs_.empty()) add_late_needs();
+    one_sided_.add_needs(module_);
     return {};
   }
 
@@ -220,7 +219,7 @@ class Lowering {
     const std::int32_t number = add(one);
     read(from, count);
     write(to, count, source.shape);
-    ways_[way(it)].new_puts.push_back({number, to, count, source.shape});
+    one_sided_.put(it, {number, to, count, source.shape});
   }
 
   void read_reduce(const Operation& it, const Place& source, const Place& before,
@@ -244,60 +243,23 @@ class Lowering {
     Instruction one = base(it, it.source_rank, 1);
     one.operation = plan::Operation::signal;
     one.send_peer = it.destination_rank;
-    OneWay& on = ways_[way(it)];
     const std::int32_t number = add(one);
-    for (const Put& it_put : on.new_puts) need(it_put.instruction, false, false);
-    on.signals.push_back({number, std::exchange(on.new_puts, {})});
+    for (const auto& put : one_sided_.signal(it, number)) need(put.instruction, false, false);
   }
 
   void wait(const Operation& it) {
-    OneWay& on = ways_[way(it)];
-    const Signal& given = on.signals[on.waits++];
     Instruction one = base(it, it.destination_rank, 1);
     one.wanted_block = it.destination_block;
     one.operation = plan::Operation::wait;
     one.recv_peer = it.source_rank;
-    one.sender = given.instruction;
     const std::int32_t number = add(one);
+    const OneSidedOrder::Signal& given = one_sided_.wait(it, number);
+    module_.instructions[at(number)].sender = given.instruction;
     module_.instructions[at(given.instruction)].receiver = number;
-    for (const Put& arrived : given.puts)
+    for (const auto& arrived : given.puts)
       for (std::int32_t i = 0; i < arrived.count; ++i)
         cells_[at(arrived.cell + i)] = {number, none,
                                         static_cast<std::int32_t>((arrived.shape + i) % chunks_)};
-    met_[{it.source_rank, it.destination_rank}].push_back({given.instruction, number});
-  }
-
-  // That the last instruction runs after one of another rank.
-  void need_of_other(std::int32_t instruction, bool is_data, bool is_overwrite) {
-    const Instruction& mine = module_.instructions.back();
-    const Instruction& other = module_.instructions[at(instruction)];
-    for (const Meeting& it : met_[{other.rank, mine.rank}]) {
-      if (it.signal < instruction) continue;
-      late_needs_.emplace_back(it.signal, Need{instruction, is_data, is_overwrite});
-      need(it.wait, is_data, is_overwrite);
-      return;
-    }
-    race_ = misuse(module_.trace->where(mine.line), "race: rank ", mine.rank,
-                   is_overwrite ? " overwrites" : " uses", " what rank ", other.rank,
-                   is_overwrite ? " reads " : " writes ", module_.trace->at(other.line),
-                   "; after that step signal(", other.rank, ", ", mine.rank, ") and wait(",
-                   mine.rank, ", ", other.rank, ") must run first");
-  }
-
-  void add_late_needs() {
-    std::ranges::stable_sort(late_needs_, {}, [](const auto& one) { return one.first; });
-    std::vector<Need> all;
-    all.reserve(module_.needs.size() + late_needs_.size());
-    auto late = late_needs_.begin();
-    for (std::size_t i = 0; i < module_.instruction_count(); ++i) {
-      const auto own = module_.needs_of(i);
-      const auto first = static_cast<std::int32_t>(all.size());
-      all.insert(all.end(), own.begin(), own.end());
-      for (; late != late_needs_.end() && at(late->first) == i; ++late) all.push_back(late->second);
-      module_.instructions[i].first_need = first;
-    }
-    module_.instructions.back().first_need = static_cast<std::int32_t>(all.size());
-    module_.needs = std::move(all);
   }
 
   static Instruction base(const Operation& it, std::int32_t rank, std::int32_t count) {
@@ -316,18 +278,22 @@ class Lowering {
     return static_cast<std::int32_t>(module_.instructions.size()) - 1;
   }
 
-  // The last instruction needs another one.
   // Than the last instruction.
   bool is_of_other_rank(std::int32_t instruction) const {
     return instruction != none &&
            module_.instructions[at(instruction)].rank != module_.instructions.back().rank;
   }
 
+  // The last instruction needs another one.
   void need(std::int32_t instruction, bool is_data, bool is_overwrite) {
     const auto self = static_cast<std::int32_t>(module_.instructions.size()) - 1;
     if (instruction == self || instruction == none) return;
     if (is_of_other_rank(instruction)) [[unlikely]] {
-      need_of_other(instruction, is_data, is_overwrite);
+      const auto wait = one_sided_.wait_after(module_, {instruction, is_data, is_overwrite});
+      if (wait.ok())
+        need(*wait, is_data, is_overwrite);
+      else
+        race_ = wait.error();
       return;
     }
     const auto first = at(module_.instructions.back().first_need);
@@ -416,39 +382,13 @@ class Lowering {
   }
   bool is_given(std::int32_t cell) const { return module_.trace->is_given(cell / module_.factor); }
 
-  // Chunks that were put, by the cells that they come to.
-  struct Put {
-    std::int32_t instruction;
-    std::int32_t cell;
-    std::int32_t count;
-    std::int32_t shape;
-  };
-  struct Signal {
-    std::int32_t instruction;
-    std::vector<Put> puts;  // since the one before
-  };
-  struct OneWay {
-    std::vector<Put> new_puts;
-    std::vector<Signal> signals;
-    std::size_t waits = 0;
-  };
-  struct Meeting {
-    std::int32_t signal;
-    std::int32_t wait;
-  };
-  using Way = std::tuple<std::int32_t, std::int32_t, int>;
-  static Way way(const Operation& it) { return {it.source_rank, it.destination_rank, it.channel}; }
-
   Module& module_;
   const Layout& layout_;
   std::int64_t chunks_;
   std::int64_t shadow_;  // slot of the first input chunk in scratch
   std::vector<Cell> cells_;
   std::vector<Reader> readers_;
-  // Of one-sided steps only.
-  std::map<Way, OneWay> ways_;
-  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<Meeting>> met_;  // from, to
-  std::vector<std::pair<std::int32_t, Need>> late_needs_;  // of instructions before the last
+  OneSidedOrder one_sided_;
   Status race_;
 };
 

@@ -1,4 +1,4 @@
-#include "sys/simulated_world.h"
+#include "sys/simulated_process.h"
 
 #include <algorithm>
 #include <array>
@@ -48,43 +48,6 @@ struct Connection {
 constexpr std::size_t most_per_write_bytes = 65536;
 
 }  // namespace
-
-class SimulatedWorld final : public World {
- public:
-  SimulatedWorld(Simulation& simulation, std::string host, std::uint64_t seed)
-      : World(simulation.scheduler_),
-        simulation_(simulation),
-        host_(std::move(host)),
-        random_(seed) {}
-
-  std::int64_t now_ns() const override { return simulation_.now_ns_; }
-  Status fill_random(std::span<std::byte> bytes) override {
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random_());
-    return {};
-  }
-  std::string own_host() override { return host_; }
-  Result<std::unique_ptr<Listener>> listen(const Address& address) override;
-  Task<Result<std::unique_ptr<Stream>>> connect(const Address& address,
-                                                std::int64_t deadline_ns) override;
-  Result<std::string> read_file(const std::string& path, std::size_t most_bytes,
-                                bool private_only) override;
-  Status publish_file(const std::string& path, std::string_view content) override;
-  void remove_file(const std::string& path) override { simulation_.files_.erase(path); }
-
- private:
-  friend class Simulation;
-  friend class SimulatedStream;
-  friend class SimulatedListener;
-
-  Simulation& simulation_;
-  const std::string host_;
-  std::mt19937_64 random_;
-  int next_port_ = 32768;
-  bool is_alive_ = true;
-  bool is_host_lost_ = false;
-  int running_ = 0;
-  TaskScope tasks_;
-};
 
 class SimulatedStream final : public Stream {
  public:
@@ -312,98 +275,6 @@ Result<std::string> SimulatedWorld::read_file(const std::string& path, std::size
 Status SimulatedWorld::publish_file(const std::string& path, std::string_view content) {
   simulation_.files_[path] = content;
   return {};
-}
-
-Simulation::Simulation(SimulationOptions options) : options_(options), random_(options.seed) {}
-
-Simulation::~Simulation() {
-  // Tasks use everything else; what they close on their way out must still find it.
-  for (const auto& world : worlds_) world->tasks_.cancel_all();
-  // One by one: a stream that is dropped with its event schedules its end.
-  while (!events_.empty()) events_.extract(events_.begin());
-}
-
-int Simulation::add_process(const std::string& host) {
-  worlds_.push_back(std::make_unique<SimulatedWorld>(*this, host, random_()));
-  return static_cast<int>(worlds_.size()) - 1;
-}
-
-World& Simulation::world(int process) { return *worlds_[static_cast<std::size_t>(process)]; }
-
-Task<void> Simulation::counted(SimulatedWorld& world, Task<void> task) {
-  co_await task;
-  --world.running_;
-  --running_;
-}
-
-void Simulation::start(int process, Task<void> task) {
-  SimulatedWorld& world = *worlds_[static_cast<std::size_t>(process)];
-  ++world.running_;
-  ++running_;
-  world.tasks_.spawn(counted(world, std::move(task)));
-}
-
-bool Simulation::is_alive(int process) const {
-  return worlds_[static_cast<std::size_t>(process)]->is_alive_;
-}
-
-void Simulation::kill_at(int process, std::int64_t time_ns, Death death) {
-  schedule(time_ns, [this, process, death] { kill(process, death); });
-}
-
-void Simulation::kill(int process, Death death) {
-  SimulatedWorld& world = *worlds_[static_cast<std::size_t>(process)];
-  note(static_cast<std::uint64_t>(process));
-  world.is_alive_ = false;
-  world.is_host_lost_ = death == Death::host;
-  running_ -= std::exchange(world.running_, 0);
-  world.tasks_.cancel_all();
-}
-
-void Simulation::schedule(std::int64_t time_ns, std::function<void()> happen) {
-  events_.emplace(std::pair(time_ns, ++last_event_), std::move(happen));
-}
-
-std::int64_t Simulation::after_delay() {
-  const auto range = static_cast<std::uint64_t>(options_.max_delay_ns - options_.min_delay_ns + 1);
-  return now_ns_ + options_.min_delay_ns + static_cast<std::int64_t>(random_() % range);
-}
-
-bool Simulation::draw(double probability) {
-  if (probability <= 0) return false;
-  return static_cast<double>(random_() >> 11) * 0x1p-53 < probability;
-}
-
-// FNV-1a over words.
-void Simulation::note(std::uint64_t what) {
-  for (const std::uint64_t word : {static_cast<std::uint64_t>(now_ns_), what})
-    trace_hash_ = (trace_hash_ ^ word) * 0x100000001b3;
-}
-
-bool Simulation::is_quiet() const {
-  return !scheduler_.has_ready() && scheduler_.next_deadline_ns() == no_deadline_ns;
-}
-
-void Simulation::happen_first() {
-  const auto event = events_.extract(events_.begin());
-  note(event.key().second);
-  event.mapped()();
-}
-
-bool Simulation::run(std::int64_t until_ns) {
-  for (;;) {
-    scheduler_.run_ready();
-    if (running_ == 0) return true;
-    const std::int64_t deadline_ns = scheduler_.next_deadline_ns();
-    const std::int64_t event_ns = events_.empty() ? no_deadline_ns : events_.begin()->first.first;
-    const std::int64_t next_ns = std::min(deadline_ns, event_ns);
-    if (next_ns == no_deadline_ns || next_ns > until_ns) return false;
-    now_ns_ = std::max(now_ns_, next_ns);
-    if (event_ns <= deadline_ns)
-      happen_first();
-    else
-      scheduler_.expire(now_ns_);
-  }
 }
 
 }  // namespace unisono::sys

@@ -292,7 +292,7 @@ def test_the_next_run_sweeps_the_folders_of_the_dead_and_of_them_alone(tmp_path,
 
 
 def test_a_job_goes_on_without_its_guardian(job, monkeypatch):
-    started = launcher._start_guardian
+    started = launcher.start_guardian
 
     def killed(folder):
         process = started(folder)
@@ -300,7 +300,7 @@ def test_a_job_goes_on_without_its_guardian(job, monkeypatch):
         process.wait()
         return process
 
-    monkeypatch.setattr(launcher, "_start_guardian", killed)
+    monkeypatch.setattr(launcher, "start_guardian", killed)
     outcome, output = job("print('ran')", 2)
     assert outcome.ok
     assert output == ["[0] ran", "[1] ran"]

@@ -27,5 +27,7 @@ struct RendezvousPlace {
   sys::Address address;  // of tcp://
 };
 Result<RendezvousPlace> parse_rendezvous(std::string_view text);
+// Misuse that names the value that cannot be.
+Status check_options(const BootstrapOptions& options, std::size_t contribution_bytes);
 
 }  // namespace unisono::comm

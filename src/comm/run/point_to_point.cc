@@ -1,145 +1,16 @@
 #include "comm/run/point_to_point.h"
 
 #include <algorithm>
-#include <tuple>
 #include <vector>
 
 #include "base/error.h"
 #include "base/try.h"
 #include "comm/run/calls.h"
+#include "comm/run/message_group.h"
 #include "engine/host/memory.h"
 #include "plan/builder.h"
 
 namespace unisono::comm {
-namespace {
-
-std::uint64_t bytes_of(const Message& message) {
-  return static_cast<std::uint64_t>(message.count) * size_bytes(message.type);
-}
-
-// One direction's blocks: where each piece of each message lies, from the first one's address.
-struct Blocks {
-  const std::byte* base = nullptr;
-  std::vector<std::int64_t> counts;
-  std::vector<std::int64_t> displacements;
-  std::vector<std::uint64_t> calls;  // the fingerprints that pieces carry
-
-  // Adds a message; returns how many pieces it has.
-  std::int64_t add(const void* data, std::uint64_t bytes, std::uint64_t piece_bytes,
-                   std::uint64_t call) {
-    if (base == nullptr) base = static_cast<const std::byte*>(data);
-    const auto begin =
-        reinterpret_cast<std::intptr_t>(data) - reinterpret_cast<std::intptr_t>(base);
-    std::int64_t pieces = 0;
-    for (std::uint64_t done = 0; done < bytes; done += piece_bytes, ++pieces) {
-      counts.push_back(static_cast<std::int64_t>(std::min(piece_bytes, bytes - done)));
-      displacements.push_back(begin + static_cast<std::int64_t>(done));
-      calls.push_back(call);
-    }
-    return pieces;
-  }
-};
-
-// The messages of a group as a program.
-class Group {
- public:
-  // What goes to or comes from a peer on a channel, by one thread block.
-  using Key = std::tuple<int, bool, int>;
-  struct Flow {
-    plan::BlockBuilder block;
-    std::uint32_t messages = 0;
-    std::uint64_t bytes = 0;
-  };
-  Group(const PointToPoint& owner, int rank) : owner_(owner), rank_(rank), program_(rank) {}
-
-  void add(const Message& message) {
-    Blocks& blocks = message.is_send ? sends_ : recvs_;
-    const auto first = static_cast<std::int64_t>(blocks.counts.size());
-    const void* data = message.is_send ? message.send_data : message.recv_data;
-    const std::uint64_t call = owner_.call_of(message);
-    const std::int64_t pieces =
-        blocks.add(data, bytes_of(message), owner_.piece_bytes(bytes_of(message)), call);
-    if (message.peer == rank_) {
-      (message.is_send ? to_self_ : from_self_).push_back({first, bytes_of(message), call});
-      return;
-    }
-    if (pieces == 0) return;
-    Flow& flow = flow_of(message.peer, message.is_send, channel(message.tag));
-    flow.messages += 1;
-    flow.bytes += bytes_of(message);
-    plan::BlockBuilder& block = flow.block;
-    block.loop(pieces);
-    if (message.is_send)
-      block.send(plan::input(plan::affine(first, 1)));
-    else
-      block.recv(plan::output(plan::affine(first, 1)));
-    block.end_loop();
-  }
-
-  Status add_self_copies() {
-    if (to_self_.size() != from_self_.size())
-      return misuse("rank ", rank_, " sends itself ", to_self_.size(), " messages but receives ",
-                    from_self_.size(), " from itself in one group; both numbers must be equal");
-    if (to_self_.empty()) return {};
-    plan::BlockBuilder block = program_.block(0, -1, -1);
-    for (std::size_t i = 0; i < to_self_.size(); ++i) {
-      if (to_self_[i].bytes != from_self_[i].bytes)
-        return misuse("rank ", rank_, " sends itself ", to_self_[i].bytes,
-                      " bytes but expects to receive ", from_self_[i].bytes);
-      if (to_self_[i].call != from_self_[i].call)
-        return misuse("rank ", rank_, " sends itself ", describe_call(to_self_[i].call),
-                      " but expects to receive ", describe_call(from_self_[i].call));
-      const std::uint64_t piece_bytes = owner_.piece_bytes(to_self_[i].bytes);
-      const auto pieces = (to_self_[i].bytes + piece_bytes - 1) / piece_bytes;
-      block.loop(static_cast<std::int64_t>(pieces));
-      block.copy(plan::input(plan::affine(to_self_[i].first, 1)),
-                 plan::output(plan::affine(from_self_[i].first, 1)));
-      block.end_loop();
-    }
-    return {};
-  }
-
-  plan::RankProgram take_program() { return program_.take(); }
-  // The tag that each of the plan's channels stands for.
-  const std::vector<int>& tags() const { return tags_; }
-  const std::map<Key, Flow>& flows() const { return flows_; }
-  const Blocks& sends() const { return sends_; }
-  const Blocks& recvs() const { return recvs_; }
-
- private:
-  struct SelfMessage {
-    std::int64_t first;  // its first block
-    std::uint64_t bytes;
-    std::uint64_t call;
-  };
-
-  int channel(int tag) {
-    const auto index = std::find(tags_.begin(), tags_.end(), tag) - tags_.begin();
-    if (static_cast<std::size_t>(index) == tags_.size()) tags_.push_back(tag);
-    return static_cast<int>(index);
-  }
-
-  Flow& flow_of(int peer, bool sends, int channel) {
-    const std::tuple key(peer, sends, channel);
-    auto found = flows_.find(key);
-    if (found == flows_.end()) {
-      const auto block = program_.block(channel, sends ? peer : -1, sends ? -1 : peer);
-      found = flows_.emplace(key, Flow{block}).first;
-    }
-    return found->second;
-  }
-
-  const PointToPoint& owner_;
-  int rank_;
-  plan::ProgramBuilder program_;
-  std::map<Key, Flow> flows_;
-  std::vector<int> tags_;
-  Blocks sends_, recvs_;
-  std::vector<SelfMessage> to_self_, from_self_;
-};
-
-}  // namespace
-
 // The connections as one group sees them: open to it when its tickets are served.
 class PointToPoint::Lane : public engine::Resources {
  public:
@@ -393,7 +264,7 @@ void PointToPoint::count_on_stream(std::span<const Message> messages, Task& task
 // With a lane, it holds the group's ticket.
 Status PointToPoint::prepare(std::span<const Message> messages, std::unique_ptr<Lane> lane,
                              Task& task) {
-  Group group(*this, rank_);
+  MessageGroup group(*this, rank_);
   for (const Message& message : messages) {
     group.add(message);
     task.entry.bytes += bytes_of(message);
@@ -411,7 +282,7 @@ Status PointToPoint::prepare(std::span<const Message> messages, std::unique_ptr<
   header.output_blocks = static_cast<int>(recvs);
   const plan::RankProgram program = group.take_program();
 
-  for (const Blocks* blocks : {&group.sends(), &group.recvs()}) {
+  for (const MessageGroup::Blocks* blocks : {&group.sends(), &group.recvs()}) {
     task.counts.insert(task.counts.end(), blocks->counts.begin(), blocks->counts.end());
     task.counts.insert(task.counts.end(), blocks->displacements.begin(),
                        blocks->displacements.end());
