@@ -1,4 +1,4 @@
-"""Files of MSCCL's XML that others published: read, proved, run, and compared with NumPy.
+"""Files of MSCCL's XML that others published: read, verified, run, and compared with NumPy.
 
     python bench/foreign_files.py REPOSITORY... [-o FILE]
 
@@ -39,7 +39,7 @@ def judge(text: str) -> tuple[str, str]:
     report = plan.verify()
     if not report.ok:
         said, _, _ = report.failures[0].describe().partition("how:")
-        return "not proved", " ".join(said.split())
+        return "not verified", " ".join(said.split())
     return ("right", "") if is_right(plan) else ("WRONG", "")
 
 

@@ -1,4 +1,4 @@
-"""The library of programs: lines, ranks tried, plans proved, plans run and compared with NumPy.
+"""The library of programs: lines, ranks tried, plans verified, plans run and compared with NumPy.
 
     python bench/library_table.py [-o FILE]
 
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from support.program_mutation import expected  # noqa: E402
 
-MOST_RUN = 16  # ranks of plans that are run; larger ones are proved only
+MOST_RUN = 16  # ranks of plans that are run; larger ones are verified only
 SHAPES = [
     (ranks, nodes)
     for ranks in (*range(1, 17), 24, 32, 64)
@@ -32,7 +32,7 @@ SHAPES = [
 
 def measure(path: Path) -> str:
     (program,) = lang.load(path)
-    proved = ran = needs_power = 0
+    verified = ran = needs_power = 0
     for shape in SHAPES:
         for in_place in sorted({False, program.in_place}):
             try:
@@ -42,7 +42,7 @@ def measure(path: Path) -> str:
             except MisuseError:  # the program's own check
                 needs_power += 1
                 continue
-            proved += 1
+            verified += 1
             if plan.ranks > MOST_RUN:
                 continue
             rng = np.random.default_rng(7)
@@ -56,7 +56,7 @@ def measure(path: Path) -> str:
             ran += 1
     lines = python_lines(path.read_text(encoding="utf-8"))
     tried = "1-16, 24, 32, 64" + (", powers of two" if needs_power else "")
-    return f"| `{path.stem}` | {lines} | {tried} | {proved} | {ran} |"
+    return f"| `{path.stem}` | {lines} | {tried} | {verified} | {ran} |"
 
 
 def main() -> None:
@@ -66,7 +66,7 @@ def main() -> None:
     rows = [
         f"Made by bench/library_table.py, {time.strftime('%Y-%m-%d')}.",
         "",
-        "| program | lines | ranks tried | plans proved | run, and right |",
+        "| program | lines | ranks tried | plans verified | run, and right |",
         "|---|---|---|---|---|",
     ]
     for path in sorted((ROOT / "examples" / "language").glob("*.py")):

@@ -104,7 +104,7 @@ class Chunks:
     def __len__(self) -> int: ...
 
 class Compiled:
-    """What the compiler gives: a plan that is proved."""
+    """What the compiler gives: a plan that is verified."""
 
     @property
     def plan(self) -> Plan: ...

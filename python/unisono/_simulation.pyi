@@ -38,7 +38,7 @@ class SimulationProgress:
     def __init__(self) -> None: ...
     @property
     def done(self) -> int:
-        """Of `total`: steps of thread blocks, tile by tile, or operations of GOAL."""
+        """The done of `total`: steps of thread blocks, tile by tile, or operations of GOAL."""
     @property
     def total(self) -> int:
         """0 until they have been counted."""

@@ -69,7 +69,7 @@ class TransferSchedule:
         fuse: bool = True,
         slots: int = 2,
     ) -> Compiled:
-        """The plan, proved; reductions keep the schedule's order."""
+        """The plan, verified; reductions keep the schedule's order."""
 
 def synthesize_greedily(
     graph: LinkGraph,

@@ -39,7 +39,7 @@ class PyTorch:
     """One PyTorch, installed or unpacked.
 
     Attributes:
-        folder: Of its package, with `include` and `lib`.
+        folder: The folder of its package, with `include` and `lib`.
         version: As `torch.__version__` says it.
         cxx11_abi: Whether it was compiled with the newer strings of libstdc++.
     """
@@ -49,7 +49,7 @@ class PyTorch:
     cxx11_abi: bool = True
 
     def headers_digest(self) -> str:
-        """Of all its headers: two that are equal are compiled against alike."""
+        """The digest of all its headers: two that are equal are compiled against alike."""
         digest = hashlib.sha256()
         for name, content in sorted(self._recorded_headers() or self._headers()):
             digest.update(f"{name}\0{content}\0".encode())
@@ -80,7 +80,7 @@ def prebuilt(torch: PyTorch, folder: Path = _PREBUILT) -> Path | None:
 
 
 def source_digest() -> str:
-    """Of what is compiled, and of the library that it is linked to."""
+    """The digest of what is compiled, and of the library that it is linked to."""
     digest = hashlib.sha256(str(_LIBRARY).encode())
     for path in sorted([*_SOURCES.glob("*"), *_INCLUDE.rglob("*.h")]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())

@@ -295,7 +295,7 @@ class Plan:
         results: bool = True,
         allow_different_orders: bool = False,
     ) -> Report:
-        """Proves the plan, for connections of so many slots and more.
+        """Verifies the plan, for connections of so many slots and more.
 
         Args:
             slots: Messages that a connection holds.

@@ -237,7 +237,7 @@ class _Signature:
 
 
 def _native_signature(text: str) -> _Signature:
-    """Of "def f(self, rank: int, *, timeout: float = \\0) -> None"."""
+    """The signature of "def f(self, rank: int, *, timeout: float = \\0) -> None"."""
     inside = text[text.index("(") + 1 : text.rindex(")")]
     found = _Signature({}, set(), set())
     only_named = False

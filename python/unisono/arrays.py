@@ -59,10 +59,10 @@ class View:
     """The memory of an array, checked: dense, in CPU or CUDA memory, of a type that unisono has.
 
     Attributes:
-        address: Of its first byte.
+        address: The address of its first byte.
         count: Elements.
         device: The CUDA device's number; None in CPU memory.
-        shape: Of the array.
+        shape: The shape of the array.
         type: The element type's name, as unisono calls it.
         source: The array itself.
     """

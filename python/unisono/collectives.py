@@ -32,7 +32,7 @@ class Collectives(Inspection):
             op: "sum", "product", "min", "max", "average" (integers round towards zero) or
                 "pre_multiplied_sum" (each rank's x times its `multiplier`).
             out: As large as x; `out=x` works in place. None makes one.
-            multiplier: Of pre_multiplied_sum; a whole number for integers.
+            multiplier: For pre_multiplied_sum; a whole number for integers.
             **options: See CallOptions.
 
         Returns:

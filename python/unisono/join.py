@@ -93,7 +93,7 @@ def init(
         bootstrap_timeout: Seconds that joining may take.
         device: This rank's CUDA device; calls on it are made ready at once. None takes the device
             of the first such call.
-        policy: Of calls on devices that say nothing else, the same on all ranks: "fastest" or
+        policy: The default for calls on devices, the same on all ranks: "fastest" or
             "zero_sm"; see CallOptions.
         max_sms: The default limit on SMs of calls on devices, the same on all ranks.
         settings: Variables of the table of settings (UNISONO_*) and their texts, for this

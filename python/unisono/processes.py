@@ -40,7 +40,7 @@ class Outcome:
     Attributes:
         exit_code: 0 if all ranks' were, else that of the rank that failed first: its own, or 128
             plus the signal that killed it. 128 plus the signal after Ctrl-C or SIGTERM, 124 when
-            the time was over. Of a job that keeps going, 0 if any rank's was.
+            the time was over. A job that keeps going has 0 if any rank's was.
         failed_rank: The rank that failed first, None if none did by itself.
         message: What happened, one sentence for a person; empty if all went well.
     """

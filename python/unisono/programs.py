@@ -54,7 +54,7 @@ class Programs(Calls):
             program: The program, or its name.
             x: This rank's input, of as many blocks as the program has; equally large on all ranks.
             op: What its reductions do: "sum", "product", "min" or "max".
-            out: Of the program's output blocks, each as large as one of x; `out=x` works in place
+            out: The program's output blocks, each as large as one of x; `out=x` works in place
                 where the program does. None makes one, in which chunks that the program leaves
                 alone hold anything.
             **options: See CallOptions; `algorithm` is the program.

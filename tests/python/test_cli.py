@@ -106,9 +106,9 @@ def test_verify_counts_what_it_proves(shell: Shell) -> None:
     assert ended.status == 0
     (found,) = ended.json["plans"]
     # In place and out of place, on 2, 3, 4 and 8 ranks, and 8 also on two nodes of four.
-    assert (found["proved"], found["failures"]) == (10, [])
+    assert (found["verified"], found["failures"]) == (10, [])
     table = shell("plan", "verify", "ring_all_reduce", "--ranks", "3")
-    assert "2 plans proved" in table.output
+    assert "2 plans verified" in table.output
     assert "all right" in table.output
 
 

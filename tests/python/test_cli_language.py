@@ -23,7 +23,7 @@ def test_a_program_is_compiled_to_a_file_that_runs(tmp_path):
     file = tmp_path / "ring.json"
     compiled = invoke("compile", LIBRARY / "ring_all_reduce.py", "--ranks", 4, "-o", file)
     assert compiled.exit_code == 0, compiled.output
-    assert "ring_all_reduce on 4 ranks: 24 steps of the program, 28 of the plan, proved" in (
+    assert "ring_all_reduce on 4 ranks: 24 steps of the program, 28 of the plan, verified" in (
         " ".join(compiled.output.split())
     )
     assert plans.Plan.from_json(file.read_text(encoding="utf-8")).verify().ok
@@ -69,19 +69,19 @@ def test_a_file_without_a_program_is_refused(tmp_path):
 def test_verify_says_how_many_slots_a_plan_needs(tmp_path, monkeypatch):
     file = tmp_path / "exchange.plan"
     file.write_text(exchange_of(3).to_text())
-    column = "plan proved cannot serve slots steps seconds wrong"
+    column = "plan verified cannot serve slots steps seconds wrong"
     ended = invoke("verify", file)
     words = " ".join(ended.output.split())
     assert ended.exit_code == 0, ended.output
     assert f"{column} exchange ({file}) 1 0 3 " in words
-    assert "1 plan proved" in words
+    assert "1 plan verified" in words
     monkeypatch.setattr(native, "usable_slots", lambda: 2)
     ended = invoke("verify", file)
     words = " ".join(ended.output.split())
     assert ended.exit_code == 1
     assert "It needs 3 slots in a connection. As UNISONO_SLOTS is set, 2 are free" in words
     assert words.endswith("1 WRONG")
-    assert "0 plans proved" in words
+    assert "0 plans verified" in words
 
 
 PROGRAMS = """
@@ -132,7 +132,7 @@ def test_a_custom_plan_is_proved_in_all_but_its_results(tmp_path):
     assert ended.exit_code == 0, ended.output
     words = " ".join(ended.output.split())
     assert "a custom plan: only its program says what its results should be" in words
-    assert words.endswith("1 plan proved in 0.0 s: all right, but for the notes")
+    assert words.endswith("1 plan verified in 0.0 s: all right, but for the notes")
     # What can be wrong without its meaning is still found.
     document = json.loads(file.read_text())
     document["programs"][0]["thread_blocks"][0]["body"].pop()
@@ -161,7 +161,7 @@ def test_plans_are_counted_by_what_they_are(tmp_path):
     ended = invoke("verify", right, wrong, right)
     assert ended.exit_code == 1
     last = ended.output.splitlines()[-1]
-    assert last.startswith("2 plans proved in")
+    assert last.startswith("2 plans verified in")
     assert last.endswith("s: 1 WRONG")
 
 

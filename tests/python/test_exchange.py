@@ -329,7 +329,7 @@ def test_the_commands_take_and_make_xml(tmp_path):
     assert made.exit_code == 0, made.output
     assert invoke("compile", ring, "-n", 4, "-o", other).exit_code == 0
     assert '<algo name="ring_all_reduce"' in file.read_text()
-    assert "1 plan proved" in " ".join(invoke("verify", file).output.split())
+    assert "1 plan verified" in " ".join(invoke("verify", file).output.split())
     assert "right" in invoke("run", file).output
     assert invoke("diff", file, other).exit_code == 0
     shown = invoke("show", other, "--format", "msccl-xml", "--target", "msccl")
@@ -397,7 +397,7 @@ def test_a_chunk_may_be_overwritten_once_it_was_sent_where_slots_hold_it(tmp_pat
     file.write_text(one_block)
     ended = invoke("verify", file)
     assert ended.exit_code == 0, ended.output
-    assert "proved for executors whose slots hold messages" in ended.output
+    assert "verified for runtimes whose slots hold messages" in ended.output
     # The same plan as a file of ours is for executors that may read where the data lies.
     ours = tmp_path / "swap.json"
     ours.write_text(plan.to_json())

@@ -94,7 +94,7 @@ class Request:
         seconds: How long a case may be measured, roughly.
         netbed: Whether nodes are network namespaces; with links of `rate` (as "200mbit"; empty for
             no limit) to each of `rails` switches.
-        delay: Of every message between nodes, as "1ms"; empty for none.
+        delay: The delay of every message between nodes, as "1ms"; empty for none.
     """
 
     collectives: list[str] = field(default_factory=list)
@@ -120,7 +120,7 @@ class Request:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        """Of `to_json`'s values."""
+        """Reads `to_json`'s values."""
         return cls(**values)
 
 
@@ -211,5 +211,5 @@ def write_cases(cases: Sequence[Case]) -> str:
 
 
 def read_cases(text: str) -> list[Case]:
-    """Of `write_cases`'s text."""
+    """Reads `write_cases`'s text."""
     return [Case(**values) for values in json.loads(text)]

@@ -147,7 +147,7 @@ def compare(
 
 @dataclass
 class _Result:
-    """Of one variant in one case."""
+    """The result of one variant in one case."""
 
     calls: int = 1
     repeats: int = _REPEATS

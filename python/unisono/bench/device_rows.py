@@ -19,13 +19,13 @@ class DeviceRequest:
         repeats: Measurements of each, alternating.
         peer: What unisono is compared with: "nccl", "symm_mem", or nothing.
         nccl: The path of NCCL's library, where that is the peer.
-        algorithm: Of unisono; empty leaves it to the selection.
-        protocol: Of unisono; empty leaves it to the selection.
-        channels: Of unisono; 0 leaves them to the selection.
-        policy: Of unisono's calls; empty takes the communicator's: "zero_sm" or "fastest".
-        max_sms: Of unisono's calls; 0 takes the communicator's.
-        memory: Of the buffers: "cuda", or "nccl", by ncclMemAlloc, which NCCL registers with its
-            peers.
+        algorithm: The algorithm of unisono; empty leaves it to the selection.
+        protocol: The protocol of unisono; empty leaves it to the selection.
+        channels: Channels of unisono; 0 leaves them to the selection.
+        policy: "zero_sm" or "fastest" for unisono; empty takes the communicator's.
+        max_sms: The most SMs of unisono's calls; 0 takes the communicator's.
+        memory: Where the buffers are: "cuda", or "nccl", by ncclMemAlloc, which NCCL registers with
+            its peers.
     """
 
     collectives: list[str]
@@ -45,7 +45,7 @@ class DeviceRequest:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        """Of `asdict`'s values."""
+        """Reads `asdict`'s values."""
         return cls(**values)
 
 
@@ -54,9 +54,9 @@ class DeviceRow:
     """What was measured of one call.
 
     Attributes:
-        time_us: Of a call of unisono, in microseconds: the slowest rank's, median over repeats.
+        time_us: Microseconds of a call of unisono: the slowest rank's, median over repeats.
         wrong: Wrong elements of unisono's result, on all ranks.
-        peer_us: Of the library it is compared with, likewise; 0 where it was not measured.
+        peer_us: The same of the library it is compared with; 0 where it was not measured.
         peer_wrong: Wrong elements of the peer's result, on all ranks.
         peer_algorithm: Which of the peer's ways was the fastest, where it offers several.
         push_gb_s: What plain stores of 16 bytes into all peers at once brought out of each device

@@ -47,7 +47,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Times:
-    """Of each repeat the slowest rank's time for a call, and wrong elements over all ranks."""
+    """The slowest rank's time for a call in each repeat, and wrong elements over all ranks."""
 
     us: list[float]
     wrong: int

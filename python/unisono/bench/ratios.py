@@ -28,7 +28,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Summary:
-    """Of all points of a collective, or of all collectives.
+    """All points of a collective, or of all collectives.
 
     Attributes:
         means: Geometric means of the ratios, by peer, and of "best".
@@ -61,7 +61,7 @@ def peers_in(points: Sequence[Point]) -> list[str]:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Of positive values; 0 of none."""
+    """The geometric mean of positive values; 0 of none."""
     return math.exp(sum(map(math.log, values)) / len(values)) if values else 0.0
 
 

@@ -23,7 +23,7 @@ class Row:
         algbw_gb_s: bytes / time, in 10^9 bytes a second.
         busbw_gb_s: algbw times the bus factor.
         implementation: The library: "unisono", or one that it is compared with.
-        algorithm: Of another library, its settings.
+        algorithm: The algorithm; the settings of another library.
         wrong: Elements, over all ranks, that were not what they must be.
     """
 

@@ -16,10 +16,10 @@ class Place:
     """Where a command is, and how it is listed.
 
     Attributes:
-        module: Of this package.
+        module: A module of this package.
         name: The function of a command, or the Typer of a group of commands.
         summary: The line in the list of commands.
-        settings: Of the command's context.
+        settings: The settings of the command's context.
     """
 
     module: str

@@ -82,7 +82,7 @@ def compile_program(
                 right=("ms",))  # fmt: skip
     print_text(
         f"{plan.name} on {plan.ranks} ranks: {build.operations:,} steps of the program, "
-        f"{compiled.steps:,} of the plan, proved; {output}"
+        f"{compiled.steps:,} of the plan, verified; {output}"
     )
 
 

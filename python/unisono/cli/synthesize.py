@@ -96,10 +96,10 @@ def synthesize(
             )
         )
         _print_points(points, json)
-        proved = [point.found for point in points if point.found is not None]
-        if not proved:
+        verified = [point.found for point in points if point.found is not None]
+        if not verified:
             raise MachineError("no plan was found; --steps and --seconds allow for more")
-        found = min(proved, key=lambda one: one.time_us)
+        found = min(verified, key=lambda one: one.time_us)
     else:
         started = time.perf_counter()
         found = module.synthesize(
@@ -117,7 +117,7 @@ def synthesize(
     plan = compiled.plan
     write_file(output, plan.to_json() if output.suffix == ".json" else plan.to_text())
     if json != STANDARD_OUTPUT:
-        print_text(f"{plan.name}: {compiled.steps:,} steps, proved; {output}")
+        print_text(f"{plan.name}: {compiled.steps:,} steps, verified; {output}")
 
 
 def _print_found(found: "Found", seconds: float, json: Path | None) -> None:

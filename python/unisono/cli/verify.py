@@ -1,4 +1,4 @@
-"""`unisono plan verify`: proves plans right, or says what is wrong with them."""
+"""`unisono plan verify`: verifies plans, or says what is wrong with them."""
 
 import functools
 import os
@@ -29,14 +29,14 @@ from unisono.errors import MisuseError
 from unisono.exchange import holds_xml, read_plans
 
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
-# Plans that know nodes are also proved on nodes of four.
+# Plans that know nodes are also verified on nodes of four.
 _RANKS_ON_A_NODE = 4
 _SHOWN_FAILURES = 3
 
 
 @dataclass(frozen=True)
 class _Variant:
-    """One plan to prove."""
+    """One plan to verify."""
 
     entry: plans.Algorithm
     ranks: int
@@ -55,7 +55,7 @@ class _Outcome:
 
     Attributes:
         name: The entry's, or the plan's with its position.
-        proved: Plans that are right.
+        verified: Plans that are right.
         wrong: Plans that are not.
         skipped: Variants that the entry cannot serve.
         slots: That a connection needs for these plans; 0 where none is right.
@@ -66,7 +66,7 @@ class _Outcome:
     """
 
     name: str
-    proved: int = 0
+    verified: int = 0
     wrong: int = 0
     skipped: int = 0
     slots: int = 0
@@ -83,7 +83,7 @@ class _Outcome:
         if failures:
             self.wrong += 1
         else:
-            self.proved += 1
+            self.verified += 1
 
 
 def verify(
@@ -112,10 +112,10 @@ def verify(
     ] = False,
     json: Json = None,
 ) -> None:
-    """Prove plans right: every result, no race, no deadlock; in place and out of place.
+    """Verify plans: every result, no race, no deadlock; in place and out of place.
 
-    The column "slots" says how many messages a connection must hold (UNISONO_SLOTS). Of a custom
-    plan everything but its results is proved: only its program says what they should be.
+    The column "slots" says how many messages a connection must hold (UNISONO_SLOTS). For a custom
+    plan everything but its results is verified: only its program says what they should be.
 
     Exit status 1 if a plan is wrong.
     """
@@ -182,14 +182,14 @@ def _prove_file(path: Path, allow_different_orders: bool) -> list[_Outcome]:
         outcome = _Outcome(f"{plan.name}{place} ({path})")
         started = time.monotonic()
         is_custom = plan.collective == "custom"
-        prove = functools.partial(
+        verify_form = functools.partial(
             plan.verify, results=not is_custom, allow_different_orders=allow_different_orders
         )
-        report = prove()
-        if copies and _failures(report) and not _failures(again := prove(zero_copy=False)):
+        report = verify_form()
+        if copies and _failures(report) and not _failures(again := verify_form(zero_copy=False)):
             report = again
             outcome.notes.append(
-                "proved for executors whose slots hold messages, as MSCCL's do: a chunk is "
+                "verified for runtimes whose slots hold messages, as MSCCL's do: a chunk is "
                 "overwritten after it was sent, so that without the copy (UNISONO_ZERO_COPY=1) "
                 "ranks would wait for each other"
             )
@@ -198,7 +198,7 @@ def _prove_file(path: Path, allow_different_orders: bool) -> list[_Outcome]:
         if is_custom and not outcome.failures:
             outcome.notes.append(
                 "a custom plan: only its program says what its results should be; all else is "
-                "proved"
+                "verified"
             )
         if report.orders_differ:
             outcome.notes.append(
@@ -234,10 +234,10 @@ def _prove_all(variants: list[_Variant]) -> list[_Outcome]:
         transient=True,
     )
     with progress, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        task = progress.add_task("proving", total=len(variants))
+        task = progress.add_task("verifying", total=len(variants))
         for one in pool.map(_prove, variants):
             total = outcomes.setdefault(one.name, _Outcome(one.name))
-            total.proved += one.proved
+            total.verified += one.verified
             total.wrong += one.wrong
             total.slots = max(total.slots, one.slots)
             total.skipped += one.skipped
@@ -250,13 +250,13 @@ def _prove_all(variants: list[_Variant]) -> list[_Outcome]:
 
 def _print_outcomes(outcomes: list[_Outcome], seconds: float) -> None:
     print_table(
-        ("plan", "proved", "cannot serve", "slots", "steps", "seconds", "wrong"),
+        ("plan", "verified", "cannot serve", "slots", "steps", "seconds", "wrong"),
         [
-            (one.name, one.proved, one.skipped, one.slots or "-", f"{one.steps:,}",
+            (one.name, one.verified, one.skipped, one.slots or "-", f"{one.steps:,}",
              f"{one.seconds:.2f}", one.wrong)
             for one in outcomes
         ],
-        right=("proved", "cannot serve", "slots", "steps", "seconds", "wrong"),
+        right=("verified", "cannot serve", "slots", "steps", "seconds", "wrong"),
     )  # fmt: skip
     for one in outcomes:
         for note in one.notes:
@@ -265,10 +265,10 @@ def _print_outcomes(outcomes: list[_Outcome], seconds: float) -> None:
             print_text(f"\n{failure}")
         if len(one.failures) > _SHOWN_FAILURES:
             print_text(f"and {len(one.failures) - _SHOWN_FAILURES} more failures of {one.name}")
-    proved, wrong = sum(one.proved for one in outcomes), sum(one.wrong for one in outcomes)
+    verified, wrong = sum(one.verified for one in outcomes), sum(one.wrong for one in outcomes)
     noted = any(one.notes for one in outcomes)
     verdict = (
         f"{wrong} WRONG" if wrong else "all right, but for the notes" if noted else "all right"
     )
-    plural = "" if proved == 1 else "s"
-    print_text(f"\n{proved} plan{plural} proved in {seconds:.1f} s: {verdict}")
+    plural = "" if verified == 1 else "s"
+    print_text(f"\n{verified} plan{plural} verified in {seconds:.1f} s: {verdict}")

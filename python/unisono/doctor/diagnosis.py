@@ -33,7 +33,7 @@ class Call:
     """A call of a group.
 
     Attributes:
-        number: Of the group's collectives; -1 for a message.
+        number: The call's number among the group's collectives; -1 for a message.
         joined: Ranks that made it; absent: that did not, as their dumps say; unknown: whose dumps
             are missing; ended: of those that joined, the ones that are through with it.
     """
@@ -106,7 +106,7 @@ class Diagnosis:
         difference: For another call, what differs: collective, size, type, root or order.
         evidence: What speaks for it, a sentence each.
         would_help: What would raise the confidence.
-        cycle: Of a deadlock, who waits for whom, a sentence each.
+        cycle: Who waits for whom in a deadlock, a sentence each.
         missing: Ranks without dumps.
     """
 

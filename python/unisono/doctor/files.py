@@ -132,7 +132,7 @@ def _read_one(path: Path) -> _Outcome:
 
 
 def _bound_memory(file_bytes: int) -> None:
-    """Of this process, which is a reader: beyond it, an allocation fails as a MemoryError."""
+    """Bounds this process's memory: beyond it, an allocation fails as a MemoryError."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * os.sysconf("SC_PAGE_SIZE") + _GROWTH * file_bytes + _SPARE_BYTES
     _, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -130,7 +130,7 @@ class Part:
 
     Attributes:
         format: The reader's name.
-        version: Of the format, as the file says.
+        version: The version of the format, as the file says.
         world_size: Ranks of the job, 0 if unknown.
         dumps_when_idle: Whether a process that is alive but makes no call would have left a dump.
         counts: (index of the group, place, kind) -> calls launched, where only that is known.

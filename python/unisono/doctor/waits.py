@@ -22,7 +22,7 @@ class Node:
     """A call that some rank has made and not ended.
 
     Attributes:
-        slot: Of a collective; -1 for a message.
+        slot: The place of a collective in its record; -1 for a message.
         rows: For each rank that made it, its row in the table of calls.
         absent: Ranks whose dumps show that they have not made it.
         unknown: Ranks whose dumps are missing.
@@ -38,7 +38,7 @@ class Node:
 
     @property
     def number(self) -> int:
-        """Of the collective in its group; -1 for a message."""
+        """The collective's number in its group; -1 for a message."""
         return self.slot >> SHIFT if self.slot >= 0 else -1
 
 
@@ -89,7 +89,7 @@ class Waits:
         return rows[(slots < slot) & (slots >= slot - (most << SHIFT))]
 
     def state(self, row: int) -> State:
-        """Of a call."""
+        """The state of a call."""
         return State(int(self.job.calls["state"][row]))
 
     def _find_last(self) -> None:

@@ -118,7 +118,7 @@ def _draw_lines(
 
 
 def _channels(plan: Plan, schedule: Schedule) -> list[int]:
-    """Of each message."""
+    """The channels of each message."""
     of_block = {
         (rank, number): block.channel
         for rank in range(plan.ranks)

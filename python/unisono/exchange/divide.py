@@ -13,7 +13,7 @@ def divide_steps(plan: native.Plan, most: int) -> native.Plan:
     """The plan itself, or one that does the same in steps of at most so many chunks.
 
     A step of n chunks becomes ceil(n / most) steps of nearly equal size, at both ends of a message
-    alike. Loops are written out. More messages are under way then: the plan is proved anew.
+    alike. Loops are written out. More messages are under way then: the plan is verified anew.
 
     Args:
         plan: The plan.

@@ -1,6 +1,6 @@
 """Steps as lines of MSCCL's XML, and both ends of their messages.
 
-A step of the file names a source and a target. Of a message one of them lies at the peer: a send
+A step of the file names a source and a target. One of a message's lies at the peer: a send
 names the data's destination, a receive its source. Executors ignore this, other readers
 hold the two ends against each other.
 """

@@ -4,7 +4,7 @@ MSCCL names memory, a plan names data. In a plan a rank's own contribution is re
 and everything else through `output` and `scratch`, the input is never written, and a scratch chunk
 lies where its size is right. So the file is executed symbolically: which chunks were overwritten
 before a step, and the place in its block of the data that a scratch chunk holds, decide the names.
-The order does not matter where the file is free of races, and that the verifier proves afterwards.
+The order does not matter where the file is free of races, which the verifier checks afterwards.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from unisono.exchange.schema import OPERATIONS, Algorithm, Block, Step
 
 __all__ = ["Named", "Shape", "execute"]
 
-# A name in a plan: buffer, chunk. Of scratch: slot, and the place in its block of what lies there.
+# A name in a plan: buffer, chunk. In scratch: slot, and the place in its block of what lies there.
 Place = tuple[str, int, int]
 
 
@@ -27,8 +27,8 @@ class Shape:
     Attributes:
         collective: In a plan's terms.
         ranks: The number of ranks.
-        root: Of collectives that have one.
-        chunks: Of a block.
+        root: The root of collectives that have one.
+        chunks: The number of chunks in a block.
         inputs: Chunks of the input of each rank.
         outputs: Chunks of the output of each rank.
         in_place: Whether input and output share memory.

@@ -97,7 +97,7 @@ def collective_for(plan: native.Plan, executor: native.ForeignExecutor) -> str:
 
 
 def _chunks(plan: native.Plan) -> int:
-    """Of what executors call the size of a call: all blocks, but of gather and scatter one."""
+    """Chunks of what runtimes call a call's size: all blocks, or one for gather and scatter."""
     if plan.collective in ("gather", "scatter"):
         return plan.chunks_per_block
     ranks = range(plan.ranks)

@@ -1,8 +1,8 @@
 """The language: a collective as chunks that move between ranks.
 
 A program is a function that takes hold of chunks and says where they go. The compiler finds what
-every rank must do for that, proves it, and gives an ordinary plan; or it says on which line of the
-program the mistake is.
+every rank must do for that, verifies it, and gives an ordinary plan; or it says on which line of
+the program the mistake is.
 
     from unisono.lang import program
 

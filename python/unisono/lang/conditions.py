@@ -31,7 +31,7 @@ def check_whole(home: str, name: str, value: Any) -> int:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Of one program, for one shape.
+    """The conditions of one program, for one shape.
 
     Attributes:
         name: The program's.

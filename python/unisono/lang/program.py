@@ -50,7 +50,7 @@ class Program:
     """A program, for any number of ranks that its author allows.
 
     Attributes:
-        name: Of the program, and of its plans.
+        name: The name of the program, and of its plans.
         function: What it does, called with a `Build`.
         collective: Its meaning; "custom" with conditions of its own.
         chunks: Chunks that a block is divided into, for a shape.
@@ -190,7 +190,7 @@ class Program:
         check_passes: bool = False,
         **parameters: Any,
     ) -> native.Compiled:
-        """A plan of the program, proved.
+        """A plan of the program, verified.
 
         Args:
             ranks: The number of ranks.
@@ -201,8 +201,8 @@ class Program:
             instances: The whole program is done by so many instances side by side, as if it stood
                 in `parallelize(instances)`.
             alpha_us: What a message costs before its first byte, in microseconds.
-            gigabytes_per_second: Of a connection; with `alpha_us` it decides which contiguous
-                messages become one.
+            gigabytes_per_second: A connection's bandwidth; with `alpha_us` it decides which
+                contiguous messages become one.
             block_bytes: The size of a block for which that is decided; 0: all become one.
             fuse: Whether instructions are fused.
             slots: Messages that a connection must hold at least.

@@ -64,7 +64,7 @@ def plans_for(
         program: The program, or a plan, which is taken as it is.
         ranks: The communicator's.
         nodes: The communicator's.
-        options: Of `Program.compile`.
+        options: The options of `Program.compile`.
 
     Returns:
         Plans as JSON.

@@ -49,7 +49,7 @@ class Shape:
 
 
 def parse_shape(text: str, rate: str = "", rails: int = 1) -> Shape:
-    """Of "4x2" (nodes x ranks on each) and a rate as `parse_rate` reads it."""
+    """Reads "4x2" (nodes x ranks on each) and a rate as `parse_rate` reads it."""
     found = re.fullmatch(r"(\d+)x(\d+)", text)
     if not found:
         raise MisuseError(f"cannot read '{text}' as a netbed; write nodes x ranks, as in 4x2")

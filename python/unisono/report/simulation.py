@@ -47,7 +47,7 @@ def render_simulation(
     """The page of curves as text.
 
     Args:
-        title: Of the page.
+        title: The title of the page.
         about: What the cluster is.
         plots: Curves by the plot's title; where there is one size only, they are bars.
         tables: By heading.

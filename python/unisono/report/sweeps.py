@@ -26,7 +26,7 @@ def report_of_sweep(
 
     Args:
         cluster: Where.
-        model: Of the network.
+        model: The model of the network.
         collective: Which one.
         results: The fastest of each size and number of ranks first.
         refused: What could not be simulated, and why.

@@ -56,7 +56,7 @@ class Calibration:
 
     @property
     def units(self) -> dict[str, str]:
-        """Of the numbers, by place."""
+        """The units of the numbers, by place."""
         return {place: number_at(self.file, _spread(place)[0]).unit for place in self.values}
 
 
@@ -117,10 +117,10 @@ def calibrate(
 
     Args:
         cluster: Where to begin; what is not fitted stays.
-        measurements: Of runs on it; at least two.
+        measurements: Measurements of runs on it; at least two.
         numbers: Places as `Cluster.numbers` names them, or with `*` for the protocol: one number
             for all protocols. None: those of `numbers_to_fit`.
-        model: Of the network.
+        model: The model of the network.
         rounds: At most so many steps; each simulates every fitted point once for each number.
         source: What the fitted file says of its numbers.
         done: Called whenever the points have been simulated once.

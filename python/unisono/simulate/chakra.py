@@ -179,7 +179,7 @@ def load_chakra(
     Args:
         paths: The files.
         groups: Ranks of each process group that nodes name; without a group: all ranks.
-        name: Of the workload.
+        name: The name of the workload.
 
     Raises:
         MisuseError: A trace is missing or wrong, ends early, or what nodes depend on is unknown or

@@ -51,7 +51,7 @@ def choose_plan(
 
     Args:
         protocols: To choose from.
-        root: Of the collectives that have one.
+        root: The root of the collectives that have one.
         engine: "host" or "gpu": only plans that this engine of the library runs. Empty: all.
         sms: How many SMs each GPU has, for "gpu".
         cluster, collective, size_bytes, ranks, nodes, type, channels: As in `simulate`.

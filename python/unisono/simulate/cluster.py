@@ -28,7 +28,7 @@ class _Bandwidths(Part):
 
 
 class _Receiving(Part):
-    """Of messages that are whole; 0: they are read while they come."""
+    """The time to read a whole message; 0: it is read while it arrives."""
 
     inside: Bandwidth = Number(0, "", "GB/s")
     between: Bandwidth = Number(0, "", "GB/s")

@@ -23,7 +23,7 @@ class Layout:
 
     @property
     def ranks(self) -> int:
-        """Of the whole job."""
+        """The number of ranks of the whole job."""
         return self.tensor * self.shard * self.replicate * self.pipeline
 
     def communicators(self) -> dict[str, list[list[int]]]:

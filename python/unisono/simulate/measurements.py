@@ -34,10 +34,10 @@ class Measurement:
         protocol: "" likewise.
         channels: 0: as the cluster's file says, of which NCCL takes as many as it has work for.
         bytes: The larger of input and output of the rank that has most.
-        time_us: Of a call.
+        time_us: The time of a call.
         calls: How many were made back to back.
         of_first: The time is that of the rank which ended first, not last.
-        slots: Of a connection, with `slot_bytes` each; 0: as the cluster's file says.
+        slots: Slots of a connection, with `slot_bytes` each; 0: as the cluster's file says.
         library: "nccl", or "" for this one and others.
     """
 
@@ -129,7 +129,7 @@ def _rows_of(document: dict[str, Any], implementation: str) -> list[dict[str, An
 
 
 def _peer_us(row: dict[str, Any]) -> float:
-    """Of NCCL, under the name that it has today, or had before other peers."""
+    """NCCL, under the name that it has today, or had before other peers."""
     return float(row["peer_us"] if "peer_us" in row else row["nccl_us"])
 
 

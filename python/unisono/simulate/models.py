@@ -36,8 +36,8 @@ class Part:
     """Some of a layer, without communication inside.
 
     Attributes:
-        parameters: Of its weights, before any sharding.
-        operations: Of its forward pass, for one token.
+        parameters: The number of its weights, before any sharding.
+        operations: The number of operations of its forward pass, for one token.
         activations: Bytes that its forward pass moves, for one token.
         reduces: Tensor parallelism needs an all-reduce of the activations after it.
         routes: It is the experts' part, between two all-to-alls.
@@ -57,10 +57,10 @@ class Model:
 
     Attributes:
         sequence: Tokens of a sample.
-        element_bytes: Of a parameter, gradient or activation that is sent.
-        experts: Of each layer's mixture; 0: none.
+        element_bytes: Bytes of a parameter, gradient or activation that is sent.
+        experts: The number of experts in each layer's mixture; 0: none.
         experts_per_token: How many of them a token is sent to.
-        kv_heads: Of keys and values (grouped-query attention); 0: as many as `heads`.
+        kv_heads: Heads of keys and values (grouped-query attention); 0: as many as `heads`.
         ffn: Width of the MLP; 0: four times `hidden`.
         mlp: "gelu" has two matrices, "swiglu" three.
         biases: Matrices have biases, and norms a shift.
@@ -103,7 +103,7 @@ class Model:
 
     @property
     def key_width(self) -> int:
-        """Of a token's keys, and of its values."""
+        """The width of a token's keys, and of its values."""
         return self.hidden // self.heads * (self.kv_heads or self.heads)
 
     @property
@@ -151,7 +151,7 @@ class Model:
 
     @property
     def expert_parameters(self) -> int:
-        """Of all experts of one layer."""
+        """The parameters of all experts of one layer."""
         h, f = self.hidden, self.mlp_width
         biases = self._bias((self._mlp_matrices - 1) * f + h)
         return self.experts * (self._mlp_matrices * h * f + biases)
@@ -169,14 +169,14 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """Of the whole model."""
+        """The number of parameters of the whole model."""
         layer = sum(part.parameters for part in self.parts()) + self.expert_parameters
         head = 0 if self.tied else self.head.parameters
         return self.layers * layer + self.embedding.parameters + head
 
     @property
     def operations(self) -> float:
-        """Of one token's forward and backward pass, nothing computed twice: what MFU counts."""
+        """Operations of a token's forward and backward pass, nothing computed twice: MFU's."""
         layer = sum(part.operations for part in self.parts())
         return 3 * (self.layers * layer + self.head.operations)
 

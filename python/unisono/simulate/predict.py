@@ -56,7 +56,7 @@ class Error:
 
     @property
     def channels(self) -> int:
-        """Of the simulated plan."""
+        """The number of channels of the simulated plan."""
         return self.simulated.channels
 
     @property
@@ -176,7 +176,7 @@ def _is_chain(one: Measurement) -> bool:
 
 
 def _channels(one: Measurement, call: nccl.Call, choice: nccl.Choice, most: int) -> int:
-    """Of our plan. A channel of NCCL's has one of the two trees, one of ours has both."""
+    """Channels of our plan: NCCL's have one of the two trees each, ours have both."""
     if one.library != NCCL:
         return most
     channels = nccl.channels(call, choice, most)
@@ -222,7 +222,7 @@ def _summarise(name: str, values: Sequence[float]) -> DecadeError:
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:
-    """Of values in order, interpolated between neighbours."""
+    """The quantile of values in order, interpolated between neighbours."""
     place = part * (len(ordered) - 1)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)

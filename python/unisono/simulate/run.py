@@ -53,7 +53,7 @@ class Simulated:
         nic_use: The same of the busiest NIC.
         simulated_ranks: Fewer than `ranks` where ranks in the same state were simulated once.
         not_collapsed: Why they were not; empty if they were.
-        shares: Of the critical path, with `explain`: microseconds of latency, bytes, queueing...
+        shares: Parts of the critical path, with `explain`: us of latency, bytes, queueing...
         hops: Its messages, with `explain`.
         links: What every port of a rank and every NIC has sent, and with flows every uplink
             between units of the network has carried.
@@ -126,12 +126,12 @@ def simulate(
         size_bytes: The larger of input and output; at least one element a block is taken.
         ranks: Fill one node after another.
         nodes: Spread them evenly over so many nodes instead.
-        type: Of the elements.
+        type: The type of the elements.
         protocol: simple, ll or ll128.
         channels: 0: as the cluster's file says.
         model: loggops (ports take turns), flows (links are shared), alpha_beta (nothing is).
         noise: Every latency is longer by up to this part of it.
-        seed: Of the noise.
+        seed: The seed of the noise.
         explain: Also the critical path, of all calls.
         calls: So many, back to back: a rank starts the next when its part of one has ended. The
             time is that of one; it is less than a single call's where ranks need not wait.
@@ -176,7 +176,7 @@ def simulate_plan(
         plan: What.
         size_bytes: The larger of input and output; at least one element a block is taken.
         nodes: Spread the ranks evenly over so many; 0: fill one node after another.
-        type: Of the elements.
+        type: The type of the elements.
         model: As in `simulate`.
         explain: Also the critical path.
         progress: For another thread to see how far it is, or to stop it.
@@ -213,7 +213,7 @@ def plan_count(plan: native.Plan, size_bytes: int, type: str) -> tuple[int, int]
 
 
 def bytes_of_element(type: str) -> int:  # noqa: A002
-    """Of a type by its name.
+    """The bytes of an element of a type, by its name.
 
     Raises:
         MisuseError: There is no such type.
@@ -310,7 +310,7 @@ def simulate_all(
         cluster: Where.
         collective: "all_reduce" and so on.
         jobs: Which ones; the largest begin first.
-        options: Of `simulate`, the same for all.
+        options: The options of `simulate`, the same for all.
         done: Called after each.
         progress: For another thread to see how far they are, or to stop them.
 

@@ -34,7 +34,7 @@ class Unit:
 
     @property
     def parameters(self) -> int:
-        """Of its weights, before any sharding."""
+        """The number of parameters of its weights, before any sharding."""
         return sum(part.parameters for part in self.parts)
 
 
@@ -49,8 +49,8 @@ class Options:
         recompute: The backward pass computes the forward pass again.
         reduce_bucket_bytes: Gradients are reduced once so many have come together; 0: each unit's.
         algorithms: By collective; for others the simulator chooses (`choose_plan`).
-        protocol: Of all calls.
-        channels: Of all calls; 0: as the cluster's file says.
+        protocol: The protocol of all calls.
+        channels: Channels of all calls; 0: as the cluster's file says.
     """
 
     micro_batch: int = 1
@@ -72,7 +72,7 @@ def zero3_step(
         model: A name of MODELS, or a model.
         ranks: All of which share the parameters.
         device: What computes.
-        global_batch_tokens: Of the whole step.
+        global_batch_tokens: The tokens of the whole step.
         options: See `Options`.
     """
     chosen: dict[str, object] = {"gather": "matrix"} | options
@@ -95,7 +95,7 @@ def training_step(
         model: A name of MODELS, or a model.
         layout: Who shares what.
         device: What computes.
-        global_batch_tokens: Of the whole step; whole micro-batches for each rank.
+        global_batch_tokens: The tokens of the whole step; whole micro-batches for each rank.
         options: See `Options`.
 
     Raises:
@@ -267,7 +267,7 @@ class _Stage:
         self.update()
 
     def call(self, collective: str, elements: float, group: int) -> Call:
-        """Of so many elements, the larger of input and output, padded to whole shards."""
+        """A call of so many elements, the larger of input and output, padded to whole shards."""
         shard = -(-int(elements) // (group * _GRAIN)) * _GRAIN
         return Call(
             collective,

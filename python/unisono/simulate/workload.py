@@ -28,7 +28,7 @@ class Call:
             cluster, simulated (`choose_plan`).
         protocol: simple, ll or ll128.
         channels: 0: as the cluster's file says.
-        type: Of the elements.
+        type: The type of the elements.
         root: Its place in the group.
     """
 
@@ -50,12 +50,12 @@ class Task:
         name: In time-lines and tables.
         stream: Tasks of one stream follow each other.
         after: Earlier tasks of the list that it waits for, by their places.
-        duration_ns: Of a compute task.
-        call: Of a collective.
-        communicator: Of a collective; of a message: `peer` is then an offset in the group.
-        peer: Of a message: a rank, or the offset to this rank's place, modulo the group's size.
-        size_bytes: Of a message.
-        tag: Of a message; matched with order, by sender and receiver.
+        duration_ns: The duration of a compute task.
+        call: The call of a collective.
+        communicator: A collective's; of a message: `peer` is then an offset in the group.
+        peer: A message's: a rank, or the offset to this rank's place, modulo the group's size.
+        size_bytes: The size of a message.
+        tag: The tag of a message; matched with order, by sender and receiver.
     """
 
     kind: Literal["compute", "collective", "send", "recv"]
@@ -105,11 +105,11 @@ class Workload:
         communicators: By name: disjoint groups of ranks, each in the order of its ranks.
         lists: A rank stands in one at most.
         iterations: How often each list is gone through.
-        message_protocol: Of messages between two ranks.
+        message_protocol: The protocol of messages between two ranks.
         message_channels: 0: as the cluster's file says.
-        tokens: Of a training step; 0: it is none.
-        operations: Of the step's model, nothing computed twice.
-        peak_tflops: Of a rank's device, 10^12 operations a second; 0: unknown.
+        tokens: The number of tokens in a training step; 0: it is none.
+        operations: Operations of the step's model, nothing computed twice.
+        peak_tflops: The peak of a rank's device, 10^12 operations a second; 0: unknown.
     """
 
     name: str
@@ -229,9 +229,9 @@ class SimulatedWorkload:
         not_collapsed: Why they were not; empty if they were.
         algorithms: For each communicator and collective: its size, and the algorithm that served.
         tasks: The shown rank's.
-        shares: Of the critical path, with `explain`: microseconds of compute, latency, bytes...
+        shares: Parts of the critical path, with `explain`: us of compute, latency, bytes...
         hops: Its messages, with `explain`.
-        tokens_per_s: Of a training step's last iteration; 0: it is none.
+        tokens_per_s: Tokens a second in a training step's last iteration; 0: it is none.
         mfu: Model FLOPs utilization in that iteration, a part of the devices' peak; 0: unknown.
     """
 
@@ -283,7 +283,7 @@ def simulate_workload(
         workload: What.
         model: loggops (ports take turns), flows (links are shared), alpha_beta (nothing is).
         noise: Every latency is longer by up to this part of it.
-        seed: Of the noise.
+        seed: The seed of the noise.
         explain: Also the critical path.
         collapse: Simulate ranks in the same state once.
         timeline: A file for a time-line that Perfetto shows.

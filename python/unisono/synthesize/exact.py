@@ -43,8 +43,8 @@ class Point:
     """One plan of the Pareto set, or what is known of its place there.
 
     Attributes:
-        steps: Of the plan.
-        rounds: Of all steps together.
+        steps: The number of steps of the plan.
+        rounds: The number of rounds in all steps together.
         chunks: Chunks that each rank's block is cut into.
         found: The plan; None where none was found in the time that there was, and none was
             excluded either.
@@ -81,7 +81,7 @@ def solve(
         steps: Steps of the plan.
         rounds: Rounds, at least one in each step.
         chunks: Chunks that each rank's block is cut into.
-        size_bytes: Of all ranks' blocks together, for which times are stated.
+        size_bytes: The size of all ranks' blocks together, for which times are stated.
         seconds: The time to look for it.
         workers: Threads of the solver; 0: one for each core.
 
@@ -211,7 +211,7 @@ class _Problem:
         self._distance = _distances(links.ranks, self.routes)
 
     def fewest_steps(self) -> int:
-        """Of any plan: the greatest distance."""
+        """The fewest steps of any plan: the greatest distance."""
         return max(1, max(max(row) for row in self._distance))
 
     def least_cost(self) -> Fraction:

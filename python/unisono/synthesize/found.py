@@ -12,7 +12,7 @@ class Found:
     """A schedule that was found.
 
     Attributes:
-        name: Of the plans that it becomes.
+        name: The name of the plans that it becomes.
         links: What it was found for.
         schedule: Who sends which chunk to whom, and when: `schedule.transfers` are (chunk, from,
             to, whether it is added, start and end in microseconds). Chunk r * chunks + i is rank
@@ -45,7 +45,7 @@ class Found:
         fuse: bool = True,
         slots: int = 2,
     ) -> native.Compiled:
-        """The plan, proved; the arguments are those of `unisono.lang.Program.compile`."""
+        """The plan, verified; the arguments are those of `unisono.lang.Program.compile`."""
         return self.schedule.compile(
             self.name,
             in_place=in_place,
@@ -74,10 +74,10 @@ def synthesize(
     Args:
         links: What connects the ranks.
         collective: "all_gather", "reduce_scatter" or "all_reduce".
-        size_bytes: Of all ranks' blocks together, for which the times hold: the output of an
-            all-gather.
+        size_bytes: The size of all ranks' blocks together, for which the times hold: the output
+            of an all-gather.
         chunks: Chunks that each rank's block is cut into; more of them use links more evenly.
-        seed: Of the choices among equals. The same seed gives the same plan, on every rank.
+        seed: Decides among equals. The same seed gives the same plan, on every rank.
         tries: The best of so many schedules is taken.
 
     Raises:

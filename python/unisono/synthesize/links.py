@@ -133,8 +133,8 @@ def parse_links(
     Args:
         text: The text.
         where: What messages call it.
-        ranks: Of a cluster: how many of its ranks; one node's unless given.
-        nodes: Of a cluster: the nodes that the ranks are spread over; 0: as few as possible.
+        ranks: How many of a cluster's ranks; one node's unless given.
+        nodes: The nodes of a cluster that the ranks are spread over; 0: as few as possible.
 
     Raises:
         MisuseError: It is no such text; the message names the member and what would be right.

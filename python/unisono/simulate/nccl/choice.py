@@ -35,7 +35,7 @@ class Graph:
     between_gb_s: float
 
     def gb_s(self, nodes: int) -> float:
-        """Of a channel, as the formula takes it."""
+        """GB/s of a channel, as the formula takes it."""
         return self.inside_gb_s if nodes <= 2 else self.between_gb_s
 
 
@@ -47,7 +47,7 @@ class Platform:
         generation: A name of the tables' `generations`.
         collnet: The switches of the network can reduce, and NCCL_COLLNET_ENABLE is set.
         nvls: None where there is no NVLink SHARP, or it is off.
-        version: Of NCCL; empty: the newest known.
+        version: The version of NCCL; empty: the newest known.
         algorithms: Those that are allowed (NCCL_ALGO); empty: all.
         protocols: Likewise (NCCL_PROTO).
     """
@@ -174,7 +174,7 @@ def formula_us(call: Call, choice: Choice, platform: Platform) -> float:
 
 
 def steps(call: Call) -> int:
-    """Of a ring."""
+    """The number of steps of a ring."""
     if call.collective == "all_reduce":
         return 2 * (call.ranks - 1)
     return call.ranks - 1 if call.collective in ("all_gather", "reduce_scatter") else call.ranks

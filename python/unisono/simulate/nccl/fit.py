@@ -49,7 +49,7 @@ class Point:
 
     @cached_property
     def terms(self) -> Terms:
-        """Of the model."""
+        """The terms of the model."""
         return terms_of(self.machine, self.call, self.choice)
 
 
@@ -153,7 +153,7 @@ def most_helpful(
     """Calls whose measurement would narrow the predictions of all of them most, one after another.
 
     Args:
-        fit: Of the machine.
+        fit: The fit of the machine.
         machine: What runs them.
         candidates: Calls that could be measured, and whose predictions count.
         count: How many to name.

@@ -33,7 +33,7 @@ class Site:
 
 
 class Errors:
-    """Of sites that were left out."""
+    """The errors of sites that were left out."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[tuple[float, float]]] = {}
@@ -66,7 +66,7 @@ class Widths:
     by_kind: Mapping[str, float]
 
     def of(self, call: Call) -> float:
-        """Of a call; the widest where there were none of its kind."""
+        """The interval of a call; the widest where there were none of its kind."""
         return self.by_kind.get(kind_of(call), max(self.by_kind.values()))
 
     def interval_us(self, call: Call, time_us: float) -> tuple[float, float]:
@@ -80,5 +80,5 @@ class Widths:
 
 
 def widths_of(errors: Errors) -> Widths:
-    """Of the errors of sites that were left out."""
+    """The widths of the errors of sites that were left out."""
     return Widths(errors.quantiles())

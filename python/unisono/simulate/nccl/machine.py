@@ -21,9 +21,9 @@ class Hardware(Part):
 
     Attributes:
         ranks_per_node: GPUs that NVLink joins.
-        nvlink: Of a GPU, one way, all its links.
+        nvlink: The NVLink bandwidth of a GPU, one way, all its links.
         sharp: The switches between them can reduce (NVLS).
-        nics: Of a node; 0: it has no network.
+        nics: The number of NICs of a node; 0: it has no network.
         nic_bandwidth: Line rate of a NIC.
     """
 
@@ -144,7 +144,7 @@ def machine_to_yaml(machine: MachineFile) -> str:
 
 
 def machine_names() -> list[str]:
-    """Of the machines that come with the package."""
+    """The names of the machines in the package."""
     return sorted(path.stem for path in (folder() / "nccl" / "machines").glob("*.yaml"))
 
 
@@ -183,7 +183,7 @@ def platform_of(machine: MachineFile, nodes: int, local: int = 0) -> Platform:
 
     Args:
         machine: Where.
-        nodes: Of the call.
+        nodes: The number of nodes of the call.
         local: Ranks on each; 0: as many as a node has.
 
     Raises:

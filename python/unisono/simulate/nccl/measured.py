@@ -30,12 +30,12 @@ _SUGGESTED = 4
 
 
 def read_points(path: Path, machine: MachineFile, ranks: int = 0, nodes: int = 0) -> list[Point]:
-    """Of nccl-tests' output, or of our bench's JSON.
+    """Reads the points of nccl-tests' output, or of our bench's JSON.
 
     Args:
         path: The file.
         machine: Where it was measured.
-        ranks: Of a table that does not list its devices; 0: it does.
+        ranks: The number of ranks, for a table that does not list its devices; 0: it does.
         nodes: Likewise.
 
     Raises:

@@ -21,7 +21,7 @@ class ModelFile(Part):
 
     Attributes:
         sites: Whose public tables were fitted.
-        factors: Of NCCL's own constants and of data sheets, by parameter.
+        factors: The factors of NCCL's own constants and of data sheets, by parameter.
         widths: By kind of call, the factor by which 80 % of the times on a machine that was not
             fitted are off at most.
     """

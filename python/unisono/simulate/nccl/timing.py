@@ -73,7 +73,7 @@ class Terms:
 
 
 def terms_of(machine: MachineFile, call: Call, choice: Choice | None = None) -> Terms:
-    """Of NCCL's choice on a machine, or of another that is known to have run.
+    """The terms of NCCL's choice on a machine, or of another that is known to have run.
 
     Raises:
         MisuseError: The machine cannot run the call.
@@ -246,7 +246,7 @@ def _tree_part(call: Call, nics: int, channels: int) -> float:
 
 
 def _network_gb_s(machine: MachineFile, call: Call) -> float:
-    """Of the NICs that a node's ranks use."""
+    """The network of the NICs that a node's ranks use."""
     hardware = machine.hardware
     return nics_of(hardware, call.ranks // call.nodes) * hardware.nic_bandwidth.value
 
@@ -300,7 +300,7 @@ class Model:
         self._share = self._slot([one.share for one in terms])
 
     def _slots(self, sums: Sequence[tuple[Term, ...]]) -> list[_Slot]:
-        """Of sums of terms, filled up with zeros."""
+        """Sums of terms, filled up with zeros."""
         most = max((len(one) for one in sums), default=0)
         return [
             self._slot([one[i] if i < len(one) else Term(0.0, ()) for one in sums])
@@ -323,7 +323,7 @@ class Model:
         return np.asarray(sum(latency, self._nothing) + wire + fill)
 
     def slopes(self, values: Array) -> Array:
-        """Of the times' logarithms, a row for each call and a column for each parameter."""
+        """Slopes of the times' logarithms: a row for each call, a column for each parameter."""
         latency, parts, inside, between, share = self._parts(values)
         most = sum(parts, self._nothing)
         wire = np.maximum(inside, between)
@@ -358,7 +358,7 @@ class Model:
 
 
 def _slopes(times: Sequence[Array], slots: Sequence[_Slot]) -> Array | float:
-    """Of a sum of terms."""
+    """The slopes of a sum of terms."""
     return sum((time[:, None] * slot[1] for time, slot in zip(times, slots, strict=True)), 0.0)
 
 
