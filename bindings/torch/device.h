@@ -30,7 +30,7 @@ class Device {
   c10::Event begin_;
 };
 
-// Has the host wait for the event, likewise.
+// Has the host wait for the event.
 bool wait_for_event(const c10::Event& event, Deadline deadline);
 Deadline deadline_after(std::chrono::nanoseconds patience);
 

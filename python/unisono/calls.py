@@ -37,7 +37,7 @@ class CallOptions(DeviceOptions, total=False):
         async_op: Start the call and return a `Work`; the arrays must be left alone until it is
             complete. Its wait() returns what the call would have returned.
         algorithm: The algorithm, as `unisono plan list` names it; else the selection table chooses.
-        protocol: "simple", "ll" or "ll128"; likewise.
+        protocol: "simple", "ll" or "ll128"; None lets the selection choose.
         channels: Channels; 0 lets the table choose.
         timeout: Seconds until the call fails; else the communicator's.
         dtype: Read the elements as this type of the same size: "float8_e4m3", "float8_e5m2"

@@ -41,7 +41,7 @@ class ProgramError(MisuseError):
 
     Attributes:
         file: The source file, None where the mistake has no place.
-        line: The line in it, None likewise.
+        line: The line in it, or None.
     """
 
     def __init__(self, text: str, rank: int | None = None) -> None:

@@ -9,7 +9,7 @@
 //
 // The farthest hop carries one block, the nearest half of all: long links see little. Without
 // aggregation blocks go from and to their places, without scratch. With it, the blocks of a message
-// come to lie beside each other in scratch, in log2 (P / A) + 1 areas of A blocks, and are copied
+// come to lie next to each other in scratch, in log2 (P / A) + 1 areas of A blocks, and are copied
 // from there to their places; an area is used again when what was in it has been sent and copied.
 // Messages go in one order everywhere, and each waits only for earlier ones: one slot per
 // connection is enough.

@@ -10,7 +10,7 @@
 // What comes to a member for a block is added to its own contribution, and goes on when all is
 // there. Sums stand in scratch, one area for each level of the tree, which is used again when what
 // was in it has been sent: log2 p blocks without aggregation, where raw contributions are read in
-// place, and A (log2 (P / A) + 1) with it, where they are copied beside each other first.
+// place, and A (log2 (P / A) + 1) with it, where they are copied next to each other first.
 // Messages go in one order everywhere, and each waits only for earlier ones: one slot per
 // connection is enough.
 

@@ -5,7 +5,7 @@
 //   steps          2 ceil(log2 p)
 //   bytes sent     2 n (p - 1) / p, p a power of two; else somewhat more by the ranks that serve
 //                  the odd ones
-//   bytes reduced  n (p - 1) / p, likewise
+//   bytes reduced  n (p - 1) / p, also by it
 //   cost           2 ceil(log2 p) α + 2 n (p - 1) / p β
 //
 // The block falls into p segments for each channel. Where p is no power of two the classical form

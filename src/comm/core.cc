@@ -19,15 +19,15 @@ using comm::Scheduler;
 
 namespace {
 
-// Where ranks outnumber cores, spinning takes the core from the rank that is waited for. A group of
-// a few shares the cores with the ranks beside it, of which a launcher tells.
+// Where ranks outnumber cores, spinning takes the core from the rank that is waited for. A small
+// group shares the cores with the other ranks of the host, which a launcher counts.
 int spins_of(const comm::Job& job) {
   const auto wanted = static_cast<int>(job.settings().integer(Setting::spin));
   if (wanted >= 0) return wanted;
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   const auto launched = launcher_integer(LauncherVariable::local_world_size);
-  const std::int64_t beside = launched.ok() ? launched->value_or(0) : 0;
-  return std::max<std::int64_t>(job.ranks_on_host(), beside) <= cores ? 4000 : 0;
+  const std::int64_t on_host = launched.ok() ? launched->value_or(0) : 0;
+  return std::max<std::int64_t>(job.ranks_on_host(), on_host) <= cores ? 4000 : 0;
 }
 
 Result<topo::Placement> placement_of(const comm::Job& job, const std::vector<int>& world_ranks) {

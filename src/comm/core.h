@@ -118,8 +118,8 @@ struct Communicator::Core {
   Status drain();
 
  private:
-  // Whoever destroys the communicator holds the scheduler's seat while connections close, so that
-  // what is seen with the turn stays so.
+  // Whoever destroys the communicator holds the progress lock while connections close, so that
+  // what is seen with the lock stays so.
   bool try_begin_inline();
   Status prepare_for_repeats(const Call& call, comm::CallPath& path,
                              comm::PreparedCollective& prepared);

@@ -20,7 +20,7 @@ Status Communicator::Core::drain() {
   for (;;) {
     wait_until_idle();
     const comm::Scheduler::Pause pause(*scheduler);
-    // A call that ran in its turn may have come to wait.
+    // A call that ran inline may wait by now.
     if (!scheduler->idle()) continue;
     if (device() != nullptr) device()->close();
     host->close();

@@ -16,14 +16,14 @@ const std::vector<OneSidedOrder::Put>& OneSidedOrder::signal(const Operation& it
 const OneSidedOrder::Signal& OneSidedOrder::wait(const Operation& it, std::int32_t instruction) {
   OneWay& on = ways_[way(it)];
   const Signal& given = on.signals[on.waits++];
-  met_[{it.source_rank, it.destination_rank}].push_back({given.instruction, instruction});
+  orderings_[{it.source_rank, it.destination_rank}].push_back({given.instruction, instruction});
   return given;
 }
 
 Result<std::int32_t> OneSidedOrder::wait_after(const Module& module, const Need& need) {
   const Instruction& mine = module.instructions.back();
   const Instruction& other = module.instructions[at(need.instruction)];
-  for (const Meeting& it : met_[{other.rank, mine.rank}]) {
+  for (const Ordering& it : orderings_[{other.rank, mine.rank}]) {
     if (it.signal < need.instruction) continue;
     late_needs_.emplace_back(it.signal, need);
     return it.wait;

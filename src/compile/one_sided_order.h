@@ -46,7 +46,7 @@ class OneSidedOrder {
     std::vector<Signal> signals;
     std::size_t waits = 0;
   };
-  struct Meeting {
+  struct Ordering {
     std::int32_t signal;
     std::int32_t wait;
   };
@@ -54,7 +54,7 @@ class OneSidedOrder {
   static Way way(const Operation& it) { return {it.source_rank, it.destination_rank, it.channel}; }
 
   std::map<Way, OneWay> ways_;
-  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<Meeting>> met_;  // from, to
+  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<Ordering>> orderings_;  // from, to
   std::vector<std::pair<std::int32_t, Need>> late_needs_;  // of instructions before the last
 };
 

@@ -1,4 +1,4 @@
-// Executors of others that plans can be written for, and what each of them can carry. The formats
+// Third-party runtimes that plans can be written for, and what each of them can carry. The formats
 // themselves are written and read by python/unisono/exchange.
 #pragma once
 

@@ -134,7 +134,7 @@ class Executor {
   // The machine must outlive the executor.
   Executor(const Machine& machine, std::vector<Endpoint> endpoints, ExecutorOptions options);
 
-  // Until nothing is left to do. Misuse with the cycle of who waits for whom if ranks stand still.
+  // Until nothing is left to do. Misuse with the cycle of who waits for whom if ranks deadlock.
   Result<ExecutorResult> run(Driver& driver);
 
   std::shared_ptr<const Call> make_call(Protocol protocol, const StepSizes& sizes,

@@ -22,7 +22,7 @@ struct Wire {
 struct WiredProgram {
   plan::RankProgram program;
   std::vector<Wire> wires;         // by thread block
-  std::vector<ChunkSizes> chunks;  // likewise, of programs of several calls; otherwise empty
+  std::vector<ChunkSizes> chunks;  // by chunk, for programs of several calls; otherwise empty
 };
 
 class Programs {

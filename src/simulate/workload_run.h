@@ -44,7 +44,7 @@ struct WorkloadResult {
 };
 
 // Ranks 0, 1, ... of the workload fill one node after another. Misuse if the workload is wrong, an
-// algorithm cannot serve, or ranks stand still, with who waits for whom.
+// algorithm cannot serve, or ranks deadlock, with who waits for whom.
 Result<WorkloadResult> simulate_workload(const Machine& machine, const Workload& workload,
                                          const WorkloadOptions& options);
 

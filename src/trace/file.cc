@@ -22,18 +22,18 @@ void keep_newest(std::vector<Entry>& entries) {
 }
 
 Status write_file(const std::string& path, const std::string& text) {
-  const std::string beside = str(path, ".", getpid(), ".part");
+  const std::string partial = str(path, ".", getpid(), ".part");
   errno = 0;
   bool is_written = false;
   {
-    std::ofstream file(beside, std::ios::binary | std::ios::trunc);
+    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
     file << text;
     file.close();
     is_written = file.good();
   }
-  if (is_written && std::rename(beside.c_str(), path.c_str()) == 0) return {};
+  if (is_written && std::rename(partial.c_str(), path.c_str()) == 0) return {};
   const int why = errno;
-  std::remove(beside.c_str());
+  std::remove(partial.c_str());
   return environment_error("cannot write the record to ", path, ": ",
                            why != 0 ? std::strerror(why) : "not all of it was written");
 }

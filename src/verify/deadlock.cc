@@ -1,4 +1,4 @@
-// Why thread blocks stand still: every one that waits needs one other to go on, so following the
+// Why thread blocks deadlock: every one that waits needs one other to go on, so following the
 // needs ends in what never comes or in a cycle.
 #include <algorithm>
 

@@ -16,7 +16,7 @@
 #include "base/str.h"
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/pmi.h"
-#include "comm/bootstrap/pmi_meeting.h"
+#include "comm/bootstrap/pmi_rendezvous.h"
 
 namespace unisono::comm {
 namespace {

@@ -245,7 +245,7 @@ def _openmpi_between(bed: Netbed, agent: Path, launcher: str, program: Path) -> 
 
 
 def _mpich_between(bed: Netbed, agent: Path, launcher: str, program: Path) -> list[Variant]:
-    """MPICH on the nodes of a netbed, likewise."""
+    """MPICH on the nodes of a netbed."""
     shape = bed.shape
     hosts = ",".join(f"{shape.address(node)}:{shape.ranks_per_node}" for node in range(shape.nodes))
     command = [launcher, "-n", str(shape.ranks), "-hosts", hosts, "-iface", "rail0"]

@@ -179,7 +179,7 @@ def run_with_progress(request: Request, cases: Sequence[Case]) -> list[Row]:
 def compare_with_progress(
     request: Request, against: Sequence[str], cases: Sequence[Case], stop_after: float
 ) -> Comparison:
-    """Runs the comparison, likewise."""
+    """Runs the comparison."""
     with _Shown(len(cases), comparison_table) as shown:
         return compare(
             request,

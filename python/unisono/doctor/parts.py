@@ -68,7 +68,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Hint:
-    """Evidence beside the calls.
+    """Evidence in addition to the calls.
 
     Attributes:
         kind: waiting, error, network, stack, or one of SILENCES; accused: the ranks have found the

@@ -70,7 +70,7 @@ def _pasted() -> str:
 
 
 def folder() -> Path:
-    """What comes with the package: beside it where it is installed, at the checkout's root."""
+    """The package's own files: next to it where it is installed, else at the checkout's root."""
     installed = Path(str(resources.files("unisono"))) / _FOLDER
     if installed.is_dir():
         return installed

@@ -31,7 +31,7 @@ class Measurement:
     Attributes:
         algorithm: "" if the library chose and did not say: what NCCL chooses on the cluster's
             `gpu` is simulated then, or else the fastest of its ring and tree in any protocol.
-        protocol: "" likewise.
+        protocol: "" if the library chose and did not say.
         channels: 0: as the cluster's file says, of which NCCL takes as many as it has work for.
         bytes: The larger of input and output of the rank that has most.
         time_us: The time of a call.

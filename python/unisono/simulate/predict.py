@@ -51,7 +51,7 @@ class Error:
 
     @property
     def protocol(self) -> str:
-        """Likewise."""
+        """What the call used; with a star if only the simulator says so."""
         return self.measurement.protocol or f"{self.simulated.protocol}*"
 
     @property

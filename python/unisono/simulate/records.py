@@ -60,7 +60,7 @@ def load_records(paths: Iterable[Path], name: str = "record") -> Workload:
                 first.communicator, first.epoch, first.ranks,
             ):  # fmt: skip
                 raise MisuseError(
-                    f"{path}: communicator {record.communicator}, epoch {record.epoch}, beside "
+                    f"{path}: communicator {record.communicator}, epoch {record.epoch}, and "
                     f"{first.communicator}, epoch {first.epoch}; a workload is one communicator's"
                 )
         if record.rank in records:

@@ -90,7 +90,7 @@ Status fill_from_settings(const Settings& settings, BootstrapOptions& options);
 // launcher of this process, the first of these whose variables are there:
 //   torchrun  RANK, WORLD_SIZE, and MASTER_ADDR with the port after MASTER_PORT (MASTER_PORT itself
 //             belongs to torchrun's own store).
-//   PMI       PMI_FD, PMI_RANK, PMI_SIZE; the rendezvous is told through PMI (pmi_meeting.h).
+//   PMI       PMI_FD, PMI_RANK, PMI_SIZE; the rendezvous is told through PMI (pmi_rendezvous.h).
 //   Slurm     SLURM_PROCID, SLURM_STEP_NUM_TASKS; the rendezvous is a file in ~/.unisono, a folder
 //             of mode 0700, named by the job, its step, its restarts, and how often this process
 //             has come here.

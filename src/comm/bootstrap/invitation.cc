@@ -77,7 +77,7 @@ std::string print(const Place& place) {
 
 // The ranks of one invitation. Goes when all have been introduced; whether they agree on anything
 // is for the rendezvous to see, which can tell all.
-struct Meeting {
+struct InvitedRanks {
   std::string address;           // rank 0's; empty: it has not come
   std::uint32_t world_size = 0;  // as rank 0 says
   std::uint32_t introduced = 0;
@@ -111,7 +111,7 @@ class Reception {
   std::unique_ptr<Doorkeeper> doorkeeper_;
   const std::string secret_;
   const std::int64_t timeout_ns_;  // for rank 0 to join
-  std::map<std::uint64_t, std::shared_ptr<Meeting>> meetings_;
+  std::map<std::uint64_t, std::shared_ptr<InvitedRanks>> invited_;
   sys::TaskScope tasks_;
 };
 
@@ -151,7 +151,8 @@ Result<Invitation> Reception::invite() {
   std::array<std::byte, 8> random;
   UNISONO_TRY(world_->fill_random(random));
   place.number = WireReader(random).number<std::uint64_t>();
-  world_->post([this, number = place.number] { meetings_[number] = std::make_shared<Meeting>(); });
+  world_->post(
+      [this, number = place.number] { invited_[number] = std::make_shared<InvitedRanks>(); });
   return Invitation{.rendezvous = print(place), .secret = secret_};
 }
 
@@ -201,34 +202,34 @@ sys::Task<Status> Reception::serve_checked(sys::Admitted admitted) {
 
 sys::Task<Result<std::string>> Reception::introduce(std::uint64_t number,
                                                     const Enrolment& enrolment) {
-  const auto found = meetings_.find(number);
-  if (found == meetings_.end())
+  const auto found = invited_.find(number);
+  if (found == invited_.end())
     co_return misuse("rank ", enrolment.rank,
                      " used an invitation (a unique id) whose ranks have all joined already; an "
                      "invitation serves one communicator, so create a new one");
-  const std::shared_ptr<Meeting> meeting = found->second;
+  const std::shared_ptr<InvitedRanks> invited = found->second;
   if (!Rank::among(enrolment.rank, max_ranks) || !Rank::among(enrolment.world_size, max_ranks))
     co_return misuse("rank ", enrolment.rank, " of ", enrolment.world_size,
                      " ranks asked to join; an invitation serves at most ", max_ranks, " ranks");
   if (enrolment.rank == 0) {
-    if (!meeting->address.empty())
+    if (!invited->address.empty())
       co_return misuse(
           "two processes or threads joined as rank 0 of the same communicator; give each its own "
           "rank");
-    meeting->world_size = enrolment.world_size;
-    meeting->address = enrolment.address;
-    meeting->changed.notify_all();
+    invited->world_size = enrolment.world_size;
+    invited->address = enrolment.address;
+    invited->changed.notify_all();
   }
   const std::int64_t deadline_ns = world_->now_ns() + timeout_ns_;
-  while (meeting->address.empty()) {
-    sys::Wait wait(world_->scheduler(), meeting->changed, deadline_ns);
+  while (invited->address.empty()) {
+    sys::Wait wait(world_->scheduler(), invited->changed, deadline_ns);
     const bool notified = co_await wait;
     if (!notified)
       co_return timeout_error(0, "rank 0 did not join within ", format_duration_ns(timeout_ns_),
                               "; rank ", enrolment.rank, " waited for it");
   }
-  if (++meeting->introduced == meeting->world_size) meetings_.erase(number);
-  co_return meeting->address;
+  if (++invited->introduced == invited->world_size) invited_.erase(number);
+  co_return invited->address;
 }
 
 // One rank's visit.

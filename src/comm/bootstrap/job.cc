@@ -15,7 +15,7 @@
 #include "base/wire.h"
 #include "comm/bootstrap/invitation.h"
 #include "comm/bootstrap/orphaned_jobs.h"
-#include "comm/bootstrap/pmi_meeting.h"
+#include "comm/bootstrap/pmi_rendezvous.h"
 #include "sys/host.h"
 #include "sys/single_copy.h"
 #include "transport/interpose/transport.h"
@@ -197,7 +197,7 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
     if (is_invitation(bootstrap_options.rendezvous)) {
       UNISONO_ASSIGN(listener, follow_invitation(bootstrap_options));
     } else if (bootstrap_options.rendezvous == pmi_rendezvous) {
-      UNISONO_ASSIGN(listener, meet_through_pmi(bootstrap_options));
+      UNISONO_ASSIGN(listener, rendezvous_through_pmi(bootstrap_options));
     }
   }
   job->rank_ = bootstrap_options.rank;
@@ -282,7 +282,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
 Status Job::make_transports(const transport::TransportOptions& options) {
   UNISONO_ASSIGN(shm_, transport::shm::make_transport(options));
   UNISONO_ASSIGN(socket_, transport::socket::make_transport(options));
-  board_key_ = derive_key(options.key, "unisono board");
+  status_page_key_ = derive_key(options.key, "unisono status page");
   if (const std::int64_t delay_ns = settings_.duration_ns(Setting::delay); delay_ns > 0)
     socket_ = transport::interpose::make_transport(
         std::move(socket_), {.min_delay_ns = delay_ns, .max_delay_ns = delay_ns});
@@ -317,7 +317,7 @@ std::string Job::status_page_name(std::uint64_t communicator, std::uint32_t epoc
   context.number(communicator);
   context.number(epoch);
   context.number(static_cast<std::uint32_t>(node));
-  return secret_name(derive_key(board_key_, "name", {context.bytes()}));
+  return secret_name(derive_key(status_page_key_, "name", {context.bytes()}));
 }
 
 Result<transport::Transport*> Job::nvlink(const std::shared_ptr<const sys::cuda::Device>& device) {

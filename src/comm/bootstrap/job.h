@@ -90,7 +90,7 @@ class Job {
   const Settings settings_;
   std::uint64_t id_ = 0;
   int rank_ = 0;
-  Key board_key_{};
+  Key status_page_key_{};
   std::string forced_transport_;
   std::int64_t timeout_ns_ = 0;
   transport::FifoOptions fifo_options_;

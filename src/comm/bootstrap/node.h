@@ -37,7 +37,7 @@ struct ExchangePlace {
   auto operator<=>(const ExchangePlace&) const = default;
 };
 
-// Who takes what comes for a group beside its exchanges' messages.
+// Who receives what arrives for a group apart from its exchanges' messages.
 class GroupListener {
  public:
   virtual ~GroupListener() = default;

@@ -7,7 +7,7 @@
 #include "base/settings.h"
 #include "base/try.h"
 #include "comm/bootstrap/bootstrap.h"
-#include "comm/bootstrap/pmi_meeting.h"
+#include "comm/bootstrap/pmi_rendezvous.h"
 #include "sys/real_world.h"
 #include "sys/user_secret.h"
 
@@ -125,10 +125,10 @@ Result<std::string> rendezvous_from_slurm() {
   UNISONO_ASSIGN(const std::string job, word_of(LauncherVariable::slurm_job_id, ""));
   UNISONO_ASSIGN(const std::string step, word_of(LauncherVariable::slurm_step_id, ""));
   UNISONO_ASSIGN(const std::string restart, word_of(LauncherVariable::slurm_restart_count, "0"));
-  // Relaxed: it numbers the meetings of this process and orders nothing else.
-  static std::atomic<int> meetings = 0;
-  const int meeting = meetings.fetch_add(1, std::memory_order_relaxed);
-  return str("file://", folder, "/", cluster, "-", job, "-", step, "-", restart, "-", meeting);
+  // Relaxed: it numbers the jobs of this process and orders nothing else.
+  static std::atomic<int> jobs = 0;
+  const int number = jobs.fetch_add(1, std::memory_order_relaxed);
+  return str("file://", folder, "/", cluster, "-", job, "-", step, "-", restart, "-", number);
 }
 
 Result<std::string> rendezvous_from(Launcher::Kind kind) {

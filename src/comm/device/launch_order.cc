@@ -33,17 +33,17 @@ Status LaunchOrder::follow_others(const sys::cuda::Device& device, const Launche
                                   sys::cuda::StreamHandle* stream) const {
   if (blocks == 0 || members_.size() < 2) return {};
   // Every kernel's blocks fit on the device, one on an SM.
-  const auto beside = [&](const Launched& other) {
+  const auto blocks_of = [&](const Launched& other) {
     if (&other == &own) return 0;
     if (capture == 0) return other.blocks;
     return other.capture == capture ? other.captured_blocks : 0;
   };
   int all = blocks;
-  for (const Launched* other : members_) all += beside(*other);
+  for (const Launched* other : members_) all += blocks_of(*other);
   if (all <= device.sms()) return {};
   const sys::cuda::Current current(device);
   for (const Launched* other : members_)
-    if (beside(*other) > 0)
+    if (blocks_of(*other) > 0)
       UNISONO_TRY(device.check(device.driver().stream_wait_event(
                                    stream, capture == 0 ? other->last.load() : other->captured, 0),
                                "ordering a call after another communicator's"));

@@ -26,7 +26,7 @@ class LaunchOrder {
     // Recorded after each call, another one each time. Relaxed: an event is made before any call.
     std::atomic<sys::cuda::EventHandle*> last{nullptr};
     int blocks = 0;  // thread blocks that may not be over; 0 before the first call
-    // Of the calls of a capture: likewise. 0: there was none.
+    // The same for the calls of a capture. 0: there was none.
     sys::cuda::EventHandle* captured = nullptr;
     unsigned long long capture = 0;
     int captured_blocks = 0;
@@ -40,7 +40,7 @@ class LaunchOrder {
   // Held from before a launch until its event is recorded.
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
   // With the lock: has the stream wait for the others, where `blocks` of `own` might not be on the
-  // device beside them; `capture` is that of the stream, 0 if it is not captured.
+  // device at the same time; `capture` is that of the stream, 0 if it is not captured.
   Status follow_others(const sys::cuda::Device& device, const Launched& own, int blocks,
                        unsigned long long capture, sys::cuda::StreamHandle* stream) const;
   // With the lock, before the event is recorded: what the call adds.

@@ -27,8 +27,8 @@
 
 namespace unisono::comm {
 
-// The receiver copies a tile out of its slot beside the sender's copying the next one in: but for
-// an eighth of the time both are busy. Smaller tiles would be cheap to copy and dear to announce.
+// The receiver copies a tile out of its slot while the sender copies the next one in: but for an
+// eighth of the time both are busy. Smaller tiles would cost more to announce than to copy.
 inline constexpr engine::Tiling tiling_inside_node{.tiles = 8};
 
 class PointToPoint {
@@ -46,7 +46,7 @@ class PointToPoint {
 
   // A single message to or from a peer, which needs no task: kept for the next one.
   struct PreparedMessage;
-  // For whoever has the scheduler's turn; of tag 0. The next message may start when try_begin()
+  // For the holder of the progress lock; of tag 0. The next message may start when try_begin()
   // says so, and ends with end().
   Result<PreparedMessage*> prepared(const Message& message);
 
@@ -92,7 +92,7 @@ class PointToPoint {
   std::map<Way, std::uint64_t> on_streams_;  // messages so far
   class OpenLane;
   std::unique_ptr<engine::Resources> open_lane_;
-  // With the scheduler's turn; by peer, receives first.
+  // With the progress lock; by peer, receives first.
   std::vector<std::unique_ptr<PreparedMessage>> prepared_;
 };
 

@@ -16,18 +16,19 @@ namespace {
 
 // Looking at the clock costs some 25 ns; every 64th idle poll is often enough.
 constexpr std::int64_t rounds_between_looks = 64;
-// How long a call may spin in its turn, however many spins are set, before it looks for failures,
-// deadlines and the death of peers as any other does.
+// How long a call may spin with the progress lock, however many spins are set, before it looks for
+// failures, deadlines and the death of peers as any other does.
 constexpr std::int64_t longest_turn_ns = 10'000'000;
 // Oversubscribed ranks that only wait for each other yield for as long as a turn may last before
 // one sleeps. Where another program wants the core, too, a rank that wakes up waits until that
-// one's time slice is over, and its peers fall asleep meanwhile: 4 ranks beside such a program on 2
-// cores took 450 to 2600 us for 8 bytes with 200 yields, and take 20. Those with asynchronous calls
-// have work to do on the core: they wait as Backoff says.
+// one's time slice is over, and its peers fall asleep meanwhile: 4 ranks next to such a program on
+// 2 cores took 450 to 2600 us for 8 bytes with 200 yields, and take 20. Those with asynchronous
+// calls have work to do on the core: they wait as Backoff says.
 constexpr int inline_yields = 20'000;
 // Looks, some 10 us, after which such a rank sleeps as Backoff says where one that it waits for has
-// not come to the call: that one computes, and whoever yields beside it comes late to the core when
-// it is needed. HSDP of 4 ranks on 2 cores trained at 1.02 times Gloo's speed, and does at 1.3.
+// not come to the call: that one computes, and whoever yields next to it comes late to the core
+// when it is needed. HSDP of 4 ranks on 2 cores trained at 1.02 times Gloo's speed, and does
+// at 1.3.
 constexpr int polls_of_absent = 256;
 // A yield to another rank takes 1.7 us here. While all that are awaited run on other cores, their
 // messages come sooner than that; for so many looks, some 5 us, in case one was interrupted.
@@ -262,7 +263,7 @@ void Scheduler::help() {
   unlock_progress();
 }
 
-// What is thrown must not leave the seat taken.
+// What is thrown must not leave the lock taken.
 bool Scheduler::round() {
   try {
     return try_round();

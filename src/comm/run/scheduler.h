@@ -1,9 +1,9 @@
 // Who drives a communicator's calls, and in which order.
 //
-// Collectives run one after another in the order of their calls; groups of messages run beside
-// them. At any time at most one thread drives: it holds the driver's seat, a flag taken with one
-// exchange. A thread that waits for its call takes the seat whenever it is free; while calls are
-// pending and nobody waits, the progress thread (made at the first asynchronous call) takes it.
+// Collectives run one after another in the order of their calls; groups of messages run at
+// the same time. At most one thread drives progress: it holds the progress lock, a flag taken with
+// one exchange. A thread that waits for its call takes the lock whenever it is free; while calls
+// are pending and nobody waits, the progress thread (made at the first asynchronous call) takes it.
 #pragma once
 
 #include <array>
@@ -45,8 +45,8 @@ class Scheduler {
     // hears of it. On the thread that drives.
     std::function<void()> on_failure;
   };
-  // What ranks tell each other of failures goes over the connections that there are, over the board
-  // inside a node, and over the control group between nodes.
+  // What ranks tell each other of failures goes over the connections that there are, over the
+  // status page inside a node, and over the control group between nodes.
   Scheduler(Options options, Connections& connections, StatusPage& status_page,
             ControlGroup& group);
   ~Scheduler();
@@ -61,7 +61,7 @@ class Scheduler {
     return false;
   }
   void end_inline() { unlock_progress(); }
-  // With the turn, which it gives up: runs the call to its end.
+  // With the progress lock, which it gives up: runs the call to its end.
   void run_inline(PreparedCall& call, Status& outcome) {
     if (!try_in_turn(call, outcome)) outcome = wait_after_inline(call, outcome);
   }
@@ -96,7 +96,7 @@ class Scheduler {
   std::size_t record_bytes() const {
     return collectives_record_.memory_bytes() + messages_record_.memory_bytes();
   }
-  // Holds the driver's seat while alive, so that nothing moves.
+  // Holds the progress lock while alive, so that nothing moves.
   class Pause;
 
   static std::int64_t now_ns() { return steady_now_ns(); }
@@ -105,10 +105,10 @@ class Scheduler {
   bool try_lock_progress() { return !progress_lock_.exchange(true, std::memory_order_acquire); }
   void unlock_progress() { progress_lock_.store(false, std::memory_order_release); }
 
-  // Starts and polls. True: the call is complete, and the turn given up. False: it must wait, or
+  // Starts and polls. True: the call is complete, and the lock given up. False: it must wait, or
   // came to `status`.
   bool try_in_turn(PreparedCall& call, Status& status);
-  // Gives up the turn, and makes a task of what ran in it.
+  // Gives up the lock, and makes a task of what ran with it.
   Status wait_after_inline(PreparedCall& call, const Status& status);
   // Of a call that its first poll did not complete; whether it is.
   bool spin_inline(PreparedCall& call, Status& status);
@@ -117,15 +117,15 @@ class Scheduler {
   bool may_be_woken(const engine::Execution& execution) const {
     return connections_.has_events() && execution.awaits_event();
   }
-  // The same of all that runs; with the seat.
+  // The same of all that runs; with the lock.
   bool may_be_woken() const;
   // Whether a neighbour that it waits for has not come to the call and does not rest.
   bool awaits_absent(const PreparedCall& call) const;
   // Oversubscribed: yields, unless the ranks that the call waits for run on other cores.
   void give_way(const engine::Execution& execution, int spins);
-  // A round where the seat is free; sleeps a little, as `backoff` says, where nothing moves.
+  // A round where the lock is free; sleeps a little, as `backoff` says, where nothing moves.
   void advance(Backoff& backoff);
-  // With the seat: polls everything once. Whether anything moved.
+  // With the lock: polls everything once. Whether anything moved.
   bool round();
   bool try_round();
   void fail_for_memory();
@@ -175,7 +175,7 @@ class Scheduler {
   // An error, if a rank of this node is known to be in another call: calls that do not match wait
   // for messages that never come, or for a rank that has left.
   std::optional<Error> mismatch() const;
-  // "; rank 0 gave up on call 3 (...) of communicator 7; it waits for ...". With the seat.
+  // "; rank 0 gave up on call 3 (...) of communicator 7; it waits for ...". With the lock.
   std::string own_part();
   std::shared_ptr<const Error> failure_pointer() const;
   void run_progress_thread();
@@ -202,7 +202,7 @@ class Scheduler {
   std::atomic<int> waiters_{0};  // threads inside run() or wait()
   std::atomic<bool> failed_{false};
 
-  // With the seat only.
+  // With the lock only.
   FastClock clock_;
   Task* current_ = nullptr;      // the collective that runs
   std::vector<Task*> messages_;  // groups of messages that run

@@ -9,7 +9,7 @@
 namespace unisono::comm {
 
 StatusPage::StatusPage(const std::string& name, int rank, std::vector<int> neighbours, int ranks)
-    : neighbours_(std::move(neighbours)), ranks_(ranks), name_("/unisono-board-" + name) {
+    : neighbours_(std::move(neighbours)), ranks_(ranks), name_("/unisono-page-" + name) {
   const auto own = std::find(neighbours_.begin(), neighbours_.end(), rank);
   own_ = static_cast<std::size_t>(own - neighbours_.begin());
   if (neighbours_.size() == 1) return;

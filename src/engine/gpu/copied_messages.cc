@@ -40,7 +40,7 @@ class CopiedMessages : public OnCopyEngines {
   struct Part {
     DeviceAddress address;
     std::size_t bytes;
-    int meeting = -1;
+    int rendezvous = -1;
   };
   // The messages of one direction of one peer, and how far they are on the stream.
   struct Way {
@@ -54,7 +54,7 @@ class CopiedMessages : public OnCopyEngines {
   Status enqueue_next(StreamQueue& queue, Way& way, CopyLink& link) const;
   // The next message of a way if it is zero-copy.
   const StreamQueue::ZeroCopy* next_zero_copy(const Way& way) const {
-    return way.part < way.parts.size() ? zero_copy(way.parts[way.part].meeting) : nullptr;
+    return way.part < way.parts.size() ? zero_copy(way.parts[way.part].rendezvous) : nullptr;
   }
 
   std::vector<SelfCopy> self_copies_;
@@ -70,7 +70,7 @@ void CopiedMessages::arrange() {
         continue;
       std::array<DeviceAddress, device::max_mapped_peers> views{};
       if (!ways_[i].sends) find_peer_mappings(part.address, part.bytes, views);
-      part.meeting = meet(link(i), ways_[i].sends, 1, views[peer]);
+      part.rendezvous = meet(link(i), ways_[i].sends, 1, views[peer]);
     }
   }
 }
@@ -93,8 +93,8 @@ Result<bool> CopiedMessages::enqueue(StreamQueue& queue) {
   }
   for (const Way& way : ways_)
     for (const Part& part : way.parts)
-      if (!way.sends && zero_copy(part.meeting) != nullptr)
-        UNISONO_TRY(queue.await_stored(*zero_copy(part.meeting), 0));
+      if (!way.sends && zero_copy(part.rendezvous) != nullptr)
+        UNISONO_TRY(queue.await_stored(*zero_copy(part.rendezvous), 0));
   return true;
 }
 
@@ -104,7 +104,7 @@ Status CopiedMessages::enqueue_next(StreamQueue& queue, Way& way, CopyLink& link
   if (const StreamQueue::ZeroCopy* message = next_zero_copy(way)) {
     ++way.part;
     if (!way.sends) return {};
-    UNISONO_TRY(queue.copy(destination(part.meeting), part.address, part.bytes));
+    UNISONO_TRY(queue.copy(destination(part.rendezvous), part.address, part.bytes));
     queue.signal_stored(*message, 0);
     return {};
   }

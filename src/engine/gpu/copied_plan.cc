@@ -36,7 +36,7 @@ class CopiedPlan : public OnCopyEngines {
         scratch_blocks_(program.scratch_blocks),
         hops_(exchange != nullptr ? zero_copy_hops(*exchange) : 0),
         steps_(std::move(lowered.steps)),
-        meetings_of_(steps_.size(), -1) {
+        rendezvous_of_(steps_.size(), -1) {
     for (const ProgramConnection& one : lowered.connections)
       wanted_.push_back({one.peer, first_copy_channel + one.channel});
   }
@@ -62,7 +62,7 @@ class CopiedPlan : public OnCopyEngines {
   Status enqueue_zero_copy(StreamQueue& queue, std::size_t step, std::int64_t tile);
   Status send_part(StreamQueue& queue, std::size_t step, std::int64_t part);
   Status await_ends(StreamQueue& queue);
-  bool is_zero_copy(std::size_t step) const { return zero_copy(meetings_of_[step]) != nullptr; }
+  bool is_zero_copy(std::size_t step) const { return zero_copy(rendezvous_of_[step]) != nullptr; }
   std::size_t piece_bytes() const;
   std::int64_t tile_elements() const;
   std::int64_t all_tiles() const;
@@ -79,7 +79,7 @@ class CopiedPlan : public OnCopyEngines {
   int scratch_blocks_;
   int hops_;  // of messages that may be zero-copy
   std::vector<CopyStep> steps_;
-  std::vector<int> meetings_of_;  // by step
+  std::vector<int> rendezvous_of_;  // by step
   DeviceAddress scratch_ = 0;
   // Of the call that is put on its stream: the next step of which tile.
   bool has_begun_ = false;
@@ -152,7 +152,7 @@ CopiedPlan::Piece CopiedPlan::piece(const CopyStep::Place& place, int chunk, Til
 }
 
 void CopiedPlan::arrange() {
-  std::ranges::fill(meetings_of_, -1);
+  std::ranges::fill(rendezvous_of_, -1);
   if (hops_ == 0) return;
   const Tiles all{0, all_tiles()};
   std::array<DeviceAddress, device::max_mapped_peers> views{};
@@ -172,7 +172,7 @@ void CopiedPlan::arrange() {
       const DeviceAddress view = views[static_cast<std::size_t>(with.connection->peer())];
       if (view != 0) wanted = view + (whole.address - address_of(arguments_.output));
     }
-    meetings_of_[i] = meet(with, step.kind == send, parts(), wanted);
+    rendezvous_of_[i] = meet(with, step.kind == send, parts(), wanted);
   }
 }
 
@@ -213,7 +213,7 @@ Status CopiedPlan::enqueue_first(StreamQueue& queue) {
   }
   for (std::size_t i = 0; i < steps_.size(); ++i)
     if (steps_[i].kind == send && is_zero_copy(i))
-      UNISONO_TRY(queue.await_destination(*zero_copy(meetings_of_[i])));
+      UNISONO_TRY(queue.await_destination(*zero_copy(rendezvous_of_[i])));
   return {};
 }
 
@@ -251,7 +251,7 @@ Status CopiedPlan::enqueue_zero_copy(StreamQueue& queue, std::size_t which, std:
   const bool is_first = tile % tiles_of_part() == 0;
   if (step.kind == receive)
     return step.is_sent_on && is_first
-               ? queue.await_stored(*zero_copy(meetings_of_[which]), static_cast<int>(part))
+               ? queue.await_stored(*zero_copy(rendezvous_of_[which]), static_cast<int>(part))
                : Status();
   const bool waits_for_slots =
       step.received_by >= 0 && !is_zero_copy(static_cast<std::size_t>(step.received_by));
@@ -260,13 +260,13 @@ Status CopiedPlan::enqueue_zero_copy(StreamQueue& queue, std::size_t which, std:
 }
 
 Status CopiedPlan::send_part(StreamQueue& queue, std::size_t which, std::int64_t part) {
-  const StreamQueue::ZeroCopy& message = *zero_copy(meetings_of_[which]);
+  const StreamQueue::ZeroCopy& message = *zero_copy(rendezvous_of_[which]);
   const CopyStep& step = steps_[which];
   const Tiles tiles{part * tiles_of_part(), tiles_of_part()};
   const Piece own = piece(step.from, 0, tiles);
   const DeviceAddress begin = piece(step.from, 0, {0, 0}).address;
-  UNISONO_TRY(
-      queue.copy(destination(meetings_of_[which]) + (own.address - begin), own.address, own.bytes));
+  UNISONO_TRY(queue.copy(destination(rendezvous_of_[which]) + (own.address - begin), own.address,
+                         own.bytes));
   queue.signal_stored(message, static_cast<int>(part));
   return {};
 }
@@ -277,7 +277,7 @@ Status CopiedPlan::await_ends(StreamQueue& queue) {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].kind != receive || steps_[i].is_sent_on || !is_zero_copy(i)) continue;
     for (int part = 0; part < sent; ++part)
-      UNISONO_TRY(queue.await_stored(*zero_copy(meetings_of_[i]), part));
+      UNISONO_TRY(queue.await_stored(*zero_copy(rendezvous_of_[i]), part));
   }
   return {};
 }

@@ -31,8 +31,8 @@ bool CopyRendezvousBook::decide(Entry& entry, std::uint64_t message,
                                             std::memory_order_acq_rel);
 }
 
-CopyRendezvous CopyRendezvousBook::receiver_comes(std::uint64_t message,
-                                                  const CopyRendezvous& wanted) {
+CopyRendezvous CopyRendezvousBook::receiver_arrives(std::uint64_t message,
+                                                    const CopyRendezvous& wanted) {
   if (message > sender_done_.load(std::memory_order_acquire) + room) return {};
   Entry& entry = entries_[message % room];
   CopyRendezvous decided = read(entry, message);
@@ -44,7 +44,7 @@ CopyRendezvous CopyRendezvousBook::receiver_comes(std::uint64_t message,
   return decided;
 }
 
-CopyRendezvous CopyRendezvousBook::sender_comes(std::uint64_t message, bool waits) {
+CopyRendezvous CopyRendezvousBook::sender_arrives(std::uint64_t message, bool waits) {
   Entry& entry = entries_[message % room];
   CopyRendezvous decided = read(entry, message);
   if (decided.way == CopyRendezvous::Way::undecided) {

@@ -31,9 +31,9 @@ class CopyRendezvousBook {
   static constexpr std::uint64_t room = 64;
 
   // `message` counts from 1. Undecided: the sender is so far behind that there is no room.
-  CopyRendezvous receiver_comes(std::uint64_t message, const CopyRendezvous& wanted);
+  CopyRendezvous receiver_arrives(std::uint64_t message, const CopyRendezvous& wanted);
   // Undecided: the receiver has not come, and the sender `waits`, or there is no room.
-  CopyRendezvous sender_comes(std::uint64_t message, bool waits);
+  CopyRendezvous sender_arrives(std::uint64_t message, bool waits);
 
  private:
   struct Entry {

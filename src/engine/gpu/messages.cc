@@ -25,7 +25,7 @@ struct Way {
   bool sends = false;
   std::vector<device::Transfer> transfers;
   int blocks = 1;                             // the most that one of them uses
-  int warps = 0;                              // likewise, of those in lines
+  int warps = 0;                              // of those in LL128
   std::vector<transport::Connection*> links;  // of the others, by channel
   transport::Connection* lines = nullptr;
 };

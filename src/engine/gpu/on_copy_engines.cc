@@ -61,7 +61,7 @@ bool OnCopyEngines::has_room() const {
 
 Status OnCopyEngines::open_queue() {
   const CopyLinks::Fork* fork = nullptr;
-  if (!meetings_.empty()) {
+  if (!rendezvous_.empty()) {
     UNISONO_ASSIGN(fork, links().fork(is_captured_));
   }
   queue_.emplace(resources_.engine().device(), links(),
@@ -91,16 +91,16 @@ Result<bool> OnCopyEngines::connect() {
 int OnCopyEngines::meet(CopyLink& link, bool sends, int parts, sys::cuda::DeviceAddress wanted) {
   if (link.own_book == nullptr) return -1;
   int on_the_way = parts;
-  for (const Meeting& other : meetings_)
+  for (const Rendezvous& other : rendezvous_)
     if (other.flags.link == &link && other.sends == sends) on_the_way += other.flags.parts;
   const bool is_wanted = wanted != 0 && on_the_way <= CopyLinks::zero_copy_flags;
   const CopyRendezvous here{
       .way = is_wanted ? CopyRendezvous::Way::zero_copy : CopyRendezvous::Way::slots, .at = wanted};
-  meetings_.push_back({.flags = {.link = &link, .parts = parts},
-                       .sends = sends,
-                       .decided = here,
-                       .number = sends ? ++link.agreed_sends : ++link.agreed_receives});
-  return static_cast<int>(meetings_.size()) - 1;
+  rendezvous_.push_back({.flags = {.link = &link, .parts = parts},
+                         .sends = sends,
+                         .decided = here,
+                         .number = sends ? ++link.agreed_sends : ++link.agreed_receives});
+  return static_cast<int>(rendezvous_.size()) - 1;
 }
 
 Result<bool> OnCopyEngines::is_capturing() const {
@@ -126,40 +126,40 @@ void OnCopyEngines::find_peer_mappings(sys::cuda::DeviceAddress data, std::size_
 Result<bool> OnCopyEngines::agree() {
   if (!is_arranged_) {
     UNISONO_ASSIGN(is_captured_, is_capturing());
-    meetings_.clear();
+    rendezvous_.clear();
     arrange();
     is_arranged_ = true;
     arranged_ns_ = steady_now_ns();
   }
   bool complete = true;
-  for (Meeting& meeting : meetings_) {
-    if (meeting.is_over) continue;
-    UNISONO_TRY(agree(meeting));
-    progressed_ |= meeting.is_over;
-    if (meeting.is_over) continue;
+  for (Rendezvous& rendezvous : rendezvous_) {
+    if (rendezvous.is_over) continue;
+    UNISONO_TRY(agree(rendezvous));
+    progressed_ |= rendezvous.is_over;
+    if (rendezvous.is_over) continue;
     complete = false;
-    const CopyLink& with = *meeting.flags.link;
+    const CopyLink& with = *rendezvous.flags.link;
     waiting_ = {.kind = Waiting::Kind::destination,
                 .peer = with.connection->peer(),
                 .channel = with.channel,
-                .expected = meeting.number,
-                .got = meeting.number - 1};
+                .expected = rendezvous.number,
+                .got = rendezvous.number - 1};
   }
   return complete;
 }
 
-Status OnCopyEngines::agree(Meeting& meeting) {
-  CopyLink& link = *meeting.flags.link;
-  if (!meeting.sends) meeting.decided.is_captured = is_captured_;
+Status OnCopyEngines::agree(Rendezvous& rendezvous) {
+  CopyLink& link = *rendezvous.flags.link;
+  if (!rendezvous.sends) rendezvous.decided.is_captured = is_captured_;
   const bool waits = steady_now_ns() - arranged_ns_ <
                      (is_captured_ && !link.peer_is_late ? patience_in_captures_ns : patience_ns);
   const CopyRendezvous decided =
-      meeting.sends ? link.peer_book->sender_comes(meeting.number, waits)
-                    : link.own_book->receiver_comes(meeting.number, meeting.decided);
+      rendezvous.sends ? link.peer_book->sender_arrives(rendezvous.number, waits)
+                       : link.own_book->receiver_arrives(rendezvous.number, rendezvous.decided);
   if (decided.way == CopyRendezvous::Way::undecided) return {};
-  meeting.decided = decided;
-  meeting.is_over = true;
-  if (meeting.sends) link.peer_is_late = !waits;
+  rendezvous.decided = decided;
+  rendezvous.is_over = true;
+  if (rendezvous.sends) link.peer_is_late = !waits;
   if (decided.way != CopyRendezvous::Way::zero_copy || decided.is_captured == is_captured_)
     return {};
   return misuse("rank ", link.connection->self(), is_captured_ ? " captures" : " does not capture",
@@ -169,23 +169,23 @@ Status OnCopyEngines::agree(Meeting& meeting) {
 
 // From here on both ends count zero-copy messages alike.
 Status OnCopyEngines::begin(StreamQueue& queue) {
-  for (Meeting& meeting : meetings_) {
-    if (meeting.decided.way != CopyRendezvous::Way::zero_copy) continue;
-    StreamQueue::ZeroCopy& flags = meeting.flags;
+  for (Rendezvous& rendezvous : rendezvous_) {
+    if (rendezvous.decided.way != CopyRendezvous::Way::zero_copy) continue;
+    StreamQueue::ZeroCopy& flags = rendezvous.flags;
     CopyLink::ZeroCopy& count =
-        meeting.sends ? flags.link->zero_copy_sent : flags.link->zero_copy_received;
+        rendezvous.sends ? flags.link->zero_copy_sent : flags.link->zero_copy_received;
     flags.message = count.messages++;
     flags.first_part = count.parts;
     count.parts += static_cast<unsigned>(flags.parts);
-    if (!meeting.sends) UNISONO_TRY(queue.want(flags));
+    if (!rendezvous.sends) UNISONO_TRY(queue.want(flags));
   }
   return {};
 }
 
 const StreamQueue::ZeroCopy* OnCopyEngines::zero_copy(int which) const {
   if (which < 0) return nullptr;
-  const Meeting& meeting = meetings_[static_cast<std::size_t>(which)];
-  return meeting.decided.way == CopyRendezvous::Way::zero_copy ? &meeting.flags : nullptr;
+  const Rendezvous& rendezvous = rendezvous_[static_cast<std::size_t>(which)];
+  return rendezvous.decided.way == CopyRendezvous::Way::zero_copy ? &rendezvous.flags : nullptr;
 }
 
 }  // namespace unisono::engine::gpu

@@ -34,7 +34,7 @@ class OnCopyEngines : public Execution {
     CopyLink* link = nullptr;
   };
   // A message of a call that both ends make zero-copy if they can.
-  struct Meeting {
+  struct Rendezvous {
     StreamQueue::ZeroCopy flags;  // link and parts; the rest when it is zero-copy
     bool sends = false;
     CopyRendezvous decided;  // before, of a receive: as this end wants it
@@ -51,7 +51,7 @@ class OnCopyEngines : public Execution {
   // The message if it is zero-copy, else null; -1: none.
   const StreamQueue::ZeroCopy* zero_copy(int which) const;
   sys::cuda::DeviceAddress destination(int which) const {
-    return meetings_[static_cast<std::size_t>(which)].decided.at;
+    return rendezvous_[static_cast<std::size_t>(which)].decided.at;
   }
   // Whether all of the call is on the stream; if not, it goes on from there once there is room.
   virtual Result<bool> enqueue(StreamQueue& queue) = 0;
@@ -66,12 +66,12 @@ class OnCopyEngines : public Execution {
   Result<bool> connect();
   Result<bool> is_capturing() const;
   Result<bool> agree();
-  Status agree(Meeting& meeting);
+  Status agree(Rendezvous& rendezvous);
   bool has_room() const;
   Status open_queue();
   Status begin(StreamQueue& queue);
 
-  std::vector<Meeting> meetings_;
+  std::vector<Rendezvous> rendezvous_;
   bool is_arranged_ = false;
   bool is_captured_ = false;
   std::int64_t arranged_ns_ = 0;

@@ -23,18 +23,19 @@ constexpr std::int64_t enough_for_proof_ns = 100 * ns_per_ms;
 
 }  // namespace
 
-void Acceptor::progress(const Meetings& meetings) {
+void Acceptor::progress(const PendingConnections& all_pending) {
   const std::int64_t now = now_ns();
   for (auto at = strangers_.begin(); at != strangers_.end();)
     at = advance(*at, now) ? strangers_.erase(at) : std::next(at);
   if (now >= next_accept_ns_)
-    for (const sys::Socket& listener : listeners_) accept_new(listener, meetings, now);
+    for (const sys::Socket& listener : listeners_) accept_new(listener, all_pending, now);
   std::erase_if(gatherings_,
-                [](const Gathering& gathering) { return !gathering.meeting->waits(); });
-  join_parked(meetings, now);
+                [](const Gathering& gathering) { return !gathering.pending->waits(); });
+  join_parked(all_pending, now);
 }
 
-void Acceptor::accept_new(const sys::Socket& listener, const Meetings& meetings, std::int64_t now) {
+void Acceptor::accept_new(const sys::Socket& listener, const PendingConnections& all_pending,
+                          std::int64_t now) {
   for (int i = 0; i < accept_at_once; ++i) {
     auto accepted = sys::accept_one(listener);
     if (!accepted.ok()) {
@@ -42,7 +43,7 @@ void Acceptor::accept_new(const sys::Socket& listener, const Meetings& meetings,
         drop_oldest(now);
         continue;
       }
-      starve(accepted.error(), meetings, now);
+      starve(accepted.error(), all_pending, now);
       return;
     }
     if (!*accepted) {
@@ -60,7 +61,7 @@ void Acceptor::accept_new(const sys::Socket& listener, const Meetings& meetings,
   }
 }
 
-void Acceptor::starve(const Error& why, const Meetings& meetings, std::int64_t now) {
+void Acceptor::starve(const Error& why, const PendingConnections& all_pending, std::int64_t now) {
   next_accept_ns_ = now + accept_pause_ns;
   if (starved_since_ns_ == 0) starved_since_ns_ = now;
   if (now >= next_starved_log_ns_) {
@@ -68,9 +69,9 @@ void Acceptor::starve(const Error& why, const Meetings& meetings, std::int64_t n
     log(LogLevel::warn, why.message);
   }
   if (now - starved_since_ns_ < most_without_descriptors_ns) return;
-  for (const auto& meeting : meetings)
-    if (meeting->waits() && !meeting->connects())
-      meeting->fail(no_descriptors(meeting->self, meeting->peer, why));
+  for (const auto& pending : all_pending)
+    if (pending->waits() && !pending->connects())
+      pending->fail(no_descriptors(pending->self, pending->peer, why));
 }
 
 void Acceptor::drop_oldest(std::int64_t now) {
@@ -133,20 +134,20 @@ void Acceptor::park(Stranger& stranger, const Hello& hello, std::int64_t now) {
                      .deadline_ns = now + parked_seconds * ns_per_s});
 }
 
-void Acceptor::join_parked(const Meetings& meetings, std::int64_t now) {
+void Acceptor::join_parked(const PendingConnections& all_pending, std::int64_t now) {
   const bool look = now >= next_look_at_parked_ns_;
   if (look) next_look_at_parked_ns_ = now + look_at_parked_ns;
   for (auto at = parked_.begin(); at != parked_.end();) {
     const Hello& hello = at->hello;
-    const auto meeting = std::ranges::find_if(meetings, [&](const auto& each) {
+    const auto pending = std::ranges::find_if(all_pending, [&](const auto& each) {
       return each->waits() && !each->connects() && each->key == hello.key &&
              static_cast<std::uint32_t>(each->self) == hello.peer &&
              static_cast<std::uint32_t>(each->peer) == hello.self;
     });
-    bool done = meeting != meetings.end();
+    bool done = pending != all_pending.end();
     if (done) {
       // Where the reply could not be sent, the peer tries again.
-      if (auto joined = join(*at, *meeting); !joined.ok())
+      if (auto joined = join(*at, *pending); !joined.ok())
         log(LogLevel::info, "a stream of rank ", hello.self, " on ", describe(hello.key),
             " did not join: ", joined.error().message);
     } else if (look && at->messages.has_gone()) {
@@ -160,25 +161,25 @@ void Acceptor::join_parked(const Meetings& meetings, std::int64_t now) {
   }
 }
 
-Status Acceptor::join(Parked& parked, const std::shared_ptr<Meeting>& meeting) {
+Status Acceptor::join(Parked& parked, const std::shared_ptr<PendingConnection>& pending) {
   const Hello& hello = parked.hello;
   UNISONO_ASSIGN(const sys::Protection protection, policy_.of(parked.messages.socket()));
-  Reply reply{.geometry = meeting->geometry, .protection = protection};
-  if (hello.geometry != meeting->geometry)
+  Reply reply{.geometry = pending->geometry, .protection = protection};
+  if (hello.geometry != pending->geometry)
     reply.verdict = Reply::Verdict::other_geometry;
   else if (hello.protection != protection)
     reply.verdict = Reply::Verdict::other_protection;
   Status sent = parked.messages.send(encode_reply(keys_, parked.nonces, hello, reply));
   if (reply.verdict == Reply::Verdict::other_geometry) {
-    meeting->fail(geometry_mismatch(meeting->peer, hello.geometry, meeting->geometry));
+    pending->fail(geometry_mismatch(pending->peer, hello.geometry, pending->geometry));
     return {};
   }
   if (reply.verdict == Reply::Verdict::other_protection) {
-    meeting->fail(protection_mismatch(meeting->peer, hello.protection, protection));
+    pending->fail(protection_mismatch(pending->peer, hello.protection, protection));
     return {};
   }
   UNISONO_TRY(std::move(sent));
-  Gathering& gathering = gathering_of(meeting, parked);
+  Gathering& gathering = gathering_of(pending, parked);
   JoinedStream& place = gathering.streams[static_cast<std::size_t>(hello.stream)];
   if (!place.socket) --gathering.missing;
   const StreamKeys keys = derive_stream_keys(keys_, parked.nonces, hello);
@@ -186,14 +187,14 @@ Status Acceptor::join(Parked& parked, const std::shared_ptr<Meeting>& meeting) {
            .protection = protection,
            .send_key = keys.acceptor,
            .receive_key = keys.connector};
-  if (gathering.missing == 0) meeting->join(std::move(gathering.streams));
+  if (gathering.missing == 0) pending->join(std::move(gathering.streams));
   return {};
 }
 
-Acceptor::Gathering& Acceptor::gathering_of(const std::shared_ptr<Meeting>& meeting,
+Acceptor::Gathering& Acceptor::gathering_of(const std::shared_ptr<PendingConnection>& pending,
                                             const Parked& parked) {
   const auto found = std::ranges::find_if(
-      gatherings_, [&](const Gathering& gathering) { return gathering.meeting == meeting; });
+      gatherings_, [&](const Gathering& gathering) { return gathering.pending == pending; });
   const auto streams = static_cast<std::size_t>(parked.hello.streams);
   if (found != gatherings_.end() && found->attempt == parked.nonces.connector &&
       found->streams.size() == streams)
@@ -201,7 +202,7 @@ Acceptor::Gathering& Acceptor::gathering_of(const std::shared_ptr<Meeting>& meet
   // A new attempt of the peer replaces one that failed half-way.
   if (found != gatherings_.end()) gatherings_.erase(found);
   Gathering& fresh = gatherings_.emplace_back();
-  fresh.meeting = meeting;
+  fresh.pending = pending;
   fresh.attempt = parked.nonces.connector;
   fresh.streams.resize(streams);
   fresh.missing = streams;

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "base/log_limit.h"
-#include "transport/socket/meeting.h"
+#include "transport/socket/pending_connection.h"
 #include "transport/socket/poller.h"
 #include "transport/socket/small_messages.h"
 #include "transport/socket/wire_policy.h"
 
 namespace unisono::transport::socket {
 
-using Meetings = std::vector<std::shared_ptr<Meeting>>;
+using PendingConnections = std::vector<std::shared_ptr<PendingConnection>>;
 
 // Anybody can connect. Whoever has not proved the job's key costs a descriptor and one of these,
 // allocated when it is accepted, and nothing for what it sends.
@@ -49,8 +49,9 @@ class Acceptor {
            Poller& poller)
       : listeners_(std::move(listeners)), keys_(keys), policy_(policy), poller_(poller) {}
 
-  // Accepts what has come, moves handshakes on, and lets streams join meetings that wait for them.
-  void progress(const Meetings& meetings);
+  // Accepts what has come, moves handshakes on, and lets streams join all_pending that wait for
+  // them.
+  void progress(const PendingConnections& all_pending);
   bool under_way() const { return !strangers_.empty(); }
 
   // So many may try to prove the key at once, for so long. Then the oldest is turned away, so that
@@ -74,26 +75,27 @@ class Acceptor {
     Hello hello;
     std::int64_t deadline_ns;
   };
-  // The streams of one attempt that have joined a meeting so far.
+  // The streams of one attempt that have joined a pending so far.
   struct Gathering {
-    std::shared_ptr<Meeting> meeting;
+    std::shared_ptr<PendingConnection> pending;
     Nonce attempt;
     std::vector<JoinedStream> streams;
     std::size_t missing = 0;
   };
 
-  void accept_new(const sys::Socket& listener, const Meetings& meetings, std::int64_t now);
+  void accept_new(const sys::Socket& listener, const PendingConnections& all_pending,
+                  std::int64_t now);
   // This process has no descriptor for a connection that waits.
-  void starve(const Error& why, const Meetings& meetings, std::int64_t now);
+  void starve(const Error& why, const PendingConnections& all_pending, std::int64_t now);
   void drop_oldest(std::int64_t now);
   // True when it is done with: parked or refused.
   bool advance(Stranger& stranger, std::int64_t now);
   // Its Hello, once that is there and proven.
   Result<std::optional<Hello>> hear(Stranger& stranger);
   void park(Stranger& stranger, const Hello& hello, std::int64_t now);
-  void join_parked(const Meetings& meetings, std::int64_t now);
-  Status join(Parked& parked, const std::shared_ptr<Meeting>& meeting);
-  Gathering& gathering_of(const std::shared_ptr<Meeting>& meeting, const Parked& parked);
+  void join_parked(const PendingConnections& all_pending, std::int64_t now);
+  Status join(Parked& parked, const std::shared_ptr<PendingConnection>& pending);
+  Gathering& gathering_of(const std::shared_ptr<PendingConnection>& pending, const Parked& parked);
   void log_refusal(const sys::Socket& socket, std::string_view why, std::int64_t now);
 
   std::vector<sys::Socket> listeners_;  // one for each rail

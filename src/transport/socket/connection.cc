@@ -17,12 +17,12 @@ namespace {
 
 class SocketConnection final : public Connection {
  public:
-  SocketConnection(std::shared_ptr<Hub> hub, std::shared_ptr<Meeting> meeting,
+  SocketConnection(std::shared_ptr<Hub> hub, std::shared_ptr<PendingConnection> pending,
                    sys::PrivateMemory region, sys::PrivateMemory signals)
-      : Connection(meeting->self, meeting->peer),
+      : Connection(pending->self, pending->peer),
         hub_(std::move(hub)),
-        meeting_(std::move(meeting)),
-        geometry_(meeting_->geometry),
+        pending_(std::move(pending)),
+        geometry_(pending_->geometry),
         region_memory_(std::move(region)),
         signals_memory_(std::move(signals)) {
     region_ = region_memory_.data();
@@ -60,7 +60,7 @@ class SocketConnection final : public Connection {
   bool gone() const { return inbox_ && inbox_->over(); }
 
   std::shared_ptr<Hub> hub_;
-  std::shared_ptr<Meeting> meeting_;
+  std::shared_ptr<PendingConnection> pending_;
   Geometry geometry_;
   sys::PrivateMemory region_memory_;
   sys::PrivateMemory signals_memory_;
@@ -76,10 +76,11 @@ class SocketConnection final : public Connection {
 };
 
 SocketConnection::~SocketConnection() {
-  hub_->leave(meeting_);
+  hub_->leave(pending_);
   const std::lock_guard lock(mutex_);
   // The peer may have joined a connection that was never looked at again here.
-  const bool joined = meeting_->state.load(std::memory_order_acquire) == Meeting::State::joined;
+  const bool joined =
+      pending_->state.load(std::memory_order_acquire) == PendingConnection::State::joined;
   if (!outbox_ && (!joined || !adopt().ok())) return;
   if (fault_ == 0) {
     outbox_->drop();
@@ -95,12 +96,12 @@ Result<bool> SocketConnection::ready() {
   const std::lock_guard lock(mutex_);
   UNISONO_TRY(state());
   if (outbox_) return true;
-  switch (meeting_->state.load(std::memory_order_acquire)) {
-    case Meeting::State::waiting:
+  switch (pending_->state.load(std::memory_order_acquire)) {
+    case PendingConnection::State::waiting:
       return false;
-    case Meeting::State::failed:
-      return Error(meeting_->error);
-    case Meeting::State::joined:
+    case PendingConnection::State::failed:
+      return Error(pending_->error);
+    case PendingConnection::State::joined:
       break;
   }
   UNISONO_TRY(adopt());
@@ -108,14 +109,14 @@ Result<bool> SocketConnection::ready() {
 }
 
 Status SocketConnection::adopt() {
-  for (JoinedStream& joined : meeting_->streams) {
+  for (JoinedStream& joined : pending_->streams) {
     streams_.push_back(std::make_unique<Stream>(std::move(joined.socket), hub_->poller()));
     UNISONO_TRY(streams_.back()->seal(joined));
     UNISONO_TRY(streams_.back()->watch());
     erase(joined.send_key);
     erase(joined.receive_key);
   }
-  inbox_.emplace(streams_, region_, signals_, geometry_, peer_, meeting_->ranks);
+  inbox_.emplace(streams_, region_, signals_, geometry_, peer_, pending_->ranks);
   outbox_.emplace(streams_, geometry_.signals, hub_->rails());
   if (fault_ != 0) tell_fault();
   return {};
@@ -185,7 +186,7 @@ Status SocketConnection::check_peer() {
   if (inbox_->said_bye())
     return peer_error(peer_, "rank ", peer_,
                       " left the communicator while this rank still waits for it");
-  return peer_error(peer_, "rank ", peer_, " failed: its connection from ", meeting_->peer_address,
+  return peer_error(peer_, "rank ", peer_, " failed: its connection from ", pending_->peer_address,
                     " has ended");
 }
 
@@ -211,7 +212,7 @@ void SocketConnection::tell_fault() {
 
 std::size_t SocketConnection::memory_bytes() const {
   const std::lock_guard lock(mutex_);
-  std::size_t bytes = sizeof *this + sizeof *meeting_ + meeting_->peer_address.capacity();
+  std::size_t bytes = sizeof *this + sizeof *pending_ + pending_->peer_address.capacity();
   for (const auto& stream : streams_) bytes += stream->memory_bytes();
   bytes += sys::resident_bytes(region_memory_.data(), region_memory_.bytes());
   bytes += sys::resident_bytes(signals_memory_.data(), signals_memory_.bytes());
@@ -228,9 +229,9 @@ Result<std::unique_ptr<Connection>> make_connection(std::shared_ptr<Hub> hub,
   UNISONO_ASSIGN(auto signals,
                  sys::PrivateMemory::allocate(static_cast<std::size_t>(request.geometry.signals) *
                                               sizeof(std::uint64_t)));
-  UNISONO_ASSIGN(auto meeting, hub->meet(request));
+  UNISONO_ASSIGN(auto pending, hub->open(request));
   return std::unique_ptr<Connection>(std::make_unique<SocketConnection>(
-      std::move(hub), std::move(meeting), std::move(region), std::move(signals)));
+      std::move(hub), std::move(pending), std::move(region), std::move(signals)));
 }
 
 }  // namespace unisono::transport::socket

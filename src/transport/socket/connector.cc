@@ -11,8 +11,8 @@
 
 namespace unisono::transport::socket {
 
-void Connector::begin(std::shared_ptr<Meeting> meeting) {
-  attempts_.push_back({.meeting = std::move(meeting)});
+void Connector::begin(std::shared_ptr<PendingConnection> pending) {
+  attempts_.push_back({.pending = std::move(pending)});
 }
 
 void Connector::progress() {
@@ -21,7 +21,7 @@ void Connector::progress() {
 }
 
 bool Connector::advance(Attempt& attempt) {
-  if (!attempt.meeting->waits()) return true;
+  if (!attempt.pending->waits()) return true;
   if (attempt.streams.empty()) {
     if (now_ns() < attempt.next_try_ns) return false;
     if (auto started = start(attempt); !started.ok()) return retry_later(attempt, started.error());
@@ -29,7 +29,7 @@ bool Connector::advance(Attempt& attempt) {
   bool all = true;
   for (Outgoing& stream : attempt.streams) {
     if (auto status = advance(stream, attempt); !status.ok())
-      return !attempt.meeting->waits() || retry_later(attempt, status.error());
+      return !attempt.pending->waits() || retry_later(attempt, status.error());
     all = all && stream.stage == Outgoing::Stage::joined;
   }
   if (all) join(attempt);
@@ -37,10 +37,10 @@ bool Connector::advance(Attempt& attempt) {
 }
 
 Status Connector::start(Attempt& attempt) {
-  const Meeting& meeting = *attempt.meeting;
+  const PendingConnection& pending = *attempt.pending;
   attempt.started_ns = now_ns();
   UNISONO_ASSIGN(const Nonce nonce, fresh_nonce());
-  UNISONO_ASSIGN(const auto addresses, read_addresses(meeting.peer_address));
+  UNISONO_ASSIGN(const auto addresses, read_addresses(pending.peer_address));
   for (int stream = 0; stream < streams_; ++stream) {
     const auto rail = static_cast<std::size_t>(stream) % addresses.size();
     UNISONO_ASSIGN(const int descriptor, sys::begin_connect(addresses[rail]));
@@ -51,10 +51,10 @@ Status Connector::start(Attempt& attempt) {
     outgoing.nonces.connector = nonce;
     outgoing.hello = {.stream = stream,
                       .streams = streams_,
-                      .key = meeting.key,
-                      .self = static_cast<std::uint32_t>(meeting.self),
-                      .peer = static_cast<std::uint32_t>(meeting.peer),
-                      .geometry = meeting.geometry};
+                      .key = pending.key,
+                      .self = static_cast<std::uint32_t>(pending.self),
+                      .peer = static_cast<std::uint32_t>(pending.peer),
+                      .geometry = pending.geometry};
   }
   return {};
 }
@@ -76,10 +76,10 @@ Status Connector::advance(Outgoing& stream, Attempt& attempt) {
     UNISONO_TRY(stream.messages.send(encode_hello(keys_, stream.nonces, stream.hello)));
     stream.stage = Stage::waiting;
   }
-  return stream.stage == Stage::waiting ? take_reply(stream, *attempt.meeting) : Status{};
+  return stream.stage == Stage::waiting ? take_reply(stream, *attempt.pending) : Status{};
 }
 
-Status Connector::take_reply(Outgoing& stream, Meeting& meeting) {
+Status Connector::take_reply(Outgoing& stream, PendingConnection& pending) {
   UNISONO_ASSIGN(const auto message, stream.messages.receive(reply_bytes));
   if (message.empty()) return {};
   UNISONO_ASSIGN(const Reply reply, decode_reply(keys_, stream.nonces, stream.hello, message));
@@ -88,10 +88,10 @@ Status Connector::take_reply(Outgoing& stream, Meeting& meeting) {
       stream.stage = Outgoing::Stage::joined;
       return {};
     case Reply::Verdict::other_geometry:
-      meeting.fail(geometry_mismatch(meeting.peer, reply.geometry, meeting.geometry));
+      pending.fail(geometry_mismatch(pending.peer, reply.geometry, pending.geometry));
       break;
     case Reply::Verdict::other_protection:
-      meeting.fail(protection_mismatch(meeting.peer, reply.protection, stream.hello.protection));
+      pending.fail(protection_mismatch(pending.peer, reply.protection, stream.hello.protection));
       break;
   }
   return environment_error("the peer asked for a different connection");
@@ -106,11 +106,11 @@ void Connector::join(Attempt& attempt) {
                       .send_key = keys.connector,
                       .receive_key = keys.acceptor});
   }
-  attempt.meeting->join(std::move(joined));
+  attempt.pending->join(std::move(joined));
 }
 
 bool Connector::retry_later(Attempt& attempt, const Error& why) {
-  Meeting& meeting = *attempt.meeting;
+  PendingConnection& pending = *attempt.pending;
   const std::int64_t now = now_ns();
   // Before the streams give theirs back.
   const bool out_of_descriptors = sys::out_of_descriptors();
@@ -143,10 +143,10 @@ bool Connector::retry_later(Attempt& attempt, const Error& why) {
   else
     gives_up |= now - attempt.starved_since_ns >= most_without_descriptors_ns;
   if (gives_up && out_of_descriptors)
-    meeting.fail(no_descriptors(meeting.self, meeting.peer, why));
+    pending.fail(no_descriptors(pending.self, pending.peer, why));
   else if (gives_up)
-    meeting.fail(peer_error(meeting.peer, "rank ", meeting.peer, " cannot be reached at ",
-                            meeting.peer_address, " on ", describe(meeting.key), ": ", why.message,
+    pending.fail(peer_error(pending.peer, "rank ", pending.peer, " cannot be reached at ",
+                            pending.peer_address, " on ", describe(pending.key), ": ", why.message,
                             "; its process has ended, or belongs to another job"));
   return gives_up;
 }

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "transport/socket/meeting.h"
+#include "transport/socket/pending_connection.h"
 #include "transport/socket/small_messages.h"
 #include "transport/socket/wire_policy.h"
 
@@ -16,7 +16,7 @@ class Connector {
   Connector(const HandshakeKeys& keys, const WirePolicy& policy, int streams)
       : keys_(keys), policy_(policy), streams_(streams) {}
 
-  void begin(std::shared_ptr<Meeting> meeting);
+  void begin(std::shared_ptr<PendingConnection> pending);
   void progress();
 
  private:
@@ -39,7 +39,7 @@ class Connector {
     Hello hello;
   };
   struct Attempt {
-    std::shared_ptr<Meeting> meeting;
+    std::shared_ptr<PendingConnection> pending;
     std::vector<Outgoing> streams;
     int tries = 0;
     std::int64_t started_ns = 0;
@@ -48,11 +48,11 @@ class Connector {
     std::int64_t next_try_ns = 0;
   };
 
-  // True when the meeting is over for the connector.
+  // True when the pending is over for the connector.
   bool advance(Attempt& attempt);
   Status start(Attempt& attempt);
   Status advance(Outgoing& stream, Attempt& attempt);
-  Status take_reply(Outgoing& stream, Meeting& meeting);
+  Status take_reply(Outgoing& stream, PendingConnection& pending);
   void join(Attempt& attempt);
   bool retry_later(Attempt& attempt, const Error& why);
 

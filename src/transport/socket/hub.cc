@@ -66,8 +66,8 @@ Hub::~Hub() {
 
 bool Hub::under_way() const {
   return acceptor_.under_way() || !close_handshake_.empty() ||
-         std::any_of(meetings_.begin(), meetings_.end(),
-                     [](const auto& meeting) { return meeting->waits(); });
+         std::any_of(pending_.begin(), pending_.end(),
+                     [](const auto& pending) { return pending->waits(); });
 }
 
 void Hub::progress() {
@@ -81,36 +81,36 @@ void Hub::progress() {
 void Hub::progress_locked() {
   last_progress_ns_.store(now_ns(), std::memory_order_relaxed);
   poller_->poll();
-  acceptor_.progress(meetings_);
+  acceptor_.progress(pending_);
   connector_.progress();
   close_handshake_.progress();
   busy_.store(under_way(), std::memory_order_relaxed);
 }
 
-Result<std::shared_ptr<Meeting>> Hub::meet(const ConnectionRequest& request) {
+Result<std::shared_ptr<PendingConnection>> Hub::open(const ConnectionRequest& request) {
   const std::lock_guard lock(mutex_);
-  for (const auto& other : meetings_)
+  for (const auto& other : pending_)
     if (other->key == request.key && other->self == request.self && other->peer == request.peer)
       return misuse("rank ", request.self, " already has a connection to rank ", request.peer,
                     " on ", describe(request.key));
-  auto meeting = std::make_shared<Meeting>();
-  meeting->key = request.key;
-  meeting->ranks = request.ranks;
-  meeting->self = request.self;
-  meeting->peer = request.peer;
-  meeting->geometry = request.geometry;
-  meeting->peer_address = std::string(request.peer_address);
-  meetings_.push_back(meeting);
-  if (meeting->connects()) connector_.begin(meeting);
+  auto pending = std::make_shared<PendingConnection>();
+  pending->key = request.key;
+  pending->ranks = request.ranks;
+  pending->self = request.self;
+  pending->peer = request.peer;
+  pending->geometry = request.geometry;
+  pending->peer_address = std::string(request.peer_address);
+  pending_.push_back(pending);
+  if (pending->connects()) connector_.begin(pending);
   busy_.store(true, std::memory_order_relaxed);
-  return meeting;
+  return pending;
 }
 
-void Hub::leave(const std::shared_ptr<Meeting>& meeting) {
+void Hub::leave(const std::shared_ptr<PendingConnection>& pending) {
   const std::lock_guard lock(mutex_);
-  std::erase(meetings_, meeting);
-  if (meeting->waits())
-    meeting->fail(bug("the connection was destroyed before it was established"));
+  std::erase(pending_, pending);
+  if (pending->waits())
+    pending->fail(bug("the connection was destroyed before it was established"));
   // Lets go of half-made streams.
   progress_locked();
 }

@@ -28,9 +28,9 @@ class Hub {
   Poller& poller() { return *poller_; }
   void progress();
 
-  Result<std::shared_ptr<Meeting>> meet(const ConnectionRequest& request);
-  // Afterwards the meeting does not change any more.
-  void leave(const std::shared_ptr<Meeting>& meeting);
+  Result<std::shared_ptr<PendingConnection>> open(const ConnectionRequest& request);
+  // Afterwards the pending does not change any more.
+  void leave(const std::shared_ptr<PendingConnection>& pending);
   void see_off(Streams streams);
 
  private:
@@ -45,7 +45,7 @@ class Hub {
   Acceptor acceptor_;
   Connector connector_;
   CloseHandshake close_handshake_;
-  Meetings meetings_;
+  PendingConnections pending_;
   std::atomic<bool> busy_{true};
   std::atomic<std::int64_t> last_progress_ns_{0};
 };

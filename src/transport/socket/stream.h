@@ -8,7 +8,7 @@
 
 #include "sys/tcp_socket.h"
 #include "transport/socket/frame.h"
-#include "transport/socket/meeting.h"
+#include "transport/socket/pending_connection.h"
 #include "transport/socket/poller.h"
 #include "transport/socket/ring.h"
 #include "transport/socket/sealer.h"

@@ -49,7 +49,7 @@ class Platform:
         nvls: None where there is no NVLink SHARP, or it is off.
         version: The version of NCCL; empty: the newest known.
         algorithms: Those that are allowed (NCCL_ALGO); empty: all.
-        protocols: Likewise (NCCL_PROTO).
+        protocols: Those that are allowed (NCCL_PROTO); empty: all.
     """
 
     generation: str

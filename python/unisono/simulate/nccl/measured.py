@@ -36,7 +36,7 @@ def read_points(path: Path, machine: MachineFile, ranks: int = 0, nodes: int = 0
         path: The file.
         machine: Where it was measured.
         ranks: The number of ranks, for a table that does not list its devices; 0: it does.
-        nodes: Likewise.
+        nodes: The number of nodes, for the same tables.
 
     Raises:
         MisuseError: It has no measurement, or does not say of what.

@@ -25,7 +25,7 @@ struct JoinedStream {
 // Shared by a connection and the hub. The lower rank connects, the higher one accepts. The hub
 // alone writes, under its lock; the connection takes over when it sees `joined` or `failed`
 // (acquire).
-struct Meeting {
+struct PendingConnection {
   enum class State : std::uint8_t { waiting, joined, failed };
 
   ConnectionKey key;

@@ -22,6 +22,6 @@ bool has_pmi();
 // that rank 0 made; on rank 0 it also returns the listener. May be called again, for another job of
 // the same processes. The conversation with the launcher ends when the process exits, so that MPI
 // can still be initialised; when MPI has been, PMI is MPI's and this is misuse.
-Result<std::optional<RendezvousListener>> meet_through_pmi(BootstrapOptions& options);
+Result<std::optional<RendezvousListener>> rendezvous_through_pmi(BootstrapOptions& options);
 
 }  // namespace unisono::comm

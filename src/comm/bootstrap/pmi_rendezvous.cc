@@ -1,4 +1,4 @@
-#include "comm/bootstrap/pmi_meeting.h"
+#include "comm/bootstrap/pmi_rendezvous.h"
 
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ struct Conversation {
   std::optional<PmiClient> client;
   std::unique_ptr<sys::AtExit> finalize_at_exit;
   pid_t process = 0;
-  int meetings = 0;
+  int jobs = 0;
 };
 
 Conversation& conversation() {
@@ -122,7 +122,7 @@ bool has_pmi() {
   return descriptor.ok() && PmiClient::is_socket(*descriptor);
 }
 
-Result<std::optional<RendezvousListener>> meet_through_pmi(BootstrapOptions& options) {
+Result<std::optional<RendezvousListener>> rendezvous_through_pmi(BootstrapOptions& options) {
   UNISONO_ASSIGN(const int processes, number_of(LauncherVariable::pmi_size));
   if (processes != options.world_size)
     return misuse("the job has ", options.world_size, " ranks, but the launcher started ",
@@ -138,7 +138,7 @@ Result<std::optional<RendezvousListener>> meet_through_pmi(BootstrapOptions& opt
   const Deadline deadline =
       std::chrono::steady_clock::now() + std::chrono::nanoseconds(options.timeout_ns);
   UNISONO_TRY(open(shared, deadline));
-  const std::string key = str("unisono-", shared.meetings++);
+  const std::string key = str("unisono-", shared.jobs++);
   std::optional<RendezvousListener> listener;
   Status met;
   if (options.rank == 0) {
