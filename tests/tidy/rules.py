@@ -9,13 +9,17 @@ from pathlib import Path
 
 from tidy.tree import CXX_SUFFIXES, Violation, lines_of, text_files
 
-MAX_LINES = 500
+MAX_LINES = 400
+MAX_TEST_LINES = 500  # of a file below tests
 CODE_SUFFIXES = CXX_SUFFIXES | {".py", ".pyi", ".cmake"}
 
 MAX_FUNCTION_LINES = 100
 
 # Files that may be longer, each with the reason.
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "src/device/kernels/tma_bulk_tiles.cuh": "one kernel's loop; its parts share registers and stages",
+    "src/device/program.h": "all that the host gives to kernels; both ends read it as one file",
+}
 
 # Variables that only the tests read; CONTRIBUTING.md says what they do.
 TEST_VARIABLES = {"UNISONO_TORCH_PYTHON", "UNISONO_UPDATE_GOLDEN", "UNISONO_EMULATED_FAILS"}
@@ -41,9 +45,10 @@ def length_violations(root: Path) -> list[Violation]:
     for path in text_files(root):
         name = str(path.relative_to(root))
         count = len(lines_of(path))
+        limit = MAX_TEST_LINES if name.startswith("tests/") else MAX_LINES
         code = path.suffix in CODE_SUFFIXES or path.name == "CMakeLists.txt"
-        if code and count > MAX_LINES and name not in LONG_FILES:
-            found.append(Violation(name, MAX_LINES, f"{count} lines; split it (limit {MAX_LINES})"))
+        if code and count > limit and name not in LONG_FILES:
+            found.append(Violation(name, limit, f"{count} lines; split it (limit {limit})"))
     for name in LONG_FILES:
         path = root / name
         if not path.exists() or len(lines_of(path)) <= MAX_LINES:

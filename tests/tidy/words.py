@@ -42,17 +42,7 @@ RETIRED: dict[str, str] = {
 FRAGMENTS = r"Likewise\b"
 
 # Files that may say a word, each with the reason.
-ALLOWED: dict[str, str] = {
-    "bindings/python/selection.cc": "`crowding` is an argument's name",
-    "python/unisono/doctor/parts.py": "its docstring says 'beside'",
-    "python/unisono/simulate/files.py": "its docstring says 'beside'",
-    "python/unisono/simulate/measurements.py": "a table's heading says 'kernels by hand'",
-    "python/unisono/simulate/models.py": "its docstring says 'matrix products'",
-    "python/unisono/simulate/nccl/choice.py": "its docstring says 'Likewise'",
-    "python/unisono/simulate/nccl/measured.py": "its docstring says 'Likewise'",
-    "python/unisono/simulate/predict.py": "its docstring says 'Likewise'",
-    "python/unisono/simulate/records.py": "its error text says 'beside'",
-}
+ALLOWED: dict[str, str] = {}
 
 _RETIRED = [
     (re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), better)

@@ -16,7 +16,7 @@ class Device:
     """What computes, as a roofline.
 
     Attributes:
-        tflops: 10^12 operations a second that large matrix products reach.
+        tflops: 10^12 operations a second that large GEMMs reach.
         memory_gb_s: 10^9 bytes a second of its memory; 0: no limit.
         peak_tflops: 10^12 operations a second of its data sheet, for MFU; 0: unknown.
     """
