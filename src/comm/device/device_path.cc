@@ -39,7 +39,7 @@ Result<std::unique_ptr<Plans>> DevicePath::plans_of_kernels() {
   Selection selection(
       topo::Placement::single_node(ranks_),
       device_model(engine.options(), connections_->thread_blocks(), engine.paths()));
-  UNISONO_TRY(selection.read_settings(host_.settings()));
+  UNISONO_TRY(selection.read_settings(job_->settings()));
   const auto make = [&resources = *connections_](const Plans::Program& made) {
     return engine::gpu::make_execution(made.header, made.program, made.exchange(), resources);
   };
