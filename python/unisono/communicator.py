@@ -26,7 +26,7 @@ from unisono import _unisono as native
 from unisono.arguments import guard
 from unisono.arrays import Array, Returned
 from unisono.calls import CallOptions, DeviceOptions
-from unisono.collectives import Collectives
+from unisono.collective_calls import Collectives
 from unisono.errors import MisuseError
 from unisono.streams import Stream
 from unisono.work import Group, Work, abort_unfinished

@@ -288,7 +288,12 @@ SETTING = st.sampled_from([row.variable for row in unisono.settings()])
 
 
 @settings(THOROUGH, max_examples=150)
-@given(st.one_of(ANYTHING, st.dictionaries(st.one_of(ANYTHING, SETTING), ANYTHING, max_size=3)))
+@given(
+    st.one_of(
+        ANYTHING,
+        st.dictionaries(st.one_of(TEXTS, st.integers(-1, 3), SETTING), ANYTHING, max_size=3),
+    )
+)
 def test_any_setting_is_answered(values):
     made = answer(unisono.init, 0, 1, settings=values)
     if made is not None:

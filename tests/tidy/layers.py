@@ -58,7 +58,7 @@ PYTHON_LAYERS = {
     "calls": 5,
     "programs": 6,
     "inspection": 7,
-    "collectives": 8,
+    "collective_calls": 8,
     "communicator": 9,
     "join": 10,
     "": 11,
