@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "bind.h"
 #include "comm/select/engine_model.h"
 #include "convert.h"
@@ -88,8 +89,10 @@ std::shared_ptr<const comm::EngineModel> engine_model(std::string_view engine, i
                                                       int sms) {
   if (engine.empty()) return nullptr;
   if (engine == "host")
-    return comm::host_model(transport::FifoOptions::from_settings().shared_by(ranks_on_a_node));
-  if (engine == "gpu") return comm::device_model(engine::gpu::Options::from_settings(), sms, {});
+    return comm::host_model(
+        transport::FifoOptions::from_settings(environment_settings()).shared_by(ranks_on_a_node));
+  if (engine == "gpu")
+    return comm::device_model(engine::gpu::Options::from_settings(environment_settings()), sms, {});
   raise(misuse("there is no engine '", engine, "'; write host or gpu"));
 }
 

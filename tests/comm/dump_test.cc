@@ -185,18 +185,19 @@ TEST(Dump, OfARankThatMakesNoCall) {
 
 // What holds a call up may be in another group.
 TEST(Dump, AFailureWritesTheOtherGroupsOfTheProcess) {
-  test::run_ranks({.ranks = 2, .timeout = 300ms}, [](Communicator& world) {
-    auto all = world.split(0, world.rank());
-    ASSERT_TRUE(all.ok()) << all.error().describe();
-    ASSERT_TRUE(world.barrier().ok());
-    Communicator& stuck = world.rank() == 0 ? world : *all;
-    const Communicator& other = world.rank() == 0 ? *all : world;
-    ASSERT_FALSE(stuck.barrier().ok());
-    const auto record = json::parse(text_of(path_of(other)));
-    ASSERT_TRUE(record.ok()) << record.error().describe();
-    EXPECT_EQ(record->find("cause")->string(), "failure");
-    EXPECT_EQ(record->find("world_ranks")->array().size(), 2U);
-  });
+  test::run_ranks({.ranks = 2, .timeout = 300ms, .settings = DumpSettings::values()},
+                  [](Communicator& world) {
+                    auto all = world.split(0, world.rank());
+                    ASSERT_TRUE(all.ok()) << all.error().describe();
+                    ASSERT_TRUE(world.barrier().ok());
+                    Communicator& stuck = world.rank() == 0 ? world : *all;
+                    const Communicator& other = world.rank() == 0 ? *all : world;
+                    ASSERT_FALSE(stuck.barrier().ok());
+                    const auto record = json::parse(text_of(path_of(other)));
+                    ASSERT_TRUE(record.ok()) << record.error().describe();
+                    EXPECT_EQ(record->find("cause")->string(), "failure");
+                    EXPECT_EQ(record->find("world_ranks")->array().size(), 2U);
+                  });
 }
 
 std::string cause_of(const std::optional<json::Value>& dump) {
@@ -208,7 +209,7 @@ TEST(Dump, OfAllRanksOnRequestOfOne) {
   std::promise<void> is_over;
   const std::shared_future<void> over = is_over.get_future().share();
   std::atomic<int> written = 0;
-  test::run_ranks({.ranks = 5}, [&](Communicator& world) {
+  test::run_ranks({.ranks = 5, .settings = DumpSettings::values()}, [&](Communicator& world) {
     ASSERT_TRUE(world.barrier().ok());
     if (world.rank() == 0) {
       const Status status = world.dump();
@@ -302,8 +303,7 @@ void get_the_signal_without_a_folder() {
 }
 
 void dump_without_a_folder() {
-  if (!settings().set(Setting::dump_directory, "").ok()) std::exit(1);
-  test::run_ranks({.ranks = 1}, [](Communicator& world) {
+  test::run_ranks({.ranks = 1, .settings = DumpSettings::values("")}, [](Communicator& world) {
     const Status status = world.dump();
     if (!status.ok()) fprintf(stderr, "%s", status.error().message.c_str());
   });

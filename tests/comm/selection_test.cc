@@ -291,8 +291,8 @@ TEST_F(SelectionFile, SaysWhyARowIsThereAndThatNoneIsForThisShape) {
   EXPECT_EQ(here->origin, path_ + ": dgx_h100, 1 KiB: 12 us simulated");
 
   Selection other = selection_of(2, 3);
-  const WithSetting file(Setting::selection_file, path_);
-  ASSERT_TRUE(other.read_settings().ok());
+  const Settings settings = test::settings_with({{Setting::selection_file, path_}});
+  ASSERT_TRUE(other.read_settings(settings).ok());
   EXPECT_EQ(other.file_note(),
             path_ +
                 " has no row for 6 ranks on 2 nodes, so the cost model chooses; its rows are "

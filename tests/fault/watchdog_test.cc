@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/settings.h"
 #include "base/str.h"
 #include "support/forked_ranks.h"
 #include "support/sanitized.h"
@@ -41,8 +40,8 @@ class Watchdog : public testing::Test {
   ~Watchdog() override { std::filesystem::remove_all(directory_); }
 
   std::vector<Ended> run(int ranks, const std::function<std::string(Communicator&)>& body) {
-    return run_forked(ranks, body, [this](int, InitOptions&) {
-      EXPECT_TRUE(settings().set(Setting::dump_directory, directory_).ok());
+    return run_forked(ranks, body, [this](int, InitOptions& options) {
+      options.settings = {{"UNISONO_DUMP_DIRECTORY", directory_}};
     });
   }
   // By rank; of the ranks that have a file.
