@@ -76,14 +76,13 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
                                                    .checks_calls = core->checks_calls},
                                                   core->world_ranks, std::move(placement)));
   core->scheduler = std::make_unique<Scheduler>(
-      Scheduler::Options{
-          .rank = core->rank,
-          .communicator = core->id,
-          .group = core->group_name,
-          .spins = spins_of(*job),
-          .record_slots = static_cast<std::size_t>(
-              std::max<std::int64_t>(job->settings().integer(Setting::record_slots), 1)),
-          .on_failure = [of = core.get()] { comm::dump_process_to_directory(*of); }},
+      Scheduler::Options{.rank = core->rank,
+                         .communicator = core->id,
+                         .group = core->group_name,
+                         .spins = spins_of(*job),
+                         .record_slots = static_cast<std::size_t>(std::max<std::int64_t>(
+                             job->settings().integer(Setting::record_slots), 1)),
+                         .on_failure = [of = core.get()] { comm::dump_process_to_directory(*of); }},
       core->host->connections(), *core->status_page, *group);
   if (job->has_signals())
     UNISONO_TRY(core->make_signals(*job, *group));

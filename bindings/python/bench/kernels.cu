@@ -1,7 +1,7 @@
 // What the bench does on a device besides calls: inputs, the comparison of results, and what a
 // collective is measured against: plain stores, and a kernel that does nothing.
-#include "program.h"
 #include "device/ptx/grid.cuh"
+#include "program.h"
 
 namespace unisono::python {
 namespace {

@@ -1,5 +1,5 @@
-// unisono._bench: what measures the library and compares it with others. It links to unisono._unisono,
-// so that a process has one core. python/unisono/_bench.pyi documents it.
+// unisono._bench: what measures the library and compares it with others. It links to
+// unisono._unisono, so that a process has one core. python/unisono/_bench.pyi documents it.
 
 #include "bench.h"
 #include "edge.h"
