@@ -18,7 +18,7 @@ inline constexpr std::size_t unit_bytes = 16;  // what one thread moves at once
 // What a receiver posts to the sender of a link: for each of its messages in a tile, or for a large
 // transfer, where it is to be put. Messages beyond so many go through slots.
 inline constexpr int max_addresses = 63;
-// Ranks of a call whose messages can go straight to their destination.
+// Ranks of a call whose messages can be zero-copy.
 inline constexpr int max_mapped_peers = 16;
 // A destination that begins elsewhere is reached through slots.
 inline constexpr std::size_t address_alignment = unit_bytes;
@@ -152,7 +152,7 @@ struct Arithmetic {
   std::uint8_t combine;
   std::uint8_t scales_input;  // pre_multiplied_sum: what is read from the input is scaled
   std::uint8_t element_bytes;
-  std::int32_t divisor;  // average, in kernels by hand: of sums that are complete; 0: none
+  std::int32_t divisor;  // average, in specialised kernels: of complete sums; 0: none
   std::int64_t integer_factor;
   double real_factor;
 };
@@ -184,15 +184,15 @@ struct Launch {
 };
 static_assert(sizeof(Launch) <= 4096, "a kernel's parameters are limited to 4 KiB");
 
-// What a kernel by hand does with data: whatever is asked for, or, of so many ranks at most, whole
-// aligned words or units alone, as they are or sums of one type (kernels/data.cuh).
+// What a specialised kernel does with data: whatever is asked for, or, of so many ranks at most,
+// whole aligned words or units alone, as they are or sums of one type (kernels/data.cuh).
 enum class DataKind : std::uint8_t { any, plain, float16, bfloat16, float32 };
 inline constexpr int data_kinds = 5;
 inline constexpr int max_plain_ranks = 4;
 
-// Plans by hand (kernels/direct.cuh): of one hop, in which blocks are taken or combined, and
-// all-reduce in two, in which a segment is combined and then handed on. Slots of their own, each
-// with a part for every block and hop.
+// The LL all-pairs kernels (kernels/ll_all_pairs.cuh): plans of one hop, in which blocks are taken
+// or combined, and all-reduce in two, in which a segment is combined and then handed on. Slots of
+// their own, each with a part for every block and hop.
 enum class LlKind : std::uint8_t { take, combine, two_shot };
 inline constexpr int ll_kinds = 3;
 inline constexpr int all_pairs_max_ranks = 8;
@@ -226,7 +226,7 @@ struct LlLaunch {
   std::uint64_t states;       // BlockState[ll_max_blocks + 1]
   std::int64_t bytes;         // the most of any peer
   std::uint32_t block_units;  // of 8 bytes, for each block
-  std::uint32_t block_bytes;  // of a slot, likewise
+  std::uint32_t block_bytes;  // of a slot, for each block
   std::int16_t rank;
   std::int16_t ranks;
   std::int16_t first;  // whose peers[0] is; the others follow by number, the lowest the highest
@@ -242,8 +242,8 @@ struct LlLaunch {
   std::uint64_t greetings_in[all_pairs_max_ranks];
 };
 
-// Plans by hand in LL128 (kernels/lines.cuh), for calls of any size; slots are for a warp, each
-// with a group of lines for either hop.
+// The LL128 all-pairs kernels (kernels/ll128_all_pairs.cuh), for calls of any size; a slot is for a
+// warp, with a group of lines for either hop.
 inline constexpr int ll128_max_blocks = 128;
 inline constexpr int ll128_max_warps_of_block = 12;
 inline constexpr int ll128_threads = 32 * ll128_max_warps_of_block;
@@ -260,7 +260,7 @@ constexpr std::size_t ll128_slots_bytes(int ranks, int blocks = ll128_max_blocks
   return static_cast<std::size_t>(blocks * ll128_warps_of_block(ranks)) * ll128_slots * ll128_hops *
          ll128_group_bytes;
 }
-// Thread blocks that copy in bulk (kernels/bulk.cuh), at most.
+// Thread blocks of a call by TMA bulk copies (kernels/tma_bulk.cuh), at most.
 inline constexpr int bulk_max_blocks = 32;
 // Calls that post where their data go, by thread blocks. Of this end: how many there were. Of the
 // peer, stored by it: for each block, where this rank's data go, in this rank's addresses, or 0,
@@ -273,17 +273,17 @@ struct PostingCalls {
 // What a connection's region holds after what all begin with (transport/nvlink/layout.h). Of this
 // end: rounds of each warp, a word that says that they were given up; used are those, and the
 // numbers of calls, in the connection with the lowest rank. Of the peer, stored by it: rounds that
-// each warp is through with, and by bulk copies what it posts of its inputs; then slots.
+// each warp is through with, and by TMA bulk copies what it posts of its inputs; then slots.
 struct Ll128Region {
   std::uint64_t begin[16];
   std::uint64_t rounds[ll128_max_warps];
   alignas(128) std::uint32_t stopped;
-  // Of a call in bulk copies: runs of tiles that its warps took beyond their first, and from bit 32
-  // on warps that take no more; 0 between calls.
+  // Of a call by TMA bulk copies: runs of tiles that its warps took beyond their first, and from
+  // bit 32 on warps that take no more; 0 between calls.
   alignas(128) std::uint64_t taken;
   std::uint64_t credits[ll128_max_warps];
-  PostingCalls straight;  // each block counts its own
-  PostingCalls bulk;      // all blocks count all, however many a call has
+  PostingCalls zero_copy;  // each block counts its own
+  PostingCalls bulk;       // all blocks count all, however many a call has
   alignas(128) std::uint32_t inputs[ll128_max_blocks][4];
 };
 static_assert(sizeof(Ll128Region) % ll128_line_bytes == 0, "slots follow");
@@ -311,15 +311,16 @@ struct Ll128Launch {
   std::uint8_t hops;
   std::uint8_t sources_differ;
   std::uint8_t tells;
-  std::uint8_t spreads;  // what goes straight: a block sends to one rank; the same on all ranks
+  std::uint8_t spreads;  // zero-copy: a block sends to one rank; the same on all ranks
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
   Arithmetic arithmetic;
   Ll128Peer peers[all_pairs_max_ranks];
 };
 
-// Large calls in bulk copies, by few thread blocks (kernels/bulk.cuh): what one rank has, or what
-// all have, added up, goes to where it is wanted, tile by tile, through stages of shared memory.
+// Large calls by TMA bulk copies, on a small grid (kernels/tma_bulk.cuh): what one rank has, or
+// what all have, added up, goes to where it is wanted, tile by tile, through stages of shared
+// memory.
 inline constexpr int bulk_max_warps = 8;      // of a block, that copy
 inline constexpr int bulk_max_stages = 12;    // of a warp
 inline constexpr int bulk_stages_behind = 3;  // of copies, whose stores read; a warp has more
@@ -360,11 +361,11 @@ struct Transfer {
   std::uint16_t channels;
   std::uint8_t posts;         // by its size alone: the receiver says where it goes
   std::uint8_t direct;        // receives
-  std::uint32_t piece_bytes;  // 0: in lines
+  std::uint32_t piece_bytes;  // 0: in LL128
 };
 struct TransferBlock {
-  std::uint64_t link;   // Link, in device memory; 0: no message goes by slots
-  std::uint64_t lines;  // Link of what goes in lines, likewise
+  std::uint64_t link;   // Link, in device memory; 0: no message uses slots
+  std::uint64_t lines;  // Link of messages in LL128, in device memory
   std::uint16_t first_transfer;
   std::uint16_t transfers;
   std::uint8_t channel;  // this block's, of the direction's `channels`
@@ -389,7 +390,7 @@ struct MessagesLaunch {
 static_assert(sizeof(MessagesLaunch<small_launch_transfers>) <= 4096);
 static_assert(sizeof(MessagesLaunch<max_transfers>) <= 32764, "what CUDA 12.1 takes");
 
-// What a connection holds for messages in lines, where slots of others are: of this end, groups
+// What a connection holds for messages in LL128, where slots of others are: of this end, groups
 // that each warp has sent and has taken; of the peer, stored by it, groups of this end's that its
 // warps have taken; then each warp's slots.
 inline constexpr int ll128_messages_warps = 256;
@@ -402,7 +403,7 @@ struct Ll128Messages {
 inline constexpr std::size_t ll128_messages_bytes =
     sizeof(Ll128Messages) +
     std::size_t{ll128_messages_warps} * ll128_messages_slots * ll128_group_bytes;
-// A group whose messages are few and all go in lines has a kernel of its own.
+// A group whose messages are few and all in LL128 has a kernel of its own.
 struct Ll128MessagesRoute {
   std::uint64_t in;   // Ll128Messages, own
   std::uint64_t out;  // the peer's

@@ -1,4 +1,4 @@
-// What a kernel by hand can do with the data of a call, in words of 8 bytes or units of 16:
+// What a specialised kernel can do with the data of a call, in words of 8 bytes or units of 16:
 // whatever calls ask for, or what most do. A kernel runs through its code once, so its way is as
 // long as that.
 #pragma once
@@ -75,7 +75,7 @@ struct PlainData {
   }
 };
 
-// Likewise, and no averages: a loop is faster without the question.
+// The same without averages: a loop is faster without the question.
 template <class Format>
 struct PlainSums : PlainData<Format> {
   template <int units>

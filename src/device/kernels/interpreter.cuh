@@ -194,10 +194,10 @@ __device__ bool Worker<has_tokens>::move(const Step& step, int tile) const {
   const Wanted wanted{Failure::message, shared.recv.peer, shared.recv.channel, received + 1};
   const auto* in = at_address<const Byte>(slot(shared.recv.in_slots, received));
   const bool is_in_place = shared.in_addresses[step.in_address] != 0;
-  const std::uint64_t straight = shared.out_addresses[step.out_address];
-  auto* out = at_address<Byte>(straight != 0 ? straight + tile * launch.tile_elements *
-                                                              launch.arithmetic.element_bytes
-                                             : slot(shared.send.out_slots, sent));
+  const std::uint64_t mapped = shared.out_addresses[step.out_address];
+  auto* out = at_address<Byte>(mapped != 0 ? mapped + tile * launch.tile_elements *
+                                                          launch.arithmetic.element_bytes
+                                           : slot(shared.send.out_slots, sent));
   for (int i = 0; i < step.count; ++i) {
     Piece piece{};
     if ((step.flags & takes_source) != 0) {

@@ -1,4 +1,4 @@
-// Plans between all ranks in protocol LL128, by hand and for calls of any size, in one hop or two:
+// Plans between all ranks in protocol LL128, for calls of any size, in one hop or two:
 //   hop 0  a rank stores to others what it has for them; what comes is put where it belongs, or,
 //          where the rank `hears`, is added up in the plan's order, from its own data on
 //   hop 1  the sum (or what was heard from one alone) goes on to others, which put it in place
@@ -12,7 +12,7 @@
 // others at a round's end (`tells`), and the senders look. The two kinds of calls have slots of
 // their own. Warps count their rounds in device memory, so calls of any size follow each other.
 //
-// In a call that `posts` most of it goes straight (zero_copy.cuh), and only the rest by lines.
+// In a call that `posts` most of it is zero-copy (zero_copy.cuh), and only the rest in lines.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct Ll128Warp {
   Place place;
   int lane;
   int warp;  // of all that the slots are for
-  // What goes by slots, of the launch's.
+  // What uses slots, of the launch's.
   unsigned sends;
   unsigned keeps;
   unsigned takes;
@@ -257,7 +257,7 @@ __device__ __forceinline__ bool run_rounds(Ll128Warp<most, Data, by_distance>& s
   return true;
 }
 
-// What could not go straight; not in line, for its registers.
+// What could not be zero-copy; a function of its own, for its registers.
 template <int most>
 __device__ __noinline__ bool run_rest(Ll128Warp<most, AnyData, false>& self, int warp_of_block) {
   return run_rounds(self, warp_of_block, static_cast<int>(gridDim.x));
@@ -280,17 +280,17 @@ __device__ __forceinline__ void run_ll128(const Ll128Launch& launch) {
   if constexpr (posts) {
     if (!self.begin()) return;
     __shared__ std::uint64_t views[most];
-    ZeroCopy straight{launch, watch, place, own->straight.calls[blockIdx.x] + 1, views, 0, 0};
-    if (!straight.agree()) return;
-    straight.push();
-    straight.tell();
-    straight.keep();
-    self.sends &= ~straight.sends;
-    self.takes &= ~straight.takes;
+    ZeroCopy zero_copy{launch, watch, place, own->zero_copy.calls[blockIdx.x] + 1, views, 0, 0};
+    if (!zero_copy.agree()) return;
+    zero_copy.push();
+    zero_copy.tell();
+    zero_copy.keep();
+    self.sends &= ~zero_copy.sends;
+    self.takes &= ~zero_copy.takes;
     self.keeps = 0;
-    const bool complete = run_rest(self, warp_of_block) && straight.await_ends();
+    const bool complete = run_rest(self, warp_of_block) && zero_copy.await_ends();
     if (__syncthreads_or(complete ? 0 : 1) != 0) return;
-    if (threadIdx.x == 0) own->straight.calls[blockIdx.x] = straight.call;
+    if (threadIdx.x == 0) own->zero_copy.calls[blockIdx.x] = zero_copy.call;
   } else if (!run_rounds(self, warp_of_block, static_cast<int>(gridDim.x))) {
     return;
   }

@@ -1,7 +1,8 @@
-// Plans of one hop between all ranks in protocol LL, by hand: every rank stores its data with their
+// Plans of one hop between all ranks in protocol LL: every rank stores its data with their
 // flags to the others, and takes what comes from them, or adds it in the plan's order; of those
 // with a root, only it or all but it do either. One way, one wait, and no credits. And the
-// all-reduce of two shots: every rank adds its segment and stores the sum to the others likewise.
+// all-reduce of two shots: every rank adds its segment and stores the sum to the others in the same
+// way.
 //
 // Two slots in turn must never meet an unread message: in call n a rank may store to a peer once
 // that peer's call n - 2 is over. Where every rank sends to every other, whoever has taken a peer's

@@ -1,13 +1,13 @@
-// Large calls by few thread blocks, in bulk copies: a multiprocessor's copy unit keeps more on its
-// way than its threads' loads and stores do. A rank loads tiles of what one rank has, or of what
+// Large calls by TMA bulk copies, on a small grid: an SM's copy unit keeps more on its way than its
+// threads' loads and stores do. A rank loads tiles of what one rank has, or of what
 // all have and adds these, and stores them where they are wanted, over NVLink both ways:
 //   all-gather, all-to-all, gather   own blocks to the others' outputs
 //   scatter      all load their block from the root
 //   broadcast    but the root all load a segment each, and store it to one another
-//   reduce       likewise of all inputs, and store the sum to the root; of two ranks both
+//   reduce       the same of all inputs, and store the sum to the root; of two ranks both
 //   all-reduce, reduce-scatter   every rank a segment or block, of all inputs
 // Warps work alone (tma_bulk_tiles.cuh); blocks agree at the start on whether all reach what they
-// need (tma_bulk_block.cuh). If not, the call goes by lines (ll128_all_pairs.cuh) instead.
+// need (tma_bulk_block.cuh). If not, the call uses LL128 (ll128_all_pairs.cuh) instead.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@
 namespace unisono::device {
 namespace {
 
-// By lines. Of whatever a call asks not in line, for the registers of the copies beside them.
+// In LL128, for whatever a call asks; a function of its own, so that it takes no registers of the
+// copies.
 template <int most, class Data>
 __device__ __forceinline__ bool run_rounds_out_of_line(Ll128Warp<most, Data, true>& self,
                                                        int warp_of_block, int blocks) {
@@ -65,8 +66,8 @@ __device__ __forceinline__ void run_bulk(const BulkLaunch& launch) {
   __shared__ BulkPeerBuffers views;
   auto* own = at_address<Ll128Region>(launch.lines.states);
   ptx::wait_for_kernel_before();
-  // In a call of few blocks the next kernel comes when this one is over: its blocks would take
-  // multiprocessors meanwhile.
+  // In a call of few blocks the next kernel starts when this one is over: its blocks would take
+  // SMs meanwhile.
   if (static_cast<int>(gridDim.x) > launch.blocks) ptx::let_next_kernel_come();
   // Once given up, the counters of the two ends no longer agree.
   if (ptx::load_relaxed_sys(&own->stopped) != 0) return;

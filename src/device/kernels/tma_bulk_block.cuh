@@ -1,14 +1,15 @@
-// How the thread blocks of a call in bulk copies (tma_bulk.cuh) begin and end it.
+// How the thread blocks of a call by TMA bulk copies (tma_bulk.cuh) begin and end it.
 //
-// A rank whose buffers all others reach comes with the blocks that copy alone, so that the rest of
-// the device is left to whatever else runs; one that does not know so brings more, for lines.
+// A rank whose buffers all others have mapped launches only the blocks that copy, so that other
+// kernels have the rest of the device; one that does not know so launches more, for LL128.
 //
 // At the start each block that copies posts to all others where they reach this rank's buffers, or
-// that they do not; those behind them hear what the first is told. So every block knows with how
-// many each rank has come. A post says, too, that this rank's buffers may be read and written
+// that they do not; those behind them read what the first is told. So every block knows with how
+// many each rank was launched. A post says, too, that this rank's buffers may be read and written
 // (release, acquire: the kernels before it).
-// At the end it tells all others that its copies are complete, and hears so from them: then nobody
-// reads this rank's input nor writes its output any more (release, acquire: the copies).
+// At the end it tells all others that its copies are complete, and waits for the same from them:
+// then nobody reads this rank's input nor writes its output any more (release, acquire: the
+// copies).
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct BulkPeerBuffers {
   std::uint64_t outputs[all_pairs_max_ranks];
 };
 
-// What all ranks do: bulk copies, or lines, by the first `blocks` thread blocks.
+// What all ranks do: TMA bulk copies, or LL128, by the first `blocks` thread blocks.
 struct BulkRouteMode {
   bool copies;
   int blocks;

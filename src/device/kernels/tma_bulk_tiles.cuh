@@ -1,8 +1,8 @@
-// The tiles of a call in bulk copies (tma_bulk.cuh).
+// The tiles of a call by TMA bulk copies (tma_bulk.cuh).
 //
 // Warps work alone, each on its own tiles and stages. They take tiles run by run, which keeps a
-// warp within few pages: of short calls in turn, of others from a counter, as multiprocessors that
-// share a way out are slower. One thread asks for all copies: stage by stage it loads ahead. A
+// warp within few pages: of short calls in turn, of others from a counter, as SMs that share
+// a way out are slower. One thread asks for all copies: stage by stage it loads ahead. A
 // stage that is copied is loaded again once its stores have read it; one that is added, at once, as
 // the sum has a place of its own.
 #pragma once

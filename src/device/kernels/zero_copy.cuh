@@ -1,9 +1,9 @@
-// Large data pushed straight where they are wanted, in calls of one hop without sums
+// Zero-copy: large data stored directly at their destination, in calls of one hop without sums
 // (ll128_all_pairs.cuh).
 //
-// Each rank first says where it wants what comes, in the sender's addresses, if the sender can
-// reach it. Then it is stored there, by blocks that go as one front through the data, and each
-// block tells when its part is there. A block hears and tells for itself, and counts its own calls.
+// Each rank first posts where it wants what is sent to it, in the sender's addresses, if the sender
+// has mapped it. Blocks then store it there, moving as one front through the data, and each block
+// signals when its part is there. A block waits and signals for itself, and counts its own calls.
 #pragma once
 
 #include <cstdint>
@@ -76,14 +76,14 @@ __device__ bool ZeroCopy::agree() {
   if (peer < launch.ranks && has(launch.takes, peer)) {
     const std::uint64_t view = launch.peers[peer].view;
     ptx::store_relaxed_sys(
-        reinterpret_cast<uint4*>(region_of_peer(peer).straight.posts[blockIdx.x]),
+        reinterpret_cast<uint4*>(region_of_peer(peer).zero_copy.posts[blockIdx.x]),
         {static_cast<unsigned>(view), flag, static_cast<unsigned>(view >> 32), flag});
   }
   if (peer < launch.ranks && has(launch.sends, peer)) {
     uint4 post{};
     const auto has_addresses_arrived = [&](std::uint64_t& seen) {
       post = ptx::load_relaxed_sys(
-          reinterpret_cast<const uint4*>(region(peer).straight.posts[blockIdx.x]));
+          reinterpret_cast<const uint4*>(region(peer).zero_copy.posts[blockIdx.x]));
       seen = post.y;
       return post.y == flag && post.w == flag;
     };
@@ -133,13 +133,13 @@ __device__ void ZeroCopy::tell() const {
   const int peer = static_cast<int>(threadIdx.x);
   // Release: the block's stores, which the barrier has joined with this thread, first.
   if (peer < launch.ranks && has(sends, peer) && serves(launch.rank, peer))
-    ptx::store_release_sys(&region_of_peer(peer).straight.ends[blockIdx.x], call);
+    ptx::store_release_sys(&region_of_peer(peer).zero_copy.ends[blockIdx.x], call);
 }
 
 __device__ bool ZeroCopy::await_ends() const {
   const int peer = static_cast<int>(threadIdx.x);
   if (peer >= launch.ranks || !has(takes, peer) || !serves(peer, launch.rank)) return true;
-  const std::uint64_t* end = &region(peer).straight.ends[blockIdx.x];
+  const std::uint64_t* end = &region(peer).zero_copy.ends[blockIdx.x];
   const auto has_ended = [&](std::uint64_t& seen) {
     seen = ptx::load_relaxed_sys(end);
     return seen >= call;

@@ -12,7 +12,7 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 #endif
 }
 
-// Once all blocks have said so the next kernel's may come, and wait, beside them.
+// Once all blocks have said so the next kernel's blocks may start, and wait, at the same time.
 __device__ __forceinline__ void let_next_kernel_come() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

@@ -70,13 +70,6 @@ __device__ __forceinline__ void store_relaxed_sys(uint4* at, uint4 value) {
 // relaxed store after it a release, after a relaxed load an acquire.
 __device__ __forceinline__ void fence_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
-// Sets `at` to 1; returns what it was. Relaxed, sys.
-__device__ __forceinline__ std::uint32_t exchange_one_sys(std::uint32_t* at) {
-  std::uint32_t before;
-  asm volatile("atom.relaxed.sys.global.exch.b32 %0, [%1], 1;" : "=r"(before) : "l"(at) : "memory");
-  return before;
-}
-
 // Adds; returns what was there. Relaxed, gpu.
 __device__ __forceinline__ std::uint64_t add_relaxed_gpu(std::uint64_t* at, std::uint64_t value) {
   std::uint64_t before;

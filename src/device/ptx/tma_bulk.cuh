@@ -1,5 +1,5 @@
-// Bulk copies between global and shared memory, which one thread asks for and the multiprocessor's
-// copy unit makes, from compute capability 9.0 on. Addresses and sizes are multiples of 16.
+// TMA bulk copies between global and shared memory, which one thread issues and the SM's copy unit
+// makes, from compute capability 9.0 on. Addresses and sizes are multiples of 16.
 //
 // They go by the asynchronous proxy. Loads are complete, and can be read, once the barrier that
 // they are announced to says so; stores once the thread that asked for them has waited.

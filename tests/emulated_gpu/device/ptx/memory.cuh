@@ -28,7 +28,6 @@ inline void store_relaxed_sys(uint4* at, uint4 value) { *at = value; }
 
 inline void fence_sys() {}
 
-inline std::uint32_t exchange_one_sys(std::uint32_t* at) { return std::exchange(*at, 1U); }
 inline std::uint64_t add_relaxed_gpu(std::uint64_t* at, std::uint64_t value) {
   return std::exchange(*at, *at + value);
 }
