@@ -54,7 +54,7 @@ struct ncclUniqueId {
   char internal[unisono::nccl::unique_id_bytes];
 };
 
-// Of a fixed type: a caller in C may hand over any number, which must be a value then.
+// The type is fixed: a caller in C may hand over any number, which must be a value then.
 enum ncclResult_t : int {
   ncclSuccess = 0,
   ncclUnhandledCudaError = 1,
@@ -152,7 +152,7 @@ struct ncclConfigExt_t {
   } val;
 };
 
-// Of one collective call.
+// The options of one collective call.
 struct ncclCollConfig_t {
   std::size_t size;
   unsigned magic;

@@ -21,7 +21,7 @@ struct Config {
 // `given` may be null: `out` stays as it is.
 ncclResult_t read_config(const ncclConfig_t* given, Config& out);
 
-// Of one call.
+// The options of one call.
 struct CallConfig {
   CallOptions options;          // max_sms, policy, algorithm, protocol, tag
   bool forces_choice = true;    // else another plan serves where the one that is named does not

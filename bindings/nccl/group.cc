@@ -28,7 +28,7 @@ ncclResult_t run_job(const Job& job) {
   return outcome.code == ncclSuccess ? ncclSuccess : fail(outcome.code, std::move(outcome.message));
 }
 
-// Of lines for which there is no thread, no job is done.
+// No job of a line without a thread is done.
 ncclResult_t refuse(std::span<const std::vector<Job>> lines, const std::system_error& why) {
   const std::string message =
       std::string("no thread can be started for the communicators of a group: ") + why.what() +

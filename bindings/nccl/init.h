@@ -10,7 +10,7 @@ namespace unisono::nccl {
 
 ncclResult_t write_id(const Invitation& invitation, ncclUniqueId& id);
 ncclResult_t read_id(const ncclUniqueId& id, Invitation& invitation);
-// Of NCCL_COMM_ID, or else of this process.
+// That of NCCL_COMM_ID, or else a new one of this process.
 Result<Invitation> make_invitation();
 // The same as an id.
 ncclResult_t make_id(const char* function, ncclUniqueId* id);

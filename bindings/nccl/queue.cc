@@ -84,7 +84,7 @@ Status run_calls(Queue& queue) {
   return {};
 }
 
-// Of several communicators of this thread none may wait before the others have begun.
+// No communicator of this thread may wait before the others have begun.
 ncclResult_t run_blocking(std::vector<Queue>& queues) {
   if (queues.size() == 1)
     if (const Status status = run_calls(queues.front()); !status.ok()) return fail(status.error());

@@ -65,7 +65,7 @@ void bind_compiled(nb::module_& module) {
           "check",
           [](const ForeignExecutor& self, const plan::Plan& plan) {
             plan::Limits limits = self.limits;
-            // Of the file, whose steps are counted where it is written.
+            // The limit of the file, whose steps are counted where it is written.
             limits.max_steps = plan::format_limits().max_steps;
             check(plan::check(plan, limits));
           },

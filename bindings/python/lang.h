@@ -65,7 +65,7 @@ inline void check_program(const Status& status) {
 // The lines of the user's source that call steps.
 class Lines {
  public:
-  // Of the Python function that is calling.
+  // The line of the Python function that is calling.
   std::int32_t current(Trace& trace) {
     PyFrameObject* frame = PyEval_GetFrame();
     if (frame == nullptr) return 0;
@@ -86,7 +86,7 @@ class Lines {
     return slot.line;
   }
 
-  // Of who called that function, past those of its file and the standard library's context
+  // The line of who called that function, past those of its file and the standard library's context
   // managers.
   static std::int32_t caller(Trace& trace) {
     const auto file_of = [](const nb::object& frame) {

@@ -28,7 +28,7 @@ simulate::CollectiveOptions watched_by(simulate::CollectiveOptions options,
 // Throws for a name that is none.
 simulate::NetworkModel model_of(std::string_view wanted);
 
-// Of the critical path, by name, in microseconds.
+// The shares of the critical path, by name, in microseconds.
 nanobind::dict shares(const simulate::ExecutorResult& run);
 
 // A collective as Python describes it; throws for what is no name, and for too many ranks.

@@ -363,7 +363,7 @@ Backend::Started Backend::alltoall(Tensors& outputs, Tensors& inputs,
   return start(std::move(out), options);
 }
 
-// Of hosts: they, too, wait for what this rank has on streams.
+// Hosts, too, wait for what this rank has on streams.
 Backend::Started Backend::barrier(const c10d::BarrierOptions& options) {
   const Site here = site("barrier");
   if (options.device && options.device->is_cuda()) device_of(*options.device, here);

@@ -60,7 +60,7 @@ struct InitOptions {
   bool has_signals = false;  // of this communicator and its children; see Communicator::signal
   // What a rank must have in addition to the job's secret; empty: nothing. The same on all ranks.
   std::string shared_key;
-  // Of this communicator and its children, instead of what the environment has. What a process has
+  // For this communicator and its children, instead of what the environment has. What a process has
   // one of (UNISONO_LOG, UNISONO_SIMD) is taken from the environment alone.
   SettingValues settings;
 };

@@ -70,7 +70,7 @@ class Member {
 Ready Member::write_step(plan::ProgramBuilder& builder, const Ready& start, int bit) const {
   const std::vector<int> distances = distances_with_bit(bit, ranks_);
   const int count = static_cast<int>(distances.size());
-  // Of several channels' blocks none are neighbours.
+  // With several channels no blocks are neighbours.
   const int together = request_.channels == 1 ? count : 1;
 
   plan::BlockBuilder give = builder.block(channel_, (rank_ + (1 << bit)) % ranks_, -1);

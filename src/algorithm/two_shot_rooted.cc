@@ -6,7 +6,7 @@
 // Reduce: every rank sends the others their segments; each adds its own of all blocks, and sends
 // the sum to the root.
 //   steps 2, bytes sent n, bytes reduced n; cost as broadcast's
-// Of two ranks, where nobody else could add, the root has a segment, too, of three parts in five:
+// With two ranks, where nobody else could add, the root has a segment, too, of three parts in five:
 // what it does not add itself crosses the link twice.
 //   steps 2, bytes sent n, bytes reduced 3/5 n; cost 2 α + n β
 //
@@ -30,7 +30,7 @@ using plan::BlockBuilder;
 using plan::Location;
 using plan::ProgramBuilder;
 
-// Of a reduce of two ranks: of a channel, and of these the root's.
+// For a reduce of two ranks: chunks of a channel, and how many of them are the root's.
 constexpr int chunks_of_pair = 5;
 constexpr int root_chunks = 3;
 
@@ -43,7 +43,7 @@ struct Rooted {
 
   int ranks() const { return request.placement.ranks(); }
   bool is_root() const { return rank == request.root; }
-  // Of a rank that is not the root: the distance from it, less 1.
+  // The segment of a rank that is not the root: the distance from it, less 1.
   plan::Index segment(int owner) const {
     const int place = (owner - request.root - 1 + ranks()) % ranks();
     return std::int64_t{channel} * (ranks() - 1) + place;
@@ -71,7 +71,7 @@ struct Rooted {
       exchange.recv(plan::output(segment(peer(distance))));
     }
   }
-  // Of a reduce of two ranks.
+  // For a reduce of two ranks.
   plan::Index pair_chunk(int chunk) const { return std::int64_t{channel} * chunks_of_pair + chunk; }
   void reduce_pair_at_root() const {
     BlockBuilder block = builder.block(channel, peer(1), peer(1));
@@ -162,7 +162,7 @@ Cost cost(const Request& request, double block_bytes) {
   if (adds && ranks == 2) return cost_of_pair(request, block_bytes);
   const double segment_bytes = ranks > 1 ? block_bytes / (ranks - 1) : block_bytes;
   CostTally tally(request.placement);
-  // Of a broadcast; a reduce has the same messages the other way and in the other order.
+  // For a broadcast; a reduce has the same messages the other way and in the other order.
   const auto send = [&](int from, int to) {
     tally.send(adds ? to : from, adds ? from : to, segment_bytes);
   };

@@ -14,7 +14,7 @@ struct Fingerprint {
   Collective collective = Collective::barrier;
   DataType type = DataType::int8;
   ReduceOperation operation = ReduceOperation::sum;
-  // Of custom: a hash of the program's name.
+  // For custom: a hash of the program's name.
   std::uint32_t root = 0;
   std::int64_t count = 0;
 };

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t line_bytes = 64;
 
-// Of one line, all at once: the write-combining buffer is full before it must be given up. Stores
+// One line at once: the write-combining buffer is full before it must be given up. Stores
 // of 16 bytes do as well as wider ones here: memory is slower than either.
 void stream_line(std::byte* to, const std::byte* from) {
   __m128i parts[line_bytes / sizeof(__m128i)];

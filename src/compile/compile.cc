@@ -59,7 +59,7 @@ Result<Module> begin(const Trace& trace, const Options& options) {
   return module;
 }
 
-// Of this thread, so that what else the machine does is not counted.
+// This thread's, so that what else the machine does is not counted.
 double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -122,7 +122,7 @@ class Fusion {
     absorbs_[at(recv)] = copy;
   }
 
-  // Of each send, the one before it on its connection.
+  // Finds, for each send, the one before it on its connection.
   void find_sends_before() {
     verify::FlatMap connections;
     std::vector<std::int32_t> last;  // by connection

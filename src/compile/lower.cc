@@ -79,7 +79,7 @@ class Lowering {
   std::int32_t scratch(std::int64_t slot, std::int64_t shape) const {
     return static_cast<std::int32_t>(slot * chunks_ + shape);
   }
-  // Of the plan: out of place, ranks have no output to which a program in place may write.
+  // The plan's: out of place, ranks have no output to which a program in place may write.
   std::int64_t outputs(int rank) const {
     return plan::output_blocks_of(module_.header, rank) * chunks_;
   }

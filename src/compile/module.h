@@ -21,7 +21,8 @@
 namespace unisono::compile {
 
 struct Options {
-  // Of the plan. A program that is written in place serves both; one out of place only itself.
+  // Whether the plan is in place. A program that is written in place serves both; one out of place
+  // only itself.
   bool in_place = false;
   Protocol protocol = Protocol::simple;
   // Everything is done by so many instances side by side, each with its part of every chunk and a

@@ -8,7 +8,7 @@
 
 namespace unisono::plan {
 
-// Of Limits::operations.
+// A bit of Limits::operations.
 constexpr std::uint32_t bit(Operation operation) {
   return std::uint32_t{1} << static_cast<unsigned>(operation);
 }

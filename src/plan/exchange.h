@@ -36,7 +36,7 @@ struct Chunks {
 // Hop 2: the rank sends its result to those in `forwards`, which store it.
 struct RankExchange {
   std::vector<Chunks> gives;  // of the input; to itself: what it adds or keeps
-  // Of the output: where what each rank gives, or the result that it forwards, is stored in the
+  // In the output: where what each rank gives, or the result that it forwards, is stored in the
   // end; of itself: where its result is stored, or what it keeps. Where that rank sends nothing
   // here, the rank copies what it gives to it (the root of a broadcast keeps all segments).
   std::vector<Chunks> takes;

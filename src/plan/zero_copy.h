@@ -55,7 +55,7 @@ struct ZeroCopyLimits {
   int chunks = INT32_MAX;
 };
 
-// Of a step: the numbers, from 1, that its messages have on their connections. 0: it has none, or
+// For a step: the numbers, from 1, that its messages have on their connections. 0: it has none, or
 // one that always stays a message.
 struct EarlyMessages {
   std::int64_t sent = 0;      // a put if the receiving step has the number, too

@@ -42,8 +42,8 @@ void add_index(Hash& hash, const plan::Index& index, const LoopCounts& loops) {
     if (index.coefficient[depth] != 0) hash.add(index.coefficient[depth]).add(loops[depth]);
 }
 
-// Of the chunks whose sizes are a step's bytes (StepSizes): alike where the step is as large, tile
-// for tile.
+// A hash of the chunks whose sizes are a step's bytes (StepSizes): alike where the step is as
+// large, tile for tile.
 void add_chunks(Hash& hash, const plan::Step& step, const LoopCounts& loops,
                 const ChunkSizes& chunks) {
   const plan::Index& index =

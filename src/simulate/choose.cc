@@ -13,7 +13,7 @@ namespace {
 
 using Verdict = Candidate::Verdict;
 
-// Of all ranks.
+// The messages of all ranks.
 double messages_of(const Machine& machine, const CollectiveCall& call,
                    const algorithm::Cost& cost) {
   const double slot = static_cast<double>(
@@ -23,7 +23,7 @@ double messages_of(const Machine& machine, const CollectiveCall& call,
   return std::max(messages * call.request.channels, sent / slot);
 }
 
-// Of what can serve, in the order of stated costs.
+// What can serve, in the order of stated costs.
 Result<std::vector<Candidate>> candidates_of(const Machine& machine, CollectiveCall call,
                                              const ChoiceOptions& options) {
   std::vector<Protocol> protocols = options.protocols;

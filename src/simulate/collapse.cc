@@ -40,7 +40,7 @@ class Refinement {
 
  private:
   std::size_t ranks() const { return endpoints_.size(); }
-  // Of the rank's pattern.
+  // The blocks of the rank's pattern.
   std::span<const Block> blocks_of(std::size_t rank) const {
     const std::size_t pattern = pattern_of(rank);
     return std::span(blocks_).subspan(first_[pattern], first_[pattern + 1] - first_[pattern]);

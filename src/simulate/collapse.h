@@ -27,7 +27,7 @@ class CollapsedPrograms final : public Programs {
                     std::vector<std::vector<Wire>> wires);
 
   Result<WiredProgram> program(int number) override;
-  // Of the classes: what ranks of one class share, their classes share.
+  // By class: what ranks of one class share, their classes share.
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
   std::uint32_t class_of(int rank) const { return class_of_[static_cast<std::size_t>(rank)]; }
   int first_rank(std::uint32_t number) const { return static_cast<int>(first_rank_[number]); }

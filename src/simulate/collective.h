@@ -51,7 +51,7 @@ struct CollectiveResult {
   std::string not_collapsed;  // why not; empty if they were, or if nobody asked
   std::int64_t tiles = 0;
   std::int64_t largest_message_bytes = 0;
-  // Of the rank's port, and of the NIC, that sends most.
+  // What the rank's port and the NIC that send most have sent.
   std::int64_t node_port_bytes = 0, nic_bytes = 0;
   double closed_form_us = 0;  // steps α + bytes β of the algorithm's stated cost
 };

@@ -32,7 +32,7 @@ namespace unisono::simulate::goal {
 inline constexpr std::uint64_t magic = 4223;
 inline constexpr std::uint32_t any = UINT32_MAX;  // source or tag of a receive
 inline constexpr int max_ranks = 1 << 20;
-// Of a calculation in ns, and of a message in bytes.
+// The largest calculation in ns, and the largest message in bytes.
 inline constexpr std::uint64_t max_size = std::uint64_t{1} << 46;
 
 enum class Kind : std::uint8_t { send = 1, recv = 2, calc = 3 };

@@ -14,7 +14,7 @@ namespace unisono::simulate::goal {
 namespace {
 
 constexpr std::uint32_t none = UINT32_MAX;
-// Of a WaitingClass, besides those of operations.
+// A kind of WaitingClass, in addition to those of operations.
 constexpr std::uint32_t message_kind = 16;
 
 class Runner {

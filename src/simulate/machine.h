@@ -41,7 +41,7 @@ struct Level {
 
 struct ProtocolCosts {
   double launch_ns = 0;  // of a call, before its first step
-  // Of each further thread block of the rank, beyond that: they begin one after another.
+  // Added for each further thread block of the rank: they begin one after another.
   double launch_gap_ns = 0;
   // By link kind.
   std::array<double, link_kinds> send_overhead_ns{};

@@ -41,7 +41,7 @@ class StepSizes {
     return step_count * (tiles_ > 1 ? tile_bytes_ : last_tile_bytes_);
   }
 
-  // Of the step with its loops' values, in `tile`. A step whose message would be empty has 0.
+  // The step's bytes with its loops' values, in `tile`. A step whose message would be empty has 0.
   std::int64_t bytes(const plan::Step& step, const plan::LoopValues& loops,
                      std::int64_t tile) const {
     if (uniform_) return step.count * (tile + 1 < tiles_ ? tile_bytes_ : last_tile_bytes_);

@@ -12,7 +12,7 @@ class Symmetry {
  public:
   // Every rank is its own pattern.
   static Symmetry none(int ranks) { return {algorithm::Symmetry::none, ranks, ranks}; }
-  // Of an algorithm. None where nodes hold unequal numbers of ranks, or in another order.
+  // An algorithm's. None where nodes hold unequal numbers of ranks, or in another order.
   static Symmetry of(algorithm::Symmetry kind, const topo::Placement& placement) {
     const int ranks = placement.ranks();
     const int per_node = placement.ranks_per_node();

@@ -24,7 +24,7 @@ int way_between(const Machine& machine, const topo::Placement& placement, int fr
 std::vector<Wire> wires_of(const Machine& machine, const topo::Placement& placement,
                            const plan::RankProgram& program);
 
-// Of a rank in time-lines: "rank 9, node 1", or without the node where there is one only.
+// How time-lines name a rank: "rank 9, node 1", or without the node where there is one only.
 std::string shown_name(const topo::Placement& placement, int rank);
 
 }  // namespace unisono::simulate

@@ -65,7 +65,7 @@ struct Workload {
   std::vector<Communicator> communicators;
   std::vector<CollectiveSpec> calls;
   std::vector<TaskList> lists;  // a rank stands in one at most; in none: it does nothing
-  // Of messages between two ranks.
+  // For messages between two ranks.
   Protocol message_protocol = Protocol::simple;
   int message_channels = 1;
 };

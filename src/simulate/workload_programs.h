@@ -48,7 +48,7 @@ class WorkloadPrograms final : public Programs {
   // -1: none.
   int list_of(int rank) const { return list_of_[static_cast<std::size_t>(rank)]; }
   const std::vector<TaskKind>& kinds(std::size_t list) const { return kinds_[list]; }
-  // Of a task of the list; meaningless for compute.
+  // The kind of a task of the list; meaningless for compute.
   std::size_t kind_of(std::size_t list, std::size_t task) const { return kind_of_[list][task]; }
 
   Result<const GroupCall*> group_call(int rank, const TaskKind& kind);
@@ -58,7 +58,7 @@ class WorkloadPrograms final : public Programs {
   // Peers are ranks of the workload, keys are by ranks and channel. Says its chunks.
   Result<WiredProgram> program(int rank, const TaskKind& kind);
 
-  // Of all kinds of the rank's list, one after another, and with other keys for each kind.
+  // The programs of all kinds of the rank's list, one after another, with other keys for each kind.
   Result<WiredProgram> program(int rank) override;
   // Ranks of different lists are never alike.
   std::uint64_t seed(int rank) const override {

@@ -38,7 +38,7 @@ class ProcessWatch {
   // namespace cannot be watched and counts as alive, and so does one of which nothing can be
   // learned because this process can open no more files. One system call.
   bool alive() const;
-  // Of several watches, the place of the first whose process has ended. One system call for all of
+  // The place of the first of several watches whose process has ended. One system call for all of
   // those that are watched by a descriptor.
   static std::optional<std::size_t> first_ended(std::span<const ProcessWatch> watches);
 

@@ -130,7 +130,7 @@ class RecvFifo {
   virtual Result<bool> flush() = 0;
   // As SendFifo's.
   virtual MappedReceiver* mapped() { return nullptr; }
-  // Of a message.
+  // Whether a message's arrival is an event that ends a sleep.
   virtual bool has_events() const { return false; }
 
  protected:

@@ -21,7 +21,7 @@ std::uint64_t ll_word(std::uint32_t data, std::uint32_t flag) {
   return std::uint64_t{flag} << 32 | data;
 }
 std::uint32_t ll_flag(std::uint64_t number) { return static_cast<std::uint32_t>(number + 1); }
-// Of the size and of the call, before the words of the data.
+// Words for the size and the call, before those of the data.
 constexpr std::size_t ll_head_words = 3;
 std::size_t ll_words(std::size_t bytes) { return (bytes + ll_word_payload - 1) / ll_word_payload; }
 
@@ -31,7 +31,7 @@ constexpr std::size_t ll128_flag_index = ll128_line_payload / sizeof(std::uint64
 std::uint64_t ll128_flag(std::uint64_t number, std::size_t bytes) {
   return (number + 1) << ll128_size_bits | bytes;
 }
-// Of the first line.
+// What the first line carries.
 constexpr std::size_t ll128_first_payload = ll128_line_payload - sizeof(std::uint64_t);
 std::size_t ll128_lines(std::size_t bytes) {
   return (sizeof(std::uint64_t) + bytes + ll128_line_payload - 1) / ll128_line_payload;

@@ -69,7 +69,7 @@ class MessageShape {
               (is_first_slot ? first_slot_bit : 0) | (kind == Kind::offer ? offer_bit : 0)) {}
 
   std::size_t bytes() const { return word_ & bytes_mask; }
-  // Of an offer.
+  // The pieces of an offer.
   std::size_t pieces() const { return word_ >> pieces_shift & pieces_mask; }
   // Whether it begins with the first slot again.
   bool is_first_slot() const { return (word_ & first_slot_bit) != 0; }

@@ -75,7 +75,7 @@ class SlotCursor {
   std::size_t index() const { return index_; }
   std::byte* slot() const { return at_; }
   std::byte* payload(std::size_t bytes) const { return at_ + start(bytes); }
-  // Of the slot, that a message of `bytes` needs.
+  // The bytes of the slot that a message of `bytes` needs.
   std::size_t extent(std::size_t bytes) const { return start(bytes) + bytes; }
   void advance() {
     at_ += stride_;

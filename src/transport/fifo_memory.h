@@ -48,7 +48,7 @@ class HeadMemory {
   HeadMemory(Connection& connection, const FifoLayout& layout)
       : connection_(&connection), offset_(layout.heads_offset), heads_(layout.heads) {}
 
-  // Of this head and the next one.
+  // For this head and the next one.
   bool has(std::size_t head) const { return head < with_next_; }
   Status reserve(std::size_t head) {
     if (has(head)) [[likely]]

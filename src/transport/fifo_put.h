@@ -43,7 +43,7 @@ class PutSendFifo final : public SendFifo {
     std::size_t bytes_put = 0;
   };
 
-  // Of the next message: room for its header and so many bytes.
+  // For the next message: room for its header and so many bytes.
   std::byte* stage(std::size_t bytes) {
     AlignedBytes& staging = pending(messages_.sent()).staging;
     const std::size_t before = staging.bytes();

@@ -58,7 +58,7 @@ class SimpleRecvFifo final : public RecvFifo {
   MappedReceiver receiver_;
   bool accepted_ = false;  // the message at hand was looked at and is right
   std::size_t accepted_bytes_ = 0;
-  // Of the message at hand; empty when its bytes are in the slot.
+  // Pieces of the current message; empty when its bytes are in the slot.
   std::vector<PieceRecord> offered_;
 };
 

@@ -191,7 +191,7 @@ struct TransportOptions {
   // Only the ranks of this job have it. Whoever connects must prove it, both ways, before anything
   // else is said; the keys of connections and the names of shared memory derive from it.
   Key key{};
-  // Of what travels between hosts; the same on all ranks.
+  // How data between hosts are protected; the same on all ranks.
   sys::Protection protection = sys::Protection::none;
   // Protects connections over the loopback interface as those between hosts. Only this host's
   // administrator can read or change what travels there, so they are left as they are by default.

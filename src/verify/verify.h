@@ -43,7 +43,7 @@ struct Options {
   // So is one whose steps move more chunks: a proof takes some 100 ns for each, and up to 100 bytes
   // for each that is added.
   std::int64_t max_chunk_moves = std::int64_t{1} << 28;
-  // Of a custom collective, which is refused without. Must outlive the call.
+  // For a custom collective, which is refused without. Must outlive the call.
   const Conditions* conditions = nullptr;
   // Report sums that ranks add in different orders in Report::orders_differ, not as a failure.
   bool allow_different_orders = false;

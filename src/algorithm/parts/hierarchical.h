@@ -58,7 +58,7 @@ Cost cost_of_reduce_between_nodes(BetweenNodes between, int nodes, double block_
 
 // The most lanes that a rank runs.
 int most_lanes_of_a_rank(const topo::Placement& placement);
-// Of an all-gather or a reduce-scatter, with blocks of `block_bytes`.
+// For an all-gather or a reduce-scatter, with blocks of `block_bytes`.
 std::vector<LaneLoad> lane_loads(const topo::Placement& placement, BetweenNodes between,
                                  double block_bytes);
 // The same collectives over both levels, `between_nodes` being one lane's cost.

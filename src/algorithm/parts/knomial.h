@@ -51,7 +51,7 @@ class KnomialTree {
   }
 
  private:
-  // Of the lowest digit that is not 0; for the root, the first that no position has.
+  // The weight of the lowest digit that is not 0; for the root, the first that no position has.
   std::int64_t weight_of(int v) const {
     std::int64_t weight = 1;
     while (v == 0 ? weight < size_ : v % (weight * radix_) == 0) weight *= radix_;

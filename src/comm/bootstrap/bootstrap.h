@@ -197,8 +197,8 @@ std::uint64_t child_communicator(std::uint64_t parent, std::uint64_t sequence, s
 struct BootstrapResult {
   Key key{};               // only this job's ranks have it
   Gathered contributions;  // in rank order
-  // Of this host: the address that the rendezvous was reached by, or is at. The other ranks reach
-  // this one there. Empty in a job of one rank.
+  // This host's address: the one that the rendezvous was reached by, or is at. The other ranks
+  // reach this one there. Empty in a job of one rank.
   std::string host;
   std::unique_ptr<ControlGroup> world;  // all ranks; communicator = the job's random identity
 };

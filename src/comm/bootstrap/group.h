@@ -72,7 +72,7 @@ class GroupExchange : public GroupListener {
     bool was_sent = false;
     std::optional<CallReport> answer;
   };
-  // Of this member's part in the inquiry.
+  // This member's part in the inquiry.
   struct Part {
     std::int64_t begun_ns = 0;
     InquiryTimes times;

@@ -33,8 +33,8 @@ int weight(const Suspicion& suspicion) {
 }
 
 // Total, so that all keep the same ones: what decides comes first, the rest breaks ties.
-// Of those who wait for each other the one in the earliest call is the cause, and of those who do
-// not come the one that was waited for the longest.
+// Among ranks that wait for each other the one in the earliest call is the cause; among those that
+// do not join, the one that was waited for the longest.
 auto order(const Suspicion& suspicion) {
   const bool by_call = suspicion.reason == Reason::waits;
   const bool by_time = suspicion.reason != Reason::gone && suspicion.reason != Reason::connection;

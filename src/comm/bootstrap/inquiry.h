@@ -35,7 +35,7 @@ struct CallState {
   // So many collectives have been started, and the last one, which runs, has that fingerprint; 0:
   // it is over.
   void set_collective(std::uint64_t number, std::uint64_t call);
-  // Of the number and the fingerprint: 0 unless they belong together.
+  // The number and the fingerprint: 0 unless they belong together.
   std::pair<std::uint64_t, std::uint64_t> collective() const;
 
  private:

@@ -55,7 +55,8 @@ class Job {
   // Ranks of the job on this host: how many share its cores.
   int ranks_on_host() const { return ranks_on_host_; }
   const HostTraits& host_traits() const { return host_traits_; }
-  // Of the shared page of a communicator's ranks on a node, which only the job's ranks can tell.
+  // The name of the shared page of a communicator's ranks on a node, which only the job's ranks can
+  // tell.
   std::string status_page_name(std::uint64_t communicator, std::uint32_t epoch, int node) const;
 
   // The transport to a rank, and that rank's address in it.
@@ -70,7 +71,7 @@ class Job {
   }
   // The device that calls on streams have; -1: that of the first such call's stream.
   int device() const { return device_; }
-  // Of calls on streams that say nothing else.
+  // The default for calls on streams.
   Policy policy() const { return policy_; }
   int max_sms() const { return max_sms_; }
   bool leaves_room() const { return leaves_room_; }  // of every call

@@ -54,8 +54,8 @@ struct FrameHeader {
 };
 // Magic 4, kind 1, communicator 8, epoch 4, sequence 8, round 4, payload 4.
 inline constexpr std::size_t frame_header_bytes = 33;
-// Of every frame but messages: an address of at most 300 characters (a host's name has 255), or
-// an error's text, and some numbers.
+// The limit of every frame but messages: an address of at most 300 characters (a host's name has
+// 255), or an error's text, and some numbers.
 inline constexpr std::size_t max_small_payload_bytes = 4096;
 inline constexpr std::size_t max_address_bytes = 300;
 inline constexpr std::size_t max_error_text_bytes = 3072;

@@ -37,7 +37,7 @@ class PmiClient {
   // Ends the conversation; without it the launcher takes this process's exit for a crash.
   Status finalize(Deadline deadline);
 
-  // Of replies; MPICH's longest are some 1,300 bytes.
+  // The limit of replies; MPICH's longest are some 1,300 bytes.
   static constexpr std::size_t max_line_bytes = 4096;
 
  private:

@@ -17,9 +17,9 @@ class Device {
  public:
   // Retains the primary context, which PyTorch and the CUDA runtime use too.
   static Result<std::shared_ptr<const Device>> open(int ordinal);
-  // Of the context that is current on this thread; of device 0 where none is.
+  // The device of the context that is current on this thread; device 0 where none is.
   static Result<int> current_ordinal();
-  // Of a stream's context; for default streams, that of the current one.
+  // The device of a stream's context; for default streams, that of the current one.
   static Result<int> ordinal_of(StreamHandle* stream);
   ~Device();
   Device(const Device&) = delete;
@@ -33,7 +33,7 @@ class Device {
   int sms() const { return sms_; }
   // 90 for compute capability 9.0.
   int compute_capability() const { return compute_capability_; }
-  // Of this object, for setting things up; other streams neither wait for it nor it for them.
+  // This object's own, for setting things up; other streams neither wait for it nor it for them.
   StreamHandle* service_stream() const { return service_stream_; }
   // Copies between any memories on the service stream, and waits for it.
   Status copy(DeviceAddress destination, DeviceAddress source, std::size_t bytes) const;

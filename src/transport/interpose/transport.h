@@ -16,7 +16,7 @@ struct Options {
   // Each put waits so long on its way; evenly distributed.
   std::int64_t min_delay_ns = 0;
   std::int64_t max_delay_ns = 0;
-  // Of each connection and direction; 0: no limit.
+  // For each connection and direction; 0: no limit.
   std::uint64_t bytes_per_second = 0;
   // Lets the bytes of puts overtake each other, as far as signals allow it.
   bool reorder = false;

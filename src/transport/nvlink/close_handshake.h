@@ -12,8 +12,8 @@
 
 namespace unisono::transport::nvlink {
 
-// Of the control connection: 1, once the introduction is there; 2, once its sender's kernels and
-// copies are done with the receiver's memory.
+// A signal of the control connection: 1, once the introduction is there; 2, once its sender's
+// kernels and copies are done with the receiver's memory.
 inline constexpr std::uint64_t introduced_value = 1;
 inline constexpr std::uint64_t closed_value = 2;
 

@@ -47,7 +47,7 @@ class Registrations {
   // kernel or copy of this rank uses mapped memory.
   void advance(bool is_idle);
 
-  // Of own memory that was made known, and of others' that is mapped.
+  // Bytes of own memory that was made known, and of others' that is mapped.
   std::size_t shared_bytes() const;
   std::size_t mapped_bytes() const;
   // Host memory for control words sent to a rank and received from it.

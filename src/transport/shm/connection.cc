@@ -42,7 +42,7 @@ Sha256Digest prove(const Key& key, int end, const EndFacts& facts) {
   return hmac_sha256(key, {writer.bytes()});
 }
 
-// Of whose connection.
+// Names the connection's ranks.
 Error no_memory(int self, int peer, Error why) {
   why.message = str("rank ", self, " cannot share memory with rank ", peer, ": ", why.message);
   return why;
@@ -105,7 +105,7 @@ class ShmConnection final : public Connection {
   Key proof_key_;
   std::unique_ptr<std::uint64_t> probe_value_;
 
-  // Of the peer, from when it has proved the job's key; nothing of its end is looked at before.
+  // The peer's, from when it has proved the job's key; nothing of its end is looked at before.
   std::optional<EndFacts> peer_facts_;
   bool ready_ = false;
   bool can_read_peer_ = false;
@@ -164,7 +164,7 @@ Status ShmConnection::meet_peer() {
   if (state == EndState::absent || state == EndState::claimed) return {};
   const EndFacts facts = theirs().facts;
   const Sha256Digest proof = theirs().proof;
-  // Of another version, or of another process of this user: the names are no secret from it.
+  // It is of another version, or of another process of this user: the names are no secret from it.
   if (!equal_in_constant_time(proof, prove(proof_key_, 1 - end_, facts)))
     return environment_error("the shared memory of the connection to rank ", peer_, " on ",
                              describe(key_),

@@ -95,8 +95,8 @@ std::vector<std::byte> encode_hello(const HandshakeKeys& keys, const Nonces& non
 std::vector<std::byte> encode_reply(const HandshakeKeys& keys, const Nonces& nonces,
                                     const Hello& hello, const Reply& reply);
 
-// Of exactly the sizes above; errors say what is wrong, not from whom it came. The nonces are the
-// connector's and the acceptor's.
+// They have exactly the sizes above; errors say what is wrong, not from whom it came. The nonces
+// are the connector's and the acceptor's.
 Result<Nonce> decode_greeting(std::span<const std::byte> bytes);
 Result<Nonce> decode_challenge(const HandshakeKeys& keys, const Nonce& connector,
                                std::span<const std::byte> bytes);

@@ -179,7 +179,7 @@ Status Inbox::accept(const Frame& frame, std::size_t stream) {
 bool Inbox::have_pieces(std::uint64_t pieces) const {
   const std::uint64_t streams = incoming_.size();
   for (std::uint64_t s = 0; s < streams; ++s) {
-    // Of pieces 0 to pieces - 1, those with number = s modulo streams; without overflow.
+    // Counts the pieces with number = s modulo streams; without overflow.
     const std::uint64_t due = pieces / streams + (pieces % streams > s ? 1 : 0);
     if (incoming_[static_cast<std::size_t>(s)].pieces < due) return false;
   }

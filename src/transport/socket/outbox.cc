@@ -119,7 +119,7 @@ void Outbox::frame_sent(std::uint64_t token) {
     --signal_frames_waiting_;
     return;
   }
-  // Of no put, or of one that was dropped when it was partly sent.
+  // It is no put's, or one's that was dropped when it was partly sent.
   if (token < puts_.begin() || token >= puts_.end()) return;
   --puts_[token].frames_waiting;
   while (puts_.begin() != cut_ && puts_[puts_.begin()].frames_waiting == 0) puts_.pop();

@@ -23,7 +23,7 @@ struct Rails {
 
 // `first` and those in `others`, with commas between; each an address or an interface.
 Result<Rails> listen_on_rails(std::string_view first, std::string_view others);
-// Of Rails::addresses: 1 to max_rails.
+// Reads Rails::addresses: 1 to max_rails.
 Result<std::vector<sys::Address>> read_addresses(std::string_view addresses);
 
 }  // namespace unisono::transport::socket

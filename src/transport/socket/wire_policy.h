@@ -12,7 +12,7 @@ struct WirePolicy {
   sys::Protection between_hosts = sys::Protection::none;
   bool protects_loopback = false;
 
-  // Of a connected socket.
+  // How frames of a connected socket are protected.
   Result<sys::Protection> of(const sys::Socket& socket) const;
 };
 
