@@ -1,5 +1,7 @@
 """`unisono ras`: where the ranks of running jobs are, and who waits for whom."""
 
+import json as json_module
+import sys
 import time
 from dataclasses import astuple
 from pathlib import Path
@@ -7,9 +9,19 @@ from typing import Annotated
 
 import typer
 
-from unisono.cli.output import STANDARD_OUTPUT, Json, console, print_table, print_text, put_json
+from unisono.cli.output import (
+    STANDARD_OUTPUT,
+    Json,
+    console,
+    print_table,
+    print_text,
+    put_json,
+    split_names,
+    warn,
+)
 from unisono.errors import MachineError
-from unisono.live import Overview, ask
+from unisono.live import Answer, Overview, ask
+from unisono.live.hosts import SHELL, ask_hosts, to_json
 from unisono.live.overview import JobView
 
 _MOST_LINES = 40
@@ -20,6 +32,24 @@ def ras(
         str | None, typer.Option(metavar="ID", help="Of this job only: its world's comm.id.")
     ] = None,
     json: Json = None,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Ask the ranks on these hosts, with commas between, in place of this one's.",
+            metavar="HOSTS",
+        ),
+    ] = None,
+    shell: Annotated[
+        str,
+        typer.Option(
+            help="What runs `unisono ras` on a host: COMMAND HOST 'unisono ras ...'.",
+            metavar="COMMAND",
+        ),
+    ] = SHELL,
+    answers: Annotated[
+        bool,
+        typer.Option("--answers", help="Print the ranks' answers, for another host's --hosts."),
+    ] = False,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C.")
     ] = False,
@@ -27,18 +57,21 @@ def ras(
         float, typer.Option(min=0.1, help="Seconds between two looks of --watch.")
     ] = 2.0,
 ) -> None:
-    """Show where the ranks of running jobs on this host are, and who waits for whom.
+    """Show where the ranks of running jobs are, and who waits for whom.
 
     Every process answers from a thread of its own, also while its calls hang. A rank that is
     stopped or dead is named. The exit status is 1 where a rank is to blame.
     """
+    if answers:
+        sys.stdout.write(json_module.dumps(to_json(ask(job))) + "\n")
+        return
+    names = split_names(hosts or [])
     while True:
-        overview = Overview(ask(job))
+        overview = Overview(_ask(job, names, shell))
         if not overview.jobs and not watch:
             which = f"no process of job {job}" if job else "no process of this user"
-            raise MachineError(
-                f"{which} answers on this host; a job on several hosts is asked on each of them"
-            )
+            where = "these hosts" if names else "this host; --hosts asks others"
+            raise MachineError(f"{which} answers on {where}")
         if watch and console.is_terminal:
             console.clear()
         _show(overview, json)
@@ -47,6 +80,15 @@ def ras(
         time.sleep(interval)
     if any(one.diagnosis.verdict.blames for one in overview.jobs):
         raise typer.Exit(1)
+
+
+def _ask(job: str | None, hosts: list[str], shell: str) -> list[Answer]:
+    if not hosts:
+        return ask(job)
+    found, problems = ask_hosts(hosts, job, shell)
+    for problem in problems:
+        warn(problem)
+    return found
 
 
 def _show(overview: Overview, json: Path | None) -> None:

@@ -19,6 +19,12 @@ _MOST_SUSPECTS = 0.25
 _LEAST_INTERVALS = 2
 _MOST_INTERVALS = 8
 
+# And their confidence.
+_VERDICTS_OF_SILENCE = {
+    "dead": (Verdict.died, 0.9), "stopped": (Verdict.stuck_outside, 0.9),
+    "absent": (Verdict.never_joined, 0.7), "unresponsive": (Verdict.stuck_outside, 0.6),
+}  # fmt: skip
+
 
 def cause_of(waits: Waits, index: int) -> Cause | None:
     """The cause that lies in a call's own ranks; None if it waits for other calls, or for nothing
@@ -76,10 +82,10 @@ def _silent(job: Job, node: Node) -> Cause | None:
     for kind in SILENCES:
         ranks = sorted(process for process, hint in found.items() if hint.kind == kind)
         if ranks:
+            verdict, confidence = _VERDICTS_OF_SILENCE[kind]
             evidence = [f"{job.label(one)} {found[one].text}." for one in ranks[:8]]
-            verdict = Verdict.died if kind == "dead" else Verdict.stuck_outside
-            return Cause(verdict, ranks, 0.9 if kind != "unresponsive" else 0.6, 6, evidence,
-                         is_lasting=kind != "unresponsive")  # fmt: skip
+            return Cause(verdict, ranks, confidence, 6, evidence,
+                         is_lasting=kind in ("dead", "stopped"))  # fmt: skip
     return None
 
 

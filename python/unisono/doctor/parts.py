@@ -38,7 +38,7 @@ class State(IntEnum):
 
 ENDED = int(State.ended)
 # Why a process that was asked has said nothing: kinds of hints.
-SILENCES = ("dead", "stopped", "unresponsive")
+SILENCES = ("dead", "stopped", "absent", "unresponsive")
 
 COLUMNS: dict[str, type[np.generic]] = {
     "group": np.int32, "number": np.int64, "kind": np.int16, "type": np.int16, "size": np.int64,

@@ -103,7 +103,7 @@ class JobView:
                  if f"rank {rank}" not in self.diagnosis.ranks]  # fmt: skip
         if self.elsewhere:
             told.append(f"{self.elsewhere} of its {self.size} ranks are on other hosts, and were "
-                        "not asked.")  # fmt: skip
+                        "not asked: see --hosts.")  # fmt: skip
         return " ".join(told)
 
 

@@ -104,8 +104,8 @@ def _hear_job(identifier: str, answers: Sequence[Answer]) -> Heard:
         size = document["world_size"]
         here |= set(document["ranks_on_host"])
     for rank in sorted(here - {one.rank for one in answers}):
-        silent[rank] = "has no socket: it has ended, or has destroyed its communicators"
-        parts.append(_silent(rank, silent[rank], "dead"))
+        silent[rank] = "has no socket here: it has left the job, or is in a container of its own"
+        parts.append(_silent(rank, silent[rank], "absent"))
     return Heard(
         identifier, Job(parts, is_one_run=True), size, sorted(here), silent,
         {one.rank: one.process for one in answers if one.process}, records,

@@ -32,6 +32,10 @@ _LONGEST_START_S = 10
 _STOPPED = {"T": "stopped", "t": "stopped by a debugger"}
 
 
+SilenceKind = Literal["dead", "stopped", "unresponsive"]
+SILENCE_KINDS: tuple[SilenceKind, ...] = ("dead", "stopped", "unresponsive")
+
+
 @dataclass
 class Answer:
     """What a rank said.
@@ -49,7 +53,7 @@ class Answer:
     rank: int
     contents: bytes = b""
     silence: str = ""
-    kind: Literal["dead", "stopped", "unresponsive"] = "unresponsive"
+    kind: SilenceKind = "unresponsive"
     process: int = 0
 
 

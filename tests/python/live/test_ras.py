@@ -85,7 +85,7 @@ def silence_of(job: str, rank: int) -> str:
 def test_no_job_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(app, ["ras", "--job", "17"])
     assert isinstance(done.exception, MachineError)
-    assert "no process of job 17 answers on this host" in str(done.exception)
+    assert "no process of job 17 answers on this host; --hosts asks others" in str(done.exception)
 
 
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
@@ -143,10 +143,12 @@ def view(answer: Any) -> dict[str, Any]:
     return dict(job)
 
 
-def test_a_rank_without_a_socket_has_ended() -> None:
+def test_a_rank_without_a_socket_has_left() -> None:
     found = view(ANSWER)
+    # Its call may have begun just now.
+    assert (found["verdict"], found["blamed"]) == ("undecided", [])
     assert found["silent"] == {
-        "0": "has no socket: it has ended, or has destroyed its communicators"
+        "0": "has no socket here: it has left the job, or is in a container of its own"
     }
     [world] = found["communicators"]
     assert world["places"][1]["waits_for"] == {
