@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "gil.h"
 #include "profile.h"
 
 namespace unisono::pytorch {
@@ -21,21 +22,6 @@ constexpr std::chrono::seconds shutdown_patience(5);
 std::chrono::nanoseconds left_until(std::chrono::steady_clock::time_point deadline) {
   return std::max(deadline - std::chrono::steady_clock::now(),
                   std::chrono::steady_clock::duration::zero());
-}
-
-// " on rank 1 of group 'dp'", and which ranks of the job are meant if they are others.
-std::string place_of(int rank, const std::string& group,
-                     const std::vector<std::uint64_t>& global_ranks) {
-  std::ostringstream out;
-  out << " on rank " << rank << " of group '" << group << "'";
-  const auto own = static_cast<std::size_t>(rank);
-  if (own < global_ranks.size() && global_ranks[own] != own) {
-    out << " (its ranks are the job's ";
-    for (std::size_t i = 0; i < global_ranks.size(); ++i)
-      out << (i == 0 ? "" : ", ") << global_ranks[i];
-    out << ")";
-  }
-  return out.str();
 }
 
 // Those that live. Never destroyed: PyTorch may keep groups until after static destruction.
@@ -57,11 +43,12 @@ c10::intrusive_ptr<Backend> living(const Backend* backend) {
 
 }  // namespace
 
-c10::intrusive_ptr<Backend> Backend::make(Communicator communicator, std::string name,
-                                          std::vector<std::uint64_t> global_ranks,
+c10::intrusive_ptr<Backend> Backend::make(Communicator communicator, InitOptions joining,
+                                          std::string name, std::vector<std::uint64_t> global_ranks,
                                           std::chrono::milliseconds timeout, bool host_waits) {
-  auto backend = c10::make_intrusive<Backend>(std::move(communicator), std::move(name),
-                                              std::move(global_ranks), timeout, host_waits);
+  auto backend =
+      c10::make_intrusive<Backend>(std::move(communicator), std::move(joining), std::move(name),
+                                   std::move(global_ranks), timeout, host_waits);
   const std::lock_guard lock(registry().mutex);
   registry().backends.emplace(backend.get(), backend);
   return backend;
@@ -86,14 +73,15 @@ void Backend::close_all() {
   Completer::await_threads(deadline_after(shutdown_patience));
 }
 
-Backend::Backend(Communicator communicator, std::string name,
+Backend::Backend(Communicator communicator, InitOptions joining, std::string name,
                  std::vector<std::uint64_t> global_ranks, std::chrono::milliseconds timeout,
                  bool host_waits)
-    : c10d::Backend(communicator.rank(), communicator.size()),
+    : c10d::Backend(joining.rank, joining.world_size),
       communicator_(std::move(communicator)),
+      joining_(std::move(joining)),
       name_(std::move(name)),
       global_ranks_(std::move(global_ranks)),
-      place_(std::make_shared<const std::string>(place_of(rank_, name_, global_ranks_))),
+      place_(make_place()),
       timeout_(timeout),
       host_waits_(host_waits),
       fate_(std::make_shared<Fate>(communicator_)),
@@ -114,7 +102,26 @@ c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
   return options;
 }
 
+std::shared_ptr<const std::string> Backend::make_place() const {
+  std::ostringstream out;
+  out << " on rank " << rank_ << " of group '" << name_ << "'";
+  const auto own = static_cast<std::size_t>(rank_);
+  if (own < global_ranks_.size() && global_ranks_[own] != own) {
+    out << " (its ranks are the job's ";
+    for (std::size_t i = 0; i < global_ranks_.size(); ++i)
+      out << (i == 0 ? "" : ", ") << global_ranks_[i];
+    out << ")";
+  }
+  return std::make_shared<const std::string>(out.str());
+}
+
 std::string Backend::where(const char* operation) const { return operation + *place_; }
+
+Communicator& Backend::connected(const char* operation) {
+  if (!communicator_.valid())
+    refuse(where(operation) + ": the group has no members yet; call reconfigure() on all of them");
+  return communicator_;
+}
 
 std::chrono::nanoseconds Backend::limit(std::chrono::milliseconds of_call) {
   const bool is_unset = of_call == c10d::kUnsetTimeout || of_call.count() <= 0;
@@ -144,7 +151,7 @@ Backend::Started Backend::begun(const c10::intrusive_ptr<Work>& work,
 
 unisono::Work Backend::submit(const char* name, std::span<const Message> messages,
                               std::chrono::nanoseconds patience) {
-  return take(communicator_.submit(messages, {.timeout = patience}), where(name));
+  return take(connected(name).submit(messages, {.timeout = patience}), where(name));
 }
 
 Backend::Started Backend::join_batch(std::vector<unisono::Work> calls, Holding holding) {
@@ -162,13 +169,13 @@ Backend::Started Backend::start(Operation operation, std::chrono::milliseconds t
   if (!is_async && !batch_) {
     profile(operation.name, operation.holding, false);
     const ProfiledScope scope(operation.name, operation.holding);
-    if (const Status status = communicator_.run(operation.call); !status.ok())
+    if (const Status status = connected(operation.name).run(operation.call); !status.ok())
       raise(status.error(), where(operation.name));
     operation.holding.finish();
     return nullptr;
   }
   const auto submitted = [&] {
-    return take(communicator_.submit(operation.call), where(operation.name));
+    return take(connected(operation.name).submit(operation.call), where(operation.name));
   };
   if (batch_) return join_batch({submitted()}, std::move(operation.holding));
   const auto work = follow(operation.type, operation.name, std::move(operation.holding));
@@ -192,12 +199,13 @@ Backend::Started Backend::start(std::vector<Operation> operations,
   if (device.is_cuda()) return start_on_device(operations, is_async);
   Holding holding;
   for (Operation& operation : operations) holding.add(std::move(operation.holding));
+  Communicator& members = connected(name);
   c10::intrusive_ptr<Work> work;
   if (!batch_) work = follow(type, name, std::move(holding));
   std::vector<unisono::Work> calls;
   std::optional<Error> refused;
   for (const Operation& operation : operations) {
-    auto started = communicator_.submit(operation.call);
+    auto started = members.submit(operation.call);
     if (started.ok()) {
       calls.push_back(std::move(*started));
       continue;
@@ -238,6 +246,7 @@ void Backend::check_batch(c10::Device device, const Site& site) {
 Backend::Started Backend::start_on_device(std::span<Operation> operations, bool is_async) {
   const c10d::OpType type = operations[0].type;
   const char* const name = operations[0].name;
+  Communicator& members = connected(name);
   Device& device = device_of(operations[0].device, site(name));
   const c10::Stream stream = is_async || batch_ ? device.own_after_current() : device.current();
   const c10::StreamGuard guard(stream);
@@ -247,7 +256,7 @@ Backend::Started Backend::start_on_device(std::span<Operation> operations, bool 
     const ProfiledScope scope(name, operation.holding);
     operation.call.options.stream = stream.native_handle();
     operation.call.options.leaves_room = operation.leaves_room;
-    check(communicator_.run(operation.call), where(name));
+    check(members.run(operation.call), where(name));
     operation.holding.finish();
     holding.add(std::move(operation.holding));
   }
@@ -258,13 +267,14 @@ Backend::Started Backend::start_on_device(std::span<Operation> operations, bool 
 
 Backend::Started Backend::start_on_device(c10d::OpType type, const char* name, c10::Device device,
                                           std::span<const Message> messages, Holding holding) {
+  Communicator& members = connected(name);
   const c10::Stream stream = device_of(device, site(name)).own_after_current();
   const c10::StreamGuard guard(stream);
   profile(name, holding, true);
   const ProfiledScope scope(name, holding);
   if (!messages.empty()) {
     const MessageOptions options{.timeout = timeout_, .stream = stream.native_handle()};
-    check(take(communicator_.submit(messages, options), where(name)).wait(), where(name));
+    check(take(members.submit(messages, options), where(name)).wait(), where(name));
   }
   holding.finish();
   return follow(type, name, stream, std::move(holding));
@@ -280,7 +290,8 @@ Backend::Started Backend::follow(c10d::OpType type, const char* name, const c10:
 }
 
 void Backend::eagerConnectSingleDevice(at::Device device) {
-  if (!device.is_cuda()) return;
+  // A group that waits for its members connects them at the first call.
+  if (!device.is_cuda() || !communicator_.valid()) return;
   const char* const name = "init_process_group";
   const c10::Stream stream = device_of(device, site(name)).current();
   const c10::StreamGuard guard(stream);
@@ -305,15 +316,19 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
   split_store_ = store;
   split_part_ = nullptr;
   Communicator part =
-      take(communicator_.split(joins ? ranks[0] : -1, static_cast<int>(own - ranks.begin())),
+      take(connected("split").split(joins ? ranks[0] : -1, static_cast<int>(own - ranks.begin())),
            where("split"));
   if (!joins) return nullptr;
   std::vector<std::uint64_t> members;
   for (const int rank : ranks)
     members.push_back(global_ranks_.empty() ? static_cast<std::uint64_t>(rank)
                                             : global_ranks_[static_cast<std::size_t>(rank)]);
-  auto made = make(std::move(part), options ? options->group_name : name_ + ":split",
-                   std::move(members), options ? options->timeout : timeout_, host_waits_);
+  InitOptions joining = joining_;
+  joining.rank = part.rank();
+  joining.world_size = part.size();
+  auto made =
+      make(std::move(part), std::move(joining), options ? options->group_name : name_ + ":split",
+           std::move(members), options ? options->timeout : timeout_, host_waits_);
   split_part_ = made.get();
   return made;
 }
@@ -337,9 +352,7 @@ void Backend::shutdown() {
     of_parents->push_back(completer_);
     return;
   }
-  // What is waited for here may need the GIL: a future's callback, the freeing of a tensor.
-  std::optional<pybind11::gil_scoped_release> release;
-  if (Py_IsInitialized() && PyGILState_Check()) release.emplace();
+  const WithoutGil release;
   end_what_is_pending(
       deadline_after(std::min<std::chrono::nanoseconds>(shutdown_patience, timeout_)));
   completer_->stop(deadline_after(shutdown_patience));

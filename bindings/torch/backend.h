@@ -28,13 +28,19 @@ namespace unisono::pytorch {
 
 class Backend : public c10d::Backend {
  public:
-  // `name` and `global_ranks` are for the texts of errors. `host_waits`: Work::wait() of operations
-  // on devices has the host wait, too.
-  Backend(Communicator communicator, std::string name, std::vector<std::uint64_t> global_ranks,
-          std::chrono::milliseconds timeout, bool host_waits);
+  using Tensors = std::vector<at::Tensor>;
+  using Lists = std::vector<Tensors>;
+  using Started = c10::intrusive_ptr<c10d::Work>;
+
+  // `joining` is how the communicator was made, and how reconfigure() makes another one; an empty
+  // communicator waits for that. `name` and `global_ranks` are for the texts of errors.
+  // `host_waits`: Work::wait() of operations on devices has the host wait, too.
+  Backend(Communicator communicator, InitOptions joining, std::string name,
+          std::vector<std::uint64_t> global_ranks, std::chrono::milliseconds timeout,
+          bool host_waits);
   ~Backend() override;
-  static c10::intrusive_ptr<Backend> make(Communicator communicator, std::string name,
-                                          std::vector<std::uint64_t> global_ranks,
+  static c10::intrusive_ptr<Backend> make(Communicator communicator, InitOptions joining,
+                                          std::string name, std::vector<std::uint64_t> global_ranks,
                                           std::chrono::milliseconds timeout, bool host_waits);
   // Refuses other libraries' by name.
   static Backend& of(const c10::intrusive_ptr<c10d::Backend>& backend);
@@ -59,11 +65,15 @@ class Backend : public c10d::Backend {
   void eagerConnectSingleDevice(at::Device device) override;
   c10d::ErrorType getError() override;
   void abort() override;
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  bool supportsReconfigure() const override { return true; }
+  // An invitation of this process. Whoever reads it can join; another one after each reconfigure().
+  c10d::ReconfigureHandle get_reconfigure_handle() const override;
+  // Aborts what is under way, then joins the ranks of the handles, which all call it. Returns when
+  // they have come. No other call may be made at the same time, except abort().
+  Started reconfigure(const c10d::ReconfigureOptions& options) override;
+#endif
   void shutdown() override;
-
-  using Tensors = std::vector<at::Tensor>;
-  using Lists = std::vector<Tensors>;
-  using Started = c10::intrusive_ptr<c10d::Work>;
 
   Started broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   Started allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
@@ -107,7 +117,9 @@ class Backend : public c10d::Backend {
   // When the last user lets go: the registry of live groups forgets it.
   void release_resources() override;
 
-  const Communicator& communicator() const { return communicator_; }
+  // Refuses the operation if the group has no members yet.
+  Communicator& connected(const char* operation);
+  const InitOptions& joining() const { return joining_; }
   // In place; on a device on the current stream, with nothing to wait for.
   void all_reduce_(const at::Tensor& tensor, const c10d::ReduceOp& operation);
   // One all-gather or reduce-scatter by a named algorithm.
@@ -120,6 +132,8 @@ class Backend : public c10d::Backend {
   Site site(const char* operation) const { return {operation, rank_}; }
   // Tells a profiler, if there is one, whose the operation is.
   void profile(const char* operation, const Holding& holding, bool is_async) const;
+  // " on rank 1 of group 'dp'", and which ranks of the job are meant if they are others.
+  std::shared_ptr<const std::string> make_place() const;
   // Begins the text of an operation's error.
   std::string where(const char* operation) const;
   // A call's deadline, which takes what was added for it.
@@ -186,14 +200,22 @@ class Backend : public c10d::Backend {
   void await_all(std::chrono::nanoseconds patience);
   void report_to_first(std::chrono::nanoseconds patience);
 
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  // Takes another communicator, or none, and with it a new life.
+  void replace(Communicator communicator);
+
+  mutable std::string handle_;  // the last one; empty after it was used
+  std::optional<std::int64_t> configuration_;
+#endif
   Communicator communicator_;
+  const InitOptions joining_;
   const std::string name_;
-  const std::vector<std::uint64_t> global_ranks_;
-  const std::shared_ptr<const std::string> place_;  // of all errors
+  std::vector<std::uint64_t> global_ranks_;
+  std::shared_ptr<const std::string> place_;  // of all errors
   std::chrono::milliseconds timeout_;
   std::chrono::milliseconds added_timeout_{0};
   const bool host_waits_;
-  const std::shared_ptr<Fate> fate_;
+  std::shared_ptr<Fate> fate_;
   std::optional<Device> device_;
   std::uint64_t sequence_ = 0;  // of the last collective, so that it is the same on all ranks
   std::shared_ptr<Completer> completer_;

@@ -14,26 +14,15 @@ from functools import partial
 
 import cpp
 import lint
-from stage import BIN, BUILD, ROOT, Lane, Log, Outcome, Suite, junit_outcome
+import torch_backend
+from stage import BIN, BUILD, ROOT, Lane, Log, Outcome, Suite, pytest
 
 SANITIZERS = ("thread", "address")
 
 
 def python_tests(log: Log, quick: bool) -> Outcome:
     """Every pytest of the tree."""
-    report = BUILD / "logs" / "pytest.xml"
-    report.unlink(missing_ok=True)
-    selection = ["-m", "not slow"] if quick else []
-    command = [BIN / "python", "-m", "pytest", "-q", f"--junit-xml={report}", *selection]
-    ran = log.run([*command])
-    if not report.exists():
-        outcome = Outcome()
-        outcome.check("pytest", False)
-        return outcome
-    outcome = junit_outcome(report)
-    if not ran and not outcome.failed:
-        outcome.check("pytest", False)
-    return outcome
+    return pytest(log, "pytest", *(["-m", "not slow"] if quick else []))
 
 
 def fault_injections(log: Log, injections: int) -> Outcome:
@@ -75,6 +64,9 @@ def main() -> int:
     )
     parser.add_argument("--faults", type=int, default=0, metavar="N", help="jobs to harm")
     parser.add_argument("--fuzz", type=int, default=0, metavar="SECONDS", help="for each fuzzer")
+    parser.add_argument(
+        "--pytorch", action="store_true", help="the quick tests of tests/pytorch, with a PyTorch"
+    )
     arguments = parser.parse_args()
 
     suite = Suite()
@@ -146,6 +138,10 @@ def run(suite: Suite, arguments: argparse.Namespace) -> None:
         builders.add(partial(suite.run, "clang-tidy", tidy, background=True))
     # Behind the C++ tests: it installs what was built for them.
     runners.add(partial(suite.run, "python", lambda log: python_tests(log, arguments.quick)))
+    if arguments.pytorch:
+        runners.add(partial(torch_backend.run, suite))
+    else:
+        suite.skip("pytorch", "asked for by --pytorch")
     if gtest and arguments.sanitizers:
         for sanitizer in SANITIZERS:
             part = partial(cpp.run_tests, name=sanitizer, label=f"[{sanitizer}] ")

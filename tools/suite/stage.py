@@ -215,3 +215,17 @@ def junit_outcome(path: Path) -> Outcome:
             failed = case.find("failure") is not None or case.find("error") is not None
             outcome.check(name, not failed)
     return outcome
+
+
+def pytest(
+    log: Log, name: str, *arguments: str, environment: dict[str, str] | None = None
+) -> Outcome:
+    """Runs pytest; its report is build/logs/<name>.xml."""
+    report = BUILD / "logs" / f"{name}.xml"
+    report.unlink(missing_ok=True)
+    command = [BIN / "python", "-m", "pytest", "-q", f"--junit-xml={report}", *arguments]
+    ran = log.run([*command], environment)
+    outcome = junit_outcome(report) if report.exists() else Outcome()
+    if not ran and not outcome.failed:
+        outcome.check("pytest", False)
+    return outcome

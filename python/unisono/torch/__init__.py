@@ -30,23 +30,35 @@ __all__ = [
     "all_gather_by",
     "communicator",
     "monitored_barrier",
+    "process_group",
     "reduce_scatter_by",
     "register",
     "shrink",
 ]
 
 _extension = _build.load()
+_DEFAULT_TIMEOUT = timedelta(minutes=30)  # PyTorch's
 
 
 def _create(options: Any, asked: Any = None) -> Any:
     """What torch.distributed calls for each new group."""
-    size, timeout = options.group_size, options.timeout
+    rank, size, timeout = options.group_rank, options.group_size, options.timeout
     how = asked if isinstance(asked, Options) else Options()
     ranks = list(options.global_ranks_in_group) or list(range(size))
-    made = _meet.meet_in(_job(), options.store, ranks, timeout, how)
-    if made is None:
-        made = _meet.meet(options.store, options.group_rank, size, timeout, how)
-    return _extension.make_backend(made.handle, options.group_id, ranks, timeout, _host_waits())
+    joining = _joining(how).as_rank(rank, size)
+    made = None
+    # Such a group has no members before it is told which.
+    if not getattr(options, "enable_reconfigure", False):
+        made = _meet.meet_in(_job(), options.store, ranks, timeout, how)
+        if made is None:
+            made = _meet.meet(options.store, rank, size, timeout, how)
+    handle = 0 if made is None else made.handle
+    return _extension.make_backend(handle, joining, options.group_id, ranks, timeout, _host_waits())
+
+
+def _joining(options: Options) -> Any:
+    """How reconfigure() makes another communicator."""
+    return _extension.Joining(_meet.interface(), options.policy or "", options.max_sms)
 
 
 def _job() -> native.Communicator | None:
@@ -128,9 +140,50 @@ def shrink(
         group,
         members,
         lambda name, ranks: _extension.make_backend(
-            made.handle, name, ranks, backend.options._timeout, _host_waits()
+            made.handle,
+            backend.joining.as_rank(made.rank, made.size),
+            name,
+            ranks,
+            backend.options._timeout,
+            _host_waits(),
         ),
     )
+
+
+def process_group(
+    store: dist.Store,
+    rank: int,
+    size: int,
+    timeout: timedelta = _DEFAULT_TIMEOUT,
+    options: Options | None = None,
+) -> dist.ProcessGroup:
+    """Makes a group that torch.distributed does not know. Collective over its ranks.
+
+    It is for libraries that make a new group whenever their members change, such as torchft. Its
+    methods are those of every ProcessGroup; `abort` ends what is under way on all ranks.
+
+    Args:
+        store: Where the group's ranks, and nobody else, read and write.
+        rank: This process's rank in the group.
+        size: The group's number of ranks.
+        timeout: For joining, and then for each operation.
+        options: What the group asks of its calls on devices.
+
+    Raises:
+        torch.distributed.DistStoreError: Rank 0 did not come.
+        unisono.Error: Ranks are missing, and so on; see unisono.init.
+    """
+    options = options or Options()
+    made = _meet.meet(store, rank, size, timeout, options)
+    backend = _extension.make_backend(
+        made.handle,
+        _joining(options).as_rank(rank, size),
+        f"of {size} ranks",
+        list(range(size)),
+        timeout,
+        _host_waits(),
+    )
+    return _standard.wrapped(store, backend, ("cpu", "cuda"))
 
 
 def all_gather_by(

@@ -105,7 +105,7 @@ def meet(
     if size > 1:
         try:
             listener, rendezvous, secret = _through_store.meet(
-                store, "unisono", rank, size, timeout, _interface()
+                store, "unisono", rank, size, timeout, interface()
             )
         except dist.DistStoreError as error:
             raise dist.DistStoreError(
@@ -129,7 +129,7 @@ def meet(
     return made
 
 
-def _interface() -> str:
+def interface() -> str:
     """Where rank 0 listens: on the loopback interface if PyTorch's own master is there."""
     named = os.environ.get("UNISONO_INTERFACE")
     if named is not None:
