@@ -30,14 +30,12 @@ __all__ = [
     "all_gather_by",
     "communicator",
     "monitored_barrier",
-    "process_group",
     "reduce_scatter_by",
     "register",
     "shrink",
 ]
 
 _extension = _build.load()
-_DEFAULT_TIMEOUT = timedelta(minutes=30)  # PyTorch's
 
 
 def _create(options: Any, asked: Any = None) -> Any:
@@ -148,42 +146,6 @@ def shrink(
             _host_waits(),
         ),
     )
-
-
-def process_group(
-    store: dist.Store,
-    rank: int,
-    size: int,
-    timeout: timedelta = _DEFAULT_TIMEOUT,
-    options: Options | None = None,
-) -> dist.ProcessGroup:
-    """Makes a group that torch.distributed does not know. Collective over its ranks.
-
-    It is for libraries that make a new group whenever their members change, such as torchft. Its
-    methods are those of every ProcessGroup; `abort` ends what is under way on all ranks.
-
-    Args:
-        store: Where the group's ranks, and nobody else, read and write.
-        rank: This process's rank in the group.
-        size: The group's number of ranks.
-        timeout: For joining, and then for each operation.
-        options: What the group asks of its calls on devices.
-
-    Raises:
-        torch.distributed.DistStoreError: Rank 0 did not come.
-        unisono.Error: Ranks are missing, and so on; see unisono.init.
-    """
-    options = options or Options()
-    made = _meet.meet(store, rank, size, timeout, options)
-    backend = _extension.make_backend(
-        made.handle,
-        _joining(options).as_rank(rank, size),
-        f"of {size} ranks",
-        list(range(size)),
-        timeout,
-        _host_waits(),
-    )
-    return _standard.wrapped(store, backend, ("cpu", "cuda"))
 
 
 def all_gather_by(

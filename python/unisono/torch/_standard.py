@@ -224,20 +224,14 @@ def shrunk(
     name = c10d._process_group_name(members, use_hashed_name=True)
     backend = make(name, members)
     _, store = c10d._world.pg_map[parent]
-    devices = [device for device in ("cpu", "cuda") if _backend_for(parent, device) is not None]
-    group = wrapped(store, backend, devices)
+    group = dist.ProcessGroup(store, backend.rank(), backend.size())
+    for device in ("cpu", "cuda"):
+        if _backend_for(parent, device) is not None:
+            group._register_backend(torch.device(device), _CUSTOM, backend)
+    group._set_default_backend(_CUSTOM)
     group._set_group_name(name)
     group._set_group_desc(f"{parent.group_name}:shrunk")
     _register(group, name, parent, list(ranks))
-    return group
-
-
-def wrapped(store: dist.Store, backend: Any, devices: Sequence[str]) -> dist.ProcessGroup:
-    """A process group of one backend, which serves tensors on these types of devices."""
-    group = dist.ProcessGroup(store, backend.rank(), backend.size())
-    for device in devices:
-        group._register_backend(torch.device(device), _CUSTOM, backend)
-    group._set_default_backend(_CUSTOM)
     return group
 
 
