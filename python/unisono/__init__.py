@@ -7,6 +7,8 @@ comm.all_reduce(gradients, "average", out=gradients)
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from unisono._native_core import native_core
+
 # Names are imported when they are first used, so that the command line answers at once. Each line
 # here has one in `_MODULES` below, unless it is the native core's.
 if TYPE_CHECKING:
@@ -82,6 +84,8 @@ _PUBLIC_MODULES = (
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
+        if name == "_unisono":
+            return native_core()
         if name in _PUBLIC_MODULES:
             try:
                 return importlib.import_module(f"unisono.{name}")
@@ -89,8 +93,9 @@ if not TYPE_CHECKING:
                 raise AttributeError(f"unisono.{name} cannot be imported: {missing}") from missing
         if name not in __all__:
             raise AttributeError(f"module 'unisono' has no attribute '{name}'")
-        places = (module for module, names in _MODULES.items() if name in names)
-        found = getattr(importlib.import_module(f"unisono.{next(places, '_unisono')}"), name)
+        place = next((module for module, names in _MODULES.items() if name in names), None)
+        module = importlib.import_module(f"unisono.{place}") if place else native_core()
+        found = getattr(module, name)
         globals()[name] = found
         return found
 
