@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "programs"
+# Multiplies all time limits where importing PyTorch alone takes a minute.
+PATIENCE = float(os.environ.get("PATIENCE", "1"))
 
 
 @dataclass
@@ -78,11 +80,8 @@ def run(
     seconds: float = 240,
     **extra: str,
 ) -> Outcome:
-    """Starts the program on each rank and waits for all, at most so many seconds.
-
-    PATIENCE multiplies them where importing PyTorch alone takes a minute.
-    """
-    seconds *= float(os.environ.get("PATIENCE", "1"))
+    """Starts the program on each rank and waits for all, at most so many seconds."""
+    seconds *= PATIENCE
     port = free_port()
     processes = [
         subprocess.Popen(

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pytorch.ranks import PROGRAMS, Outcome, run
+from pytorch.ranks import PATIENCE, PROGRAMS, Outcome, run
 
 pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
 
@@ -150,7 +150,11 @@ def test_monitored_barrier_without_patience_does_not_wait() -> None:
 def python(text: str) -> subprocess.CompletedProcess[str]:
     """Runs a program of one line in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        timeout=240 * PATIENCE,
+        check=False,
     )
 
 
@@ -212,7 +216,12 @@ def test_torchrun_restarts_and_the_training_goes_on_from_its_checkpoint(tmp_path
         ]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=240, check=False
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240 * PATIENCE,
+            check=False,
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         results.append((folder / "result").read_text())

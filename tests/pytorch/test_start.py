@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from pytorch.ranks import PROGRAMS, free_port
+from pytorch.ranks import PATIENCE, PROGRAMS, free_port
 
 pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
 
@@ -33,7 +33,7 @@ def test_ranks_meet_through_the_agents_store_also_when_they_are_started_again() 
         env=kept,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=240 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,7 +11,7 @@ same(x, torch.full((3,), float(size())))
 work = dist.all_reduce(x, async_op=True)
 work.wait()
 backend = dist.group.WORLD._get_backend(torch.device("cpu"))
-assert not dist._supports_reconfigure()
+assert dist._supports_reconfigure()
 assert not dist._supports_window()
 assert not backend.supports_shrinking
 assert backend.options.backend == "unisono"
