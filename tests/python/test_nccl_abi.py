@@ -87,7 +87,8 @@ print(torch.__version__, dist.is_nccl_available())
     )
     assert outcome.returncode == 0, outcome.stderr[-2000:]
     version, is_available = outcome.stdout.split()
-    assert is_available == "True"
+    if is_available != "True":
+        pytest.skip(f"PyTorch {version} has no NCCL")
     bound = r"libtorch_cuda\.so \[0\] to (\S+) \[0\]: normal symbol `(nccl\w+)'"
     files = {name: file for file, name in re.findall(bound, outcome.stderr)}
     table = TABLE["torch"]

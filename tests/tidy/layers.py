@@ -35,6 +35,7 @@ CXX_ROOMS = {"comm": {"bootstrap": 1, "select": 2, "run": 3, "device": 4, "": 5}
 
 # What is right under python/unisono; "" is the package itself, its __init__.py.
 PYTHON_LAYERS = {
+    "_native_core": 0,
     "_unisono": 0,
     "_bench": 1,
     "errors": 0,
