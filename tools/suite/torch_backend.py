@@ -13,7 +13,8 @@ FOLDER = BUILD / "torch"
 MOST_SECONDS = 900  # to download it
 
 # Where the tests find it. It is not in the environment itself: the other tests would see it there.
-WITH_PYTORCH = {"PYTHONPATH": os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", "")])}
+_PATHS = [str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
+WITH_PYTORCH = {"PYTHONPATH": os.pathsep.join(_PATHS)}
 
 
 def install(log: Log) -> bool:
