@@ -61,7 +61,8 @@ std::vector<Peer> peers_of(const c10d::ReconfigureOptions& options, const Site& 
 
 c10d::ReconfigureHandle Backend::get_reconfigure_handle() const {
   if (!handle_.empty()) return handle_;
-  const Invitation invitation = take(invite(joining_.interface), where("get_reconfigure_handle"));
+  const Invitation invitation =
+      take(invite({.interface = joining_.interface}), where("get_reconfigure_handle"));
   std::ostringstream out;
   out << handle_kind << " " << rank_ << " " << invitation.rendezvous << " " << invitation.secret;
   return handle_ = out.str();
