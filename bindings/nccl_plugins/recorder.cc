@@ -130,8 +130,8 @@ void Recorder::write(Slot& slot, std::string_view cause) {
   const trace::Owner owner = slot.log->owner();
   const trace::Record record = slot.log->record();
   const std::string path = trace::file_of(directory(), owner.communicator, owner.rank);
-  const auto status =
-      trace::write_file(path, trace::to_json(owner, record, cause, trace::ClockAnchor::now()));
+  const auto status = trace::write_file(
+      path, trace::to_json(owner, record, cause, trace::ClockAnchor::now(), trace::Form::packed));
   if (!status.ok()) complain(status.error().message);
   if (cause == finalized) finalized_.push_back(path);
 }

@@ -83,8 +83,8 @@ struct Watched {
 };
 
 std::string json_of(const Communicator::Core& core, const trace::Record& record,
-                    std::string_view cause) {
-  return trace::to_json(core.owner(), record, cause, trace::ClockAnchor::now());
+                    std::string_view cause, trace::Form form = trace::Form::words) {
+  return trace::to_json(core.owner(), record, cause, trace::ClockAnchor::now(), form);
 }
 
 // Lives as long as the process: its thread may wait in it when static objects are destroyed.
@@ -265,10 +265,10 @@ class WatchUntilGone final : public Watch {
 };
 
 std::string newest_json_of(const Communicator::Core& core, trace::Record record,
-                           std::string_view cause) {
+                           std::string_view cause, trace::Form form) {
   trace::keep_newest(record.collectives);
   trace::keep_newest(record.messages);
-  return json_of(core, record, cause);
+  return json_of(core, record, cause, form);
 }
 
 }  // namespace
@@ -280,7 +280,7 @@ std::unique_ptr<Watch> watch_for_dumps(Communicator::Core& core) {
 bool is_watched(const Communicator::Core& core) { return !directory_of(core).empty(); }
 
 std::string record_json(const Communicator::Core& core, std::string_view cause) {
-  return newest_json_of(core, core.scheduler->look_and_record(), cause);
+  return newest_json_of(core, core.scheduler->look_and_record(), cause, trace::Form::words);
 }
 
 Status write_dump(const Communicator::Core& core, std::string_view cause) {
@@ -297,8 +297,9 @@ Status write_dump(const Communicator::Core& core, std::string_view cause) {
   // Of threads that write the same file, the one that renames last counts.
   const std::lock_guard lock(core.dump_mutex);
   core.dumped_ns.store(transport::now_ns(), std::memory_order_relaxed);
-  return trace::write_file(trace::file_of(directory, core.id, core.rank),
-                           json_of(core, core.scheduler->record(), cause));
+  return trace::write_file(
+      trace::file_of(directory, core.id, core.rank),
+      newest_json_of(core, core.scheduler->record(), cause, trace::Form::packed));
 }
 
 void dump_to_directory(const Communicator::Core& core, std::string_view cause) {

@@ -1,8 +1,12 @@
 // The record as JSON: docs/reference/record.md says what each member means.
 
-#include <utility>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/json.h"
+#include "base/str.h"
+#include "trace/packed.h"
 #include "trace/record.h"
 
 namespace unisono::trace {
@@ -61,6 +65,23 @@ void write(json::Writer& writer, const Entry& entry) {
   writer.end_object();
 }
 
+void write(json::Writer& writer, std::string_view name, const std::vector<Entry>& entries,
+           Form form) {
+  std::vector<Entry> packed;
+  writer.key(name).begin_array();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const bool is_old = i + newest_in_words < entries.size();
+    if (form == Form::packed && is_old && can_be_packed(entries[i]))
+      packed.push_back(entries[i]);
+    else
+      write(writer, entries[i]);
+  }
+  writer.end_array();
+  if (packed.empty()) return;
+  writer.key(str("packed_", name));
+  write_packed(writer, packed);
+}
+
 std::string_view kind_of(const Error& error) {
   if (error.aborted) return "aborted";
   if (error.timed_out) return "timeout";
@@ -89,7 +110,7 @@ void write(json::Writer& writer, const Failure& failure) {
 }  // namespace
 
 std::string to_json(const Owner& owner, const Record& record, std::string_view cause,
-                    const ClockAnchor& clock) {
+                    const ClockAnchor& clock, Form form) {
   std::string out;
   json::Writer writer(out);
   writer.begin_object()
@@ -118,12 +139,8 @@ std::string to_json(const Owner& owner, const Record& record, std::string_view c
     writer.key("failure");
     write(writer, *record.failure);
   }
-  for (const auto& [name, entries] :
-       {std::pair("collectives", &record.collectives), {"messages", &record.messages}}) {
-    writer.key(name).begin_array();
-    for (const Entry& entry : *entries) write(writer, entry);
-    writer.end_array();
-  }
+  write(writer, "collectives", record.collectives, form);
+  write(writer, "messages", record.messages, form);
   writer.end_object();
   out.push_back('\n');
   return out;

@@ -1,4 +1,5 @@
 #include "trace/record.h"
+#include "trace/packed.h"
 
 #include <gtest/gtest.h>
 
@@ -133,6 +134,33 @@ json::Value parsed(const Record& record, const Owner& owner = {}) {
   auto document = json::parse(to_json(owner, record, "request", {.monotonic_ns = 5, .wall_ns = 9}));
   EXPECT_TRUE(document.ok()) << document.error().describe();
   return *document;
+}
+
+// What Python unpacks is compared with the words in tests/trace/test_record.py.
+TEST(Json, PacksOldCallsThatHaveEnded) {
+  Record record;
+  for (int i = 0; i < 200; ++i) {
+    Entry entry = entry_of(static_cast<std::uint64_t>(i));
+    entry.state = i % 10 == 3 ? State::scheduled : State::ended;
+    entry.scheduled_ns = 1000 + i;
+    entry.ended_ns = 2000 + i;
+    record.collectives.push_back(entry);
+  }
+  const auto document =
+      json::parse(to_json({}, record, "request", {.monotonic_ns = 5, .wall_ns = 9}, Form::packed));
+  ASSERT_TRUE(document.ok()) << document.error().describe();
+  // The newest, and what had not ended.
+  const auto in_words = document->find("collectives")->array().size();
+  EXPECT_EQ(in_words, newest_in_words + 14);
+  const json::Value* packed = document->find("packed_collectives");
+  ASSERT_NE(packed, nullptr);
+  EXPECT_EQ(packed->find("entries")->integer(), 200 - static_cast<std::int64_t>(in_words));
+  const json::Value* sequence = packed->find("columns")->find("sequence");
+  EXPECT_EQ(sequence->find("least")->integer(), 0);
+  EXPECT_EQ(sequence->find("width")->integer(), 1);
+  // 0, 1, 2, 4: number 3 has not ended.
+  EXPECT_EQ(sequence->find("data")->string().substr(0, 5), "AAECB");
+  EXPECT_EQ(document->find("packed_messages"), nullptr);
 }
 
 TEST(Json, HoldsEveryField) {

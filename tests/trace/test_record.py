@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
+from unisono.doctor.packed import unpack
+from unisono.doctor.parts import DumpError
+from unisono.doctor.unisono_record import read_record
 from unisono.errors import CollectiveTimeoutError, PeerError
 from unisono.testing import run_ranks
 
@@ -102,3 +108,97 @@ def test_every_member_of_the_head_is_needed(member: str) -> None:
     record = a_record()
     del record[member]
     assert not is_valid(record)
+
+
+PACKED = """
+import json, os, sys
+import numpy as np
+import unisono
+comm = unisono.init(timeout=5)
+for i in range(150):
+    comm.all_reduce(np.ones(10 + i % 3, np.float32), "max")
+    if i % 2:
+        comm.broadcast(np.ones(3), root=1)
+    comm.send(np.ones(4), 1) if comm.rank == 0 else comm.recv(np.ones(4), 0)
+with open(f"{sys.argv[1]}/words-{comm.rank}.json", "w") as file:
+    json.dump(comm.record(), file)
+if comm.rank == 1:
+    comm.abort()
+try:
+    comm.barrier()
+except unisono.UnisonoError:
+    pass
+"""
+
+
+def test_packed_entries_say_what_the_words_say(tmp_path: Path) -> None:
+    program, dumps = tmp_path / "program.py", tmp_path / "dumps"
+    program.write_text(PACKED)
+    dumps.mkdir()
+    subprocess.run(
+        [sys.executable, "-m", "unisono.cli", "run", "-n", "2", "--keep-going", str(program),
+         str(tmp_path)],
+        env={**os.environ, "UNISONO_DUMP_DIRECTORY": str(dumps), "UNISONO_LOG": "off"},
+        timeout=120, check=False,
+    )  # fmt: skip
+    for path in dumps.iterdir():
+        document = json.loads(path.read_text())
+        jsonschema.validate(document, SCHEMA)
+        words = json.loads((tmp_path / f"words-{document['rank']}.json").read_text())
+        assert document["packed_collectives"]["entries"] > 100
+        assert document["packed_messages"]["entries"] > 50
+        [part] = read_record(document, "packed")
+        unpack(document)
+        jsonschema.validate(document, SCHEMA)
+        # The dump has a barrier more at most, which failed.
+        assert document["collectives"][: len(words["collectives"])] == words["collectives"]
+        assert document["messages"] == words["messages"]
+        [other] = read_record(document, "words")
+        for name, values in other.calls.items():
+            if name in ("kind", "type"):
+                mine = [getattr(part, f"{name}s")[one] for one in part.calls[name]]
+                assert mine == [getattr(other, f"{name}s")[one] for one in values]
+            else:
+                assert (part.calls[name] == values).all(), name
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda one: one.update(entries=1 << 30), "'entries' is 1073741824"),
+        (lambda one: one["columns"].pop("bytes"), "no column 'bytes'"),
+        (lambda one: one["columns"]["bytes"].update(width=3), "1, 2, 4 or 8"),
+        (lambda one: one["columns"]["bytes"].update(data="AAA"), "not base64"),
+        (lambda one: one["columns"]["bytes"].update(data="AAAA"), "3 bytes, not 2"),
+        (lambda one: one["columns"]["collective"].update(least=7), "a name that is not there"),
+        (lambda one: one.update(names=[1]), "no list of texts"),
+    ],
+)
+def test_hostile_packed_entries_are_refused(change: Any, message: str) -> None:
+    def column(data: str, least: int = 0) -> dict[str, Any]:
+        return {"least": least, "width": 1, "data": data}
+
+    document = json.loads(json.dumps(RECORD))
+    document["packed_collectives"] = {
+        "entries": 2, "names": ["all_reduce", "float32", "sum"],
+        "columns": {
+            "sequence": column("AAE="), "collective": column("AAA="), "type": column("AQE="),
+            "operation": column("AgI="), "root": column("AAA="), "bytes": column("AAA="),
+            "scheduled_ns": column("AAE=", 5), "started_ns": column("AAA="),
+            "launched_ns": column("AAA="), "ended_ns": column("AgI="),
+        },
+    }  # fmt: skip
+    [part] = read_record(json.loads(json.dumps(document)), "record")
+    assert part.calls["ended"].tolist() == [6 + AHEAD, 7 + AHEAD]
+    change(document["packed_collectives"])
+    with pytest.raises(DumpError, match=message):
+        read_record(document, "record")
+
+
+AHEAD = 100
+RECORD = {
+    "format": "unisono-record", "version": 2, "cause": "failure", "communicator": "7",
+    "group": "world", "epoch": 0, "rank": 0, "ranks": 2, "world_ranks": [0, 1], "node": "a",
+    "process": 1, "watched": True, "clock": {"monotonic_ns": 10, "wall_ns": 10 + AHEAD},
+    "collectives": [], "messages": [],
+}  # fmt: skip

@@ -107,13 +107,18 @@ class Columns:
         timeout_ms: int = 0,
     ) -> None:
         """Adds a call; `times` are when it was made, began and ended."""
-        kind_code = self.kinds.setdefault(kind[:_MOST_TEXT], len(self.kinds))
-        type_code = self.types.setdefault(type[:_MOST_TEXT], len(self.types))
-        if max(kind_code, type_code) > np.iinfo(np.int16).max:
-            raise DumpError(f"it names more than {np.iinfo(np.int16).max} kinds of calls")
         self._rows.append(
-            (group, number, kind_code, type_code, size, root, peer, int(state), *times, timeout_ms)
-        )
+            (group, number, self.kind_code(kind), self.type_code(type), size, root, peer,
+             int(state), *times, timeout_ms)
+        )  # fmt: skip
+
+    def kind_code(self, kind: str) -> int:
+        """The number of a kind of calls."""
+        return _code(self.kinds, kind)
+
+    def type_code(self, type: str) -> int:  # noqa: A002
+        """The number of an element type."""
+        return _code(self.types, type)
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """The columns."""
@@ -122,6 +127,13 @@ class Columns:
             name: np.array(values, dtype)
             for (name, dtype), values in zip(COLUMNS.items(), by_column, strict=True)
         }
+
+
+def _code(names: dict[str, int], name: str) -> int:
+    code = names.setdefault(name[:_MOST_TEXT], len(names))
+    if code > np.iinfo(np.int16).max:
+        raise DumpError(f"it names more than {np.iinfo(np.int16).max} kinds of calls")
+    return code
 
 
 @dataclass

@@ -8,6 +8,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from unisono.doctor.packed import (
+    DIRECTIONS,
+    ROOTED,
+    TIMES,
+    packed_entries,
+    shown,
+    unpack,
+    with_packed,
+)
 from unisono.doctor.parts import (
     MAX_RANKS,
     Claim,
@@ -30,9 +39,6 @@ _STATES = {
     "scheduled": State.scheduled, "started": State.started, "ended": State.ended,
     "failed": State.failed, "aborted": State.failed,
 }  # fmt: skip
-_DIRECTIONS = {"send": "send", "receive": "recv"}
-_ROOTED = ("broadcast", "reduce", "gather", "scatter")
-_TIMES = ("scheduled_ns", "started_ns", "ended_ns")
 
 
 def is_record(document: Any) -> bool:
@@ -66,9 +72,12 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
         raise DumpError(f"the record has {len(members)} 'world_ranks' of {ranks} ranks")
     ahead = _clock(document)
     columns, hints = Columns(), []
+    packed = packed_entries(document)
     collectives = [_Entry(one, f"collective {i}", ahead, ranks)
                    for i, one in enumerate(_list(document, "collectives"))]  # fmt: skip
-    numbers = [one.number("sequence") for one in collectives]
+    numbers = [number for one in packed if not one.is_messages
+               for number in one.columns["sequence"].tolist()]  # fmt: skip
+    numbers += [one.number("sequence") for one in collectives]
     if sorted(set(numbers)) != numbers:
         raise DumpError("the sequence numbers of its collectives do not rise")
     messages = [_Entry(one, f"message {i}", ahead, ranks)
@@ -86,12 +95,13 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
             hints.append(Hint("error", text(failure, "message", "failure", ""), 0))
         elif 0 <= at_fault < ranks:
             hints.append(Hint("accused", kind, 0, at_fault))
+    calls = with_packed(columns, packed, ahead, ranks)
     claim = Claim(name, f"{FORMAT} {communicator} {epoch}", ranks, rank, members)
     world_rank = members[rank] if members else world_rank
     key = ("world", world_rank) if world_rank >= 0 else (name, rank)
     return [
         Part(
-            file, FORMAT, str(version), key, [claim], columns.arrays(),
+            file, FORMAT, str(version), key, [claim], calls,
             list(columns.kinds), list(columns.types), hints, ranks if name == "world" else 0,
             document.get("watched") is True,
         )
@@ -116,6 +126,7 @@ def read_records(paths: Iterable[Path]) -> list[dict[str, Any]]:
             if is_record(document):
                 read_record(document, str(file))
                 # Without the ranks of the job, entries of several groups belong to no one process.
+                unpack(document)
                 if document["world_ranks"]:
                     found.append(document)
         except (OSError, ValueError, RecursionError):
@@ -134,7 +145,7 @@ class _Entry:
         self.values, self.name, self.most = values, name, (ranks or MAX_RANKS) - 1
         self.knows_places = ranks > 0
         # Wall-clock times: those of ranks on one host agree with each other and with their files'.
-        seen = [self.number(time, default=0) for time in _TIMES]
+        seen = [self.number(time, default=0) for time in TIMES]
         self.times = [one + ahead if one else 0 for one in seen]
         state = _STATES.get(text(values, "state", name))
         if state is None:
@@ -149,7 +160,7 @@ class _Entry:
     def add_to(self, columns: Columns) -> None:
         size = self.number("bytes")
         if "direction" in self.values:
-            direction = _DIRECTIONS.get(text(self.values, "direction", self.name))
+            direction = DIRECTIONS.get(text(self.values, "direction", self.name))
             if direction is None:
                 raise DumpError(f"{self.name}: 'direction' is neither send nor receive")
             # From whom a receive from any source takes its message is not known before it arrives.
@@ -162,10 +173,9 @@ class _Entry:
         kind = text(self.values, "collective", self.name)
         root = integer(self.values, "root", self.name, 0, self.most)
         operation = text(self.values, "operation", self.name, "")
-        shown = f"{kind} ({operation})" if operation and "reduce" in kind else kind
         columns.add(
-            0, shown, type=text(self.values, "type", self.name, ""),
-            number=self.number("sequence"), size=size, root=root if kind in _ROOTED else -1,
+            0, shown(kind, operation), type=text(self.values, "type", self.name, ""),
+            number=self.number("sequence"), size=size, root=root if kind in ROOTED else -1,
             state=self.state, times=self.times,
         )  # fmt: skip
 
@@ -178,8 +188,8 @@ class _Entry:
         channel, expected, got = (
             integer(waiting, one, self.name) for one in ("channel", "expected", "got")
         )
-        shown = f"{kind} of rank {peer} on channel {channel}, {expected} expected, {got} seen"
-        return [Hint("waiting", shown, 0, peer)]
+        what = f"{kind} of rank {peer} on channel {channel}, {expected} expected, {got} seen"
+        return [Hint("waiting", what, 0, peer)]
 
 
 def _list(document: dict[str, Any], name: str) -> list[Any]:
