@@ -4,10 +4,12 @@
 
 Writes dumps of RANKS ranks in groups of eight and of all, each with so many calls, the last of
 which one rank has not made; times the command on them, checks its verdict, and prints one line.
-FORMAT is `record` (Unisono's) or `flight_recorder` (pickles, as PyTorch writes them for NCCL).
+FORMAT is `record` (Unisono's, packed as in its files), `words` (the same, not packed), or
+`flight_recorder` (pickles, as PyTorch writes them for NCCL).
 """
 
 import argparse
+import base64
 import json
 import pickle
 import resource
@@ -16,6 +18,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 STEP_NS = 1_000_000
 START_NS = 1_780_000_000 * 10**9
@@ -38,9 +43,39 @@ def members_of(name: str, ranks: int) -> list[int]:
     return list(range(ranks) if name == "world" else range(first, min(first + GROUP, ranks)))
 
 
-def write_records(folder: Path, rank: int, ranks: int, entries: int) -> None:
+def column(values: list[int]) -> dict[str, object]:
+    """As docs/reference/record.md says, "Packed entries"."""
+    distances = np.array(values, np.int64) - min(values)
+    width = next(one for one in (1, 2, 4, 8) if distances.max() < 1 << 8 * one)
+    data = base64.b64encode(distances.astype(f"<u{width}").tobytes()).decode()
+    return {"least": min(values), "width": width, "data": data}
+
+
+def packed(entries: list[dict[str, Any]]) -> dict[str, object]:
+    names: list[str] = []
+    columns = {}
+    for name in entries[0]:
+        values = [one[name] for one in entries]
+        if isinstance(values[0], str):
+            names += [one for one in dict.fromkeys(values) if one not in names]
+            values = [names.index(one) for one in values]
+        columns[name] = column(values)
+    del columns["state"]
+    columns["launched_ns"] = column([0] * len(entries))
+    for name in ("started_ns", "ended_ns"):
+        columns[name] = column([one[name] - one["scheduled_ns"] + 1 for one in entries])
+    return {"entries": len(entries), "names": names, "columns": columns}
+
+
+def write_packed(folder: Path, rank: int, ranks: int, entries: int) -> None:
+    write_records(folder, rank, ranks, entries, in_words=64)
+
+
+def write_records(
+    folder: Path, rank: int, ranks: int, entries: int, in_words: int = 1 << 30
+) -> None:
     """One file for each group of the rank."""
-    files: dict[str, list[dict[str, object]]] = {}
+    files: dict[str, list[dict[str, Any]]] = {}
     for place, (name, number, has_ended) in enumerate(calls_of(rank, ranks, entries)):
         begun = 1 + place * STEP_NS
         entry = {
@@ -58,8 +93,10 @@ def write_records(folder: Path, rank: int, ranks: int, entries: int) -> None:
             "world_ranks": members, "node": "a", "process": rank + 1, "watched": True,
             "clock": {"monotonic_ns": 1, "wall_ns": START_NS},
             "failure": {"kind": "timeout", "rank": -1, "time_ns": 1, "message": "timeout"},
-            "collectives": collectives, "messages": [],
+            "collectives": collectives[-in_words:], "messages": [],
         }  # fmt: skip
+        if old := collectives[:-in_words]:
+            document["packed_collectives"] = packed(old)
         (folder / f"unisono-{name}-{rank}.json").write_text(json.dumps(document))
 
 
@@ -86,7 +123,7 @@ def write_flight_recorder(folder: Path, rank: int, ranks: int, entries: int) -> 
     (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(document))
 
 
-WRITERS = {"record": write_records, "flight_recorder": write_flight_recorder}
+WRITERS = {"record": write_packed, "words": write_records, "flight_recorder": write_flight_recorder}
 
 
 def main() -> None:
@@ -116,7 +153,8 @@ def main() -> None:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     memory, busy = used.ru_maxrss / 2**20, used.ru_utime + used.ru_stime
     print(f"{chosen.format:<15} {chosen.ranks:>5} ranks x {chosen.entries} calls, "
-          f"{size / 2**20:>6.0f} MiB: {seconds:6.1f} s, {busy:6.1f} s of processors, {memory:4.1f} GiB")  # fmt: skip
+          f"{size / 2**20:>6.0f} MiB: {seconds:6.1f} s, {busy:6.1f} s of processors, "
+          f"{memory:4.1f} GiB")  # fmt: skip
 
 
 if __name__ == "__main__":
