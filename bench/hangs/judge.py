@@ -56,7 +56,9 @@ def main() -> None:
                  if one.removeprefix("rank ").isdecimal()}  # fmt: skip
         is_right = str(found.verdict) in truth["verdicts"]
         abstains = is_right and not found.verdict.blames
-        ranks_right = abstains or named == set(truth["ranks"])
+        more = len(named - set(truth["ranks"]))
+        has_all = named >= set(truth["ranks"])
+        ranks_right = abstains or (has_all and more <= truth["two_ends"])
         score.cases += 1
         score.said[str(found.verdict)] += 1
         score.blamed += found.verdict.blames

@@ -31,6 +31,7 @@ class Kind:
             "two_groups" for one that is followed by a call of another group; empty for any.
         alters: Whether it changes a call, rather than happens between two.
         hangs: Whether the job waits for ever or fails.
+        two_ends: Whether the rank at the other end may be named, too.
         socket: Whether it needs connections by TCP.
     """
 
@@ -42,6 +43,7 @@ class Kind:
     needs: str = ""
     alters: bool = False
     hangs: bool = True
+    two_ends: bool = False
     socket: bool = False
 
 
@@ -63,7 +65,8 @@ KINDS = {
         Kind("root", ("other call",), undecided_by=("torch-gloo",), needs="root", alters=True),
         Kind("collective", ("other call", "never joined"), alters=True),
         Kind("early out", (*_ABSENT, "died"), (*_ALL, "c++"), no_file_by=("torch-gloo",)),
-        Kind("dropped link", ("network",), ("unisono", "torch-unisono", "c++"), socket=True),
+        Kind("dropped link", ("network",), ("unisono", "torch-unisono", "c++"),
+             two_ends=True, socket=True),
         Kind("GPU error", ("GPU error",), ("gpu",)),
         Kind("full disk", (*_ABSENT, "died", "undecided"), ("unisono", "torch-unisono")),
         Kind("abort", ("aborted",), ("unisono", "c++")),
@@ -77,10 +80,16 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Truth:
-    """What is right about a case; `ranks` is empty where nobody is to blame."""
+    """What is right about a case.
+
+    Attributes:
+        ranks: Empty where nobody is to blame.
+        two_ends: Whether one more rank may be named.
+    """
 
     verdicts: tuple[str, ...]
     ranks: tuple[int, ...]
+    two_ends: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,7 +119,7 @@ class Case:
             more = ("died", *_ABSENT, "undecided")
         if self.library in self.kind.undecided_by:
             more = ("undecided",)
-        return Truth((*self.kind.verdicts, *more), (self.victim,))
+        return Truth((*self.kind.verdicts, *more), (self.victim,), self.kind.two_ends)
 
     def describe(self) -> str:
         return (

@@ -8,7 +8,7 @@ from unisono.doctor.diagnosis import Cause, Verdict
 from unisono.doctor.differences import departed, differed_before, other_call, unusual
 from unisono.doctor.job import Job, ranks_text
 from unisono.doctor.match import SHIFT
-from unisono.doctor.parts import SILENCES, State
+from unisono.doctor.parts import SILENCES, Hint, State
 from unisono.doctor.waits import Node, Waits
 
 __all__ = ["cause_of", "skipped"]
@@ -95,6 +95,8 @@ def _idle(waits: Waits, node: Node) -> Cause | None:
     idle = [one for one in node.absent if waits.first_open(one) is None]
     if not idle:
         return _not_begun(waits, node)
+    if job.hidden.intersection(idle):
+        return _hidden(waits, node, idle)
     for process in idle[:8]:
         for group in {int(job.calls["group"][row]) for row in waits.rows(process)[-8:]}:
             differed = differed_before(waits, group, waits.last[process, group] + 1)
@@ -102,6 +104,8 @@ def _idle(waits: Waits, node: Node) -> Cause | None:
                 return differed
         if (unlike := unusual(waits, process)) is not None:
             return unlike
+    if (lost := _lost_partner(waits, idle)) is not None:
+        return lost
     evidence, later = [], []
     for process in idle[:8]:
         last = waits.last.get((process, node.group), -1)
@@ -120,6 +124,36 @@ def _idle(waits: Waits, node: Node) -> Cause | None:
         verdict, idle, 0.9 if len(idle) <= max(1, len(node.rows)) else 0.7, 4, evidence,
         would_help=["A stack of " + ranks_text([job.label(one) for one in idle]) + " (py-spy dump, "
                     "gdb) says where it is."],
+    )  # fmt: skip
+
+
+def _hidden(waits: Waits, node: Node, idle: list[int]) -> Cause:
+    """Ranks are in calls that their dumps do not hold."""
+    label = ranks_text([waits.job.label(one) for one in sorted(waits.job.hidden & set(idle))])
+    return departed(waits, sorted({*node.rows, *idle})) or Cause(
+        Verdict.undecided, [], 0.0, 1,
+        [f"{label} made a call since that the dump does not hold, as a rule a message."],
+        would_help=[f"A stack of {label} (py-spy dump)."],
+    )  # fmt: skip
+
+
+def _lost_partner(waits: Waits, idle: list[int]) -> Cause | None:
+    """The one process without a dump, where those that make no further call share a group with it.
+
+    Their last calls may have ended with an error, which some formats do not tell from success.
+    """
+    job = waits.job
+    lost = [place for place, one in enumerate(job.processes) if not one.files]
+    if len(lost) != 1:
+        return None
+    known = [set(group.members) for group in job.groups if lost[0] in group.members]
+    if known and not all(any(process in members for members in known) for process in idle):
+        return None
+    label, others = job.label(lost[0]), ranks_text([job.label(one) for one in idle])
+    return Cause(
+        Verdict.died, lost, 0.6, 3,
+        [f"{others} made no further call, and {label} left no dump."],
+        would_help=[f"The exit status of {label}."],
     )  # fmt: skip
 
 
@@ -217,13 +251,27 @@ def _unseen(waits: Waits, node: Node) -> Cause | None:
     )  # fmt: skip
 
 
+def _link(waits: Waits, node: Node, found: list[tuple[int, Hint]]) -> Cause:
+    """Of one message that does not arrive, either end may be at fault."""
+    job, members = waits.job, waits.job.groups[node.group].members
+    [(process, hint)] = [one for one in found if one[1].kind == "waiting"]
+    peer = members[hint.peer]
+    ends = sorted({process, peer})
+    return Cause(
+        Verdict.network, ends, 0.5, 2, [f"{job.label(process)} waits for a {hint.text}."],
+        would_help=["Counters of the network cards of "
+                    f"{ranks_text([job.label(one) for one in ends])}."],
+    )  # fmt: skip
+
+
 def _network(waits: Waits, node: Node) -> Cause | None:
     """All ranks are in the call: what was sent and not acknowledged, or who is waited for."""
     job, group = waits.job, waits.job.groups[node.group]
     if node.absent or node.unknown:
         return None
     found = [(one, hint) for one, hint, of in job.hints
-             if of == node.group and one in node.rows and hint.peer >= 0]  # fmt: skip
+             if of == node.group and one in node.rows and hint.peer >= 0
+             and hint.kind in ("network", "waiting")]  # fmt: skip
     puts = [(one, hint) for one, hint in found if hint.kind == "network"]
     if puts:
         senders = Counter(one for one, _ in puts)
@@ -246,17 +294,22 @@ def _network(waits: Waits, node: Node) -> Cause | None:
     ranked = awaited.most_common(2)
     if ranked and (len(ranked) == 1 or ranked[0][1] > ranked[1][1]):
         process, votes = ranked[0]
+        if votes == 1 and len(awaited) == 1:
+            return _link(waits, node, found)
         evidence = [f"{job.label(one)} waits for a {hint.text}." for one, hint in found
                     if group.members[hint.peer] == process][:6]  # fmt: skip
         return Cause(Verdict.network, [process], 0.6 if votes > 1 else 0.5, 2, evidence,
                      would_help=[f"A stack of {job.label(process)}, and counters of its network "
                                  "card."])  # fmt: skip
-    silent = [one for one in group.members if one not in node.rows]
-    unseen = [f"{ranks_text([job.label(one) for one in silent])} made a call since that the dump "
-              "does not hold, as a rule a message."] if silent else []  # fmt: skip
+    accused = _accused(job, "peer", node.group) or _accused(job, "timeout", node.group)
+    if accused and set(accused) <= set(node.rows):
+        label = job.label(accused[0])
+        return Cause(Verdict.network, accused, 0.6, 2,
+                     [f"All ranks have made the call, and have found {label} at fault."],
+                     would_help=[f"Counters of the network card of {label}."])  # fmt: skip
     return departed(waits, sorted(node.rows)) or Cause(
         Verdict.undecided, [], 0.0, 1,
-        [*unseen, "No rank is known to be missing, and none of the dumps says what it waits for."],
+        ["No rank is known to be missing, and none of the dumps says what it waits for."],
         would_help=["What the network or the GPUs wait for: NCCL's or NCCLX's dump, or the GPUs' "
                     "logs."],
     )  # fmt: skip

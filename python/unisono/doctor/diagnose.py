@@ -4,7 +4,7 @@ import numpy as np
 
 from unisono.doctor.causes import cause_of, skipped
 from unisono.doctor.diagnosis import Call, Cause, Diagnosis, GroupLine, Verdict
-from unisono.doctor.differences import departed
+from unisono.doctor.differences import departed, differed_before
 from unisono.doctor.job import Job, ranks_text
 from unisono.doctor.match import SHIFT
 from unisono.doctor.parts import State
@@ -41,14 +41,15 @@ def diagnose(job: Job) -> Diagnosis:
 
 def _judge(job: Job, waits: Waits, how: How) -> tuple[Diagnosis, int | None]:
     if not waits.nodes:
-        return _nothing(job), None
+        return _nothing(job, waits), None
     causes = {index: cause for index in range(len(waits.nodes))
               if (cause := cause_of(waits, index)) is not None}  # fmt: skip
     reach = {index: waits.reached_from(index) for index in range(len(waits.nodes))}
     if causes:
         index = max(causes, key=lambda one: (
-            causes[one].verdict.blames, sum(one in each for each in reach.values()),
-            causes[one].weight, -_begin(waits, waits.nodes[one]),
+            causes[one].verdict.blames, causes[one].is_certain,
+            sum(one in each for each in reach.values()), causes[one].weight,
+            -_begin(waits, waits.nodes[one]),
         ))  # fmt: skip
         cause, cycle = causes[index], []
     else:
@@ -79,20 +80,30 @@ def _begin(waits: Waits, node: Node) -> int:
     return min(int(waits.job.calls["created"][row]) for row in node.rows.values())
 
 
-def _nothing(job: Job) -> Diagnosis:
+def _nothing(job: Job, waits: Waits) -> Diagnosis:
     missing = _missing(job)
     if not len(job.calls["group"]):
         text = "The files hold no calls, so that nothing can be said of the job."
         return Diagnosis(Verdict.undecided, 0.0, text,
                          would_help=["Dumps that record calls."])  # fmt: skip
+    for group in range(len(job.groups)):
+        last = max((slot for (_, of), slot in waits.last.items() if of == group), default=-1)
+        cause = differed_before(waits, group, last + 1)
+        if cause is not None:
+            text = f"Every call in these dumps has ended. {cause.evidence[0]}. {cause.evidence[1]}"
+            return Diagnosis(
+                cause.verdict, cause.confidence, text, difference=cause.difference,
+                ranks=[job.label(one) for one in cause.ranks], evidence=cause.evidence,
+            )  # fmt: skip
     text = "Every call in these dumps has ended, and no rank waits for another."
     if missing:
         text += f" There are no dumps of {ranks_text(missing)}."
+        return Diagnosis(Verdict.undecided, 0.0, text,
+                         would_help=[f"The dumps of {ranks_text(missing)}."])  # fmt: skip
     return Diagnosis(
-        Verdict.nothing_wrong, 0.6 if missing else 0.9, text,
+        Verdict.nothing_wrong, 0.9, text,
         evidence=[f"All {len(job.calls['group']):,} calls of "
                   f"{sum(bool(one.files) for one in job.processes)} ranks have ended."],
-        would_help=["The dumps of the other ranks."] if missing else [],
     )  # fmt: skip
 
 

@@ -77,6 +77,10 @@ class Bar:
     is_stuck: bool
 
 
+# The weight of what ranks did or reported themselves.
+_CERTAIN = 5
+
+
 @dataclass
 class Cause:
     """Why a call is stuck.
@@ -94,6 +98,11 @@ class Cause:
     difference: str = ""
     would_help: list[str] = field(default_factory=list)
     is_lasting: bool = False
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the dumps show it, rather than what follows from it."""
+        return self.weight >= _CERTAIN
 
 
 @dataclass

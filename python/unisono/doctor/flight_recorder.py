@@ -79,10 +79,12 @@ def read_flight_recorder(document: dict[str, Any], file: str) -> list[Part]:
             raise DumpError(f"entry {i} is damaged ({type(error).__name__}: {error})") from None
     hints = rows.stack(entries)
     world = max((claim.size for claim in rows.claims), default=0)
+    enqueued = _enqueued(document, rows.claims)
     return [
         Part(
             file, FORMAT, version, ("world", rank), rows.claims, rows.arrays(), list(rows.kinds),
-            list(rows.types), hints, world, True, last_enqueued=_enqueued(document, rows.claims),
+            list(rows.types), hints, world, True, last_enqueued=enqueued,
+            has_hidden_call=rows.is_gloo and rows.lacks(enqueued),
         )
     ]  # fmt: skip
 
@@ -148,6 +150,7 @@ class _Rows:
         self.types: dict[str, int] = {}
         self._groups = {claim.ident.split("\0")[1]: i for i, claim in enumerate(claims)}
         self._rows: list[tuple[int, ...]] = []
+        self.is_gloo = False
         # By group, rows whose state only the entry of their batch will tell.
         self._batches: dict[int, list[int]] = {}
 
@@ -164,6 +167,7 @@ class _Rows:
         if not isinstance(profiled, str):
             raise TypeError("'profiling_name' is no text")
         library, _, kind = profiled[:200].partition(":")
+        self.is_gloo = library == "gloo"
         peer, number = -1, entry.get("collective_seq_id", entry.get("seq_id", -1))
         if entry.get("is_p2p"):
             found = _MESSAGE.search(kind)
@@ -197,6 +201,13 @@ class _Rows:
                 *(_count(entry, one, where) for one in _NUMBERS),
             )
         )  # fmt: skip
+
+    def lacks(self, enqueued: dict[int, int]) -> bool:
+        """Whether more was enqueued on a group than the entries hold: Gloo's lack messages."""
+        newest: dict[int, int] = {}
+        for row in self._rows:
+            newest[row[0]] = max(newest.get(row[0], -1), row[1])
+        return any(number > newest.get(group, number) for group, number in enqueued.items())
 
     def _size(self, kind: str, element: str, entry: dict[str, Any]) -> int:
         if kind.startswith(_UNEVEN):

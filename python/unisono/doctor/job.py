@@ -87,6 +87,7 @@ class Job:
         self.types: list[str] = []
         self.hints: list[tuple[int, Hint, int]] = []  # process, hint, group or -1
         self.last_enqueued: dict[tuple[int, int], int] = {}
+        self.hidden: set[int] = set()  # processes with calls that their dumps do not hold
         self._process_of: dict[Key, int] = {}
         self._group_of: dict[str, int] = {}
         self.reports = parts_of(parts, True)
@@ -96,6 +97,7 @@ class Job:
         self.formats = sorted({part.format for part in [*kept, *self.reports]})
         self._note_versions(kept)
         self.calls = self._join(kept)
+        self._find_unknown(kept)
         self._find_lost()
 
     def label(self, process: int) -> str:
@@ -166,6 +168,8 @@ class Job:
             if part.claims:  # else it says why there is no dump
                 self.processes[process].files.append(part.file)
                 self.processes[process].modified_ns = part.modified_ns
+            if part.has_hidden_call:
+                self.hidden.add(process)
             groups = np.array([self._group(process, one, part) for one in part.claims], np.int32)
             for hint in part.hints:
                 self.hints.append(
@@ -204,6 +208,14 @@ class Job:
         made = np.where(has_several[calls["process"]], calls["created"], 0)
         order = np.lexsort((made, calls["process"]))
         return {name: values[order] for name, values in calls.items()}
+
+    def _find_unknown(self, parts: Sequence[Part]) -> None:
+        """Ranks of no known group that lack among the numbers of the dumps' files, if few do."""
+        ranks = {part.key[1] for part in parts if part.key[0] == _WORLD}
+        lost = set(range(max(ranks, default=0))) - ranks
+        if 0 < len(lost) <= max(1, len(ranks) // 4):
+            for rank in sorted(lost):
+                self._process((_WORLD, rank))
 
     def _find_lost(self) -> None:
         """Where one rank alone left no dump, it is the one that is missing in each group."""

@@ -148,6 +148,7 @@ class Part:
         counts: (index of the group, place, kind) -> calls launched, where only that is known.
         missing: (index of the group, place) -> why a rank did not answer.
         taken: When a report without calls was made, as text that sorts.
+        has_hidden_call: Whether the process has made a call that the dump does not hold.
         last_enqueued: By index of the group, the last number enqueued, where the dump says it.
     """
 
@@ -168,6 +169,7 @@ class Part:
     missing: dict[tuple[int, int], str] = field(default_factory=dict)
     names: dict[tuple[int, int], str] = field(default_factory=dict)
     taken: str = ""
+    has_hidden_call: bool = False
     last_enqueued: dict[int, int] = field(default_factory=dict)
 
 

@@ -103,7 +103,7 @@ class Waits:
         for row in kept[is_last]:
             self.last[int(calls["process"][row]), int(calls["group"][row])] = int(self.slots[row])
         for key, number in self.job.last_enqueued.items():
-            if number >= 0:
+            if number >= 0 and key[0] not in self.job.hidden:
                 self.last[key] = max(self.last.get(key, -1), number << SHIFT)
 
     def _add_collectives(self) -> None:

@@ -124,3 +124,27 @@ def test_a_receive_that_was_skipped_closes_a_cycle(tmp_path: Path) -> None:
     found = examine(tmp_path, [Rank(sender), Rank(receiver), Rank(other)])
     assert (found.verdict, found.ranks) == ("deadlock across groups", ["rank 1"]), found.paragraph
     assert "without the recv" in found.evidence[1]
+
+
+def test_either_end_of_the_one_message_that_does_not_arrive_may_be_at_fault(tmp_path: Path) -> None:
+    ranks = [Rank([*3 * STEP], ("peer", 2)) for _ in range(4)]
+    ranks[1].calls[-1] = Entry("all_reduce", "failed")
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    for rank in range(4):
+        written = document(rank, ranks)
+        if rank == 1:
+            written["collectives"][-1]["waiting"] = {
+                "kind": "message", "peer": 2, "channel": 0, "thread_block": 0, "step": 1, "tile": 0,
+                "expected": 4, "got": 3,
+            }  # fmt: skip
+        (folder / f"{rank}.json").write_text(json.dumps(written))
+    found = diagnose(read_files([folder]))
+    assert (found.verdict, found.ranks) == ("network", ["rank 1", "rank 2"])
+
+
+def test_calls_that_differed_are_told_although_all_have_ended(tmp_path: Path) -> None:
+    wrong = [*3 * STEP[:-1], Entry("all_reduce", bytes=8)]
+    right = [*3 * STEP[:-1], Entry("all_reduce")]
+    found = examine(tmp_path, [Rank([*right]), Rank([*right]), Rank(wrong)])
+    assert (found.verdict, found.difference, found.ranks) == ("other call", "size", ["rank 2"])
