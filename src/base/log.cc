@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 
 #include "base/settings.h"
 
@@ -12,25 +11,21 @@ namespace {
 
 constexpr std::array<std::string_view, 5> level_names{"off", "error", "warn", "info", "debug"};
 
-LogLevel level_from_settings() {
+LogLevel level_of_this_process() {
   const std::string wanted = environment_settings().text(Setting::log);
   for (std::size_t i = 0; i < level_names.size(); ++i)
     if (level_names[i] == wanted) return static_cast<LogLevel>(i);
   return LogLevel::warn;
 }
 
-// Relaxed: the level is advice; a line more or less around a change does no harm.
-std::atomic<LogLevel>& level_slot() {
-  static std::atomic<LogLevel> level{level_from_settings()};
-  return level;
-}
-
 thread_local int thread_rank = -1;
 
 }  // namespace
 
-LogLevel log_level() { return level_slot().load(std::memory_order_relaxed); }
-void set_log_level(LogLevel level) { level_slot().store(level, std::memory_order_relaxed); }
+LogLevel log_level() {
+  static const LogLevel level = level_of_this_process();
+  return level;
+}
 void set_log_rank(int rank) { thread_rank = rank; }
 
 void write_log(LogLevel level, std::string_view message) {

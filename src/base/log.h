@@ -10,7 +10,6 @@ namespace unisono {
 enum class LogLevel : unsigned char { off, error, warn, info, debug };
 
 LogLevel log_level();
-void set_log_level(LogLevel level);
 // The rank that lines of this thread speak for; -1 for none.
 void set_log_rank(int rank);
 void write_log(LogLevel level, std::string_view message);

@@ -6,10 +6,10 @@
 
 #include <functional>
 
-#include "base/log.h"
 #include "comm/bootstrap/node.h"
 #include "scripted_stream.h"
 #include "support/open_gate.h"
+#include "support/quiet.h"
 #include "sys/simulated_world.h"
 
 namespace unisono::comm {
@@ -23,12 +23,6 @@ constexpr std::int64_t forever_ns = 1000 * second_ns;
 const sys::Address server_address{"server", 4000};
 const Key right_key = enrolment_key("the secret");
 const Key job_key = enrolment_key("stands for 32 random bytes");
-
-struct Quiet {
-  LogLevel before = log_level();
-  Quiet() { set_log_level(LogLevel::off); }
-  ~Quiet() { set_log_level(before); }
-};
 
 // What an honest client answers to a challenge.
 Bytes answer_to(sys::World& world, const Bytes& challenge, Purpose purpose, const Key& key,
@@ -106,7 +100,6 @@ struct Server {
     return out;
   }
 
-  Quiet quiet;
   WireProtection wire{Protection::none, false};
   sys::Simulation simulation{{}};
   std::optional<ControlNode> node;
@@ -259,7 +252,6 @@ sys::Task<void> prove(sys::World& world, Refusal& refusal, std::string& why) {
 }
 
 TEST_P(Welcomes, AreNotBelieved) {
-  const Quiet quiet;
   sys::Simulation simulation{{}};
   simulation.add_process("server");
   simulation.add_process("client");
@@ -318,7 +310,6 @@ struct Both {
       client_end = std::move(*channel);
   }
 
-  Quiet quiet;
   sys::Simulation simulation{{}};
   std::unique_ptr<Doorkeeper> doorkeeper;
   Refusal refusal{};

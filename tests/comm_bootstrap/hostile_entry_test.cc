@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "base/log.h"
 #include "comm/bootstrap/join.h"
 #include "comm/bootstrap/node.h"
 #include "real_ranks.h"
+#include "support/quiet.h"
 #include "sys/simulated_world.h"
 
 namespace unisono::comm {
@@ -21,12 +21,10 @@ const WireProtection wire{sys::Protection::none, false};
 // Rank 0 of 2 is honest; rank 1 says `entry`.
 struct Meeting {
   explicit Meeting(Bytes entry) {
-    set_log_level(LogLevel::off);
     for (const char* host : {"victim", "other"}) simulation.add_process(host);
     simulation.start(0, join());
     simulation.start(1, lie(std::move(entry)));
     EXPECT_TRUE(simulation.run(forever_ns));
-    set_log_level(LogLevel::warn);
   }
   sys::Task<void> join() {
     BootstrapOptions options;

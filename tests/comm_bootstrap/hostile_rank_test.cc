@@ -6,12 +6,12 @@
 #include <array>
 #include <functional>
 
-#include "base/log.h"
 #include "base/wire.h"
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/handshake.h"
 #include "comm/bootstrap/join.h"
 #include "real_ranks.h"
+#include "support/quiet.h"
 #include "sys/simulated_world.h"
 
 namespace unisono::comm {
@@ -23,12 +23,6 @@ constexpr std::int64_t forever_ns = 1000 * second_ns;
 const sys::Address victim_address{"victim", 1};
 const Key job_key = enrolment_key("stands for 32 random bytes");
 const WireProtection wire{sys::Protection::none, false};
-
-struct Quiet {
-  LogLevel before = log_level();
-  Quiet() { set_log_level(LogLevel::off); }
-  ~Quiet() { set_log_level(before); }
-};
 
 struct Said {
   FrameKind kind = FrameKind::message;
@@ -105,7 +99,6 @@ struct Victim {
     if (!status.ok()) out = status.error();
   }
 
-  Quiet quiet;
   sys::Simulation simulation;
   std::shared_ptr<ControlNode> node;
 };
@@ -285,7 +278,6 @@ struct Meeting {
     EXPECT_TRUE(simulation.run(forever_ns));
   }
 
-  Quiet quiet;
   sys::Simulation simulation{{}};
   std::optional<Error> victim;
   std::optional<Error> honest;
@@ -399,7 +391,6 @@ struct FalseRendezvous {
     if (!joined.ok()) error = joined.error();
   }
 
-  Quiet quiet;
   sys::Simulation simulation{{}};
   Error error;
 };

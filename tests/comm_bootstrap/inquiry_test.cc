@@ -10,10 +10,10 @@
 #include <random>
 #include <set>
 
-#include "base/log.h"
 #include "base/str.h"
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
+#include "support/quiet.h"
 #include "support/sanitized.h"
 #include "sys/simulated_world.h"
 
@@ -161,14 +161,11 @@ class Members {
       : scene_(std::move(scene)),
         simulation_(scene_.options),
         outcomes_(static_cast<std::size_t>(scene_.members)) {
-    quiet_before_ = log_level();
-    set_log_level(LogLevel::off);
     for (int rank = 0; rank < scene_.members; ++rank) simulation_.add_process(str("host", rank));
     for (const int rank : scene_.silent) simulation_.kill_at(rank, 2 * second, sys::Death::host);
     for (const int rank : scene_.dead) simulation_.kill_at(rank, 2 * second, sys::Death::process);
     for (int rank = 0; rank < scene_.members; ++rank) simulation_.start(rank, run(rank));
   }
-  ~Members() { set_log_level(quiet_before_); }
 
   // What each survivor in the call says, all in time; the one culprit that they name.
   int agreed(std::int64_t most_ns) {
@@ -262,7 +259,6 @@ class Members {
   sys::Simulation simulation_;
   std::vector<Outcome> outcomes_;
   std::string text_;
-  LogLevel quiet_before_;
 };
 
 constexpr std::int64_t after_timeout_ns =

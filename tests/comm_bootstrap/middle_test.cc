@@ -5,10 +5,10 @@
 
 #include <functional>
 
-#include "base/log.h"
 #include "comm/bootstrap/handshake.h"
 #include "comm/bootstrap/node.h"
 #include "support/open_gate.h"
+#include "support/quiet.h"
 #include "sys/simulated_world.h"
 
 namespace unisono::comm {
@@ -42,7 +42,6 @@ class Scene {
  public:
   Scene(Protection protection, const Tampering& tampering)
       : protection_(protection), tampering_(tampering) {
-    set_log_level(LogLevel::off);
     for (const char* host : {"receiver", "sender", "middle"}) simulation_.add_process(host);
     for (int rank = 0; rank < 2; ++rank) {
       nodes_.push_back(std::make_unique<ControlNode>(simulation_.world(rank), rank, 2,
@@ -53,7 +52,6 @@ class Scene {
     }
     nodes_[1]->set_address(0, middle_address.text());
   }
-  ~Scene() { set_log_level(before_); }
 
   void run() {
     simulation_.start(2, relay());
@@ -151,7 +149,6 @@ class Scene {
     tasks_.cancel_all();
   }
 
-  const LogLevel before_ = log_level();
   const Protection protection_;
   const Tampering tampering_;
   bool leaves_ = false;

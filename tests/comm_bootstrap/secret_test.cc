@@ -8,8 +8,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "base/log.h"
 #include "real_ranks.h"
+#include "support/quiet.h"
 #include "support/settings.h"
 #include "sys/user_secret.h"
 
@@ -39,7 +39,6 @@ TEST(Secret, AJobThatOthersReachIsNotStartedWithoutOne) {
     for (const char* way : {"UNISONO_SECRET_FILE", "UNISONO_SECRET", "UNISONO_INSECURE=1"})
       EXPECT_NE(error.message.find(way), std::string::npos) << error.message;
   }
-  set_log_level(LogLevel::off);
   for (const int rank : {0, 1})
     EXPECT_NE(outcome_at(elsewhere, rank, true).kind, ErrorKind::misuse);
 }

@@ -7,10 +7,11 @@
 #include <memory>
 #include <set>
 
-#include "base/log.h"
+#include "base/str.h"
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
 #include "real_ranks.h"
+#include "support/quiet.h"
 #include "support/sanitized.h"
 #include "sys/simulated_world.h"
 
@@ -42,11 +43,8 @@ struct Outcome {
 
 struct Job {
   Job(int ranks, SimulationOptions options) : simulation(options), outcomes(ranks) {
-    quiet_before = log_level();
-    set_log_level(LogLevel::off);
     for (int rank = 0; rank < ranks; ++rank) simulation.add_process(str("host", rank));
   }
-  ~Job() { set_log_level(quiet_before); }
 
   BootstrapOptions options_of(int rank) const {
     BootstrapOptions options;
@@ -89,7 +87,6 @@ struct Job {
   Simulation simulation;
   std::vector<Outcome> outcomes;
   std::function<sys::Task<void>(GroupExchange&, Outcome&)> after_join;
-  LogLevel quiet_before;
 };
 
 TEST(SimulatedBootstrap, AThousandRanksFindEachOther) {

@@ -10,9 +10,9 @@
 #include <chrono>
 #include <cstdio>
 
-#include "base/log.h"
 #include "real_ranks.h"
 #include "stranger.h"
+#include "support/quiet.h"
 
 namespace unisono::comm {
 namespace {
@@ -37,16 +37,11 @@ double start_ranks(RendezvousListener listener) {
 class Strangers : public testing::Test {
  protected:
   void SetUp() override {
-    set_log_level(LogLevel::off);
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
   }
-  void TearDown() override { set_log_level(before_); }
-
- private:
-  const LogLevel before_ = log_level();
 };
 
 // The promise is half a second on a machine that does nothing else.

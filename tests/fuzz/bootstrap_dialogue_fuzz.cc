@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "base/log.h"
+#include "../support/quiet.h"
 #include "base/wire.h"
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/handshake.h"
@@ -185,7 +185,6 @@ sys::Task<void> be_member(sys::World& world, bool knows_the_peer) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  set_log_level(LogLevel::off);
   if (size < 2) return 0;
   const auto script = std::as_bytes(std::span(data, size)).subspan(2);
   sys::SimulationOptions options;

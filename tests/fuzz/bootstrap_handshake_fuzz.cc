@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "../support/open_gate.h"
-#include "base/log.h"
+#include "../support/quiet.h"
 #include "comm/bootstrap/handshake.h"
 #include "comm/bootstrap/node.h"
 #include "sys/simulated_world.h"
@@ -76,7 +76,6 @@ sys::Task<void> listen_as_node(sys::World& world) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  set_log_level(LogLevel::off);
   if (size == 0) return 0;
   const auto bytes = std::as_bytes(std::span(data, size)).subspan(1);
   sys::SimulationOptions options;

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <thread>
 
+#include "../support/quiet.h"
 #include "base/hmac.h"
-#include "base/log.h"
 #include "sys/real_socket.h"
 #include "transport/request.h"
 #include "transport/socket/handshake.h"
@@ -291,7 +291,6 @@ void fuzz_connection(std::span<const std::byte> bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  set_log_level(LogLevel::off);
   static const HandshakeKeys keys(job_key);
   const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
   fuzz_handshake(bytes, keys);

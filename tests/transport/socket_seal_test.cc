@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <deque>
 
-#include "base/log.h"
 #include "transport/raw_peer.h"
 #include "transport/socket/inbox.h"
 #include "transport/socket/wire_policy.h"
@@ -192,8 +191,6 @@ std::string protection_name(const testing::TestParamInfo<Protection>& which) {
 
 class SocketSeal : public testing::TestWithParam<Protection> {
  protected:
-  SocketSeal() { set_log_level(LogLevel::error); }
-  ~SocketSeal() override { set_log_level(LogLevel::warn); }
   // The first message arrives; what the middle does of the second is refused, and never seen.
   void refuses(const Tamper& how, std::size_t bytes = 5000) {
     Line line(GetParam());

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <set>
 
-#include "base/log.h"
 #include "conformance/harness.h"
 #include "transport/raw_peer.h"
 
@@ -28,9 +27,6 @@ std::ptrdiff_t open_descriptors() {
 
 class Sockets : public testing::Test {
  protected:
-  Sockets() { set_log_level(LogLevel::error); }
-  ~Sockets() override { set_log_level(LogLevel::warn); }
-
   // Rank 1 with a connection that a raw peer, as rank 0, has joined with one stream.
   struct Victim {
     std::string name = fresh_job();

@@ -14,7 +14,6 @@
 #include <functional>
 #include <set>
 
-#include "base/log.h"
 #include "conformance/harness.h"
 #include "support/sanitized.h"
 #include "transport/raw_peer.h"
@@ -54,9 +53,6 @@ void use_up_descriptors() {
 
 class SocketWaits : public testing::Test {
  protected:
-  SocketWaits() { set_log_level(LogLevel::off); }
-  ~SocketWaits() override { set_log_level(LogLevel::warn); }
-
   static Error error_of(Job& job, Connection& connection) {
     return until_error([&]() -> Status {
       job.progress();

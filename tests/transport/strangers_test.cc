@@ -10,7 +10,6 @@
 #include <deque>
 #include <thread>
 
-#include "base/log.h"
 #include "sys/shared_memory.h"
 #include "transport/raw_peer.h"
 #include "transport/shm/segment.h"
@@ -37,9 +36,6 @@ std::size_t open_descriptors() {
 
 class Strangers : public testing::Test {
  protected:
-  Strangers() { set_log_level(LogLevel::error); }
-  ~Strangers() override { set_log_level(LogLevel::warn); }
-
   void goes_on(Job& job) {
     Pair pair(job, geometry);
     EXPECT_TRUE(put(*pair.a, "works", 5, 0, {0, 1}));
@@ -204,7 +200,6 @@ TEST_F(Strangers, AFloodKeepsNobodyOut) {
 }
 
 TEST_F(Strangers, AreLoggedOncePerAddress) {
-  set_log_level(LogLevel::warn);
   testing::internal::CaptureStderr();
   {
     Job job(sockets(), 2);

@@ -48,6 +48,7 @@ def markdown(source: str) -> str:
         "",
         "This page lists all settings with their defaults. It is for people who tune a job.",
         "Every setting is an environment variable, read once, when the library is first used.",
+        "`unisono.init(settings=...)` and `InitOptions::settings` give one communicator others.",
         "If a value cannot be read, making a communicator fails with an error that names it.",
         "",
         "| variable | type | default | meaning |",
