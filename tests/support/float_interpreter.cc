@@ -17,10 +17,10 @@ namespace {
 
 using Floats = std::vector<float>;
 
-class Run {
+class FloatRun {
  public:
-  Run(const plan::Plan& plan, std::int64_t count, ReduceOperation operation,
-      const std::vector<Floats>& inputs)
+  FloatRun(const plan::Plan& plan, std::int64_t count, ReduceOperation operation,
+           const std::vector<Floats>& inputs)
       : plan_(plan),
         operation_(operation),
         layout_(plan::ChunkLayout::of(count, plan.header.chunks_per_block, sizeof(float))) {
@@ -148,7 +148,7 @@ class Run {
 
 std::vector<Floats> run_on_floats(const plan::Plan& plan, std::int64_t count,
                                   ReduceOperation operation, const std::vector<Floats>& inputs) {
-  return Run(plan, count, operation, inputs).outputs();
+  return FloatRun(plan, count, operation, inputs).outputs();
 }
 
 }  // namespace unisono::test
