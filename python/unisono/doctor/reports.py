@@ -155,19 +155,19 @@ def _behind(every: list[Part], last: list[Part], takings: list[str]) -> Diagnosi
 def _differing(parts: list[Part]) -> Diagnosis | None:
     """Ranks that have launched as many collectives as the others, but other ones."""
     for part in parts:
-        made: dict[int, list[tuple[str, int]]] = {}
-        for (_, rank, kind), count in sorted(part.counts.items()):
-            made.setdefault(rank, []).append((kind, count))
-        counts = Counter(tuple(one) for one in made.values()).most_common()
+        made: dict[int, Counter[str]] = {}
+        for (_, rank, kind), count in part.counts.items():
+            made.setdefault(rank, Counter())[kind] += count
+        counts = Counter(tuple(sorted(one.items())) for one in made.values()).most_common()
         if len(counts) < 2 or counts[0][1] <= sum(ranks for _, ranks in counts[1:]):
             continue
-        ranks = sorted(rank for rank, one in made.items() if tuple(one) != counts[0][0])
-        labels = _labels(parts, part, ranks)
         usual = dict(counts[0][0])
+        ranks = sorted(rank for rank, one in made.items() if dict(one) != usual)
+        labels = _labels(parts, part, ranks)
         evidence = [
             f"{label} has launched {kind} {count} times, most ranks {usual.get(kind, 0)} times."
             for label, rank in zip(labels, ranks, strict=True)
-            for kind, count in made[rank]
+            for kind, count in (dict.fromkeys(usual, 0) | made[rank]).items()
             if count != usual.get(kind, 0)
         ]
         return Diagnosis(

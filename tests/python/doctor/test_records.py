@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unisono.doctor import Diagnosis, diagnose, read_files
+from unisono.doctor import Diagnosis, Job, diagnose, read_files
+from unisono.doctor.parts import Claim, Columns, Part
+from unisono.doctor.reports import judge_reports
 
 WALL_NS = 1_780_000_000 * 10**9
 
@@ -148,3 +150,17 @@ def test_calls_that_differed_are_told_although_all_have_ended(tmp_path: Path) ->
     right = [*3 * STEP[:-1], Entry("all_reduce")]
     found = examine(tmp_path, [Rank([*right]), Rank([*right]), Rank(wrong)])
     assert (found.verdict, found.difference, found.ranks) == ("other call", "size", ["rank 2"])
+
+
+def test_a_rank_that_lacks_a_kind_of_calls_in_a_report_is_told() -> None:
+    claim = Claim("a", "a", 3)
+    counts = (
+        {(0, rank, "AllReduce"): 4 for rank in range(3)}
+        | {(0, rank, "Broadcast"): 1 for rank in range(2)}
+        | {(0, 2, "Reduce"): 1}
+    )
+    part = Part("ras", "nccl-ras", "1", ("a", 0), [claim], Columns().arrays(), [], [],
+                counts=counts)  # fmt: skip
+    found = judge_reports(Job([part]))
+    assert found is not None
+    assert any("Broadcast 0 times" in one for one in found.evidence), found.evidence
