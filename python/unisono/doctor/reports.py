@@ -157,7 +157,9 @@ def _differing(parts: list[Part]) -> Diagnosis | None:
     for part in parts:
         made: dict[int, Counter[str]] = {}
         for (_, rank, kind), count in part.counts.items():
-            made.setdefault(rank, Counter())[kind] += count
+            made.setdefault(rank, Counter())
+            if count:
+                made[rank][kind] += count
         counts = Counter(tuple(sorted(one.items())) for one in made.values()).most_common()
         if len(counts) < 2 or counts[0][1] <= sum(ranks for _, ranks in counts[1:]):
             continue
