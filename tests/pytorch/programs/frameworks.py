@@ -120,7 +120,11 @@ def with_deepspeed() -> nn.Module:
 
     deepspeed.init_distributed(dist_backend="unisono")
     model = Model()
-    config = {"train_micro_batch_size_per_gpu": 16, "zero_optimization": {"stage": 1}}
+    config = {
+        "train_micro_batch_size_per_gpu": 16,
+        "zero_optimization": {"stage": 1},
+        "zero_allow_untested_optimizer": True,
+    }
     engine, *_ = deepspeed.initialize(
         model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1), config=config
     )
