@@ -179,6 +179,7 @@ Status Ll128AllPairs::launch(Resources& resources, const Arguments& arguments,
   if (path == Path::ll128_all_pairs) stand_by_distance(launch);
   launch.mailbox = engine.mailbox_address();
   launch.timeout_ns = arguments.timeout_ns;
+  launch.stamp = resources.stamp();
   if (path == Path::tma_bulk) return launch_in_bulk(resources, arguments, launch);
   // A group a block, until all are there; then more warps.
   constexpr auto payload = static_cast<std::int64_t>(device::ll128_group_payload);

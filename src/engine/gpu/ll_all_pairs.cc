@@ -121,6 +121,7 @@ Status LlAllPairs::launch(Resources& resources, const Arguments& arguments,
   launch.states = address_of((*lowest)->region());
   launch.mailbox = engine.mailbox_address();
   launch.timeout_ns = arguments.timeout_ns;
+  launch.stamp = resources.stamp();
   // A unit a thread in small blocks, until all are there.
   const std::int64_t units = (launch.bytes + 7) / 8;
   const std::int64_t blocks = std::min<std::int64_t>((units + few_threads - 1) / few_threads,
