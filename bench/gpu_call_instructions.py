@@ -3,8 +3,9 @@
     python bench/gpu_call_instructions.py BUILD [BUILD_BEFORE]
 
 Each argument is a build folder in which the target gpu_call_bench was built, with its stub_driver:
-a libcuda.so.1 that does nothing. Valgrind counts the instructions of many calls less those of few.
-With a second folder, of another commit, the table has the ratio of the two.
+a libcuda.so.1 that does nothing. Valgrind counts the instructions of the threads that make calls,
+while they make them: connections are there before. With a second folder, of another commit, the
+table has the ratio of the two. A commit from before the program gets it, and stub_driver, copied.
 """
 
 from __future__ import annotations
@@ -17,29 +18,24 @@ import tempfile
 from pathlib import Path
 
 RANKS = 2
-FEW, MANY = 1_000, 11_000
+CALLS = 5_000
 CASES = [(size, mode) for size in (1 << 10, 1 << 16) for mode in ("repeated", "eager")]
-
-
-def instructions(build: Path, size: int, calls: int, mode: str) -> int:
-    """Of a whole run of gpu_call_bench."""
-    with tempfile.TemporaryDirectory() as folder:
-        ran = subprocess.run(
-            ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out",
-             build / "gpu_call_bench", str(size), str(calls), mode],
-            env={**os.environ, "LD_LIBRARY_PATH": str(build / "stub_driver")},
-            capture_output=True, text=True, check=True, timeout=300,
-        )  # fmt: skip
-    found = re.search(r"Collected : (\d+)", ran.stderr)
-    if found is None:
-        raise SystemExit(f"valgrind counted nothing:\n{ran.stderr}")
-    return int(found[1])
 
 
 def per_call(build: Path, size: int, mode: str) -> float:
     """Instructions a call, of one rank."""
-    many, few = (instructions(build, size, calls, mode) for calls in (MANY, FEW))
-    return (many - few) / (MANY - FEW) / RANKS
+    with tempfile.TemporaryDirectory() as folder:
+        ran = subprocess.run(
+            ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out",
+             "--toggle-collect=*counted_calls*", build / "gpu_call_bench", str(size), str(CALLS),
+             mode],
+            env={**os.environ, "LD_LIBRARY_PATH": str(build / "stub_driver")},
+            capture_output=True, text=True, check=True, timeout=300,
+        )  # fmt: skip
+    found = re.search(r"Collected : (\d+)", ran.stderr)
+    if found is None or int(found[1]) == 0:
+        raise SystemExit(f"valgrind counted nothing:\n{ran.stderr}")
+    return int(found[1]) / CALLS / RANKS
 
 
 def main() -> None:
