@@ -35,7 +35,7 @@ unisono_test_emulated(gpu_emulated 1 16
   "Gpu.EveryTypeAndOperationIsCombinedRight" "Gpu.GraphsReplayWithNewData"
   "Ranks/GpuSpecialisedKernels.*" "By/GpuGroups.*" "GpuCopies.EveryPlan*" "GpuCopies.GraphsReplay*"
   "GpuZeroCopyTransfers.*" "GpuLongCopies.*" "GpuExchanges.*"
-  "GpuBulk.EveryPlanIsRight" "GpuBulk.GraphsReplay*" "GpuBulk.ARankSays*")
+  "GpuBulk.EveryPlanIsRight" "GpuBulk.GraphsReplay*" "GpuBulk.ARankSays*" "GpuBulk.SlotsAndChunks*")
 # Ranks that share so many have more than the few thread blocks that copy in bulk, and run every
 # built-in plan.
 unisono_test_emulated(gpu_emulated_room 1 72 "GpuBulk.LeavingRoom*" "GpuBulk.ARankHasFew*"

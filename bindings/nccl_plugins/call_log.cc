@@ -89,7 +89,7 @@ std::optional<std::uint64_t> CallLog::begin(const Call& call, int rank) {
                      .collective = function.collective,
                      .protocol = protocol_of(call.protocol),
                      .type = type_of(call.type),
-                     .path = trace::Path::nccl,
+                     .path = {.variant = trace::Path::nccl},
                      .knows_operation = false,
                      .is_send = is_same(call.function, "Send"),
                      .root = is_message ? 0 : std::max(call.root, 0),

@@ -32,12 +32,18 @@ struct Explanation {
   std::string algorithm;
   Protocol protocol = Protocol::simple;
   int channels = 1;
+  // Which kernel carries it, "host" for the host engine, or "copy_engine"; its thread blocks, 0
+  // without a kernel; what holds that which is on its way to a peer, and bytes of data in each.
+  std::string path;
+  int thread_blocks = 0;
+  int slots = 0;
+  std::uint64_t chunk_bytes = 0;
   // Who decided, "cost model" or a file of rows, and the sizes for which it did. UINT64_MAX: all
   // larger ones.
   std::string origin;
   std::uint64_t min_bytes = 0;
   std::uint64_t max_bytes = UINT64_MAX;
-  // What holds for all calls of the engine, in a sentence or two; empty where there is nothing.
+  // Why that path, or what holds for all calls of the engine; empty where there is nothing to say.
   std::string note;
   std::vector<PlanCandidate> candidates;  // the fastest first
 

@@ -62,13 +62,21 @@ class Explanation:
     @property
     def channels(self) -> int: ...
     @property
+    def path(self) -> str: ...  # a kernel's name, "host" or "copy_engine"
+    @property
+    def thread_blocks(self) -> int: ...  # of the kernel; 0: there is none
+    @property
+    def slots(self) -> int: ...  # that hold what is on its way to a peer; 0: none are used
+    @property
+    def chunk_bytes(self) -> int: ...  # of data, that a slot holds
+    @property
     def origin(self) -> str: ...  # "cost model", "setting", "registration", or the file of rows
     @property
     def min_bytes(self) -> int: ...  # of the sizes for which it decided so
     @property
     def max_bytes(self) -> int | None: ...  # None: no limit
     @property
-    def note(self) -> str: ...  # what holds for all calls, as that some messages are copied once
+    def note(self) -> str: ...  # why that path, or what holds for all calls
     @property
     def candidates(self) -> list[PlanCandidate]: ...  # the fastest first
     def _repr_html_(self) -> str: ...

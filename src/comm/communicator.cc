@@ -267,8 +267,10 @@ Result<Explanation> Communicator::explain(Collective collective, std::uint64_t b
   auto explanation =
       (of_device != nullptr ? of_device : core_->host->plans())->explain(collective, bytes);
   if (!explanation.ok() || of_device == nullptr) return explanation;
-  if (const std::string& why = device->connections().why_staged(); !why.empty())
+  if (const std::string& why = device->connections().why_staged(); !why.empty()) {
+    explanation->path = trace::name(trace::Path::staged);
     explanation->note = explanation->note.empty() ? why : str(why, ". ", explanation->note);
+  }
   return explanation;
 }
 

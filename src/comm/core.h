@@ -136,7 +136,8 @@ struct Communicator::Core {
   Result<comm::Signals*> signals_of_host();
   // Collective, a barrier, too: afterwards all ranks have signals, or none.
   Status make_signals(const comm::Job& of, comm::ControlGroup& members);
-  Status select(const Call& call, const comm::CallPath& path, comm::PreparedCall& prepared);
+  Status select(const Call& call, const comm::CallPath& path, bool in_place,
+                comm::PreparedCall& prepared);
   Status check_and_select(const Call& call, comm::Task& task);
   Status compare_calls(const comm::CallCard& mine);
   // Every rank's `bytes` to every rank, by the one call whose shape no rank can get wrong; gives

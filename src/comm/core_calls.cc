@@ -44,18 +44,21 @@ Status Communicator::Core::prepare_for_repeats(const Call& call, comm::CallPath&
                                                comm::PreparedCollective& prepared) {
   prepared.execution = nullptr;
   UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
-  UNISONO_TRY(comm::check_call(call, shape, rank));
-  comm::PreparedCall selected;
-  UNISONO_TRY(select(call, path, selected));
+  bool in_place = false;
+  UNISONO_TRY(comm::check_call(call, shape, rank, in_place));
+  static_cast<comm::PreparedCall&>(prepared) = {};
+  if (Status selected = select(call, path, in_place, prepared); !selected.ok()) {
+    prepared.execution = nullptr;
+    return selected;
+  }
   const std::uint64_t block = comm::block_bytes(call);
   prepared.input_bytes = block * static_cast<std::uint64_t>(plan::input_blocks_of(shape, rank));
   prepared.output_bytes = block * static_cast<std::uint64_t>(plan::output_blocks_of(shape, rank));
   prepared.count = call.count;
   prepared.root = call.root;
   prepared.options = call.options;
-  prepared.in_place = comm::is_in_place(call, rank);
-  selected.kind = ++kinds_;
-  static_cast<comm::PreparedCall&>(prepared) = selected;
+  prepared.in_place = in_place;
+  prepared.kind = ++kinds_;
   return {};
 }
 
@@ -156,16 +159,16 @@ bool Communicator::Core::can_choose(const Call& call) {
 
 Status Communicator::Core::check_and_select(const Call& call, comm::Task& task) {
   UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
-  UNISONO_TRY(comm::check_call(call, shape, rank));
+  bool in_place = false;
+  UNISONO_TRY(comm::check_call(call, shape, rank, in_place));
   UNISONO_ASSIGN(const comm::CallPath* path, path_for(call.options.stream));
   UNISONO_TRY(path->check(call));
   task.in_order = true;
-  return select(call, *path, task);
+  return select(call, *path, in_place, task);
 }
 
-Status Communicator::Core::select(const Call& call, const comm::CallPath& path,
+Status Communicator::Core::select(const Call& call, const comm::CallPath& path, bool in_place,
                                   comm::PreparedCall& prepared) {
-  const bool in_place = comm::is_in_place(call, rank);
   const int root = has_root(call.collective) ? call.root : 0;
   std::uint64_t bytes = comm::call_bytes(call.collective, size, comm::block_bytes(call));
   if (call.collective == Collective::custom) {
@@ -173,16 +176,18 @@ Status Communicator::Core::select(const Call& call, const comm::CallPath& path,
     bytes *= static_cast<std::uint64_t>(std::max(shape.input_blocks, shape.output_blocks));
   }
   UNISONO_ASSIGN(const comm::CallPath::Means means, path.means_of(call));
-  UNISONO_ASSIGN(const comm::Plans::Chosen chosen,
-                 means.plans->choose(call.collective, bytes, root, in_place, means.options));
-  prepared.execution = chosen.execution;
   prepared.arguments = comm::arguments_of(call);
   prepared.arguments.max_sms = means.options.max_sms;
   prepared.arguments.leaves_room = means.options.leaves_room;
   if (call.options.timeout.count() <= 0) prepared.arguments.timeout_ns = timeout_ns;
+  UNISONO_ASSIGN(const comm::Plans::Chosen chosen,
+                 means.plans->choose(call.collective, bytes, root, in_place, means.options,
+                                     prepared.arguments));
+  prepared.execution = chosen.execution;
+  prepared.arguments.path = chosen.choice.path;
   prepared.entry.collective = call.collective;
   prepared.entry.protocol = chosen.choice.protocol;
-  prepared.entry.path = prepared.execution->path(prepared.arguments);
+  prepared.entry.path = chosen.choice.path;
   prepared.entry.type = call.type;
   prepared.entry.operation = call.operation;
   prepared.entry.root = root;
@@ -216,7 +221,7 @@ Result<std::uint64_t> Communicator::Core::exchange(const void* mine, void* all, 
   call.count = static_cast<std::int64_t>(bytes);
   call.type = DataType::uint8;
   comm::Task task;
-  UNISONO_TRY(select(call, *host, task));
+  UNISONO_TRY(select(call, *host, comm::is_in_place(call, rank), task));
   task.in_order = true;
   stamp(task);
   UNISONO_TRY(scheduler->run(task));

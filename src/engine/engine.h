@@ -35,6 +35,8 @@ struct Arguments {
   bool is_on_stream = false;
   void* stream = nullptr;
   std::int64_t timeout_ns = 0;
+  // As Execution::path() says of these arguments; of the host: the GPU engine asks itself.
+  trace::ChosenPath path;
   int max_sms = 0;  // SMs that its kernels may take; 0: no limit
   // Something computes beside it: a large call takes few of them where that takes little longer.
   bool leaves_room = false;
@@ -93,7 +95,7 @@ class Execution {
   // messages through shared memory have none.
   virtual bool awaits_event() const { return true; }
   // What carries a call with these arguments.
-  virtual trace::Path path(const Arguments&) const { return trace::Path::host; }
+  virtual trace::ChosenPath path(const Arguments&) const { return {}; }
   // Memory that the program and its state hold, about, in bytes.
   virtual std::size_t memory_bytes() const = 0;
 };

@@ -53,8 +53,11 @@ void write(json::Writer& writer, const Entry& entry) {
   writer.member("bytes", entry.bytes)
       .member("plan", std::string_view(entry.plan.data()))
       .member("protocol", name(entry.protocol))
-      .member("path", name(entry.path))
-      .member("state", name(entry.state));
+      .member("path", name(entry.path.variant));
+  if (entry.path.thread_blocks > 0) writer.member("thread_blocks", entry.path.thread_blocks);
+  if (entry.path.slots > 0)
+    writer.member("slots", entry.path.slots).member("chunk_bytes", entry.path.chunk_bytes);
+  writer.member("state", name(entry.state));
   write_times(writer, entry);
   if (entry.is_captured) writer.member("captured", true);
   if (entry.replay != 0) writer.member("replay", entry.replay);

@@ -112,7 +112,7 @@ void write_packed(json::Writer& writer, std::span<const Entry> entries) {
   add("bytes", [](const Entry& entry) { return entry.bytes; });
   add_names("plan", [](const Entry& entry) { return std::string_view(entry.plan.data()); });
   add_names("protocol", [](const Entry& entry) { return name(entry.protocol); });
-  add_names("path", [](const Entry& entry) { return name(entry.path); });
+  add_names("path", [](const Entry& entry) { return name(entry.path.variant); });
   add("scheduled_ns", [](const Entry& entry) { return entry.scheduled_ns; });
   const auto add_time = [&](std::string_view name, std::int64_t Entry::* time) {
     add(name, [time](const Entry& entry) { return since(entry.scheduled_ns, entry.*time); });

@@ -72,6 +72,16 @@ enum class Path : std::uint8_t {
 };
 std::string_view name(Path path);
 
+// What carries a call, and how: what its choice has beside the plan.
+struct ChosenPath {
+  Path variant = Path::host;
+  std::int32_t thread_blocks = 0;  // the grid; 0: no kernel, or known at the launch alone
+  // What is on its way to a peer, or to a warp of a bulk copy, at once; 0: nothing waits there.
+  std::int32_t slots = 0;
+  std::uint32_t chunk_bytes = 0;  // of data, that a slot holds at most; slots have up to 1 GiB
+  bool operator==(const ChosenPath&) const = default;
+};
+
 // A collective, or the messages of one call to or from one peer.
 struct Entry {
   // First what each call has anew; then what calls of one kind share.
@@ -90,7 +100,7 @@ struct Entry {
   DataType type = DataType::uint8;
   ReduceOperation operation = ReduceOperation::sum;
   State state = State::scheduled;
-  Path path = Path::host;
+  ChosenPath path;
   bool knows_operation = true;  // what is not known is left out of the text
   bool is_captured = false;     // into a CUDA graph; replays have entries of their own
   bool is_send = false;         // of messages

@@ -29,12 +29,24 @@ rank 1
 )");
 }
 
-// An engine's plans, of which none is made.
+class NoExecution : public engine::Execution {
+ public:
+  Status start(const engine::Arguments&) override { return {}; }
+  Result<bool> poll() override { return true; }
+  bool progressed() const override { return true; }
+  engine::Waiting waiting() const override { return {}; }
+  trace::ChosenPath path(const engine::Arguments& arguments) const override {
+    return {.variant = trace::Path::tma_bulk, .thread_blocks = arguments.max_sms};
+  }
+  std::size_t memory_bytes() const override { return 0; }
+};
+
+// An engine's plans, none of which can run.
 Plans plans_of_gpus(int rank) {
   return {Selection(topo::Placement::uniform(1, 2), host_model(transport::FifoOptions{})), rank,
           engine::gpu::limits().operations, 4,
           [](const Plans::Program&) -> Result<std::unique_ptr<engine::Execution>> {
-            return std::unique_ptr<engine::Execution>();
+            return std::unique_ptr<engine::Execution>(std::make_unique<NoExecution>());
           }};
 }
 
@@ -47,10 +59,14 @@ TEST(Plans, OnesThatAnEngineCannotRunAreRefusedByTheirStep) {
       Plans plans = plans_of_gpus(rank);
       EXPECT_FALSE(plans.can_run(read->plans[0]));
       plans.refuse(read->plans[0]);
-      EXPECT_TRUE(plans.choose(Collective::all_reduce, 1024, 0, false, {}).ok());
+      const auto other = plans.choose(Collective::all_reduce, 1024, 0, false, {}, {.max_sms = 3});
+      ASSERT_TRUE(other.ok());
+      // The path is the execution's word on the call's arguments.
+      EXPECT_EQ(other->choice.path.variant, trace::Path::tma_bulk);
+      EXPECT_EQ(other->choice.path.thread_blocks, 3);
       CallOptions options;
       options.algorithm = "ring_specialised";
-      const auto chosen = plans.choose(Collective::all_reduce, 1024, 0, false, options);
+      const auto chosen = plans.choose(Collective::all_reduce, 1024, 0, false, options, {});
       ASSERT_FALSE(chosen.ok());
       EXPECT_EQ(
           chosen.error().message,

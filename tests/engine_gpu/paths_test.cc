@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "engine/gpu/execution.h"
+#include "engine/gpu/ll128_all_pairs.h"
 #include "support/golden.h"
 
 namespace unisono::engine::gpu {
@@ -96,6 +97,45 @@ TEST(Paths, OfAFileGoBeforeTheBuiltInOnesOnTheirArchitectureAlone) {
   EXPECT_NE(table.hash(), PathTable::built_in().hash());
 }
 
+TEST(Paths, ARowMaySetTheSlotsAndChunksOfBulkCopies) {
+  PathTable table = PathTable::built_in();
+  const auto status = table.read(
+      file_of(R"({"architecture": "sm_90", "variant": "tma_bulk", "collectives": ["all_gather"],
+                  "thread_blocks": 8, "slots": 5, "chunk_bytes": 2048})"),
+      "file");
+  ASSERT_TRUE(status.ok()) << status.error().describe();
+  constexpr std::int64_t longest = 1 << 20;
+  const auto path_of = [&](const Paths& paths, Collective collective, bool adds) {
+    return ll128_path(paths.find({collective, 4, 1, longest, 16}), longest, 4, adds, 16);
+  };
+  const Paths paths = table.resolve(90, true, default_min_bytes);
+  EXPECT_EQ(path_of(paths, Collective::all_gather, false),
+            (trace::ChosenPath{Path::tma_bulk, 8, 5, 2048}));
+  // What is not set is what shared memory has room for.
+  EXPECT_EQ(path_of(built_in(), Collective::all_gather, false),
+            (trace::ChosenPath{Path::tma_bulk, 16, 7, 4096}));
+  EXPECT_EQ(path_of(built_in(), Collective::reduce_scatter, true),
+            (trace::ChosenPath{Path::tma_bulk, 16, 3, 2048}));
+}
+
+// Architectures without rows of their own take those of the newest that is not newer, and a file's
+// rows never stand in for those of another architecture.
+TEST(Paths, RowsOfAFileForAnotherArchitectureChangeNothing) {
+  PathTable table = PathTable::built_in();
+  const auto status = table.read(
+      file_of(R"({"architecture": "sm_80", "variant": "zero_copy", "collectives": ["all_gather"],
+                  "min_bytes": 1})"),
+      "file");
+  ASSERT_TRUE(status.ok()) << status.error().describe();
+  for (const int architecture : {90, 100}) {
+    const Paths with_file = table.resolve(architecture, true, default_min_bytes);
+    const Paths without = PathTable::built_in().resolve(architecture, true, default_min_bytes);
+    ASSERT_EQ(with_file.rows().size(), without.rows().size()) << architecture;
+    for (std::size_t i = 0; i < without.rows().size(); ++i)
+      EXPECT_EQ(with_file.rows()[i].text(), without.rows()[i].text());
+  }
+}
+
 TEST(Paths, WhatAFileSaysWrongIsNamedWithItsLine) {
   const std::string start = R"({"architecture": "sm_90", "variant": "ll128_all_pairs", )";
   const std::string tma = R"({"architecture": "sm_90", "variant": "tma_bulk", )";
@@ -117,6 +157,22 @@ TEST(Paths, WhatAFileSaysWrongIsNamedWithItsLine) {
        "32, which it then takes all"},
       {tma + R"("collectives": ["broadcast"], "thread_blocks": 33})",
        "line 3: paths[0].thread_blocks: 33 is out of range for tma_bulk; it must be 1 to 32"},
+      {start + R"("collectives": ["reduce"], "slots": 4})",
+       "line 3: paths[0].slots: is 4, but a row of ll128_all_pairs cannot set it; only rows of "
+       "tma_bulk can"},
+      {tma + R"("collectives": ["broadcast"], "thread_blocks": 8, "slots": 13})",
+       "line 3: paths[0].slots: 13 is out of range; it must be 1 to 12"},
+      {tma + R"("collectives": ["broadcast"], "thread_blocks": 8, "slots": 8})",
+       "line 3: paths[0].slots: 8 cannot be: with chunks of 4096 bytes on 2 ranks, copies need 4 "
+       "slots or more, and 7 fit the shared memory of a warp"},
+      {tma + R"("collectives": ["all_reduce"], "thread_blocks": 8, "slots": 4})",
+       "line 3: paths[0].slots: 4 cannot be: with chunks of 4096 bytes on 2 ranks, sums need 1 "
+       "slots or more, and 3 fit the shared memory of a warp"},
+      {tma + R"("collectives": ["broadcast"], "thread_blocks": 8, "chunk_bytes": 8192})",
+       "line 3: paths[0].chunk_bytes: 8192 cannot be: with chunks of 8192 bytes on 2 ranks, copies "
+       "need 4 slots or more, and 3 fit the shared memory of a warp"},
+      {tma + R"("collectives": ["broadcast"], "thread_blocks": 8, "chunk_bytes": 1000})",
+       "line 3: paths[0].chunk_bytes: 1000 is no multiple of 512, what a warp moves"},
       {R"({"architecture": "sm_90", "variant": "zero_copy", "collectives": ["all_reduce"]})",
        "line 3: paths[0].collectives: 'all_reduce' is not carried by zero_copy, which moves blocks "
        "in one hop and adds nothing"},

@@ -7,6 +7,7 @@
 #include <array>
 #include <random>
 
+#include "base/str.h"
 #include "engine/gpu/ll128_all_pairs.h"
 #include "gpu/runs.h"
 
@@ -96,6 +97,40 @@ TEST_F(GpuBulk, EveryPlanIsRight) {
         EXPECT_EQ(cluster.run(run), "") << describe(run) << ", max_sms " << run.max_sms;
         if (HasFailure()) return;
       }
+  }
+}
+
+// A warp has as much under way as a row of a file says, and gives the same results.
+TEST_F(GpuBulk, SlotsAndChunksAreThoseOfTheRow) {
+  constexpr int ranks = 4;
+  for (const std::int32_t chunk_bytes : {512, 1536}) {
+    engine::gpu::PathTable table;
+    const Status read = table.read(
+        str(R"({"paths": [{"architecture": "sm_90", "variant": "tma_bulk", "ranks": 4, "slots": 4,
+                 "collectives": ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"],
+                 "thread_blocks": 3, "chunk_bytes": )",
+            chunk_bytes, "}]}"),
+        "file");
+    ASSERT_TRUE(read.ok()) << read.error().describe();
+    GpuCluster cluster(ranks, options([](int, int) { return true; }));
+    for (int rank = 0; rank < ranks; ++rank) cluster.engine(rank).use(table.resolve(90, true, 1));
+    int chosen = 0;
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
+      if (ll128_hops(entry, ranks) == 0) continue;
+      auto run = run_tma_bulk(entry, ranks, 64 * 300);
+      run.max_sms = 8;
+      run.calls = 2;
+      EXPECT_EQ(cluster.run(run), "") << describe(run);
+      const auto executions = cluster.make_executions(run);
+      ASSERT_TRUE(executions.ok());
+      const trace::ChosenPath path = executions->front()->path(
+          {.count = run.problem.count, .type = run.type, .max_sms = run.max_sms});
+      if (path.variant != engine::gpu::Path::tma_bulk) continue;
+      EXPECT_EQ(path,
+                (trace::ChosenPath{path.variant, 3, 4, static_cast<std::uint32_t>(chunk_bytes)}));
+      ++chosen;
+    }
+    EXPECT_GE(chosen, 4);
   }
 }
 

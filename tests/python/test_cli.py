@@ -154,12 +154,13 @@ def test_explain_tells_the_choice_and_the_others(shell: Shell) -> None:
 def test_explain_names_the_kernel_of_a_call_on_gpus_that_are_not_there(shell: Shell) -> None:
     words = ("explain", "broadcast", "256MiB", "--ranks", "4", "--device", "cuda")
     told = shell(*words, "--json", "-").json
-    assert "tma_bulk" in told["chosen"]["note"]
+    path = {name: told["chosen"][name] for name in ("path", "thread_blocks", "slots", "chunk_bytes")}
+    assert path == {"path": "tma_bulk", "thread_blocks": 16, "slots": 7, "chunk_bytes": 4096}
     assert "sm_90" in told["chosen"]["note"]
     # Ampere has no TMA.
     older = shell(*words, "--architecture", "sm_80", "--json", "-").json
-    assert "tma_bulk" not in older["chosen"]["note"]
-    assert "kernel: " in shell(*words).output
+    assert older["chosen"]["path"] == "interpreter"
+    assert "path: tma_bulk, 16 thread blocks, " in shell(*words).output
 
 
 def test_explain_says_that_gpus_of_several_hosts_are_staged(shell: Shell) -> None:
@@ -167,6 +168,7 @@ def test_explain_says_that_gpus_of_several_hosts_are_staged(shell: Shell) -> Non
     on_host = shell(*words, "--json", "-").json["chosen"]
     staged = shell(*words, "--device", "cuda", "--json", "-").json["chosen"]
     assert staged["algorithm"] == on_host["algorithm"]
+    assert (on_host["path"], staged["path"]) == ("host", "staged")
     assert "staged through host memory" in staged["note"]
     assert "staged through host memory" in shell(*words, "--device", "cuda").output
 

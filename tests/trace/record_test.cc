@@ -207,10 +207,19 @@ TEST(Json, NamesThePathThatACallTook) {
                                    {Path::copy_engine, "copy_engine"},
                                    {Path::staged, "staged"}}) {
     Entry entry = entry_of(1);
-    entry.path = path;
+    entry.path = {path, 16, 7, 4096};
     const json::Value document = parsed({.collectives = {entry}});
-    EXPECT_EQ(document.find("collectives")->array().front().find("path")->string(), name);
+    const json::Value& written = document.find("collectives")->array().front();
+    EXPECT_EQ(written.find("path")->string(), name);
+    EXPECT_EQ(written.find("thread_blocks")->integer(), 16);
+    EXPECT_EQ(written.find("slots")->integer(), 7);
+    EXPECT_EQ(written.find("chunk_bytes")->integer(), 4096);
   }
+  // What a path does not have is left out.
+  const json::Value document = parsed({.collectives = {entry_of(1)}});
+  const json::Value& written = document.find("collectives")->array().front();
+  for (const char* member : {"thread_blocks", "slots", "chunk_bytes"})
+    EXPECT_EQ(written.find(member), nullptr) << member;
 }
 
 TEST(Json, MessagesHaveTheirPeerAndDirection) {

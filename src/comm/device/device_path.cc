@@ -72,17 +72,15 @@ Status DevicePath::make_plans(std::span<const Registered> registered) {
   return {};
 }
 
-Status DevicePath::settle(std::optional<Policy>& policy, int& max_sms) const {
-  UNISONO_TRY(check_max_sms(max_sms, rank_));
+void DevicePath::settle(std::optional<Policy>& policy, int& max_sms) const {
   if (!policy) policy = job_->policy();
   if (max_sms == 0) max_sms = job_->max_sms();
   max_sms = connections_->bounded(max_sms);
-  return {};
 }
 
 Result<CallPath::Means> DevicePath::means_of(const Call& call) const {
   Means means{plans_.get(), call.options};
-  UNISONO_TRY(settle(means.options.policy, means.options.max_sms));
+  settle(means.options.policy, means.options.max_sms);
   if (job_->leaves_room()) means.options.leaves_room = true;
   if (connections_->is_staged()) means.options.max_sms = 0;  // it takes none
   if (means.options.policy != Policy::zero_sm) return means;
@@ -116,7 +114,7 @@ Status DevicePath::prepare(std::span<const Message> messages, const MessageOptio
   }
   std::optional<Policy> policy = options.policy;
   int max_sms = options.max_sms;
-  UNISONO_TRY(settle(policy, max_sms));
+  settle(policy, max_sms);
   if (connections_->is_staged()) {
     UNISONO_TRY(staging_->prepare(messages, host_.messages(), task));
   } else if (policy == Policy::zero_sm) {

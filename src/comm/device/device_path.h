@@ -46,7 +46,7 @@ class DevicePath final : public CallPath {
   Result<std::unique_ptr<Plans>> staged_plans();
   std::unique_ptr<Plans> plans_of_copy_engines();
   // Fills in the communicator's policy and limit of SMs.
-  Status settle(std::optional<Policy>& policy, int& max_sms) const;
+  void settle(std::optional<Policy>& policy, int& max_sms) const;
 
   std::shared_ptr<Job> job_;
   HostPath& host_;

@@ -93,7 +93,11 @@ class Staging::Staged : public engine::Execution {
     return is_on_host_ ? on_host_->waits() : std::vector<engine::Waiting>{};
   }
   bool awaits_event() const override { return is_on_host_ && on_host_->awaits_event(); }
-  trace::Path path(const engine::Arguments&) const override { return trace::Path::staged; }
+  trace::ChosenPath path(const engine::Arguments& arguments) const override {
+    trace::ChosenPath path = on_host_->path(arguments);
+    path.variant = trace::Path::staged;
+    return path;
+  }
   std::size_t memory_bytes() const override { return sizeof *this + on_host_->memory_bytes(); }
 
  protected:

@@ -171,7 +171,8 @@ Status check_max_sms(int max_sms, int rank) {
                 "; it must be 1 or more, or 0 to use the communicator's");
 }
 
-Status check_call(const Call& call, const plan::Header& shape, int rank) {
+Status check_call(const Call& call, const plan::Header& shape, int rank, bool& in_place) {
+  in_place = false;
   const int ranks = shape.ranks;
   UNISONO_TRY(check_max_sms(call.options.max_sms, rank));
   if (has_root(call.collective) && (call.root < 0 || call.root >= ranks))
@@ -201,7 +202,8 @@ Status check_call(const Call& call, const plan::Header& shape, int rank) {
                     block * static_cast<std::uint64_t>(outputs)};
   UNISONO_TRY(check_buffer("input", input.begin, input.bytes, call, rank));
   UNISONO_TRY(check_buffer("output", output.begin, output.bytes, call, rank));
-  if (!is_in_place(call, rank) && overlap(input, output))
+  in_place = is_in_place(call, rank);
+  if (!in_place && overlap(input, output))
     return misuse("input (", input.bytes, " bytes) and output (", output.bytes, " bytes) overlap",
                   where(call, rank), "; they must be disjoint, or exactly in place");
   return {};

@@ -11,8 +11,9 @@
 
 namespace unisono::comm {
 
-// Misuse, naming the value, the rank and what would be right.
-Status check_call(const Call& call, const plan::Header& shape, int rank);
+// Misuse, naming the value, the rank and what would be right. Of a right call, whether it is in
+// place.
+Status check_call(const Call& call, const plan::Header& shape, int rank, bool& in_place);
 Status check_max_sms(int max_sms, int rank);
 Status check_message(const Message& message, int rank, int ranks, std::size_t messages);
 // The same of what messages between devices cannot have.

@@ -366,9 +366,12 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
     close(task, *error);
   } else if (task.arguments.is_on_stream) {
     const std::int64_t timeout_ns = task.arguments.timeout_ns;
-    if (!task.entry.is_message()) launched(task.entry, task.entry.sequence, timeout_ns);
-    for (const Task::Part& part : task.parts)
-      launched(task.recorded(part), part.number, timeout_ns);
+    trace::Entry entry = task.entry;
+    if (!entry.is_message()) launched(entry, entry.sequence, timeout_ns);
+    for (const Task::Part& part : task.parts) {
+      entry = task.recorded(part);
+      launched(entry, part.number, timeout_ns);
+    }
   } else {
     task.entry.state = trace::State::ended;
     task.entry.ended_ns = now_ns();

@@ -140,7 +140,7 @@ class Scheduler {
   bool poll(Task& task);
   void finish(Task& task, std::shared_ptr<const Error> error);
   // A call is on its stream: driven until it is over there.
-  void launched(trace::Entry entry, std::uint64_t number, std::int64_t timeout_ns,
+  void launched(trace::Entry& entry, std::uint64_t number, std::int64_t timeout_ns,
                 std::uint32_t kind = 0);
   void look_at_launched();
   void look_at_stamps();

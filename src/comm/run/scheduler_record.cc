@@ -32,7 +32,7 @@ void Scheduler::close(Task& task, const Error& error) {
   write(task);
 }
 
-void Scheduler::launched(trace::Entry entry, std::uint64_t number, std::int64_t timeout_ns,
+void Scheduler::launched(trace::Entry& entry, std::uint64_t number, std::int64_t timeout_ns,
                          std::uint32_t kind) {
   const StreamCalls::Launch launch = on_streams_.load(std::memory_order_relaxed)->last_launch();
   entry.state = trace::State::scheduled;
@@ -48,11 +48,15 @@ void Scheduler::launched(trace::Entry entry, std::uint64_t number, std::int64_t 
   if (launch.is_captured) {
     has_captured_ = true;
     launches_.captured(entry);
-    return;
+  } else {
+    launch_timeouts_ns_[launch.number % launch_timeouts_ns_.size()] = timeout_ns;
+    if (ended_launches_ + 1 == launch.number) open_since_ns_ = entry.launched_ns;
+    count_launched(true);
   }
-  launch_timeouts_ns_[launch.number % launch_timeouts_ns_.size()] = timeout_ns;
-  if (ended_launches_ + 1 == launch.number) open_since_ns_ = entry.launched_ns;
-  count_launched(true);
+  // A prepared call has its entry again, and may fail before its launch.
+  entry.launched_ns = 0;
+  entry.launch = 0;
+  entry.is_captured = false;
 }
 
 void Scheduler::count_launched(bool is_open) {

@@ -6,6 +6,7 @@
 #include "comm/select/engine_model.h"
 #include "comm/select/exchanges.h"
 #include "engine/gpu/copy_program.h"
+#include "engine/gpu/on_copy_engines.h"
 
 namespace unisono::comm {
 namespace {
@@ -32,6 +33,9 @@ class CopyModel : public EngineModel {
     return found->second;
   }
   std::string_view name() const override { return "copy"; }
+  trace::ChosenPath path(const PlanToRun&) const override {
+    return engine::gpu::copy_path(options_);
+  }
   std::span<const int> channels() const override {
     static constexpr std::array one{1};
     return one;

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "comm/select/engine_model.h"
 #include "comm/select/exchanges.h"
+#include "comm/select/registration.h"
 #include "engine/gpu/ll128_all_pairs.h"
 #include "engine/gpu/ll_all_pairs.h"
 #include "engine/gpu/lower.h"
@@ -91,7 +92,8 @@ class DeviceModel : public EngineModel {
                  const algorithm::Cost& cost, double block_bytes, int max_sms) const override {
     const auto protocol = static_cast<std::size_t>(request.protocol);
     const int ranks = request.placement.ranks();
-    if (const auto specialised = how_specialised(entry, request, block_bytes, max_sms)) {
+    if (const auto specialised =
+            how_specialised({&entry, nullptr, request, block_bytes}, max_sms)) {
       // What is added up has come over links, to a root all of it.
       const double kilobytes = 1e-3 * std::max(cost.bytes_sent, cost.bytes_reduced);
       double speed = specialised->speed.gb_per_s;
@@ -125,37 +127,24 @@ class DeviceModel : public EngineModel {
   int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                     double block_bytes) const override {
     const int interpreted = blocks_of(entry, request).all * request.channels;
-    const auto specialised = how_specialised(entry, request, block_bytes, 0);
+    const auto specialised = how_specialised({&entry, nullptr, request, block_bytes}, 0);
     // A call that may not have as many is interpreted.
     return specialised ? std::min(interpreted, specialised->least_blocks) : interpreted;
   }
 
-  std::string note(const algorithm::Entry* entry, const algorithm::Request& request,
-                   double block_bytes) const override {
-    if (entry == nullptr) return {};
-    const auto specialised = how_specialised(*entry, request, block_bytes, 0);
-    if (!specialised)
-      return str("kernel: ", trace::name(trace::Path::interpreter), " with ",
-                 blocks_of(*entry, request).all * request.channels, " thread blocks, ",
-                 options_.slots, " slots of ", format_bytes(options_.slot_bytes),
-                 "\nwhy: no specialised kernel carries it");
-    const engine::gpu::PathChoice& chosen = specialised->chosen;
-    const std::string start = str("kernel: ", trace::name(chosen.path), " with ");
-    if (chosen.path == trace::Path::ll_all_pairs)
-      return str(start, specialised->least_blocks, " or more thread blocks, ", device::ll_slots,
-                 " slots\nwhy: it carries this plan while a message fits a slot");
-    const int most = chosen.thread_blocks > 0 ? chosen.thread_blocks : device::ll128_max_blocks;
-    const int grid =
-        chosen.path == trace::Path::tma_bulk
-            ? chosen.thread_blocks
-            : engine::gpu::ll128_blocks(static_cast<std::int64_t>(specialised->longest), most);
-    // The others use slots only where peers' buffers are not mapped.
-    const std::string slots = chosen.path == trace::Path::ll128_all_pairs
-                                  ? str(", ", device::ll128_slots, " slots of ",
-                                        format_bytes(device::ll128_group_bytes), " a warp")
-                                  : std::string();
-    return str(start, grid, " thread blocks", slots, "\nwhy: ", describe(chosen.row), ", here ",
-               format_bytes(specialised->longest));
+  trace::ChosenPath path(const PlanToRun& plan) const override {
+    if (const auto specialised = how_specialised(plan, 0)) return specialised->path;
+    const int blocks = plan.registered != nullptr
+                           ? static_cast<int>(plan.registered->program.thread_blocks.size())
+                           : blocks_of(*plan.entry, plan.request).all * plan.request.channels;
+    return engine::gpu::interpreter_path(blocks, plan.request.protocol, options_);
+  }
+  std::string note(const PlanToRun& plan) const override {
+    const auto specialised = how_specialised(plan, 0);
+    if (!specialised) return "why: no specialised kernel carries it";
+    if (specialised->path.variant == trace::Path::ll_all_pairs)
+      return "why: it carries this plan while a message fits a slot";
+    return str("why: ", describe(specialised->row), ", here ", format_bytes(specialised->longest));
   }
 
   // Of two hops or of one.
@@ -183,7 +172,8 @@ class DeviceModel : public EngineModel {
     int least_blocks;
     bool is_at_root = false;  // the sum of a reduce, or what becomes of it
     double block_gb_per_s = line_block_gb_per_s;
-    engine::gpu::PathChoice chosen{.path = trace::Path::ll_all_pairs};
+    trace::ChosenPath path;
+    const engine::gpu::PathRow* row = nullptr;
     std::uint64_t longest = 0;
   };
   std::string describe(const engine::gpu::PathRow* row) const {
@@ -195,57 +185,65 @@ class DeviceModel : public EngineModel {
                format_bytes(row->min_bytes), to);
   }
   // Nothing: it is interpreted.
-  std::optional<SpecialisedCall> how_specialised(const algorithm::Entry& entry,
-                                                 const algorithm::Request& request,
-                                                 double block_bytes, int max_sms) const {
+  std::optional<SpecialisedCall> how_specialised(const PlanToRun& plan, int max_sms) const {
+    const algorithm::Request& request = plan.request;
     const int ranks = request.placement.ranks();
-    const plan::Exchange* exchange = request.channels == 1 ? exchanges_.of(entry, ranks) : nullptr;
+    const plan::Exchange* exchange = nullptr;
+    if (plan.registered != nullptr)
+      exchange = plan.registered->exchange.get();
+    else if (request.channels == 1)
+      exchange = exchanges_.of(*plan.entry, ranks);
     if (exchange == nullptr) return std::nullopt;
-    const double message_bytes =
-        block_bytes * static_cast<double>(exchange->longest_message()) / exchange->chunks_per_block;
-    if (request.protocol == Protocol::ll128) {
-      const int hops = engine::gpu::ll128_hops(*exchange);
-      if (hops == 0) return std::nullopt;
-      const engine::gpu::PathCall call{.collective = entry.collective,
-                                       .ranks = ranks,
-                                       .hops = hops,
-                                       .longest = static_cast<std::uint64_t>(message_bytes),
-                                       .max_sms = max_sms};
-      const engine::gpu::PathChoice chosen = paths_.find(call);
-      switch (chosen.path) {
-        case engine::gpu::Path::zero_copy:
-          return SpecialisedCall{zero_copy_kernel,         1,      false,
-                                 zero_copy_block_gb_per_s, chosen, call.longest};
-        case engine::gpu::Path::tma_bulk:
-          return SpecialisedCall{
-              max_sms == 0 && has_root(entry.collective) ? at_root_in_bulk : in_bulk,
-              1,
-              false,
-              bulk_block_gb_per_s,
-              chosen,
-              call.longest};
-        default:
-          break;
-      }
-      const bool is_reduce = entry.collective == Collective::reduce;
-      return SpecialisedCall{
-          (is_reduce ? reduce_in_ll128 : specialised_in_ll128)[static_cast<std::size_t>(hops - 1)],
-          1,
-          is_reduce,
-          line_block_gb_per_s,
-          chosen,
-          call.longest};
-    }
+    const double message_bytes = plan.block_bytes *
+                                 static_cast<double>(exchange->longest_message()) /
+                                 exchange->chunks_per_block;
+    const auto longest = static_cast<std::uint64_t>(message_bytes);
+    const bool is_reduce = request.collective == Collective::reduce;
+    if (request.protocol == Protocol::ll128) return in_ll128(request, *exchange, longest, max_sms);
     if (request.protocol != Protocol::ll) return std::nullopt;
     const auto kind = engine::gpu::ll_kind(*exchange);
     if (!kind || message_bytes > static_cast<double>(device::ll_max_bytes(*kind, ranks)))
       return std::nullopt;
     return SpecialisedCall{
-        entry.collective == Collective::reduce
-            ? reduce_in_ll
-            : specialised_in_ll[static_cast<std::size_t>(device::ll_hops(*kind) - 1)],
-        engine::gpu::ll_least_blocks(*kind, static_cast<std::size_t>(message_bytes), ranks),
-        entry.collective == Collective::reduce};
+        .speed = is_reduce
+                     ? reduce_in_ll
+                     : specialised_in_ll[static_cast<std::size_t>(device::ll_hops(*kind) - 1)],
+        .least_blocks = engine::gpu::ll_least_blocks(*kind, longest, ranks),
+        .is_at_root = is_reduce,
+        .path = engine::gpu::ll_path(*kind, longest, ranks, max_sms),
+        .longest = longest};
+  }
+  std::optional<SpecialisedCall> in_ll128(const algorithm::Request& request,
+                                          const plan::Exchange& exchange, std::uint64_t longest,
+                                          int max_sms) const {
+    const int hops = engine::gpu::ll128_hops(exchange);
+    if (hops == 0) return std::nullopt;
+    const int ranks = request.placement.ranks();
+    const engine::gpu::PathChoice chosen = paths_.find({.collective = request.collective,
+                                                        .ranks = ranks,
+                                                        .hops = hops,
+                                                        .longest = longest,
+                                                        .max_sms = max_sms});
+    const bool is_reduce = request.collective == Collective::reduce;
+    SpecialisedCall out{
+        .speed = (is_reduce ? reduce_in_ll128
+                            : specialised_in_ll128)[static_cast<std::size_t>(hops - 1)],
+        .least_blocks = 1,
+        .is_at_root = is_reduce,
+        .path = engine::gpu::ll128_path(chosen, static_cast<std::int64_t>(longest), ranks,
+                                        is_reduction(request.collective), max_sms),
+        .row = chosen.row,
+        .longest = longest};
+    if (chosen.path == trace::Path::zero_copy) {
+      out.speed = zero_copy_kernel;
+      out.is_at_root = false;
+      out.block_gb_per_s = zero_copy_block_gb_per_s;
+    } else if (chosen.path == trace::Path::tma_bulk) {
+      out.speed = max_sms == 0 && has_root(request.collective) ? at_root_in_bulk : in_bulk;
+      out.is_at_root = false;
+      out.block_gb_per_s = bulk_block_gb_per_s;
+    }
+    return out;
   }
   Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {
     const std::lock_guard lock(mutex_);

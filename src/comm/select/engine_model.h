@@ -15,6 +15,16 @@
 
 namespace unisono::comm {
 
+struct Registered;
+
+// A plan, for blocks of so many bytes: the algorithm's, or the registered one.
+struct PlanToRun {
+  const algorithm::Entry* entry;
+  const Registered* registered;
+  algorithm::Request request;
+  double block_bytes;
+};
+
 class EngineModel {
  public:
   virtual ~EngineModel() = default;
@@ -22,12 +32,10 @@ class EngineModel {
   virtual std::string_view name() const = 0;
   // Of a request that the entry supports.
   virtual bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const = 0;
-  // For a person: how it runs a plan for blocks of `block_bytes`, and what holds for its calls;
-  // nothing where there is nothing to say. `entry` is null for a registered plan.
-  virtual std::string note(const algorithm::Entry* /*entry*/, const algorithm::Request& /*request*/,
-                           double /*block_bytes*/) const {
-    return {};
-  }
+  // How it carries a call without hints: what its executions say, without one.
+  virtual trace::ChosenPath path(const PlanToRun& plan) const = 0;
+  // For a person: why so, and what holds for its calls; nothing where there is nothing to say.
+  virtual std::string note(const PlanToRun& /*plan*/) const { return {}; }
   // How many channels are worth trying.
   virtual std::span<const int> channels() const = 0;
   // For blocks of `block_bytes`, on at most `max_sms` SMs; 0: no limit.

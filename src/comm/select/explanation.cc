@@ -54,11 +54,14 @@ std::string number_of(int count, std::string_view what) {
 }  // namespace
 
 std::string Explanation::text() const {
-  std::string out = str(
-      name(collective), " of ", format_bytes(bytes), " on ", number_of(ranks, "rank"), ", ",
-      number_of(nodes, "node"), ":\n", algorithm, ", ", name(protocol), ", ",
-      number_of(channels, "channel"), "\n\ndecided by: ", origin, ", for ", format_bytes(min_bytes),
-      max_bytes == UINT64_MAX ? " and more" : str(" to ", format_bytes(max_bytes)), "\n");
+  std::string out =
+      str(name(collective), " of ", format_bytes(bytes), " on ", number_of(ranks, "rank"), ", ",
+          number_of(nodes, "node"), ":\n", algorithm, ", ", name(protocol), ", ",
+          number_of(channels, "channel"), "\n\npath: ", path,
+          thread_blocks > 0 ? str(", ", number_of(thread_blocks, "thread block")) : "",
+          slots > 0 ? str(", ", number_of(slots, "slot"), " of ", format_bytes(chunk_bytes)) : "",
+          "\ndecided by: ", origin, ", for ", format_bytes(min_bytes),
+          max_bytes == UINT64_MAX ? " and more" : str(" to ", format_bytes(max_bytes)), "\n");
   if (!note.empty()) out += str(note, "\n");
   if (candidates.empty()) return out;
   const bool crosses_nodes = nodes > 1;

@@ -29,7 +29,12 @@ class HostModel : public EngineModel {
            transport::slot_payload_bytes(fifo_options_, request.protocol);
   }
   std::string_view name() const override { return "host"; }
-  std::string note(const algorithm::Entry*, const algorithm::Request&, double) const override {
+  trace::ChosenPath path(const PlanToRun& plan) const override {
+    return {.slots = fifo_options_.slots,
+            .chunk_bytes = static_cast<std::uint32_t>(
+                transport::slot_payload_bytes(fifo_options_, plan.request.protocol))};
+  }
+  std::string note(const PlanToRun&) const override {
     if (!fifo_options_.zero_copy) return {};
     const std::string text = str("single copies: messages of ",
                                  format_bytes(fifo_options_.zero_copy_min_bytes), " and more");

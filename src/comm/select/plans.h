@@ -40,8 +40,9 @@ class Plans {
     Choice choice;
     engine::Execution* execution = nullptr;  // lives as long as this object
   };
+  // With the path that the execution takes for the arguments.
   Result<Chosen> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
-                        const CallOptions& options);
+                        const CallOptions& options, const engine::Arguments& arguments);
   Result<plan::Header> custom(std::string_view program);
   // A registered plan made ready, to be added when all ranks have agreed on it.
   struct Prepared {

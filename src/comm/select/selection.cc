@@ -71,7 +71,7 @@ std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_
   for (const algorithm::Entry* entry : algorithm::entries_for(collective))
     for (int i = 0; i < protocol_count; ++i)
       for (const int channels : model_->channels()) {
-        const Choice choice{entry, static_cast<Protocol>(i), channels};
+        const Choice choice{entry, static_cast<Protocol>(i), channels, nullptr, {}};
         const algorithm::Request wanted = request(collective, choice, assumed_root(), false);
         if (!runs(*entry, wanted)) continue;
         const algorithm::Cost cost = entry->cost(wanted, block);
@@ -119,7 +119,7 @@ std::vector<SelectionRow> Selection::make_rows(Collective collective, int max_sm
     auto ranked = candidates(collective, bytes, max_sms);
     if (ranked.empty()) return {};
     if (max_sms > 0) keep_small(ranked, max_sms, collective, 2 * bytes - 1);
-    if (!rows.empty() && rows.back().choice == ranked.front().choice) continue;
+    if (!rows.empty() && rows.back().choice.is_same_plan(ranked.front().choice)) continue;
     if (!rows.empty()) rows.back().max_bytes = bytes - 1;
     rows.push_back({rows.empty() ? 0 : bytes, UINT64_MAX, ranked.front().choice, "cost model"});
   }
@@ -231,7 +231,7 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
     UNISONO_TRY(apply_forced(collective, options));
     const Registered* found = find_registered(collective, bytes, root, in_place, options);
     if (found != nullptr)
-      return Choice{nullptr, found->header.protocol, found->header.channels, found};
+      return Choice{nullptr, found->header.protocol, found->header.channels, found, {}};
   }
   if (!refused_.empty()) {
     CallOptions options = call_options;
@@ -276,7 +276,10 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
 }
 
 Result<Explanation> Selection::explain(Collective collective, std::uint64_t bytes) {
-  UNISONO_ASSIGN(const Choice choice, choose(collective, bytes, 0, false, {}));
+  UNISONO_ASSIGN(Choice choice, choose(collective, bytes, 0, false, {}));
+  const PlanToRun to_run{choice.entry, choice.registered, request(collective, choice, 0, false),
+                         block_bytes(collective, bytes)};
+  choice.path = model_->path(to_run);
   Explanation out{.collective = collective,
                   .bytes = bytes,
                   .ranks = placement_.ranks(),
@@ -284,8 +287,11 @@ Result<Explanation> Selection::explain(Collective collective, std::uint64_t byte
                   .algorithm = std::string(choice.name()),
                   .protocol = choice.protocol,
                   .channels = choice.channels,
-                  .note = model_->note(choice.entry, request(collective, choice, 0, false),
-                                       block_bytes(collective, bytes))};
+                  .path = std::string(trace::name(choice.path.variant)),
+                  .thread_blocks = choice.path.thread_blocks,
+                  .slots = choice.path.slots,
+                  .chunk_bytes = choice.path.chunk_bytes,
+                  .note = model_->note(to_run)};
   if (!file_note_.empty()) out.note += str(out.note.empty() ? "" : "; ", file_note_);
   if (choice.registered != nullptr) {
     out.origin = "registration";
@@ -312,7 +318,7 @@ Result<Explanation> Selection::explain(Collective collective, std::uint64_t byte
 SelectionRow Selection::row_of(Collective collective, std::uint64_t bytes, const Choice& choice) {
   for (SelectionRow row : rows(collective))
     if (row.min_bytes <= bytes && bytes <= row.max_bytes) {
-      if (row.choice != choice) row.origin = "setting";
+      if (!row.choice.is_same_plan(choice)) row.origin = "setting";
       row.choice = choice;
       return row;
     }

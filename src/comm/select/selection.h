@@ -26,9 +26,14 @@ struct Choice {
   Protocol protocol = Protocol::simple;
   int channels = 1;
   const Registered* registered = nullptr;
+  // Follows from the plan and the call: a row of the table has none.
+  trace::ChosenPath path;
 
   std::string_view name() const { return registered ? registered->header.name : entry->name; }
-  bool operator==(const Choice&) const = default;
+  bool is_same_plan(const Choice& other) const {
+    return entry == other.entry && protocol == other.protocol && channels == other.channels &&
+           registered == other.registered;
+  }
 };
 
 // Serves calls of min_bytes .. max_bytes (the larger of a rank's input and output).
@@ -63,7 +68,8 @@ class Selection {
   // name is misuse; others take what they would without it.
   void refuse(const plan::Header& header, std::string reason);
 
-  // Unknown algorithm: misuse with the near names. An algorithm that cannot serve says why.
+  // Without the path, which whoever has the execution asks it for. Unknown algorithm: misuse with
+  // the near names. An algorithm that cannot serve says why.
   Result<Choice> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
                         const CallOptions& options);
   // The header of a registered custom program, in place or not; misuse naming those that there are.

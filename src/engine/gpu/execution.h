@@ -215,6 +215,9 @@ class Launching {
   Resources& resources_;
 };
 
+// Of a program of so many thread blocks that the interpreter runs.
+trace::ChosenPath interpreter_path(int thread_blocks, Protocol protocol, const Options& options);
+
 // What a call gives this rank, from its output on.
 std::size_t output_bytes(const plan::Header& header, int rank, const Arguments& arguments);
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "engine/gpu/tma_bulk.h"
 #include "transport/nvlink/layout.h"
 
 namespace unisono::engine::gpu {
@@ -34,9 +35,25 @@ int ll128_hops(const plan::Exchange& exchange) {
 // Those have regions of their own, for few thread blocks.
 bool is_bounded(int max_sms) { return max_sms > 0 && max_sms <= device::bulk_max_blocks; }
 
-int ll128_blocks(std::int64_t longest, int most) {
+trace::ChosenPath ll128_path(const PathChoice& chosen, std::int64_t longest, int ranks, bool adds,
+                             int max_sms) {
+  trace::ChosenPath out{.variant = chosen.path, .thread_blocks = chosen.thread_blocks};
+  if (chosen.path == Path::tma_bulk) {
+    const BulkStages stages = bulk_stages(adds, ranks, chosen.slots, chosen.chunk_bytes);
+    out.slots = stages.stages;
+    out.chunk_bytes = static_cast<std::uint32_t>(stages.tile_bytes);
+    return out;
+  }
+  // A group of lines a block, until all are there; then more warps.
   constexpr auto payload = static_cast<std::int64_t>(device::ll128_group_payload);
-  return static_cast<int>(std::clamp<std::int64_t>((longest + payload - 1) / payload, 1, most));
+  int most = chosen.thread_blocks > 0 ? chosen.thread_blocks : device::ll128_max_blocks;
+  if (max_sms > 0) most = std::min(most, max_sms);
+  out.thread_blocks =
+      static_cast<int>(std::clamp<std::int64_t>((longest + payload - 1) / payload, 1, most));
+  if (chosen.path != Path::ll128_all_pairs) return out;
+  out.slots = device::ll128_slots;
+  out.chunk_bytes = device::ll128_group_payload;
+  return out;
 }
 
 Ll128AllPairs::Ll128AllPairs(const plan::Header& header, int rank,
@@ -89,8 +106,8 @@ PathChoice Ll128AllPairs::choose(const Engine& engine, const Arguments& argument
                               .overlaps = arguments.leaves_room});
 }
 
-int Ll128AllPairs::channel(const Engine&, const Arguments& arguments) const {
-  switch (chosen_.path) {
+int Ll128AllPairs::channel(const Arguments& arguments) const {
+  switch (arguments.path.variant) {
     case Path::zero_copy:
       return ll128_one_way;
     case Path::tma_bulk:
@@ -151,15 +168,15 @@ device::DataKind Ll128AllPairs::kind_of_data(const device::Ll128Launch& launch) 
   return data_kind(all, device::unit_bytes, ranks_, is_reduction(collective_), launch.arithmetic);
 }
 
-Status Ll128AllPairs::launch(Resources& resources, const Arguments& arguments,
-                             const device::Arithmetic& arithmetic) const {
+void Ll128AllPairs::prepare(Resources& resources, const Arguments& arguments,
+                            const device::Arithmetic& arithmetic) {
   const Engine& engine = resources.engine();
-  device::Ll128Launch launch{};
+  device::Ll128Launch& launch = launch_ = {};
   launch.arithmetic = arithmetic;
   launch.rank = static_cast<std::int16_t>(rank_);
   launch.ranks = static_cast<std::int16_t>(ranks_);
   launch.hops = static_cast<std::uint8_t>(exchange_->hops);
-  const Path path = chosen_.path;
+  const Path path = arguments.path.variant;
   launch.tells = is_one_way() || path != Path::ll128_all_pairs;
   set_buffers(arguments, launch);
   // What stays where it is need not be stored.
@@ -168,9 +185,8 @@ Status Ll128AllPairs::launch(Resources& resources, const Arguments& arguments,
         launch.peers[peer].source == launch.peers[peer].destination)
       launch.keeps = bits(launch.keeps & ~(1U << peer));
   if (path == Path::zero_copy) set_peer_buffers(resources, arguments, launch);
-  const auto& connections = links(channel(engine, arguments));
   for (int peer = 0; peer < ranks_; ++peer) {
-    const transport::Connection* link = connections[static_cast<std::size_t>(peer)];
+    const transport::Connection* link = links()[static_cast<std::size_t>(peer)];
     if (link == nullptr) continue;
     launch.peers[peer].out = address_of(link->peer_region());
     launch.peers[peer].in = address_of(link->region());
@@ -179,24 +195,32 @@ Status Ll128AllPairs::launch(Resources& resources, const Arguments& arguments,
   if (path == Path::ll128_all_pairs) stand_by_distance(launch);
   launch.mailbox = engine.mailbox_address();
   launch.timeout_ns = arguments.timeout_ns;
-  launch.stamp = resources.stamp();
-  if (path == Path::tma_bulk) return launch_in_bulk(resources, arguments, launch);
-  // A group a block, until all are there; then more warps.
+  if (path == Path::tma_bulk) return;
   constexpr auto payload = static_cast<std::int64_t>(device::ll128_group_payload);
   const std::int64_t groups = (launch.longest + payload - 1) / payload;
-  const int most = chosen_.thread_blocks > 0 ? chosen_.thread_blocks : device::ll128_max_blocks;
-  const std::int64_t blocks = ll128_blocks(launch.longest, most_blocks(arguments, most));
+  const std::int64_t blocks = arguments.path.thread_blocks;
   const std::int64_t warps =
       std::min<std::int64_t>((groups + blocks - 1) / blocks, device::ll128_warps_of_block(ranks_));
   launch.spreads = collective_ != Collective::gather && blocks >= ranks_ - 1;
+  threads_ = static_cast<unsigned>(32 * warps);
+  kernel_ = path == Path::zero_copy ? &engine.zero_copy(ranks_)
+                                    : &engine.lines(kind_of_data(launch), ranks_);
+}
+
+Status Ll128AllPairs::launch(Resources& resources, const Arguments& arguments,
+                             const device::Arithmetic& arithmetic, bool is_repeated) {
+  // What peers reach may be more than it was.
+  if (!is_repeated || arguments.path.variant != Path::ll128_all_pairs)
+    prepare(resources, arguments, arithmetic);
+  launch_.stamp = resources.stamp();
+  if (arguments.path.variant == Path::tma_bulk)
+    return launch_in_bulk(resources, arguments, launch_);
+  const int blocks = arguments.path.thread_blocks;
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
-  UNISONO_TRY(resources.make_room(stream, static_cast<int>(blocks)));
-  void* parameters[] = {&launch};
-  const auto result = (path == Path::zero_copy ? engine.zero_copy(ranks_)
-                                               : engine.lines(kind_of_data(launch), ranks_))
-                          .launch(static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps),
-                                  stream, parameters);
-  return engine.device().check(result, "launching an LL128 all-pairs kernel");
+  UNISONO_TRY(resources.make_room(stream, blocks));
+  void* parameters[] = {&launch_};
+  const auto result = kernel_->launch(static_cast<unsigned>(blocks), threads_, stream, parameters);
+  return resources.engine().device().check(result, "launching an LL128 all-pairs kernel");
 }
 
 }  // namespace unisono::engine::gpu

@@ -19,8 +19,9 @@ inline constexpr int bulk_channel = ll128_channel + 3;
 // Whether Ll128AllPairs does plans in LL128 of that exchange, and in how many hops; 0: it does not.
 int ll128_hops(const plan::Exchange& exchange);
 
-// Thread blocks of a call whose longest message is so long, of those that it may have.
-int ll128_blocks(std::int64_t longest, int most);
+// Of a call whose longest message is so long, as a row chose it, or none. `adds`: it sums.
+trace::ChosenPath ll128_path(const PathChoice& chosen, std::int64_t longest, int ranks, bool adds,
+                             int max_sms);
 
 class Ll128AllPairs : public SpecialisedKernel {
  public:
@@ -29,19 +30,17 @@ class Ll128AllPairs : public SpecialisedKernel {
                                                  std::shared_ptr<const plan::Exchange> exchange);
 
   bool serves(const Arguments& arguments) const override { return block_bytes(arguments) > 0; }
-  Path path(const Engine& engine, const Arguments& arguments) const override {
-    return choose(engine, arguments).path;
+  trace::ChosenPath path(const Engine& engine, const Arguments& arguments) const override {
+    return ll128_path(choose(engine, arguments), longest_bytes(arguments), ranks_,
+                      is_reduction(collective_), arguments.max_sms);
   }
   Status launch(Resources& resources, const Arguments& arguments,
-                const device::Arithmetic& arithmetic) const override;
+                const device::Arithmetic& arithmetic, bool is_repeated) override;
 
  private:
   Ll128AllPairs(const plan::Header& header, int rank,
                 std::shared_ptr<const plan::Exchange> exchange);
-  void prepare(const Engine& engine, const Arguments& arguments) override {
-    chosen_ = choose(engine, arguments);
-  }
-  int channel(const Engine& engine, const Arguments& arguments) const override;
+  int channel(const Arguments& arguments) const override;
   transport::Geometry geometry(int channel) const override;
   PathChoice choose(const Engine& engine, const Arguments& arguments) const;
   void set_peer_buffers(Resources& resources, const Arguments& arguments,
@@ -51,6 +50,8 @@ class Ll128AllPairs : public SpecialisedKernel {
   void find_bulk_flows();
   int only_giver() const;
   void set_buffers(const Arguments& arguments, device::Ll128Launch& launch) const;
+  void prepare(Resources& resources, const Arguments& arguments,
+               const device::Arithmetic& arithmetic);
   void stand_by_distance(device::Ll128Launch& launch) const;
   device::DataKind kind_of_data(const device::Ll128Launch& launch) const;
   void set_flows(const Arguments& arguments, device::BulkLaunch& launch) const;
@@ -84,7 +85,10 @@ class Ll128AllPairs : public SpecialisedKernel {
   bool overwrites_in_place_ = false;
   unsigned bulk_sources_ = 0;
   std::vector<Flow> flows_;
-  PathChoice chosen_;  // of the call that was prepared last
+  // Of the last call.
+  device::Ll128Launch launch_{};
+  const sys::cuda::Kernel* kernel_ = nullptr;
+  unsigned threads_ = 0;
   // Of this rank's buffers, where the call is not in place.
   int input_blocks_;
   int output_blocks_;

@@ -1,6 +1,7 @@
 #include "engine/gpu/ll_all_pairs.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -79,14 +80,22 @@ bool LlAllPairs::serves(const Arguments& arguments) const {
              most_blocks(arguments, device::ll_max_blocks);
 }
 
-int LlAllPairs::channel(const Engine&, const Arguments&) const {
+trace::ChosenPath ll_path(LlKind kind, std::size_t bytes, int ranks, int max_sms) {
+  const auto units = static_cast<std::int64_t>((bytes + 7) / 8);
+  const auto blocks = static_cast<int>(
+      std::min<std::int64_t>((units + few_threads - 1) / few_threads, device::ll_max_blocks));
+  return {.variant = Path::ll_all_pairs,
+          .thread_blocks = max_sms > 0 ? std::min(blocks, max_sms) : blocks,
+          .slots = device::ll_slots,
+          .chunk_bytes = static_cast<std::uint32_t>(device::ll_max_bytes(kind, ranks))};
+}
+
+int LlAllPairs::channel(const Arguments&) const {
   if (kind_ == LlKind::two_shot) return two_shot_channel;
   return is_one_way() ? one_way_channel : all_send_channel;
 }
 
 void LlAllPairs::set_buffers(const Arguments& arguments, device::LlLaunch& launch) const {
-  launch.own = static_cast<std::int16_t>((rank_ - launch.first + ranks_) % ranks_);
-  launch.tells = is_one_way();
   set_peers(arguments, launch.first, launch);
   device::LlPeer& own = launch.peers[launch.own];
   // What is added comes to where the sum is put.
@@ -96,50 +105,61 @@ void LlAllPairs::set_buffers(const Arguments& arguments, device::LlLaunch& launc
   if (kind_ == LlKind::take && own.source == own.destination) own.destination = 0;
 }
 
-Status LlAllPairs::launch(Resources& resources, const Arguments& arguments,
-                          const device::Arithmetic& arithmetic) const {
-  const Engine& engine = resources.engine();
-  device::LlLaunch launch{};
-  launch.arithmetic = arithmetic;
-  launch.bytes = longest_bytes(arguments);
+// What all calls have alike, once they are connected.
+void LlAllPairs::prepare_all(const Engine& engine) {
+  device::LlLaunch& launch = launch_;
   launch.rank = static_cast<std::int16_t>(rank_);
   launch.ranks = static_cast<std::int16_t>(ranks_);
   launch.first =
       static_cast<std::int16_t>(own_part().adds.empty() ? rank_ : own_part().adds.front());
-  set_buffers(arguments, launch);
-  const auto& connections = links(channel(engine, arguments));
+  launch.own = static_cast<std::int16_t>((rank_ - launch.first + ranks_) % ranks_);
+  launch.tells = is_one_way();
   for (int i = 0; i < ranks_; ++i) {
     const transport::Connection* link =
-        connections[static_cast<std::size_t>((launch.first + i) % ranks_)];
+        links()[static_cast<std::size_t>((launch.first + i) % ranks_)];
     if (link == nullptr) continue;
     launch.peers[i].out = address_of(link->peer_region()) + slots_offset;
     launch.peers[i].in = address_of(link->region()) + slots_offset;
     launch.greetings_out[i] = address_of(link->peer_region()) + states_bytes;
     launch.greetings_in[i] = address_of(link->region()) + states_bytes;
   }
-  const auto lowest = std::ranges::find_if(connections, [](auto* link) { return link != nullptr; });
+  const auto lowest = std::ranges::find_if(links(), [](auto* link) { return link != nullptr; });
   launch.states = address_of((*lowest)->region());
   launch.mailbox = engine.mailbox_address();
-  launch.timeout_ns = arguments.timeout_ns;
-  launch.stamp = resources.stamp();
-  // A unit a thread in small blocks, until all are there.
-  const std::int64_t units = (launch.bytes + 7) / 8;
-  const std::int64_t blocks = std::min<std::int64_t>((units + few_threads - 1) / few_threads,
-                                                     most_blocks(arguments, device::ll_max_blocks));
-  launch.block_units = static_cast<std::uint32_t>((units + blocks - 1) / blocks);
-  const auto threads = std::min<unsigned>((launch.block_units + 31) / 32 * 32,
-                                          static_cast<unsigned>(device::threads_per_block));
   launch.block_bytes = static_cast<std::uint32_t>(device::ll_block_bytes(kind_, ranks_));
+}
+
+void LlAllPairs::prepare(const Engine& engine, const Arguments& arguments,
+                         const device::Arithmetic& arithmetic) {
+  device::LlLaunch& launch = launch_;
+  if (launch.states == 0) prepare_all(engine);
+  launch.arithmetic = arithmetic;
+  launch.bytes = longest_bytes(arguments);
+  launch.timeout_ns = arguments.timeout_ns;
+  set_buffers(arguments, launch);
+  const std::int64_t units = (launch.bytes + 7) / 8;
+  const std::int64_t blocks = arguments.path.thread_blocks;
+  launch.block_units = static_cast<std::uint32_t>((units + blocks - 1) / blocks);
+  threads_ = std::min<unsigned>((launch.block_units + 31) / 32 * 32,
+                                static_cast<unsigned>(device::threads_per_block));
   std::uint64_t all = 0;
-  for (const device::LlPeer& peer : launch.peers)
+  for (const device::LlPeer& peer : std::span(launch.peers, static_cast<std::size_t>(ranks_)))
     all |= peer.source | peer.destination | static_cast<std::uint64_t>(peer.bytes);
   const device::DataKind data =
       data_kind(all, device::ll_unit_payload, ranks_, kind_ != LlKind::take, arithmetic);
+  kernel_ = &engine.direct(kind_, data, ranks_);
+}
+
+Status LlAllPairs::launch(Resources& resources, const Arguments& arguments,
+                          const device::Arithmetic& arithmetic, bool is_repeated) {
+  const Engine& engine = resources.engine();
+  if (!is_repeated) prepare(engine, arguments, arithmetic);
+  launch_.stamp = resources.stamp();
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
-  UNISONO_TRY(resources.make_room(stream, static_cast<int>(blocks)));
-  void* parameters[] = {&launch};
-  const auto result = engine.direct(kind_, data, ranks_)
-                          .launch(static_cast<unsigned>(blocks), threads, stream, parameters);
+  const int blocks = arguments.path.thread_blocks;
+  UNISONO_TRY(resources.make_room(stream, blocks));
+  void* parameters[] = {&launch_};
+  const auto result = kernel_->launch(static_cast<unsigned>(blocks), threads_, stream, parameters);
   return engine.device().check(result, "launching an LL all-pairs kernel");
 }
 

@@ -13,6 +13,8 @@ namespace unisono::engine::gpu {
 // Thread blocks that such a call of `bytes` to each rank in a hop needs, to keep what is on the
 // way.
 int ll_least_blocks(device::LlKind kind, std::size_t bytes, int ranks);
+// Of a call of `bytes` to each rank in a hop. A unit a thread in small blocks, until all are there.
+trace::ChosenPath ll_path(device::LlKind kind, std::size_t bytes, int ranks, int max_sms);
 
 class LlAllPairs : public SpecialisedKernel {
  public:
@@ -22,19 +24,29 @@ class LlAllPairs : public SpecialisedKernel {
 
   // Whether a call is small enough.
   bool serves(const Arguments& arguments) const override;
-  Path path(const Engine&, const Arguments&) const override { return Path::ll_all_pairs; }
+  trace::ChosenPath path(const Engine&, const Arguments& arguments) const override {
+    return ll_path(kind_, static_cast<std::size_t>(longest_bytes(arguments)), ranks_,
+                   arguments.max_sms);
+  }
   Status launch(Resources& resources, const Arguments& arguments,
-                const device::Arithmetic& arithmetic) const override;
+                const device::Arithmetic& arithmetic, bool is_repeated) override;
 
  private:
   LlAllPairs(const plan::Header& header, int rank, std::shared_ptr<const plan::Exchange> exchange,
              device::LlKind kind)
       : SpecialisedKernel(header, rank, std::move(exchange)), kind_(kind) {}
-  int channel(const Engine& engine, const Arguments& arguments) const override;
+  int channel(const Arguments& arguments) const override;
   transport::Geometry geometry(int channel) const override;
   void set_buffers(const Arguments& arguments, device::LlLaunch& launch) const;
+  void prepare_all(const Engine& engine);
+  void prepare(const Engine& engine, const Arguments& arguments,
+               const device::Arithmetic& arithmetic);
 
   device::LlKind kind_;
+  // Of the last call.
+  device::LlLaunch launch_{};
+  const sys::cuda::Kernel* kernel_ = nullptr;
+  unsigned threads_ = 0;
 };
 
 // How LlAllPairs does plans in LL of that exchange, if it does.

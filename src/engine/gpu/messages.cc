@@ -42,7 +42,7 @@ class Messages : public Execution {
   }
   Result<bool> poll() override;
   bool progressed() const override { return progressed_; }
-  Path path(const Arguments&) const override { return Path::messages; }
+  trace::ChosenPath path(const Arguments&) const override { return {.variant = Path::messages}; }
   Waiting waiting() const override { return waiting_; }
   std::size_t memory_bytes() const override { return sizeof *this; }
 

@@ -17,6 +17,12 @@ namespace unisono::engine::gpu {
 inline constexpr int first_copy_channel = 1 << 14;
 inline constexpr int copied_message_channel = first_copy_channel + (1 << 12);
 
+inline trace::ChosenPath copy_path(const CopyLinks::Options& options) {
+  return {.variant = Path::copy_engine,
+          .slots = options.slots,
+          .chunk_bytes = static_cast<std::uint32_t>(options.slot_bytes)};
+}
+
 class OnCopyEngines : public Execution {
  public:
   explicit OnCopyEngines(Resources& resources) : resources_(resources) {}
@@ -24,7 +30,9 @@ class OnCopyEngines : public Execution {
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
   bool progressed() const override { return progressed_; }
-  Path path(const Arguments&) const override { return Path::copy_engine; }
+  trace::ChosenPath path(const Arguments&) const override {
+    return copy_path(resources_.engine().options().copies);
+  }
   Waiting waiting() const override { return waiting_; }
 
  protected:

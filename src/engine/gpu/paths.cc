@@ -53,7 +53,7 @@ std::string PathRow::text() const {
   return str("sm_", architecture, ' ', name(path), " collectives ", hex(collectives), " hops ",
              hops, " ranks ", min_ranks, "..", max_ranks, " bytes ", min_bytes, "..", max_bytes,
              " sms ", min_sms, "..", max_sms, " overlap ", overlaps, " thread blocks ",
-             thread_blocks);
+             thread_blocks, " slots ", slots, " of ", chunk_bytes);
 }
 
 PathChoice Paths::find(const PathCall& call) const {
@@ -61,7 +61,7 @@ PathChoice Paths::find(const PathCall& call) const {
     if (!row.serves(call)) continue;
     const int most = call.max_sms > 0 ? call.max_sms : PathRow::no_bound;
     const int wanted = row.thread_blocks > 0 ? row.thread_blocks : call.max_sms;
-    return {row.path, std::min(wanted, most), &row};
+    return {row.path, std::min(wanted, most), row.slots, row.chunk_bytes, &row};
   }
   return {};
 }

@@ -48,6 +48,10 @@ struct PathRow {
   int max_sms = no_bound;
   int overlaps = -1;      // 0: calls without that hint, 1: calls with it, -1: both
   int thread_blocks = 0;  // 0: as many as the SM budget, or as the size needs
+  // Of tma_bulk: stages of each warp, and the tile that one holds of each source; 0: what shared
+  // memory has room for.
+  int slots = 0;
+  int chunk_bytes = 0;
   std::string origin;
 
   bool serves(const PathCall& call) const;
@@ -59,7 +63,9 @@ struct PathRow {
 
 struct PathChoice {
   Path path = Path::ll128_all_pairs;
-  int thread_blocks = 0;         // 0: as many as the size needs
+  int thread_blocks = 0;  // 0: as many as the size needs
+  int slots = 0;          // as the row's
+  int chunk_bytes = 0;
   const PathRow* row = nullptr;  // null: no row serves the call
 };
 

@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "device/program.h"
 #include "engine/gpu/paths.h"
+#include "engine/gpu/tma_bulk.h"
 
 namespace unisono::engine::gpu {
 namespace {
@@ -84,6 +85,8 @@ void read_bounds(json::ObjectReader& in, PathRow& row) {
   in.optional("min_sms", row.min_sms, 1, PathRow::no_bound - 1);
   in.optional("max_sms", row.max_sms, 1, PathRow::no_bound - 1);
   in.optional("thread_blocks", row.thread_blocks, 1, device::ll128_max_blocks);
+  in.optional("slots", row.slots, 1, device::bulk_max_stages);
+  in.optional("chunk_bytes", row.chunk_bytes, bulk_tile_grain, bulk_max_tile_bytes);
   bool flag = false;
   if (in.optional("overlap") != nullptr) {
     in.optional("overlap", flag);
@@ -100,12 +103,43 @@ void read_bounds(json::ObjectReader& in, PathRow& row) {
     row.min_sms = PathRow::no_bound;
 }
 
+// An LL128 kernel has the slots of its connections, and a zero-copy kernel has none.
+void check_slots(json::ObjectReader& in, const PathRow& row) {
+  if (row.path != Path::tma_bulk) {
+    for (const auto& [field, value] :
+         {std::pair("slots", row.slots), std::pair("chunk_bytes", row.chunk_bytes)})
+      if (value > 0)
+        in.fail(field, str("is ", value, ", but a row of ", name(row.path),
+                           " cannot set it; only rows of tma_bulk can"));
+    return;
+  }
+  if (row.chunk_bytes % bulk_tile_grain != 0)
+    in.fail("chunk_bytes",
+            str(row.chunk_bytes, " is no multiple of ", bulk_tile_grain, ", what a warp moves"));
+  for (int ranks = row.min_ranks; ranks <= row.max_ranks && in.ok(); ++ranks)
+    for (const Collective collective : served) {
+      if ((row.collectives & bit_of(collective)) == 0) continue;
+      const bool is_sum = is_reduction(collective);
+      const BulkStages wanted = bulk_stages(is_sum, ranks, row.slots, row.chunk_bytes);
+      const int most = bulk_most_stages(is_sum, ranks, wanted.tile_bytes);
+      const int least = bulk_least_stages(is_sum);
+      if (wanted.stages < least || wanted.stages > most)
+        return in.fail(
+            row.slots > 0 ? "slots" : "chunk_bytes",
+            str(row.slots > 0 ? row.slots : row.chunk_bytes, " cannot be: with chunks of ",
+                wanted.tile_bytes, " bytes on ", ranks, " ranks, ",
+                is_sum ? "sums need " : "copies need ", least, " slots or more, and ", most,
+                most == 1 ? " fits" : " fit", " the shared memory of a warp"));
+    }
+}
+
 // What the kernel of a row carries.
 void check_carried(json::ObjectReader& in, const PathRow& row) {
   if (row.min_bytes > row.max_bytes)
     in.fail("max_bytes", str(row.max_bytes, " is less than min_bytes, ", row.min_bytes));
   if (row.min_sms > row.max_sms)
     in.fail("max_sms", str(row.max_sms, " is less than min_sms, ", row.min_sms));
+  check_slots(in, row);
   const auto has = [&](Collective collective) {
     return (row.collectives & bit_of(collective)) != 0;
   };

@@ -84,8 +84,8 @@ std::unique_ptr<SpecialisedKernel> make_specialised_kernel(
 
 Result<bool> SpecialisedKernel::connect(Resources& resources, const Arguments& arguments,
                                         Waiting& waiting) {
-  prepare(resources.engine(), arguments);
-  const int channel = this->channel(resources.engine(), arguments);
+  const int channel = this->channel(arguments);
+  if (channel == connected_channel_) return true;
   auto& links = links_[channel];
   links.resize(static_cast<std::size_t>(ranks_));
   bool complete = true;
@@ -96,6 +96,10 @@ Result<bool> SpecialisedKernel::connect(Resources& resources, const Arguments& a
     if (link != nullptr) continue;
     complete = false;
     waiting = {.kind = Waiting::Kind::connection, .peer = peer, .channel = channel};
+  }
+  if (complete) {
+    connected_channel_ = channel;
+    connected_links_ = &links;
   }
   return complete;
 }

@@ -23,10 +23,11 @@ class SpecialisedKernel {
   virtual bool serves(const Arguments& arguments) const = 0;
   // Whether all is there; false, and `waiting` says for whom, while connections are being made.
   Result<bool> connect(Resources& resources, const Arguments& arguments, Waiting& waiting);
-  // Which of its kernels carries a call that it serves.
-  virtual Path path(const Engine& engine, const Arguments& arguments) const = 0;
+  // How it carries a call that it serves; the arguments of the others have it as their path.
+  virtual trace::ChosenPath path(const Engine& engine, const Arguments& arguments) const = 0;
+  // `is_repeated`: the call before was like this one, and was launched.
   virtual Status launch(Resources& resources, const Arguments& arguments,
-                        const device::Arithmetic& arithmetic) const = 0;
+                        const device::Arithmetic& arithmetic, bool is_repeated) = 0;
 
  protected:
   // A part of a buffer, in chunks: of a call's count it becomes bytes.
@@ -90,11 +91,15 @@ class SpecialisedKernel {
     const auto input = sys::cuda::address_of(arguments.input);
     const auto output = sys::cuda::address_of(arguments.output);
     const Extents extents = this->extents(arguments);
-    auto* const own = &launch.peers[(rank_ - first + ranks_) % ranks_];
+    auto* const own = &launch.peers[rank_ < first ? rank_ - first + ranks_ : rank_ - first];
     decltype(&launch.peers[0]) some = nullptr;  // that data go to
-    for (int i = 0; i < ranks_; ++i) {
-      const int peer = (first + i) % ranks_;
+    launch.sources_differ = 0;
+    int peer = first;
+    for (int i = 0; i < ranks_; ++i, peer = peer + 1 == ranks_ ? 0 : peer + 1) {
       auto& to = launch.peers[i];
+      to.source = 0;
+      to.destination = 0;
+      to.bytes = 0;
       if (!takes(peer).empty()) {
         const Extent extent = extents(takes(peer));
         to.destination = output + static_cast<std::uint64_t>(extent.offset);
@@ -112,13 +117,11 @@ class SpecialisedKernel {
     own->source = some->source;
     if (own->bytes == 0) own->bytes = some->bytes;
   }
-  // Before a call's channel is asked for and it is launched.
-  virtual void prepare(const Engine&, const Arguments&) {}
   // The connections that a call uses.
-  virtual int channel(const Engine& engine, const Arguments& arguments) const = 0;
+  virtual int channel(const Arguments& arguments) const = 0;
   virtual transport::Geometry geometry(int channel) const = 0;
-  // By rank; null for the own one. Of a channel that is connected.
-  const std::vector<transport::Connection*>& links(int channel) const { return links_.at(channel); }
+  // By rank; null for the own one. Of the channel that was connected last.
+  const std::vector<transport::Connection*>& links() const { return *connected_links_; }
   std::int64_t block_bytes(const Arguments& arguments) const {
     return arguments.count * static_cast<std::int64_t>(size_bytes(arguments.type));
   }
@@ -135,6 +138,8 @@ class SpecialisedKernel {
   Span longest_;
   bool is_one_way_;
   std::map<int, std::vector<transport::Connection*>> links_;
+  int connected_channel_ = -1;
+  const std::vector<transport::Connection*>* connected_links_ = nullptr;
 };
 
 // By the kernel that carries the plan's exchange; null where there is none, and for no exchange.

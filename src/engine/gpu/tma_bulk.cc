@@ -1,5 +1,5 @@
 // Large calls by TMA bulk copies, on a small grid (device/kernels/tma_bulk.cuh).
-#include "engine/gpu/ll128_all_pairs.h"
+#include "engine/gpu/tma_bulk.h"
 
 #include <algorithm>
 #include <array>
@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "engine/gpu/ll128_all_pairs.h"
 #include "engine/gpu/stream_queue.h"
 
 namespace unisono::engine::gpu {
@@ -14,25 +15,6 @@ namespace {
 
 using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
-
-// How a block's shared memory is divided: each warp has stages of its own, each of a tile of every
-// source, and of those that add a tile for the sum.
-struct Stages {
-  int tile_bytes;
-  int stages;
-};
-// No more than could go by lines.
-int warps_of_block(int ranks) {
-  return std::min(device::bulk_max_warps, device::ll128_warps_of_block(ranks));
-}
-
-Stages stages_of(bool adds, int ranks) {
-  const int tile_bytes = !adds || ranks <= 2 ? 4 << 10 : ranks <= 4 ? 2 << 10 : 1 << 10;
-  const int tiles =
-      static_cast<int>(device::bulk_shared_bytes) / warps_of_block(ranks) / tile_bytes;
-  const int stages = adds ? (tiles - 1) / ranks : tiles;
-  return {.tile_bytes = tile_bytes, .stages = std::min(stages, device::bulk_max_stages)};
-}
 
 // Of tiles, that a warp takes at once: some, so that taking one more costs nothing and a warp stays
 // within few pages; few enough of a call that warps end together.
@@ -56,6 +38,26 @@ constexpr std::int64_t concurrent_copy_bytes = 4 << 20;
 bool is_aligned(std::uint64_t at) { return at % device::unit_bytes == 0; }
 
 }  // namespace
+
+// No more than could go by lines.
+int bulk_warps(int ranks) {
+  return std::min(device::bulk_max_warps, device::ll128_warps_of_block(ranks));
+}
+
+int bulk_most_stages(bool adds, int ranks, int tile_bytes) {
+  const int tiles = static_cast<int>(device::bulk_shared_bytes) / bulk_warps(ranks) / tile_bytes;
+  return std::min(adds ? (tiles - 1) / ranks : tiles, device::bulk_max_stages);
+}
+
+int bulk_least_stages(bool adds) { return adds ? 1 : device::bulk_stages_behind + 1; }
+
+BulkStages bulk_stages(bool adds, int ranks, int slots, int chunk_bytes) {
+  BulkStages out{.tile_bytes = chunk_bytes, .stages = slots};
+  if (out.tile_bytes == 0)
+    out.tile_bytes = !adds || ranks <= 2 ? 4 << 10 : ranks <= 4 ? 2 << 10 : 1 << 10;
+  if (out.stages == 0) out.stages = bulk_most_stages(adds, ranks, out.tile_bytes);
+  return out;
+}
 
 // Verified results have their chunks at the same place of each input and of each output, so one
 // flow holds for all of a result's sources and destinations.
@@ -201,7 +203,7 @@ Status Ll128AllPairs::launch_in_bulk(Resources& resources, const Arguments& argu
   device::BulkLaunch launch{};
   launch.lines = lines;
   launch.stamp = std::exchange(launch.lines.stamp, {});
-  launch.blocks = chosen_.thread_blocks;
+  launch.blocks = arguments.path.thread_blocks;
   // As many as LL128 takes, so that a call that cannot use TMA bulk copies is no slower.
   launch.all_blocks = most_blocks(arguments, device::ll128_max_blocks);
   set_flows(arguments, launch);
@@ -216,10 +218,9 @@ Status Ll128AllPairs::launch_in_bulk(Resources& resources, const Arguments& argu
   StreamQueue queue(engine.device(), engine.copy_links(), stream, fork, /*counts=*/false,
                     arguments.timeout_ns);
   UNISONO_TRY(copy_own_concurrently(queue, arguments, launch));
-  const Stages stages = stages_of(is_reduction(collective_), ranks_);
-  launch.tile_bytes = stages.tile_bytes;
-  launch.stages = stages.stages;
-  launch.warps = warps_of_block(ranks_);
+  launch.tile_bytes = static_cast<std::int32_t>(arguments.path.chunk_bytes);
+  launch.stages = arguments.path.slots;
+  launch.warps = bulk_warps(ranks_);
   set_runs(launch);
   // Of sums of more ranks, by few thread blocks, there is one kernel.
   const device::DataKind data =

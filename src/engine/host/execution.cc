@@ -52,6 +52,7 @@ HostExecution::HostExecution(plan::Header header, plan::RankProgram program, Res
     : header_(std::move(header)),
       program_(std::move(program)),
       one_sided_(partners, options),
+      slots_(options.slots),
       slot_payload_bytes_(transport::slot_payload_bytes(options, header_.protocol)),
       tiling_(tiling) {
   call_.header = &header_;

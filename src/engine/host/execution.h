@@ -21,6 +21,9 @@ class HostExecution : public Execution {
   std::vector<Waiting> waits() const override;
   bool awaits(int peer) const override;
   bool awaits_event() const override;
+  trace::ChosenPath path(const Arguments&) const override {
+    return {.slots = slots_, .chunk_bytes = static_cast<std::uint32_t>(slot_payload_bytes_)};
+  }
   std::size_t memory_bytes() const override;
 
  private:
@@ -42,6 +45,7 @@ class HostExecution : public Execution {
   CallState call_;
   ShortRun short_run_;  // runs calls like the last, if it could be laid out
   Arguments arguments_;
+  int slots_;
   std::size_t slot_payload_bytes_;
   Tiling tiling_;
   bool has_run_ = false;
