@@ -154,8 +154,8 @@ def test_explain_tells_the_choice_and_the_others(shell: Shell) -> None:
 def test_explain_names_the_kernel_of_a_call_on_gpus_that_are_not_there(shell: Shell) -> None:
     words = ("explain", "broadcast", "256MiB", "--ranks", "4", "--device", "cuda")
     told = shell(*words, "--json", "-").json
-    path = {name: told["chosen"][name] for name in ("path", "thread_blocks", "slots", "chunk_bytes")}
-    assert path == {"path": "tma_bulk", "thread_blocks": 16, "slots": 7, "chunk_bytes": 4096}
+    path = {"path": "tma_bulk", "thread_blocks": 16, "slots": 7, "chunk_bytes": 4096}
+    assert path.items() <= told["chosen"].items()
     assert "sm_90" in told["chosen"]["note"]
     # Ampere has no TMA.
     older = shell(*words, "--architecture", "sm_80", "--json", "-").json
