@@ -359,8 +359,7 @@ Status GpuExecution::launch_divide() {
 }  // namespace
 
 trace::ChosenPath interpreter_path(int thread_blocks, Protocol protocol, const Options& options) {
-  std::size_t payload = options.slot_bytes;
-  if (protocol == Protocol::ll) payload /= 2;
+  std::size_t payload = protocol == Protocol::ll ? options.slot_bytes / 2 : options.slot_bytes;
   if (protocol == Protocol::ll128)
     payload = payload / device::ll128_line_bytes * device::ll128_line_payload;
   return {.variant = Path::interpreter,
