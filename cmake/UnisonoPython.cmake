@@ -29,6 +29,9 @@ if(UNISONO_KERNELS)
     "${PROJECT_SOURCE_DIR}/bindings/python/bench/kernels.cu"
     "${PROJECT_SOURCE_DIR}/bindings/python/bench/kernels.cc" UNISONO_BENCH_KERNEL_IMAGE)
 endif()
+# All of the public API, which _bench and the backend of PyTorch take from it, called here or not.
+target_link_options(_unisono PRIVATE
+  "LINKER:--whole-archive,$<TARGET_FILE:unisono_comm>,--no-whole-archive")
 target_link_libraries(_unisono PRIVATE ${UNISONO_LAYERS})
 # A module is nothing that CMake links to: the headers are the layers', the code is the file's.
 foreach(layer IN LISTS UNISONO_LAYERS)
