@@ -358,16 +358,6 @@ Status GpuExecution::launch_divide() {
 
 }  // namespace
 
-trace::ChosenPath interpreter_path(int thread_blocks, Protocol protocol, const Options& options) {
-  std::size_t payload = protocol == Protocol::ll ? options.slot_bytes / 2 : options.slot_bytes;
-  if (protocol == Protocol::ll128)
-    payload = payload / device::ll128_line_bytes * device::ll128_line_payload;
-  return {.variant = Path::interpreter,
-          .thread_blocks = thread_blocks,
-          .slots = options.slots,
-          .chunk_bytes = static_cast<std::uint32_t>(payload)};
-}
-
 std::size_t output_bytes(const plan::Header& header, int rank, const Arguments& arguments) {
   std::int64_t elements = arguments.count * plan::output_blocks_of(header, rank);
   for (std::size_t i = 0; i < arguments.output_counts.size(); ++i)

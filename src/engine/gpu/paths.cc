@@ -10,6 +10,7 @@
 #include "base/sha256.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "engine/gpu/execution.h"
 
 namespace unisono::engine::gpu {
 namespace {
@@ -135,6 +136,16 @@ std::uint64_t PathTable::hash() const {
     for (const PathRow& row : *rows) append(all, row.text() + "\n");
   append(all, file_text_);
   return sha256_word(all);
+}
+
+trace::ChosenPath interpreter_path(int thread_blocks, Protocol protocol, const Options& options) {
+  std::size_t payload = protocol == Protocol::ll ? options.slot_bytes / 2 : options.slot_bytes;
+  if (protocol == Protocol::ll128)
+    payload = payload / device::ll128_line_bytes * device::ll128_line_payload;
+  return {.variant = Path::interpreter,
+          .thread_blocks = thread_blocks,
+          .slots = options.slots,
+          .chunk_bytes = static_cast<std::uint32_t>(payload)};
 }
 
 }  // namespace unisono::engine::gpu
