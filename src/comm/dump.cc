@@ -268,7 +268,6 @@ std::string newest_json_of(const Communicator::Core& core, trace::Record record,
                            std::string_view cause, trace::Form form) {
   trace::keep_newest(record.collectives);
   trace::keep_newest(record.messages);
-  trace::keep_newest(record.replays);
   return json_of(core, record, cause, form);
 }
 

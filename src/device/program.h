@@ -9,8 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/told.h"
-
 namespace unisono::device {
 
 inline constexpr int threads_per_block = 512;
@@ -130,8 +128,6 @@ struct Mailbox {
   alignas(128) std::uint32_t stop;   // host to kernels: give up
   alignas(128) std::uint32_t taken;  // the first wait that is given up takes the record below
   Failure failure;
-  alignas(128) PublishedWait waits[published_blocks];
-  alignas(128) LaunchStamp stamps[stamp_slots];
 };
 
 struct Program {
@@ -182,7 +178,6 @@ struct Launch {
   std::uint8_t posts;  // receivers say where messages go; the same on all ranks
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
-  Stamp stamp;
   // By rank: where it reaches this rank's output; 0: it does not.
   std::uint64_t peer_outputs[max_mapped_peers];
   UnevenBlocks uneven;
@@ -240,7 +235,6 @@ struct LlLaunch {
   std::uint8_t tells;  // only some send
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
-  Stamp stamp;
   Arithmetic arithmetic;
   LlPeer peers[all_pairs_max_ranks];
   // As the peers, a word for each block: this rank's to that one and that one's to this.
@@ -320,7 +314,6 @@ struct Ll128Launch {
   std::uint8_t spreads;  // zero-copy: a block sends to one rank; the same on all ranks
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
-  Stamp stamp;  // unless the launch is in bulk, which has its own
   Arithmetic arithmetic;
   Ll128Peer peers[all_pairs_max_ranks];
 };
@@ -340,8 +333,7 @@ struct BulkFlow {
   std::uint64_t destinations;  // ranks, as bits
 };
 struct BulkLaunch {
-  Ll128Launch lines;  // how the call goes unless all reach what they need
-  Stamp stamp;
+  Ll128Launch lines;                // how the call goes unless all reach what they need
   std::int32_t blocks;              // that copy; of a rank that others do not reach, the first
   std::int32_t all_blocks;          // of such a rank: by which lines go if none are reached
   std::int32_t warps;               // that copy, of a block: the first
@@ -394,7 +386,6 @@ struct MessagesLaunch {
   std::uint64_t mailbox;
   std::uint64_t stopped;
   std::int64_t timeout_ns;
-  Stamp stamp;
 };
 static_assert(sizeof(MessagesLaunch<small_launch_transfers>) <= 4096);
 static_assert(sizeof(MessagesLaunch<max_transfers>) <= 32764, "what CUDA 12.1 takes");
@@ -429,7 +420,6 @@ struct Ll128MessagesLaunch {
   std::uint64_t mailbox;
   std::uint64_t stopped;
   std::int64_t timeout_ns;
-  Stamp stamp;
   std::int32_t rank;
   std::int32_t way_count;
   Ll128MessagesRoute ways[ll128_messages_max_routes];
@@ -440,8 +430,6 @@ struct Ll128MessagesLaunch {
 struct DivideLaunch {
   std::uint64_t data;
   std::int64_t elements;
-  std::uint64_t mailbox;
-  Stamp stamp;
   std::int32_t ranks;
   std::uint8_t type;
   std::uint8_t element_bytes;

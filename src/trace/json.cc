@@ -60,7 +60,6 @@ void write(json::Writer& writer, const Entry& entry) {
   writer.member("state", name(entry.state));
   write_times(writer, entry);
   if (entry.is_captured) writer.member("captured", true);
-  if (entry.replay != 0) writer.member("replay", entry.replay);
   if (entry.tag != 0) writer.member("tag", str(entry.tag));
   if (entry.waiting.kind != Waiting::Kind::nothing) {
     writer.key("waiting");
@@ -143,20 +142,8 @@ std::string to_json(const Owner& owner, const Record& record, std::string_view c
     writer.key("failure");
     write(writer, *record.failure);
   }
-  if (record.device_clock_error_ns != 0)
-    writer.member("device_clock_error_ns", record.device_clock_error_ns);
-  if (!record.device_waits.empty()) {
-    writer.key("device_waits").begin_array();
-    for (const Waiting& waiting : record.device_waits) write(writer, waiting);
-    writer.end_array();
-  }
   write(writer, "collectives", record.collectives, form);
   write(writer, "messages", record.messages, form);
-  if (!record.replays.empty()) {
-    writer.key("replays").begin_array();
-    for (const Entry& entry : record.replays) write(writer, entry);
-    writer.end_array();
-  }
   writer.end_object();
   out.push_back('\n');
   return out;

@@ -51,8 +51,8 @@ std::string_view name(Waiting::Kind kind);
 // "message 5 of rank 3 on channel 0 (4 have arrived), at step 2 of thread block 0, tile 0".
 std::string describe(const Waiting& waiting);
 
-// How far a call was seen to come. A call on a stream without a kernel is scheduled until the host
-// sees its end; kernels tell when they begin and end.
+// How far a call was seen to come. A call of this library on a stream is scheduled until the host
+// sees its end: the host does not see a kernel begin.
 enum class State : std::uint8_t { scheduled, started, ended, failed, aborted };
 std::string_view name(State state);
 
@@ -102,14 +102,13 @@ struct Entry {
   State state = State::scheduled;
   ChosenPath path;
   bool knows_operation = true;  // what is not known is left out of the text
-  bool is_captured = false;     // into a CUDA graph; replays have entries of their own
+  bool is_captured = false;     // into a CUDA graph, whose replays have no entries
   bool is_send = false;         // of messages
   std::int32_t root = 0;
   std::int32_t peer = -1;  // of messages; -1: not known before one arrives
   std::uint32_t messages = 0;
   std::int32_t message_tag = 0;
   std::array<char, 44> plan{};  // the plan's name, cut to fit, ending in 0
-  std::uint32_t replay = 0;     // of the captured call of that sequence, from 1; 0: it is none
   std::uint64_t bytes = 0;
   std::uint64_t tag = 0;  // the caller's
   Waiting waiting;
@@ -181,10 +180,6 @@ struct Failure {
 struct Record {
   std::vector<Entry> collectives;
   std::vector<Entry> messages;
-  std::vector<Entry> replays;  // of both, by graphs
-  // What thread blocks of the kernel that runs have waited for, for a millisecond or more.
-  std::vector<Waiting> device_waits;
-  std::int64_t device_clock_error_ns = 0;  // of times that kernels told; 0: there are none
   std::optional<Failure> failure;
 };
 

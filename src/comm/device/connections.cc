@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/fast_clock.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/try.h"
@@ -164,8 +163,6 @@ Status DeviceConnections::reach_all(ControlGroup& group) {
       reason = str("its CUDA driver is ", driver_version, ", that of rank ", rank, " is ", version,
                    ": neither rank can map the other's memory");
   }
-  stamps_ = engine_->stamp_reader();
-  opened_ns_ = steady_now_ns();
   engine_->use(path_table_.resolve(architecture, has_tma, zero_copy_min_bytes));
   const int most =
       std::ranges::max_element(sharing, {}, [](const auto& one) { return one.second; })->second;

@@ -17,7 +17,6 @@
 
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/job.h"
-#include "comm/device/device_clock.h"
 #include "comm/device/launch_order.h"
 #include "comm/device/signals.h"
 #include "comm/run/stream_calls.h"
@@ -73,7 +72,6 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   Status after_launch(sys::cuda::StreamHandle* stream) override;
   Status make_room(sys::cuda::StreamHandle* stream, int blocks) override;
   void end_launch() override;
-  std::uint64_t stamped_call() override;
 
   // Misuse if the stream is of another device, or is captured where that cannot be. Any thread.
   Status check_stream(void* stream) const;
@@ -92,17 +90,7 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
 
   bool is_busy() const override;
   Launch last_launch() const override { return last_launch_; }
-  std::uint64_t launches() const override { return launches_; }
   std::uint64_t ended_launches() override;
-  std::vector<Stamped> read_stamps(std::int64_t now_ns) override;
-  // Relaxed, both: times for people.
-  std::int64_t device_clock_offset_ns() const override {
-    return clock_offset_ns_.load(std::memory_order_relaxed);
-  }
-  std::int64_t device_clock_error_ns() const override {
-    return clock_error_ns_.load(std::memory_order_relaxed);
-  }
-  std::vector<trace::Waiting> waits() const override { return engine_->waits(); }
   Status check_device() const override;
   Status failure() const override;
   // Signals, which outlive this, if there are any: their waits on streams are looked after here.
@@ -182,21 +170,6 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   static constexpr std::size_t most_events = 32;
   std::array<sys::cuda::EventHandle*, most_events> events_{};
   Launch last_launch_;
-  std::uint64_t launches_ = 0;  // on streams; others are captured
-  std::uint64_t captured_launches_ = 0;
-  // When the host began the latest ones of either kind, by number.
-  static constexpr std::size_t most_begun = 64;
-  struct Begun {
-    std::uint64_t number = 0;
-    std::int64_t host_ns = 0;
-  };
-  std::array<Begun, most_begun> begun_{};
-  std::array<Begun, most_begun> captured_{};
-  engine::gpu::StampReader stamps_;
-  DeviceClock clock_;
-  std::atomic<std::int64_t> clock_offset_ns_{0};
-  std::atomic<std::int64_t> clock_error_ns_{0};
-  std::int64_t opened_ns_ = 0;
   std::uint64_t ended_launches_ = 0;
   // Of the call that is put on its stream now.
   std::unique_lock<std::mutex> order_lock_;

@@ -4,20 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <utility>
 
 #include "base/error.h"
-#include "base/fast_clock.h"
 #include "base/try.h"
 #include "comm/device/connections.h"
 
 namespace unisono::comm {
-namespace {
-
-// Of device::Stamp::call, which has 48 bits.
-constexpr std::uint64_t captured_call = std::uint64_t{1} << 47;
-
-}  // namespace
 
 // A call that is captured is ordered by its graph, and leaves the event of the others as it is.
 Status DeviceConnections::before_launch(sys::cuda::StreamHandle* stream) {
@@ -31,8 +23,6 @@ Status DeviceConnections::before_launch(sys::cuda::StreamHandle* stream) {
       device().check(driver.capture_info(stream, &capturing, &capture_, nullptr, nullptr, nullptr),
                      "looking at a stream"));
   if (capturing == 0) capture_ = 0;
-  const std::uint64_t number = (capture_ != 0 ? captured_launches_ : launches_) + 1;
-  (capture_ != 0 ? captured_ : begun_)[number % most_begun] = {number, steady_now_ns()};
   if (capture_ != 0 || stream == last_stream_ || !has_launched_.load(std::memory_order_relaxed))
     return {};
   return device().check(driver.stream_wait_event(stream, launched_.last, 0),
@@ -46,14 +36,16 @@ Status DeviceConnections::make_room(sys::cuda::StreamHandle* stream, int blocks)
 
 Status DeviceConnections::after_launch(sys::cuda::StreamHandle* stream) {
   order_->count(device(), launched_, blocks_, capture_);
-  const bool is_captured = capture_ != 0;
-  sys::cuda::EventHandle* const event =
-      is_captured ? launched_.captured : events_[(launches_ + 1) % most_events];
+  last_launch_.is_captured = capture_ != 0;
+  sys::cuda::EventHandle* const event = last_launch_.is_captured
+                                            ? launched_.captured
+                                            : events_[(last_launch_.number + 1) % most_events];
   UNISONO_TRY(device().check(device().driver().event_record(event, stream), "recording an event"));
-  last_launch_ = {.number = is_captured ? ++captured_launches_ : ++launches_,
-                  .is_captured = is_captured};
-  if (!is_captured) launched_.last.store(event, std::memory_order_relaxed);
-  if (is_captured) {
+  if (!last_launch_.is_captured) {
+    ++last_launch_.number;
+    launched_.last.store(event, std::memory_order_relaxed);
+  }
+  if (capture_ != 0) {
     is_in_graphs_ = true;
     return {};
   }
@@ -62,37 +54,6 @@ Status DeviceConnections::after_launch(sys::cuda::StreamHandle* stream) {
   order_lock_.unlock();
   share_new_memory();
   return {};
-}
-
-std::uint64_t DeviceConnections::stamped_call() {
-  return capture_ != 0 ? captured_call | (captured_launches_ + 1) : launches_ + 1;
-}
-
-// A kernel begins after the host has begun its launch or, of a replay, its capture.
-std::vector<StreamCalls::Stamped> DeviceConnections::read_stamps(std::int64_t now_ns) {
-  std::vector<Stamped> out;
-  for (const auto& seen : stamps_.read()) {
-    Stamped& stamped = out.emplace_back();
-    stamped.run = seen.number;
-    stamped.launch = {.number = seen.call & ~captured_call,
-                      .is_captured = (seen.call & captured_call) != 0};
-    stamped.has_ended = seen.end_time != 0;
-    const Begun& begun =
-        (stamped.launch.is_captured ? captured_ : begun_)[stamped.launch.number % most_begun];
-    const bool is_known = begun.number == stamped.launch.number;
-    for (const auto& [time, ns] : {std::pair(seen.begin_time, &stamped.begin_ns),
-                                   std::pair(seen.end_time, &stamped.end_ns)}) {
-      if (time == 0) continue;
-      *ns = clock_.unwrap(time);
-      clock_.came_after(*ns, is_known ? begun.host_ns : opened_ns_);
-      clock_.came_before(*ns, now_ns);
-    }
-  }
-  if (out.empty()) return out;
-  clock_offset_ns_.store(clock_.offset_ns(), std::memory_order_relaxed);
-  clock_error_ns_.store(std::max<std::int64_t>(clock_.error_ns(now_ns), 1),
-                        std::memory_order_relaxed);
-  return out;
 }
 
 void DeviceConnections::end_launch() {
@@ -113,7 +74,7 @@ bool DeviceConnections::is_busy() const {
 // whose event serves a later launch is over once a launch after it is. Few questions, because the
 // driver answers them under a lock that launches need.
 std::uint64_t DeviceConnections::ended_launches() {
-  const std::uint64_t last = launches_;
+  const std::uint64_t last = last_launch_.number;
   if (ended_launches_ == last) return last;
   const sys::cuda::Current current(device());
   const auto is_over = [&](std::uint64_t number) {

@@ -143,7 +143,6 @@ class Scheduler {
   void launched(trace::Entry& entry, std::uint64_t number, std::int64_t timeout_ns,
                 std::uint32_t kind = 0);
   void look_at_launched();
-  void look_at_stamps();
   // An error once the first call that is open on a stream has been so for longer than its timeout.
   std::optional<Error> overdue_launch(std::int64_t now) const;
   // Counts this rank as one with a call under way while one is on a stream.
@@ -208,7 +207,6 @@ class Scheduler {
   Task* current_ = nullptr;      // the collective that runs
   std::vector<Task*> messages_;  // groups of messages that run
   bool has_launched_ = false;    // and not seen that all are over
-  bool has_captured_ = false;    // graphs may replay it at any time
   std::uint64_t ended_launches_ = 0;
   std::int64_t open_since_ns_ = 0;  // the first launch after these
   // By the launch's number. Once it has been overwritten, those of later calls count, which are the

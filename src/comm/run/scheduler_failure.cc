@@ -287,7 +287,7 @@ void Scheduler::look_at_device() {
     fail(works.error());
     return;
   }
-  if (has_failed || !(on_streams.is_busy() || launches_.is_running())) {
+  if (has_failed || !on_streams.is_busy()) {
     device_peer_left_ns_ = 0;
     look_for_failure();
     return;

@@ -45,12 +45,12 @@ void Scheduler::launched(trace::Entry& entry, std::uint64_t number, std::int64_t
   // A call that is captured differs from others of its kind in more than its times.
   (entry.is_message() ? messages_record_ : collectives_record_)
       .write(number, entry, launch.is_captured ? 0 : kind);
-  if (launch.is_captured) {
-    has_captured_ = true;
-    launches_.captured(entry);
-  } else {
+  if (!launch.is_captured) {
     launch_timeouts_ns_[launch.number % launch_timeouts_ns_.size()] = timeout_ns;
-    if (ended_launches_ + 1 == launch.number) open_since_ns_ = entry.launched_ns;
+    if (!has_launched_) {
+      ended_launches_ = launch.number - 1;
+      open_since_ns_ = entry.launched_ns;
+    }
     count_launched(true);
   }
   // A prepared call has its entry again, and may fail before its launch.
@@ -68,27 +68,17 @@ void Scheduler::count_launched(bool is_open) {
 // A kernel that gave up, by itself or because the communicator has failed, is over on its stream,
 // too, but it said so before. What ended since the look before counts as failed then.
 void Scheduler::look_at_launched() {
-  if (!has_launched_ && !has_captured_) return;
+  if (!has_launched_) return;
   StreamCalls& on_streams = *on_streams_.load(std::memory_order_relaxed);
   const std::uint64_t ended = on_streams.ended_launches();
-  look_at_stamps();
   if (failed_.load(std::memory_order_acquire) || !on_streams.failure().ok()) return;
   if (std::exchange(ended_launches_, ended) != ended) open_since_ns_ = now_ns();
   launches_.saw_ended(ended, now_ns());
-  if (ended == on_streams.launches()) count_launched(launches_.is_running());
-}
-
-// A kernel that gave up stamps no end.
-void Scheduler::look_at_stamps() {
-  StreamCalls& on_streams = *on_streams_.load(std::memory_order_relaxed);
-  for (const StreamCalls::Stamped& stamped : on_streams.read_stamps(now_ns()))
-    launches_.saw(stamped);
-  launches_.set_clock_offset(on_streams.device_clock_offset_ns());
+  if (ended == on_streams.last_launch().number) count_launched(false);
 }
 
 std::optional<Error> Scheduler::overdue_launch(std::int64_t now) const {
-  if (ended_launches_ == on_streams_.load(std::memory_order_relaxed)->launches())
-    return std::nullopt;
+  if (!has_launched_) return std::nullopt;
   const std::uint64_t open = ended_launches_ + 1;
   const std::int64_t timeout_ns = launch_timeouts_ns_[open % launch_timeouts_ns_.size()];
   const std::int64_t waited_ns = now - open_since_ns_;
@@ -104,14 +94,12 @@ std::optional<Error> Scheduler::overdue_launch(std::int64_t now) const {
       ") on rank ", options_.rank, " has not ended on its CUDA stream for ",
       format_duration_ns(waited_ns), ", longer than its timeout of ",
       format_duration_ns(timeout_ns),
-      launches_.is_running()
-          ? ". Its kernel has begun, and does not come to an end"
-          : ". The stream has not come to it, as a rule because work before it does not end");
+      ". No kernel of it waits for a peer: its stream stands, as a rule because work before the "
+      "call does not end");
 }
 
 void Scheduler::close_record(const Error& error) {
   has_closed_ = true;
-  if (on_streams_.load(std::memory_order_acquire) != nullptr) look_at_stamps();
   launches_.close(error.aborted ? trace::State::aborted : trace::State::failed, now_ns());
   count_launched(false);
   if (current_ != nullptr) close(*current_, error);
@@ -140,12 +128,6 @@ trace::Record Scheduler::record() const {
   out.messages = messages_record_.read();
   launches_.apply(out.collectives);
   launches_.apply(out.messages);
-  out.replays = launches_.replays();
-  const StreamCalls* const on_streams = on_streams_.load(std::memory_order_acquire);
-  if (on_streams != nullptr) {
-    out.device_clock_error_ns = on_streams->device_clock_error_ns();
-    if (launches_.is_running()) out.device_waits = on_streams->waits();
-  }
   for (const trace::Entry& entry : queued) {
     auto& known = entry.is_message() ? out.messages : out.collectives;
     const auto is_same = [&](const trace::Entry& other) {

@@ -8,7 +8,6 @@
 #include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/reduce/units.cuh"
-#include "device/sync/stamp.cuh"
 
 namespace unisono::device {
 
@@ -20,7 +19,6 @@ extern "C" __global__ void __launch_bounds__(threads_per_block)
        i < launch.elements; i += stride)
     divide_element(launch.type, at_address<Byte>(launch.data) + i * launch.element_bytes,
                    launch.ranks);
-  stamp_end_of_warp(launch.stamp, launch.mailbox, true);
 }
 
 }  // namespace unisono::device

@@ -20,7 +20,6 @@
 #include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/sync/link.cuh"
-#include "device/sync/stamp.cuh"
 #include "device/sync/wait.cuh"
 #include "plan/chunk_layout.h"
 
@@ -334,7 +333,6 @@ __device__ __forceinline__ void interpret(const Launch& launch) {
   auto* state = at_address<BlockState>(launch.program.states) + blockIdx.x;
   auto* stopped = at_address<std::uint32_t>(launch.program.states +
                                             sizeof(BlockState) * launch.program.block_count);
-  const std::uint64_t count = load_stamp_count(launch.stamp);
   // Once given up, the counters of the two ends no longer agree.
   if (ptx::load_relaxed_sys(stopped) != 0) return;
   LinkCounters* send = nullptr;
@@ -350,16 +348,15 @@ __device__ __forceinline__ void interpret(const Launch& launch) {
       recv != nullptr ? recv->received : 0,
       send != nullptr ? ptx::load_acquire_sys(at_address<std::uint64_t>(shared.send.out_given_back))
                       : 0};
-  stamp_begin(launch.stamp, launch.mailbox, count);
   const bool complete = worker.agree() && run_all(worker);
   __syncthreads();
   if (!complete || threadIdx.x != 0) return;
   state->launches = worker.epoch;
   if (send != nullptr) send->sent = worker.sent;
   if (recv != nullptr) recv->received = worker.received;
-  if (launch.posts != 0 && shared.block.sends > 0) ++send->heeded;
-  if (launch.posts != 0 && shared.block.receives > 0) ++recv->posted;
-  stamp_end(launch.stamp, launch.mailbox, gridDim.x);
+  if (launch.posts == 0) return;
+  if (shared.block.sends > 0) ++send->heeded;
+  if (shared.block.receives > 0) ++recv->posted;
 }
 
 }  // namespace

@@ -25,7 +25,6 @@
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/reduce/units.cuh"
-#include "device/sync/stamp.cuh"
 #include "device/sync/wait.cuh"
 
 namespace unisono::device {
@@ -110,11 +109,8 @@ __device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::begin() {
   if (launch.tells != 0 && lane < launch.ranks && has(sends | launch.forwards, lane))
     credit =
         ptx::load_relaxed_sys(&at_address<const Ll128Region>(launch.peers[lane].in)->credits[warp]);
-  const std::uint64_t count = load_stamp_count(launch.stamp);
   // Once given up, the counters of the two ends no longer agree.
-  if (ptx::load_relaxed_sys(&own->stopped) != 0) return false;
-  stamp_begin(launch.stamp, launch.mailbox, count);
-  return true;
+  return ptx::load_relaxed_sys(&own->stopped) == 0;
 }
 
 template <int most, class Data, bool by_distance>
@@ -299,7 +295,6 @@ __device__ __forceinline__ void run_ll128(const Ll128Launch& launch) {
     return;
   }
   if (self.has_begun && lane == 0) own->rounds[warp] = self.round;
-  stamp_end_of_warp(launch.stamp, launch.mailbox, true);
 }
 
 }  // namespace

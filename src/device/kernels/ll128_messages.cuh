@@ -11,7 +11,6 @@
 #include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
-#include "device/sync/stamp.cuh"
 #include "device/sync/wait.cuh"
 
 namespace unisono::device {
@@ -26,7 +25,6 @@ struct Ll128Carrier {
   Ll128Messages* out;  // the peer's
   int warp;            // of the direction
   int lane;
-  const Stamp* begins;  // null: the launch's begin was told before
   bool has_begun;
   std::uint64_t number;      // groups of this warp's, before the next one
   std::uint64_t given_back;  // sends
@@ -57,12 +55,8 @@ __device__ __forceinline__ bool Ll128Carrier::begin() {
   has_begun = true;
   number = ptx::load_relaxed_sys(counter());
   if (sends) given_back = ptx::load_relaxed_sys(&in->given_back[warp]);
-  const std::uint64_t count = begins != nullptr ? load_stamp_count(*begins) : 0;
   // Once given up, the counters of the two ends no longer agree.
-  if (ptx::load_relaxed_sys(watch.stopped) != 0) return false;
-  if (begins != nullptr)
-    stamp_begin(*begins, reinterpret_cast<std::uint64_t>(watch.mailbox), count);
-  return true;
+  return ptx::load_relaxed_sys(watch.stopped) == 0;
 }
 
 __device__ __forceinline__ bool Ll128Carrier::send(const Transfer& transfer) {
@@ -133,7 +127,6 @@ extern "C" __global__ void __launch_bounds__(ll128_threads, 1)
       at_address<Ll128Messages>(way.out),
       static_cast<int>(blockIdx.x - way.first_block + threadIdx.x / 32 * way.blocks),
       static_cast<int>(threadIdx.x % 32),
-      &launch.stamp,
       false,
       0,
       0};
@@ -143,7 +136,6 @@ extern "C" __global__ void __launch_bounds__(ll128_threads, 1)
     if (!carrier.carry(launch.transfers[way.first_transfer + i])) return;
   }
   carrier.end();
-  stamp_end_of_warp(launch.stamp, launch.mailbox, true);
 }
 
 }  // namespace unisono::device

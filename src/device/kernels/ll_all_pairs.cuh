@@ -22,7 +22,6 @@
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/reduce/units.cuh"
-#include "device/sync/stamp.cuh"
 #include "device/sync/wait.cuh"
 
 namespace unisono::device {
@@ -249,9 +248,7 @@ __device__ __forceinline__ void run_ll(const LlLaunch& launch) {
   const auto outgoing = block.load_outgoing(first + threadIdx.x);
   // Behind it, and on their way at the same time.
   block.call = ptx::load_relaxed_sys(&state->launches) + 1;
-  const std::uint64_t count = load_stamp_count(launch.stamp);
   if (ptx::load_relaxed_sys(stopped) != 0) return;
-  stamp_begin(launch.stamp, launch.mailbox, count);
   const std::uint64_t of_block = hops * launch.block_bytes;
   block.part = block.call % ll_slots * of_block * ll_max_blocks + blockIdx.x * of_block;
   if (kind != LlKind::two_shot && launch.tells != 0 && !block.greet()) return;
@@ -259,9 +256,8 @@ __device__ __forceinline__ void run_ll(const LlLaunch& launch) {
   // All know the call's number; what is given up now is never begun again.
   __syncthreads();
   if (threadIdx.x == 0) state->launches = block.call;
-  const bool is_complete =
-      (kind == LlKind::take || block.combine()) && (kind == LlKind::combine || block.take());
-  stamp_end_of_warp(launch.stamp, launch.mailbox, is_complete);
+  if (kind != LlKind::take && !block.combine()) return;
+  if (kind != LlKind::combine) block.take();
 }
 
 }  // namespace

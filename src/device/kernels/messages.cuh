@@ -13,7 +13,6 @@
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/sync/link.cuh"
-#include "device/sync/stamp.cuh"
 
 namespace unisono::device {
 namespace {
@@ -123,7 +122,6 @@ __device__ __noinline__ bool carry_in_ll128(Watch watch, Place place, TransferBl
                        at_address<Ll128Messages>(link.out_slots),
                        static_cast<int>(block.channel + threadIdx.x / 32 * block.channels),
                        static_cast<int>(threadIdx.x % 32),
-                       nullptr,
                        false,
                        0,
                        0};
@@ -138,10 +136,8 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
   ptx::wait_for_kernel_before();
   const Link link = block.link != 0 ? *at_address<const Link>(block.link) : Link{};
   auto* stopped = at_address<std::uint32_t>(launch.stopped);
-  const std::uint64_t count = load_stamp_count(launch.stamp);
   // Once given up, the counters of the two ends no longer agree.
   if (ptx::load_relaxed_sys(stopped) != 0) return;
-  stamp_begin(launch.stamp, launch.mailbox, count);
   auto* counters = at_address<LinkCounters>(link.counters);
   Carrier carrier{link,
                   {launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
@@ -184,11 +180,9 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
       ++carrier.place.tile;
     }
   }
-  if (threadIdx.x == 0 && counters != nullptr) {
-    (block.sends != 0 ? counters->sent : counters->received) = carrier.number;
-    (block.sends != 0 ? counters->heeded : counters->posted) = carrier.posts;
-  }
-  stamp_end_of_warp(launch.stamp, launch.mailbox, true);
+  if (threadIdx.x != 0 || counters == nullptr) return;
+  (block.sends != 0 ? counters->sent : counters->received) = carrier.number;
+  (block.sends != 0 ? counters->heeded : counters->posted) = carrier.posts;
 }
 
 }  // namespace

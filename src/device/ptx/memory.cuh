@@ -48,10 +48,6 @@ __device__ __forceinline__ void store_relaxed_sys(std::uint64_t* at, std::uint64
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
 
-__device__ __forceinline__ void store_relaxed_sys(std::uint32_t* at, std::uint32_t value) {
-  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
-}
-
 // 16 bytes at once. Aligned halves of 8 bytes are each seen whole; nothing is said of the two
 // together, but for LL128, which needs the 128 bytes that neighbouring threads store to be seen
 // with their last 8: true on NVLink.

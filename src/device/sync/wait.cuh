@@ -49,25 +49,6 @@ __device__ inline std::uint32_t reason_to_stop(const Watch& watch) {
   return 0;
 }
 
-// What a block waits for, for the host to read while it waits. The threads of a block tell in turn;
-// whose wait ends takes the word back, and those who still wait tell again at their next look.
-__device__ __forceinline__ void publish(const Watch& watch, const Place& place,
-                                        const Wanted& wanted, std::uint64_t got) {
-  if (place.block >= published_blocks) return;
-  const auto peer = static_cast<unsigned>(wanted.peer + 1);
-  const auto channel = static_cast<unsigned>(wanted.channel + 1);
-  PublishedWait& wait = watch.mailbox->waits[place.block];
-  ptx::store_relaxed_sys(&wait.expected, static_cast<std::uint32_t>(wanted.expected));
-  ptx::store_relaxed_sys(&wait.got, static_cast<std::uint32_t>(got));
-  ptx::store_relaxed_sys(&wait.where, static_cast<unsigned>(place.step & 0xffff) |
-                                          static_cast<unsigned>(place.tile) << 16);
-  ptx::store_relaxed_sys(&wait.what, wanted.kind | (peer & 0xfffU) << 4 | channel << 16);
-}
-__device__ __forceinline__ void take_back(const Watch& watch, const Place& place) {
-  if (place.block < published_blocks)
-    ptx::store_relaxed_sys(&watch.mailbox->waits[place.block].what, 0U);
-}
-
 __device__ __noinline__ void report(Watch watch, std::uint32_t reason, Place place, Wanted wanted,
                                     std::uint64_t got) {
   if (atomicExch(watch.stopped, 1U) != 0) return;
@@ -92,16 +73,13 @@ template <class Look>
 __device__ bool wait_until(const Watch& watch, const Place& place, const Wanted& wanted,
                            Look look) {
   std::uint64_t seen = 0;
-  std::uint32_t polls = 1;
-  for (; !look(seen); ++polls) {
+  for (std::uint32_t polls = 1; !look(seen); ++polls) {
     if (polls % polls_between_looks != 0) continue;
     if (const std::uint32_t reason = reason_to_stop(watch)) {
       report(watch, reason, place, wanted, seen);
       return false;
     }
-    publish(watch, place, wanted, seen);
   }
-  if (polls > polls_between_looks) take_back(watch, place);
   return true;
 }
 
@@ -114,19 +92,13 @@ __device__ bool wait_until_in_warp(const Watch& watch, const Place& place, const
   for (std::uint32_t polls = 1;; ++polls) {
     std::uint64_t seen = 0;
     const unsigned missing = __ballot_sync(all, !look(seen));
-    if (missing == 0) {
-      if (polls > polls_between_looks) take_back(watch, place);
-      return true;
-    }
+    if (missing == 0) return true;
     if (polls % polls_between_looks != 0) continue;
     const std::uint32_t reason = __reduce_max_sync(all, reason_to_stop(watch));
-    if (static_cast<int>(threadIdx.x % 32) == __ffs(static_cast<int>(missing)) - 1) {
-      if (reason != 0)
-        report(watch, reason, place, wanted, seen);
-      else
-        publish(watch, place, wanted, seen);
-    }
-    if (reason != 0) return false;
+    if (reason == 0) continue;
+    if (static_cast<int>(threadIdx.x % 32) == __ffs(static_cast<int>(missing)) - 1)
+      report(watch, reason, place, wanted, seen);
+    return false;
   }
 }
 

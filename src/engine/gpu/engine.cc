@@ -17,6 +17,21 @@ namespace {
 
 using sys::cuda::Device;
 
+trace::Waiting::Kind kind_of(std::uint32_t kind) {
+  switch (kind) {
+    case device::Failure::message:
+      return trace::Waiting::Kind::message;
+    case device::Failure::credit:
+      return trace::Waiting::Kind::credit;
+    case device::Failure::destination:
+      return trace::Waiting::Kind::destination;
+    case device::Failure::dependency:
+      return trace::Waiting::Kind::dependency;
+    default:
+      return trace::Waiting::Kind::nothing;
+  }
+}
+
 // How the name of a kernel for it ends.
 constexpr std::array<std::string_view, device::data_kinds> data_names{"any", "plain", "float16",
                                                                       "bfloat16", "float32"};
@@ -133,7 +148,7 @@ Status Engine::failure() const {
   const std::uint32_t reason =
       std::atomic_ref(mailbox().failure.state).load(std::memory_order_acquire);
   if (reason != device::Failure::timed_out) return {};
-  const trace::Waiting waiting{.kind = waiting_kind_of(failure.kind),
+  const trace::Waiting waiting{.kind = kind_of(failure.kind),
                                .peer = failure.peer,
                                .channel = failure.channel,
                                .thread_block = failure.block,

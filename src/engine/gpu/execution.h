@@ -20,7 +20,6 @@
 #include "engine/engine.h"
 #include "engine/gpu/copy_links.h"
 #include "engine/gpu/paths.h"
-#include "engine/gpu/stamps.h"
 #include "plan/exchange.h"
 #include "plan/plan.h"
 #include "sys/cuda/device.h"
@@ -97,11 +96,6 @@ class Engine {
   std::uint64_t mailbox_address() const { return mailbox_memory_.address(); }
   // In device memory: set once messages were given up.
   std::uint64_t stopped_address() const { return stopped_memory_.address(); }
-  // In device memory: device::Stamp::count.
-  std::uint64_t stamp_count_address() const { return stopped_memory_.address() + 64; }
-  StampReader stamp_reader() const { return StampReader(&mailbox()); }
-  // What thread blocks wait for that do so for a while. Any thread.
-  std::vector<trace::Waiting> waits() const { return published_waits(mailbox()); }
   // Thread blocks that are on the device at once.
   int max_blocks() const { return max_blocks_; }
   // For ranks that share the device, before the first call: no kernel starts while the one before
@@ -196,10 +190,6 @@ class Resources {
   // Between them, before a kernel whose thread blocks wait for peers: the place to order it after
   // kernels of others that may leave no room for so many.
   virtual Status make_room(sys::cuda::StreamHandle* stream, int blocks) = 0;
-  // Between them: what the call's kernel stamps (device::Stamp::call), by which the host knows it
-  // again.
-  virtual std::uint64_t stamped_call() { return 0; }
-  device::Stamp stamp() { return {engine().stamp_count_address(), stamped_call()}; }
   virtual void end_launch() {}
 };
 

@@ -154,7 +154,6 @@ Status LlAllPairs::launch(Resources& resources, const Arguments& arguments,
                           const device::Arithmetic& arithmetic, bool is_repeated) {
   const Engine& engine = resources.engine();
   if (!is_repeated) prepare(engine, arguments, arithmetic);
-  launch_.stamp = resources.stamp();
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
   const int blocks = arguments.path.thread_blocks;
   UNISONO_TRY(resources.make_room(stream, blocks));

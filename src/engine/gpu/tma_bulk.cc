@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -202,7 +201,6 @@ Status Ll128AllPairs::launch_in_bulk(Resources& resources, const Arguments& argu
   const Engine& engine = resources.engine();
   device::BulkLaunch launch{};
   launch.lines = lines;
-  launch.stamp = std::exchange(launch.lines.stamp, {});
   launch.blocks = arguments.path.thread_blocks;
   // As many as LL128 takes, so that a call that cannot use TMA bulk copies is no slower.
   launch.all_blocks = most_blocks(arguments, device::ll128_max_blocks);

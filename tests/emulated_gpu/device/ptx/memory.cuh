@@ -24,7 +24,6 @@ inline void store_release_sys(std::uint64_t* at, std::uint64_t value) { *at = va
 inline void store_release_sys(std::uint32_t* at, std::uint32_t value) { *at = value; }
 inline void store_release_gpu(std::uint64_t* at, std::uint64_t value) { *at = value; }
 inline void store_relaxed_sys(std::uint64_t* at, std::uint64_t value) { *at = value; }
-inline void store_relaxed_sys(std::uint32_t* at, std::uint32_t value) { *at = value; }
 inline void store_relaxed_sys(uint4* at, uint4 value) { *at = value; }
 
 inline void fence_sys() {}
