@@ -50,11 +50,17 @@ def choose_plan(
     `flows`. Answers are kept for calls alike.
 
     Args:
+        cluster: As in `simulate`, like the next five and `channels`.
+        collective: Its name.
+        size_bytes: Of a rank's input or output, whichever is larger.
+        ranks: How many ranks call.
+        nodes: How many nodes they are spread over.
+        type: The element type.
         protocols: To choose from.
+        channels: Of every plan; 0 takes the cluster's.
         root: The root of the collectives that have one.
         engine: "host" or "gpu": only plans that this engine of the library runs. Empty: all.
         sms: How many SMs each GPU has, for "gpu".
-        cluster, collective, size_bytes, ranks, nodes, type, channels: As in `simulate`.
 
     Raises:
         MisuseError: No plan can serve it, or the cluster has too few places.
