@@ -88,7 +88,7 @@ TEST(Timeout, BetweenNodesNamesTheAwaitedPeer) {
     ASSERT_FALSE(status.ok());
     EXPECT_TRUE(status.error().timed_out) << status.error().describe();
     EXPECT_EQ(status.error().peer, 1) << status.error().describe();
-    EXPECT_TRUE(contains(status.error().message, "its last control message arrived"))
+    EXPECT_TRUE(contains(status.error().message, "answers, but is not in a call"))
         << status.error().describe();
   });
 }
