@@ -35,6 +35,8 @@ THOROUGH = settings(
 )
 # These start as many processes as they are told to: they have tests of their own.
 STARTERS = {"run", "bench", "netbed run"}
+# These go on until Ctrl-C, or run what reaches another host: tests/python/live and metrics.
+SERVERS = {"metrics", "watch", "ras"}
 
 
 def commands(prefix: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -237,7 +239,7 @@ def answer(words: list[str]) -> tuple[int, str]:
     return code or 0, errors.getvalue()
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - STARTERS))
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - STARTERS - SERVERS))
 def test_any_command_line_is_answered(folder, monkeypatch, command):
     monkeypatch.chdir(folder)
 
