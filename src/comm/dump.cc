@@ -96,22 +96,8 @@ class Registry {
   }
 
   void add(const std::shared_ptr<Watched>& one) {
-    const std::lock_guard lock(mutex_);
-    if (std::exchange(forks_, sys::fork_count()) != sys::fork_count()) {
-      // A parent's communicators are its own to write down, and its thread is not here.
-      watched_.clear();
-      is_started_ = false;
-    }
-    const Settings& settings = one->job->settings();
-    const bool has_directory = !settings.text(Setting::dump_directory).empty();
-    const bool is_live = settings.boolean(Setting::live);
-    if ((has_directory || is_live) && !std::exchange(is_started_, true)) start();
-    const auto number = static_cast<int>(settings.integer(Setting::dump_signal));
-    if (number != 0 && !std::exchange(has_handler_, true)) handle(number, has_directory);
-    std::erase_if(watched_, [](const auto& known) { return known.expired(); });
-    if (is_live) one->socket = socket_of(*one->job);
-    watched_.push_back(one);
-    if (is_started_) wake_thread(one_socket);
+    // Without the mutex, which is taken at the exit.
+    if (insert(one)) at_exit_.emplace([this] { dump_open_calls(); });
   }
 
   // Holds one communicator at a time, of which no caller may hold any but `except`.
@@ -130,25 +116,47 @@ class Registry {
   }
 
  private:
-  void start() {
+  // Whether this is the first that the thread serves.
+  bool insert(const std::shared_ptr<Watched>& one) {
+    const std::lock_guard lock(mutex_);
+    bool is_first = false;
+    if (std::exchange(forks_, sys::fork_count()) != sys::fork_count()) {
+      // A parent's communicators are its own to write down, and its thread is not here.
+      watched_.clear();
+      is_started_ = false;
+    }
+    const Settings& settings = one->job->settings();
+    const bool has_directory = !settings.text(Setting::dump_directory).empty();
+    const bool is_live = settings.boolean(Setting::live);
+    if ((has_directory || is_live) && !std::exchange(is_started_, true)) is_first = start();
+    const auto number = static_cast<int>(settings.integer(Setting::dump_signal));
+    if (number != 0 && !std::exchange(has_handler_, true)) handle(number, has_directory);
+    std::erase_if(watched_, [](const auto& known) { return known.expired(); });
+    if (is_live) one->socket = socket_of(*one->job);
+    watched_.push_back(one);
+    if (is_started_) wake_thread(one_socket);
+    return is_first;
+  }
+
+  bool start() {
     const int descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (descriptor < 0) {
       log(LogLevel::error, "no record will be written by signal, or by a rank that makes no call, ",
           "and unisono ras has no answer: eventfd: ", std::strerror(errno));
-      return;
+      return false;
     }
     auto thread =
         sys::start_thread("writes and tells records", [this, descriptor] { run(descriptor); });
     if (!thread.ok()) {
       close(descriptor);
       log(LogLevel::error, thread.error().message);
-      return;
+      return false;
     }
     thread->detach();
     const int parents = requests.exchange(descriptor, std::memory_order_relaxed);
     if (parents >= 0) close(parents);
     reader.store(getpid(), std::memory_order_relaxed);
-    at_exit_.emplace([this] { dump_open_calls(); });
+    return true;
   }
 
   // The process exits in the middle of calls, which no failure will close.

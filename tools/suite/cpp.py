@@ -18,7 +18,8 @@ JOBS = str(os.cpu_count() or 1)
 SANITIZER_ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
-    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+    # A forked child of the tests starts the thread that tells of its own communicators.
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:die_after_fork=0",
 }
 
 
