@@ -199,12 +199,14 @@ class Registry {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, nullptr);
-    sys::LocalServer server([this](const sys::LocalSocket& asked, std::string_view request) {
-      return answer(asked, request);
-    });
+    server_ = std::make_unique<sys::LocalServer>(
+        [this](const sys::LocalSocket& asked, std::string_view request) {
+          return answer(asked, request);
+        });
     while (true) {
       std::uint64_t asked = 0;
-      const bool is_asked = server.wait(sockets(), descriptor, look_interval.count()) &&
+      served_ = sockets();
+      const bool is_asked = server_->wait(served_, descriptor, look_interval.count()) &&
                             read(descriptor, &asked, sizeof asked) == sizeof asked &&
                             asked % one_socket != 0;
       for_each([&](const Watched& one) {
@@ -251,6 +253,9 @@ class Registry {
   }
 
   std::mutex mutex_;
+  // The thread's. A forked child has no such thread, but what it held.
+  std::unique_ptr<sys::LocalServer> server_;
+  std::vector<std::weak_ptr<sys::LocalSocket>> served_;
   std::vector<std::weak_ptr<Watched>> watched_;
   std::uint32_t forks_ = sys::fork_count();
   std::optional<sys::AtExit> at_exit_;

@@ -137,7 +137,8 @@ LocalServer::~LocalServer() = default;
 bool LocalServer::wait(std::span<const std::weak_ptr<LocalSocket>> sockets, int descriptor,
                        int timeout_ms) {
   std::erase_if(connections_, [](const auto& one) { return one->deadline <= Clock::now(); });
-  std::vector<pollfd> polled{{.fd = descriptor, .events = POLLIN, .revents = 0}};
+  std::vector<pollfd>& polled = polled_;
+  polled.assign(1, {.fd = descriptor, .events = POLLIN, .revents = 0});
   for (const auto& one : connections_)
     polled.push_back({.fd = one->descriptor,
                       .events = static_cast<short>(one->answer.empty() ? POLLIN : POLLOUT),

@@ -5,6 +5,8 @@
 
 #include <unisono/result.h>
 
+#include <poll.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -72,6 +74,7 @@ class LocalServer {
   Answer answer_;
   std::chrono::milliseconds patience_;
   std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<pollfd> polled_;  // of the wait that is under way
 };
 
 }  // namespace unisono::sys

@@ -113,6 +113,10 @@ void write_packed(json::Writer& writer, std::span<const Entry> entries) {
   add_names("plan", [](const Entry& entry) { return std::string_view(entry.plan.data()); });
   add_names("protocol", [](const Entry& entry) { return name(entry.protocol); });
   add_names("path", [](const Entry& entry) { return name(entry.path.variant); });
+  add("thread_blocks", [](const Entry& entry) { return entry.path.thread_blocks; });
+  add("slots", [](const Entry& entry) { return entry.path.slots; });
+  add("chunk_bytes",
+      [](const Entry& entry) { return entry.path.slots > 0 ? entry.path.chunk_bytes : 0; });
   add("scheduled_ns", [](const Entry& entry) { return entry.scheduled_ns; });
   const auto add_time = [&](std::string_view name, std::int64_t Entry::* time) {
     add(name, [time](const Entry& entry) { return since(entry.scheduled_ns, entry.*time); });

@@ -81,10 +81,14 @@ struct Shape {
   const char* transport;
 };
 
+// Sanitizers know nothing of a fork beside the thread that answers `unisono ras`.
+const SettingValues without_thread{{"UNISONO_LIVE", "0"}};
+
 class Forks : public testing::TestWithParam<Shape> {
  protected:
   void expect_right(const std::function<std::string(Communicator&)>& body) {
     const auto ended = test::run_forked(GetParam().ranks, body, [](int rank, InitOptions& options) {
+      options.settings = without_thread;
       options.transport = GetParam().transport;
       if (*GetParam().transport != '\0') options.node = str("node", rank);
     });
@@ -165,6 +169,7 @@ TEST_P(Forks, AChildMakesItsOwn) {
     if (auto wrong = reduce_some(communicator); !wrong.empty()) return wrong;
     const auto alone = [&] {
       InitOptions options;
+      options.settings = without_thread;
       options.rank = 0;
       options.world_size = 1;
       auto own = Communicator::init(options);
@@ -198,6 +203,7 @@ TEST_P(Forks, AChildThatLivesOnDoesNotHideItsParentsDeath) {
         return wrong;
       },
       [](int rank, InitOptions& options) {
+        options.settings = without_thread;
         options.transport = GetParam().transport;
         if (*GetParam().transport != '\0') options.node = str("node", rank);
       });

@@ -103,7 +103,9 @@ def test_processes_put_into_each_others_windows(ranks: int) -> None:
 def test_a_wait_for_signals_ends(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     outcome = run(TIMEOUT, 2, UNISONO_TIMEOUT="1s")
     assert not outcome.ok
-    assert "signal" in capfdbinary.readouterr().err.decode()
+    # Of the two that wait, the second may be told that the first has given up.
+    said = capfdbinary.readouterr().err.decode()
+    assert "signal" in said or "rank 1 aborted" in said or "rank 0 aborted" in said
 
 
 def test_ranks_with_one_key_meet() -> None:

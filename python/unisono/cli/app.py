@@ -40,10 +40,20 @@ _COMMANDS = {
         "watch_page", "watch", "Show where the ranks of running jobs are, as a page that is live."
     ),
     "profile": Place(
-        "profile", "profile", "Say where the time of calls went, and which ranks are slow."
+        "profile",
+        "profile",
+        "Say where the time of calls went, which ranks are slow, and what connections carried.",
     ),
-    "metrics": Place("metrics", "metrics", "Serve metrics of this host's ranks for Prometheus."),
-    "tune": Place("tune", "tune", "Write the plans that the simulator chooses for a cluster."),
+    "metrics": Place(
+        "metrics",
+        "metrics",
+        "Serve metrics of all ranks of this user on this host, at /metrics, for Prometheus.",
+    ),
+    "tune": Place(
+        "tune",
+        "tune",
+        "Write the plans that the simulator chooses for a cluster into a selection file.",
+    ),
     "calibrate": Place("calibrate", "calibrate", "Fit a cluster's numbers to measurements."),
 }
 

@@ -21,9 +21,10 @@ def watch(
     ] = 2.0,
     browser: Annotated[bool, typer.Option("--browser", help="Open it in a browser.")] = False,
 ) -> None:
-    """Show where the ranks of running jobs on this host are as a page, until Ctrl-C.
+    """Show where the ranks of running jobs are, as a page that is live.
 
-    The page is served on 127.0.0.1, to whoever has the address with its token.
+    It shows the ranks on this host, and is served on 127.0.0.1 until Ctrl-C, to whoever has the
+    address with its token.
     """
     server = WatchServer(render_watch(interval), port, job)
     print_text(server.url)

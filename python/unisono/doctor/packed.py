@@ -108,7 +108,7 @@ def unpack(document: dict[str, Any]) -> None:
         for values in zip(*columns.values(), strict=True):
             entry = dict(zip(columns, values, strict=True)) | {"state": "ended"}
             # What was not seen or said is left out, as in words.
-            for member in (*_SINCE, "operation"):
+            for member in (*_SINCE, "operation", "thread_blocks", "slots", "chunk_bytes"):
                 if not entry.get(member, True):
                     del entry[member]
             entries.append(entry)
