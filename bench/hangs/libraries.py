@@ -34,7 +34,8 @@ class Numpy:
     def __init__(self, case: Case, rank: int) -> None:
         import unisono
 
-        world = unisono.init(timeout=TIMEOUT_S)
+        device = rank if case.library == "gpu" else None
+        world = unisono.init(timeout=TIMEOUT_S, device=device)
         self._groups: dict[str, Any] = {WORLD: world}
         for family, groups in LAYOUTS[case.layout].groups(case.ranks).items():
             color = next(i for i, members in enumerate(groups) if rank in members)
@@ -80,21 +81,15 @@ class DeviceArray:
         }  # fmt: skip
 
 
-class Device:
+class Device(Numpy):
     """Unisono on a CUDA device, each call waited for."""
 
     def __init__(self, case: Case, rank: int) -> None:
-        import unisono
-
-        world = unisono.init(timeout=TIMEOUT_S, device=rank)
+        super().__init__(case, rank)
         self._driver = ctypes.CDLL("libcuda.so.1")
         context = ctypes.c_void_p()
         self._driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), rank)
         self._driver.cuCtxPushCurrent_v2(context)
-        self._groups: dict[str, Any] = {WORLD: world}
-        for family, groups in LAYOUTS[case.layout].groups(case.ranks).items():
-            color = next(i for i, members in enumerate(groups) if rank in members)
-            self._groups[family] = world.split(color)
 
     def make(self, call: Call) -> None:
         group = self._groups[call.group]
@@ -110,16 +105,6 @@ class Device:
             case _:
                 group.all_reduce(data, out=data)
         self._driver.cuStreamSynchronize(None)
-
-    def part(self, name: str) -> None:
-        raise ValueError(f"'{name}' is PyTorch's")
-
-    def leave(self) -> None:
-        for group in reversed(self._groups.values()):
-            group.destroy()
-
-    def abort(self, group: str) -> None:
-        self._groups[group].abort()
 
 
 class Torch:

@@ -235,7 +235,7 @@ class Registry {
     });
   }
 
-  // It neither waits for whoever drives a communicator nor asks a device.
+  // It waits for no thread that drives a communicator, and asks no device.
   std::string answer(const sys::LocalSocket& asked, std::string_view request) {
     const auto entries = entries_asked_for(request);
     if (!entries) return {};

@@ -13,7 +13,7 @@
 namespace unisono::comm {
 
 // Includes a communicator in what a signal dumps, in what live sockets answer and in what the
-// thread listens to, until it is destroyed; that waits for whoever looks at the communicator now.
+// thread listens to, until it is destroyed; that waits while the thread looks at it.
 class Watch {
  public:
   virtual ~Watch() = default;

@@ -1,5 +1,5 @@
 // What the interpreter's kernel does in a launch that posts is the plan that plan::ZeroCopy makes
-// and the verifier proves: message by message, whoever reaches whom.
+// and the verifier proves: message by message, for any pattern of mapped buffers.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -23,8 +23,8 @@ def watch(
 ) -> None:
     """Show where the ranks of running jobs are, as a page that is live.
 
-    It shows the ranks on this host, and is served on 127.0.0.1 until Ctrl-C, to whoever has the
-    address with its token.
+    It shows the ranks on this host, and is served on 127.0.0.1 until Ctrl-C, to those who have
+    the address with its token.
     """
     server = WatchServer(render_watch(interval), port, job)
     print_text(server.url)
