@@ -13,6 +13,7 @@
 #include "plan/plan.h"
 #include "plan/text.h"
 #include "plan/walk.h"
+#include "plan/zero_copy.h"
 #include "verify/schedule.h"
 #include "verify/steps.h"
 #include "verify/verify.h"
@@ -112,6 +113,19 @@ verify::Report verify_plan(const Plan& plan, int slots, bool zero_copy, bool res
   return verify::verify(plan, options);
 }
 
+Plan one_sided(const Plan& plan, const std::vector<int>& mapped) {
+  plan::Reach reach(plan.header.ranks, true);
+  std::vector<bool> is_mapped(static_cast<std::size_t>(plan.header.ranks));
+  for (const int rank : mapped) {
+    (void)program_of(plan, rank);
+    is_mapped[static_cast<std::size_t>(rank)] = true;
+  }
+  for (int rank = 0; rank < plan.header.ranks; ++rank)
+    if (!is_mapped[static_cast<std::size_t>(rank)]) reach.hide(rank);
+  const nb::gil_scoped_release release;
+  return plan::ZeroCopy(plan).under(reach);
+}
+
 void bind_steps(nb::module_& module) {
   nb::class_<FlatLocation>(module, "Location")
       .def_ro("buffer", &FlatLocation::buffer)
@@ -195,6 +209,7 @@ void bind_plan(nb::module_& module) {
       .def("thread_blocks", &thread_blocks, nb::arg("rank"))
       .def("verify", &verify_plan, nb::arg("slots") = 2, nb::arg("zero_copy") = true,
            nb::arg("results") = true, nb::arg("allow_different_orders") = false)
+      .def("one_sided", &one_sided, nb::arg("mapped"))
       .def(
           "schedule",
           [](const Plan& plan, int slots) { return take(verify::make_schedule(plan, slots)); },

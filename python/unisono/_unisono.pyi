@@ -304,6 +304,13 @@ class Plan:
             allow_different_orders: Sums that ranks add in different orders are no failure.
         """
 
+    def one_sided(self, mapped: Sequence[int]) -> Plan:
+        """The plan that runs where peers can write to output buffers: messages become puts.
+
+        Args:
+            mapped: The ranks whose outputs every peer can write to.
+        """
+
     def schedule(self, slots: int = 8) -> Schedule: ...  # MisuseError when it does not end
     def storage(self, rank: int, buffer: str, chunk: int) -> tuple[str, int]:
         """The buffer and chunk where a rank's chunk lies: the same for two that alias."""

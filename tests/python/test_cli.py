@@ -107,9 +107,30 @@ def test_verify_counts_what_it_proves(shell: Shell) -> None:
     (found,) = ended.json["plans"]
     # In place and out of place, on 2, 3, 4 and 8 ranks, and 8 also on two nodes of four.
     assert (found["verified"], found["failures"]) == (10, [])
+    # With all outputs mapped, none, and all but one rank's; in place and out of place.
+    assert found["one_sided"] == 2 * sum(2 + ranks for ranks in (2, 3, 4, 8))
     table = shell("plan", "verify", "ring_all_reduce", "--ranks", "3")
-    assert "2 plans verified" in table.output
+    assert "2 plans and 10 one-sided forms verified" in table.output
     assert "all right" in table.output
+
+
+def test_verify_fails_where_a_one_sided_form_is_wrong(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put_without_a_signal(plan: plans.Plan, mapped: list[int]) -> plans.Plan:
+        made = right(plan, mapped)
+        if not plan.in_place and list(mapped) == [1]:
+            return plans.Plan.from_text(made.to_text().replace("    signal\n", ""))
+        return made
+
+    right = plans.Plan.one_sided
+    monkeypatch.setattr(plans.Plan, "one_sided", put_without_a_signal)
+    ended = shell("plan", "verify", "ring_all_gather", "--ranks", "2", "--json", "-")
+    assert ended.status == 1
+    (found,) = ended.json["plans"]
+    assert (found["verified"], found["one_sided"], found["wrong"]) == (2, 7, 1)
+    wanted = "ring_all_gather on 2 ranks, one-sided, outputs of ranks [1] mapped: "
+    assert found["failures"][0].startswith(wanted)
 
 
 def test_verify_of_a_wrong_plan_tells_what_is_wrong(shell: Shell, tmp_path: Path) -> None:

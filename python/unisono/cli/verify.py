@@ -31,6 +31,8 @@ from unisono.exchange import holds_xml, read_plans
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 # Plans that know nodes are also verified on nodes of four.
 _RANKS_ON_A_NODE = 4
+# On so many ranks of one node the plans that zero-copy makes are verified, too.
+_ONE_SIDED_RANKS = (2, 3, 4, 5, 8)
 _SHOWN_FAILURES = 3
 
 
@@ -56,6 +58,7 @@ class _Outcome:
     Attributes:
         name: The entry's, or the plan's with its position.
         verified: Plans that are right.
+        one_sided: Plans that are right among those that zero-copy makes of them.
         wrong: Plans that are not.
         skipped: Variants that the entry cannot serve.
         slots: That a connection needs for these plans; 0 where none is right.
@@ -67,6 +70,7 @@ class _Outcome:
 
     name: str
     verified: int = 0
+    one_sided: int = 0
     wrong: int = 0
     skipped: int = 0
     slots: int = 0
@@ -114,6 +118,8 @@ def verify(
 ) -> None:
     """Verify plans: every result, no race, no deadlock; in place and out of place.
 
+    The column "one-sided" counts the plans of puts that zero-copy on GPUs runs instead: for 2, 3,
+    4, 5 and 8 ranks, where all outputs, none, or all but one rank's are mapped by the peers.
     The column "slots" says how many messages a connection must hold (UNISONO_SLOTS). For a custom
     plan everything but its results is verified: only its program says what they should be.
 
@@ -167,8 +173,28 @@ def _prove(variant: _Variant) -> _Outcome:
     outcome.judge(
         report, [f"{variant.describe()}: {one.describe()}" for one in report.failures[:1]]
     )
+    if variant.nodes == 1 and variant.ranks in _ONE_SIDED_RANKS:
+        _prove_one_sided(variant, plan, outcome)
     outcome.seconds = time.monotonic() - started
     return outcome
+
+
+def _prove_one_sided(variant: _Variant, plan: plans.Plan, outcome: _Outcome) -> None:
+    """What zero-copy makes of a plan, for every set of mapped outputs that lacks 0, 1 or all."""
+    everyone = range(variant.ranks)
+    sets = [[*everyone], []] + [[one for one in everyone if one != hidden] for hidden in everyone]
+    for mapped in sets:
+        report = plan.one_sided(mapped).verify()
+        outcome.steps += report.steps
+        outcome.slots = max(outcome.slots, report.slots)
+        if report.ok:
+            outcome.one_sided += 1
+            continue
+        outcome.wrong += 1
+        outcome.failures.append(
+            f"{variant.describe()}, one-sided, outputs of ranks {mapped} mapped: "
+            f"{report.failures[0].describe()}"
+        )
 
 
 def _prove_file(path: Path, allow_different_orders: bool) -> list[_Outcome]:
@@ -238,6 +264,7 @@ def _prove_all(variants: list[_Variant]) -> list[_Outcome]:
         for one in pool.map(_prove, variants):
             total = outcomes.setdefault(one.name, _Outcome(one.name))
             total.verified += one.verified
+            total.one_sided += one.one_sided
             total.wrong += one.wrong
             total.slots = max(total.slots, one.slots)
             total.skipped += one.skipped
@@ -250,13 +277,13 @@ def _prove_all(variants: list[_Variant]) -> list[_Outcome]:
 
 def _print_outcomes(outcomes: list[_Outcome], seconds: float) -> None:
     print_table(
-        ("plan", "verified", "cannot serve", "slots", "steps", "seconds", "wrong"),
+        ("plan", "verified", "one-sided", "cannot serve", "slots", "steps", "seconds", "wrong"),
         [
-            (one.name, one.verified, one.skipped, one.slots or "-", f"{one.steps:,}",
+            (one.name, one.verified, one.one_sided or "-", one.skipped, one.slots or "-", f"{one.steps:,}",
              f"{one.seconds:.2f}", one.wrong)
             for one in outcomes
         ],
-        right=("verified", "cannot serve", "slots", "steps", "seconds", "wrong"),
+        right=("verified", "one-sided", "cannot serve", "slots", "steps", "seconds", "wrong"),
     )  # fmt: skip
     for one in outcomes:
         for note in one.notes:
@@ -270,5 +297,7 @@ def _print_outcomes(outcomes: list[_Outcome], seconds: float) -> None:
     verdict = (
         f"{wrong} WRONG" if wrong else "all right, but for the notes" if noted else "all right"
     )
+    one_sided = sum(one.one_sided for one in outcomes)
     plural = "" if verified == 1 else "s"
-    print_text(f"\n{verified} plan{plural} verified in {seconds:.1f} s: {verdict}")
+    forms = f" and {one_sided} one-sided forms" if one_sided else ""
+    print_text(f"\n{verified} plan{plural}{forms} verified in {seconds:.1f} s: {verdict}")
