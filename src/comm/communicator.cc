@@ -45,7 +45,8 @@ Status Work::wait() {
 Status Work::wait_for(std::chrono::nanoseconds patience) {
   if (!state_) return misuse("this Work is empty");
   if (!state_->task.done()) UNISONO_TRY(core_of(core_).check_process());
-  return scheduler_of(core_).wait(state_->task, Scheduler::now_ns() + patience.count());
+  Scheduler& scheduler = scheduler_of(core_);
+  return scheduler.wait(state_->task, scheduler.now_ns() + patience.count());
 }
 
 Status Work::status() const {

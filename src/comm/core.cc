@@ -24,7 +24,7 @@ namespace {
 int spins_of(const comm::Job& job) {
   const auto wanted = static_cast<int>(job.settings().integer(Setting::spin));
   if (wanted >= 0) return wanted;
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int cores = job.sys_world().processors();
   const auto launched = launcher_integer(LauncherVariable::local_world_size);
   const std::int64_t on_host = launched.ok() ? launched->value_or(0) : 0;
   return std::max<std::int64_t>(job.ranks_on_host(), on_host) <= cores ? 4000 : 0;
@@ -83,7 +83,7 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
                          .record_slots = static_cast<std::size_t>(std::max<std::int64_t>(
                              job->settings().integer(Setting::record_slots), 1)),
                          .on_failure = [of = core.get()] { comm::dump_process_to_directory(*of); }},
-      core->host->connections(), *core->status_page, *group);
+      job->sys_world(), core->host->connections(), *core->status_page, *group);
   if (job->has_signals())
     UNISONO_TRY(core->make_signals(*job, *group));
   else

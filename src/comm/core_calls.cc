@@ -10,8 +10,6 @@
 
 namespace unisono {
 
-using comm::Scheduler;
-
 namespace {
 
 comm::CallView view_of(const Call& call) {
@@ -22,7 +20,7 @@ comm::CallView view_of(const Call& call) {
 }  // namespace
 
 void Communicator::Core::stamp(comm::Task& task) {
-  const std::int64_t now = Scheduler::now_ns();
+  const std::int64_t now = scheduler->now_ns();
   if (task.entry.is_message()) {
     task.entry.sequence = next_messages.fetch_add(task.parts.size(), std::memory_order_relaxed);
     std::uint64_t number = task.entry.sequence;

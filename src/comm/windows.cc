@@ -242,12 +242,12 @@ Status Communicator::Core::take_signals(std::span<const SignalWait> waits,
     return mine->take_on(device->connections().shared_device(),
                          static_cast<sys::cuda::StreamHandle*>(*options.stream), waits, limit_ns);
   }
-  const std::int64_t until_ns = comm::Scheduler::now_ns() + limit_ns;
-  comm::Backoff backoff(0);
+  const std::int64_t until_ns = scheduler->now_ns() + limit_ns;
+  comm::Backoff backoff(job->sys_world(), 0);
   for (;;) {
     UNISONO_ASSIGN(const bool all, try_take_signals(waits));
     if (all) return {};
-    if (comm::Scheduler::now_ns() >= until_ns)
+    if (scheduler->now_ns() >= until_ns)
       return timeout_error(waits.front().peer, "rank ", rank, " has waited ", limit_ns / 1'000'000,
                            " ms for a signal from rank ", waits.front().peer);
     backoff.step();

@@ -10,7 +10,6 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "sys/world.h"
@@ -22,18 +21,8 @@ class RealWorld final : public World {
   static Result<std::unique_ptr<RealWorld>> create();
   ~RealWorld() override;
 
-  // Runs the task to its end in the calling thread, concurrently with everybody else's.
-  template <class T>
-  T run(Task<T> task) {
-    std::optional<T> out;
-    Task<void> root = keep(task, out);
-    drive(root);
-    return std::move(*out);
-  }
-
-  // Has `action` called by the thread that drives the loop, or here and now when nobody does. The
-  // way to touch this world's objects from outside of a task. It must not block.
-  void post(std::function<void()> action);
+  // Called by the thread that drives the loop, or here and now when nobody does.
+  void post(std::function<void()> action) override;
 
   std::int64_t now_ns() const override;
   Status fill_random(std::span<std::byte> bytes) override;
@@ -47,6 +36,13 @@ class RealWorld final : public World {
                                 bool private_only) override;
   Status publish_file(const std::string& path, std::string_view content) override;
   void remove_file(const std::string& path) override;
+  Result<std::unique_ptr<Thread>> start_thread(std::string_view what,
+                                               std::function<void()> run) override;
+  std::unique_ptr<Condition> make_condition() override;
+  void yield() override;
+  void sleep(std::int64_t at_most_ns, int event_descriptor) override;
+  std::string host_identity() override;
+  int processors() override;
 
  private:
   struct Root {
@@ -55,11 +51,7 @@ class RealWorld final : public World {
   };
 
   RealWorld(std::unique_ptr<Scheduler> scheduler, int epoll, int wake_event);
-  template <class T>
-  static Task<void> keep(Task<T>& task, std::optional<T>& out) {
-    out.emplace(co_await task);
-  }
-  void drive(Task<void>& task);
+  void drive(Task<void>& task) override;
   void drive_until(const Root& own);
   void take_submitted();
   void finish_done();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <random>
 #include <span>
@@ -14,13 +15,14 @@ namespace unisono::sys {
 
 class SimulatedWorld final : public World {
  public:
-  SimulatedWorld(Simulation& simulation, std::string host, std::uint64_t seed)
+  SimulatedWorld(Simulation& simulation, int process, std::string host, std::uint64_t seed)
       : World(simulation.scheduler_),
         simulation_(simulation),
+        process_(process),
         host_(std::move(host)),
         random_(seed) {}
 
-  std::int64_t now_ns() const override { return simulation_.now_ns_; }
+  std::int64_t now_ns() const override;
   Status fill_random(std::span<std::byte> bytes) override {
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random_());
     return {};
@@ -33,19 +35,42 @@ class SimulatedWorld final : public World {
                                 bool private_only) override;
   Status publish_file(const std::string& path, std::string_view content) override;
   void remove_file(const std::string& path) override { simulation_.files_.erase(path); }
+  // Tasks are touched between events only, and so is everything else.
+  void post(std::function<void()> action) override { action(); }
+  Result<std::unique_ptr<Thread>> start_thread(std::string_view what,
+                                               std::function<void()> run) override;
+  std::unique_ptr<Condition> make_condition() override;
+  void yield() override;
+  void sleep(std::int64_t at_most_ns, int event_descriptor) override;
+  bool is_real() const override { return false; }
+  std::string host_identity() override { return host_; }
+  int processors() override { return 64; }  // more than ranks, as a rule
 
  private:
   friend class Simulation;
   friend class SimulatedStream;
   friend class SimulatedListener;
+  friend class SimulatedCondition;
+  friend class SimulatedThread;
+  void drive(Task<void>& task) override;
+  // Its streams and listeners end.
+  void cut_off();
 
   Simulation& simulation_;
+  const int process_;
   const std::string host_;
   std::mt19937_64 random_;
   int next_port_ = 32768;
   bool is_alive_ = true;
   bool is_host_lost_ = false;
   int running_ = 0;
+  // Those that its objects have not closed when it dies, by the order in which they were made.
+  std::map<std::uint64_t, class SimulatedStream*> streams_;
+  std::map<std::uint64_t, class SimulatedListener*> listeners_;
+  std::int64_t stopped_until_ns_ = 0;
+  WaitQueue events_;
+  // Of the fiber that runs: how far its looks at the clock have taken it.
+  mutable std::int64_t ahead_ns_ = 0;
   TaskScope tasks_;
 };
 

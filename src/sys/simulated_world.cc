@@ -40,6 +40,7 @@ struct Pipe {
 
 struct Connection {
   std::uint64_t number = 0;
+  std::array<const SimulatedWorld*, 2> worlds{};
   std::array<Pipe, 2> pipes;  // pipes[i] is read by end i
   std::array<bool, 2>
       is_silent{};  // that end's host is lost: nothing leaves it, nothing reaches it
@@ -57,8 +58,14 @@ class SimulatedStream final : public Stream {
         connection_(std::move(connection)),
         end_(end),
         local_(std::move(local)),
-        peer_(std::move(peer)) {}
-  ~SimulatedStream() override { close(); }
+        peer_(std::move(peer)),
+        number_(++world.simulation_.last_connection_) {
+    world_.streams_.emplace(number_, this);
+  }
+  ~SimulatedStream() override {
+    close();
+    world_.streams_.erase(number_);
+  }
 
   Task<Result<std::size_t>> read_some(std::span<std::byte> buffer,
                                       std::int64_t deadline_ns) override {
@@ -144,7 +151,11 @@ class SimulatedStream final : public Stream {
     if (connection_->is_silent[end_]) return;
     Simulation& simulation = world_.simulation_;
     Pipe& pipe = connection_->pipes[reader];
-    pipe.last_arrival_ns = std::max(pipe.last_arrival_ns, simulation.after_delay());
+    const std::int64_t opens_ns = std::max(
+        simulation.cut_until_ns(connection_->worlds[0]->process_, connection_->worlds[1]->process_),
+        connection_->worlds[reader]->stopped_until_ns_);
+    if (opens_ns == no_deadline_ns) return;
+    pipe.last_arrival_ns = std::max({pipe.last_arrival_ns, simulation.after_delay(), opens_ns});
     simulation.schedule(pipe.last_arrival_ns,
                         [connection = connection_, reader, change = std::move(change)] {
                           change(connection->pipes[reader]);
@@ -158,6 +169,7 @@ class SimulatedStream final : public Stream {
   const std::size_t end_;
   const Address local_;
   const Address peer_;
+  const std::uint64_t number_;
   bool is_closed_ = false;
 };
 
@@ -173,12 +185,17 @@ struct AtTheGate {
 class SimulatedListener final : public Listener {
  public:
   SimulatedListener(SimulatedWorld& world, Address address)
-      : world_(world), address_(std::move(address)) {
+      : world_(world), address_(std::move(address)), number_(++world.simulation_.last_connection_) {
     world_.simulation_.listeners_[address_.text()] = this;
+    world_.listeners_.emplace(number_, this);
   }
-  ~SimulatedListener() override {
+  ~SimulatedListener() override { close(); }
+
+  void close() {
+    if (world_.listeners_.erase(number_) == 0) return;
     world_.simulation_.listeners_.erase(address_.text());
     if (world_.is_host_lost_) world_.simulation_.lost_addresses_.insert(address_.text());
+    backlog_.clear();
   }
 
   const Address& address() const override { return address_; }
@@ -214,10 +231,16 @@ class SimulatedListener final : public Listener {
  private:
   SimulatedWorld& world_;
   const Address address_;
+  const std::uint64_t number_;
   WaitQueue changed_;  // before the room, whose streams notify it
   std::deque<std::unique_ptr<SimulatedStream>> backlog_;
   WaitingRoom<AtTheGate> room_;
 };
+
+void SimulatedWorld::cut_off() {
+  while (!listeners_.empty()) listeners_.begin()->second->close();
+  for (const auto& [number, stream] : std::map(streams_)) stream->close();
+}
 
 Result<std::unique_ptr<Listener>> SimulatedWorld::listen(const Address& address) {
   Address got = address;
@@ -245,6 +268,8 @@ Task<Result<std::unique_ptr<Stream>>> SimulatedWorld::connect(const Address& add
       auto connection = std::make_shared<Connection>();
       connection->number = ++simulation_.last_connection_;
       SimulatedWorld& peer = found->second->world();
+      if (simulation_.cut_until_ns(process_, peer.process_) > simulation_.now_ns_) return;
+      connection->worlds = {this, &peer};
       found->second->push(std::make_unique<SimulatedStream>(peer, connection, 1, address, own));
       stream = std::make_unique<SimulatedStream>(*this, connection, 0, own, address);
     }

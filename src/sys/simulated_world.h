@@ -1,4 +1,6 @@
 // A deterministic world: many processes on a virtual network, in one thread and in virtual time.
+// Coroutines run in its loop, blocking code in fibers; a fiber's own work takes no time but for
+// its looks at the clock.
 //
 // Every delay, refused connection, broken connection and random number comes from one seed, and
 // events happen in the order of (time, number), so a run with the same seed and the same program is
@@ -9,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,6 +34,9 @@ struct SimulationOptions {
   double break_probability = 0;   // of each write: the connection is reset instead
   // A write waits while the reader has not taken as many bytes of earlier ones.
   std::size_t most_unread_bytes = SIZE_MAX;
+  // A fiber that yields or wakes up goes on after a time drawn evenly from here.
+  std::int64_t min_turn_ns = 100;
+  std::int64_t max_turn_ns = 3'000;
 };
 
 enum class Death { process, host };  // connections end; or the host goes silent
@@ -48,8 +54,24 @@ class Simulation {
   int add_process(const std::string& host);
   World& world(int process);
   void start(int process, Task<void> task);
+  // The same of blocking code.
+  void start(int process, std::function<void()> run);
   void kill_at(int process, std::int64_t time_ns, Death death);
   bool is_alive(int process) const;
+  // Nothing gets through between the two from then on until then; no_deadline_ns: never again.
+  void cut_at(std::int64_t time_ns, int process, int other, std::int64_t until_ns);
+  std::int64_t cut_until_ns(int process, int other) const;
+  // The process stands still meanwhile: its threads, and what comes for it.
+  void stop_at(std::int64_t time_ns, int process, std::int64_t until_ns);
+  // For what else a simulated world is made of, such as a network's transport: an event, a draw
+  // from the seed, and a mark in trace_hash().
+  void at(std::int64_t time_ns, std::function<void()> happen) {
+    schedule(time_ns, std::move(happen));
+  }
+  std::uint64_t random() { return random_(); }
+  void note(std::uint64_t what);
+  // Ends the sleeps of a process that wait for an event.
+  void wake(int process);
 
   // Runs until the tasks of all living processes have ended (true), or until nothing more can
   // happen or virtual time reaches `until_ns` (false).
@@ -65,14 +87,23 @@ class Simulation {
   friend class SimulatedWorld;
   friend class SimulatedStream;
   friend class SimulatedListener;
+  friend class SimulatedCondition;
+  friend class SimulatedThread;
 
   void schedule(std::int64_t time_ns, std::function<void()> happen);
   std::int64_t after_delay();
+  std::int64_t turn_ns();
   bool draw(double probability);
-  void note(std::uint64_t what);
   void kill(int process, Death death);
   Task<void> counted(SimulatedWorld& world, Task<void> task);
   void happen_first();
+  class Strand;
+  friend class Strand;
+  Strand& spawn(SimulatedWorld& world, std::function<void()> run);
+  void run_strands();
+  // The fiber waits, for the queue (if there is one) or the time. Whether it was notified.
+  bool park(WaitQueue* queue, std::int64_t deadline_ns);
+  Task<void> wake_when(Strand& strand, WaitQueue* queue, std::int64_t deadline_ns, bool& notified);
 
   const SimulationOptions options_;
   std::mt19937_64 random_;
@@ -85,9 +116,13 @@ class Simulation {
   std::set<std::string> lost_addresses_;                       // of hosts that do not answer
   std::map<std::string, std::string> files_;
   std::map<std::pair<std::int64_t, std::uint64_t>, std::function<void()>>
-      events_;       // by time, number
+      events_;  // by time, number
+  std::map<std::pair<int, int>, std::int64_t> cut_until_ns_;
   int running_ = 0;  // started tasks of living processes that have not ended
   std::vector<std::unique_ptr<SimulatedWorld>> worlds_;
+  std::deque<std::unique_ptr<Strand>> strands_;  // by the order in which they began
+  std::deque<Strand*> ready_strands_;
+  Strand* current_ = nullptr;  // the one that runs
 };
 
 }  // namespace unisono::sys

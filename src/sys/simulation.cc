@@ -1,12 +1,14 @@
 #include <utility>
 
 #include "sys/simulated_process.h"
+#include "sys/strand.h"
 
 namespace unisono::sys {
 
 Simulation::Simulation(SimulationOptions options) : options_(options), random_(options.seed) {}
 
 Simulation::~Simulation() {
+  ready_strands_.clear();
   // Tasks use everything else; what they close on their way out must still find it.
   for (const auto& world : worlds_) world->tasks_.cancel_all();
   // One by one: a stream that is dropped with its event schedules its end.
@@ -14,7 +16,8 @@ Simulation::~Simulation() {
 }
 
 int Simulation::add_process(const std::string& host) {
-  worlds_.push_back(std::make_unique<SimulatedWorld>(*this, host, random_()));
+  worlds_.push_back(
+      std::make_unique<SimulatedWorld>(*this, static_cast<int>(worlds_.size()), host, random_()));
   return static_cast<int>(worlds_.size()) - 1;
 }
 
@@ -48,6 +51,26 @@ void Simulation::kill(int process, Death death) {
   world.is_host_lost_ = death == Death::host;
   running_ -= std::exchange(world.running_, 0);
   world.tasks_.cancel_all();
+  world.cut_off();
+}
+
+void Simulation::cut_at(std::int64_t time_ns, int process, int other, std::int64_t until_ns) {
+  schedule(time_ns, [this, pair = std::minmax({process, other}), until_ns] {
+    std::int64_t& known = cut_until_ns_[pair];
+    known = std::max(known, until_ns);
+  });
+}
+
+std::int64_t Simulation::cut_until_ns(int process, int other) const {
+  const auto found = cut_until_ns_.find(std::minmax({process, other}));
+  return found == cut_until_ns_.end() ? 0 : found->second;
+}
+
+void Simulation::stop_at(std::int64_t time_ns, int process, std::int64_t until_ns) {
+  schedule(time_ns, [this, process, until_ns] {
+    std::int64_t& known = worlds_[static_cast<std::size_t>(process)]->stopped_until_ns_;
+    known = std::max(known, until_ns);
+  });
 }
 
 void Simulation::schedule(std::int64_t time_ns, std::function<void()> happen) {
@@ -57,6 +80,11 @@ void Simulation::schedule(std::int64_t time_ns, std::function<void()> happen) {
 std::int64_t Simulation::after_delay() {
   const auto range = static_cast<std::uint64_t>(options_.max_delay_ns - options_.min_delay_ns + 1);
   return now_ns_ + options_.min_delay_ns + static_cast<std::int64_t>(random_() % range);
+}
+
+std::int64_t Simulation::turn_ns() {
+  const auto range = static_cast<std::uint64_t>(options_.max_turn_ns - options_.min_turn_ns + 1);
+  return options_.min_turn_ns + static_cast<std::int64_t>(random_() % range);
 }
 
 bool Simulation::draw(double probability) {
@@ -83,6 +111,7 @@ void Simulation::happen_first() {
 bool Simulation::run(std::int64_t until_ns) {
   for (;;) {
     scheduler_.run_ready();
+    run_strands();
     if (running_ == 0) return true;
     const std::int64_t deadline_ns = scheduler_.next_deadline_ns();
     const std::int64_t event_ns = events_.empty() ? no_deadline_ns : events_.begin()->first.first;

@@ -1,6 +1,10 @@
-// The world of the control plane: time, randomness, byte streams, small files. Code written against
-// it runs on real sockets and clocks (real_world.h), and in a simulated world where a seed replays
-// every delay, loss and death (simulated_world.h).
+// The world of the library: time, randomness, threads and how they wait, byte streams, small files.
+// Code written against it runs on real sockets, clocks and threads (real_world.h), and in a
+// simulated world where a seed replays every delay, loss and death (simulated_world.h).
+//
+// The control plane is coroutines; what runs calls is blocking code. Blocking code enters a
+// coroutine with run(), and waits by yield(), sleep() and conditions alone. It holds no mutex while
+// it waits, but the one that it hands to Condition::wait_for().
 //
 // Deadlines are absolute, in ns of this world's clock. Errors of streams and listeners are
 // environment errors, or timeouts; which peer is to blame is known to the caller only.
@@ -10,7 +14,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -93,6 +100,23 @@ class Listener {
   virtual Task<Result<Admitted>> admit(const Gate& gate, std::int64_t deadline_ns) = 0;
 };
 
+// A thread of blocking code.
+class Thread {
+ public:
+  virtual ~Thread() = default;
+  // Before it is destroyed.
+  virtual void join() = 0;
+};
+
+// What threads of blocking code wait for, as a std::condition_variable.
+class Condition {
+ public:
+  virtual ~Condition() = default;
+  virtual void notify_all() = 0;
+  // It may return before, for no reason.
+  virtual void wait_for(std::unique_lock<std::mutex>& lock, std::int64_t at_most_ns) = 0;
+};
+
 class World {
  public:
   virtual ~World() = default;
@@ -118,10 +142,44 @@ class World {
   virtual Status publish_file(const std::string& path, std::string_view content) = 0;
   virtual void remove_file(const std::string& path) = 0;
 
+  // For blocking code. Runs the task to its end in the calling thread, concurrently with everybody
+  // else's.
+  template <class T>
+  T run(Task<T> task) {
+    std::optional<T> out;
+    Task<void> root = keep(task, out);
+    drive(root);
+    return std::move(*out);
+  }
+  // Has `action` called where tasks run: the way to touch their objects from outside of a task. It
+  // must not block.
+  virtual void post(std::function<void()> action) = 0;
+  // `what` the thread is for, in the error's sentence.
+  virtual Result<std::unique_ptr<Thread>> start_thread(std::string_view what,
+                                                       std::function<void()> run) = 0;
+  virtual std::unique_ptr<Condition> make_condition() = 0;
+  // Lets others have the processor.
+  virtual void yield() = 0;
+  // At most so long; with a descriptor, until it polls as readable.
+  virtual void sleep(std::int64_t at_most_ns, int event_descriptor = -1) = 0;
+  // Whether time goes by itself, so that what is measured with the processor's counter counts.
+  virtual bool is_real() const { return true; }
+
+  // The same for two processes exactly if they can share memory.
+  virtual std::string host_identity() = 0;
+  // Of this host, that its processes may use.
+  virtual int processors() = 0;
+
  protected:
   explicit World(Scheduler& scheduler) : scheduler_(&scheduler) {}
+  virtual void drive(Task<void>& task) = 0;
 
  private:
+  template <class T>
+  static Task<void> keep(Task<T>& task, std::optional<T>& out) {
+    out.emplace(co_await task);
+  }
+
   Scheduler* scheduler_;
 };
 

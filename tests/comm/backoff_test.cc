@@ -4,12 +4,19 @@
 
 #include <vector>
 
+#include "sys/real_world.h"
+
 namespace unisono::comm {
 namespace {
 
+sys::World& world() {
+  static const auto made = sys::RealWorld::create();
+  return **made;
+}
+
 // Steps until the first sleep.
 int steps_before_sleep(int spins, bool is_woken) {
-  Backoff backoff(spins);
+  Backoff backoff(world(), spins);
   bool slept = false;
   for (int steps = 0; steps < 100'000; ++steps) {
     backoff.step([&](std::int64_t) { slept = true; }, is_woken);
@@ -32,7 +39,7 @@ TEST(Backoff, RanksThatOutnumberTheCoresYieldAWhileAndSoonSleep) {
 }
 
 TEST(Backoff, SleepsGrowToABoundAndBeginAnewAfterProgress) {
-  Backoff backoff(0);
+  Backoff backoff(world(), 0);
   std::vector<std::int64_t> sleeps;
   while (sleeps.size() < 12) backoff.step([&](std::int64_t ns) { sleeps.push_back(ns); });
   EXPECT_EQ(sleeps[0], 20'000);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
 
 #include "base/error.h"
 #include "base/hmac.h"
@@ -23,14 +22,15 @@ namespace unisono::comm {
 // What the groups of one process share. The node goes before the world that it lives in.
 class BootstrapRuntime {
  public:
-  explicit BootstrapRuntime(std::unique_ptr<sys::RealWorld> world) : world_(std::move(world)) {}
+  explicit BootstrapRuntime(std::shared_ptr<sys::World> world) : world_(std::move(world)) {}
 
-  sys::RealWorld& world() { return *world_; }
+  sys::World& world() { return *world_; }
+  const std::shared_ptr<sys::World>& shared_world() const { return world_; }
   const std::shared_ptr<ControlNode>& node() const { return node_; }
   void set_node(std::shared_ptr<ControlNode> node) { node_ = std::move(node); }
 
  private:
-  std::unique_ptr<sys::RealWorld> world_;
+  std::shared_ptr<sys::World> world_;
   std::shared_ptr<ControlNode> node_;
 };
 
@@ -48,6 +48,7 @@ int ControlGroup::rank() const { return exchange_->rank(); }
 int ControlGroup::size() const { return static_cast<int>(exchange_->members().size()); }
 std::uint64_t ControlGroup::communicator() const { return exchange_->id().communicator; }
 std::uint32_t ControlGroup::epoch() const { return exchange_->id().epoch; }
+const std::shared_ptr<sys::World>& ControlGroup::world() const { return runtime_->shared_world(); }
 std::span<const int> ControlGroup::world_ranks() const { return exchange_->members(); }
 
 Result<Gathered> ControlGroup::all_gather(std::span<const std::byte> mine,
@@ -110,7 +111,8 @@ CallState& ControlGroup::call_state() { return exchange_->call_state(); }
 
 void ControlGroup::ask_for_dumps() {
   // Ranks that ask at the same time ask with numbers of their own.
-  const std::uint64_t number = std::random_device()() ^ static_cast<std::uint64_t>(rank()) << 32;
+  std::uint64_t number = 0;
+  if (!runtime_->world().fill_random(std::as_writable_bytes(std::span(&number, 1))).ok()) return;
   runtime_->world().post([exchange = exchange_, number] { exchange->ask_for_dumps(number); });
 }
 
@@ -159,7 +161,7 @@ Result<std::string> secret_for(const BootstrapOptions& options) {
   return std::string();
 }
 
-Result<BootstrapResult> bootstrap_over(std::unique_ptr<sys::RealWorld> world,
+Result<BootstrapResult> bootstrap_over(std::shared_ptr<sys::World> world,
                                        std::unique_ptr<sys::Listener> listener,
                                        const BootstrapOptions& options,
                                        std::span<const std::byte> mine) {
@@ -195,6 +197,12 @@ std::unique_ptr<ControlGroup> ControlGroup::make(std::shared_ptr<BootstrapRuntim
 Result<BootstrapResult> bootstrap(const BootstrapOptions& options,
                                   std::span<const std::byte> mine) {
   UNISONO_ASSIGN(auto world, sys::RealWorld::create());
+  return bootstrap_over(std::move(world), nullptr, options, mine);
+}
+
+Result<BootstrapResult> bootstrap(std::shared_ptr<sys::World> world,
+                                  const BootstrapOptions& options,
+                                  std::span<const std::byte> mine) {
   return bootstrap_over(std::move(world), nullptr, options, mine);
 }
 

@@ -1,6 +1,5 @@
 // How the ranks of a job find each other, and how members of a communicator exchange small control
-// messages afterwards. The blocking interface over the real world; the code behind it is written
-// once as coroutines (node.h, group.h) and also runs in the simulated world.
+// messages afterwards: the blocking interface over coroutines (node.h, group.h).
 //
 // Finding each other, p ranks. Rank 0's listener is the rendezvous; it introduces, nothing more.
 //   1. Each rank r > 0 connects to the rendezvous, both sides prove the secret that ranks were
@@ -41,6 +40,7 @@
 #include "base/key.h"
 #include "base/settings.h"
 #include "sys/seal.h"
+#include "sys/world.h"
 
 namespace unisono::comm {
 
@@ -141,6 +141,7 @@ class ControlGroup {
   int size() const;
   std::uint64_t communicator() const;
   std::uint32_t epoch() const;
+  const std::shared_ptr<sys::World>& world() const;
   // The members' ranks in the job (of bootstrap), in member order.
   std::span<const int> world_ranks() const;
 
@@ -206,6 +207,9 @@ struct BootstrapResult {
 // Blocking; `mine` is at most max_bootstrap_bytes. Errors name what is wrong: the missing ranks,
 // the duplicate rank, the differing world size, the refused secret, the port in use.
 Result<BootstrapResult> bootstrap(const BootstrapOptions& options, std::span<const std::byte> mine);
+// In another world than the real one.
+Result<BootstrapResult> bootstrap(std::shared_ptr<sys::World> world,
+                                  const BootstrapOptions& options, std::span<const std::byte> mine);
 
 // For launchers that can broadcast a string but cannot choose a free port (MPI, tests): rank 0
 // makes the listener first, everybody learns rendezvous(), then all call bootstrap, rank 0 with

@@ -168,8 +168,7 @@ Status Job::set_policy(const InitOptions& options) {
   return {};
 }
 
-Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
-                                       std::optional<RendezvousListener> listener) {
+Result<std::shared_ptr<Job>> Job::make(const InitOptions& options) {
   UNISONO_ASSIGN(Settings settings, environment_settings().with(options.settings));
   UNISONO_TRY(settings.check());
   std::shared_ptr<Job> job(new Job(std::move(settings)),
@@ -184,6 +183,27 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
   job->fifo_options_ = transport::FifoOptions::from_settings(job->settings());
   job->device_ = options.device;
   UNISONO_TRY(job->set_policy(options));
+  return job;
+}
+
+Result<std::shared_ptr<Job>> Job::join_in(const Surroundings& surroundings,
+                                          const InitOptions& options) {
+  UNISONO_ASSIGN(std::shared_ptr<Job> job, make(options));
+  BootstrapOptions bootstrap_options{.rank = options.rank,
+                                     .world_size = options.world_size,
+                                     .rendezvous = options.rendezvous,
+                                     .secret = options.secret,
+                                     .interface = options.interface,
+                                     .timeout_ns = options.bootstrap_timeout.count()};
+  UNISONO_TRY(fill_from_settings(job->settings(), bootstrap_options));
+  job->rank_ = bootstrap_options.rank;
+  UNISONO_TRY(job->introduce(options, bootstrap_options, {}, surroundings));
+  return job;
+}
+
+Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
+                                       std::optional<RendezvousListener> listener) {
+  UNISONO_ASSIGN(std::shared_ptr<Job> job, make(options));
   UNISONO_ASSIGN(BootstrapOptions bootstrap_options,
                  bootstrap_options_from_settings(job->settings(),
                                                  {.rank = options.rank,
@@ -203,14 +223,16 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
   job->rank_ = bootstrap_options.rank;
   set_log_rank(job->rank_);
   warn_of_unknown_variables(job->rank_);
-  UNISONO_TRY(job->introduce(options, bootstrap_options, std::move(listener)));
+  UNISONO_TRY(job->introduce(options, bootstrap_options, std::move(listener), {}));
   return job;
 }
 
 Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
-                      std::optional<RendezvousListener> listener) {
+                      std::optional<RendezvousListener> listener,
+                      const Surroundings& surroundings) {
+  const bool is_real = surroundings.world == nullptr;
   SelfDescription mine;
-  mine.host = sys::host_identity();
+  mine.host = is_real ? sys::host_identity() : surroundings.world->host_identity();
   mine.node = !options.node.empty() ? options.node : settings_.text(Setting::node);
   if (mine.node.empty()) mine.node = mine.host;
   if (mine.node.size() > max_name_bytes)
@@ -220,15 +242,18 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   mine.checks_calls = settings_.boolean(Setting::check_calls);
   mine.has_device = device_ >= 0;
   mine.has_signals = has_signals_;
-  mine.cores = std::thread::hardware_concurrency();
+  mine.cores = is_real ? std::thread::hardware_concurrency()
+                       : static_cast<unsigned>(surroundings.world->processors());
   mine.single_copy_per_mille = single_copy_per_mille(
       settings_, bootstrap_options.world_size > 1 && forced_transport_ != "socket");
   mine.selection_file = hash_of_selection_file(settings_);
   mine.forced_plans = hash_of_forced_plans(settings_);
   UNISONO_ASSIGN(BootstrapResult found,
-                 listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))
-                          : bootstrap(bootstrap_options, write(mine)));
+                 !is_real   ? bootstrap(surroundings.world, bootstrap_options, write(mine))
+                 : listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))
+                            : bootstrap(bootstrap_options, write(mine)));
   world_ = std::move(found.world);
+  sys_world_ = world_->world();
   id_ = world_->communicator();
 
   std::map<std::string, int> ranks_on;
@@ -274,14 +299,16 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
       .shares_memory =
           fifo_options_.zero_copy && ranks_on_node > 1 && forced_transport_ != "socket"};
   if (transport_options.interface.empty() && !one_host) transport_options.interface = found.host;
-  Status made = make_transports(transport_options);
+  Status made = make_transports(transport_options, surroundings);
   erase(transport_options.key);
   return exchange_addresses(std::move(made), bootstrap_options.timeout_ns);
 }
 
-Status Job::make_transports(const transport::TransportOptions& options) {
+Status Job::make_transports(const transport::TransportOptions& options,
+                            const Surroundings& surroundings) {
   UNISONO_ASSIGN(shm_, transport::shm::make_transport(options));
-  UNISONO_ASSIGN(socket_, transport::socket::make_transport(options));
+  UNISONO_ASSIGN(socket_, surroundings.make_network ? surroundings.make_network(options)
+                                                    : transport::socket::make_transport(options));
   status_page_key_ = derive_key(options.key, "unisono status page");
   if (const std::int64_t delay_ns = settings_.duration_ns(Setting::delay); delay_ns > 0)
     socket_ = transport::interpose::make_transport(

@@ -4,6 +4,7 @@
 
 #include <unisono/communicator.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -29,12 +30,22 @@ struct Member {
   std::string socket_address;
 };
 
+// What a job lives in instead of the real world: its processes' network is a transport, too.
+struct Surroundings {
+  std::shared_ptr<sys::World> world;
+  std::function<Result<std::unique_ptr<transport::Transport>>(const transport::TransportOptions&)>
+      make_network;
+};
+
 class Job {
  public:
   // Bootstraps, checks that all ranks agree on what they must agree on, and makes the transports.
   // `listener` is rank 0's, if a launcher had it made before.
   static Result<std::shared_ptr<Job>> join(const InitOptions& options,
                                            std::optional<RendezvousListener> listener = {});
+  static Result<std::shared_ptr<Job>> join_in(const Surroundings& surroundings,
+                                              const InitOptions& options);
+  sys::World& sys_world() const { return *sys_world_; }
 
   // The identifier of its world communicator.
   std::uint64_t id() const { return id_; }
@@ -83,12 +94,15 @@ class Job {
   explicit Job(Settings settings) : settings_(std::move(settings)) {}
   bool uses_shm(int world_rank) const;
   Status set_policy(const InitOptions& options);
+  static Result<std::shared_ptr<Job>> make(const InitOptions& options);
   Status introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
-                   std::optional<RendezvousListener> listener);
-  Status make_transports(const transport::TransportOptions& options);
+                   std::optional<RendezvousListener> listener, const Surroundings& surroundings);
+  Status make_transports(const transport::TransportOptions& options,
+                         const Surroundings& surroundings);
   Status exchange_addresses(Status made, std::int64_t timeout_ns);
 
   const Settings settings_;
+  std::shared_ptr<sys::World> sys_world_;
   std::uint64_t id_ = 0;
   int rank_ = 0;
   Key status_page_key_{};

@@ -14,10 +14,9 @@
 // then, and for a slower one the core serves others, the kernel's side of the sockets among them.
 #pragma once
 
-#include <sched.h>
-#include <time.h>
-
 #include <cstdint>
+
+#include "sys/world.h"
 
 namespace unisono::comm {
 
@@ -26,7 +25,7 @@ class Backoff {
   // Polls without progress before it sleeps, where it does not spin.
   static constexpr int oversubscribed_yields = 20;
 
-  explicit Backoff(int spins) : spins_(spins) {}
+  Backoff(sys::World& world, int spins) : world_(world), spins_(spins) {}
 
   // Of `spins` while only shared memory is awaited, those while an event can end the sleep. A poll
   // that looks at sockets takes some 0.5 us.
@@ -39,10 +38,7 @@ class Backoff {
 
   // One wait, after a poll that moved nothing.
   void step() {
-    step([](long sleep_ns) {
-      const timespec duration{0, sleep_ns};
-      nanosleep(&duration, nullptr);
-    });
+    step([this](std::int64_t ns) { world_.sleep(ns); });
   }
   // sleep(ns) sleeps at most so long; is_woken: until an event, if one comes.
   template <class Sleep>
@@ -53,7 +49,7 @@ class Backoff {
     if (polls_ <= spins) {
       pause();
     } else if (polls_ <= spins + yields) {
-      sched_yield();
+      world_.yield();
     } else {
       sleep_ns_ = sleep_ns_ == 0 ? first_sleep_ns : sleep_ns_ * 2;
       if (sleep_ns_ > longest_sleep_ns) sleep_ns_ = longest_sleep_ns;
@@ -76,12 +72,13 @@ class Backoff {
  private:
   static constexpr int idle_yields = 20'000;
   static constexpr int woken_yields = 20;
-  static constexpr long first_sleep_ns = 20'000;
-  static constexpr long longest_sleep_ns = 500'000;
+  static constexpr std::int64_t first_sleep_ns = 20'000;
+  static constexpr std::int64_t longest_sleep_ns = 500'000;
 
+  sys::World& world_;
   int spins_;
   std::int64_t polls_ = 0;
-  long sleep_ns_ = 0;
+  std::int64_t sleep_ns_ = 0;
 };
 
 }  // namespace unisono::comm

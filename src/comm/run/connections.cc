@@ -1,13 +1,10 @@
 #include "comm/run/connections.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
 #include "base/try.h"
-#include "transport/clock.h"
 
 namespace unisono::comm {
 
@@ -121,10 +118,9 @@ Status Connections::progress() {
 // Messages through shared memory wake nobody, hence the bound.
 void Connections::sleep(std::int64_t at_most_ns) const {
   const std::int64_t due_ns = next_due_ns_.load(std::memory_order_relaxed);
-  const std::int64_t ns = std::clamp<std::int64_t>(due_ns - transport::now_ns(), 0, at_most_ns);
-  const timespec duration{0, static_cast<long>(ns)};
-  pollfd events{.fd = job_->event_descriptor(), .events = POLLIN, .revents = 0};
-  ppoll(&events, has_events() ? 1 : 0, &duration, nullptr);
+  sys::World& world = job_->sys_world();
+  const std::int64_t ns = std::clamp<std::int64_t>(due_ns - world.now_ns(), 0, at_most_ns);
+  world.sleep(ns, has_events() ? job_->event_descriptor() : -1);
 }
 
 Status Connections::check_peer(int peer) {

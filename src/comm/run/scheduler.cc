@@ -45,15 +45,18 @@ void set_started(Task& task) {
 
 }  // namespace
 
-Scheduler::Scheduler(Options options, Connections& connections, StatusPage& status_page,
-                     ControlGroup& group)
+Scheduler::Scheduler(Options options, sys::World& world, Connections& connections,
+                     StatusPage& status_page, ControlGroup& group)
     : options_(std::move(options)),
+      world_(world),
       connections_(connections),
       status_page_(status_page),
       group_(group),
       collectives_record_(options_.record_slots),
       messages_record_(options_.record_slots),
-      launches_(options_.record_slots) {}
+      launches_(options_.record_slots),
+      clock_(world),
+      thread_wake_(world.make_condition()) {}
 
 bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
   trace::Entry& entry = call.entry;
@@ -96,7 +99,9 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
 bool Scheduler::spin_inline(PreparedCall& call, Status& status) {
   std::int64_t& started_ns = call.entry.started_ns;
   if (started_ns == 0) started_ns = clock_.now_ns();
-  const bool is_oversubscribed = options_.spins == 0 && !connections_.has_events();
+  // In simulated time nobody moves while this thread looks.
+  const bool is_oversubscribed =
+      options_.spins == 0 && !connections_.has_events() && world_.is_real();
   const auto most_spins = [&] {
     if (is_oversubscribed) return inline_yields;
     return may_be_woken(*call.execution) ? Backoff::spins_before_events(options_.spins)
@@ -137,7 +142,7 @@ void Scheduler::give_way(const engine::Execution& execution, int spins) {
       status_page_.any_at_rest([&](int peer) { return execution.awaits(peer); });
   if (needs_core || spins % looks_before_yield == looks_before_yield - 1) {
     status_page_.rests();
-    sched_yield();
+    world_.yield();
     status_page_.runs_on(sched_getcpu());
   } else {
     Backoff::pause();
@@ -220,7 +225,7 @@ Status Scheduler::enqueue(Task& task) {
 Status Scheduler::wait(Task& task, std::int64_t until_ns) {
   if (task.done()) return task.outcome();
   waiters_.fetch_add(1);
-  Backoff backoff(options_.spins);
+  Backoff backoff(world_, options_.spins);
   InterruptWatch interrupts;
   Status gave_up;
   while (!task.done()) {
@@ -392,7 +397,7 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
 }
 
 Scheduler::Pause::Pause(Scheduler& scheduler) : scheduler_(scheduler) {
-  Backoff backoff(100);
+  Backoff backoff(scheduler_.world_, 100);
   while (!scheduler_.try_lock_progress()) backoff.step();
 }
 

@@ -9,20 +9,18 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "base/fast_clock.h"
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/inquiry.h"
 #include "comm/run/backoff.h"
+#include "comm/run/call_clock.h"
 #include "comm/run/connections.h"
 #include "comm/run/launches.h"
 #include "comm/run/prepared_call.h"
@@ -30,6 +28,7 @@
 #include "comm/run/stream_calls.h"
 #include "comm/run/task.h"
 #include "sys/exit.h"
+#include "sys/world.h"
 
 namespace unisono::comm {
 
@@ -47,7 +46,7 @@ class Scheduler {
   };
   // What ranks tell each other of failures goes over the connections that there are, over the
   // status page inside a node, and over the control group between nodes.
-  Scheduler(Options options, Connections& connections, StatusPage& status_page,
+  Scheduler(Options options, sys::World& world, Connections& connections, StatusPage& status_page,
             ControlGroup& group);
   ~Scheduler();
 
@@ -99,7 +98,7 @@ class Scheduler {
   // Holds the progress lock while alive, so that nothing moves.
   class Pause;
 
-  static std::int64_t now_ns() { return steady_now_ns(); }
+  std::int64_t now_ns() const { return world_.now_ns(); }
 
  private:
   bool try_lock_progress() { return !progress_lock_.exchange(true, std::memory_order_acquire); }
@@ -186,6 +185,7 @@ class Scheduler {
   void stop_progress_thread(std::chrono::milliseconds patience);
 
   Options options_;
+  sys::World& world_;
   Connections& connections_;
   std::atomic<StreamCalls*> on_streams_{nullptr};
   StatusPage& status_page_;
@@ -203,7 +203,7 @@ class Scheduler {
   std::atomic<bool> failed_{false};
 
   // With the lock only.
-  FastClock clock_;
+  CallClock clock_;
   Task* current_ = nullptr;      // the collective that runs
   std::vector<Task*> messages_;  // groups of messages that run
   bool has_launched_ = false;    // and not seen that all are over
@@ -240,8 +240,8 @@ class Scheduler {
   std::int64_t failed_ns_ = 0;
 
   std::mutex thread_mutex_;
-  std::condition_variable thread_wake_;
-  std::thread thread_;
+  std::unique_ptr<sys::Condition> thread_wake_;
+  std::unique_ptr<sys::Thread> thread_;
   bool stopping_ = false;
   bool has_stopped_ = false;
   std::optional<sys::AtExit> at_exit_;

@@ -4,13 +4,12 @@
 #include "base/log.h"
 #include "base/recheck_interval.h"
 #include "comm/run/scheduler.h"
-#include "sys/thread.h"
 
 namespace unisono::comm {
 namespace {
 
 // Nothing but this looks at calls that run on a device.
-constexpr std::chrono::milliseconds device_interval(50);
+constexpr std::int64_t device_interval_ns = 50'000'000;
 // With a progress thread that others hold up.
 constexpr std::chrono::milliseconds patience_at_exit(2000);
 
@@ -22,15 +21,17 @@ Scheduler::~Scheduler() {
     const std::lock_guard lock(thread_mutex_);
     stopping_ = true;
   }
-  thread_wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  thread_wake_->notify_all();
+  if (thread_) thread_->join();
 }
 
 void Scheduler::stop_progress_thread(std::chrono::milliseconds patience) {
   std::unique_lock lock(thread_mutex_);
   stopping_ = true;
-  thread_wake_.notify_all();
-  if (thread_.joinable()) thread_wake_.wait_for(lock, patience, [this] { return has_stopped_; });
+  thread_wake_->notify_all();
+  const std::int64_t until_ns = now_ns() + std::chrono::nanoseconds(patience).count();
+  while (thread_ && !has_stopped_ && now_ns() < until_ns)
+    thread_wake_->wait_for(lock, until_ns - now_ns());
 }
 
 void Scheduler::watch(StreamCalls& on_streams) {
@@ -50,14 +51,15 @@ void Scheduler::start_progress_thread() {
   Status started;
   {
     const std::lock_guard lock(thread_mutex_);
-    if (!thread_.joinable() && !stopping_) {
-      auto made = sys::start_thread("drives asynchronous calls", [this] { run_progress_thread(); });
+    if (!thread_ && !stopping_) {
+      auto made =
+          world_.start_thread("drives asynchronous calls", [this] { run_progress_thread(); });
       if (made.ok())
         thread_ = std::move(*made);
       else
         started = made.take_error();
     }
-    thread_wake_.notify_one();
+    thread_wake_->notify_all();
   }
   if (started.ok()) return;
   Error error = started.error();
@@ -67,27 +69,28 @@ void Scheduler::start_progress_thread() {
 
 void Scheduler::run_progress_thread() {
   set_log_rank(options_.rank);
-  Backoff backoff(options_.spins);
+  Backoff backoff(world_, options_.spins);
   std::int64_t looked_ns = now_ns();
   std::unique_lock lock(thread_mutex_);
   while (!stopping_) {
     const bool has_streams = on_streams_.load(std::memory_order_acquire) != nullptr;
     const bool needed = !idle() && waiters_.load() == 0;
     if (!needed) {
-      thread_wake_.wait_for(
-          lock, has_streams ? std::chrono::nanoseconds(device_interval) : recheck_interval);
+      thread_wake_->wait_for(lock, has_streams
+                                       ? device_interval_ns
+                                       : std::chrono::nanoseconds(recheck_interval).count());
       backoff.reset();
     }
     lock.unlock();
     if (needed) advance(backoff);
-    if (has_streams && now_ns() - looked_ns >= std::chrono::nanoseconds(device_interval).count()) {
+    if (has_streams && now_ns() - looked_ns >= device_interval_ns) {
       look_at_device();
       looked_ns = now_ns();
     }
     lock.lock();
   }
   has_stopped_ = true;
-  thread_wake_.notify_all();
+  thread_wake_->notify_all();
 }
 
 }  // namespace unisono::comm

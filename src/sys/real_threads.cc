@@ -1,0 +1,62 @@
+// How blocking code waits in the real world.
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <thread>
+
+#include "base/try.h"
+#include "sys/host.h"
+#include "sys/real_world.h"
+#include "sys/thread.h"
+
+namespace unisono::sys {
+namespace {
+
+class RealThread final : public Thread {
+ public:
+  explicit RealThread(std::thread thread) : thread_(std::move(thread)) {}
+  void join() override { thread_.join(); }
+
+ private:
+  std::thread thread_;
+};
+
+class RealCondition final : public Condition {
+ public:
+  void notify_all() override { changed_.notify_all(); }
+  void wait_for(std::unique_lock<std::mutex>& lock, std::int64_t at_most_ns) override {
+    changed_.wait_for(lock, std::chrono::nanoseconds(at_most_ns));
+  }
+
+ private:
+  std::condition_variable changed_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Thread>> RealWorld::start_thread(std::string_view what,
+                                                        std::function<void()> run) {
+  UNISONO_ASSIGN(std::thread started, sys::start_thread(what, std::move(run)));
+  return std::unique_ptr<Thread>(std::make_unique<RealThread>(std::move(started)));
+}
+
+std::unique_ptr<Condition> RealWorld::make_condition() { return std::make_unique<RealCondition>(); }
+
+void RealWorld::yield() { sched_yield(); }
+
+void RealWorld::sleep(std::int64_t at_most_ns, int event_descriptor) {
+  const std::int64_t ns = std::max<std::int64_t>(at_most_ns, 0);
+  const timespec duration{ns / 1'000'000'000, static_cast<long>(ns % 1'000'000'000)};
+  pollfd events{.fd = event_descriptor, .events = POLLIN, .revents = 0};
+  ppoll(&events, event_descriptor >= 0 ? 1 : 0, &duration, nullptr);
+}
+
+std::string RealWorld::host_identity() { return sys::host_identity(); }
+
+int RealWorld::processors() { return static_cast<int>(std::thread::hardware_concurrency()); }
+
+}  // namespace unisono::sys

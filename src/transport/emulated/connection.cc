@@ -1,0 +1,102 @@
+#include "base/error.h"
+#include "base/try.h"
+#include "transport/emulated/wire.h"
+#include "transport/fault.h"
+#include "transport/request.h"
+
+namespace unisono::transport::emulated {
+namespace {
+
+class EmulatedConnection final : public Connection {
+ public:
+  EmulatedConnection(std::shared_ptr<Wire> wire, std::size_t which,
+                     const ConnectionRequest& request)
+      : Connection(request.self, request.peer),
+        wire_(std::move(wire)),
+        which_(which),
+        ranks_(request.ranks) {
+    region_ = own().region.data();
+    signals_ = own().signals.get();
+  }
+  ~EmulatedConnection() override { wire_->leave(which_); }
+
+  Result<bool> ready() override {
+    UNISONO_TRY(progress());
+    if (!own().peer_joined) {
+      if (own().peer_died) return died();
+      return false;
+    }
+    const Geometry& theirs = wire_->end(1 - which_).geometry;
+    if (!(theirs == own().geometry)) return geometry_mismatch(peer_, theirs, own().geometry);
+    return true;
+  }
+
+  Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
+                       Signal signal) override {
+    UNISONO_TRY(check_put(own().geometry, peer_, bytes, peer_offset, signal));
+    return wire_->try_put(which_, {static_cast<const std::byte*>(source), bytes}, peer_offset,
+                          signal);
+  }
+  std::uint64_t puts_started() const override { return own().started; }
+  std::uint64_t puts_completed() const override { return own().completed; }
+
+  bool can_read_peer() const override { return false; }
+  Status read_peer(void*, std::uint64_t, std::size_t) override {
+    return bug("the memory of rank ", peer_, " cannot be read over the emulated network");
+  }
+
+  Status progress() override {
+    if (const std::uint64_t word = own().peer_fault; word != 0) {
+      const auto fault = unpack_fault(word, ranks_);
+      return fault ? told_error(peer_, *fault) : impossible_fault(peer_, word, ranks_);
+    }
+    if (fault_ != 0) return own_error(peer_, unpack(fault_));
+    return {};
+  }
+
+  Status check_peer() override {
+    UNISONO_TRY(progress());
+    const bool died = own().peer_died;
+    if (!own().peer_left && !died) return {};
+    if (!saw_peer_gone_) {
+      saw_peer_gone_ = true;
+      return {};
+    }
+    if (died) return this->died();
+    return peer_error(peer_, "rank ", peer_,
+                      " left the communicator while this rank still waits for it");
+  }
+
+  bool is_unanswered() override { return wire_->is_cut() && !own().under_way.empty(); }
+
+  void abort(Fault fault) override {
+    if (fault.kind == Fault::Kind::none) fault = {.kind = Fault::Kind::aborted, .rank = self_};
+    if (fault_ != 0) return;
+    fault_ = pack(fault);
+    wire_->tell_fault(which_, fault_);
+  }
+
+  std::size_t memory_bytes() const override { return own().geometry.region_bytes; }
+
+ private:
+  Wire::End& own() { return wire_->end(which_); }
+  const Wire::End& own() const { return wire_->end(which_); }
+  Error died() const {
+    return peer_error(peer_, "rank ", peer_, " failed: its connection has ended");
+  }
+
+  const std::shared_ptr<Wire> wire_;
+  const std::size_t which_;
+  const int ranks_;
+  std::uint64_t fault_ = 0;
+  bool saw_peer_gone_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Connection> make_connection(std::shared_ptr<Wire> wire, std::size_t which,
+                                            const ConnectionRequest& request) {
+  return std::make_unique<EmulatedConnection>(std::move(wire), which, request);
+}
+
+}  // namespace unisono::transport::emulated

@@ -1,0 +1,186 @@
+#include "transport/emulated/wire.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/try.h"
+
+namespace unisono::transport::emulated {
+
+Result<Pages> Pages::make(std::size_t bytes) {
+  Pages out;
+  out.bytes_ = std::max<std::size_t>(bytes, 1);
+  void* const memory = mmap(nullptr, out.bytes_, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return system_error("no memory for a region", errno);
+  out.data_ = static_cast<std::byte*>(memory);
+  return out;
+}
+
+Pages::Pages(Pages&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+
+Pages& Pages::operator=(Pages&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Pages::~Pages() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+Wire::Wire(Network& network, int low_process, int high_process) : network_(network) {
+  ends_[0].process = low_process;
+  ends_[1].process = high_process;
+}
+
+Status Wire::join(std::size_t which, const Geometry& geometry) {
+  End& end = ends_[which];
+  end.geometry = geometry;
+  UNISONO_ASSIGN(end.region, Pages::make(geometry.region_bytes));
+  end.signals =
+      std::make_unique<std::atomic<std::uint64_t>[]>(static_cast<std::size_t>(geometry.signals));
+  end.is_joined = true;
+  // Who comes first is heard once the other is there to hear.
+  if (ends_[1 - which].is_joined)
+    for (const std::size_t from : {std::size_t{0}, std::size_t{1}})
+      say(from, [](End& to) { to.peer_joined = true; });
+  if (!is_alive(1 - which)) end_by_death(1 - which);
+  return {};
+}
+
+bool Wire::is_alive(std::size_t which) const {
+  return network_.simulation_.is_alive(ends_[which].process);
+}
+
+bool Wire::is_cut() const {
+  return network_.simulation_.cut_until_ns(ends_[0].process, ends_[1].process) >
+         network_.simulation_.now_ns();
+}
+
+std::int64_t Wire::arrival_ns(std::size_t from, std::size_t bytes) {
+  sys::Simulation& simulation = network_.simulation_;
+  const NetworkOptions& options = network_.options_;
+  End& end = ends_[from];
+  const auto range =
+      static_cast<std::uint64_t>(options.max_latency_ns - options.min_latency_ns + 1);
+  const auto latency =
+      options.min_latency_ns + static_cast<std::int64_t>(simulation.random() % range);
+  const auto sending = static_cast<std::int64_t>(bytes) * 1'000'000'000 / options.bytes_per_second;
+  end.is_free_ns = std::max(end.is_free_ns, simulation.now_ns()) + sending;
+  const std::int64_t cut_ns = simulation.cut_until_ns(ends_[0].process, ends_[1].process);
+  if (cut_ns == sys::no_deadline_ns) return sys::no_deadline_ns;
+  return std::max(end.is_free_ns, cut_ns) + latency;
+}
+
+void Wire::say(std::size_t from, std::function<void(End&)> change) {
+  if (!is_alive(from)) return;
+  const std::int64_t time_ns = std::max(ends_[from].last_word_ns, arrival_ns(from, 0));
+  if (time_ns == sys::no_deadline_ns) return;
+  ends_[from].last_word_ns = time_ns;
+  network_.simulation_.at(time_ns, [wire = shared_from_this(), from, change = std::move(change)] {
+    change(wire->ends_[1 - from]);
+    wire->wake(1 - from);
+  });
+}
+
+bool Wire::try_put(std::size_t which, std::span<const std::byte> bytes, std::size_t offset,
+                   Signal signal) {
+  End& end = ends_[which];
+  if (end.underway_bytes > 0 && !bytes.empty() &&
+      end.underway_bytes + bytes.size() > network_.options_.most_underway_bytes)
+    return false;
+  ++end.started;
+  auto put = std::make_shared<Put>();
+  put->source = bytes.data();
+  put->size = bytes.size();
+  put->offset = offset;
+  put->signal = signal;
+  end.under_way.push_back(put);
+  end.underway_bytes += bytes.size();
+  sys::Simulation& simulation = network_.simulation_;
+  const std::int64_t arrival = arrival_ns(which, bytes.size());
+  if (arrival == sys::no_deadline_ns) return true;
+  const std::int64_t now = simulation.now_ns();
+  const auto leaves =
+      now + static_cast<std::int64_t>(simulation.random() %
+                                      static_cast<std::uint64_t>(arrival - now + 1));
+  simulation.at(leaves, [wire = shared_from_this(), which, put] { wire->take(which, *put); });
+  simulation.at(arrival, [wire = shared_from_this(), which, put] { wire->arrive(which, put); });
+  return true;
+}
+
+// The bytes leave the source, if their process is still there.
+void Wire::take(std::size_t from, Put& put) {
+  if (put.has_left || !is_alive(from)) return;
+  put.has_left = true;
+  if (put.size > 0) put.bytes.assign(put.source, put.source + put.size);
+  End& end = ends_[from];
+  std::uint64_t completed = end.started - end.under_way.size();
+  for (const auto& one : end.under_way) {
+    if (!one->has_left) break;
+    ++completed;
+  }
+  end.completed = std::max(end.completed, completed);
+  wake(from);
+}
+
+void Wire::arrive(std::size_t from, const std::shared_ptr<Put>& put) {
+  End& end = ends_[from];
+  End& to = ends_[1 - from];
+  take(from, *put);
+  if (!put->has_left) return;
+  if (!to.is_gone && to.is_joined && put->size > 0)
+    std::memcpy(to.region.data() + put->offset, put->bytes.data(), put->size);
+  put->has_arrived = true;
+  put->bytes = {};
+  while (!end.under_way.empty() && end.under_way.front()->has_arrived) {
+    const auto done = std::move(end.under_way.front());
+    end.under_way.pop_front();
+    end.underway_bytes -= done->size;
+    end.completed = std::max(end.completed, end.started - end.under_way.size());
+    if (!to.is_gone && done->signal.index >= 0)
+      // Release: as transport.h says of a signal.
+      to.signals[static_cast<std::size_t>(done->signal.index)].store(done->signal.value,
+                                                                     std::memory_order_release);
+  }
+  network_.simulation_.note(put->size);
+  wake(1 - from);
+  if (!end.is_gone) wake(from);
+}
+
+// The memory may go away afterwards.
+void Wire::leave(std::size_t which) {
+  for (const auto& put : ends_[which].under_way) take(which, *put);
+  ends_[which].is_gone = true;
+  // After all that is under way.
+  std::int64_t last_ns = ends_[which].last_word_ns;
+  for (const auto& put : ends_[which].under_way)
+    if (!put->has_arrived) last_ns = std::max(last_ns, ends_[which].is_free_ns);
+  ends_[which].last_word_ns = last_ns + network_.options_.max_latency_ns;
+  say(which, [](End& to) { to.peer_left = true; });
+}
+
+void Wire::tell_fault(std::size_t which, std::uint64_t word) {
+  say(which, [word](End& to) {
+    if (to.peer_fault == 0) to.peer_fault = word;
+  });
+}
+
+void Wire::end_by_death(std::size_t dead) {
+  sys::Simulation& simulation = network_.simulation_;
+  const std::int64_t time_ns = arrival_ns(dead, 0);
+  if (time_ns == sys::no_deadline_ns) return;
+  simulation.at(time_ns, [wire = shared_from_this(), dead] {
+    wire->ends_[1 - dead].peer_died = true;
+    wire->wake(1 - dead);
+  });
+}
+
+}  // namespace unisono::transport::emulated

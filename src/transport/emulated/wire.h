@@ -1,0 +1,92 @@
+// A connection of the emulated network, with both its ends.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "transport/emulated/network.h"
+
+namespace unisono::transport::emulated {
+
+// Zeroed memory in pages, taken as it is touched.
+class Pages {
+ public:
+  static Result<Pages> make(std::size_t bytes);
+  Pages() = default;
+  Pages(Pages&& other) noexcept;
+  Pages& operator=(Pages&& other) noexcept;
+  ~Pages();
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+class Wire : public std::enable_shared_from_this<Wire> {
+ public:
+  struct Put {
+    const std::byte* source = nullptr;
+    std::vector<std::byte> bytes;  // once they have left the source
+    std::size_t size = 0;
+    std::size_t offset = 0;
+    Signal signal;
+    bool has_left = false;
+    bool has_arrived = false;
+  };
+  struct End {
+    int process = -1;
+    bool is_joined = false;
+    bool is_gone = false;  // destroyed
+    Geometry geometry;
+    Pages region;
+    std::unique_ptr<std::atomic<std::uint64_t>[]> signals;
+    std::deque<std::shared_ptr<Put>> under_way;  // from here, in the order of try_put
+    std::size_t underway_bytes = 0;
+    std::uint64_t started = 0;
+    std::uint64_t completed = 0;
+    std::int64_t last_word_ns = 0;  // when the last word from here arrives
+    std::int64_t is_free_ns = 0;    // when its line has sent all
+    // What has been heard from the other end.
+    bool peer_joined = false;
+    bool peer_left = false;
+    bool peer_died = false;
+    std::uint64_t peer_fault = 0;
+  };
+
+  Wire(Network& network, int low_process, int high_process);
+
+  End& end(std::size_t which) { return ends_[which]; }
+  const End& end(std::size_t which) const { return ends_[which]; }
+
+  Status join(std::size_t which, const Geometry& geometry);
+  bool try_put(std::size_t which, std::span<const std::byte> bytes, std::size_t offset,
+               Signal signal);
+  void leave(std::size_t which);
+  void tell_fault(std::size_t which, std::uint64_t word);
+  // Each end hears, some time later, that the other has died.
+  void end_by_death(std::size_t dead);
+  bool is_cut() const;
+
+ private:
+  bool is_alive(std::size_t which) const;
+  std::int64_t arrival_ns(std::size_t from, std::size_t bytes);
+  // Happens at the other end, after all that was said before.
+  void say(std::size_t from, std::function<void(End&)> change);
+  void take(std::size_t from, Put& put);
+  void arrive(std::size_t from, const std::shared_ptr<Put>& put);
+  void wake(std::size_t which) { network_.simulation_.wake(ends_[which].process); }
+
+  Network& network_;
+  std::array<End, 2> ends_;
+};
+
+std::unique_ptr<Connection> make_connection(std::shared_ptr<Wire> wire, std::size_t which,
+                                            const ConnectionRequest& request);
+
+}  // namespace unisono::transport::emulated
