@@ -396,9 +396,4 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   task.phase.store(Task::Phase::done, std::memory_order_release);
 }
 
-Scheduler::Pause::Pause(Scheduler& scheduler) : scheduler_(scheduler) {
-  Backoff backoff(scheduler_.world_, 100);
-  while (!scheduler_.try_lock_progress()) backoff.step();
-}
-
 }  // namespace unisono::comm

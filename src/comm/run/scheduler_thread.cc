@@ -93,4 +93,9 @@ void Scheduler::run_progress_thread() {
   thread_wake_->notify_all();
 }
 
+Scheduler::Pause::Pause(Scheduler& scheduler) : scheduler_(scheduler) {
+  Backoff backoff(scheduler_.world_, 100);
+  while (!scheduler_.try_lock_progress()) backoff.step();
+}
+
 }  // namespace unisono::comm
