@@ -17,7 +17,7 @@ _MOST_CALLS, _LEAST_CALLS, _WINDOWS = 32, 4, 8
 # deviations, which the median deviation estimates, and by more than what is worth a look.
 _DEVIATIONS = 3 * 1.4826
 _LEAST_LATE_NS = 100_000
-_LEAST_LATE_SHARE = 0.1  # of the time from one call to the next
+_LEAST_SHARE_OF_INTERVAL = 0.1  # of the time from one call to the next
 _SLOW = 0.8  # of the others' bandwidth
 # It is named where it is one in so many windows, and in so large a part of them.
 _LEAST_WINDOWS, _LEAST_SHARE = 3, 0.5
@@ -31,6 +31,7 @@ class Window:
     Attributes:
         begin_s: When the first one began, from the first call of all.
         late: Median time in ns from the others' median start to the rank's own.
+        moved: Median time in ns in which the rank moved data.
         bandwidth: The rank's median bus bandwidth in bytes/s; 0 of calls without data.
     """
 
@@ -40,6 +41,7 @@ class Window:
     calls: int
     interval_ns: float
     late: Array
+    moved: Array
     bandwidth: Array
 
 
@@ -107,7 +109,7 @@ def _window(group: str, ranks: tuple[int, ...], ones: list[Collective], zero: in
     firsts = starts.min(axis=1)
     return Window(
         group, ranks, float(firsts[0] - zero) / 1e9, len(ones), float(np.median(np.diff(firsts))),
-        np.median(late, axis=0), bandwidth,
+        np.median(late, axis=0), np.median([one.moved() for one in ones], axis=0), bandwidth,
     )  # fmt: skip
 
 
@@ -147,14 +149,19 @@ def _deviation(others: Array) -> float:
 
 def _is_late(window: Window, place: int) -> bool:
     others = np.delete(window.late, place)
-    least = max(_LEAST_LATE_NS, _LEAST_LATE_SHARE * window.interval_ns, _deviation(others))
+    least = max(_LEAST_LATE_NS, _LEAST_SHARE_OF_INTERVAL * window.interval_ns, _deviation(others))
     return bool(window.late[place] - np.median(others) > least)
 
 
 def _is_slow(window: Window, place: int) -> bool:
     others = np.delete(window.bandwidth, place)
     below = float(np.median(others)) - window.bandwidth[place]
-    return bool(_relative(window, place) < _SLOW and below > _deviation(others))
+    lost = window.moved[place] - float(np.median(np.delete(window.moved, place)))
+    return bool(
+        _relative(window, place) < _SLOW
+        and below > _deviation(others)
+        and lost > _LEAST_SHARE_OF_INTERVAL * window.interval_ns
+    )
 
 
 def _relative(window: Window, place: int) -> float:

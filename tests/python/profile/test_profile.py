@@ -106,6 +106,15 @@ def test_a_rank_that_moves_its_data_slowly_is_named() -> None:
     assert slow.median == pytest.approx(10.15 / 25, rel=0.02)
 
 
+def test_a_rank_whose_slowness_costs_little_is_not_named() -> None:
+    # Five times as slow as the others, in calls of 1 ms that are 100 ms apart.
+    records = [
+        rank_of(rank, 5, [call(i, 0, 5 if rank == 4 else 1) for i in range(64)])
+        for rank in range(5)
+    ]
+    assert slow_ranks(windows(Calls(records))) == []
+
+
 def test_connections_know_their_idle_time_and_what_was_in_flight() -> None:
     def sent(at: int, start_ms: int, end_ms: int) -> dict[str, Any]:
         return message(at, started_ns=10**9 + start_ms * MS, ended_ns=10**9 + end_ms * MS)
@@ -141,7 +150,7 @@ PROGRAM = """
     x = np.ones(4096, np.float32)
     for _ in range(64):
         if comm.rank == 2:
-            time.sleep(0.02)
+            time.sleep(0.04)
         comm.all_reduce(x)
     other = np.empty(1000)
     for _ in range(4):
@@ -167,7 +176,8 @@ def test_the_slow_rank_of_a_real_job(tmp_path: Path) -> None:
     assert "Late to collectives, again and again: rank 2." in done.stdout
     found = json.loads((tmp_path / "out.json").read_text())
     assert (found["collectives"], found["clock_error_ns"]) == (64, 0)
-    assert {(one["rank"], one["how"]) for one in found["slow_ranks"]} == {(2, "late")}
+    # How long a rank moves its data is up to the scheduler where ranks share cores.
+    assert [one["rank"] for one in found["slow_ranks"] if one["how"] == "late"] == [2]
     assert found["lateness"][0]["rank"] == 2
     [part] = found["breakdown"]
     assert part["waited"] > part["moved"]
