@@ -5,7 +5,6 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
-#include <unistd.h>
 
 #include "base/settings.h"
 #include "base/str.h"
@@ -14,9 +13,8 @@
 #include "convert.h"
 #include "device/image.h"
 #include "engine/reduce/levels.h"
-#include "sys/cross_memory.h"
-#include "sys/shared_memory.h"
 #include "transport/fifo.h"
+#include "transport/table.h"
 
 namespace nb = nanobind;
 
@@ -52,34 +50,19 @@ std::vector<std::string> names(int count) {
   return out;
 }
 
-// Name, whether it works here, and what a person should know.
-using Transport = std::tuple<std::string, bool, std::string>;
+// Name, whether it works here, what a person should know, and whom it joins.
+using Transport = std::tuple<std::string, bool, std::string, std::string>;
 
-Transport probe_shared_memory() {
-  const std::string name = str("/unisono-probe-", getpid());
-  const auto memory = sys::SharedMemory::open(name, sys::page_bytes(), sys::page_bytes());
-  sys::SharedMemory::unlink(name);
-  if (!memory.ok()) return {"shm", false, memory.error().message};
-  char byte = 1;
-  char copy = 0;
-  const auto status =
-      sys::read_process_memory(getpid(), &copy, reinterpret_cast<std::uintptr_t>(&byte), 1);
-  std::string attach = "through slots; ";
-  if (!status.ok())
-    attach += "cross-memory attach does not work: " + status.error().message;
-  else if (!environment_settings().is_set(Setting::zero_copy))
-    attach += "where it is measured to be faster, by cross-memory attach";
-  else if (environment_settings().boolean(Setting::zero_copy))
-    attach = "large messages between processes by cross-memory attach, without slots";
-  else
-    attach += "cross-memory attach would work (UNISONO_ZERO_COPY)";
-  return {"shm", true, attach};
-}
-
-std::string describe_streams() {
-  const std::int64_t streams = environment_settings().integer(Setting::socket_streams);
-  return streams > 0 ? number_of(streams, "TCP stream") + " in each connection"
-                     : "2 TCP streams in each connection inside a host, 1 between hosts";
+std::vector<Transport> transports() {
+  std::vector<Transport> out;
+  for (const transport::TransportRow& row : transport::transport_table()) {
+    auto probed = row.probe(environment_settings());
+    const char* joins =
+        row.reach == transport::Reach::host ? "ranks of one host" : "ranks of all hosts";
+    out.emplace_back(row.name, probed.ok(), probed.ok() ? *probed : probed.error().message,
+                     row.is_default ? joins : str(joins, ", where UNISONO_TRANSPORT names it"));
+  }
+  return out;
 }
 
 void bind_settings(nb::module_& module) {
@@ -120,9 +103,15 @@ void bind_info(nb::module_& module) {
   // Point-to-point and custom, the last two, are not called by name.
   module.def("collectives",
              [] { return names<Collective>(static_cast<int>(Collective::point_to_point)); });
-  module.def("transports", [] {
-    return std::vector<Transport>{probe_shared_memory(), {"socket", true, describe_streams()}};
-  });
+  module.def("transports", &transports);
+  module.def(
+      "usual_transport",
+      [](bool is_same_node) {
+        const std::string& named = environment_settings().text(Setting::transport);
+        check(transport::check_transport_name(named));
+        return std::string(transport::usual_transport(named, is_same_node));
+      },
+      nb::arg("is_same_node"));
   // Messages that a connection holds on host memory, as it is set.
   module.def("usable_slots", [] {
     const auto options = transport::FifoOptions::from_settings(environment_settings()).shared_by(2);

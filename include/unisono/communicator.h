@@ -49,8 +49,8 @@ struct InitOptions {
   std::string secret;
   std::string node;  // ranks with one node name share memory
   std::string interface;
-  std::string transport;                          // "", "shm", "socket"
-  std::chrono::nanoseconds timeout{0};            // of collectives; 0: UNISONO_TIMEOUT
+  std::string transport;                // a name of `unisono info`, or "" for what suits each pair
+  std::chrono::nanoseconds timeout{0};  // of collectives; 0: UNISONO_TIMEOUT
   std::chrono::nanoseconds bootstrap_timeout{0};  // 0: UNISONO_BOOTSTRAP_TIMEOUT
   int device = -1;  // CUDA device of calls on streams; -1: that of the first such call's stream
   // The default for calls on streams, the same on all ranks; see CallOptions. Nothing and

@@ -99,8 +99,14 @@ def usable_slots() -> int:
 def end_when_interrupted() -> int:
     """Ends the process 0.1 s after a SIGINT; the descriptor for signal.set_wakeup_fd."""
 
-def transports() -> list[tuple[str, bool, str]]:
-    """The transports: name, whether it works on this machine, and a note for a person."""
+def transports() -> list[tuple[str, bool, str, str]]:
+    """The transports, the best first.
+
+    Each one's name, whether it works on this machine, a note for a person, and which ranks it joins.
+    """
+
+def usual_transport(is_same_node: bool) -> str:
+    """The transport that two ranks use, of one node or of two, where both have everything."""
 
 def protocols() -> list[str]:
     """Names of the protocols."""

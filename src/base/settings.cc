@@ -119,9 +119,10 @@ constexpr std::array rows{
         Setting::socket_streams, "UNISONO_SOCKET_STREAMS", integer, "0",
         "TCP streams in each connection of the socket transport, one for each rail at least. "
         "0 uses two inside a host and one between hosts."},
-    SettingRow{Setting::transport, "UNISONO_TRANSPORT", text, "",
-               "Forces the transport between ranks: shm or socket. Empty uses shm inside a node "
-               "and socket between nodes."},
+    SettingRow{
+        Setting::transport, "UNISONO_TRANSPORT", text, "",
+        "The transport between all ranks; `unisono info` lists them. Give all ranks one name, or "
+        "none: then shm carries what stays inside a node, socket the rest."},
     SettingRow{Setting::rails, "UNISONO_RAILS", text, "",
                "Further addresses or interfaces, with commas between, for the data: the streams of "
                "a socket connection use UNISONO_INTERFACE and these in turn. Give equally many on "

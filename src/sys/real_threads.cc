@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <ctime>
 #include <thread>
@@ -48,11 +49,14 @@ std::unique_ptr<Condition> RealWorld::make_condition() { return std::make_unique
 
 void RealWorld::yield() { sched_yield(); }
 
-void RealWorld::sleep(std::int64_t at_most_ns, int event_descriptor) {
+void RealWorld::sleep(std::int64_t at_most_ns, std::span<const int> event_descriptors) {
   const std::int64_t ns = std::max<std::int64_t>(at_most_ns, 0);
   const timespec duration{ns / 1'000'000'000, static_cast<long>(ns % 1'000'000'000)};
-  pollfd events{.fd = event_descriptor, .events = POLLIN, .revents = 0};
-  ppoll(&events, event_descriptor >= 0 ? 1 : 0, &duration, nullptr);
+  std::array<pollfd, 8> events{};
+  const std::size_t count = std::min(event_descriptors.size(), events.size());
+  for (std::size_t i = 0; i < count; ++i)
+    events[i] = {.fd = event_descriptors[i], .events = POLLIN, .revents = 0};
+  ppoll(events.data(), count, &duration, nullptr);
 }
 
 std::string RealWorld::host_identity() { return sys::host_identity(); }

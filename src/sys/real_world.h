@@ -40,7 +40,7 @@ class RealWorld final : public World {
                                                std::function<void()> run) override;
   std::unique_ptr<Condition> make_condition() override;
   void yield() override;
-  void sleep(std::int64_t at_most_ns, int event_descriptor) override;
+  void sleep(std::int64_t at_most_ns, std::span<const int> event_descriptors) override;
   std::string host_identity() override;
   int processors() override;
 

@@ -41,7 +41,7 @@ class SimulatedWorld final : public World {
                                                std::function<void()> run) override;
   std::unique_ptr<Condition> make_condition() override;
   void yield() override;
-  void sleep(std::int64_t at_most_ns, int event_descriptor) override;
+  void sleep(std::int64_t at_most_ns, std::span<const int> event_descriptors) override;
   bool is_real() const override { return false; }
   std::string host_identity() override { return host_; }
   int processors() override { return 64; }  // more than ranks, as a rule

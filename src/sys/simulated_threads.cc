@@ -123,8 +123,8 @@ std::unique_ptr<Condition> SimulatedWorld::make_condition() {
 
 void SimulatedWorld::yield() { simulation_.park(nullptr, now_ns() + simulation_.turn_ns()); }
 
-void SimulatedWorld::sleep(std::int64_t at_most_ns, int event_descriptor) {
-  WaitQueue* const queue = event_descriptor >= 0 ? &events_ : nullptr;
+void SimulatedWorld::sleep(std::int64_t at_most_ns, std::span<const int> event_descriptors) {
+  WaitQueue* const queue = !event_descriptors.empty() ? &events_ : nullptr;
   simulation_.park(queue, now_ns() + std::max<std::int64_t>(at_most_ns, 0) + simulation_.turn_ns());
 }
 

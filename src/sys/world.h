@@ -160,8 +160,8 @@ class World {
   virtual std::unique_ptr<Condition> make_condition() = 0;
   // Lets others have the processor.
   virtual void yield() = 0;
-  // At most so long; with a descriptor, until it polls as readable.
-  virtual void sleep(std::int64_t at_most_ns, int event_descriptor = -1) = 0;
+  // At most so long; with descriptors (eight at most), until one polls as readable.
+  virtual void sleep(std::int64_t at_most_ns, std::span<const int> event_descriptors = {}) = 0;
   // Whether time goes by itself, so that what is measured with the processor's counter counts.
   virtual bool is_real() const { return true; }
 

@@ -202,6 +202,8 @@ struct TransportOptions {
   std::string rails;
   // Lets the processes of this user on this host read this one's memory.
   bool shares_memory = false;
+  // Holds back every put between nodes by so long; for tests of long links.
+  std::int64_t delay_ns = 0;
 };
 
 // A bug where the key was left out.

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from unisono import _unisono as native
 from unisono import plans
 from unisono.cli.output import (
     DEFAULT_RANKS,
@@ -53,11 +54,16 @@ def explain(
         found = plans.explain_device(collective, size_bytes, ranks, architecture, sms)
     else:
         found = plans.explain(collective, size_bytes, placement)
+    transports = {
+        "inside_a_node": native.usual_transport(True),
+        "between_nodes": native.usual_transport(False),
+    }
     document = {
         "collective": collective,
         "bytes": size_bytes,
         "ranks": ranks,
         "nodes": nodes,
+        "transports": transports,
         "chosen": {
             "algorithm": found.algorithm,
             "protocol": found.protocol,
@@ -76,4 +82,12 @@ def explain(
         ],
     }
     if not put_json(json, document):
-        print_text("\n".join(filter(None, (staged, str(found)))))
+        wires = "" if device == "cuda" and not staged else _describe(transports, nodes)
+        print_text("\n".join(filter(None, (staged, str(found), wires))))
+
+
+def _describe(transports: dict[str, str], nodes: int) -> str:
+    """Which transport carries the call where all ranks have everything."""
+    inside = f"{transports['inside_a_node']} inside a node"
+    between = f", {transports['between_nodes']} between nodes" if nodes > 1 else ""
+    return f"Transport: {inside}{between}."

@@ -40,7 +40,8 @@ def info(json: Json = None) -> None:
         "shared_memory": hardware.shared_memory(),
         "limits": hardware.limits(),
         "transports": {
-            name: {"works": works, "note": note} for name, works, note in native.transports()
+            name: {"works": works, "joins": joins, "note": note}
+            for name, works, note, joins in native.transports()
         },
         "packages": {name: _version(name) for name in _OPTIONAL},
         "settings": {one.variable: _value(one) for one in native.settings()},
@@ -127,12 +128,12 @@ def _print_network(found: dict[str, Any]) -> None:
 def _print_software(found: dict[str, Any]) -> None:
     print_text("")
     print_table(
-        ("transport", "works", "how"),
+        ("transport", "works", "joins", "how"),
         [
-            (name, "yes" if one["works"] else "no", one["note"])
+            (name, "yes" if one["works"] else "no", one["joins"], one["note"])
             for name, one in found["transports"].items()
         ],
-        prose=("how",),
+        prose=("joins", "how"),
     )
     print_text("")
     print_table(

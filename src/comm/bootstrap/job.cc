@@ -18,10 +18,7 @@
 #include "comm/bootstrap/pmi_rendezvous.h"
 #include "sys/host.h"
 #include "sys/single_copy.h"
-#include "transport/interpose/transport.h"
 #include "transport/nvlink/transport.h"
-#include "transport/shm/transport.h"
-#include "transport/socket/transport.h"
 
 namespace unisono::comm {
 namespace {
@@ -173,11 +170,9 @@ Result<std::shared_ptr<Job>> Job::make(const InitOptions& options) {
   UNISONO_TRY(settings.check());
   std::shared_ptr<Job> job(new Job(std::move(settings)),
                            [](Job* gone) { leave(std::unique_ptr<Job>(gone)); });
-  job->forced_transport_ =
+  job->named_transport_ =
       options.transport.empty() ? job->settings().text(Setting::transport) : options.transport;
-  if (const std::string& forced = job->forced_transport_;
-      !forced.empty() && forced != "shm" && forced != "socket")
-    return misuse("there is no transport '", forced, "'; write shm or socket, or leave it empty");
+  UNISONO_TRY(transport::check_transport_name(job->named_transport_));
   job->timeout_ns_ = options.timeout.count() > 0 ? options.timeout.count()
                                                  : job->settings().duration_ns(Setting::timeout);
   job->fifo_options_ = transport::FifoOptions::from_settings(job->settings());
@@ -245,7 +240,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   mine.cores = is_real ? std::thread::hardware_concurrency()
                        : static_cast<unsigned>(surroundings.world->processors());
   mine.single_copy_per_mille = single_copy_per_mille(
-      settings_, bootstrap_options.world_size > 1 && forced_transport_ != "socket");
+      settings_, bootstrap_options.world_size > 1 && named_transport_ != "socket");
   mine.selection_file = hash_of_selection_file(settings_);
   mine.forced_plans = hash_of_forced_plans(settings_);
   UNISONO_ASSIGN(BootstrapResult found,
@@ -265,7 +260,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
                    read_introduction(found.contributions[rank], rank));
     UNISONO_TRY(agree(mine, theirs, rank));
     members_.push_back(
-        {.node = theirs.node, .host = theirs.host, .shm_address = {}, .socket_address = {}});
+        {.node = theirs.node, .host = theirs.host, .route = {}, .address_on_host = {}});
     ++ranks_on[theirs.host];
     ranks_on_node += theirs.node == mine.node ? 1 : 0;
     // Ranks bound to few cores each know only these.
@@ -296,45 +291,39 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
       .interface = bootstrap_options.interface,
       .socket_streams = settings_.integer(Setting::socket_streams),
       .rails = settings_.text(Setting::rails),
-      .shares_memory =
-          fifo_options_.zero_copy && ranks_on_node > 1 && forced_transport_ != "socket"};
+      .shares_memory = fifo_options_.zero_copy && ranks_on_node > 1 && named_transport_ != "socket",
+      .delay_ns = settings_.duration_ns(Setting::delay)};
   if (transport_options.interface.empty() && !one_host) transport_options.interface = found.host;
-  Status made = make_transports(transport_options, surroundings);
+  auto made =
+      transport::TransportSet::make(transport_options, named_transport_, surroundings.make_network);
+  status_page_key_ = derive_key(transport_options.key, "unisono status page");
   erase(transport_options.key);
-  return exchange_addresses(std::move(made), bootstrap_options.timeout_ns);
+  if (made.ok()) transports_ = std::move(*made);
+  return exchange_contacts(made.ok() ? Status() : made.take_error(), bootstrap_options.timeout_ns);
 }
 
-Status Job::make_transports(const transport::TransportOptions& options,
-                            const Surroundings& surroundings) {
-  UNISONO_ASSIGN(shm_, transport::shm::make_transport(options));
-  UNISONO_ASSIGN(socket_, surroundings.make_network ? surroundings.make_network(options)
-                                                    : transport::socket::make_transport(options));
-  status_page_key_ = derive_key(options.key, "unisono status page");
-  if (const std::int64_t delay_ns = settings_.duration_ns(Setting::delay); delay_ns > 0)
-    socket_ = transport::interpose::make_transport(
-        std::move(socket_), {.min_delay_ns = delay_ns, .max_delay_ns = delay_ns});
-  return {};
-}
-
-// A rank that has no transports says why in place of its addresses, so that all name it.
-Status Job::exchange_addresses(Status made, std::int64_t timeout_ns) {
+// A rank that has no transports says why in place of its contact, so that all name it.
+Status Job::exchange_contacts(Status made, std::int64_t timeout_ns) {
   constexpr std::size_t most_bytes = transport::Transport::max_address_bytes;
   WireWriter writer;
-  writer.number(static_cast<std::uint8_t>(made.ok()));
-  writer.text(made.ok() ? shm_->address() : made.error().message.substr(0, most_bytes));
-  writer.text(made.ok() ? socket_->address() : std::string());
-  auto addresses = world_->all_gather(writer.bytes(), timeout_ns);
+  writer.text(made.ok() ? "" : made.error().message.substr(0, most_bytes));
+  transports_.contact().write(writer);
+  auto contacts = world_->all_gather(writer.bytes(), timeout_ns);
   UNISONO_TRY(std::move(made));
-  if (!addresses.ok()) return addresses.take_error();
+  if (!contacts.ok()) return contacts.take_error();
   for (int rank = 0; rank < world_->size(); ++rank) {
-    WireReader reader((*addresses)[rank]);
-    Member& member = members_[static_cast<std::size_t>(rank)];
-    const bool takes_part = reader.number<std::uint8_t>() != 0;
-    member.shm_address = reader.text(most_bytes);
-    member.socket_address = reader.text(most_bytes);
+    WireReader reader((*contacts)[rank]);
+    const std::string_view why_not = reader.text(most_bytes);
+    const transport::Contact theirs = transport::Contact::read(reader);
     if (!reader.done())
       return peer_error(rank, "rank ", rank, " sent transport addresses that cannot be read");
-    if (!takes_part) return peer_error(rank, "rank ", rank, " cannot join: ", member.shm_address);
+    if (!why_not.empty()) return peer_error(rank, "rank ", rank, " cannot join: ", why_not);
+    Member& peer = members_[static_cast<std::size_t>(rank)];
+    const transport::Nearness near{.is_same_host = is_on_this_host(rank),
+                                   .is_same_node = peer.node == member(rank_).node};
+    UNISONO_ASSIGN(peer.route, transports_.route_to(rank, theirs, near));
+    if (const std::string* address = transports_.address_on_host(theirs))
+      peer.address_on_host = *address;
   }
   return {};
 }
@@ -351,7 +340,7 @@ Result<transport::Transport*> Job::nvlink(const std::shared_ptr<const sys::cuda:
   const std::lock_guard lock(nvlink_mutex_);
   auto& transport = nvlink_[device->ordinal()];
   if (!transport) {
-    UNISONO_ASSIGN(transport, transport::nvlink::make_transport(*shm_, device));
+    UNISONO_ASSIGN(transport, transport::nvlink::make_transport(transports_.on_host(), device));
   }
   return transport.get();
 }
@@ -360,21 +349,6 @@ bool Job::is_used_in_this_process() {
   const std::lock_guard lock(nvlink_mutex_);
   return std::ranges::any_of(nvlink_,
                              [](auto& of) { return of.second->is_used_in_this_process(); });
-}
-
-bool Job::uses_shm(int world_rank) const {
-  if (forced_transport_ == "shm") return true;
-  if (forced_transport_ == "socket") return false;
-  return member(world_rank).node == member(rank_).node;
-}
-
-transport::Transport& Job::transport_to(int world_rank) const {
-  return uses_shm(world_rank) ? *shm_ : *socket_;
-}
-
-const std::string& Job::address_of(int world_rank) const {
-  const Member& peer = member(world_rank);
-  return uses_shm(world_rank) ? peer.shm_address : peer.socket_address;
 }
 
 }  // namespace unisono::comm

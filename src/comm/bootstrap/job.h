@@ -18,6 +18,7 @@
 #include "comm/bootstrap/host_traits.h"
 #include "sys/cuda/device.h"
 #include "transport/fifo.h"
+#include "transport/table.h"
 #include "transport/transport.h"
 
 namespace unisono::comm {
@@ -26,15 +27,14 @@ namespace unisono::comm {
 struct Member {
   std::string node;
   std::string host;
-  std::string shm_address;
-  std::string socket_address;
+  transport::Route route;       // this rank's to it
+  std::string address_on_host;  // in TransportSet::on_host()
 };
 
 // What a job lives in instead of the real world: its processes' network is a transport, too.
 struct Surroundings {
   std::shared_ptr<sys::World> world;
-  std::function<Result<std::unique_ptr<transport::Transport>>(const transport::TransportOptions&)>
-      make_network;
+  transport::MakeTransport make_network;
 };
 
 class Job {
@@ -71,8 +71,7 @@ class Job {
   std::string status_page_name(std::uint64_t communicator, std::uint32_t epoch, int node) const;
 
   // The transport to a rank, and that rank's address in it.
-  transport::Transport& transport_to(int world_rank) const;
-  const std::string& address_of(int world_rank) const;
+  const transport::Route& route_to(int world_rank) const { return member(world_rank).route; }
   // Between GPUs of this host, for kernels on `device`; made once for each device.
   Result<transport::Transport*> nvlink(const std::shared_ptr<const sys::cuda::Device>& device);
   // Whether another rank of this process may still use device memory of this one.
@@ -87,26 +86,23 @@ class Job {
   int max_sms() const { return max_sms_; }
   bool leaves_room() const { return leaves_room_; }  // of every call
   bool has_signals() const { return has_signals_; }
-  // Polls as readable when there is something from ranks that do not share memory with this one.
-  int event_descriptor() const { return socket_->event_descriptor(); }
+  // Poll as readable when there is something from ranks that do not share memory with this one.
+  const std::vector<int>& event_descriptors() const { return transports_.event_descriptors(); }
 
  private:
   explicit Job(Settings settings) : settings_(std::move(settings)) {}
-  bool uses_shm(int world_rank) const;
   Status set_policy(const InitOptions& options);
   static Result<std::shared_ptr<Job>> make(const InitOptions& options);
   Status introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
                    std::optional<RendezvousListener> listener, const Surroundings& surroundings);
-  Status make_transports(const transport::TransportOptions& options,
-                         const Surroundings& surroundings);
-  Status exchange_addresses(Status made, std::int64_t timeout_ns);
+  Status exchange_contacts(Status made, std::int64_t timeout_ns);
 
   const Settings settings_;
   std::shared_ptr<sys::World> sys_world_;
   std::uint64_t id_ = 0;
   int rank_ = 0;
   Key status_page_key_{};
-  std::string forced_transport_;
+  std::string named_transport_;
   std::int64_t timeout_ns_ = 0;
   transport::FifoOptions fifo_options_;
   std::vector<Member> members_;
@@ -117,10 +113,9 @@ class Job {
   int max_sms_ = 0;
   bool leaves_room_ = false;
   bool has_signals_ = false;
-  std::unique_ptr<transport::Transport> shm_;
-  std::unique_ptr<transport::Transport> socket_;
+  transport::TransportSet transports_;
   std::mutex nvlink_mutex_;
-  std::map<int, std::unique_ptr<transport::Transport>> nvlink_;  // by device; their control is shm_
+  std::map<int, std::unique_ptr<transport::Transport>> nvlink_;  // by device
   std::unique_ptr<ControlGroup> world_;
 };
 

@@ -202,14 +202,14 @@ Status DeviceConnections::make_registrations() {
   std::vector<std::unique_ptr<transport::nvlink::Mail>> mails(world_ranks_.size());
   for (std::size_t peer = 0; peer < world_ranks_.size(); ++peer) {
     if (static_cast<int>(peer) == identity_.rank) continue;
+    const transport::Route& route = job_->route_to(world_ranks_[peer]);
     UNISONO_ASSIGN(auto connection,
-                   job_->transport_to(world_ranks_[peer])
-                       .connect({.key = key_of(mail_channel),
-                                 .ranks = static_cast<int>(world_ranks_.size()),
-                                 .self = identity_.rank,
-                                 .peer = static_cast<int>(peer),
-                                 .peer_address = job_->address_of(world_ranks_[peer]),
-                                 .geometry = transport::nvlink::Mail::geometry()}));
+                   route.transport->connect({.key = key_of(mail_channel),
+                                             .ranks = static_cast<int>(world_ranks_.size()),
+                                             .self = identity_.rank,
+                                             .peer = static_cast<int>(peer),
+                                             .peer_address = route.address,
+                                             .geometry = transport::nvlink::Mail::geometry()}));
     mails[peer] = std::make_unique<transport::nvlink::Mail>(std::move(connection));
   }
   registrations_ = std::make_unique<transport::nvlink::Registrations>(engine_->shared_device(),
@@ -226,7 +226,7 @@ Status DeviceConnections::make_entry(const Link& wanted) {
                                       .ranks = static_cast<int>(world_ranks_.size()),
                                       .self = identity_.rank,
                                       .peer = wanted.peer,
-                                      .peer_address = job_->member(world_rank).shm_address,
+                                      .peer_address = job_->member(world_rank).address_on_host,
                                       .geometry = wanted.geometry}));
   const std::lock_guard lock(mutex_);
   // abort() may have run before this connection existed.

@@ -27,18 +27,19 @@ Connections::Entry* Connections::find(int peer, int channel) {
 
 Status Connections::make_entry(int peer, int channel) {
   const int world_rank = world_ranks_[static_cast<std::size_t>(peer)];
-  transport::Transport& transport = job_->transport_to(world_rank);
+  const transport::Route& route = job_->route_to(world_rank);
   const transport::ConnectionRequest request{
       .key = {communicator_, epoch_, static_cast<std::uint32_t>(channel)},
       .ranks = static_cast<int>(world_ranks_.size()),
       .self = rank_,
       .peer = peer,
-      .peer_address = job_->address_of(world_rank),
+      .peer_address = route.address,
       .geometry = transport::fifo_geometry(job_->fifo_options())};
-  UNISONO_ASSIGN(auto connection, transport.connect(request));
+  UNISONO_ASSIGN(auto connection, route.transport->connect(request));
   auto entry = std::make_unique<Entry>();
   entry->peer = peer;
   entry->channel = channel;
+  entry->transport = route.transport;
   entry->connection = std::move(connection);
   const std::lock_guard lock(mutex_);
   // abort() may have run before this connection existed.
@@ -100,9 +101,7 @@ Status Connections::progress() {
   }
   if (connecting)
     for (Entry* entry : all_)
-      if (!entry->ready)
-        UNISONO_TRY(
-            job_->transport_to(world_ranks_[static_cast<std::size_t>(entry->peer)]).progress());
+      if (!entry->ready) UNISONO_TRY(entry->transport->progress());
   std::int64_t due_ns = INT64_MAX;
   if (unmapped)
     for (Entry* entry : all_) {
@@ -120,7 +119,8 @@ void Connections::sleep(std::int64_t at_most_ns) const {
   const std::int64_t due_ns = next_due_ns_.load(std::memory_order_relaxed);
   sys::World& world = job_->sys_world();
   const std::int64_t ns = std::clamp<std::int64_t>(due_ns - world.now_ns(), 0, at_most_ns);
-  world.sleep(ns, has_events() ? job_->event_descriptor() : -1);
+  world.sleep(
+      ns, has_events() ? std::span<const int>(job_->event_descriptors()) : std::span<const int>());
 }
 
 Status Connections::check_peer(int peer) {
@@ -175,12 +175,11 @@ void Connections::report(MemoryReport& report) const {
   const std::lock_guard lock(mutex_);
   report.scratch_bytes = scratch_bytes_;
   for (const Entry* entry : all_) {
-    const int world_rank = world_ranks_[static_cast<std::size_t>(entry->peer)];
     std::size_t bytes = sizeof *entry + entry->connection->memory_bytes();
     for (const auto& fifo : entry->send)
       if (fifo) bytes += fifo->memory_bytes();
     report.connections.push_back(
-        {entry->peer, entry->channel, std::string(job_->transport_to(world_rank).name()), bytes});
+        {entry->peer, entry->channel, std::string(entry->transport->name()), bytes});
   }
 }
 

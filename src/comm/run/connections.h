@@ -50,6 +50,7 @@ class Connections : public engine::Resources {
     int peer;
     int channel;
     bool ready = false;
+    transport::Transport* transport = nullptr;
     std::unique_ptr<transport::Connection> connection;
     std::array<std::unique_ptr<transport::SendFifo>, protocol_count> send;
     std::array<std::unique_ptr<transport::RecvFifo>, protocol_count> recv;

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "base/settings.h"
+#include "base/str.h"
 #include "base/try.h"
 #include "transport/socket/connection.h"
 #include "transport/socket/hub.h"
@@ -33,6 +35,13 @@ class SocketTransport final : public Transport {
 Result<std::unique_ptr<Transport>> make_transport(const TransportOptions& options) {
   UNISONO_ASSIGN(auto hub, Hub::make(options));
   return std::unique_ptr<Transport>(std::make_unique<SocketTransport>(std::move(hub)));
+}
+
+Result<std::string> probe(const Settings& settings) {
+  const std::int64_t streams = settings.integer(Setting::socket_streams);
+  return streams > 0
+             ? str(streams, streams == 1 ? " TCP stream" : " TCP streams", " in each connection")
+             : std::string("2 TCP streams in each connection inside a host, 1 between hosts");
 }
 
 }  // namespace unisono::transport::socket
