@@ -86,10 +86,18 @@ void block_copy(void* destination, const void* source, std::size_t bytes) {
   if (done < bytes) std::memcpy(to + done, from + done, bytes - done);
 }
 
+void string_copy(void* destination, const void* source, std::size_t bytes) {
+  asm volatile("rep movsb" : "+D"(destination), "+S"(source), "+c"(bytes) : : "memory");
+}
+
 #else
 
 void block_copy(void* destination, const void* source, std::size_t bytes) {
   if (bytes > 0) std::memmove(destination, source, bytes);
+}
+
+void string_copy(void* destination, const void* source, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(destination, source, bytes);
 }
 
 #endif

@@ -15,7 +15,7 @@ struct CopyCosts {
   }
 };
 
-// Measured now with two threads, in about a millisecond: the least of several copies of 256 KiB
+// Measured now with two threads, in about a millisecond: the least of several copies of 64 KiB
 // that the other core has just written. Nothing is measured, and there is no gain, where no thread
 // starts.
 CopyCosts measure_copies();

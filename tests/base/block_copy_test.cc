@@ -21,11 +21,13 @@ TEST(BlockCopy, CopiesAnySizeFromAndToAnyAlignmentAndNothingElse) {
   for (std::size_t to = 0; to < 65; to += 13)
     for (std::size_t from = 0; from < 65; from += 21)
       for (const std::size_t bytes : {0, 1, 63, 64, 4095, 4096, 4097, 4159, 4160, 8191, 8200}) {
-        std::vector<std::byte> expected(room, poison), got(room, poison);
-        std::copy_n(source.begin() + static_cast<std::ptrdiff_t>(from), bytes,
-                    expected.begin() + static_cast<std::ptrdiff_t>(to));
-        block_copy(got.data() + to, source.data() + from, bytes);
-        ASSERT_EQ(got, expected) << bytes << " bytes from " << from << " to " << to;
+        for (const auto copy : {block_copy, string_copy}) {
+          std::vector<std::byte> expected(room, poison), got(room, poison);
+          std::copy_n(source.begin() + static_cast<std::ptrdiff_t>(from), bytes,
+                      expected.begin() + static_cast<std::ptrdiff_t>(to));
+          copy(got.data() + to, source.data() + from, bytes);
+          ASSERT_EQ(got, expected) << bytes << " bytes from " << from << " to " << to;
+        }
       }
 }
 
