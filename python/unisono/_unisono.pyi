@@ -102,7 +102,8 @@ def end_when_interrupted() -> int:
 def transports() -> list[tuple[str, bool, str, str]]:
     """The transports, the best first.
 
-    Each one's name, whether it works on this machine, a note for a person, and which ranks it joins.
+    Each one's name, whether it works on this machine, a note for a person, and which ranks it
+    joins.
     """
 
 def usual_transport(is_same_node: bool) -> str:

@@ -88,7 +88,8 @@ def init(
         node: The name of this rank's node; ranks with one name share memory. None takes the host.
             Different names on one host make virtual nodes.
         interface: The address or interface that listeners bind to.
-        transport: A name that `unisono info` lists, between all ranks; None takes what suits each pair.
+        transport: A name that `unisono info` lists, between all ranks; None takes what suits
+            each pair.
         timeout: Seconds that a collective may take.
         bootstrap_timeout: Seconds that joining may take.
         device: This rank's CUDA device; calls on it are made ready at once. None takes the device

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/try.h"
 #include "transport/interpose/transport.h"
+#include "transport/ofi/transport.h"
 #include "transport/shm/transport.h"
 #include "transport/socket/transport.h"
 
@@ -16,6 +17,7 @@ constexpr std::size_t most_name_bytes = 32;
 constexpr TransportRow table[]{
     {"shm", Reach::host, true, shm::make_transport, shm::probe},
     {"socket", Reach::network, true, socket::make_transport, socket::probe},
+    {"ofi", Reach::network, false, ofi::make_transport, ofi::probe},
 };
 static_assert(std::size(table) <= TransportSet::most);
 

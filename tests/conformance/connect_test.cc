@@ -10,7 +10,8 @@ namespace unisono::test {
 namespace {
 
 class Connect : public testing::TestWithParam<Factory> {};
-INSTANTIATE_TEST_SUITE_P(All, Connect, testing::ValuesIn(factories()), factory_name);
+INSTANTIATE_TEST_SUITE_P(All, Connect, testing::ValuesIn(factories_inside_a_process()),
+                         factory_name);
 
 constexpr Geometry small{.region_bytes = 4096, .signals = 2};
 

@@ -3,6 +3,7 @@
 
 #include "conformance/harness.h"
 #include "transport/interpose/transport.h"
+#include "transport/ofi/transport.h"
 #include "transport/shm/transport.h"
 #include "transport/socket/transport.h"
 
@@ -32,6 +33,22 @@ inline Factory protected_socket(std::string name, sys::Protection protection) {
           .across_processes = true};
 }
 
+// libfabric's transport, by each of its providers that works here.
+inline std::vector<Factory> with_ofi(std::vector<Factory> all) {
+  for (const char* provider : {"tcp;ofi_rxm", "net", "shm"}) {
+    const auto make = [provider](const TransportOptions& with) {
+      return transport::ofi::make_transport(with, provider);
+    };
+    if (!make(Job::options("probe")).ok()) continue;
+    const std::string name = std::string_view(provider) == "tcp;ofi_rxm" ? "tcp" : provider;
+    all.push_back({.name = "ofi_" + name,
+                   .make = make,
+                   .across_processes = true,
+                   .inside_a_process = name != "shm"});
+  }
+  return all;
+}
+
 const std::vector<Factory>& factories() {
   static const Factory shm{"shm", transport::shm::make_transport, true};
   static const Factory socket{"socket", transport::socket::make_transport, true};
@@ -43,14 +60,10 @@ const std::vector<Factory>& factories() {
       .seed = 1, .max_delay_ns = 100'000, .bytes_per_second = 2'000'000'000};
   static const transport::interpose::Options wild{
       .seed = 2, .max_delay_ns = 50'000, .reorder = true, .loss = 0.05, .retransmit_ns = 100'000};
-  static const std::vector<Factory> all{shm,
-                                        socket,
-                                        auth_socket,
-                                        encrypt_socket,
-                                        interposed("quiet_shm", shm, quiet),
-                                        interposed("slow_socket", socket, slow),
-                                        interposed("wild_shm", shm, wild),
-                                        interposed("wild_socket", socket, wild)};
+  static const std::vector<Factory> all =
+      with_ofi({shm, socket, auth_socket, encrypt_socket, interposed("quiet_shm", shm, quiet),
+                interposed("slow_socket", socket, slow), interposed("wild_shm", shm, wild),
+                interposed("wild_socket", socket, wild)});
   return all;
 }
 

@@ -6,7 +6,8 @@ namespace unisono::test {
 namespace {
 
 class Faults : public testing::TestWithParam<Factory> {};
-INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(factories()), factory_name);
+INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(factories_inside_a_process()),
+                         factory_name);
 
 constexpr Geometry small{.region_bytes = 1 << 16, .signals = 2};
 

@@ -35,12 +35,22 @@ struct Factory {
   std::string name;
   std::function<Result<std::unique_ptr<Transport>>(const TransportOptions&)> make;
   bool across_processes = false;
+  // Whether it joins ranks that are threads of one process, too.
+  bool inside_a_process = true;
 };
 
 inline void PrintTo(const Factory& factory, std::ostream* out) { *out << factory.name; }
 
 // All transports, in the variants that must pass.
 const std::vector<Factory>& factories();
+
+// Those that tests of one process can take.
+inline std::vector<Factory> factories_inside_a_process() {
+  std::vector<Factory> chosen;
+  for (const Factory& factory : factories())
+    if (factory.inside_a_process) chosen.push_back(factory);
+  return chosen;
+}
 
 inline std::string factory_name(const testing::TestParamInfo<Factory>& info) {
   return info.param.name;

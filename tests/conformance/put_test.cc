@@ -6,7 +6,7 @@ namespace unisono::test {
 namespace {
 
 class Put : public testing::TestWithParam<Factory> {};
-INSTANTIATE_TEST_SUITE_P(All, Put, testing::ValuesIn(factories()), factory_name);
+INSTANTIATE_TEST_SUITE_P(All, Put, testing::ValuesIn(factories_inside_a_process()), factory_name);
 
 constexpr std::uint64_t seed = 20261120;
 

@@ -55,7 +55,7 @@ def test_info_tells_versions_transports_and_what_is_missing(
     told = shell("info", "--json", "-").json
     assert told["machine"]["unisono"] == unisono.__version__
     assert told["machine"]["reductions"] == unisono.simd_level()
-    assert set(told["transports"]) == {"shm", "socket"}
+    assert set(told["transports"]) == {"shm", "socket", "ofi"}
     ended = shell("info")
     assert ended.status == 0
     assert unisono.__version__ in ended.output

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import unisono
 from unisono.bench import compare, links, peers
 from unisono.bench.cases import Case, Request
 from unisono.bench.rows import Row
@@ -107,6 +108,64 @@ def test_ranks_talk_across_nodes_over_all_rails(tmp_path: Path, capfd) -> None:
     # 70,001 doubles are cut into pieces that take the rails in turn.
     assert all(int(count) > 100_000 for count in sent), sent
     assert mine(os.getpid()) == []
+
+
+@needs_root
+def test_all_collectives_run_over_libfabric_between_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
+) -> None:
+    works = {name: (works, note) for name, works, note, _ in unisono.transports()}
+    if not works["ofi"][0]:
+        pytest.skip(works["ofi"][1])
+    monkeypatch.setenv("UNISONO_TRANSPORT", "ofi")
+    script = tmp_path / "ranks.py"
+    script.write_text(
+        textwrap.dedent("""
+        import numpy as np, unisono
+        with unisono.init() as comm:
+            size, rank = comm.size, comm.rank
+            for count in (1, 3_001, 300_000):
+                def of(one, parts=1):
+                    return np.arange(count * parts, dtype=np.int64) * (one + 3) % 1_000_003
+                every = [of(one) for one in range(size)]
+                wide = [of(one, size) for one in range(size)]
+                def part(array, one):
+                    return array[one * count : (one + 1) * count]
+                checks = {
+                    "all_reduce": (comm.all_reduce(of(rank)), sum(every)),
+                    "broadcast": (comm.broadcast(of(1) if rank == 1 else of(rank), root=1), of(1)),
+                    "all_gather": (comm.all_gather(of(rank)), np.concatenate(every)),
+                    "reduce_scatter": (comm.reduce_scatter(wide[rank]), part(sum(wide), rank)),
+                    "all_to_all": (
+                        comm.all_to_all(wide[rank]), np.concatenate([part(w, rank) for w in wide])
+                    ),
+                    "all_to_all_v": (
+                        comm.all_to_all_v(wide[rank], [count] * size, [count] * size),
+                        np.concatenate([part(w, rank) for w in wide]),
+                    ),
+                    "scatter": (
+                        comm.scatter(wide[rank], root=2, out=np.empty(count, dtype=np.int64)),
+                        part(wide[2], rank),
+                    ),
+                }
+                reduced = comm.reduce(of(rank), root=0)
+                gathered = comm.gather(of(rank), root=0)
+                if rank == 0:
+                    checks["reduce"] = (reduced, sum(every))
+                    checks["gather"] = (gathered, np.concatenate(every))
+                for name, (got, wanted) in checks.items():
+                    assert np.array_equal(np.ravel(got), wanted), (name, count)
+                comm.barrier()
+            used = {one["transport"] for one in comm.memory()["connections"]}
+            print("used", *sorted(used), flush=True)
+    """)
+    )
+    with Netbed(Shape(3, 1)) as made:
+        outcome = launch(
+            [str(script)], 3, nodes=3, places=made, timeout=LIMIT_SECONDS, prefix_output=False
+        )
+    assert outcome.ok, outcome.message
+    assert capfd.readouterr().out.split("\n").count("used ofi") == 3
 
 
 @needs_root

@@ -38,7 +38,7 @@ class Fifo : public testing::TestWithParam<Parameters> {
   Protocol protocol() const { return std::get<1>(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(All, Fifo,
-                         testing::Combine(testing::ValuesIn(factories()),
+                         testing::Combine(testing::ValuesIn(factories_inside_a_process()),
                                           testing::Values(Protocol::simple, Protocol::ll,
                                                           Protocol::ll128)),
                          [](const testing::TestParamInfo<Parameters>& parameters) {

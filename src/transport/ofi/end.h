@@ -1,0 +1,86 @@
+// One end of a connection, as the hub and its Connection share it; under the hub's mutex.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sys/process.h"
+#include "sys/shared_memory.h"
+#include "transport/ofi/endpoint.h"
+#include "transport/ofi/inbox.h"
+#include "transport/ofi/message.h"
+#include "transport/ofi/outbox.h"
+
+namespace unisono::transport::ofi {
+
+struct End {
+  End(const ConnectionRequest& request, sys::PrivateMemory region, sys::PrivateMemory signals)
+      : key(request.key),
+        ranks(request.ranks),
+        self(request.self),
+        peer(request.peer),
+        geometry(request.geometry),
+        region_memory(std::move(region)),
+        signals_memory(std::move(signals)),
+        inbox(this->signals(), request.geometry.signals, request.peer),
+        outbox(request.geometry.signals) {}
+  ~End() { erase(proof_key); }
+  End(const End&) = delete;
+  End& operator=(const End&) = delete;
+
+  std::atomic<std::uint64_t>* signals() const {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(signals_memory.data());
+  }
+  bool is_joined() const { return peer_facts.has_value(); }
+  // Nothing is put any more.
+  bool is_over() const { return has_left || told_fault || fault != 0 || error.has_value(); }
+  // All that the peer sent before it left has arrived.
+  bool is_gone() const { return has_left && inbox.in_order() >= peer_total; }
+  Meeting meeting(const Nonce& to_nonce) const {
+    return {.key = key,
+            .from = static_cast<std::uint32_t>(self),
+            .to = static_cast<std::uint32_t>(peer),
+            .from_nonce = nonce,
+            .to_nonce = to_nonce};
+  }
+
+  const ConnectionKey key;
+  const int ranks, self, peer;
+  const Geometry geometry;
+  sys::PrivateMemory region_memory;
+  sys::PrivateMemory signals_memory;
+  RegisteredMemory shared;  // of region_memory, which it must not outlive
+  fi_addr_t to = FI_ADDR_UNSPEC;
+  std::string peer_address;
+  Key proof_key{};
+  Nonce nonce{};
+  std::uint32_t number = 0;
+  std::uint64_t ticket = 0;
+
+  std::optional<Facts> peer_facts;  // once it has proved the key
+  sys::ProcessWatch peer_watch;
+  bool is_watched = false;
+  bool has_told_memory = false;
+  Inbox inbox;
+  Outbox outbox;
+  std::deque<std::vector<std::byte>> messages;  // that libfabric has not taken
+  std::size_t messages_under_way = 0;
+  std::int64_t blocked_since_ns = 0;  // 0: libfabric takes what there is
+  std::int64_t pinged_ns = 0;
+
+  std::uint64_t fault = 0;          // ours, packed
+  std::optional<Fault> told_fault;  // the peer's
+  std::optional<Error> error;       // the peer did what it must not, or cannot be reached
+  bool has_left = false;            // the peer's end has
+  std::uint64_t peer_total = 0;     // of its writes and values, when it left
+  bool owes_gone = false;           // to answer the peer's bye
+  bool is_closed = false;           // ours has
+  bool has_said_bye = false;
+  bool may_be_forgotten = false;  // the peer will write here no more
+};
+
+}  // namespace unisono::transport::ofi

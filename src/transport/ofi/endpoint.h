@@ -1,0 +1,107 @@
+// One endpoint of libfabric with all that it stands on: provider, domain, address vector and one
+// completion queue. The hub alone calls it, under its mutex.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <unisono/result.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace unisono::transport::ofi {
+
+template <class Object>
+struct CloseFabricObject {
+  void operator()(Object* object) const { fi_close(&object->fid); }
+};
+template <class Object>
+using Owned = std::unique_ptr<Object, CloseFabricObject<Object>>;
+
+// Its endpoints lie in memory that both ends map. A thread whose peer in the same process has
+// closed its endpoint would write to what has been unmapped, so it serves processes only.
+inline constexpr std::string_view shared_memory_provider = "shm";
+
+// Memory that peers may write, and what they need for it.
+struct RegisteredMemory {
+  Owned<fid_mr> registration;
+  std::uint64_t key = 0;
+  std::uint64_t address = 0;  // of its first byte, as a writer names it
+};
+
+// A write to a peer's memory, with the 32 bits that arrive with it.
+struct Write {
+  const std::byte* source = nullptr;
+  std::size_t bytes = 0;
+  fi_addr_t to = FI_ADDR_UNSPEC;
+  std::uint64_t address = 0;
+  std::uint64_t key = 0;
+  std::uint32_t immediate = 0;
+};
+
+// Whether libfabric took it. Later: try again after the next look at the completion queue.
+enum class Posted : std::uint8_t { yes, later };
+
+class Endpoint {
+ public:
+  // `host` is this rank's numeric address, for providers whose addresses are IP addresses; empty
+  // for the others. `provider` is one of libfabric's, or empty for the first that fits.
+  static Result<std::unique_ptr<Endpoint>> open(const std::string& host, std::string_view provider);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  std::string_view provider() const;
+  // Bytes of its address.
+  const std::string& name() const { return name_; }
+  // Whether writes, and what arrives with them, arrive in the order in which they were posted, so
+  // that a small one needs no completion.
+  bool is_ordered() const { return is_ordered_; }
+  std::size_t most_injected_bytes() const { return most_injected_bytes_; }
+  std::size_t most_write_bytes() const;
+  // -1 where the provider has none.
+  int descriptor() const { return descriptor_; }
+  // Whether descriptor() will tell of what comes from now on.
+  bool arm();
+
+  // `name` has the size of name(), or is refused.
+  Result<fi_addr_t> insert(std::string_view name);
+  Result<RegisteredMemory> share(std::byte* data, std::size_t bytes, std::uint64_t wanted_key);
+
+  Result<Posted> write(const Write& write, void* context);
+  // At most most_injected_bytes(), on an ordered endpoint: no completion, the source is free again.
+  Result<Posted> inject(const Write& write);
+  Result<Posted> send(std::span<const std::byte> message, fi_addr_t to, void* context);
+  Result<Posted> receive(std::span<std::byte> buffer, void* context);
+  // How many completions were read; negative: -FI_EAVAIL, then read_error().
+  long read(std::span<fi_cq_data_entry> completions);
+  fi_cq_err_entry read_error();
+
+ private:
+  Endpoint() = default;
+  Status choose(const std::string& host, std::string_view provider);
+  Status make();
+
+  struct FreeInfo {
+    void operator()(fi_info* info) const;
+  };
+  std::unique_ptr<fi_info, FreeInfo> info_;
+  // Destroyed in the opposite order.
+  Owned<fid_fabric> fabric_;
+  Owned<fid_domain> domain_;
+  Owned<fid_av> addresses_;
+  Owned<fid_cq> completions_;
+  Owned<fid_ep> endpoint_;
+  std::string name_;
+  bool is_ordered_ = false;
+  std::size_t most_injected_bytes_ = 0;
+  int descriptor_ = -1;
+};
+
+}  // namespace unisono::transport::ofi

@@ -1,0 +1,299 @@
+#include "transport/ofi/hub.h"
+
+#include <rdma/fi_errno.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "base/error.h"
+#include "base/sha256.h"
+#include "base/try.h"
+#include "base/wire.h"
+#include "sys/host.h"
+#include "sys/real_socket.h"
+#include "sys/tcp_socket.h"
+#include "transport/clock.h"
+#include "transport/fault.h"
+#include "transport/ofi/library.h"
+#include "transport/request.h"
+
+namespace unisono::transport::ofi {
+namespace {
+
+constexpr std::string_view loopback = "127.0.0.1";
+constexpr std::size_t receives = 64;
+constexpr std::size_t completions_at_once = 32;
+// What comes while completions are read must not keep the caller here.
+constexpr int most_reads = 8;
+// A descriptor is armed, which costs about as much as a look, once nothing has come for so long.
+constexpr int empty_looks_before_arming = 8;
+// How long a process may stay for its last writes when it ends, and for those to a peer that has
+// left, which may listen no more.
+constexpr std::int64_t last_close_ns = 2 * ns_per_s;
+constexpr std::int64_t last_close_to_the_left_ns = 50 * ns_per_ms;
+// A region has a key, even where nothing is put into it.
+constexpr std::size_t least_region_bytes = 64;
+
+// The numeric address of this rank's interface, which may be given by name.
+Result<std::string> numeric_host(const std::string& interface) {
+  if (interface.empty()) return std::string(loopback);
+  UNISONO_ASSIGN(const int descriptor, sys::open_listener({.host = interface, .port = 0}));
+  const sys::Socket socket(descriptor);
+  UNISONO_ASSIGN(const sys::Address bound, sys::local_address(descriptor));
+  return bound.host;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Hub>> Hub::make(const TransportOptions& options, std::string_view provider) {
+  UNISONO_TRY(check_options(options));
+  if (options.protection != sys::Protection::none)
+    return misuse("UNISONO_WIRE=", sys::name(options.protection),
+                  " and the transport ofi exclude each other: libfabric writes to memory as data "
+                  "arrive, without a check; use UNISONO_TRANSPORT=socket, or UNISONO_WIRE=none "
+                  "where the network is trusted");
+  UNISONO_TRY(library());
+  std::string host;
+  // Shared memory has no host's address.
+  if (provider != shared_memory_provider) {
+    UNISONO_ASSIGN(host, numeric_host(options.interface));
+  }
+  UNISONO_ASSIGN(auto endpoint, Endpoint::open(host, provider));
+  std::shared_ptr<Hub> hub(new Hub(options.key, std::move(endpoint)));
+  UNISONO_TRY(hub->post_receives());
+  return hub;
+}
+
+Hub::Hub(const Key& key, std::unique_ptr<Endpoint> endpoint)
+    : key_(key), host_(sha256_word(sys::host_identity())), endpoint_(std::move(endpoint)) {}
+
+Hub::~Hub() {
+  const std::int64_t begin = now_ns();
+  const auto is_busy = [&](const auto& entry) {
+    const End& end = *entry.second;
+    const std::int64_t patience = end.has_left ? last_close_to_the_left_ns : last_close_ns;
+    return end.is_joined() && !end.error && now_ns() - begin < patience &&
+           (!end.messages.empty() || end.messages_under_way > 0 || end.outbox.outstanding() > 0);
+  };
+  while (std::ranges::any_of(ends_, is_busy)) {
+    progress();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  erase(key_);
+  ends_.clear();
+  for (const auto& operation : operations_) operation->end.reset();
+  // Before what it may still write to.
+  endpoint_.reset();
+}
+
+std::string Hub::address() const { return str(endpoint_->provider(), " ", endpoint_->name()); }
+
+Status Hub::post_receives() {
+  for (std::size_t i = 0; i < receives; ++i) {
+    Operation* operation = take(Operation::Kind::receive, nullptr);
+    UNISONO_ASSIGN(const Posted posted, endpoint_->receive(operation->bytes, operation));
+    if (posted == Posted::later)
+      return environment_error("libfabric's ", endpoint_->provider(), " takes only ", i,
+                               " receives; ", receives, " are needed");
+  }
+  return {};
+}
+
+Result<fi_addr_t> Hub::resolve(std::string_view peer_address) {
+  const auto known = addresses_.find(peer_address);
+  if (known != addresses_.end()) return known->second;
+  const std::string prefix = str(endpoint_->provider(), " ");
+  if (!peer_address.starts_with(prefix))
+    return environment_error("it is not one of libfabric's ", endpoint_->provider(),
+                             ", which this rank uses; choose one provider on all ranks "
+                             "(FI_PROVIDER)");
+  UNISONO_ASSIGN(const fi_addr_t out, endpoint_->insert(peer_address.substr(prefix.size())));
+  addresses_.emplace(peer_address, out);
+  return out;
+}
+
+// Far from the last one: what is still under way to an end that has gone meets no other.
+Result<std::uint32_t> Hub::free_number() const {
+  for (std::uint32_t i = 1; i <= Immediate::most_number + 1; ++i) {
+    const std::uint32_t number = (last_number_ + i) & Immediate::most_number;
+    if (!ends_.contains(number)) return number;
+  }
+  return environment_error("the transport ofi has ", Immediate::most_number + 1,
+                           " connections, which is all that it can have");
+}
+
+Result<std::shared_ptr<End>> Hub::open(const ConnectionRequest& request) {
+  UNISONO_TRY(check_request(request));
+  for (const auto& [number, other] : ends_)
+    if (!other->is_closed && other->key == request.key && other->self == request.self &&
+        other->peer == request.peer)
+      return misuse("rank ", request.self, " already has a connection to rank ", request.peer,
+                    " on ", describe(request.key));
+  const std::size_t region_bytes = std::max(request.geometry.region_bytes, least_region_bytes);
+  UNISONO_ASSIGN(auto region, sys::PrivateMemory::allocate(region_bytes));
+  UNISONO_ASSIGN(auto signals,
+                 sys::PrivateMemory::allocate(static_cast<std::size_t>(request.geometry.signals) *
+                                              sizeof(std::uint64_t)));
+  auto end = std::make_shared<End>(request, std::move(region), std::move(signals));
+  UNISONO_ASSIGN(end->number, free_number());
+  auto to = resolve(request.peer_address);
+  if (!to.ok()) {
+    Error error = *to.take_error();
+    error.message = str("rank ", request.self, " cannot use the address of rank ", request.peer,
+                        ": ", error.message);
+    return error;
+  }
+  end->to = *to;
+  UNISONO_ASSIGN(const Key random, fresh_key());
+  std::uint64_t memory_key = 0;
+  std::memcpy(end->nonce.data(), random.data(), sizeof end->nonce);
+  std::memcpy(&end->ticket, random.data() + sizeof end->nonce, sizeof end->ticket);
+  std::memcpy(&memory_key, random.data() + sizeof end->nonce + sizeof end->ticket,
+              sizeof memory_key);
+  UNISONO_ASSIGN(end->shared,
+                 endpoint_->share(end->region_memory.data(), region_bytes, memory_key));
+  const auto [low, high] = std::minmax(request.self, request.peer);
+  end->proof_key = derive_connection_key(key_, "unisono ofi connection", request.key, low, high);
+  last_number_ = end->number;
+  ends_.emplace(end->number, end);
+  send(*end, {.type = MessageType::ask, .meeting = end->meeting({}), .facts = {}, .note = {}});
+  push(*end);
+  return end;
+}
+
+void Hub::close(const std::shared_ptr<End>& end) {
+  end->is_closed = true;
+  end->outbox.drop();
+  ++closed_;
+  progress();
+}
+
+// Whether nothing of it is needed any more.
+bool Hub::is_finished(End& end) {
+  if (end.outbox.outstanding() > 0 && !end.error) return false;
+  if (end.error || !end.has_told_memory) return true;
+  if (!end.is_joined()) return false;
+  if (!end.has_said_bye) {
+    end.has_said_bye = true;
+    tell(end, MessageType::bye, {.sequence = end.outbox.sequence()});
+  }
+  push(end);
+  return end.may_be_forgotten && end.messages.empty();
+}
+
+void Hub::sweep_closed() {
+  if (closed_ == 0) return;
+  closed_ -= std::erase_if(ends_, [&](const auto& entry) {
+    return entry.second->is_closed && is_finished(*entry.second);
+  });
+}
+
+void Hub::progress() {
+  ++looks_;
+  read_completions();
+  for (const auto& [number, end] : ends_) push(*end);
+  sweep_closed();
+}
+
+void Hub::read_completions() {
+  std::array<fi_cq_data_entry, completions_at_once> entries;
+  bool is_empty = true;
+  for (int reads = 0; reads < most_reads; ++reads) {
+    const long count = endpoint_->read(entries);
+    if (count == -FI_EAVAIL) {
+      read_error();
+      continue;
+    }
+    if (count <= 0) break;
+    is_empty = false;
+    for (long i = 0; i < count; ++i) {
+      const fi_cq_data_entry& entry = entries[static_cast<std::size_t>(i)];
+      if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) {
+        on_immediate(static_cast<std::uint32_t>(entry.data));
+      } else if (entry.op_context != nullptr) {
+        auto& operation = *static_cast<Operation*>(entry.op_context);
+        if (operation.kind == Operation::Kind::receive) operation.count = entry.len;
+        complete(operation);
+      }
+    }
+    if (static_cast<std::size_t>(count) < entries.size()) break;
+  }
+  empty_looks_ = is_empty ? empty_looks_ + 1 : 0;
+  if (empty_looks_ >= empty_looks_before_arming && endpoint_->arm()) empty_looks_ = 0;
+}
+
+void Hub::read_error() {
+  const fi_cq_err_entry entry = endpoint_->read_error();
+  auto* operation = static_cast<Operation*>(entry.op_context);
+  if (operation == nullptr) return;
+  if (operation->kind == Operation::Kind::receive) {
+    // A message that is too long, or cut off: nobody of this job sent it.
+    operation->count = 0;
+  } else if (operation->end) {
+    End& end = *operation->end;
+    fail(end, peer_error(end.peer, "rank ", end.peer, " failed: libfabric cannot reach it: ",
+                         (*library())->strerror(entry.err)));
+  }
+  complete(*operation);
+}
+
+void Hub::complete(Operation& operation) {
+  switch (operation.kind) {
+    case Operation::Kind::receive:
+      on_message(std::span(operation.bytes).first(std::min(operation.count, most_message_bytes)));
+      // One that is not taken is one fewer; there are many.
+      (void)endpoint_->receive(operation.bytes, &operation);
+      return;
+    case Operation::Kind::send:
+      --operation.end->messages_under_way;
+      break;
+    case Operation::Kind::write:
+      operation.end->outbox.completed_write(operation.put);
+      break;
+  }
+  give_back(operation);
+}
+
+Hub::Operation* Hub::take(Operation::Kind kind, const std::shared_ptr<End>& end) {
+  if (free_.empty()) {
+    operations_.push_back(std::make_unique<Operation>());
+    free_.push_back(operations_.back().get());
+  }
+  Operation* out = free_.back();
+  free_.pop_back();
+  out->kind = kind;
+  out->end = end;
+  return out;
+}
+
+void Hub::give_back(Operation& operation) {
+  operation.end.reset();
+  free_.push_back(&operation);
+}
+
+std::shared_ptr<End> Hub::find(std::uint32_t number) const {
+  const auto found = ends_.find(number);
+  return found == ends_.end() ? nullptr : found->second;
+}
+
+void Hub::push(End& end) {
+  if (end.error) return;
+  push_messages(end);
+  if (end.is_joined()) push_writes(end);
+  const bool waits = !end.messages.empty();
+  if (!waits)
+    end.blocked_since_ns = 0;
+  else if (end.blocked_since_ns == 0)
+    end.blocked_since_ns = now_ns();
+}
+
+void Hub::fail(End& end, Error error) {
+  if (end.error) return;
+  end.error = std::move(error);
+  end.messages.clear();
+  end.outbox.drop();
+}
+
+}  // namespace unisono::transport::ofi

@@ -1,0 +1,213 @@
+// What ends tell each other, and the writes between them.
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/rank.h"
+#include "transport/fault.h"
+#include "transport/ofi/hub.h"
+#include "transport/request.h"
+
+namespace unisono::transport::ofi {
+
+void Hub::send(End& end, const Message& message) {
+  end.messages.push_back(encode(message, end.proof_key));
+}
+
+void Hub::tell(End& end, MessageType type, Note note) {
+  if (!end.is_joined()) return;
+  note.number = end.peer_facts->number;
+  note.ticket = end.peer_facts->ticket;
+  send(end, {.type = type, .meeting = {}, .facts = {}, .note = note});
+}
+
+void Hub::push_messages(End& end) {
+  if (end.owes_gone && end.outbox.outstanding() == 0) {
+    end.owes_gone = false;
+    tell(end, MessageType::gone, {});
+  }
+  while (!end.messages.empty()) {
+    Operation* operation = take(Operation::Kind::send, ends_.at(end.number));
+    const std::vector<std::byte>& bytes = end.messages.front();
+    std::memcpy(operation->bytes.data(), bytes.data(), bytes.size());
+    auto posted =
+        endpoint_->send(std::span(operation->bytes).first(bytes.size()), end.to, operation);
+    if (posted.ok() && *posted == Posted::yes) {
+      ++end.messages_under_way;
+      end.messages.pop_front();
+      continue;
+    }
+    give_back(*operation);
+    if (!posted.ok()) {
+      Error error = *posted.take_error();
+      error.message =
+          str("rank ", end.self, " cannot talk to rank ", end.peer, ": ", error.message);
+      fail(end, std::move(error));
+    }
+    return;
+  }
+}
+
+void Hub::push_writes(End& end) {
+  Outbox::Next next;
+  while (end.outbox.next(*end.peer_facts, end.to, endpoint_->most_write_bytes(), next)) {
+    if (next.has_value) {
+      end.outbox.posted(next, false);
+      tell(end, MessageType::value, next.value);
+      push_messages(end);
+      continue;
+    }
+    const bool injects =
+        endpoint_->is_ordered() && next.write.bytes <= endpoint_->most_injected_bytes();
+    Operation* operation = nullptr;
+    if (!injects) {
+      operation = take(Operation::Kind::write, ends_.at(end.number));
+      operation->put = next.put;
+    }
+    auto posted = injects ? endpoint_->inject(next.write) : endpoint_->write(next.write, operation);
+    if (posted.ok() && *posted == Posted::yes) {
+      end.outbox.posted(next, !injects);
+      continue;
+    }
+    if (operation != nullptr) give_back(*operation);
+    if (!posted.ok()) {
+      Error error = *posted.take_error();
+      error.message =
+          str("rank ", end.self, " cannot write to rank ", end.peer, ": ", error.message);
+      fail(end, std::move(error));
+    }
+    return;
+  }
+}
+
+// One that has no end here was on its way when that went.
+void Hub::on_immediate(std::uint32_t word) {
+  const Immediate immediate = Immediate::unpack(word);
+  const auto end = find(immediate.number);
+  if (!end || end->error) return;
+  if (auto status = end->inbox.arrive(immediate); !status.ok()) {
+    tell(*end, MessageType::fault,
+         {.value = pack({.kind = Fault::Kind::protocol_violation, .rank = end->peer})});
+    push_messages(*end);
+    fail(*end, *status.take_error());
+  }
+}
+
+// What cannot be read, or has no end here, is dropped: anybody may send to this endpoint.
+void Hub::on_message(std::span<const std::byte> bytes) {
+  const std::size_t whole = bytes.size();
+  if (whole == 0) return;
+  const auto message = decode(bytes);
+  if (!message) return;
+  switch (message->type) {
+    case MessageType::ask:
+    case MessageType::answer:
+    case MessageType::join:
+      on_meeting(*message, bytes);
+      return;
+    default:
+      break;
+  }
+  const auto end = find(message->note.number);
+  if (end && !end->error && end->ticket == message->note.ticket) on_note(*end, *message);
+}
+
+void Hub::on_meeting(const Message& message, std::span<const std::byte> bytes) {
+  const Meeting& said = message.meeting;
+  const auto is_meant = [&](const auto& entry) {
+    const End& end = *entry.second;
+    const bool is_asked =
+        message.type == MessageType::ask ? !end.is_closed : said.to_nonce == end.nonce;
+    return is_asked && !end.error && end.key == said.key &&
+           static_cast<std::uint32_t>(end.self) == said.to &&
+           static_cast<std::uint32_t>(end.peer) == said.from;
+  };
+  const auto found = std::ranges::find_if(ends_, is_meant);
+  if (found == ends_.end()) return;
+  End& end = *found->second;
+  if (message.type == MessageType::ask) {
+    send(end, {.type = MessageType::answer,
+               .meeting = end.meeting(said.from_nonce),
+               .facts = {},
+               .note = {}});
+  } else if (is_proved(bytes, end.proof_key)) {
+    if (!end.has_told_memory) {
+      end.has_told_memory = true;
+      send(end, {.type = MessageType::join,
+                 .meeting = end.meeting(said.from_nonce),
+                 .facts = {.geometry = end.geometry,
+                           .number = end.number,
+                           .ticket = end.ticket,
+                           .memory_key = end.shared.key,
+                           .memory_address = end.shared.address,
+                           .host = host_,
+                           .process = sys::this_process()},
+                 .note = {}});
+    }
+    if (message.type == MessageType::join) join(end, message);
+  }
+  push(end);
+}
+
+void Hub::join(End& end, const Message& message) {
+  if (end.is_joined()) return;
+  const Facts& facts = message.facts;
+  if (!(facts.geometry == end.geometry)) {
+    push_messages(end);
+    fail(end, geometry_mismatch(end.peer, facts.geometry, end.geometry));
+    return;
+  }
+  if (facts.number > Immediate::most_number) {
+    fail(end, peer_error(end.peer, "rank ", end.peer, " numbers its connection ", facts.number,
+                         "; it may be at most ", Immediate::most_number));
+    return;
+  }
+  const bool is_same_process = facts.process == sys::this_process();
+  if (is_same_process && endpoint_->provider() == shared_memory_provider) {
+    fail(end, environment_error(
+                  "libfabric's provider shm joins processes; ranks ", end.self, " and ", end.peer,
+                  " are threads of one. Choose another provider (FI_PROVIDER), or none"));
+    return;
+  }
+  end.peer_facts = facts;
+  if (facts.host == host_ && !is_same_process) {
+    end.peer_watch = sys::ProcessWatch(facts.process);
+    end.is_watched = true;
+  }
+  if (end.fault != 0) tell(end, MessageType::fault, {.value = end.fault});
+}
+
+void Hub::on_note(End& end, const Message& message) {
+  const Note& note = message.note;
+  switch (message.type) {
+    case MessageType::value:
+      if (auto status = end.inbox.arrive(note); !status.ok()) fail(end, *status.take_error());
+      return;
+    case MessageType::fault: {
+      const auto fault = unpack_fault(note.value, end.ranks);
+      if (!fault)
+        fail(end, impossible_fault(end.peer, note.value, end.ranks));
+      else if (!end.told_fault)
+        end.told_fault = *fault;
+      end.outbox.drop();
+      return;
+    }
+    case MessageType::bye:
+      end.has_left = true;
+      end.peer_total = note.sequence;
+      end.outbox.drop();
+      // Its own last writes here came before.
+      end.may_be_forgotten = true;
+      end.owes_gone = true;
+      push(end);
+      return;
+    case MessageType::gone:
+      end.may_be_forgotten = true;
+      return;
+    default:
+      return;
+  }
+}
+
+}  // namespace unisono::transport::ofi

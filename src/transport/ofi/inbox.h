@@ -1,0 +1,51 @@
+// What arrives for one end, brought into the order in which it was sent.
+//
+// A wire may deliver out of order: a signal is stored when its own write and every one before it
+// have arrived. Writes are counted by both ends; an immediate has the lowest 8 bits of the count.
+// At most `window` writes are under way where a wire reorders them, so those tell which one it is.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "transport/ofi/message.h"
+#include "transport/transport.h"
+
+namespace unisono::transport::ofi {
+
+class Inbox {
+ public:
+  static constexpr std::uint64_t window = 128;
+
+  Inbox(std::atomic<std::uint64_t>* signals, int signal_count, int peer)
+      : signals_(signals), signal_count_(signal_count), peer_(peer) {}
+
+  // A write has arrived; peer errors where that cannot be.
+  Status arrive(const Immediate& immediate);
+  // A signal's value has arrived as a message.
+  Status arrive(const Note& value);
+  // How many have arrived with all before them.
+  std::uint64_t in_order() const { return next_; }
+
+ private:
+  struct Arrived {
+    bool is_there = false;
+    bool is_total = false;
+    bool has_signal = false;
+    std::uint32_t index = 0;
+    std::uint64_t value = 0;  // or by how much it grows
+  };
+  Status keep(std::uint64_t distance, const Arrived& what);
+  Status store(const Arrived& what);
+
+  std::atomic<std::uint64_t>* signals_;
+  int signal_count_;
+  int peer_;
+  std::uint64_t next_ = 0;
+  std::array<Arrived, window> arrived_;
+};
+
+}  // namespace unisono::transport::ofi

@@ -1,0 +1,83 @@
+// Puts of one end on their way: cut into writes, each of which carries an immediate.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "transport/ofi/endpoint.h"
+#include "transport/ofi/message.h"
+#include "transport/transport.h"
+
+namespace unisono::transport::ofi {
+
+class Outbox {
+ public:
+  explicit Outbox(int signals) : told_(static_cast<std::size_t>(signals)) {}
+
+  // False: too many wait. A put of no bytes is always taken.
+  bool add(const std::byte* source, std::size_t bytes, std::size_t offset, Signal signal);
+  // One that counts and goes nowhere.
+  void add_dropped() { ++started_; }
+  // Forgets what has not been posted. What has been may still read its source.
+  void drop();
+  // Forgets what has been posted, too: the peer's process has ended.
+  void abandon();
+
+  std::uint64_t started() const { return started_; }
+  std::uint64_t completed() const {
+    return waiting_.empty() ? started_ : waiting_.front().first - 1;
+  }
+  // Writes that libfabric has and has not completed.
+  std::size_t outstanding() const { return outstanding_; }
+  bool is_idle() const { return waiting_.empty(); }
+  // Writes and values sent so far.
+  std::uint64_t sequence() const { return sequence_; }
+  std::size_t memory_bytes() const {
+    return waiting_.size() * sizeof(Put) + told_.size() * sizeof(std::uint64_t);
+  }
+
+  // The next write, or nothing: all have been posted, or too many are under way.
+  struct Next {
+    Write write;
+    std::uint64_t put = 0;   // to be handed to completed_write()
+    bool has_value = false;  // instead of the write: a value to be sent as a message
+    Note value;
+  };
+  bool next(const Facts& peer, fi_addr_t to, std::size_t most_write_bytes, Next& out);
+  // What next() told has been posted; `completes` says whether a completion will tell of it.
+  void posted(const Next& what, bool completes);
+  void completed_write(std::uint64_t put);
+
+ private:
+  static constexpr std::size_t most_waiting = 64;
+
+  struct Put {
+    const std::byte* source;
+    std::size_t bytes;
+    std::size_t offset;
+    Signal signal;
+    // Its number; of puts of signals alone, that of the first which it stands for.
+    std::uint64_t first;
+    std::size_t posted_bytes = 0;
+    std::size_t outstanding = 0;
+    bool is_posted = false;
+    bool owes_value = false;
+  };
+  bool merge(Signal signal);
+  void forget_complete();
+  // By how much a signal grows, if an immediate can say it.
+  std::uint32_t increment_of(const Signal& signal) const;
+
+  std::deque<Put> waiting_;
+  std::size_t with_bytes_ = 0;      // of these
+  std::size_t first_unposted_ = 0;  // of these, in order
+  std::vector<std::uint64_t> told_;
+  std::uint64_t started_ = 0;
+  std::uint64_t sequence_ = 0;
+  std::size_t outstanding_ = 0;
+};
+
+}  // namespace unisono::transport::ofi

@@ -1,0 +1,113 @@
+// The transport over libfabric: what a peer may send, and what it is refused; the rest is in
+// tests/conformance.
+
+#include "transport/ofi/transport.h"
+
+#include <gtest/gtest.h>
+
+#include "conformance/harness.h"
+
+namespace unisono::test {
+namespace {
+
+Result<std::unique_ptr<Transport>> make(const TransportOptions& options) {
+  return transport::ofi::make_transport(options, "tcp;ofi_rxm");
+}
+
+// Skips, with the reason, where there is no libfabric.
+class Ofi : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto made = make(Job::options(fresh_job()));
+    if (!made.ok()) GTEST_SKIP() << made.error().message;
+  }
+  Factory factory_{"ofi", make, true};
+};
+
+TEST_F(Ofi, ProtectionOfTheWireIsRefusedWithASentence) {
+  for (const auto protection : {sys::Protection::authenticate, sys::Protection::encrypt}) {
+    TransportOptions options = Job::options(fresh_job());
+    options.protection = protection;
+    const auto made = make(options);
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().kind, ErrorKind::misuse);
+    EXPECT_NE(made.error().message.find("UNISONO_WIRE="), std::string::npos)
+        << made.error().message;
+  }
+}
+
+TEST_F(Ofi, AProviderThatIsNotThereIsNamed) {
+  const auto made = transport::ofi::make_transport(Job::options(fresh_job()), "pigeon");
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().kind, ErrorKind::environment);
+  EXPECT_NE(made.error().message.find("'pigeon'"), std::string::npos) << made.error().message;
+}
+
+TEST_F(Ofi, AddressesThatCannotBeAreRefused) {
+  Job job(factory_, 1);
+  const std::string own = job.transports[0]->address();
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 300; ++round) {
+    std::string address;
+    if (round % 3 == 0) {
+      // Bytes of any number behind the right name.
+      const std::size_t end = own.find(' ') + 1;
+      address = own.substr(0, end) + std::string(random_below(random, 300), 'x');
+      if (address.size() == own.size()) continue;
+    } else {
+      address.resize(random_below(random, 100));
+      for (char& byte : address) byte = static_cast<char>(random());
+    }
+    const auto made =
+        job.transports[0]->connect({.key = {.channel = static_cast<std::uint32_t>(round)},
+                                    .ranks = 2,
+                                    .self = 0,
+                                    .peer = 1,
+                                    .peer_address = address,
+                                    .geometry = {.region_bytes = 64, .signals = 1}});
+    ASSERT_FALSE(made.ok());
+    EXPECT_NE(made.error().message.find("the address of rank 1"), std::string::npos)
+        << made.error().message;
+  }
+}
+
+// Values that grow by more than an immediate can say, and signals that it cannot name.
+TEST_F(Ofi, ValuesThatDoNotFitAnImmediateArriveInOrder) {
+  Job job(factory_, 2);
+  Pair pair(job, {.region_bytes = 4096, .signals = 200});
+  std::mt19937_64 random(2);
+  std::vector<std::uint64_t> values(200);
+  std::uint64_t word = 0;
+  for (std::uint64_t round = 1; round <= 2000; ++round) {
+    const auto index = random_below(random, values.size());
+    values[index] += 1 + random_below(random, round % 7 == 0 ? 1'000'000'000'000 : 70);
+    word = round;
+    ASSERT_TRUE(put(*pair.a, &word, sizeof word, 8, {static_cast<int>(index), values[index]}));
+    ASSERT_TRUE(eventually([&] {
+      EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
+      return pair.b->signals()[index].load(std::memory_order_acquire) == values[index];
+    }));
+    std::uint64_t got = 0;
+    std::memcpy(&got, pair.b->region() + 8, sizeof got);
+    ASSERT_EQ(got, round);
+  }
+}
+
+TEST_F(Ofi, MemoryIsFreedWhenBothEndsHaveGone) {
+  Job job(factory_, 2);
+  constexpr Geometry geometry{.region_bytes = 1 << 16, .signals = 1};
+  // More than there are numbers of connections.
+  for (int round = 0; round < 30; ++round) {
+    std::vector<Pair> pairs;
+    for (std::uint32_t channel = 0; channel < 150; ++channel)
+      pairs.emplace_back(job, geometry, ConnectionKey{.channel = channel});
+    pairs.clear();
+    ASSERT_TRUE(eventually([&] {
+      job.progress();
+      return true;
+    }));
+  }
+}
+
+}  // namespace
+}  // namespace unisono::test
