@@ -103,6 +103,9 @@ constexpr std::array rows{
         Setting::gpu_leaves_room, "UNISONO_GPU_LEAVES_ROOM", boolean, "0",
         "Large all-reduces, all-gathers and reduce-scatters use few SMs, so that compute kernels "
         "overlap with them; unisono.torch does so by default. The same on every rank."},
+    SettingRow{Setting::gpu_stamps, "UNISONO_GPU_STAMPS", boolean, "0",
+               "Kernels stamp when they begin and end, for the record, which then has an entry for "
+               "each replay of a CUDA graph, too. What it costs has not been measured."},
     SettingRow{Setting::gpu_copy_slots, "UNISONO_GPU_COPY_SLOTS", integer, "2",
                "Slots in each connection between GPUs by the copy engines (policy zero_sm)."},
     SettingRow{

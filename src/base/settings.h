@@ -44,6 +44,7 @@ enum class Setting : std::uint8_t {
   gpu_policy,
   gpu_max_sms,
   gpu_leaves_room,
+  gpu_stamps,
   gpu_copy_slots,
   gpu_copy_slot_bytes,
   zero_copy,

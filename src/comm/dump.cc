@@ -87,6 +87,18 @@ std::string json_of(const Communicator::Core& core, const trace::Record& record,
   return trace::to_json(core.owner(), record, cause, trace::ClockAnchor::now(), form);
 }
 
+// A copy of some 30 KB from the device takes 20 us, unless the driver is busy.
+constexpr std::int64_t patience_with_stamps_ns = 100'000'000;
+
+// What kernels told of their launches, if they do; asks the device for `patience_ns` at most.
+void complete_by_stamps(const Communicator::Core& core, trace::Record& record,
+                        std::int64_t patience_ns) {
+  const DevicePath* const device = core.device();
+  if (device == nullptr || device->connections().stamps() == nullptr) return;
+  if (patience_ns > 0) device->connections().stamps()->refresh(patience_ns);
+  device->connections().stamps()->complete(record);
+}
+
 // Lives as long as the process: its thread may wait in it when static objects are destroyed.
 class Registry {
  public:
@@ -235,7 +247,8 @@ class Registry {
     });
   }
 
-  // It waits for no thread that drives a communicator, and asks no device.
+  // It waits for no thread that drives a communicator, and asks no device: what kernels stamp is as
+  // old as the last look at the streams.
   std::string answer(const sys::LocalSocket& asked, std::string_view request) {
     const auto entries = entries_asked_for(request);
     if (!entries) return {};
@@ -244,8 +257,13 @@ class Registry {
     for_each([&](const Watched& one) {
       if (one.socket.get() != &asked) return;
       trace::Record record = one.core->scheduler->record();
+      complete_by_stamps(*one.core, record, 0);
       keep_open_and_newest(record.collectives, *entries);
       keep_open_and_newest(record.messages, *entries);
+      const auto replays = static_cast<std::ptrdiff_t>(record.replays.size());
+      record.replays.erase(
+          record.replays.begin(),
+          record.replays.end() - std::min(replays, static_cast<std::ptrdiff_t>(*entries)));
       records.push_back(json_of(*one.core, record, "request"));
       head = live_head(*one.job);
     });
@@ -279,6 +297,7 @@ class WatchUntilGone final : public Watch {
 
 std::string newest_json_of(const Communicator::Core& core, trace::Record record,
                            std::string_view cause, trace::Form form) {
+  complete_by_stamps(core, record, patience_with_stamps_ns);
   trace::keep_newest(record.collectives);
   trace::keep_newest(record.messages);
   return json_of(core, record, cause, form);

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/stamps.h"
+
 namespace unisono::device {
 
 inline constexpr int threads_per_block = 512;
@@ -178,6 +180,7 @@ struct Launch {
   std::uint8_t posts;  // receivers say where messages go; the same on all ranks
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
+  Stamp stamp;
   // By rank: where it reaches this rank's output; 0: it does not.
   std::uint64_t peer_outputs[max_mapped_peers];
   UnevenBlocks uneven;
@@ -235,6 +238,7 @@ struct LlLaunch {
   std::uint8_t tells;  // only some send
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
+  Stamp stamp;
   Arithmetic arithmetic;
   LlPeer peers[all_pairs_max_ranks];
   // As the peers, a word for each block: this rank's to that one and that one's to this.
@@ -314,6 +318,7 @@ struct Ll128Launch {
   std::uint8_t spreads;  // zero-copy: a block sends to one rank; the same on all ranks
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
+  Stamp stamp;
   Arithmetic arithmetic;
   Ll128Peer peers[all_pairs_max_ranks];
 };
@@ -386,6 +391,7 @@ struct MessagesLaunch {
   std::uint64_t mailbox;
   std::uint64_t stopped;
   std::int64_t timeout_ns;
+  Stamp stamp;
 };
 static_assert(sizeof(MessagesLaunch<small_launch_transfers>) <= 4096);
 static_assert(sizeof(MessagesLaunch<max_transfers>) <= 32764, "what CUDA 12.1 takes");
@@ -420,6 +426,7 @@ struct Ll128MessagesLaunch {
   std::uint64_t mailbox;
   std::uint64_t stopped;
   std::int64_t timeout_ns;
+  Stamp stamp;
   std::int32_t rank;
   std::int32_t way_count;
   Ll128MessagesRoute ways[ll128_messages_max_routes];
@@ -430,6 +437,7 @@ struct Ll128MessagesLaunch {
 struct DivideLaunch {
   std::uint64_t data;
   std::int64_t elements;
+  Stamp stamp;
   std::int32_t ranks;
   std::uint8_t type;
   std::uint8_t element_bytes;

@@ -110,6 +110,20 @@ void write(json::Writer& writer, const Failure& failure) {
       .end_object();
 }
 
+void write(json::Writer& writer, const std::vector<Replay>& replays) {
+  writer.key("replays").begin_array();
+  for (const Replay& replay : replays) {
+    writer.begin_object(json::Writer::Layout::one_line)
+        .member("launch", replay.launch)
+        .member("capture", replay.capture);
+    if (replay.sequence) writer.member("sequence", *replay.sequence);
+    writer.member("state", name(replay.state)).member("started_ns", replay.started_ns);
+    if (replay.ended_ns != 0) writer.member("ended_ns", replay.ended_ns);
+    writer.end_object();
+  }
+  writer.end_array();
+}
+
 }  // namespace
 
 std::string to_json(const Owner& owner, const Record& record, std::string_view cause,
@@ -142,8 +156,11 @@ std::string to_json(const Owner& owner, const Record& record, std::string_view c
     writer.key("failure");
     write(writer, *record.failure);
   }
+  if (record.device_clock_error_ns != 0)
+    writer.member("device_clock_error_ns", record.device_clock_error_ns);
   write(writer, "collectives", record.collectives, form);
   write(writer, "messages", record.messages, form);
+  if (!record.replays.empty()) write(writer, record.replays);
   writer.end_object();
   out.push_back('\n');
   return out;

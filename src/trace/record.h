@@ -52,7 +52,7 @@ std::string_view name(Waiting::Kind kind);
 std::string describe(const Waiting& waiting);
 
 // How far a call was seen to come. A call of this library on a stream is scheduled until the host
-// sees its end: the host does not see a kernel begin.
+// sees its end, unless kernels stamp when they begin and end (UNISONO_GPU_STAMPS).
 enum class State : std::uint8_t { scheduled, started, ended, failed, aborted };
 std::string_view name(State state);
 
@@ -175,11 +175,23 @@ struct Failure {
   std::int64_t time_ns = 0;  // of the monotonic clock
 };
 
+// A replay of a captured call, as the kernel's stamps tell it.
+struct Replay {
+  std::uint64_t launch = 0;   // which of the stamped launches of its communicator, from 1
+  std::uint64_t capture = 0;  // which of the calls that it captured, from 1
+  std::optional<std::uint64_t> sequence;  // the captured collective's, while its entry is there
+  State state = State::started;
+  std::int64_t started_ns = 0;
+  std::int64_t ended_ns = 0;
+};
+
 // What a communicator knows of its calls at one moment. The failure closed all calls that were
 // open.
 struct Record {
   std::vector<Entry> collectives;
   std::vector<Entry> messages;
+  std::vector<Replay> replays;
+  std::int64_t device_clock_error_ns = 0;  // of stamped times; 0: there are none
   std::optional<Failure> failure;
 };
 

@@ -3,6 +3,8 @@
 import gc
 import json
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -197,6 +199,34 @@ def test_the_record_tells_every_call():
         assert (first["collective"], first["protocol"], first["bytes"]) == ("all_reduce", "ll", 32)
         assert first["state"] == second["state"] == "ended"
         assert second["collective"] == "barrier"
+
+    run_ranks(2, check)
+
+
+def test_one_rank_has_all_write_their_records(tmp_path: Path):
+    written = threading.Barrier(3)
+
+    def check(comm):
+        comm.barrier()
+        if comm.rank == 0:
+            comm.dump()
+        file = tmp_path / f"unisono-{comm.id}-{comm.rank}.json"
+        until = time.monotonic() + 20
+        while not file.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        written.wait(20)
+        return json.loads(file.read_text())
+
+    records = run_ranks(3, check, settings={"UNISONO_DUMP_DIRECTORY": str(tmp_path)})
+    assert [record["cause"] for record in records] == ["request", "peer", "peer"]
+    assert [record["rank"] for record in records] == [0, 1, 2]
+    assert all(record["collectives"][0]["collective"] == "barrier" for record in records)
+
+
+def test_a_dump_without_a_folder_is_misuse():
+    def check(comm):
+        with pytest.raises(unisono.errors.MisuseError, match="UNISONO_DUMP_DIRECTORY names no"):
+            comm.dump()
 
     run_ranks(2, check)
 

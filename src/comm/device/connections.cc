@@ -76,6 +76,8 @@ Status DeviceConnections::open(int ordinal) {
   UNISONO_TRY(make_event(launched_.captured));
   for (sys::cuda::EventHandle*& event : events_) UNISONO_TRY(make_event(event));
   launched_.last = events_[0];
+  if (engine_->stamp_board_address() == 0) return {};
+  UNISONO_ASSIGN(stamps_, KernelStamps::make(*engine_, job_->sys_world().now_ns()));
   return {};
 }
 
@@ -377,6 +379,7 @@ Status DeviceConnections::failure() const {
 void DeviceConnections::look(std::int64_t now_ns) {
   engine_->copy_links().look(now_ns);
   if (signals_ != nullptr) signals_->look(now_ns);
+  if (stamps_) stamps_->look(now_ns);
 }
 
 Status DeviceConnections::check_peers() {

@@ -17,6 +17,7 @@
 
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/job.h"
+#include "comm/device/kernel_stamps.h"
 #include "comm/device/launch_order.h"
 #include "comm/device/signals.h"
 #include "comm/run/stream_calls.h"
@@ -72,6 +73,7 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   Status after_launch(sys::cuda::StreamHandle* stream) override;
   Status make_room(sys::cuda::StreamHandle* stream, int blocks) override;
   void end_launch() override;
+  device::Stamp stamp() override { return stamp_; }
 
   // Misuse if the stream is of another device, or is captured where that cannot be. Any thread.
   Status check_stream(void* stream) const;
@@ -88,6 +90,8 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   Status copy_to_peer(sys::cuda::StreamHandle* stream, sys::cuda::DeviceAddress target,
                       const void* data, std::size_t bytes) const;
 
+  // Null: kernels stamp nothing. Any thread.
+  KernelStamps* stamps() const { return stamps_.get(); }
   bool is_busy() const override;
   Launch last_launch() const override { return last_launch_; }
   std::uint64_t ended_launches() override;
@@ -170,6 +174,9 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   static constexpr std::size_t most_events = 32;
   std::array<sys::cuda::EventHandle*, most_events> events_{};
   Launch last_launch_;
+  std::uint64_t captured_launches_ = 0;
+  std::unique_ptr<KernelStamps> stamps_;
+  device::Stamp stamp_{};  // of the call that is put on its stream now
   std::uint64_t ended_launches_ = 0;
   // Of the call that is put on its stream now.
   std::unique_lock<std::mutex> order_lock_;

@@ -23,6 +23,11 @@ Status DeviceConnections::before_launch(sys::cuda::StreamHandle* stream) {
       device().check(driver.capture_info(stream, &capturing, &capture_, nullptr, nullptr, nullptr),
                      "looking at a stream"));
   if (capturing == 0) capture_ = 0;
+  if (stamps_) {
+    const std::uint64_t number = capture_ != 0 ? ++captured_launches_ : last_launch_.number + 1;
+    stamp_ = {engine_->stamp_board_address(),
+              stamps_->begin_launch(number, capture_ != 0, job_->sys_world().now_ns())};
+  }
   if (capture_ != 0 || stream == last_stream_ || !has_launched_.load(std::memory_order_relaxed))
     return {};
   return device().check(driver.stream_wait_event(stream, launched_.last, 0),

@@ -20,6 +20,7 @@
 #include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/sync/link.cuh"
+#include "device/sync/stamp.cuh"
 #include "device/sync/wait.cuh"
 #include "plan/chunk_layout.h"
 
@@ -334,7 +335,9 @@ __device__ __forceinline__ void interpret(const Launch& launch) {
   auto* stopped = at_address<std::uint32_t>(launch.program.states +
                                             sizeof(BlockState) * launch.program.block_count);
   // Once given up, the counters of the two ends no longer agree.
+  const std::uint64_t count = stamp_begin(launch.stamp);
   if (ptx::load_relaxed_sys(stopped) != 0) return;
+  keep_stamp_count(launch.stamp, count);
   LinkCounters* send = nullptr;
   LinkCounters* recv = nullptr;
   if (shared.block.send_link >= 0) send = at_address<LinkCounters>(shared.send.counters);
@@ -354,9 +357,9 @@ __device__ __forceinline__ void interpret(const Launch& launch) {
   state->launches = worker.epoch;
   if (send != nullptr) send->sent = worker.sent;
   if (recv != nullptr) recv->received = worker.received;
-  if (launch.posts == 0) return;
-  if (shared.block.sends > 0) ++send->heeded;
-  if (shared.block.receives > 0) ++recv->posted;
+  if (launch.posts != 0 && shared.block.sends > 0) ++send->heeded;
+  if (launch.posts != 0 && shared.block.receives > 0) ++recv->posted;
+  stamp_end(launch.stamp);
 }
 
 }  // namespace

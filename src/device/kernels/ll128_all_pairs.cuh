@@ -25,6 +25,7 @@
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/reduce/units.cuh"
+#include "device/sync/stamp.cuh"
 #include "device/sync/wait.cuh"
 
 namespace unisono::device {
@@ -277,8 +278,10 @@ __device__ __forceinline__ void run_ll128(const Ll128Launch& launch) {
   if (!has_peers<most>(launch)) return;
   ptx::wait_for_kernel_before();
   ptx::let_next_kernel_come();
+  const std::uint64_t count = stamp_begin(launch.stamp);
   if constexpr (posts) {
     if (!self.begin()) return;
+    keep_stamp_count(launch.stamp, count);
     __shared__ std::uint64_t views[most];
     ZeroCopy zero_copy{launch, watch, place, own->zero_copy.calls[blockIdx.x] + 1, views, 0, 0};
     if (!zero_copy.agree()) return;
@@ -291,10 +294,14 @@ __device__ __forceinline__ void run_ll128(const Ll128Launch& launch) {
     const bool complete = run_rest(self, warp_of_block) && zero_copy.await_ends();
     if (__syncthreads_or(complete ? 0 : 1) != 0) return;
     if (threadIdx.x == 0) own->zero_copy.calls[blockIdx.x] = zero_copy.call;
-  } else if (!run_rounds(self, warp_of_block, static_cast<int>(gridDim.x))) {
-    return;
+    if (lane == 0) own->rounds[warp] = self.round;
+    if (threadIdx.x == 0) stamp_end(launch.stamp);
+  } else {
+    keep_stamp_count(launch.stamp, count);
+    const bool is_complete = run_rounds(self, warp_of_block, static_cast<int>(gridDim.x));
+    if (is_complete && self.has_begun && lane == 0) own->rounds[warp] = self.round;
+    stamp_end_of_block(launch.stamp, is_complete);
   }
-  if (self.has_begun && lane == 0) own->rounds[warp] = self.round;
 }
 
 }  // namespace

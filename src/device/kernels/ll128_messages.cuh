@@ -11,6 +11,7 @@
 #include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
+#include "device/sync/stamp.cuh"
 #include "device/sync/wait.cuh"
 
 namespace unisono::device {
@@ -116,6 +117,7 @@ extern "C" __global__ void __launch_bounds__(ll128_threads, 1)
   const Ll128MessagesRoute way = launch.ways[way_at];
   ptx::wait_for_kernel_before();
   ptx::let_next_kernel_come();
+  keep_stamp_count(launch.stamp, stamp_begin(launch.stamp));
   const Watch watch{launch.timeout_ns, at_address<Mailbox>(launch.mailbox),
                     at_address<std::uint32_t>(launch.stopped)};
   Ll128Carrier carrier{
@@ -130,12 +132,14 @@ extern "C" __global__ void __launch_bounds__(ll128_threads, 1)
       false,
       0,
       0};
-  for (int i = 0; i < way.transfers; ++i) {
+  bool is_complete = true;
+  for (int i = 0; i < way.transfers && is_complete; ++i) {
     carrier.place.step = i;
     carrier.place.tile = 0;
-    if (!carrier.carry(launch.transfers[way.first_transfer + i])) return;
+    is_complete = carrier.carry(launch.transfers[way.first_transfer + i]);
   }
-  carrier.end();
+  if (is_complete) carrier.end();
+  stamp_end_of_block(launch.stamp, is_complete);
 }
 
 }  // namespace unisono::device

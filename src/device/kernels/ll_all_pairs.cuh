@@ -22,6 +22,7 @@
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/reduce/units.cuh"
+#include "device/sync/stamp.cuh"
 #include "device/sync/wait.cuh"
 
 namespace unisono::device {
@@ -248,7 +249,9 @@ __device__ __forceinline__ void run_ll(const LlLaunch& launch) {
   const auto outgoing = block.load_outgoing(first + threadIdx.x);
   // Behind it, and on their way at the same time.
   block.call = ptx::load_relaxed_sys(&state->launches) + 1;
+  const std::uint64_t count = stamp_begin(launch.stamp);
   if (ptx::load_relaxed_sys(stopped) != 0) return;
+  keep_stamp_count(launch.stamp, count);
   const std::uint64_t of_block = hops * launch.block_bytes;
   block.part = block.call % ll_slots * of_block * ll_max_blocks + blockIdx.x * of_block;
   if (kind != LlKind::two_shot && launch.tells != 0 && !block.greet()) return;
@@ -256,8 +259,9 @@ __device__ __forceinline__ void run_ll(const LlLaunch& launch) {
   // All know the call's number; what is given up now is never begun again.
   __syncthreads();
   if (threadIdx.x == 0) state->launches = block.call;
-  if (kind != LlKind::take && !block.combine()) return;
-  if (kind != LlKind::combine) block.take();
+  const bool is_complete =
+      (kind == LlKind::take || block.combine()) && (kind == LlKind::combine || block.take());
+  stamp_end_of_block(launch.stamp, is_complete);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/sync/link.cuh"
+#include "device/sync/stamp.cuh"
 
 namespace unisono::device {
 namespace {
@@ -137,7 +138,9 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
   const Link link = block.link != 0 ? *at_address<const Link>(block.link) : Link{};
   auto* stopped = at_address<std::uint32_t>(launch.stopped);
   // Once given up, the counters of the two ends no longer agree.
+  const std::uint64_t count = stamp_begin(launch.stamp);
   if (ptx::load_relaxed_sys(stopped) != 0) return;
+  keep_stamp_count(launch.stamp, count);
   auto* counters = at_address<LinkCounters>(link.counters);
   Carrier carrier{link,
                   {launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
@@ -180,9 +183,11 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
       ++carrier.place.tile;
     }
   }
-  if (threadIdx.x != 0 || counters == nullptr) return;
-  (block.sends != 0 ? counters->sent : counters->received) = carrier.number;
-  (block.sends != 0 ? counters->heeded : counters->posted) = carrier.posts;
+  if (threadIdx.x == 0 && counters != nullptr) {
+    (block.sends != 0 ? counters->sent : counters->received) = carrier.number;
+    (block.sends != 0 ? counters->heeded : counters->posted) = carrier.posts;
+  }
+  stamp_end_of_block(launch.stamp, true);
 }
 
 }  // namespace

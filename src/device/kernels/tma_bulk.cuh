@@ -20,6 +20,7 @@
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/ptx/tma_bulk.cuh"
+#include "device/sync/stamp.cuh"
 #include "device/sync/wait.cuh"
 
 namespace unisono::device {
@@ -70,6 +71,7 @@ __device__ __forceinline__ void run_bulk(const BulkLaunch& launch) {
   // SMs meanwhile.
   if (static_cast<int>(gridDim.x) > launch.blocks) ptx::let_next_kernel_come();
   // Once given up, the counters of the two ends no longer agree.
+  keep_stamp_count(launch.lines.stamp, stamp_begin(launch.lines.stamp));
   if (ptx::load_relaxed_sys(&own->stopped) != 0) return;
   const Watch watch{launch.lines.timeout_ns, at_address<Mailbox>(launch.lines.mailbox),
                     &own->stopped};
@@ -86,6 +88,7 @@ __device__ __forceinline__ void run_bulk(const BulkLaunch& launch) {
   // Also for those that this call does not have.
   const unsigned number = blockIdx.x + threadIdx.x * gridDim.x;
   if (number < ll128_max_blocks) own->bulk.calls[number] = block.call;
+  if (threadIdx.x == 0) stamp_end_out_of_line(launch.lines.stamp);
 }
 
 }  // namespace

@@ -80,4 +80,12 @@ __device__ __forceinline__ std::uint64_t add_relaxed_gpu(std::uint64_t* at, std:
   return before;
 }
 
+// They return nothing, so that nothing waits for them. Relaxed, gpu.
+__device__ __forceinline__ void reduce_add_gpu(std::uint64_t* at, std::uint64_t value) {
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+__device__ __forceinline__ void reduce_max_gpu(std::uint64_t* at, std::uint64_t value) {
+  asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+
 }  // namespace unisono::device::ptx

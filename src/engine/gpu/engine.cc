@@ -48,7 +48,8 @@ Options Options::from_settings(const Settings& from) {
           .zero_copy_min_bytes = from.boolean(Setting::gpu_zero_copy)
                                      ? from.bytes(Setting::gpu_zero_copy_min_bytes)
                                      : Options::no_zero_copy,
-          .copies = copies};
+          .copies = copies,
+          .stamps = from.boolean(Setting::gpu_stamps)};
 }
 
 Status Options::check() const {
@@ -83,6 +84,10 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
                  sys::cuda::Memory::allocate(device, sizeof(device::BlockState)));
   UNISONO_ASSIGN(engine->mailbox_memory_,
                  sys::cuda::MappedHostMemory::allocate(device, sizeof(device::Mailbox)));
+  if (options.stamps) {
+    UNISONO_ASSIGN(engine->stamp_board_,
+                   sys::cuda::Memory::allocate(device, sizeof(device::StampBoard)));
+  }
   UNISONO_ASSIGN(engine->copy_links_, CopyLinks::make(device, options.copies));
   const sys::cuda::Current current(*device);
   int blocks_per_sm = 0;
@@ -139,6 +144,12 @@ void Engine::stop() {
   // Relaxed: a kernel reads nothing else on the strength of it.
   std::atomic_ref(mailbox().stop).store(1, std::memory_order_relaxed);
   copy_links_->stop();
+}
+
+bool Engine::has_given_up() const {
+  // Relaxed: who asks has not yet read what it then leaves out.
+  return std::atomic_ref(mailbox().stop).load(std::memory_order_relaxed) != 0 ||
+         std::atomic_ref(mailbox().failure.state).load(std::memory_order_relaxed) != 0;
 }
 
 Status Engine::failure() const {

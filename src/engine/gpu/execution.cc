@@ -86,6 +86,11 @@ class GpuExecution : public Execution {
     return is_reduction(header_.collective) && arguments_.operation == ReduceOperation::average;
   }
   // Whether all that a launch needs is there.
+  // An average of what is interpreted, where this rank has it.
+  bool divides() const {
+    const bool holds_result = header_.collective != Collective::reduce || rank_ == header_.root;
+    return is_average() && arguments_.count > 0 && holds_result;
+  }
   Result<bool> get_ready();
   Result<bool> connect();
   Status upload();
@@ -175,7 +180,7 @@ Status GpuExecution::launch_all() {
   if (is_specialised())
     return specialised_->launch(resources_, arguments_, arithmetic(), is_repeated_);
   UNISONO_TRY(launch());
-  return is_average() && arguments_.count > 0 ? launch_divide() : Status();
+  return divides() ? launch_divide() : Status();
 }
 
 Result<bool> GpuExecution::get_ready() {
@@ -298,6 +303,8 @@ Result<device::Launch> GpuExecution::prepare_launch() {
   launch.tiles = static_cast<std::int32_t>(tiles);
   launch.mailbox = resources_.engine().mailbox_address();
   launch.timeout_ns = arguments_.timeout_ns;
+  launch.stamp = resources_.stamp();
+  if (divides()) launch.stamp.call |= device::stamp_goes_on;
   launch.posts = posts();
   if (launch.posts != 0 && lowered_.has_addresses)
     resources_.find_peer_mappings(arguments_.output, output_bytes(header_, rank_, arguments_),
@@ -329,12 +336,11 @@ Status GpuExecution::launch() {
 
 // After the kernel that makes the sums, on its stream.
 Status GpuExecution::launch_divide() {
-  const bool holds_result = header_.collective != Collective::reduce || rank_ == header_.root;
-  if (!holds_result) return {};
   const Engine& engine = resources_.engine();
   device::DivideLaunch launch{
       .data = reinterpret_cast<DeviceAddress>(arguments_.output),
       .elements = arguments_.count * plan::output_blocks_of(header_, rank_),
+      .stamp = resources_.stamp(),
       .ranks = header_.ranks,
       .type = static_cast<std::uint8_t>(arguments_.type),
       .element_bytes = static_cast<std::uint8_t>(size_bytes(arguments_.type))};

@@ -46,6 +46,7 @@ struct Options {
   std::uint64_t ll128_messages_bytes = 2 << 20;
   static constexpr int max_slots = 64;
   CopyLinks::Options copies;
+  bool stamps = false;  // kernels stamp when they begin and end; each rank as it likes
   static Options from_settings(const Settings& from);
   Status check() const;
 };
@@ -96,6 +97,10 @@ class Engine {
   std::uint64_t mailbox_address() const { return mailbox_memory_.address(); }
   // In device memory: set once messages were given up.
   std::uint64_t stopped_address() const { return stopped_memory_.address(); }
+  // device::StampBoard, in device memory; 0: kernels stamp nothing.
+  std::uint64_t stamp_board_address() const { return stamp_board_.address(); }
+  // Whether a kernel has given up, or was told to: stamps of later ends say nothing.
+  bool has_given_up() const;
   // Thread blocks that are on the device at once.
   int max_blocks() const { return max_blocks_; }
   // For ranks that share the device, before the first call: no kernel starts while the one before
@@ -130,6 +135,7 @@ class Engine {
   sys::cuda::MappedHostMemory mailbox_memory_;
   std::unique_ptr<CopyLinks> copy_links_;
   sys::cuda::Memory stopped_memory_;
+  sys::cuda::Memory stamp_board_;
   sys::cuda::Kernel interpret_;
   sys::cuda::Kernel interpret_tokens_;
   // By kind of data and for up to 2, 4 and 8 ranks.
@@ -191,6 +197,8 @@ class Resources {
   // kernels of others that may leave no room for so many.
   virtual Status make_room(sys::cuda::StreamHandle* stream, int blocks) = 0;
   virtual void end_launch() {}
+  // Between them: what the call's kernels stamp.
+  virtual device::Stamp stamp() { return {}; }
 };
 
 // A call between before_launch and after_launch, whatever it comes to.

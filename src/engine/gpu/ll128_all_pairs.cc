@@ -212,6 +212,7 @@ Status Ll128AllPairs::launch(Resources& resources, const Arguments& arguments,
   // What peers reach may be more than it was.
   if (!is_repeated || arguments.path.variant != Path::ll128_all_pairs)
     prepare(resources, arguments, arithmetic);
+  launch_.stamp = resources.stamp();
   if (arguments.path.variant == Path::tma_bulk)
     return launch_in_bulk(resources, arguments, launch_);
   const int blocks = arguments.path.thread_blocks;

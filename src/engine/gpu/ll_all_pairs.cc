@@ -157,6 +157,7 @@ Status LlAllPairs::launch(Resources& resources, const Arguments& arguments,
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
   const int blocks = arguments.path.thread_blocks;
   UNISONO_TRY(resources.make_room(stream, blocks));
+  launch_.stamp = resources.stamp();
   void* parameters[] = {&launch_};
   const auto result = kernel_->launch(static_cast<unsigned>(blocks), threads_, stream, parameters);
   return engine.device().check(result, "launching an LL all-pairs kernel");

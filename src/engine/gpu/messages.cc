@@ -229,6 +229,7 @@ Status Messages::launch_ll128(sys::cuda::StreamHandle* stream) const {
   launch.mailbox = engine.mailbox_address();
   launch.stopped = engine.stopped_address();
   launch.timeout_ns = arguments_.timeout_ns;
+  launch.stamp = resources_.stamp();
   void* parameters[] = {&launch};
   return engine.device().check(engine.ll128_messages().launch(
                                    static_cast<unsigned>(blocks),
@@ -263,6 +264,7 @@ Status Messages::launch_any(const sys::cuda::Kernel& kernel,
   launch.mailbox = engine.mailbox_address();
   launch.stopped = engine.stopped_address();
   launch.timeout_ns = arguments_.timeout_ns;
+  launch.stamp = resources_.stamp();
   void* parameters[] = {&launch};
   return engine.device().check(kernel.launch(blocks, device::threads_per_block, stream, parameters),
                                "launching messages");

@@ -1,6 +1,7 @@
 // In the place of src/device/ptx/memory.cuh, on a host, where one thread block runs at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -31,5 +32,7 @@ inline void fence_sys() {}
 inline std::uint64_t add_relaxed_gpu(std::uint64_t* at, std::uint64_t value) {
   return std::exchange(*at, *at + value);
 }
+inline void reduce_add_gpu(std::uint64_t* at, std::uint64_t value) { *at += value; }
+inline void reduce_max_gpu(std::uint64_t* at, std::uint64_t value) { *at = std::max(*at, value); }
 
 }  // namespace unisono::device::ptx
