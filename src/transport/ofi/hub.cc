@@ -55,13 +55,15 @@ Result<std::shared_ptr<Hub>> Hub::make(const TransportOptions& options, std::str
                   "arrive, without a check; use UNISONO_TRANSPORT=socket, or UNISONO_WIRE=none "
                   "where the network is trusted");
   UNISONO_TRY(library());
-  std::string host;
-  // Shared memory has no host's address.
-  if (provider != shared_memory_provider) {
-    UNISONO_ASSIGN(host, numeric_host(options.interface));
+  UNISONO_ASSIGN(const std::string host, numeric_host(options.interface));
+  auto endpoint = Endpoint::open(host, provider);
+  // Providers of other fabrics have addresses of their own.
+  if (!endpoint.ok() && !host.empty()) {
+    auto by_itself = Endpoint::open("", provider);
+    if (by_itself.ok()) endpoint = std::move(by_itself);
   }
-  UNISONO_ASSIGN(auto endpoint, Endpoint::open(host, provider));
-  std::shared_ptr<Hub> hub(new Hub(options.key, std::move(endpoint)));
+  if (!endpoint.ok()) return endpoint.take_error();
+  std::shared_ptr<Hub> hub(new Hub(options.key, std::move(*endpoint)));
   UNISONO_TRY(hub->post_receives());
   return hub;
 }
