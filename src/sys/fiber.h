@@ -33,11 +33,11 @@ class Fiber {
   ucontext_t resumer_{};
   bool has_ended_ = false;
   // For the sanitizers, which keep what they know of a stack by the thread.
-  void* fake_stack_ = nullptr;
-  const void* resumer_stack_ = nullptr;
-  std::size_t resumer_stack_bytes_ = 0;
-  void* own_thread_ = nullptr;
-  void* resumer_thread_ = nullptr;
+  [[maybe_unused]] void* fake_stack_ = nullptr;
+  [[maybe_unused]] const void* resumer_stack_ = nullptr;
+  [[maybe_unused]] std::size_t resumer_stack_bytes_ = 0;
+  [[maybe_unused]] void* own_thread_ = nullptr;
+  [[maybe_unused]] void* resumer_thread_ = nullptr;
 };
 
 }  // namespace unisono::sys
