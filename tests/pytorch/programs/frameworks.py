@@ -11,9 +11,9 @@ from checks import rank, report, size
 from torch import nn
 
 
-def ran() -> str:
-    """What ran in the default group, which must be Unisono's."""
-    entries = unisono.torch.communicator().record()["collectives"]
+def ran(group: dist.ProcessGroup | None) -> str:
+    """What ran in a group, which must be Unisono's; None: the default group."""
+    entries = unisono.torch.communicator(group).record()["collectives"]
     collectives = {entry["collective"] for entry in entries}
     return "all_reduce" if "all_reduce" in collectives else f"only {sorted(collectives)}"
 
@@ -114,8 +114,8 @@ def with_lightning() -> nn.Module:
     return module.model
 
 
-def with_deepspeed() -> nn.Module:
-    """dist_backend names it."""
+def with_deepspeed() -> tuple[nn.Module, dist.ProcessGroup]:
+    """dist_backend names it; gradients are added in a group of DeepSpeed's own."""
     import deepspeed
 
     deepspeed.init_distributed(dist_backend="unisono")
@@ -130,20 +130,21 @@ def with_deepspeed() -> nn.Module:
     )
     engine.backward(engine(*batch())["loss"])
     engine.step()
-    return model
+    return model, engine.data_parallel_group
 
 
 def main(name: str) -> None:
     """Trains, and reports whether all ranks have the same parameters, which have changed."""
-    programs: dict[str, Callable[[], nn.Module]] = {
+    programs: dict[str, Callable[[], nn.Module | tuple[nn.Module, dist.ProcessGroup]]] = {
         "accelerate": with_accelerate,
         "transformers": with_trainer,
         "lightning": with_lightning,
         "deepspeed": with_deepspeed,
     }
-    model = programs[name]()
-    report("backend", dist.get_backend())
-    report("ran", ran())
+    trained = programs[name]()
+    model, group = trained if isinstance(trained, tuple) else (trained, None)
+    report("backend", dist.get_backend(group))
+    report("ran", ran(group))
     mine = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     parts = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(parts, mine)
