@@ -279,8 +279,8 @@ def _print_outcomes(outcomes: list[_Outcome], seconds: float) -> None:
     print_table(
         ("plan", "verified", "one-sided", "cannot serve", "slots", "steps", "seconds", "wrong"),
         [
-            (one.name, one.verified, one.one_sided or "-", one.skipped, one.slots or "-", f"{one.steps:,}",
-             f"{one.seconds:.2f}", one.wrong)
+            (one.name, one.verified, one.one_sided or "-", one.skipped, one.slots or "-",
+             f"{one.steps:,}", f"{one.seconds:.2f}", one.wrong)
             for one in outcomes
         ],
         right=("verified", "one-sided", "cannot serve", "slots", "steps", "seconds", "wrong"),
