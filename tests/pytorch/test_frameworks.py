@@ -28,7 +28,7 @@ def test_training_over_unisono(framework: str) -> None:
 def test_ray_train_over_unisono() -> None:
     skip_without("ray")
     outcome = run("ray_train.py", 1)
-    assert outcome.reports.get("backend") == ["unisono"], outcome.text()
+    assert outcome.reports.get("backend") == ["unisono unisono"], outcome.text()
 
 
 def test_torchft_over_unisono() -> None:
