@@ -156,6 +156,31 @@ TEST_P(Faults, ALeavingPeerIsToldOnlyAfterALookForWhatItLeft) {
   }));
 }
 
+// Its memory goes, too, while the peer's bytes are on their way there.
+TEST_P(Faults, AnEndThatGoesInTheMiddleOfPutsHarmsNoOther) {
+  constexpr std::size_t bytes = 8u << 20;
+  Job job(GetParam(), 2);
+  Pair other(job, small, {.channel = 100});
+  const std::vector<std::byte> source(bytes, std::byte{9});
+  for (std::uint32_t round = 0; round < 4; ++round) {
+    Pair doomed(job, {.region_bytes = bytes, .signals = 1}, {.channel = round});
+    const auto taken = doomed.a->try_put(source.data(), bytes, 0, {0, 1});
+    ASSERT_TRUE(taken.ok() && *taken);
+    for (std::uint32_t looks = 0; looks < 2 * round; ++looks)
+      ASSERT_TRUE(progress_all({doomed.a.get(), doomed.b.get()}).ok());
+    doomed.b.reset();
+    const std::uint64_t value = round + 1;
+    ASSERT_TRUE(put(*other.a, &value, sizeof value, 8 * round, {1, value}));
+    ASSERT_TRUE(eventually([&] {
+      job.progress();
+      EXPECT_TRUE(progress_all({doomed.a.get(), other.a.get(), other.b.get()}).ok());
+      return other.b->signals()[1].load(std::memory_order_acquire) == value &&
+             doomed.a->puts_completed() == doomed.a->puts_started();
+    }));
+    EXPECT_TRUE(equal_bytes(other.b->region() + 8 * round, &value, sizeof value));
+  }
+}
+
 TEST_P(Faults, OfferedMemoryIsReadWhole) {
   std::mt19937_64 random(12);
   Job job(GetParam(), 2);
