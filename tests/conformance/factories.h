@@ -35,16 +35,16 @@ inline Factory protected_socket(std::string name, sys::Protection protection) {
 
 // libfabric's transport, by each of its providers that works here.
 inline std::vector<Factory> with_ofi(std::vector<Factory> all) {
-  for (const char* provider : {"tcp;ofi_rxm", "net", "shm"}) {
+  for (const char* provider : {"tcp;ofi_rxm", "shm"}) {
     const auto make = [provider](const TransportOptions& with) {
       return transport::ofi::make_transport(with, provider);
     };
     if (!make(Job::options("probe")).ok()) continue;
-    const std::string name = std::string_view(provider) == "tcp;ofi_rxm" ? "tcp" : provider;
-    all.push_back({.name = "ofi_" + name,
+    const bool is_shm = std::string_view(provider) == "shm";
+    all.push_back({.name = is_shm ? "ofi_shm" : "ofi_tcp",
                    .make = make,
                    .across_processes = true,
-                   .inside_a_process = name != "shm"});
+                   .inside_a_process = !is_shm});
   }
   return all;
 }
