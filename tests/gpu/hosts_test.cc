@@ -8,9 +8,12 @@
 #include <random>
 #include <vector>
 
+#include "algorithm/algorithm.h"
 #include "base/settings.h"
 #include "base/str.h"
 #include "gpu/device_copies.h"
+#include "plan/json.h"
+#include "plan/zero_copy.h"
 #include "support/emulated_device.h"
 #include "support/forked_ranks.h"
 #include "support/gpu_cluster.h"
@@ -115,6 +118,44 @@ TEST_P(GpuHosts, MessagesAreStaged) {
       },
       apart(GetParam()));
   for (const Ended& ended : all) EXPECT_EQ(ended.said, "");
+}
+
+// No rank can map the buffers of a rank on another host.
+TEST_P(GpuHosts, RegisteredPutsArriveWhereBuffersCannotBeMapped) {
+  const int ranks = GetParam();
+  const algorithm::Entry& entry = **algorithm::find(Collective::all_gather, "direct");
+  const auto plan = algorithm::make_plan(entry, {.collective = Collective::all_gather,
+                                                 .placement = topo::Placement::single_node(ranks)});
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  const plan::ZeroCopy pass(*plan);
+  ASSERT_GT(pass.early(), 0);
+  plan::Plan puts = pass.under(plan::Reach(ranks, true));
+  puts.header.name = "puts";
+  const std::string text = plan::to_json(puts);
+  const auto all = run_forked(
+      ranks,
+      [&text](Communicator& communicator) -> std::string {
+        const Status registered = communicator.register_plans(std::span(&text, 1));
+        if (!registered.ok()) return registered.error().describe();
+        const TestStream stream = stream_of(communicator);
+        for (const std::int64_t count : {1, 70'001}) {
+          const Problem problem{
+              Collective::all_gather, communicator.size(), 0, count, ReduceOperation::sum, {}};
+          // The second call is one whose buffers peers would have mapped.
+          for (const std::uint64_t seed : {1U, 2U}) {
+            const std::string wrong = run_checked(
+                communicator,
+                {problem, DataType::float32, false, {.algorithm = "puts"}, seed, on(stream)});
+            if (!wrong.empty()) return str(count, ": ", wrong);
+          }
+        }
+        return {};
+      },
+      apart(ranks));
+  for (const Ended& ended : all) {
+    EXPECT_EQ(ended.said, "");
+    EXPECT_EQ(ended.exit_code, 0) << "signal " << ended.signal;
+  }
 }
 
 TEST_P(GpuHosts, AreRefusedWhereTheSettingSaysSo) {

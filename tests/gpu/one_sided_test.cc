@@ -184,6 +184,99 @@ TEST_P(GpuOneSided, RegisteredPlansGiveTheHostEnginesBits) {
   }
 }
 
+// Puts need no slots in host memory; as messages on a stream these need three.
+constexpr std::string_view three_puts_a_signal = R"(plan three_puts version 1
+collective all_gather ranks 3
+protocol simple channels 1 in_place no
+chunks 3 input_blocks 1 output_blocks 3
+bytes 0..
+
+rank 0
+  block 0 channel 0 send 1 recv 2
+    put input[0] -> output[0]
+    put input[1] -> output[1]
+    put input[2] -> output[2]
+    signal
+    wait
+    copy input[0] -> output[0] x3
+  block 1 channel 0 send 2 recv 1
+    put input[0] -> output[0]
+    put input[1] -> output[1]
+    put input[2] -> output[2]
+    signal
+    wait
+
+rank 1
+  block 0 channel 0 send 2 recv 0
+    put input[0] -> output[3]
+    put input[1] -> output[4]
+    put input[2] -> output[5]
+    signal
+    wait
+    copy input[0] -> output[3] x3
+  block 1 channel 0 send 0 recv 2
+    put input[0] -> output[3]
+    put input[1] -> output[4]
+    put input[2] -> output[5]
+    signal
+    wait
+
+rank 2
+  block 0 channel 0 send 0 recv 1
+    put input[0] -> output[6]
+    put input[1] -> output[7]
+    put input[2] -> output[8]
+    signal
+    wait
+    copy input[0] -> output[6] x3
+  block 1 channel 0 send 1 recv 0
+    put input[0] -> output[6]
+    put input[1] -> output[7]
+    put input[2] -> output[8]
+    signal
+    wait
+)";
+
+TEST_P(GpuOneSided, APlanOfMoreSlotsThanTheGpuHasRunsInHostMemoryAlone) {
+  const auto devices = usable_devices();
+  const auto device_of = [&](int rank) { return devices[static_cast<std::size_t>(rank)]; };
+  SettingValues two_slots = settings();
+  two_slots.emplace_back("UNISONO_GPU_SLOTS", "2");
+  run_ranks({.ranks = ranks,
+             .timeout = std::chrono::seconds(30),
+             .device = [&](int rank) { return device_of(rank)->ordinal(); },
+             .settings = two_slots},
+            [&](Communicator& communicator) {
+              const TestStream stream(device_of(communicator.rank()));
+              const std::string text(three_puts_a_signal);
+              const auto plan = plan::parse(text);
+              ASSERT_TRUE(plan.ok()) << plan.error().message;
+              const Status registered = communicator.register_plans(std::span(&text, 1));
+              ASSERT_TRUE(registered.ok()) << registered.error().describe();
+              EXPECT_EQ(output_of(communicator, plan->header, 300, nullptr).size(), 900U);
+              auto input = Memory::allocate(stream.shared_device(), 300 * sizeof(float));
+              auto output = Memory::allocate(stream.shared_device(), 900 * sizeof(float));
+              ASSERT_TRUE(input.ok() && output.ok());
+              const Status refused = communicator.run(
+                  {.collective = Collective::all_gather,
+                   .input = reinterpret_cast<const void*>(input->address()),
+                   .output = reinterpret_cast<void*>(output->address()),
+                   .count = 300,
+                   .type = DataType::float32,
+                   .operation = ReduceOperation::sum,
+                   .options = {.algorithm = "three_puts", .stream = stream.handle()}});
+              ASSERT_FALSE(refused.ok());
+              EXPECT_EQ(refused.error().kind, ErrorKind::misuse);
+              EXPECT_NE(refused.error().message.find(
+                            "needs 3 slots in each connection, of which only 2 are available"),
+                        std::string::npos)
+                  << refused.error().message;
+              // Nothing has started: the communicator goes on, on the stream, too.
+              EXPECT_TRUE(communicator.barrier({.stream = stream.handle()}).ok());
+              EXPECT_TRUE(stream.synchronize().ok());
+            });
+}
+
 INSTANTIATE_TEST_SUITE_P(ZeroCopy, GpuOneSided, testing::Bool(), [](const auto& given) {
   return given.param ? "WherePeersReach" : "ThroughSlots";
 });
