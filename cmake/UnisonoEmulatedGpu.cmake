@@ -20,15 +20,15 @@ target_compile_options(emulated_gpu PRIVATE -O2 -ffp-contract=off -U_FORTIFY_SOU
 target_link_libraries(emulated_gpu PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 add_dependencies(gpu_test emulated_gpu)
 
-# unisono_test_emulated(<name> <devices> <multiprocessors> <test>...)
-function(unisono_test_emulated name devices multiprocessors)
+# unisono_test_emulated(<name> <devices> <SMs> <test>...)
+function(unisono_test_emulated name devices sms)
   list(JOIN ARGN ":" filter)
   # By a name of its own, which its report has, too.
   add_custom_command(TARGET gpu_test POST_BUILD COMMAND "${CMAKE_COMMAND}" -E create_symlink
     "$<TARGET_FILE_NAME:gpu_test>" "$<TARGET_FILE_DIR:gpu_test>/${name}" VERBATIM)
   add_test(NAME ${name} COMMAND "$<TARGET_FILE_DIR:gpu_test>/${name}" "--gtest_filter=${filter}")
   set_tests_properties(${name} PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS} ENVIRONMENT
-    "LD_LIBRARY_PATH=${emulated_folder};UNISONO_EMULATED_DEVICES=${devices};UNISONO_EMULATED_MULTIPROCESSORS=${multiprocessors}")
+    "LD_LIBRARY_PATH=${emulated_folder};UNISONO_EMULATED_DEVICES=${devices};UNISONO_EMULATED_SMS=${sms}")
 endfunction()
 
 unisono_test_emulated(gpu_emulated 1 16
@@ -60,4 +60,4 @@ target_link_libraries(nccl_devices_test PRIVATE
 add_dependencies(nccl_devices_test emulated_gpu)
 add_test(NAME nccl_emulated_devices COMMAND nccl_devices_test)
 set_tests_properties(nccl_emulated_devices PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS}
-  ENVIRONMENT "LD_LIBRARY_PATH=${emulated_folder};UNISONO_EMULATED_DEVICES=4;UNISONO_EMULATED_MULTIPROCESSORS=16")
+  ENVIRONMENT "LD_LIBRARY_PATH=${emulated_folder};UNISONO_EMULATED_DEVICES=4;UNISONO_EMULATED_SMS=16")

@@ -24,6 +24,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
+Call sum_of(float& value) {
+  Call call;
+  call.collective = Collective::all_reduce;
+  call.input = call.output = &value;
+  call.count = 1;
+  return call;
+}
+
+
 class DumpSettings : public testing::Environment {
  public:
   void SetUp() override {
@@ -104,15 +113,7 @@ TEST(Dump, OnTheDeadlineOfWorkThatIsWaitedFor) {
           return;
         }
         float value = 1;
-        auto work = world.submit(Call{.collective = Collective::all_reduce,
-                                      .input = &value,
-                                      .output = &value,
-                                      .count = 1,
-                                      .send_counts = {},
-                                      .send_displacements = {},
-                                      .recv_counts = {},
-                                      .recv_displacements = {},
-                                      .options = {}});
+        auto work = world.submit(sum_of(value));
         ASSERT_TRUE(work.ok());
         ASSERT_FALSE(work->wait().ok());
         const auto record = json::parse(text_of(path_of(world)));
@@ -135,15 +136,7 @@ TEST(Dump, AFailureClosesEveryOpenCall) {
     float value = 1;
     std::vector<Work> works;
     for (int i = 0; i < 3; ++i) {
-      auto work = world.submit(Call{.collective = Collective::all_reduce,
-                                    .input = &value,
-                                    .output = &value,
-                                    .count = 1,
-                                    .send_counts = {},
-                                    .send_displacements = {},
-                                    .recv_counts = {},
-                                    .recv_displacements = {},
-                                    .options = {}});
+      auto work = world.submit(sum_of(value));
       ASSERT_TRUE(work.ok());
       works.push_back(std::move(*work));
     }

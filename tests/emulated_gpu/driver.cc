@@ -44,7 +44,7 @@ int setting(const char* name, int otherwise) {
   const char* const text = std::getenv(name);
   return text != nullptr ? std::atoi(text) : otherwise;
 }
-int multiprocessors() { return setting("UNISONO_EMULATED_MULTIPROCESSORS", 16); }
+int sms() { return setting("UNISONO_EMULATED_SMS", 16); }
 int devices() { return setting("UNISONO_EMULATED_DEVICES", 1); }
 
 // Contexts and functions are told apart by their addresses.
@@ -138,7 +138,7 @@ DriverResult cuDeviceGetUuid_v2(Uuid* uuid, DeviceOrdinal device) {
 }
 DriverResult cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal) {
   if (attribute == attribute_sms)
-    *value = multiprocessors();
+    *value = sms();
   else if (attribute == attribute_capability_major)
     *value = capability / 10;
   else if (attribute == attribute_capability_minor)
@@ -301,8 +301,8 @@ DriverResult cuLaunchKernelEx(const LaunchConfiguration* configuration, Function
   as_stream(configuration->stream)
       .add([call = kernel(parameters), blocks = configuration->grid[0],
             threads = configuration->block[0]]() -> Attempt {
-        auto kernel = std::make_shared<Kernel>(blocks, threads, call);
-        return [kernel](Random& random) { return kernel->step(random); };
+        auto launched = std::make_shared<Kernel>(blocks, threads, call);
+        return [launched](Random& random) { return launched->step(random); };
       });
   return driver_success;
 }
