@@ -43,7 +43,8 @@ struct Pending {
 }  // namespace unisono::nccl
 
 // Handles are looked up in a table before use, so that one that was destroyed is an error and not a
-// crash; whoever has looked one up keeps it alive. abort() may come from any thread at any time.
+// crash; a caller that has looked one up keeps it alive. abort() may come from any thread at any
+// time.
 struct ncclComm {
   ncclComm(int own_rank, int ranks, int own_device, const unisono::nccl::Config& its_config)
       : rank(own_rank), size(ranks), device(own_device), config(its_config) {}
@@ -122,7 +123,7 @@ using Handle = std::shared_ptr<ncclComm>;
 Handle add_handle(int rank, int size, int device, const Config& config);
 // Empty, with the error's text kept, if there is no such communicator.
 Handle find_handle(ncclComm_t comm, const char* function);
-// Out of the table; whoever still uses it keeps it alive.
+// Removes it from the table; callers that still use it keep it alive.
 Handle take_handle(ncclComm_t comm, const char* function);
 
 }  // namespace unisono::nccl

@@ -228,7 +228,7 @@ void bind_chunks(nb::module_& module) {
   nb::class_<PyChunk>(module, "Chunk",
                       R"(Chunks as they were when a program took hold of them.
 
-Whoever overwrites one of them makes this reference stale; steps give a fresh one.)")
+A step that overwrites one of them makes this reference stale; steps give a fresh one.)")
       .def("copy", &copy_chunk, nb::arg("rank"), nb::arg("buffer") = nb::none(),
            nb::arg("index") = nb::none(), nb::kw_only(), nb::arg("channel") = nb::none(),
            R"(Copies the chunks to another place: buffer and index of their own unless given.

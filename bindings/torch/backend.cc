@@ -255,7 +255,7 @@ Backend::Started Backend::start_on_device(std::span<Operation> operations, bool 
     profile(name, operation.holding, is_async);
     const ProfiledScope scope(name, operation.holding);
     operation.call.options.stream = stream.native_handle();
-    operation.call.options.leaves_room = operation.leaves_room;
+    operation.call.options.compute_overlap = operation.compute_overlap;
     check(members.run(operation.call), where(name));
     operation.holding.finish();
     holding.add(std::move(operation.holding));

@@ -67,7 +67,8 @@ class Backend : public c10d::Backend {
   void abort() override;
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
   bool supportsReconfigure() const override { return true; }
-  // An invitation of this process. Whoever reads it can join; another one after each reconfigure().
+  // An invitation of this process. A process that reads it can join; another one after each
+  // reconfigure().
   c10d::ReconfigureHandle get_reconfigure_handle() const override;
   // Aborts what is under way, then joins the ranks of the handles, which all call it. Returns when
   // they have come. No other call may be made at the same time, except abort().

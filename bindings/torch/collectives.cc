@@ -90,7 +90,7 @@ Backend::Started Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
 void Backend::all_reduce_(const at::Tensor& tensor, const c10d::ReduceOp& operation) {
   const NoAutograd guard;
   Operation prepared = prepare_all_reduce(tensor, operation, "all_reduce");
-  prepared.leaves_room = false;
+  prepared.compute_overlap = false;
   static_cast<void>(start(std::move(prepared), timeout_, false));
 }
 

@@ -5,7 +5,7 @@
 namespace unisono::pytorch {
 namespace {
 
-// A look at an event costs the driver's lock, which whoever launches kernels wants too.
+// A look at an event takes the driver's lock, which threads that launch kernels need, too.
 constexpr std::chrono::microseconds shortest_sleep(5);
 constexpr std::chrono::microseconds longest_sleep(200);
 

@@ -38,7 +38,7 @@ struct Operation {
   const char* name;
   // Where the tensors are.
   c10::Device device = c10::kCPU;
-  bool leaves_room = true;  // on a device: limits SMs so that computation overlaps
+  bool compute_overlap = true;  // on a device: limits SMs so that computation overlaps
   Call call;
   Holding holding;
 

@@ -1,8 +1,8 @@
 // One started operation as PyTorch sees it.
 //
-// In CPU memory: whoever waits for it drives the communicator. A future, once asked for, is
+// In CPU memory the waiting thread drives progress. A future, once asked for, is
 // completed by the backend's Completer. Outputs that the core could not write where they belong
-// (lists, strided tensors) are staged and copied once, by whoever first sees that the operation is
+// (lists, strided tensors) are staged and copied once, by the first thread that sees the operation
 // complete.
 //
 // On a CUDA device: the operation, and the copying of what was staged, are on a stream already.

@@ -10,8 +10,8 @@
 // stream. It is complete, as far as run() and Work say, when it is on the stream; its data are
 // there when the stream has come so far. It can be captured into a CUDA graph from the second call
 // of its kind on. Calls on different streams still follow each other; graphs that hold calls must
-// be ordered with other calls of their communicator by whoever launches them. Each rank has one
-// device. A failure() and later calls report a failure on the device.
+// be ordered with other calls of their communicator by the program that launches them. Each rank
+// has one device. A failure() and later calls report a failure on the device.
 //
 // Threads: a communicator may be used from several threads if they agree on the order of calls.
 // Different communicators are independent. abort() may be called from any thread at any time.
@@ -85,7 +85,7 @@ struct CallOptions {
   // For a call on a stream, the same on all ranks: computation overlaps with it. A large
   // all-reduce, all-gather or reduce-scatter between few ranks then launches a small grid, if its
   // buffers are mapped on all ranks and max_sms is not as small already.
-  bool leaves_room = false;
+  bool compute_overlap = false;
   // For the record, which shows it; it changes nothing else.
   std::uint64_t tag = 0;
 };
@@ -142,7 +142,7 @@ class Work {
   std::shared_ptr<State> state_;
 };
 
-// The peer of a receive that takes the first message to arrive, whoever sent it. Alone in its
+// The peer of a receive that takes the first message to arrive from any rank. Alone in its
 // group; of at least one byte; not from the own rank. A receive that names a peer and was started
 // before has the better right to that peer's messages.
 inline constexpr int any_source = -1;

@@ -8,7 +8,7 @@ from unisono._unisono import Plan
 class Chunk:
     """Chunks as they were when a program took hold of them.
 
-    Whoever overwrites one of them makes this reference stale; steps give a fresh one.
+    A step that overwrites one of them makes this reference stale; steps give a fresh one.
     """
 
     @property

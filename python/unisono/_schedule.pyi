@@ -46,7 +46,7 @@ class Failure:
     @property
     def problem(self) -> str: ...  # "race"
     @property
-    def rank(self) -> int: ...  # -1: none; likewise below
+    def rank(self) -> int: ...  # -1: none
     @property
     def thread_block(self) -> int: ...
     @property

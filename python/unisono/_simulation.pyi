@@ -33,7 +33,7 @@ class Machine:
     def max_ranks(self) -> int: ...
 
 class SimulationProgress:
-    """How far a simulation is, for whoever looks on from another thread."""
+    """How far a simulation is, readable from other threads."""
 
     def __init__(self) -> None: ...
     @property

@@ -151,7 +151,7 @@ class Algorithm:
     def source(self) -> str: ...
     @property
     def constraint(self) -> str: ...
-    def _repr_html_(self) -> str: ...  # see unisono.draw.notebook_html; likewise below
+    def _repr_html_(self) -> str: ...  # see unisono.draw.notebook_html
     def why_not(
         self,
         placement: Placement,

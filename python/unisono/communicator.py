@@ -65,7 +65,7 @@ class Communicator(Collectives):
 
     @property
     def local_rank(self) -> int:
-        """This rank's number among those of its node, from 0; whoever started the job."""
+        """This rank's number among those of its node, from 0, under any launcher."""
         return sum(self._native.node_of(rank) == self.node for rank in range(self.rank))
 
     @property

@@ -15,7 +15,7 @@ from unisono.errors import CollectiveTimeoutError, MachineError, MisuseError
 
 __all__ = ["init"]
 
-# What Open MPI, MPICH and its kin, and PMIx launchers set for each process.
+# What Open MPI, MPICH and its derivatives, and PMIx launchers set for each process.
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 _MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 _OWN_VARIABLES = ("UNISONO_RANK", "UNISONO_WORLD_SIZE", "RANK", "WORLD_SIZE")

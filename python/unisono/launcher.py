@@ -65,7 +65,7 @@ def launch(
         preload_nccl: Have the ranks load libunisono_nccl.so before everything else, so that it is
             their NCCL, and set what torchrun sets for a job on one machine: RANK, WORLD_SIZE,
             MASTER_ADDR and MASTER_PORT. Large calls launch small grids, so that
-            computation overlaps, unless UNISONO_GPU_LEAVES_ROOM says otherwise.
+            computation overlaps, unless UNISONO_GPU_COMPUTE_OVERLAP says otherwise.
         keep_going: When a rank fails, leave the others alone: they go on without it, as by
             `Communicator.shrink`.
 
@@ -171,7 +171,7 @@ def _preload(environment: Mapping[str, str]) -> dict[str, str]:
         "LD_PRELOAD": f"{library}:{before}" if before else library,
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
-        "UNISONO_GPU_LEAVES_ROOM": environment.get("UNISONO_GPU_LEAVES_ROOM", "1"),
+        "UNISONO_GPU_COMPUTE_OVERLAP": environment.get("UNISONO_GPU_COMPUTE_OVERLAP", "1"),
     }
 
 

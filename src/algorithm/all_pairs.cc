@@ -24,7 +24,7 @@ using plan::BlockBuilder;
 using plan::Location;
 using plan::ProgramBuilder;
 
-// Adds the blocks of ranks 0, 1, ... in this order, whoever of them is this rank.
+// Adds the blocks of ranks 0, 1, ... in this order, wherever this rank is among them.
 void write_one_shot(ProgramBuilder& builder, const Request& request, int rank, int channel) {
   const int ranks = request.placement.ranks();
   const Location raw = plan::input(channel);

@@ -11,7 +11,7 @@
 //   steps          ceil(log2 p)
 //   bytes sent     (p - 1) b      b: bytes of a block, p a power of two; else more by hosts
 //                                 (all-gather), and by members on whose side the halves are smaller
-//   bytes reduced  (p - 1) b      by the reduce-scatter, likewise
+//   bytes reduced  (p - 1) b      by the reduce-scatter
 //   cost           ceil(log2 p) α + (p - 1) b β
 //
 // Nothing that was sent is overwritten later in the same collective; one slot per connection.

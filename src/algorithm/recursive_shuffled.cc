@@ -4,7 +4,7 @@
 //
 //   steps          ceil(log2 p)
 //   bytes sent     (p - 1) b      b: bytes of a block, p a power of two; else as in recursive.cc
-//   bytes reduced  (p - 1) b      by the reduce-scatter, likewise
+//   bytes reduced  (p - 1) b      by the reduce-scatter
 //   cost           ceil(log2 p) α + (p - 1) b β, and p blocks copied in memory
 //
 // Both are recursive.cc's over the ranks in bit-reversed order: the halves of the whole are the

@@ -100,7 +100,7 @@ constexpr std::array rows{
     SettingRow{Setting::gpu_max_sms, "UNISONO_GPU_MAX_SMS", integer, "0",
                "The most SMs that a call may use; 0 sets no limit."},
     SettingRow{
-        Setting::gpu_leaves_room, "UNISONO_GPU_LEAVES_ROOM", boolean, "0",
+        Setting::gpu_compute_overlap, "UNISONO_GPU_COMPUTE_OVERLAP", boolean, "0",
         "Large all-reduces, all-gathers and reduce-scatters use few SMs, so that compute kernels "
         "overlap with them; unisono.torch does so by default. The same on every rank."},
     SettingRow{Setting::gpu_stamps, "UNISONO_GPU_STAMPS", boolean, "0",

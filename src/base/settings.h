@@ -43,7 +43,7 @@ enum class Setting : std::uint8_t {
   gpu_zero_copy_min_bytes,
   gpu_policy,
   gpu_max_sms,
-  gpu_leaves_room,
+  gpu_compute_overlap,
   gpu_stamps,
   gpu_copy_slots,
   gpu_copy_slot_bytes,
@@ -74,7 +74,7 @@ struct SettingRow {
 
 std::span<const SettingRow> setting_rows();
 
-// A value for every setting. Whoever makes something hands it in; it does not change afterwards.
+// A value for every setting. It is passed to what is made with it, and does not change afterwards.
 class Settings {
  public:
   Settings();  // the defaults
@@ -126,7 +126,7 @@ enum class LauncherVariable : std::uint8_t {
   master_addr,
   master_port,
   local_world_size,
-  // PMI: mpiexec of MPICH and its kin, srun --mpi=pmi2.
+  // PMI: mpiexec of MPICH and its derivatives, srun --mpi=pmi2.
   pmi_fd,
   pmi_rank,
   pmi_size,

@@ -59,7 +59,7 @@ struct Communicator::Core {
   bool checks_calls = false;
   std::uint64_t splits = 0;
   std::unordered_map<std::uint64_t, std::uint64_t> shrinks;  // made so far, by who stayed
-  // Of collectives, and of the messages of one call to or from one peer.
+  // The numbers of the next collective, and of the next call's messages to or from one peer.
   std::atomic<std::uint64_t> next_sequence{0};
   std::atomic<std::uint64_t> next_messages{0};
   std::atomic<bool> destroyed{false};
@@ -118,8 +118,8 @@ struct Communicator::Core {
   Status drain();
 
  private:
-  // Whoever destroys the communicator holds the progress lock while connections close, so that
-  // what is seen with the lock stays so.
+  // The thread that destroys the communicator holds the progress lock while connections close, so
+  // that state read under the lock stays valid.
   bool try_begin_inline();
   Status prepare_for_repeats(const Call& call, comm::CallPath& path,
                              comm::PreparedCollective& prepared);
@@ -130,7 +130,7 @@ struct Communicator::Core {
   Result<comm::CallPath*> path_for(const std::optional<void*>& stream);
   Status make_device(int ordinal);
   void wait_until_idle();
-  // Of a put whose arguments are right.
+  // Makes a put whose arguments have been checked.
   Status move(const Window::State& state, const void* data, std::size_t bytes, int peer,
               std::size_t offset, const SignalOptions& options);
   Result<comm::Signals*> signals_of_host();
@@ -145,7 +145,7 @@ struct Communicator::Core {
   Result<std::uint64_t> exchange(const void* mine, void* all, std::size_t bytes);
   void stamp(comm::Task& task);
 
-  std::mutex device_mutex_;  // of whoever makes what follows
+  std::mutex device_mutex_;  // held to make what follows
   std::unique_ptr<comm::DevicePath> device_path_;
   std::vector<comm::Registered> registered_;        // for a device that is made ready later
   std::atomic<comm::DevicePath*> device_{nullptr};  // release: once all is made

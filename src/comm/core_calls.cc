@@ -176,7 +176,7 @@ Status Communicator::Core::select(const Call& call, const comm::CallPath& path, 
   UNISONO_ASSIGN(const comm::CallPath::Means means, path.means_of(call));
   prepared.arguments = comm::arguments_of(call);
   prepared.arguments.max_sms = means.options.max_sms;
-  prepared.arguments.leaves_room = means.options.leaves_room;
+  prepared.arguments.compute_overlap = means.options.compute_overlap;
   if (call.options.timeout.count() <= 0) prepared.arguments.timeout_ns = timeout_ns;
   UNISONO_ASSIGN(const comm::Plans::Chosen chosen,
                  means.plans->choose(call.collective, bytes, root, in_place, means.options,

@@ -326,7 +326,7 @@ Status write_dump(const Communicator::Core& core, std::string_view cause) {
   if (!core.may_dump)
     return environment_error("UNISONO_DUMP_DIRECTORY: this process has written ", trace::most_files,
                              " records, the most that it may; later ones are left out");
-  // Of threads that write the same file, the one that renames last counts.
+  // Where threads write the same file, the last rename wins.
   const std::lock_guard lock(core.dump_mutex);
   core.dumped_ns.store(core.job->sys_world().now_ns(), std::memory_order_relaxed);
   return trace::write_file(

@@ -1,7 +1,7 @@
-// Records of all communicators of this process as JSON: on request of the program or of a peer, by
-// signal, when a communicator fails, when the process exits in the middle of calls, and to whoever
-// asks on a live socket (live.h). One thread answers; it also listens for the failures of groups
-// whose ranks here make no call, so that every rank that lives writes what it knows.
+// Writes the records of all communicators of this process as JSON: on request of the program or of
+// a peer, on a signal, when a communicator fails, when the process exits during calls, and to
+// clients of a live socket (live.h). One thread answers. It also listens for failures in groups
+// that this process makes no call in, so that every living rank writes its record.
 #pragma once
 
 #include <unisono/communicator.h>

@@ -46,8 +46,8 @@ struct Step {
   std::uint8_t flags;
   std::uint8_t source_buffer;  // plan::Buffer
   std::uint8_t destination_buffer;
-  // Of the message that is taken or given: its place among the link's posts, from 1; 0: it goes
-  // through a slot. Both ends count alike, by the link's messages in a tile.
+  // The number, from 1, among the link's posted addresses of the message received or sent; 0: the
+  // message is staged through a slot. Both ends count the link's messages in a tile.
   std::uint8_t in_address;
   std::uint8_t out_address;
   std::uint16_t count;  // chunks; 0: a token, whose message has no data, or nothing but waits
@@ -103,7 +103,7 @@ struct Block {
   std::uint32_t receives;
 };
 
-// Of a thread block, on lines of its own: the others poll it.
+// A thread block's state, on cache lines of its own because the others poll it.
 struct alignas(128) BlockState {
   std::uint64_t launches;  // of this program that are complete
   std::uint64_t progress;  // (launch + 1) << 32 | steps complete, counted over tiles
@@ -202,7 +202,7 @@ inline constexpr int all_pairs_max_ranks = 8;
 inline constexpr int ll_max_blocks = 64;
 inline constexpr std::size_t ll_slots = 2;
 constexpr int ll_hops(LlKind kind) { return kind == LlKind::two_shot ? 2 : 1; }
-// Of a slot, for each block and hop; many ranks have smaller ones, and so have two hops.
+// Bytes of a slot for each thread block and hop: fewer with many ranks and with two hops.
 constexpr std::size_t ll_block_bytes(LlKind kind, int ranks) {
   return ranks <= 4 && kind != LlKind::two_shot ? std::size_t{32} << 10 : std::size_t{16} << 10;
 }
@@ -213,9 +213,9 @@ constexpr std::size_t ll_all_pairs_slot_bytes(LlKind kind, int ranks) {
 constexpr std::size_t ll_max_bytes(LlKind kind, int ranks) {
   return ll_block_bytes(kind, ranks) * ll_max_blocks / 2;
 }
-// What goes there, and where what comes from there is put; 0: nothing. For the own rank what it
-// gives itself. Where they are combined, all that comes and the own source, in the order of the
-// peers, make the own destination. A rank that sends at all has an own source.
+// The data for a peer, and the destination of the data from it; 0: none. The own rank's entry is
+// its local copy. Where data are combined, those received and the own source, in the order of the
+// peers, make the own destination. A rank that sends has an own source.
 struct LlPeer {
   std::uint64_t source;
   std::uint64_t destination;
@@ -235,7 +235,7 @@ struct LlLaunch {
   std::int16_t first;  // whose peers[0] is; the others follow by number, the lowest the highest
   std::int16_t own;    // which of the peers is this rank
   std::uint8_t sources_differ;
-  std::uint8_t tells;  // only some send
+  std::uint8_t signals;  // only some send
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
   Stamp stamp;
@@ -282,8 +282,8 @@ struct Ll128Region {
   std::uint64_t begin[16];
   std::uint64_t rounds[ll128_max_warps];
   alignas(128) std::uint32_t stopped;
-  // Of a call by TMA bulk copies: runs of tiles that its warps took beyond their first, and from
-  // bit 32 on warps that take no more; 0 between calls.
+  // In a call by TMA bulk copies: the runs of tiles that warps took beyond their first, and from
+  // bit 32 on the warps that take no more; 0 between calls.
   alignas(128) std::uint64_t taken;
   std::uint64_t credits[ll128_max_warps];
   PostingCalls zero_copy;  // each block counts its own
@@ -299,22 +299,23 @@ struct Ll128Peer {
   std::uint64_t out;          // Ll128Region: the peer's
   std::uint64_t in;           // own
 };
-// Of calls that post the peers and sets stand by rank; else by distance, as they are added.
+// In calls that post addresses, peers and sets are ordered by rank; otherwise by distance, the
+// order in which they are added.
 struct Ll128Launch {
   std::uint64_t states;  // Ll128Region of the lowest peer
   std::int64_t longest;  // of the peers' bytes, the same on all ranks
   std::int16_t rank;
   std::int16_t ranks;
-  // Ranks, as bits: to whom goes something in hop 0, what of it is stored at the own destination
-  // too, whose is added, to whom the sum goes, from whom comes something to be put in place.
+  // Sets of ranks, as bits: receivers of data in hop 0; those whose data this rank also stores at
+  // its own destination; sources of the sum; receivers of the sum; senders of data to put in place.
   std::uint8_t sends;
-  std::uint8_t keeps;
-  std::uint8_t hears;
+  std::uint8_t local_copies;
+  std::uint8_t reduce_sources;
   std::uint8_t forwards;
-  std::uint8_t takes;
+  std::uint8_t receives;
   std::uint8_t hops;
   std::uint8_t sources_differ;
-  std::uint8_t tells;
+  std::uint8_t signals;
   std::uint8_t spreads;  // zero-copy: a block sends to one rank; the same on all ranks
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
@@ -360,7 +361,7 @@ struct BulkLaunch {
 // in pieces over its first `channels` channels in turn, a block each; or, where it is short, in
 // groups of LL128's lines (copy/group.cuh) over as many warps in turn.
 struct Transfer {
-  // Of a receive that is `direct`: in the sender's addresses.
+  // For a receive that is `direct`: in the sender's addresses.
   std::uint64_t data;
   std::int64_t bytes;
   std::uint16_t channels;

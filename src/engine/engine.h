@@ -1,7 +1,7 @@
 // The host engine: runs one rank's program on CPU memory.
 //
-// Thread blocks are state machines, polled in turn by whoever drives the communicator. poll() never
-// blocks, allocates, locks or calls the system on the way of a small message.
+// Thread blocks are state machines, polled in turn by the thread that drives the communicator.
+// poll() never blocks, allocates, locks or calls the system on the way of a small message.
 #pragma once
 
 #include <unisono/result.h>
@@ -39,7 +39,7 @@ struct Arguments {
   trace::ChosenPath path;
   int max_sms = 0;  // SMs that its kernels may take; 0: no limit
   // Something computes beside it: a large call takes few of them where that takes little longer.
-  bool leaves_room = false;
+  bool compute_overlap = false;
 
   // Blocks of unequal size (all_to_all_v, point_to_point): elements in each block and where it
   // starts, in elements from input or output. Empty: blocks of `count`, one after another. Must
@@ -47,7 +47,7 @@ struct Arguments {
   std::span<const std::int64_t> input_counts, input_displacements;
   std::span<const std::int64_t> output_counts, output_displacements;
   // Where each block is a message of its own, with its own fingerprint instead of `call`; else
-  // empty. Likewise.
+  // empty. Valid as long as the buffers.
   std::span<const std::uint64_t> input_calls, output_calls;
 };
 
@@ -58,7 +58,7 @@ class Resources {
   // The fifo of a connection, made on first use; nullptr while the connection is being made.
   virtual Result<transport::SendFifo*> send_fifo(int peer, int channel, Protocol protocol) = 0;
   virtual Result<transport::RecvFifo*> recv_fifo(int peer, int channel, Protocol protocol) = 0;
-  // The connection itself, through which one-sided steps reach a peer's memory; likewise. A bug
+  // The connection itself, through which one-sided steps reach a peer's memory. A bug
   // where plans only send messages.
   virtual Result<transport::Connection*> connection(int peer, int channel);
   // Moves the bytes of connections that are not mapped; poll() calls it when it cannot advance.

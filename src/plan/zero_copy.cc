@@ -256,7 +256,7 @@ Result<Plan> with_messages(const Plan& plan) {
       for (const Step& step : unroll(block.body)) {
         if (step.operation == Operation::read_reduce)
           return misuse("plan ", plan.header.name, " has a read_reduce on rank ", program.rank,
-                        "; a peer's memory that is only read cannot be had by messages");
+                        "; read_reduce cannot become a message, because the peer sends none");
         if (step.operation == Operation::put) token.puts.emplace_back(step.destination, step.count);
         if (step.operation == Operation::signal) queue.tokens.push_back(std::exchange(token, {}));
       }

@@ -25,7 +25,7 @@ class Reader {
   Status read_edges(std::size_t at, std::uint32_t from, bool at_start);
   Status check_roots(std::size_t at, std::uint32_t roots, const Rank& rank) const;
 
-  // All that is asked for lies in the file: whoever asks has looked.
+  // The caller has checked that `at` lies in the file.
   template <class T>
   T number(std::size_t at) const {
     return WireReader(as_bytes_of(bytes_.substr(at))).number<T>();

@@ -1,4 +1,4 @@
-// How far a simulation is, for whoever looks on from another thread, and the wish that it stops.
+// How far a simulation is, readable by other threads, and their request that it stop.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // The record: what every call of a communicator did, and what a running one waits for.
 //
-// One format, written where it happens; the timeout's message, the dump and whatever
-// else tells of a communicator's past reads it. A ring of fixed-size entries: the newest ones are
+// One format, written where it happens. The timeout's message, the dump and every other report of a
+// communicator's past read it. A ring of fixed-size entries: the newest ones are
 // kept.
 #pragma once
 
@@ -117,7 +117,7 @@ struct Entry {
   void set_plan(std::string_view name);
 };
 
-// Written by one thread at a time (whoever drives the communicator), read by any.
+// Written by one thread at a time (the one that drives the communicator), read by any.
 class Ring {
  public:
   explicit Ring(std::size_t slots);

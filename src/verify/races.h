@@ -1,4 +1,4 @@
-// Races: whoever touches a chunk that another thread block writes must come before or after it.
+// Races: a step that touches a chunk which another thread block writes must be ordered with it.
 //
 // Among a rank's own thread blocks, only program order, `after` and barriers count; that a message
 // may order them too does not. Plans with put or read_reduce are looked at once more with all ranks

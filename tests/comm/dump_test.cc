@@ -32,7 +32,6 @@ Call sum_of(float& value) {
   return call;
 }
 
-
 class DumpSettings : public testing::Environment {
  public:
   void SetUp() override {

@@ -181,7 +181,7 @@ TEST(Selection, OnADeviceLargeCallsThatLeaveRoomGoByBulkCopies) {
           Selection selection = device_selection(ranks, blocks_of_h200, copies_by_tma);
           const auto usual = selection.choose(collective, bytes << 20, 0, false, {});
           const auto choice =
-              selection.choose(collective, bytes << 20, 0, false, {.leaves_room = true});
+              selection.choose(collective, bytes << 20, 0, false, {.compute_overlap = true});
           ASSERT_TRUE(choice.ok()) << choice.error().describe();
           if (!copies_by_tma) {
             EXPECT_TRUE(choice->is_same_plan(*usual));

@@ -154,7 +154,7 @@ TEST(Paths, WhatAFileSaysWrongIsNamedWithItsLine) {
        "line 3: paths[0].max_bytes: 4 is less than min_bytes, 5"},
       {tma + R"("collectives": ["broadcast"]})",
        "line 3: paths[0].thread_blocks: is missing: a row of tma_bulk needs it, or max_sms up to "
-       "32, which it then takes all"},
+       "32, all of which it then uses"},
       {tma + R"("collectives": ["broadcast"], "thread_blocks": 33})",
        "line 3: paths[0].thread_blocks: 33 is out of range for tma_bulk; it must be 1 to 32"},
       {start + R"("collectives": ["reduce"], "slots": 4})",

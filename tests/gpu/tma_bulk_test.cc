@@ -45,15 +45,16 @@ class GpuBulk : public testing::Test {
     return run;
   }
   static bool is_tma_bulk(const algorithm::Entry& entry, int ranks, int max_sms = 1,
-                          bool leaves_room = false) {
+                          bool compute_overlap = false) {
     const int hops = ll128_hops(entry, ranks);
     static const engine::gpu::Paths paths = engine::gpu::PathTable::built_in().resolve(90, true, 1);
-    const auto chosen = paths.find({entry.collective, ranks, hops, 1 << 10, max_sms, leaves_room});
+    const auto chosen =
+        paths.find({entry.collective, ranks, hops, 1 << 10, max_sms, compute_overlap});
     return hops > 0 && chosen.path == engine::gpu::Path::tma_bulk;
   }
   // Likewise, whoever reaches whom and whatever is aligned from call to call.
   void expect_right_by_default(GpuCluster& cluster, const algorithm::Entry& entry,
-                               bool leaves_room) {
+                               bool compute_overlap) {
     for (int round = 0; round < 8; ++round) {
       const unsigned most = fewer(round == 0 ? 9'000'000 : 200'000);
       auto run =
@@ -66,7 +67,7 @@ class GpuBulk : public testing::Test {
       if (is_reduction(entry.collective) && round == 2)
         run.problem.operation = ReduceOperation::average;
       run.is_aligned = random_() % 4 != 0;
-      run.leaves_room = leaves_room;
+      run.compute_overlap = compute_overlap;
       EXPECT_EQ(cluster.run(run), "") << describe(run);
       if (HasFailure()) return;
     }
@@ -226,7 +227,7 @@ TEST_F(GpuBulk, ARankHasFewThreadBlocksWhereItIsReached) {
   for (const bool reaches : {true, false}) {
     GpuCluster cluster(ranks, options([&](int rank, int) { return reaches || rank == 0; }));
     auto run = run_by_default(entry, ranks, 64 * 3000);
-    run.leaves_room = true;
+    run.compute_overlap = true;
     run.request.in_place = false;
     run.is_graph = random_() % 2 == 0;
     run.calls = 5;

@@ -130,14 +130,14 @@ def test_processes_meet_where_nccl_comm_id_says(rank_script, capfdbinary) -> Non
 
 
 @pytest.mark.parametrize("given", ["", "0"])
-def test_what_trains_leaves_room_unless_told_otherwise(given, capfdbinary) -> None:
+def test_what_trains_compute_overlap_unless_told_otherwise(given, capfdbinary) -> None:
     outcome = launch(
-        ["-c", "import os; print(os.environ['UNISONO_GPU_LEAVES_ROOM'])"],
+        ["-c", "import os; print(os.environ['UNISONO_GPU_COMPUTE_OVERLAP'])"],
         2,
         preload_nccl=True,
         prefix_output=False,
         timeout=LIMIT_SECONDS,
-        environment={"UNISONO_GPU_LEAVES_ROOM": given} if given else {},
+        environment={"UNISONO_GPU_COMPUTE_OVERLAP": given} if given else {},
     )
     assert outcome.ok, outcome.message
     assert capfdbinary.readouterr().out.decode().split() == [given or "1"] * 2

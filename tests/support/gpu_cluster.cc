@@ -355,7 +355,7 @@ std::string GpuCluster::run(const Run& run) {
     // Ranks that share a device wait for each other: all their thread blocks must be on it.
     const int sharing = (ranks() + devices_ - 1) / devices_;
     given.max_sms = run.max_sms;
-    given.leaves_room = run.leaves_room;
+    given.compute_overlap = run.compute_overlap;
     if (sharing > 1 && run.max_sms == 0) given.max_sms = device->sms() / sharing;
     if (run.problem.collective != Collective::all_to_all_v) continue;
     std::int64_t sent = 0;

@@ -56,7 +56,7 @@ class GpuCluster {
     DataType type = DataType::int32;
     std::uint64_t seed = 1;
     int max_sms = 0;  // as a call's, like the next
-    bool leaves_room = false;
+    bool compute_overlap = false;
     int calls = 1;              // of the same executions, on fresh inputs
     bool is_graph = false;      // each rank's call is captured once and replayed for every call
     bool is_aligned = false;    // else buffers begin anywhere that their type allows

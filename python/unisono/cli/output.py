@@ -208,7 +208,7 @@ def placement_of(ranks: int, nodes: int) -> plans.Placement:
 
 
 def parse_size(text: str, what: str) -> int:
-    """Bytes of "64MiB" and the like."""
+    """Bytes of a size such as "64MiB"."""
     try:
         return native.parse_bytes(text)
     except MisuseError as error:
@@ -216,7 +216,7 @@ def parse_size(text: str, what: str) -> int:
 
 
 def parse_delay(text: str) -> float:
-    """Seconds of "1ms" and the like."""
+    """Seconds of a time such as "1ms"."""
     try:
         return native.parse_seconds(text)
     except MisuseError as error:

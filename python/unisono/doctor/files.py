@@ -1,4 +1,4 @@
-"""Files become parts: the format is told from the contents, and each file is read apart.
+"""Files become parts: the format follows from the contents, and each file is read apart.
 
 Reading happens in processes of their own with bounded memory: a hostile dump that crashes or
 exhausts its reader costs that file, and the sentence about it says so.
@@ -161,7 +161,7 @@ def _start(paths: Sequence[Path], mine: list[int]) -> _Reader:
     try:
         os.close(pipe)
         gc.disable()  # plain data has no cycles but a hostile file's, and the process ends soon
-        faulthandler.disable()  # a crash is told of in a sentence
+        faulthandler.disable()  # a crash is reported in a sentence
         for place in mine:
             outcome = pickle.dumps(_read_one(paths[place]))
             with os.fdopen(os.dup(sends), "wb") as out:

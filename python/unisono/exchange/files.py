@@ -1,4 +1,4 @@
-"""Files with plans, whoever's they are."""
+"""Files with plans in any supported format."""
 
 import codecs
 from pathlib import Path

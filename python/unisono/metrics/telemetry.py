@@ -37,7 +37,7 @@ class Telemetry:
         self._told: set[tuple[str, int, int]] = set()
 
     def emit(self, calls: Sequence[Finished], records: Iterable[dict[str, Any]]) -> None:
-        """Emits what is new; a failure is told once."""
+        """Emits what is new; a failure is reported once."""
         for call in calls:
             self._emit_span(call)
         for record in records:

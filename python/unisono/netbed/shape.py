@@ -57,7 +57,7 @@ def parse_shape(text: str, rate: str = "", rails: int = 1) -> Shape:
 
 
 def parse_rate(text: str) -> int:
-    """Bits a second of "200mbit" and the like."""
+    """Bits a second of a rate such as "200mbit"."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(kbit|mbit|gbit)", text.lower())
     if not found or not float(found[1]):
         raise MisuseError(f"cannot read '{text}' as a rate; write 500kbit, 200mbit or 1gbit")

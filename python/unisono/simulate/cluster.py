@@ -171,7 +171,7 @@ def load_cluster(name: str | Path) -> Cluster:
 
 
 def builtin_clusters() -> list[str]:
-    """Names of the clusters that come with the package."""
+    """Names of the clusters in the package."""
     return sorted(path.stem for path in folder().glob("*.yaml"))
 
 

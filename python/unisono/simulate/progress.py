@@ -1,4 +1,4 @@
-"""How far simulations are, for whoever looks on from another thread."""
+"""How far simulations are, readable from other threads."""
 
 from typing import Self
 

@@ -175,7 +175,7 @@ def load_links(name: str | Path, *, ranks: int | None = None, nodes: int = 0) ->
 
 
 def builtin_links() -> list[str]:
-    """Names of the files of links that come with the package."""
+    """Names of the files of links in the package."""
     return sorted(path.stem for path in (folder() / "links").glob("*.yaml"))
 
 

@@ -45,7 +45,7 @@ def _create(options: Any, asked: Any = None) -> Any:
     ranks = list(options.global_ranks_in_group) or list(range(size))
     joining = _joining(how).as_rank(rank, size)
     made = None
-    # Such a group has no members before it is told which.
+    # Such a group has no members before it is reconfigured.
     if not getattr(options, "enable_reconfigure", False):
         made = _meet.meet_in(_job(), options.store, ranks, timeout, how)
         if made is None:

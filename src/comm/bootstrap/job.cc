@@ -160,7 +160,7 @@ Status Job::set_policy(const InitOptions& options) {
   max_sms_ = options.max_sms != 0 ? options.max_sms
                                   : static_cast<int>(settings_.integer(Setting::gpu_max_sms));
   if (max_sms_ < 0) return misuse("max_sms is ", max_sms_, "; it must be 1 or more, or 0");
-  leaves_room_ = settings_.boolean(Setting::gpu_leaves_room);
+  leaves_room_ = settings_.boolean(Setting::gpu_compute_overlap);
   has_signals_ = options.has_signals;
   return {};
 }

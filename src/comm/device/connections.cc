@@ -17,7 +17,7 @@ namespace {
 
 // Beyond the channels of plans and messages in host memory.
 constexpr std::uint32_t first_channel = std::uint32_t{1} << 31;
-// Of what ranks tell each other of their memory.
+// The channel on which ranks exchange descriptions of their memory.
 constexpr std::uint32_t mail_channel = UINT32_MAX;
 constexpr std::size_t max_reason_bytes = 4096;
 // Scratch memory beyond what a call needs, for one that is a little larger.

@@ -1,7 +1,7 @@
 // What calls on CUDA streams need of their communicator: the engine on its device, and the
 // connections between devices, made when a plan first needs them.
 //
-// Threads: whoever drives the communicator, but for what says otherwise.
+// Threads: only the one that drives the communicator, except where a comment says otherwise.
 #pragma once
 
 #include <unisono/communicator.h>
@@ -53,8 +53,8 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   const std::string& why_staged() const { return why_staged_; }
   // That every rank's device runs at once.
   int thread_blocks() const { return thread_blocks_; }
-  // Of those that a call may take, as many as leave room for the ranks that share a device with
-  // another one. 0: as many as it likes.
+  // The SMs that a call may take, bounded so that all ranks that share a device fit on it. 0: no
+  // limit.
   int bounded(int max_sms) const {
     return most_sms_ == 0 || (max_sms > 0 && max_sms < most_sms_) ? max_sms : most_sms_;
   }
@@ -178,7 +178,7 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   std::unique_ptr<KernelStamps> stamps_;
   device::Stamp stamp_{};  // of the call that is put on its stream now
   std::uint64_t ended_launches_ = 0;
-  // Of the call that is put on its stream now.
+  // State of the call that is being put on its stream.
   std::unique_lock<std::mutex> order_lock_;
   std::optional<sys::cuda::Current> current_;
   unsigned long long capture_ = 0;

@@ -81,7 +81,7 @@ void DevicePath::settle(std::optional<Policy>& policy, int& max_sms) const {
 Result<CallPath::Means> DevicePath::means_of(const Call& call) const {
   Means means{plans_.get(), call.options};
   settle(means.options.policy, means.options.max_sms);
-  if (job_->leaves_room()) means.options.leaves_room = true;
+  if (job_->leaves_room()) means.options.compute_overlap = true;
   if (connections_->is_staged()) means.options.max_sms = 0;  // it takes none
   if (means.options.policy != Policy::zero_sm) return means;
   if (is_reduction(call.collective))

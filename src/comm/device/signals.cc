@@ -236,7 +236,7 @@ void Signals::stop() {
   end_waits();
 }
 
-// Of the own row alone: what others wait for is theirs to end.
+// Ends only the waits of this rank's row; other ranks end their own.
 void Signals::end_waits() {
   if (stream_waits_.empty()) return;
   for (const int peer : neighbours_)

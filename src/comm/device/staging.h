@@ -17,7 +17,7 @@
 
 namespace unisono::comm {
 
-// Of one communicator. Executions of it may live as long as it does.
+// The staging of one communicator, which must outlive its executions.
 class Staging {
  public:
   explicit Staging(engine::gpu::Resources& device) : device_(device) {}

@@ -27,8 +27,8 @@ class Backoff {
 
   Backoff(sys::World& world, int spins) : world_(world), spins_(spins) {}
 
-  // Of `spins` while only shared memory is awaited, those while an event can end the sleep. A poll
-  // that looks at sockets takes some 0.5 us.
+  // The spins where an event can end the sleep, if there are `spins` where only shared memory is
+  // awaited. A poll of sockets takes some 0.5 us.
   static int spins_before_events(int spins) { return spins / 64; }
 
   void reset() {

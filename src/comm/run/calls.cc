@@ -12,7 +12,7 @@
 namespace unisono::comm {
 namespace {
 
-// Of a buffer. Bytes of any type still fit 64 bits.
+// The most elements of a buffer, so that the bytes of any type fit 64 bits.
 constexpr std::int64_t most_elements = std::int64_t{1} << 48;
 
 struct Span {
@@ -292,7 +292,7 @@ CallCard card_of(const Call& call, const Status& is_right) {
       static_cast<std::size_t>(call.options.channels) +
       (call.options.policy ? static_cast<std::size_t>(*call.options.policy) + 1 : 0) * 524'287 +
       static_cast<std::size_t>(call.options.max_sms) * 8'191 +
-      (call.options.leaves_room ? 65'537 : 0);
+      (call.options.compute_overlap ? 65'537 : 0);
   if (!is_right.ok()) out.refusal.set(is_right.error().message);
   return out;
 }

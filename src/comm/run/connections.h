@@ -65,8 +65,8 @@ class Connections : public engine::Resources {
   std::uint32_t epoch_;
   int rank_;
   const std::vector<int>& world_ranks_;
-  // Guards the list and its fifos to send by against report() and abort() from other threads;
-  // whoever drives the communicator takes it only to add to them.
+  // Guards the list and its send fifos against report() and abort() from other threads; the thread
+  // that drives the communicator takes it only to add to them.
   mutable std::mutex mutex_;
   std::vector<std::vector<std::unique_ptr<Entry>>> by_peer_;
   std::vector<Entry*> all_;

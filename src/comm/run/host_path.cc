@@ -41,7 +41,7 @@ Result<std::unique_ptr<HostPath>> HostPath::make(const std::shared_ptr<Job>& job
                                                  topo::Placement placement) {
   std::unique_ptr<HostPath> path(new HostPath(job, identity, world_ranks, placement.nodes()));
   UNISONO_ASSIGN(Selection selection, path->make_selection(std::move(placement)));
-  // Of the whole job, and once: groups often have other numbers of ranks.
+  // Only the whole job's communicator warns, once: groups often have other numbers of ranks.
   if (const bool is_world = static_cast<int>(world_ranks.size()) == job->size();
       is_world && identity.rank == 0 && !selection.file_note().empty())
     log(LogLevel::warn, selection.file_note());

@@ -7,7 +7,7 @@
 
 namespace unisono::comm {
 
-// Of one thread's wait.
+// Tells one thread's wait when to end.
 class InterruptWatch {
  public:
   // After each poll. True when the check was due and says that the wait is to end. Without a check

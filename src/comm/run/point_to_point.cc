@@ -93,8 +93,8 @@ class PointToPoint::OpenLane : public engine::Resources {
   Connections& connections_;
 };
 
-// A receive from whoever sends first. Until somebody has, it only looks; then it is an ordinary
-// receive from that rank.
+// A receive from the rank that sends first. Until one has sent, it only polls; then it is an
+// ordinary receive from that rank.
 class PointToPoint::AnySource : public engine::Execution {
  public:
   AnySource(PointToPoint& owner, const Message& message, Task& task)

@@ -6,8 +6,8 @@
 //
 // Messages between two ranks match in the order of the calls. So a connection serves one group
 // at a time in each direction: every group draws a ticket for each (peer, direction, tag) it uses,
-// and gets the connection's fifo when all earlier tickets are done; until then the engine is told
-// that the connection is still being made. A ticket is drawn for each message: its number is the
+// and gets the connection's fifo when all earlier tickets are done; until then the engine
+// sees a connection that is still being made. A ticket is drawn for each message: its number is the
 // message's in the record, the same at both ends. Each tag has connections of its own, so that
 // messages of different tags need no order.
 #pragma once
@@ -41,7 +41,7 @@ class PointToPoint {
   // Makes the task's plan, execution and arguments, and draws its tickets. Messages are in the
   // order of their calls. A send to the own rank pairs with a receive from it, of the same bytes.
   Status prepare(std::span<const Message> messages, Task& task);
-  // Of messages on a stream, which these connections do not carry: makes the task's parts.
+  // Makes the task's parts for messages on a stream, which these connections do not carry.
   void count_on_stream(std::span<const Message> messages, Task& task);
 
   // A single message to or from a peer, which needs no task: kept for the next one.

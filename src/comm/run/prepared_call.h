@@ -10,7 +10,7 @@
 
 namespace unisono::comm {
 
-// Whoever runs it completes the entry and records it.
+// The thread that runs it completes the entry and records it.
 struct PreparedCall {
   engine::Execution* execution = nullptr;  // null: nothing is prepared
   engine::Arguments arguments;             // its timeout is the call's
@@ -48,8 +48,8 @@ struct PreparedCollective : PreparedCall {
            options.channels == call.options.channels && options.protocol == call.options.protocol &&
            options.timeout == call.options.timeout && options.policy == call.options.policy &&
            options.max_sms == call.options.max_sms &&
-           options.leaves_room == call.options.leaves_room && options.tag == call.options.tag &&
-           options.algorithm == call.options.algorithm;
+           options.compute_overlap == call.options.compute_overlap &&
+           options.tag == call.options.tag && options.algorithm == call.options.algorithm;
   }
   bool has_buffers(const void* input, const void* output) const {
     return input == arguments.input && output == arguments.output;

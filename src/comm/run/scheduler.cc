@@ -25,9 +25,9 @@ constexpr std::int64_t longest_turn_ns = 10'000'000;
 // 2 cores took 450 to 2600 us for 8 bytes with 200 yields, and take 20. Those with asynchronous
 // calls have work to do on the core: they wait as Backoff says.
 constexpr int inline_yields = 20'000;
-// Looks, some 10 us, after which such a rank sleeps as Backoff says where one that it waits for has
-// not come to the call: that one computes, and whoever yields next to it comes late to the core
-// when it is needed. HSDP of 4 ranks on 2 cores trained at 1.02 times Gloo's speed, and does
+// Polls, some 10 us, after which such a rank sleeps as Backoff says if a rank that it waits for has
+// not entered the call: that rank computes, and a rank that yields on the same core gets the core
+// back late. HSDP of 4 ranks on 2 cores trained at 1.02 times Gloo's speed, and does
 // at 1.3.
 constexpr int polls_of_absent = 256;
 // A yield to another rank takes 1.7 us here. While all that are awaited run on other cores, their
@@ -62,8 +62,8 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
   trace::Entry& entry = call.entry;
   const bool is_collective = entry.collective != Collective::point_to_point;
   if (is_collective) status_page_.joined();
-  // Of a call that moves a few bytes the clock is read when it first has to wait for a peer, where
-  // reading costs nothing.
+  // In a call of few bytes the clock is read when it first waits for a peer, where reading costs
+  // nothing.
   entry.started_ns = entry.bytes <= few_bytes ? 0 : clock_.now_ns();
   try {
     status = call.execution->start(call.arguments);
@@ -385,8 +385,7 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   if (current_ == &task) current_ = nullptr;
   std::erase(messages_, &task);
   task.error = std::move(error);
-  // A group gives the connections that it holds to the next one, whoever still looks at its
-  // outcome.
+  // A group gives its connections to the next one, even while its outcome is still read.
   task.execution = nullptr;
   task.owned.reset();
   task.lane.reset();

@@ -40,8 +40,8 @@ class Scheduler {
     std::string group;
     int spins = 1000;
     std::size_t record_slots = 1024;
-    // Once, when the communicator has failed and the record is closed, before anyone who waits
-    // hears of it. On the thread that drives.
+    // Called once, on the thread that drives, when the communicator has failed and the record is
+    // closed, before waiting threads see the failure.
     std::function<void()> on_failure;
   };
   // What ranks tell each other of failures goes over the connections that there are, over the
@@ -75,7 +75,7 @@ class Scheduler {
   Status wait(Task& task, std::int64_t until_ns);
   // Drives a little.
   void help();
-  // For a communicator that makes no call: hears what others tell of a failure, and sees that a
+  // For a communicator that makes no call: receives failures that others report, and notices that a
   // neighbour's process has ended.
   void look_for_failure();
 
@@ -88,7 +88,7 @@ class Scheduler {
   Status failure() const;
   // No call is pending.
   bool idle() const { return pending_.load() == 0; }
-  // Any thread. Neither waits for whoever drives nor asks the device.
+  // Any thread. Neither waits for the thread that drives nor asks the device.
   trace::Record record() const;
   // The same, after a look at what is on streams.
   trace::Record look_and_record();
@@ -109,10 +109,10 @@ class Scheduler {
   bool try_in_turn(PreparedCall& call, Status& status);
   // Gives up the lock, and makes a task of what ran with it.
   Status wait_after_inline(PreparedCall& call, const Status& status);
-  // Of a call that its first poll did not complete; whether it is.
+  // Polls a call that its first poll did not complete. Returns whether it is complete.
   bool spin_inline(PreparedCall& call, Status& status);
-  // Whether an event may end what was found waiting. Messages through shared memory wake nobody:
-  // who waits for one with a core of its own and slept would be late by some 70 us.
+  // Whether an event may end the wait. Messages through shared memory wake nobody: a rank with a
+  // core of its own that slept while waiting for one would be late by some 70 us.
   bool may_be_woken(const engine::Execution& execution) const {
     return connections_.has_events() && execution.awaits_event();
   }

@@ -229,8 +229,8 @@ void Scheduler::fail(const Error& error, const std::string& own_part) {
   Error own = error;
   own.message += own_part;
   {
-    // Held until all are told: who learns of the failure here waits for that, and so does not close
-    // connections and end the process before.
+    // Held until all ranks are notified: a thread that learns of the failure here waits for that,
+    // so it does not close connections or end the process before.
     const std::lock_guard lock(failure_mutex_);
     if (failure_) return;
     failure_ = std::make_shared<const Error>(own);

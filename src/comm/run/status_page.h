@@ -127,11 +127,11 @@ class StatusPage {
   std::optional<sys::SharedMemory> memory_;
   Line lonely_;  // stands for the page where there is none
   Line* own_line_ = &lonely_;
-  // Of the neighbours, once somebody asks; a neighbour in this process is not watched.
+  // Watches the neighbours once somebody asks; a neighbour in this process is not watched.
   std::vector<sys::ProcessWatch> watches_;
   std::optional<sys::AtExit> at_exit_;
-  int processor_ = -1;       // as its line tells
-  std::uint64_t shown_ = 0;  // likewise
+  int processor_ = -1;       // what its line shows
+  std::uint64_t shown_ = 0;  // what its line shows
 };
 
 }  // namespace unisono::comm

@@ -9,7 +9,7 @@
 
 namespace unisono::comm {
 
-// Any thread, but for check_peers() and what is said of launches: whoever drives the communicator.
+// Any thread, except where only the thread that drives the communicator may call.
 class StreamCalls {
  public:
   virtual ~StreamCalls() = default;
@@ -29,14 +29,14 @@ class StreamCalls {
   // An environment error once the device can no longer be used, as after a fault in a kernel of the
   // user's.
   virtual Status check_device() const = 0;
-  // While a call is not over: whether its peers live, each in turn. Whoever drives the
-  // communicator.
+  // While a call is not over: whether its peers live, one at each call. Only the thread that
+  // drives.
   virtual Status check_peers() = 0;
-  // Tells other ranks of this one's memory, and hears of theirs; now and then.
+  // Exchanges descriptions of memory with other ranks. Called now and then.
   virtual void share_memory() = 0;
   // Now and then: streams that wait have no deadlines of their own.
   virtual void look(std::int64_t now_ns) = 0;
-  // Kernels give up, and peers are told.
+  // Makes kernels give up, and notifies the peers.
   virtual void abort(transport::Fault fault) = 0;
 };
 

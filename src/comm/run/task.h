@@ -19,8 +19,8 @@ struct Task : PreparedCall {
   std::unique_ptr<engine::Resources> lane;   // what `owned` runs on
   bool in_order = false;                     // after the calls before it, as collectives are
   std::vector<std::int64_t> counts;          // what the arguments' spans point to
-  std::vector<std::uint64_t> calls;          // likewise
-  // Of messages: those to or from one peer have an entry of their own.
+  std::vector<std::uint64_t> calls;          // what the arguments' spans point to
+  // The messages to or from one peer, which have an entry of their own.
   struct Part {
     std::uint64_t number = 0;  // of its entry in the record
     std::uint64_t sequence = 0;
@@ -52,8 +52,8 @@ struct Task : PreparedCall {
   int source = -1;                    // of a receive from any source: who sent, once that is known
   std::shared_ptr<void> keeps_alive;  // of an asynchronous call: this task's owner
 
-  // Stored with release when `error` is set: whoever sees `done` (acquire) may read the outcome
-  // and use the buffers.
+  // Stored with release when `error` is set: a thread that sees `done` (acquire) may read the
+  // outcome and use the buffers.
   std::atomic<Phase> phase{Phase::idle};
   std::shared_ptr<const Error> error;  // null: success
 

@@ -20,14 +20,14 @@ struct CostModel {
   LinkCost intra_node[protocol_count];
   LinkCost inter_node[protocol_count];
   double reduce_ns_per_byte;
-  // Of what a rank inside a node takes and does not pass on in the same step: it reads that again.
+  // For data that a rank receives inside a node and forwards in a later step: it reads them again.
   double again_ns_per_byte;
-  // Of what is put in order for messages, or out of theirs.
+  // For data that are reordered to make up messages, or after receiving them.
   double copy_ns_per_byte;
   // Where ranks share a core, a message waits until its receiver has the core.
   double turn_us;
-  // Of each message between nodes that the ranks of a node send, for they share its network: three
-  // or six ranks that exchange with another node at once take half as long again as one.
+  // For each message that the ranks of a node send to other nodes, because they share its network:
+  // three or six ranks that exchange with another node at once take half as long again as one.
   double shared_us;
 
   // `oversubscription`: ranks for each core, 1 or more.
@@ -40,7 +40,7 @@ using Parameters = std::array<double, sizeof(CostModel) / sizeof(double)>;
 Parameters parameters_of(const CostModel& model);
 CostModel cost_model_of(const Parameters& parameters);
 
-// Of the host engine. The numbers were searched for at random, and some adjusted, so that most
+// The host engine's costs. The numbers were searched for at random, and some adjusted, so that most
 // choices are right on grids (bench/selection_grid.py) measured with a core for each rank, on 32
 // cores at 3 to 16 ranks and on 2 cores at 2; they need only be right in proportion. Between nodes
 // all protocols send the same, and Simple wins; there a byte costs more than over the loopback of

@@ -60,7 +60,7 @@ constexpr SpecialisedKernel at_root_in_bulk{11, 350};
 constexpr double line_block_gb_per_s = 1.4;
 constexpr double zero_copy_block_gb_per_s = 18;
 constexpr double bulk_block_gb_per_s = 40;
-// Of a reduce, by all that is added up at one rank: calls that follow each other overlap.
+// A reduce's times, by the bytes added at one rank: successive calls overlap.
 constexpr SpecialisedKernel reduce_in_ll{2, 310};
 constexpr std::array<SpecialisedKernel, 2> reduce_in_ll128{{{2.6, 430}, {8.2, 240}}};
 constexpr double reduce_gb_per_s_at_most = 240;
@@ -147,7 +147,7 @@ class DeviceModel : public EngineModel {
     return str("why: ", describe(specialised->row), ", here ", format_bytes(specialised->longest));
   }
 
-  // Of two hops or of one.
+  // For calls of one hop and of two.
   int overlap_thread_blocks(Collective collective, int ranks, double block_bytes) const override {
     const double longest = collective == Collective::all_reduce ? block_bytes / ranks : block_bytes;
     const engine::gpu::PathChoice chosen =

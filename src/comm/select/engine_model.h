@@ -30,7 +30,7 @@ class EngineModel {
   virtual ~EngineModel() = default;
   // As rows of a selection file name it: "host", "gpu"; "copy" has none.
   virtual std::string_view name() const = 0;
-  // Of a request that the entry supports.
+  // Whether the engine runs a request that the entry supports.
   virtual bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const = 0;
   // How it carries a call without hints: what its executions say, without one.
   virtual trace::ChosenPath path(const PlanToRun& plan) const = 0;
@@ -54,10 +54,11 @@ class EngineModel {
 std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo_options,
                                               const HostTraits& host = {},
                                               const CostModel& costs = host_cost_model());
-// Of devices that run `thread_blocks` at once, with the rows that say which kernel carries a call.
+// The model of devices that run `thread_blocks` at once, with the rows that choose each call's
+// kernel.
 std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
                                                 int thread_blocks, engine::gpu::Paths paths);
-// Of the copy engines: policy zero_sm.
+// The model of the copy engines, for policy zero_sm.
 std::shared_ptr<const EngineModel> copy_model(const engine::gpu::CopyLinks::Options& options);
 
 }  // namespace unisono::comm

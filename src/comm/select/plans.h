@@ -54,10 +54,10 @@ class Plans {
   bool can_run(const Registered& plan) const {
     return plan.form_for(operations_, slots_) != nullptr;
   }
-  // Of a plan that can run.
+  // `plan` must be one that can run.
   Result<Prepared> prepare(const Registered& registered);
   void add(Prepared prepared);
-  // One that the engine cannot run; a call that asks for it is told which step it is.
+  // Notes a plan that the engine cannot run; the error of a call that asks for it names the step.
   void refuse(const Registered& plan);
   Result<Explanation> explain(Collective collective, std::uint64_t bytes);
   std::size_t memory_bytes();

@@ -93,7 +93,7 @@ std::optional<Plan> stage(const Plan& plan, int rank, Registered& one) {
   const verify::Report report =
       verify::verify(*staged, options_for(plan.header, conditions, least_slots));
   if (report.slots == 0) {
-    one.unstaged = str("with its puts sent as messages it is not right:\n",
+    one.unstaged = str("with its puts sent as messages it fails verification:\n",
                        report.failures.front().describe());
     return std::nullopt;
   }
@@ -268,7 +268,7 @@ Result<Registration> read_registration(std::span<const std::string> texts, int r
     for (Registered& one : out.plans) {
       one.staged = nullptr;
       one.unstaged =
-          "its forms in place and out of place put differently, so that a root and other "
+          "its forms in place and out of place have different puts, so that a root and other "
           "ranks would not send the same messages";
     }
   out.card.digest = digest.digest();

@@ -219,7 +219,7 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
                                  bool in_place, const CallOptions& call_options) {
   const auto by_table = [&]() -> const SelectionRow* {
     int most = call_options.max_sms;
-    if (most == 0 && call_options.leaves_room)
+    if (most == 0 && call_options.compute_overlap)
       most = model_->overlap_thread_blocks(collective, placement_.ranks(),
                                            block_bytes(collective, bytes));
     for (const SelectionRow& row : rows(collective, most))

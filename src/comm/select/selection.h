@@ -68,8 +68,8 @@ class Selection {
   // name is misuse; others take what they would without it.
   void refuse(const plan::Header& header, std::string reason);
 
-  // Without the path, which whoever has the execution asks it for. Unknown algorithm: misuse with
-  // the near names. An algorithm that cannot serve says why.
+  // Leaves out the path, which the execution knows. An unknown algorithm is misuse, and the error
+  // suggests near names. An algorithm that cannot serve says why.
   Result<Choice> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
                         const CallOptions& options);
   // The header of a registered custom program, in place or not; misuse naming those that there are.

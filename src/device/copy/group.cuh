@@ -19,7 +19,7 @@ struct Share {
 
 __device__ __forceinline__ bool carries_flags(int lane) { return lane % 8 == 7; }
 
-// Of a thread's units in the group's data.
+// The offset of a thread's unit in the group's data.
 __device__ __forceinline__ std::int64_t share_offset(int lane, int unit) {
   return static_cast<std::int64_t>(unit_bytes) * (unit == 0 ? lane : 32 + lane - lane / 8);
 }

@@ -1,6 +1,5 @@
-// What a specialised kernel can do with the data of a call, in words of 8 bytes or units of 16:
-// whatever calls ask for, or what most do. A kernel runs through its code once, so its way is as
-// long as that.
+// What a specialised kernel can do with the data of a call, in words of 8 bytes or units of 16: any
+// operation, or only the common ones. A kernel runs its code once, so short code is fast.
 #pragma once
 
 #include <cstdint>

@@ -122,7 +122,7 @@ __device__ std::uint64_t Worker<has_tokens>::mapping_of(const Step& step) const 
   return view % address_alignment == 0 ? view : 0;
 }
 
-// Says where messages go, and hears it. False if the launch is given up.
+// Exchanges the destinations of messages with the peers. False if the launch is given up.
 template <bool has_tokens>
 __device__ bool Worker<has_tokens>::agree() {
   if (threadIdx.x <= max_addresses) {

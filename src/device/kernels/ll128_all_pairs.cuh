@@ -1,18 +1,18 @@
 // Plans between all ranks in protocol LL128, for calls of any size, in one hop or two:
-//   hop 0  a rank stores to others what it has for them; what comes is put where it belongs, or,
-//          where the rank `hears`, is added up in the plan's order, from its own data on
-//   hop 1  the sum (or what was heard from one alone) goes on to others, which put it in place
-// Warps work alone, each with its counterparts of the same number on the other devices: nobody
-// waits for a whole block, and while some warps wait others send.
+//   hop 0  A rank stores its data for other ranks to them. A receiver puts data in place, or, where
+//          it has `reduce_sources`, adds them in the plan's order, its own data first.
+//   hop 1  A rank forwards the sum, or the data of its one source, to ranks that put it in place.
+// Each warp exchanges only with the warps of its number on the other devices. So no warp waits for
+// a whole thread block, and some warps send while others wait.
 //
-// A warp moves a group at a time (group.cuh); a round is a group for each warp, and its number is
-// the flag. A warp has two slots in turn, and
-// stores a round's lines once their takers are through with the round before the last: whoever has
-// something of a peer's of the last round knows that. Where some only send, every rank tells all
-// others at a round's end (`tells`), and the senders look. The two kinds of calls have slots of
-// their own. Warps count their rounds in device memory, so calls of any size follow each other.
+// A warp moves a group at a time (group.cuh). A round is a group for each warp, and its number is
+// the flag. A warp alternates between two slots. It stores a round's lines once the receivers have
+// ended the round before the last; a rank knows that when it has a peer's data of the last round.
+// Where some ranks only send, every rank signals all others at a round's end (`signals`), and the
+// senders poll that. The two kinds of calls have separate slots. Warps count their rounds in device
+// memory, so that calls of any size can follow each other.
 //
-// In a call that `posts` most of it is zero-copy (zero_copy.cuh), and only the rest in lines.
+// In a call that `posts`, most data are zero-copy (zero_copy.cuh), and only the rest use lines.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ struct Ll128Warp {
   int warp;  // of all that the slots are for
   // What uses slots, of the launch's.
   unsigned sends;
-  unsigned keeps;
-  unsigned takes;
+  unsigned local_copies;
+  unsigned receives;
   Ll128Region* own;
   std::uint64_t round;   // from 1; once it has begun
   std::uint64_t credit;  // of the peer of this lane's number, seen last
@@ -70,12 +70,12 @@ struct Ll128Warp {
   __device__ bool send(std::int64_t group);
   __device__ bool combine(std::int64_t group) const;
   __device__ bool take(std::int64_t group) const;
-  __device__ void tell() const;
+  __device__ void signal() const;
   __device__ bool run(std::int64_t group) {
     if (!send(group)) return false;
-    if (launch.hears != 0 && !combine(group)) return false;
-    if (takes != 0 && !take(group)) return false;
-    if (launch.tells != 0) tell();
+    if (launch.reduce_sources != 0 && !combine(group)) return false;
+    if (receives != 0 && !take(group)) return false;
+    if (launch.signals != 0) signal();
     return true;
   }
 };
@@ -107,7 +107,7 @@ template <int most, class Data, bool by_distance>
 __device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::begin() {
   has_begun = true;
   round = ptx::load_relaxed_sys(&own->rounds[warp]);
-  if (launch.tells != 0 && lane < launch.ranks && has(sends | launch.forwards, lane))
+  if (launch.signals != 0 && lane < launch.ranks && has(sends | launch.forwards, lane))
     credit =
         ptx::load_relaxed_sys(&at_address<const Ll128Region>(launch.peers[lane].in)->credits[warp]);
   // Once given up, the counters of the two ends no longer agree.
@@ -128,7 +128,7 @@ __device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::await_credit
 }
 
 template <int most, class Data, bool by_distance>
-__device__ __forceinline__ void Ll128Warp<most, Data, by_distance>::tell() const {
+__device__ __forceinline__ void Ll128Warp<most, Data, by_distance>::signal() const {
   if (lane < launch.ranks && lane != peer_at(0))
     ptx::store_relaxed_sys(&at_address<Ll128Region>(launch.peers[lane].out)->credits[warp], round);
 }
@@ -176,20 +176,20 @@ __device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::send(std::in
   for (int distance = 0; distance < most; ++distance) {
     const int peer = peer_at(distance);
     if (launch.sources_differ == 0
-            ? distance == 0 && (sends | keeps) != 0
-            : by_distance && distance < launch.ranks && has(sends | keeps, peer))
+            ? distance == 0 && (sends | local_copies) != 0
+            : by_distance && distance < launch.ranks && has(sends | local_copies, peer))
       shares[distance] = load(peer, group);
   }
   if (by_distance && !has_begun && !begin()) return false;
   ++round;
-  if (launch.tells != 0 && !await_credits()) return false;
+  if (launch.signals != 0 && !await_credits()) return false;
 #pragma unroll
   for (int distance = 0; distance < most; ++distance) {
     const int peer = peer_at(distance);
-    if (distance >= launch.ranks || !has(sends | keeps, peer)) continue;
+    if (distance >= launch.ranks || !has(sends | local_copies, peer)) continue;
     Share share = shares[0];
     if (launch.sources_differ != 0) share = by_distance ? shares[distance] : load(peer, group);
-    if (has(keeps, peer)) store(peer, group, share);
+    if (has(local_copies, peer)) store(peer, group, share);
     if (has(sends, peer)) send_to(peer, 0, share);
   }
   return true;
@@ -201,13 +201,13 @@ __device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::combine(
   Share shares[most];
   shares[0] = {};
   const int own = peer_at(0);
-  if (has(launch.hears, own)) shares[0] = load(own, group);
-  if (!await(0, launch.hears & ~(1U << own), shares)) return false;
+  if (has(launch.reduce_sources, own)) shares[0] = load(own, group);
+  if (!await(0, launch.reduce_sources & ~(1U << own), shares)) return false;
   Share sum = shares[0];
-  bool is_begun = has(launch.hears, own);
+  bool is_begun = has(launch.reduce_sources, own);
 #pragma unroll
   for (int distance = 1; distance < most; ++distance) {
-    if (distance >= launch.ranks || !has(launch.hears, peer_at(distance))) continue;
+    if (distance >= launch.ranks || !has(launch.reduce_sources, peer_at(distance))) continue;
     if (is_begun)
       Data::template combine<2>(launch.arithmetic, sum.units, shares[distance].units);
     else
@@ -226,29 +226,30 @@ __device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::combine(
 template <int most, class Data, bool by_distance>
 __device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::take(std::int64_t group) const {
   Share shares[most];
-  if (!await(launch.hops - 1, takes, shares)) return false;
+  if (!await(launch.hops - 1, receives, shares)) return false;
 #pragma unroll
   for (int distance = 1; distance < most; ++distance)
-    if (distance < launch.ranks && has(takes, peer_at(distance)))
+    if (distance < launch.ranks && has(receives, peer_at(distance)))
       store(peer_at(distance), group, shares[distance]);
   return true;
 }
 
-// Of the first `blocks` thread blocks.
+// Runs the rounds of the first `blocks` thread blocks.
 template <int most, class Data, bool by_distance>
 __device__ __forceinline__ bool run_rounds(Ll128Warp<most, Data, by_distance>& self,
                                            int warp_of_block, int blocks) {
   constexpr auto payload = static_cast<std::int64_t>(ll128_group_payload);
   const std::int64_t groups = (self.launch.longest + payload - 1) / payload;
   const std::int64_t warps = static_cast<std::int64_t>(blocks) * (blockDim.x / 32);
-  const bool is_empty = self.launch.hears == 0 && (self.sends | self.keeps | self.takes) == 0;
+  const bool is_empty =
+      self.launch.reduce_sources == 0 && (self.sends | self.local_copies | self.receives) == 0;
   std::int64_t group = warp_of_block * static_cast<std::int64_t>(blocks) + blockIdx.x;
   if (is_empty) {
-    // Who has nothing to do counts all the same, as its peers do.
+    // A warp without work counts rounds, too, as its peers do.
     if (group >= groups) return true;
     if (by_distance && !self.begin()) return false;
     self.round += static_cast<std::uint64_t>((groups - group + warps - 1) / warps);
-    if (self.launch.tells != 0) self.tell();
+    if (self.launch.signals != 0) self.signal();
     return true;
   }
   for (; group < groups; group += warps) {
@@ -258,7 +259,7 @@ __device__ __forceinline__ bool run_rounds(Ll128Warp<most, Data, by_distance>& s
   return true;
 }
 
-// What could not be zero-copy; a function of its own, for its registers.
+// Moves the data that could not be zero-copy. Not inlined, to save registers.
 template <int most>
 __device__ __noinline__ bool run_rest(Ll128Warp<most, AnyData, false>& self, int warp_of_block) {
   return run_rounds(self, warp_of_block, static_cast<int>(gridDim.x));
@@ -273,8 +274,9 @@ __device__ __forceinline__ void run_ll128(const Ll128Launch& launch) {
   auto* own = at_address<Ll128Region>(launch.states);
   const Watch watch{launch.timeout_ns, at_address<Mailbox>(launch.mailbox), &own->stopped};
   const Place place{launch.rank, static_cast<int>(blockIdx.x), 0, 0};
-  Ll128Warp<most, Data, !posts> self{launch,       watch,        place, lane, warp, launch.sends,
-                                     launch.keeps, launch.takes, own,   0,    0,    false};
+  Ll128Warp<most, Data, !posts> self{
+      launch,          watch, place, lane, warp, launch.sends, launch.local_copies,
+      launch.receives, own,   0,     0,    false};
   if (!has_peers<most>(launch)) return;
   ptx::wait_for_kernel_before();
   ptx::let_next_kernel_come();
@@ -286,11 +288,11 @@ __device__ __forceinline__ void run_ll128(const Ll128Launch& launch) {
     ZeroCopy zero_copy{launch, watch, place, own->zero_copy.calls[blockIdx.x] + 1, views, 0, 0};
     if (!zero_copy.agree()) return;
     zero_copy.push();
-    zero_copy.tell();
+    zero_copy.signal();
     zero_copy.keep();
     self.sends &= ~zero_copy.sends;
-    self.takes &= ~zero_copy.takes;
-    self.keeps = 0;
+    self.receives &= ~zero_copy.receives;
+    self.local_copies = 0;
     const bool complete = run_rest(self, warp_of_block) && zero_copy.await_ends();
     if (__syncthreads_or(complete ? 0 : 1) != 0) return;
     if (threadIdx.x == 0) own->zero_copy.calls[blockIdx.x] = zero_copy.call;

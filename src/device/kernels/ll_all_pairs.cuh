@@ -1,16 +1,16 @@
-// Plans of one hop between all ranks in protocol LL: every rank stores its data with their
-// flags to the others, and takes what comes from them, or adds it in the plan's order; of those
-// with a root, only it or all but it do either. One way, one wait, and no credits. And the
-// all-reduce of two shots: every rank adds its segment and stores the sum to the others in the same
-// way.
+// Plans of one hop between all ranks in protocol LL. Every rank stores its data with their flags to
+// the others, and puts the data that it receives in place or adds them in the plan's order. In
+// rooted collectives only the root, or every other rank, does either. A call has one latency and no
+// credits. The two-shot all-reduce has a second hop: every rank adds its segment and stores the sum
+// to the others in the same way.
 //
-// Two slots in turn must never meet an unread message: in call n a rank may store to a peer once
-// that peer's call n - 2 is over. Where every rank sends to every other, whoever has taken a peer's
-// data in call n - 1 knows; of two shots, whoever has taken a sum, to which all have given. Where
-// only some send, the takers tell by a word at the start of each
-// call (`tells`), and the senders look at it before they store. The two kinds of calls have slots
-// of their own. Each block has its own part of a slot and counts its own calls, so that calls of
-// any size follow each other.
+// Calls alternate between two slots, which must not overwrite an unread message: in call n a rank
+// may store to a peer once that peer's call n - 2 is over. Where every rank sends to every other, a
+// rank knows that when it has the peer's data of call n - 1; with two shots, when it has a sum, to
+// which all ranks have contributed. Where only some ranks send, the receivers signal by a word at
+// the start of each call (`signals`), and the senders poll it before they store. The two kinds of
+// calls have separate slots. Each thread block has its own part of a slot and counts its own calls,
+// so that calls of any size can follow each other.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ struct LlBlock {
   __device__ std::uint32_t flag() const { return static_cast<std::uint32_t>(call); }
   __device__ bool is_other(int peer) const { return peer < launch.ranks && peer != launch.own; }
   __device__ int rank_of(int peer) const { return (launch.first + peer) % launch.ranks; }
-  // Of what it sends, a rank keeps its own part.
-  __device__ bool keeps(int peer) const {
+  // Whether a rank copies its own part to itself.
+  __device__ bool copies_locally(int peer) const {
     return kind == LlKind::take && peer == launch.own && launch.peers[peer].destination != 0;
   }
   // What is left of a peer's bytes from a unit on.
@@ -78,15 +78,15 @@ struct LlBlock {
                            packet_of(word));
   }
 
-  // What goes to all peers, or with sources that differ to each.
+  // The data for all peers, or for each where sources differ.
   struct Outgoing {
     std::uint64_t words[most];
   };
   __device__ Outgoing load_outgoing(std::int64_t unit) const;
   __device__ bool greet() const;
   __device__ void send(Outgoing outgoing) const;
-  // False if a wait was given up, here and below. Polls for all peers that have not come at once,
-  // which costs one look more after the last came, not one for each.
+  // False if a wait was given up, here and below. Polls all missing peers at once, which costs one
+  // more poll after the last arrival, not one for each peer.
   __device__ bool await(int hop, std::int64_t unit, uint4 (&packets)[most]) const;
   __device__ bool take() const;
   __device__ bool combine() const;
@@ -103,11 +103,11 @@ LlBlock<kind, most, Data>::load_outgoing(std::int64_t unit) const {
   }
 #pragma unroll
   for (int peer = 0; peer < most; ++peer)
-    if (is_other(peer) || keeps(peer)) outgoing.words[peer] = load(peer, unit);
+    if (is_other(peer) || copies_locally(peer)) outgoing.words[peer] = load(peer, unit);
   return outgoing;
 }
 
-// The takers' word to the senders; the senders' look at it.
+// Receivers signal the senders by a word, which the senders poll.
 template <LlKind kind, int most, class Data>
 __device__ __forceinline__ bool LlBlock<kind, most, Data>::greet() const {
   bool goes_on = true;
@@ -138,7 +138,7 @@ __device__ __forceinline__ void LlBlock<kind, most, Data>::send(Outgoing outgoin
 #pragma unroll
     for (int peer = 0; peer < most; ++peer) {
       const std::uint64_t word = launch.sources_differ != 0 ? now.words[peer] : now.words[0];
-      if (keeps(peer)) store(peer, unit, word);
+      if (copies_locally(peer)) store(peer, unit, word);
       if (!is_other(peer) || launch.peers[peer].source == 0) continue;
       if (has_segments && bytes_from(peer, unit) <= 0) continue;
       send_to(peer, 0, unit, word);
@@ -172,7 +172,7 @@ __device__ __forceinline__ bool LlBlock<kind, most, Data>::await(int hop, std::i
   return wait_until(watch, place, wanted, have_arrived);
 }
 
-// What comes in the last hop.
+// Receives the data of the last hop.
 template <LlKind kind, int most, class Data>
 __device__ __forceinline__ bool LlBlock<kind, most, Data>::take() const {
   for (std::int64_t unit = first + threadIdx.x; unit < end; unit += blockDim.x) {
@@ -194,7 +194,7 @@ __device__ __forceinline__ bool LlBlock<kind, most, Data>::take() const {
 
 template <LlKind kind, int most, class Data>
 __device__ __forceinline__ bool LlBlock<kind, most, Data>::combine() const {
-  // Of a reduce, the root alone adds.
+  // In a reduce only the root adds.
   if (launch.peers[launch.own].destination == 0) return true;
   for (std::int64_t unit = first + threadIdx.x; unit < end; unit += blockDim.x) {
     if (has_segments && bytes_from(launch.own, unit) <= 0) break;
@@ -254,7 +254,7 @@ __device__ __forceinline__ void run_ll(const LlLaunch& launch) {
   keep_stamp_count(launch.stamp, count);
   const std::uint64_t of_block = hops * launch.block_bytes;
   block.part = block.call % ll_slots * of_block * ll_max_blocks + blockIdx.x * of_block;
-  if (kind != LlKind::two_shot && launch.tells != 0 && !block.greet()) return;
+  if (kind != LlKind::two_shot && launch.signals != 0 && !block.greet()) return;
   block.send(outgoing);
   // All know the call's number; what is given up now is never begun again.
   __syncthreads();

@@ -1,7 +1,7 @@
 // Groups of sends and receives: a thread block takes its pieces of one direction's messages, in
-// their order, in protocol Simple. Of a large message the receiver says first where it goes; a
-// sender that reaches it stores there, and tells once. Short ones go in lines (ll128_messages.cuh),
-// by each warp for itself.
+// their order, in protocol Simple. For a large message the receiver first posts the destination; a
+// sender that has mapped it stores there, and signals once. Short messages use LL128
+// (ll128_messages.cuh), each warp for itself.
 #pragma once
 
 #include <cstdint>

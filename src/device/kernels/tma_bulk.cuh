@@ -26,8 +26,7 @@
 namespace unisono::device {
 namespace {
 
-// In LL128, for whatever a call asks; a function of its own, so that it takes no registers of the
-// copies.
+// Runs any call in LL128. Not inlined, so that it takes no registers of the copies.
 template <int most, class Data>
 __device__ __forceinline__ bool run_rounds_out_of_line(Ll128Warp<most, Data, true>& self,
                                                        int warp_of_block, int blocks) {
@@ -53,9 +52,18 @@ __device__ __forceinline__ bool run_way(const BulkLaunch& launch, const Watch& w
   const int warp =
       static_cast<int>(blockIdx.x) * ll128_warps_of_block(launch.lines.ranks) + warp_of_block;
   auto* own = at_address<Ll128Region>(launch.lines.states);
-  Ll128Warp<most, Data, true> self{
-      launch.lines,       watch, place, lane, warp, launch.lines.sends, launch.lines.keeps,
-      launch.lines.takes, own,   0,     0,    false};
+  Ll128Warp<most, Data, true> self{launch.lines,
+                                   watch,
+                                   place,
+                                   lane,
+                                   warp,
+                                   launch.lines.sends,
+                                   launch.lines.local_copies,
+                                   launch.lines.receives,
+                                   own,
+                                   0,
+                                   0,
+                                   false};
   const bool is_complete = run_rounds_out_of_line(self, warp_of_block, way.blocks);
   if (__syncthreads_or(is_complete ? 0 : 1) != 0) return false;
   if (self.has_begun && lane == 0) own->rounds[warp] = self.round;
@@ -81,7 +89,7 @@ __device__ __forceinline__ void run_bulk(const BulkLaunch& launch) {
   if (!block.agree(way)) return;
   if (static_cast<int>(blockIdx.x) < way.blocks) {
     if (!run_way<most, Data>(launch, watch, place, views, way)) return;
-    block.tell();
+    block.signal();
     const bool has_ended = block.await_ends();
     if (__syncthreads_or(has_ended ? 0 : 1) != 0) return;
   }

@@ -1,14 +1,14 @@
 // How the thread blocks of a call by TMA bulk copies (tma_bulk.cuh) begin and end it.
 //
-// A rank whose buffers all others have mapped launches only the blocks that copy, so that other
-// kernels have the rest of the device; one that does not know so launches more, for LL128.
+// A rank whose buffers all others have mapped launches only the thread blocks that copy, so that
+// other kernels have the rest of the device. A rank that cannot know this launches more, for LL128.
 //
-// At the start each block that copies posts to all others where they reach this rank's buffers, or
-// that they do not; those behind them read what the first is told. So every block knows with how
-// many each rank was launched. A post says, too, that this rank's buffers may be read and written
-// (release, acquire: the kernels before it).
-// At the end it tells all others that its copies are complete, and waits for the same from them:
-// then nobody reads this rank's input nor writes its output any more (release, acquire: the
+// At the start each block that copies posts to all other ranks the address at which they can access
+// this rank's buffers, or that they cannot. The further blocks read the posts to the first one. So
+// every block knows how many blocks each rank launched. A post also says that this rank's buffers
+// may be read and written (release, acquire: the kernels before it).
+// At the end a block signals all other ranks that its copies are complete, and waits for the same
+// from them: then no rank reads this rank's input or writes its output (release, acquire: the
 // copies).
 #pragma once
 
@@ -64,7 +64,7 @@ struct BulkBlock {
   __device__ bool hear();
   // False if a wait was given up, here and below.
   __device__ bool agree(BulkRouteMode& way);
-  __device__ void tell() const;
+  __device__ void signal() const;
   __device__ bool await_ends() const;
 };
 
@@ -78,7 +78,7 @@ __device__ bool BulkBlock::await_address(const std::uint32_t (&at)[4], std::uint
   };
   if (!wait_until(watch, place, {Failure::destination, peer(), 0, call}, has_addresses_arrived))
     return false;
-  // Of a later call: the peer is through with this one, so it had not waited for this block, which
+  // A post of a later call means that the peer has ended this one without this block, which then
   // does not copy.
   view = post.y == flag ? post.x | static_cast<std::uint64_t>(post.z) << 32 : bulk_no_buffer;
   return true;
@@ -113,7 +113,7 @@ __device__ bool BulkBlock::agree(BulkRouteMode& way) {
   return true;
 }
 
-__device__ void BulkBlock::tell() const {
+__device__ void BulkBlock::signal() const {
   __syncthreads();
   // Release: the block's copies, which the warps have waited for, and the barrier has joined with
   // this thread, first.

@@ -233,7 +233,7 @@ __device__ __forceinline__ void BulkWarp<most, Data>::add_plain(const Byte* stag
     add_whole<PlainData<Format>>(stage, at, end);
 }
 
-// Of sums that training is made of all is in line, also where the kernel is for any.
+// The sums that training uses are inlined even in the kernel for any sum.
 template <int most, class Data>
 __device__ __forceinline__ void BulkWarp<most, Data>::add_any(const Byte* stage, int& at,
                                                               int end) const {
@@ -320,7 +320,7 @@ __device__ __forceinline__ bool BulkWarp<most, Data>::run_copies(bool asks) {
   return true;
 }
 
-// Of one flow, whose route stays in registers where they suffice.
+// Runs one flow, whose route stays in registers where there are enough.
 template <int most, class Data>
 __device__ __forceinline__ bool BulkWarp<most, Data>::run_sums(bool asks) {
   const Route kept = route(0);

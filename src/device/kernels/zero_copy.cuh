@@ -37,7 +37,7 @@ struct ZeroCopy {
   std::uint64_t call;    // of this block that posts, from 1
   std::uint64_t* views;  // shared: by rank, where what is sent there goes, 0: by slots
   unsigned sends;
-  unsigned takes;
+  unsigned receives;
 
   __device__ const Ll128Region& region(int rank) const {
     return *at_address<const Ll128Region>(launch.peers[rank].in);
@@ -65,7 +65,7 @@ struct ZeroCopy {
   __device__ void push() const;
   __device__ void keep() const;
   __device__ void move(int rank, std::uint64_t to, int block, int blocks) const;
-  __device__ void tell() const;
+  __device__ void signal() const;
   __device__ bool await_ends() const;
 };
 
@@ -73,7 +73,7 @@ __device__ bool ZeroCopy::agree() {
   const int peer = static_cast<int>(threadIdx.x);
   const auto flag = static_cast<std::uint32_t>(call);
   bool goes_on = true;
-  if (peer < launch.ranks && has(launch.takes, peer)) {
+  if (peer < launch.ranks && has(launch.receives, peer)) {
     const std::uint64_t view = launch.peers[peer].view;
     ptx::store_relaxed_sys(
         reinterpret_cast<uint4*>(region_of_peer(peer).zero_copy.posts[blockIdx.x]),
@@ -92,10 +92,10 @@ __device__ bool ZeroCopy::agree() {
     views[peer] = post.x | static_cast<std::uint64_t>(post.z) << 32;
   }
   if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
-  sends = takes = 0;
+  sends = receives = 0;
   for (int rank = 0; rank < launch.ranks; ++rank) {
     if (has(launch.sends, rank) && views[rank] != 0) sends |= 1U << rank;
-    if (has(launch.takes, rank) && launch.peers[rank].view != 0) takes |= 1U << rank;
+    if (has(launch.receives, rank) && launch.peers[rank].view != 0) receives |= 1U << rank;
   }
   return true;
 }
@@ -123,12 +123,12 @@ __device__ void ZeroCopy::keep() const {
   const int keepers = this->keepers();
   if (keepers > 0 && block < pushers()) return;
   for (int rank = 0; rank < launch.ranks; ++rank)
-    if (has(launch.keeps, rank))
+    if (has(launch.local_copies, rank))
       move(rank, launch.peers[rank].destination, keepers > 0 ? block - pushers() : block,
            keepers > 0 ? keepers : static_cast<int>(gridDim.x));
 }
 
-__device__ void ZeroCopy::tell() const {
+__device__ void ZeroCopy::signal() const {
   __syncthreads();
   const int peer = static_cast<int>(threadIdx.x);
   // Release: the block's stores, which the barrier has joined with this thread, first.
@@ -138,7 +138,7 @@ __device__ void ZeroCopy::tell() const {
 
 __device__ bool ZeroCopy::await_ends() const {
   const int peer = static_cast<int>(threadIdx.x);
-  if (peer >= launch.ranks || !has(takes, peer) || !serves(peer, launch.rank)) return true;
+  if (peer >= launch.ranks || !has(receives, peer) || !serves(peer, launch.rank)) return true;
   const std::uint64_t* end = &region(peer).zero_copy.ends[blockIdx.x];
   const auto has_ended = [&](std::uint64_t& seen) {
     seen = ptx::load_relaxed_sys(end);

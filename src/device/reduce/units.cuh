@@ -239,7 +239,7 @@ __device__ inline void divide_element(std::uint8_t type, void* at, int ranks) {
   });
 }
 
-// Likewise a unit.
+// The same for a unit.
 __device__ __noinline__ uint4 divide_any(std::uint8_t type, int ranks, uint4 a) {
   return with_format(static_cast<Type>(type), [&](auto format) {
     using Format = decltype(format);

@@ -67,8 +67,8 @@ __device__ __noinline__ void report(Watch watch, std::uint32_t reason, Place pla
 }
 
 // Calls look() until it says true; false if the wait was given up. `look` tells what it saw last.
-// It polls relaxed: an acquire at each poll would empty the first-level cache each time, so whoever
-// needs one acquires once, after the wait.
+// It polls relaxed: an acquire at each poll would empty the first-level cache each time, so a
+// caller that needs one acquires once, after the wait.
 template <class Look>
 __device__ bool wait_until(const Watch& watch, const Place& place, const Wanted& wanted,
                            Look look) {

@@ -81,7 +81,7 @@ class CopiedPlan : public OnCopyEngines {
   std::vector<CopyStep> steps_;
   std::vector<int> rendezvous_of_;  // by step
   DeviceAddress scratch_ = 0;
-  // Of the call that is put on its stream: the next step of which tile.
+  // The next step, and its tile, of the call that is put on its stream.
   bool has_begun_ = false;
   std::int64_t tile_ = 0;
   std::size_t step_ = 0;
@@ -271,7 +271,7 @@ Status CopiedPlan::send_part(StreamQueue& queue, std::size_t which, std::int64_t
   return {};
 }
 
-// Of what is not sent on.
+// Waits for the ends of receives whose data are not sent on.
 Status CopiedPlan::await_ends(StreamQueue& queue) {
   const auto sent = static_cast<int>((all_tiles() + tiles_of_part() - 1) / tiles_of_part());
   for (std::size_t i = 0; i < steps_.size(); ++i) {

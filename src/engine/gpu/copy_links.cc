@@ -137,7 +137,7 @@ std::uint64_t CopyLinks::mark(Waiting::Kind kind, const CopyLink& link, std::uin
                               std::int64_t timeout_ns) {
   const std::lock_guard lock(mutex_);
   auto found = std::ranges::find(timeouts_ns_, timeout_ns);
-  // Programs have a few timeouts; whoever has more gets the last one for all further ones.
+  // Programs have a few timeouts; a program that has more gets the last one for all further ones.
   if (found == timeouts_ns_.end() && timeouts_ns_.size() <= timeout_field.most()) {
     timeouts_ns_.push_back(timeout_ns);
     found = std::prev(timeouts_ns_.end());

@@ -1,21 +1,21 @@
 // Connections whose messages are moved by the copy engines, and the watch over the streams that
 // wait for them.
 //
-// Every slot has two flags, each 0 or 1 and each in the memory of whoever waits for it: `arrived`
-// at the receiver, `free` at the sender. A stream waits for 1, stores 0, copies, and stores 1 into
-// the other's flag. So a flag has the same values in every round, and a CUDA graph that was
-// captured once can be replayed. Slots are taken in turn, by both ends alike.
+// Every slot has two flags, each 0 or 1 and each in the memory of the end that waits for it:
+// `arrived` at the receiver, `free` at the sender. A stream waits for 1, stores 0, copies, and
+// stores 1 into the other's flag. So a flag has the same values in every round, and a CUDA graph
+// that was captured once can be replayed. Slots are taken in turn, by both ends alike.
 //
 // A zero-copy message (copy_rendezvous.h) has two more flags: `wanted` at the sender, 1 from when
 // its destination may be written; and `stored` at the receiver, one for each part of the message.
 // Both ends use these in turn, too.
 //
 // Order: a stream's operations and copies happen one after another; a store comes after a barrier
-// for the whole system, so whoever sees the flag sees the bytes.
+// for the whole system, so an end that sees the flag sees the bytes.
 //
-// A stream holds about a thousand commands that are not over. Whoever puts one more on it waits
-// inside the driver, with a lock that others of the process need, and no deadline ends that. So a
-// call is put on its stream in portions: streams store how many commands they are through with
+// A stream holds about a thousand commands that are not over. A thread that puts one more on it
+// waits inside the driver, with a lock that others of the process need, and no deadline ends that.
+// So a call is put on its stream in portions: streams store how many commands they are through with
 // into the host's memory, and while there is no room for more the call polls.
 //
 // A stream that waits has no deadline of its own. Before each wait it stores what it is about to
@@ -75,7 +75,7 @@ class CopyLinks {
     std::uint64_t zero_copy_min_bytes = 64 << 10;
     Status check() const;
     bool is_zero_copy_size(std::uint64_t bytes) const { return bytes >= zero_copy_min_bytes; }
-    // Of a link's end: of slots, then of zero-copy messages.
+    // The flags at an end of a link: those of slots, then those of zero-copy messages.
     int flags() const { return 2 * slots + 2 * zero_copy_flags; }
   };
   // Parts of messages that may be on their way on a link, each way.
@@ -144,7 +144,7 @@ class CopyLinks {
   sys::cuda::MappedHostMemory progress_;    // a mark, then how many commands are over
   sys::cuda::MappedHostMemory ends_waits_;  // what is stored into all flags of a link
 
-  // Commands put on streams, and those of them that are to be told of. Whoever drives.
+  // Commands put on streams, and those whose end is to be reported. The thread that drives.
   std::uint64_t put_ = 0;
   std::uint64_t reported_ = 0;
 

@@ -143,7 +143,7 @@ Result<CopyProgram> lower_to_copies(const plan::Header& header, const plan::Rank
   return Lowering(header, program).run();
 }
 
-// Of one tile: the next needs nothing but the slots that this one has given back when it is over.
+// Checks one tile: the next needs only the slots that this one has given back by its end.
 Status check_order(const plan::Header& header, const std::vector<CopyProgram>& programs,
                    int slots) {
   std::map<std::tuple<int, int, int>, int> on_the_way;  // sender, receiver, channel

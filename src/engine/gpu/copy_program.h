@@ -28,10 +28,10 @@ struct CopyStep {
   Place from;     // not of a message received
   Place to;       // not of a message sent
   int count = 1;  // chunks
-  // Of a send: the step, before it, that receives what it sends on; -1: the rank has it by itself.
+  // The earlier step that receives what a send forwards; -1: the rank has the data itself.
   int received_by = -1;
-  // Of a receive: nothing before it touches its place, so the message may come sooner; and whether
-  // it is sent on.
+  // Whether no step before a receive touches its destination, so that the message may arrive early,
+  // and whether it is forwarded.
   bool comes_early = false;
   bool is_sent_on = false;
 };

@@ -2,8 +2,8 @@
 // the receiver says, or through slots.
 //
 // A copy engine is given addresses when its copy is put on a stream, so the sender's host must know
-// the place by then. A word for each message, in memory of both, decides, and whoever comes first
-// with a word writes it: the receiver, where it wants the message; or the sender, that it does not
+// the place by then. A word for each message, in memory of both, decides, and the end that is
+// first writes it: the receiver, where it wants the message; or the sender, that it does not
 // wait any longer and goes through slots. So neither waits for the other's host for long, in calls
 // that are captured too. Both ends count the same messages, in the same order.
 #pragma once
@@ -24,7 +24,7 @@ struct CopyRendezvous {
   bool is_captured = false;         // zero-copy: into a graph of the receiver's
 };
 
-// Of one direction; in the receiver's memory.
+// The rendezvous of one direction, in the receiver's memory.
 class CopyRendezvousBook {
  public:
   // Messages that one end may be ahead of the other.
@@ -37,7 +37,7 @@ class CopyRendezvousBook {
 
  private:
   struct Entry {
-    // Of the last message here that is decided: its number, whether it is captured, its way.
+    // The last message decided in this entry: its number, whether it is captured, its path.
     // Release when it is stored, acquire when it is loaded: `at` is stored before.
     std::atomic<std::uint64_t> word;
     std::atomic<std::uint64_t> at;

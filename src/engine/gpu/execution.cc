@@ -122,7 +122,7 @@ class GpuExecution : public Execution {
 bool is_same(const Arguments& a, const Arguments& b) {
   return a.input == b.input && a.output == b.output && a.count == b.count && a.type == b.type &&
          a.operation == b.operation && a.timeout_ns == b.timeout_ns && a.max_sms == b.max_sms &&
-         a.leaves_room == b.leaves_room && a.path == b.path &&
+         a.compute_overlap == b.compute_overlap && a.path == b.path &&
          a.pre_multiplier.integer == b.pre_multiplier.integer &&
          a.pre_multiplier.real == b.pre_multiplier.real && !is_uneven(a) && !is_uneven(b);
 }

@@ -34,8 +34,8 @@ namespace unisono::engine::gpu {
 // The same on all ranks.
 struct Options {
   int slots = 4;  // a power of two
-  // Of every protocol; a multiple of 128. The sender waits a round trip for each, so large messages
-  // go a tenth faster by 256 KiB than by 128.
+  // The same for every protocol; a multiple of 128. The sender waits a round trip for each slot, so
+  // large messages are a tenth faster with 256 KiB than with 128.
   std::size_t slot_bytes = 256 << 10;
   // Messages, or blocks of a plan, of at least so many bytes are zero-copy once the receiver's
   // buffer is mapped.
@@ -73,19 +73,18 @@ class Engine {
   const sys::cuda::Kernel& interpret(bool has_tokens) const {
     return has_tokens ? interpret_tokens_ : interpret_;
   }
-  // Of device/kernels/ll_all_pairs.cuh, for so many ranks.
+  // The kernel in device/kernels/ll_all_pairs.cuh for so many ranks.
   const sys::cuda::Kernel& direct(device::LlKind kind, device::DataKind data, int ranks) const {
     return ll_[static_cast<std::size_t>(kind)].of(data, ranks);
   }
-  // Of device/kernels/ll128_all_pairs.cuh, likewise.
+  // The one in device/kernels/ll128_all_pairs.cuh.
   const sys::cuda::Kernel& lines(device::DataKind data, int ranks) const {
     return ll128_.of(moved_as(data), ranks);
   }
   const sys::cuda::Kernel& zero_copy(int ranks) const {
     return zero_copy_.of(device::DataKind::any, ranks);
   }
-  // Of device/kernels/tma_bulk.cuh, likewise. Where they have no shared memory, they cannot copy in
-  // bulk.
+  // The one in device/kernels/tma_bulk.cuh. A kernel without shared memory makes no bulk copies.
   const sys::cuda::Kernel& bulk(device::DataKind data, int ranks) const {
     return bulk_.of(moved_as(data), ranks);
   }
@@ -108,7 +107,7 @@ class Engine {
   // end.
   Status share_device() { return find_kernels(/*waits_by_itself=*/false); }
 
-  // Of what runs on the copy engines.
+  // Connections of the calls that run on copy engines.
   CopyLinks& copy_links() const { return *copy_links_; }
 
   // Makes all kernels and streams that wait give up. Any thread.
@@ -184,7 +183,7 @@ class Resources {
   // is waited for. A view stays valid as long as the memory does.
   virtual void find_peer_mappings(const void* data, std::size_t bytes,
                                   std::span<sys::cuda::DeviceAddress> by_rank) = 0;
-  // Of a call that is to be captured, before its launch.
+  // The same for a call that is to be captured, before its launch.
   virtual void find_peer_mappings_to_capture(const void* data, std::size_t bytes,
                                              std::span<sys::cuda::DeviceAddress> by_rank) {
     find_peer_mappings(data, bytes, by_rank);
@@ -201,7 +200,7 @@ class Resources {
   virtual device::Stamp stamp() { return {}; }
 };
 
-// A call between before_launch and after_launch, whatever it comes to.
+// A call between before_launch and after_launch, which runs on every exit.
 class Launching {
  public:
   explicit Launching(Resources& resources) : resources_(resources) {}
@@ -213,7 +212,7 @@ class Launching {
   Resources& resources_;
 };
 
-// Of a program of so many thread blocks that the interpreter runs.
+// The path of a program of so many thread blocks that the interpreter runs.
 trace::ChosenPath interpreter_path(int thread_blocks, Protocol protocol, const Options& options);
 
 // What a call gives this rank, from its output on.

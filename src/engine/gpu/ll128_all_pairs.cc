@@ -83,13 +83,13 @@ void Ll128AllPairs::find_sets() {
     if (takes(peer).empty() || (is_own && sets_.adds != 0)) continue;
     const auto& forwards = exchange_->part(peer).forwards;
     const bool comes = exchange_->hops == 1 ? !is_own : std::ranges::count(forwards, rank_) > 0;
-    (comes ? sets_.takes : sets_.keeps) |= 1U << peer;
+    (comes ? sets_.receives : sets_.local_copies) |= 1U << peer;
   }
   for (int from = 0; from < ranks_; ++from)
     for (int to = 0; to < ranks_; ++to) {
       const plan::Chunks& taken = own_part().takes[static_cast<std::size_t>(from)];
       const plan::Chunks& given = own_part().gives[static_cast<std::size_t>(to)];
-      if ((sets_.takes & 1U << from) != 0 && (sets_.sends & 1U << to) != 0)
+      if ((sets_.receives & 1U << from) != 0 && (sets_.sends & 1U << to) != 0)
         overwrites_in_place_ |= taken.overlaps(given);
     }
 }
@@ -103,7 +103,7 @@ PathChoice Ll128AllPairs::choose(const Engine& engine, const Arguments& argument
                               .hops = exchange_->hops,
                               .longest = static_cast<std::uint64_t>(longest_bytes(arguments)),
                               .max_sms = arguments.max_sms,
-                              .overlaps = arguments.leaves_room});
+                              .overlaps = arguments.compute_overlap});
 }
 
 int Ll128AllPairs::channel(const Arguments& arguments) const {
@@ -129,16 +129,16 @@ void Ll128AllPairs::set_buffers(const Arguments& arguments, device::Ll128Launch&
   set_peers(arguments, 0, launch);
   launch.longest = longest_bytes(arguments);
   launch.sends = bits(sets_.sends);
-  launch.keeps = bits(sets_.keeps);
-  launch.hears = bits(sets_.adds);
+  launch.local_copies = bits(sets_.local_copies);
+  launch.reduce_sources = bits(sets_.adds);
   launch.forwards = bits(sets_.forwards);
-  launch.takes = bits(sets_.takes);
+  launch.receives = bits(sets_.receives);
 }
 
 // Where the others reach what they are to store here.
 void Ll128AllPairs::set_peer_buffers(Resources& resources, const Arguments& arguments,
                                      device::Ll128Launch& launch) const {
-  if (launch.takes == 0) return;
+  if (launch.receives == 0) return;
   // What comes there must not come before what is there has gone.
   if (overwrites_in_place_ && arguments.input == arguments.output) return;
   const DeviceAddress output = address_of(arguments.output);
@@ -156,8 +156,8 @@ void Ll128AllPairs::set_peer_buffers(Resources& resources, const Arguments& argu
 // What stood by rank: this one first.
 void Ll128AllPairs::stand_by_distance(device::Ll128Launch& launch) const {
   std::rotate(launch.peers, launch.peers + rank_, launch.peers + ranks_);
-  for (std::uint8_t* ranks :
-       {&launch.sends, &launch.keeps, &launch.hears, &launch.forwards, &launch.takes})
+  for (std::uint8_t* ranks : {&launch.sends, &launch.local_copies, &launch.reduce_sources,
+                              &launch.forwards, &launch.receives})
     *ranks = bits((*ranks >> rank_ | *ranks << (ranks_ - rank_)) & ((1U << ranks_) - 1));
 }
 
@@ -177,13 +177,13 @@ void Ll128AllPairs::prepare(Resources& resources, const Arguments& arguments,
   launch.ranks = static_cast<std::int16_t>(ranks_);
   launch.hops = static_cast<std::uint8_t>(exchange_->hops);
   const Path path = arguments.path.variant;
-  launch.tells = is_one_way() || path != Path::ll128_all_pairs;
+  launch.signals = is_one_way() || path != Path::ll128_all_pairs;
   set_buffers(arguments, launch);
   // What stays where it is need not be stored.
   for (int peer = 0; peer < ranks_; ++peer)
     if (launch.peers[peer].destination == 0 ||
         launch.peers[peer].source == launch.peers[peer].destination)
-      launch.keeps = bits(launch.keeps & ~(1U << peer));
+      launch.local_copies = bits(launch.local_copies & ~(1U << peer));
   if (path == Path::zero_copy) set_peer_buffers(resources, arguments, launch);
   for (int peer = 0; peer < ranks_; ++peer) {
     const transport::Connection* link = links()[static_cast<std::size_t>(peer)];

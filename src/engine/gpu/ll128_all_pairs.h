@@ -1,6 +1,6 @@
 // Plans in protocol LL128, of calls of any size, by a kernel of their own
 // (device/kernels/ll128_all_pairs.cuh), for 2 to 8 ranks; of some large calls, and of those that
-// few thread blocks serve, by bulk copies (device/kernels/tma_bulk.cuh). Carried are
+// a small grid serves, by bulk copies (device/kernels/tma_bulk.cuh). Carried are
 //   one hop   of whole blocks, to any ranks; some ranks, or all, add different blocks of all ranks
 //   two hops  of segments: each rank that has one adds it up, or gets it from one, and sends it on
 // Where ranks add, each begins with its own data and goes on in turn.
@@ -12,14 +12,15 @@ namespace unisono::engine::gpu {
 
 class StreamQueue;
 
-// Of connections for bulk copies in calls of few thread blocks, whose regions are a
-// device::Ll128Region and slots for so many.
+// The channel of connections for bulk copies on a small grid. Their regions are a
+// device::Ll128Region and slots for that grid.
 inline constexpr int bulk_channel = ll128_channel + 3;
 
 // Whether Ll128AllPairs does plans in LL128 of that exchange, and in how many hops; 0: it does not.
 int ll128_hops(const plan::Exchange& exchange);
 
-// Of a call whose longest message is so long, as a row chose it, or none. `adds`: it sums.
+// The path of a call with its longest message of so many bytes, as a row or none chose it. `adds`:
+// it sums.
 trace::ChosenPath ll128_path(const PathChoice& chosen, std::int64_t longest, int ranks, bool adds,
                              int max_sms);
 
@@ -68,10 +69,10 @@ class Ll128AllPairs : public SpecialisedKernel {
   // make its result, that get the result, and whose data it stores.
   struct Sets {
     unsigned sends = 0;
-    unsigned keeps = 0;
+    unsigned local_copies = 0;
     unsigned adds = 0;
     unsigned forwards = 0;
-    unsigned takes = 0;
+    unsigned receives = 0;
   };
   // What is copied from the same place of each source, or added up, to the same place of each rank.
   struct Flow {
@@ -85,11 +86,11 @@ class Ll128AllPairs : public SpecialisedKernel {
   bool overwrites_in_place_ = false;
   unsigned bulk_sources_ = 0;
   std::vector<Flow> flows_;
-  // Of the last call.
+  // The last call's.
   device::Ll128Launch launch_{};
   const sys::cuda::Kernel* kernel_ = nullptr;
   unsigned threads_ = 0;
-  // Of this rank's buffers, where the call is not in place.
+  // The blocks of this rank's buffers in a call out of place.
   int input_blocks_;
   int output_blocks_;
 };

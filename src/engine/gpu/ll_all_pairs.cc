@@ -113,7 +113,7 @@ void LlAllPairs::prepare_all(const Engine& engine) {
   launch.first =
       static_cast<std::int16_t>(own_part().adds.empty() ? rank_ : own_part().adds.front());
   launch.own = static_cast<std::int16_t>((rank_ - launch.first + ranks_) % ranks_);
-  launch.tells = is_one_way();
+  launch.signals = is_one_way();
   for (int i = 0; i < ranks_; ++i) {
     const transport::Connection* link =
         links()[static_cast<std::size_t>((launch.first + i) % ranks_)];

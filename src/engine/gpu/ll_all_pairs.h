@@ -13,7 +13,8 @@ namespace unisono::engine::gpu {
 // Thread blocks that such a call of `bytes` to each rank in a hop needs, to keep what is on the
 // way.
 int ll_least_blocks(device::LlKind kind, std::size_t bytes, int ranks);
-// Of a call of `bytes` to each rank in a hop. A unit a thread in small blocks, until all are there.
+// The path of a call that sends `bytes` to each rank in a hop. Each thread has one unit, in small
+// thread blocks, until the grid is as large as it may be.
 trace::ChosenPath ll_path(device::LlKind kind, std::size_t bytes, int ranks, int max_sms);
 
 class LlAllPairs : public SpecialisedKernel {
@@ -43,7 +44,7 @@ class LlAllPairs : public SpecialisedKernel {
                const device::Arithmetic& arithmetic);
 
   device::LlKind kind_;
-  // Of the last call.
+  // The last call's.
   device::LlLaunch launch_{};
   const sys::cuda::Kernel* kernel_ = nullptr;
   unsigned threads_ = 0;

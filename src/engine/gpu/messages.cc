@@ -160,7 +160,7 @@ Result<bool> Messages::poll() {
   return true;
 }
 
-// Of receives: where the sender reaches them.
+// Finds the addresses by which senders write to the buffers of receives.
 void Messages::find_peer_mappings() {
   for (Way& way : ways_) {
     if (way.sends) continue;

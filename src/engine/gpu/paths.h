@@ -30,7 +30,7 @@ struct PathCall {
   int hops;
   std::uint64_t longest;  // bytes of the longest message: a block, or of two hops a segment
   int max_sms = 0;        // the SM budget; 0: none
-  bool overlaps = false;  // something computes at the same time (CallOptions::leaves_room)
+  bool overlaps = false;  // something computes at the same time (CallOptions::compute_overlap)
 };
 
 struct PathRow {
@@ -48,8 +48,8 @@ struct PathRow {
   int max_sms = no_bound;
   int overlaps = -1;      // 0: calls without that hint, 1: calls with it, -1: both
   int thread_blocks = 0;  // 0: as many as the SM budget, or as the size needs
-  // Of tma_bulk: stages of each warp, and the tile that one holds of each source; 0: what shared
-  // memory has room for.
+  // For tma_bulk: the stages of each warp, and the bytes of each source's tile in one; 0: what fits
+  // shared memory.
   int slots = 0;
   int chunk_bytes = 0;
   std::string origin;
@@ -111,8 +111,8 @@ int architecture_from_name(std::string_view name);
 // The built-in rows as the text of a selection file (built_in_paths.cc).
 extern const std::string_view built_in_paths;
 
-// Of a JSON text, one that parses: the line of an element of an array that is a member of the
-// outermost object.
+// The line of an element of an array that is a member of the outermost object of a JSON text, which
+// must parse.
 int line_of_element(std::string_view text, std::string_view member, std::size_t element);
 Result<std::vector<PathRow>> read_path_rows(std::string_view text, std::string_view origin);
 

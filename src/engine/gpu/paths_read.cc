@@ -161,7 +161,7 @@ void check_carried(json::ObjectReader& in, const PathRow& row) {
                 device::bulk_max_blocks));
   if (row.thread_blocks == 0 && row.max_sms > device::bulk_max_blocks)
     in.fail("thread_blocks", str("is missing: a row of tma_bulk needs it, or max_sms up to ",
-                                 device::bulk_max_blocks, ", which it then takes all"));
+                                 device::bulk_max_blocks, ", all of which it then uses"));
 }
 
 Result<PathRow> read_row(const json::Value& value, std::string_view origin, std::string where) {

@@ -1,7 +1,7 @@
 // Plans that have kernels of their own: the same data, and the same sums in the same order, as the
 // interpreted plan gives, without steps. In protocol LL: engine/gpu/ll_all_pairs.h; in LL128:
-// engine/gpu/ll128_all_pairs.h. Which plans these are is told by what they exchange
-// (plan/exchange.h), not by what they are called; each kernel declares what it carries.
+// engine/gpu/ll128_all_pairs.h. A plan is matched by what it exchanges (plan/exchange.h), not
+// by its name; each kernel declares what it carries.
 #pragma once
 
 #include <unisono/result.h>
@@ -46,7 +46,7 @@ class SpecialisedKernel {
     std::int64_t end_chunk_ = 0;
   };
   struct Extent {
-    std::int64_t offset;  // in bytes, likewise
+    std::int64_t offset;  // in bytes
     std::int64_t bytes;
   };
   // The extents of the spans of a call.
@@ -79,7 +79,7 @@ class SpecialisedKernel {
   }
   const Span& gives(int peer) const { return gives_[static_cast<std::size_t>(peer)]; }
   const Span& takes(int peer) const { return takes_[static_cast<std::size_t>(peer)]; }
-  // Of the longest message in a hop, of any rank.
+  // The length of the longest message that any rank sends in a hop.
   std::int64_t longest_bytes(const Arguments& arguments) const {
     return extents(arguments)(longest_).bytes;
   }
@@ -112,7 +112,7 @@ class SpecialisedKernel {
       if (some != nullptr && some->source != to.source) launch.sources_differ = 1;
       some = &to;
     }
-    // Whoever sends loads from there, where all get the same.
+    // Senders load from there where all receivers get the same data.
     if (own->source != 0 || some == nullptr) return;
     own->source = some->source;
     if (own->bytes == 0) own->bytes = some->bytes;

@@ -154,7 +154,7 @@ Status StreamQueue::end_waits() {
               .value = CopyLinks::idle_mark});
 }
 
-// At the end of what is to come with the next flush().
+// Appends a report to the operations of the next flush().
 void StreamQueue::report() { operations_[pending_++] = links_.take_report(); }
 
 Status StreamQueue::wait(Waiting::Kind kind, const CopyLink& link, std::uint64_t message,

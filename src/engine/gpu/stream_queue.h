@@ -27,7 +27,7 @@ class StreamQueue {
   // A slot of the peer's for the next message; put() what belongs there, then sent().
   Result<sys::cuda::DeviceAddress> begin_send(CopyLink& link);
   Status end_send(CopyLink& link);
-  // The slot of ours that holds the next message; likewise.
+  // The slot of ours that holds the next message: take from it, then call end_receive().
   Result<sys::cuda::DeviceAddress> begin_receive(CopyLink& link);
   Status end_receive(CopyLink& link);
   // A zero-copy message. The receiver says that its place may be written, for which the
@@ -40,8 +40,8 @@ class StreamQueue {
   };
   Status want(const ZeroCopy& message);
   Status await_destination(const ZeroCopy& message);
-  // Puts it off until something waits, or tell_now(): what is stored one after the other is told of
-  // together, as flags between copies halve the copies' pace.
+  // Postpones the signals until something waits, or tell_now(): successive stores are signalled
+  // together, because flags between copies halve the copies' pace.
   void signal_stored(const ZeroCopy& message, int part);
   Status tell_now();
   Status await_stored(const ZeroCopy& message, int part);

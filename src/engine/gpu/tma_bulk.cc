@@ -15,11 +15,12 @@ namespace {
 using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
 
-// Of tiles, that a warp takes at once: some, so that taking one more costs nothing and a warp stays
-// within few pages; few enough of a call that warps end together.
+// Tiles that a warp takes at once: enough that taking one more costs nothing and a warp stays
+// within few pages, and few enough that the warps of a call end together.
 constexpr std::int64_t most_tiles_of_run = 16;
 constexpr std::int64_t least_runs_of_warp = 4;
-// Of a warp, in a call so short that asking a counter takes longer than slow warps do.
+// Up to so many tiles for each warp, a call gives them out in order: asking a counter would take
+// longer than waiting for slow warps.
 constexpr std::int64_t most_tiles_in_turn = 16;
 
 void set_runs(device::BulkLaunch& launch) {
@@ -31,14 +32,14 @@ void set_runs(device::BulkLaunch& launch) {
   launch.has_fixed_schedule = tiles <= most_tiles_in_turn ? 1 : 0;
 }
 
-// Of a copy that is worth the events around it.
+// From this size on a copy is worth the events around it.
 constexpr std::int64_t concurrent_copy_bytes = 4 << 20;
 
 bool is_aligned(std::uint64_t at) { return at % device::unit_bytes == 0; }
 
 }  // namespace
 
-// No more than could go by lines.
+// No more warps than LL128 could use.
 int bulk_warps(int ranks) {
   return std::min(device::bulk_max_warps, device::ll128_warps_of_block(ranks));
 }
@@ -89,7 +90,7 @@ void Ll128AllPairs::find_bulk_flows() {
     plan::Chunks source;
     plan::Chunks destination;
     for (int peer = 0; peer < ranks_; ++peer) {
-      if ((sets_.keeps & 1U << peer) == 0) continue;
+      if ((sets_.local_copies & 1U << peer) == 0) continue;
       source = source.with(gives(rank_, peer));
       destination = destination.with(takes(rank_, peer));
     }
@@ -112,7 +113,7 @@ void Ll128AllPairs::find_bulk_flows() {
   }
 }
 
-// Of several, or none: -1.
+// The one rank that sends to others; -1 where there are several or none.
 int Ll128AllPairs::only_giver() const {
   int giver = -1;
   for (int from = 0; from < ranks_; ++from)
@@ -127,7 +128,7 @@ int Ll128AllPairs::only_giver() const {
 void Ll128AllPairs::set_flows(const Arguments& arguments, device::BulkLaunch& launch) const {
   const unsigned own = 1U << rank_;
   // What stays where it is is not copied.
-  const bool keeps_nothing = bulk_sources_ == own && launch.lines.keeps == 0;
+  const bool keeps_nothing = bulk_sources_ == own && launch.lines.local_copies == 0;
   const Extents extents = this->extents(arguments);
   launch.bytes = longest_bytes(arguments);
   launch.sources = bulk_sources_;
@@ -159,11 +160,12 @@ Status Ll128AllPairs::copy_own_concurrently(StreamQueue& queue, const Arguments&
     flow.destinations &= ~std::uint64_t{own};
     if (flow.destinations != 0) launch.flow[launch.flows++] = flow;
   }
-  launch.lines.keeps = 0;
+  launch.lines.local_copies = 0;
   return {};
 }
 
-// Of a buffer that others need, in each rank's addresses. False unless all reach it, aligned.
+// Finds a buffer that others need in each rank's addresses. False unless all have mapped it,
+// aligned.
 bool Ll128AllPairs::set_bulk_peer_buffers(
     Resources& resources, const void* data, std::int64_t bytes,
     std::uint64_t (&views)[device::all_pairs_max_ranks]) const {
@@ -220,7 +222,7 @@ Status Ll128AllPairs::launch_in_bulk(Resources& resources, const Arguments& argu
   launch.stages = arguments.path.slots;
   launch.warps = bulk_warps(ranks_);
   set_runs(launch);
-  // Of sums of more ranks, by few thread blocks, there is one kernel.
+  // Sums of more than two ranks on a small grid have one kernel.
   const device::DataKind data =
       is_reduction(collective_) && ranks_ > 2 ? device::DataKind::any : kind_of_data(launch.lines);
   stand_by_distance(launch.lines);

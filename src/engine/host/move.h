@@ -31,7 +31,7 @@ class Arithmetic {
             bool raw) const;
   // destination = source, scaled, one after another at `destination`.
   void scale_into(const std::vector<Extent>& source, std::byte* destination) const;
-  // Likewise, scaled if `raw` and this call scales its input.
+  // The same from several extents, scaled if `raw` and this call scales its input.
   void gather(const std::vector<Extent>& source, std::byte* destination, bool raw) const;
   // destination = destination (+) source, which is first multiplied by the factor, if there is one.
   void add(std::byte* destination, std::byte* source, std::size_t bytes,

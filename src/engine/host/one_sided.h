@@ -8,8 +8,8 @@
 // Where this process can write and read the peer's memory (threads of one process; processes of one
 // machine, where the kernel lets them), steps do so, and the peer takes no part. Else a put travels
 // as a notice and its bytes through the slots of a connection of its own, and the peer's engine
-// stores them whenever it is polled; a read is asked for, and answered likewise. A token says how
-// many puts on their way came before it, and the wait that takes it waits for these too.
+// stores them whenever it is polled; a read is a request and an answer of the same kind. A token
+// says how many puts on their way came before it, and the wait that takes it waits for these too.
 //
 // Notices of one call are all taken before it is complete, so calls do not mix.
 #pragma once

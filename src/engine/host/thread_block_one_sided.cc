@@ -46,7 +46,7 @@ Result<bool> ThreadBlockRun::signal(CallState& call, const plan::Step& step) {
     return block_on(Waiting::Kind::credit, send_->sent() + 1, send_->consumed(), block_->send_peer);
   const std::uint64_t puts = call.one_sided->puts_to(block_->send_peer);
   // Release: the protocol's own stores order what they carry, and here it is other memory that must
-  // be seen by whoever takes the token.
+  // be seen by the rank that takes the token.
   std::atomic_thread_fence(std::memory_order_release);
   pieces_.assign(1, {&puts, sizeof puts});
   UNISONO_TRY(send_->send(pieces_));

@@ -1,4 +1,4 @@
-"""The parameters that come with the package, and what a machine's own calibration adds to them."""
+"""The parameters in the package, and what a machine's own calibration adds to them."""
 
 import math
 from collections.abc import Mapping, Sequence
