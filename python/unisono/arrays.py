@@ -147,7 +147,7 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 
 def known_type(name: str) -> str:
-    """The type's name here; names such as "float8_e4m3fn" are translated. MisuseError if unknown."""
+    """The type's name here: "float8_e4m3fn", for one, is translated. MisuseError if unknown."""
     translated = _FOREIGN.get(name, name)
     check_names("element type", [translated], list(_SIZES))
     return translated

@@ -1,8 +1,8 @@
 """Removes the namespaces of a netbed: `python guardian.py PREFIX`, started by `bed`.
 
-Waits until its standard input ends, which it does when the process that made the netbed closes it or dies in
-any way, then ends what still runs in the namespaces whose names begin with PREFIX, and removes
-them. Uses the standard library only, so that it starts in no time.
+Waits until its standard input ends, which it does when the process that made the netbed closes it
+or dies in any way, then ends what still runs in the namespaces whose names begin with PREFIX, and
+removes them. Uses the standard library only, so that it starts in no time.
 """
 
 import contextlib
