@@ -31,6 +31,7 @@ class SimulatedCondition final : public Condition {
   void notify_all() override { changed_.notify_all(); }
   void wait_for(std::unique_lock<std::mutex>& lock, std::int64_t at_most_ns) override {
     lock.unlock();
+    world_.simulation_.reach(world_.process_, "thread.wait");
     world_.simulation_.park(&changed_, world_.now_ns() + at_most_ns);
     lock.lock();
   }
@@ -101,6 +102,33 @@ bool Simulation::park(WaitQueue* queue, std::int64_t deadline_ns) {
   return notified;
 }
 
+void Simulation::reach(int process, std::string_view place) {
+  SimulatedWorld& world = *worlds_[static_cast<std::size_t>(process)];
+  if (!watcher_ || !world.is_alive_) return;
+  watcher_(process, place);
+  // Killed here, its thread does not take one step more.
+  if (!world.is_alive_ && current_ != nullptr && &current_->world == &world)
+    current_->fiber.suspend();
+}
+
+std::size_t Simulation::open_streams() const {
+  std::size_t open = 0;
+  for (const auto& world : worlds_) open += world->is_alive_ ? world->streams_.size() : 0;
+  return open;
+}
+
+std::size_t Simulation::open_listeners() const {
+  std::size_t open = 0;
+  for (const auto& world : worlds_) open += world->is_alive_ ? world->listeners_.size() : 0;
+  return open;
+}
+
+std::size_t Simulation::running_threads() const {
+  return static_cast<std::size_t>(std::ranges::count_if(strands_, [](const auto& strand) {
+    return strand->world.is_alive_ && !strand->fiber.has_ended();
+  }));
+}
+
 void Simulation::wake(int process) {
   worlds_[static_cast<std::size_t>(process)]->events_.notify_all();
 }
@@ -113,6 +141,7 @@ std::int64_t SimulatedWorld::now_ns() const {
 
 Result<std::unique_ptr<Thread>> SimulatedWorld::start_thread(std::string_view,
                                                              std::function<void()> run) {
+  simulation_.reach(process_, "thread.start");
   return std::unique_ptr<Thread>(
       std::make_unique<SimulatedThread>(simulation_, simulation_.spawn(*this, std::move(run))));
 }
@@ -121,14 +150,19 @@ std::unique_ptr<Condition> SimulatedWorld::make_condition() {
   return std::make_unique<SimulatedCondition>(*this);
 }
 
-void SimulatedWorld::yield() { simulation_.park(nullptr, now_ns() + simulation_.turn_ns()); }
+void SimulatedWorld::yield() {
+  simulation_.reach(process_, "thread.yield");
+  simulation_.park(nullptr, now_ns() + simulation_.turn_ns());
+}
 
 void SimulatedWorld::sleep(std::int64_t at_most_ns, std::span<const int> event_descriptors) {
+  simulation_.reach(process_, "thread.sleep");
   WaitQueue* const queue = !event_descriptors.empty() ? &events_ : nullptr;
   simulation_.park(queue, now_ns() + std::max<std::int64_t>(at_most_ns, 0) + simulation_.turn_ns());
 }
 
 void SimulatedWorld::drive(Task<void>& task) {
+  simulation_.reach(process_, "task.run");
   struct Ending {
     bool is_there = false;
     WaitQueue reached;

@@ -70,6 +70,7 @@ class SimulatedStream final : public Stream {
   Task<Result<std::size_t>> read_some(std::span<std::byte> buffer,
                                       std::int64_t deadline_ns) override {
     Pipe& pipe = connection_->pipes[end_];
+    world_.simulation_.reach(world_.process_, "control.read");
     for (;;) {
       if (is_closed_) co_return environment_error("this side has closed the connection");
       if (pipe.is_broken) co_return system_error(str("reading from ", peer_.text()), ECONNRESET);
@@ -102,6 +103,7 @@ class SimulatedStream final : public Stream {
   std::size_t write_now(std::span<const std::byte> bytes) override {
     Simulation& simulation = world_.simulation_;
     const Pipe& own = connection_->pipes[end_];
+    simulation.reach(world_.process_, "control.write");
     if (is_closed_ || own.is_broken || own.has_ended || !world_.is_alive_) return 0;
     const std::size_t count = std::min(bytes.size(), most_per_write_bytes);
     if (simulation.draw(simulation.options_.break_probability)) {
@@ -134,6 +136,7 @@ class SimulatedStream final : public Stream {
 
   void close() override {
     if (is_closed_) return;
+    world_.simulation_.reach(world_.process_, "control.close");
     is_closed_ = true;
     connection_->pipes[end_].changed.notify_all();
     connection_->pipes[1 - end_].taken.notify_all();
@@ -211,6 +214,7 @@ class SimulatedListener final : public Listener {
       for (const std::uint64_t number : room_.numbers())
         if (auto passed = room_.look(gate, number, world_.now_ns())) {
           passed->connection.stream->wait_with(nullptr);
+          world_.simulation_.reach(world_.process_, "control.admit");
           co_return Admitted{std::move(passed->connection.stream), number,
                              std::move(passed->answer)};
         }
@@ -243,8 +247,11 @@ void SimulatedWorld::cut_off() {
 }
 
 Result<std::unique_ptr<Listener>> SimulatedWorld::listen(const Address& address) {
+  simulation_.reach(process_, "control.listen");
   Address got = address;
-  if (got.port == 0) got.port = next_port_++;
+  // Processes of a host share its ports.
+  while (got.port == 0 || (address.port == 0 && simulation_.listeners_.contains(got.text())))
+    got.port = next_port_++;
   if (simulation_.listeners_.contains(got.text()))
     return environment_error("port ", got.port, " on ", got.host, " is in use");
   return std::unique_ptr<Listener>(std::make_unique<SimulatedListener>(*this, got));
@@ -257,6 +264,7 @@ Task<Result<std::unique_ptr<Stream>>> SimulatedWorld::connect(const Address& add
     std::unique_ptr<Stream> stream;
     WaitQueue changed;
   };
+  simulation_.reach(process_, "control.connect");
   auto attempt = std::make_shared<Attempt>();
   const bool is_unlucky = simulation_.draw(simulation_.options_.refuse_probability);
   const Address own{host_, next_port_++};

@@ -18,6 +18,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -58,11 +59,11 @@ class Simulation {
   void start(int process, std::function<void()> run);
   void kill_at(int process, std::int64_t time_ns, Death death);
   bool is_alive(int process) const;
-  // Nothing gets through between the two from then on until then; no_deadline_ns: never again.
-  void cut_at(std::int64_t time_ns, int process, int other, std::int64_t until_ns);
+  // Nothing gets through between the two until then; no_deadline_ns: never again.
+  void cut(int process, int other, std::int64_t until_ns);
   std::int64_t cut_until_ns(int process, int other) const;
   // The process stands still meanwhile: its threads, and what comes for it.
-  void stop_at(std::int64_t time_ns, int process, std::int64_t until_ns);
+  void stop(int process, std::int64_t until_ns);
   // For what else a simulated world is made of, such as a network's transport: an event, a draw
   // from the seed, and a mark in trace_hash().
   void at(std::int64_t time_ns, std::function<void()> happen) {
@@ -72,6 +73,19 @@ class Simulation {
   void note(std::uint64_t what);
   // Ends the sleeps of a process that wait for an event.
   void wake(int process);
+  // Told each time that a living process asks something of its world, as "control.write" or
+  // "thread.sleep"; others that stand for a part of the world tell theirs by reach(). What it has
+  // done to a process by the calls above, with the time that it is, has happened when it returns.
+  void watch(std::function<void(int process, std::string_view place)> watcher) {
+    watcher_ = std::move(watcher);
+  }
+  void reach(int process, std::string_view place);
+  void kill(int process, Death death);
+  // Streams and listeners of living processes that have not been closed, and fibers that have not
+  // ended.
+  std::size_t open_streams() const;
+  std::size_t open_listeners() const;
+  std::size_t running_threads() const;
 
   // Runs until the tasks of all living processes have ended (true), or until nothing more can
   // happen or virtual time reaches `until_ns` (false).
@@ -94,7 +108,6 @@ class Simulation {
   std::int64_t after_delay();
   std::int64_t turn_ns();
   bool draw(double probability);
-  void kill(int process, Death death);
   Task<void> counted(SimulatedWorld& world, Task<void> task);
   void happen_first();
   class Strand;
@@ -123,6 +136,7 @@ class Simulation {
   std::deque<std::unique_ptr<Strand>> strands_;  // by the order in which they began
   std::deque<Strand*> ready_strands_;
   Strand* current_ = nullptr;  // the one that runs
+  std::function<void(int process, std::string_view place)> watcher_;
 };
 
 }  // namespace unisono::sys

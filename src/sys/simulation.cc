@@ -54,11 +54,9 @@ void Simulation::kill(int process, Death death) {
   world.cut_off();
 }
 
-void Simulation::cut_at(std::int64_t time_ns, int process, int other, std::int64_t until_ns) {
-  schedule(time_ns, [this, pair = std::minmax({process, other}), until_ns] {
-    std::int64_t& known = cut_until_ns_[pair];
-    known = std::max(known, until_ns);
-  });
+void Simulation::cut(int process, int other, std::int64_t until_ns) {
+  std::int64_t& known = cut_until_ns_[std::minmax({process, other})];
+  known = std::max(known, until_ns);
 }
 
 std::int64_t Simulation::cut_until_ns(int process, int other) const {
@@ -66,11 +64,9 @@ std::int64_t Simulation::cut_until_ns(int process, int other) const {
   return found == cut_until_ns_.end() ? 0 : found->second;
 }
 
-void Simulation::stop_at(std::int64_t time_ns, int process, std::int64_t until_ns) {
-  schedule(time_ns, [this, process, until_ns] {
-    std::int64_t& known = worlds_[static_cast<std::size_t>(process)]->stopped_until_ns_;
-    known = std::max(known, until_ns);
-  });
+void Simulation::stop(int process, std::int64_t until_ns) {
+  std::int64_t& known = worlds_[static_cast<std::size_t>(process)]->stopped_until_ns_;
+  known = std::max(known, until_ns);
 }
 
 void Simulation::schedule(std::int64_t time_ns, std::function<void()> happen) {

@@ -93,6 +93,9 @@ class SendFifo {
   virtual std::uint64_t consumed() = 0;
   // Pushes what a non-mapped transport has not taken yet; true when nothing is pending.
   virtual Result<bool> flush() = 0;
+  // Whether the transport has not taken all that was sent: then flush() must be called until it
+  // has, also while its caller waits for something else.
+  bool has_pending() const { return has_pending_; }
   // Memory that it holds in addition to the connection's. Any thread.
   virtual std::size_t memory_bytes() const { return 0; }
   // Simple in mapped memory: what it is made of, for whoever sends without these calls; else
@@ -104,6 +107,7 @@ class SendFifo {
 
  protected:
   std::uint64_t call_ = 0;
+  bool has_pending_ = false;
 };
 
 // The receiving end. All calls return at once.

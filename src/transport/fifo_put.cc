@@ -73,6 +73,7 @@ Status PutSendFifo::push() {
     if (!taken) break;
     ++pushed_;
   }
+  has_pending_ = pushed_ < messages_.sent();
   return {};
 }
 

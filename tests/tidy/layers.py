@@ -28,6 +28,7 @@ CXX_LAYERS = {
     "engine": 4,
     "synthesize": 4,
     "comm": 5,
+    "chaos": 6,
 }
 
 # A layer of several rooms: each may include those with a smaller number; "" is what is right in it.

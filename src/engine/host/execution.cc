@@ -175,7 +175,10 @@ Result<bool> HostExecution::poll_blocks() {
   UNISONO_ASSIGN(progressed_, one_sided_.advance(call_));
   bool done = true;
   for (ThreadBlockRun& block : call_.blocks) {
-    if (block.done(call_)) continue;
+    if (block.done(call_)) {
+      UNISONO_TRY(block.push());
+      continue;
+    }
     UNISONO_ASSIGN(const bool moved, block.advance(call_));
     progressed_ |= moved;
     done &= block.done(call_);
@@ -189,10 +192,12 @@ Result<bool> HostExecution::poll_blocks() {
 }
 
 Result<bool> HostExecution::blocks_finished() {
+  bool all = true;
   for (ThreadBlockRun& block : call_.blocks) {
     UNISONO_ASSIGN(const bool finished, block.finished(call_));
-    if (!finished) return false;
+    all &= finished;
   }
+  if (!all) return false;
   return one_sided_.depart(call_);
 }
 

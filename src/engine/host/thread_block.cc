@@ -35,12 +35,20 @@ Result<bool> ThreadBlockRun::advance(CallState& call) {
       continue;
     }
     UNISONO_ASSIGN(const bool completed, try_step(call));
-    if (!completed) return moved;
+    if (!completed) {
+      UNISONO_TRY(push());
+      return moved;
+    }
     cursor_.advance();
     moved = true;
   }
   waiting_ = {};
   return moved;
+}
+
+Status ThreadBlockRun::push() {
+  if (send_ != nullptr && send_->has_pending()) UNISONO_TRY(send_->flush());
+  return {};
 }
 
 Result<bool> ThreadBlockRun::finished(CallState& call) {

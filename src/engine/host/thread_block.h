@@ -44,6 +44,9 @@ class ThreadBlockRun {
   Result<bool> advance(CallState& call);
   // All steps done, and nothing pending in the connections: only then may the buffers be used.
   Result<bool> finished(CallState& call);
+  // Hands the transport what it has not taken yet. What any thread block waits for may itself wait
+  // for that.
+  Status push();
 
   // Whether `steps` steps of `tile` are complete.
   bool has_completed(std::int64_t tile, std::int64_t steps) const {

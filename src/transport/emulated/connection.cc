@@ -18,7 +18,10 @@ class EmulatedConnection final : public Connection {
     region_ = own().region.data();
     signals_ = own().signals.get();
   }
-  ~EmulatedConnection() override { wire_->leave(which_); }
+  ~EmulatedConnection() override {
+    wire_->reach(which_, "transport.close");
+    wire_->leave(which_);
+  }
 
   Result<bool> ready() override {
     UNISONO_TRY(progress());
@@ -28,12 +31,15 @@ class EmulatedConnection final : public Connection {
     }
     const Geometry& theirs = wire_->end(1 - which_).geometry;
     if (!(theirs == own().geometry)) return geometry_mismatch(peer_, theirs, own().geometry);
+    if (!is_ready_) wire_->reach(which_, "transport.ready");
+    is_ready_ = true;
     return true;
   }
 
   Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                        Signal signal) override {
     UNISONO_TRY(check_put(own().geometry, peer_, bytes, peer_offset, signal));
+    wire_->reach(which_, bytes > 0 ? "transport.put" : "transport.signal");
     return wire_->try_put(which_, {static_cast<const std::byte*>(source), bytes}, peer_offset,
                           signal);
   }
@@ -72,6 +78,7 @@ class EmulatedConnection final : public Connection {
   void abort(Fault fault) override {
     if (fault.kind == Fault::Kind::none) fault = {.kind = Fault::Kind::aborted, .rank = self_};
     if (fault_ != 0) return;
+    wire_->reach(which_, "transport.abort");
     fault_ = pack(fault);
     wire_->tell_fault(which_, fault_);
   }
@@ -89,6 +96,7 @@ class EmulatedConnection final : public Connection {
   const std::size_t which_;
   const int ranks_;
   std::uint64_t fault_ = 0;
+  bool is_ready_ = false;
   bool saw_peer_gone_ = false;
 };
 

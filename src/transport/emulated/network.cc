@@ -1,6 +1,7 @@
 #include "transport/emulated/network.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "base/error.h"
@@ -10,6 +11,11 @@
 #include "transport/request.h"
 
 namespace unisono::transport::emulated {
+namespace {
+
+constexpr std::array<std::size_t, 2> ends{0, 1};
+
+}  // namespace
 
 class EmulatedTransport final : public Transport {
  public:
@@ -45,6 +51,7 @@ Result<std::unique_ptr<Transport>> Network::make_transport(int process,
 
 Result<std::unique_ptr<Connection>> Network::connect(int process, int peer_process,
                                                      const ConnectionRequest& request) {
+  simulation_.reach(process, "transport.connect");
   const auto [low, high] = std::minmax(process, peer_process);
   const Name name{request.key.communicator, request.key.epoch, request.key.channel, low, high};
   const std::size_t which = process == low ? 0 : 1;
@@ -61,35 +68,30 @@ Result<std::unique_ptr<Connection>> Network::connect(int process, int peer_proce
   return make_connection(std::move(wire), which, request);
 }
 
-void Network::reset_at(std::int64_t time_ns, int process, int other) {
-  simulation_.at(time_ns, [this, process, other] {
-    for (const auto& [name, known] : wires_) {
-      const auto wire = known.lock();
-      const auto low = std::min(process, other);
-      const auto high = std::max(process, other);
-      if (!wire || wire->end(0).process != low || wire->end(1).process != high) continue;
-      for (const std::size_t which : {std::size_t{0}, std::size_t{1}}) wire->end_by_death(which);
-    }
-  });
+void Network::reset(int process, int other) {
+  const auto [low, high] = std::minmax(process, other);
+  for (const auto& [name, known] : wires_) {
+    const auto wire = known.lock();
+    if (!wire || wire->end(0).process != low || wire->end(1).process != high) continue;
+    for (const std::size_t which : ends) wire->end_by_death(which);
+  }
 }
 
-void Network::kill_at(std::int64_t time_ns, int process, sys::Death death) {
-  simulation_.kill_at(process, time_ns, death);
+void Network::kill(int process, sys::Death death) {
+  simulation_.kill(process, death);
   if (death == sys::Death::host) return;
-  simulation_.at(time_ns, [this, process] {
-    for (const auto& [name, known] : wires_)
-      if (const auto wire = known.lock())
-        for (const std::size_t which : {std::size_t{0}, std::size_t{1}})
-          if (wire->end(which).process == process && wire->end(which).is_joined)
-            wire->end_by_death(which);
-  });
+  for (const auto& [name, known] : wires_)
+    if (const auto wire = known.lock())
+      for (const std::size_t which : ends)
+        if (wire->end(which).process == process && wire->end(which).is_joined)
+          wire->end_by_death(which);
 }
 
 int Network::open_ends() const {
   int open = 0;
   for (const auto& [name, known] : wires_)
     if (const auto wire = known.lock())
-      for (const std::size_t which : {std::size_t{0}, std::size_t{1}}) {
+      for (const std::size_t which : ends) {
         const Wire::End& end = wire->end(which);
         open += end.is_joined && !end.is_gone && simulation_.is_alive(end.process) ? 1 : 0;
       }

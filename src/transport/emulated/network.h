@@ -36,9 +36,9 @@ class Network {
   Result<std::unique_ptr<Transport>> make_transport(int process, const TransportOptions& options);
 
   // The connections that the two processes have then end, as when a switch resets them.
-  void reset_at(std::int64_t time_ns, int process, int other);
-  // As Simulation::kill_at, and with what it means for connections.
-  void kill_at(std::int64_t time_ns, int process, sys::Death death);
+  void reset(int process, int other);
+  // As Simulation::kill, and with what it means for connections.
+  void kill(int process, sys::Death death);
 
   // Connections whose end at a living process has not been destroyed.
   int open_ends() const;

@@ -120,6 +120,7 @@ bool Wire::try_put(std::size_t which, std::span<const std::byte> bytes, std::siz
 void Wire::take(std::size_t from, Put& put) {
   if (put.has_left || !is_alive(from)) return;
   put.has_left = true;
+  reach(from, "transport.read_source");
   if (put.size > 0) put.bytes.assign(put.source, put.source + put.size);
   End& end = ends_[from];
   std::uint64_t completed = end.started - end.under_way.size();
@@ -139,6 +140,7 @@ void Wire::arrive(std::size_t from, const std::shared_ptr<Put>& put) {
   if (!to.is_gone && to.is_joined && put->size > 0)
     std::memcpy(to.region.data() + put->offset, put->bytes.data(), put->size);
   put->has_arrived = true;
+  reach(1 - from, "transport.arrival");
   put->bytes = {};
   while (!end.under_way.empty() && end.under_way.front()->has_arrived) {
     const auto done = std::move(end.under_way.front());

@@ -72,6 +72,9 @@ class Wire : public std::enable_shared_from_this<Wire> {
   // Each end hears, some time later, that the other has died.
   void end_by_death(std::size_t dead);
   bool is_cut() const;
+  void reach(std::size_t which, std::string_view place) {
+    network_.simulation_.reach(ends_[which].process, place);
+  }
 
  private:
   bool is_alive(std::size_t which) const;

@@ -1,0 +1,185 @@
+#include "chaos/play.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/str.h"
+#include "chaos/data.h"
+#include "chaos/rank.h"
+#include "transport/emulated/network.h"
+
+namespace unisono::chaos {
+namespace {
+
+constexpr std::int64_t second_ns = 1'000'000'000;
+// Past every deadline of a run.
+constexpr std::int64_t end_ns = 600 * second_ns;
+
+// The processes of a run, and what happens to them.
+class Stage final : public Witness {
+ public:
+  explicit Stage(const Scenario& scenario)
+      : scenario_(scenario),
+        simulation_(simulation_options(scenario.seed)),
+        network_(simulation_, network_options(scenario.seed)),
+        phases_(static_cast<std::size_t>(scenario.options.ranks)),
+        still_ns_(phases_.size()) {}
+
+  Outcome run() {
+    const int ranks = scenario_.options.ranks;
+    for (int rank = 0; rank < ranks; ++rank)
+      simulation_.add_process(str("host", rank % scenario_.options.nodes));
+    simulation_.watch([this](int rank, std::string_view place) { come_to(rank, place); });
+    for (int rank = 0; rank < ranks; ++rank)
+      ranks_.push_back(std::make_unique<Rank>(scenario_, rank, surroundings_of(rank), *this));
+    for (int rank = 0; rank < ranks; ++rank)
+      simulation_.start(rank, [this, rank] { ranks_[static_cast<std::size_t>(rank)]->run(); });
+    if (!simulation_.run(end_ns)) found_wrong("a rank never comes to its end");
+    settle();
+    out_.hash = simulation_.trace_hash();
+    out_.virtual_ns = simulation_.now_ns();
+    out_.events = simulation_.events();
+    return std::move(out_);
+  }
+
+  void begins(int rank, std::string_view phase) override {
+    phases_[static_cast<std::size_t>(rank)] = phase;
+  }
+  void saw(int rank, std::string what) override {
+    out_.moments.push_back({simulation_.now_ns(), rank, std::move(what)});
+  }
+  void found_wrong(std::string what) override {
+    out_.moments.push_back({simulation_.now_ns(), -1, "WRONG: " + what});
+    out_.wrong.push_back(std::move(what));
+  }
+  void succeeded() override { ++out_.calls; }
+  void failed() override { ++out_.failures; }
+  bool is_struck(int rank) const override { return struck_.contains(rank); }
+  std::int64_t stood_still_ns(int rank) const override {
+    return still_ns_[static_cast<std::size_t>(rank)];
+  }
+
+ private:
+  // Every run has a network of its own kind.
+  static sys::SimulationOptions simulation_options(std::uint64_t seed) {
+    sys::SimulationOptions options{.seed = seed};
+    options.max_delay_ns = options.min_delay_ns << hash(seed, 1, 0) % 7;
+    return options;
+  }
+  static transport::emulated::NetworkOptions network_options(std::uint64_t seed) {
+    transport::emulated::NetworkOptions options;
+    options.max_latency_ns = options.min_latency_ns << hash(seed, 2, 0) % 8;
+    options.bytes_per_second >>= hash(seed, 3, 0) % 6;
+    options.most_underway_bytes >>= hash(seed, 4, 0) % 9;
+    return options;
+  }
+
+  comm::Surroundings surroundings_of(int rank) {
+    // The simulation owns its worlds.
+    std::shared_ptr<sys::World> world(&simulation_.world(rank), [](sys::World*) {});
+    return {.world = std::move(world),
+            .make_network = [this, rank](const transport::TransportOptions& options) {
+              return network_.make_transport(rank, options);
+            }};
+  }
+
+  void come_to(int rank, std::string_view place) {
+    const std::string& phase = phases_[static_cast<std::size_t>(rank)];
+    const std::uint64_t times = ++out_.places[{rank, str(phase, "/", place)}];
+    for (const Strike& strike : scenario_.strikes)
+      if (strike.rank == rank && strike.nth == times &&
+          std::string_view(strike.place) == str(phase, "/", place))
+        happen(strike);
+  }
+
+  void happen(const Strike& strike) {
+    using Kind = Strike::Kind;
+    out_.has_struck = true;
+    out_.moments.push_back({simulation_.now_ns(), strike.rank, "*** " + describe(strike)});
+    struck_.insert(strike.rank);
+    if (strike.kind == Kind::cut || strike.kind == Kind::delay || strike.kind == Kind::reset)
+      struck_.insert(strike.other);
+    const std::int64_t until_ns = simulation_.now_ns() + strike.duration_ns;
+    switch (strike.kind) {
+      case Kind::kill: return network_.kill(strike.rank, sys::Death::process);
+      case Kind::lose_host: return network_.kill(strike.rank, sys::Death::host);
+      case Kind::cut: return simulation_.cut(strike.rank, strike.other, sys::no_deadline_ns);
+      case Kind::delay: return simulation_.cut(strike.rank, strike.other, until_ns);
+      case Kind::reset: return network_.reset(strike.rank, strike.other);
+      case Kind::stop:
+        still_ns_[static_cast<std::size_t>(strike.rank)] += strike.duration_ns;
+        return simulation_.stop(strike.rank, until_ns);
+    }
+  }
+
+  // What ended ranks have left, once all that is on its way has come.
+  void settle() {
+    ranks_.clear();
+    if (const int ends = network_.open_ends(); ends != 0)
+      found_wrong(str(ends, " ends of connections are left"));
+    if (const auto streams = simulation_.open_streams(); streams != 0)
+      found_wrong(str(streams, " streams of the control plane are left"));
+    if (const auto listeners = simulation_.open_listeners(); listeners != 0)
+      found_wrong(str(listeners, " listeners are left"));
+    if (const auto threads = simulation_.running_threads(); threads != 0)
+      found_wrong(str(threads, " threads are left"));
+  }
+
+  const Scenario& scenario_;
+  sys::Simulation simulation_;
+  transport::emulated::Network network_;
+  std::vector<std::string> phases_;
+  std::vector<std::int64_t> still_ns_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::set<int> struck_;
+  Outcome out_;
+};
+
+Strike draw_strike(const Options& options, std::uint64_t seed, std::uint64_t number,
+                   const Outcome& calm) {
+  using Kind = Strike::Kind;
+  const auto draw = [&](std::uint64_t what, std::uint64_t below) {
+    return hash(seed * 64 + number, 100 + what, 0) % below;
+  };
+  auto place = calm.places.begin();
+  std::advance(place, static_cast<std::ptrdiff_t>(draw(0, calm.places.size())));
+  Strike out;
+  out.kind = static_cast<Kind>(draw(1, 6));
+  out.rank = place->first.first;
+  out.place = place->first.second;
+  out.nth = 1 + draw(2, place->second);
+  const auto others = static_cast<std::uint64_t>(options.ranks - 1);
+  out.other = static_cast<int>((static_cast<std::uint64_t>(out.rank) + 1 + draw(3, others)) %
+                               static_cast<std::uint64_t>(options.ranks));
+  out.duration_ns = std::int64_t{1'000} << draw(4, 20);
+  return out;
+}
+
+}  // namespace
+
+Outcome play(const Scenario& scenario) { return Stage(scenario).run(); }
+
+Scenario scenario_of(std::uint64_t seed, const Options& options) {
+  Scenario out = make_scenario(seed, options);
+  if (options.strikes == 0 || options.ranks < 2) return out;
+  const Outcome calm = play(out);
+  for (int i = 0; i < options.strikes; ++i)
+    out.strikes.push_back(draw_strike(options, seed, static_cast<std::uint64_t>(i), calm));
+  return out;
+}
+
+std::string story(const Scenario& scenario, const Outcome& outcome) {
+  std::string out = str("seed ", scenario.seed, ", ", scenario.options.ranks, " ranks on ",
+                        scenario.options.nodes, " nodes\n");
+  for (const Strike& strike : scenario.strikes) out += str("  strike: ", describe(strike), "\n");
+  for (const Operation& operation : scenario.operations)
+    out += str("  ", operation.number, ". ", describe(operation), "\n");
+  for (const Moment& moment : outcome.moments) {
+    const std::int64_t us = moment.time_ns / 1000;
+    out += str(us, " us  ", moment.rank < 0 ? std::string("-") : str("rank ", moment.rank), "  ",
+               moment.what, "\n");
+  }
+  return out;
+}
+
+}  // namespace unisono::chaos

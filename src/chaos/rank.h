@@ -1,0 +1,76 @@
+// One rank of a run: it makes the scenario's operations one after another, on the public API, and
+// judges each by what it sees.
+#pragma once
+
+#include <unisono/communicator.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "chaos/scenario.h"
+#include "comm/bootstrap/job.h"
+
+namespace unisono::chaos {
+
+// What all ranks of a run tell to.
+class Witness {
+ public:
+  virtual ~Witness() = default;
+  // What the rank is at: the first half of the names of places.
+  virtual void begins(int rank, std::string_view phase) = 0;
+  virtual void saw(int rank, std::string what) = 0;
+  virtual void found_wrong(std::string what) = 0;
+  virtual void succeeded() = 0;
+  virtual void failed() = 0;
+  // Whether something was done to that rank, or it is one of those that an abort names.
+  virtual bool is_struck(int rank) const = 0;
+  // How long the rank has been kept from running so far.
+  virtual std::int64_t stood_still_ns(int rank) const = 0;
+};
+
+class Rank {
+ public:
+  Rank(const Scenario& scenario, int rank, comm::Surroundings surroundings, Witness& witness)
+      : scenario_(scenario),
+        rank_(rank),
+        surroundings_(std::move(surroundings)),
+        witness_(witness) {}
+
+  void run();
+
+ private:
+  struct Group {
+    Communicator communicator;
+    bool is_over = false;
+  };
+
+  Result<Communicator> init();
+  void make(const Operation& operation);
+  void call(const Operation& operation, Communicator& group);
+  void calls_at_once(const Operation& operation, Communicator& group);
+  void messages(const Operation& operation, Communicator& group);
+  void split(const Operation& operation, Communicator& group);
+  void abort(const Operation& operation, Group& group);
+  // Runs `act` and judges its outcome: the time that it took, and whom it blames. True: it
+  // succeeded.
+  bool judge(std::string_view phase, const std::string& what, const Communicator& group,
+             const std::function<Status()>& act);
+  void judge_error(const Error& error, const std::string& what, const Communicator& group);
+  // The ranks that remain make a communicator without the one that is to blame.
+  void go_on_without(int culprit);
+  void check(const Operation& operation, int call, const Communicator& group,
+             const struct Buffers& buffers);
+  std::int64_t now_ns() const { return surroundings_.world->now_ns(); }
+
+  const Scenario& scenario_;
+  const int rank_;
+  const comm::Surroundings surroundings_;
+  Witness& witness_;
+  std::map<int, Group> groups_;
+  int splits_ = 0;
+  bool has_left_ = false;
+};
+
+}  // namespace unisono::chaos
