@@ -54,7 +54,10 @@ class Stage final : public Witness {
   }
   void succeeded() override { ++out_.calls; }
   void failed() override { ++out_.failures; }
-  bool is_struck(int rank) const override { return struck_.contains(rank); }
+  bool is_to_blame(int rank) const override {
+    return struck_.contains(rank) || (!struck_.empty() && ended_.contains(rank));
+  }
+  void ended(int rank) override { ended_.insert(rank); }
   std::int64_t stood_still_ns(int rank) const override {
     return still_ns_[static_cast<std::size_t>(rank)];
   }
@@ -114,6 +117,9 @@ class Stage final : public Witness {
 
   // What ended ranks have left, once all that is on its way has come.
   void settle() {
+    // A rank that was killed has its objects for ever, as it stands in the middle of using them.
+    for (auto& rank : ranks_)
+      if (!ended_.contains(static_cast<int>(&rank - ranks_.data()))) static_cast<void>(rank.release());
     ranks_.clear();
     if (const int ends = network_.open_ends(); ends != 0)
       found_wrong(str(ends, " ends of connections are left"));
@@ -132,6 +138,7 @@ class Stage final : public Witness {
   std::vector<std::int64_t> still_ns_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::set<int> struck_;
+  std::set<int> ended_;
   Outcome out_;
 };
 

@@ -85,6 +85,7 @@ void Rank::run() {
   groups_.clear();
   world = {};
   witness_.saw(rank_, "has ended");
+  witness_.ended(rank_);
 }
 
 void Rank::make(const Operation& operation) {
@@ -93,7 +94,8 @@ void Rank::make(const Operation& operation) {
       operation.kind == Operation::Kind::split || operation.kind == Operation::Kind::split_again;
   if (is_split) ++splits_;
   const int made = splits_;
-  if (found == groups_.end() || found->second.is_over) return;
+  number_ = operation.number;
+  if (number_ < resumes_at_ || found == groups_.end() || found->second.is_over) return;
   Group& group = found->second;
   surroundings_.world->sleep(static_cast<std::int64_t>(
       hash(scenario_.seed, operation.number, static_cast<std::uint64_t>(rank_)) % 60'000));
@@ -234,7 +236,7 @@ void Rank::judge_error(const Error& error, const std::string& what, const Commun
     culprit = group.world_ranks()[static_cast<std::size_t>(culprit)];
   if (culprit < 0)
     witness_.found_wrong(str("rank ", rank_, ": an error blames nobody: ", error.describe()));
-  else if (!witness_.is_struck(culprit))
+  else if (!witness_.is_to_blame(culprit))
     witness_.found_wrong(str("rank ", rank_, ": an error blames rank ", culprit,
                              ", to which nothing was done: ", error.describe()));
   const auto is_of = [&](auto& known) { return known.second.communicator.id() == group.id(); };
@@ -265,7 +267,9 @@ void Rank::go_on_without(int culprit) {
   if (judge("shrink", str("shrink without rank ", culprit), {}, [&]() -> Status {
         Communicator from = before;
         UNISONO_ASSIGN(made, from.shrink(list));
-        return {};
+        // Some have come further than others.
+        const std::uint64_t own = number_ + 1;
+        return made.all_reduce(&own, &resumes_at_, 1, DataType::uint64, ReduceOperation::max);
       })) {
     static_cast<void>(all.communicator.destroy());
     all.communicator = made;

@@ -24,8 +24,11 @@ class Witness {
   virtual void found_wrong(std::string what) = 0;
   virtual void succeeded() = 0;
   virtual void failed() = 0;
-  // Whether something was done to that rank, or it is one of those that an abort names.
-  virtual bool is_struck(int rank) const = 0;
+  // Whether an error may blame that rank: something was done to it, or it has come to its end
+  // while others, held up by that, still want something of it.
+  virtual bool is_to_blame(int rank) const = 0;
+  // The rank has come to its end.
+  virtual void ended(int rank) = 0;
   // How long the rank has been kept from running so far.
   virtual std::int64_t stood_still_ns(int rank) const = 0;
 };
@@ -70,6 +73,8 @@ class Rank {
   Witness& witness_;
   std::map<int, Group> groups_;
   int splits_ = 0;
+  std::uint64_t number_ = 0;      // of the operation that it is at
+  std::uint64_t resumes_at_ = 0;  // operations before that number are left out
   bool has_left_ = false;
 };
 

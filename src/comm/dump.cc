@@ -70,7 +70,7 @@ bool is_dump_asked(Communicator::Core& core) {
   const std::uint64_t asked = core.group->call_state().dumps_asked.load(std::memory_order_relaxed);
   if (std::exchange(core.dumps_asked, asked) == asked) return false;
   const std::int64_t dumped_ns = core.dumped_ns.load(std::memory_order_relaxed);
-  return dumped_ns == 0 || core.job->sys_world().now_ns() - dumped_ns >= rewrite_interval_ns;
+  return dumped_ns == 0 || core.scheduler->world().now_ns() - dumped_ns >= rewrite_interval_ns;
 }
 
 struct Watched {
@@ -328,7 +328,7 @@ Status write_dump(const Communicator::Core& core, std::string_view cause) {
                              " records, the most that it may; later ones are left out");
   // Where threads write the same file, the last rename wins.
   const std::lock_guard lock(core.dump_mutex);
-  core.dumped_ns.store(core.job->sys_world().now_ns(), std::memory_order_relaxed);
+  core.dumped_ns.store(core.scheduler->world().now_ns(), std::memory_order_relaxed);
   return trace::write_file(
       trace::file_of(directory, core.id, core.rank),
       newest_json_of(core, core.scheduler->record(), cause, trace::Form::packed));

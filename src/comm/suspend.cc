@@ -9,7 +9,7 @@ namespace unisono {
 
 // Every pending call has its own deadline, so this wait ends.
 void Communicator::Core::wait_until_idle() {
-  comm::Backoff backoff(job->sys_world(), 0);
+  comm::Backoff backoff(scheduler->world(), 0);
   while (!scheduler->idle() || (device() != nullptr && device()->connections().is_busy())) {
     scheduler->help();
     backoff.step();

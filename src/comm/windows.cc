@@ -243,7 +243,7 @@ Status Communicator::Core::take_signals(std::span<const SignalWait> waits,
                          static_cast<sys::cuda::StreamHandle*>(*options.stream), waits, limit_ns);
   }
   const std::int64_t until_ns = scheduler->now_ns() + limit_ns;
-  comm::Backoff backoff(job->sys_world(), 0);
+  comm::Backoff backoff(scheduler->world(), 0);
   for (;;) {
     UNISONO_ASSIGN(const bool all, try_take_signals(waits));
     if (all) return {};

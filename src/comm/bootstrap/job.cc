@@ -175,6 +175,9 @@ Result<std::shared_ptr<Job>> Job::make(const InitOptions& options) {
   UNISONO_TRY(transport::check_transport_name(job->named_transport_));
   job->timeout_ns_ = options.timeout.count() > 0 ? options.timeout.count()
                                                  : job->settings().duration_ns(Setting::timeout);
+  job->bootstrap_timeout_ns_ = options.bootstrap_timeout.count() > 0
+                                   ? options.bootstrap_timeout.count()
+                                   : job->settings().duration_ns(Setting::bootstrap_timeout);
   job->fifo_options_ = transport::FifoOptions::from_settings(job->settings());
   job->device_ = options.device;
   UNISONO_TRY(job->set_policy(options));

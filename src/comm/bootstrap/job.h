@@ -58,9 +58,7 @@ class Job {
   const Settings& settings() const { return settings_; }
   std::int64_t timeout_ns() const { return timeout_ns_; }
   // For making communicators from this job's.
-  std::int64_t bootstrap_timeout_ns() const {
-    return settings_.duration_ns(Setting::bootstrap_timeout);
-  }
+  std::int64_t bootstrap_timeout_ns() const { return bootstrap_timeout_ns_; }
   // Owns the control group of all ranks until the first communicator takes it.
   std::unique_ptr<ControlGroup> take_world() { return std::move(world_); }
   // Ranks of the job on this host: how many share its cores.
@@ -104,6 +102,7 @@ class Job {
   Key status_page_key_{};
   std::string named_transport_;
   std::int64_t timeout_ns_ = 0;
+  std::int64_t bootstrap_timeout_ns_ = 0;
   transport::FifoOptions fifo_options_;
   std::vector<Member> members_;
   int ranks_on_host_ = 1;

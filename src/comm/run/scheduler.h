@@ -99,6 +99,7 @@ class Scheduler {
   class Pause;
 
   std::int64_t now_ns() const { return world_.now_ns(); }
+  sys::World& world() const { return world_; }
 
  private:
   bool try_lock_progress() { return !progress_lock_.exchange(true, std::memory_order_acquire); }
