@@ -14,6 +14,8 @@ namespace {
 constexpr std::int64_t second_ns = 1'000'000'000;
 // Past every deadline of a run.
 constexpr std::int64_t end_ns = 600 * second_ns;
+// In another operation, for which a call's timeout is long.
+constexpr std::int64_t long_stay_ns = 20'000'000;
 
 // The processes of a run, and what happens to them.
 class Stage final : public Witness {
@@ -23,6 +25,7 @@ class Stage final : public Witness {
         simulation_(simulation_options(scenario.seed)),
         network_(simulation_, network_options(scenario.seed)),
         phases_(static_cast<std::size_t>(scenario.options.ranks)),
+        stays_(phases_.size()),
         still_ns_(phases_.size()) {}
 
   Outcome run() {
@@ -42,8 +45,10 @@ class Stage final : public Witness {
     return std::move(out_);
   }
 
-  void begins(int rank, std::string_view phase) override {
-    phases_[static_cast<std::size_t>(rank)] = phase;
+  void begins(int rank, std::string_view phase, int group) override {
+    const auto index = static_cast<std::size_t>(rank);
+    phases_[index] = phase;
+    stays_[index].push_back({simulation_.now_ns(), group});
   }
   void saw(int rank, std::string what) override {
     out_.moments.push_back({simulation_.now_ns(), rank, std::move(what)});
@@ -54,8 +59,18 @@ class Stage final : public Witness {
   }
   void succeeded() override { ++out_.calls; }
   void failed() override { ++out_.failures; }
-  bool is_to_blame(int rank) const override {
-    return struck_.contains(rank) || (!struck_.empty() && ended_.contains(rank));
+  bool is_to_blame(int rank, int group, std::int64_t since_ns) const override {
+    if (struck_.contains(rank)) return true;
+    if (struck_.empty()) return false;
+    if (ended_.contains(rank)) return true;
+    const auto& stays = stays_[static_cast<std::size_t>(rank)];
+    for (std::size_t i = 0; i < stays.size(); ++i) {
+      const std::int64_t from_ns = std::max(stays[i].begin_ns, since_ns);
+      const std::int64_t until_ns =
+          i + 1 < stays.size() ? stays[i + 1].begin_ns : simulation_.now_ns();
+      if ((stays[i].group != group || group < 0) && until_ns - from_ns > long_stay_ns) return true;
+    }
+    return false;
   }
   void ended(int rank) override { ended_.insert(rank); }
   std::int64_t stood_still_ns(int rank) const override {
@@ -135,6 +150,11 @@ class Stage final : public Witness {
   sys::Simulation simulation_;
   transport::emulated::Network network_;
   std::vector<std::string> phases_;
+  struct Stay {
+    std::int64_t begin_ns;
+    int group;
+  };
+  std::vector<std::vector<Stay>> stays_;  // by rank
   std::vector<std::int64_t> still_ns_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::set<int> struck_;

@@ -78,7 +78,7 @@ void Rank::run() {
       make(operation);
     }
   }
-  witness_.begins(rank_, "destroy");
+  witness_.begins(rank_, "destroy", -1);
   for (auto& [number, group] : groups_)
     if (auto status = group.communicator.destroy(); !status.ok())
       witness_.found_wrong(str("rank ", rank_, ": destroy: ", status.error().describe()));
@@ -95,6 +95,7 @@ void Rank::make(const Operation& operation) {
   if (is_split) ++splits_;
   const int made = splits_;
   number_ = operation.number;
+  group_ = operation.group;
   if (number_ < resumes_at_ || found == groups_.end() || found->second.is_over) return;
   Group& group = found->second;
   surroundings_.world->sleep(static_cast<std::int64_t>(
@@ -194,7 +195,7 @@ void Rank::split(const Operation& operation, Communicator& group) {
 
 void Rank::abort(const Operation& operation, Group& group) {
   if (group.communicator.rank() == operation.root % group.communicator.size()) {
-    witness_.begins(rank_, "abort");
+    witness_.begins(rank_, "abort", operation.group);
     witness_.saw(rank_, describe(operation));
     group.communicator.abort();
   }
@@ -204,7 +205,9 @@ void Rank::abort(const Operation& operation, Group& group) {
 
 bool Rank::judge(std::string_view phase, const std::string& what, const Communicator& group,
                  const std::function<Status()>& act) {
-  witness_.begins(rank_, phase);
+  // What makes communicators is the control plane's, whose waits other calls do not see either.
+  const bool is_making = phase == "init" || phase == "split" || phase == "shrink";
+  witness_.begins(rank_, phase, is_making ? -1 : group_);
   witness_.saw(rank_, str("begins ", what));
   const std::int64_t still_ns = witness_.stood_still_ns(rank_);
   const std::int64_t begun_ns = now_ns();
@@ -212,8 +215,7 @@ bool Rank::judge(std::string_view phase, const std::string& what, const Communic
   const std::int64_t took_ns =
       now_ns() - begun_ns - (witness_.stood_still_ns(rank_) - still_ns);
   const std::chrono::nanoseconds timeout =
-      phase == "init" || phase == "split" || phase == "shrink" ? 2 * bootstrap_timeout
-                                                               : call_timeout;
+      is_making ? 2 * bootstrap_timeout : call_timeout;
   if (took_ns > timeout.count() + patience_ns)
     witness_.found_wrong(
         str("rank ", rank_, " was held ", took_ns / 1'000'000, " ms by ", what));
@@ -222,11 +224,12 @@ bool Rank::judge(std::string_view phase, const std::string& what, const Communic
     return true;
   }
   witness_.failed();
-  judge_error(status.error(), what, group);
+  judge_error(status.error(), what, is_making, group, begun_ns);
   return false;
 }
 
-void Rank::judge_error(const Error& error, const std::string& what, const Communicator& group) {
+void Rank::judge_error(const Error& error, const std::string& what, bool is_making,
+                       const Communicator& group, std::int64_t begun_ns) {
   witness_.saw(rank_, str("fails: ", what, ": ", error.describe()));
   // A plan that does not serve this call is refused on all ranks alike.
   if (error.kind == ErrorKind::misuse) return;
@@ -234,9 +237,11 @@ void Rank::judge_error(const Error& error, const std::string& what, const Commun
   int culprit = error.peer;
   if (!is_job && culprit >= 0 && culprit < group.size())
     culprit = group.world_ranks()[static_cast<std::size_t>(culprit)];
+  // While communicators are made, not all that are missing need be known.
+  if (culprit < 0 && error.timed_out && is_making) return;
   if (culprit < 0)
     witness_.found_wrong(str("rank ", rank_, ": an error blames nobody: ", error.describe()));
-  else if (!witness_.is_to_blame(culprit))
+  else if (!witness_.is_to_blame(culprit, is_making ? -1 : group_, begun_ns))
     witness_.found_wrong(str("rank ", rank_, ": an error blames rank ", culprit,
                              ", to which nothing was done: ", error.describe()));
   const auto is_of = [&](auto& known) { return known.second.communicator.id() == group.id(); };

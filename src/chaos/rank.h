@@ -18,15 +18,17 @@ namespace unisono::chaos {
 class Witness {
  public:
   virtual ~Witness() = default;
-  // What the rank is at: the first half of the names of places.
-  virtual void begins(int rank, std::string_view phase) = 0;
+  // What the rank is at: the first half of the names of places, and the group, -1 for none. An
+  // operation lasts until the next one begins.
+  virtual void begins(int rank, std::string_view phase, int group) = 0;
   virtual void saw(int rank, std::string what) = 0;
   virtual void found_wrong(std::string what) = 0;
   virtual void succeeded() = 0;
   virtual void failed() = 0;
-  // Whether an error may blame that rank: something was done to it, or it has come to its end
-  // while others, held up by that, still want something of it.
-  virtual bool is_to_blame(int rank) const = 0;
+  // Whether an error of an operation of `group`, under way since then, may blame that rank: it was
+  // struck; or since anything was, it has come to its end, or was held up for long in an operation
+  // of another group, which members of this one cannot see.
+  virtual bool is_to_blame(int rank, int group, std::int64_t since_ns) const = 0;
   // The rank has come to its end.
   virtual void ended(int rank) = 0;
   // How long the rank has been kept from running so far.
@@ -60,7 +62,8 @@ class Rank {
   // succeeded.
   bool judge(std::string_view phase, const std::string& what, const Communicator& group,
              const std::function<Status()>& act);
-  void judge_error(const Error& error, const std::string& what, const Communicator& group);
+  void judge_error(const Error& error, const std::string& what, bool is_making,
+                   const Communicator& group, std::int64_t begun_ns);
   // The ranks that remain make a communicator without the one that is to blame.
   void go_on_without(int culprit);
   void check(const Operation& operation, int call, const Communicator& group,
@@ -74,6 +77,7 @@ class Rank {
   std::map<int, Group> groups_;
   int splits_ = 0;
   std::uint64_t number_ = 0;      // of the operation that it is at
+  int group_ = 0;                 // likewise
   std::uint64_t resumes_at_ = 0;  // operations before that number are left out
   bool has_left_ = false;
 };
