@@ -22,5 +22,6 @@ void bind_simulate(nanobind::module_& module);
 void bind_workload(nanobind::module_& module);
 void bind_synthesize(nanobind::module_& module);
 void bind_goal(nanobind::module_& module);
+void bind_chaos(nanobind::module_& module);
 
 }  // namespace unisono::python

@@ -29,6 +29,7 @@ NB_MODULE(_unisono, module) {
   bind_workload(module);
   bind_synthesize(module);
   bind_goal(module);
+  bind_chaos(module);
   guard_functions(module);
   answer_interrupts();
 }

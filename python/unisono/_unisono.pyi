@@ -325,3 +325,35 @@ class Plan:
     def _repr_html_(self) -> str: ...
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
+
+class Played:
+    """What a seed of chaos came to."""
+
+    @property
+    def wrong(self) -> list[str]: ...  # what did not hold
+    @property
+    def calls(self) -> int: ...  # that succeeded, over all ranks
+    @property
+    def failures(self) -> int: ...  # calls that ended in an error
+    @property
+    def events(self) -> int: ...
+    @property
+    def hash(self) -> int: ...  # of all events, in order
+    @property
+    def seconds(self) -> float: ...  # virtual
+    @property
+    def places(self) -> list[str]: ...  # that ranks came to, as "call/transport.put"
+    @property
+    def is_repeatable(self) -> bool: ...
+    @property
+    def story(self) -> str: ...  # of the shortest failure; empty where nothing is wrong
+
+def play_chaos(
+    seed: int,
+    ranks: int,
+    nodes: int,
+    operations: int,
+    strikes: int,
+    twice: bool,
+    shrinks: bool,
+) -> Played: ...

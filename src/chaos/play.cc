@@ -59,13 +59,13 @@ class Stage final : public Witness {
   }
   void succeeded() override { ++out_.calls; }
   void failed() override { ++out_.failures; }
-  bool is_to_blame(int rank, int group, std::int64_t since_ns) const override {
+  bool is_to_blame(int rank, int group) const override {
     if (struck_.contains(rank)) return true;
     if (struck_.empty()) return false;
     if (ended_.contains(rank)) return true;
     const auto& stays = stays_[static_cast<std::size_t>(rank)];
     for (std::size_t i = 0; i < stays.size(); ++i) {
-      const std::int64_t from_ns = std::max(stays[i].begin_ns, since_ns);
+      const std::int64_t from_ns = std::max(stays[i].begin_ns, first_strike_ns_);
       const std::int64_t until_ns =
           i + 1 < stays.size() ? stays[i + 1].begin_ns : simulation_.now_ns();
       if ((stays[i].group != group || group < 0) && until_ns - from_ns > long_stay_ns) return true;
@@ -114,6 +114,7 @@ class Stage final : public Witness {
     using Kind = Strike::Kind;
     out_.has_struck = true;
     out_.moments.push_back({simulation_.now_ns(), strike.rank, "*** " + describe(strike)});
+    if (struck_.empty()) first_strike_ns_ = simulation_.now_ns();
     struck_.insert(strike.rank);
     if (strike.kind == Kind::cut || strike.kind == Kind::delay || strike.kind == Kind::reset)
       struck_.insert(strike.other);
@@ -158,6 +159,7 @@ class Stage final : public Witness {
   std::vector<std::int64_t> still_ns_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::set<int> struck_;
+  std::int64_t first_strike_ns_ = 0;
   std::set<int> ended_;
   Outcome out_;
 };

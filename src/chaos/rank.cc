@@ -224,12 +224,12 @@ bool Rank::judge(std::string_view phase, const std::string& what, const Communic
     return true;
   }
   witness_.failed();
-  judge_error(status.error(), what, is_making, group, begun_ns);
+  judge_error(status.error(), what, is_making, group);
   return false;
 }
 
 void Rank::judge_error(const Error& error, const std::string& what, bool is_making,
-                       const Communicator& group, std::int64_t begun_ns) {
+                       const Communicator& group) {
   witness_.saw(rank_, str("fails: ", what, ": ", error.describe()));
   // A plan that does not serve this call is refused on all ranks alike.
   if (error.kind == ErrorKind::misuse) return;
@@ -241,7 +241,7 @@ void Rank::judge_error(const Error& error, const std::string& what, bool is_maki
   if (culprit < 0 && error.timed_out && is_making) return;
   if (culprit < 0)
     witness_.found_wrong(str("rank ", rank_, ": an error blames nobody: ", error.describe()));
-  else if (!witness_.is_to_blame(culprit, is_making ? -1 : group_, begun_ns))
+  else if (!witness_.is_to_blame(culprit, is_making ? -1 : group_))
     witness_.found_wrong(str("rank ", rank_, ": an error blames rank ", culprit,
                              ", to which nothing was done: ", error.describe()));
   const auto is_of = [&](auto& known) { return known.second.communicator.id() == group.id(); };

@@ -25,10 +25,10 @@ class Witness {
   virtual void found_wrong(std::string what) = 0;
   virtual void succeeded() = 0;
   virtual void failed() = 0;
-  // Whether an error of an operation of `group`, under way since then, may blame that rank: it was
-  // struck; or since anything was, it has come to its end, or was held up for long in an operation
-  // of another group, which members of this one cannot see.
-  virtual bool is_to_blame(int rank, int group, std::int64_t since_ns) const = 0;
+  // Whether an error of an operation of `group` may blame that rank: it was struck; or since
+  // anything was, it has come to its end, or was held up for long in an operation of another group,
+  // which members of this one cannot see.
+  virtual bool is_to_blame(int rank, int group) const = 0;
   // The rank has come to its end.
   virtual void ended(int rank) = 0;
   // How long the rank has been kept from running so far.
@@ -63,7 +63,7 @@ class Rank {
   bool judge(std::string_view phase, const std::string& what, const Communicator& group,
              const std::function<Status()>& act);
   void judge_error(const Error& error, const std::string& what, bool is_making,
-                   const Communicator& group, std::int64_t begun_ns);
+                   const Communicator& group);
   // The ranks that remain make a communicator without the one that is to blame.
   void go_on_without(int culprit);
   void check(const Operation& operation, int call, const Communicator& group,

@@ -54,6 +54,11 @@ _COMMANDS = {
         "tune",
         "Write the plans that the simulator chooses for a cluster into a selection file.",
     ),
+    "chaos": Place(
+        "chaos",
+        "chaos",
+        "Run whole jobs in a simulated world where a seed decides what goes wrong.",
+    ),
     "calibrate": Place("calibrate", "calibrate", "Fit a cluster's numbers to measurements."),
 }
 
