@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -38,7 +39,8 @@ Outcome play(const Scenario& scenario);
 // The scenario of a seed with its strikes, which are drawn from the places of a run without any.
 Scenario scenario_of(std::uint64_t seed, const Options& options);
 
-// The shortest scenario found that still goes wrong in the same way.
+// The shortest scenario found that still fails: in that way, or in the same as `outcome` did.
+Scenario shrink(const Scenario& scenario, const std::function<bool(const Scenario&)>& fails);
 Scenario shrink(const Scenario& scenario, const Outcome& outcome);
 
 // A failing run for people: what was to happen, and what did.

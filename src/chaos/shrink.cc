@@ -17,10 +17,8 @@ std::string kind_of(const Outcome& outcome) {
 }  // namespace
 
 // Leaves out halves, quarters and so on of the operations, then single strikes.
-Scenario shrink(const Scenario& scenario, const Outcome& outcome) {
-  const std::string kind = kind_of(outcome);
+Scenario shrink(const Scenario& scenario, const std::function<bool(const Scenario&)>& fails) {
   Scenario best = scenario;
-  const auto still_fails = [&](const Scenario& smaller) { return kind_of(play(smaller)) == kind; };
   for (std::size_t part = std::max<std::size_t>(best.operations.size() / 2, 1); part > 0;) {
     bool is_smaller = false;
     for (std::size_t at = 0; at < best.operations.size();) {
@@ -29,7 +27,7 @@ Scenario shrink(const Scenario& scenario, const Outcome& outcome) {
       smaller.operations.erase(
           first, first + static_cast<std::ptrdiff_t>(
                              std::min(part, smaller.operations.size() - at)));
-      if (still_fails(smaller)) {
+      if (fails(smaller)) {
         best = std::move(smaller);
         is_smaller = true;
       } else {
@@ -41,12 +39,17 @@ Scenario shrink(const Scenario& scenario, const Outcome& outcome) {
   for (std::size_t at = 0; at < best.strikes.size();) {
     Scenario smaller = best;
     smaller.strikes.erase(smaller.strikes.begin() + static_cast<std::ptrdiff_t>(at));
-    if (still_fails(smaller))
+    if (fails(smaller))
       best = std::move(smaller);
     else
       ++at;
   }
   return best;
+}
+
+Scenario shrink(const Scenario& scenario, const Outcome& outcome) {
+  const std::string kind = kind_of(outcome);
+  return shrink(scenario, [&](const Scenario& tried) { return kind_of(play(tried)) == kind; });
 }
 
 }  // namespace unisono::chaos

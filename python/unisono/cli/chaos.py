@@ -141,6 +141,17 @@ def _play_all(
             )
 
 
+def _print(found: _Found, seconds: float) -> None:
+    for seed in sorted(found.stories)[:_MOST_STORIES]:
+        print_text(f"seed {seed}: {found.wrong[seed][0]}")
+        print_text(found.stories[seed])
+    columns = ["seeds", "went wrong", "calls", "failed calls", "places", "virtual s", "seeds/s"]
+    row = [f"{found.seeds:,}", len(found.wrong), f"{found.calls:,}", f"{found.failures:,}",
+           len(found.places), f"{found.virtual_seconds:,.0f}",
+           f"{found.seeds / max(seconds, 1e-9):.1f}"]  # fmt: skip
+    print_table(columns, [row], right=columns, keys=0)
+
+
 def chaos(
     seeds: Annotated[str, typer.Option(help="The seeds: A..B, one, or A.. with --hours.")] = (
         "1..1000"
@@ -178,16 +189,8 @@ def chaos(
         workers = jobs or os.cpu_count() or 1
         found = _play_all(_turns(first, last), kind, workers, until, progress)
     seconds = time.monotonic() - begun
-    for seed in sorted(found.stories)[:_MOST_STORIES]:
-        print_text(f"seed {seed}: {found.wrong[seed][0]}")
-        print_text(found.stories[seed])
-    print_table(
-        "Chaos",
-        ["seeds", "went wrong", "calls", "failed calls", "places", "virtual s", "seeds/s"],
-        [[f"{found.seeds:,}", str(len(found.wrong)), f"{found.calls:,}", f"{found.failures:,}",
-          str(len(found.places)), f"{found.virtual_seconds:,.0f}",
-          f"{found.seeds / max(seconds, 1e-9):.1f}"]],
-    )  # fmt: skip
-    put_json(json, {**asdict(found), "places": sorted(found.places), "seconds": seconds})
+    values = {**asdict(found), "places": sorted(found.places), "seconds": seconds}
+    if not put_json(json, values):
+        _print(found, seconds)
     if found.wrong:
         raise typer.Exit(1)

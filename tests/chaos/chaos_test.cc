@@ -1,0 +1,113 @@
+// Whole jobs in the simulated world: nothing goes wrong, whatever strikes; and what goes wrong is
+// seen.
+
+#include "chaos/play.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "chaos/data.h"
+#include "support/quiet.h"
+#include "support/sanitized.h"
+
+namespace unisono::chaos {
+namespace {
+
+constexpr std::uint64_t seeds(std::uint64_t count) {
+  return test::is_sanitized ? count / 10 : count;
+}
+
+std::string story_of(std::uint64_t seed, const Options& options) {
+  const Scenario scenario = scenario_of(seed, options);
+  const Outcome outcome = play(scenario);
+  return outcome.wrong.empty() ? std::string() : outcome.wrong.front() + "\n" +
+                                                     story(scenario, outcome);
+}
+
+TEST(Chaos, JobsThatNothingStrikesSucceed) {
+  for (std::uint64_t seed = 1; seed <= seeds(100); ++seed)
+    ASSERT_EQ(story_of(seed, {.strikes = 0}), "") << seed;
+}
+
+TEST(Chaos, JobsOfEachSizeSucceed) {
+  for (int ranks = 1; ranks <= 9; ++ranks)
+    ASSERT_EQ(story_of(static_cast<std::uint64_t>(ranks),
+                       {.ranks = ranks, .nodes = std::min(ranks, 3), .strikes = 0}),
+              "")
+        << ranks;
+}
+
+TEST(Chaos, WhatIsStruckIsBlamedAndTheOthersGoOn) {
+  std::uint64_t failures = 0;
+  for (std::uint64_t seed = 1; seed <= seeds(200); ++seed) {
+    const Scenario scenario = scenario_of(seed, {});
+    const Outcome outcome = play(scenario);
+    failures += outcome.failures;
+    ASSERT_TRUE(outcome.wrong.empty()) << story(scenario, outcome);
+    ASSERT_TRUE(outcome.has_struck) << seed;
+  }
+  EXPECT_GT(failures, seeds(100));
+}
+
+TEST(Chaos, ASeedIsTheSameRunEachTime) {
+  for (std::uint64_t seed = 1; seed <= seeds(50); ++seed) {
+    const Scenario scenario = scenario_of(seed, {.strikes = 2});
+    const Outcome first = play(scenario);
+    const Outcome second = play(scenario);
+    EXPECT_EQ(first.hash, second.hash) << seed;
+    EXPECT_EQ(first.events, second.events) << seed;
+    ASSERT_EQ(first.moments.size(), second.moments.size()) << seed;
+    for (std::size_t i = 0; i < first.moments.size(); ++i) {
+      EXPECT_EQ(first.moments[i].time_ns, second.moments[i].time_ns);
+      EXPECT_EQ(first.moments[i].what, second.moments[i].what);
+    }
+  }
+}
+
+TEST(Chaos, StrikesComeToManyPlaces) {
+  std::set<std::string> places;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed)
+    for (const auto& [place, times] : play(make_scenario(seed, {})).places)
+      places.insert(place.second);
+  EXPECT_GE(places.size(), 40U);
+}
+
+TEST(Chaos, AWrongResultIsSeen) {
+  Operation operation;
+  operation.count = 5;
+  const std::vector<int> members{0, 1, 2};
+  Buffers buffers = make_buffers(operation, 0, members, 1);
+  EXPECT_TRUE(check(operation, 0, members, 1, buffers));
+  std::int32_t sums[5] = {};
+  for (const int rank : members) {
+    const Buffers theirs = make_buffers(operation, 0, members, rank);
+    for (int i = 0; i < 5; ++i) sums[i] += reinterpret_cast<const std::int32_t*>(theirs.input.data())[i];
+  }
+  std::copy_n(reinterpret_cast<const std::byte*>(sums), sizeof sums, buffers.output.begin());
+  EXPECT_FALSE(check(operation, 0, members, 1, buffers));
+  buffers.output[7] ^= std::byte{1};
+  EXPECT_TRUE(check(operation, 0, members, 1, buffers));
+}
+
+TEST(Chaos, AStoryIsShrunkToWhatItNeeds) {
+  Scenario scenario = make_scenario(3, {.operations = 24, .strikes = 0});
+  scenario.strikes = {{.kind = Strike::Kind::stop}, {.kind = Strike::Kind::kill}};
+  const Scenario shortest = shrink(scenario, [](const Scenario& tried) {
+    const auto has = [&](std::uint64_t number) {
+      return std::ranges::any_of(tried.operations,
+                                 [&](const Operation& one) { return one.number == number; });
+    };
+    return has(5) && has(17) && std::ranges::any_of(tried.strikes, [](const Strike& strike) {
+             return strike.kind == Strike::Kind::kill;
+           });
+  });
+  ASSERT_EQ(shortest.operations.size(), 2U);
+  EXPECT_EQ(shortest.operations[0].number, 5U);
+  EXPECT_EQ(shortest.operations[1].number, 17U);
+  ASSERT_EQ(shortest.strikes.size(), 1U);
+}
+
+}  // namespace
+}  // namespace unisono::chaos
