@@ -43,10 +43,9 @@ void bind_chaos(nb::module_& module) {
       .def_prop_ro("failures", [](const Played& self) { return self.outcome.failures; })
       .def_prop_ro("events", [](const Played& self) { return self.outcome.events; })
       .def_prop_ro("hash", [](const Played& self) { return self.outcome.hash; })
-      .def_prop_ro("seconds",
-                   [](const Played& self) {
-                     return static_cast<double>(self.outcome.virtual_ns) / 1e9;
-                   })
+      .def_prop_ro(
+          "seconds",
+          [](const Played& self) { return static_cast<double>(self.outcome.virtual_ns) / 1e9; })
       .def_prop_ro("places",
                    [](const Played& self) {
                      std::vector<std::string> out;

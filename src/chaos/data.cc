@@ -12,10 +12,10 @@ constexpr std::byte poison{0xa5};
 
 // Small: the sum over all ranks is exact in every type.
 std::int64_t element(const Operation& operation, int call, int rank, std::int64_t index) {
-  return static_cast<std::int64_t>(
-      hash(operation.number * 8 + static_cast<std::uint64_t>(call),
-           static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(index)) %
-      4);
+  return static_cast<std::int64_t>(hash(operation.number * 8 + static_cast<std::uint64_t>(call),
+                                        static_cast<std::uint64_t>(rank),
+                                        static_cast<std::uint64_t>(index)) %
+                                   4);
 }
 
 template <class Element>
@@ -27,11 +27,16 @@ void put(std::vector<std::byte>& to, std::int64_t index, std::int64_t value) {
 
 void store(DataType type, std::vector<std::byte>& to, std::int64_t index, std::int64_t value) {
   switch (type) {
-    case DataType::int32: return put<std::int32_t>(to, index, value);
-    case DataType::int64: return put<std::int64_t>(to, index, value);
-    case DataType::float32: return put<float>(to, index, value);
-    case DataType::float64: return put<double>(to, index, value);
-    default: return put<std::uint8_t>(to, index, value);
+    case DataType::int32:
+      return put<std::int32_t>(to, index, value);
+    case DataType::int64:
+      return put<std::int64_t>(to, index, value);
+    case DataType::float32:
+      return put<float>(to, index, value);
+    case DataType::float64:
+      return put<double>(to, index, value);
+    default:
+      return put<std::uint8_t>(to, index, value);
   }
 }
 
@@ -43,13 +48,20 @@ struct Shape {
 
 Shape shape_of(const Operation& operation, int ranks, bool is_root) {
   switch (operation.collective) {
-    case Collective::all_gather: return {1, ranks};
-    case Collective::reduce_scatter: return {ranks, 1};
-    case Collective::all_to_all: return {ranks, ranks};
-    case Collective::gather: return {1, is_root ? ranks : 0};
-    case Collective::scatter: return {is_root ? ranks : 0, 1};
-    case Collective::reduce: return {1, is_root ? 1 : 0};
-    default: return {1, 1};
+    case Collective::all_gather:
+      return {1, ranks};
+    case Collective::reduce_scatter:
+      return {ranks, 1};
+    case Collective::all_to_all:
+      return {ranks, ranks};
+    case Collective::gather:
+      return {1, is_root ? ranks : 0};
+    case Collective::scatter:
+      return {is_root ? ranks : 0, 1};
+    case Collective::reduce:
+      return {1, is_root ? 1 : 0};
+    default:
+      return {1, 1};
   }
 }
 
@@ -72,7 +84,8 @@ std::int64_t expected(const Operation& operation, int call, const std::vector<in
   const int sender = members[static_cast<std::size_t>(block)];
   switch (operation.collective) {
     case Collective::all_gather:
-    case Collective::gather: return element(operation, call, sender, within);
+    case Collective::gather:
+      return element(operation, call, sender, within);
     case Collective::all_to_all:
       return element(operation, call, sender, me * operation.count + within);
     case Collective::reduce_scatter:
@@ -82,7 +95,8 @@ std::int64_t expected(const Operation& operation, int call, const std::vector<in
     case Collective::scatter:
       return element(operation, call, members[static_cast<std::size_t>(root)],
                      me * operation.count + index);
-    default: return reduced(operation, call, members, index);
+    default:
+      return reduced(operation, call, members, index);
   }
 }
 
@@ -120,14 +134,15 @@ std::optional<std::string> check(const Operation& operation, int call,
   const auto [found, wanted] = std::ranges::mismatch(buffers.output, right);
   if (found == buffers.output.end()) return std::nullopt;
   const auto index = static_cast<std::size_t>(found - buffers.output.begin());
-  return str("the result of rank ", members[static_cast<std::size_t>(me)], " is wrong: ",
-             describe(operation), ", element ", index / size_bytes(operation.type), " of ",
-             shape.output * operation.count, ", byte ", std::to_integer<int>(*found),
+  return str("the result of rank ", members[static_cast<std::size_t>(me)],
+             " is wrong: ", describe(operation), ", element ", index / size_bytes(operation.type),
+             " of ", shape.output * operation.count, ", byte ", std::to_integer<int>(*found),
              " instead of ", std::to_integer<int>(*wanted));
 }
 
 std::vector<std::byte> message_of(const Operation& operation, int sender) {
-  std::vector<std::byte> out(static_cast<std::size_t>(operation.count) * size_bytes(operation.type));
+  std::vector<std::byte> out(static_cast<std::size_t>(operation.count) *
+                             size_bytes(operation.type));
   for (std::int64_t i = 0; i < operation.count; ++i)
     store(operation.type, out, i, element(operation, 0, sender, i));
   return out;

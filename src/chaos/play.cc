@@ -60,7 +60,7 @@ class Stage final : public Witness {
   void succeeded() override { ++out_.calls; }
   void failed() override { ++out_.failures; }
   bool is_to_blame(int rank, int group) const override {
-    if (struck_.contains(rank)) return true;
+    if (struck_.contains(rank) || aborted_.contains(rank)) return true;
     if (struck_.empty()) return false;
     if (ended_.contains(rank)) return true;
     const auto& stays = stays_[static_cast<std::size_t>(rank)];
@@ -72,6 +72,7 @@ class Stage final : public Witness {
     }
     return false;
   }
+  void aborts(int rank) override { aborted_.insert(rank); }
   void ended(int rank) override { ended_.insert(rank); }
   std::int64_t stood_still_ns(int rank) const override {
     return still_ns_[static_cast<std::size_t>(rank)];
@@ -120,11 +121,16 @@ class Stage final : public Witness {
       struck_.insert(strike.other);
     const std::int64_t until_ns = simulation_.now_ns() + strike.duration_ns;
     switch (strike.kind) {
-      case Kind::kill: return network_.kill(strike.rank, sys::Death::process);
-      case Kind::lose_host: return network_.kill(strike.rank, sys::Death::host);
-      case Kind::cut: return simulation_.cut(strike.rank, strike.other, sys::no_deadline_ns);
-      case Kind::delay: return simulation_.cut(strike.rank, strike.other, until_ns);
-      case Kind::reset: return network_.reset(strike.rank, strike.other);
+      case Kind::kill:
+        return network_.kill(strike.rank, sys::Death::process);
+      case Kind::lose_host:
+        return network_.kill(strike.rank, sys::Death::host);
+      case Kind::cut:
+        return simulation_.cut(strike.rank, strike.other, sys::no_deadline_ns);
+      case Kind::delay:
+        return simulation_.cut(strike.rank, strike.other, until_ns);
+      case Kind::reset:
+        return network_.reset(strike.rank, strike.other);
       case Kind::stop:
         still_ns_[static_cast<std::size_t>(strike.rank)] += strike.duration_ns;
         return simulation_.stop(strike.rank, until_ns);
@@ -135,7 +141,8 @@ class Stage final : public Witness {
   void settle() {
     // A rank that was killed has its objects for ever, as it stands in the middle of using them.
     for (auto& rank : ranks_)
-      if (!ended_.contains(static_cast<int>(&rank - ranks_.data()))) static_cast<void>(rank.release());
+      if (!ended_.contains(static_cast<int>(&rank - ranks_.data())))
+        static_cast<void>(rank.release());
     ranks_.clear();
     if (const int ends = network_.open_ends(); ends != 0)
       found_wrong(str(ends, " ends of connections are left"));
@@ -160,6 +167,7 @@ class Stage final : public Witness {
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::set<int> struck_;
   std::int64_t first_strike_ns_ = 0;
+  std::set<int> aborted_;
   std::set<int> ended_;
   Outcome out_;
 };

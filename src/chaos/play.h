@@ -26,10 +26,10 @@ struct Outcome {
   std::uint64_t hash = 0;          // of all events, in order
   std::int64_t virtual_ns = 0;
   std::uint64_t events = 0;
-  std::uint64_t calls = 0;       // that succeeded, over all ranks
-  std::uint64_t failures = 0;    // calls that ended in an error
+  std::uint64_t calls = 0;     // that succeeded, over all ranks
+  std::uint64_t failures = 0;  // calls that ended in an error
   bool has_struck = false;
-  std::vector<Moment> moments;   // in order of time
+  std::vector<Moment> moments;  // in order of time
   // How often ranks came to each place: "3 call/transport.put".
   std::map<std::pair<int, std::string>, std::uint64_t> places;
 };

@@ -101,15 +101,19 @@ void Rank::make(const Operation& operation) {
   surroundings_.world->sleep(static_cast<std::int64_t>(
       hash(scenario_.seed, operation.number, static_cast<std::uint64_t>(rank_)) % 60'000));
   switch (operation.kind) {
-    case Operation::Kind::call: return call(operation, group.communicator);
-    case Operation::Kind::calls_at_once: return calls_at_once(operation, group.communicator);
-    case Operation::Kind::messages: return messages(operation, group.communicator);
+    case Operation::Kind::call:
+      return call(operation, group.communicator);
+    case Operation::Kind::calls_at_once:
+      return calls_at_once(operation, group.communicator);
+    case Operation::Kind::messages:
+      return messages(operation, group.communicator);
     case Operation::Kind::split:
     case Operation::Kind::split_again: {
       splits_ = made;
       return split(operation, group.communicator);
     }
-    case Operation::Kind::abort: return abort(operation, group);
+    case Operation::Kind::abort:
+      return abort(operation, group);
   }
 }
 
@@ -177,8 +181,8 @@ void Rank::messages(const Operation& operation, Communicator& group) {
   });
   if (is_done && received != wanted)
     witness_.found_wrong(str("rank ", rank_, " received another message than rank ",
-                             members[static_cast<std::size_t>(from)], " sent: ",
-                             describe(operation)));
+                             members[static_cast<std::size_t>(from)],
+                             " sent: ", describe(operation)));
 }
 
 void Rank::split(const Operation& operation, Communicator& group) {
@@ -197,6 +201,7 @@ void Rank::abort(const Operation& operation, Group& group) {
   if (group.communicator.rank() == operation.root % group.communicator.size()) {
     witness_.begins(rank_, "abort", operation.group);
     witness_.saw(rank_, describe(operation));
+    witness_.aborts(rank_);
     group.communicator.abort();
   }
   // The others may meet it in their next call; none need come to another.
@@ -212,13 +217,10 @@ bool Rank::judge(std::string_view phase, const std::string& what, const Communic
   const std::int64_t still_ns = witness_.stood_still_ns(rank_);
   const std::int64_t begun_ns = now_ns();
   const Status status = act();
-  const std::int64_t took_ns =
-      now_ns() - begun_ns - (witness_.stood_still_ns(rank_) - still_ns);
-  const std::chrono::nanoseconds timeout =
-      is_making ? 2 * bootstrap_timeout : call_timeout;
+  const std::int64_t took_ns = now_ns() - begun_ns - (witness_.stood_still_ns(rank_) - still_ns);
+  const std::chrono::nanoseconds timeout = is_making ? 2 * bootstrap_timeout : call_timeout;
   if (took_ns > timeout.count() + patience_ns)
-    witness_.found_wrong(
-        str("rank ", rank_, " was held ", took_ns / 1'000'000, " ms by ", what));
+    witness_.found_wrong(str("rank ", rank_, " was held ", took_ns / 1'000'000, " ms by ", what));
   if (status.ok()) {
     witness_.succeeded();
     return true;
@@ -286,8 +288,7 @@ void Rank::go_on_without(int culprit) {
 
 void Rank::check(const Operation& operation, int call, const Communicator& group,
                  const Buffers& buffers) {
-  if (const auto wrong =
-          chaos::check(operation, call, group.world_ranks(), group.rank(), buffers))
+  if (const auto wrong = chaos::check(operation, call, group.world_ranks(), group.rank(), buffers))
     witness_.found_wrong(*wrong);
 }
 

@@ -29,6 +29,8 @@ class Witness {
   // anything was, it has come to its end, or was held up for long in an operation of another group,
   // which members of this one cannot see.
   virtual bool is_to_blame(int rank, int group) const = 0;
+  // The rank aborts a group: errors may blame it.
+  virtual void aborts(int rank) = 0;
   // The rank has come to its end.
   virtual void ended(int rank) = 0;
   // How long the rank has been kept from running so far.

@@ -10,10 +10,10 @@
 namespace unisono::chaos {
 namespace {
 
-constexpr std::array collectives{Collective::all_reduce, Collective::all_gather,
+constexpr std::array collectives{Collective::all_reduce,     Collective::all_gather,
                                  Collective::reduce_scatter, Collective::broadcast,
-                                 Collective::reduce, Collective::gather,
-                                 Collective::scatter, Collective::all_to_all};
+                                 Collective::reduce,         Collective::gather,
+                                 Collective::scatter,        Collective::all_to_all};
 // Sums of what chaos gives them are exact in each, whatever the order.
 constexpr std::array types{DataType::int32, DataType::int64, DataType::float32, DataType::float64,
                            DataType::uint8};
@@ -36,10 +36,14 @@ class Dice {
 // Mostly small, so that many fit into a second; some cross a slot's bound.
 std::int64_t draw_count(Dice& dice) {
   switch (dice.below(8)) {
-    case 0: return 0;
-    case 1: return 1;
-    case 2: return 1 + static_cast<std::int64_t>(dice.below(20'000));
-    default: return 1 + static_cast<std::int64_t>(dice.below(600));
+    case 0:
+      return 0;
+    case 1:
+      return 1;
+    case 2:
+      return 1 + static_cast<std::int64_t>(dice.below(20'000));
+    default:
+      return 1 + static_cast<std::int64_t>(dice.below(600));
   }
 }
 
@@ -95,29 +99,36 @@ std::string describe(const Operation& operation) {
       str(name(operation.collective), " of ", operation.count, " ", name(operation.type),
           operation.algorithm.empty() ? "" : " by ", operation.algorithm);
   switch (operation.kind) {
-    case Operation::Kind::call: return call + of;
-    case Operation::Kind::calls_at_once: return str(operation.calls, " at once: ", call, of);
+    case Operation::Kind::call:
+      return call + of;
+    case Operation::Kind::calls_at_once:
+      return str(operation.calls, " at once: ", call, of);
     case Operation::Kind::messages:
       return str("messages of ", operation.count, " ", name(operation.type), " round the ring", of);
     case Operation::Kind::split:
     case Operation::Kind::split_again:
       return str("split into ", operation.colors, of);
-    case Operation::Kind::abort: return str("abort", of, " by rank ", operation.root, " of it");
+    case Operation::Kind::abort:
+      return str("abort", of, " by rank ", operation.root, " of it");
   }
   return {};
 }
 
 std::string describe(const Strike& strike) {
-  const std::string where =
-      str(" when rank ", strike.rank, " comes to ", strike.place, " for the ", strike.nth, ". time");
+  const std::string where = str(" when rank ", strike.rank, " comes to ", strike.place, " for the ",
+                                strike.nth, ". time");
   const std::string pair = str("rank ", strike.rank, " and rank ", strike.other);
   switch (strike.kind) {
-    case Strike::Kind::kill: return str("rank ", strike.rank, " is killed", where);
-    case Strike::Kind::lose_host: return str("the host of rank ", strike.rank, " is lost", where);
-    case Strike::Kind::cut: return str(pair, " are cut off from each other", where);
+    case Strike::Kind::kill:
+      return str("rank ", strike.rank, " is killed", where);
+    case Strike::Kind::lose_host:
+      return str("the host of rank ", strike.rank, " is lost", where);
+    case Strike::Kind::cut:
+      return str(pair, " are cut off from each other", where);
     case Strike::Kind::delay:
       return str("nothing gets through between ", pair, " for ", strike.duration_ns, " ns", where);
-    case Strike::Kind::reset: return str("the connections of ", pair, " are reset", where);
+    case Strike::Kind::reset:
+      return str("the connections of ", pair, " are reset", where);
     case Strike::Kind::stop:
       return str("rank ", strike.rank, " stands still for ", strike.duration_ns, " ns", where);
   }

@@ -24,9 +24,8 @@ Scenario shrink(const Scenario& scenario, const std::function<bool(const Scenari
     for (std::size_t at = 0; at < best.operations.size();) {
       Scenario smaller = best;
       const auto first = smaller.operations.begin() + static_cast<std::ptrdiff_t>(at);
-      smaller.operations.erase(
-          first, first + static_cast<std::ptrdiff_t>(
-                             std::min(part, smaller.operations.size() - at)));
+      smaller.operations.erase(first, first + static_cast<std::ptrdiff_t>(
+                                                  std::min(part, smaller.operations.size() - at)));
       if (fails(smaller)) {
         best = std::move(smaller);
         is_smaller = true;

@@ -22,8 +22,8 @@ constexpr std::uint64_t seeds(std::uint64_t count) {
 std::string story_of(std::uint64_t seed, const Options& options) {
   const Scenario scenario = scenario_of(seed, options);
   const Outcome outcome = play(scenario);
-  return outcome.wrong.empty() ? std::string() : outcome.wrong.front() + "\n" +
-                                                     story(scenario, outcome);
+  return outcome.wrong.empty() ? std::string()
+                               : outcome.wrong.front() + "\n" + story(scenario, outcome);
 }
 
 TEST(Chaos, JobsThatNothingStrikesSucceed) {
@@ -83,7 +83,8 @@ TEST(Chaos, AWrongResultIsSeen) {
   std::int32_t sums[5] = {};
   for (const int rank : members) {
     const Buffers theirs = make_buffers(operation, 0, members, rank);
-    for (int i = 0; i < 5; ++i) sums[i] += reinterpret_cast<const std::int32_t*>(theirs.input.data())[i];
+    for (int i = 0; i < 5; ++i)
+      sums[i] += reinterpret_cast<const std::int32_t*>(theirs.input.data())[i];
   }
   std::copy_n(reinterpret_cast<const std::byte*>(sums), sizeof sums, buffers.output.begin());
   EXPECT_FALSE(check(operation, 0, members, 1, buffers));

@@ -1,0 +1,49 @@
+// Plays seeds of chaos on one core: chaos_bench FIRST LAST [RANKS [STRIKES [most wrong]]].
+//
+// Prints how many runs a second there are, each seed being run without and with its strikes, and
+// each seed that goes wrong; it ends after the first `most wrong` of them (1).
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "chaos/play.h"
+
+using namespace unisono::chaos;
+
+int main(int count, char** arguments) {
+  if (count < 3) {
+    std::fprintf(stderr, "chaos_bench FIRST LAST [RANKS [STRIKES [most wrong]]]\n");
+    return 2;
+  }
+  const auto number = [&](int place, std::uint64_t otherwise) {
+    return count > place ? std::strtoull(arguments[place], nullptr, 10) : otherwise;
+  };
+  const std::uint64_t first = number(1, 1);
+  const std::uint64_t last = number(2, 1);
+  const std::uint64_t most_wrong = number(5, 1);
+  const int ranks = static_cast<int>(number(3, 4));
+  const Options options{.ranks = ranks,
+                        .nodes = ranks > 1 ? 2 : 1,
+                        .operations = 20,
+                        .strikes = static_cast<int>(number(4, 1))};
+  setenv("UNISONO_LOG", "off", 1);
+  const auto begin = std::chrono::steady_clock::now();
+  std::uint64_t played = 0;
+  std::uint64_t wrong = 0;
+  for (std::uint64_t seed = first; seed <= last && wrong < most_wrong; ++seed) {
+    const Scenario scenario = scenario_of(seed, options);
+    const Outcome outcome = play(scenario);
+    played += scenario.strikes.empty() ? 1 : 2;
+    if (outcome.wrong.empty()) continue;
+    ++wrong;
+    std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed),
+                outcome.wrong.front().c_str());
+    std::fflush(stdout);
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  std::printf("%llu runs, %llu wrong, %.1f runs/s\n", static_cast<unsigned long long>(played),
+              static_cast<unsigned long long>(wrong),
+              static_cast<double>(played) / seconds.count());
+  return wrong > 0 ? 1 : 0;
+}
