@@ -185,7 +185,7 @@ def chaos(
     begun = time.monotonic()
     until = begun + hours * 3600 if hours > 0 else float("inf")
     columns = (TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=progress_console(), transient=True) as progress:
+    with Progress(*columns, console=progress_console, transient=True) as progress:
         workers = jobs or os.cpu_count() or 1
         found = _play_all(_turns(first, last), kind, workers, until, progress)
     seconds = time.monotonic() - begun
