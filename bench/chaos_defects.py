@@ -3,9 +3,9 @@
 
     bench/chaos_defects.py [--most-seeds N] [--only WORD] [--output FILE]
 
-The sources are copied to build/defects, where each defect of chaos_defects.toml is one edit; the program that plays seeds
-is built anew and plays them until a seed goes wrong, crashes or does not end. Without an edit the
-same seeds must all pass. The exit code is 1 if a defect is not seen.
+The sources are copied to build/defects, where each defect of chaos_defects.toml is one edit; the
+program that plays seeds is built anew and plays them until a seed goes wrong, crashes or does not
+end. Without an edit the same seeds must all pass. The exit code is 1 if a defect is not seen.
 """
 
 from __future__ import annotations

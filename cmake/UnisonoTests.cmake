@@ -44,7 +44,7 @@ target_precompile_headers(test_headers PRIVATE <gtest/gtest.h> ${UNISONO_PRECOMP
 # Neither these tests nor what they call start a thread, nor do fuzzers' inputs: the thread sanitizer
 # has nothing to see there. A test of tests/tidy holds this list against the sources.
 set(UNISONO_SINGLE_THREADED
-  algorithm chaos compile device_arithmetic engine engine_reduce plan simulate synthesize topo verify)
+  algorithm compile device_arithmetic engine engine_reduce plan simulate synthesize topo verify)
 
 # Replaces the allocator, as a sanitizer does; its test leaves it out there.
 set(UNISONO_UNSANITIZED_PROGRAMS quiet)

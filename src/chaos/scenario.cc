@@ -130,7 +130,7 @@ std::string describe(const Strike& strike) {
     case Strike::Kind::reset:
       return str("the connections of ", pair, " are reset", where);
     case Strike::Kind::stop:
-      return str("rank ", strike.rank, " stands still for ", strike.duration_ns, " ns", where);
+      return str("rank ", strike.rank, " is stopped for ", strike.duration_ns, " ns", where);
   }
   return {};
 }

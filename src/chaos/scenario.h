@@ -40,7 +40,7 @@ struct Strike {
     cut,        // nothing gets through between it and `other`, for ever
     delay,      // the same, until `duration_ns` have passed
     reset,      // all its connections to `other` for data end
-    stop,       // it stands still for `duration_ns`
+    stop,       // it is stopped for `duration_ns`
   };
   Kind kind = Kind::kill;
   int rank = 0;
