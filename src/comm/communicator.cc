@@ -77,14 +77,14 @@ int Communicator::node_of(int rank) const {
   return core_->host->plans()->placement().node_of(rank);
 }
 bool Communicator::is_on_one_host() const {
-  return core_ && std::ranges::all_of(core_->world_ranks,
+  return core_ && std::ranges::all_of(core_->world_ranks(),
                                       [&](int one) { return core_->job->is_on_this_host(one); });
 }
 
 std::uint64_t Communicator::id() const { return core_ ? core_->id : 0; }
 const std::vector<int>& Communicator::world_ranks() const {
   static const std::vector<int> none;
-  return core_ ? core_->world_ranks : none;
+  return core_ ? core_->world_ranks() : none;
 }
 
 Status Communicator::run(const Call& call) {

@@ -31,10 +31,17 @@ int spins_of(const comm::Job& job) {
 }
 
 Result<topo::Placement> placement_of(const comm::Job& job, const std::vector<int>& world_ranks) {
-  std::vector<std::string_view> nodes;
+  // A group's nodes are numbered in the order in which its members name them.
+  std::vector<int> number_of(static_cast<std::size_t>(job.roster().nodes()), -1);
+  std::vector<int> nodes;
   nodes.reserve(world_ranks.size());
-  for (const int world_rank : world_ranks) nodes.emplace_back(job.member(world_rank).node);
-  return topo::Placement::from_names(nodes);
+  int numbered = 0;
+  for (const int world_rank : world_ranks) {
+    int& number = number_of[static_cast<std::size_t>(job.roster().node_of(world_rank))];
+    if (number < 0) number = numbered++;
+    nodes.push_back(number);
+  }
+  return topo::Placement::from_nodes(nodes);
 }
 
 // Those of a parent stay, within reach of a leak checker.
@@ -57,11 +64,11 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   core->epoch = group->epoch();
   core->rank = group->rank();
   core->size = group->size();
-  core->world_ranks.assign(group->world_ranks().begin(), group->world_ranks().end());
+  core->member_list = group->members();
   core->timeout_ns = job->timeout_ns();
   core->checks_calls = job->settings().boolean(Setting::check_calls);
 
-  UNISONO_ASSIGN(auto placement, placement_of(*job, core->world_ranks));
+  UNISONO_ASSIGN(auto placement, placement_of(*job, core->world_ranks()));
   std::vector<int> neighbours;
   const int node = placement.node_of(core->rank);
   for (int i = 0; i < placement.ranks_on(node); ++i)
@@ -74,7 +81,7 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
                                                    .epoch = core->epoch,
                                                    .rank = core->rank,
                                                    .checks_calls = core->checks_calls},
-                                                  core->world_ranks, std::move(placement)));
+                                                  core->world_ranks(), std::move(placement)));
   core->scheduler = std::make_unique<Scheduler>(
       Scheduler::Options{.rank = core->rank,
                          .communicator = core->id,
@@ -133,8 +140,8 @@ trace::Owner Communicator::Core::owner() const {
           .epoch = epoch,
           .rank = rank,
           .ranks = size,
-          .world_ranks = world_ranks,
-          .node = job->member(world_ranks[static_cast<std::size_t>(rank)]).node,
+          .world_ranks = world_ranks(),
+          .node = job->node_name(),
           .process = process,
           .is_watched = comm::is_watched(*this)};
 }

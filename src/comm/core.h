@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/bootstrap/job.h"
+#include "comm/bootstrap/members.h"
 #include "comm/device/device_path.h"
 #include "comm/device/signals.h"
 #include "comm/dump.h"
@@ -54,7 +55,8 @@ struct Communicator::Core {
   std::uint32_t epoch = 0;
   int rank = 0;
   int size = 1;
-  std::vector<int> world_ranks;
+  std::shared_ptr<const comm::Members> member_list;
+  const std::vector<int>& world_ranks() const { return member_list->ranks(); }
   std::int64_t timeout_ns = 0;
   bool checks_calls = false;
   std::uint64_t splits = 0;

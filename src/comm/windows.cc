@@ -139,9 +139,9 @@ Result<Window> Communicator::Core::make_window(void* data, std::size_t bytes, bo
       device()->connections().find_peer_mappings_to_capture(data, bytes, by_rank);
   }
   const auto is_on_this_node = [&](int other) {
-    return other != world_ranks[static_cast<std::size_t>(rank)] && job->is_on_this_host(other);
+    return other != world_ranks()[static_cast<std::size_t>(rank)] && job->is_on_this_host(other);
   };
-  if (!is_on_device && std::ranges::any_of(world_ranks, is_on_this_node))
+  if (!is_on_device && std::ranges::any_of(world_ranks(), is_on_this_node))
     sys::allow_cross_memory_reads();
   by_rank[static_cast<std::size_t>(rank)] = address_of(data);
   const Part mine{.address = address_of(data), .bytes = bytes, .process = sys::this_process()};
@@ -149,7 +149,7 @@ Result<Window> Communicator::Core::make_window(void* data, std::size_t bytes, bo
                  group->all_gather(write_card(mine, by_rank), job->bootstrap_timeout_ns()));
   for (int owner = 0; owner < all.size(); ++owner) {
     UNISONO_ASSIGN(Part part, read_card(all[owner], owner, rank, size));
-    part.is_on_this_host = job->is_on_this_host(world_ranks[static_cast<std::size_t>(owner)]);
+    part.is_on_this_host = job->is_on_this_host(world_ranks()[static_cast<std::size_t>(owner)]);
     if (!part.is_on_this_host) part.here = 0;
     if (!is_on_device && part.is_on_this_host && part.process == sys::this_process())
       part.here = part.address;
@@ -160,7 +160,7 @@ Result<Window> Communicator::Core::make_window(void* data, std::size_t bytes, bo
 
 Status Communicator::Core::make_signals(const comm::Job& of, comm::ControlGroup& members) {
   auto opened = comm::Signals::open(of.status_page_name(id, epoch, signals_board), rank,
-                                    ranks_on_this_host(of, world_ranks), size);
+                                    ranks_on_this_host(of, world_ranks()), size);
   const std::byte mine{opened.ok()};
   UNISONO_ASSIGN(const comm::Gathered all,
                  members.all_gather(std::span(&mine, 1), of.bootstrap_timeout_ns()));

@@ -1,6 +1,7 @@
 // The world as one process of a simulation sees it. For simulation.cc and simulated_world.cc alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -56,6 +57,19 @@ class SimulatedWorld final : public World {
   // Its streams and listeners end.
   void cut_off();
 
+  // When the processor has done so much more than it has to do already.
+  std::int64_t spend(std::int64_t cost_ns) {
+    busy_until_ns_ = std::max(busy_until_ns_, simulation_.now_ns_) + cost_ns;
+    return busy_until_ns_;
+  }
+  std::int64_t cost_of(std::size_t bytes) const {
+    const ProcessCosts& costs = simulation_.options_.costs;
+    return costs.message_ns + static_cast<std::int64_t>(static_cast<double>(bytes) * costs.byte_ns);
+  }
+  void open_connection() {
+    traffic_.most_connections = std::max(traffic_.most_connections, ++traffic_.connections);
+  }
+
   Simulation& simulation_;
   const int process_;
   const std::string host_;
@@ -71,6 +85,8 @@ class SimulatedWorld final : public World {
   WaitQueue events_;
   // Of the fiber that runs: how far its looks at the clock have taken it.
   mutable std::int64_t ahead_ns_ = 0;
+  std::int64_t busy_until_ns_ = 0;
+  Traffic traffic_;
   TaskScope tasks_;
 };
 

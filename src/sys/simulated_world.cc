@@ -40,10 +40,10 @@ struct Pipe {
 
 struct Connection {
   std::uint64_t number = 0;
-  std::array<const SimulatedWorld*, 2> worlds{};
   std::array<Pipe, 2> pipes;  // pipes[i] is read by end i
   std::array<bool, 2>
       is_silent{};  // that end's host is lost: nothing leaves it, nothing reaches it
+  std::array<SimulatedWorld*, 2> worlds{};
 };
 
 constexpr std::size_t most_per_write_bytes = 65536;
@@ -60,6 +60,8 @@ class SimulatedStream final : public Stream {
         local_(std::move(local)),
         peer_(std::move(peer)),
         number_(++world.simulation_.last_connection_) {
+    connection_->worlds[end_] = &world_;
+    world_.open_connection();
     world_.streams_.emplace(number_, this);
   }
   ~SimulatedStream() override {
@@ -107,7 +109,8 @@ class SimulatedStream final : public Stream {
     if (is_closed_ || own.is_broken || own.has_ended || !world_.is_alive_) return 0;
     const std::size_t count = std::min(bytes.size(), most_per_write_bytes);
     if (simulation.draw(simulation.options_.break_probability)) {
-      for (const std::size_t end : {0, 1}) arrive(end, [](Pipe& pipe) { pipe.is_broken = true; });
+      for (const std::size_t end : {0, 1})
+        arrive(end, 0, [](Pipe& pipe) { pipe.is_broken = true; });
       return count;
     }
     std::uint64_t what = connection_->number;
@@ -116,10 +119,14 @@ class SimulatedStream final : public Stream {
     simulation.note(what);
     simulation.note(count);
     connection_->pipes[1 - end_].unread_bytes += count;
-    arrive(1 - end_,
-           [data = std::vector<std::byte>(
+    world_.traffic_.bytes += count;
+    SimulatedWorld& peer = *connection_->worlds[1 - end_];
+    arrive(1 - end_, world_.cost_of(count),
+           [&peer,
+            data = std::vector<std::byte>(
                 bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count))](Pipe& pipe) {
              pipe.arrived.insert(pipe.arrived.end(), data.begin(), data.end());
+             peer.traffic_.bytes += data.size();
            });
     return count;
   }
@@ -141,8 +148,9 @@ class SimulatedStream final : public Stream {
     connection_->pipes[end_].changed.notify_all();
     connection_->pipes[1 - end_].taken.notify_all();
     connection_->pipes[end_].listener = nullptr;
+    --world_.traffic_.connections;
     if (world_.is_host_lost_) connection_->is_silent[end_] = true;
-    arrive(1 - end_, [](Pipe& pipe) { pipe.has_ended = true; });
+    arrive(1 - end_, 0, [](Pipe& pipe) { pipe.has_ended = true; });
   }
 
   const Address& local_address() const override { return local_; }
@@ -150,7 +158,8 @@ class SimulatedStream final : public Stream {
 
  private:
   // Something happens to what `reader` reads, after a delay and after all that was sent before.
-  void arrive(std::size_t reader, std::function<void(Pipe&)> change) {
+  // Both ends spend the cost on it.
+  void arrive(std::size_t reader, std::int64_t cost_ns, std::function<void(Pipe&)> change) {
     if (connection_->is_silent[end_]) return;
     Simulation& simulation = world_.simulation_;
     Pipe& pipe = connection_->pipes[reader];
@@ -158,12 +167,21 @@ class SimulatedStream final : public Stream {
         simulation.cut_until_ns(connection_->worlds[0]->process_, connection_->worlds[1]->process_),
         connection_->worlds[reader]->stopped_until_ns_);
     if (opens_ns == no_deadline_ns) return;
-    pipe.last_arrival_ns = std::max({pipe.last_arrival_ns, simulation.after_delay(), opens_ns});
+    pipe.last_arrival_ns =
+        std::max({pipe.last_arrival_ns, simulation.after_delay(world_.spend(cost_ns)), opens_ns});
+    auto take = [connection = connection_, reader, change = std::move(change)] {
+      change(connection->pipes[reader]);
+      connection->pipes[reader].notify_all();
+      connection->pipes[1 - reader].taken.notify_all();
+    };
+    SimulatedWorld& taker = *connection_->worlds[reader];
     simulation.schedule(pipe.last_arrival_ns,
-                        [connection = connection_, reader, change = std::move(change)] {
-                          change(connection->pipes[reader]);
-                          connection->pipes[reader].notify_all();
-                          connection->pipes[1 - reader].taken.notify_all();
+                        [&simulation, &taker, cost_ns, take = std::move(take)] {
+                          const std::int64_t ready_ns = taker.spend(cost_ns);
+                          if (ready_ns > simulation.now_ns_)
+                            simulation.schedule(ready_ns, take);
+                          else
+                            take();
                         });
   }
 
@@ -268,25 +286,41 @@ Task<Result<std::unique_ptr<Stream>>> SimulatedWorld::connect(const Address& add
   auto attempt = std::make_shared<Attempt>();
   const bool is_unlucky = simulation_.draw(simulation_.options_.refuse_probability);
   const Address own{host_, next_port_++};
-  simulation_.schedule(simulation_.after_delay(), [this, attempt, address, own, is_unlucky] {
-    if (simulation_.lost_addresses_.contains(address.text())) return;
+  const std::int64_t cost_ns = simulation_.options_.costs.connection_ns;
+  ++traffic_.attempts;
+  const auto find = [this, address] {
     const auto found = simulation_.listeners_.find(address.text());
+    return found == simulation_.listeners_.end() ? nullptr : found->second;
+  };
+  const auto arrive = [this, attempt, address, own, is_unlucky, find] {
+    if (simulation_.lost_addresses_.contains(address.text())) return;
+    SimulatedListener* const listener = find();
     std::unique_ptr<Stream> stream;
-    if (is_alive_ && !is_unlucky && found != simulation_.listeners_.end()) {
+    if (is_alive_ && !is_unlucky && listener != nullptr) {
       auto connection = std::make_shared<Connection>();
       connection->number = ++simulation_.last_connection_;
-      SimulatedWorld& peer = found->second->world();
+      SimulatedWorld& peer = listener->world();
       if (simulation_.cut_until_ns(process_, peer.process_) > simulation_.now_ns_) return;
       connection->worlds = {this, &peer};
-      found->second->push(std::make_unique<SimulatedStream>(peer, connection, 1, address, own));
+      auto theirs = std::make_unique<SimulatedStream>(peer, connection, 1, address, own);
       stream = std::make_unique<SimulatedStream>(*this, connection, 0, own, address);
+      listener->push(std::move(theirs));
     }
     // std::function copies what it holds, so the stream travels in the shared attempt.
     attempt->stream = std::move(stream);
-    simulation_.schedule(simulation_.after_delay(), [attempt] {
+    simulation_.schedule(simulation_.after_delay(simulation_.now_ns_), [attempt] {
       attempt->is_refused = attempt->stream == nullptr;
       attempt->changed.notify_all();
     });
+  };
+  simulation_.schedule(simulation_.after_delay(spend(cost_ns)), [this, cost_ns, find, arrive] {
+    SimulatedListener* const listener = find();
+    const std::int64_t ready_ns =
+        listener == nullptr ? simulation_.now_ns_ : listener->world().spend(cost_ns);
+    if (ready_ns > simulation_.now_ns_)
+      simulation_.schedule(ready_ns, arrive);
+    else
+      arrive();
   });
   Wait wait(scheduler(), attempt->changed, deadline_ns);
   const bool notified = co_await wait;

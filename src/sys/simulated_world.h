@@ -26,6 +26,21 @@
 
 namespace unisono::sys {
 
+// What its processor spends on what a process sends and receives, one thing after the other.
+struct ProcessCosts {
+  std::int64_t connection_ns = 0;  // each end of a new connection, with its handshake
+  std::int64_t message_ns = 0;     // each end of whatever is written at once
+  double byte_ns = 0;              // and for each of its bytes
+};
+
+// What a process has sent and received so far.
+struct Traffic {
+  std::uint64_t bytes = 0;  // both ways
+  int connections = 0;      // that it has now
+  int most_connections = 0;
+  int attempts = 0;  // to connect
+};
+
 struct SimulationOptions {
   std::uint64_t seed = 1;
   // Each thing sent takes a time drawn evenly from here; within a connection order is kept.
@@ -38,6 +53,7 @@ struct SimulationOptions {
   // A fiber that yields or wakes up goes on after a time drawn evenly from here.
   std::int64_t min_turn_ns = 100;
   std::int64_t max_turn_ns = 3'000;
+  ProcessCosts costs;
 };
 
 enum class Death { process, host };  // connections end; or the host goes silent
@@ -86,6 +102,7 @@ class Simulation {
   std::size_t open_streams() const;
   std::size_t open_listeners() const;
   std::size_t running_threads() const;
+  const Traffic& traffic(int process) const;
 
   // Runs until the tasks of all living processes have ended (true), or until nothing more can
   // happen or virtual time reaches `until_ns` (false).
@@ -105,7 +122,7 @@ class Simulation {
   friend class SimulatedThread;
 
   void schedule(std::int64_t time_ns, std::function<void()> happen);
-  std::int64_t after_delay();
+  std::int64_t after_delay(std::int64_t from_ns);
   std::int64_t turn_ns();
   bool draw(double probability);
   Task<void> counted(SimulatedWorld& world, Task<void> task);

@@ -73,9 +73,13 @@ void Simulation::schedule(std::int64_t time_ns, std::function<void()> happen) {
   events_.emplace(std::pair(time_ns, ++last_event_), std::move(happen));
 }
 
-std::int64_t Simulation::after_delay() {
+const Traffic& Simulation::traffic(int process) const {
+  return worlds_[static_cast<std::size_t>(process)]->traffic_;
+}
+
+std::int64_t Simulation::after_delay(std::int64_t from_ns) {
   const auto range = static_cast<std::uint64_t>(options_.max_delay_ns - options_.min_delay_ns + 1);
-  return now_ns_ + options_.min_delay_ns + static_cast<std::int64_t>(random_() % range);
+  return from_ns + options_.min_delay_ns + static_cast<std::int64_t>(random_() % range);
 }
 
 std::int64_t Simulation::turn_ns() {

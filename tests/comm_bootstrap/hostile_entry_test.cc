@@ -1,4 +1,4 @@
-// A rank that joins a job as every rank does, up to its entry in the table of addresses.
+// A rank that joins a job as every rank does, up to what it says of its subtree.
 
 #include <gtest/gtest.h>
 
@@ -14,16 +14,16 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 constexpr std::int64_t forever_ns = 1000 * second_ns;
-constexpr std::uint64_t bootstrap_sequence = ~std::uint64_t{0};
+constexpr std::uint64_t assembly_sequence = ~std::uint64_t{0};
 const sys::Address victim_address{"victim", 1};
 const WireProtection wire{sys::Protection::none, false};
 
-// Rank 0 of 2 is honest; rank 1 says `entry`.
+// Rank 0 of 2 is honest; rank 1 says `payload`.
 struct Meeting {
-  explicit Meeting(Bytes entry) {
+  explicit Meeting(Bytes payload, FrameKind kind = FrameKind::message) {
     for (const char* host : {"victim", "other"}) simulation.add_process(host);
     simulation.start(0, join());
-    simulation.start(1, lie(std::move(entry)));
+    simulation.start(1, lie(std::move(payload), kind));
     EXPECT_TRUE(simulation.run(forever_ns));
   }
   sys::Task<void> join() {
@@ -34,11 +34,12 @@ struct Meeting {
     options.secret = "the secret";
     options.timeout_ns = 20 * second_ns;
     options.protection = wire.between_hosts;
-    Result<Joined> joined = co_await join_job(simulation.world(0), options, {}, nullptr);
+    const SelfDescription self;
+    Result<Joined> joined = co_await join_job(simulation.world(0), options, self, nullptr);
     if (!joined.ok()) error = joined.error();
     is_joined = joined.ok();
   }
-  sys::Task<void> lie(Bytes entry) {
+  sys::Task<void> lie(Bytes payload, FrameKind kind) {
     sys::World& world = simulation.world(1);
     sys::Wait pause(world.scheduler(), second_ns);
     co_await pause;
@@ -48,24 +49,14 @@ struct Meeting {
     Result<std::unique_ptr<Channel>> channel =
         co_await prove_to_server(world, std::move(*stream), Purpose::enrolment,
                                  enrolment_key("the secret"), wire, forever_ns, refusal);
-    auto node = std::make_shared<ControlNode>(world, 1, 2, wire);
-    Result<std::unique_ptr<sys::Listener>> listener = world.listen({"other", 0});
-    Status done = node->start(std::move(*listener), std::nullopt);
     const MessageKey no_key;
-    const Bytes enrolment = encode(Enrolment{1, 2, node->address().text()});
-    done = co_await (*channel)->write(FrameKind::enrol, no_key, enrolment, forever_ns);
+    const Bytes enrolment = encode(Enrolment{1, 2, "other:1"});
+    Status done = co_await (*channel)->write(FrameKind::enrol, no_key, enrolment, forever_ns);
     Result<Frame> frame = co_await (*channel)->read(0, forever_ns);
     Result<Introduction> introduction = decode_introduction(frame->payload);
-    node->set_job(introduction->job, (*channel)->wrap(introduction->wrapped_key));
-    const GroupId group{introduction->job, 0};
-    node->open_group(group);
-    node->set_address(0, introduction->next_address);
-    done = co_await node->link(0, group, forever_ns);
-    const MessageKey key{introduction->job, 0, bootstrap_sequence, 0};
-    const Bytes table = encode_table(std::vector<Bytes>(1, std::move(entry)), "");
-    done = co_await node->send(0, key, table, forever_ns);
+    const MessageKey key{introduction->job, 0, assembly_sequence, 0};
+    done = co_await (*channel)->write(kind, key, payload, forever_ns);
     EXPECT_TRUE(done.ok());
-    done = co_await (*channel)->write(FrameKind::done, no_key, {}, forever_ns);
     co_await (*channel)->wait_for_end(world.now_ns() + 60 * second_ns);
   }
 
@@ -75,7 +66,9 @@ struct Meeting {
 };
 
 TEST(HostileEntry, ThatIsNoneIsItsRanksOwnFault) {
-  const Bytes right = encode(Entry{"other:1", {}});
+  Census census({.host = "other"}, Key{});
+  census.addresses = {"other:1"};
+  const Bytes right = encode(census);
   EXPECT_TRUE(Meeting(right).is_joined);
   Bytes longer = right;
   longer.push_back({});
@@ -84,6 +77,15 @@ TEST(HostileEntry, ThatIsNoneIsItsRanksOwnFault) {
     EXPECT_FALSE(meeting.is_joined);
     EXPECT_EQ(meeting.error.peer, 1) << meeting.error.describe();
     EXPECT_EQ(meeting.error.message.find("rank 1: "), 0U) << meeting.error.describe();
+    EXPECT_FALSE(meeting.error.timed_out);
+  }
+}
+
+TEST(HostileEntry, ThatReportsProgressOfOthersIsItsRanksOwnFault) {
+  for (const Bytes& wrong : {Bytes(3), encode(Progress{{{0, 1}}, {}})}) {
+    const Meeting meeting(wrong, FrameKind::progress);
+    EXPECT_FALSE(meeting.is_joined);
+    EXPECT_EQ(meeting.error.peer, 1) << meeting.error.describe();
     EXPECT_FALSE(meeting.error.timed_out);
   }
 }

@@ -94,7 +94,7 @@ struct Victim {
     return out;
   }
   sys::Task<void> exchange(Error& out) {
-    GroupExchange group(node, {7, 0}, {0, 1}, 0);
+    GroupExchange group(node, {7, 0}, Members::of(std::vector<int>{0, 1}), 0);
     Status status = co_await group.barrier(20 * second_ns);
     if (!status.ok()) out = status.error();
   }
@@ -130,7 +130,7 @@ TEST(HostileRank, ThatTellsAnUnknownKindOfFailureIsBlamedItself) {
 
 TEST(HostileRank, ThatSendsAFrameThatIsNotDueIsBlamedItself) {
   for (const FrameKind kind :
-       {FrameKind::enrol, FrameKind::introduce, FrameKind::release, FrameKind::greet}) {
+       {FrameKind::enrol, FrameKind::introduce, FrameKind::redirect, FrameKind::greet}) {
     Victim victim;
     const Error error = victim.exchange_beside({right_greeting, {kind, {7, 0}, {}}});
     EXPECT_EQ(error.peer, 1) << static_cast<int>(kind) << ": " << error.describe();
@@ -141,15 +141,15 @@ TEST(HostileRank, ThatSendsAFrameThatIsNotDueIsBlamedItself) {
 TEST(HostileRank, ThatSendsATableOfOtherEntriesIsBlamedItself) {
   const std::vector<Bytes> two(2, Bytes(3));
   const std::vector<Bytes> large(1, Bytes(max_exchange_bytes + 1));
-  Bytes longer = encode_table(std::vector<Bytes>(1, Bytes(3)), "");
+  Bytes longer = encode_table(std::vector<Bytes>(1, Bytes(3)));
   longer.push_back(std::byte{});
   const auto error_for = [](const Bytes& table) {
     Victim victim;
     return victim.exchange_beside({right_greeting, {FrameKind::message, {7, 0, 0, 0}, table}});
   };
-  EXPECT_NE(error_for(encode_table(two, "")).message.find("2 entries; 1 were expected"),
+  EXPECT_NE(error_for(encode_table(two)).message.find("2 entries; 1 were expected"),
             std::string::npos);
-  for (const Bytes& table : {encode_table(two, ""), encode_table(large, ""), longer, Bytes{}})
+  for (const Bytes& table : {encode_table(two), encode_table(large), longer, Bytes{}})
     EXPECT_EQ(error_for(table).peer, 1) << error_for(table).describe();
 }
 
@@ -237,7 +237,7 @@ TEST(HostileRank, WhoseGreetingIsNotForThisRankGetsNoLink) {
   }
   Victim victim;
   const Error error = victim.exchange_beside(
-      {{FrameKind::done, {}, greeting(7, 1, 0)}, {FrameKind::failure, {7, 0}, failure(3, 2)}});
+      {{FrameKind::progress, {}, greeting(7, 1, 0)}, {FrameKind::failure, {7, 0}, failure(3, 2)}});
   EXPECT_TRUE(error.timed_out) << error.describe();
 }
 
@@ -257,8 +257,9 @@ struct Meeting {
     return options;
   }
   sys::Task<void> join_as(int rank) {
+    const SelfDescription self;
     Result<Joined> joined =
-        co_await join_job(simulation.world(rank), options_of(rank), {}, nullptr);
+        co_await join_job(simulation.world(rank), options_of(rank), self, nullptr);
     auto& out = rank == 0 ? victim : honest;
     if (!joined.ok()) out = joined.error();
     // Long enough for late ones.
@@ -325,18 +326,6 @@ TEST(HostileRank, ThatBlamesNobodyWhoIsThereAtTheRendezvousIsBlamedItself) {
   }
 }
 
-TEST(HostileRank, ThatSaysItIsDoneTwiceIsBlamedItself) {
-  const Said enrol{FrameKind::enrol, {}, encode(Enrolment{2, 3, "other:1"})};
-  Meeting meeting;
-  meeting.run({enrol, {FrameKind::done, {}, {}}, {FrameKind::done, {}, {}}});
-  for (const auto& error : {meeting.victim, meeting.honest}) {
-    ASSERT_TRUE(error.has_value());
-    EXPECT_EQ(error->peer, 2) << error->describe();
-    EXPECT_NE(error->message.find("which was not expected here"), std::string::npos)
-        << error->message;
-  }
-}
-
 // The secret only admits to the job, whose number everybody may know.
 TEST(HostileRank, ThatGreetsWithTheSecretGetsNoLink) {
   Victim victim(true);
@@ -386,7 +375,8 @@ struct FalseRendezvous {
     options.secret = "the secret";
     options.timeout_ns = 20 * second_ns;
     options.protection = wire.between_hosts;
-    Result<Joined> joined = co_await join_job(simulation.world(1), options, {}, nullptr);
+    const SelfDescription self;
+    Result<Joined> joined = co_await join_job(simulation.world(1), options, self, nullptr);
     EXPECT_FALSE(joined.ok());
     if (!joined.ok()) error = joined.error();
   }
@@ -396,9 +386,9 @@ struct FalseRendezvous {
 };
 
 TEST(HostileRendezvous, ThatSaysWhatNoRankZeroSaysIsFoundOut) {
-  const Said introduction{FrameKind::introduce, {}, encode(Introduction{7, job_key, "victim:9"})};
+  const Said introduction{FrameKind::introduce, {}, encode(Introduction{7, job_key})};
   for (const Said& said :
-       {Said{FrameKind::greet, {}, {}}, Said{FrameKind::done, {}, {}},
+       {Said{FrameKind::greet, {}, {}}, Said{FrameKind::redirect, {}, {}},
         Said{FrameKind::enrol, {}, {}}, Said{FrameKind::introduce, {}, Bytes(3)},
         Said{FrameKind::failure, {}, failure(3, 3)}, Said{FrameKind::failure, {}, failure(9, 1)},
         Said{FrameKind::failure, {}, Bytes(2)}}) {

@@ -197,11 +197,13 @@ class Members {
     options.world_size = scene_.members;
     options.rendezvous = "tcp://host0:29500";
     options.secret = "a secret";
-    Result<Joined> joined = co_await join_job(world, std::move(options), {}, nullptr);
+    const SelfDescription self;
+    Result<Joined> joined = co_await join_job(world, std::move(options), self, nullptr);
     if (!joined.ok()) co_return;
-    std::vector<int> everyone;
-    for (int i = 0; i < scene_.members; ++i) everyone.push_back(i);
-    GroupExchange group(joined->node, {joined->node->job(), 0}, everyone, rank);
+    GroupExchange group(joined->node, {joined->node->job(), 0}, comm::Members::all(scene_.members),
+                        rank);
+    Status met = co_await group.barrier(10 * second);
+    if (!met.ok()) co_return;
     if (!scene_.absent.contains(rank)) group.call_state().calls = 1;
     co_await wait_in_call(group, rank);
     // Whoever has its verdict stays for a moment, so that its messages leave.

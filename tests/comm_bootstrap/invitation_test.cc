@@ -90,7 +90,7 @@ class InvitationTest : public testing::Test {
 };
 
 TEST_F(InvitationTest, IsForRanksThatEnrol) {
-  EXPECT_FALSE(ask(FrameKind::done, number, {0, 2, "here:1"}).ok());
+  EXPECT_FALSE(ask(FrameKind::progress, number, {0, 2, "here:1"}).ok());
   EXPECT_FALSE(ask(FrameKind::introduce, number, {0, 2, "here:1"}).ok());
   EXPECT_TRUE(ask(FrameKind::enrol, number, {0, 2, "here:1"}).ok());
 }
@@ -182,10 +182,10 @@ TEST_F(InvitationTest, OfAProcessThatAnswersOtherwiseIsAnError) {
     return followed.ok() ? std::string("none") : followed.error().message;
   };
   EXPECT_NE(message_after(std::nullopt).find("did not answer"), std::string::npos);
-  EXPECT_NE(message_after(FrameKind::done).find("answered with the unexpected frame kind"),
+  EXPECT_NE(message_after(FrameKind::progress).find("answered with the unexpected frame kind"),
             std::string::npos);
-  EXPECT_NE(message_after(FrameKind::introduce).find("malformed introduction"), std::string::npos)
-      << message_after(FrameKind::introduce);
+  EXPECT_NE(message_after(FrameKind::redirect).find("malformed redirect"), std::string::npos)
+      << message_after(FrameKind::redirect);
 }
 
 }  // namespace

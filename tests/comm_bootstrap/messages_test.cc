@@ -30,6 +30,13 @@ Status status_of(Result<T> result) {
   return result.ok() ? Status() : Status(result.take_error());
 }
 
+Census census_of_two() {
+  Census census({.host = "one", .cores = 4, .common = Bytes(5)}, Key{});
+  census.append(Census({.host = "one", .node = "another", .cores = 2, .least = 3}, Key{}));
+  census.addresses = {"host:1", "host:2"};
+  return census;
+}
+
 std::vector<Decoder> decoders() {
   Bytes frame = encode_frame(FrameKind::message, {1, 2, 3, 4}, Bytes(100));
   frame.resize(frame_header_bytes);
@@ -38,15 +45,25 @@ std::vector<Decoder> decoders() {
        [](const Bytes& bytes) { return status_of(decode_frame_header(bytes, 100)); }},
       {"enrolment", encode(Enrolment{1, 5, "host:1"}),
        [](const Bytes& bytes) { return status_of(decode_enrolment(bytes)); }},
-      {"introduction", encode(Introduction{7, {}, "host:1"}),
+      {"introduction", encode(Introduction{7, {}}),
        [](const Bytes& bytes) { return status_of(decode_introduction(bytes)); }},
       {"greeting", encode(Greeting{7, one, four}),
        [](const Bytes& bytes) { return status_of(decode_greeting(bytes, ranks)); }},
       {"failure", encode_failure(peer_error(4, "it ended")),
        [](const Bytes& bytes) { return status_of(decode_failure(bytes, ranks)); }},
-      {"entry", encode(Entry{"host:1", Bytes(9)}),
-       [](const Bytes& bytes) { return status_of(decode_entry(bytes)); }},
-      {"table", encode_table(std::vector<Bytes>(2, Bytes(3)), "host:1"),
+      {"redirect", encode_redirect("host:1"),
+       [](const Bytes& bytes) { return status_of(decode_redirect(bytes)); }},
+      {"progress", encode(Progress{{{1, 2}, {3, 5}}, {{2, 3}}}),
+       [](const Bytes& bytes) { return status_of(decode_progress(bytes, {0, ranks})); }},
+      {"look-up", encode(LookUp{one, four, true}),
+       [](const Bytes& bytes) { return status_of(decode_look_up(bytes, ranks)); }},
+      {"found", encode(Found{{one, four, false}, "host:1", Bytes(9)}),
+       [](const Bytes& bytes) { return status_of(decode_found(bytes, ranks)); }},
+      {"census", encode(census_of_two()),
+       [](const Bytes& bytes) { return status_of(decode_census(bytes, 2, true)); }},
+      {"roster", Roster(census_of_two()).encode(),
+       [](const Bytes& bytes) { return status_of(Roster::decode(bytes, 2)); }},
+      {"table", encode_table(std::vector<Bytes>(2, Bytes(3))),
        [](const Bytes& bytes) { return status_of(decode_table(bytes, 2, 3)); }},
   };
 }
@@ -82,7 +99,7 @@ TEST(ControlMessages, HaveOurMagicAKnownKindAndAsMuchAsTheirKindMayHave) {
   EXPECT_EQ(refusal(header(FrameKind::greet, 4097)),
             "received a frame of 4097 bytes; frames of its kind have at most 4096");
   EXPECT_EQ(refusal(header(FrameKind::answer, 1)), "none");
-  const int unknown = static_cast<int>(FrameKind::dump) + 1;
+  const int unknown = static_cast<int>(FrameKind::found) + 1;
   EXPECT_EQ(refusal(header(static_cast<FrameKind>(unknown), 1)),
             "received a frame of the unknown kind " + std::to_string(unknown));
   Bytes foreign = header(FrameKind::message, 1);
@@ -126,15 +143,34 @@ TEST(ControlMessages, TellFailuresOfKindsAndRanksThatThereAre) {
 
 TEST(ControlMessages, HaveNoMoreThanWhatIsDue) {
   const std::string longest(max_address_bytes, 'a');
-  EXPECT_TRUE(decode_entry(encode(Entry{longest, Bytes(max_bootstrap_bytes)})).ok());
-  EXPECT_FALSE(decode_entry(encode(Entry{longest + "a", {}})).ok());
-  EXPECT_FALSE(decode_entry(encode(Entry{"", Bytes(max_bootstrap_bytes + 1)})).ok());
+  const LookUp asked{one, four, false};
+  const Bytes most(max_record_bytes);
+  const Bytes too_many(max_record_bytes + 1);
+  EXPECT_TRUE(decode_found(encode(Found{asked, longest, most}), ranks).ok());
+  EXPECT_LE(encode(Found{asked, longest, most}).size(), max_small_payload_bytes);
+  EXPECT_FALSE(decode_found(encode(Found{asked, longest + "a", {}}), ranks).ok());
+  EXPECT_FALSE(decode_found(encode(Found{asked, "", too_many}), ranks).ok());
+  EXPECT_TRUE(decode_redirect(encode_redirect(longest)).ok());
+  EXPECT_FALSE(decode_redirect(encode_redirect(longest + "a")).ok());
   const std::vector<Bytes> two(2, Bytes(3));
-  EXPECT_TRUE(decode_table(encode_table(two, longest), 2, 3).ok());
-  EXPECT_FALSE(decode_table(encode_table(two, longest + "a"), 2, 3).ok());
-  EXPECT_FALSE(decode_table(encode_table(two, ""), 1, 3).ok());
-  EXPECT_FALSE(decode_table(encode_table(two, ""), 3, 3).ok());
-  EXPECT_FALSE(decode_table(encode_table(two, ""), 2, 2).ok());
+  EXPECT_TRUE(decode_table(encode_table(two), 2, 3).ok());
+  EXPECT_FALSE(decode_table(encode_table(two), 1, 3).ok());
+  EXPECT_FALSE(decode_table(encode_table(two), 3, 3).ok());
+  EXPECT_FALSE(decode_table(encode_table(two), 2, 2).ok());
+}
+
+TEST(ControlMessages, ReportProgressOfTheirSubtreeInOrder) {
+  const auto is_taken = [](std::vector<RankRange> missing) {
+    return decode_progress(encode(Progress{std::move(missing), {}}), {10, 20}).ok();
+  };
+  EXPECT_TRUE(is_taken({{10, 12}, {19, 20}}));
+  EXPECT_FALSE(is_taken({{9, 12}}));
+  EXPECT_FALSE(is_taken({{19, 21}}));
+  EXPECT_FALSE(is_taken({{14, 12}}));
+  EXPECT_FALSE(is_taken({{14, 14}, {13, 15}}));
+  std::vector<RankRange> many;
+  for (int rank = 0; rank < 1000; rank += 2) many.push_back({rank, rank + 1});
+  EXPECT_LE(encode(Progress{many, many}).size(), max_small_payload_bytes);
 }
 
 TEST(ControlMessages, InAFileAreOfThisJob) {

@@ -76,7 +76,7 @@ TEST(BootstrapMisuse, APortInUseIsNamedWithTheWayOut) {
   options.rendezvous = held->rendezvous();
   options.secret = "s";
   options.timeout_ns = second_ns;
-  const auto result = bootstrap(options, {});
+  const auto result = bootstrap(options, SelfDescription{});
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().kind, ErrorKind::environment);
   const std::string port = held->rendezvous().substr(held->rendezvous().rfind(':') + 1);
@@ -94,7 +94,9 @@ TEST(BootstrapMisuse, BadOptionsAreRefusedWithTheirValues) {
     options.rendezvous = rendezvous;
     options.secret = "s";
     options.timeout_ns = timeout_ns;
-    const auto result = bootstrap(options, std::vector<std::byte>(bytes));
+    SelfDescription self;
+    self.common.resize(bytes);
+    const auto result = bootstrap(options, self);
     return result.ok() ? std::string("accepted") : result.error().message;
   };
   EXPECT_NE(message_of(4, 4, "tcp://127.0.0.1:1", 0).find("rank is 4"), std::string::npos);
@@ -104,7 +106,7 @@ TEST(BootstrapMisuse, BadOptionsAreRefusedWithTheirValues) {
   EXPECT_NE(message_of(0, 2, "127.0.0.1:1", 0).find("tcp://host:port"), std::string::npos);
   EXPECT_NE(message_of(0, 2, "file://relative", 0).find("file:///"), std::string::npos);
   EXPECT_NE(message_of(0, 2, "tcp://127.0.0.1:70000", 0).find("70000"), std::string::npos);
-  EXPECT_NE(message_of(0, 1, "", 4097).find("4097"), std::string::npos);
+  EXPECT_NE(message_of(0, 1, "", 1025).find("1025"), std::string::npos);
 }
 
 TEST(BootstrapMisuse, OnlyRankZeroBringsAListener) {
@@ -144,8 +146,8 @@ TEST(BootstrapMisuse, StrangersAreRefusedAndTheJobGoesOn) {
     options.rendezvous = rendezvous;
     options.secret = "s";
     options.timeout_ns = 20 * second_ns;
-    const auto result =
-        rank == 0 ? bootstrap(options, {}, std::move(*listener)) : bootstrap(options, {});
+    const auto result = rank == 0 ? bootstrap(options, {}, std::move(*listener))
+                                  : bootstrap(options, SelfDescription{});
     EXPECT_TRUE(result.ok()) << result.error().describe();
   });
   for (const int stranger : strangers) close(stranger);
@@ -171,14 +173,14 @@ class FileRendezvous : public testing::Test {
       options.secret = secret;
       options.interface = "127.0.0.1";
       options.timeout_ns = 20 * second_ns;
-      results[static_cast<std::size_t>(rank)] = bootstrap(options, contribution_of(rank));
+      results[static_cast<std::size_t>(rank)] = bootstrap(options, SelfDescription{});
     });
     return results;
   }
   void expect_success(const std::vector<Result<BootstrapResult>>& results) {
     for (const auto& result : results) {
       ASSERT_TRUE(result.ok()) << result.error().describe();
-      EXPECT_TRUE(is_contribution_of(3, result.value().contributions[3]));
+      EXPECT_EQ(result.value().roster.ranks(), 4);
     }
   }
 
@@ -215,7 +217,7 @@ TEST_F(FileRendezvous, AFileThatIsNoneIsNamedWithWhatIsWrongWithIt) {
     options.rendezvous = "file://" + path_;
     options.secret = "the secret";
     options.timeout_ns = second_ns / 5;
-    const auto result = bootstrap(options, contribution_of(1));
+    const auto result = bootstrap(options, SelfDescription{});
     ASSERT_FALSE(result.ok());
     const Error why = *decode_rendezvous_file(content, "the secret").take_error();
     EXPECT_NE(result.error().message.find("the last attempt: " + path_ + ": " + why.message),

@@ -51,9 +51,9 @@ inline std::vector<Result<BootstrapResult>> bootstrap_all(
     change(options);
     auto& result = results[static_cast<std::size_t>(rank)];
     if (rank == 0)
-      result = bootstrap(options, contribution_of(rank), std::move(*listener));
+      result = bootstrap(options, {}, std::move(*listener));
     else
-      result = bootstrap(options, contribution_of(rank));
+      result = bootstrap(options, SelfDescription{});
   });
   return results;
 }

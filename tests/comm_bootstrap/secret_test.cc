@@ -25,7 +25,7 @@ Error outcome_at(const std::string& rendezvous, int rank, bool insecure = false)
   options.rendezvous = rendezvous;
   options.timeout_ns = second_ns / 10;
   options.insecure = insecure;
-  const auto result = bootstrap(options, {});
+  const auto result = bootstrap(options, SelfDescription{});
   return result.ok() ? Error{} : result.error();
 }
 

@@ -58,8 +58,9 @@ struct Job {
 
   sys::Task<void> rank_main(int rank, BootstrapOptions options) {
     sys::World& world = simulation.world(rank);
-    std::vector<std::byte> mine = contribution_of(rank % 50);
-    Result<Joined> joined = co_await join_job(world, std::move(options), std::move(mine), nullptr);
+    SelfDescription self;
+    self.host = world.own_host();
+    Result<Joined> joined = co_await join_job(world, std::move(options), self, nullptr);
     Outcome& out = outcomes[static_cast<std::size_t>(rank)];
     out.has_ended = true;
     out.succeeded = joined.ok();
@@ -68,14 +69,12 @@ struct Job {
       out.error = joined.error();
       co_return;
     }
-    out.is_right = joined->contributions.size() == static_cast<int>(outcomes.size());
+    const Roster& roster = joined->roster;
+    out.is_right = roster.ranks() == static_cast<int>(outcomes.size()) &&
+                   roster.hosts() == roster.ranks() && roster.node_of(rank) == rank;
     out.key = joined->node->job_key();
-    for (int other = 0; other < joined->contributions.size(); ++other)
-      out.is_right = out.is_right && is_contribution_of(other % 50, joined->contributions[other]);
     if (!after_join) co_return;
-    std::vector<int> everyone(outcomes.size());
-    for (std::size_t i = 0; i < everyone.size(); ++i) everyone[i] = static_cast<int>(i);
-    GroupExchange group(joined->node, {joined->node->job(), 0}, everyone, rank);
+    GroupExchange group(joined->node, {joined->node->job(), 0}, Members::all(roster.ranks()), rank);
     co_await after_join(group, out);
   }
 
@@ -149,7 +148,8 @@ TEST(SimulatedBootstrap, WhoComesTooLateIsToldSo) {
     sys::World& world = job.simulation.world(3);
     sys::Wait pause(world.scheduler(), world.now_ns() + second_ns);
     co_await pause;
-    Result<Joined> joined = co_await join_job(world, job.options_of(1), {}, nullptr);
+    const SelfDescription self;
+    Result<Joined> joined = co_await join_job(world, job.options_of(1), self, nullptr);
     late.has_ended = !joined.ok();
     if (!joined.ok()) late.error = joined.error();
     late.ended_ns = world.now_ns();
@@ -449,7 +449,7 @@ sys::Task<void> exchange_in_overlapping_groups(GroupExchange& group, Outcome& ou
     for (int rank = group.rank() % colors; rank < p; rank += colors) members.push_back(rank);
     const std::uint64_t id = child_communicator(
         group.id().communicator, static_cast<std::uint64_t>(colors), group.rank() % colors);
-    GroupExchange part(group.node(), GroupId{id, 0}, members, group.rank() / colors);
+    GroupExchange part(group.node(), GroupId{id, 0}, Members::of(members), group.rank() / colors);
     const std::vector<std::byte> mine = contribution_of(group.rank());
     Result<Gathered> gathered = co_await part.all_gather(mine, timeout_ns);
     out.succeeded = gathered.ok();

@@ -27,8 +27,8 @@ double start_ranks(RendezvousListener listener) {
                                    .rendezvous = rendezvous,
                                    .secret = "the secret of this test",
                                    .timeout_ns = 30 * second_ns};
-    const auto result =
-        rank == 0 ? bootstrap(options, {}, std::move(listener)) : bootstrap(options, {});
+    const auto result = rank == 0 ? bootstrap(options, {}, std::move(listener))
+                                  : bootstrap(options, SelfDescription{});
     EXPECT_TRUE(result.ok()) << result.error().describe();
   });
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();

@@ -100,12 +100,11 @@ class Fuzzer {
           break;
         case 9:  // a table of one entry, as a member of a group of two sends it
           kind = FrameKind::message;
-          payload = encode_table(std::vector<Bytes>{payload}, "");
+          payload = encode_table(std::vector<Bytes>{payload});
           break;
-        case 10:  // an introduction that leads back here
+        case 10:
           kind = FrameKind::introduce;
-          payload = encode(
-              Introduction{job, channel.wrap(job_key), fuzzer_address.text() + text_of(payload)});
+          payload = encode(Introduction{job, channel.wrap(job_key)});
           break;
         case 11:
           kind = FrameKind::greet;
@@ -134,9 +133,6 @@ class Fuzzer {
     // What the victim says to that.
     co_await channel.wait_for_end(world_.now_ns() + 2 * timeout_ns);
   }
-  static std::string text_of(const Bytes& bytes) {
-    return std::string(as_text(bytes).substr(0, 64));
-  }
 
   sys::World& world_;
   WireReader in_;
@@ -144,7 +140,7 @@ class Fuzzer {
 
 sys::Task<void> use(std::shared_ptr<ControlNode> node) {
   const GroupId id{node->job(), 0};
-  GroupExchange group(node, id, {0, 1}, node->rank() % 2);
+  GroupExchange group(node, id, Members::of(std::vector<int>{0, 1}), node->rank() % 2);
   for (int call = 0; call < 2; ++call) {
     const Bytes mine(5);
     Result<Gathered> gathered = co_await group.all_gather(mine, timeout_ns);
@@ -165,7 +161,8 @@ sys::Task<void> join_as(sys::World& world, int rank, const sys::Address& rendezv
   options.secret = "secret";
   options.timeout_ns = timeout_ns;
   options.protection = wire.between_hosts;
-  Result<Joined> joined = co_await join_job(world, options, Bytes(3), nullptr);
+  const SelfDescription self;
+  Result<Joined> joined = co_await join_job(world, options, self, nullptr);
   if (!joined.ok()) {
     check(joined.error());
     co_return;

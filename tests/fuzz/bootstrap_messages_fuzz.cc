@@ -49,19 +49,46 @@ void try_failure(std::span<const std::byte> bytes) {
   }
 }
 
-void try_entry(std::span<const std::byte> bytes) {
-  const auto entry = decode_entry(bytes);
-  if (!entry.ok()) return;
-  const auto again = encode(*entry);
+void try_found(std::span<const std::byte> bytes) {
+  const auto found = decode_found(bytes, 5);
+  if (!found.ok()) return;
+  require(found->address.size() <= max_address_bytes && found->record.size() <= max_record_bytes);
+  const auto again = encode(*found);
   require(std::equal(bytes.begin(), bytes.end(), again.begin(), again.end()));
+}
+
+void try_progress(std::span<const std::byte> bytes) {
+  const auto progress = decode_progress(bytes, {2, 9});
+  if (!progress.ok()) return;
+  for (const auto* ranges : {&progress->missing, &progress->unready})
+    for (const RankRange& range : *ranges) require(range.first >= 2 && range.end <= 9);
+  const auto again = encode(*progress);
+  require(std::equal(bytes.begin(), bytes.end(), again.begin(), again.end()));
+}
+
+void try_census(std::span<const std::byte> bytes) {
+  const auto census = decode_census(bytes, 5, bytes.size() % 2 == 0);
+  if (!census.ok()) return;
+  const Roster roster(*census);
+  require(roster.ranks() == 5);
+  require(Roster::decode(roster.encode(), 5).ok());
+}
+
+void try_roster(std::span<const std::byte> bytes) {
+  const auto roster = Roster::decode(bytes, 100);
+  if (!roster.ok()) return;
+  for (int rank = 0; rank < 100; ++rank) {
+    require(roster->node_of(rank) < roster->nodes() && roster->host_of(rank) < roster->hosts());
+    require(roster->ranks_on_host(roster->host_of(rank)) <= 100);
+  }
 }
 
 void try_table(std::span<const std::byte> bytes) {
   for (const std::size_t entries : {0, 1, 3, 1000}) {
     const auto table = decode_table(bytes, entries, 64);
     if (!table.ok()) continue;
-    require(table->entries.size() == entries && table->next_address.size() <= max_address_bytes);
-    for (const auto entry : table->entries) require(entry.size() <= 64);
+    require(table->size() == entries);
+    for (const auto entry : *table) require(entry.size() <= 64);
   }
 }
 
@@ -100,7 +127,7 @@ void try_rendezvous_file(std::span<const std::byte> bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const auto bytes = std::as_bytes(std::span(data, size)).subspan(1);
-  switch (data[0] % 10) {
+  switch (data[0] % 13) {
     case 0:
       try_frame_header(bytes);
       break;
@@ -117,7 +144,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       try_failure(bytes);
       break;
     case 5:
-      try_entry(bytes);
+      try_found(bytes);
       break;
     case 6:
       try_table(bytes);
@@ -127,6 +154,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 8:
       try_suspicions(bytes);
+      break;
+    case 9:
+      try_progress(bytes);
+      break;
+    case 10:
+      try_census(bytes);
+      break;
+    case 11:
+      try_roster(bytes);
       break;
     default:
       try_call_report(bytes);

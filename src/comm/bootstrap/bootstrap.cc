@@ -11,6 +11,7 @@
 #include "base/rank.h"
 #include "base/try.h"
 #include "base/wire.h"
+#include "comm/bootstrap/directory.h"
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
 #include "sys/real_socket.h"
@@ -23,16 +24,63 @@ namespace unisono::comm {
 class BootstrapRuntime {
  public:
   explicit BootstrapRuntime(std::shared_ptr<sys::World> world) : world_(std::move(world)) {}
+  ~BootstrapRuntime() {
+    if (!server_) return;
+    world_->post([this] {
+      is_over_ = true;
+      over_.notify_all();
+    });
+    server_->join();
+  }
 
   sys::World& world() { return *world_; }
   const std::shared_ptr<sys::World>& shared_world() const { return world_; }
   const std::shared_ptr<ControlNode>& node() const { return node_; }
   void set_node(std::shared_ptr<ControlNode> node) { node_ = std::move(node); }
+  // From now on other ranks' look-ups are answered also outside of calls.
+  Status serve_always() {
+    UNISONO_ASSIGN(server_, world_->start_thread("answering other ranks' look-ups",
+                                                 [this] { world_->run(wait_until_over()); }));
+    return {};
+  }
 
  private:
+  sys::Task<bool> wait_until_over() {
+    while (!is_over_) {
+      sys::Wait wait(world_->scheduler(), over_, sys::no_deadline_ns);
+      co_await wait;
+    }
+    co_return true;
+  }
+
   std::shared_ptr<sys::World> world_;
   std::shared_ptr<ControlNode> node_;
+  // On the loop.
+  sys::WaitQueue over_;
+  bool is_over_ = false;
+  std::unique_ptr<sys::Thread> server_;
 };
+
+PublishedRecords::PublishedRecords(std::weak_ptr<BootstrapRuntime> runtime)
+    : runtime_(std::move(runtime)) {}
+
+Status PublishedRecords::publish(std::vector<std::byte> record) {
+  if (record.size() > max_record_bytes)
+    return bug("a rank publishes ", record.size(), " bytes; at most ", max_record_bytes,
+               " are allowed");
+  const auto runtime = runtime_.lock();
+  if (!runtime) return bug("a rank publishes its record after its last group is gone");
+  const auto node = runtime->node();
+  runtime->world().post([node, told = std::move(record)] { node->directory().publish(told); });
+  return {};
+}
+
+Result<std::vector<std::byte>> PublishedRecords::look_up(int rank, std::int64_t timeout_ns) {
+  const auto runtime = runtime_.lock();
+  if (!runtime) return misuse("rank ", rank, " is looked up after the last communicator is gone");
+  sys::World& world = runtime->world();
+  return world.run(runtime->node()->directory().look_up(rank, world.now_ns() + timeout_ns));
+}
 
 ControlGroup::ControlGroup(std::shared_ptr<BootstrapRuntime> runtime,
                            std::shared_ptr<GroupExchange> exchange)
@@ -50,6 +98,9 @@ std::uint64_t ControlGroup::communicator() const { return exchange_->id().commun
 std::uint32_t ControlGroup::epoch() const { return exchange_->id().epoch; }
 const std::shared_ptr<sys::World>& ControlGroup::world() const { return runtime_->shared_world(); }
 std::span<const int> ControlGroup::world_ranks() const { return exchange_->members(); }
+const std::shared_ptr<const Members>& ControlGroup::members() const {
+  return exchange_->shared_members();
+}
 
 Result<Gathered> ControlGroup::all_gather(std::span<const std::byte> mine,
                                           std::int64_t timeout_ns) {
@@ -58,6 +109,10 @@ Result<Gathered> ControlGroup::all_gather(std::span<const std::byte> mine,
 
 Status ControlGroup::barrier(std::int64_t timeout_ns) {
   return runtime_->world().run(exchange_->barrier(timeout_ns));
+}
+
+Status ControlGroup::agree(Status mine, std::int64_t timeout_ns) {
+  return runtime_->world().run(exchange_->agree(std::move(mine), timeout_ns));
 }
 
 Result<std::unique_ptr<ControlGroup>> ControlGroup::subgroup(std::uint64_t communicator,
@@ -79,8 +134,9 @@ Result<std::unique_ptr<ControlGroup>> ControlGroup::subgroup(std::uint64_t commu
   if (me < 0)
     return misuse("rank ", rank(),
                   " is not a member of the new group; only its members may create it");
+  const auto named = Members::of(std::move(ranks));
   auto make = [&]() -> sys::Task<std::shared_ptr<GroupExchange>> {
-    co_return std::make_shared<GroupExchange>(runtime_->node(), GroupId{communicator, epoch}, ranks,
+    co_return std::make_shared<GroupExchange>(runtime_->node(), GroupId{communicator, epoch}, named,
                                               me);
   };
   auto exchange = runtime_->world().run(make());
@@ -122,9 +178,7 @@ std::optional<Error> ControlGroup::inquire(const Inquest& mine) {
 
 std::optional<Error> ControlGroup::of_member(std::optional<Error> error) const {
   if (!error || error->peer < 0) return error;
-  const auto member = std::ranges::find(world_ranks(), error->peer);
-  error->peer =
-      member == world_ranks().end() ? -1 : static_cast<int>(member - world_ranks().begin());
+  error->peer = members()->index_of(error->peer);
   return error;
 }
 
@@ -164,24 +218,24 @@ Result<std::string> secret_for(const BootstrapOptions& options) {
 Result<BootstrapResult> bootstrap_over(std::shared_ptr<sys::World> world,
                                        std::unique_ptr<sys::Listener> listener,
                                        const BootstrapOptions& options,
-                                       std::span<const std::byte> mine) {
+                                       const SelfDescription& self) {
   BootstrapOptions complete = options;
   if (options.world_size > 1) {
     UNISONO_ASSIGN(complete.secret, secret_for(options));
   }
   auto runtime = std::make_shared<BootstrapRuntime>(std::move(world));
-  auto joined = runtime->world().run(join_job(runtime->world(), std::move(complete),
-                                              {mine.begin(), mine.end()}, std::move(listener)));
+  auto joined = runtime->world().run(
+      join_job(runtime->world(), std::move(complete), self, std::move(listener)));
   if (!joined.ok()) return joined.take_error();
   runtime->set_node(std::move(joined->node));
-  std::vector<int> everyone(static_cast<std::size_t>(options.world_size));
-  for (std::size_t rank = 0; rank < everyone.size(); ++rank)
-    everyone[rank] = static_cast<int>(rank);
-  auto exchange = std::make_shared<GroupExchange>(
-      runtime->node(), GroupId{runtime->node()->job(), 0}, std::move(everyone), options.rank);
+  auto exchange =
+      std::make_shared<GroupExchange>(runtime->node(), GroupId{runtime->node()->job(), 0},
+                                      Members::all(options.world_size), options.rank);
+  if (options.world_size > options.most_addresses) UNISONO_TRY(runtime->serve_always());
   BootstrapResult out;
   out.key = runtime->node()->job_key();
-  out.contributions = std::move(joined->contributions);
+  out.roster = std::move(joined->roster);
+  out.records = PublishedRecords(runtime);
   if (options.world_size > 1) out.host = runtime->node()->address().host;
   out.world = ControlGroup::make(std::move(runtime), std::move(exchange));
   return out;
@@ -194,26 +248,24 @@ std::unique_ptr<ControlGroup> ControlGroup::make(std::shared_ptr<BootstrapRuntim
   return std::unique_ptr<ControlGroup>(new ControlGroup(std::move(runtime), std::move(exchange)));
 }
 
-Result<BootstrapResult> bootstrap(const BootstrapOptions& options,
-                                  std::span<const std::byte> mine) {
+Result<BootstrapResult> bootstrap(const BootstrapOptions& options, const SelfDescription& self) {
   UNISONO_ASSIGN(auto world, sys::RealWorld::create());
-  return bootstrap_over(std::move(world), nullptr, options, mine);
+  return bootstrap_over(std::move(world), nullptr, options, self);
 }
 
 Result<BootstrapResult> bootstrap(std::shared_ptr<sys::World> world,
-                                  const BootstrapOptions& options,
-                                  std::span<const std::byte> mine) {
-  return bootstrap_over(std::move(world), nullptr, options, mine);
+                                  const BootstrapOptions& options, const SelfDescription& self) {
+  return bootstrap_over(std::move(world), nullptr, options, self);
 }
 
-Result<BootstrapResult> bootstrap(const BootstrapOptions& options, std::span<const std::byte> mine,
+Result<BootstrapResult> bootstrap(const BootstrapOptions& options, const SelfDescription& self,
                                   RendezvousListener listener) {
   if (options.rank != 0)
     return misuse("rank ", options.rank,
                   " was given the rendezvous listener; only rank 0 may have it");
   UNISONO_ASSIGN(auto world, sys::RealWorld::create());
   UNISONO_ASSIGN(auto adopted, world->adopt_listener(std::exchange(listener.descriptor_, -1)));
-  return bootstrap_over(std::move(world), std::move(adopted), options, mine);
+  return bootstrap_over(std::move(world), std::move(adopted), options, self);
 }
 
 RendezvousListener::RendezvousListener(int descriptor, std::string rendezvous)

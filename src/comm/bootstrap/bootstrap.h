@@ -1,28 +1,30 @@
 // How the ranks of a job find each other, and how members of a communicator exchange small control
 // messages afterwards: the blocking interface over coroutines (node.h, group.h).
 //
-// Finding each other, p ranks. Rank 0's listener is the rendezvous; it introduces, nothing more.
+// Finding each other, p ranks. They form a tree (tree.h), whose root is rank 0; where it listens is
+// all that anybody knows at first.
 //   1. Each rank r > 0 connects to the rendezvous, both sides prove the secret that ranks were
-//      started with (see handshake.h; nothing else is read before), and r registers {r,
-//      p, its own address}.
-//   2. The rendezvous answers r with the job's key, 32 random bytes that it made, and the address
-//      of rank r+1 (mod p) as soon as that is known. From then on ranks prove the job's key to each
-//      other; the secret only admits to the job. The job's identity, a number, proves nothing.
-//   3. The ranks gather everybody's address and bytes without a star. Invariant: before round k,
-//      k = 0, 1, ..., rank r holds the entries of r, r+1, ..., r+2^k-1 (mod p, at most p of them)
-//      and the address of r+2^k. In round k it connects to r+2^k, which is the request for that
-//      rank's first min(2^k, p-2^k) entries and for the address of r+2^k+2^k; it serves the same
-//      to r-2^k. After ceil(log2 p) rounds every rank holds all p entries.
-//   4. Each rank reports to the rendezvous that it is done; when all are, the rendezvous lets them
-//      go. So either every living rank succeeds, or every living rank gets an error that names the
-//      same culprit: the missing ranks, the dead rank, the rank whose connection broke.
-// Messages: 3 handshake + 4 rendezvous messages of under 200 bytes for each rank, ceil(log2 p)
-// table messages sent and received by each rank, p-1 entries in all. Rank 0 holds p-1 idle
-// connections until step 4 ends.
+//      started with (see handshake.h; nothing else is read before), and r says {r, p, its own
+//      address}. A rank that is not its parent sends it on, to the child that is above it; so it
+//      comes down the tree. With a file for a rendezvous, ranks with many below them write files of
+//      their own, where those begin.
+//   2. The parent answers with the job's key, 32 random bytes that rank 0 made, and keeps the
+//      connection. From then on ranks prove the job's key to each other; the secret only admits to
+//      the job. The job's identity, a number, proves nothing.
+//   3. When all below a rank have come, it sends a census of them up (roster.h): who is on which
+//      host and node, in runs. Rank 0 sends the roster down, which lets all go. So either every
+//      living rank succeeds, or every living rank gets an error that names the same culprit: the
+//      missing ranks, the dead rank, the rank whose connection broke. Only a rank that dies while
+//      it passes the roster on is named by those below it alone, and by the others' next call.
+//   4. Other addresses are looked up through the tree when they are needed (directory.h); jobs of
+//      few ranks learn all of them with the roster.
+// A rank holds a connection to its parent and to each of its children, at most 20.
 //
-// Threads. None is made. Whoever is inside a call runs the process's one event loop and so serves
-// everybody else's traffic too; of several threads inside calls one runs the loop for all. A rank
-// outside of every call does not answer, which is no loss, because every exchange is collective.
+// Threads. In a job of few ranks none is made. Whoever is inside a call runs the process's one
+// event loop and so serves everybody else's traffic too; of several threads inside calls one runs
+// the loop for all. A rank outside of every call does not answer, which is no loss, because every
+// exchange is collective. In a job in which addresses are looked up one thread for each rank runs
+// the loop when nobody else does, because the ranks that a question passes may be in no call.
 #pragma once
 
 #include <unisono/result.h>
@@ -39,13 +41,14 @@
 
 #include "base/key.h"
 #include "base/settings.h"
+#include "comm/bootstrap/roster.h"
+#include "comm/bootstrap/tree.h"
 #include "sys/seal.h"
 #include "sys/world.h"
 
 namespace unisono::comm {
 
-// The most bytes that a rank may contribute to the bootstrap and to an exchange afterwards.
-inline constexpr std::size_t max_bootstrap_bytes = 4096;
+// The most bytes that a member may contribute to an exchange.
 inline constexpr std::size_t max_exchange_bytes = 65536;
 
 struct BootstrapOptions {
@@ -75,6 +78,10 @@ struct BootstrapOptions {
   bool insecure = false;  // UNISONO_INSECURE
   // The process that started this one has taken its secret from the environment.
   bool secret_was_taken = false;
+  // The shape of the tree, and up to how many ranks all learn all addresses at once: the same on
+  // all ranks.
+  int fan_out = default_fan_out;
+  int most_addresses = 256;
 };
 
 // The secret that the settings name: UNISONO_SECRET_FILE's, then UNISONO_SECRET, which a launcher
@@ -120,6 +127,7 @@ class Gathered {
 
 class BootstrapRuntime;
 class GroupExchange;
+class Members;
 struct CallState;
 struct Inquest;
 
@@ -144,12 +152,15 @@ class ControlGroup {
   const std::shared_ptr<sys::World>& world() const;
   // The members' ranks in the job (of bootstrap), in member order.
   std::span<const int> world_ranks() const;
+  const std::shared_ptr<const Members>& members() const;
 
   // Collective. Everybody's bytes (at most max_exchange_bytes each) to everybody, in ceil(log2 p)
   // rounds.
   Result<Gathered> all_gather(std::span<const std::byte> mine, std::int64_t timeout_ns);
   // Collective. Returns when all members have entered.
   Status barrier(std::int64_t timeout_ns);
+  // Collective. The same, with the error of the first member that brings one.
+  Status agree(Status mine, std::int64_t timeout_ns);
 
   // Not collective by itself; every member of the new group makes it with the same identity and
   // the same members (ranks in this group, in the new order). Groups may overlap; their identities
@@ -194,22 +205,37 @@ class ControlGroup {
 // and the same color: a hash, the same on every member, different for different arguments.
 std::uint64_t child_communicator(std::uint64_t parent, std::uint64_t sequence, std::int64_t color);
 
+// What ranks publish of themselves for those that look them up. Any thread.
+class PublishedRecords {
+ public:
+  PublishedRecords() = default;
+  explicit PublishedRecords(std::weak_ptr<BootstrapRuntime> runtime);
+  // At most max_record_bytes. Not before it is published is it looked up: agree in between.
+  Status publish(std::vector<std::byte> record);
+  // An error once all groups of this process are gone.
+  Result<std::vector<std::byte>> look_up(int rank, std::int64_t timeout_ns);
+
+ private:
+  std::weak_ptr<BootstrapRuntime> runtime_;
+};
+
 // The job, once all ranks have found each other.
 struct BootstrapResult {
-  Key key{};               // only this job's ranks have it
-  Gathered contributions;  // in rank order
+  Key key{};  // only this job's ranks have it
+  Roster roster;
+  PublishedRecords records;
   // This host's address: the one that the rendezvous was reached by, or is at. The other ranks
   // reach this one there. Empty in a job of one rank.
   std::string host;
   std::unique_ptr<ControlGroup> world;  // all ranks; communicator = the job's random identity
 };
 
-// Blocking; `mine` is at most max_bootstrap_bytes. Errors name what is wrong: the missing ranks,
-// the duplicate rank, the differing world size, the refused secret, the port in use.
-Result<BootstrapResult> bootstrap(const BootstrapOptions& options, std::span<const std::byte> mine);
+// Blocking. Errors name what is wrong: the missing ranks, the duplicate rank, the differing world
+// size, what ranks do not agree on, the refused secret, the port in use.
+Result<BootstrapResult> bootstrap(const BootstrapOptions& options, const SelfDescription& self);
 // In another world than the real one.
 Result<BootstrapResult> bootstrap(std::shared_ptr<sys::World> world,
-                                  const BootstrapOptions& options, std::span<const std::byte> mine);
+                                  const BootstrapOptions& options, const SelfDescription& self);
 
 // For launchers that can broadcast a string but cannot choose a free port (MPI, tests): rank 0
 // makes the listener first, everybody learns rendezvous(), then all call bootstrap, rank 0 with
@@ -227,14 +253,14 @@ class RendezvousListener {
 
  private:
   friend Result<BootstrapResult> bootstrap(const BootstrapOptions& options,
-                                           std::span<const std::byte> mine,
+                                           const SelfDescription& self,
                                            RendezvousListener listener);
   RendezvousListener(int descriptor, std::string rendezvous);
   int descriptor_ = -1;
   std::string rendezvous_;
 };
 
-Result<BootstrapResult> bootstrap(const BootstrapOptions& options, std::span<const std::byte> mine,
+Result<BootstrapResult> bootstrap(const BootstrapOptions& options, const SelfDescription& self,
                                   RendezvousListener listener);
 
 // A fresh secret from the kernel's random numbers, 64 hexadecimal digits; for launchers.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/bootstrap/directory.h"
 
 namespace unisono::comm {
 namespace {
@@ -15,15 +16,16 @@ constexpr std::int64_t compare_loss_ns = 300'000'000;
 // A link to watch takes no longer than its acceptor gives a stranger (10 s), so that one left half
 // made, because its maker looked no more, is never taken for a peer that refuses.
 constexpr std::int64_t watch_timeout_ns = 5'000'000'000;
+// No tree is higher.
+constexpr std::uint32_t most_height = 64;
 
 }  // namespace
 
 sys::Task<Result<std::vector<std::vector<std::byte>>>> gather_tables(
     ControlNode& node, MessageKey key, std::span<const int> members, int me,
-    std::span<const std::byte> mine, std::size_t max_entry_bytes, std::string* next_address,
-    std::int64_t deadline_ns, GatherProgress& progress) {
+    std::span<const std::byte> mine, std::size_t max_entry_bytes, std::int64_t deadline_ns,
+    GatherProgress& progress) {
   const int p = static_cast<int>(members.size());
-  const GroupId group{key.communicator, key.epoch};
   const auto member_at = [&](int distance) {
     return members[static_cast<std::size_t>(((me + distance) % p + p) % p)];
   };
@@ -34,33 +36,27 @@ sys::Task<Result<std::vector<std::vector<std::byte>>>> gather_tables(
     const int ahead = member_at(distance);
     const int behind = member_at(-distance);
     const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
-    progress = {key.round, ahead};
-    if (next_address != nullptr) {
-      node.set_address(ahead, *next_address);
-      Status reached = co_await node.link(ahead, group, deadline_ns);
-      if (!reached.ok()) co_return reached.take_error();
-    }
-    const std::string_view next = next_address == nullptr ? std::string_view() : *next_address;
-    const std::vector<std::byte> own = encode_table(std::span(table).first(count), next);
-    progress.waits_for = behind;
+    const std::vector<std::byte> own = encode_table(std::span(table).first(count));
+    progress = {key.round, behind};
     Status sent = co_await node.send(behind, key, own, deadline_ns);
     if (!sent.ok()) co_return sent.take_error();
     progress.waits_for = ahead;
     Result<std::vector<std::byte>> received = co_await node.receive(ahead, key, deadline_ns);
     if (!received.ok()) co_return received.take_error();
-    Result<TableView> theirs = decode_table(*received, count, max_entry_bytes);
+    const auto theirs = decode_table(*received, count, max_entry_bytes);
     if (!theirs.ok()) co_return peer_error(ahead, "rank ", ahead, ": ", theirs.error().message);
-    for (const auto entry : theirs->entries) table.emplace_back(entry.begin(), entry.end());
-    if (next_address != nullptr) *next_address = theirs->next_address;
+    for (const auto entry : theirs.value()) table.emplace_back(entry.begin(), entry.end());
   }
   co_return std::move(table);
 }
 
 GroupExchange::GroupExchange(std::shared_ptr<ControlNode> node, GroupId id,
-                             std::vector<int> members, int me)
+                             std::shared_ptr<const Members> members, int me)
     : node_(std::move(node)), id_(id), members_(std::move(members)), me_(me) {
   node_->open_group(id_);
   node_->attach(id_, *this);
+  // What came before there was anybody to pass it on.
+  node_->spread_failure(id_, members_->ranks());
 }
 
 GroupExchange::~GroupExchange() {
@@ -90,7 +86,7 @@ sys::Task<Error> GroupExchange::conclude(const Error& error, const GatherProgres
   const std::int64_t end_ns = world.now_ns() + compare_ns;
   for (;;) {
     const Error told = *node_->failure(id_);
-    node_->spread_failure(id_, members_);
+    node_->spread_failure(id_, members());
     if (told.aborted) co_return told;
     // Until somebody knows better.
     while (node_->failure(id_)->message == told.message) {
@@ -113,14 +109,14 @@ sys::Task<Result<Gathered>> GroupExchange::all_gather(std::span<const std::byte>
   const MessageKey key{id_.communicator, id_.epoch, sequence, 0};
   GatherProgress progress;
   Result<std::vector<std::vector<std::byte>>> table = co_await gather_tables(
-      *node_, key, members_, me_, mine, max_exchange_bytes, nullptr, deadline_ns, progress);
+      *node_, key, members(), me_, mine, max_exchange_bytes, deadline_ns, progress);
   if (!table.ok()) {
     Error error = co_await conclude(table.error(), progress, sequence, timeout_ns);
     co_return std::move(error);
   }
   std::vector<std::byte> bytes;
   std::vector<std::size_t> ends;
-  const std::size_t p = members_.size();
+  const auto p = static_cast<std::size_t>(members_->size());
   for (std::size_t member = 0; member < p; ++member) {
     const auto& entry = (*table)[(member + p - static_cast<std::size_t>(me_)) % p];
     bytes.insert(bytes.end(), entry.begin(), entry.end());
@@ -129,10 +125,74 @@ sys::Task<Result<Gathered>> GroupExchange::all_gather(std::span<const std::byte>
   co_return Gathered(std::move(bytes), std::move(ends));
 }
 
+bool GroupExchange::has_tree() const {
+  return node_->has_directory() && node_->directory().is_needed() &&
+         members_ == Members::all(node_->world_size());
+}
+
+// Up the tree the first error of each subtree, down the first of all.
+sys::Task<Result<std::vector<std::byte>>> GroupExchange::agree_in_tree(MessageKey key,
+                                                                       std::vector<std::byte> mine,
+                                                                       std::int64_t deadline_ns,
+                                                                       GatherProgress& progress) {
+  const TreePlace& place = node_->directory().place();
+  std::vector<int> children;
+  for (const RankRange& child : place.children()) children.push_back(child.first);
+  progress.round = static_cast<std::uint32_t>(place.height());
+  auto told = co_await node_->receive_all(children, key, deadline_ns, progress.waits_for);
+  if (!told.ok()) co_return told.take_error();
+  for (std::vector<std::byte>& one : *told)
+    if (mine.empty()) mine = std::move(one);
+  progress.waits_for = place.parent();
+  const int above = place.parent();
+  if (above >= 0) {
+    Status sent = co_await node_->send(above, key, mine, deadline_ns);
+    if (!sent.ok()) co_return sent.take_error();
+    key.round = 1;
+    progress.round = most_height + static_cast<std::uint32_t>(place.depth());
+    Result<std::vector<std::byte>> all = co_await node_->receive(above, key, deadline_ns);
+    if (!all.ok()) co_return all.take_error();
+    mine = std::move(*all);
+  }
+  key.round = 1;
+  for (const int child : children) {
+    progress.waits_for = child;
+    Status sent = co_await node_->send(child, key, mine, deadline_ns);
+    if (!sent.ok()) co_return sent.take_error();
+  }
+  co_return std::move(mine);
+}
+
+sys::Task<Status> GroupExchange::agree(Status mine, std::int64_t timeout_ns) {
+  std::vector<std::byte> told;
+  if (!mine.ok()) told = encode_failure(mine.error());
+  if (!has_tree()) {
+    Result<Gathered> gathered = co_await all_gather(told, timeout_ns);
+    if (!gathered.ok()) co_return gathered.take_error();
+    told.clear();
+    for (int member = 0; member < gathered->size() && told.empty(); ++member)
+      told.assign((*gathered)[member].begin(), (*gathered)[member].end());
+  } else {
+    if (const Error* failed = node_->failure(id_)) co_return *failed;
+    const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
+    const std::uint64_t sequence = sequence_++;
+    GatherProgress progress;
+    const MessageKey key{id_.communicator, id_.epoch, sequence, 0};
+    auto agreed = co_await agree_in_tree(key, std::move(told), deadline_ns, progress);
+    if (!agreed.ok()) {
+      Error error = co_await conclude(agreed.error(), progress, sequence, timeout_ns);
+      co_return std::move(error);
+    }
+    told = std::move(*agreed);
+  }
+  if (told.empty()) co_return Status();
+  const Result<ToldFailure> error = decode_failure(told, node_->world_size());
+  co_return error.ok() ? error.value().error : error.error();
+}
+
 sys::Task<Status> GroupExchange::barrier(std::int64_t timeout_ns) {
-  Result<Gathered> gathered = co_await all_gather({}, timeout_ns);
-  if (!gathered.ok()) co_return gathered.take_error();
-  co_return Status();
+  Status met = co_await agree(Status(), timeout_ns);
+  co_return std::move(met);
 }
 
 sys::Task<std::optional<Error>> GroupExchange::look() {
@@ -152,7 +212,7 @@ std::optional<Error> GroupExchange::watch(int peer) {
 }
 
 void GroupExchange::give_up(const Error& error) {
-  if (node_->fail(id_, error)) node_->spread_failure(id_, members_);
+  if (node_->fail(id_, error)) node_->spread_failure(id_, members());
 }
 
 }  // namespace unisono::comm

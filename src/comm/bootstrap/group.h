@@ -11,16 +11,16 @@
 
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/inquiry.h"
+#include "comm/bootstrap/members.h"
 #include "comm/bootstrap/node.h"
 
 namespace unisono::comm {
 
-// The all-gather without a star that bootstrap.h describes, among the ranks `members` (job ranks),
-// of which this is number `me`. Returns the entries of members me, me+1, ... (mod p).
-//
-// `next_address` is for the bootstrap, where a rank knows the address of the next one only: it
-// comes in as that, travels with the tables (round k brings the address that round k+1 connects
-// to), and the addresses learned are told to the node. Null once all addresses are known.
+// Everybody's bytes to everybody among the ranks `members` (job ranks), of which this is number
+// `me`, without a star. Invariant: before round k, k = 0, 1, ..., member r holds the entries of r,
+// r+1, ..., r+2^k-1 (mod p, at most p of them). In round k it receives the first min(2^k, p-2^k)
+// entries of r+2^k and sends the same to r-2^k. After ceil(log2 p) rounds every member holds all.
+// Returns the entries of members me, me+1, ... (mod p).
 //
 // `progress` says, while and after it runs, in which round whom it waits for.
 struct GatherProgress {
@@ -29,13 +29,14 @@ struct GatherProgress {
 };
 sys::Task<Result<std::vector<std::vector<std::byte>>>> gather_tables(
     ControlNode& node, MessageKey key, std::span<const int> members, int me,
-    std::span<const std::byte> mine, std::size_t max_entry_bytes, std::string* next_address,
-    std::int64_t deadline_ns, GatherProgress& progress);
+    std::span<const std::byte> mine, std::size_t max_entry_bytes, std::int64_t deadline_ns,
+    GatherProgress& progress);
 
 class GroupExchange : public GroupListener {
  public:
-  // `members` are job ranks; `me` is this process's place among them.
-  GroupExchange(std::shared_ptr<ControlNode> node, GroupId id, std::vector<int> members, int me);
+  // `me` is this process's place among the members.
+  GroupExchange(std::shared_ptr<ControlNode> node, GroupId id,
+                std::shared_ptr<const Members> members, int me);
   ~GroupExchange() override;
   GroupExchange(const GroupExchange&) = delete;
   GroupExchange& operator=(const GroupExchange&) = delete;
@@ -44,11 +45,14 @@ class GroupExchange : public GroupListener {
 
   const GroupId& id() const { return id_; }
   int rank() const { return me_; }
-  std::span<const int> members() const { return members_; }
+  std::span<const int> members() const { return members_->ranks(); }
+  const std::shared_ptr<const Members>& shared_members() const { return members_; }
   const std::shared_ptr<ControlNode>& node() const { return node_; }
 
   sys::Task<Result<Gathered>> all_gather(std::span<const std::byte> mine, std::int64_t timeout_ns);
   sys::Task<Status> barrier(std::int64_t timeout_ns);
+  // Ends for all when all have come, and with the error of the first member that brings one.
+  sys::Task<Status> agree(Status mine, std::int64_t timeout_ns);
   // Takes what has come; the group's failure, if there is one.
   sys::Task<std::optional<Error>> look();
   // Watches a member (its job rank): what ends a wait for it, if anything does.
@@ -87,20 +91,29 @@ class GroupExchange : public GroupListener {
                       const Inquest::Awaited& awaited) const;
   void suspect(std::span<const Suspicion> suspicions);
   void spread_suspicions(ControlNode::When when);
+  // All ranks of a large job meet in its tree, in which nobody needs more than a few links. Members
+  // of others exchange tables, which leaves them the links by which news of a failure spread.
+  bool has_tree() const;
+  sys::Task<Result<std::vector<std::byte>>> agree_in_tree(MessageKey key,
+                                                          std::vector<std::byte> mine,
+                                                          std::int64_t deadline_ns,
+                                                          GatherProgress& progress);
   // The group is over. Tells the others why, and returns what all of them agree on.
   //
   // After a timeout or a lost connection each member only suspects the one it waits for, which may
   // have been waiting, or have given up, itself. A member sends its table of round k before it
   // waits in round k, so whoever waits in round k waits for a member that has not got through
-  // round k-1 or has not come. Hence the suspicion of the earliest exchange and round is about a
-  // member that waits for nobody: it has died or not come. The members tell each other their
-  // suspicions for a short while and keep the earliest (ControlNode::fail).
+  // round k-1 or has not come. In the tree a rank's round is its height on the way up and greater
+  // than every height on the way down, so the same holds. Hence the suspicion of the earliest
+  // exchange and round is about a member that waits for nobody: it has died or not come. The
+  // members tell each other their suspicions for a short while and keep the earliest
+  // (ControlNode::fail).
   sys::Task<Error> conclude(const Error& error, const GatherProgress& progress,
                             std::uint64_t sequence, std::int64_t timeout_ns);
 
   std::shared_ptr<ControlNode> node_;
   const GroupId id_;
-  const std::vector<int> members_;
+  const std::shared_ptr<const Members> members_;
   const int me_;
   bool has_left_ = false;
   std::uint64_t sequence_ = 0;  // of collective exchanges

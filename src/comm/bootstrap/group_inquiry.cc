@@ -23,11 +23,11 @@ bool is_of_loss(const Suspicion& suspicion) {
 }  // namespace
 
 bool GroupExchange::on_frame(int peer, FrameKind kind, std::span<const std::byte> payload) {
-  const int p = static_cast<int>(members_.size());
-  if (std::ranges::find(members_, peer) == members_.end()) return false;
+  const int p = members_->size();
+  if (members_->index_of(peer) < 0) return false;
   switch (kind) {
     case FrameKind::failure:
-      node_->spread_failure(id_, members_);
+      node_->spread_failure(id_, members());
       return true;
     case FrameKind::suspicion: {
       const auto suspicions = decode_suspicions(payload, p);
@@ -68,7 +68,7 @@ bool GroupExchange::on_frame(int peer, FrameKind kind, std::span<const std::byte
 void GroupExchange::ask_for_dumps(std::uint64_t number) {
   dump_requests_.push_back(number);
   if (dump_requests_.size() > max_dump_requests) dump_requests_.pop_front();
-  node_->spread(id_, FrameKind::dump, encode_dump_request(number), members_,
+  node_->spread(id_, FrameKind::dump, encode_dump_request(number), members(),
                 ControlNode::When::after_reading);
 }
 
@@ -87,7 +87,7 @@ sys::Task<std::optional<Error>> GroupExchange::inquire(const Inquest& mine) {
   }
   if (now_ns - part_->begun_ns < part_->times.end_ns) co_return std::nullopt;
   Error verdict = suspicions_.verdict();
-  if (verdict.peer >= 0) verdict.peer = members_[static_cast<std::size_t>(verdict.peer)];
+  if (verdict.peer >= 0) verdict.peer = (*members_)[verdict.peer];
   co_return verdict;
 }
 
@@ -99,7 +99,7 @@ void GroupExchange::begin(const Inquest& mine, std::int64_t now_ns) {
   part_->times = is_loss && !mine.is_timeout ? times_after_loss : times_after_timeout;
   for (const Inquest::Awaited& awaited : mine.awaited) {
     Asked asked;
-    asked.peer = members_[static_cast<std::size_t>(awaited.member)];
+    asked.peer = (*members_)[awaited.member];
     part_->asked.push_back(asked);
   }
   // All others shall ask, too, and listen more often.
@@ -172,7 +172,7 @@ void GroupExchange::suspect(std::span<const Suspicion> suspicions) {
 }
 
 void GroupExchange::spread_suspicions(ControlNode::When when) {
-  node_->spread(id_, FrameKind::suspicion, encode(suspicions_), members_, when);
+  node_->spread(id_, FrameKind::suspicion, encode(suspicions_), members(), when);
 }
 
 }  // namespace unisono::comm

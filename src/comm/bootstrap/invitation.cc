@@ -193,9 +193,8 @@ sys::Task<Status> Reception::serve_checked(sys::Admitted admitted) {
   const MessageKey key = frame->header.key;
   Result<std::string> address = co_await introduce(key.communicator, *enrolment);
   // Only the rendezvous has a key to hand out.
-  const auto payload = address.ok() ? encode(Introduction{key.communicator, Key{}, *address})
-                                    : encode_failure(address.error());
-  const FrameKind kind = address.ok() ? FrameKind::introduce : FrameKind::failure;
+  const auto payload = address.ok() ? encode_redirect(*address) : encode_failure(address.error());
+  const FrameKind kind = address.ok() ? FrameKind::redirect : FrameKind::failure;
   Status told = co_await channel.write(kind, key, payload, world_->now_ns() + attempt_timeout_ns);
   co_return std::move(told);
 }
@@ -317,13 +316,11 @@ sys::Task<Result<std::string>> Visit::run() {
     if (!told.ok()) co_return told.take_error();
     co_return std::move(told->error);
   }
-  if (answer->header.kind != FrameKind::introduce)
+  if (answer->header.kind != FrameKind::redirect)
     co_return environment_error(
         "the process that made the invitation answered with the unexpected frame kind ",
         static_cast<int>(answer->header.kind));
-  Result<Introduction> introduction = decode_introduction(answer->payload);
-  if (!introduction.ok()) co_return introduction.take_error();
-  co_return std::move(introduction->next_address);
+  co_return decode_redirect(answer->payload);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
-#include <map>
 #include <sstream>
 #include <thread>
 
@@ -29,44 +28,34 @@ constexpr std::uint32_t least_gain_per_mille = 1250;
 constexpr std::uint32_t most_gain_per_mille = 1'000'000;
 constexpr std::uint32_t set_per_mille = most_gain_per_mille + 1;  // UNISONO_ZERO_COPY=1
 
-// What ranks tell of themselves before they can talk by transports.
-struct SelfDescription {
-  std::string node;
-  std::string host;
+// What must be the same on all ranks.
+struct Terms {
   transport::FifoOptions fifo_options;
   bool checks_calls = false;
   bool has_device = false;
   bool has_signals = false;
-  std::uint32_t cores = 1;
-  std::uint32_t single_copy_per_mille = 0;  // of CopyCosts::gain
-  std::uint64_t selection_file = 0;         // hash of its text; 0: none
-  std::uint64_t forced_plans = 0;           // hash of the settings that force plans
+  std::uint64_t selection_file = 0;  // hash of its text; 0: none
+  std::uint64_t forced_plans = 0;    // hash of the settings that force plans
 };
 
-std::vector<std::byte> write(const SelfDescription& introduction) {
+std::vector<std::byte> write(const Terms& terms) {
   WireWriter writer;
-  writer.text(introduction.node);
-  writer.text(introduction.host);
-  const transport::FifoOptions& fifo = introduction.fifo_options;
+  const transport::FifoOptions& fifo = terms.fifo_options;
   writer.number(static_cast<std::uint64_t>(fifo.slots));
   writer.number(static_cast<std::uint64_t>(fifo.simple_slot_bytes));
   writer.number(static_cast<std::uint64_t>(fifo.ll_slot_bytes));
   writer.number(static_cast<std::uint64_t>(fifo.ll128_slot_bytes));
-  writer.number(static_cast<std::uint8_t>(introduction.checks_calls));
-  writer.number(static_cast<std::uint8_t>(introduction.has_device));
-  writer.number(static_cast<std::uint8_t>(introduction.has_signals));
-  writer.number(introduction.cores);
-  writer.number(introduction.single_copy_per_mille);
-  writer.number(introduction.selection_file);
-  writer.number(introduction.forced_plans);
+  writer.number(static_cast<std::uint8_t>(terms.checks_calls));
+  writer.number(static_cast<std::uint8_t>(terms.has_device));
+  writer.number(static_cast<std::uint8_t>(terms.has_signals));
+  writer.number(terms.selection_file);
+  writer.number(terms.forced_plans);
   return writer.take();
 }
 
-Result<SelfDescription> read_introduction(std::span<const std::byte> bytes, int rank) {
+Result<Terms> read_terms(std::span<const std::byte> bytes, int rank) {
   WireReader reader(bytes);
-  SelfDescription out;
-  out.node = reader.text(max_name_bytes);
-  out.host = reader.text(max_name_bytes);
+  Terms out;
   out.fifo_options.slots = static_cast<int>(reader.number<std::uint64_t>());
   out.fifo_options.simple_slot_bytes = reader.number<std::uint64_t>();
   out.fifo_options.ll_slot_bytes = reader.number<std::uint64_t>();
@@ -74,48 +63,56 @@ Result<SelfDescription> read_introduction(std::span<const std::byte> bytes, int 
   out.checks_calls = reader.number<std::uint8_t>() != 0;
   out.has_device = reader.number<std::uint8_t>() != 0;
   out.has_signals = reader.number<std::uint8_t>() != 0;
-  out.cores = std::max(reader.number<std::uint32_t>(), 1U);
-  out.single_copy_per_mille = reader.number<std::uint32_t>();
   out.selection_file = reader.number<std::uint64_t>();
   out.forced_plans = reader.number<std::uint64_t>();
   if (!reader.done())
-    return peer_error(rank, "rank ", rank, " sent an introduction of ", bytes.size(),
+    return peer_error(rank, "rank ", rank, " sent terms of ", bytes.size(),
                       " bytes that cannot be read; is it another version of unisono?");
   return out;
 }
 
 // Geometry is part of the protocol: ranks must agree on it.
-Status agree(const SelfDescription& mine, const SelfDescription& theirs, int rank) {
-  const auto same = [&](Setting setting, std::uint64_t a, std::uint64_t b) -> Status {
-    if (a == b) return {};
-    return misuse(setting_rows()[static_cast<std::size_t>(setting)].variable, " is ", a,
-                  " here and ", b, " on rank ", rank, "; it must be the same on all ranks");
+Status agree(const Terms& a, const Terms& b, int rank, int other) {
+  const auto same = [&](Setting setting, std::uint64_t here, std::uint64_t there) -> Status {
+    if (here == there) return {};
+    return misuse(setting_rows()[static_cast<std::size_t>(setting)].variable, " is ", here,
+                  " on rank ", rank, " and ", there, " on rank ", other,
+                  "; it must be the same on all ranks");
   };
-  if (mine.has_device != theirs.has_device)
-    return misuse("this rank was given ", mine.has_device ? "a" : "no", " CUDA device and rank ",
-                  rank, theirs.has_device ? " was given one" : " was not",
+  if (a.has_device != b.has_device)
+    return misuse("rank ", rank, " was given ", a.has_device ? "a" : "no", " CUDA device and rank ",
+                  other, b.has_device ? " was given one" : " was not",
                   "; name a device on all ranks or on none");
-  if (mine.has_signals != theirs.has_signals)
-    return misuse("this rank asks for ", mine.has_signals ? "" : "no ", "signals and rank ", rank,
-                  theirs.has_signals ? " does" : " does not",
+  if (a.has_signals != b.has_signals)
+    return misuse("rank ", rank, " asks for ", a.has_signals ? "" : "no ", "signals and rank ",
+                  other, b.has_signals ? " does" : " does not",
                   "; ask for signals on all ranks or on none");
   // Ranks that run different plans would wait for each other without end.
-  if (mine.selection_file != theirs.selection_file)
-    return misuse("the file of UNISONO_SELECTION_FILE is not the same here and on rank ", rank,
-                  "; give all ranks one file");
-  if (mine.forced_plans != theirs.forced_plans)
-    return misuse(
-        "UNISONO_ALGORITHM, UNISONO_PROTOCOL or UNISONO_CHANNELS differs between this "
-        "rank and rank ",
-        rank, "; they must be the same on all ranks");
-  const auto& a = mine.fifo_options;
-  const auto& b = theirs.fifo_options;
-  UNISONO_TRY(same(Setting::simple_slots, static_cast<std::uint64_t>(a.slots),
-                   static_cast<std::uint64_t>(b.slots)));
-  UNISONO_TRY(same(Setting::simple_slot_bytes, a.simple_slot_bytes, b.simple_slot_bytes));
-  UNISONO_TRY(same(Setting::ll_slot_bytes, a.ll_slot_bytes, b.ll_slot_bytes));
-  UNISONO_TRY(same(Setting::ll128_slot_bytes, a.ll128_slot_bytes, b.ll128_slot_bytes));
-  return same(Setting::check_calls, mine.checks_calls, theirs.checks_calls);
+  if (a.selection_file != b.selection_file)
+    return misuse("the file of UNISONO_SELECTION_FILE is not the same on ranks ", rank, " and ",
+                  other, "; give all ranks one file");
+  if (a.forced_plans != b.forced_plans)
+    return misuse("UNISONO_ALGORITHM, UNISONO_PROTOCOL or UNISONO_CHANNELS differs between ranks ",
+                  rank, " and ", other, "; they must be the same on all ranks");
+  const auto& fifo = a.fifo_options;
+  const auto& its_fifo = b.fifo_options;
+  UNISONO_TRY(same(Setting::simple_slots, static_cast<std::uint64_t>(fifo.slots),
+                   static_cast<std::uint64_t>(its_fifo.slots)));
+  UNISONO_TRY(same(Setting::simple_slot_bytes, fifo.simple_slot_bytes, its_fifo.simple_slot_bytes));
+  UNISONO_TRY(same(Setting::ll_slot_bytes, fifo.ll_slot_bytes, its_fifo.ll_slot_bytes));
+  UNISONO_TRY(same(Setting::ll128_slot_bytes, fifo.ll128_slot_bytes, its_fifo.ll128_slot_bytes));
+  return same(Setting::check_calls, a.checks_calls, b.checks_calls);
+}
+
+Error explain(int rank, std::span<const std::byte> common, int other,
+              std::span<const std::byte> its_common) {
+  const Result<Terms> a = read_terms(common, rank);
+  if (!a.ok()) return a.error();
+  const Result<Terms> b = read_terms(its_common, other);
+  if (!b.ok()) return b.error();
+  const Status same = agree(*a, *b, rank, other);
+  if (!same.ok()) return same.error();
+  return bug("the terms of ranks ", rank, " and ", other, " differ, but not in what they say");
 }
 
 // 0 where there is none; a file that cannot be read is refused when a communicator reads it.
@@ -229,60 +226,45 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
                       std::optional<RendezvousListener> listener,
                       const Surroundings& surroundings) {
   const bool is_real = surroundings.world == nullptr;
-  SelfDescription mine;
-  mine.host = is_real ? sys::host_identity() : surroundings.world->host_identity();
-  mine.node = !options.node.empty() ? options.node : settings_.text(Setting::node);
-  if (mine.node.empty()) mine.node = mine.host;
-  if (mine.node.size() > max_name_bytes)
-    return misuse("the node's name has ", mine.node.size(), " bytes; at most ", max_name_bytes,
+  SelfDescription self;
+  self.host = is_real ? sys::host_identity() : surroundings.world->host_identity();
+  self.node = !options.node.empty() ? options.node : settings_.text(Setting::node);
+  if (self.node.empty()) self.node = self.host;
+  node_name_ = self.node;
+  if (self.node.size() > max_name_bytes)
+    return misuse("the node's name has ", self.node.size(), " bytes; at most ", max_name_bytes,
                   " are allowed");
-  mine.fifo_options = fifo_options_;
-  mine.checks_calls = settings_.boolean(Setting::check_calls);
-  mine.has_device = device_ >= 0;
-  mine.has_signals = has_signals_;
-  mine.cores = is_real ? std::thread::hardware_concurrency()
-                       : static_cast<unsigned>(surroundings.world->processors());
-  mine.single_copy_per_mille = single_copy_per_mille(
+  self.cores = std::max(is_real ? std::thread::hardware_concurrency()
+                                : static_cast<unsigned>(surroundings.world->processors()),
+                        1U);
+  self.least = single_copy_per_mille(
       settings_, bootstrap_options.world_size > 1 && named_transport_ != "socket");
-  mine.selection_file = hash_of_selection_file(settings_);
-  mine.forced_plans = hash_of_forced_plans(settings_);
+  self.common = write({.fifo_options = fifo_options_,
+                       .checks_calls = settings_.boolean(Setting::check_calls),
+                       .has_device = device_ >= 0,
+                       .has_signals = has_signals_,
+                       .selection_file = hash_of_selection_file(settings_),
+                       .forced_plans = hash_of_forced_plans(settings_)});
+  self.explain = explain;
   UNISONO_ASSIGN(BootstrapResult found,
-                 !is_real   ? bootstrap(surroundings.world, bootstrap_options, write(mine))
-                 : listener ? bootstrap(bootstrap_options, write(mine), std::move(*listener))
-                            : bootstrap(bootstrap_options, write(mine)));
+                 !is_real   ? bootstrap(surroundings.world, bootstrap_options, self)
+                 : listener ? bootstrap(bootstrap_options, self, std::move(*listener))
+                            : bootstrap(bootstrap_options, self));
   world_ = std::move(found.world);
   sys_world_ = world_->world();
   id_ = world_->communicator();
+  roster_ = std::move(found.roster);
+  records_ = std::move(found.records);
 
-  std::map<std::string, int> ranks_on;
-  std::map<std::string, std::uint32_t> cores_of;
-  std::uint32_t gain_per_mille = set_per_mille;
-  int ranks_on_node = 0;
-  for (int rank = 0; rank < world_->size(); ++rank) {
-    UNISONO_ASSIGN(const SelfDescription theirs,
-                   read_introduction(found.contributions[rank], rank));
-    UNISONO_TRY(agree(mine, theirs, rank));
-    members_.push_back(
-        {.node = theirs.node, .host = theirs.host, .route = {}, .address_on_host = {}});
-    ++ranks_on[theirs.host];
-    ranks_on_node += theirs.node == mine.node ? 1 : 0;
-    // Ranks bound to few cores each know only these.
-    std::uint32_t& cores = cores_of[theirs.host];
-    cores = std::max(cores, theirs.cores);
-    gain_per_mille = std::min(gain_per_mille, theirs.single_copy_per_mille);
-  }
+  const std::uint32_t gain_per_mille = std::min(roster_.least(), set_per_mille);
   fifo_options_.zero_copy = gain_per_mille >= least_gain_per_mille;
   if (fifo_options_.zero_copy && gain_per_mille < set_per_mille)
     host_traits_.single_copy_gain = gain_per_mille / 1000.0;
-  const bool one_host = ranks_on.size() == 1;
-  ranks_on_host_ = ranks_on[mine.host];
-  int most_on_a_host = 0;
-  for (const auto& [host, ranks] : ranks_on) {
-    most_on_a_host = std::max(most_on_a_host, ranks);
-    host_traits_.oversubscription =
-        std::max(host_traits_.oversubscription, static_cast<double>(ranks) / cores_of[host]);
-  }
-  fifo_options_ = fifo_options_.shared_by(most_on_a_host);
+  const bool one_host = roster_.hosts() == 1;
+  ranks_on_host_ = roster_.ranks_on_host(roster_.host_of(rank_));
+  const int ranks_on_node = roster_.ranks_on_node(roster_.node_of(rank_));
+  host_traits_.oversubscription = roster_.oversubscription();
+  fifo_options_ = fifo_options_.shared_by(roster_.most_on_a_host());
   UNISONO_TRY(fifo_options_.check());
 
   // Data are protected where UNISONO_WIRE asks for it, the control plane also where it says
@@ -302,33 +284,79 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   status_page_key_ = derive_key(transport_options.key, "unisono status page");
   erase(transport_options.key);
   if (made.ok()) transports_ = std::move(*made);
-  return exchange_contacts(made.ok() ? Status() : made.take_error(), bootstrap_options.timeout_ns);
+  return exchange_contacts(made.ok() ? Status() : made.take_error(), bootstrap_options);
 }
 
-// A rank that has no transports says why in place of its contact, so that all name it.
-Status Job::exchange_contacts(Status made, std::int64_t timeout_ns) {
+// A rank that has no transports says why in place of its contact, so that all name it. In a large
+// job each rank keeps its contact for those that look it up.
+Status Job::exchange_contacts(Status made, const BootstrapOptions& options) {
   constexpr std::size_t most_bytes = transport::Transport::max_address_bytes;
+  if (size() > options.most_addresses) {
+    WireWriter mine;
+    transports_.contact().write(mine);
+    if (made.ok()) made = records_.publish(mine.take());
+    if (!made.ok())
+      made = peer_error(rank_, "rank ", rank_, " cannot join: ", made.error().message);
+    return world_->agree(std::move(made), options.timeout_ns);
+  }
   WireWriter writer;
   writer.text(made.ok() ? "" : made.error().message.substr(0, most_bytes));
   transports_.contact().write(writer);
-  auto contacts = world_->all_gather(writer.bytes(), timeout_ns);
+  auto contacts = world_->all_gather(writer.bytes(), options.timeout_ns);
   UNISONO_TRY(std::move(made));
   if (!contacts.ok()) return contacts.take_error();
-  for (int rank = 0; rank < world_->size(); ++rank) {
+  for (int rank = 0; rank < size(); ++rank) {
     WireReader reader((*contacts)[rank]);
     const std::string_view why_not = reader.text(most_bytes);
-    const transport::Contact theirs = transport::Contact::read(reader);
-    if (!reader.done())
-      return peer_error(rank, "rank ", rank, " sent transport addresses that cannot be read");
+    UNISONO_ASSIGN(Peer peer, read_peer(rank, reader));
     if (!why_not.empty()) return peer_error(rank, "rank ", rank, " cannot join: ", why_not);
-    Member& peer = members_[static_cast<std::size_t>(rank)];
-    const transport::Nearness near{.is_same_host = is_on_this_host(rank),
-                                   .is_same_node = peer.node == member(rank_).node};
-    UNISONO_ASSIGN(peer.route, transports_.route_to(rank, theirs, near));
-    if (const std::string* address = transports_.address_on_host(theirs))
-      peer.address_on_host = *address;
+    UNISONO_TRY(choose_route(rank, peer));
+    peers_[rank] = std::move(peer);
   }
   return {};
+}
+
+Result<Job::Peer> Job::read_peer(int world_rank, WireReader& reader) {
+  Peer out;
+  out.contact = transport::Contact::read(reader);
+  if (!reader.done())
+    return peer_error(world_rank, "rank ", world_rank,
+                      " sent transport addresses that cannot be read");
+  return out;
+}
+
+Status Job::choose_route(int world_rank, Peer& peer) const {
+  const bool is_same_node = roster_.node_of(world_rank) == roster_.node_of(rank_);
+  const transport::Nearness near{.is_same_host = is_on_this_host(world_rank),
+                                 .is_same_node = is_same_node};
+  UNISONO_ASSIGN(peer.route, transports_.route_to(world_rank, peer.contact, near));
+  if (const std::string* address = transports_.address_on_host(peer.contact))
+    peer.address_on_host = *address;
+  peer.contact = {};
+  return {};
+}
+
+Result<const Job::Peer*> Job::peer_of(int world_rank) {
+  {
+    const std::lock_guard lock(peers_mutex_);
+    if (const auto known = peers_.find(world_rank); known != peers_.end()) return &known->second;
+  }
+  UNISONO_ASSIGN(const auto record, records_.look_up(world_rank, bootstrap_timeout_ns()));
+  WireReader reader(record);
+  UNISONO_ASSIGN(Peer peer, read_peer(world_rank, reader));
+  UNISONO_TRY(choose_route(world_rank, peer));
+  const std::lock_guard lock(peers_mutex_);
+  return &peers_.try_emplace(world_rank, std::move(peer)).first->second;
+}
+
+Result<const transport::Route*> Job::route_to(int world_rank) {
+  UNISONO_ASSIGN(const Peer* const peer, peer_of(world_rank));
+  return &peer->route;
+}
+
+Result<std::string> Job::address_on_host(int world_rank) {
+  UNISONO_ASSIGN(const Peer* const peer, peer_of(world_rank));
+  return peer->address_on_host;
 }
 
 std::string Job::status_page_name(std::uint64_t communicator, std::uint32_t epoch, int node) const {

@@ -14,6 +14,7 @@
 
 #include "base/key.h"
 #include "base/settings.h"
+#include "base/wire.h"
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/host_traits.h"
 #include "sys/cuda/device.h"
@@ -22,14 +23,6 @@
 #include "transport/transport.h"
 
 namespace unisono::comm {
-
-// One rank of the job, as it introduced itself.
-struct Member {
-  std::string node;
-  std::string host;
-  transport::Route route;       // this rank's to it
-  std::string address_on_host;  // in TransportSet::on_host()
-};
 
 // What a job lives in instead of the real world: its processes' network is a transport, too.
 struct Surroundings {
@@ -50,10 +43,10 @@ class Job {
   // The identifier of its world communicator.
   std::uint64_t id() const { return id_; }
   int rank() const { return rank_; }
-  int size() const { return static_cast<int>(members_.size()); }
-  const Member& member(int world_rank) const {
-    return members_[static_cast<std::size_t>(world_rank)];
-  }
+  int size() const { return roster_.ranks(); }
+  // The name of this rank's node, and the numbers of all ranks' nodes and hosts.
+  const std::string& node_name() const { return node_name_; }
+  const Roster& roster() const { return roster_; }
   const transport::FifoOptions& fifo_options() const { return fifo_options_; }
   const Settings& settings() const { return settings_; }
   std::int64_t timeout_ns() const { return timeout_ns_; }
@@ -68,14 +61,16 @@ class Job {
   // tell.
   std::string status_page_name(std::uint64_t communicator, std::uint32_t epoch, int node) const;
 
-  // The transport to a rank, and that rank's address in it.
-  const transport::Route& route_to(int world_rank) const { return member(world_rank).route; }
+  // This rank's transport to a rank, and that rank's address in it: looked up unless it is known.
+  Result<const transport::Route*> route_to(int world_rank);
+  // That rank's address in TransportSet::on_host().
+  Result<std::string> address_on_host(int world_rank);
   // Between GPUs of this host, for kernels on `device`; made once for each device.
   Result<transport::Transport*> nvlink(const std::shared_ptr<const sys::cuda::Device>& device);
   // Whether another rank of this process may still use device memory of this one.
   bool is_used_in_this_process();
   bool is_on_this_host(int world_rank) const {
-    return member(world_rank).host == member(rank_).host;
+    return roster_.host_of(world_rank) == roster_.host_of(rank_);
   }
   // The device that calls on streams have; -1: that of the first such call's stream.
   int device() const { return device_; }
@@ -88,12 +83,21 @@ class Job {
   const std::vector<int>& event_descriptors() const { return transports_.event_descriptors(); }
 
  private:
+  // A rank that this one can reach.
+  struct Peer {
+    transport::Contact contact;  // until the route is chosen
+    transport::Route route;
+    std::string address_on_host;
+  };
   explicit Job(Settings settings) : settings_(std::move(settings)) {}
+  static Result<Peer> read_peer(int world_rank, WireReader& reader);
+  Status choose_route(int world_rank, Peer& peer) const;
+  Result<const Peer*> peer_of(int world_rank);
   Status set_policy(const InitOptions& options);
   static Result<std::shared_ptr<Job>> make(const InitOptions& options);
   Status introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
                    std::optional<RendezvousListener> listener, const Surroundings& surroundings);
-  Status exchange_contacts(Status made, std::int64_t timeout_ns);
+  Status exchange_contacts(Status made, const BootstrapOptions& options);
 
   const Settings settings_;
   std::shared_ptr<sys::World> sys_world_;
@@ -104,7 +108,11 @@ class Job {
   std::int64_t timeout_ns_ = 0;
   std::int64_t bootstrap_timeout_ns_ = 0;
   transport::FifoOptions fifo_options_;
-  std::vector<Member> members_;
+  std::string node_name_;
+  Roster roster_;
+  PublishedRecords records_;
+  std::mutex peers_mutex_;
+  std::map<int, Peer> peers_;  // that this rank has had a use for
   int ranks_on_host_ = 1;
   HostTraits host_traits_;
   int device_ = -1;

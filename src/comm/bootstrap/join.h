@@ -6,19 +6,19 @@
 
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/node.h"
+#include "comm/bootstrap/roster.h"
 
 namespace unisono::comm {
 
 struct Joined {
   std::shared_ptr<ControlNode> node;
-  Gathered contributions;
+  Roster roster;
 };
 
 // `listener` is rank 0's, if it was opened before. `options.secret` is used as it is, but for
 // file://, where an empty one is replaced by that of the file <path>.secret.
 sys::Task<Result<Joined>> join_job(sys::World& world, BootstrapOptions options,
-                                   std::vector<std::byte> mine,
-                                   std::unique_ptr<sys::Listener> listener);
+                                   SelfDescription self, std::unique_ptr<sys::Listener> listener);
 
 // Where a rendezvous is, from its text.
 struct RendezvousPlace {
@@ -28,6 +28,6 @@ struct RendezvousPlace {
 };
 Result<RendezvousPlace> parse_rendezvous(std::string_view text);
 // Misuse that names the value that cannot be.
-Status check_options(const BootstrapOptions& options, std::size_t contribution_bytes);
+Status check_options(const BootstrapOptions& options, std::size_t common_bytes);
 
 }  // namespace unisono::comm

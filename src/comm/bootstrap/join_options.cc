@@ -23,14 +23,14 @@ Result<RendezvousPlace> parse_rendezvous(std::string_view text) {
                 "'; write tcp://host:port or file:///absolute/path");
 }
 
-Status check_options(const BootstrapOptions& options, std::size_t contribution_bytes) {
+Status check_options(const BootstrapOptions& options, std::size_t common_bytes) {
   if (options.world_size < 1)
     return misuse("the number of ranks is ", options.world_size, "; it must be at least 1");
   if (options.rank < 0 || options.rank >= options.world_size)
     return misuse("the rank is ", options.rank, "; it must be 0 to ", options.world_size - 1);
-  if (contribution_bytes > max_bootstrap_bytes)
-    return misuse("rank ", options.rank, " contributes ", contribution_bytes,
-                  " bytes to the bootstrap; at most ", max_bootstrap_bytes, " are allowed");
+  if (common_bytes > max_common_bytes)
+    return misuse("rank ", options.rank, " compares ", common_bytes,
+                  " bytes with the other ranks; at most ", max_common_bytes, " are allowed");
   if (options.timeout_ns <= 0)
     return misuse("the bootstrap's timeout is ", options.timeout_ns, " ns; it must be positive");
   if (options.world_size > 1) {

@@ -58,24 +58,54 @@ sys::Task<Status> ControlNode::send(int peer, const MessageKey& key,
   co_return check(peer, group);
 }
 
+std::optional<std::vector<std::byte>> ControlNode::take_mail(int peer, const MessageKey& key) {
+  const auto mail = mail_.find({key, peer});
+  if (mail == mail_.end()) return std::nullopt;
+  std::vector<std::byte> message = std::move(mail->second.front());
+  mail->second.pop_front();
+  if (mail->second.empty()) mail_.erase(mail);
+  unclaimed_bytes_[peer] -= message.size();
+  return message;
+}
+
 sys::Task<Result<std::vector<std::byte>>> ControlNode::receive(int peer, const MessageKey& key,
                                                                std::int64_t deadline_ns) {
+  int waits_for = peer;
+  const std::vector<int> peers(1, peer);
+  auto received = co_await receive_all(peers, key, deadline_ns, waits_for);
+  if (!received.ok()) co_return received.take_error();
+  co_return std::move(received->front());
+}
+
+sys::Task<Result<std::vector<std::vector<std::byte>>>> ControlNode::receive_all(
+    std::vector<int> peers, MessageKey key, std::int64_t deadline_ns, int& waits_for) {
   const GroupId group{key.communicator, key.epoch};
+  std::vector<std::vector<std::byte>> messages(peers.size());
+  std::vector<bool> has_come(peers.size());
   for (;;) {
     // What arrived before a failure counts.
-    if (const auto mail = mail_.find({key, peer}); mail != mail_.end()) {
-      std::vector<std::byte> message = std::move(mail->second.front());
-      mail->second.pop_front();
-      if (mail->second.empty()) mail_.erase(mail);
-      unclaimed_bytes_[peer] -= message.size();
-      co_return std::move(message);
+    for (std::size_t i = 0; i < peers.size(); ++i)
+      if (!has_come[i])
+        if (auto message = take_mail(peers[i], key)) {
+          messages[i] = std::move(*message);
+          has_come[i] = true;
+        }
+    const auto first = std::ranges::find(has_come, false);
+    if (first == has_come.end()) co_return std::move(messages);
+    waits_for = peers[static_cast<std::size_t>(first - has_come.begin())];
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      if (has_come[i]) continue;
+      Status usable = check(peers[i], group);
+      if (!usable.ok()) {
+        waits_for = peers[i];
+        co_return usable.take_error();
+      }
+      watch_peer(peers[i], deadline_ns);
     }
-    Status usable = check(peer, group);
-    if (!usable.ok()) co_return usable.take_error();
-    watch_peer(peer, deadline_ns);
     sys::Wait wait(world_.scheduler(), changed_, deadline_ns);
     const bool notified = co_await wait;
-    if (!notified) co_return timeout_error(peer, "rank ", peer, " sent no control message in time");
+    if (!notified)
+      co_return timeout_error(waits_for, "rank ", waits_for, " sent no control message in time");
   }
 }
 
@@ -97,9 +127,15 @@ void ControlNode::spread(GroupId group, FrameKind kind, std::span<const std::byt
 void ControlNode::tell_linked(FrameKind kind, const MessageKey& key, std::vector<std::byte> payload,
                               std::span<const int> peers, When when) {
   const auto shared = std::make_shared<const std::vector<std::byte>>(std::move(payload));
+  const auto tell_one = [&](Link& link) { tasks_.spawn(tell(link, kind, key, shared, when)); };
+  // A rank of a large job has few links.
+  if (peers.size() == static_cast<std::size_t>(world_size_)) {
+    for (const auto& [peer, link] : link_of_peer_) tell_one(*link);
+    return;
+  }
   for (const int peer : peers)
     if (const auto found = link_of_peer_.find(peer); found != link_of_peer_.end())
-      tasks_.spawn(tell(*found->second, kind, key, shared, when));
+      tell_one(*found->second);
 }
 
 sys::Task<void> ControlNode::tell(Link& link, FrameKind kind, MessageKey key, Payload payload,

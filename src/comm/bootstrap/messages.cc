@@ -11,6 +11,8 @@ namespace unisono::comm {
 namespace {
 
 constexpr std::uint32_t frame_magic = 0x31534e55;  // "UNS1"
+// Of a Progress: two lists of them fit into one small frame.
+constexpr std::size_t max_ranges = 200;
 constexpr std::string_view file_magic = "unisono rendezvous 1";
 
 Error malformed(std::string_view what) {
@@ -50,7 +52,7 @@ Result<FrameHeader> decode_frame_header(std::span<const std::byte> bytes,
   out.key.round = in.number<std::uint32_t>();
   out.payload_bytes = in.number<std::uint32_t>();
   if (!in.done() || !is_ours) return malformed("frame");
-  if (kind > static_cast<std::uint8_t>(FrameKind::dump))
+  if (kind > static_cast<std::uint8_t>(FrameKind::found))
     return environment_error("received a frame of the unknown kind ", kind);
   out.kind = static_cast<FrameKind>(kind);
   const std::size_t limit =
@@ -83,7 +85,6 @@ std::vector<std::byte> encode(const Introduction& introduction) {
   WireWriter out;
   out.number(introduction.job);
   out.raw(introduction.wrapped_key);
-  out.text(introduction.next_address);
   return out.take();
 }
 
@@ -93,7 +94,6 @@ Result<Introduction> decode_introduction(std::span<const std::byte> payload) {
   out.job = in.number<std::uint64_t>();
   const auto key = in.raw(out.wrapped_key.size());
   std::ranges::copy(key, out.wrapped_key.begin());
-  out.next_address = in.text(max_address_bytes);
   if (!in.done()) return malformed("introduction");
   return out;
 }
@@ -144,49 +144,110 @@ Result<ToldFailure> decode_failure(std::span<const std::byte> payload, int ranks
   return out;
 }
 
-std::vector<std::byte> encode(const Entry& entry) {
+std::vector<std::byte> encode_redirect(std::string_view address) {
   WireWriter out;
-  out.text(entry.address);
-  out.block(entry.contribution);
+  out.text(address);
   return out.take();
 }
 
-Result<Entry> decode_entry(std::span<const std::byte> bytes) {
-  WireReader in(bytes);
-  Entry out;
-  out.address = in.text(max_address_bytes);
-  out.contribution = in.block(max_bootstrap_bytes);
-  if (!in.done()) return malformed("table entry");
+Result<std::string> decode_redirect(std::span<const std::byte> payload) {
+  WireReader in(payload);
+  std::string address(in.text(max_address_bytes));
+  if (!in.done()) return malformed("redirect");
+  return address;
+}
+
+std::vector<std::byte> encode(const Progress& progress) {
+  WireWriter out;
+  for (const auto* ranges : {&progress.missing, &progress.unready}) {
+    const std::size_t count = std::min(ranges->size(), max_ranges);
+    out.number(static_cast<std::uint32_t>(count));
+    for (const RankRange& range : std::span(*ranges).first(count)) {
+      out.number(static_cast<std::uint32_t>(range.first));
+      out.number(static_cast<std::uint32_t>(range.end));
+    }
+  }
+  return out.take();
+}
+
+Result<Progress> decode_progress(std::span<const std::byte> payload, const RankRange& subtree) {
+  WireReader in(payload);
+  Progress out;
+  for (auto* ranges : {&out.missing, &out.unready}) {
+    const auto count = in.number<std::uint32_t>();
+    std::int64_t last = subtree.first;
+    for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
+      const std::int64_t first = in.number<std::uint32_t>();
+      const std::int64_t end = in.number<std::uint32_t>();
+      if (i >= max_ranges || first < last || end <= first || end > subtree.end)
+        return malformed("progress");
+      last = end;
+      ranges->push_back({static_cast<int>(first), static_cast<int>(end)});
+    }
+  }
+  if (!in.done()) return malformed("progress");
   return out;
 }
 
-std::vector<std::byte> encode_table(std::span<const std::vector<std::byte>> entries,
-                                    std::string_view next_address) {
+std::vector<std::byte> encode(const LookUp& look_up) {
   WireWriter out;
-  out.text(next_address);
+  out.number(static_cast<std::uint32_t>(look_up.target.number()));
+  out.number(static_cast<std::uint32_t>(look_up.asker.number()));
+  out.number(static_cast<std::uint8_t>(look_up.is_address_only));
+  return out.take();
+}
+
+Result<LookUp> decode_look_up(std::span<const std::byte> payload, int ranks) {
+  WireReader in(payload);
+  const auto target = Rank::among(in.number<std::uint32_t>(), ranks);
+  const auto asker = Rank::among(in.number<std::uint32_t>(), ranks);
+  const auto is_address_only = in.number<std::uint8_t>();
+  if (!in.done() || !target || !asker || is_address_only > 1) return malformed("look-up");
+  return LookUp{*target, *asker, is_address_only == 1};
+}
+
+std::vector<std::byte> encode(const Found& found) {
+  WireWriter out;
+  out.block(encode(found.asked));
+  out.text(found.address);
+  out.block(found.record);
+  return out.take();
+}
+
+Result<Found> decode_found(std::span<const std::byte> payload, int ranks) {
+  WireReader in(payload);
+  const auto asked = decode_look_up(in.block(max_small_payload_bytes), ranks);
+  if (!asked.ok()) return asked.error();
+  Found out{*asked, std::string(in.text(max_address_bytes)), in.block(max_record_bytes)};
+  if (!in.done()) return malformed("found");
+  return out;
+}
+
+std::vector<std::byte> encode_table(std::span<const std::vector<std::byte>> entries) {
+  WireWriter out;
   out.number(static_cast<std::uint32_t>(entries.size()));
   for (const auto& entry : entries) out.block(entry);
   return out.take();
 }
 
-Result<TableView> decode_table(std::span<const std::byte> payload, std::size_t expected_entries,
-                               std::size_t max_entry_bytes) {
+Result<std::vector<std::span<const std::byte>>> decode_table(std::span<const std::byte> payload,
+                                                             std::size_t expected_entries,
+                                                             std::size_t max_entry_bytes) {
   WireReader in(payload);
-  TableView out;
-  out.next_address = in.text(max_address_bytes);
   const auto count = in.number<std::uint32_t>();
   if (!in.ok() || count != expected_entries)
     return environment_error("received a table of ", count, " entries; ", expected_entries,
                              " were expected");
-  out.entries.reserve(expected_entries);
+  std::vector<std::span<const std::byte>> out;
+  out.reserve(expected_entries);
   for (std::size_t i = 0; i < expected_entries && in.ok(); ++i)
-    out.entries.push_back(in.block(max_entry_bytes));
+    out.push_back(in.block(max_entry_bytes));
   if (!in.done()) return malformed("table");
   return out;
 }
 
 std::size_t max_table_bytes(std::size_t entries, std::size_t max_entry_bytes) {
-  return 4 + max_address_bytes + 4 + entries * (4 + max_entry_bytes);
+  return 4 + entries * (4 + max_entry_bytes);
 }
 
 std::string encode_rendezvous_file(const std::string& address, std::string_view secret) {

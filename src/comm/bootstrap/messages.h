@@ -2,8 +2,8 @@
 // every length; the decoders are fuzzed (tests/fuzz/bootstrap_messages_fuzz.cc).
 //
 // On a connection, after the handshake, come frames: a header of fixed length, then a payload. The
-// first frame says what the connection is for: enrol (at the rendezvous) or greet (a link between
-// two ranks).
+// first frame says what the connection is for: enrol (to join the job) or greet (a link between two
+// ranks).
 //
 // Ranks are compared with the number of ranks where they are decoded: what is decoded may be used.
 #pragma once
@@ -20,22 +20,25 @@
 #include "base/key.h"
 #include "base/rank.h"
 #include "comm/bootstrap/bootstrap.h"
+#include "comm/bootstrap/tree.h"
 
 namespace unisono::comm {
 
 enum class FrameKind : std::uint8_t {
   bye = 0,        // the sender closes the connection
-  enrol = 1,      // rank to rendezvous: Enrolment
-  introduce = 2,  // rendezvous to rank: Introduction
-  done = 3,       // rank to rendezvous: I hold everybody's entry
-  release = 4,    // rendezvous to rank: all ranks are done
+  enrol = 1,      // to a rank above in the tree: Enrolment
+  introduce = 2,  // from the parent: Introduction; the connection is a link from now on
+  redirect = 3,   // from a rank above: where to go on; empty: come again later
+  progress = 4,   // from a child: Progress, while its subtree is not complete
   greet = 5,      // rank to rank: Greeting; a link begins
   message = 6,    // of a communicator's exchange
-  failure = 7,    // encode_failure; of the communicator, or of the job at the rendezvous
+  failure = 7,    // encode_failure; of the communicator, or of the job while it is joined
   suspicion = 8,  // of the communicator; inquiry.h has the payloads from here on
   ask = 9,        // what does your rank do in this communicator? No payload
   answer = 10,    // CallReport
   dump = 11,      // a rank has written its record, and asks for everybody's
+  look_up = 12,   // LookUp; on its way through the tree
+  found = 13,     // Found; on its way back
 };
 
 // What a message is about: a round of an exchange; a communicator's exchanges count from 0 upwards.
@@ -55,8 +58,9 @@ struct FrameHeader {
 // Magic 4, kind 1, communicator 8, epoch 4, sequence 8, round 4, payload 4.
 inline constexpr std::size_t frame_header_bytes = 33;
 // The limit of every frame but messages: an address of at most 300 characters (a host's name has
-// 255), or an error's text, and some numbers.
+// 255) and a record, or an error's text, and some numbers.
 inline constexpr std::size_t max_small_payload_bytes = 4096;
+inline constexpr std::size_t max_record_bytes = 3072;
 inline constexpr std::size_t max_address_bytes = 300;
 inline constexpr std::size_t max_error_text_bytes = 3072;
 
@@ -68,8 +72,8 @@ Result<FrameHeader> decode_frame_header(std::span<const std::byte> bytes,
                                         std::size_t max_message_bytes);
 
 struct Enrolment {
-  std::uint32_t rank = 0;        // not checked: only the rendezvous knows the number of ranks, and
-  std::uint32_t world_size = 0;  // it tells all ranks what is wrong (Rendezvous::admit)
+  std::uint32_t rank = 0;        // not checked: who serves it knows the number of ranks, and tells
+  std::uint32_t world_size = 0;  // all ranks what is wrong (Reception::admit)
   std::string address;           // where this rank listens
 };
 std::vector<std::byte> encode(const Enrolment& enrolment);
@@ -78,7 +82,6 @@ Result<Enrolment> decode_enrolment(std::span<const std::byte> payload);
 struct Introduction {
   std::uint64_t job = 0;  // the job's random identity, which is no secret
   Key wrapped_key{};      // the job's key, as Channel::wrap hides it
-  std::string next_address;
 };
 std::vector<std::byte> encode(const Introduction& introduction);
 Result<Introduction> decode_introduction(std::span<const std::byte> payload);
@@ -98,25 +101,43 @@ struct ToldFailure {
 };
 Result<ToldFailure> decode_failure(std::span<const std::byte> payload, int ranks);
 
-// A rank's entry in the bootstrap's table.
-struct Entry {
-  std::string address;
-  std::span<const std::byte> contribution;
-};
-std::vector<std::byte> encode(const Entry& entry);
-Result<Entry> decode_entry(std::span<const std::byte> bytes);
+// Where to go on; not checked.
+std::vector<std::byte> encode_redirect(std::string_view address);
+Result<std::string> decode_redirect(std::span<const std::byte> payload);
 
-// A run of entries in rank order, as it goes from rank to rank: their number, each as a block, and
-// the address of the rank after the last one ("" when the receiver does not need it).
-struct TableView {
-  std::vector<std::span<const std::byte>> entries;
-  std::string_view next_address;
+// Which ranks of a subtree have not come, and which have but are not ready; ascending.
+struct Progress {
+  std::vector<RankRange> missing;
+  std::vector<RankRange> unready;
 };
-std::vector<std::byte> encode_table(std::span<const std::vector<std::byte>> entries,
-                                    std::string_view next_address);
+// Ranges beyond what fits are left out.
+std::vector<std::byte> encode(const Progress& progress);
+// All ranges are within the subtree.
+Result<Progress> decode_progress(std::span<const std::byte> payload, const RankRange& subtree);
+
+// Asks what a rank has published, or only its address, which its parent knows, too.
+struct LookUp {
+  Rank target;
+  Rank asker;
+  bool is_address_only = false;
+};
+std::vector<std::byte> encode(const LookUp& look_up);
+Result<LookUp> decode_look_up(std::span<const std::byte> payload, int ranks);
+
+struct Found {
+  LookUp asked;
+  std::string address;
+  std::span<const std::byte> record;
+};
+std::vector<std::byte> encode(const Found& found);
+Result<Found> decode_found(std::span<const std::byte> payload, int ranks);
+
+// A run of entries in rank order, as it goes from rank to rank: their number, each as a block.
+std::vector<std::byte> encode_table(std::span<const std::vector<std::byte>> entries);
 // Exactly `expected_entries` of at most `max_entry_bytes` each.
-Result<TableView> decode_table(std::span<const std::byte> payload, std::size_t expected_entries,
-                               std::size_t max_entry_bytes);
+Result<std::vector<std::span<const std::byte>>> decode_table(std::span<const std::byte> payload,
+                                                             std::size_t expected_entries,
+                                                             std::size_t max_entry_bytes);
 std::size_t max_table_bytes(std::size_t entries, std::size_t max_entry_bytes);
 
 // The file of a file:// rendezvous: rank 0's address under an authentication code of the job's

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/try.h"
+#include "comm/bootstrap/directory.h"
 #include "sys/tcp_socket.h"
 
 namespace unisono::comm {
@@ -16,8 +17,9 @@ constexpr std::int64_t second_ns = 1'000'000'000;
 constexpr std::int64_t first_frame_timeout_ns = 10 * second_ns;
 constexpr std::int64_t connect_timeout_ns = 10 * second_ns;
 constexpr std::int64_t pause_ns = second_ns / 10;
-// All ranks may come at once, and then shall not make way for each other.
-constexpr std::size_t least_waiting = 256;
+// Connections that have proved nothing; the oldest makes room for one more. Ranks that join spread
+// their coming (Joining::reach), and those that are dropped come again.
+constexpr std::size_t most_waiting = 256;
 // Attempts to reach a rank whose listener is known to have been there; with doubling pauses from
 // 20 ms the last follows 620 ms after the first.
 constexpr int connect_attempts = 6;
@@ -50,7 +52,6 @@ ControlNode::~ControlNode() {
 
 Status ControlNode::start(std::unique_ptr<sys::Listener> listener,
                           std::optional<Enrolments> enrolments) {
-  const auto most_waiting = std::max(least_waiting, static_cast<std::size_t>(world_size_));
   UNISONO_ASSIGN(doorkeeper_, Doorkeeper::make(world_, wire_, most_waiting));
   listener_ = std::move(listener);
   enrolments_ = std::move(enrolments);
@@ -77,6 +78,19 @@ void ControlNode::accept_if_ready() {
 void ControlNode::set_address(int peer, const std::string& address) {
   addresses_[peer] = address;
   changed_.notify_all();
+}
+
+const std::string* ControlNode::known_address(int peer) const {
+  const auto found = addresses_.find(peer);
+  return found == addresses_.end() ? nullptr : &found->second;
+}
+
+void ControlNode::set_directory(std::unique_ptr<Directory> directory) {
+  directory_ = std::move(directory);
+}
+
+void ControlNode::seek(int peer) {
+  if (directory_ && !addresses_.contains(peer)) directory_->seek_address(peer);
 }
 
 sys::Task<void> ControlNode::accept_loop() {
@@ -217,6 +231,10 @@ bool ControlNode::take(Link& link, Frame& frame) {
         return true;
       break;
     }
+    case FrameKind::look_up:
+    case FrameKind::found:
+      return directory_ && directory_->on_frame(link.peer, header.kind, frame.payload);
+    case FrameKind::progress:
     case FrameKind::suspicion:
     case FrameKind::ask:
     case FrameKind::answer:
@@ -286,22 +304,18 @@ sys::Task<Result<std::unique_ptr<Channel>>> ControlNode::connect_authenticated(
   co_return peer_error(peer, "cannot connect to rank ", peer, " at ", address->text(), ": ", why);
 }
 
+// Connecting is a task of its own: a group's failure ends the wait for a peer that does not answer.
 sys::Task<Result<ControlNode::Link*>> ControlNode::usable_link(int peer, GroupId group,
                                                                std::int64_t deadline_ns) {
+  unreachable_.erase(peer);
   for (;;) {
+    if (const auto why = unreachable_.extract(peer); why && !why.mapped().timed_out)
+      co_return why.mapped();
     Status usable = check(peer, group);
     if (!usable.ok()) co_return usable.take_error();
     const auto found = link_of_peer_.find(peer);
     if (found != link_of_peer_.end()) co_return found->second;
-    if (addresses_.contains(peer) && !connecting_.contains(peer)) {
-      connecting_.insert(peer);
-      Result<std::unique_ptr<Channel>> channel = co_await connect_authenticated(peer, deadline_ns);
-      connecting_.erase(peer);
-      changed_.notify_all();
-      if (!channel.ok()) co_return channel.take_error();
-      add_link(peer, std::move(*channel));
-      continue;
-    }
+    watch_peer(peer, deadline_ns);
     sys::Wait wait(world_.scheduler(), changed_, deadline_ns);
     const bool notified = co_await wait;
     if (!notified) co_return timeout_error(peer, "rank ", peer, " did not connect in time");
@@ -309,8 +323,9 @@ sys::Task<Result<ControlNode::Link*>> ControlNode::usable_link(int peer, GroupId
 }
 
 void ControlNode::watch_peer(int peer, std::int64_t deadline_ns) {
-  if (link_of_peer_.contains(peer) || connecting_.contains(peer) || !addresses_.contains(peer))
-    return;
+  if (link_of_peer_.contains(peer) || connecting_.contains(peer)) return;
+  seek(peer);
+  if (!addresses_.contains(peer)) return;
   connecting_.insert(peer);
   tasks_.spawn(link_to_watch(peer, deadline_ns));
 }
@@ -318,6 +333,7 @@ void ControlNode::watch_peer(int peer, std::int64_t deadline_ns) {
 sys::Task<void> ControlNode::link_to_watch(int peer, std::int64_t deadline_ns) {
   Result<std::unique_ptr<Channel>> channel = co_await connect_authenticated(peer, deadline_ns);
   connecting_.erase(peer);
+  if (!channel.ok()) unreachable_.insert_or_assign(peer, channel.error());
   if (channel.ok())
     add_link(peer, std::move(*channel));
   else if (channel.error().kind == ErrorKind::peer && !channel.error().timed_out &&

@@ -46,6 +46,8 @@ class GroupListener {
   virtual bool on_frame(int peer, FrameKind kind, std::span<const std::byte> payload) = 0;
 };
 
+class Directory;
+
 class ControlNode {
  public:
   ControlNode(sys::World& world, int rank, int world_size, const WireProtection& wire);
@@ -60,7 +62,7 @@ class ControlNode {
   std::uint64_t job() const { return job_; }
   const Key& job_key() const { return job_key_; }
 
-  // Who serves those that enrol, at the rendezvous.
+  // Who serves those that enrol, where ranks below this one in the tree join.
   struct Enrolments {
     Key key;  // they prove it
     std::function<sys::Task<void>(std::unique_ptr<Channel>, const Enrolment&)> serve;
@@ -69,6 +71,7 @@ class ControlNode {
   };
   // Takes connections of those that enrol from now on, and links once the job is known.
   Status start(std::unique_ptr<sys::Listener> listener, std::optional<Enrolments> enrolments);
+  bool is_started() const { return listener_ != nullptr; }
   // Who enrols from now on is told that it is too late.
   void end_enrolment() { is_enrolment_over_ = true; }
   // Why this process cannot take connections, if it has not been able to for a while.
@@ -78,14 +81,26 @@ class ControlNode {
   // The job's identity and the key that its ranks prove to each other.
   void set_job(std::uint64_t job, const Key& key);
   void set_address(int peer, const std::string& address);
+  const std::string* known_address(int peer) const;
+  // Where addresses come from that are not known, and who answers other ranks' look-ups.
+  void set_directory(std::unique_ptr<Directory> directory);
+  bool has_directory() const { return directory_ != nullptr; }
+  Directory& directory() { return *directory_; }
 
-  // Makes a link to the peer if there is none: connects if its address is known, else waits for it
-  // to connect.
+  // A connection over which both ends have learnt who the other is.
+  void add_link(int peer, std::unique_ptr<Channel> channel);
+  // Makes a link to the peer if there is none: connects once its address is known, unless it
+  // connects first.
   sys::Task<Status> link(int peer, GroupId group, std::int64_t deadline_ns);
   sys::Task<Status> send(int peer, const MessageKey& key, std::span<const std::byte> payload,
                          std::int64_t deadline_ns);
   sys::Task<Result<std::vector<std::byte>>> receive(int peer, const MessageKey& key,
                                                     std::int64_t deadline_ns);
+  // One from each of `peers`, in their order. `waits_for` is one that is awaited.
+  sys::Task<Result<std::vector<std::vector<std::byte>>>> receive_all(std::vector<int> peers,
+                                                                     MessageKey key,
+                                                                     std::int64_t deadline_ns,
+                                                                     int& waits_for);
   // Makes sure that there is, or soon will be, a link to the peer: then the end of its process is
   // seen at once. Once the deadline has passed, tries no more.
   void watch_peer(int peer, std::int64_t deadline_ns);
@@ -152,11 +167,12 @@ class ControlNode {
                                                                     std::int64_t deadline_ns);
   sys::Task<void> link_to_watch(int peer, std::int64_t deadline_ns);
   sys::Task<Result<Link*>> usable_link(int peer, GroupId group, std::int64_t deadline_ns);
-  void add_link(int peer, std::unique_ptr<Channel> channel);
+  void seek(int peer);
   // The peer is lost with a link that broke; but one that it closed with a bye may be closed while
   // another still brings messages.
   void lose(Link& link, const std::string& why, bool is_orderly);
   bool deposit(int peer, const MessageKey& key, std::vector<std::byte> payload);
+  std::optional<std::vector<std::byte>> take_mail(int peer, const MessageKey& key);
   bool is_retired(const MessageKey& key) const;
 
   sys::World& world_;
@@ -174,11 +190,13 @@ class ControlNode {
   std::optional<Error> starved_;        // connections cannot be accepted, and so none be waited for
   std::int64_t starving_since_ns_ = 0;  // 0: it does not
 
-  std::map<int, std::string> addresses_;
+  std::map<int, std::string> addresses_;  // that this rank has had a use for
+  std::unique_ptr<Directory> directory_;
   std::vector<std::unique_ptr<Link>> links_;
   std::map<int, Link*> link_of_peer_;
   std::set<int> connecting_;
-  std::map<int, std::string> lost_;  // peers whose link broke, and how
+  std::map<int, Error> unreachable_;  // why the latest attempt to connect failed
+  std::map<int, std::string> lost_;   // peers whose link broke, and how
   std::map<int, std::int64_t> last_message_ns_;
   std::map<GroupId, GroupListener*> listeners_;
 

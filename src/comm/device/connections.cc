@@ -36,7 +36,8 @@ DeviceConnections::DeviceConnections(std::shared_ptr<Job> job, ControlGroup& gro
                                      Identity identity)
     : job_(std::move(job)),
       identity_(identity),
-      world_ranks_(group.world_ranks().begin(), group.world_ranks().end()) {}
+      members_(group.members()),
+      world_ranks_(members_->ranks()) {}
 
 DeviceConnections::~DeviceConnections() {
   close();
@@ -204,14 +205,14 @@ Status DeviceConnections::make_registrations() {
   std::vector<std::unique_ptr<transport::nvlink::Mail>> mails(world_ranks_.size());
   for (std::size_t peer = 0; peer < world_ranks_.size(); ++peer) {
     if (static_cast<int>(peer) == identity_.rank) continue;
-    const transport::Route& route = job_->route_to(world_ranks_[peer]);
+    UNISONO_ASSIGN(const transport::Route* const route, job_->route_to(world_ranks_[peer]));
     UNISONO_ASSIGN(auto connection,
-                   route.transport->connect({.key = key_of(mail_channel),
-                                             .ranks = static_cast<int>(world_ranks_.size()),
-                                             .self = identity_.rank,
-                                             .peer = static_cast<int>(peer),
-                                             .peer_address = route.address,
-                                             .geometry = transport::nvlink::Mail::geometry()}));
+                   route->transport->connect({.key = key_of(mail_channel),
+                                              .ranks = static_cast<int>(world_ranks_.size()),
+                                              .self = identity_.rank,
+                                              .peer = static_cast<int>(peer),
+                                              .peer_address = route->address,
+                                              .geometry = transport::nvlink::Mail::geometry()}));
     mails[peer] = std::make_unique<transport::nvlink::Mail>(std::move(connection));
   }
   registrations_ = std::make_unique<transport::nvlink::Registrations>(engine_->shared_device(),
@@ -223,12 +224,13 @@ Status DeviceConnections::make_entry(const Link& wanted) {
   const int world_rank = world_ranks_[static_cast<std::size_t>(wanted.peer)];
   const auto channel = first_channel + static_cast<std::uint32_t>(wanted.channel) * protocol_count +
                        static_cast<std::uint32_t>(wanted.protocol);
+  UNISONO_ASSIGN(const std::string address, job_->address_on_host(world_rank));
   UNISONO_ASSIGN(auto connection,
                  transport_->connect({.key = key_of(channel),
                                       .ranks = static_cast<int>(world_ranks_.size()),
                                       .self = identity_.rank,
                                       .peer = wanted.peer,
-                                      .peer_address = job_->member(world_rank).address_on_host,
+                                      .peer_address = address,
                                       .geometry = wanted.geometry}));
   const std::lock_guard lock(mutex_);
   // abort() may have run before this connection existed.

@@ -17,6 +17,7 @@
 
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/job.h"
+#include "comm/bootstrap/members.h"
 #include "comm/device/kernel_stamps.h"
 #include "comm/device/launch_order.h"
 #include "comm/device/signals.h"
@@ -146,7 +147,8 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   Signals* signals_ = nullptr;
   // Names the connections: another one after each resume().
   std::uint64_t generation_ = 0;
-  std::vector<int> world_ranks_;
+  const std::shared_ptr<const Members> members_;
+  const std::vector<int>& world_ranks_;
   std::unique_ptr<engine::gpu::Engine> engine_;
   int thread_blocks_ = 0;
   engine::gpu::PathTable path_table_;

@@ -27,15 +27,15 @@ Connections::Entry* Connections::find(int peer, int channel) {
 
 Status Connections::make_entry(int peer, int channel) {
   const int world_rank = world_ranks_[static_cast<std::size_t>(peer)];
-  const transport::Route& route = job_->route_to(world_rank);
+  UNISONO_ASSIGN(const transport::Route* const route, job_->route_to(world_rank));
   const transport::ConnectionRequest request{
       .key = {communicator_, epoch_, static_cast<std::uint32_t>(channel)},
       .ranks = static_cast<int>(world_ranks_.size()),
       .self = rank_,
       .peer = peer,
-      .peer_address = route.address,
+      .peer_address = route->address,
       .geometry = transport::fifo_geometry(job_->fifo_options())};
-  UNISONO_ASSIGN(auto connection, route.transport->connect(request));
+  UNISONO_ASSIGN(auto connection, route->transport->connect(request));
   auto entry = std::make_unique<Entry>();
   entry->peer = peer;
   entry->channel = channel;
