@@ -28,7 +28,7 @@ constexpr std::int64_t max_pause_ns = 500 * millisecond_ns;
 // Ranks with a common first address come one after another, but for the first ones: a rank serves
 // one in less than this time.
 constexpr int most_at_once = 16;
-constexpr std::int64_t turn_ns = millisecond_ns / 5;
+constexpr std::int64_t turn_ns = millisecond_ns / 2;
 // With a file for a rendezvous, ranks with so many below them write files of their own, so that no
 // rank serves many. A rank finds its parent in two steps then.
 constexpr int least_below_gate = 32;

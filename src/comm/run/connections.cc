@@ -39,7 +39,7 @@ Status Connections::make_entry(int peer, int channel) {
   auto entry = std::make_unique<Entry>();
   entry->peer = peer;
   entry->channel = channel;
-  entry->transport = route.transport;
+  entry->transport = route->transport;
   entry->connection = std::move(connection);
   const std::lock_guard lock(mutex_);
   // abort() may have run before this connection existed.
