@@ -140,9 +140,9 @@ class Stage final : public Witness {
   // What ended ranks have left, once all that is on its way has come.
   void settle() {
     // A rank that was killed has its objects for ever, as it stands in the middle of using them.
-    for (auto& rank : ranks_)
-      if (!ended_.contains(static_cast<int>(&rank - ranks_.data())))
-        static_cast<void>(rank.release());
+    static auto* const left = new std::vector<std::unique_ptr<Rank>>;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+      if (!ended_.contains(static_cast<int>(rank))) left->push_back(std::move(ranks_[rank]));
     ranks_.clear();
     if (const int ends = network_.open_ends(); ends != 0)
       found_wrong(str(ends, " ends of connections are left"));

@@ -194,7 +194,7 @@ void Rank::split(const Operation& operation, Communicator& group) {
         UNISONO_ASSIGN(made, group.split(color, -rank_));
         return {};
       }))
-    groups_[splits_].communicator = made;
+    groups_[splits_].communicator = std::move(made);
 }
 
 void Rank::abort(const Operation& operation, Group& group) {
@@ -279,7 +279,7 @@ void Rank::go_on_without(int culprit) {
         return made.all_reduce(&own, &resumes_at_, 1, DataType::uint64, ReduceOperation::max);
       })) {
     static_cast<void>(all.communicator.destroy());
-    all.communicator = made;
+    all.communicator = std::move(made);
     all.is_over = false;
   } else {
     has_left_ = true;

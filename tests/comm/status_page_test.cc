@@ -100,5 +100,15 @@ TEST_F(StatusPage, TellsWhyARankFoundThatCallsDoNotMatch) {
             "rank 5 aborted the call: rank 3 calls barrier; rank 5 calls all_reduce");
 }
 
+TEST_F(StatusPage, TellsWhyARankGaveUp) {
+  five_.give_up({.kind = transport::Fault::Kind::timed_out, .rank = 3},
+                "rank 3 has not ended its call");
+  const auto told = three_.told();
+  ASSERT_TRUE(told);
+  EXPECT_TRUE(told->timed_out);
+  EXPECT_EQ(told->peer, 3);
+  EXPECT_EQ(told->message, "rank 3 has not ended its call");
+}
+
 }  // namespace
 }  // namespace unisono::comm

@@ -86,14 +86,14 @@ struct InvitedRanks {
 
 // All invitations of this process. Everything but the start runs on the world's loop, in a thread
 // of its own; never destroyed, because that thread may outlive main().
-class Reception {
+class Welcome {
  public:
-  static Result<Reception*> of_this_process(const Settings& settings, const InviteOptions& options);
+  static Result<Welcome*> of_this_process(const Settings& settings, const InviteOptions& options);
 
   Result<Invitation> invite();
 
  private:
-  Reception(std::unique_ptr<sys::RealWorld> world, std::unique_ptr<sys::Listener> listener,
+  Welcome(std::unique_ptr<sys::RealWorld> world, std::unique_ptr<sys::Listener> listener,
             std::unique_ptr<Doorkeeper> doorkeeper, std::string secret, std::int64_t timeout_ns)
       : world_(std::move(world)),
         listener_(std::move(listener)),
@@ -115,10 +115,10 @@ class Reception {
   sys::TaskScope tasks_;
 };
 
-Result<Reception*> Reception::of_this_process(const Settings& settings,
+Result<Welcome*> Welcome::of_this_process(const Settings& settings,
                                               const InviteOptions& options) {
   static std::mutex mutex;
-  static Reception* only = nullptr;
+  static Welcome* only = nullptr;
   static pid_t process = 0;  // a fork has no thread of its parent's
   const std::lock_guard lock(mutex);
   if (only != nullptr && process == getpid()) return only;
@@ -133,7 +133,7 @@ Result<Reception*> Reception::of_this_process(const Settings& settings,
                  Doorkeeper::make(*world, {guests.protection, false}, most_waiting));
   secret.resize(secret_digits);
   doorkeeper->admit(Purpose::enrolment, enrolment_key(secret, options.shared_key));
-  std::unique_ptr<Reception> made(new Reception(std::move(world), std::move(listener),
+  std::unique_ptr<Welcome> made(new Welcome(std::move(world), std::move(listener),
                                                 std::move(doorkeeper), std::move(secret),
                                                 guests.timeout_ns));
   UNISONO_ASSIGN(std::thread thread,
@@ -146,7 +146,7 @@ Result<Reception*> Reception::of_this_process(const Settings& settings,
   return only;
 }
 
-Result<Invitation> Reception::invite() {
+Result<Invitation> Welcome::invite() {
   Place place{listener_->address(), 0};
   std::array<std::byte, 8> random;
   UNISONO_TRY(world_->fill_random(random));
@@ -156,7 +156,7 @@ Result<Invitation> Reception::invite() {
   return Invitation{.rendezvous = print(place), .secret = secret_};
 }
 
-sys::Task<Status> Reception::accept_loop() {
+sys::Task<Status> Welcome::accept_loop() {
   bool is_starved = false;
   for (;;) {
     Result<sys::Admitted> admitted = co_await listener_->admit(*doorkeeper_, sys::no_deadline_ns);
@@ -171,14 +171,14 @@ sys::Task<Status> Reception::accept_loop() {
   }
 }
 
-sys::Task<void> Reception::serve(sys::Admitted admitted) {
+sys::Task<void> Welcome::serve(sys::Admitted admitted) {
   const std::string from = admitted.stream->peer_address().text();
   Status served = co_await serve_checked(std::move(admitted));
   if (!served.ok())
     log(LogLevel::warn, "rank 0 closed a connection from ", from, ": ", served.error().message);
 }
 
-sys::Task<Status> Reception::serve_checked(sys::Admitted admitted) {
+sys::Task<Status> Welcome::serve_checked(sys::Admitted admitted) {
   const std::int64_t deadline_ns = world_->now_ns() + attempt_timeout_ns;
   Result<Doorkeeper::Guest> guest = co_await doorkeeper_->welcome(std::move(admitted), deadline_ns);
   if (!guest.ok()) co_return guest.take_error();
@@ -199,7 +199,7 @@ sys::Task<Status> Reception::serve_checked(sys::Admitted admitted) {
   co_return std::move(told);
 }
 
-sys::Task<Result<std::string>> Reception::introduce(std::uint64_t number,
+sys::Task<Result<std::string>> Welcome::introduce(std::uint64_t number,
                                                     const Enrolment& enrolment) {
   const auto found = invited_.find(number);
   if (found == invited_.end())
@@ -349,8 +349,8 @@ Result<Invitation> invite(const InviteOptions& options) {
     UNISONO_ASSIGN(std::string secret, comm::secret_from_settings(settings));
     return Invitation{.rendezvous = str("tcp://", place), .secret = std::move(secret)};
   }
-  UNISONO_ASSIGN(comm::Reception * reception, comm::Reception::of_this_process(settings, options));
-  return reception->invite();
+  UNISONO_ASSIGN(comm::Welcome * welcome, comm::Welcome::of_this_process(settings, options));
+  return welcome->invite();
 }
 
 }  // namespace unisono

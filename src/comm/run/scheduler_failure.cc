@@ -293,7 +293,9 @@ void Scheduler::look_at_device() {
     return;
   }
   if (auto status = on_streams.failure(); !status.ok()) {
-    fail(status.error());
+    // What a neighbour told by its connection stands on the page already, in more words.
+    const auto told = status_page_.told();
+    fail(told ? *told : status.error());
     return;
   }
   if (!try_lock_progress()) return;

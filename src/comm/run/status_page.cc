@@ -106,7 +106,11 @@ std::optional<Error> StatusPage::told() const {
     if (!fault) return transport::impossible_fault(neighbours_[i], word, ranks_);
     if (fault->kind == transport::Fault::Kind::disagreed)
       return peer_error(-1, "rank ", neighbours_[i], " aborted the call: ", line_of(i).why.text());
-    return transport::told_error(neighbours_[i], *fault);
+    Error error = transport::told_error(neighbours_[i], *fault);
+    // Connections tell that alone, the page also why.
+    if (std::string why = line_of(i).why.text(); !error.aborted && !why.empty())
+      error.message = std::move(why);
+    return error;
   }
   return std::nullopt;
 }
