@@ -94,7 +94,7 @@ class Welcome {
 
  private:
   Welcome(std::unique_ptr<sys::RealWorld> world, std::unique_ptr<sys::Listener> listener,
-            std::unique_ptr<Doorkeeper> doorkeeper, std::string secret, std::int64_t timeout_ns)
+          std::unique_ptr<Doorkeeper> doorkeeper, std::string secret, std::int64_t timeout_ns)
       : world_(std::move(world)),
         listener_(std::move(listener)),
         doorkeeper_(std::move(doorkeeper)),
@@ -115,8 +115,7 @@ class Welcome {
   sys::TaskScope tasks_;
 };
 
-Result<Welcome*> Welcome::of_this_process(const Settings& settings,
-                                              const InviteOptions& options) {
+Result<Welcome*> Welcome::of_this_process(const Settings& settings, const InviteOptions& options) {
   static std::mutex mutex;
   static Welcome* only = nullptr;
   static pid_t process = 0;  // a fork has no thread of its parent's
@@ -134,8 +133,8 @@ Result<Welcome*> Welcome::of_this_process(const Settings& settings,
   secret.resize(secret_digits);
   doorkeeper->admit(Purpose::enrolment, enrolment_key(secret, options.shared_key));
   std::unique_ptr<Welcome> made(new Welcome(std::move(world), std::move(listener),
-                                                std::move(doorkeeper), std::move(secret),
-                                                guests.timeout_ns));
+                                            std::move(doorkeeper), std::move(secret),
+                                            guests.timeout_ns));
   UNISONO_ASSIGN(std::thread thread,
                  sys::start_thread("receives those who are invited", [it = made.get()] {
                    static_cast<void>(it->world_->run(it->accept_loop()));
@@ -200,7 +199,7 @@ sys::Task<Status> Welcome::serve_checked(sys::Admitted admitted) {
 }
 
 sys::Task<Result<std::string>> Welcome::introduce(std::uint64_t number,
-                                                    const Enrolment& enrolment) {
+                                                  const Enrolment& enrolment) {
   const auto found = invited_.find(number);
   if (found == invited_.end())
     co_return misuse("rank ", enrolment.rank,
