@@ -216,7 +216,6 @@ class SimulatedListener final : public Listener {
     if (world_.listeners_.erase(number_) == 0) return;
     world_.simulation_.listeners_.erase(address_.text());
     if (world_.is_host_lost_) world_.simulation_.lost_addresses_.insert(address_.text());
-    backlog_.clear();
   }
 
   const Address& address() const override { return address_; }

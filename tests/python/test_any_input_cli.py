@@ -34,7 +34,7 @@ THOROUGH = settings(
     phases=[Phase.explicit, Phase.generate],  # to shrink a slow example takes minutes
 )
 # These start as many processes as they are told to: they have tests of their own.
-STARTERS = {"run", "bench", "netbed run"}
+STARTERS = {"run", "bench", "netbed run", "chaos"}
 # These go on until Ctrl-C, or run what reaches another host: tests/python/live and metrics.
 SERVERS = {"metrics", "watch", "ras"}
 

@@ -12,12 +12,13 @@ from typing import Annotated
 import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
+from unisono import _unisono as native
 from unisono.cli.output import Json, print_table, print_text, progress_console, put_json
 from unisono.errors import MisuseError
 
 # A worker plays so many seeds at a time, and after so many of these it makes room for another: a
 # rank that was killed keeps its memory, as it stood in the middle of using it.
-_SEEDS_A_TURN = 50
+_SEEDS_A_TURN = 25
 _TURNS_A_WORKER = 10
 # Every so many seeds one is played twice, and must be the same run.
 _TWICE_EVERY = 16
@@ -72,9 +73,11 @@ class _Found:
         self.stories |= other.stories
 
 
-def _play(seeds: list[int], kind: _Kind) -> _Found:
-    from unisono import _unisono as native  # in the worker, which logs nothing
+def _be_quiet() -> None:
+    os.environ["UNISONO_LOG"] = "off"  # errors are what a worker provokes
 
+
+def _play(seeds: list[int], kind: _Kind) -> _Found:
     found = _Found()
     for seed in seeds:
         twice = seed % _TWICE_EVERY == 0
@@ -123,7 +126,9 @@ def _play_all(
     task = progress.add_task("seeds", total=None)
     # Spawned, so that none has threads or locks of this process.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, max_tasks_per_child=_TURNS_A_WORKER) as pool:
+    with ProcessPoolExecutor(
+        jobs, context, initializer=_be_quiet, max_tasks_per_child=_TURNS_A_WORKER
+    ) as pool:
         running: set[Future[_Found]] = set()
         while True:
             while len(running) < 2 * jobs and time.monotonic() < until:
@@ -154,7 +159,7 @@ def _print(found: _Found, seconds: float) -> None:
 
 def chaos(
     seeds: Annotated[str, typer.Option(help="The seeds: A..B, one, or A.. with --hours.")] = (
-        "1..1000"
+        "1..100"
     ),
     ranks: Annotated[int, typer.Option(min=1, max=64)] = 4,
     nodes: Annotated[int, typer.Option(min=1, max=64, help="That the ranks are on.")] = 2,
@@ -180,7 +185,6 @@ def chaos(
         raise MisuseError(f"--seeds {seeds} has no end: write A..B, or say --hours")
     if nodes > ranks:
         raise MisuseError(f"--nodes {nodes}: {ranks} ranks can be on at most {ranks} nodes")
-    os.environ["UNISONO_LOG"] = "off"  # of the workers: errors are what they provoke
     kind = _Kind(ranks, nodes, operations, strikes)
     begun = time.monotonic()
     until = begun + hours * 3600 if hours > 0 else float("inf")
