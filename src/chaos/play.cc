@@ -72,6 +72,7 @@ class Stage final : public Witness {
     }
     return false;
   }
+  bool has_passing_strike() const override { return has_passing_strike_; }
   void aborts(int rank) override { aborted_.insert(rank); }
   void ended(int rank) override { ended_.insert(rank); }
   std::int64_t stood_still_ns(int rank) const override {
@@ -117,6 +118,7 @@ class Stage final : public Witness {
     out_.moments.push_back({simulation_.now_ns(), strike.rank, "*** " + describe(strike)});
     if (struck_.empty()) first_strike_ns_ = simulation_.now_ns();
     struck_.insert(strike.rank);
+    has_passing_strike_ |= strike.kind == Kind::stop || strike.kind == Kind::delay;
     if (strike.kind == Kind::cut || strike.kind == Kind::delay || strike.kind == Kind::reset)
       struck_.insert(strike.other);
     const std::int64_t until_ns = simulation_.now_ns() + strike.duration_ns;
@@ -167,6 +169,7 @@ class Stage final : public Witness {
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::set<int> struck_;
   std::int64_t first_strike_ns_ = 0;
+  bool has_passing_strike_ = false;
   std::set<int> aborted_;
   std::set<int> ended_;
   Outcome out_;

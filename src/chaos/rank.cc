@@ -29,6 +29,12 @@ const SettingValues settings{{"UNISONO_SPIN", "0"},
                              {"UNISONO_LL_SLOT_BYTES", "4096"},
                              {"UNISONO_LL128_SLOT_BYTES", "4096"}};
 
+// Whom an error of the group blames, by the number in the job.
+int in_job(const Error& error, const Communicator& group) {
+  if (!group.valid() || error.peer < 0 || error.peer >= group.size()) return error.peer;
+  return group.world_ranks()[static_cast<std::size_t>(error.peer)];
+}
+
 int members_index(const std::vector<int>& members, int rank) {
   return static_cast<int>(std::ranges::find(members, rank) - members.begin());
 }
@@ -227,6 +233,7 @@ bool Rank::judge(std::string_view phase, const std::string& what, const Communic
   }
   witness_.failed();
   judge_error(status.error(), what, is_making, group);
+  if (phase != "shrink") leave_group(status.error(), group);
   return false;
 }
 
@@ -235,25 +242,27 @@ void Rank::judge_error(const Error& error, const std::string& what, bool is_maki
   witness_.saw(rank_, str("fails: ", what, ": ", error.describe()));
   // A plan that does not serve this call is refused on all ranks alike.
   if (error.kind == ErrorKind::misuse) return;
-  const bool is_job = !group.valid() || group.world_ranks().empty();
-  int culprit = error.peer;
-  if (!is_job && culprit >= 0 && culprit < group.size())
-    culprit = group.world_ranks()[static_cast<std::size_t>(culprit)];
+  const int culprit = in_job(error, group);
   // While communicators are made, not all that are missing need be known.
   if (culprit < 0 && error.timed_out && is_making) return;
+  const bool is_untold = error.timed_out && witness_.has_passing_strike();
   if (culprit < 0)
     witness_.found_wrong(str("rank ", rank_, ": an error blames nobody: ", error.describe()));
-  else if (!witness_.is_to_blame(culprit, is_making ? -1 : group_))
+  else if (!is_untold && !witness_.is_to_blame(culprit, is_making ? -1 : group_))
     witness_.found_wrong(str("rank ", rank_, ": an error blames rank ", culprit,
                              ", to which nothing was done: ", error.describe()));
+}
+
+void Rank::leave_group(const Error& error, const Communicator& group) {
+  if (error.kind == ErrorKind::misuse || !group.valid()) return;
   const auto is_of = [&](auto& known) { return known.second.communicator.id() == group.id(); };
   const auto known = std::ranges::find_if(groups_, is_of);
-  if (is_job || known == groups_.end()) return;
+  if (known == groups_.end()) return;
   if (known->first != 0) {
     known->second.is_over = true;
     return;
   }
-  go_on_without(culprit);
+  go_on_without(in_job(error, group));
 }
 
 void Rank::go_on_without(int culprit) {
@@ -271,13 +280,18 @@ void Rank::go_on_without(int culprit) {
   all.is_over = true;
   Communicator made;
   const std::vector<int> list{excluded};
-  if (judge("shrink", str("shrink without rank ", culprit), {}, [&]() -> Status {
-        Communicator from = before;
-        UNISONO_ASSIGN(made, from.shrink(list));
-        // Some have come further than others.
-        const std::uint64_t own = number_ + 1;
-        return made.all_reduce(&own, &resumes_at_, 1, DataType::uint64, ReduceOperation::max);
-      })) {
+  const auto shrink = [&]() -> Status {
+    Communicator from = before;
+    UNISONO_ASSIGN(made, from.shrink(list));
+    return {};
+  };
+  // Some have come further than others.
+  const auto agree = [&]() -> Status {
+    const std::uint64_t own = number_ + 1;
+    return made.all_reduce(&own, &resumes_at_, 1, DataType::uint64, ReduceOperation::max);
+  };
+  if (judge("shrink", str("shrink without rank ", culprit), before, shrink) &&
+      judge("shrink", "agreement on where to go on", made, agree)) {
     static_cast<void>(all.communicator.destroy());
     all.communicator = std::move(made);
     all.is_over = false;

@@ -29,6 +29,9 @@ class Witness {
   // anything was, it has come to its end, or was held up for long in an operation of another group,
   // which members of this one cannot see.
   virtual bool is_to_blame(int rank, int group) const = 0;
+  // Whether something has struck that ends by itself. If that is between a deadline and the
+  // judgement, nobody can tell any more whom it struck.
+  virtual bool has_passing_strike() const = 0;
   // The rank aborts a group: errors may blame it.
   virtual void aborts(int rank) = 0;
   // The rank has come to its end.
@@ -66,6 +69,8 @@ class Rank {
              const std::function<Status()>& act);
   void judge_error(const Error& error, const std::string& what, bool is_making,
                    const Communicator& group);
+  // It is of no use any more; if it is that of all, the ranks that remain make another.
+  void leave_group(const Error& error, const Communicator& group);
   // The ranks that remain make a communicator without the one that is to blame.
   void go_on_without(int culprit);
   void check(const Operation& operation, int call, const Communicator& group,

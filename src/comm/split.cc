@@ -28,6 +28,13 @@ Result<std::vector<Wish>> read_wishes(const comm::Gathered& gathered) {
   return wishes;
 }
 
+// Names the rank at fault, one of the child, as the caller knows it.
+Error of_parent(Error error, const std::vector<int>& members) {
+  if (error.peer >= 0 && static_cast<std::size_t>(error.peer) < members.size())
+    error.peer = members[static_cast<std::size_t>(error.peer)];
+  return error;
+}
+
 }  // namespace
 
 Result<Communicator> Communicator::Core::split(int color, int key) {
@@ -46,9 +53,9 @@ Result<Communicator> Communicator::Core::split(int color, int key) {
   });
   UNISONO_ASSIGN(auto subgroup,
                  group->subgroup(comm::child_communicator(id, sequence, color), epoch, members));
-  UNISONO_ASSIGN(auto core,
-                 Core::make(job, std::move(subgroup), str(group_name, "/", sequence, ".", color)));
-  return Communicator(std::move(core));
+  auto core = Core::make(job, std::move(subgroup), str(group_name, "/", sequence, ".", color));
+  if (!core.ok()) return of_parent(core.error(), members);
+  return Communicator(std::move(*core));
 }
 
 Result<Communicator> Communicator::Core::shrink(std::span<const int> excluded) {
@@ -75,9 +82,9 @@ Result<Communicator> Communicator::Core::shrink(std::span<const int> excluded) {
   const std::uint64_t identity =
       comm::child_communicator(id, shrinks[who]++, static_cast<std::int64_t>(who));
   UNISONO_ASSIGN(auto subgroup, group->subgroup(identity, epoch, members));
-  UNISONO_ASSIGN(auto core, Core::make(job, std::move(subgroup),
-                                       str(group_name, "/shrunk to ", members.size())));
-  return Communicator(std::move(core));
+  auto core = Core::make(job, std::move(subgroup), str(group_name, "/shrunk to ", members.size()));
+  if (!core.ok()) return of_parent(core.error(), members);
+  return Communicator(std::move(*core));
 }
 
 }  // namespace unisono

@@ -104,11 +104,15 @@ const std::shared_ptr<const Members>& ControlGroup::members() const {
 
 Result<Gathered> ControlGroup::all_gather(std::span<const std::byte> mine,
                                           std::int64_t timeout_ns) {
-  return runtime_->world().run(exchange_->all_gather(mine, timeout_ns));
+  auto gathered = runtime_->world().run(exchange_->all_gather(mine, timeout_ns));
+  if (!gathered.ok()) return *of_member(gathered.error());
+  return gathered;
 }
 
 Status ControlGroup::barrier(std::int64_t timeout_ns) {
-  return runtime_->world().run(exchange_->barrier(timeout_ns));
+  Status passed = runtime_->world().run(exchange_->barrier(timeout_ns));
+  if (!passed.ok()) return *of_member(passed.error());
+  return passed;
 }
 
 Status ControlGroup::agree(Status mine, std::int64_t timeout_ns) {
