@@ -18,8 +18,8 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using sys::Protection;
 
-constexpr std::int64_t second_ns = 1'000'000'000;
-constexpr std::int64_t forever_ns = 1000 * second_ns;
+constexpr std::int64_t one_second_ns = 1'000'000'000;
+constexpr std::int64_t forever_ns = 1000 * one_second_ns;
 const sys::Address server_address{"server", 4000};
 const Key right_key = enrolment_key("the secret");
 const Key job_key = enrolment_key("stands for 32 random bytes");
@@ -63,7 +63,7 @@ struct Server {
   Bytes last_message_by(const std::function<Bytes(const Bytes& challenge)>& answer) {
     Bytes heard;
     simulation.start(1, talk(answer, heard));
-    EXPECT_TRUE(simulation.run(simulation.now_ns() + 100 * second_ns));
+    EXPECT_TRUE(simulation.run(simulation.now_ns() + 100 * one_second_ns));
     return heard;
   }
 
@@ -80,7 +80,7 @@ struct Server {
     said.insert(said.end(), enrol.begin(), enrol.end());
     said.insert(said.end(), greet.begin(), greet.end());
     status = co_await sys::write_all(**stream, said, forever_ns);
-    const std::int64_t deadline_ns = world.now_ns() + 20 * second_ns;
+    const std::int64_t deadline_ns = world.now_ns() + 20 * one_second_ns;
     Bytes buffer(4096);
     for (;;) {
       Result<std::size_t> got = co_await (*stream)->read_some(buffer, deadline_ns);
@@ -90,13 +90,13 @@ struct Server {
   }
 
   sys::Task<void> find_link(bool& out) {
-    Status linked = co_await node->link(1, {7, 0}, simulation.now_ns() + second_ns);
+    Status linked = co_await node->link(1, {7, 0}, simulation.now_ns() + one_second_ns);
     out = linked.ok();
   }
   bool has_link() {
     bool out = false;
     simulation.start(0, find_link(out));
-    EXPECT_TRUE(simulation.run(simulation.now_ns() + 100 * second_ns));
+    EXPECT_TRUE(simulation.run(simulation.now_ns() + 100 * one_second_ns));
     return out;
   }
 
@@ -259,7 +259,7 @@ TEST_P(Welcomes, AreNotBelieved) {
   std::string why;
   simulation.start(0, serve(simulation.world(0), GetParam()));
   simulation.start(1, prove(simulation.world(1), refusal, why));
-  EXPECT_TRUE(simulation.run(100 * second_ns));
+  EXPECT_TRUE(simulation.run(100 * one_second_ns));
   EXPECT_EQ(refusal, GetParam().refusal) << why;
 }
 
@@ -286,7 +286,7 @@ struct Both {
     doorkeeper->admit(Purpose::enrolment, right_key);
     simulation.start(0, serve());
     simulation.start(1, ask({clients, false}));
-    EXPECT_TRUE(simulation.run(100 * second_ns));
+    EXPECT_TRUE(simulation.run(100 * one_second_ns));
   }
   sys::Task<void> serve() {
     Result<std::unique_ptr<sys::Listener>> listener = simulation.world(0).listen(server_address);

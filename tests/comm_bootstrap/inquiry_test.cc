@@ -155,9 +155,9 @@ struct Outcome {
   std::int64_t ended_ns = 0;
 };
 
-class Members {
+class Cast {
  public:
-  explicit Members(Scene scene)
+  explicit Cast(Scene scene)
       : scene_(std::move(scene)),
         simulation_(scene_.options),
         outcomes_(static_cast<std::size_t>(scene_.members)) {
@@ -309,7 +309,7 @@ TEST(SimulatedInquiry, OneFrozenMemberIsNamedByAllWhoeverWaitsForWhom) {
     scene.began_ns = [seed](int rank) {
       return begun_ns + (rank * 7919 + static_cast<int>(seed)) % 40 * millisecond;
     };
-    Members members(scene);
+    Cast members(scene);
     EXPECT_EQ(members.agreed(after_timeout_ns), *scene.silent.begin()) << "seed " << seed;
     EXPECT_NE(members.text().find("does not answer"), std::string::npos) << members.text();
   }
@@ -322,7 +322,7 @@ TEST(SimulatedInquiry, OfSeveralFrozenMembersAllNameTheSame) {
     Scene scene{.members = p, .waits_for = random_graph(p, seed)};
     scene.silent = draw(random, p, 1 + p / 4);
     scene.options.seed = seed;
-    Members members(scene);
+    Cast members(scene);
     EXPECT_TRUE(scene.silent.contains(members.agreed(after_timeout_ns))) << "seed " << seed;
   }
 }
@@ -334,7 +334,7 @@ TEST(SimulatedInquiry, OfDeadMembersAllNameTheSameWithinHalfASecond) {
     Scene scene{.members = p, .waits_for = seed % 2 == 0 ? ring(p) : random_graph(p, seed)};
     scene.dead = draw(random, p, 1 + static_cast<int>(seed % 2) * (p / 4));
     scene.options.seed = seed;
-    Members members(scene);
+    Cast members(scene);
     EXPECT_TRUE(scene.dead.contains(members.agreed(2 * second + 520 * millisecond)))
         << "seed " << seed;
   }
@@ -347,7 +347,7 @@ TEST(SimulatedInquiry, AMemberThatAnswersButIsInNoCallIsNamed) {
     Scene scene{.members = p, .waits_for = ring(p)};
     scene.absent = draw(random, p, 1);
     scene.options.seed = seed;
-    Members members(scene);
+    Cast members(scene);
     EXPECT_EQ(members.agreed(after_timeout_ns), *scene.absent.begin()) << "seed " << seed;
     EXPECT_NE(members.text().find("is not in a call"), std::string::npos) << members.text();
   }
@@ -362,7 +362,7 @@ TEST(SimulatedInquiry, AMemberThatWasNotAwaitedForLongIsNotNamed) {
     scene.absent = {1};
     scene.options.seed = seed;
     scene.began_ns = [](int rank) { return rank == 2 ? begun_ns + 9 * second : begun_ns; };
-    Members members(scene);
+    Cast members(scene);
     EXPECT_EQ(members.agreed(after_timeout_ns), p - 2) << "seed " << seed;
   }
 }
@@ -372,7 +372,7 @@ TEST(SimulatedInquiry, OnACycleAllNameTheSame) {
     const int p = members_at(seed);
     Scene scene{.members = p, .waits_for = random_graph(p, seed)};
     scene.options.seed = seed;
-    Members members(scene);
+    Cast members(scene);
     EXPECT_GE(members.agreed(after_timeout_ns), 0) << "seed " << seed;
     EXPECT_NE(members.text().find("waits in a call itself"), std::string::npos) << members.text();
   }

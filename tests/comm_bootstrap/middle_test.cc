@@ -17,8 +17,8 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using sys::Protection;
 
-constexpr std::int64_t second_ns = 1'000'000'000;
-constexpr std::int64_t forever_ns = 1000 * second_ns;
+constexpr std::int64_t one_second_ns = 1'000'000'000;
+constexpr std::int64_t forever_ns = 1000 * one_second_ns;
 constexpr int messages = 5;
 constexpr std::size_t message_bytes = 8;
 constexpr std::size_t greeting_bytes = 16;
@@ -86,7 +86,7 @@ class Scene {
   sys::Task<void> receive() {
     sys::World& world = simulation_.world(0);
     for (int number = 0; number < messages; ++number) {
-      const std::int64_t deadline_ns = world.now_ns() + 20 * second_ns;
+      const std::int64_t deadline_ns = world.now_ns() + 20 * one_second_ns;
       Result<Bytes> got = co_await nodes_[0]->receive(1, key_of(number), deadline_ns);
       ended_ns = world.now_ns();
       if (!got.ok()) {
@@ -96,7 +96,7 @@ class Scene {
       EXPECT_EQ(*got, message(number)) << number;
       ++arrived;
     }
-    sys::Wait pause(world.scheduler(), world.now_ns() + 3 * second_ns);
+    sys::Wait pause(world.scheduler(), world.now_ns() + 3 * one_second_ns);
     co_await pause;
     Status after = nodes_[0]->check(1, {7, 0});
     if (!after.ok()) error = after.error();
@@ -132,7 +132,7 @@ class Scene {
       if (status.ok()) status = co_await sys::write_all(**server, start, forever_ns);
     }
     if (is_cut_at_once_) {
-      sys::Wait pause(world.scheduler(), world.now_ns() + second_ns);
+      sys::Wait pause(world.scheduler(), world.now_ns() + one_second_ns);
       co_await pause;
       tasks_.cancel_all();
       co_return;
@@ -169,7 +169,7 @@ TEST_P(Middle, IsFoundOut) {
     EXPECT_EQ(scene.error->peer, 1);
     EXPECT_EQ(scene.error->kind, ErrorKind::peer);
     EXPECT_FALSE(scene.error->timed_out) << scene.error->message;
-    EXPECT_LT(scene.ended_ns, 10 * second_ns);
+    EXPECT_LT(scene.ended_ns, 10 * one_second_ns);
   }
 }
 

@@ -116,9 +116,10 @@ bool Wire::try_put(std::size_t which, std::span<const std::byte> bytes, std::siz
   return true;
 }
 
-// The bytes leave the source, if their process is still there.
+// The bytes leave the source, if that is still there: who goes has waited for its puts, or given up
+// what they are for.
 void Wire::take(std::size_t from, Put& put) {
-  if (put.has_left || !is_alive(from)) return;
+  if (put.has_left || !is_alive(from) || (put.size > 0 && ends_[from].is_gone)) return;
   put.has_left = true;
   reach(from, "transport.read_source");
   if (put.size > 0) put.bytes.assign(put.source, put.source + put.size);
@@ -157,9 +158,7 @@ void Wire::arrive(std::size_t from, const std::shared_ptr<Put>& put) {
   if (!end.is_gone) wake(from);
 }
 
-// The memory may go away afterwards.
 void Wire::leave(std::size_t which) {
-  for (const auto& put : ends_[which].under_way) take(which, *put);
   ends_[which].is_gone = true;
   // After all that is under way.
   std::int64_t last_ns = ends_[which].last_word_ns;
