@@ -157,7 +157,7 @@ def test_all_collectives_run_over_libfabric_between_nodes(
                     assert np.array_equal(np.ravel(got), wanted), (name, count)
                 comm.barrier()
             used = {one["transport"] for one in comm.memory()["connections"]}
-            sys.stdout.write("used " + " ".join(sorted(used)) + "\n")
+            sys.stdout.write("used " + " ".join(sorted(used)) + "\\n")
     """)
     )
     with Netbed(Shape(3, 1)) as made:
@@ -206,8 +206,9 @@ def test_a_peer_talks_over_the_links(peer: str) -> None:
     assert (ours.implementation, theirs.implementation) == ("unisono", peer)
     for row in (ours, theirs):
         assert row.wrong == 0
-        # Shared memory would be a thousand times as fast as the links.
-        assert 0 < links.least_share(row, parse_rate("100mbit")) < 1
+        # Shared memory would be a thousand times as fast as the links, whose shapers let a burst
+        # after a pause be a little faster than their rate.
+        assert 0 < links.least_share(row, parse_rate("100mbit")) < 2
 
 
 @pytest.mark.parametrize(
