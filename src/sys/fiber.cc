@@ -22,7 +22,6 @@
 #endif
 #ifdef UNISONO_ASAN
 #include <sanitizer/common_interface_defs.h>
-#include <sanitizer/lsan_interface.h>
 #endif
 #ifdef UNISONO_TSAN
 #include <sanitizer/tsan_interface.h>
@@ -59,13 +58,6 @@ Fiber::Fiber(std::function<void()> run) : run_(std::move(run)) {
 Fiber::~Fiber() {
 #ifdef UNISONO_TSAN
   __tsan_destroy_fiber(own_thread_);
-#endif
-#ifdef UNISONO_ASAN
-  if (!has_ended_) {
-    // What it holds is not lost, but held for ever.
-    __lsan_register_root_region(stack_ + guard_bytes, stack_bytes - guard_bytes);
-    return;
-  }
 #endif
   munmap(stack_, stack_bytes);
 }
