@@ -1,7 +1,9 @@
 #include "chaos/play.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "base/str.h"
 #include "chaos/data.h"
@@ -39,6 +41,10 @@ class Stage final : public Witness {
       simulation_.start(rank, [this, rank] { ranks_[static_cast<std::size_t>(rank)]->run(); });
     if (!simulation_.run(end_ns)) found_wrong("a rank never comes to its end");
     settle();
+    for (const auto& [visited, times] : visits_) {
+      const auto& [rank, phase, place] = visited;
+      out_.places[{rank, str(phase, "/", place)}] = times;
+    }
     out_.hash = simulation_.trace_hash();
     out_.virtual_ns = simulation_.now_ns();
     out_.events = simulation_.events();
@@ -104,11 +110,10 @@ class Stage final : public Witness {
   }
 
   void come_to(int rank, std::string_view place) {
-    const std::string& phase = phases_[static_cast<std::size_t>(rank)];
-    const std::uint64_t times = ++out_.places[{rank, str(phase, "/", place)}];
+    const std::string_view phase = phases_[static_cast<std::size_t>(rank)];
+    const std::uint64_t times = ++visits_[{rank, phase, place}];
     for (const Strike& strike : scenario_.strikes)
-      if (strike.rank == rank && strike.nth == times &&
-          std::string_view(strike.place) == str(phase, "/", place))
+      if (strike.rank == rank && strike.nth == times && strike.place == str(phase, "/", place))
         happen(strike);
   }
 
@@ -159,7 +164,9 @@ class Stage final : public Witness {
   const Scenario& scenario_;
   sys::Simulation simulation_;
   transport::emulated::Network network_;
-  std::vector<std::string> phases_;
+  std::vector<std::string_view> phases_;
+  // By rank, phase and place, which are literals.
+  std::map<std::tuple<int, std::string_view, std::string_view>, std::uint64_t> visits_;
   struct Stay {
     std::int64_t begin_ns;
     int group;

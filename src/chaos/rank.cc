@@ -96,11 +96,9 @@ void Rank::run() {
 
 void Rank::make(const Operation& operation) {
   const auto found = groups_.find(operation.group);
-  const bool is_split =
-      operation.kind == Operation::Kind::split || operation.kind == Operation::Kind::split_again;
-  if (is_split) ++splits_;
-  const int made = splits_;
+  if (operation.kind == Operation::Kind::split) ++splits_;
   number_ = operation.number;
+  may_be_refused_ = !operation.algorithm.empty();
   group_ = operation.group;
   if (number_ < resumes_at_ || found == groups_.end() || found->second.is_over) return;
   Group& group = found->second;
@@ -114,10 +112,7 @@ void Rank::make(const Operation& operation) {
     case Operation::Kind::messages:
       return messages(operation, group.communicator);
     case Operation::Kind::split:
-    case Operation::Kind::split_again: {
-      splits_ = made;
       return split(operation, group.communicator);
-    }
     case Operation::Kind::abort:
       return abort(operation, group);
   }
@@ -241,7 +236,7 @@ void Rank::judge_error(const Error& error, const std::string& what, bool is_maki
                        const Communicator& group) {
   witness_.saw(rank_, str("fails: ", what, ": ", error.describe()));
   // A plan that does not serve this call is refused on all ranks alike.
-  if (error.kind == ErrorKind::misuse) return;
+  if (error.kind == ErrorKind::misuse && may_be_refused_ && !is_making) return;
   const int culprit = in_job(error, group);
   // While communicators are made, not all that are missing need be known.
   if (culprit < 0 && error.timed_out && is_making) return;
@@ -254,7 +249,7 @@ void Rank::judge_error(const Error& error, const std::string& what, bool is_maki
 }
 
 void Rank::leave_group(const Error& error, const Communicator& group) {
-  if (error.kind == ErrorKind::misuse || !group.valid()) return;
+  if ((error.kind == ErrorKind::misuse && may_be_refused_) || !group.valid()) return;
   const auto is_of = [&](auto& known) { return known.second.communicator.id() == group.id(); };
   const auto known = std::ranges::find_if(groups_, is_of);
   if (known == groups_.end()) return;

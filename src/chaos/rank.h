@@ -85,6 +85,7 @@ class Rank {
   int splits_ = 0;
   std::uint64_t number_ = 0;      // of the operation that it is at
   int group_ = 0;                 // likewise
+  bool may_be_refused_ = false;   // it names an algorithm, which may not serve it
   std::uint64_t resumes_at_ = 0;  // operations before that number are left out
   bool has_left_ = false;
 };

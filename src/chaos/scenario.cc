@@ -55,13 +55,15 @@ std::string draw_algorithm(Dice& dice, Collective collective) {
   return names.empty() ? std::string() : std::string(dice.pick(names));
 }
 
-Operation::Kind draw_kind(Dice& dice) {
-  const std::uint64_t drawn = dice.below(100);
+// Of a hundred, so many; from `newest` to the aborts it is a split of the newest group.
+constexpr std::uint64_t newest = 93;
+constexpr std::uint64_t aborts = 97;
+
+Operation::Kind kind_of(std::uint64_t drawn) {
   if (drawn < 55) return Operation::Kind::call;
   if (drawn < 70) return Operation::Kind::calls_at_once;
   if (drawn < 86) return Operation::Kind::messages;
-  if (drawn < 93) return Operation::Kind::split;
-  if (drawn < 97) return Operation::Kind::split_again;
+  if (drawn < aborts) return Operation::Kind::split;
   return Operation::Kind::abort;
 }
 
@@ -73,7 +75,8 @@ Scenario make_scenario(std::uint64_t seed, const Options& options) {
   int groups = 1;
   for (int i = 0; i < options.operations; ++i) {
     Operation one;
-    one.kind = draw_kind(dice);
+    const std::uint64_t drawn = dice.below(100);
+    one.kind = kind_of(drawn);
     one.group = static_cast<int>(dice.below(static_cast<std::uint64_t>(groups)));
     one.collective = dice.pick(collectives);
     one.algorithm = draw_algorithm(dice, one.collective);
@@ -84,8 +87,8 @@ Scenario make_scenario(std::uint64_t seed, const Options& options) {
     one.calls = 2 + static_cast<int>(dice.below(3));
     one.colors = 1 + static_cast<int>(dice.below(3));
     one.number = static_cast<std::uint64_t>(i);
-    if (one.kind == Operation::Kind::split_again) one.group = groups - 1;
-    if (one.kind == Operation::Kind::split || one.kind == Operation::Kind::split_again) ++groups;
+    if (one.kind == Operation::Kind::split && drawn >= newest) one.group = groups - 1;
+    if (one.kind == Operation::Kind::split) ++groups;
     // Of the group of all, an abort would end the run.
     if (one.kind == Operation::Kind::abort && one.group == 0) one.kind = Operation::Kind::call;
     out.operations.push_back(std::move(one));
@@ -106,7 +109,6 @@ std::string describe(const Operation& operation) {
     case Operation::Kind::messages:
       return str("messages of ", operation.count, " ", name(operation.type), " round the ring", of);
     case Operation::Kind::split:
-    case Operation::Kind::split_again:
       return str("split into ", operation.colors, of);
     case Operation::Kind::abort:
       return str("abort", of, " by rank ", operation.root, " of it");

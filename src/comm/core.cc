@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <thread>
 
 #include "base/error.h"
 #include "base/settings.h"
@@ -74,7 +73,8 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   for (int i = 0; i < placement.ranks_on(node); ++i)
     neighbours.push_back(placement.rank_at(node, i));
   core->status_page = std::make_unique<comm::StatusPage>(
-      job->status_page_name(core->id, core->epoch, node), core->rank, neighbours, core->size);
+      job->sys_world(), job->status_page_name(core->id, core->epoch, node), core->rank, neighbours,
+      core->size);
   if (job->settings().boolean(Setting::flat)) placement = topo::Placement::single_node(core->size);
   UNISONO_ASSIGN(core->host, comm::HostPath::make(job,
                                                   {.communicator = core->id,

@@ -24,7 +24,6 @@
 #include "sys/local_server.h"
 #include "sys/thread.h"
 #include "trace/file.h"
-#include "transport/clock.h"
 
 namespace unisono::comm {
 namespace {
@@ -350,7 +349,7 @@ void dump_and_ask(const Communicator::Core& core, std::string_view cause) {
 void dump_process_to_directory(const Communicator::Core& failed) {
   if (directory_of(failed).empty()) return;
   dump_to_directory(failed, "failure");
-  const std::int64_t recent = transport::now_ns() - rewrite_interval_ns;
+  const std::int64_t recent = failed.scheduler->world().now_ns() - rewrite_interval_ns;
   Registry::instance().for_each(
       [&](const Watched& one) {
         const Communicator::Core& core = *one.core;

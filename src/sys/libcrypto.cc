@@ -1,16 +1,10 @@
 #include "sys/libcrypto.h"
 
-#include <dlfcn.h>
-
 #include "base/error.h"
+#include "sys/loaded_functions.h"
 
 namespace unisono::sys {
 namespace {
-
-struct Loaded {
-  Libcrypto functions;
-  Status status;
-};
 
 Status load(Libcrypto& functions) {
   // Never closed: contexts live as long as connections, which may outlive main().
@@ -22,31 +16,15 @@ Status load(Libcrypto& functions) {
         "found. Install OpenSSL's library (libssl3 on Debian and Ubuntu), or set "
         "UNISONO_WIRE=none on every rank where the network is trusted");
   const char* missing = nullptr;
-  // A type and a member cannot be in parentheses. NOLINTBEGIN(bugprone-macro-parentheses)
-#define UNISONO_LOAD(name, symbol, result, parameters)                             \
-  functions.name = reinterpret_cast<result(*) parameters>(dlsym(library, symbol)); \
-  if (functions.name == nullptr && missing == nullptr) missing = symbol;
-  UNISONO_LIBCRYPTO_FUNCTIONS(UNISONO_LOAD)
-#undef UNISONO_LOAD
-  // NOLINTEND(bugprone-macro-parentheses)
+  UNISONO_LIBCRYPTO_FUNCTIONS(UNISONO_LOAD_FUNCTION)
   if (missing != nullptr)
     return environment_error("this machine's libcrypto lacks ", missing,
                              "; it must be of OpenSSL 1.1 or 3");
   return {};
 }
 
-Loaded load_once() {
-  Loaded loaded;
-  loaded.status = load(loaded.functions);
-  return loaded;
-}
-
 }  // namespace
 
-Result<const Libcrypto*> libcrypto() {
-  static const Loaded loaded = load_once();
-  if (!loaded.status.ok()) return Error(loaded.status.error());
-  return &loaded.functions;
-}
+Result<const Libcrypto*> libcrypto() { return loaded_once<Libcrypto, load>(); }
 
 }  // namespace unisono::sys

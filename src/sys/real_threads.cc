@@ -1,4 +1,4 @@
-// How blocking code waits in the real world.
+// How blocking code waits in the real world, and what processes of a host share.
 
 #include <poll.h>
 #include <sched.h>
@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "sys/host.h"
 #include "sys/real_world.h"
+#include "sys/shared_memory.h"
 #include "sys/thread.h"
 
 namespace unisono::sys {
@@ -58,6 +59,15 @@ void RealWorld::sleep(std::int64_t at_most_ns, std::span<const int> event_descri
     events[i] = {.fd = event_descriptors[i], .events = POLLIN, .revents = 0};
   ppoll(events.data(), count, &duration, nullptr);
 }
+
+Result<std::shared_ptr<std::byte>> RealWorld::share_memory(const std::string& name,
+                                                           std::size_t bytes) {
+  UNISONO_ASSIGN(auto opened, SharedMemory::open(name, bytes, bytes));
+  const auto held = std::make_shared<SharedMemory>(std::move(opened));
+  return std::shared_ptr<std::byte>(held, held->data());
+}
+
+void RealWorld::remove_shared_name(const std::string& name) { SharedMemory::unlink(name); }
 
 std::string RealWorld::host_identity() { return sys::host_identity(); }
 

@@ -41,6 +41,9 @@ class RealWorld final : public World {
   std::unique_ptr<Condition> make_condition() override;
   void yield() override;
   void sleep(std::int64_t at_most_ns, std::span<const int> event_descriptors) override;
+  Result<std::shared_ptr<std::byte>> share_memory(const std::string& name,
+                                                  std::size_t bytes) override;
+  void remove_shared_name(const std::string& name) override;
   std::string host_identity() override;
   int processors() override;
 

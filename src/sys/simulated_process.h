@@ -44,6 +44,11 @@ class SimulatedWorld final : public World {
   void yield() override;
   void sleep(std::int64_t at_most_ns, std::span<const int> event_descriptors) override;
   bool is_real() const override { return false; }
+  Result<std::shared_ptr<std::byte>> share_memory(const std::string& name,
+                                                  std::size_t bytes) override;
+  void remove_shared_name(const std::string& name) override {
+    simulation_.shared_memory_.erase({host_, name});
+  }
   std::string host_identity() override { return host_; }
   int processors() override { return 64; }  // more than ranks, as a rule
 

@@ -6,6 +6,7 @@
 #include <deque>
 
 #include "base/error.h"
+#include "base/try.h"
 #include "sys/waiting_room.h"
 
 namespace unisono::sys {
@@ -336,6 +337,18 @@ Result<std::string> SimulatedWorld::read_file(const std::string& path, std::size
   if (found->second.size() > most_bytes)
     return environment_error(path, " is longer than the ", most_bytes, " bytes it may have");
   return found->second;
+}
+
+Result<std::shared_ptr<std::byte>> SimulatedWorld::share_memory(const std::string& name,
+                                                                std::size_t bytes) {
+  std::shared_ptr<PrivateMemory>& known = simulation_.shared_memory_[{host_, name}];
+  if (!known) {
+    UNISONO_ASSIGN(auto made, PrivateMemory::allocate(bytes));
+    known = std::make_shared<PrivateMemory>(std::move(made));
+  }
+  if (known->bytes() < bytes)
+    return bug("two sizes of the shared memory ", name, ": ", known->bytes(), " and ", bytes);
+  return std::shared_ptr<std::byte>(known, known->data());
 }
 
 Status SimulatedWorld::publish_file(const std::string& path, std::string_view content) {

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "sys/shared_memory.h"
 #include "sys/world.h"
 
 namespace unisono::sys {
@@ -78,7 +79,7 @@ class Simulation {
   // Nothing gets through between the two until then; no_deadline_ns: never again.
   void cut(int process, int other, std::int64_t until_ns);
   std::int64_t cut_until_ns(int process, int other) const;
-  // The process stands still meanwhile: its threads, and what comes for it.
+  // The process is stopped until then: its threads do not run, and what is sent to it waits.
   void stop(int process, std::int64_t until_ns);
   // For what else a simulated world is made of, such as a network's transport: an event, a draw
   // from the seed, and a mark in trace_hash().
@@ -145,6 +146,8 @@ class Simulation {
   std::map<std::string, class SimulatedListener*> listeners_;  // by address
   std::set<std::string> lost_addresses_;                       // of hosts that do not answer
   std::map<std::string, std::string> files_;
+  // By host and name.
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<PrivateMemory>> shared_memory_;
   std::map<std::pair<std::int64_t, std::uint64_t>, std::function<void()>>
       events_;  // by time, number
   std::map<std::pair<int, int>, std::int64_t> cut_until_ns_;

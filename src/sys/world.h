@@ -162,9 +162,14 @@ class World {
   virtual void yield() = 0;
   // At most so long; with descriptors (eight at most), until one polls as readable.
   virtual void sleep(std::int64_t at_most_ns, std::span<const int> event_descriptors = {}) = 0;
-  // Whether time goes by itself, so that what is measured with the processor's counter counts.
+  // Whether time is the machine's, so that the processor's counter measures it.
   virtual bool is_real() const { return true; }
 
+  // Memory that the processes of this host share by the name ("/..."), zeroed at first, until all
+  // have let it go. The name stays until somebody removes it.
+  virtual Result<std::shared_ptr<std::byte>> share_memory(const std::string& name,
+                                                          std::size_t bytes) = 0;
+  virtual void remove_shared_name(const std::string& name) = 0;
   // The same for two processes exactly if they can share memory.
   virtual std::string host_identity() = 0;
   // Of this host, that its processes may use.

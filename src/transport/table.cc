@@ -86,8 +86,8 @@ Result<TransportSet> TransportSet::make(const TransportOptions& options, std::st
   set.named_ = named;
   for (const TransportRow& row : table) {
     if (!row.is_default && row.name != named) continue;
-    const bool is_replaced = make_network && row.reach == Reach::network;
-    UNISONO_ASSIGN(auto made, is_replaced ? make_network(options) : row.make(options));
+    if (make_network && row.reach != Reach::network) continue;
+    UNISONO_ASSIGN(auto made, make_network ? make_network(options) : row.make(options));
     if (options.delay_ns > 0 && row.reach == Reach::network)
       made = interpose::make_transport(
           std::move(made), {.min_delay_ns = options.delay_ns, .max_delay_ns = options.delay_ns});

@@ -82,7 +82,8 @@ class TransportSet {
  public:
   TransportSet() = default;
   // The default ones, and `named`, which must be in the table or empty.
-  // `make_network`, if given, stands for the table's transports between hosts.
+  // `make_network`, if given, stands for the table's transports between hosts; then there are no
+  // others.
   static Result<TransportSet> make(const TransportOptions& options, std::string_view named,
                                    const MakeTransport& make_network = {});
 

@@ -39,7 +39,7 @@ TEST(DeviceClock, TheErrorGrowsUntilALaterBoundTakesTheOldOnesPlace) {
   clock.came_after(0, 0);
   clock.came_before(0, 10);
   EXPECT_EQ(clock.error_ns(second_ns), 5 + 100'000);
-  // It goes by 50 us a second faster than the host's.
+  // It is 50 us a second faster than the host's.
   clock.came_after(second_ns + 50'000, second_ns);
   clock.came_before(second_ns + 50'000, second_ns + 10);
   EXPECT_EQ(clock.error_ns(second_ns + 10), 5);

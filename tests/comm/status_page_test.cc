@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/str.h"
+#include "sys/real_world.h"
 
 namespace unisono::comm {
 namespace {
@@ -14,8 +15,9 @@ namespace {
 class StatusPage : public testing::Test {
  protected:
   const std::string name_ = str("test-", getpid());
-  comm::StatusPage three_{name_, 3, {3, 5, 8}, 9}, five_{name_, 5, {3, 5, 8}, 9},
-      eight_{name_, 8, {3, 5, 8}, 9};
+  const std::unique_ptr<sys::RealWorld> world_ = std::move(*sys::RealWorld::create());
+  comm::StatusPage three_{*world_, name_, 3, {3, 5, 8}, 9}, five_{*world_, name_, 5, {3, 5, 8}, 9},
+      eight_{*world_, name_, 8, {3, 5, 8}, 9};
 
   void SetUp() override { three_.all_have_joined(); }
   static std::set<int> at_rest(const comm::StatusPage& status_page) {

@@ -8,26 +8,29 @@
 
 namespace unisono::comm {
 
-StatusPage::StatusPage(const std::string& name, int rank, std::vector<int> neighbours, int ranks)
-    : neighbours_(std::move(neighbours)), ranks_(ranks), name_("/unisono-page-" + name) {
+StatusPage::StatusPage(sys::World& world, const std::string& name, int rank,
+                       std::vector<int> neighbours, int ranks)
+    : neighbours_(std::move(neighbours)),
+      ranks_(ranks),
+      name_("/unisono-page-" + name),
+      world_(world) {
   const auto own = std::find(neighbours_.begin(), neighbours_.end(), rank);
   own_ = static_cast<std::size_t>(own - neighbours_.begin());
   if (neighbours_.size() == 1) return;
-  const std::size_t bytes = neighbours_.size() * sizeof(Line);
-  auto memory = sys::SharedMemory::open(name_, bytes, bytes);
+  auto memory = world_.share_memory(name_, neighbours_.size() * sizeof(Line));
   if (!memory.ok()) {
     log(LogLevel::info,
         "timeout errors will not name the ranks that have not joined: ", memory.error().message);
     return;
   }
-  memory_.emplace(std::move(memory).value());
+  memory_ = std::move(*memory);
   own_line_ = &line_of(own_);
   own_line_->process = sys::this_process();
 }
 
 void StatusPage::all_have_joined() {
   if (!memory_) return;
-  sys::SharedMemory::unlink(name_);
+  world_.remove_shared_name(name_);
   at_exit_.emplace([this] { leave(Departure::exit); });
 }
 
@@ -59,7 +62,7 @@ std::optional<Error> StatusPage::died(Departure least) {
 StatusPage::Line& StatusPage::line_of(std::size_t neighbour) const {
   if (!memory_) return const_cast<Line&>(lonely_);
   // Zeroed memory is a valid atomic of value 0 on every platform that this library runs on.
-  return *reinterpret_cast<Line*>(memory_->data() + neighbour * sizeof(Line));
+  return *reinterpret_cast<Line*>(memory_.get() + neighbour * sizeof(Line));
 }
 
 std::vector<int> StatusPage::absent() const {
@@ -115,6 +118,8 @@ std::optional<Error> StatusPage::told() const {
   return std::nullopt;
 }
 
-std::size_t StatusPage::memory_bytes() const { return memory_ ? memory_->bytes() : 0; }
+std::size_t StatusPage::memory_bytes() const {
+  return memory_ ? neighbours_.size() * sizeof(Line) : 0;
+}
 
 }  // namespace unisono::comm

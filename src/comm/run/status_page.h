@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,7 +18,7 @@
 #include "base/fixed_text.h"
 #include "sys/exit.h"
 #include "sys/process.h"
-#include "sys/shared_memory.h"
+#include "sys/world.h"
 #include "transport/transport.h"
 
 namespace unisono::comm {
@@ -28,7 +29,8 @@ class StatusPage {
   // same for these and for no other communicator. Where shared memory cannot be had, only this rank
   // is known.
   // `rank` and its neighbours are of a communicator of `ranks`.
-  StatusPage(const std::string& name, int rank, std::vector<int> neighbours, int ranks);
+  StatusPage(sys::World& world, const std::string& name, int rank, std::vector<int> neighbours,
+             int ranks);
 
   // Once all neighbours have made theirs: removes the name, so that nothing is left behind.
   void all_have_joined();
@@ -124,8 +126,9 @@ class StatusPage {
   int ranks_;
   std::size_t own_ = 0;  // this rank's place among them
   std::string name_;
-  std::optional<sys::SharedMemory> memory_;
-  Line lonely_;  // stands for the page where there is none
+  sys::World& world_;
+  std::shared_ptr<std::byte> memory_;  // null: only this rank is known
+  Line lonely_;                        // stands for the page where there is none
   Line* own_line_ = &lonely_;
   // Watches the neighbours once somebody asks; a neighbour in this process is not watched.
   std::vector<sys::ProcessWatch> watches_;

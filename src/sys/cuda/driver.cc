@@ -3,14 +3,10 @@
 #include <dlfcn.h>
 
 #include "base/error.h"
+#include "sys/loaded_functions.h"
 
 namespace unisono::sys::cuda {
 namespace {
-
-struct Loaded {
-  Driver driver;
-  Status status;
-};
 
 Status load(Driver& driver) {
   // Never closed: the driver keeps threads of its own.
@@ -33,19 +29,9 @@ Status load(Driver& driver) {
   return check(driver, driver.init(0), "initialising the CUDA driver");
 }
 
-Loaded load_once() {
-  Loaded loaded;
-  loaded.status = load(loaded.driver);
-  return loaded;
-}
-
 }  // namespace
 
-Result<const Driver*> driver() {
-  static const Loaded loaded = load_once();
-  if (!loaded.status.ok()) return Error(loaded.status.error());
-  return &loaded.driver;
-}
+Result<const Driver*> driver() { return loaded_once<Driver, load>(); }
 
 Status check(const Driver& driver, DriverResult result, std::string_view what) {
   if (result == driver_success) [[likely]]

@@ -15,7 +15,7 @@ class EmulatedConnection final : public Connection {
         wire_(std::move(wire)),
         which_(which),
         ranks_(request.ranks) {
-    region_ = own().region.data();
+    region_ = own().region->data();
     signals_ = own().signals.get();
   }
   ~EmulatedConnection() override {

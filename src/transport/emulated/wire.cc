@@ -1,9 +1,6 @@
 #include "transport/emulated/wire.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -11,29 +8,6 @@
 #include "base/try.h"
 
 namespace unisono::transport::emulated {
-
-Result<Pages> Pages::make(std::size_t bytes) {
-  Pages out;
-  out.bytes_ = std::max<std::size_t>(bytes, 1);
-  void* const memory = mmap(nullptr, out.bytes_, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return system_error("no memory for a region", errno);
-  out.data_ = static_cast<std::byte*>(memory);
-  return out;
-}
-
-Pages::Pages(Pages&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
-
-Pages& Pages::operator=(Pages&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
-Pages::~Pages() {
-  if (data_ != nullptr) munmap(data_, bytes_);
-}
 
 Wire::Wire(Network& network, int low_process, int high_process) : network_(network) {
   ends_[0].process = low_process;
@@ -43,7 +17,8 @@ Wire::Wire(Network& network, int low_process, int high_process) : network_(netwo
 Status Wire::join(std::size_t which, const Geometry& geometry) {
   End& end = ends_[which];
   end.geometry = geometry;
-  UNISONO_ASSIGN(end.region, Pages::make(geometry.region_bytes));
+  UNISONO_ASSIGN(auto region, sys::PrivateMemory::allocate(geometry.region_bytes));
+  end.region.emplace(std::move(region));
   end.signals =
       std::make_unique<std::atomic<std::uint64_t>[]>(static_cast<std::size_t>(geometry.signals));
   end.is_joined = true;
@@ -139,7 +114,7 @@ void Wire::arrive(std::size_t from, const std::shared_ptr<Put>& put) {
   take(from, *put);
   if (!put->has_left) return;
   if (!to.is_gone && to.is_joined && put->size > 0)
-    std::memcpy(to.region.data() + put->offset, put->bytes.data(), put->size);
+    std::memcpy(to.region->data() + put->offset, put->bytes.data(), put->size);
   put->has_arrived = true;
   reach(1 - from, "transport.arrival");
   put->bytes = {};
@@ -161,10 +136,9 @@ void Wire::arrive(std::size_t from, const std::shared_ptr<Put>& put) {
 void Wire::leave(std::size_t which) {
   ends_[which].is_gone = true;
   // After all that is under way.
-  std::int64_t last_ns = ends_[which].last_word_ns;
-  for (const auto& put : ends_[which].under_way)
-    if (!put->has_arrived) last_ns = std::max(last_ns, ends_[which].is_free_ns);
-  ends_[which].last_word_ns = last_ns + network_.options_.max_latency_ns;
+  End& end = ends_[which];
+  end.last_word_ns = std::max(end.last_word_ns, end.under_way.empty() ? 0 : end.is_free_ns) +
+                     network_.options_.max_latency_ns;
   say(which, [](End& to) { to.peer_left = true; });
 }
 

@@ -6,27 +6,14 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "sys/shared_memory.h"
 #include "transport/emulated/network.h"
 
 namespace unisono::transport::emulated {
-
-// Zeroed memory in pages, taken as it is touched.
-class Pages {
- public:
-  static Result<Pages> make(std::size_t bytes);
-  Pages() = default;
-  Pages(Pages&& other) noexcept;
-  Pages& operator=(Pages&& other) noexcept;
-  ~Pages();
-  std::byte* data() const { return data_; }
-
- private:
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
-};
 
 class Wire : public std::enable_shared_from_this<Wire> {
  public:
@@ -44,7 +31,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
     bool is_joined = false;
     bool is_gone = false;  // destroyed
     Geometry geometry;
-    Pages region;
+    std::optional<sys::PrivateMemory> region;  // once joined
     std::unique_ptr<std::atomic<std::uint64_t>[]> signals;
     std::deque<std::shared_ptr<Put>> under_way;  // from here, in the order of try_put
     std::size_t underway_bytes = 0;

@@ -50,7 +50,7 @@ Status Inbox::store(const Arrived& what) {
   if (after < before) [[unlikely]]
     return peer_error(peer_, "rank ", peer_, " stored ", after, " to signal ", what.index,
                       ", which was ", before, " before; signals only grow");
-  // Release: whoever acquires the value sees the bytes of all writes before it.
+  // Release: a thread that acquires the value sees the bytes of all writes before it.
   signal.store(after, std::memory_order_release);
   return {};
 }

@@ -1,18 +1,12 @@
 #include "transport/ofi/library.h"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
 
 #include "base/error.h"
+#include "sys/loaded_functions.h"
 
 namespace unisono::transport::ofi {
 namespace {
-
-struct Loaded {
-  Library functions;
-  Status status;
-};
 
 Status load(Library& functions) {
   // Never closed: providers keep state that ends after main().
@@ -22,13 +16,7 @@ Status load(Library& functions) {
         "libfabric.so.1 was not found; install libfabric 1.17 or newer (libfabric1 on Debian and "
         "Ubuntu)");
   const char* missing = nullptr;
-  // A type and a member cannot be in parentheses. NOLINTBEGIN(bugprone-macro-parentheses)
-#define UNISONO_LOAD(name, symbol, result, parameters)                             \
-  functions.name = reinterpret_cast<result(*) parameters>(dlsym(library, symbol)); \
-  if (functions.name == nullptr && missing == nullptr) missing = symbol;
-  UNISONO_LIBFABRIC_FUNCTIONS(UNISONO_LOAD)
-#undef UNISONO_LOAD
-  // NOLINTEND(bugprone-macro-parentheses)
+  UNISONO_LIBFABRIC_FUNCTIONS(UNISONO_LOAD_FUNCTION)
   if (missing != nullptr) return environment_error("this machine's libfabric lacks ", missing);
   const std::uint32_t version = functions.version();
   if (FI_VERSION_LT(version, library_version))
@@ -37,19 +25,9 @@ Status load(Library& functions) {
   return {};
 }
 
-Loaded load_once() {
-  Loaded loaded;
-  loaded.status = load(loaded.functions);
-  return loaded;
-}
-
 }  // namespace
 
-Result<const Library*> library() {
-  static const Loaded loaded = load_once();
-  if (!loaded.status.ok()) return Error(loaded.status.error());
-  return &loaded.functions;
-}
+Result<const Library*> library() { return sys::loaded_once<Library, load>(); }
 
 Error fabric_error(std::string_view what, long code) {
   const auto loaded = library();
