@@ -3,8 +3,10 @@
 #include <sys/mman.h>
 
 #include <cstdint>
+#include <cstring>
 #include <new>
 #include <utility>
+#include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define UNISONO_ASAN 1
@@ -27,21 +29,111 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+#ifdef UNISONO_SWITCHES_STACKS
+// unisono_switch_stacks(from, to): what a function must keep goes on this stack, whose end goes to
+// *from; then the same comes from the stack that ends at `to`, and the call there returns.
+extern "C" void unisono_switch_stacks(void** from, void* to);
+asm(R"(
+.pushsection .text
+.globl unisono_switch_stacks
+.hidden unisono_switch_stacks
+.type unisono_switch_stacks, @function
+unisono_switch_stacks:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size unisono_switch_stacks, . - unisono_switch_stacks
+.popsection
+)");
+#endif
+
 namespace unisono::sys {
 namespace {
 
 // Address space; memory is taken as it is touched. The lowest page is a guard.
 constexpr std::size_t stack_bytes = std::size_t{1} << 20;
 constexpr std::size_t guard_bytes = 4096;
+// Stacks of fibers that are gone, for the next ones: mapping one and touching it costs more than
+// most fibers do.
+constexpr std::size_t most_kept_stacks = 64;
 
-}  // namespace
+struct KeptStacks {
+  std::vector<std::byte*> list;
+  ~KeptStacks() {
+    for (std::byte* const stack : list) munmap(stack, stack_bytes);
+  }
+};
+thread_local KeptStacks kept_stacks;
 
-Fiber::Fiber(std::function<void()> run) : run_(std::move(run)) {
+std::byte* take_stack() {
+  if (!kept_stacks.list.empty()) {
+    std::byte* const stack = kept_stacks.list.back();
+    kept_stacks.list.pop_back();
+    return stack;
+  }
   void* const memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   mprotect(memory, guard_bytes, PROT_NONE);
-  stack_ = static_cast<std::byte*>(memory);
+  return static_cast<std::byte*>(memory);
+}
+
+void give_stack(std::byte* stack) {
+  if (kept_stacks.list.size() < most_kept_stacks)
+    kept_stacks.list.push_back(stack);
+  else
+    munmap(stack, stack_bytes);
+}
+
+#ifdef UNISONO_SWITCHES_STACKS
+// begin() starts with a stack and no argument.
+thread_local Fiber* beginner = nullptr;
+constexpr std::size_t kept_registers = 6;
+#endif
+
+}  // namespace
+
+#ifdef UNISONO_SWITCHES_STACKS
+
+Fiber::Fiber(std::function<void()> run) : run_(std::move(run)), stack_(take_stack()) {
+  // As if begin() had been called: its return address, which there is none of, is 8 bytes past a
+  // multiple of 16.
+  const std::uintptr_t entry = reinterpret_cast<std::uintptr_t>(&Fiber::begin);
+  std::byte* end = stack_ + stack_bytes - sizeof entry;
+  std::memset(end, 0, sizeof entry);
+  end -= sizeof entry;
+  std::memcpy(end, &entry, sizeof entry);
+  end -= kept_registers * sizeof entry;
+  std::memset(end, 0, kept_registers * sizeof entry);
+  own_ = end;
+}
+
+Fiber::~Fiber() { give_stack(stack_); }
+
+void Fiber::resume() {
+  beginner = this;
+  unisono_switch_stacks(&resumer_, own_);
+}
+
+void Fiber::suspend() { unisono_switch_stacks(&own_, resumer_); }
+
+void Fiber::begin() { beginner->run_to_end(); }
+
+#else
+
+Fiber::Fiber(std::function<void()> run) : run_(std::move(run)), stack_(take_stack()) {
   getcontext(&own_);
   own_.uc_stack.ss_sp = stack_ + guard_bytes;
   own_.uc_stack.ss_size = stack_bytes - guard_bytes;
@@ -59,7 +151,12 @@ Fiber::~Fiber() {
 #ifdef UNISONO_TSAN
   __tsan_destroy_fiber(own_thread_);
 #endif
+#ifdef UNISONO_ASAN
+  // What was left there is poisoned for ever.
   munmap(stack_, stack_bytes);
+#else
+  give_stack(stack_);
+#endif
 }
 
 void Fiber::resume() {
@@ -99,10 +196,16 @@ void Fiber::enter() {
 void Fiber::begin(unsigned high, unsigned low) {
   auto* const self = reinterpret_cast<Fiber*>(std::uintptr_t{high} << 32 | low);
   self->enter();
-  self->run_();
-  self->run_ = nullptr;
-  self->has_ended_ = true;
-  self->suspend();
+  self->run_to_end();
+}
+
+#endif
+
+void Fiber::run_to_end() {
+  run_();
+  run_ = nullptr;
+  has_ended_ = true;
+  suspend();
 }
 
 }  // namespace unisono::sys

@@ -111,6 +111,13 @@ void Simulation::reach(int process, std::string_view place) {
     current_->fiber.suspend();
 }
 
+void Simulation::interrupt(int process) {
+  if (current_ == nullptr || &current_->world != worlds_[static_cast<std::size_t>(process)].get())
+    return;
+  const std::int64_t turns = std::int64_t{1} << random_() % 6;
+  park(nullptr, now_ns_ + current_->world.ahead_ns_ + turns * turn_ns());
+}
+
 std::size_t Simulation::open_streams() const {
   std::size_t open = 0;
   for (const auto& world : worlds_) open += world->is_alive_ ? world->streams_.size() : 0;

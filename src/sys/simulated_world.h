@@ -97,6 +97,9 @@ class Simulation {
     watcher_ = std::move(watcher);
   }
   void reach(int process, std::string_view place);
+  // Takes the processor from the fiber that runs, if it is one of the process's, for a while in
+  // which others run. Where no mutex is held.
+  void interrupt(int process);
   void kill(int process, Death death);
   // Streams and listeners of living processes that have not been closed, and fibers that have not
   // ended.
@@ -127,7 +130,15 @@ class Simulation {
   std::int64_t turn_ns();
   bool draw(double probability);
   Task<void> counted(SimulatedWorld& world, Task<void> task);
-  void happen_first();
+  struct Event {
+    std::int64_t time_ns;
+    std::uint64_t number;
+    std::function<void()> happen;
+    bool operator>(const Event& other) const {
+      return std::pair(time_ns, number) > std::pair(other.time_ns, other.number);
+    }
+  };
+  Event take_first();
   class Strand;
   friend class Strand;
   Strand& spawn(SimulatedWorld& world, std::function<void()> run);
@@ -148,8 +159,7 @@ class Simulation {
   std::map<std::string, std::string> files_;
   // By host and name.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<PrivateMemory>> shared_memory_;
-  std::map<std::pair<std::int64_t, std::uint64_t>, std::function<void()>>
-      events_;  // by time, number
+  std::vector<Event> events_;  // a heap, the next one at its front
   std::map<std::pair<int, int>, std::int64_t> cut_until_ns_;
   int running_ = 0;  // started tasks of living processes that have not ended
   std::vector<std::unique_ptr<SimulatedWorld>> worlds_;

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "sys/simulated_process.h"
@@ -12,7 +14,7 @@ Simulation::~Simulation() {
   // Tasks use everything else; what they close on their way out must still find it.
   for (const auto& world : worlds_) world->tasks_.cancel_all();
   // One by one: a stream that is dropped with its event schedules its end.
-  while (!events_.empty()) events_.extract(events_.begin());
+  while (!events_.empty()) take_first();
 }
 
 int Simulation::add_process(const std::string& host) {
@@ -70,7 +72,8 @@ void Simulation::stop(int process, std::int64_t until_ns) {
 }
 
 void Simulation::schedule(std::int64_t time_ns, std::function<void()> happen) {
-  events_.emplace(std::pair(time_ns, ++last_event_), std::move(happen));
+  events_.push_back({time_ns, ++last_event_, std::move(happen)});
+  std::ranges::push_heap(events_, std::greater());
 }
 
 const Traffic& Simulation::traffic(int process) const {
@@ -102,10 +105,11 @@ bool Simulation::is_quiet() const {
   return !scheduler_.has_ready() && scheduler_.next_deadline_ns() == no_deadline_ns;
 }
 
-void Simulation::happen_first() {
-  const auto event = events_.extract(events_.begin());
-  note(event.key().second);
-  event.mapped()();
+Simulation::Event Simulation::take_first() {
+  std::ranges::pop_heap(events_, std::greater());
+  Event out = std::move(events_.back());
+  events_.pop_back();
+  return out;
 }
 
 bool Simulation::run(std::int64_t until_ns) {
@@ -114,14 +118,17 @@ bool Simulation::run(std::int64_t until_ns) {
     run_strands();
     if (running_ == 0) return true;
     const std::int64_t deadline_ns = scheduler_.next_deadline_ns();
-    const std::int64_t event_ns = events_.empty() ? no_deadline_ns : events_.begin()->first.first;
+    const std::int64_t event_ns = events_.empty() ? no_deadline_ns : events_.front().time_ns;
     const std::int64_t next_ns = std::min(deadline_ns, event_ns);
     if (next_ns == no_deadline_ns || next_ns > until_ns) return false;
     now_ns_ = std::max(now_ns_, next_ns);
-    if (event_ns <= deadline_ns)
-      happen_first();
-    else
+    if (event_ns <= deadline_ns) {
+      const Event event = take_first();
+      note(event.number);
+      event.happen();
+    } else {
       scheduler_.expire(now_ns_);
+    }
   }
 }
 
