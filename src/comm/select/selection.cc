@@ -1,6 +1,7 @@
 #include "comm/select/selection.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/error.h"
@@ -26,6 +27,12 @@ bool one_block_per_rank(Collective collective) {
     default:
       return false;
   }
+}
+
+// In all_to_all_v and barrier ranks know no common size: one row serves all.
+int last_exponent(Collective collective) {
+  const bool any_size = collective == Collective::all_to_all_v || collective == Collective::barrier;
+  return any_size ? 0 : largest_size_exponent;
 }
 
 std::size_t index(Collective collective) { return static_cast<std::size_t>(collective); }
@@ -91,6 +98,11 @@ bool Selection::takes_at_most(int max_sms, const Choice& choice, Collective coll
                                block_bytes(collective, bytes)) <= max_sms;
 }
 
+bool Selection::takes_at_most(int max_sms, const SelectionRow& row, Collective collective) const {
+  return takes_at_most(max_sms, row.choice, collective,
+                       std::min(row.max_bytes, std::uint64_t{1} << largest_size_exponent));
+}
+
 Status Selection::check_limit(const Choice& choice, Collective collective, std::uint64_t bytes,
                               int max_sms) const {
   if (takes_at_most(max_sms, choice, collective, bytes)) return {};
@@ -110,30 +122,44 @@ void Selection::keep_small(std::vector<Candidate>& ranked, int max_sms, Collecti
       ranked, [&](const Candidate& one) { return thread_blocks(one) > std::max(max_sms, fewest); });
 }
 
+std::optional<Choice> Selection::fastest(Collective collective, int exponent, int max_sms) const {
+  const std::uint64_t bytes = std::uint64_t{1} << exponent;
+  auto ranked = candidates(collective, bytes, max_sms);
+  if (ranked.empty()) return std::nullopt;
+  if (max_sms > 0) keep_small(ranked, max_sms, collective, 2 * bytes - 1);
+  return ranked.front().choice;
+}
+
 std::vector<SelectionRow> Selection::make_rows(Collective collective, int max_sms) const {
   std::vector<SelectionRow> rows;
-  // In all_to_all_v and barrier ranks know no common size: one row serves all.
-  const bool any_size = collective == Collective::all_to_all_v || collective == Collective::barrier;
-  for (int exponent = 0; exponent <= (any_size ? 0 : largest_size_exponent); ++exponent) {
+  for (int exponent = 0; exponent <= last_exponent(collective); ++exponent) {
+    const std::optional<Choice> choice = fastest(collective, exponent, max_sms);
+    if (!choice) return {};
+    if (!rows.empty() && rows.back().choice.is_same_plan(*choice)) continue;
     const std::uint64_t bytes = std::uint64_t{1} << exponent;
-    auto ranked = candidates(collective, bytes, max_sms);
-    if (ranked.empty()) return {};
-    if (max_sms > 0) keep_small(ranked, max_sms, collective, 2 * bytes - 1);
-    if (!rows.empty() && rows.back().choice.is_same_plan(ranked.front().choice)) continue;
     if (!rows.empty()) rows.back().max_bytes = bytes - 1;
-    rows.push_back({rows.empty() ? 0 : bytes, UINT64_MAX, ranked.front().choice, "cost model"});
+    rows.push_back({rows.empty() ? 0 : bytes, UINT64_MAX, *choice, "cost model"});
   }
   return rows;
+}
+
+const Choice* Selection::chosen_by_table(Collective collective, std::uint64_t bytes, int max_sms) {
+  for (const SelectionRow& row : file_rows_[index(collective)])
+    if (row.min_bytes <= bytes && bytes <= row.max_bytes && takes_at_most(max_sms, row, collective))
+      return &row.choice;
+  const auto floor = static_cast<int>(std::bit_width(std::max<std::uint64_t>(bytes, 1))) - 1;
+  const int exponent = std::min(floor, last_exponent(collective));
+  const auto [known, is_new] = fastest_.try_emplace({collective, max_sms, exponent});
+  if (is_new) known->second = fastest(collective, exponent, max_sms);
+  return known->second ? &*known->second : nullptr;
 }
 
 const std::vector<SelectionRow>& Selection::rows(Collective collective, int max_sms) {
   auto& rows = rows_[{collective, max_sms}];
   if (rows.empty()) {
     rows = file_rows_[index(collective)];
-    std::erase_if(rows, [&](const SelectionRow& row) {
-      return !takes_at_most(max_sms, row.choice, collective,
-                            std::min(row.max_bytes, std::uint64_t{1} << largest_size_exponent));
-    });
+    std::erase_if(
+        rows, [&](const SelectionRow& row) { return !takes_at_most(max_sms, row, collective); });
     const auto made = make_rows(collective, max_sms);
     rows.insert(rows.end(), made.begin(), made.end());
   }
@@ -217,15 +243,6 @@ Error Selection::refuse_custom(std::uint64_t bytes, bool in_place,
 
 Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int root,
                                  bool in_place, const CallOptions& call_options) {
-  const auto by_table = [&]() -> const SelectionRow* {
-    int most = call_options.max_sms;
-    if (most == 0 && call_options.compute_overlap)
-      most = model_->overlap_thread_blocks(collective, placement_.ranks(),
-                                           block_bytes(collective, bytes));
-    for (const SelectionRow& row : rows(collective, most))
-      if (row.min_bytes <= bytes && bytes <= row.max_bytes) return &row;
-    return nullptr;
-  };
   if (!registered_.empty()) {
     CallOptions options = call_options;
     UNISONO_TRY(apply_forced(collective, options));
@@ -242,14 +259,18 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
   const bool nothing_forced = forced_algorithms_.empty() && !forced_protocol_ &&
                               forced_channels_ == 0 && call_options.algorithm.empty() &&
                               !call_options.protocol && call_options.channels == 0;
-  const SelectionRow* row = by_table();
-  if (row == nullptr)
+  int most = call_options.max_sms;
+  if (most == 0 && call_options.compute_overlap)
+    most = model_->overlap_thread_blocks(collective, placement_.ranks(),
+                                         block_bytes(collective, bytes));
+  const Choice* const by_table = chosen_by_table(collective, bytes, most);
+  if (by_table == nullptr)
     return misuse("no algorithm supports ", name(collective), " on ", placement_.ranks(), " ranks");
-  if (nothing_forced) return row->choice;
+  if (nothing_forced) return *by_table;
 
   CallOptions options = call_options;
   UNISONO_TRY(apply_forced(collective, options));
-  Choice choice = row->choice;
+  Choice choice = *by_table;
   if (!options.algorithm.empty()) {
     UNISONO_ASSIGN(choice.entry, algorithm::find(collective, options.algorithm));
     if (!options.protocol) {

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "algorithm/algorithm.h"
@@ -96,11 +98,17 @@ class Selection {
   // to them, a chain crosses one edge more between nodes.
   int assumed_root() const;
   std::vector<SelectionRow> make_rows(Collective collective, int max_sms) const;
+  // What the rows say for a size, which asks the model for this size alone; null where no
+  // algorithm serves.
+  const Choice* chosen_by_table(Collective collective, std::uint64_t bytes, int max_sms);
+  // The model's for the sizes of 2^exponent up to its double.
+  std::optional<Choice> fastest(Collective collective, int exponent, int max_sms) const;
   // Those that take at most max_sms; where none does, those that take fewest.
   void keep_small(std::vector<Candidate>& ranked, int max_sms, Collective collective,
                   std::uint64_t bytes) const;
   bool takes_at_most(int max_sms, const Choice& choice, Collective collective,
                      std::uint64_t bytes) const;
+  bool takes_at_most(int max_sms, const SelectionRow& row, Collective collective) const;
   Status check_limit(const Choice& choice, Collective collective, std::uint64_t bytes,
                      int max_sms) const;
   Status read_file(const std::string& path);
@@ -123,6 +131,8 @@ class Selection {
   };
   std::vector<Refused> refused_;
   std::map<std::pair<Collective, int>, std::vector<SelectionRow>> rows_;  // by max_sms
+  // By max_sms and exponent.
+  std::map<std::tuple<Collective, int, int>, std::optional<Choice>> fastest_;
   std::array<std::vector<SelectionRow>, collective_count> file_rows_;
   std::string file_note_;
   std::vector<std::pair<std::string, std::string>> forced_algorithms_;  // collective or "", name
