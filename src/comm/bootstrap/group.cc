@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/str.h"
 #include "comm/bootstrap/directory.h"
 
 namespace unisono::comm {
@@ -72,18 +73,23 @@ void GroupExchange::leave() {
 sys::Task<Error> GroupExchange::conclude(const Error& error, const GatherProgress& progress,
                                          std::uint64_t sequence, std::int64_t timeout_ns) {
   const ExchangePlace place{sequence, progress.round};
-  if (error.timed_out)
-    node_->fail(id_,
-                timeout_error(progress.waits_for, "rank ", progress.waits_for,
-                              " did not take part in exchange ", sequence, " of communicator ",
-                              id_.communicator, " (epoch ", id_.epoch, ") in time"),
-                place);
-  else if (node_->failure(id_) == nullptr)
-    node_->fail(id_, error, place);
   sys::World& world = node_->world();
   const std::int64_t compare_ns =
       error.timed_out ? std::min(max_compare_ns, timeout_ns / compare_part) : compare_loss_ns;
   const std::int64_t end_ns = world.now_ns() + compare_ns;
+  if (error.timed_out) {
+    const int absent = progress.waits_for;
+    const int culprit = co_await find_who_holds_up(absent, end_ns - compare_ns / 2);
+    const std::string held_up =
+        culprit == absent ? "" : str("; it is held up in a call by rank ", culprit);
+    node_->fail(id_,
+                timeout_error(culprit, "rank ", absent, " did not take part in exchange ", sequence,
+                              " of communicator ", id_.communicator, " (epoch ", id_.epoch,
+                              ") in time", held_up),
+                place);
+  } else if (node_->failure(id_) == nullptr) {
+    node_->fail(id_, error, place);
+  }
   for (;;) {
     const Error told = *node_->failure(id_);
     node_->spread_failure(id_, members());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -108,8 +109,15 @@ class GroupExchange : public GroupListener {
   // exchange and round is about a member that waits for nobody: it has died or not come. The
   // members tell each other their suspicions for a short while and keep the earliest
   // (ControlNode::fail).
+  //
+  // The member that has not come may be in a call of the group, which another holds up that nobody
+  // waits for here: so it is asked before.
   sys::Task<Error> conclude(const Error& error, const GatherProgress& progress,
                             std::uint64_t sequence, std::int64_t timeout_ns);
+
+  // Who holds up `peer`: the last of those that wait in calls for each other; itself where it waits
+  // for nobody, or does not say. Job ranks.
+  sys::Task<int> find_who_holds_up(int peer, std::int64_t end_ns);
 
   std::shared_ptr<ControlNode> node_;
   const GroupId id_;
@@ -120,6 +128,7 @@ class GroupExchange : public GroupListener {
   CallState call_state_;
   Suspicions suspicions_;
   std::unique_ptr<Part> part_;
+  std::map<int, CallReport> answers_;        // the latest of members that were asked, by job rank
   std::deque<std::uint64_t> dump_requests_;  // the latest that were passed on
 };
 

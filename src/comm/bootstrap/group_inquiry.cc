@@ -47,6 +47,8 @@ bool GroupExchange::on_frame(int peer, FrameKind kind, std::span<const std::byte
     case FrameKind::answer: {
       const auto report = decode_call_report(payload, p);
       if (!report.ok()) return false;
+      answers_[peer] = *report;
+      node_->changed().notify_all();
       if (part_)
         for (Asked& asked : part_->asked)
           if (asked.peer == peer) asked.answer = *report;
@@ -121,6 +123,31 @@ void GroupExchange::ask(const Inquest& mine) {
     asked.was_sent = true;
     node_->spread(id_, FrameKind::ask, {}, std::span(&asked.peer, 1));
   }
+}
+
+sys::Task<int> GroupExchange::find_who_holds_up(int peer, std::int64_t end_ns) {
+  sys::World& world = node_->world();
+  for (int asked = 0; asked < members_->size(); ++asked) {
+    answers_.erase(peer);
+    bool was_sent = false;
+    while (!answers_.contains(peer) && node_->failure(id_) == nullptr) {
+      node_->watch_peer(peer, end_ns);
+      if (!was_sent && node_->has_link(peer)) {
+        was_sent = true;
+        node_->spread(id_, FrameKind::ask, {}, std::span(&peer, 1));
+      }
+      sys::Wait wait(world.scheduler(), node_->changed(), end_ns);
+      const bool notified = co_await wait;
+      if (!notified) break;
+    }
+    const auto answer = answers_.find(peer);
+    if (answer == answers_.end() || !answer->second.is_in_call || answer->second.waits_for < 0)
+      co_return peer;
+    const int next = (*members_)[answer->second.waits_for];
+    if (next == node_->rank()) co_return peer;
+    peer = next;
+  }
+  co_return peer;
 }
 
 std::optional<Suspicion> GroupExchange::judge(const Inquest& mine, std::size_t i) const {
