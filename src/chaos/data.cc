@@ -10,13 +10,20 @@ namespace {
 
 constexpr std::byte poison{0xa5};
 
-// Small: the sum over all ranks is exact in every type.
-std::int64_t element(const Operation& operation, int call, int rank, std::int64_t index) {
-  return static_cast<std::int64_t>(hash(operation.number * 8 + static_cast<std::uint64_t>(call),
-                                        static_cast<std::uint64_t>(rank),
-                                        static_cast<std::uint64_t>(index)) %
-                                   4);
-}
+// What a rank gives. Small: the sum over all ranks is exact in every type.
+class Given {
+ public:
+  Given(const Operation& operation, int call, int rank)
+      : mixed_(hash(operation.number * 8 + static_cast<std::uint64_t>(call),
+                    static_cast<std::uint64_t>(rank), 0)) {}
+  std::int64_t operator[](std::int64_t index) const {
+    const std::uint64_t word = (mixed_ ^ static_cast<std::uint64_t>(index)) * 0x9e3779b97f4a7c15;
+    return static_cast<std::int64_t>((word ^ word >> 32) * 0xbf58476d1ce4e5b9 >> 62);
+  }
+
+ private:
+  std::uint64_t mixed_;
+};
 
 template <class Element>
 void put(std::vector<std::byte>& to, std::int64_t index, std::int64_t value) {
@@ -65,40 +72,50 @@ Shape shape_of(const Operation& operation, int ranks, bool is_root) {
   }
 }
 
-std::int64_t reduced(const Operation& operation, int call, const std::vector<int>& members,
-                     std::int64_t index) {
-  std::int64_t out = element(operation, call, members[0], index);
-  for (std::size_t i = 1; i < members.size(); ++i) {
-    const std::int64_t next = element(operation, call, members[i], index);
-    out = operation.operation == ReduceOperation::sum   ? out + next
-          : operation.operation == ReduceOperation::min ? std::min(out, next)
-                                                        : std::max(out, next);
+// What a rank must end with.
+class Expected {
+ public:
+  Expected(const Operation& operation, int call, const std::vector<int>& members, int me)
+      : operation_(operation), me_(me) {
+    for (const int member : members) given_.emplace_back(operation, call, member);
   }
-  return out;
-}
 
-std::int64_t expected(const Operation& operation, int call, const std::vector<int>& members, int me,
-                      int root, std::int64_t index) {
-  const std::int64_t block = operation.count == 0 ? 0 : index / operation.count;
-  const std::int64_t within = operation.count == 0 ? 0 : index % operation.count;
-  const int sender = members[static_cast<std::size_t>(block)];
-  switch (operation.collective) {
-    case Collective::all_gather:
-    case Collective::gather:
-      return element(operation, call, sender, within);
-    case Collective::all_to_all:
-      return element(operation, call, sender, me * operation.count + within);
-    case Collective::reduce_scatter:
-      return reduced(operation, call, members, me * operation.count + index);
-    case Collective::broadcast:
-      return element(operation, call, members[static_cast<std::size_t>(root)], index);
-    case Collective::scatter:
-      return element(operation, call, members[static_cast<std::size_t>(root)],
-                     me * operation.count + index);
-    default:
-      return reduced(operation, call, members, index);
+  std::int64_t operator[](std::int64_t index) const {
+    const std::int64_t count = operation_.count;
+    const Given& of_root = given_[static_cast<std::size_t>(operation_.root) % given_.size()];
+    switch (operation_.collective) {
+      case Collective::all_gather:
+      case Collective::gather:
+        return given_[static_cast<std::size_t>(index / count)][index % count];
+      case Collective::all_to_all:
+        return given_[static_cast<std::size_t>(index / count)][me_ * count + index % count];
+      case Collective::reduce_scatter:
+        return reduced(me_ * count + index);
+      case Collective::broadcast:
+        return of_root[index];
+      case Collective::scatter:
+        return of_root[me_ * count + index];
+      default:
+        return reduced(index);
+    }
   }
-}
+
+ private:
+  std::int64_t reduced(std::int64_t index) const {
+    std::int64_t out = given_[0][index];
+    for (std::size_t i = 1; i < given_.size(); ++i) {
+      const std::int64_t next = given_[i][index];
+      out = operation_.operation == ReduceOperation::sum   ? out + next
+            : operation_.operation == ReduceOperation::min ? std::min(out, next)
+                                                           : std::max(out, next);
+    }
+    return out;
+  }
+
+  const Operation& operation_;
+  const int me_;
+  std::vector<Given> given_;  // by member
+};
 
 }  // namespace
 
@@ -117,20 +134,20 @@ Buffers make_buffers(const Operation& operation, int call, const std::vector<int
   Buffers out;
   out.input.resize(block * static_cast<std::size_t>(shape.input));
   out.output.assign(block * static_cast<std::size_t>(shape.output), poison);
+  const Given given(operation, call, members[static_cast<std::size_t>(me)]);
   for (std::int64_t i = 0; i < shape.input * operation.count; ++i)
-    store(operation.type, out.input, i,
-          element(operation, call, members[static_cast<std::size_t>(me)], i));
+    store(operation.type, out.input, i, given[i]);
   return out;
 }
 
 std::optional<std::string> check(const Operation& operation, int call,
                                  const std::vector<int>& members, int me, const Buffers& buffers) {
   const auto ranks = static_cast<int>(members.size());
-  const int root = operation.root % ranks;
-  const Shape shape = shape_of(operation, ranks, me == root);
+  const Shape shape = shape_of(operation, ranks, me == operation.root % ranks);
   std::vector<std::byte> right(buffers.output.size());
+  const Expected expected(operation, call, members, me);
   for (std::int64_t i = 0; i < shape.output * operation.count; ++i)
-    store(operation.type, right, i, expected(operation, call, members, me, root, i));
+    store(operation.type, right, i, expected[i]);
   const auto [found, wanted] = std::ranges::mismatch(buffers.output, right);
   if (found == buffers.output.end()) return std::nullopt;
   const auto index = static_cast<std::size_t>(found - buffers.output.begin());
@@ -143,8 +160,8 @@ std::optional<std::string> check(const Operation& operation, int call,
 std::vector<std::byte> message_of(const Operation& operation, int sender) {
   std::vector<std::byte> out(static_cast<std::size_t>(operation.count) *
                              size_bytes(operation.type));
-  for (std::int64_t i = 0; i < operation.count; ++i)
-    store(operation.type, out, i, element(operation, 0, sender, i));
+  const Given given(operation, 0, sender);
+  for (std::int64_t i = 0; i < operation.count; ++i) store(operation.type, out, i, given[i]);
   return out;
 }
 

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
-#include <tuple>
 
 #include "base/str.h"
 #include "chaos/data.h"
 #include "chaos/rank.h"
+#include "chaos/visits.h"
 #include "transport/emulated/network.h"
 
 namespace unisono::chaos {
@@ -26,9 +27,9 @@ class Stage final : public Witness {
       : scenario_(scenario),
         simulation_(simulation_options(scenario.seed)),
         network_(simulation_, network_options(scenario.seed)),
-        phases_(static_cast<std::size_t>(scenario.options.ranks)),
-        stays_(phases_.size()),
-        still_ns_(phases_.size()) {}
+        visits_(scenario.options.ranks),
+        stays_(static_cast<std::size_t>(scenario.options.ranks)),
+        still_ns_(stays_.size()) {}
 
   Outcome run() {
     const int ranks = scenario_.options.ranks;
@@ -41,10 +42,7 @@ class Stage final : public Witness {
       simulation_.start(rank, [this, rank] { ranks_[static_cast<std::size_t>(rank)]->run(); });
     if (!simulation_.run(end_ns)) found_wrong("a rank never comes to its end");
     settle();
-    for (const auto& [visited, times] : visits_) {
-      const auto& [rank, phase, place] = visited;
-      out_.places[{rank, str(phase, "/", place)}] = times;
-    }
+    out_.places = visits_.all();
     out_.hash = simulation_.trace_hash();
     out_.virtual_ns = simulation_.now_ns();
     out_.events = simulation_.events();
@@ -52,9 +50,8 @@ class Stage final : public Witness {
   }
 
   void begins(int rank, std::string_view phase, int group) override {
-    const auto index = static_cast<std::size_t>(rank);
-    phases_[index] = phase;
-    stays_[index].push_back({simulation_.now_ns(), group});
+    visits_.enter(rank, phase);
+    stays_[static_cast<std::size_t>(rank)].push_back({simulation_.now_ns(), group});
   }
   void saw(int rank, std::string what) override {
     out_.moments.push_back({simulation_.now_ns(), rank, std::move(what)});
@@ -79,7 +76,17 @@ class Stage final : public Witness {
     return false;
   }
   bool has_passing_strike() const override { return has_passing_strike_; }
+  bool has_struck() const override { return out_.has_struck; }
+  std::optional<std::int64_t> killed_ns(int rank) const override {
+    const auto found = killed_ns_.find(rank);
+    return found == killed_ns_.end() ? std::nullopt : std::optional(found->second);
+  }
   void aborts(int rank) override { aborted_.insert(rank); }
+  void destroyed(int rank) override {
+    if (const int ends = network_.open_ends(rank); ends != 0)
+      found_wrong(str("rank ", rank, " has destroyed its communicators, but not ", ends,
+                      " ends of connections"));
+  }
   void ended(int rank) override { ended_.insert(rank); }
   std::int64_t stood_still_ns(int rank) const override {
     return still_ns_[static_cast<std::size_t>(rank)];
@@ -97,6 +104,7 @@ class Stage final : public Witness {
     options.max_latency_ns = options.min_latency_ns << hash(seed, 2, 0) % 8;
     options.bytes_per_second >>= hash(seed, 3, 0) % 6;
     options.most_underway_bytes >>= hash(seed, 4, 0) % 9;
+    options.needs_progress = hash(seed, 7, 0) % 2 == 0;
     return options;
   }
 
@@ -110,10 +118,10 @@ class Stage final : public Witness {
   }
 
   void come_to(int rank, std::string_view place) {
-    const std::string_view phase = phases_[static_cast<std::size_t>(rank)];
-    const std::uint64_t times = ++visits_[{rank, phase, place}];
+    const std::uint64_t times = visits_.come_to(rank, place);
     for (const Strike& strike : scenario_.strikes)
-      if (strike.rank == rank && strike.nth == times && strike.place == str(phase, "/", place))
+      if (strike.rank == rank && strike.nth == times &&
+          strike.place == visits_.name_of(rank, place))
         happen(strike);
   }
 
@@ -123,7 +131,9 @@ class Stage final : public Witness {
     out_.moments.push_back({simulation_.now_ns(), strike.rank, "*** " + describe(strike)});
     if (struck_.empty()) first_strike_ns_ = simulation_.now_ns();
     struck_.insert(strike.rank);
-    has_passing_strike_ |= strike.kind == Kind::stop || strike.kind == Kind::delay;
+    has_passing_strike_ |= (strike.kind == Kind::stop || strike.kind == Kind::delay) &&
+                           strike.duration_ns > long_stay_ns;
+    if (strike.kind == Kind::kill) killed_ns_.emplace(strike.rank, simulation_.now_ns());
     if (strike.kind == Kind::cut || strike.kind == Kind::delay || strike.kind == Kind::reset)
       struck_.insert(strike.other);
     const std::int64_t until_ns = simulation_.now_ns() + strike.duration_ns;
@@ -164,9 +174,7 @@ class Stage final : public Witness {
   const Scenario& scenario_;
   sys::Simulation simulation_;
   transport::emulated::Network network_;
-  std::vector<std::string_view> phases_;
-  // By rank, phase and place, which are literals.
-  std::map<std::tuple<int, std::string_view, std::string_view>, std::uint64_t> visits_;
+  Visits visits_;
   struct Stay {
     std::int64_t begin_ns;
     int group;
@@ -177,6 +185,7 @@ class Stage final : public Witness {
   std::set<int> struck_;
   std::int64_t first_strike_ns_ = 0;
   bool has_passing_strike_ = false;
+  std::map<int, std::int64_t> killed_ns_;
   std::set<int> aborted_;
   std::set<int> ended_;
   Outcome out_;

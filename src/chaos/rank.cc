@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 
 #include "base/error.h"
 #include "base/str.h"
@@ -14,20 +15,30 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::nanoseconds call_timeout = 200ms;
+// In some runs so long that deaths are found before, in most so short that timeouts cost few
+// events.
+std::chrono::nanoseconds call_timeout(const Scenario& scenario) {
+  return hash(scenario.seed, 5, 0) % 4 == 0 ? 1s : 200ms;
+}
 constexpr std::chrono::nanoseconds bootstrap_timeout = 2s;
 // After a deadline ranks ask each other whom to blame; this long at most.
 constexpr std::int64_t patience_ns = 4'000'000'000;
+// Who waits for a rank that dies sees that its connection ends, or that it takes none, by then.
+constexpr std::int64_t seen_dead_ns = 500'000'000;
 
 // The library in the form that a simulation can afford: no threads or files of the real process,
-// and slots so small that messages have many.
-const SettingValues settings{{"UNISONO_SPIN", "0"},
-                             {"UNISONO_LIVE", "0"},
-                             {"UNISONO_ZERO_COPY", "0"},
-                             {"UNISONO_RECORD_SLOTS", "64"},
-                             {"UNISONO_SIMPLE_SLOT_BYTES", "8192"},
-                             {"UNISONO_LL_SLOT_BYTES", "4096"},
-                             {"UNISONO_LL128_SLOT_BYTES", "4096"}};
+// and slots so few and small that messages wait for them.
+SettingValues settings_of(const Scenario& scenario) {
+  const std::uint64_t drawn = hash(scenario.seed, 6, 0);
+  return {{"UNISONO_SPIN", "0"},
+          {"UNISONO_LIVE", "0"},
+          {"UNISONO_ZERO_COPY", "0"},
+          {"UNISONO_RECORD_SLOTS", "64"},
+          {"UNISONO_SLOTS", str(8 >> drawn % 3)},
+          {"UNISONO_SIMPLE_SLOT_BYTES", str(8192 >> drawn / 4 % 3)},
+          {"UNISONO_LL_SLOT_BYTES", "4096"},
+          {"UNISONO_LL128_SLOT_BYTES", "4096"}};
+}
 
 // Whom an error of the group blames, by the number in the job.
 int in_job(const Error& error, const Communicator& group) {
@@ -52,6 +63,42 @@ Call call_of(const Operation& operation, int ranks, Buffers& buffers) {
   return out;
 }
 
+// A message to the rank `step` places on, and that from as far back.
+struct Ring {
+  std::vector<std::byte> sent;
+  std::vector<std::byte> wanted;
+  std::vector<std::byte> received;
+  std::vector<Message> messages;
+  int from = 0;  // by its number in the job
+};
+
+std::unique_ptr<Ring> ring_of(const Operation& operation, const Communicator& group) {
+  const std::vector<int> members = group.world_ranks();
+  const int ranks = group.size();
+  const int step = 1 + operation.root % std::max(ranks - 1, 1);
+  const int to = (group.rank() + step) % ranks;
+  const int from = (group.rank() + ranks - step) % ranks;
+  auto out = std::make_unique<Ring>();
+  out->from = members[static_cast<std::size_t>(from)];
+  out->sent = message_of(operation, members[static_cast<std::size_t>(group.rank())]);
+  out->wanted = message_of(operation, out->from);
+  out->received.assign(out->wanted.size(), std::byte{0x5a});
+  const Message send{.is_send = true,
+                     .send_data = out->sent.data(),
+                     .recv_data = nullptr,
+                     .count = operation.count,
+                     .type = operation.type,
+                     .peer = to,
+                     .tag = operation.root};
+  Message receive = send;
+  receive.is_send = false;
+  receive.send_data = nullptr;
+  receive.recv_data = out->received.data();
+  receive.peer = from;
+  out->messages = {send, receive};
+  return out;
+}
+
 }  // namespace
 
 Result<Communicator> Rank::init() {
@@ -62,9 +109,9 @@ Result<Communicator> Rank::init() {
   options.secret = "the secret of a run of chaos";
   options.node = surroundings_.world->host_identity();
   options.transport = "socket";
-  options.timeout = call_timeout;
+  options.timeout = call_timeout(scenario_);
   options.bootstrap_timeout = bootstrap_timeout;
-  options.settings = settings;
+  options.settings = settings_of(scenario_);
   UNISONO_ASSIGN(auto job, comm::Job::join_in(surroundings_, options));
   auto world = job->take_world();
   UNISONO_ASSIGN(auto core, Communicator::Core::make(std::move(job), std::move(world), "world"));
@@ -88,6 +135,7 @@ void Rank::run() {
   for (auto& [number, group] : groups_)
     if (auto status = group.communicator.destroy(); !status.ok())
       witness_.found_wrong(str("rank ", rank_, ": destroy: ", status.error().describe()));
+  witness_.destroyed(rank_);
   groups_.clear();
   world = {};
   witness_.saw(rank_, "has ended");
@@ -131,9 +179,18 @@ void Rank::calls_at_once(const Operation& operation, Communicator& group) {
   std::vector<Buffers> buffers;
   for (int i = 0; i < operation.calls; ++i)
     buffers.push_back(make_buffers(operation, i, members, group.rank()));
+  // Before one of the calls, or none.
+  const int rings_at = group.size() > 1 ? operation.root % (2 * operation.calls) : -1;
+  const std::unique_ptr<Ring> ring =
+      rings_at < operation.calls && rings_at >= 0 ? ring_of(operation, group) : nullptr;
   std::vector<Work> works;
   const bool all = judge("submit", describe(operation), group, [&]() -> Status {
-    for (Buffers& one : buffers) {
+    for (int i = 0; i < operation.calls; ++i) {
+      if (ring && i == rings_at) {
+        UNISONO_ASSIGN(Work work, group.submit(ring->messages));
+        works.push_back(std::move(work));
+      }
+      Buffers& one = buffers[static_cast<std::size_t>(i)];
       UNISONO_ASSIGN(Work work, group.submit(call_of(operation, group.size(), one)));
       works.push_back(std::move(work));
     }
@@ -146,44 +203,20 @@ void Rank::calls_at_once(const Operation& operation, Communicator& group) {
   // Buffers stay until no call uses them.
   for (Work& work : works) static_cast<void>(work.wait());
   if (!all) return;
+  if (ring) check(operation, ring->received == ring->wanted, ring->from);
   for (int i = 0; i < operation.calls; ++i)
     check(operation, i, group, buffers[static_cast<std::size_t>(i)]);
 }
 
 void Rank::messages(const Operation& operation, Communicator& group) {
-  const std::vector<int> members = group.world_ranks();
-  const int ranks = group.size();
-  const int step = 1 + operation.root % std::max(ranks - 1, 1);
-  const int to = (group.rank() + step) % ranks;
-  const int from = (group.rank() + ranks - step) % ranks;
-  if (ranks == 1) return;
-  const std::vector<std::byte> sent = message_of(operation, rank_);
-  const std::vector<std::byte> wanted =
-      message_of(operation, members[static_cast<std::size_t>(from)]);
-  std::vector<std::byte> received(wanted.size(), std::byte{0x5a});
-  const std::vector<Message> both{{.is_send = true,
-                                   .send_data = sent.data(),
-                                   .recv_data = nullptr,
-                                   .count = operation.count,
-                                   .type = operation.type,
-                                   .peer = to,
-                                   .tag = operation.root},
-                                  {.is_send = false,
-                                   .send_data = nullptr,
-                                   .recv_data = received.data(),
-                                   .count = operation.count,
-                                   .type = operation.type,
-                                   .peer = from,
-                                   .tag = operation.root}};
+  if (group.size() == 1) return;
+  const std::unique_ptr<Ring> ring = ring_of(operation, group);
   Work work;
-  const bool is_done = judge("messages", describe(operation), group, [&]() -> Status {
-    UNISONO_ASSIGN(work, group.submit(both));
-    return work.wait();
-  });
-  if (is_done && received != wanted)
-    witness_.found_wrong(str("rank ", rank_, " received another message than rank ",
-                             members[static_cast<std::size_t>(from)],
-                             " sent: ", describe(operation)));
+  if (judge("messages", describe(operation), group, [&]() -> Status {
+        UNISONO_ASSIGN(work, group.submit(ring->messages));
+        return work.wait();
+      }))
+    check(operation, ring->received == ring->wanted, ring->from);
 }
 
 void Rank::split(const Operation& operation, Communicator& group) {
@@ -198,14 +231,24 @@ void Rank::split(const Operation& operation, Communicator& group) {
     groups_[splits_].communicator = std::move(made);
 }
 
+// The others are in a call, or come to one, that the aborter never makes.
 void Rank::abort(const Operation& operation, Group& group) {
-  if (group.communicator.rank() == operation.root % group.communicator.size()) {
+  Communicator of = group.communicator;
+  const int aborter = operation.root % of.size();
+  if (of.rank() == aborter) {
     witness_.begins(rank_, "abort", operation.group);
     witness_.saw(rank_, describe(operation));
     witness_.aborts(rank_);
-    group.communicator.abort();
+    of.abort();
+  } else {
+    const std::string what = describe(operation);
+    const std::int32_t mine = 1;
+    std::int32_t sum = 0;
+    if (judge("aborted", "call at the " + what, of,
+              [&] { return of.all_reduce(&mine, &sum, 1, DataType::int32, ReduceOperation::sum); }))
+      witness_.found_wrong(str("rank ", rank_, " succeeded in a call that was never made by rank ",
+                               of.world_ranks()[static_cast<std::size_t>(aborter)], ": ", what));
   }
-  // The others may meet it in their next call; none need come to another.
   group.is_over = true;
 }
 
@@ -216,10 +259,11 @@ bool Rank::judge(std::string_view phase, const std::string& what, const Communic
   witness_.begins(rank_, phase, is_making ? -1 : group_);
   witness_.saw(rank_, str("begins ", what));
   const std::int64_t still_ns = witness_.stood_still_ns(rank_);
-  const std::int64_t begun_ns = now_ns();
+  begun_ns_ = now_ns();
   const Status status = act();
-  const std::int64_t took_ns = now_ns() - begun_ns - (witness_.stood_still_ns(rank_) - still_ns);
-  const std::chrono::nanoseconds timeout = is_making ? 2 * bootstrap_timeout : call_timeout;
+  const std::int64_t took_ns = now_ns() - begun_ns_ - (witness_.stood_still_ns(rank_) - still_ns);
+  const std::chrono::nanoseconds timeout =
+      is_making ? 2 * bootstrap_timeout : call_timeout(scenario_);
   if (took_ns > timeout.count() + patience_ns)
     witness_.found_wrong(str("rank ", rank_, " was held ", took_ns / 1'000'000, " ms by ", what));
   if (status.ok()) {
@@ -228,7 +272,10 @@ bool Rank::judge(std::string_view phase, const std::string& what, const Communic
   }
   witness_.failed();
   judge_error(status.error(), what, is_making, group);
-  if (phase != "shrink") leave_group(status.error(), group);
+  // An abort of what a split makes may overtake members in it; their parent is not over. If it were
+  // the parent's, the next call there tells.
+  const bool is_of_child = phase == "split" && status.error().aborted;
+  if (phase != "shrink" && !is_of_child) leave_group(status.error(), group);
   return false;
 }
 
@@ -241,11 +288,23 @@ void Rank::judge_error(const Error& error, const std::string& what, bool is_maki
   // While communicators are made, not all that are missing need be known.
   if (culprit < 0 && error.timed_out && is_making) return;
   const bool is_untold = error.timed_out && witness_.has_passing_strike();
+  const auto is_wrong = [&](const std::string& why) {
+    witness_.found_wrong(str("rank ", rank_, ": an error ", why, ": ", error.describe()));
+  };
   if (culprit < 0)
-    witness_.found_wrong(str("rank ", rank_, ": an error blames nobody: ", error.describe()));
+    is_wrong("blames nobody");
   else if (!is_untold && !witness_.is_to_blame(culprit, is_making ? -1 : group_))
-    witness_.found_wrong(str("rank ", rank_, ": an error blames rank ", culprit,
-                             ", to which nothing was done: ", error.describe()));
+    is_wrong(str("blames rank ", culprit, ", to which nothing was done"));
+  else if (!is_making && !error.aborted && !witness_.has_struck())
+    is_wrong("does not say that the group was aborted");
+  else if (!is_making && is_overlooked(error, culprit))
+    is_wrong(str("overlooks until the deadline that rank ", culprit, " has died"));
+}
+
+bool Rank::is_overlooked(const Error& error, int culprit) const {
+  const auto killed_ns = witness_.killed_ns(culprit);
+  const std::int64_t deadline_ns = begun_ns_ + call_timeout(scenario_).count();
+  return error.timed_out && killed_ns && deadline_ns - *killed_ns > seen_dead_ns;
 }
 
 void Rank::leave_group(const Error& error, const Communicator& group) {
@@ -299,6 +358,12 @@ void Rank::check(const Operation& operation, int call, const Communicator& group
                  const Buffers& buffers) {
   if (const auto wrong = chaos::check(operation, call, group.world_ranks(), group.rank(), buffers))
     witness_.found_wrong(*wrong);
+}
+
+void Rank::check(const Operation& operation, bool is_right, int sender) {
+  if (!is_right)
+    witness_.found_wrong(str("rank ", rank_, " received another message than rank ", sender,
+                             " sent: ", describe(operation)));
 }
 
 }  // namespace unisono::chaos

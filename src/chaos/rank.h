@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,11 +30,16 @@ class Witness {
   // anything was, it has come to its end, or was held up for long in an operation of another group,
   // which members of this one cannot see.
   virtual bool is_to_blame(int rank, int group) const = 0;
-  // Whether something has struck that ends by itself. If that is between a deadline and the
-  // judgement, nobody can tell any more whom it struck.
+  // Whether something has struck that ends by itself, and lasts so long that calls may time out. If
+  // it ends between a deadline and the judgement, nobody can tell any more whom it struck.
   virtual bool has_passing_strike() const = 0;
+  virtual bool has_struck() const = 0;
+  // When the rank was killed, so that its connections ended.
+  virtual std::optional<std::int64_t> killed_ns(int rank) const = 0;
   // The rank aborts a group: errors may blame it.
   virtual void aborts(int rank) = 0;
+  // The rank has destroyed its communicators, and still has them.
+  virtual void destroyed(int rank) = 0;
   // The rank has come to its end.
   virtual void ended(int rank) = 0;
   // How long the rank has been kept from running so far.
@@ -69,12 +75,15 @@ class Rank {
              const std::function<Status()>& act);
   void judge_error(const Error& error, const std::string& what, bool is_making,
                    const Communicator& group);
+  // Whether a rank that died in sight of everybody was found by its deadline only.
+  bool is_overlooked(const Error& error, int culprit) const;
   // It is of no use any more; if it is that of all, the ranks that remain make another.
   void leave_group(const Error& error, const Communicator& group);
   // The ranks that remain make a communicator without the one that is to blame.
   void go_on_without(int culprit);
   void check(const Operation& operation, int call, const Communicator& group,
              const struct Buffers& buffers);
+  void check(const Operation& operation, bool is_right, int sender);
   std::int64_t now_ns() const { return surroundings_.world->now_ns(); }
 
   const Scenario& scenario_;
@@ -83,6 +92,7 @@ class Rank {
   Witness& witness_;
   std::map<int, Group> groups_;
   int splits_ = 0;
+  std::int64_t begun_ns_ = 0;     // of what it judges
   std::uint64_t number_ = 0;      // of the operation that it is at
   int group_ = 0;                 // likewise
   bool may_be_refused_ = false;   // it names an algorithm, which may not serve it

@@ -33,7 +33,7 @@ class Dice {
   std::mt19937_64 random_;
 };
 
-// Mostly small, so that many fit into a second; some cross a slot's bound.
+// Mostly small, so that many fit into a second; some fill all slots of a connection.
 std::int64_t draw_count(Dice& dice) {
   switch (dice.below(8)) {
     case 0:
@@ -41,7 +41,7 @@ std::int64_t draw_count(Dice& dice) {
     case 1:
       return 1;
     case 2:
-      return 1 + static_cast<std::int64_t>(dice.below(20'000));
+      return 1 + static_cast<std::int64_t>(dice.below(6'000));
     default:
       return 1 + static_cast<std::int64_t>(dice.below(600));
   }

@@ -40,6 +40,7 @@ class EmulatedConnection final : public Connection {
                        Signal signal) override {
     UNISONO_TRY(check_put(own().geometry, peer_, bytes, peer_offset, signal));
     wire_->reach(which_, bytes > 0 ? "transport.put" : "transport.signal");
+    wire_->interrupt(which_);
     return wire_->try_put(which_, {static_cast<const std::byte*>(source), bytes}, peer_offset,
                           signal);
   }
@@ -52,6 +53,7 @@ class EmulatedConnection final : public Connection {
   }
 
   Status progress() override {
+    wire_->receive(which_);
     if (const std::uint64_t word = own().peer_fault; word != 0) {
       const auto fault = unpack_fault(word, ranks_);
       return fault ? told_error(peer_, *fault) : impossible_fault(peer_, word, ranks_);

@@ -87,13 +87,19 @@ void Network::kill(int process, sys::Death death) {
           wire->end_by_death(which);
 }
 
-int Network::open_ends() const {
+void Network::interrupt(int process) {
+  const std::uint64_t between = options_.puts_between_interrupts;
+  if (between > 0 && simulation_.random() % between == 0) simulation_.interrupt(process);
+}
+
+int Network::open_ends(std::optional<int> process) const {
   int open = 0;
   for (const auto& [name, known] : wires_)
     if (const auto wire = known.lock())
       for (const std::size_t which : ends) {
         const Wire::End& end = wire->end(which);
-        open += end.is_joined && !end.is_gone && simulation_.is_alive(end.process) ? 1 : 0;
+        const bool is_meant = process ? end.process == *process : true;
+        open += is_meant && end.is_joined && !end.is_gone && simulation_.is_alive(end.process);
       }
   return open;
 }

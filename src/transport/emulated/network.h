@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <tuple>
 
 #include "sys/simulated_world.h"
@@ -22,6 +23,10 @@ struct NetworkOptions {
   std::int64_t bytes_per_second = 10'000'000'000;
   // Per connection and direction, before puts have to wait.
   std::size_t most_underway_bytes = std::size_t{1} << 20;
+  // What arrives is stored only once its receiver looks (Connection::progress), as with sockets.
+  bool needs_progress = false;
+  // Of so many puts, one is interrupted: other threads of its process run before it goes on.
+  std::uint64_t puts_between_interrupts = 64;
 };
 
 class Wire;
@@ -40,12 +45,14 @@ class Network {
   // As Simulation::kill, and with what it means for connections.
   void kill(int process, sys::Death death);
 
-  // Connections whose end at a living process has not been destroyed.
-  int open_ends() const;
+  // Connections whose end at a living process, or at this one, has not been destroyed.
+  int open_ends(std::optional<int> process = std::nullopt) const;
 
  private:
   friend class Wire;
   friend class EmulatedTransport;
+  // Perhaps now.
+  void interrupt(int process);
   using Name = std::tuple<std::uint64_t, std::uint32_t, std::uint32_t, int, int>;
 
   Result<std::unique_ptr<Connection>> connect(int process, int peer_process,

@@ -109,15 +109,31 @@ void Wire::take(std::size_t from, Put& put) {
 }
 
 void Wire::arrive(std::size_t from, const std::shared_ptr<Put>& put) {
-  End& end = ends_[from];
-  End& to = ends_[1 - from];
   take(from, *put);
   if (!put->has_left) return;
-  if (!to.is_gone && to.is_joined && put->size > 0)
-    std::memcpy(to.region->data() + put->offset, put->bytes.data(), put->size);
-  put->has_arrived = true;
   reach(1 - from, "transport.arrival");
-  put->bytes = {};
+  End& to = ends_[1 - from];
+  if (network_.options_.needs_progress && !to.is_gone)
+    to.inbox.push_back(put);
+  else
+    land(from, *put);
+  network_.simulation_.note(put->size);
+  wake(1 - from);
+}
+
+void Wire::receive(std::size_t which) {
+  for (std::deque<std::shared_ptr<Put>>& inbox = ends_[which].inbox; !inbox.empty();
+       inbox.pop_front())
+    land(1 - which, *inbox.front());
+}
+
+void Wire::land(std::size_t from, Put& put) {
+  End& end = ends_[from];
+  End& to = ends_[1 - from];
+  if (!to.is_gone && to.is_joined && put.size > 0)
+    std::memcpy(to.region->data() + put.offset, put.bytes.data(), put.size);
+  put.has_arrived = true;
+  put.bytes = {};
   while (!end.under_way.empty() && end.under_way.front()->has_arrived) {
     const auto done = std::move(end.under_way.front());
     end.under_way.pop_front();
@@ -128,13 +144,12 @@ void Wire::arrive(std::size_t from, const std::shared_ptr<Put>& put) {
       to.signals[static_cast<std::size_t>(done->signal.index)].store(done->signal.value,
                                                                      std::memory_order_release);
   }
-  network_.simulation_.note(put->size);
-  wake(1 - from);
   if (!end.is_gone) wake(from);
 }
 
 void Wire::leave(std::size_t which) {
   ends_[which].is_gone = true;
+  receive(which);
   // After all that is under way.
   End& end = ends_[which];
   end.last_word_ns = std::max(end.last_word_ns, end.under_way.empty() ? 0 : end.is_free_ns) +

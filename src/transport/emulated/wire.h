@@ -37,6 +37,8 @@ class Wire : public std::enable_shared_from_this<Wire> {
     std::size_t underway_bytes = 0;
     std::uint64_t started = 0;
     std::uint64_t completed = 0;
+    std::deque<std::shared_ptr<Put>>
+        inbox;                      // arrived here, where progress() has not stored them yet
     std::int64_t last_word_ns = 0;  // when the last word from here arrives
     std::int64_t is_free_ns = 0;    // when its line has sent all
     // What has been heard from the other end.
@@ -54,11 +56,14 @@ class Wire : public std::enable_shared_from_this<Wire> {
   Status join(std::size_t which, const Geometry& geometry);
   bool try_put(std::size_t which, std::span<const std::byte> bytes, std::size_t offset,
                Signal signal);
+  // Stores what has arrived.
+  void receive(std::size_t which);
   void leave(std::size_t which);
   void tell_fault(std::size_t which, std::uint64_t word);
   // Each end hears, some time later, that the other has died.
   void end_by_death(std::size_t dead);
   bool is_cut() const;
+  void interrupt(std::size_t which) { network_.interrupt(ends_[which].process); }
   void reach(std::size_t which, std::string_view place) {
     network_.simulation_.reach(ends_[which].process, place);
   }
@@ -70,6 +75,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   void say(std::size_t from, std::function<void(End&)> change);
   void take(std::size_t from, Put& put);
   void arrive(std::size_t from, const std::shared_ptr<Put>& put);
+  void land(std::size_t from, Put& put);
   void wake(std::size_t which) { network_.simulation_.wake(ends_[which].process); }
 
   Network& network_;
