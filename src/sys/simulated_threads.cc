@@ -43,8 +43,11 @@ class SimulatedCondition final : public Condition {
 
 Simulation::Strand& Simulation::spawn(SimulatedWorld& world, std::function<void()> run) {
   strands_.push_back(std::make_unique<Strand>(world, std::move(run)));
-  ready_strands_.push_back(strands_.back().get());
-  return *strands_.back();
+  Strand& strand = *strands_.back();
+  strand.waking.emplace(wake_each_time(strand));
+  strand.waking->start();
+  ready_strands_.push_back(&strand);
+  return strand;
 }
 
 void Simulation::start(int process, std::function<void()> run) {
@@ -79,27 +82,36 @@ void Simulation::run_strands() {
   }
 }
 
-Task<void> Simulation::wake_when(Strand& strand, WaitQueue* queue, std::int64_t deadline_ns,
-                                 bool& notified) {
-  if (queue != nullptr) {
-    Wait wait(scheduler_, *queue, deadline_ns);
-    notified = co_await wait;
-  } else {
-    Wait wait(scheduler_, deadline_ns);
-    notified = co_await wait;
+Task<void> Simulation::wake_each_time(Strand& strand) {
+  struct UntilItParks {
+    Strand& strand;
+    bool await_ready() { return false; }
+    void await_suspend(std::coroutine_handle<> self) { strand.waker = self; }
+    void await_resume() {}
+  };
+  for (;;) {
+    UntilItParks parks{strand};
+    co_await parks;
+    if (strand.awaited != nullptr) {
+      Wait wait(scheduler_, *strand.awaited, strand.deadline_ns);
+      strand.was_notified = co_await wait;
+    } else {
+      Wait wait(scheduler_, strand.deadline_ns);
+      strand.was_notified = co_await wait;
+    }
+    ready_strands_.push_back(&strand);
   }
-  ready_strands_.push_back(&strand);
 }
 
 bool Simulation::park(WaitQueue* queue, std::int64_t deadline_ns) {
   Strand& strand = *current_;
   // It is that far ahead of the others; nothing that they do reaches it before.
   const std::int64_t own_ns = now_ns_ + std::exchange(strand.world.ahead_ns_, 0);
-  bool notified = false;
-  auto waking = wake_when(strand, queue, std::max(deadline_ns, own_ns), notified);
-  waking.start();
+  strand.awaited = queue;
+  strand.deadline_ns = std::max(deadline_ns, own_ns);
+  resume_chain(strand.waker);
   strand.fiber.suspend();
-  return notified;
+  return strand.was_notified;
 }
 
 void Simulation::reach(int process, std::string_view place) {

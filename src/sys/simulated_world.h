@@ -145,7 +145,8 @@ class Simulation {
   void run_strands();
   // The fiber waits, for the queue (if there is one) or the time. Whether it was notified.
   bool park(WaitQueue* queue, std::int64_t deadline_ns);
-  Task<void> wake_when(Strand& strand, WaitQueue* queue, std::int64_t deadline_ns, bool& notified);
+  // Wakes the strand each time that what it waits for is there.
+  Task<void> wake_each_time(Strand& strand);
 
   const SimulationOptions options_;
   std::mt19937_64 random_;
