@@ -64,11 +64,11 @@ class Stage final : public Witness {
   void failed() override { ++out_.failures; }
   bool is_to_blame(int rank, int group) const override {
     if (struck_.contains(rank) || aborted_.contains(rank)) return true;
-    if (struck_.empty()) return false;
+    if (struck_.empty() && aborted_.empty()) return false;
     if (ended_.contains(rank)) return true;
     const auto& stays = stays_[static_cast<std::size_t>(rank)];
     for (std::size_t i = 0; i < stays.size(); ++i) {
-      const std::int64_t from_ns = std::max(stays[i].begin_ns, first_strike_ns_);
+      const std::int64_t from_ns = std::max(stays[i].begin_ns, first_harm_ns_);
       const std::int64_t until_ns =
           i + 1 < stays.size() ? stays[i + 1].begin_ns : simulation_.now_ns();
       if ((stays[i].group != group || group < 0) && until_ns - from_ns > long_stay_ns) return true;
@@ -81,7 +81,10 @@ class Stage final : public Witness {
     const auto found = killed_ns_.find(rank);
     return found == killed_ns_.end() ? std::nullopt : std::optional(found->second);
   }
-  void aborts(int rank) override { aborted_.insert(rank); }
+  void aborts(int rank) override {
+    harm();
+    aborted_.insert(rank);
+  }
   void destroyed(int rank) override {
     if (const int ends = network_.open_ends(rank); ends != 0)
       found_wrong(str("rank ", rank, " has destroyed its communicators, but not ", ends,
@@ -125,11 +128,15 @@ class Stage final : public Witness {
         happen(strike);
   }
 
+  void harm() {
+    if (first_harm_ns_ == 0) first_harm_ns_ = simulation_.now_ns();
+  }
+
   void happen(const Strike& strike) {
     using Kind = Strike::Kind;
     out_.has_struck = true;
     out_.moments.push_back({simulation_.now_ns(), strike.rank, "*** " + describe(strike)});
-    if (struck_.empty()) first_strike_ns_ = simulation_.now_ns();
+    harm();
     struck_.insert(strike.rank);
     has_passing_strike_ |= (strike.kind == Kind::stop || strike.kind == Kind::delay) &&
                            strike.duration_ns > long_stay_ns;
@@ -183,7 +190,7 @@ class Stage final : public Witness {
   std::vector<std::int64_t> still_ns_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::set<int> struck_;
-  std::int64_t first_strike_ns_ = 0;
+  std::int64_t first_harm_ns_ = 0;  // a strike, or an abort
   bool has_passing_strike_ = false;
   std::map<int, std::int64_t> killed_ns_;
   std::set<int> aborted_;

@@ -46,6 +46,10 @@ int in_job(const Error& error, const Communicator& group) {
   return group.world_ranks()[static_cast<std::size_t>(error.peer)];
 }
 
+bool makes_communicators(std::string_view phase) {
+  return phase == "init" || phase == "split" || phase == "shrink";
+}
+
 int members_index(const std::vector<int>& members, int rank) {
   return static_cast<int>(std::ranges::find(members, rank) - members.begin());
 }
@@ -255,7 +259,7 @@ void Rank::abort(const Operation& operation, Group& group) {
 bool Rank::judge(std::string_view phase, const std::string& what, const Communicator& group,
                  const std::function<Status()>& act) {
   // What makes communicators is the control plane's, whose waits other calls do not see either.
-  const bool is_making = phase == "init" || phase == "split" || phase == "shrink";
+  const bool is_making = makes_communicators(phase);
   witness_.begins(rank_, phase, is_making ? -1 : group_);
   witness_.saw(rank_, str("begins ", what));
   const std::int64_t still_ns = witness_.stood_still_ns(rank_);
@@ -271,7 +275,7 @@ bool Rank::judge(std::string_view phase, const std::string& what, const Communic
     return true;
   }
   witness_.failed();
-  judge_error(status.error(), what, is_making, group);
+  judge_error(status.error(), what, phase, group);
   // An abort of what a split makes may overtake members in it; their parent is not over. If it were
   // the parent's, the next call there tells.
   const bool is_of_child = phase == "split" && status.error().aborted;
@@ -279,8 +283,9 @@ bool Rank::judge(std::string_view phase, const std::string& what, const Communic
   return false;
 }
 
-void Rank::judge_error(const Error& error, const std::string& what, bool is_making,
+void Rank::judge_error(const Error& error, const std::string& what, std::string_view phase,
                        const Communicator& group) {
+  const bool is_making = makes_communicators(phase);
   witness_.saw(rank_, str("fails: ", what, ": ", error.describe()));
   // A plan that does not serve this call is refused on all ranks alike.
   if (error.kind == ErrorKind::misuse && may_be_refused_ && !is_making) return;
@@ -295,7 +300,7 @@ void Rank::judge_error(const Error& error, const std::string& what, bool is_maki
     is_wrong("blames nobody");
   else if (!is_untold && !witness_.is_to_blame(culprit, is_making ? -1 : group_))
     is_wrong(str("blames rank ", culprit, ", to which nothing was done"));
-  else if (!is_making && !error.aborted && !witness_.has_struck())
+  else if (phase == "aborted" && !error.aborted && !witness_.has_struck())
     is_wrong("does not say that the group was aborted");
   else if (!is_making && is_overlooked(error, culprit))
     is_wrong(str("overlooks until the deadline that rank ", culprit, " has died"));

@@ -27,8 +27,8 @@ class Witness {
   virtual void succeeded() = 0;
   virtual void failed() = 0;
   // Whether an error of an operation of `group` may blame that rank: it was struck; or since
-  // anything was, it has come to its end, or was held up for long in an operation of another group,
-  // which members of this one cannot see.
+  // anything was, or a group was aborted, it has come to its end, or was held up for long in an
+  // operation of another group, which members of this one cannot see.
   virtual bool is_to_blame(int rank, int group) const = 0;
   // Whether something has struck that ends by itself, and lasts so long that calls may time out. If
   // it ends between a deadline and the judgement, nobody can tell any more whom it struck.
@@ -73,7 +73,7 @@ class Rank {
   // succeeded.
   bool judge(std::string_view phase, const std::string& what, const Communicator& group,
              const std::function<Status()>& act);
-  void judge_error(const Error& error, const std::string& what, bool is_making,
+  void judge_error(const Error& error, const std::string& what, std::string_view phase,
                    const Communicator& group);
   // Whether a rank that died in sight of everybody was found by its deadline only.
   bool is_overlooked(const Error& error, int culprit) const;
