@@ -52,7 +52,7 @@ Result<Communicator> Communicator::Core::split(int color, int key) {
     return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
   });
   UNISONO_ASSIGN(auto subgroup,
-                 group->subgroup(comm::child_communicator(id, sequence, color), epoch, members));
+                 group->subgroup(comm::child_communicator(id, sequence, color), members));
   auto core = Core::make(job, std::move(subgroup), str(group_name, "/", sequence, ".", color));
   if (!core.ok()) return of_parent(core.error(), members);
   return Communicator(std::move(*core));
@@ -81,7 +81,7 @@ Result<Communicator> Communicator::Core::shrink(std::span<const int> excluded) {
   }
   const std::uint64_t identity =
       comm::child_communicator(id, shrinks[who]++, static_cast<std::int64_t>(who));
-  UNISONO_ASSIGN(auto subgroup, group->subgroup(identity, epoch, members));
+  UNISONO_ASSIGN(auto subgroup, group->subgroup(identity, members));
   auto core = Core::make(job, std::move(subgroup), str(group_name, "/shrunk to ", members.size()));
   if (!core.ok()) return of_parent(core.error(), members);
   return Communicator(std::move(*core));

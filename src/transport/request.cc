@@ -65,4 +65,10 @@ Error no_descriptors(int self, int peer, const Error& why) {
                            why.message);
 }
 
+Error past_epoch(int peer, const ConnectionKey& key) {
+  return peer_error(peer, "rank ", peer, " refuses a connection on ", describe(key),
+                    ": that epoch is over there; it has left the communicator and goes on without "
+                    "this rank");
+}
+
 }  // namespace unisono::transport

@@ -26,6 +26,8 @@ Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours);
 Key derive_connection_key(const Key& job_key, std::string_view purpose, const ConnectionKey& key,
                           int low_rank, int high_rank);
 
+// The peer has left the communicator and is in newer epochs alone.
+Error past_epoch(int peer, const ConnectionKey& key);
 // "communicator 31, epoch 0, channel 2".
 std::string describe(const ConnectionKey& key);
 

@@ -23,6 +23,7 @@
 #include <string_view>
 
 #include "base/key.h"
+#include "base/open_epochs.h"
 #include "sys/seal.h"
 
 namespace unisono::transport {
@@ -202,6 +203,8 @@ struct TransportOptions {
   std::string rails;
   // Lets the processes of this user on this host read this one's memory.
   bool shares_memory = false;
+  // What a peer asks for in an epoch that is over is refused; null: none is.
+  std::shared_ptr<const OpenEpochs> epochs;
   // Holds back every put between nodes by so long; for tests of long links.
   std::int64_t delay_ns = 0;
 };

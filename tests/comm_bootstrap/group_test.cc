@@ -29,7 +29,7 @@ TEST(ControlGroup, OverlappingGroupsAreUsedAtOnceFromManyThreads) {
       const auto members = members_of_color(p, rank % colors, colors);
       const auto id = child_communicator(world.communicator(), static_cast<std::uint64_t>(colors),
                                          rank % colors);
-      auto made = world.subgroup(id, 0, members);
+      auto made = world.subgroup(id, members);
       ASSERT_TRUE(made.ok()) << made.error().describe();
       groups.push_back(std::move(*made));
     }
@@ -117,7 +117,7 @@ TEST(ControlGroup, AnAbortIsHeardByWhoLooks) {
   std::latch left_the_barrier(3);
   run_ranks(3, [&](int rank) {
     ControlGroup& world = *results[static_cast<std::size_t>(rank)]->world;
-    auto made = world.subgroup(4711, 0, std::vector<int>{2, 0, 1});
+    auto made = world.subgroup(4711, std::vector<int>{2, 0, 1});
     const bool met = made.ok() && (*made)->barrier(30 * second_ns).ok();
     left_the_barrier.arrive_and_wait();
     ASSERT_TRUE(met);
@@ -163,7 +163,7 @@ TEST(ControlGroup, AnAbortOfOneGroupLeavesTheOthersAlone) {
   run_ranks(3, [&](int rank) {
     ControlGroup& world = *results[static_cast<std::size_t>(rank)]->world;
     const std::vector<int> everyone{2, 0, 1};
-    auto group = world.subgroup(4711, 1, everyone);
+    auto group = world.subgroup(4711, everyone);
     ASSERT_TRUE(group.ok());
     EXPECT_EQ((*group)->rank(), (rank + 1) % 3);
     EXPECT_TRUE((*group)->barrier(30 * second_ns).ok());
@@ -179,12 +179,12 @@ TEST(ControlGroup, ANewEpochRefusesWhatIsLeftOfTheOld) {
   run_ranks(2, [&](int rank) {
     ControlGroup& world = *results[static_cast<std::size_t>(rank)]->world;
     const std::vector<int> both{0, 1};
-    auto old = world.subgroup(99, 0, both);
+    auto old = world.subgroup(99, both);
     if (rank == 0) {
       // Sent, and at the peer before what follows on the same link.
       EXPECT_FALSE((*old)->all_gather(contribution_of(1), second_ns / 10).ok());
     }
-    auto renewed = world.subgroup(99, 1, both);
+    auto renewed = (*old)->subgroup(99, both);
     const auto gathered = (*renewed)->all_gather(contribution_of(2 + rank), 30 * second_ns);
     ASSERT_TRUE(gathered.ok()) << gathered.error().describe();
     EXPECT_TRUE(is_contribution_of(3 - rank, (*gathered)[1 - rank]));
@@ -199,7 +199,7 @@ TEST(ControlGroup, BadMembersAreRefused) {
   auto results = bootstrap_all(2);
   ControlGroup& world = *results[0]->world;
   const auto refusal = [&world](std::vector<int> members) {
-    auto made = world.subgroup(1, 0, members);
+    auto made = world.subgroup(1, members);
     return made.ok() ? std::string("none") : made.error().message;
   };
   EXPECT_EQ(refusal({0, 2}), "member 2 of the new group is not in this group; members are 0 to 1");

@@ -121,6 +121,54 @@ TEST(HostileRank, ThatBlamesNobodyWhoIsThereIsBlamedItself) {
   EXPECT_EQ(error.message, "so it is");
 }
 
+// One that was stopped while the others left an epoch, or records what it reads: what was said in
+// that epoch is said once more, in the same words, and changes nothing in the next one.
+TEST(HostileRank, ThatReplaysAnEpochThatIsOverIsNotHeard) {
+  Victim victim;
+  sys::World& world = victim.simulation.world(0);
+  sys::World& other = victim.simulation.world(1);
+  const std::vector<Bytes> nothing(1);
+  const Said in_old{FrameKind::message, {7, 0, 0, 0}, encode_table(nothing)};
+  const Said in_new{FrameKind::message, {9, 1, 0, 0}, encode_table(nothing)};
+  const Said failed_in_old{FrameKind::failure, {7, 0, 0, 0}, failure(3, 2)};
+  Status old_met, new_met;
+  const auto members = Members::of(std::vector<int>{0, 1});
+  const auto exchange = [&]() -> sys::Task<void> {
+    auto old = std::make_shared<GroupExchange>(victim.node, GroupId{7, 0}, members, 0);
+    GroupExchange renewed(victim.node, GroupId{9, 1}, members, 0);
+    old_met = co_await old->barrier(20 * second_ns);
+    old->leave();
+    EXPECT_TRUE(victim.node->epochs()->is_over(0));
+    new_met = co_await renewed.barrier(20 * second_ns);
+  };
+  const std::vector<Said> replayed{right_greeting, in_old, failed_in_old, in_old, in_new};
+  const auto replay = [&]() -> sys::Task<void> {
+    sys::Wait until(other.scheduler(), 5 * second_ns);
+    co_await until;
+    co_await say(other, Purpose::link, link_key(job_key), replayed);
+  };
+  victim.simulation.start(0, exchange());
+  victim.simulation.start(1,
+                          say(other, Purpose::link, link_key(job_key), {right_greeting, in_old}));
+  victim.simulation.start(1, replay());
+  EXPECT_TRUE(victim.simulation.run(forever_ns));
+  EXPECT_TRUE(old_met.ok());
+  EXPECT_TRUE(new_met.ok()) << new_met.error().describe();
+  EXPECT_GE(world.now_ns(), 5 * second_ns) << "it did not wait for what belongs to its own epoch";
+  EXPECT_EQ(victim.node->refused_messages(), 2U);
+  EXPECT_EQ(victim.node->failure({7, 0}), nullptr);
+}
+
+// A group that has failed takes no more: what comes late must not be taken for what comes after.
+TEST(HostileRank, ThatSpeaksAfterTheFailureIsNotHeard) {
+  Victim victim;
+  const Said late{FrameKind::message, {7, 0, 0, 0}, encode_table(std::vector<Bytes>(1))};
+  const Error error = victim.exchange_beside(
+      {right_greeting, {FrameKind::failure, {7, 0}, failure(3, 2)}, late, late});
+  EXPECT_EQ(error.peer, 2) << error.describe();
+  EXPECT_EQ(victim.node->refused_messages(), 2U);
+}
+
 TEST(HostileRank, ThatTellsAnUnknownKindOfFailureIsBlamedItself) {
   Victim victim;
   const Error error =

@@ -441,6 +441,41 @@ def test_the_others_go_on_if_they_are_to(job):
     assert output == ["[0] 2", "[2] 2"]
 
 
+def test_survivors_go_on_in_the_next_epoch_whatever_a_rank_says_that_wakes_up_in_the_old(job):
+    outcome, output = job(
+        """
+        import subprocess
+        comm = unisono.init(timeout=2)
+        comm.all_reduce(np.ones(10))
+        late = comm.rank == 1
+        if late:
+            subprocess.Popen(["sh", "-c", f"sleep 6; kill -CONT {os.getpid()}"])
+            os.kill(os.getpid(), signal.SIGSTOP)
+        try:
+            while True:
+                comm.all_reduce(np.ones(10))
+        except unisono.PeerError as error:
+            culprit = error.rank
+        if late:
+            print("late", culprit)
+            sys.exit()
+        comm = comm.shrink([culprit])
+        epoch = comm.record()["epoch"]
+        end, rounds = time.monotonic() + 8, 0
+        while True:  # until all have seen the late one come
+            rounds += 1
+            assert comm.all_reduce(np.array([comm.rank]))[0] == 1
+            if comm.all_reduce(np.array([time.monotonic() > end]), "max")[0]:
+                break
+        print("epoch", epoch, comm.world_ranks)
+        """,
+        3,
+        keep_going=True,
+    )
+    assert outcome.ok, (outcome, output)
+    assert output == ["[0] epoch 1 [0, 2]", "[1] late 1", "[2] epoch 1 [0, 2]"]
+
+
 def test_a_job_whose_ranks_all_fail_has_failed_however_it_goes_on(job):
     outcome, _ = job("sys.exit(3)", 2, keep_going=True)
     assert outcome == unisono.launcher.Outcome(3, 0, "rank 0 exited with code 3")

@@ -128,7 +128,7 @@ TEST_F(Sockets, APeerThatProvedTheKeyAndSaysNonsenseIsRefused) {
   };
   EXPECT_TRUE(accepts_reply({}));
   EXPECT_FALSE(accepts_reply({.verdict = Reply::Verdict(0)}));
-  EXPECT_FALSE(accepts_reply({.verdict = Reply::Verdict(4)}));
+  EXPECT_FALSE(accepts_reply({.verdict = Reply::Verdict(5)}));
   EXPECT_FALSE(accepts_reply({.protection = sys::Protection(3)}));
 }
 

@@ -108,6 +108,39 @@ TEST_F(Strangers, WhatWasRecordedProvesNothing) {
   EXPECT_TRUE(replay.is_closed());
 }
 
+// A rank that knows every key, but is in an epoch that the other has left: one that was stopped
+// while the others shrank their communicator.
+TEST_F(Strangers, WhoAsksForAnEpochThatIsOverIsRefused) {
+  const auto epochs = std::make_shared<OpenEpochs>();
+  int made = 0;
+  Job job(Factory{"socket",
+                  [&](TransportOptions options) {
+                    if (made++ == 1) options.epochs = epochs;
+                    return transport::socket::make_transport(options);
+                  }},
+          2);
+  epochs->open(3);
+  epochs->open(4);
+  {
+    const Pair current(job, geometry, {.epoch = 3});
+  }
+  epochs->close(3);
+  for (const std::uint32_t past : {0U, 3U}) {
+    auto stale = must(job.connect(0, 1, geometry, {.epoch = past}));
+    Result<bool> ready = false;
+    EXPECT_TRUE(eventually([&] {
+      job.progress();
+      ready = stale->ready();
+      return !ready.ok();
+    }));
+    ASSERT_FALSE(ready.ok());
+    EXPECT_EQ(ready.error().peer, 1);
+    EXPECT_NE(ready.error().message.find("that epoch is over there"), std::string::npos)
+        << ready.error().message;
+  }
+  const Pair newest(job, geometry, {.epoch = 4});
+}
+
 // Somebody listens where a rank did: the rank that connects says nothing of itself before proof.
 TEST_F(Strangers, AtAPeersAddressLearnANonceOnly) {
   Job job(sockets(), 1);

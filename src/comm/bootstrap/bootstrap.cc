@@ -96,6 +96,9 @@ int ControlGroup::rank() const { return exchange_->rank(); }
 int ControlGroup::size() const { return static_cast<int>(exchange_->members().size()); }
 std::uint64_t ControlGroup::communicator() const { return exchange_->id().communicator; }
 std::uint32_t ControlGroup::epoch() const { return exchange_->id().epoch; }
+std::shared_ptr<const OpenEpochs> ControlGroup::open_epochs() const {
+  return exchange_->node()->epochs();
+}
 const std::shared_ptr<sys::World>& ControlGroup::world() const { return runtime_->shared_world(); }
 std::span<const int> ControlGroup::world_ranks() const { return exchange_->members(); }
 const std::shared_ptr<const Members>& ControlGroup::members() const {
@@ -120,7 +123,6 @@ Status ControlGroup::agree(Status mine, std::int64_t timeout_ns) {
 }
 
 Result<std::unique_ptr<ControlGroup>> ControlGroup::subgroup(std::uint64_t communicator,
-                                                             std::uint32_t epoch,
                                                              std::span<const int> members) {
   std::vector<int> ranks;
   std::vector<bool> is_named(world_ranks().size());  // by member of this group
@@ -140,8 +142,8 @@ Result<std::unique_ptr<ControlGroup>> ControlGroup::subgroup(std::uint64_t commu
                   " is not a member of the new group; only its members may create it");
   const auto named = Members::of(std::move(ranks));
   auto make = [&]() -> sys::Task<std::shared_ptr<GroupExchange>> {
-    co_return std::make_shared<GroupExchange>(runtime_->node(), GroupId{communicator, epoch}, named,
-                                              me);
+    co_return std::make_shared<GroupExchange>(runtime_->node(), GroupId{communicator, epoch() + 1},
+                                              named, me);
   };
   auto exchange = runtime_->world().run(make());
   return std::unique_ptr<ControlGroup>(new ControlGroup(runtime_, std::move(exchange)));

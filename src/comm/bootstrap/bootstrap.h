@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "base/key.h"
+#include "base/open_epochs.h"
 #include "base/settings.h"
 #include "comm/bootstrap/roster.h"
 #include "comm/bootstrap/tree.h"
@@ -164,10 +165,12 @@ class ControlGroup {
 
   // Not collective by itself; every member of the new group makes it with the same identity and
   // the same members (ranks in this group, in the new order). Groups may overlap; their identities
-  // must differ (see child_communicator). `epoch` counts memberships of one communicator: what
-  // arrives for an older epoch than the newest one made here is refused.
-  Result<std::unique_ptr<ControlGroup>> subgroup(std::uint64_t communicator, std::uint32_t epoch,
+  // must differ (see child_communicator). Its epoch is the next after this group's. Once a process
+  // has left all groups of an epoch and of those before, what comes for them is refused.
+  Result<std::unique_ptr<ControlGroup>> subgroup(std::uint64_t communicator,
                                                  std::span<const int> members);
+  // Those of all groups of this process's job.
+  std::shared_ptr<const OpenEpochs> open_epochs() const;
 
   // Gives up from any thread: calls in progress and later ones return `error`, and the members that
   // this rank has a link to are told. Of several errors an abort counts, then the earliest failure.

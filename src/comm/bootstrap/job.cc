@@ -277,6 +277,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
       .socket_streams = settings_.integer(Setting::socket_streams),
       .rails = settings_.text(Setting::rails),
       .shares_memory = fifo_options_.zero_copy && ranks_on_node > 1 && named_transport_ != "socket",
+      .epochs = world_->open_epochs(),
       .delay_ns = settings_.duration_ns(Setting::delay)};
   if (transport_options.interface.empty() && !one_host) transport_options.interface = found.host;
   auto made =

@@ -20,7 +20,11 @@ constexpr std::size_t max_retired = 4096;
 }  // namespace
 
 bool ControlNode::deposit(int peer, const MessageKey& key, std::vector<std::byte> payload) {
-  if (is_retired(key)) return true;
+  // A failure ends the epoch of its group: what had come before counts, and nothing after it.
+  if (is_retired(key) || failures_.contains({key.communicator, key.epoch})) {
+    ++refused_messages_;
+    return true;
+  }
   std::size_t& unclaimed = unclaimed_bytes_[peer];
   auto& queue = mail_[{key, peer}];
   if (unclaimed + payload.size() > max_unclaimed_bytes + max_message_bytes_ ||
@@ -190,6 +194,7 @@ const Error* ControlNode::failure(GroupId group) const {
 }
 
 bool ControlNode::is_retired(const MessageKey& key) const {
+  if (epochs_->is_over(key.epoch)) return true;
   const auto newest = newest_epoch_.find(key.communicator);
   if (newest != newest_epoch_.end() && key.epoch < newest->second) return true;
   const GroupId group{key.communicator, key.epoch};
@@ -197,6 +202,7 @@ bool ControlNode::is_retired(const MessageKey& key) const {
 }
 
 void ControlNode::open_group(GroupId group) {
+  epochs_->open(group.epoch);
   std::uint32_t& newest = newest_epoch_[group.communicator];
   newest = std::max(newest, group.epoch);
 }
@@ -212,6 +218,7 @@ void ControlNode::forget_group(GroupId group) {
     mail = mail_.erase(mail);
   }
   failures_.erase(group);
+  epochs_->close(group.epoch);
   retired_.push_back(group);
   if (retired_.size() > max_retired) retired_.pop_front();
 }

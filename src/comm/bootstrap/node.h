@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/open_epochs.h"
 #include "comm/bootstrap/channel.h"
 #include "comm/bootstrap/handshake.h"
 #include "comm/bootstrap/messages.h"
@@ -128,10 +129,15 @@ class ControlNode {
   // Until `listener` is detached; the one attached last counts.
   void attach(GroupId group, GroupListener& listener) { listeners_[group] = &listener; }
   void detach(GroupId group, const GroupListener& listener);
-  // From now on messages of older epochs of this communicator are refused.
+  // From now on messages of older epochs of this communicator are refused. This process is in the
+  // group's epoch until the group is forgotten; once it is in newer ones alone, messages of that
+  // epoch are refused whatever their communicator.
   void open_group(GroupId group);
   // Its messages are dropped, those that wait and those that come.
   void forget_group(GroupId group);
+  const std::shared_ptr<OpenEpochs>& epochs() const { return epochs_; }
+  // How many messages came for groups that had failed, been left, or were of an epoch that is over.
+  std::uint64_t refused_messages() const { return refused_messages_; }
 
   // Notified whenever anything above may have changed.
   sys::WaitQueue& changed() { return changed_; }
@@ -203,7 +209,9 @@ class ControlNode {
   std::map<MailKey, std::deque<std::vector<std::byte>>> mail_;
   std::map<int, std::size_t> unclaimed_bytes_;  // in mail_, by peer
   std::map<GroupId, Failure> failures_;
-  std::map<std::uint64_t, std::uint32_t> newest_epoch_;
+  std::map<std::uint64_t, std::uint32_t> newest_epoch_;  // by communicator
+  const std::shared_ptr<OpenEpochs> epochs_ = std::make_shared<OpenEpochs>();
+  std::uint64_t refused_messages_ = 0;
   std::deque<GroupId> retired_;  // the latest, at most max_retired
 
   sys::WaitQueue changed_;

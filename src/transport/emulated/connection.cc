@@ -14,7 +14,8 @@ class EmulatedConnection final : public Connection {
       : Connection(request.self, request.peer),
         wire_(std::move(wire)),
         which_(which),
-        ranks_(request.ranks) {
+        ranks_(request.ranks),
+        key_(request.key) {
     region_ = own().region->data();
     signals_ = own().signals.get();
   }
@@ -27,6 +28,7 @@ class EmulatedConnection final : public Connection {
     UNISONO_TRY(progress());
     if (!own().peer_joined) {
       if (own().peer_died) return died();
+      if (own().is_refused) return past_epoch(peer_, key_);
       return false;
     }
     const Geometry& theirs = wire_->end(1 - which_).geometry;
@@ -97,6 +99,7 @@ class EmulatedConnection final : public Connection {
   const std::shared_ptr<Wire> wire_;
   const std::size_t which_;
   const int ranks_;
+  const ConnectionKey key_;
   std::uint64_t fault_ = 0;
   bool is_ready_ = false;
   bool saw_peer_gone_ = false;

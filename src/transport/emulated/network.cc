@@ -46,6 +46,7 @@ class EmulatedTransport final : public Transport {
 Result<std::unique_ptr<Transport>> Network::make_transport(int process,
                                                            const TransportOptions& options) {
   UNISONO_TRY(check_options(options));
+  epochs_[process] = options.epochs;
   return std::unique_ptr<Transport>(std::make_unique<EmulatedTransport>(*this, process));
 }
 
@@ -65,6 +66,8 @@ Result<std::unique_ptr<Connection>> Network::connect(int process, int peer_proce
     return misuse("rank ", request.self, " already has a connection to rank ", request.peer, " on ",
                   describe(request.key));
   UNISONO_TRY(wire->join(which, request.geometry));
+  const auto& epochs = epochs_[peer_process];
+  if (epochs && epochs->is_over(request.key.epoch)) wire->refuse(1 - which);
   return make_connection(std::move(wire), which, request);
 }
 

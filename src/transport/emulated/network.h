@@ -61,6 +61,7 @@ class Network {
   sys::Simulation& simulation_;
   const NetworkOptions options_;
   std::map<Name, std::weak_ptr<Wire>> wires_;
+  std::map<int, std::shared_ptr<const OpenEpochs>> epochs_;  // by process
 };
 
 }  // namespace unisono::transport::emulated

@@ -147,6 +147,10 @@ void Wire::land(std::size_t from, Put& put) {
   if (!end.is_gone) wake(from);
 }
 
+void Wire::refuse(std::size_t which) {
+  say(which, [](End& to) { to.is_refused = true; });
+}
+
 void Wire::leave(std::size_t which) {
   ends_[which].is_gone = true;
   receive(which);

@@ -43,6 +43,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
     std::int64_t is_free_ns = 0;    // when its line has sent all
     // What has been heard from the other end.
     bool peer_joined = false;
+    bool is_refused = false;
     bool peer_left = false;
     bool peer_died = false;
     std::uint64_t peer_fault = 0;
@@ -58,6 +59,8 @@ class Wire : public std::enable_shared_from_this<Wire> {
                Signal signal);
   // Stores what has arrived.
   void receive(std::size_t which);
+  // The other end hears that this one is in newer epochs alone.
+  void refuse(std::size_t which);
   void leave(std::size_t which);
   void tell_fault(std::size_t which, std::uint64_t word);
   // Each end hears, some time later, that the other has died.

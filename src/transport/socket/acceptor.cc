@@ -145,7 +145,10 @@ void Acceptor::join_parked(const PendingConnections& all_pending, std::int64_t n
              static_cast<std::uint32_t>(each->peer) == hello.self;
     });
     bool done = pending != all_pending.end();
-    if (done) {
+    if (!done && epochs_ && epochs_->is_over(hello.key.epoch)) {
+      refuse(*at, now);
+      done = true;
+    } else if (done) {
       // Where the reply could not be sent, the peer tries again.
       if (auto joined = join(*at, *pending); !joined.ok())
         log(LogLevel::info, "a stream of rank ", hello.self, " on ", describe(hello.key),
@@ -159,6 +162,19 @@ void Acceptor::join_parked(const PendingConnections& all_pending, std::int64_t n
     }
     at = done ? parked_.erase(at) : std::next(at);
   }
+}
+
+void Acceptor::refuse(Parked& parked, std::int64_t now) {
+  const Hello& hello = parked.hello;
+  log_refusal(parked.messages.socket(),
+              str("it asks for ", describe(hello.key), ", which is over: this rank is in epoch ",
+                  epochs_->oldest(), " and newer ones alone"),
+              now);
+  const Reply reply{.verdict = Reply::Verdict::past_epoch,
+                    .geometry = hello.geometry,
+                    .protection = hello.protection};
+  // Who does not hear it asks again.
+  static_cast<void>(parked.messages.send(encode_reply(keys_, parked.nonces, hello, reply)));
 }
 
 Status Acceptor::join(Parked& parked, const std::shared_ptr<PendingConnection>& pending) {

@@ -46,8 +46,12 @@ class Stranger {
 class Acceptor {
  public:
   Acceptor(std::vector<sys::Socket> listeners, const HandshakeKeys& keys, const WirePolicy& policy,
-           Poller& poller)
-      : listeners_(std::move(listeners)), keys_(keys), policy_(policy), poller_(poller) {}
+           Poller& poller, std::shared_ptr<const OpenEpochs> epochs)
+      : listeners_(std::move(listeners)),
+        keys_(keys),
+        policy_(policy),
+        poller_(poller),
+        epochs_(std::move(epochs)) {}
 
   // Accepts what has come, moves handshakes on, and lets streams join all_pending that wait for
   // them.
@@ -94,6 +98,8 @@ class Acceptor {
   Result<std::optional<Hello>> hear(Stranger& stranger);
   void park(Stranger& stranger, const Hello& hello, std::int64_t now);
   void join_parked(const PendingConnections& all_pending, std::int64_t now);
+  // Asks for an epoch that is over.
+  void refuse(Parked& parked, std::int64_t now);
   Status join(Parked& parked, const std::shared_ptr<PendingConnection>& pending);
   Gathering& gathering_of(const std::shared_ptr<PendingConnection>& pending, const Parked& parked);
   void log_refusal(const sys::Socket& socket, std::string_view why, std::int64_t now);
@@ -102,7 +108,8 @@ class Acceptor {
   const HandshakeKeys& keys_;
   WirePolicy policy_;
   Poller& poller_;
-  std::list<Stranger> strangers_;  // the oldest first
+  const std::shared_ptr<const OpenEpochs> epochs_;  // null: none is over
+  std::list<Stranger> strangers_;                   // the oldest first
   std::list<Parked> parked_;
   std::list<Gathering> gatherings_;
   LogLimit refusals_;

@@ -93,6 +93,9 @@ Status Connector::take_reply(Outgoing& stream, PendingConnection& pending) {
     case Reply::Verdict::other_protection:
       pending.fail(protection_mismatch(pending.peer, reply.protection, stream.hello.protection));
       break;
+    case Reply::Verdict::past_epoch:
+      pending.fail(past_epoch(pending.peer, pending.key));
+      break;
   }
   return environment_error("the peer asked for a different connection");
 }

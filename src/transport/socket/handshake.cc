@@ -180,7 +180,7 @@ Result<Reply> decode_reply(const HandshakeKeys& keys, const Nonces& nonces, cons
   reply.verdict = static_cast<Reply::Verdict>(reader.number<std::uint8_t>());
   reply.geometry = read_geometry(reader);
   UNISONO_ASSIGN(reply.protection, protection_of(reader.number<std::uint8_t>()));
-  if (reply.verdict < Reply::Verdict::join || reply.verdict > Reply::Verdict::other_protection)
+  if (reply.verdict < Reply::Verdict::join || reply.verdict > Reply::Verdict::past_epoch)
     return environment_error("the peer answered with the unknown verdict ",
                              static_cast<int>(reply.verdict));
   return reply;

@@ -75,7 +75,7 @@ struct Hello {
 };
 
 struct Reply {
-  enum class Verdict : std::uint8_t { join = 1, other_geometry, other_protection };
+  enum class Verdict : std::uint8_t { join = 1, other_geometry, other_protection, past_epoch };
   Verdict verdict = Verdict::join;
   Geometry geometry;  // the acceptor's, and so is the protection
   sys::Protection protection = sys::Protection::none;

@@ -52,7 +52,7 @@ Hub::Hub(std::unique_ptr<Poller> poller, Rails rails, const TransportOptions& op
       address_(std::move(rails.addresses)),
       rails_(rails.listeners.size()),
       acceptor_(std::move(rails.listeners), keys_, {options.protection, options.protects_loopback},
-                *poller_),
+                *poller_, options.epochs),
       connector_(keys_, {options.protection, options.protects_loopback}, streams) {}
 
 Hub::~Hub() {
