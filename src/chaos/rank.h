@@ -76,7 +76,7 @@ class Rank {
   void judge_error(const Error& error, const std::string& what, std::string_view phase,
                    const Communicator& group);
   // Whether a rank that died in sight of everybody was found by its deadline only.
-  bool is_overlooked(const Error& error, int culprit) const;
+  bool is_overlooked(int culprit) const;
   // It is of no use any more; if it is that of all, the ranks that remain make another.
   void leave_group(const Error& error, const Communicator& group);
   // The ranks that remain make a communicator without the one that is to blame.
