@@ -19,6 +19,7 @@ struct Pipe {
   bool is_broken = false;  // reset
   std::int64_t last_arrival_ns = 0;
   std::size_t unread_bytes = 0;  // arrived or on their way
+  int being_taken = 0;           // that the reader's processor is still busy with
   WaitQueue changed;
   WaitQueue taken;                // for the writer
   WaitQueue* listener = nullptr;  // notified, too, while its reader waits at a gate
@@ -176,14 +177,19 @@ class SimulatedStream final : public Stream {
       connection->pipes[1 - reader].taken.notify_all();
     };
     SimulatedWorld& taker = *connection_->worlds[reader];
-    simulation.schedule(pipe.last_arrival_ns,
-                        [&simulation, &taker, cost_ns, take = std::move(take)] {
-                          const std::int64_t ready_ns = taker.spend(cost_ns);
-                          if (ready_ns > simulation.now_ns_)
-                            simulation.schedule(ready_ns, take);
-                          else
-                            take();
-                        });
+    simulation.schedule(
+        pipe.last_arrival_ns,
+        [&simulation, &taker, cost_ns, connection = connection_, reader, take = std::move(take)] {
+          const std::int64_t ready_ns = taker.spend(cost_ns);
+          // What ends at this very moment keeps its place before this.
+          int& being_taken = connection->pipes[reader].being_taken;
+          if (ready_ns == simulation.now_ns_ && being_taken == 0) return take();
+          ++being_taken;
+          simulation.schedule(ready_ns, [connection, reader, take] {
+            --connection->pipes[reader].being_taken;
+            take();
+          });
+        });
   }
 
   SimulatedWorld& world_;
