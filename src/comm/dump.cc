@@ -19,6 +19,7 @@
 #include "base/settings.h"
 #include "comm/core.h"
 #include "comm/live.h"
+#include "comm/live_hosts.h"
 #include "sys/exit.h"
 #include "sys/fork.h"
 #include "sys/local_server.h"
@@ -78,7 +79,9 @@ struct Watched {
   std::mutex mutex;
   Communicator::Core* core;  // null once the communicator is gone
   const Job* const job;
-  std::shared_ptr<sys::LocalSocket> socket;  // the job's; null: none could be had
+  // The job's. Null: no socket could be had; all ranks are on this host.
+  std::shared_ptr<sys::LocalSocket> socket;
+  std::shared_ptr<HostSurveys> surveys;
 };
 
 std::string json_of(const Communicator::Core& core, const trace::Record& record,
@@ -143,7 +146,7 @@ class Registry {
     const auto number = static_cast<int>(settings.integer(Setting::dump_signal));
     if (number != 0 && !std::exchange(has_handler_, true)) handle(number, has_directory);
     std::erase_if(watched_, [](const auto& known) { return known.expired(); });
-    if (is_live) one->socket = socket_of(*one->job);
+    if (is_live) open_to_questions(*one);
     watched_.push_back(one);
     if (is_started_) wake_thread(one_socket);
     return is_first;
@@ -192,16 +195,24 @@ class Registry {
       log(LogLevel::error, "UNISONO_DUMP_SIGNAL: signal ", number, " cannot be handled");
   }
 
-  // That of the job's other communicators, or a new one.
-  std::shared_ptr<sys::LocalSocket> socket_of(const Job& job) const {
-    for (const auto& known : watched_)
-      if (const auto other = known.lock(); other && other->job == &job) return other->socket;
-    auto made = open_live_socket(job);
-    if (made.ok()) return *made;
+  // By what the job's other communicators have, or else newly.
+  void open_to_questions(Watched& one) const {
+    for (const auto& known : watched_) {
+      const auto other = known.lock();
+      if (!other || other->job != one.job) continue;
+      one.socket = other->socket;
+      one.surveys = other->surveys;
+      return;
+    }
+    auto made = open_live_socket(*one.job);
+    if (made.ok()) {
+      one.socket = std::move(*made);
+      one.surveys = join_surveys(*one.job, *one.core->group);
+      return;
+    }
     static std::atomic<bool> has_complained{false};
     if (!has_complained.exchange(true))
       log(LogLevel::warn, "unisono ras has no answer from this process: ", made.error().message);
-    return nullptr;
   }
 
   void run(int descriptor) {
@@ -213,6 +224,9 @@ class Registry {
     server_ = std::make_unique<sys::LocalServer>(
         [this](const sys::LocalSocket& asked, std::string_view request) {
           return answer(asked, request);
+        },
+        [this](const sys::LocalSocket& asked, std::string_view request, int connection) {
+          return take_over(asked, request, connection);
         });
     while (true) {
       std::uint64_t asked = 0;
@@ -220,8 +234,12 @@ class Registry {
       const bool is_asked = server_->wait(served_, descriptor, look_interval.count()) &&
                             read(descriptor, &asked, sizeof asked) == sizeof asked &&
                             asked % one_socket != 0;
+      const Job* heard = nullptr;
       for_each([&](const Watched& one) {
         one.core->scheduler->look_for_failure();
+        // Other hosts' questions are heard whatever the calls are at.
+        if (one.surveys != nullptr && std::exchange(heard, one.job) != one.job)
+          one.core->group->look();
         if (is_asked)
           dump_and_ask(*one.core, "signal");
         else if (is_dump_asked(*one.core))
@@ -267,6 +285,17 @@ class Registry {
       head = live_head(*one.job);
     });
     return head.empty() ? head : live_json(head, records);
+  }
+
+  bool take_over(const sys::LocalSocket& asked, std::string_view request, int connection) {
+    std::shared_ptr<HostSurveys> surveys;
+    std::uint64_t job = 0;
+    for_each([&](const Watched& one) {
+      if (one.socket.get() != &asked) return;
+      surveys = one.surveys;
+      job = one.job->id();
+    });
+    return answer_survey(surveys, job, request, connection);
   }
 
   std::mutex mutex_;

@@ -15,8 +15,6 @@
 namespace unisono::comm {
 namespace {
 
-constexpr std::string_view request_head = "records ";
-
 bool is_open(const trace::Entry& entry) {
   return entry.state == trace::State::scheduled || entry.state == trace::State::started;
 }
@@ -40,9 +38,9 @@ Result<std::shared_ptr<sys::LocalSocket>> open_live_socket(const Job& job) {
   return sys::LocalSocket::listen(directory, str(job.id(), "-", job.rank()));
 }
 
-std::optional<std::size_t> entries_asked_for(std::string_view request) {
-  if (!request.starts_with(request_head)) return std::nullopt;
-  request.remove_prefix(request_head.size());
+std::optional<std::size_t> entries_asked_for(std::string_view request, std::string_view head) {
+  if (!request.starts_with(head)) return std::nullopt;
+  request.remove_prefix(head.size());
   std::size_t entries = 0;
   const char* const end = request.data() + request.size();
   const auto [at, failed] = std::from_chars(request.data(), end, entries);

@@ -26,7 +26,8 @@ Result<std::shared_ptr<sys::LocalSocket>> open_live_socket(const Job& job);
 
 // How many entries of each kind "records <number>" asks for; nothing for any other request. As many
 // as a file of a record has are the most.
-std::optional<std::size_t> entries_asked_for(std::string_view request);
+std::optional<std::size_t> entries_asked_for(std::string_view request,
+                                             std::string_view head = "records ");
 
 // Calls that are over, but for the newest ones, are left out.
 void keep_open_and_newest(std::vector<trace::Entry>& entries, std::size_t newest);

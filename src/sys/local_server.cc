@@ -30,26 +30,8 @@ constexpr int backlog = 64;
 // dead process does.
 constexpr std::chrono::seconds longest_start(10);
 
-std::optional<sockaddr_un> address_of(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return std::nullopt;
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  return address;
-}
-
 const sockaddr* plain(const sockaddr_un& address) {
   return reinterpret_cast<const sockaddr*>(&address);
-}
-
-int make_socket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
-
-// The folder's permissions keep strangers out; this holds where somebody widens them, too.
-bool is_of_this_user(int descriptor) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-         (peer.uid == geteuid() || peer.uid == 0);
 }
 
 bool is_young(const std::filesystem::path& path) {
@@ -59,9 +41,9 @@ bool is_young(const std::filesystem::path& path) {
 }
 
 bool is_refused(const std::string& path) {
-  const auto address = address_of(path);
+  const auto address = local_address(path);
   if (!address) return false;
-  const int descriptor = make_socket();
+  const int descriptor = make_local_socket();
   if (descriptor < 0) return false;
   const bool is_refused =
       connect(descriptor, plain(*address), sizeof *address) != 0 && errno == ECONNREFUSED;
@@ -71,13 +53,32 @@ bool is_refused(const std::string& path) {
 
 }  // namespace
 
+std::optional<sockaddr_un> local_address(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return std::nullopt;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+int make_local_socket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
+
+std::optional<int> peer_of_this_user(int descriptor) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+      (peer.uid != geteuid() && peer.uid != 0))
+    return std::nullopt;
+  return peer.pid;
+}
+
 Result<std::shared_ptr<LocalSocket>> LocalSocket::listen(const std::string& directory,
                                                          std::string_view name) {
   UNISONO_TRY(make_private_directory(directory));
   const std::string path = str(directory, "/", name);
-  const auto address = address_of(path);
+  const auto address = local_address(path);
   if (!address) return environment_error(path, " is too long for the name of a socket");
-  const int descriptor = make_socket();
+  const int descriptor = make_local_socket();
   if (descriptor < 0) return system_error("cannot make a socket", errno);
   if (bind(descriptor, plain(*address), sizeof *address) != 0) {
     const int why = errno;
@@ -118,7 +119,9 @@ struct LocalServer::Connection {
       : descriptor(of), asked(std::move(socket)), deadline(until) {
     keep_from_children(descriptor);
   }
-  ~Connection() { close_kept(descriptor); }
+  ~Connection() {
+    if (descriptor >= 0) close_kept(descriptor);
+  }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -132,6 +135,9 @@ struct LocalServer::Connection {
 
 LocalServer::LocalServer(Answer answer, std::chrono::milliseconds patience)
     : answer_(std::move(answer)), patience_(patience) {}
+LocalServer::LocalServer(Answer answer, TakeOver take_over) : LocalServer(std::move(answer)) {
+  take_over_ = std::move(take_over);
+}
 LocalServer::~LocalServer() = default;
 
 bool LocalServer::wait(std::span<const std::weak_ptr<LocalSocket>> sockets, int descriptor,
@@ -177,7 +183,7 @@ void LocalServer::accept(const std::shared_ptr<LocalSocket>& socket) {
     const int descriptor =
         accept4(socket->descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (descriptor < 0) return;
-    if (!is_of_this_user(descriptor)) {
+    if (!peer_of_this_user(descriptor)) {
       close(descriptor);
       continue;
     }
@@ -197,7 +203,12 @@ bool LocalServer::advance(Connection& connection) {
     if (end == std::string::npos) return connection.request.size() < max_request_bytes;
     const auto socket = connection.asked.lock();
     if (socket == nullptr) return false;
-    connection.answer = answer_(*socket, std::string_view(connection.request).substr(0, end));
+    const std::string_view request = std::string_view(connection.request).substr(0, end);
+    if (take_over_ && take_over_(*socket, request, connection.descriptor)) {
+      connection.descriptor = -1;
+      return false;
+    }
+    connection.answer = answer_(*socket, request);
     if (connection.answer.empty()) return false;
   }
   const std::string_view left = std::string_view(connection.answer).substr(connection.sent);

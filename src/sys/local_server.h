@@ -6,18 +6,27 @@
 #include <unisono/result.h>
 
 #include <poll.h>
+#include <sys/un.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace unisono::sys {
+
+// Both ends: the address of a path that is not too long for one; a socket that does not block; and
+// the process at the other end, if it belongs to this user or to root. The folder's permissions
+// keep strangers out; that holds where somebody widens them, too.
+std::optional<sockaddr_un> local_address(const std::string& path);
+int make_local_socket();
+std::optional<int> peer_of_this_user(int descriptor);
 
 // A name to connect to. Processes that share a file system may be in different namespaces, so it is
 // a file, which is there for as long as the object is. A killed process leaves its file.
@@ -53,8 +62,13 @@ class LocalServer {
   static constexpr std::size_t max_connections = 16;
   // The answer to a request, without its end of line; empty: the connection ends without one.
   using Answer = std::function<std::string(const LocalSocket& asked, std::string_view request)>;
+  // For requests whose answer takes time: whether this function takes the connection over. Then it
+  // belongs to that function, which ends it with answer_and_close (local_client.h).
+  using TakeOver =
+      std::function<bool(const LocalSocket& asked, std::string_view request, int descriptor)>;
   // Who has not asked and read the answer within `patience` is dropped.
   explicit LocalServer(Answer answer, std::chrono::milliseconds patience = std::chrono::seconds(5));
+  LocalServer(Answer answer, TakeOver take_over);
   ~LocalServer();
   LocalServer(const LocalServer&) = delete;
   LocalServer& operator=(const LocalServer&) = delete;
@@ -72,6 +86,7 @@ class LocalServer {
   bool advance(Connection& connection);
 
   Answer answer_;
+  TakeOver take_over_;  // empty: no request takes time
   std::chrono::milliseconds patience_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<pollfd> polled_;  // of the wait that is under way

@@ -9,6 +9,7 @@
 #include "base/wire.h"
 #include "comm/bootstrap/inquiry.h"
 #include "comm/bootstrap/messages.h"
+#include "comm/bootstrap/survey.h"
 
 namespace {
 
@@ -117,6 +118,24 @@ void try_call_report(std::span<const std::byte> bytes) {
   require(std::equal(bytes.begin(), bytes.end(), again.begin(), again.end()));
 }
 
+void try_survey(std::span<const std::byte> bytes) {
+  const auto survey = decode_survey(bytes, 9);
+  if (!survey.ok()) return;
+  require(survey->hosts.first >= 0 && survey->hosts.size() > 0 && survey->hosts.end <= 9);
+  const auto again = encode(*survey);
+  require(std::equal(bytes.begin(), bytes.end(), again.begin(), again.end()));
+}
+
+void try_survey_answers(std::span<const std::byte> bytes) {
+  const auto answers = decode_survey_answers(bytes, 5);
+  if (!answers.ok()) return;
+  require(answers->size() <= 5);
+  for (const SurveyAnswer& one : *answers)
+    require(one.rank.number() < 5 && one.reply.why.size() <= max_why_bytes);
+  const auto again = encode(*answers);
+  require(std::equal(bytes.begin(), bytes.end(), again.begin(), again.end()));
+}
+
 void try_rendezvous_file(std::span<const std::byte> bytes) {
   // Nobody who lacks the secret writes a file that is believed.
   require(!decode_rendezvous_file(as_text(bytes), "a secret of the fuzzer").ok());
@@ -127,7 +146,7 @@ void try_rendezvous_file(std::span<const std::byte> bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const auto bytes = std::as_bytes(std::span(data, size)).subspan(1);
-  switch (data[0] % 13) {
+  switch (data[0] % 15) {
     case 0:
       try_frame_header(bytes);
       break;
@@ -163,6 +182,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 11:
       try_roster(bytes);
+      break;
+    case 12:
+      try_survey(bytes);
+      break;
+    case 13:
+      try_survey_answers(bytes);
       break;
     default:
       try_call_report(bytes);

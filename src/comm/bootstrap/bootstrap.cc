@@ -100,6 +100,7 @@ std::shared_ptr<const OpenEpochs> ControlGroup::open_epochs() const {
   return exchange_->node()->epochs();
 }
 const std::shared_ptr<sys::World>& ControlGroup::world() const { return runtime_->shared_world(); }
+const std::shared_ptr<ControlNode>& ControlGroup::node() const { return runtime_->node(); }
 std::span<const int> ControlGroup::world_ranks() const { return exchange_->members(); }
 const std::shared_ptr<const Members>& ControlGroup::members() const {
   return exchange_->shared_members();

@@ -127,6 +127,7 @@ class Gathered {
 };
 
 class BootstrapRuntime;
+class ControlNode;
 class GroupExchange;
 class Members;
 struct CallState;
@@ -151,6 +152,8 @@ class ControlGroup {
   std::uint64_t communicator() const;
   std::uint32_t epoch() const;
   const std::shared_ptr<sys::World>& world() const;
+  // For who looks into the job from outside of its calls (survey.h).
+  const std::shared_ptr<ControlNode>& node() const;
   // The members' ranks in the job (of bootstrap), in member order.
   std::span<const int> world_ranks() const;
   const std::shared_ptr<const Members>& members() const;

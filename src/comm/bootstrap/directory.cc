@@ -41,6 +41,9 @@ sys::Task<Result<std::vector<std::byte>>> Directory::look_up(int rank, std::int6
       sys::Wait wait(world.scheduler(), node_.changed(), std::min(deadline_ns, again_ns));
       const bool notified = co_await wait;
       usable = node_.check(rank, {node_.job(), 0});
+      // The rank on the way may have died instead.
+      const int next = place_.towards(rank);
+      if (usable.ok() && node_.has_broken_off(next)) usable = node_.check(next, {node_.job(), 0});
       if (!notified && usable.ok() && world.now_ns() >= deadline_ns)
         usable = timeout_error(rank, "rank ", rank, " could not be looked up in time");
     }

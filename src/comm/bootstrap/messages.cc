@@ -52,11 +52,11 @@ Result<FrameHeader> decode_frame_header(std::span<const std::byte> bytes,
   out.key.round = in.number<std::uint32_t>();
   out.payload_bytes = in.number<std::uint32_t>();
   if (!in.done() || !is_ours) return malformed("frame");
-  if (kind > static_cast<std::uint8_t>(FrameKind::found))
+  if (kind > static_cast<std::uint8_t>(FrameKind::surveyed))
     return environment_error("received a frame of the unknown kind ", kind);
   out.kind = static_cast<FrameKind>(kind);
-  const std::size_t limit =
-      out.kind == FrameKind::message ? max_message_bytes : max_small_payload_bytes;
+  const bool is_large = out.kind == FrameKind::message || out.kind == FrameKind::surveyed;
+  const std::size_t limit = is_large ? max_message_bytes : max_small_payload_bytes;
   if (out.payload_bytes > limit)
     return environment_error("received a frame of ", out.payload_bytes,
                              " bytes; frames of its kind have at most ", limit);

@@ -39,6 +39,8 @@ enum class FrameKind : std::uint8_t {
   dump = 11,      // a rank has written its record, and asks for everybody's
   look_up = 12,   // LookUp; on its way through the tree
   found = 13,     // Found; on its way back
+  survey = 14,    // on a connection of its own: what do the ranks on your host say? survey.h
+  surveyed = 15,  // its answers
 };
 
 // What a message is about: a round of an exchange; a communicator's exchanges count from 0 upwards.
@@ -57,8 +59,8 @@ struct FrameHeader {
 };
 // Magic 4, kind 1, communicator 8, epoch 4, sequence 8, round 4, payload 4.
 inline constexpr std::size_t frame_header_bytes = 33;
-// The limit of every frame but messages: an address of at most 300 characters (a host's name has
-// 255) and a record, or an error's text, and some numbers.
+// The limit of every frame but messages and the answers to surveys: an address of at most 300
+// characters (a host's name has 255) and a record, or an error's text, and some numbers.
 inline constexpr std::size_t max_small_payload_bytes = 4096;
 inline constexpr std::size_t max_record_bytes = 3072;
 inline constexpr std::size_t max_address_bytes = 300;
@@ -67,7 +69,7 @@ inline constexpr std::size_t max_error_text_bytes = 3072;
 std::vector<std::byte> encode_frame(FrameKind kind, const MessageKey& key,
                                     std::span<const std::byte> payload);
 // `bytes` has frame_header_bytes. A header of another program, an unknown kind or a payload
-// longer than its kind may have (messages: `max_message_bytes`) is an error.
+// longer than its kind may have (messages, surveyed: `max_message_bytes`) is an error.
 Result<FrameHeader> decode_frame_header(std::span<const std::byte> bytes,
                                         std::size_t max_message_bytes);
 

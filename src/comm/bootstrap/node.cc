@@ -24,6 +24,7 @@ constexpr std::size_t most_waiting = 256;
 // 20 ms the last follows 620 ms after the first.
 constexpr int connect_attempts = 6;
 constexpr std::int64_t first_pause_ns = 20'000'000;
+constexpr std::string_view has_left = "it has left the job";
 // A descriptor may soon be free again.
 constexpr std::int64_t starved_after_ns = 2'000'000'000;
 
@@ -144,6 +145,10 @@ sys::Task<Status> ControlNode::serve_checked(sys::Admitted admitted) {
     Status served = co_await serve_enrolment(std::move(guest->channel), std::move(*enrolment));
     co_return std::move(served);
   }
+  if (guest->purpose == Purpose::link && kind == FrameKind::survey && serve_survey_) {
+    serve_survey_(std::move(guest->channel), frame->payload);
+    co_return Status();
+  }
   if (guest->purpose != Purpose::link || kind != FrameKind::greet)
     co_return environment_error("its first frame has the unexpected kind ", static_cast<int>(kind));
   Result<Greeting> greeting = decode_greeting(frame->payload, world_size_);
@@ -208,7 +213,7 @@ sys::Task<void> ControlNode::read_loop(Link& link) {
     }
     last_message_ns_[link.peer] = world_.now_ns();
     if (frame->header.kind == FrameKind::bye)
-      lose(link, "it has left the job", true);
+      lose(link, std::string(has_left), true);
     else if (!take(link, *frame))
       lose(link,
            str("it sent a frame of kind ", static_cast<int>(frame->header.kind),
@@ -255,6 +260,11 @@ Status ControlNode::check(int peer, GroupId group) const {
     return peer_error(peer, "the connection to rank ", peer, " was lost (", lost->second,
                       "); its process has probably ended");
   return {};
+}
+
+bool ControlNode::has_broken_off(int peer) const {
+  const auto lost = lost_.find(peer);
+  return lost != lost_.end() && lost->second != has_left;
 }
 
 sys::Task<Result<std::unique_ptr<Channel>>> ControlNode::connect_authenticated(

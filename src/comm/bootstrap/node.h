@@ -88,6 +88,11 @@ class ControlNode {
   bool has_directory() const { return directory_ != nullptr; }
   Directory& directory() { return *directory_; }
 
+  // Who answers surveys from now on (survey.h), each on a connection of its own.
+  using ServeSurvey =
+      std::function<void(std::unique_ptr<Channel>, std::span<const std::byte> payload)>;
+  void serve_surveys(ServeSurvey serve) { serve_survey_ = std::move(serve); }
+
   // A connection over which both ends have learnt who the other is.
   void add_link(int peer, std::unique_ptr<Channel> channel);
   // Makes a link to the peer if there is none: connects once its address is known, unless it
@@ -108,6 +113,8 @@ class ControlNode {
   bool has_link(int peer) const { return link_of_peer_.contains(peer); }
   // What ends a wait for this peer on behalf of this group, if anything does.
   Status check(int peer, GroupId group) const;
+  // Whether its link broke without a bye.
+  bool has_broken_off(int peer) const;
 
   // A failed group's waits end with its error. Of several failures one counts, whatever the order
   // in which they come, so that all members end with the same: an abort before what is suspected;
@@ -198,6 +205,7 @@ class ControlNode {
 
   std::map<int, std::string> addresses_;  // that this rank has had a use for
   std::unique_ptr<Directory> directory_;
+  ServeSurvey serve_survey_;  // empty: nobody does
   std::vector<std::unique_ptr<Link>> links_;
   std::map<int, Link*> link_of_peer_;
   std::set<int> connecting_;

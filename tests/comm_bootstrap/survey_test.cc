@@ -1,0 +1,199 @@
+// Ranks on many hosts are asked from one of them: all that live answer, and the others are named.
+
+#include "comm/bootstrap/survey.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/str.h"
+#include "comm/bootstrap/handshake.h"
+#include "real_ranks.h"
+#include "support/sanitized.h"
+#include "sys/real_world.h"
+
+namespace unisono::comm {
+namespace {
+
+using sys::Silence;
+
+constexpr std::uint32_t patience_ms = test::is_sanitized ? 6000 : 1500;
+
+SurveyAnswer answer(int rank, int ranks, std::string contents) {
+  return {*Rank::among(rank, ranks), {.contents = std::move(contents), .silence = Silence::none}};
+}
+
+// A job in which `per_host` ranks are on each host. Each looks at its connections as often as a
+// process that makes no call, or never.
+class Hosts {
+ public:
+  Hosts(int ranks, int per_host, std::vector<int> deaf = {}) : ranks_(ranks), per_host_(per_host) {
+    auto listener = RendezvousListener::open("127.0.0.1");
+    const std::string rendezvous = listener->rendezvous();
+    groups_.resize(static_cast<std::size_t>(ranks));
+    surveys_.resize(static_cast<std::size_t>(ranks));
+    run_ranks(ranks, [&](int rank) {
+      BootstrapOptions options{.rank = rank,
+                               .world_size = ranks,
+                               .rendezvous = rendezvous,
+                               .secret = "the secret of this test",
+                               .timeout_ns = 30 * second_ns};
+      SelfDescription self;
+      self.host = str("host", rank / per_host);
+      auto joined =
+          rank == 0 ? bootstrap(options, self, std::move(*listener)) : bootstrap(options, self);
+      ASSERT_TRUE(joined.ok()) << joined.error().describe();
+      serve(rank, *joined);
+    });
+    for (int rank = 0; rank < ranks; ++rank)
+      if (std::ranges::find(deaf, rank) == deaf.end())
+        lookers_.emplace_back([this, rank] { look(rank); });
+  }
+  ~Hosts() {
+    is_over_ = true;
+    for (std::thread& looker : lookers_) looker.join();
+    // Threads that answer may hold the last reference to a node for a moment.
+    groups_.clear();
+  }
+
+  // Its process ends, as far as others see.
+  void kill(int rank) {
+    surveys_[index(rank)].reset();
+    const std::lock_guard lock(mutex_);
+    groups_[index(rank)].reset();
+  }
+  HostSurveys& surveys(int rank) { return *surveys_[index(rank)]; }
+  ControlGroup& group(int rank) { return *groups_[index(rank)]; }
+
+ private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+  void serve(int rank, BootstrapResult& joined) {
+    ControlGroup& world = *joined.world;
+    auto surveys = std::make_shared<HostSurveys>(
+        world.world(), world.node(), joined.roster, [this, rank](const Survey& survey) {
+          std::vector<SurveyAnswer> out;
+          const int first = rank / per_host_ * per_host_;
+          for (int one = first; one < std::min(first + per_host_, ranks_); ++one)
+            out.push_back(answer(one, ranks_, str("rank ", one, ", ", survey.entries)));
+          return out;
+        });
+    world.world()->post([surveys] { surveys->serve(); });
+    surveys_[index(rank)] = std::move(surveys);
+    groups_[index(rank)] = std::move(joined.world);
+  }
+  void look(int rank) {
+    while (!is_over_) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (groups_[index(rank)]) static_cast<void>(groups_[index(rank)]->look());
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+
+  const int ranks_;
+  const int per_host_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<HostSurveys>> surveys_;
+  std::vector<std::unique_ptr<ControlGroup>> groups_;
+  std::vector<std::thread> lookers_;
+  std::atomic<bool> is_over_{false};
+};
+
+TEST(Survey, BringsTheAnswersOfAllOtherHosts) {
+  Hosts hosts(12, 3);
+  const auto answers = hosts.surveys(4).ask_others(7, patience_ms);
+  ASSERT_EQ(answers.size(), 9U);
+  int expected = 0;
+  for (const SurveyAnswer& one : answers) {
+    if (expected == 3) expected = 6;  // those of the asking rank's host
+    EXPECT_EQ(one.rank.number(), expected);
+    EXPECT_EQ(one.reply.contents, str("rank ", expected, ", 7")) << one.reply.why;
+    ++expected;
+  }
+}
+
+// 45 hosts: some are asked by others, and the first rank of the last range does not answer.
+TEST(Survey, GoesAroundARankThatIsStoppedAndOneThatHasEnded) {
+  const int ranks = 45;
+  const int stopped = 1;  // asks others
+  const int ended = 44;
+  Hosts hosts(ranks, 1, {stopped, ended});
+  hosts.kill(ended);
+  const auto began = std::chrono::steady_clock::now();
+  const auto answers = hosts.surveys(0).ask_others(1, patience_ms);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(patience_ms + 500));
+  ASSERT_EQ(answers.size(), static_cast<std::size_t>(ranks - 1));
+  for (const SurveyAnswer& one : answers) {
+    const int rank = one.rank.number();
+    const Silence silence = rank == stopped ? Silence::unresponsive
+                            : rank == ended ? Silence::dead
+                                            : Silence::none;
+    EXPECT_EQ(one.reply.silence, silence) << rank << ": " << one.reply.why;
+  }
+}
+
+TEST(Survey, AsksTheNextRankOfAHostWhoseFirstIsStopped) {
+  Hosts hosts(6, 3, {3});
+  const auto answers = hosts.surveys(0).ask_others(1, patience_ms);
+  ASSERT_EQ(answers.size(), 3U);
+  for (const SurveyAnswer& one : answers)
+    EXPECT_EQ(one.reply.silence, Silence::none) << one.reply.why;
+}
+
+TEST(Survey, TellsNothingToWhoHasAnotherKey) {
+  Hosts hosts(2, 1);
+  auto world = std::move(*sys::RealWorld::create());
+  const std::string* known = hosts.group(0).node()->known_address(1);
+  ASSERT_NE(known, nullptr);
+  const auto address = *sys::Address::parse(*known);
+  auto ask = [&]() -> sys::Task<bool> {
+    const std::int64_t until_ns = world->now_ns() + 5 * second_ns;
+    auto stream = co_await world->connect(address, until_ns);
+    Refusal refusal{};
+    auto channel = co_await prove_to_server(*world, std::move(*stream), Purpose::link,
+                                            link_key(enrolment_key("another job's")),
+                                            hosts.group(0).node()->wire(), until_ns, refusal);
+    co_return channel.ok() || refusal != Refusal::secret;
+  };
+  EXPECT_FALSE(world->run(ask()));
+}
+
+TEST(Survey, LeavesOutWhatDoesNotFit) {
+  const std::vector<SurveyAnswer> answers{
+      answer(0, 3, "short"), answer(1, 3, std::string(5000, 'x')), answer(2, 3, "short, too")};
+  const auto bytes = encode(answers, 2000);
+  EXPECT_LE(bytes.size(), 2000U);
+  const auto decoded = decode_survey_answers(bytes, 3);
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(decoded->at(0).reply.contents, "short");
+  EXPECT_EQ(decoded->at(1).reply.silence, Silence::unresponsive);
+  EXPECT_EQ(decoded->at(1).reply.why, "answers, but all answers together are too long");
+  EXPECT_EQ(decoded->at(2).reply.contents, "short, too");
+}
+
+TEST(Survey, RefusesWhatCannotBe) {
+  const auto refused = [](const std::vector<SurveyAnswer>& answers, int ranks) {
+    return !decode_survey_answers(encode(answers), ranks).ok();
+  };
+  EXPECT_FALSE(refused({answer(0, 2, "a"), answer(1, 2, "b")}, 2));
+  EXPECT_TRUE(refused({answer(0, 2, "a"), answer(0, 2, "b")}, 2));  // twice
+  EXPECT_TRUE(refused({answer(1, 2, "b"), answer(0, 2, "a")}, 2));  // another order
+  EXPECT_TRUE(refused({answer(7, 8, "a")}, 2));                     // no such rank
+  EXPECT_TRUE(refused({answer(0, 2, "")}, 2));                      // neither answer nor silence
+  EXPECT_TRUE(decode_survey(encode(Survey{{0, 3}, 1, 1}), 3).ok());
+  EXPECT_FALSE(decode_survey(encode(Survey{{0, 4}, 1, 1}), 3).ok());
+  EXPECT_FALSE(decode_survey(encode(Survey{{2, 2}, 1, 1}), 3).ok());
+  EXPECT_FALSE(decode_survey(encode(Survey{{0, 1}, 1, most_survey_patience_ms + 1}), 3).ok());
+}
+
+}  // namespace
+}  // namespace unisono::comm
