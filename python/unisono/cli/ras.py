@@ -21,7 +21,7 @@ from unisono.cli.output import (
 )
 from unisono.errors import MachineError
 from unisono.live import Answer, Overview, ask
-from unisono.live.hosts import SHELL, ask_hosts, to_json
+from unisono.live.hosts import SHELL, ask_everywhere, ask_hosts, to_json
 from unisono.live.overview import JobView
 
 _MOST_LINES = 40
@@ -35,7 +35,8 @@ def ras(
     hosts: Annotated[
         list[str] | None,
         typer.Option(
-            help="Ask the ranks on these hosts, with commas between, in place of this one's.",
+            help="Ask the ranks on these hosts by a remote shell: for jobs without a rank here. "
+            "Commas between.",
             metavar="HOSTS",
         ),
     ] = None,
@@ -59,8 +60,9 @@ def ras(
 ) -> None:
     """Show where the ranks of running jobs are, and who waits for whom.
 
-    Every process answers from a thread of its own, also while its calls hang. A rank that is
-    stopped or dead is named. The exit status is 1 where a rank is to blame.
+    A rank on this host asks those on other hosts. Every process answers from a thread of its own,
+    also while its calls hang. A rank that is stopped or dead is named. The exit status is 1 where
+    a rank is to blame.
     """
     if answers:
         sys.stdout.write(json_module.dumps(to_json(ask(job))) + "\n")
@@ -84,7 +86,7 @@ def ras(
 
 def _ask(job: str | None, hosts: list[str], shell: str) -> list[Answer]:
     if not hosts:
-        return ask(job)
+        return ask_everywhere(job)
     found, problems = ask_hosts(hosts, job, shell)
     for problem in problems:
         warn(problem)

@@ -1,4 +1,9 @@
-"""Asks the ranks of other hosts by a remote shell, which runs `unisono ras --answers` there."""
+"""Asks the ranks of other hosts.
+
+`ask_everywhere` asks through the job itself: a rank on this host asks one of each other host over
+the control plane, which the job's secret protects. `ask_hosts` needs no living rank here: a remote
+shell runs `unisono ras --answers` on each host.
+"""
 
 import json
 import shlex
@@ -8,12 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from typing import Any
 
-from unisono.live.sockets import SILENCE_KINDS, Answer
+from unisono.live.sockets import NEWEST, SILENCE_KINDS, Answer, ask, ask_one
 
-__all__ = ["SHELL", "ask_hosts", "to_json"]
+__all__ = ["SHELL", "ask_everywhere", "ask_hosts", "to_json"]
 
 SHELL = "ssh -o BatchMode=yes"
 _PATIENCE_S = 15.0
+# A rank gives the others 1.2 s, and then needs time to tell.
+_SURVEY_S = 1.7
 _MOST_AT_ONCE = 64
 
 
@@ -46,6 +53,51 @@ def ask_hosts(
     return [answers[key] for key in sorted(answers)], [wrong for _, wrong in found if wrong]
 
 
+def ask_everywhere(job: str | None = None) -> list[Answer]:
+    """The answers of this user's jobs that have a rank on this host, from all their hosts.
+
+    A rank that gave none is there with the reason. Ranks of other hosts are missing where no rank
+    of this one could ask them.
+
+    Args:
+        job: Of one job only.
+    """
+    here = ask(job)
+    jobs = [name for name in dict.fromkeys(one.job for one in here)
+            if _is_elsewhere([one for one in here if one.job == name])]  # fmt: skip
+    answers = {(one.job, one.rank): one for one in here}
+    if jobs:
+        with ThreadPoolExecutor(min(len(jobs), _MOST_AT_ONCE)) as pool:
+            for found in pool.map(lambda name: _survey(here, name), jobs):
+                for one in found:
+                    answers.setdefault((one.job, one.rank), one)
+    return [answers[key] for key in sorted(answers)]
+
+
+def _is_elsewhere(answers: Sequence[Answer]) -> bool:
+    """Whether the job has ranks on other hosts, as far as one of these ranks says it."""
+    for one in answers:
+        try:
+            document = json.loads(one.contents)
+            return bool(document["world_size"] > len(document["ranks_on_host"]))
+        except (KeyError, RecursionError, TypeError, ValueError):
+            continue
+    return False
+
+
+def _survey(here: Sequence[Answer], job: str) -> list[Answer]:
+    """Through the first rank of the job that answers here."""
+    for asked in (one for one in here if one.job == job and one.contents):
+        said = ask_one(asked, f"survey {NEWEST}", _SURVEY_S)
+        try:
+            answers = [_answer(one) for one in json.loads(said)] if said else []
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+            return []
+        # What another job's rank says is no answer.
+        return [one for one in answers if one.job == job]
+    return []
+
+
 def _ask_host(host: str, command: list[str]) -> tuple[list[Answer], str]:
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
@@ -63,11 +115,11 @@ def _ask_host(host: str, command: list[str]) -> tuple[list[Answer], str]:
         return [], f"host {host} gave an answer that cannot be read: {error}"
 
 
-def _answer(values: dict[str, Any], host: str) -> Answer:
+def _answer(values: dict[str, Any], host: str = "") -> Answer:
     """Raises ValueError, KeyError or TypeError where the values are not those of an answer."""
     job, rank, process = str(values["job"]), values["rank"], values["process"]
     contents, silence, kind = values["contents"], values["silence"], values["kind"]
     if type(rank) is not int or type(process) is not int or kind not in SILENCE_KINDS:
         raise ValueError("a rank, a process or a kind of silence is none")
     found = Answer(job, rank, contents.encode(), silence, kind, process)
-    return replace(found, silence=f"{silence}, on host {host}") if silence else found
+    return replace(found, silence=f"{silence}, on host {host}") if silence and host else found

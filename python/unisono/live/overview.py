@@ -84,7 +84,7 @@ class JobView:
     """A job.
 
     Attributes:
-        elsewhere: Ranks on other hosts, which were not asked.
+        elsewhere: Ranks on other hosts, whom no rank here could ask.
     """
 
     identifier: str
@@ -102,8 +102,8 @@ class JobView:
         told += [f"Rank {rank} {why}." for rank, why in list(self.silent.items())[:8]
                  if f"rank {rank}" not in self.diagnosis.ranks]  # fmt: skip
         if self.elsewhere:
-            told.append(f"{self.elsewhere} of its {self.size} ranks are on other hosts, and were "
-                        "not asked: see --hosts.")  # fmt: skip
+            told.append(f"{self.elsewhere} of its {self.size} ranks are on other hosts, and no "
+                        "rank here could ask them: see --hosts.")  # fmt: skip
         return " ".join(told)
 
 

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 from unisono.errors import MachineError
+from unisono.live.hosts import ask_everywhere
 from unisono.live.overview import Overview
-from unisono.live.sockets import ask
 
 __all__ = ["WatchServer"]
 
@@ -60,7 +60,7 @@ class WatchServer:
         """The overview as JSON, which may be some tenths of a second old."""
         with self._lock:
             if time.monotonic() - self._asked_s >= _LEAST_INTERVAL_S:
-                self._state = json.dumps(Overview(ask(self._job)).document()).encode()
+                self._state = json.dumps(Overview(ask_everywhere(self._job)).document()).encode()
                 self._asked_s = time.monotonic()
             return self._state
 

@@ -18,7 +18,7 @@ from typing import Literal
 
 from unisono.errors import MachineError
 
-__all__ = ["Answer", "ask", "live_folder"]
+__all__ = ["Answer", "ask", "ask_one", "live_folder"]
 
 NEWEST = 64
 PATIENCE_S = 1.0
@@ -85,6 +85,14 @@ def ask(
             asked.append(_Asked(path, Answer(found[1], int(found[2]))))
     _exchange(asked, f"records {newest}\n".encode(), time.monotonic() + patience_s, patience_s)
     return sorted((one.answer for one in asked), key=lambda one: (one.job, one.rank))
+
+
+def ask_one(answer: Answer, request: str, patience_s: float, folder: Path | None = None) -> bytes:
+    """What the rank that gave `answer` says to another request; empty where it says nothing."""
+    folder = live_folder() if folder is None else folder
+    one = _Asked(folder / f"{answer.job}-{answer.rank}", Answer(answer.job, answer.rank))
+    _exchange([one], f"{request}\n".encode(), time.monotonic() + patience_s, patience_s)
+    return one.answer.contents
 
 
 def _sockets(folder: Path) -> list[Path]:
