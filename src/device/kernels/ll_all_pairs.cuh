@@ -249,13 +249,18 @@ __device__ __forceinline__ void run_ll(const LlLaunch& launch) {
   const auto outgoing = block.load_outgoing(first + threadIdx.x);
   // Behind it, and on their way at the same time.
   block.call = ptx::load_relaxed_sys(&state->launches) + 1;
-  const std::uint64_t count = stamp_begin(launch.stamp);
   if (ptx::load_relaxed_sys(stopped) != 0) return;
-  keep_stamp_count(launch.stamp, count);
   const std::uint64_t of_block = hops * launch.block_bytes;
   block.part = block.call % ll_slots * of_block * ll_max_blocks + blockIdx.x * of_block;
-  if (kind != LlKind::two_shot && launch.signals != 0 && !block.greet()) return;
-  block.send(outgoing);
+  if (kind != LlKind::two_shot && launch.signals != 0) {
+    keep_stamp_count(launch.stamp, stamp_begin(launch.stamp));
+    if (!block.greet()) return;
+    block.send(outgoing);
+  } else {
+    block.send(outgoing);
+    // Behind it, because nothing waits for it there.
+    keep_stamp_count(launch.stamp, stamp_begin(launch.stamp));
+  }
   // All know the call's number; what is given up now is never begun again.
   __syncthreads();
   if (threadIdx.x == 0) state->launches = block.call;

@@ -11,10 +11,14 @@
 
 namespace unisono::device {
 
-// Of the block: the board's `ended` as it was when the block began.
-__device__ __forceinline__ std::uint64_t& kept_count() {
-  __shared__ std::uint64_t count;
-  return count;
+// Of the block: the board's `ended` and the time as they were when the block began.
+struct KeptStamp {
+  std::uint64_t ended;
+  std::uint64_t time;
+};
+__device__ __forceinline__ KeptStamp& kept_stamp() {
+  __shared__ KeptStamp kept;
+  return kept;
 }
 
 __device__ __forceinline__ uint4 stamp_words(std::uint64_t time, std::uint64_t call) {
@@ -27,27 +31,29 @@ __device__ __forceinline__ uint4 stamp_words(std::uint64_t time, std::uint64_t c
 __device__ __forceinline__ std::uint64_t stamp_begin(const Stamp& stamp) {
   if (stamp.board == 0 || threadIdx.x != 0) return 0;
   auto* const board = at_address<StampBoard>(stamp.board);
-  if (blockIdx.x == 0)
-    ptx::store_relaxed_sys(
-        reinterpret_cast<uint4*>(&board->current),
-        stamp_words(static_cast<std::uint64_t>(ptx::global_time_ns()), stamp.call));
+  if (blockIdx.x == 0) {
+    const auto time = static_cast<std::uint64_t>(ptx::global_time_ns());
+    ptx::store_relaxed_sys(reinterpret_cast<uint4*>(&board->current),
+                           stamp_words(time, stamp.call));
+    kept_stamp().time = time;
+  }
   return ptx::load_relaxed_sys(&board->ended);
 }
 __device__ __forceinline__ void keep_stamp_count(const Stamp& stamp, std::uint64_t count) {
-  if (stamp.board != 0 && threadIdx.x == 0) kept_count() = count;
+  if (stamp.board != 0 && threadIdx.x == 0) kept_stamp().ended = count;
 }
 
 // By the thread that began, when all threads' data of the block are where they belong.
 __device__ __forceinline__ void stamp_end(const Stamp& stamp) {
   if (stamp.board == 0) return;
   auto* const board = at_address<StampBoard>(stamp.board);
-  const std::uint64_t number = kept_count() >> 32;
+  const KeptStamp& kept = kept_stamp();
+  const std::uint64_t number = kept.ended >> 32;
   LaunchStamp& at = board->stamps[number % stamp_slots];
   std::uint64_t share = 1;
   if (blockIdx.x == 0) {
     share = (std::uint64_t{1} << 32) - (gridDim.x - 1);
-    // This thread's own store: no other launch has begun since.
-    at.begin = {board->current.time, number << stamp_tag_shift | stamp.call};
+    at.begin = {kept.time, number << stamp_tag_shift | stamp.call};
   }
   ptx::reduce_max_gpu(&at.end, static_cast<std::uint64_t>(ptx::global_time_ns()));
   ptx::reduce_add_gpu(&board->ended, share);

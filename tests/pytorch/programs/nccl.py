@@ -177,7 +177,7 @@ class SymbolInfo(ctypes.Structure):
 
 
 def losses(way: str) -> list[float]:
-    """The loss before each of ten steps of a small model."""
+    """The loss before each of ten steps of a small model, and the norm of its gradients."""
     torch.manual_seed(5)
     module = nn.Sequential(nn.Linear(13, 64), nn.Tanh(), nn.Linear(64, 64), nn.Linear(64, 3))
     if way == "ddp":
@@ -197,8 +197,10 @@ def losses(way: str) -> list[float]:
         loss = nn.functional.mse_loss(module(x), y)
         optimizer.zero_grad()
         loss.backward()
+        norm = nn.utils.get_total_norm([one.grad for one in module.parameters()])
         optimizer.step()
-        out.append(loss.item())
+        # Of shards, the norm is a sum that is still to be formed.
+        out += [loss.item(), getattr(norm, "full_tensor", lambda norm=norm: norm)().item()]
     return out
 
 
