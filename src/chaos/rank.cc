@@ -79,7 +79,7 @@ struct Ring {
 };
 
 std::unique_ptr<Ring> ring_of(const Operation& operation, const Communicator& group) {
-  const std::vector<int> members = group.world_ranks();
+  const std::vector<int>& members = group.world_ranks();
   const int ranks = group.size();
   const int step = 1 + operation.root % std::max(ranks - 1, 1);
   const int to = (group.rank() + step) % ranks;

@@ -67,7 +67,7 @@ constexpr std::size_t stack_bytes = std::size_t{1} << 20;
 constexpr std::size_t guard_bytes = 4096;
 // Stacks of fibers that are gone, for the next ones: mapping one and touching it costs more than
 // most fibers do.
-constexpr std::size_t most_kept_stacks = 64;
+[[maybe_unused]] constexpr std::size_t most_kept_stacks = 64;
 
 struct KeptStacks {
   std::vector<std::byte*> list;
@@ -91,10 +91,13 @@ std::byte* take_stack() {
 }
 
 void give_stack(std::byte* stack) {
-  if (kept_stacks.list.size() < most_kept_stacks)
+#ifndef UNISONO_ASAN  // to which what was left there is poisoned for ever
+  if (kept_stacks.list.size() < most_kept_stacks) {
     kept_stacks.list.push_back(stack);
-  else
-    munmap(stack, stack_bytes);
+    return;
+  }
+#endif
+  munmap(stack, stack_bytes);
 }
 
 #ifdef UNISONO_SWITCHES_STACKS
@@ -151,12 +154,7 @@ Fiber::~Fiber() {
 #ifdef UNISONO_TSAN
   __tsan_destroy_fiber(own_thread_);
 #endif
-#ifdef UNISONO_ASAN
-  // What was left there is poisoned for ever.
-  munmap(stack_, stack_bytes);
-#else
   give_stack(stack_);
-#endif
 }
 
 void Fiber::resume() {

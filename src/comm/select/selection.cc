@@ -72,18 +72,24 @@ int Selection::assumed_root() const {
 }
 
 std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_t bytes,
-                                             int max_sms) const {
+                                             int max_sms, const algorithm::Entry* only) const {
   std::vector<Candidate> out;
   const double block = block_bytes(collective, bytes);
-  for (const algorithm::Entry* entry : algorithm::entries_for(collective))
+  // One for all: it holds a placement.
+  algorithm::Request wanted = request(collective, {}, assumed_root(), false);
+  for (const algorithm::Entry* entry : algorithm::entries_for(collective)) {
+    if (only != nullptr && entry != only) continue;
     for (int i = 0; i < protocol_count; ++i)
       for (const int channels : model_->channels()) {
-        const Choice choice{entry, static_cast<Protocol>(i), channels, nullptr, {}};
-        const algorithm::Request wanted = request(collective, choice, assumed_root(), false);
+        wanted.protocol = static_cast<Protocol>(i);
+        wanted.channels = channels;
         if (!runs(*entry, wanted)) continue;
         const algorithm::Cost cost = entry->cost(wanted, block);
-        out.push_back({choice, model_->time_us(*entry, wanted, cost, block, max_sms), cost});
+        out.push_back({{entry, wanted.protocol, channels, nullptr, {}},
+                       model_->time_us(*entry, wanted, cost, block, max_sms),
+                       cost});
       }
+  }
   std::stable_sort(out.begin(), out.end(),
                    [](const Candidate& a, const Candidate& b) { return a.time_us < b.time_us; });
   return out;
@@ -275,9 +281,9 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
     UNISONO_ASSIGN(choice.entry, algorithm::find(collective, options.algorithm));
     if (!options.protocol) {
       // The protocol and the channels that the model likes best for this algorithm.
-      for (const Candidate& candidate : candidates(collective, bytes, options.max_sms))
-        if (candidate.choice.entry == choice.entry &&
-            takes_at_most(options.max_sms, candidate.choice, collective, bytes)) {
+      for (const Candidate& candidate :
+           candidates(collective, bytes, options.max_sms, choice.entry))
+        if (takes_at_most(options.max_sms, candidate.choice, collective, bytes)) {
           choice = candidate.choice;
           break;
         }

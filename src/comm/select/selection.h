@@ -78,10 +78,10 @@ class Selection {
   Result<plan::Header> custom(std::string_view program) const;
   // With max_sms, those of the table for calls that may take so many SMs.
   const std::vector<SelectionRow>& rows(Collective collective, int max_sms = 0);
-  // All plans that could serve, fastest first; with max_sms, on so many SMs, whether or
-  // not they can do with as few.
-  std::vector<Candidate> candidates(Collective collective, std::uint64_t bytes,
-                                    int max_sms = 0) const;
+  // All plans that could serve, or those of one algorithm, fastest first; with max_sms, on so many
+  // SMs, whether or not they can do with as few.
+  std::vector<Candidate> candidates(Collective collective, std::uint64_t bytes, int max_sms = 0,
+                                    const algorithm::Entry* only = nullptr) const;
   // What is chosen, who decides, and all candidates.
   Result<Explanation> explain(Collective collective, std::uint64_t bytes);
   // The row of the table that serves a size, with what is chosen there; its origin says where a
