@@ -106,7 +106,7 @@ class Stage final : public Witness {
     transport::emulated::NetworkOptions options;
     options.max_latency_ns = options.min_latency_ns << hash(seed, 2, 0) % 8;
     options.bytes_per_second >>= hash(seed, 3, 0) % 6;
-    options.most_underway_bytes >>= hash(seed, 4, 0) % 9;
+    options.most_underway_bytes >>= hash(seed, 4, 0) % 13;
     options.needs_progress = hash(seed, 7, 0) % 2 == 0;
     return options;
   }

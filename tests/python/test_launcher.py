@@ -465,7 +465,7 @@ def test_survivors_go_on_in_the_next_epoch_whatever_a_rank_says_that_wakes_up_in
         while True:  # until all have seen the late one come
             rounds += 1
             assert comm.all_reduce(np.array([comm.rank]))[0] == 1
-            if comm.all_reduce(np.array([time.monotonic() > end]), "max")[0]:
+            if comm.all_reduce(np.array([float(time.monotonic() > end)]), "max")[0]:
                 break
         print("epoch", epoch, comm.world_ranks)
         """,
