@@ -1,4 +1,4 @@
-"""GPUs that are set apart as those of two hosts: checks every call, and measures beside NCCL.
+"""GPUs that are set apart as those of two hosts: checks every call, and measures against NCCL.
 
     unisono run -n 2 bench/gpu_hosts.py [-o OUT.txt]
 
