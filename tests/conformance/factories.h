@@ -1,6 +1,7 @@
 // The transports under test. Included once by each test program that uses harness.h.
 #pragma once
 
+#include "conformance/emulated.h"
 #include "conformance/harness.h"
 #include "transport/interpose/transport.h"
 #include "transport/ofi/transport.h"
@@ -60,10 +61,15 @@ const std::vector<Factory>& factories() {
       .seed = 1, .max_delay_ns = 100'000, .bytes_per_second = 2'000'000'000};
   static const transport::interpose::Options wild{
       .seed = 2, .max_delay_ns = 50'000, .reorder = true, .loss = 0.05, .retransmit_ns = 100'000};
+  static const transport::emulated::NetworkOptions at_once;
+  // Data wait until their receiver looks, and puts for a narrow line.
+  static const transport::emulated::NetworkOptions at_looks{.most_underway_bytes = 4096,
+                                                            .needs_progress = true};
   static const std::vector<Factory> all =
       with_ofi({shm, socket, auth_socket, encrypt_socket, interposed("quiet_shm", shm, quiet),
                 interposed("slow_socket", socket, slow), interposed("wild_shm", shm, wild),
-                interposed("wild_socket", socket, wild)});
+                interposed("wild_socket", socket, wild), emulated("emulated", at_once),
+                emulated("lazy_emulated", at_looks)});
   return all;
 }
 

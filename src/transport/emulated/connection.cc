@@ -40,6 +40,7 @@ class EmulatedConnection final : public Connection {
 
   Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                        Signal signal) override {
+    if (!is_ready_) return bug("put to rank ", peer_, " before the connection is ready");
     UNISONO_TRY(check_put(own().geometry, peer_, bytes, peer_offset, signal));
     wire_->reach(which_, bytes > 0 ? "transport.put" : "transport.signal");
     wire_->interrupt(which_);
@@ -66,6 +67,7 @@ class EmulatedConnection final : public Connection {
 
   Status check_peer() override {
     UNISONO_TRY(progress());
+    if (!is_ready_) return {};
     const bool died = own().peer_died;
     if (!own().peer_left && !died) return {};
     if (!saw_peer_gone_) {
@@ -87,7 +89,9 @@ class EmulatedConnection final : public Connection {
     wire_->tell_fault(which_, fault_);
   }
 
-  std::size_t memory_bytes() const override { return own().geometry.region_bytes; }
+  std::size_t memory_bytes() const override {
+    return sizeof *this + sys::resident_bytes(region_, own().geometry.region_bytes);
+  }
 
  private:
   Wire::End& own() { return wire_->end(which_); }
