@@ -17,8 +17,6 @@ namespace {
 
 constexpr int max_slots = 1024;
 constexpr std::size_t max_slot_bytes = std::size_t{1} << 30;
-// A signal lies in a cache line of its own: what one protocol polls, no other one writes.
-constexpr int signals_per_line = 8;
 
 std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -137,7 +135,7 @@ std::size_t slot_payload_bytes(const FifoOptions& options, Protocol protocol) {
 Geometry fifo_geometry(const FifoOptions& options) {
   return {.region_bytes = fifo_bytes(options, Protocol::simple) +
                           fifo_bytes(options, Protocol::ll) + fifo_bytes(options, Protocol::ll128),
-          .signals = 2 * protocol_count * signals_per_line,
+          .signals = in_place_signal + signals_per_line,
           .layout = fingerprint(options)};
 }
 

@@ -58,7 +58,13 @@ struct FifoOptions {
 // Payload bytes that one slot takes: 512 KiB, 16 KiB, 562.5 KiB by default (Table IV). A message
 // that is offered to a receiver which reads it itself may be longer.
 std::size_t slot_payload_bytes(const FifoOptions& options, Protocol protocol);
-// Region and signals for the fifos of all protocols in one direction, and both uses of signals.
+// The signal of a connection with fifos that none of them uses: for puts into exposed memory. It
+// lies behind those of the fifos, two of each protocol. Each has a cache line of its own: what one
+// user polls, no other one writes.
+inline constexpr int signals_per_line = 8;
+inline constexpr int in_place_signal = 2 * protocol_count * signals_per_line;
+// Region and signals for the fifos of all protocols in one direction, both uses of signals, and
+// in_place_signal.
 Geometry fifo_geometry(const FifoOptions& options);
 
 struct Piece {

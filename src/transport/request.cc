@@ -26,15 +26,30 @@ Status check_geometry(const Geometry& geometry) {
   return {};
 }
 
+namespace {
+
+Status check_signal(const Geometry& geometry, int peer, const Signal& signal) {
+  if (signal.index >= geometry.signals) [[unlikely]]
+    return bug("there is no signal ", signal.index, " of rank ", peer, "; it has ",
+               geometry.signals, " signals");
+  return {};
+}
+
+}  // namespace
+
 Status check_put(const Geometry& geometry, int peer, std::size_t bytes, std::size_t offset,
                  const Signal& signal) {
   if (bytes > geometry.region_bytes || offset > geometry.region_bytes - bytes) [[unlikely]]
     return bug("put of ", bytes, " bytes at offset ", offset, " to rank ", peer,
                " exceeds its region of ", geometry.region_bytes, " bytes");
-  if (signal.index >= geometry.signals) [[unlikely]]
-    return bug("there is no signal ", signal.index, " of rank ", peer, "; it has ",
-               geometry.signals, " signals");
-  return {};
+  return check_signal(geometry, peer, signal);
+}
+
+Status check_put_to(const Geometry& geometry, int peer, const RemoteMemory& memory,
+                    const Signal& signal) {
+  if (memory.key == 0) [[unlikely]]
+    return bug("a put to rank ", peer, " names memory that it does not expose");
+  return check_signal(geometry, peer, signal);
 }
 
 Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours) {

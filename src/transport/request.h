@@ -19,6 +19,10 @@ Status check_geometry(const Geometry& geometry);
 Status check_put(const Geometry& geometry, int peer, std::size_t bytes, std::size_t offset,
                  const Signal& signal);
 
+// Puts into memory that the peer exposes; where it lies and ends is the peer's to check.
+Status check_put_to(const Geometry& geometry, int peer, const RemoteMemory& memory,
+                    const Signal& signal);
+
 // The two ends of a connection were given different geometries.
 Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours);
 

@@ -8,8 +8,14 @@ Status Connection::reserve(std::size_t, std::size_t) { return {}; }
 
 Status Connection::reserve_at_peer(std::size_t, std::size_t) { return {}; }
 
-Status Connection::write_peer(std::uint64_t, const void*, std::size_t) {
-  return bug("the memory of rank ", peer_, " cannot be written through this connection");
+Result<RemoteMemory> Connection::expose(void*, std::size_t) { return RemoteMemory{}; }
+
+void Connection::withdraw(const RemoteMemory&) {}
+
+Result<bool> Connection::try_put_to(const RemoteMemory&, std::size_t, const void*,
+                                    std::size_t bytes, Signal) {
+  return bug("a put of ", bytes, " bytes to rank ", peer_,
+             " names memory of its own, which this transport does not reach");
 }
 
 Status check_options(const TransportOptions& options) {

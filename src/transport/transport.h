@@ -3,10 +3,24 @@
 // A Transport makes Connections. A connection joins two ranks on one channel, in both directions
 // at once: each end owns a region of memory and some signals; the peer puts bytes into the region
 // and stores values into the signals. That is all that shared memory, sockets, NVLink and RDMA
-// have in common, and all that fifo.h needs.
+// have in common, and all that fifo.h needs. Where the wire allows it, an end also exposes other
+// memory, such as a call's buffers, and the peer puts into that.
 //
-// Ordering: a signal is seen only after all the data of its own put and of every put before it on
-// this connection. Puts without a signal may become visible in any order.
+// What holds on every wire (tests/conformance has a test for each row):
+//
+//   ordering        A signal is seen after all the data of its own put and of every put before it
+//                   on this connection, into any memory. Data without a signal have no order.
+//   completion      A complete put no longer reads its source. It may not have arrived yet.
+//   back-pressure   try_put() and try_put_to() return false when too much is under way.
+//   exposure        Memory is exposed to one connection. Its key names nothing on another one, in
+//                   another epoch, rank or process, and is not given again.
+//   withdrawal      A fence: no byte of the peer lands after withdraw(), abort() or the destructor
+//                   has returned, also of a put that is under way. The memory may then be freed.
+//   revoked keys    A put that reaches withdrawn memory, or memory that never was exposed, changes
+//                   nothing, its signal is not stored, and one of the two ends has an error that
+//                   names the other.
+//   bounds          The owner's end checks them: a put past the memory is as one to a revoked key.
+//   bound           An end exposes at most most_exposed pieces of memory at a time.
 //
 // Threads: a Transport may be used by several communicators' threads at once; a Connection
 // belongs to whoever drives its communicator, one thread at a time. abort() alone may be
@@ -51,6 +65,12 @@ struct ConnectionRequest {
   int peer = 0;
   std::string_view peer_address;  // the peer transport's address()
   Geometry geometry;
+};
+
+// Memory that a rank exposes, as its peer names it. Travels by any way that the two ends share.
+struct RemoteMemory {
+  std::uint64_t key = 0;      // 0: none, nothing can be put there
+  std::uint64_t address = 0;  // of the first byte, as the wire names it
 };
 
 // Stores `value` into the peer's signal `index` after the put's bytes. Values of a signal only
@@ -115,6 +135,19 @@ class Connection {
   // the put is complete. Only when ready. What is put to a peer that has left is dropped.
   virtual Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                                Signal signal) = 0;
+
+  // Lets the peer put into this memory until withdraw(), abort() or the destructor. The key is 0
+  // where this transport's puts reach regions only. Misuse when most_exposed are exposed already.
+  static constexpr std::size_t most_exposed = 64;
+  virtual Result<RemoteMemory> expose(void* memory, std::size_t bytes);
+  // A fence (see above). Nothing happens for memory that is not exposed.
+  virtual void withdraw(const RemoteMemory& memory);
+  // Whether try_put_to() works from this end; valid once ready.
+  virtual bool puts_in_place() const { return false; }
+  // As try_put(), to `offset` of memory that the peer exposes.
+  virtual Result<bool> try_put_to(const RemoteMemory& memory, std::size_t offset,
+                                  const void* source, std::size_t bytes, Signal signal);
+
   // Puts accepted, and of those, how many (in order) no longer need their source.
   virtual std::uint64_t puts_started() const = 0;
   virtual std::uint64_t puts_completed() const = 0;
@@ -125,10 +158,6 @@ class Connection {
   // has offered). Blocks for the time of the copy only. The peer may free what it offered once it
   // has called abort() or destroyed its end: a read fails from then on.
   virtual Status read_peer(void* destination, std::uint64_t peer_address, std::size_t bytes) = 0;
-  // Likewise the other way: writes into memory of the peer process that it has offered for that.
-  // What is written comes before any signal that is stored later.
-  virtual bool can_write_peer() const { return false; }
-  virtual Status write_peer(std::uint64_t peer_address, const void* source, std::size_t bytes);
 
   // Moves what is pending in both directions. Cheap when nothing is. An error is final: the peer
   // told a fault (its culprit is named) or sent what it must not, or this end was aborted. That the
@@ -146,8 +175,8 @@ class Connection {
   virtual bool is_unanswered() { return false; }
 
   // Tells the peer, as far as it can still be told, that this connection is given up, and why. Of
-  // several faults the first counts. No copy by the peer out of this process's own memory, or into
-  // it, is under way when it returns. Any thread.
+  // several faults the first counts. When it returns, the peer copies nothing out of this process's
+  // own memory or into what this end exposes. Any thread.
   virtual void abort(Fault fault) = 0;
 
   // Memory that this connection holds now (touched pages, queues), in bytes.

@@ -28,6 +28,7 @@ using transport::ConnectionKey;
 using transport::ConnectionRequest;
 using transport::Fault;
 using transport::Geometry;
+using transport::RemoteMemory;
 using transport::Transport;
 using transport::TransportOptions;
 
@@ -157,11 +158,11 @@ inline Status progress_all(std::initializer_list<Connection*> connections) {
 }
 
 // Puts, with progress of this end until the connection takes it.
-inline testing::AssertionResult put(Connection& connection, const void* source, std::size_t bytes,
-                                    std::size_t offset, transport::Signal signal = {}) {
+template <class TryPut>
+testing::AssertionResult until_taken(Connection& connection, TryPut try_put) {
   const Deadline deadline;
   for (;;) {
-    auto taken = connection.try_put(source, bytes, offset, signal);
+    Result<bool> taken = try_put();
     if (!taken.ok()) return testing::AssertionFailure() << taken.error().describe();
     if (*taken) return testing::AssertionSuccess();
     if (auto status = connection.progress(); !status.ok())
@@ -169,6 +170,25 @@ inline testing::AssertionResult put(Connection& connection, const void* source, 
     if (deadline.passed()) return testing::AssertionFailure() << "not taken before the deadline";
     std::this_thread::yield();
   }
+}
+
+inline testing::AssertionResult put(Connection& connection, const void* source, std::size_t bytes,
+                                    std::size_t offset, transport::Signal signal = {}) {
+  return until_taken(connection, [&] { return connection.try_put(source, bytes, offset, signal); });
+}
+
+inline testing::AssertionResult put_to(Connection& connection, const RemoteMemory& memory,
+                                       std::size_t offset, const void* source, std::size_t bytes,
+                                       transport::Signal signal = {}) {
+  return until_taken(connection,
+                     [&] { return connection.try_put_to(memory, offset, source, bytes, signal); });
+}
+
+// What `end` exposes; none fails the test.
+inline RemoteMemory must_expose(Connection& end, std::span<std::byte> memory) {
+  auto exposed = end.expose(memory.data(), memory.size());
+  EXPECT_TRUE(exposed.ok()) << exposed.error().describe();
+  return exposed.ok() ? *exposed : RemoteMemory{};
 }
 
 inline testing::AssertionResult wait_for_signal(Connection& connection, int index,

@@ -1,6 +1,7 @@
 // The two ends as real processes: data across them, and an end that is killed.
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "conformance/harness.h"
@@ -144,35 +145,62 @@ TEST_P(Processes, OfferedMemoryIsReadAcross) {
   EXPECT_EQ(child.wait_status(), 0);
 }
 
-TEST_P(Processes, OfferedMemoryIsWrittenAcross) {
+TEST_P(Processes, PutsLandInExposedMemoryAcross) {
   constexpr std::size_t bytes = 3'000'001;
   ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
-    std::vector<std::byte> offered(bytes);
-    const auto address = reinterpret_cast<std::uint64_t>(offered.data());
-    if (!put(connection, &address, sizeof address, 0, {0, 1})) return false;
+    std::vector<std::byte> memory(bytes);
+    const RemoteMemory exposed = must_expose(connection, memory);
+    if (!put(connection, &exposed, sizeof exposed, 0, {0, 1})) return false;
     if (!wait_for_completion(connection) || !wait_for_signal(connection, 0, 1)) return false;
     std::mt19937_64 random(4);
-    return !connection.can_write_peer() || offered == random_bytes(random, bytes);
+    return !connection.puts_in_place() || memory == random_bytes(random, bytes);
   });
   ASSERT_TRUE(wait_for_signal(*child.connection, 0, 1));
-  if (child.connection->can_write_peer()) {
+  transport::Signal signal{0, 1};
+  if (child.connection->puts_in_place()) {
     std::mt19937_64 random(4);
     const auto source = random_bytes(random, bytes);
-    std::uint64_t address = 0;
-    std::memcpy(&address, child.connection->region(), sizeof address);
-    const auto status = child.connection->write_peer(address, source.data(), bytes);
-    EXPECT_TRUE(status.ok()) << status.error().describe();
-    // Memory that is not there is an error and not a crash.
-    const auto refused = child.connection->write_peer(4096, source.data(), bytes);
-    ASSERT_FALSE(refused.ok());
-    EXPECT_EQ(
-        refused.error().message.find("rank 1 unmapped memory that it had offered for zero-copy: "),
-        0U)
-        << refused.error().message;
+    RemoteMemory exposed;
+    std::memcpy(&exposed, child.connection->region(), sizeof exposed);
+    ASSERT_TRUE(put_to(*child.connection, exposed, 0, source.data(), bytes, signal));
+    ASSERT_TRUE(wait_for_completion(*child.connection));
+  } else {
+    ASSERT_TRUE(put(*child.connection, nullptr, 0, 0, signal));
+    EXPECT_TRUE(wait_for_completion(*child.connection));
   }
-  ASSERT_TRUE(put(*child.connection, nullptr, 0, 0, {0, 1}));
-  EXPECT_TRUE(wait_for_completion(*child.connection));
   EXPECT_EQ(child.wait_status(), 0);
+}
+
+// Memory that has gone though it is exposed is an error, and neither end crashes.
+TEST_P(Processes, AMemoryThatWasUnmappedIsAnError) {
+  constexpr std::size_t bytes = 1 << 20;
+  ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
+    void* gone = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const RemoteMemory exposed =
+        must_expose(connection, std::span(static_cast<std::byte*>(gone), bytes));
+    munmap(gone, bytes);
+    if (!put(connection, &exposed, sizeof exposed, 0, {0, 1})) return false;
+    if (!wait_for_completion(connection)) return false;
+    // One of the two ends finds out.
+    return eventually([&] {
+      return !connection.check_peer().ok() ||
+             connection.signals()[0].load(std::memory_order_acquire) == 1;
+    });
+  });
+  ASSERT_TRUE(wait_for_signal(*child.connection, 0, 1));
+  if (child.connection->puts_in_place()) {
+    const std::vector<std::byte> source(bytes);
+    RemoteMemory exposed;
+    std::memcpy(&exposed, child.connection->region(), sizeof exposed);
+    const Error told = until_error([&]() -> Status {
+      auto taken = child.connection->try_put_to(exposed, 0, source.data(), bytes, {});
+      if (!taken.ok()) return taken.take_error();
+      return child.connection->check_peer();
+    });
+    EXPECT_EQ(told.kind, ErrorKind::peer) << told.describe();
+  }
+  child.connection->abort({Fault::Kind::aborted, 0});
+  child.wait_status();
 }
 
 TEST_P(Processes, AKilledPeerIsNamed) {

@@ -214,11 +214,12 @@ TEST_P(Put, BeforeTheConnectionIsReadyIsABug) {
   EXPECT_EQ(taken.error().kind, ErrorKind::bug);
   std::uint64_t word = 0;
   const auto address = reinterpret_cast<std::uint64_t>(&word);
-  for (const Status& status : {alone->read_peer(&word, address, sizeof word),
-                               alone->write_peer(address, &word, sizeof word)}) {
-    ASSERT_FALSE(status.ok());
-    EXPECT_EQ(status.error().kind, ErrorKind::bug);
-  }
+  const Status read = alone->read_peer(&word, address, sizeof word);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().kind, ErrorKind::bug);
+  const auto taken_to = alone->try_put_to({.key = 1, .address = address}, 0, "x", 1, {});
+  ASSERT_FALSE(taken_to.ok());
+  EXPECT_EQ(taken_to.error().kind, ErrorKind::bug);
   // Nobody has left who has not come yet.
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(alone->check_peer().ok());
 }

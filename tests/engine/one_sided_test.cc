@@ -193,9 +193,12 @@ TEST_P(OneSided, MemoryIsUsedAgainAfterItsOwnersToken) {
 
 INSTANTIATE_TEST_SUITE_P(Memory, OneSided,
                          testing::Values(EngineCluster::Memory::mapped,
+                                         EngineCluster::Memory::put_in_place,
                                          EngineCluster::Memory::put_only),
-                         [](const auto& one) {
-                           return one.param == EngineCluster::Memory::mapped ? "Mapped" : "PutOnly";
+                         [](const auto& one) -> std::string {
+                           if (one.param == EngineCluster::Memory::mapped) return "Mapped";
+                           const bool in_place = one.param == EngineCluster::Memory::put_in_place;
+                           return in_place ? "PutInPlace" : "PutOnly";
                          });
 
 TEST(OneSidedPlan, PartnersAreThoseWhoseMemoryIsTouched) {

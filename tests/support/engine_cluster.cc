@@ -145,8 +145,9 @@ EngineCluster::EngineCluster(int ranks, const transport::FifoOptions& options, M
          .interface = {}});
     if (!transport.ok()) throw std::runtime_error(transport.error().describe());
     auto made = std::move(transport).value();
-    if (memory == Memory::put_only)
-      made = transport::interpose::make_transport(std::move(made), {});
+    if (memory != Memory::mapped)
+      made = transport::interpose::make_transport(std::move(made),
+                                                  {.regions_only = memory == Memory::put_only});
     transports_.push_back(std::move(made));
     resources_.push_back(std::make_unique<Resources>(*this, rank, communicator));
   }

@@ -17,8 +17,9 @@ namespace unisono::test {
 
 class EngineCluster {
  public:
-  enum class Memory : std::uint8_t { mapped, put_only };
-  // put_only: nothing is mapped and no rank reaches another's memory, as over sockets.
+  // put_in_place: nothing is mapped and messages go through slots, but puts reach exposed memory,
+  // as over sockets. put_only: no rank reaches another's memory.
+  enum class Memory : std::uint8_t { mapped, put_in_place, put_only };
   EngineCluster(int ranks, const transport::FifoOptions& options, Memory memory = Memory::mapped);
   ~EngineCluster();
 

@@ -46,7 +46,7 @@ class Receiver {
  public:
   explicit Receiver(std::size_t streams) : poller_(*Poller::make()), ends_(streams, *poller_) {
     for (auto& signal : signals_) signal.store(0);
-    inbox_.emplace(ends_.streams, region_.data(), signals_.data(), geometry, peer, ranks);
+    inbox_.emplace(ends_.streams, region_.data(), exposed_, signals_.data(), geometry, peer, ranks);
   }
 
   void bring(std::size_t stream, std::span<const std::byte> bytes) {
@@ -89,6 +89,7 @@ class Receiver {
   Ends ends_;
   Bytes region_ = Bytes(geometry.region_bytes);
   std::array<std::atomic<std::uint64_t>, geometry.signals> signals_;
+  ExposedMemory exposed_{0, peer};
   std::optional<Inbox> inbox_;
   std::optional<Error> error_;
 };

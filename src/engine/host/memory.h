@@ -72,6 +72,11 @@ class CallMemory {
         buffer == plan::Buffer::input ? const_cast<void*>(arguments_.input) : arguments_.output);
   }
 
+  // Of so many blocks of equal size.
+  std::size_t uniform_bytes(std::int64_t blocks) const {
+    return static_cast<std::size_t>(blocks * arguments_.count * element_bytes_);
+  }
+
   // How many tiles cover every chunk of this rank.
   std::int64_t tiles(const plan::Header& header, int rank) const;
 

@@ -1,6 +1,7 @@
 #include "engine/host/one_sided.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -11,10 +12,6 @@ namespace {
 
 // Thread blocks of a rank ask for one part each, and put one.
 constexpr std::size_t max_outgoing = std::size_t{1} << 13;
-// What is read goes through a buffer that the first-level cache holds, in pieces so large that a
-// system call for each costs little.
-constexpr std::size_t bounce_bytes = std::size_t{64} << 10;
-
 // `bytes` of the extents, from `offset` on.
 void slice(const std::vector<Extent>& extents, std::size_t offset, std::size_t bytes,
            std::vector<Extent>& out) {
@@ -30,6 +27,14 @@ void slice(const std::vector<Extent>& extents, std::size_t offset, std::size_t b
     bytes -= part;
     offset = 0;
   }
+}
+
+// -1 for what is no buffer.
+std::int64_t blocks_of(const plan::Header& header, const plan::RankProgram& program,
+                       plan::Buffer buffer) {
+  if (buffer == plan::Buffer::input) return plan::input_blocks_of(header, program.rank);
+  if (buffer == plan::Buffer::output) return plan::output_blocks_of(header, program.rank);
+  return buffer == plan::Buffer::scratch ? program.scratch_blocks : -1;
 }
 
 std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uint64_t>(memory); }
@@ -49,22 +54,48 @@ OneSided::Partner& OneSided::find(int peer) {
 void OneSided::start(CallState& call) {
   departing_ = false;
   const ScaleFactor factor = call.arithmetic.factor();
-  const Entrance entrance{.input = address_of(call.memory.base(plan::Buffer::input)),
-                          .output = address_of(call.memory.base(plan::Buffer::output)),
-                          .scratch = address_of(call.memory.base(plan::Buffer::scratch)),
-                          .real = factor.real,
-                          .integer = factor.integer};
+  entrance_ = {.input = address_of(call.memory.base(plan::Buffer::input)),
+               .output = address_of(call.memory.base(plan::Buffer::output)),
+               .scratch = address_of(call.memory.base(plan::Buffer::scratch)),
+               .output_key = 0,
+               .scratch_key = 0,
+               .real = factor.real,
+               .integer = factor.integer};
   for (Partner& partner : partners_) {
-    partner.entered = false;
+    partner.is_told = partner.is_leaving = partner.entered = false;
     partner.left = call.tiles == 0;
-    partner.puts_queued = 0;
+    partner.puts = {};
     partner.puts_arrived = 0;
-    if (call.tiles == 0) continue;
-    Outgoing outgoing;
-    outgoing.notice.kind = Kind::enter;
-    outgoing.notice.entrance = entrance;
-    queue(partner, std::move(outgoing));
   }
+}
+
+Status OneSided::enter(CallState& call, Partner& partner) {
+  if (partner.is_told) return {};
+  UNISONO_ASSIGN(partner.exposed_output, expose(call, partner, plan::Buffer::output));
+  UNISONO_ASSIGN(partner.exposed_scratch, expose(call, partner, plan::Buffer::scratch));
+  Outgoing outgoing;
+  outgoing.notice.kind = Kind::enter;
+  outgoing.notice.entrance = entrance_;
+  outgoing.notice.entrance.output_key = partner.exposed_output.key;
+  outgoing.notice.entrance.scratch_key = partner.exposed_scratch.key;
+  queue(partner, std::move(outgoing));
+  partner.is_told = true;
+  return {};
+}
+
+void OneSided::leave(Partner& partner) {
+  if (std::exchange(partner.is_leaving, true)) return;
+  Outgoing outgoing;
+  outgoing.notice.kind = Kind::leave;
+  queue(partner, std::move(outgoing));
+}
+
+Result<transport::RemoteMemory> OneSided::expose(const CallState& call, Partner& partner,
+                                                 plan::Buffer buffer) {
+  const std::int64_t blocks = blocks_of(*call.header, *call.program, buffer);
+  const std::size_t bytes = call.memory.uniform_bytes(blocks);
+  if (bytes == 0) return transport::RemoteMemory{};
+  return partner.connection->expose(call.memory.base(buffer), bytes);
 }
 
 Status OneSided::connect(CallState& call, Partner& partner) {
@@ -89,6 +120,8 @@ Result<bool> OneSided::advance(CallState& call) {
     if (call.tiles == 0) break;
     if (partner.send == nullptr) UNISONO_TRY(connect(call, partner));
     if (partner.send == nullptr) continue;
+    UNISONO_TRY(enter(call, partner));
+    if (departing_) leave(partner);
     partner.send->set_call(call.fingerprint);
     partner.recv->set_call(call.fingerprint);
     UNISONO_ASSIGN(const bool pushed, push(call, partner));
@@ -172,6 +205,8 @@ Status OneSided::take(CallState& call, Partner& partner) {
   there.output = reinterpret_cast<void*>(entrance.output);
   partner.memory = call.memory;
   partner.memory.rebase(there, reinterpret_cast<void*>(entrance.scratch));
+  partner.output = {.key = entrance.output_key, .address = entrance.output};
+  partner.scratch = {.key = entrance.scratch_key, .address = entrance.scratch};
   partner.factor = {.real = entrance.real, .integer = entrance.integer};
   partner.entered = true;
   return {};
@@ -214,12 +249,8 @@ Status OneSided::take_part(CallState& call, Partner& partner) {
 
 Status OneSided::place(const CallState& call, const Partner& partner, const RemotePart& part) {
   const plan::Header& header = *call.header;
-  const plan::RankProgram& program = *call.program;
-  std::int64_t blocks = -1;
-  if (part.buffer == plan::Buffer::input) blocks = plan::input_blocks_of(header, program.rank);
-  if (part.buffer == plan::Buffer::output) blocks = plan::output_blocks_of(header, program.rank);
-  if (part.buffer == plan::Buffer::scratch) blocks = program.scratch_blocks;
-  const std::int64_t chunks = blocks * header.chunks_per_block;
+  const std::int64_t chunks =
+      blocks_of(header, *call.program, part.buffer) * header.chunks_per_block;
   const bool is_inside = part.count >= 1 && part.count <= header.max_step_count &&
                          part.chunk >= 0 && part.chunk <= chunks - part.count && part.tile >= 0 &&
                          part.tile < call.tiles;
@@ -256,110 +287,21 @@ Status OneSided::take_payload(CallState& call, Partner& partner, std::size_t byt
 }
 
 Result<bool> OneSided::depart(CallState& call) {
-  if (!departing_) {
-    departing_ = true;
-    for (Partner& partner : partners_) {
-      if (call.tiles == 0) break;
-      Outgoing outgoing;
-      outgoing.notice.kind = Kind::leave;
-      queue(partner, std::move(outgoing));
-    }
-  }
+  departing_ = true;
+  if (call.tiles == 0) return true;
   UNISONO_TRY(advance(call));
   for (Partner& partner : partners_) {
-    if (!partner.left || !partner.outgoing.empty()) return false;
-    if (partner.send == nullptr) continue;
+    if (!partner.is_leaving || !partner.left || !partner.outgoing.empty()) return false;
     UNISONO_ASSIGN(const bool sent, partner.send->flush());
     UNISONO_ASSIGN(const bool returned, partner.recv->flush());
     if (!sent || !returned) return false;
   }
+  // All that the partners put here has arrived: their last notice came after it.
+  for (Partner& partner : partners_) {
+    partner.connection->withdraw(std::exchange(partner.exposed_output, {}));
+    partner.connection->withdraw(std::exchange(partner.exposed_scratch, {}));
+  }
   return true;
-}
-
-Result<bool> OneSided::put(CallState& call, int peer, const RemotePart& target,
-                           const std::vector<Extent>& source, bool raw, RemoteStep& step) {
-  Partner& partner = find(peer);
-  if (partner.connection->can_write_peer()) {
-    UNISONO_TRY(put_directly(call, partner, target, source, raw));
-    return true;
-  }
-  if (!step.is_asked) {
-    Outgoing outgoing{.notice = {}, .payload = source, .raw = raw};
-    outgoing.notice.kind = Kind::put;
-    outgoing.notice.part = target;
-    step = {.is_asked = true, .ticket = queue(partner, std::move(outgoing))};
-    ++partner.puts_queued;
-    UNISONO_TRY(push(call, partner));
-  }
-  return partner.sent >= step.ticket;
-}
-
-Status OneSided::put_directly(CallState& call, Partner& partner, const RemotePart& target,
-                              const std::vector<Extent>& source, bool raw) {
-  partner.memory.extents(target.buffer, target.chunk, target.count, target.tile, there_);
-  const bool scales = raw && call.arithmetic.scales_input();
-  if (scales) bounce_.resize(bounce_bytes);
-  Status status;
-  const auto write = [&](const std::byte* from, const std::byte* to, std::size_t bytes) {
-    if (status.ok()) status = partner.connection->write_peer(address_of(to), from, bytes);
-  };
-  zip(source, there_, [&](std::byte* from, std::byte* to, std::size_t bytes, std::size_t) {
-    if (!scales) return write(from, to, bytes);
-    for (std::size_t done = 0; done < bytes; done += bounce_bytes) {
-      const Extent piece{from + done, std::min(bounce_bytes, bytes - done)};
-      call.arithmetic.gather({piece}, bounce_.data(), true);
-      write(bounce_.data(), to + done, piece.bytes);
-    }
-  });
-  return status;
-}
-
-Result<bool> OneSided::read_reduce(CallState& call, int peer, const RemotePart& source,
-                                   int thread_block, const std::vector<Extent>& destination,
-                                   RemoteStep& step) {
-  Partner& partner = find(peer);
-  if (partner.connection->can_read_peer()) {
-    UNISONO_TRY(read_directly(call, partner, source, destination));
-    return true;
-  }
-  if (!step.is_asked) {
-    Outgoing outgoing;
-    outgoing.notice.kind = Kind::ask;
-    outgoing.notice.thread_block = thread_block;
-    outgoing.notice.part = source;
-    partner.reads.push_back({thread_block, source.bytes, destination});
-    step = {.is_asked = true, .ticket = queue(partner, std::move(outgoing))};
-    UNISONO_TRY(push(call, partner));
-  }
-  return std::ranges::find(partner.reads, thread_block, &Read::thread_block) == partner.reads.end();
-}
-
-Status OneSided::read_directly(CallState& call, Partner& partner, const RemotePart& source,
-                               const std::vector<Extent>& destination) {
-  partner.memory.extents(source.buffer, source.chunk, source.count, source.tile, there_);
-  const ScaleFactor* const factor =
-      source.buffer == plan::Buffer::input && call.arithmetic.scales_input() ? &partner.factor
-                                                                             : nullptr;
-  bounce_.resize(bounce_bytes);
-  Status status;
-  zip(there_, destination, [&](std::byte* from, std::byte* to, std::size_t bytes, std::size_t) {
-    for (std::size_t done = 0; done < bytes && status.ok(); done += bounce_bytes) {
-      const std::size_t part = std::min(bounce_bytes, bytes - done);
-      status = partner.connection->read_peer(bounce_.data(), address_of(from + done), part);
-      if (status.ok()) call.arithmetic.add(to + done, bounce_.data(), part, factor);
-    }
-  });
-  return status;
-}
-
-std::uint64_t OneSided::puts_to(int peer) const {
-  const auto found = std::ranges::find(partners_, peer, &Partner::rank);
-  return found == partners_.end() ? 0 : found->puts_queued;
-}
-
-std::uint64_t OneSided::puts_from(int peer) const {
-  const auto found = std::ranges::find(partners_, peer, &Partner::rank);
-  return found == partners_.end() ? 0 : found->puts_arrived;
 }
 
 std::vector<Waiting> OneSided::waits() const {

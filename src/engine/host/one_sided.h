@@ -5,11 +5,13 @@
 // those addresses, and when they are done with the other's memory; a rank's call is complete when
 // all of its partners are done with it.
 //
-// Where this process can write and read the peer's memory (threads of one process; processes of one
-// machine, where the kernel lets them), steps do so, and the peer takes no part. Else a put travels
-// as a notice and its bytes through the slots of a connection of its own, and the peer's engine
-// stores them whenever it is polled; a read is a request and an answer of the same kind. A token
-// says how many puts on their way came before it, and the wait that takes it waits for these too.
+// Partners expose their output and scratch to each other for the call. Where the transport reaches
+// exposed memory, a put goes to its place there, and the peer's engine takes no part. Elsewhere,
+// and where the source must be scaled first, a put travels as a notice and its bytes through the
+// slots of a connection of its own, and the peer's engine stores them whenever it is polled. Where
+// this process can read the peer's memory a read does so; else it is a request and an answer of the
+// same kind. A token says which puts came before it, and the wait that takes it waits for these
+// too.
 //
 // Notices of one call are all taken before it is complete, so calls do not mix.
 #pragma once
@@ -40,7 +42,14 @@ struct RemotePart {
 // How far a step that reaches into a peer's memory has come, kept by its thread block.
 struct RemoteStep {
   bool is_asked = false;
-  std::uint64_t ticket = 0;  // of what it sent; valid once asked
+  std::uint64_t ticket = 0;   // of what it sent; valid once asked
+  std::size_t bytes_put = 0;  // of a put in place, taken by the transport
+};
+
+// The puts to a peer that came before a token, in this call.
+struct PutCounts {
+  std::uint64_t staged = 0;
+  std::uint64_t in_place = 0;  // the signal of the last one; 0: there was none
 };
 
 class OneSided {
@@ -63,10 +72,10 @@ class OneSided {
   Result<bool> read_reduce(CallState& call, int peer, const RemotePart& source, int thread_block,
                            const std::vector<Extent>& destination, RemoteStep& step);
 
-  // Puts to a peer that are on their way or were, and those of the peer that have arrived, in this
-  // call. 0 for ranks that are no partners.
-  std::uint64_t puts_to(int peer) const;
-  std::uint64_t puts_from(int peer) const;
+  // Those to a peer that are on their way or were; none for ranks that are no partners.
+  PutCounts puts_to(int peer) const;
+  // Of those of the peer, as far as they have arrived.
+  PutCounts puts_from(int peer) const;
 
   // Which partners are not done, if that is what the call waits for.
   std::vector<Waiting> waits() const;
@@ -75,8 +84,9 @@ class OneSided {
   // What goes between partners, each followed by its bytes, if it has any.
   enum class Kind : std::uint32_t { enter, put, ask, answer, leave };
   struct Entrance {
-    std::uint64_t input, output, scratch;  // addresses
-    double real;                           // its scalar of a pre-multiplied sum
+    std::uint64_t input, output, scratch;   // addresses
+    std::uint64_t output_key, scratch_key;  // of what is exposed
+    double real;                            // its scalar of a pre-multiplied sum
     std::int64_t integer;
   };
   struct Notice {
@@ -105,17 +115,21 @@ class OneSided {
     transport::Connection* connection = nullptr;
     transport::SendFifo* send = nullptr;
     transport::RecvFifo* recv = nullptr;
+    bool is_told = false;     // that this rank has begun,
+    bool is_leaving = false;  // and that it is done
     bool entered = false;
     bool left = false;
-    CallMemory memory;  // addresses of its process
+    transport::RemoteMemory exposed_output, exposed_scratch;  // ours, to it
+    transport::RemoteMemory output, scratch;                  // its own
+    CallMemory memory;                                        // addresses of its process
     ScaleFactor factor;
     std::deque<Outgoing> outgoing;
     bool notice_is_sent = false;     // of the first that is outgoing
     std::size_t payload_done = 0;    // of its bytes
     std::uint64_t queued = 0;        // notices so far
     std::uint64_t sent = 0;          // of them
-    std::uint64_t puts_queued = 0;   // of them
-    std::uint64_t puts_arrived = 0;  // of the peer
+    PutCounts puts;                  // to it
+    std::uint64_t puts_arrived = 0;  // of the peer, staged ones
     Notice incoming;
     bool has_incoming = false;      // its bytes have not all arrived
     std::size_t incoming_done = 0;  // of them
@@ -124,7 +138,15 @@ class OneSided {
   };
 
   Partner& find(int peer);
+  static const transport::RemoteMemory& exposed_at(const Partner& partner, plan::Buffer buffer) {
+    return buffer == plan::Buffer::scratch ? partner.scratch : partner.output;
+  }
   Status connect(CallState& call, Partner& partner);
+  // Exposes this rank's memory and queues the notice of it.
+  Status enter(CallState& call, Partner& partner);
+  void leave(Partner& partner);
+  Result<transport::RemoteMemory> expose(const CallState& call, Partner& partner,
+                                         plan::Buffer buffer);
   std::uint64_t queue(Partner& partner, Outgoing outgoing);
   Result<bool> push(CallState& call, Partner& partner);
   Result<bool> pull(CallState& call, Partner& partner);
@@ -133,13 +155,14 @@ class OneSided {
   Status take_payload(CallState& call, Partner& partner, std::size_t bytes);
   // Where a part lies in this rank's memory; an error that names the peer if it cannot.
   Status place(const CallState& call, const Partner& partner, const RemotePart& part);
-  Status put_directly(CallState& call, Partner& partner, const RemotePart& target,
-                      const std::vector<Extent>& source, bool raw);
+  Result<bool> put_in_place(Partner& partner, const RemotePart& target,
+                            const std::vector<Extent>& source, RemoteStep& step);
   Status read_directly(CallState& call, Partner& partner, const RemotePart& source,
                        const std::vector<Extent>& destination);
 
   std::vector<Partner> partners_;
   std::size_t payload_bytes_;  // of a slot
+  Entrance entrance_{};
   bool departing_ = false;
   std::vector<Extent> there_;
   std::vector<std::byte> bounce_;

@@ -37,14 +37,14 @@ bool ThreadBlockRun::pass_barrier(CallState& call) {
   return true;
 }
 
-// A token is a message that says how many staged puts came before it.
+// A token is a message that says which puts came before it.
 Result<bool> ThreadBlockRun::signal(CallState& call, const plan::Step& step) {
   UNISONO_ASSIGN(const bool ready, connected(call, step));
   if (!ready) return false;
   UNISONO_ASSIGN(const bool slot_free, send_->can_send());
   if (!slot_free)
     return block_on(Waiting::Kind::credit, send_->sent() + 1, send_->consumed(), block_->send_peer);
-  const std::uint64_t puts = call.one_sided->puts_to(block_->send_peer);
+  const PutCounts puts = call.one_sided->puts_to(block_->send_peer);
   // Release: the protocol's own stores order what they carry, and here it is other memory that must
   // be seen by the rank that takes the token.
   std::atomic_thread_fence(std::memory_order_release);
@@ -56,14 +56,17 @@ Result<bool> ThreadBlockRun::signal(CallState& call, const plan::Step& step) {
 Result<bool> ThreadBlockRun::await_signal(CallState& call, const plan::Step& step) {
   UNISONO_ASSIGN(const bool ready, connected(call, step));
   if (!ready) return false;
-  std::uint64_t puts = 0;
+  PutCounts puts;
   UNISONO_ASSIGN(const bool arrived, recv_->arrived(sizeof puts));
   const int peer = block_->recv_peer;
   if (!arrived)
     return block_on(Waiting::Kind::message, recv_->received() + 1, recv_->received(), peer);
   UNISONO_TRY(recv_->copy_to(&puts, 0, sizeof puts));
-  const std::uint64_t there = call.one_sided->puts_from(peer);
-  if (there < puts) return block_on(Waiting::Kind::message, puts, there, peer);
+  const PutCounts there = call.one_sided->puts_from(peer);
+  if (there.staged < puts.staged)
+    return block_on(Waiting::Kind::message, puts.staged, there.staged, peer);
+  if (there.in_place < puts.in_place)
+    return block_on(Waiting::Kind::message, puts.in_place, there.in_place, peer);
   // Acquire: pairs with the fence of signal().
   std::atomic_thread_fence(std::memory_order_acquire);
   UNISONO_TRY(recv_->release());

@@ -21,6 +21,7 @@ class EmulatedConnection final : public Connection {
   }
   ~EmulatedConnection() override {
     wire_->reach(which_, "transport.close");
+    own().exposed->clear();
     wire_->leave(which_);
   }
 
@@ -44,8 +45,27 @@ class EmulatedConnection final : public Connection {
     UNISONO_TRY(check_put(own().geometry, peer_, bytes, peer_offset, signal));
     wire_->reach(which_, bytes > 0 ? "transport.put" : "transport.signal");
     wire_->interrupt(which_);
-    return wire_->try_put(which_, {static_cast<const std::byte*>(source), bytes}, peer_offset,
+    return wire_->try_put(which_, {static_cast<const std::byte*>(source), bytes}, 0, peer_offset,
                           signal);
+  }
+
+  Result<RemoteMemory> expose(void* memory, std::size_t bytes) override {
+    UNISONO_TRY(progress());
+    wire_->reach(which_, "transport.expose");
+    return own().exposed->add(memory, bytes);
+  }
+  void withdraw(const RemoteMemory& memory) override {
+    wire_->reach(which_, "transport.withdraw");
+    own().exposed->remove(memory.key);
+  }
+  bool puts_in_place() const override { return true; }
+  Result<bool> try_put_to(const RemoteMemory& memory, std::size_t offset, const void* source,
+                          std::size_t bytes, Signal signal) override {
+    UNISONO_TRY(check_put_to(own().geometry, peer_, memory, signal));
+    wire_->reach(which_, "transport.put_in_place");
+    wire_->interrupt(which_);
+    return wire_->try_put(which_, {static_cast<const std::byte*>(source), bytes}, memory.key,
+                          offset, signal);
   }
   std::uint64_t puts_started() const override { return own().started; }
   std::uint64_t puts_completed() const override { return own().completed; }
@@ -62,6 +82,7 @@ class EmulatedConnection final : public Connection {
       return fault ? told_error(peer_, *fault) : impossible_fault(peer_, word, ranks_);
     }
     if (fault_ != 0) return own_error(peer_, unpack(fault_));
+    if (own().violation) return Error(*own().violation);
     return {};
   }
 
@@ -86,6 +107,7 @@ class EmulatedConnection final : public Connection {
     if (fault_ != 0) return;
     wire_->reach(which_, "transport.abort");
     fault_ = pack(fault);
+    own().exposed->clear();
     wire_->tell_fault(which_, fault_);
   }
 

@@ -65,7 +65,7 @@ Result<std::unique_ptr<Connection>> Network::connect(int process, int peer_proce
   if (wire->end(which).is_joined)
     return misuse("rank ", request.self, " already has a connection to rank ", request.peer, " on ",
                   describe(request.key));
-  UNISONO_TRY(wire->join(which, request.geometry));
+  UNISONO_TRY(wire->join(which, request));
   const auto& epochs = epochs_[peer_process];
   if (epochs && epochs->is_over(request.key.epoch)) wire->refuse(1 - which);
   return make_connection(std::move(wire), which, request);

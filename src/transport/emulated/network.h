@@ -58,7 +58,11 @@ class Network {
   Result<std::unique_ptr<Connection>> connect(int process, int peer_process,
                                               const ConnectionRequest& request);
 
+  // Where the keys of one end's exposed memory start: no two ends share one.
+  std::uint64_t fresh_keys() { return ++ends_made_ << 32; }
+
   sys::Simulation& simulation_;
+  std::uint64_t ends_made_ = 0;
   const NetworkOptions options_;
   std::map<Name, std::weak_ptr<Wire>> wires_;
   std::map<int, std::shared_ptr<const OpenEpochs>> epochs_;  // by process

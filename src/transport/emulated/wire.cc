@@ -14,8 +14,11 @@ Wire::Wire(Network& network, int low_process, int high_process) : network_(netwo
   ends_[1].process = high_process;
 }
 
-Status Wire::join(std::size_t which, const Geometry& geometry) {
+Status Wire::join(std::size_t which, const ConnectionRequest& request) {
   End& end = ends_[which];
+  const Geometry& geometry = request.geometry;
+  end.exposed.emplace(request.self, request.peer);
+  end.exposed->start_keys(network_.fresh_keys());
   end.geometry = geometry;
   UNISONO_ASSIGN(auto region, sys::PrivateMemory::allocate(geometry.region_bytes));
   end.region.emplace(std::move(region));
@@ -65,8 +68,8 @@ void Wire::say(std::size_t from, std::function<void(End&)> change) {
   });
 }
 
-bool Wire::try_put(std::size_t which, std::span<const std::byte> bytes, std::size_t offset,
-                   Signal signal) {
+bool Wire::try_put(std::size_t which, std::span<const std::byte> bytes, std::uint64_t memory,
+                   std::size_t offset, Signal signal) {
   End& end = ends_[which];
   if (end.underway_bytes > 0 && !bytes.empty() &&
       end.underway_bytes + bytes.size() > network_.options_.most_underway_bytes)
@@ -75,6 +78,7 @@ bool Wire::try_put(std::size_t which, std::span<const std::byte> bytes, std::siz
   auto put = std::make_shared<Put>();
   put->source = bytes.data();
   put->size = bytes.size();
+  put->memory = memory;
   put->offset = offset;
   put->signal = signal;
   end.under_way.push_back(put);
@@ -108,6 +112,21 @@ void Wire::take(std::size_t from, Put& put) {
   wake(from);
 }
 
+// The memory of a process that has died is left alone.
+void Wire::store(End& to, const Put& put) {
+  if (put.size == 0 || !network_.simulation_.is_alive(to.process)) return;
+  std::byte* place = to.region->data() + put.offset;
+  if (put.memory != 0) {
+    auto exposed = to.exposed->place(put.memory, put.offset, put.size);
+    if (!exposed.ok()) {
+      to.violation = *exposed.take_error();
+      return;
+    }
+    place = *exposed;
+  }
+  std::memcpy(place, put.bytes.data(), put.size);
+}
+
 void Wire::arrive(std::size_t from, const std::shared_ptr<Put>& put) {
   take(from, *put);
   if (!put->has_left) return;
@@ -130,8 +149,7 @@ void Wire::receive(std::size_t which) {
 void Wire::land(std::size_t from, Put& put) {
   End& end = ends_[from];
   End& to = ends_[1 - from];
-  if (!to.is_gone && to.is_joined && put.size > 0)
-    std::memcpy(to.region->data() + put.offset, put.bytes.data(), put.size);
+  if (!to.is_gone && to.is_joined && !to.violation) store(to, put);
   put.has_arrived = true;
   put.bytes = {};
   while (!end.under_way.empty() && end.under_way.front()->has_arrived) {
@@ -139,7 +157,7 @@ void Wire::land(std::size_t from, Put& put) {
     end.under_way.pop_front();
     end.underway_bytes -= done->size;
     end.completed = std::max(end.completed, end.started - end.under_way.size());
-    if (!to.is_gone && done->signal.index >= 0)
+    if (!to.is_gone && !to.violation && done->signal.index >= 0)
       // Release: as transport.h says of a signal.
       to.signals[static_cast<std::size_t>(done->signal.index)].store(done->signal.value,
                                                                      std::memory_order_release);

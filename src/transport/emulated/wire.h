@@ -12,6 +12,7 @@
 
 #include "sys/shared_memory.h"
 #include "transport/emulated/network.h"
+#include "transport/exposed_memory.h"
 
 namespace unisono::transport::emulated {
 
@@ -21,6 +22,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
     const std::byte* source = nullptr;
     std::vector<std::byte> bytes;  // once they have left the source
     std::size_t size = 0;
+    std::uint64_t memory = 0;  // that the peer exposes; 0: its region
     std::size_t offset = 0;
     Signal signal;
     bool has_left = false;
@@ -33,6 +35,8 @@ class Wire : public std::enable_shared_from_this<Wire> {
     Geometry geometry;
     std::optional<sys::PrivateMemory> region;  // once joined
     std::unique_ptr<std::atomic<std::uint64_t>[]> signals;
+    std::optional<ExposedMemory> exposed;
+    std::optional<Error> violation;  // the peer put into memory that is not exposed to it
     std::deque<std::shared_ptr<Put>> under_way;  // from here, in the order of try_put
     std::size_t underway_bytes = 0;
     std::uint64_t started = 0;
@@ -54,9 +58,10 @@ class Wire : public std::enable_shared_from_this<Wire> {
   End& end(std::size_t which) { return ends_[which]; }
   const End& end(std::size_t which) const { return ends_[which]; }
 
-  Status join(std::size_t which, const Geometry& geometry);
-  bool try_put(std::size_t which, std::span<const std::byte> bytes, std::size_t offset,
-               Signal signal);
+  Status join(std::size_t which, const ConnectionRequest& request);
+  // `memory` is the key of what the peer exposes; 0: its region.
+  bool try_put(std::size_t which, std::span<const std::byte> bytes, std::uint64_t memory,
+               std::size_t offset, Signal signal);
   // Stores what has arrived.
   void receive(std::size_t which);
   // The other end hears that this one is in newer epochs alone.
@@ -77,6 +82,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   // Happens at the other end, after all that was said before.
   void say(std::size_t from, std::function<void(End&)> change);
   void take(std::size_t from, Put& put);
+  void store(End& to, const Put& put);
   void arrive(std::size_t from, const std::shared_ptr<Put>& put);
   void land(std::size_t from, Put& put);
   void wake(std::size_t which) { network_.simulation_.wake(ends_[which].process); }

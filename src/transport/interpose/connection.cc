@@ -34,6 +34,14 @@ class InterposedConnection final : public Connection {
   }
   Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                        Signal signal) override;
+  Result<RemoteMemory> expose(void* memory, std::size_t bytes) override {
+    if (options_.regions_only) return RemoteMemory{};
+    return inner_->expose(memory, bytes);
+  }
+  void withdraw(const RemoteMemory& memory) override { inner_->withdraw(memory); }
+  bool puts_in_place() const override { return !options_.regions_only && inner_->puts_in_place(); }
+  Result<bool> try_put_to(const RemoteMemory& memory, std::size_t offset, const void* source,
+                          std::size_t bytes, Signal signal) override;
   std::uint64_t puts_started() const override { return started_; }
   std::uint64_t puts_completed() const override {
     return waiting_.empty() ? started_ : waiting_.front().number - 1;
@@ -61,10 +69,11 @@ class InterposedConnection final : public Connection {
   struct Put {
     const void* source;
     std::size_t bytes;
+    RemoteMemory memory;  // key 0: the peer's region
     std::size_t offset;
     Signal signal;
-    std::uint64_t number;
-    std::int64_t due_ns;
+    std::uint64_t number = 0;
+    std::int64_t due_ns = 0;
     bool bytes_gone = false;         // given to the inner connection,
     std::uint64_t inner_number = 0;  // as this one of its puts
   };
@@ -84,6 +93,8 @@ class InterposedConnection final : public Connection {
     return std::uint64_t{words[0]} << 32 | words[1];
   }
 
+  bool add(Put put);
+  Result<bool> give(const Put& put);
   std::int64_t due_time(std::size_t bytes);
   void forget_older_signal(int index);
   Status move();
@@ -107,21 +118,37 @@ Result<bool> InterposedConnection::try_put(const void* source, std::size_t bytes
                                            std::size_t peer_offset, Signal signal) {
   if (!ready_) return bug("put to rank ", peer_, " before the connection is ready");
   UNISONO_TRY(check_put(geometry_, peer_, bytes, peer_offset, signal));
-  if (bytes > 0 && waiting_.size() >= max_waiting) return false;
+  return add(
+      {.source = source, .bytes = bytes, .memory = {}, .offset = peer_offset, .signal = signal});
+}
+
+Result<bool> InterposedConnection::try_put_to(const RemoteMemory& memory, std::size_t offset,
+                                              const void* source, std::size_t bytes,
+                                              Signal signal) {
+  if (!ready_) return bug("put to rank ", peer_, " before the connection is ready");
+  UNISONO_TRY(check_put_to(geometry_, peer_, memory, signal));
+  return add(
+      {.source = source, .bytes = bytes, .memory = memory, .offset = offset, .signal = signal});
+}
+
+bool InterposedConnection::add(Put put) {
+  if (put.bytes > 0 && waiting_.size() >= max_waiting) return false;
   if (transport_puts_->fetch_add(1) + 1 == options_.die_at_put)
     inner_->abort({.kind = Fault::Kind::failed, .rank = self_});
   ++started_;
-  if (bytes == 0 && signal.index < 0) return true;
-  if (bytes == 0) forget_older_signal(signal.index);
-  waiting_.push_back({.source = source,
-                      .bytes = bytes,
-                      .offset = peer_offset,
-                      .signal = signal,
-                      .number = started_,
-                      .due_ns = due_time(bytes)});
+  if (put.bytes == 0 && put.signal.index < 0) return true;
+  if (put.bytes == 0) forget_older_signal(put.signal.index);
+  put.number = started_;
+  put.due_ns = due_time(put.bytes);
+  waiting_.push_back(put);
   // progress() reports what goes wrong on the way, as with any connection.
   (void)move();
   return true;
+}
+
+Result<bool> InterposedConnection::give(const Put& put) {
+  if (put.memory.key == 0) return inner_->try_put(put.source, put.bytes, put.offset, {});
+  return inner_->try_put_to(put.memory, put.offset, put.source, put.bytes, {});
 }
 
 std::int64_t InterposedConnection::due_time(std::size_t bytes) {
@@ -194,7 +221,7 @@ Result<bool> InterposedConnection::move_bytes(Put& put, std::int64_t now) {
       UNISONO_TRY(lose(put, now));
       return false;
     }
-    UNISONO_ASSIGN(const bool taken, inner_->try_put(put.source, put.bytes, put.offset, {}));
+    UNISONO_ASSIGN(const bool taken, give(put));
     if (!taken) return false;
     put.inner_number = inner_->puts_started();
   }

@@ -25,6 +25,8 @@ struct Options {
   double loss = 0;
   bool loss_is_fatal = false;
   std::int64_t retransmit_ns = 200'000;
+  // Puts reach regions only, as over wires that serve no other memory.
+  bool regions_only = false;
   // With the n-th put of the transport, over all its connections, the rank dies; 0: never.
   std::uint64_t die_at_put = 0;
 };

@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/hmac.h"
 #include "base/try.h"
-#include "base/wire.h"
 #include "sys/cross_memory.h"
 #include "sys/process.h"
+#include "transport/exposed_memory.h"
 #include "transport/fault.h"
 #include "transport/request.h"
 #include "transport/shm/segment.h"
@@ -24,23 +24,6 @@ namespace {
 constexpr std::size_t guarded_copy_bytes = std::size_t{1} << 20;
 // Tries to get past segments that a dead process of the same job and rank has left.
 constexpr int max_stale_segments = 4;
-
-// Over every field, so that an end cannot be joined with another's facts. The key is of this
-// connection and its two ranks alone, and the magic is this version's: no other end has this proof.
-Sha256Digest prove(const Key& key, int end, const EndFacts& facts) {
-  WireWriter writer;
-  writer.number(static_cast<std::uint8_t>(end));
-  writer.number(EndFacts::current_magic);
-  writer.number(std::uint64_t{facts.geometry.region_bytes});
-  writer.number(static_cast<std::uint32_t>(facts.geometry.signals));
-  writer.number(facts.geometry.layout);
-  writer.number(static_cast<std::uint32_t>(facts.process.pid));
-  writer.number(facts.process.start_time);
-  writer.number(facts.process.pid_namespace);
-  writer.number(facts.probe_address);
-  writer.number(facts.probe_value);
-  return hmac_sha256(key, {writer.bytes()});
-}
 
 // Names the connection's ranks.
 Error no_memory(int self, int peer, Error why) {
@@ -80,8 +63,11 @@ class ShmConnection final : public Connection {
   std::uint64_t puts_completed() const override { return puts_; }
   bool can_read_peer() const override { return can_read_peer_; }
   Status read_peer(void* destination, std::uint64_t peer_address, std::size_t bytes) override;
-  bool can_write_peer() const override { return can_read_peer_; }
-  Status write_peer(std::uint64_t peer_address, const void* source, std::size_t bytes) override;
+  Result<RemoteMemory> expose(void* memory, std::size_t bytes) override;
+  void withdraw(const RemoteMemory& memory) override;
+  bool puts_in_place() const override { return can_read_peer_; }
+  Result<bool> try_put_to(const RemoteMemory& memory, std::size_t offset, const void* source,
+                          std::size_t bytes, Signal signal) override;
   Status progress() override;
   Status check_peer() override;
   void abort(Fault fault) override;
@@ -95,6 +81,10 @@ class ShmConnection final : public Connection {
   void probe_cross_memory();
   template <class Copy>
   Status copy_guarded(std::size_t bytes, const Copy& copy);
+  Status write_peer(const RemoteMemory& memory, std::size_t offset, const void* source,
+                    std::size_t bytes);
+  Error unmapped(const Error& why) const;
+  void store(Signal signal);
   void wait_for_copies() const;
 
   ConnectionKey key_;
@@ -113,6 +103,7 @@ class ShmConnection final : public Connection {
   bool saw_peer_gone_ = false;
   sys::ProcessWatch peer_watch_;
   std::uint64_t puts_ = 0;
+  std::uint64_t keys_ = 0;
   std::size_t put_reserved_bytes_ = 0;   // at the beginning of the peer's region
   std::atomic<std::uint64_t> fault_{0};  // ours, packed; the peer can write what is in the segment
 };
@@ -120,6 +111,7 @@ class ShmConnection final : public Connection {
 void ShmConnection::join() {
   std::random_device random;
   probe_value_ = std::make_unique<std::uint64_t>(std::uint64_t{random()} << 32 | random());
+  keys_ = (std::uint64_t{random()} << 32 | random()) / (2 * most_exposed);
   EndRecord& record = mine();
   record.facts = {.magic = EndFacts::current_magic,
                   .geometry = geometry_,
@@ -197,10 +189,14 @@ Result<bool> ShmConnection::try_put(const void* source, std::size_t bytes, std::
     put_reserved_bytes_ = peer_offset + bytes;
   }
   if (bytes > 0) block_copy(peer_region_ + peer_offset, source, bytes);
-  // Release: whoever acquires the value sees the bytes of this and of every earlier put.
+  store(signal);
+  return true;
+}
+
+// Release: whoever acquires the value sees the bytes of this and of every earlier put.
+void ShmConnection::store(Signal signal) {
   if (signal.index >= 0) peer_signals_[signal.index].store(signal.value, std::memory_order_release);
   ++puts_;
-  return true;
 }
 
 Status ShmConnection::read_peer(void* destination, std::uint64_t peer_address, std::size_t bytes) {
@@ -216,22 +212,68 @@ Status ShmConnection::read_peer(void* destination, std::uint64_t peer_address, s
       sys::read_process_memory(peer_facts_->process.pid, destination, peer_address, bytes);
   if (copied.ok()) return {};
   UNISONO_TRY(progress());
+  return unmapped(copied.error());
+}
+
+Error ShmConnection::unmapped(const Error& why) const {
   return peer_error(peer_, "rank ", peer_,
-                    " unmapped memory that it had offered for zero-copy: ", copied.error().message);
+                    " unmapped memory that it had offered for zero-copy: ", why.message);
+}
+
+// A key is its piece's place and a count from a random number on: no two are the same.
+Result<RemoteMemory> ShmConnection::expose(void* memory, std::size_t bytes) {
+  UNISONO_TRY(progress());
+  auto& pieces = segment_->exposed_by(end_);
+  const auto free = std::ranges::find_if(pieces, [](const ExposedPiece& piece) {
+    return piece.key.load(std::memory_order_relaxed) == 0;
+  });
+  if (free == pieces.end()) return too_much_exposed(self_, peer_);
+  const std::uint64_t key =
+      ++keys_ * most_exposed + static_cast<std::uint64_t>(free - pieces.begin());
+  free->bytes.store(bytes, std::memory_order_relaxed);
+  free->key.store(key, std::memory_order_release);
+  return RemoteMemory{.key = key, .address = reinterpret_cast<std::uint64_t>(memory)};
+}
+
+// seq_cst: either the peer's copy sees that the key has gone, or we see its copy.
+void ShmConnection::withdraw(const RemoteMemory& memory) {
+  std::uint64_t key = memory.key;
+  if (key == 0) return;
+  if (segment_->exposed_by(end_)[key % most_exposed].key.compare_exchange_strong(key, 0))
+    wait_for_copies();
+}
+
+Result<bool> ShmConnection::try_put_to(const RemoteMemory& memory, std::size_t offset,
+                                       const void* source, std::size_t bytes, Signal signal) {
+  if (!ready_) return bug("put to rank ", peer_, " before the connection is ready");
+  UNISONO_TRY(check_put_to(geometry_, peer_, memory, signal));
+  if (!can_read_peer_)
+    return bug("the memory of rank ", peer_, " cannot be written through this connection");
+  UNISONO_TRY(write_peer(memory, offset, source, bytes));
+  store(signal);
+  return true;
 }
 
 // Guarded between processes too: there a late read finds freed memory gone, but a late write would
 // change what has taken its place.
-Status ShmConnection::write_peer(std::uint64_t peer_address, const void* source,
+Status ShmConnection::write_peer(const RemoteMemory& memory, std::size_t offset, const void* source,
                                  std::size_t bytes) {
-  if (!can_read_peer_)
-    return bug("the memory of rank ", peer_, " cannot be written through this connection");
+  const ExposedPiece& piece = segment_->exposed_by(1 - end_)[memory.key % most_exposed];
   const auto* const from = static_cast<const std::byte*>(source);
+  const std::uint64_t address = memory.address + offset;
   return copy_guarded(bytes, [&](std::size_t at, std::size_t part) -> Status {
-    if (!same_process_)
-      return sys::write_process_memory(peer_facts_->process.pid, peer_address + at, from + at,
-                                       part);
-    block_copy(reinterpret_cast<std::byte*>(peer_address) + at, from + at, part);
+    // seq_cst, as the count of copies: see withdraw().
+    if (piece.key.load() != memory.key) return not_exposed(self_, peer_, peer_, bytes);
+    const std::uint64_t there = piece.bytes.load(std::memory_order_relaxed);
+    if (bytes > there || offset > there - bytes)
+      return past_exposed(self_, peer_, peer_, bytes, offset, there);
+    if (!same_process_) {
+      const auto written =
+          sys::write_process_memory(peer_facts_->process.pid, address + at, from + at, part);
+      if (!written.ok()) return unmapped(written.error());
+      return {};
+    }
+    block_copy(reinterpret_cast<std::byte*>(address) + at, from + at, part);
     return {};
   });
 }
@@ -252,9 +294,7 @@ Status ShmConnection::copy_guarded(std::size_t bytes, const Copy& copy) {
   }
   if (!withdrawn && copied.ok()) return {};
   UNISONO_TRY(progress());
-  if (!copied.ok())
-    return peer_error(peer_, "rank ", peer_, " unmapped memory that it had offered for zero-copy: ",
-                      copied.error().message);
+  if (!copied.ok()) return copied;
   return peer_error(peer_, "rank ", peer_,
                     " left the communicator while its memory was being copied");
 }

@@ -3,8 +3,10 @@
 #include <map>
 #include <mutex>
 
+#include "base/hmac.h"
 #include "base/str.h"
 #include "base/try.h"
+#include "base/wire.h"
 #include "transport/request.h"
 
 namespace unisono::transport::shm {
@@ -37,6 +39,23 @@ Registry& registry() {
 }
 
 }  // namespace
+
+// The key is of this connection and its two ranks alone, and the magic is this version's: no other
+// end has this proof.
+Sha256Digest prove(const Key& key, int end, const EndFacts& facts) {
+  WireWriter writer;
+  writer.number(static_cast<std::uint8_t>(end));
+  writer.number(EndFacts::current_magic);
+  writer.number(std::uint64_t{facts.geometry.region_bytes});
+  writer.number(static_cast<std::uint32_t>(facts.geometry.signals));
+  writer.number(facts.geometry.layout);
+  writer.number(static_cast<std::uint32_t>(facts.process.pid));
+  writer.number(facts.process.start_time);
+  writer.number(facts.process.pid_namespace);
+  writer.number(facts.probe_address);
+  writer.number(facts.probe_value);
+  return hmac_sha256(key, {writer.bytes()});
+}
 
 Result<std::shared_ptr<Segment>> Segment::open(const std::string& name, const Geometry& geometry) {
   const std::size_t head = head_bytes(signals_bytes(geometry));

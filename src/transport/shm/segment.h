@@ -30,7 +30,7 @@ enum class EndState : std::uint32_t { absent, claimed, joined, left };
 
 // What an end says of itself.
 struct EndFacts {
-  static constexpr std::uint64_t current_magic = 0x6f6e6f73696e7533;  // "3unisono"
+  static constexpr std::uint64_t current_magic = 0x6f6e6f73696e7534;  // "4unisono"
 
   std::uint64_t magic;
   Geometry geometry;
@@ -38,6 +38,9 @@ struct EndFacts {
   std::uint64_t probe_address;  // where in its own memory this end keeps probe_value
   std::uint64_t probe_value;
 };
+
+// Over every field, so that an end cannot be joined with another's facts.
+Sha256Digest prove(const Key& key, int end, const EndFacts& facts);
 
 struct EndRecord {
   // Written by its end between claimed and joined; read by the other after it saw joined (acquire).
@@ -49,10 +52,17 @@ struct EndRecord {
   std::atomic<std::uint64_t> fault;  // packed; 0 none
 };
 
+// Memory that an end exposes: it stores the size, then the key with release; 0 while there is none.
+struct ExposedPiece {
+  std::atomic<std::uint64_t> key;
+  std::atomic<std::uint64_t> bytes;
+};
+
 struct Header {
   std::array<EndRecord, 2> ends;
   alignas(64) std::atomic<std::uint32_t> unlinked;     // whoever sets it first removes the name
   alignas(64) std::array<std::atomic<int>, 2> copies;  // see Segment::copies_of
+  std::array<std::array<ExposedPiece, Connection::most_exposed>, 2> exposed;
 };
 
 // Both ends hold one; ends in one process hold the same one, so that what is ordered by an atomic
@@ -70,6 +80,9 @@ class Segment {
   std::size_t resident_bytes(int end) const;
   void unlink_once();
 
+  std::array<ExposedPiece, Connection::most_exposed>& exposed_by(int end) const {
+    return header().exposed[static_cast<std::size_t>(end)];
+  }
   // Copies by the other end that are under way in memory that `end` has offered.
   std::atomic<int>& copies_of(int end) const {
     return header().copies[static_cast<std::size_t>(end)];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
+#include <random>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -23,6 +24,7 @@ class SocketConnection final : public Connection {
         hub_(std::move(hub)),
         pending_(std::move(pending)),
         geometry_(pending_->geometry),
+        exposed_(self_, peer_),
         region_memory_(std::move(region)),
         signals_memory_(std::move(signals)) {
     region_ = region_memory_.data();
@@ -33,6 +35,11 @@ class SocketConnection final : public Connection {
   Result<bool> ready() override;
   Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                        Signal signal) override;
+  Result<RemoteMemory> expose(void* memory, std::size_t bytes) override;
+  void withdraw(const RemoteMemory& memory) override;
+  bool puts_in_place() const override { return true; }
+  Result<bool> try_put_to(const RemoteMemory& memory, std::size_t offset, const void* source,
+                          std::size_t bytes, Signal signal) override;
   std::uint64_t puts_started() const override {
     const std::lock_guard lock(mutex_);
     return outbox_ ? outbox_->started() : 0;
@@ -53,6 +60,8 @@ class SocketConnection final : public Connection {
 
  private:
   Status adopt();
+  bool put(const std::byte* source, std::size_t bytes, std::size_t offset, Signal signal,
+           std::uint64_t memory);
   Status state() const;
   Status violated(std::unique_ptr<Error> error);
   void tell_fault();
@@ -68,10 +77,14 @@ class SocketConnection final : public Connection {
   // abort() comes from any thread; everything below is its business, too.
   mutable std::mutex mutex_;
   Streams streams_;
+  ExposedMemory exposed_;
   std::optional<Outbox> outbox_;  // both from when the connection is ready
   std::optional<Inbox> inbox_;
   std::uint64_t fault_ = 0;  // ours, packed
   std::optional<Error> violation_;
+  // Not once this end has given up while bytes for exposed memory were under way: their memory may
+  // be gone.
+  bool receives_ = true;
   bool saw_peer_gone_ = false;
 };
 
@@ -116,7 +129,7 @@ Status SocketConnection::adopt() {
     erase(joined.send_key);
     erase(joined.receive_key);
   }
-  inbox_.emplace(streams_, region_, signals_, geometry_, peer_, pending_->ranks);
+  inbox_.emplace(streams_, region_, exposed_, signals_, geometry_, peer_, pending_->ranks);
   outbox_.emplace(streams_, geometry_.signals, hub_->rails());
   if (fault_ != 0) tell_fault();
   return {};
@@ -127,18 +140,51 @@ Result<bool> SocketConnection::try_put(const void* source, std::size_t bytes,
   const std::lock_guard lock(mutex_);
   if (!outbox_) return bug("put to rank ", peer_, " before the connection is ready");
   UNISONO_TRY(check_put(geometry_, peer_, bytes, peer_offset, signal));
+  return put(static_cast<const std::byte*>(source), bytes, peer_offset, signal, 0);
+}
+
+Result<bool> SocketConnection::try_put_to(const RemoteMemory& memory, std::size_t offset,
+                                          const void* source, std::size_t bytes, Signal signal) {
+  const std::lock_guard lock(mutex_);
+  if (!outbox_) return bug("put to rank ", peer_, " before the connection is ready");
+  UNISONO_TRY(check_put_to(geometry_, peer_, memory, signal));
+  return put(static_cast<const std::byte*>(source), bytes, offset, signal, memory.key);
+}
+
+bool SocketConnection::put(const std::byte* source, std::size_t bytes, std::size_t offset,
+                           Signal signal, std::uint64_t memory) {
   if (fault_ != 0 || violation_ || gone()) {
     outbox_->add_dropped();
     return true;
   }
-  const auto* from = static_cast<const std::byte*>(source);
-  bool taken = outbox_->add(from, bytes, peer_offset, signal);
+  bool taken = outbox_->add(source, bytes, offset, signal, memory);
   outbox_->send();
   if (!taken) {
-    taken = outbox_->add(from, bytes, peer_offset, signal);
+    taken = outbox_->add(source, bytes, offset, signal, memory);
     if (taken) outbox_->send();
   }
   return taken;
+}
+
+Result<RemoteMemory> SocketConnection::expose(void* memory, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  UNISONO_TRY(state());
+  if (!exposed_.has_keys()) {
+    std::random_device random;
+    exposed_.start_keys(std::uint64_t{random()} << 32 | random() >> 1 | 1);
+  }
+  return exposed_.add(memory, bytes);
+}
+
+// All that is received is received under the mutex, so that nothing lands once this has it, but for
+// the rest of a payload that has begun.
+void SocketConnection::withdraw(const RemoteMemory& memory) {
+  const std::lock_guard lock(mutex_);
+  exposed_.remove(memory.key);
+  if (memory.key == 0 || !inbox_ || violation_ || !inbox_->receives_into(memory.key)) return;
+  (void)violated(std::make_unique<Error>(
+      peer_error(peer_, "rank ", peer_, " was putting into memory that rank ", self_,
+                 " withdrew; withdraw it when all puts have arrived")));
 }
 
 Status SocketConnection::state() const {
@@ -152,8 +198,12 @@ Status SocketConnection::progress() {
   hub_->poller().poll();
   const std::lock_guard lock(mutex_);
   if (outbox_) {
-    if (!violation_)
-      if (auto received = inbox_->receive(); !received.ok()) return violated(received.take_error());
+    if (!violation_ && receives_)
+      if (auto received = inbox_->receive(); !received.ok()) {
+        // What this end has given up, its peer may still put into.
+        receives_ = fault_ == 0;
+        if (receives_) return violated(received.take_error());
+      }
     outbox_->send();
     if (inbox_->over() && outbox_->completed() != outbox_->started()) outbox_->drop();
   }
@@ -201,6 +251,8 @@ void SocketConnection::abort(Fault fault) {
   const std::lock_guard lock(mutex_);
   if (fault_ != 0) return;
   fault_ = pack(fault);
+  exposed_.clear();
+  if (inbox_ && inbox_->receives_into(0)) receives_ = false;
   if (outbox_) tell_fault();
 }
 
@@ -212,7 +264,8 @@ void SocketConnection::tell_fault() {
 
 std::size_t SocketConnection::memory_bytes() const {
   const std::lock_guard lock(mutex_);
-  std::size_t bytes = sizeof *this + sizeof *pending_ + pending_->peer_address.capacity();
+  std::size_t bytes =
+      sizeof *this + sizeof *pending_ + pending_->peer_address.capacity() + exposed_.memory_bytes();
   for (const auto& stream : streams_) bytes += stream->memory_bytes();
   bytes += sys::resident_bytes(region_memory_.data(), region_memory_.bytes());
   bytes += sys::resident_bytes(signals_memory_.data(), signals_memory_.bytes());

@@ -65,7 +65,10 @@ Status check(const Frame& frame, int stream, const Geometry& geometry, int peer)
   if (!may_signal && frame.pieces != 0)
     return peer_error(peer, "rank ", peer, " sent a count of pieces in a frame of type ", type,
                       ", which is not ordered with pieces");
-  if (frame.bytes > geometry.region_bytes || frame.offset > geometry.region_bytes - frame.bytes)
+  const bool is_in_region =
+      frame.bytes <= geometry.region_bytes && frame.offset <= geometry.region_bytes - frame.bytes;
+  // Of exposed memory the bounds are looked up where the bytes are placed.
+  if (frame.memory() == 0 && !is_in_region)
     return peer_error(peer, "rank ", peer, " put ", frame.bytes, " bytes at offset ", frame.offset,
                       ", which exceeds the region of ", geometry.region_bytes, " bytes");
   if (frame.signal != Frame::no_signal &&
@@ -74,7 +77,8 @@ Status check(const Frame& frame, int stream, const Geometry& geometry, int peer)
                       type, "; there are ", geometry.signals, " signals");
   if (frame.type == Frame::Type::signal && frame.signal == Frame::no_signal)
     return peer_error(peer, "rank ", peer, " sent a signal frame that names no signal");
-  if (frame.signal == Frame::no_signal && frame.type != Frame::Type::fault && frame.value != 0)
+  const bool may_have_value = frame.type == Frame::Type::fault || frame.type == Frame::Type::piece;
+  if (frame.signal == Frame::no_signal && !may_have_value && frame.value != 0)
     return peer_error(peer, "rank ", peer, " sent the signal value ", frame.value,
                       " in a frame that names no signal");
   return {};

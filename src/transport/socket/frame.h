@@ -14,11 +14,11 @@
 
 namespace unisono::transport::socket {
 
-// A connection has one stream or several. A short put, and with one stream any put, is one frame on
-// stream 0. Others are cut into pieces; the g-th piece of a connection travels on stream g mod
-// streams, and a signal, on stream 0, says how many pieces were cut before it. Who has received so
-// many holds back no signal: stream s must have brought (pieces + streams - 1 - s) / streams of
-// them.
+// A connection has one stream or several. A short put into the region, and with one stream any such
+// put, is one frame on stream 0. Others are cut into pieces; the g-th piece of a connection travels
+// on stream g mod streams, and a signal, on stream 0, says how many pieces were cut before it. Who
+// has received so many holds back no signal: stream s must have brought (pieces + streams - 1 - s)
+// / streams of them.
 struct Frame {
   enum class Type : std::uint32_t {
     put = 1,  // bytes follow; then the signal, if there is one
@@ -31,10 +31,13 @@ struct Frame {
 
   Type type = Type::put;
   std::uint32_t signal = no_signal;
-  std::uint64_t offset = 0;  // in the receiver's region
+  std::uint64_t offset = 0;  // in the receiver's region, or in memory that it exposes
   std::uint64_t bytes = 0;   // that follow
-  std::uint64_t value = 0;   // of the signal
+  std::uint64_t value = 0;   // of the signal; of a piece, the key of exposed memory, or 0
   std::uint64_t pieces = 0;  // cut before this put or signal
+
+  // The key of the exposed memory that its bytes go to; 0: they go to the region.
+  std::uint64_t memory() const { return type == Type::piece ? value : 0; }
 };
 
 // Type and signal, 4 bytes each, and four numbers of 8 bytes, little-endian.

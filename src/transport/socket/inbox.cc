@@ -3,6 +3,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
@@ -25,7 +26,7 @@ FrameReader::Room FrameReader::room() {
     begin_ = 0;
   }
   const std::size_t left = payload_left();
-  return {.payload = left > 0 ? region_ + current_->offset + payload_done_ : nullptr,
+  return {.payload = left > 0 ? place_ + payload_done_ : nullptr,
           .payload_bytes = left,
           .buffer = buffer_.data() + end_,
           .buffer_bytes = buffer_.size() - end_};
@@ -33,13 +34,13 @@ FrameReader::Room FrameReader::room() {
 
 void FrameReader::took(std::size_t bytes) {
   const std::size_t direct = std::min(bytes, payload_left());
-  if (direct > 0) land(region_ + current_->offset + payload_done_, direct);
+  if (direct > 0) land(place_ + payload_done_, direct);
   end_ += bytes - direct;
 }
 
-// The next bytes of the payload, which are in the region already or are copied to it.
+// The next bytes of the payload, which are at their place already or are copied to it.
 void FrameReader::land(const std::byte* from, std::size_t bytes) {
-  std::byte* const to = region_ + current_->offset + payload_done_;
+  std::byte* const to = place_ + payload_done_;
   if (from != to) std::memcpy(to, from, bytes);
   if (opener_ != nullptr) opener_->add(to, bytes, to);
   payload_done_ += bytes;
@@ -67,11 +68,19 @@ Result<std::optional<Frame>> FrameReader::next_head() {
   return std::optional<Frame>(frame);
 }
 
+Result<std::byte*> FrameReader::place_of(const Frame& frame) const {
+  if (frame.memory() != 0) return exposed_.place(frame.memory(), frame.offset, frame.bytes);
+  return region_ + frame.offset;
+}
+
 Result<std::optional<Frame>> FrameReader::next() {
   if (!current_) {
     UNISONO_ASSIGN(current_, next_head());
     if (!current_) return std::optional<Frame>();
     payload_done_ = 0;
+    auto place = place_of(*current_);
+    if (!place.ok()) current_.reset();
+    UNISONO_ASSIGN(place_, std::move(place));
     if (opener_ != nullptr && current_->bytes > 0) opener_->begin({});
   }
   if (const std::size_t here = std::min(payload_left(), buffered()); here > 0) {
@@ -90,13 +99,13 @@ Result<std::optional<Frame>> FrameReader::next() {
   return std::optional<Frame>(complete);
 }
 
-Inbox::Inbox(Streams& streams, std::byte* region, std::atomic<std::uint64_t>* signals,
-             const Geometry& geometry, int peer, int ranks)
+Inbox::Inbox(Streams& streams, std::byte* region, const ExposedMemory& exposed,
+             std::atomic<std::uint64_t>* signals, const Geometry& geometry, int peer, int ranks)
     : streams_(streams), signals_(signals), peer_(peer), ranks_(ranks) {
   incoming_.reserve(streams.size());
   for (std::size_t i = 0; i < streams.size(); ++i)
     incoming_.push_back(
-        {.reader = {region, geometry, static_cast<int>(i), peer, streams[i]->opener()}});
+        {.reader = {region, exposed, geometry, static_cast<int>(i), peer, streams[i]->opener()}});
 }
 
 Status Inbox::receive() {
@@ -118,6 +127,9 @@ Status Inbox::receive_from(std::size_t stream) {
     const std::span<const iovec> used =
         room.payload_bytes > 0 ? std::span(parts) : std::span(parts).subspan(1);
     const sys::Transferred got = sys::receive_some(streams_[stream]->socket(), used);
+    if (got.error == EFAULT && incoming.reader.memory() != 0)
+      return misuse("memory that this rank exposes to rank ", peer_,
+                    " was unmapped; withdraw it before it is freed");
     const bool orderly = incoming.said_bye && incoming.reader.between_frames();
     if (got.error != 0 || (got.ended && !orderly)) streams_[stream]->set_broken();
     if (got.error != 0 || got.ended) {
@@ -174,6 +186,13 @@ Status Inbox::accept(const Frame& frame, std::size_t stream) {
   waiting_.push({.index = frame.signal, .value = frame.value, .pieces = frame.pieces});
   release_signals();
   return {};
+}
+
+bool Inbox::receives_into(std::uint64_t memory) const {
+  return std::ranges::any_of(incoming_, [memory](const Incoming& from) {
+    const std::uint64_t there = from.reader.memory();
+    return there != 0 && (memory == 0 || there == memory);
+  });
 }
 
 bool Inbox::have_pieces(std::uint64_t pieces) const {

@@ -1,5 +1,5 @@
 // The receiving half of a connection: frames that arrive on its streams, their bytes directly into
-// the region, and signals that wait for the pieces before them.
+// the region or into exposed memory, and signals that wait for the pieces before them.
 #pragma once
 
 #include <unisono/result.h>
@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "transport/exposed_memory.h"
 #include "transport/socket/outbox.h"
 
 namespace unisono::transport::socket {
@@ -27,25 +28,34 @@ class FrameReader {
   };
 
   // `opener` where frames are sealed, else nullptr.
-  FrameReader(std::byte* region, const Geometry& geometry, int stream, int peer, sys::Seal* opener)
-      : region_(region), geometry_(geometry), stream_(stream), peer_(peer), opener_(opener) {}
+  FrameReader(std::byte* region, const ExposedMemory& exposed, const Geometry& geometry, int stream,
+              int peer, sys::Seal* opener)
+      : region_(region),
+        exposed_(exposed),
+        geometry_(geometry),
+        stream_(stream),
+        peer_(peer),
+        opener_(opener) {}
 
   Room room();
   void took(std::size_t bytes);
-  // The next frame whose payload is in the region wholly; nothing when more bytes are needed. A
+  // The next frame whose payload is at its place wholly; nothing when more bytes are needed. A
   // frame that the peer must not send is an error, and so is one whose seal is broken. Sealed bytes
   // go to the place that a head names once the head's seal is right; the frame is given out only
   // when theirs is, too.
   Result<std::optional<Frame>> next();
   // Whether it stands between two frames.
   bool between_frames() const { return !current_ && begin_ == end_; }
+  // The key of the exposed memory that a payload which is under way goes to; else 0.
+  std::uint64_t memory() const { return current_ ? current_->memory() : 0; }
 
  private:
-  // Bytes that are read along with a head are copied into the region: few, so at most so many.
+  // Bytes that are read along with a head are copied to their place: few, so at most so many.
   static constexpr std::size_t buffer_bytes = std::size_t{1} << 10;
   using SealTag = std::span<const std::byte, sys::Seal::tag_bytes>;
 
   Result<std::optional<Frame>> next_head();
+  Result<std::byte*> place_of(const Frame& frame) const;
   void land(const std::byte* from, std::size_t bytes);
   Status check_seal(SealTag tag);
   std::size_t buffered() const { return end_ - begin_; }
@@ -54,6 +64,7 @@ class FrameReader {
   }
 
   std::byte* region_;
+  const ExposedMemory& exposed_;
   Geometry geometry_;
   int stream_;
   int peer_;
@@ -62,17 +73,21 @@ class FrameReader {
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   std::optional<Frame> current_;  // its payload is under way
+  std::byte* place_ = nullptr;    // of that payload
   std::size_t payload_done_ = 0;
 };
 
 class Inbox {
  public:
   // `peer` of `ranks`.
-  Inbox(Streams& streams, std::byte* region, std::atomic<std::uint64_t>* signals,
-        const Geometry& geometry, int peer, int ranks);
+  Inbox(Streams& streams, std::byte* region, const ExposedMemory& exposed,
+        std::atomic<std::uint64_t>* signals, const Geometry& geometry, int peer, int ranks);
 
   // Takes what has come, on streams that are ready. An error is final.
   Status receive();
+
+  // Whether bytes for this exposed memory, or for any (0), are under way.
+  bool receives_into(std::uint64_t memory) const;
 
   // What the peer told last.
   const std::optional<Fault>& fault() const { return fault_; }

@@ -4,7 +4,8 @@
 
 namespace unisono::transport::socket {
 
-bool Outbox::add(const std::byte* source, std::size_t bytes, std::size_t offset, Signal signal) {
+bool Outbox::add(const std::byte* source, std::size_t bytes, std::size_t offset, Signal signal,
+                 std::uint64_t memory) {
   if (bytes == 0) {
     if (signal.index >= 0)
       add_signal(signal);
@@ -16,6 +17,7 @@ bool Outbox::add(const std::byte* source, std::size_t bytes, std::size_t offset,
   puts_.push({.source = source,
               .bytes = bytes,
               .offset = offset,
+              .memory = memory,
               .signal = signal,
               .cut_bytes = 0,
               .frames_waiting = 0,
@@ -64,7 +66,7 @@ std::size_t Outbox::piece_bytes(std::size_t put_bytes) const {
 
 // False when a stream has no room for the next frame.
 bool Outbox::cut_put(Put& put, std::uint64_t index) {
-  if (is_one_frame(put.bytes)) {
+  if (is_one_frame(put)) {
     if (!stream_0_has_room()) return false;
     const bool signals = put.signal.index >= 0;
     ++put.frames_waiting;
@@ -83,7 +85,10 @@ bool Outbox::cut_put(Put& put, std::uint64_t index) {
     if (!stream.has_room()) return false;
     const std::size_t bytes = std::min(piece_bytes(put.bytes), put.bytes - put.cut_bytes);
     ++put.frames_waiting;
-    stream.push({.type = Frame::Type::piece, .offset = put.offset + put.cut_bytes, .bytes = bytes},
+    stream.push({.type = Frame::Type::piece,
+                 .offset = put.offset + put.cut_bytes,
+                 .bytes = bytes,
+                 .value = put.memory},
                 put.source + put.cut_bytes, index);
     ++pieces_;
     put.cut_bytes += bytes;

@@ -21,7 +21,9 @@ class Outbox final : public SentFrames {
   static constexpr std::uint64_t no_put = ~std::uint64_t{0};
 
   // False when too many puts wait. A put of no bytes is always taken.
-  bool add(const std::byte* source, std::size_t bytes, std::size_t offset, Signal signal);
+  // `memory` is the key of the peer's exposed memory; 0: its region.
+  bool add(const std::byte* source, std::size_t bytes, std::size_t offset, Signal signal,
+           std::uint64_t memory = 0);
   // Sends as far as the kernel takes it.
   void send();
   // All puts count as complete, and none of their bytes are read any more. Signals still go.
@@ -40,6 +42,7 @@ class Outbox final : public SentFrames {
     const std::byte* source;
     std::size_t bytes;
     std::size_t offset;
+    std::uint64_t memory;
     Signal signal;
     std::size_t cut_bytes;
     int frames_waiting;
@@ -69,8 +72,8 @@ class Outbox final : public SentFrames {
   void add_signal(Signal signal);
   void cut();
   bool cut_put(Put& put, std::uint64_t index);
-  bool is_one_frame(std::size_t put_bytes) const {
-    return streams_.size() == 1 || put_bytes <= one_frame_bytes;
+  bool is_one_frame(const Put& put) const {
+    return put.memory == 0 && (streams_.size() == 1 || put.bytes <= one_frame_bytes);
   }
   std::size_t piece_bytes(std::size_t put_bytes) const;
   void cut_signals();

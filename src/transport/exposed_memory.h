@@ -1,0 +1,54 @@
+// The memory that one end of a connection exposes, for wires whose owner's end stores the bytes.
+#pragma once
+
+#include <unisono/result.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace unisono::transport {
+
+class ExposedMemory {
+ public:
+  // Of an end of `self` towards `peer`. Its keys count up from `first_key`, which no other end
+  // should share, so that a key means nothing elsewhere.
+  ExposedMemory(int self, int peer) : self_(self), peer_(peer) {}
+  void start_keys(std::uint64_t first_key) { last_key_ = first_key; }
+  bool has_keys() const { return last_key_ != 0; }
+
+  Result<RemoteMemory> add(void* memory, std::size_t bytes);
+  void remove(std::uint64_t key);
+  void clear() { pieces_.clear(); }
+  bool empty() const { return pieces_.empty(); }
+
+  // Where the peer's `bytes` go, nothing of which is trusted: a peer error unless this memory is
+  // exposed and holds them.
+  Result<std::byte*> place(std::uint64_t key, std::uint64_t offset, std::uint64_t bytes) const;
+
+  std::size_t memory_bytes() const { return pieces_.capacity() * sizeof(Piece); }
+
+ private:
+  struct Piece {
+    std::uint64_t key;
+    std::byte* data;
+    std::size_t bytes;
+  };
+
+  int self_;
+  int peer_;
+  std::uint64_t last_key_ = 0;
+  std::vector<Piece> pieces_;
+};
+
+// Of Connection::expose(), for an end that exposes as much as it can.
+Error too_much_exposed(int self, int peer);
+// Of a put by one rank whose key names nothing that the other, `owner`, exposes on this connection,
+// and of one that ends outside what it names. They name the rank that is not this one, `peer`.
+Error not_exposed(int by, int owner, int peer, std::uint64_t bytes);
+Error past_exposed(int by, int owner, int peer, std::uint64_t bytes, std::uint64_t offset,
+                   std::uint64_t there);
+
+}  // namespace unisono::transport
