@@ -47,9 +47,15 @@ std::size_t heads_bytes(const FifoOptions& options, Protocol protocol) {
   return protocol == Protocol::simple ? head_count(options) * head_stride : 0;
 }
 
-std::size_t fifo_bytes(const FifoOptions& options, Protocol protocol) {
+// What is in a region of one protocol, in this order: heads, slots, and the destinations of the
+// messages that its owner sends in this protocol.
+std::size_t destinations_offset(const FifoOptions& options, Protocol protocol) {
   return heads_bytes(options, protocol) +
          static_cast<std::size_t>(options.slots) * slot_stride(options, protocol);
+}
+
+std::size_t fifo_bytes(const FifoOptions& options, Protocol protocol) {
+  return destinations_offset(options, protocol) + sizeof(DestinationList);
 }
 
 // FNV-1a over the numbers that decide where everything lies.
@@ -58,7 +64,8 @@ std::uint64_t fingerprint(const FifoOptions& options) {
   for (const std::uint64_t part :
        {static_cast<std::uint64_t>(options.slots), std::uint64_t{options.simple_slot_bytes},
         std::uint64_t{options.ll_slot_bytes}, std::uint64_t{options.ll128_slot_bytes},
-        std::uint64_t{header_payload_bytes}, std::uint64_t{head_stride}})
+        std::uint64_t{header_payload_bytes}, std::uint64_t{head_stride},
+        std::uint64_t{sizeof(DestinationList)}})
     for (int shift = 0; shift < 64; shift += 8) {
       hash ^= part >> shift & 0xff;
       hash *= 0x100000001b3;
@@ -132,6 +139,10 @@ std::size_t slot_payload_bytes(const FifoOptions& options, Protocol protocol) {
   return 0;
 }
 
+std::size_t least_direct_bytes(const FifoOptions& options) {
+  return std::min(most_short_put_bytes + 1, std::max(options.zero_copy_min_bytes, std::size_t{1}));
+}
+
 Geometry fifo_geometry(const FifoOptions& options) {
   return {.region_bytes = fifo_bytes(options, Protocol::simple) +
                           fifo_bytes(options, Protocol::ll) + fifo_bytes(options, Protocol::ll128),
@@ -148,20 +159,29 @@ FifoLayout fifo_layout(const FifoOptions& options, Protocol protocol) {
           .heads = head_count(options),
           .payload_bytes = slot_payload_bytes(options, protocol),
           .slot_stride = slot_stride(options, protocol),
-          .short_bytes = std::min(most_short_put_bytes,
-                                  std::max(options.zero_copy_min_bytes, std::size_t{1}) - 1),
+          .short_bytes = least_direct_bytes(options) - 1,
           .reuses_slots = options.reuses_slots,
           .heads_offset = offset,
           .offset = offset + heads_bytes(options, protocol),
+          .destinations_offset = offset + destinations_offset(options, protocol),
           .arrived_signal = first_signal,
           .credit_signal = first_signal + signals_per_line,
-          .slot_credit_signal = first_signal + signals_per_line + 1};
+          .slot_credit_signal = first_signal + signals_per_line + 1,
+          .destinations_signal = first_signal + signals_per_line + 2};
 }
 
 Error call_mismatch(const Connection& connection, std::uint64_t theirs, std::uint64_t ours) {
   return peer_error(-1, "ranks disagree on a call: rank ", connection.self(), " calls ",
                     describe_call(ours), "; rank ", connection.peer(), " calls ",
                     describe_call(theirs));
+}
+
+Status SendFifo::send_directly(std::span<const Piece>, std::span<const std::size_t>) {
+  return bug("a message was sent directly over a connection that does not carry such messages");
+}
+
+Status RecvFifo::expose(void*, std::size_t, std::span<const std::int32_t>) {
+  return bug("memory was exposed to messages of a connection that has none");
 }
 
 std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protocol,

@@ -25,6 +25,7 @@
 #include <memory>
 #include <span>
 
+#include "transport/fifo_destinations.h"
 #include "transport/transport.h"
 
 namespace unisono {
@@ -67,6 +68,10 @@ inline constexpr int in_place_signal = 2 * protocol_count * signals_per_line;
 // in_place_signal.
 Geometry fifo_geometry(const FifoOptions& options);
 
+// The shortest message that may go directly to memory which its receiver exposes: shorter ones are
+// as soon copied.
+std::size_t least_direct_bytes(const FifoOptions& options);
+
 struct Piece {
   const void* data = nullptr;
   std::size_t bytes = 0;
@@ -81,7 +86,7 @@ class SendFifo {
   virtual ~SendFifo() = default;
   // The call that the messages sent from now on belong to.
   void set_call(std::uint64_t fingerprint) { call_ = fingerprint; }
-  // Whether a slot is free. Then exactly one of the three ways to send:
+  // Whether a slot is free. Then exactly one of the four ways to send:
   virtual Result<bool> can_send() = 0;
   // (1) Copies the pieces into the message.
   virtual Status send(std::span<const Piece> pieces) = 0;
@@ -93,6 +98,13 @@ class SendFifo {
   // exceeds this message's number. Only if offers_zero_copy(pieces).
   virtual bool offers_zero_copy(std::span<const Piece> pieces) const = 0;
   virtual Status offer(std::span<const Piece> pieces) = 0;
+
+  // (4) Directly: each piece goes to its offset in memory that the receiver exposes. Only while
+  // destinations() are those of this call, and of a message of least_direct_bytes() at
+  // least. The pieces must not change until `consumed()` exceeds this message's number.
+  virtual const DestinationList* destinations() { return nullptr; }
+  virtual bool sends_directly(std::size_t /*bytes*/, std::size_t /*pieces*/) const { return false; }
+  virtual Status send_directly(std::span<const Piece> pieces, std::span<const std::size_t> offsets);
 
   // Messages sent so far (the next one's number), and messages that the receiver has given back.
   virtual std::uint64_t sent() const = 0;
@@ -131,6 +143,13 @@ class RecvFifo {
   virtual const void* data() = 0;
   // Copies bytes [offset, offset + bytes) of the message. Any parts, in any order.
   virtual Status copy_to(void* destination, std::size_t offset, std::size_t bytes) = 0;
+  // Exposes memory to the sender for a call that begins, with the chunk at which each message of a
+  // tile belongs there, as DestinationList has them; until withdraw(), at the end of the call.
+  virtual bool can_expose() const { return false; }
+  virtual Status expose(void* memory, std::size_t bytes, std::span<const std::int32_t> chunks);
+  virtual void withdraw() {}
+  // Whether the message at hand lies at its destination already.
+  virtual bool is_direct() const { return false; }
   // Gives the slot back: at once and each one, because a plan that is proved free of deadlock with
   // so many slots is proved for credits that are not held back.
   virtual Status release() = 0;

@@ -53,9 +53,11 @@ constexpr std::uint64_t usable_slots(std::uint64_t slots) {
 // What precedes the bytes of a message that is put, at the end of the room for a SlotHeader.
 struct PutHeader {
   std::uint64_t number;  // the message's, from 1
-  std::uint64_t bytes;   // of the message
+  std::uint64_t bytes;   // of the message, and direct_bit where they lie at their destination
   std::uint64_t call;    // the fingerprint of the message's call
 };
+
+inline constexpr std::uint64_t direct_bit = std::uint64_t{1} << 63;
 
 // What kind of message it is and how long, in one word, so that a sender only stores: to change a
 // part of a word that a receiver has read is to wait for it.
@@ -117,14 +119,17 @@ struct FifoLayout {
   std::uint64_t heads;        // of Simple
   std::size_t payload_bytes;  // of a slot
   std::size_t slot_stride;
-  // Credits of puts up to this size may be held back: an offer, which waits for its own, is longer.
+  // Credits of puts up to this size may be held back: an offer, or what goes directly, which wait
+  // for their own, are longer.
   std::size_t short_bytes;
   bool reuses_slots;
-  std::size_t heads_offset;  // of the first head in the region
-  std::size_t offset;        // of the first slot in the region
-  int arrived_signal;        // of the receiver: messages that have arrived
-  int credit_signal;         // of the sender: messages that have been given back
-  int slot_credit_signal;    // of the sender, in mapped memory: slots that have been given back
+  std::size_t heads_offset;         // of the first head in the region
+  std::size_t offset;               // of the first slot in the region
+  std::size_t destinations_offset;  // in the sender's region
+  int arrived_signal;               // of the receiver: messages that have arrived
+  int credit_signal;                // of the sender: messages that have been given back
+  int slot_credit_signal;   // of the sender, in mapped memory: slots that have been given back
+  int destinations_signal;  // of the sender: the `first` of its destinations, and 1
 
   std::size_t slot_offset(std::uint64_t number) const {
     return offset + static_cast<std::size_t>(number % slots) * slot_stride;

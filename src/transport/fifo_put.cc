@@ -1,6 +1,8 @@
 #include "transport/fifo_put.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/try.h"
 
@@ -52,15 +54,46 @@ Status PutSendFifo::offer(std::span<const Piece> pieces) {
   return publish(total_bytes(pieces), pieces);
 }
 
-Status PutSendFifo::publish(std::size_t bytes, std::span<const Piece> offered) {
+// The peer's list is copied before anything of it is looked at. Its owner checks what is put to its
+// memory, so it can only disturb itself.
+const DestinationList* PutSendFifo::destinations() {
+  // Acquire: the put's bytes come before its signal.
+  const std::uint64_t told =
+      connection_.signals()[layout_.destinations_signal].load(std::memory_order_acquire);
+  if (told == 0) return nullptr;
+  if (told != destinations_known_) {
+    destinations_known_ = told;
+    std::memcpy(&destinations_, connection_.region() + layout_.destinations_offset,
+                sizeof destinations_);
+    destinations_.count =
+        std::min(destinations_.count, std::uint32_t{DestinationList::most_messages});
+  }
+  return connection_.puts_in_place() && destinations_.memory.key != 0 ? &destinations_ : nullptr;
+}
+
+Status PutSendFifo::send_directly(std::span<const Piece> pieces,
+                                  std::span<const std::size_t> offsets) {
+  if (!sends_directly(total_bytes(pieces), pieces.size()) || offsets.size() != pieces.size())
+    return bug("a message was sent directly in ", pieces.size(),
+               " pieces, which this connection cannot carry");
+  stage(0);
+  Pending& message = pending(messages_.sent());
+  message.memory = destinations_.memory;
+  std::ranges::copy(offsets, message.offsets.begin());
+  return publish(total_bytes(pieces), pieces, direct_bit);
+}
+
+Status PutSendFifo::publish(std::size_t bytes, std::span<const Piece> offered,
+                            std::uint64_t flags) {
   const std::uint64_t number = messages_.sent();
-  const PutHeader header{.number = number + 1, .bytes = bytes, .call = call_};
+  const PutHeader header{.number = number + 1, .bytes = bytes | flags, .call = call_};
   Pending& message = pending(number);
   std::memcpy(message.staging.data() + put_header_offset, &header, sizeof header);
   message.bytes = bytes;
+  if (flags == 0) message.memory = {};
   message.offered_count = 0;
   for (const Piece& piece : offered)
-    if (piece.bytes > 0) message.offered[message.offered_count++] = piece;
+    if (piece.bytes > 0 || flags != 0) message.offered[message.offered_count++] = piece;
   message.parts_put = 0;
   message.bytes_put = 0;
   messages_.add();
@@ -69,7 +102,9 @@ Status PutSendFifo::publish(std::size_t bytes, std::span<const Piece> offered) {
 
 Status PutSendFifo::push() {
   while (pushed_ < messages_.sent()) {
-    UNISONO_ASSIGN(const bool taken, push_message());
+    Pending& first = pending(pushed_);
+    UNISONO_ASSIGN(const bool taken,
+                   first.memory.key != 0 ? push_direct(first) : push_message(first));
     if (!taken) break;
     ++pushed_;
   }
@@ -78,8 +113,7 @@ Status PutSendFifo::push() {
 }
 
 // The signal goes with the last part: a signal is seen after every put before it.
-Result<bool> PutSendFifo::push_message() {
-  Pending& message = pending(pushed_);
+Result<bool> PutSendFifo::push_message(Pending& message) {
   const std::byte* head = message.staging.data() + put_header_offset;
   const std::size_t offset = layout_.slot_offset(pushed_);
   for (std::size_t& part = message.parts_put; part <= message.offered_count; ++part) {
@@ -97,6 +131,21 @@ Result<bool> PutSendFifo::push_message() {
     if (!is_head) message.bytes_put += piece.bytes;
   }
   return true;
+}
+
+Result<bool> PutSendFifo::push_direct(Pending& message) {
+  for (std::size_t& part = message.parts_put; part < message.offered_count; ++part) {
+    const Piece& piece = message.offered[part];
+    UNISONO_ASSIGN(const bool taken, connection_.try_put_to(message.memory, message.offsets[part],
+                                                            piece.data, piece.bytes, {}));
+    if (!taken) return false;
+  }
+  UNISONO_ASSIGN(const bool taken,
+                 connection_.try_put(message.staging.data() + put_header_offset, sizeof(PutHeader),
+                                     layout_.slot_offset(pushed_) + put_header_offset,
+                                     {layout_.arrived_signal, pushed_ + 1}));
+  if (taken) last_put_ = connection_.puts_started();
+  return taken;
 }
 
 Result<bool> PutSendFifo::flush() {
@@ -126,7 +175,7 @@ Result<bool> PutRecvFifo::arrived(std::size_t bytes) {
   return true;
 }
 
-Status PutRecvFifo::accept(std::size_t bytes) const {
+Status PutRecvFifo::accept(std::size_t bytes) {
   PutHeader header;
   std::memcpy(&header, slot() + put_header_offset, sizeof header);
   const int peer = connection_.peer();
@@ -135,13 +184,45 @@ Status PutRecvFifo::accept(std::size_t bytes) const {
     return peer_error(peer, "rank ", peer, " sent message ", header.number, "; message ", next,
                       " was expected");
   if (header.call != call_) return call_mismatch(connection_, header.call, call_);
+  is_direct_ = (header.bytes & direct_bit) != 0;
+  header.bytes &= ~direct_bit;
   if (header.bytes != bytes) return size_mismatch(peer, messages_.taken(), header.bytes, bytes);
+  if (is_direct_ && exposed_.key == 0)
+    return peer_error(peer, "rank ", peer, " sent message ", next,
+                      " directly to memory, and none is exposed to it");
   if (bytes <= layout_.payload_bytes) return {};
   return peer_error(peer, "rank ", peer, " sent ", bytes, " bytes in a slot that holds ",
                     layout_.payload_bytes);
 }
 
+Status PutRecvFifo::expose(void* memory, std::size_t bytes, std::span<const std::int32_t> chunks) {
+  const bool is_underway = connection_.puts_completed() < destinations_put_;
+  if (is_underway || chunks.size() > DestinationList::most_messages) return {};
+  UNISONO_ASSIGN(exposed_, connection_.expose(memory, bytes));
+  destinations_.first = messages_.taken();
+  destinations_.memory = exposed_;
+  destinations_.count = static_cast<std::uint32_t>(chunks.size());
+  std::ranges::copy(chunks, destinations_.chunks.begin());
+  UNISONO_ASSIGN(
+      const bool taken,
+      connection_.try_put(&destinations_, destinations_.used_bytes(), layout_.destinations_offset,
+                          {layout_.destinations_signal, destinations_.first + 1}));
+  if (taken)
+    destinations_put_ = connection_.puts_started();
+  else
+    withdraw();
+  return {};
+}
+
+void PutRecvFifo::withdraw() {
+  if (exposed_.key != 0) connection_.withdraw(std::exchange(exposed_, {}));
+}
+
 Status PutRecvFifo::copy_to(void* destination, std::size_t offset, std::size_t bytes) {
+  if (is_direct())
+    return peer_error(connection_.peer(), "rank ", connection_.peer(), " sent message ",
+                      messages_.taken() + 1,
+                      " directly to memory, but this rank takes it from its slot");
   UNISONO_TRY(check_part(offset, bytes, accepted_ ? accepted_bytes_ : 0));
   if (bytes > 0) std::memcpy(destination, slot() + sizeof(SlotHeader) + offset, bytes);
   return {};

@@ -22,6 +22,12 @@ class PutSendFifo final : public SendFifo {
   // Bytes of an offer are put from where they lie, without the copy into the staging slot.
   bool offers_zero_copy(std::span<const Piece> pieces) const override;
   Status offer(std::span<const Piece> pieces) override;
+  const DestinationList* destinations() override;
+  bool sends_directly(std::size_t bytes, std::size_t pieces) const override {
+    return pieces <= max_offered && bytes > layout_.short_bytes && bytes <= layout_.payload_bytes;
+  }
+  Status send_directly(std::span<const Piece> pieces,
+                       std::span<const std::size_t> offsets) override;
   std::uint64_t sent() const override { return messages_.sent(); }
   std::uint64_t consumed() override { return messages_.consumed(); }
   Result<bool> flush() override;
@@ -41,6 +47,9 @@ class PutSendFifo final : public SendFifo {
     std::size_t offered_count = 0;
     std::size_t parts_put = 0;
     std::size_t bytes_put = 0;
+    // Of a direct message: where its pieces go, before its header does.
+    RemoteMemory memory;
+    std::array<std::size_t, max_offered> offsets;
   };
 
   // For the next message: room for its header and so many bytes.
@@ -55,9 +64,10 @@ class PutSendFifo final : public SendFifo {
   Pending& pending(std::uint64_t number) {
     return pending_[static_cast<std::size_t>(number % layout_.slots)];
   }
-  Status publish(std::size_t bytes, std::span<const Piece> offered);
+  Status publish(std::size_t bytes, std::span<const Piece> offered, std::uint64_t flags = 0);
   Status push();
-  Result<bool> push_message();
+  Result<bool> push_message(Pending& message);
+  Result<bool> push_direct(Pending& message);
 
   Connection& connection_;
   FifoLayout layout_;
@@ -68,6 +78,8 @@ class PutSendFifo final : public SendFifo {
   std::uint64_t pushed_ = 0;                  // messages that the connection has taken
   std::uint64_t last_put_ = 0;                // the connection's count after our last one
   std::size_t begun_bytes_ = 0;
+  DestinationList destinations_;
+  std::uint64_t destinations_known_ = 0;  // the signal that told of them
 };
 
 class PutRecvFifo final : public RecvFifo {
@@ -76,18 +88,24 @@ class PutRecvFifo final : public RecvFifo {
       : connection_(connection), layout_(layout), messages_(connection, layout) {}
 
   Result<bool> arrived(std::size_t bytes) override;
-  const void* data() override { return slot() + sizeof(SlotHeader); }
+  const void* data() override { return is_direct_ ? nullptr : slot() + sizeof(SlotHeader); }
   Status copy_to(void* destination, std::size_t offset, std::size_t bytes) override;
+  bool can_expose() const override { return connection_.puts_in_place(); }
+  Status expose(void* memory, std::size_t bytes, std::span<const std::int32_t> chunks) override;
+  void withdraw() override;
+  bool is_direct() const override { return accepted_ && is_direct_; }
   Status release() override;
   std::uint64_t received() const override { return messages_.taken(); }
-  Result<bool> flush() override { return messages_.flushed(); }
+  Result<bool> flush() override {
+    return messages_.flushed() && connection_.puts_completed() >= destinations_put_;
+  }
   bool has_events() const override { return true; }
 
  private:
   const std::byte* slot() const {
     return connection_.region() + layout_.slot_offset(messages_.taken());
   }
-  Status accept(std::size_t bytes) const;
+  Status accept(std::size_t bytes);
 
   Connection& connection_;
   FifoLayout layout_;
@@ -95,6 +113,10 @@ class PutRecvFifo final : public RecvFifo {
   std::uint64_t known_arrived_ = 0;
   bool accepted_ = false;  // the message at hand was looked at and is right
   std::size_t accepted_bytes_ = 0;
+  bool is_direct_ = false;
+  RemoteMemory exposed_;
+  DestinationList destinations_;        // as they were put last
+  std::uint64_t destinations_put_ = 0;  // the connection's count after that
 };
 
 }  // namespace unisono::transport

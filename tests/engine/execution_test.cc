@@ -132,6 +132,23 @@ TEST_P(EveryAlgorithm, DeliversManyTilesAndZeroCopyOffers) {
   }
 }
 
+// Calls of one shape and of others follow each other: addresses are of one call alone.
+TEST_P(EveryAlgorithm, DeliversMessagesThatGoDirectlyToTheirDestination) {
+  for (int ranks : {3, 4}) {
+    EngineCluster cluster(ranks, small_slots(), EngineCluster::Memory::put_in_place);
+    for (const algorithm::Entry& entry : algorithm::entries())
+      for (const topo::Placement& placement : placements(ranks))
+        for (bool in_place : {false, true})
+          for (const auto operation :
+               {ReduceOperation::average, ReduceOperation::pre_multiplied_sum})
+            ASSERT_EQ(run(cluster, entry, placement, GetParam(), in_place, ranks / 2, 2003,
+                          DataType::float64, operation, 3),
+                      "")
+                << entry.plan_name() << ", " << ranks << " ranks, " << placement.nodes()
+                << " nodes, in place " << in_place;
+  }
+}
+
 TEST_P(EveryAlgorithm, DeliversWhereSlotsAreUsedAgain) {
   transport::FifoOptions options = small_slots();
   options.reuses_slots = true;

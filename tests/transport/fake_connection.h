@@ -38,6 +38,14 @@ class FakeConnection final : public transport::Connection {
     can_read_ = can_read;
   }
 
+  // As an end does whose puts reach exposed memory; it has the key 1.
+  void expose_to_puts() { puts_in_place_ = true; }
+
+  bool puts_in_place() const override { return puts_in_place_; }
+  Result<transport::RemoteMemory> expose(void* memory, std::size_t) override {
+    return transport::RemoteMemory{.key = puts_in_place_ ? 1U : 0U,
+                                   .address = reinterpret_cast<std::uint64_t>(memory)};
+  }
   Result<bool> ready() override { return true; }
   Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                        transport::Signal signal) override {
@@ -77,6 +85,7 @@ class FakeConnection final : public transport::Connection {
   std::vector<std::atomic<std::uint64_t>> values_;
   FakeConnection* other_ = nullptr;
   bool can_read_ = false;
+  bool puts_in_place_ = false;
   std::vector<Put> puts_;
   std::size_t taken_ = 0;
   std::size_t room_ = SIZE_MAX;

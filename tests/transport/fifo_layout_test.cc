@@ -33,6 +33,8 @@ TEST(FifoLayout, SlotsDoNotOverlapAndFillTheRegion) {
       EXPECT_EQ(layout.slot_offset(number) % slot_alignment, 0u);
       end += layout.slot_stride;
     }
+    EXPECT_EQ(layout.destinations_offset, end);
+    end += sizeof(DestinationList);
   }
   EXPECT_EQ(fifo_geometry(options).region_bytes, end);
 }

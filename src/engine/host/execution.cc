@@ -60,6 +60,7 @@ HostExecution::HostExecution(plan::Header header, plan::RankProgram program, Res
   call_.resources = &resources;
   call_.one_sided = &one_sided_;
   if (options.zero_copy) call_.least_offered_bytes = options.zero_copy_min_bytes;
+  call_.least_direct_bytes = transport::least_direct_bytes(options);
   call_.blocks.reserve(program_.thread_blocks.size());
   for (std::size_t i = 0; i < program_.thread_blocks.size(); ++i)
     call_.blocks.emplace_back(program_.thread_blocks[i], static_cast<int>(i));

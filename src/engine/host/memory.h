@@ -72,6 +72,15 @@ class CallMemory {
         buffer == plan::Buffer::input ? const_cast<void*>(arguments_.input) : arguments_.output);
   }
 
+  // Whether all blocks have one size.
+  bool is_uniform() const {
+    return arguments_.input_counts.empty() && arguments_.output_counts.empty();
+  }
+  // Of the part of a chunk that lies in a tile, where blocks are equal.
+  std::size_t most_tile_bytes() const {
+    return static_cast<std::size_t>(std::min(tile_elements_, uniform_.elements(0)) *
+                                    element_bytes_);
+  }
   // Of so many blocks of equal size.
   std::size_t uniform_bytes(std::int64_t blocks) const {
     return static_cast<std::size_t>(blocks * arguments_.count * element_bytes_);

@@ -16,6 +16,8 @@ void ThreadBlockRun::start(std::uint64_t fingerprint) {
   cursor_ = plan::StepCursor(block_->body);
   offers_.clear();
   first_offer_ = 0;
+  is_exposed_ = false;
+  first_sent_ = no_message;
   remote_ = {};
   peers_read_ = 0;
   barriers_ = 0;
@@ -26,6 +28,7 @@ void ThreadBlockRun::start(std::uint64_t fingerprint) {
 
 Result<bool> ThreadBlockRun::advance(CallState& call) {
   bool moved = false;
+  if (recv_ != nullptr && !is_exposed_) UNISONO_TRY(expose_output(call));
   while (tile_ < call.tiles) {
     if (cursor_.step() == nullptr) {
       // The next tile's dependencies must see this one as complete before its own steps start.
@@ -58,6 +61,7 @@ Result<bool> ThreadBlockRun::finished(CallState& call) {
     if (!flushed) return block_on(Waiting::Kind::connection, 0, 0, block_->send_peer);
   }
   if (recv_ != nullptr) {
+    recv_->withdraw();  // all that comes here has arrived
     UNISONO_ASSIGN(const bool flushed, recv_->flush());
     if (!flushed) return block_on(Waiting::Kind::connection, 0, 0, block_->recv_peer);
   }
@@ -161,12 +165,14 @@ Result<bool> ThreadBlockRun::try_step(CallState& call) {
     set_call(call.memory.fingerprint(block.buffer, block.index.at(cursor_.loops())));
   }
   if (plan::receives(step.operation)) {
+    if (!is_exposed_) UNISONO_TRY(expose_output(call));
     UNISONO_ASSIGN(const bool arrived, recv_->arrived(bytes_));
     if (!arrived)
       return block_on(Waiting::Kind::message, recv_->received() + 1, recv_->received(),
                       block_->recv_peer);
   }
   if (plan::sends(step.operation)) {
+    if (first_sent_ == no_message) first_sent_ = send_->sent();
     UNISONO_ASSIGN(const bool slot_free, send_->can_send());
     if (!slot_free)
       return block_on(Waiting::Kind::credit, send_->sent() + 1, send_->consumed(),
@@ -251,6 +257,7 @@ Status ThreadBlockRun::execute_receive(CallState& call, const plan::Step& step) 
 }
 
 Status ThreadBlockRun::receive_into_destination(const CallState& call) {
+  if (recv_->is_direct()) return {};
   const auto* message = static_cast<const std::byte*>(recv_->data());
   const bool streams = call.arithmetic.streams_output() && message != nullptr;
   std::size_t offset = 0;
@@ -290,14 +297,20 @@ Status ThreadBlockRun::send_extents(CallState& call, const std::vector<Extent>& 
     call.arithmetic.scale_into(extents, static_cast<std::byte*>(slot));
     return send_->commit();
   }
+  UNISONO_ASSIGN(const bool is_sent, send_directly(call, extents));
+  if (is_sent) return {};
   pieces_.clear();
   for (const Extent& extent : extents) pieces_.push_back({extent.data, extent.bytes});
   // What a peer still reads, another could overwrite with a put that is in order otherwise.
   if (call.one_sided->has_partners() || !send_->offers_zero_copy(pieces_))
     return send_->send(pieces_);
+  offer(extents);
+  return send_->offer(pieces_);
+}
+
+void ThreadBlockRun::offer(const std::vector<Extent>& extents) {
   for (const Extent& extent : extents)
     offers_.push_back({send_->sent(), extent.data, extent.data + extent.bytes});
-  return send_->offer(pieces_);
 }
 
 }  // namespace unisono::engine

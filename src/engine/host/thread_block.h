@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/host/direct_messages.h"
 #include "engine/host/memory.h"
 #include "engine/host/move.h"
 #include "engine/host/one_sided.h"
@@ -29,6 +30,16 @@ struct CallState {
   std::uint64_t fingerprint = 0;  // of the call
   // From so many on, a message is offered rather than copied.
   std::size_t least_offered_bytes = SIZE_MAX;
+  std::size_t least_direct_bytes = SIZE_MAX;
+
+  // Whether messages of this call may go directly to their destination.
+  bool exchanges_addresses() const;
+  // By thread block. Made when it is first needed.
+  const std::vector<DirectMessages>& direct();
+
+ private:
+  std::vector<DirectMessages> direct_;
+  bool knows_direct_ = false;
 };
 
 class ThreadBlockRun {
@@ -72,6 +83,8 @@ class ThreadBlockRun {
     const std::byte* end;
   };
 
+  static constexpr std::uint64_t no_message = UINT64_MAX;
+
   // False: blocked, and waiting_ says on what.
   Result<bool> try_step(CallState& call);
   Result<bool> try_without_message(CallState& call, const plan::Step& step);
@@ -91,6 +104,11 @@ class ThreadBlockRun {
   Status receive_into_destination(const CallState& call);
   Status receive_copy_send(CallState& call);
   Status receive_reduce_send(CallState& call, bool raw);
+  Status expose_output(CallState& call);
+  const transport::DestinationList* destinations(CallState& call);
+  // False: the message does not go directly.
+  Result<bool> send_directly(CallState& call, const std::vector<Extent>& extents);
+  void offer(const std::vector<Extent>& extents);
   Status send_extents(CallState& call, const std::vector<Extent>& extents, bool raw);
   void retire_offers();
   bool block_on(Waiting::Kind kind, std::uint64_t expected = 0, std::uint64_t got = 0,
@@ -105,12 +123,16 @@ class ThreadBlockRun {
   std::vector<Extent> source_;
   std::vector<Extent> destination_;
   std::vector<transport::Piece> pieces_;
+  std::vector<Extent> there_;  // of a direct message, in the receiver's memory
+  std::vector<std::size_t> offsets_;
   std::size_t bytes_ = 0;  // of the current step's message
   std::vector<Offer> offers_;
   std::size_t first_offer_ = 0;
-  RemoteStep remote_;           // of the current step
-  std::size_t peers_read_ = 0;  // of a read_reduce
-  std::int64_t barriers_ = 0;   // passed in this call
+  bool is_exposed_ = false;                // if it can be: the output, to the messages of this call
+  std::uint64_t first_sent_ = no_message;  // of this call
+  RemoteStep remote_;                      // of the current step
+  std::size_t peers_read_ = 0;             // of a read_reduce
+  std::int64_t barriers_ = 0;              // passed in this call
   bool is_at_barrier_ = false;
   Waiting waiting_;
 };

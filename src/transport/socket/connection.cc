@@ -71,13 +71,13 @@ class SocketConnection final : public Connection {
   std::shared_ptr<Hub> hub_;
   std::shared_ptr<PendingConnection> pending_;
   Geometry geometry_;
+  ExposedMemory exposed_;  // under the mutex
   sys::PrivateMemory region_memory_;
   sys::PrivateMemory signals_memory_;
 
   // abort() comes from any thread; everything below is its business, too.
   mutable std::mutex mutex_;
   Streams streams_;
-  ExposedMemory exposed_;
   std::optional<Outbox> outbox_;  // both from when the connection is ready
   std::optional<Inbox> inbox_;
   std::uint64_t fault_ = 0;  // ours, packed
@@ -158,10 +158,12 @@ bool SocketConnection::put(const std::byte* source, std::size_t bytes, std::size
     return true;
   }
   bool taken = outbox_->add(source, bytes, offset, signal, memory);
+  // Bytes without a signal leave with the next one, in one system call, or in progress().
+  if (taken && signal.index < 0) return true;
   outbox_->send();
   if (!taken) {
     taken = outbox_->add(source, bytes, offset, signal, memory);
-    if (taken) outbox_->send();
+    if (taken && signal.index >= 0) outbox_->send();
   }
   return taken;
 }
@@ -213,7 +215,9 @@ Status SocketConnection::progress() {
 Status SocketConnection::violated(std::unique_ptr<Error> error) {
   violation_ = *error;
   outbox_->drop();
-  const Fault fault{.kind = Fault::Kind::protocol_violation, .rank = peer_};
+  const bool is_peers = error->kind == ErrorKind::peer;
+  const Fault fault{.kind = is_peers ? Fault::Kind::protocol_violation : Fault::Kind::failed,
+                    .rank = is_peers ? peer_ : self_};
   say_on_each_stream({.type = Frame::Type::fault, .value = pack(fault)});
   outbox_->send();
   return error;
