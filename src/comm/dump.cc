@@ -86,7 +86,13 @@ struct Watched {
 
 std::string json_of(const Communicator::Core& core, const trace::Record& record,
                     std::string_view cause, trace::Form form = trace::Form::words) {
-  return trace::to_json(core.owner(), record, cause, trace::ClockAnchor::now(), form);
+  const sys::World& world = core.scheduler->world();
+  // A simulated world has one clock.
+  const std::int64_t now_ns = world.now_ns();
+  const trace::ClockAnchor clock =
+      world.is_real() ? trace::ClockAnchor::now()
+                      : trace::ClockAnchor{.monotonic_ns = now_ns, .wall_ns = now_ns};
+  return trace::to_json(core.owner(), record, cause, clock, form);
 }
 
 // A copy of some 30 KB from the device takes 20 us, unless the driver is busy.
@@ -379,12 +385,16 @@ void dump_process_to_directory(const Communicator::Core& failed) {
   if (directory_of(failed).empty()) return;
   dump_to_directory(failed, "failure");
   const std::int64_t recent = failed.scheduler->world().now_ns() - rewrite_interval_ns;
+  // The failure is news to members of the other groups. All ranks of the failed one ask them.
+  const std::uint64_t reason = failed.id ^ failed.epoch;
   Registry::instance().for_each(
       [&](const Watched& one) {
         const Communicator::Core& core = *one.core;
         // Another rank of this process tells of its own part.
-        if (core.id != failed.id && core.dumped_ns.load(std::memory_order_relaxed) < recent)
-          dump_to_directory(core, "failure");
+        if (core.id == failed.id || core.dumped_ns.load(std::memory_order_relaxed) >= recent)
+          return;
+        dump_to_directory(core, "failure");
+        if (core.size > 1) core.group->ask_for_dumps(reason);
       },
       &failed);
 }

@@ -34,7 +34,8 @@ Status write_dump(const Communicator::Core& core, std::string_view cause);
 // to tell.
 void dump_to_directory(const Communicator::Core& core, std::string_view cause);
 // That of a communicator that has failed and, because the reason may lie in another group, those of
-// all others of this process. Any thread; it may hold the progress lock of the failed one.
+// all others of this process, whose peers are asked for theirs. Any thread; it may hold the
+// progress lock of the failed one.
 void dump_process_to_directory(const Communicator::Core& failed);
 // And asks the peers for theirs.
 void dump_and_ask(const Communicator::Core& core, std::string_view cause);

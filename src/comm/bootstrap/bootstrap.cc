@@ -172,10 +172,10 @@ std::optional<Error> ControlGroup::watch(int member) {
 
 CallState& ControlGroup::call_state() { return exchange_->call_state(); }
 
-void ControlGroup::ask_for_dumps() {
-  // Ranks that ask at the same time ask with numbers of their own.
-  std::uint64_t number = 0;
-  if (!runtime_->world().fill_random(std::as_writable_bytes(std::span(&number, 1))).ok()) return;
+void ControlGroup::ask_for_dumps(std::uint64_t reason) {
+  std::uint64_t number = reason;
+  const auto bytes = std::as_writable_bytes(std::span(&number, 1));
+  if (number == 0 && !runtime_->world().fill_random(bytes).ok()) return;
   runtime_->world().post([exchange = exchange_, number] { exchange->ask_for_dumps(number); });
 }
 

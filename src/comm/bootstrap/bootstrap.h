@@ -190,8 +190,9 @@ class ControlGroup {
   // For the same: whom to blame for a call that cannot end, as GroupExchange::inquire says.
   CallState& call_state();
   // Asks the members that links lead to, by way of each other, for their records
-  // (CallState::dumps_asked), and does not wait. Any thread.
-  void ask_for_dumps();
+  // (CallState::dumps_asked), and does not wait. Any thread. Of members that ask for one reason,
+  // which is not 0, each is asked once.
+  void ask_for_dumps(std::uint64_t reason = 0);
   std::optional<Error> inquire(const Inquest& mine);
 
   // For bootstrap().

@@ -62,8 +62,9 @@ class GroupExchange : public GroupListener {
   void give_up(const Error& error);
 
   CallState& call_state() { return call_state_; }
-  // Asks all members that links lead to, by way of each other, for their records.
-  void ask_for_dumps(std::uint64_t number);
+  // Asks all members that links lead to, by way of each other, for their records. False: a request
+  // of that number has been here.
+  bool ask_for_dumps(std::uint64_t number);
   // Takes part in the group's inquiry (inquiry.h), or opens it, and takes what has come. To be
   // called again, every few milliseconds and with the same arguments, until it returns the verdict
   // or a failure that a member has told.

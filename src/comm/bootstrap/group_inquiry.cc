@@ -57,9 +57,7 @@ bool GroupExchange::on_frame(int peer, FrameKind kind, std::span<const std::byte
     case FrameKind::dump: {
       const auto number = decode_dump_request(payload);
       if (!number.ok()) return false;
-      if (std::ranges::find(dump_requests_, *number) != dump_requests_.end()) return true;
-      call_state_.dumps_asked.fetch_add(1, std::memory_order_relaxed);
-      ask_for_dumps(*number);
+      if (ask_for_dumps(*number)) call_state_.dumps_asked.fetch_add(1, std::memory_order_relaxed);
       return true;
     }
     default:
@@ -67,11 +65,13 @@ bool GroupExchange::on_frame(int peer, FrameKind kind, std::span<const std::byte
   }
 }
 
-void GroupExchange::ask_for_dumps(std::uint64_t number) {
+bool GroupExchange::ask_for_dumps(std::uint64_t number) {
+  if (std::ranges::find(dump_requests_, number) != dump_requests_.end()) return false;
   dump_requests_.push_back(number);
   if (dump_requests_.size() > max_dump_requests) dump_requests_.pop_front();
   node_->spread(id_, FrameKind::dump, encode_dump_request(number), members(),
                 ControlNode::When::after_reading);
+  return true;
 }
 
 sys::Task<std::optional<Error>> GroupExchange::inquire(const Inquest& mine) {

@@ -66,3 +66,37 @@ def test_the_rank_that_a_real_job_hangs_on_is_named(
     shown = unisono("doctor", str(dumps))
     assert "rank 2" in shown.stdout
     assert shown.returncode == 1
+
+
+GROUPS = """
+import glob, os, time
+import unisono
+comm = unisono.init(timeout=60)
+half = comm.split(comm.rank // 2, comm.rank)
+comm.barrier()
+if comm.rank == 0:
+    half.abort()
+until = time.monotonic() + 60
+mine = f"unisono-{comm.id}-{comm.rank}.json"
+while time.monotonic() < until and not os.path.exists(os.path.join(FOLDER, mine)):
+    time.sleep(0.02)
+# Nobody leaves before all have looked: a rank that is gone is another failure.
+time.sleep(0.5)
+os._exit(0)
+"""
+
+
+def test_a_group_that_fails_asks_the_peers_of_its_other_groups(tmp_path: Path) -> None:
+    program, dumps = tmp_path / "program.py", tmp_path / "dumps"
+    dumps.mkdir()
+    program.write_text(GROUPS.replace("FOLDER", repr(str(dumps))))
+    unisono("run", "-n", "4", "--keep-going", str(program),
+            UNISONO_DUMP_DIRECTORY=str(dumps), UNISONO_LOG="off")  # fmt: skip
+    records = [json.loads(path.read_text()) for path in dumps.iterdir()]
+    world = {one["rank"]: one for one in records if one["group"] == "world"}
+    assert sorted(world) == [0, 1, 2, 3]
+    assert world[0]["cause"] == "failure"
+    # Of no part in the group that the program aborted, and without a call that waits. Rank 1 may
+    # hear of the failure or be asked first.
+    assert [world[rank]["cause"] for rank in (2, 3)] == ["peer", "peer"]
+    assert not any("failure" in one for one in world.values())
