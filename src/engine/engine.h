@@ -66,9 +66,14 @@ class Resources {
   // Scratch memory of at least `bytes`, aligned to 64; the same memory may be returned to the next
   // call.
   virtual Result<void*> scratch(std::size_t bytes) = 0;
+  // Whether time is the machine's, so that the processor's counter measures it.
+  virtual bool is_time_real() const { return true; }
 };
 
 using trace::Waiting;
+
+// Combining so many bytes takes a microsecond or more, and reading the clock twice some 20 ns.
+inline constexpr std::size_t least_measured_bytes = std::size_t{16} << 10;
 
 // One rank's program made ready to run, again and again. Holds no reference to the plan it came
 // from.
@@ -94,6 +99,9 @@ class Execution {
   // Whether an event may end what the last poll() found waiting, as far as this engine knows:
   // messages through shared memory have none.
   virtual bool awaits_event() const { return true; }
+  // In which the thread that polled the last call combined data, in pieces of at least
+  // least_measured_bytes; 0 where this engine does not measure it.
+  virtual std::int64_t reducing_ns() const { return 0; }
   // What carries a call with these arguments.
   virtual trace::ChosenPath path(const Arguments&) const { return {}; }
   // Memory that the program and its state hold, about, in bytes.

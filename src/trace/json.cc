@@ -25,7 +25,7 @@ void write(json::Writer& writer, const Waiting& waiting) {
       .end_object();
 }
 
-// Times that were not seen are left out.
+// Times that were not seen or measured are left out.
 void write_times(json::Writer& writer, const Entry& entry) {
   const auto write_time = [&](std::string_view name, std::int64_t ns) {
     if (ns != 0) writer.member(name, ns);
@@ -34,6 +34,8 @@ void write_times(json::Writer& writer, const Entry& entry) {
   write_time("started_ns", entry.started_ns);
   write_time("launched_ns", entry.launched_ns);
   write_time("ended_ns", entry.ended_ns);
+  write_time("connecting_ns", entry.connecting_ns);
+  write_time("reducing_ns", entry.reducing_ns);
 }
 
 void write(json::Writer& writer, const Entry& entry) {

@@ -124,6 +124,8 @@ void write_packed(json::Writer& writer, std::span<const Entry> entries) {
   add_time("started_ns", &Entry::started_ns);
   add_time("launched_ns", &Entry::launched_ns);
   add_time("ended_ns", &Entry::ended_ns);
+  add("connecting_ns", [](const Entry& entry) { return entry.connecting_ns; });
+  add("reducing_ns", [](const Entry& entry) { return entry.reducing_ns; });
   writer.begin_object().member("entries", entries.size());
   names.write(writer);
   writer.key("columns").begin_object();

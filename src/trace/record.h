@@ -95,6 +95,9 @@ struct Entry {
   std::int64_t launched_ns = 0;  // all of it was on its stream
   std::int64_t ended_ns = 0;
   std::uint64_t launch = 0;  // which of its communicator's launches, from 1; 0: none
+  // Of a call in host memory, in which its thread combined data (engine/host/reduce_meter.h); 0:
+  // not measured. The first line of a slot of the ring ends here.
+  std::int64_t reducing_ns = 0;
   Collective collective = Collective::all_reduce;
   Protocol protocol = Protocol::simple;
   DataType type = DataType::uint8;
@@ -110,7 +113,8 @@ struct Entry {
   std::int32_t message_tag = 0;
   std::array<char, 44> plan{};  // the plan's name, cut to fit, ending in 0
   std::uint64_t bytes = 0;
-  std::uint64_t tag = 0;  // the caller's
+  std::uint64_t tag = 0;           // the caller's
+  std::int64_t connecting_ns = 0;  // in which a connection in host memory was being made
   Waiting waiting;
 
   bool is_message() const { return collective == Collective::point_to_point; }
@@ -141,6 +145,7 @@ class Ring {
     std::uint32_t kind = 0;  // the writer's
     std::array<std::atomic<std::uint64_t>, words> data{};
   };
+  static_assert(offsetof(Slot, data) + words_of_one_call * 8 <= 64);
   static bool read_slot(const Slot& slot, Entry& entry);
   std::optional<Entry> at(std::size_t slot) const;
 

@@ -20,6 +20,8 @@ TIMES = ("scheduled_ns", "started_ns", "ended_ns")
 _MOST_ENTRIES = 1 << 20
 _NAMED = ("collective", "type", "operation", "direction", "plan", "protocol", "path")
 _SINCE = ("started_ns", "launched_ns", "ended_ns")
+_LEFT_OUT = (*_SINCE, "operation", "thread_blocks", "slots", "chunk_bytes", "connecting_ns",
+             "reducing_ns")  # fmt: skip
 
 
 class Packed:
@@ -108,7 +110,7 @@ def unpack(document: dict[str, Any]) -> None:
         for values in zip(*columns.values(), strict=True):
             entry = dict(zip(columns, values, strict=True)) | {"state": "ended"}
             # What was not seen or said is left out, as in words.
-            for member in (*_SINCE, "operation", "thread_blocks", "slots", "chunk_bytes"):
+            for member in _LEFT_OUT:
                 if not entry.get(member, True):
                     del entry[member]
             entries.append(entry)

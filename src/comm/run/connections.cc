@@ -49,15 +49,27 @@ Status Connections::make_entry(int peer, int channel) {
   return {};
 }
 
+bool Connections::is_time_real() const { return job_->sys_world().is_real(); }
+
+void Connections::begin_making() {
+  if (being_made_++ == 0) making_since_ns_ = job_->sys_world().now_ns();
+}
+
+void Connections::end_making() {
+  if (--being_made_ == 0) connecting_ns_ += job_->sys_world().now_ns() - making_since_ns_;
+}
+
 Result<Connections::Entry*> Connections::ready_entry(int peer, int channel) {
   Entry* entry = find(peer, channel);
   if (entry == nullptr) {
+    begin_making();
     UNISONO_TRY(make_entry(peer, channel));
     entry = find(peer, channel);
   }
   if (!entry->ready) {
     UNISONO_ASSIGN(entry->ready, entry->connection->ready());
     if (!entry->ready) return nullptr;
+    end_making();
     if (entry->connection->peer_region() != nullptr) ++mapped_;
   }
   return entry;
@@ -68,7 +80,9 @@ Result<transport::SendFifo*> Connections::send_fifo(int peer, int channel, Proto
   if (entry == nullptr) return nullptr;
   auto& fifo = entry->send[static_cast<std::size_t>(protocol)];
   if (!fifo) {
+    begin_making();
     auto made = transport::make_send_fifo(*entry->connection, protocol, job_->fifo_options());
+    end_making();
     const std::lock_guard lock(mutex_);  // report() looks at it
     fifo = std::move(made);
   }
@@ -80,8 +94,10 @@ Result<transport::RecvFifo*> Connections::recv_fifo(int peer, int channel, Proto
   if (entry == nullptr) return nullptr;
   auto& fifo = entry->recv[static_cast<std::size_t>(protocol)];
   if (!fifo) {
+    begin_making();
     UNISONO_ASSIGN(fifo,
                    transport::make_recv_fifo(*entry->connection, protocol, job_->fifo_options()));
+    end_making();
   }
   return fifo.get();
 }
@@ -166,6 +182,7 @@ void Connections::close() {
   const std::lock_guard lock(mutex_);
   all_.clear();
   mapped_ = 0;
+  being_made_ = 0;
   for (auto& entries : by_peer_) entries.clear();
   scratch_.reset();
   scratch_bytes_ = 0;

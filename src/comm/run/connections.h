@@ -28,6 +28,10 @@ class Connections : public engine::Resources {
   Result<transport::Connection*> connection(int peer, int channel) override;
   Status progress() override;
   Result<void*> scratch(std::size_t bytes) override;
+  bool is_time_real() const override;
+  // In which at least one connection that a step needed was being made, its memory registered and
+  // its peer waited for; without those that are not ready yet. For the thread that drives.
+  std::int64_t connecting_ns() const { return connecting_ns_; }
   // Whether a message may come that ends a sleep: one of another host. Any thread.
   bool has_events() const { return has_events_.load(std::memory_order_relaxed); }
   // Sleeps until something may be there for progress(), but no longer. Any thread.
@@ -55,6 +59,8 @@ class Connections : public engine::Resources {
     std::array<std::unique_ptr<transport::SendFifo>, protocol_count> send;
     std::array<std::unique_ptr<transport::RecvFifo>, protocol_count> recv;
   };
+  void begin_making();
+  void end_making();
   // nullptr while the peer has not joined.
   Result<Entry*> ready_entry(int peer, int channel);
   Entry* find(int peer, int channel);
@@ -72,6 +78,9 @@ class Connections : public engine::Resources {
   std::vector<Entry*> all_;
   std::size_t mapped_ = 0;  // of all_, those that are ready and need no progress
   std::size_t next_checked_ = 0;
+  int being_made_ = 0;
+  std::int64_t making_since_ns_ = 0;
+  std::int64_t connecting_ns_ = 0;
   // As the last progress() found them; hints for waiting, hence relaxed.
   std::atomic<bool> has_events_{false};
   std::atomic<std::int64_t> next_due_ns_{INT64_MAX};

@@ -88,8 +88,11 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
              call.kind);
   } else {
     entry.state = trace::State::ended;
+    count_times(entry, *call.execution, connecting_seen_ns_);
+    // A call that connected differs from others of its kind in more than its times.
     (is_collective ? collectives_record_ : messages_record_)
-        .write(is_collective ? entry.sequence : call.number, entry, call.kind);
+        .write(is_collective ? entry.sequence : call.number, entry,
+               entry.connecting_ns == 0 ? call.kind : 0);
   }
   unlock_progress();
   return true;
@@ -152,7 +155,7 @@ Status Scheduler::wait_after_inline(PreparedCall& call, const Status& status) {
   trace::Entry& entry = call.entry;
   if (entry.started_ns == 0) entry.started_ns = clock_.now_ns();
   entry.scheduled_ns = entry.started_ns;
-  entry.ended_ns = 0;
+  entry.ended_ns = entry.connecting_ns = entry.reducing_ns = 0;
   Task task;
   static_cast<PreparedCall&>(task) = call;
   task.in_order = !entry.is_message();
@@ -164,6 +167,7 @@ Status Scheduler::wait_after_inline(PreparedCall& call, const Status& status) {
                           .messages = entry.messages,
                           .is_send = entry.is_send});
   set_started(task);
+  task.connecting_before_ns = connecting_seen_ns_;
   task.deadline_ns = entry.started_ns + call.arguments.timeout_ns;
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
   write(task);
@@ -247,26 +251,6 @@ Status Scheduler::wait(Task& task, std::int64_t until_ns) {
   return task.outcome();
 }
 
-void Scheduler::advance(Backoff& backoff) {
-  bool moved = false;
-  bool is_woken = false;
-  if (try_lock_progress()) {
-    moved = round();
-    is_woken = may_be_woken();
-    unlock_progress();
-  }
-  if (moved)
-    backoff.reset();
-  else
-    backoff.step([this](std::int64_t ns) { connections_.sleep(ns); }, is_woken);
-}
-
-void Scheduler::help() {
-  if (!try_lock_progress()) return;
-  round();
-  unlock_progress();
-}
-
 // What is thrown must not leave the lock taken.
 bool Scheduler::round() {
   try {
@@ -338,6 +322,7 @@ void Scheduler::start(Task& task) {
   if (task.in_order) current_ = &task;
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
   task.entry.started_ns = now_ns();
+  task.connecting_before_ns = connections_.connecting_ns();
   set_started(task);
   write(task);
   if (task.entry.collective != Collective::point_to_point) {
@@ -379,6 +364,7 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   } else {
     task.entry.state = trace::State::ended;
     task.entry.ended_ns = now_ns();
+    count_times(task.entry, *task.execution, task.connecting_before_ns);
     write(task);
   }
   if (current_ == &task) current_ = nullptr;

@@ -147,6 +147,13 @@ class Scheduler {
   std::optional<Error> overdue_launch(std::int64_t now) const;
   // Counts this rank as one with a call under way while one is on a stream.
   void count_launched(bool is_open);
+  // A call in host memory has ended, at once or as a task: where its time went.
+  void count_times(trace::Entry& entry, const engine::Execution& execution,
+                   std::int64_t connecting_before_ns) {
+    entry.reducing_ns = entry.bytes < engine::least_measured_bytes ? 0 : execution.reducing_ns();
+    connecting_seen_ns_ = connections_.connecting_ns();
+    entry.connecting_ns = connecting_seen_ns_ - connecting_before_ns;
+  }
   void close(Task& task, const Error& error);
   // Now and then while nothing moves: deadlines, the living of peers, what others tell.
   void poll_peers();
@@ -205,9 +212,10 @@ class Scheduler {
 
   // With the lock only.
   CallClock clock_;
-  Task* current_ = nullptr;      // the collective that runs
-  std::vector<Task*> messages_;  // groups of messages that run
-  bool has_launched_ = false;    // and not seen that all are over
+  std::int64_t connecting_seen_ns_ = 0;  // by calls that have ended
+  Task* current_ = nullptr;              // the collective that runs
+  std::vector<Task*> messages_;          // groups of messages that run
+  bool has_launched_ = false;            // and not seen that all are over
   std::uint64_t ended_launches_ = 0;
   std::int64_t open_since_ns_ = 0;  // the first launch after these
   // By the launch's number. Once it has been overwritten, those of later calls count, which are the

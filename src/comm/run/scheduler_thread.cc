@@ -1,8 +1,10 @@
-// The scheduler's progress thread, which drives calls that nobody waits for.
+// The threads that drive: those that wait for a call, and the progress thread, for calls that
+// nobody waits for.
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/recheck_interval.h"
+#include "comm/run/backoff.h"
 #include "comm/run/scheduler.h"
 
 namespace unisono::comm {
@@ -65,6 +67,26 @@ void Scheduler::start_progress_thread() {
   Error error = started.error();
   error.message = str("rank ", options_.rank, ": ", error.message);
   fail(error);
+}
+
+void Scheduler::advance(Backoff& backoff) {
+  bool moved = false;
+  bool is_woken = false;
+  if (try_lock_progress()) {
+    moved = round();
+    is_woken = may_be_woken();
+    unlock_progress();
+  }
+  if (moved)
+    backoff.reset();
+  else
+    backoff.step([this](std::int64_t ns) { connections_.sleep(ns); }, is_woken);
+}
+
+void Scheduler::help() {
+  if (!try_lock_progress()) return;
+  round();
+  unlock_progress();
 }
 
 void Scheduler::run_progress_thread() {

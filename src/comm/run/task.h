@@ -49,6 +49,7 @@ struct Task : PreparedCall {
     return out;
   }
   std::int64_t deadline_ns = 0;
+  std::int64_t connecting_before_ns = 0;  // as Connections counted when it began
   int source = -1;                    // of a receive from any source: who sent, once that is known
   std::shared_ptr<void> keeps_alive;  // of an asynchronous call: this task's owner
 

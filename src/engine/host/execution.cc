@@ -54,7 +54,8 @@ HostExecution::HostExecution(plan::Header header, plan::RankProgram program, Res
       one_sided_(partners, options),
       slots_(options.slots),
       slot_payload_bytes_(transport::slot_payload_bytes(options, header_.protocol)),
-      tiling_(tiling) {
+      tiling_(tiling),
+      is_time_real_(resources.is_time_real()) {
   call_.header = &header_;
   call_.program = &program_;
   call_.resources = &resources;
@@ -103,6 +104,7 @@ Result<void*> HostExecution::scratch(const Arguments& arguments) {
 
 Status HostExecution::start(const Arguments& arguments) {
   call_.fingerprint = arguments.call;
+  call_.arithmetic.meter().begin(is_time_real_);
   if (is_like_last(arguments)) return start_like_last(arguments);
   UNISONO_TRY(check(arguments));
   UNISONO_ASSIGN(void* const scratch, this->scratch(arguments));

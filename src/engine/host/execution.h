@@ -21,6 +21,7 @@ class HostExecution : public Execution {
   std::vector<Waiting> waits() const override;
   bool awaits(int peer) const override;
   bool awaits_event() const override;
+  std::int64_t reducing_ns() const override { return call_.arithmetic.meter().total_ns(); }
   trace::ChosenPath path(const Arguments&) const override {
     return {.slots = slots_, .chunk_bytes = static_cast<std::uint32_t>(slot_payload_bytes_)};
   }
@@ -48,6 +49,7 @@ class HostExecution : public Execution {
   int slots_;
   std::size_t slot_payload_bytes_;
   Tiling tiling_;
+  bool is_time_real_;
   bool has_run_ = false;
   int repeats_ = 0;     // calls of the same shape, one after another
   int idle_polls_ = 0;  // of short runs

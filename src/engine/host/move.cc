@@ -67,8 +67,10 @@ void Arithmetic::gather(const std::vector<Extent>& source, std::byte* destinatio
 
 void Arithmetic::add(std::byte* destination, std::byte* source, std::size_t bytes,
                      const ScaleFactor* factor) const {
-  if (factor != nullptr) scale(type_, source, source, bytes / element_bytes_, *factor);
-  reduce_(destination, destination, source, bytes / element_bytes_);
+  meter_.measure(bytes, [&] {
+    if (factor != nullptr) scale(type_, source, source, bytes / element_bytes_, *factor);
+    reduce_(destination, destination, source, bytes / element_bytes_);
+  });
 }
 
 void Arithmetic::combine(std::byte* destination, const std::byte* a, const std::byte* source,
@@ -87,7 +89,7 @@ void Arithmetic::combine(std::byte* destination, const std::byte* a, const std::
 void Arithmetic::reduce(const std::vector<Extent>& source, const std::vector<Extent>& destination,
                         bool raw) const {
   zip(source, destination, [&](std::byte* from, std::byte* to, std::size_t bytes, std::size_t) {
-    combine(to, to, from, bytes, raw);
+    meter_.measure(bytes, [&] { combine(to, to, from, bytes, raw); });
   });
 }
 
@@ -98,21 +100,22 @@ Status Arithmetic::reduce_message(transport::RecvFifo& message, const std::vecto
   zip(source, destination,
       [&](std::byte* from, std::byte* to, std::size_t bytes, std::size_t offset) {
         if (received != nullptr) {
-          combine(to, received + offset, from, bytes, raw);
+          meter_.measure(bytes, [&] { combine(to, received + offset, from, bytes, raw); });
           return;
         }
         std::byte* piece = bounce() + bounce_half_bytes;
         for (std::size_t done = 0; done < bytes && status.ok(); done += bounce_half_bytes) {
           const std::size_t part = std::min(bounce_half_bytes, bytes - done);
           status = message.copy_to(piece, offset + done, part);
-          if (status.ok()) combine(to + done, piece, from + done, part, raw);
+          if (!status.ok()) return;
+          meter_.measure(part, [&] { combine(to + done, piece, from + done, part, raw); });
         }
       });
   return status;
 }
 
 void Arithmetic::divide(std::byte* data, std::size_t bytes, int ranks) const {
-  engine::divide(type_, data, data, bytes / element_bytes_, ranks);
+  meter_.measure(bytes, [&] { engine::divide(type_, data, data, bytes / element_bytes_, ranks); });
 }
 
 }  // namespace unisono::engine

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/host/memory.h"
+#include "engine/host/reduce_meter.h"
 #include "engine/reduce/reduce.h"
 #include "transport/fifo.h"
 
@@ -45,6 +46,7 @@ class Arithmetic {
   // The average's division of a final result, in place.
   void divide(std::byte* data, std::size_t bytes, int ranks) const;
 
+  ReduceMeter& meter() const { return meter_; }
   std::size_t memory_bytes() const { return bounce_ ? bounce_bytes : 0; }
 
  private:
@@ -67,6 +69,7 @@ class Arithmetic {
     return bounce_.get();
   }
   mutable std::unique_ptr<std::byte[]> bounce_;
+  mutable ReduceMeter meter_;
 };
 
 }  // namespace unisono::engine

@@ -88,6 +88,7 @@ void ShortRun::start(const CallState& call) {
   for (std::size_t buffer = 0; buffer < bases_.size(); ++buffer)
     bases_[buffer] = call.memory.base(static_cast<plan::Buffer>(buffer));
   reduce_ = call.arithmetic.function();
+  meter_ = &call.arithmetic.meter();
   call_ = call.fingerprint;
   for (Block& block : blocks_) block.at = block.first;
 }
@@ -170,10 +171,14 @@ Result<const std::byte*> ShortRun::take_offered(Block& block, const Step& step) 
   return offered_.data();
 }
 
+inline void ShortRun::combine(std::byte* destination, const std::byte* a, const std::byte* b,
+                              const Step& step) {
+  meter_->measure(step.bytes, [&] { reduce_(destination, a, b, step.elements); });
+}
+
 inline void ShortRun::execute(Block& block, const Step& step, const std::byte* message) {
   const std::size_t bytes = step.bytes;
   std::byte* const slot = step.sends ? block.sender->payload(bytes) : nullptr;
-  const std::size_t elements = step.elements;
   switch (step.operation) {
     case Operation::send:
       block.sender->fill(slot, source(step), bytes);
@@ -182,7 +187,7 @@ inline void ShortRun::execute(Block& block, const Step& step, const std::byte* m
       if (source(step) != destination(step)) block_copy(destination(step), source(step), bytes);
       break;
     case Operation::reduce:
-      reduce_(destination(step), destination(step), source(step), elements);
+      combine(destination(step), destination(step), source(step), step);
       break;
     case Operation::copy_send:
       if (source(step) != destination(step)) block_copy(destination(step), source(step), bytes);
@@ -196,13 +201,13 @@ inline void ShortRun::execute(Block& block, const Step& step, const std::byte* m
       block.sender->fill(slot, message, bytes);
       break;
     case Operation::recv_reduce_copy:
-      reduce_(destination(step), message, source(step), elements);
+      combine(destination(step), message, source(step), step);
       break;
     case Operation::recv_reduce_send:
-      reduce_(slot, message, source(step), elements);
+      combine(slot, message, source(step), step);
       break;
     default:  // recv_reduce_copy_send: limits() leaves no other
-      reduce_(destination(step), message, source(step), elements);
+      combine(destination(step), message, source(step), step);
       block.sender->fill(slot, destination(step), bytes);
       break;
   }

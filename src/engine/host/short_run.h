@@ -80,6 +80,8 @@ class ShortRun {
   // offered, which is read and released here.
   Result<const std::byte*> take_offered(Block& block, const Step& step);
   void execute(Block& block, const Step& step, const std::byte* message);
+  // destination = a (+) b.
+  void combine(std::byte* destination, const std::byte* a, const std::byte* b, const Step& step);
   std::byte* source(const Step& step) const {
     return bases_[static_cast<std::size_t>(step.source_buffer)] + step.source;
   }
@@ -93,6 +95,7 @@ class ShortRun {
   std::vector<std::byte> offered_;  // the bytes of a message that was offered
   std::array<std::byte*, plan::buffer_count> bases_{};
   ReduceFunction reduce_ = nullptr;
+  ReduceMeter* meter_ = nullptr;
   std::uint64_t call_ = 0;  // the fingerprint of the call
   bool progressed_ = false;
   Status failure_;
