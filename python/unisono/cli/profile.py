@@ -79,7 +79,7 @@ def _document(
     links: list[Connection],
 ) -> dict[str, Any]:  # fmt: skip
     return {
-        "format": "unisono-profile", "version": 1, "collectives": len(calls.collectives),
+        "format": "unisono-profile", "version": 2, "collectives": len(calls.collectives),
         "left_out": calls.left_out, "clock_error_ns": calls.clock_error_ns,
         "breakdown": [asdict(one) for one in parts], "slow_ranks": [asdict(one) for one in slow],
         "lateness": [asdict(one) for one in late],
@@ -116,12 +116,13 @@ def _show(
     links: list[Connection],
 ) -> None:  # fmt: skip
     print_text(_about(calls, slow) + "\n")
-    times = ("queued", "waited", "moved", "first: extra")
+    times = ("queued", "waited", "connected", "moved", "reduced")
     print_table(
         ("group", "collective", "size", "ranks", "calls", *times, "waited %"),
         (
             (one.group, one.kind, size(one.bytes).text, one.ranks, one.calls,
-             *map(_seconds, (one.queued, one.waited, one.moved, one.first_extra)),
+             *map(_seconds, (one.queued, one.waited, one.connected, one.moved)),
+             _seconds(one.reduced or -1),
              f"{100 * one.share_waited:.0f}")
             for one in parts[:_MOST_LINES]
         ),

@@ -8,9 +8,6 @@ from unisono.profile.calls import Calls, Collective
 
 __all__ = ["Part", "breakdown"]
 
-# Fewer calls like the first one do not say how long it takes once all is connected.
-_LEAST_LATER = 3
-
 
 @dataclass(frozen=True)
 class Part:
@@ -19,10 +16,9 @@ class Part:
     Attributes:
         queued: From when a call was made until it began.
         waited: Until the last rank whose data it needs had begun.
-        moved: The rest: data moved, and were reduced, which the record does not tell apart.
-        first_extra: By how much the first one's `moved` was longer than the median of the others:
-            it connects and registers; negative where the record no longer has it, or too few
-            others.
+        connected: In which connections were made and their memory registered, after that.
+        reduced: In which data were combined; 0 where that was not measured.
+        moved: The rest.
     """
 
     group: str
@@ -32,13 +28,14 @@ class Part:
     calls: int
     queued: float
     waited: float
+    connected: float
+    reduced: float
     moved: float
-    first_extra: float
 
     @property
     def total(self) -> float:
         """From when a call was made to its end."""
-        return self.queued + self.waited + self.moved
+        return self.queued + self.waited + self.connected + self.reduced + self.moved
 
     @property
     def share_waited(self) -> float:
@@ -55,8 +52,10 @@ def breakdown(calls: Calls) -> list[Part]:
         Part(
             group, kind, size, len(ones[0].ranks), len(ones),
             _mean([one.started - one.scheduled for one in ones]),
-            _mean([one.waited() for one in ones]), _mean([one.moved() for one in ones]),
-            _first_extra(ones),
+            _mean([one.waited() for one in ones]),
+            _mean([one.connected() for one in ones]),
+            _mean([one.reduced() for one in ones]),
+            _mean([one.active() - one.connected() - one.reduced() for one in ones]),
         )
         for (group, kind, size), ones in alike.items()
     ]  # fmt: skip
@@ -65,10 +64,3 @@ def breakdown(calls: Calls) -> list[Part]:
 
 def _mean(times: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> float:
     return float(np.concatenate(times).mean()) / 1e9
-
-
-def _first_extra(ones: list[Collective]) -> float:
-    if ones[0].number != 0 or len(ones) <= _LEAST_LATER:
-        return -1.0
-    later = np.median([one.moved().mean() for one in ones[1:]])
-    return max(float(ones[0].moved().mean() - later), 0.0) / 1e9

@@ -23,6 +23,8 @@ class Collective:
         number: In the group, from 0.
         bytes: The larger of input and output, of the rank that has most.
         root: Place in the group.
+        connecting: In which connections that the call needed were being made; 0 if none was.
+        reducing: In which data were combined; 0 if that was not measured.
     """
 
     group: str
@@ -34,6 +36,8 @@ class Collective:
     scheduled: Array
     started: Array
     ended: Array
+    connecting: Array
+    reducing: Array
 
     def last_needed(self) -> Array:
         """For each rank, when the last rank whose data it needs had started."""
@@ -51,8 +55,21 @@ class Collective:
         found: Array = np.clip(self.last_needed() - self.started, 0, self.ended - self.started)
         return found
 
-    def moved(self) -> Array:
-        """The rest of each rank's time in the call: data moved, and were reduced."""
+    def connected(self) -> Array:
+        """How long each rank made connections after all that it needs had begun.
+
+        A connection is complete when its peer has begun, too: that part of the time is waiting.
+        """
+        found: Array = np.clip(self.connecting - self.waited(), 0, self.active())
+        return found
+
+    def reduced(self) -> Array:
+        """How long each rank combined data, without what it did so while it waited."""
+        found: Array = np.clip(self.reducing, 0, self.active() - self.connected())
+        return found
+
+    def active(self) -> Array:
+        """The rest of each rank's time in the call: connections made, data moved and reduced."""
         return self.ended - self.started - self.waited()
 
 
@@ -134,11 +151,14 @@ class Calls:
         def times(name: str) -> Array:
             return np.array([entry[name] for entry in entries], np.int64) - ahead
 
+        def spent(name: str) -> Array:
+            return np.array([entry.get(name, 0) for entry in entries], np.int64)
+
         return Collective(
             group["group"], number, entries[0]["collective"],
             max(entry["bytes"] for entry in entries), entries[0]["root"],
             tuple(group["world_ranks"]), times("scheduled_ns"), times("started_ns"),
-            times("ended_ns"),
+            times("ended_ns"), spent("connecting_ns"), spent("reducing_ns"),
         )  # fmt: skip
 
     def _add_messages(self, record: dict[str, Any], rank: int, ahead: int) -> None:

@@ -103,13 +103,13 @@ def _window(group: str, ranks: tuple[int, ...], ones: list[Collective], zero: in
     bandwidth = np.zeros(len(ranks))
     if with_data:
         bandwidth = np.median(
-            [1e9 * one.bytes * bus_factor(one.kind, len(ranks)) / np.maximum(one.moved(), 1)
+            [1e9 * one.bytes * bus_factor(one.kind, len(ranks)) / np.maximum(one.active(), 1)
              for one in with_data], axis=0,
         )  # fmt: skip
     firsts = starts.min(axis=1)
     return Window(
         group, ranks, float(firsts[0] - zero) / 1e9, len(ones), float(np.median(np.diff(firsts))),
-        np.median(late, axis=0), np.median([one.moved() for one in ones], axis=0), bandwidth,
+        np.median(late, axis=0), np.median([one.active() for one in ones], axis=0), bandwidth,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from unisono.draw.chart import Axis, Series, draw_chart
+from unisono.draw.chart import Axis, Bar, Series, draw_bars, draw_chart
 from unisono.draw.numbers import gb_s, time_us
 from unisono.profile.breakdown import Part
 from unisono.profile.connections import Connection
@@ -14,6 +14,8 @@ __all__ = ["render_profile"]
 
 # More lines than these are not told apart.
 _MOST_LINES = 8
+# Collectives that have bars of their own.
+_MOST_BARS = 4
 
 
 def render_profile(
@@ -32,7 +34,7 @@ def render_profile(
         tables["For whom others waited"] = _late(late)
     if links:
         tables["Connections of messages"] = _links(links)
-    plots = [plot for plot in (_bandwidth(found), _lateness(found)) if plot]
+    plots = [plot for plot in (_shares(parts), _bandwidth(found), _lateness(found)) if plot]
     return render_page("Profile", about, plots, tables)
 
 
@@ -45,14 +47,15 @@ def _parts(parts: Sequence[Part]) -> Table:
     columns = (
         Column("group", is_text=True), Column("collective", is_text=True), Column("size"),
         Column("ranks"), Column("calls"), Column("queued"), Column("waited for peers"),
-        Column("moved and reduced"), Column("share waited", "%"), Column("first call: extra"),
+        Column("connected"), Column("moved"), Column("reduced"), Column("share waited", "%"),
     )  # fmt: skip
     rows = [
         [
             text(one.group), text(one.kind), size(one.bytes), number(one.ranks, "d"),
-            number(one.calls, "d"), seconds(one.queued), seconds(one.waited), seconds(one.moved),
+            number(one.calls, "d"), seconds(one.queued), seconds(one.waited),
+            seconds(one.connected), seconds(one.moved),
+            seconds(one.reduced) if one.reduced else empty("not measured"),
             number(100 * one.share_waited, ".0f"),
-            seconds(one.first_extra) if one.first_extra >= 0 else empty("not recorded"),
         ]
         for one in parts
     ]  # fmt: skip
@@ -98,6 +101,26 @@ def _links(links: Sequence[Connection]) -> Table:
          size(one.most_in_flight), text(gb_s(one.bandwidth / 1e9))]
         for one in links
     ])  # fmt: skip
+
+
+def _shares(parts: Sequence[Part]) -> str:
+    """What each of the collectives that took most time spent it on, over all its calls."""
+    bars = [
+        Bar(f"{one.kind} {size(one.bytes).text} {what}", 1e6 * one.calls * seconds_each, one.kind)
+        for one in parts[:_MOST_BARS]
+        for what, seconds_each in (
+            ("queued", one.queued), ("waited", one.waited), ("connected", one.connected),
+            ("moved", one.moved), ("reduced", one.reduced),
+        ) if seconds_each > 0
+    ]  # fmt: skip
+    if not bars:
+        return ""
+    draw: Callable[[int], str] = lambda width: draw_bars(  # noqa: E731
+        "Where the time of collectives went",
+        Axis("time of all calls, mean over ranks", write=time_us), bars, width=width,
+        standalone=False,
+    )  # fmt: skip
+    return responsive(draw)
 
 
 def _bandwidth(found: Sequence[Window]) -> str:

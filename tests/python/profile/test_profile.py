@@ -48,7 +48,7 @@ def test_time_is_split_into_queued_waited_and_moved() -> None:
     assert part.moved == pytest.approx(0.014)
     assert part.total == pytest.approx(0.020)
     assert part.share_waited == pytest.approx(0.1)
-    assert part.first_extra == -1
+    assert (part.connected, part.reduced) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,31 @@ def test_a_rank_waits_for_those_whose_data_it_needs(
         for rank, start in enumerate((2, 6))
     ]).collectives  # fmt: skip
     assert (one.waited() // MS).tolist() == waited
-    assert (one.moved() + one.waited()).tolist() == [18 * MS, 14 * MS]
+    assert (one.active() + one.waited()).tolist() == [18 * MS, 14 * MS]
 
 
-def test_what_connecting_cost_is_seen_in_the_first_call() -> None:
-    ends = [50, 10, 10, 12, 10]
-    calls = [call(i, 0, end) for i, end in enumerate(ends)]
-    [part] = breakdown(Calls([rank_of(rank, 2, calls) for rank in range(2)]))
-    assert part.first_extra == pytest.approx(0.040)
-    # The record no longer has it.
-    [part] = breakdown(Calls([rank_of(rank, 2, calls[1:]) for rank in range(2)]))
-    assert part.first_extra == -1
+def test_connecting_and_reducing_are_told_apart_from_moving() -> None:
+    spent = [{"connecting_ns": 3 * MS, "reducing_ns": 5 * MS},
+             {"connecting_ns": 1 * MS, "reducing_ns": 7 * MS}]  # fmt: skip
+    records = [rank_of(rank, 2, [call(0, 0, 20, **spent[rank])]) for rank in range(2)]
+    [part] = breakdown(Calls(records))
+    assert part.connected == pytest.approx(0.002)
+    assert part.reduced == pytest.approx(0.006)
+    assert part.moved == pytest.approx(0.012)
+    assert part.total == pytest.approx(0.020)
+
+
+def test_connecting_to_a_late_rank_is_waiting_for_it() -> None:
+    # Rank 0 connects for 10 ms, of which rank 1 is not there for 8.
+    early = call(0, 0, 20, connecting_ns=10 * MS)
+    late = call(0, 8, 20, connecting_ns=2 * MS)
+    [one] = Calls([rank_of(0, 2, [early]), rank_of(1, 2, [late])]).collectives
+    assert (one.waited() // MS).tolist() == [8, 0]
+    assert (one.connected() // MS).tolist() == [2, 2]
+    # What was combined while it waited is no part of the rest.
+    busy = call(0, 0, 20, connecting_ns=10 * MS, reducing_ns=15 * MS)
+    [one] = Calls([rank_of(0, 2, [busy]), rank_of(1, 2, [late])]).collectives
+    assert (one.reduced() // MS).tolist() == [10, 0]
 
 
 def test_a_rank_that_is_late_again_and_again_is_named() -> None:
@@ -152,6 +166,9 @@ PROGRAM = """
         if comm.rank == 2:
             time.sleep(0.04)
         comm.all_reduce(x)
+    large = np.ones(1 << 20, np.float32)
+    for _ in range(8):
+        comm.all_reduce(large)
     other = np.empty(1000)
     for _ in range(4):
         if comm.rank == 0:
@@ -175,14 +192,20 @@ def test_the_slow_rank_of_a_real_job(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "Late to collectives, again and again: rank 2." in done.stdout
     found = json.loads((tmp_path / "out.json").read_text())
-    assert (found["collectives"], found["clock_error_ns"]) == (64, 0)
+    assert (found["collectives"], found["clock_error_ns"]) == (72, 0)
     # How long a rank moves its data is up to the scheduler where ranks share cores.
     assert [one["rank"] for one in found["slow_ranks"] if one["how"] == "late"] == [2]
     assert found["lateness"][0]["rank"] == 2
-    [part] = found["breakdown"]
-    assert part["waited"] > part["moved"]
+    parts = {one["bytes"]: one for one in found["breakdown"]}
+    assert parts[16384]["waited"] > parts[16384]["moved"]
+    assert parts[16384]["connected"] > 0  # the first call made the connections
+    assert parts[4 << 20]["reduced"] > 0
+    assert "reduced" in done.stdout
     to, back = found["connections"]
     assert (to["rank"], to["peer"], to["posts"], to["bytes"]) == (0, 1, 4, 32000)
     assert (back["rank"], back["peer"], back["is_send"]) == (1, 0, False)
-    assert "How late ranks came to collectives" in page.read_text()
+    text = page.read_text()
+    assert "How late ranks came to collectives" in text
+    for bar in ("16 KiB connected", "4 MiB reduced", "4 MiB moved"):
+        assert f"all_reduce {bar}" in text, bar
     assert CliRunner().invoke(app, ["profile"]).exception.args[0].startswith("name files")
