@@ -72,7 +72,7 @@ class Resources {
 
 using trace::Waiting;
 
-// Combining so many bytes takes a microsecond or more, and reading the clock twice some 20 ns.
+// The record tells how long combining took where a call combines so much at a time.
 inline constexpr std::size_t least_measured_bytes = std::size_t{16} << 10;
 
 // One rank's program made ready to run, again and again. Holds no reference to the plan it came

@@ -72,7 +72,7 @@ void Entry::set_plan(std::string_view name) {
 Ring::Ring(std::size_t slots) : slots_(std::max<std::size_t>(slots, 1)), ring_(new Slot[slots_]) {}
 
 void Ring::write(std::uint64_t number, const Entry& entry, std::uint32_t kind) {
-  static_assert(std::is_trivially_copyable_v<Entry>);
+  static_assert(std::is_trivially_copyable_v<Entry> && sizeof(Entry) == words * 8);
   Slot& slot = ring_[number % slots_];
   const std::size_t written = kind != 0 && slot.kind == kind ? words_of_one_call : words;
   slot.kind = kind;
@@ -82,9 +82,8 @@ void Ring::write(std::uint64_t number, const Entry& entry, std::uint32_t kind) {
   slot.version.store(version + 1, std::memory_order_relaxed);
   const auto* bytes = reinterpret_cast<const std::byte*>(&entry);
   for (std::size_t i = 0; i < written; ++i) {
-    std::uint64_t word = 0;
-    const std::size_t at = i * sizeof word;
-    std::memcpy(&word, bytes + at, std::min(sizeof word, sizeof entry - at));
+    std::uint64_t word;
+    std::memcpy(&word, bytes + i * sizeof word, sizeof word);
     slot.data[i].store(word, std::memory_order_release);
   }
   slot.version.store(version + 2, std::memory_order_release);

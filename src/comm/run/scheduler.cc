@@ -88,11 +88,16 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
              call.kind);
   } else {
     entry.state = trace::State::ended;
-    count_times(entry, *call.execution, connecting_seen_ns_);
-    // A call that connected differs from others of its kind in more than its times.
+    std::uint32_t kind = call.kind;
+    if (entry.bytes >= engine::least_measured_bytes ||
+        connections_.connecting_ns() != connecting_seen_ns_) {
+      count_times(entry, *call.execution, connecting_seen_ns_);
+      // A call that connected differs from others of its kind in more than its times.
+      if (entry.connecting_ns != 0) kind = 0;
+    }
     (is_collective ? collectives_record_ : messages_record_)
-        .write(is_collective ? entry.sequence : call.number, entry,
-               entry.connecting_ns == 0 ? call.kind : 0);
+        .write(is_collective ? entry.sequence : call.number, entry, kind);
+    entry.connecting_ns = 0;  // the next call like this one has the entry again
   }
   unlock_progress();
   return true;

@@ -6,6 +6,7 @@
 // are pending and nobody waits, the progress thread (made at the first asynchronous call) takes it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -150,7 +151,9 @@ class Scheduler {
   // A call in host memory has ended, at once or as a task: where its time went.
   void count_times(trace::Entry& entry, const engine::Execution& execution,
                    std::int64_t connecting_before_ns) {
-    entry.reducing_ns = entry.bytes < engine::least_measured_bytes ? 0 : execution.reducing_ns();
+    entry.reducing_ns = entry.bytes < engine::least_measured_bytes
+                            ? 0
+                            : std::min(execution.reducing_ns(), entry.ended_ns - entry.started_ns);
     connecting_seen_ns_ = connections_.connecting_ns();
     entry.connecting_ns = connecting_seen_ns_ - connecting_before_ns;
   }

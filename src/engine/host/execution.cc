@@ -54,12 +54,12 @@ HostExecution::HostExecution(plan::Header header, plan::RankProgram program, Res
       one_sided_(partners, options),
       slots_(options.slots),
       slot_payload_bytes_(transport::slot_payload_bytes(options, header_.protocol)),
-      tiling_(tiling),
-      is_time_real_(resources.is_time_real()) {
+      tiling_(tiling) {
   call_.header = &header_;
   call_.program = &program_;
   call_.resources = &resources;
   call_.one_sided = &one_sided_;
+  call_.arithmetic.meter().set_on(resources.is_time_real());
   if (options.zero_copy) call_.least_offered_bytes = options.zero_copy_min_bytes;
   call_.least_direct_bytes = transport::least_direct_bytes(options);
   call_.blocks.reserve(program_.thread_blocks.size());
@@ -104,7 +104,7 @@ Result<void*> HostExecution::scratch(const Arguments& arguments) {
 
 Status HostExecution::start(const Arguments& arguments) {
   call_.fingerprint = arguments.call;
-  call_.arithmetic.meter().begin(is_time_real_);
+  call_.arithmetic.meter().begin();
   if (is_like_last(arguments)) return start_like_last(arguments);
   UNISONO_TRY(check(arguments));
   UNISONO_ASSIGN(void* const scratch, this->scratch(arguments));

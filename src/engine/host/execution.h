@@ -49,7 +49,6 @@ class HostExecution : public Execution {
   int slots_;
   std::size_t slot_payload_bytes_;
   Tiling tiling_;
-  bool is_time_real_;
   bool has_run_ = false;
   int repeats_ = 0;     // calls of the same shape, one after another
   int idle_polls_ = 0;  // of short runs
