@@ -146,6 +146,13 @@ trace::Owner Communicator::Core::owner() const {
           .is_watched = comm::is_watched(*this)};
 }
 
+trace::ClockAnchor Communicator::Core::clock() const {
+  const sys::World& world = scheduler->world();
+  if (world.is_real()) return trace::ClockAnchor::now();
+  const std::int64_t now_ns = world.now_ns();
+  return {.monotonic_ns = now_ns, .wall_ns = now_ns};
+}
+
 Status Communicator::Core::register_plans(std::span<const std::string> texts,
                                           std::uint64_t min_bytes, std::uint64_t max_bytes) {
   UNISONO_TRY(usable());

@@ -103,6 +103,8 @@ struct Communicator::Core {
   // The same, but that it may be suspended.
   Status alive();
   trace::Owner owner() const;
+  // A simulated world has one clock.
+  trace::ClockAnchor clock() const;
   Result<Communicator> split(int color, int key);
   Result<Communicator> shrink(std::span<const int> excluded);
   Status register_plans(std::span<const std::string> plans, std::uint64_t min_bytes,

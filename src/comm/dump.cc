@@ -86,13 +86,7 @@ struct Watched {
 
 std::string json_of(const Communicator::Core& core, const trace::Record& record,
                     std::string_view cause, trace::Form form = trace::Form::words) {
-  const sys::World& world = core.scheduler->world();
-  // A simulated world has one clock.
-  const std::int64_t now_ns = world.now_ns();
-  const trace::ClockAnchor clock =
-      world.is_real() ? trace::ClockAnchor::now()
-                      : trace::ClockAnchor{.monotonic_ns = now_ns, .wall_ns = now_ns};
-  return trace::to_json(core.owner(), record, cause, clock, form);
+  return trace::to_json(core.owner(), record, cause, core.clock(), form);
 }
 
 // A copy of some 30 KB from the device takes 20 us, unless the driver is busy.
