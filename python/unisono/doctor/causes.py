@@ -1,6 +1,7 @@
 """What is wrong with one call that is under way, as far as its own ranks show it."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from unisono.doctor.match import SHIFT
 from unisono.doctor.parts import SILENCES, Hint, State
 from unisono.doctor.waits import Node, Waits
 
-__all__ = ["cause_of", "skipped"]
+__all__ = ["cause_of", "found_dead", "skipped"]
 
 # Where more of the job's ranks than this part left no dumps, none of them is named for it.
 _MOST_SUSPECTS = 0.25
@@ -61,6 +62,20 @@ def _accused(job: Job, kind: str, group: int | None = None) -> list[int]:
         if hint.kind == "accused" and hint.text == kind and group in (None, of)
     )
     return [process for process, _ in votes.most_common(1)]
+
+
+def found_dead(job: Job) -> Cause | None:
+    """A process that left no dump, and that others have found gone."""
+    gone = [process for process in _accused(job, "peer") if not job.processes[process].files]
+    if not gone:
+        return None
+    label = ranks_text([job.label(process) for process in gone])
+    return Cause(
+        Verdict.died, gone, 0.85, 3,
+        [f"The others found that the process of {label} had ended, or lost their connections to "
+         "it."],
+        would_help=[f"The exit status or the kernel log of {label}."],
+    )  # fmt: skip
 
 
 def _error(job: Job, node: Node) -> Cause | None:
@@ -239,6 +254,9 @@ def _unseen(waits: Waits, node: Node) -> Cause | None:
                         "stopped, or cannot run the thread that writes its dump.")  # fmt: skip
         would_help = [f"The state of the process of {label} (ps, py-spy dump)."]
         return Cause(Verdict.stuck_outside, suspects, 0.8, 3, evidence, would_help=would_help)
+    dead = found_dead(job)
+    if dead is not None and set(dead.ranks) <= set(suspects):
+        return replace(dead, evidence=[*evidence, *dead.evidence])
     if group.dumps_when_idle:
         evidence.append("A process that lives writes its dump although its program is stuck.")
         return Cause(Verdict.died, suspects, 0.75, 2, evidence,

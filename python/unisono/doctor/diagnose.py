@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from unisono.doctor.causes import cause_of, skipped
+from unisono.doctor.causes import cause_of, found_dead, skipped
 from unisono.doctor.diagnosis import Call, Cause, Diagnosis, GroupLine, Verdict
 from unisono.doctor.differences import departed, differed_before
 from unisono.doctor.job import Job, ranks_text
@@ -95,6 +95,15 @@ def _nothing(job: Job, waits: Waits) -> Diagnosis:
                 cause.verdict, cause.confidence, text, difference=cause.difference,
                 ranks=[job.label(one) for one in cause.ranks], evidence=cause.evidence,
             )  # fmt: skip
+    dead = found_dead(job)
+    if dead is not None:
+        label = ranks_text([job.label(one) for one in dead.ranks])
+        text = (f"{dead.evidence[0]} There is no dump of {label}, and every call in the others' "
+                "dumps has ended.")  # fmt: skip
+        return Diagnosis(
+            dead.verdict, dead.confidence, text, evidence=dead.evidence,
+            ranks=[job.label(one) for one in dead.ranks], would_help=dead.would_help,
+        )  # fmt: skip
     text = "Every call in these dumps has ended, and no rank waits for another."
     if missing:
         text += f" There are no dumps of {ranks_text(missing)}."

@@ -164,3 +164,14 @@ def test_a_rank_that_lacks_a_kind_of_calls_in_a_report_is_told() -> None:
     found = judge_reports(Job([part]))
     assert found is not None
     assert any("Broadcast 0 times" in one for one in found.evidence), found.evidence
+
+
+@pytest.mark.parametrize("state", ["ended", "failed"])
+def test_rank_that_others_found_gone_has_died(tmp_path: Path, state: str) -> None:
+    """Also where no call is open: what a CUDA graph holds leaves none in the record."""
+    calls = [Entry("all_reduce"), Entry("all_reduce", state)]
+    alive = Rank(calls, failure=("peer", 1))
+    found = examine(tmp_path, [alive, Rank(leaves_dump=False), alive])
+    assert found.verdict.value == "died"
+    assert found.ranks == ["rank 1"]
+    assert "the process of rank 1 had ended" in " ".join(found.evidence)
