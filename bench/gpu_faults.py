@@ -7,7 +7,7 @@ replay of a CUDA graph, waits for it; or it does not come, and rank 0's call end
 The table has the milliseconds from the kill to rank 0's error, and from the deadline to it: median
 and most. Below it is what rank 0 said, its last call in the record, and what `unisono doctor` says,
 given rank 0's record alone where rank 1 was killed, and both where it did not come. With --stamps
-kernels in graphs stamp when they begin and end, so that replays are in the record, too.
+kernels stamp when they begin and end, so that replays are in the record, too.
 """
 
 import argparse
@@ -131,13 +131,13 @@ def main() -> None:
     parser.add_argument("--rank", type=int, help="be one rank")
     parser.add_argument("--case", choices=CASES, help="of that rank")
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--stamps", action="store_true", help="have kernels in graphs stamp")
+    parser.add_argument("--stamps", action="store_true", help="have kernels stamp their times")
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
     if args.rank is not None:
         be_rank(args.rank, args.case, args.output)
         return
-    os.environ["UNISONO_GPU_GRAPH_STAMPS"] = str(int(args.stamps))
+    os.environ["UNISONO_GPU_STAMPS"] = str(int(args.stamps))
     found: dict[str, list[dict[str, Any]]] = {case: [] for case in CASES}
     for _ in range(args.turns):
         for case in CASES:

@@ -1,5 +1,4 @@
-"""What the stamps of kernels cost: all-reduces without and with UNISONO_GPU_STAMPS
-and UNISONO_GPU_GRAPH_STAMPS.
+"""What the stamps of kernels cost: all-reduces without and with UNISONO_GPU_STAMPS.
 
     python bench/gpu_stamps_cost.py -n 2 -o OUT.txt
 
@@ -78,7 +77,7 @@ def run_job(stamps: str, ranks: int) -> dict[str, dict[str, float]]:
     done = subprocess.run(
         [sys.executable, "-m", "unisono.cli", "run", "-n", str(ranks), __file__, "--measure"],
         check=True, stdout=subprocess.PIPE, text=True,
-        env=os.environ | {"UNISONO_GPU_STAMPS": stamps, "UNISONO_GPU_GRAPH_STAMPS": stamps},
+        env=os.environ | {"UNISONO_GPU_STAMPS": stamps},
     )  # fmt: skip
     lines = [line[line.index("{") :] for line in done.stdout.splitlines() if "{" in line]
     return json.loads(lines[-1])

@@ -45,7 +45,6 @@ enum class Setting : std::uint8_t {
   gpu_max_sms,
   gpu_compute_overlap,
   gpu_stamps,
-  gpu_graph_stamps,
   gpu_copy_slots,
   gpu_copy_slot_bytes,
   zero_copy,

@@ -79,7 +79,7 @@ class GpuStamps : public testing::TestWithParam<int> {
     return {.ranks = GetParam(),
             .timeout = timeout,
             .device = [](int rank) { return device_of(rank)->ordinal(); },
-            .settings = {{"UNISONO_GPU_GRAPH_STAMPS", "1"}}};
+            .settings = {{"UNISONO_GPU_STAMPS", "1"}}};
   }
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuStamps, testing::Values(2, 4));
@@ -247,7 +247,7 @@ TEST_P(GpuStamps, AHangIsStartedAndTheErrorSaysWhatItWaitsFor) {
 
 TEST_P(GpuStamps, WithoutTheSettingThereAreNone) {
   RanksOptions without = options(std::chrono::seconds(20));
-  without.settings = {{"UNISONO_GPU_STAMPS", "0"}};
+  without.settings.clear();
   run_ranks(without, [](Communicator& communicator) {
     Rank rank(communicator);
     ASSERT_TRUE(rank.all_reduce(64).ok());

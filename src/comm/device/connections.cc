@@ -79,7 +79,6 @@ Status DeviceConnections::open(int ordinal) {
   launched_.last = events_[0];
   if (engine_->stamp_board_address() == 0) return {};
   UNISONO_ASSIGN(stamps_, KernelStamps::make(*engine_, job_->sys_world().now_ns()));
-  stamps_graphs_ = job_->settings().boolean(Setting::gpu_graph_stamps);
   return {};
 }
 

@@ -178,7 +178,6 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   Launch last_launch_;
   std::uint64_t captured_launches_ = 0;
   std::unique_ptr<KernelStamps> stamps_;
-  bool stamps_graphs_ = false;
   device::Stamp stamp_{};  // of the call that is put on its stream now
   std::uint64_t ended_launches_ = 0;
   // State of the call that is being put on its stream.

@@ -23,8 +23,7 @@ Status DeviceConnections::before_launch(sys::cuda::StreamHandle* stream) {
       device().check(driver.capture_info(stream, &capturing, &capture_, nullptr, nullptr, nullptr),
                      "looking at a stream"));
   if (capturing == 0) capture_ = 0;
-  stamp_ = {};
-  if (stamps_ && (capture_ == 0 || stamps_graphs_)) {
+  if (stamps_) {
     const std::uint64_t number = capture_ != 0 ? ++captured_launches_ : last_launch_.number + 1;
     stamp_ = {engine_->stamp_board_address(),
               stamps_->begin_launch(number, capture_ != 0, job_->sys_world().now_ns())};
