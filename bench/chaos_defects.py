@@ -115,7 +115,7 @@ def main() -> int:
         finally:
             file.write_text(text)
         missed += seed is None
-        lines.append(f"{seed or 'never':>5} of {defect.within:>3}  {defect.what}: {how}")
+        lines.append(f"{seed or 'never':>5} of {defect.within:>4}  {defect.what}: {how}")
         print(lines[-1], flush=True)
     lines.append(f"{len(lines) - 1 - missed} of {len(lines) - 1} seen")
     print(lines[-1])

@@ -34,7 +34,8 @@ SettingValues settings_of(const Scenario& scenario) {
   const std::uint64_t drawn = hash(scenario.seed, 6, 0);
   return {{"UNISONO_SPIN", "0"},
           {"UNISONO_LIVE", "0"},
-          {"UNISONO_ZERO_COPY", "0"},
+          {"UNISONO_ZERO_COPY", drawn / 16 % 2 == 0 ? "0" : "1"},
+          {"UNISONO_ZERO_COPY_MIN_BYTES", "1024"},
           {"UNISONO_RECORD_SLOTS", "64"},
           {"UNISONO_SLOTS", str(8 >> drawn % 3)},
           {"UNISONO_SIMPLE_SLOT_BYTES", str(8192 >> drawn / 4 % 3)},

@@ -86,6 +86,10 @@ TEST(Chaos, StrikesComeToManyPlaces) {
     for (const auto& [place, times] : play(make_scenario(seed, {})).places)
       places.insert(place.second);
   EXPECT_GE(places.size(), 40U);
+  // Among them those of the ways that only some runs take.
+  for (const char* place : {"call/transport.expose", "call/transport.put_in_place",
+                            "messages/transport.signal", "aborted/control.write"})
+    EXPECT_TRUE(places.contains(place)) << place;
 }
 
 TEST(Chaos, AWrongResultIsSeen) {

@@ -82,6 +82,18 @@ class SteppedConnection final : public Connection {
                        transport::Signal signal) override {
     return job_->alone([&] { return inner_->try_put(source, bytes, peer_offset, signal); });
   }
+  Result<transport::RemoteMemory> expose(void* memory, std::size_t bytes) override {
+    return job_->with_time([&] { return inner_->expose(memory, bytes); });
+  }
+  void withdraw(const transport::RemoteMemory& memory) override {
+    job_->alone([&] { inner_->withdraw(memory); });
+  }
+  bool puts_in_place() const override { return inner_->puts_in_place(); }
+  Result<bool> try_put_to(const transport::RemoteMemory& memory, std::size_t offset,
+                          const void* source, std::size_t bytes,
+                          transport::Signal signal) override {
+    return job_->alone([&] { return inner_->try_put_to(memory, offset, source, bytes, signal); });
+  }
   std::uint64_t puts_started() const override {
     return job_->alone([&] { return inner_->puts_started(); });
   }

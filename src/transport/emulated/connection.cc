@@ -61,6 +61,7 @@ class EmulatedConnection final : public Connection {
   bool puts_in_place() const override { return true; }
   Result<bool> try_put_to(const RemoteMemory& memory, std::size_t offset, const void* source,
                           std::size_t bytes, Signal signal) override {
+    if (!is_ready_) return bug("put to rank ", peer_, " before the connection is ready");
     UNISONO_TRY(check_put_to(own().geometry, peer_, memory, signal));
     wire_->reach(which_, "transport.put_in_place");
     wire_->interrupt(which_);
