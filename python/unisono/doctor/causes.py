@@ -7,7 +7,7 @@ import numpy as np
 
 from unisono.doctor.diagnosis import Cause, Verdict
 from unisono.doctor.differences import departed, differed_before, other_call, unusual
-from unisono.doctor.job import Job, ranks_text
+from unisono.doctor.job import Job, number_of, ranks_text, sentence
 from unisono.doctor.match import SHIFT
 from unisono.doctor.parts import SILENCES, Hint, State
 from unisono.doctor.waits import Node, Waits
@@ -83,7 +83,9 @@ def _error(job: Job, node: Node) -> Cause | None:
     found: dict[int, list[str]] = {}
     for process, hint, group in job.hints:
         if hint.kind == "error" and process in processes and group in (-1, node.group):
-            found.setdefault(process, []).append(f"{job.label(process)} reports: {hint.text}.")
+            found.setdefault(process, []).append(
+                sentence(f"{job.label(process)} reports: {hint.text}")
+            )
     if not found:
         return None
     evidence = [text for texts in found.values() for text in texts]
@@ -138,7 +140,7 @@ def _idle(waits: Waits, node: Node) -> Cause | None:
     return Cause(
         verdict, idle, 0.9 if len(idle) <= max(1, len(node.rows)) else 0.7, 4, evidence,
         would_help=["A stack of " + ranks_text([job.label(one) for one in idle]) + " (py-spy dump, "
-                    "gdb) says where it is."],
+                    "gdb) would show the line of code."],
     )  # fmt: skip
 
 
@@ -147,7 +149,7 @@ def _hidden(waits: Waits, node: Node, idle: list[int]) -> Cause:
     label = ranks_text([waits.job.label(one) for one in sorted(waits.job.hidden & set(idle))])
     return departed(waits, sorted({*node.rows, *idle})) or Cause(
         Verdict.undecided, [], 0.0, 1,
-        [f"{label} made a call since that the dump does not hold, as a rule a message."],
+        [f"{label} made a call since, usually a message, which the dumps do not contain."],
         would_help=[f"A stack of {label} (py-spy dump)."],
     )  # fmt: skip
 
@@ -219,8 +221,8 @@ def _not_begun(waits: Waits, node: Node) -> Cause | None:
     label = ranks_text([waits.job.label(one) for one in idle])
     return Cause(
         Verdict.stuck_outside, sorted(idle), 0.7, 3,
-        [f"{label} made the call, but its GPU has not begun it; on the other ranks it runs. Work "
-         "before it in the stream holds it up."],
+        [f"{label} made the call, but {number_of(idle, 'its GPU has', 'their GPUs have')} not "
+         "begun it; on the other ranks it runs. Earlier work in the stream holds it up."],
         would_help=[f"The kernels that run on the GPU of {label} (cuda-gdb)."],
     )  # fmt: skip
 
@@ -250,19 +252,20 @@ def _unseen(waits: Waits, node: Node) -> Cause | None:
     if named:
         evidence.append(f"The others' calls wait for {label}.")
     if set(suspects) & set(_accused(job, "timeout")):
-        evidence.append("The others asked it, and found no sign that its process has ended: it is "
-                        "stopped, or cannot run the thread that writes its dump.")  # fmt: skip
+        evidence.append(f"The others asked {number_of(suspects, 'it', 'them')}, and found no sign "
+                        "of an ended process: it is stopped, or cannot run the thread that "
+                        "writes dumps.")  # fmt: skip
         would_help = [f"The state of the process of {label} (ps, py-spy dump)."]
         return Cause(Verdict.stuck_outside, suspects, 0.8, 3, evidence, would_help=would_help)
     dead = found_dead(job)
     if dead is not None and set(dead.ranks) <= set(suspects):
         return replace(dead, evidence=[*evidence, *dead.evidence])
     if group.dumps_when_idle:
-        evidence.append("A process that lives writes its dump although its program is stuck.")
+        evidence.append("A live process writes its dump even if its program is stuck.")
         return Cause(Verdict.died, suspects, 0.75, 2, evidence,
                      would_help=[f"The exit status or the kernel log of {label}."])  # fmt: skip
-    evidence.append("These ranks do not listen for failures while they make no call: such a rank "
-                    "made no such call, was stopped, or died.")  # fmt: skip
+    evidence.append("Ranks of this job write no dump while they make no call: a rank without one "
+                    "did not make this call, was stopped, or died.")  # fmt: skip
     return Cause(
         Verdict.never_joined, suspects, 0.8 if named else 0.6, 2, evidence,
         would_help=[f"The exit status of {label}, or, if it lives, a stack (py-spy dump)."],
@@ -327,7 +330,7 @@ def _network(waits: Waits, node: Node) -> Cause | None:
                      would_help=[f"Counters of the network card of {label}."])  # fmt: skip
     return departed(waits, sorted(node.rows)) or Cause(
         Verdict.undecided, [], 0.0, 1,
-        ["No rank is known to be missing, and none of the dumps says what it waits for."],
-        would_help=["What the network or the GPUs wait for: NCCL's or NCCLX's dump, or the GPUs' "
-                    "logs."],
+        ["No rank is known to be missing, and no dump says what its rank waits for."],
+        would_help=["What the network or the GPUs wait for: a dump of NCCL or NCCLX, or logs of "
+                    "the GPUs."],
     )  # fmt: skip

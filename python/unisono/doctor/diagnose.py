@@ -5,7 +5,7 @@ import numpy as np
 from unisono.doctor.causes import cause_of, found_dead, skipped
 from unisono.doctor.diagnosis import Call, Cause, Diagnosis, GroupLine, Verdict
 from unisono.doctor.differences import departed, differed_before
-from unisono.doctor.job import Job, ranks_text
+from unisono.doctor.job import Job, number_of, ranks_text
 from unisono.doctor.match import SHIFT
 from unisono.doctor.parts import State
 from unisono.doctor.reports import judge_reports
@@ -36,6 +36,7 @@ def diagnose(job: Job) -> Diagnosis:
     found.groups = _groups(job, waits)
     found.problems, found.notes = job.problems, job.notes
     found.timeline = timeline_of(waits, stuck)
+    found.evidence = [one[0].upper() + one[1:] for one in found.evidence]
     return found
 
 
@@ -90,7 +91,7 @@ def _nothing(job: Job, waits: Waits) -> Diagnosis:
         last = max((slot for (_, of), slot in waits.last.items() if of == group), default=-1)
         cause = differed_before(waits, group, last + 1)
         if cause is not None:
-            text = f"Every call in these dumps has ended. {cause.evidence[0]}. {cause.evidence[1]}"
+            text = f"Every call in these dumps has ended. {cause.evidence[0]} {cause.evidence[1]}"
             return Diagnosis(
                 cause.verdict, cause.confidence, text, difference=cause.difference,
                 ranks=[job.label(one) for one in cause.ranks], evidence=cause.evidence,
@@ -121,7 +122,7 @@ def _not_stuck(waits: Waits, node: Node, cause: Cause, how: How) -> Diagnosis:
     what = _what(waits, node)
     if how.is_stuck is False:
         late = [*call.absent] or [waits.job.label(one) for one in cause.ranks]
-        last = f" The last to come to it: {ranks_text(late)}." if late else ""
+        last = f" The last to join: {ranks_text(late)}." if late else ""
         return Diagnosis(
             Verdict.slow, 0.8, f"{what} was under way when the dumps were made, but not for longer "
             f"than calls of this job take.{last}", call=call, evidence=[how.why],
@@ -164,8 +165,8 @@ def _deadlock(waits: Waits, cycle: list[int]) -> Cause:
     ranks = sorted(early or everyone)
     if early:
         evidence.append(f"{ranks_text([job.label(one) for one in ranks])} made fewer calls of the "
-                        "one group before its call of the other than in earlier rounds: it made "
-                        "them in another order, or skipped one.")  # fmt: skip
+                        "one group before the call of the other than in earlier rounds: in another "
+                        "order, or without one of them.")  # fmt: skip
     would_help = [] if early else ["The order in which the program means the groups' calls."]
     confidence = 0.9 if early else 0.75
     return Cause(Verdict.deadlock, ranks, confidence, 3, evidence, "order", would_help)
@@ -201,11 +202,11 @@ def _call(waits: Waits, node: Node) -> Call:
 
 _SENTENCES = {
     Verdict.never_joined: "{who} never joined it",
-    Verdict.stuck_outside: "{who} did not come to it, and is stuck outside communication",
+    Verdict.stuck_outside: "{who} did not join it, and {is_or_are} stuck outside communication",
     Verdict.died: "{who} died, as far as the dumps show",
     Verdict.aborted: "the program aborted the group on {who}",
     Verdict.gpu_error: "{who} had an error",
-    Verdict.network: "all ranks have joined it, and what {who} sends or is sent does not arrive",
+    Verdict.network: "all ranks have joined it, and data to or from {who} do not arrive",
     Verdict.deadlock: "it is part of a deadlock across groups, which {who} closed",
     Verdict.undecided: "what holds it up is not in the dumps",
 }
@@ -216,7 +217,8 @@ def _paragraph(waits: Waits, node: Node, found: Diagnosis, waiting: int) -> str:
     if found.verdict is Verdict.other_call:
         happened = f"{who} made a call that differs from the others' in its {found.difference}"
     else:
-        happened = _SENTENCES[found.verdict].format(who=who)
+        is_or_are = number_of(found.ranks, "is", "are")
+        happened = _SENTENCES[found.verdict].format(who=who, is_or_are=is_or_are)
     parts = [f"The first call that is stuck is {_what(waits, node)}: {happened}."]
     parts += found.evidence[:2]
     if waiting > 0:

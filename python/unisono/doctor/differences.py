@@ -9,7 +9,7 @@ import numpy as np
 from unisono.doctor.diagnosis import Cause, Verdict
 from unisono.doctor.job import ranks_text
 from unisono.doctor.match import SHIFT
-from unisono.doctor.pattern import Change, departure
+from unisono.doctor.pattern import Change, Departure, departure
 from unisono.doctor.waits import Node, Waits
 
 __all__ = ["departed", "differed_before", "other_call", "unusual"]
@@ -80,7 +80,7 @@ def differed_before(waits: Waits, group: int, slot: int) -> Cause | None:
         cause = other_call(waits, earlier)
         if cause is not None:
             cause.evidence.insert(
-                0, f"The ranks differed in call {earlier.number} of the group, which ended"
+                0, f"The ranks differed in call {earlier.number} of the group, which ended."
             )
             return cause
     return None
@@ -93,7 +93,7 @@ def departed(waits: Waits, processes: list[int]) -> Cause | None:
     if len(found) != 1:
         return None
     (process, where), label = found[0], job.label(found[0][0])
-    made, usual = (job.kinds[job.calls["kind"][row]] for row in (where.row, where.usual))
+    made, usual = _names(waits, where)
     if where.change is Change.swapped:
         evidence = [f"{label} made {made} and {usual} in the other order than before."]
         return Cause(Verdict.deadlock, [process], 0.9, 3, evidence, "order")
@@ -103,6 +103,19 @@ def departed(waits: Waits, processes: list[int]) -> Cause | None:
         evidence.append("It may have meant to make that later.")
         return Cause(Verdict.deadlock, [process], 0.9, 3, evidence, "order")
     return Cause(Verdict.never_joined, [process], 0.85, 3, evidence)
+
+
+def _names(waits: Waits, where: Departure) -> list[str]:
+    """What the call that was made and the one that was due are called, told apart."""
+    job, rows = waits.job, (where.row, where.usual)
+    kinds = [job.kinds[job.calls["kind"][row]] for row in rows]
+    if kinds[0] != kinds[1]:
+        return kinds
+    groups = [job.groups[job.calls["group"][row]].name for row in rows]
+    if groups[0] != groups[1]:
+        return [f"{kind} of group {group}" for kind, group in zip(kinds, groups, strict=True)]
+    sizes = [int(job.calls["size"][row]) for row in rows]
+    return [f"{kind} of {size} bytes" for kind, size in zip(kinds, sizes, strict=True)]
 
 
 def _signatures(waits: Waits, process: int, group: int) -> dict[int, tuple[int, ...]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from unisono.doctor.parts import COLUMNS, Claim, Hint, Key, Part
 
-__all__ = ["Group", "Job", "Process", "ranks_text"]
+__all__ = ["Group", "Job", "Process", "number_of", "ranks_text", "sentence"]
 
 Array = np.ndarray[Any, Any]
 # A dump whose last call is this much older than the first call of the others is of another run.
@@ -27,6 +27,16 @@ def ranks_text(labels: Sequence[str]) -> str:
     if len(labels) > 8:
         return f"{', '.join(shown)} and {len(labels) - 8} more"
     return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def number_of(labels: Sequence[object], one: str, many: str) -> str:
+    """The form of a word that goes with so many ranks."""
+    return one if len(labels) == 1 else many
+
+
+def sentence(text: str) -> str:
+    """The text with one full stop at its end; texts of other libraries may have theirs."""
+    return text.rstrip(" .") + "."
 
 
 @dataclass

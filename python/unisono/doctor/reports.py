@@ -3,7 +3,7 @@
 from collections import Counter
 
 from unisono.doctor.diagnosis import Diagnosis, Verdict
-from unisono.doctor.job import Job, ranks_text
+from unisono.doctor.job import Job, number_of, ranks_text, sentence
 from unisono.doctor.parts import Part
 
 __all__ = ["judge_reports"]
@@ -59,12 +59,12 @@ def _died(
         f"RAS says that {label} ({part.names.get((0, rank), 'process unknown')}) {said}."
         for label, rank in list(zip(labels, ranks, strict=True))[:8]
     ]
-    them = "it" if len(ranks) == 1 else "them"
+    them = number_of(ranks, "it", "them")
     text = f"{ranks_text(labels)} died: RAS considers {them} dead."
     if not is_dead:
         text = (
-            f"{ranks_text(labels)} died, or each of {them} is stopped as a whole: RAS cannot "
-            f"reach {them}."
+            f"{ranks_text(labels)} died, or {number_of(labels, 'is', 'are')} stopped as a whole: "
+            f"RAS cannot reach {them}."
         )
     would_help = [] if is_dead else ["A second report of RAS after a minute."]
     return Diagnosis(
@@ -80,7 +80,7 @@ def _errors(parts: list[Part]) -> Diagnosis | None:
             ranks = sorted(found)
             labels = _labels(parts, part, ranks)
             evidence = [
-                f"{label}: {found[rank]}."
+                sentence(f"{label}: {found[rank]}")
                 for label, rank in list(zip(labels, ranks, strict=True))[:8]
             ]
             text = f"NCCL reports an error on {ranks_text(labels)}. {evidence[0]}"
@@ -125,13 +125,14 @@ def _behind(every: list[Part], last: list[Part], takings: list[str]) -> Diagnosi
     if moved:
         return Diagnosis(
             Verdict.slow, 0.8,
-            f"Ranks are at different calls, but go on: between the reports of {takings[0]} and "
-            f"{takings[-1]} they have launched more.", evidence=evidence,
+            f"Ranks are at different calls, but make progress: between the reports of {takings[0]} "
+            f"and {takings[-1]} they have launched more.", evidence=evidence,
         )  # fmt: skip
     if not ranks:
         text = "Every rank that is behind in one communicator is ahead in another."
         if suspects:
-            text = f"{ranks_text(suspects)} are behind; RAS does not show which wait for messages."
+            text = (f"{ranks_text(suspects)} {number_of(suspects, 'is', 'are')} behind; RAS does "
+                    "not show which ranks wait for messages.")  # fmt: skip
         return Diagnosis(
             Verdict.undecided, 0.0, text, evidence=evidence,
             would_help=["Flight Recorder's dumps, which have the order of each rank's calls."],
@@ -140,8 +141,9 @@ def _behind(every: list[Part], last: list[Part], takings: list[str]) -> Diagnosi
     if moved is None:
         return Diagnosis(
             Verdict.undecided, 0.0,
-            f"{evidence[0]} One report does not tell a stuck job from one that moves: if {who} is "
-            "as far behind in a second one, it never joined.", evidence=evidence,
+            f"{evidence[0]} One report does not tell a stuck job from one that moves: if {who} "
+            f"{number_of(ranks, 'is', 'are')} as far behind in a second one, "
+            f"{number_of(ranks, 'it', 'they')} never joined.", evidence=evidence,
             would_help=["A second report of RAS, some seconds later."],
         )  # fmt: skip
     return Diagnosis(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,55 @@ def test_calls_without_numbers_are_aligned(tmp_path: Path) -> None:
     found = diagnose(read_files(paths))
     assert (found.verdict, found.ranks) == (
         "stuck outside communication", [f"rank {job.victim}"]), found.paragraph  # fmt: skip
+
+
+# A subject of several ranks with a verb for one.
+_WRONG_NUMBER = re.compile(r"\branks [\d, and]+\d (is|has|was|makes|waits)\b")
+
+
+def assert_well_written(found: Diagnosis) -> None:
+    """Sentences, each with its one full stop, whose verbs agree with their ranks."""
+    for text in (found.paragraph, *found.evidence, *found.would_help, *found.cycle):
+        assert text.endswith("."), text
+        assert ".." not in text, text
+        assert not _WRONG_NUMBER.search(text), text
+        assert text[0].isupper() or text in found.cycle, text
+
+
+def test_a_verdict_on_several_ranks_is_in_the_plural(tmp_path: Path) -> None:
+    [seed] = seeds(1)
+    job = simulate(seed, "outside", flat=True)
+    paths = write(job, tmp_path, "nccl")
+    victim = paths[job.victim]
+    other = paths[(job.victim + 1) % job.ranks]
+    # Another rank is as far as the victim.
+    times = other.stat()
+    other.write_bytes(victim.read_bytes())
+    os.utime(other, ns=(times.st_mtime_ns, times.st_mtime_ns))
+    found = diagnose(read_files(paths))
+    assert found.verdict == "stuck outside communication", found.paragraph
+    assert len(found.ranks) == 2
+    assert "did not join it, and are stuck outside communication." in found.paragraph
+    assert_well_written(found)
+
+
+@pytest.mark.parametrize("fault", ["", *FAULTS])
+def test_verdicts_are_written_in_sentences(tmp_path: Path, fault: str) -> None:
+    for format_ in FORMATS:
+        for seed in seeds(2):
+            assert_well_written(examine(tmp_path / format_ / str(seed), seed, fault, format_))
+
+
+def test_a_report_of_several_silent_processes_is_in_the_plural(tmp_path: Path) -> None:
+    [path, _] = write(simulate(1, "outside", flat=True), tmp_path, "ras_json")
+    report = json.loads(path.read_text())
+    [world] = report["communicators"]
+    for count, said in ((1, "is stopped as a whole: RAS cannot reach it."),
+                        (2, "are stopped as a whole: RAS cannot reach them.")):  # fmt: skip
+        world["missing_ranks"] = [{**one, "status": {}} for one in world["ranks"][:count]]
+        path.write_text(json.dumps(report | {"communicators": [
+            world | {"ranks": world["ranks"][count:]}]}))  # fmt: skip
+        found = diagnose(read_files([path]))
+        assert found.verdict == "died"
+        assert found.paragraph.endswith(said), found.paragraph
+        assert_well_written(found)
