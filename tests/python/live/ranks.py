@@ -12,6 +12,9 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from unisono.live import Overview, ask
 
 LIMIT_S = 60
 PROGRAM = """
@@ -76,3 +79,15 @@ def running(folder: Path, ranks: int) -> Iterator[Running]:
         yield job
     finally:
         job.end()
+
+
+def look(job: str, wanted: str, waiting: int = 0) -> dict[str, Any]:
+    """What ras says of the job, once it is the verdict and so many ranks wait for others."""
+    until = time.monotonic() + LIMIT_S
+    while True:
+        [found] = Overview(ask(job)).document()["jobs"]
+        wait = sum(bool(place["waits_for"]) for one in found["communicators"]
+                   for place in one["places"])  # fmt: skip
+        if (found["verdict"] == wanted and wait >= waiting) or time.monotonic() > until:
+            return dict(found)
+        time.sleep(0.1)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from python.live.ranks import LIMIT_S, running
+from python.live.ranks import LIMIT_S, look, running
 from typer.testing import CliRunner
 from unisono.cli.app import app
 from unisono.doctor.parts import DumpError
@@ -22,18 +22,6 @@ from unisono.live import Answer, Overview, ask
 from unisono.live.parts import check_answer
 
 STOPPED = 3
-
-
-def look(job: str, wanted: str, waiting: int = 0) -> dict[str, Any]:
-    """What ras says of the job, once it is the verdict and so many ranks wait for others."""
-    until = time.monotonic() + LIMIT_S
-    while True:
-        [found] = Overview(ask(job)).document()["jobs"]
-        wait = sum(bool(place["waits_for"]) for one in found["communicators"]
-                   for place in one["places"])  # fmt: skip
-        if (found["verdict"] == wanted and wait >= waiting) or time.monotonic() > until:
-            return dict(found)
-        time.sleep(0.1)
 
 
 def test_a_stopped_rank_is_named_with_those_who_wait_for_it(tmp_path: Path) -> None:
