@@ -14,13 +14,13 @@ import selectors
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from unisono.doctor import flight_recorder, nccl_ras, nccl_x, unisono_record
 from unisono.doctor.job import Job
-from unisono.doctor.parts import DumpError, Part
+from unisono.doctor.parts import Claim, DumpError, Part
 from unisono.doctor.plain_pickle import load
 from unisono.errors import MisuseError
 
@@ -98,7 +98,7 @@ def read_files(paths: Iterable[Path]) -> Job:
             problems.append(f"{path}: {wrong}")
     if not parts:
         raise MisuseError("; ".join(problems[:5]) or "there are no files to read")
-    return Job(parts, problems)
+    return Job(parts, problems, may_empty=True)
 
 
 def _files(paths: Iterable[Path]) -> Iterable[Path]:
@@ -175,6 +175,7 @@ def _start(paths: Sequence[Path], mine: list[int]) -> _Reader:
 def _read_all(paths: Sequence[Path]) -> list[_Outcome]:
     found: list[_Outcome] = [([], "")] * len(paths)
     workers = max(1, min(os.cpu_count() or 1, len(paths)))
+    shared: dict[Claim, Claim] = {}
     with selectors.DefaultSelector() as selector:
         for first in range(min(workers, len(paths))):
             reader = _start(paths, list(range(first, len(paths), workers)))
@@ -184,7 +185,7 @@ def _read_all(paths: Sequence[Path]) -> list[_Outcome]:
                 reader = key.data
                 received = os.read(reader.pipe, 1 << 20)
                 reader.received += received
-                _take(reader, found)
+                _take(reader, found, shared)
                 if received:
                     continue
                 selector.unregister(reader.pipe)
@@ -199,12 +200,25 @@ def _read_all(paths: Sequence[Path]) -> list[_Outcome]:
     return found
 
 
-def _take(reader: _Reader, found: list[_Outcome]) -> None:
-    """The outcomes that have arrived whole."""
+def _take(reader: _Reader, found: list[_Outcome], shared: dict[Claim, Claim]) -> None:
+    """The outcomes that have arrived whole; they have equal claims in common.
+
+    Each of 8,192 ranks names all of them as members: these lists would take two gigabytes.
+    """
     while len(reader.received) >= _LENGTH.size:
         (length,) = _LENGTH.unpack_from(reader.received)
         end = _LENGTH.size + length
         if len(reader.received) < end:
             return
-        found[reader.left.pop(0)] = pickle.loads(reader.received[_LENGTH.size : end])
+        parts, wrong = pickle.loads(reader.received[_LENGTH.size : end])
         del reader.received[:end]
+        for part in parts:
+            part.claims = [_shared(one, shared) for one in part.claims]
+        found[reader.left.pop(0)] = parts, wrong
+
+
+def _shared(claim: Claim, shared: dict[Claim, Claim]) -> Claim:
+    """The claim, whose group is that of an earlier one where they are equal."""
+    group = replace(claim, place=-1)
+    group = shared.setdefault(group, group)
+    return replace(group, place=claim.place)

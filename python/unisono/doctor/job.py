@@ -1,5 +1,6 @@
 """All parts as one job: processes, groups, and one table of calls."""
 
+import ctypes
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -86,9 +87,14 @@ class Job:
     """
 
     def __init__(
-        self, parts: Iterable[Part], problems: Iterable[str] = (), *, is_one_run: bool = False
-    ) -> None:
-        """Parts that are known to be of one run of a job need not look so."""
+        self, parts: Iterable[Part], problems: Iterable[str] = (), *, is_one_run: bool = False,
+        may_empty: bool = False,
+    ) -> None:  # fmt: skip
+        """Parts that are known to be of one run of a job need not look so.
+
+        With `may_empty`, the parts lose their calls, which the job's table has.
+        """
+        self._may_empty = may_empty
         self.problems = list(problems)
         self.notes: list[str] = []
         self.processes: list[Process] = []
@@ -202,22 +208,28 @@ class Job:
                 values = part.calls[name]
                 tables[name].append(maps[name][values] if name in maps else values)
             tables["process"].append(np.full(len(part.calls["group"]), process, np.int32))
+            if self._may_empty:  # the table has them now: of 8,192 ranks, a gigabyte
+                part.calls = {}
         self.kinds, self.types = list(kinds), list(types)
-        calls = {
-            name: np.concatenate(values) if values else
-            np.zeros(0, COLUMNS.get(name, np.int32))
-            for name, values in tables.items()
-        }  # fmt: skip
-        return self._in_order(calls)
+        calls: dict[str, Array] = {}
+        for name in list(tables):
+            columns = tables.pop(name)
+            none = np.zeros(0, COLUMNS.get(name, np.int32))
+            calls[name] = np.concatenate(columns) if columns else none
+            del columns
+        _give_back_memory()
+        self._put_in_order(calls)
+        return calls
 
-    def _in_order(self, calls: dict[str, Array]) -> dict[str, Array]:
+    def _put_in_order(self, calls: dict[str, Array]) -> None:
         """Where a process left one file a group, its calls by the time at which they were made."""
         if all(len(one.files) < 2 for one in self.processes):
-            return calls
+            return
         has_several = np.array([len(one.files) > 1 for one in self.processes])
         made = np.where(has_several[calls["process"]], calls["created"], 0)
         order = np.lexsort((made, calls["process"]))
-        return {name: values[order] for name, values in calls.items()}
+        for name in calls:
+            calls[name] = calls[name][order]
 
     def _find_unknown(self, parts: Sequence[Part]) -> None:
         """Ranks of no known group that lack among the numbers of the dumps' files, if few do."""
@@ -278,6 +290,13 @@ class Job:
 def parts_of(parts: Iterable[Part], reports: bool) -> list[Part]:
     """Reports, which have counts alone, or dumps, which have calls."""
     return [part for part in parts if part.format.endswith("-ras") is reports]
+
+
+def _give_back_memory() -> None:
+    """Returns what many small arrays held to the system: the C library keeps it otherwise."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _largest(parts: Sequence[Part]) -> str:

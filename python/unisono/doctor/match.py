@@ -31,14 +31,17 @@ def slots_of(job: Job) -> Array:
         return found
     keys = (numbers[kept], calls["group"][kept], calls["process"][kept])
     order = np.lexsort(keys)
-    changes = np.zeros(len(order), bool)
-    changes[0] = True
+    same = np.ones(len(order), bool)
+    same[0] = False
     for key in keys:
-        changes[1:] |= np.diff(key[order]) != 0
-    place = np.arange(len(order))
-    run = np.maximum.accumulate(np.where(changes, place, 0))
-    which = np.minimum(place - run, (1 << SHIFT) - 1)
-    found[kept[order]] = (numbers[kept][order] << SHIFT) + which
+        sorted_key = key[order]
+        same[1:] &= sorted_key[1:] == sorted_key[:-1]
+    kept = kept[order]
+    found[kept] = numbers[kept] << SHIFT
+    if same.any():
+        place = np.arange(len(order))
+        run = np.maximum.accumulate(np.where(same, 0, place))
+        found[kept] += np.minimum(place - run, (1 << SHIFT) - 1)
     return found
 
 
