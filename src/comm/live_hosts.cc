@@ -16,9 +16,9 @@
 namespace unisono::comm {
 namespace {
 
-constexpr std::string_view request_head = "survey ";
+constexpr std::string_view survey_head = "survey ";
 // For the ranks of all hosts together, of the two seconds that the command may take.
-constexpr std::uint32_t patience_ms = 1200;
+constexpr std::uint32_t survey_ms = 1200;
 constexpr std::chrono::milliseconds most_local_patience(1000);
 constexpr std::chrono::seconds patience_with_reader(5);
 // As the command reads them.
@@ -55,11 +55,11 @@ std::shared_ptr<HostSurveys> join_surveys(const Job& job, const ControlGroup& gr
 
 bool answer_survey(const std::shared_ptr<HostSurveys>& surveys, std::uint64_t job,
                    std::string_view request, int descriptor) {
-  const auto entries = entries_asked_for(request, request_head);
+  const auto entries = entries_asked_for(request, survey_head);
   if (!entries || surveys == nullptr) return false;
   auto thread =
       sys::start_thread("asks other hosts' ranks", [surveys, job, descriptor, entries = *entries] {
-        const auto answers = surveys->ask_others(static_cast<std::uint32_t>(entries), patience_ms);
+        const auto answers = surveys->ask_others(static_cast<std::uint32_t>(entries), survey_ms);
         sys::answer_and_close(descriptor, survey_json(job, answers), patience_with_reader);
       });
   if (!thread.ok()) {

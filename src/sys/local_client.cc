@@ -19,12 +19,12 @@
 namespace unisono::sys {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
-constexpr std::size_t read_bytes = 65536;
+constexpr std::size_t bytes_at_once = 65536;
 
-int milliseconds_until(Clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+int milliseconds_until(Steady::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Steady::now());
   return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
 }
 
@@ -53,7 +53,7 @@ class Asked {
 
   // Takes what has come.
   void hear(std::size_t most_bytes) {
-    std::array<char, read_bytes> buffer;
+    std::array<char, bytes_at_once> buffer;
     const ssize_t got = recv(descriptor_, buffer.data(), buffer.size(), 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got < 0) return silent(str("broke off its answer: ", std::strerror(errno)));
@@ -128,7 +128,7 @@ class Asked {
 
 std::vector<LocalReply> ask_local(std::span<const std::string> paths, std::string_view request,
                                   std::chrono::milliseconds patience, std::size_t most_bytes) {
-  const auto deadline = Clock::now() + patience;
+  const auto deadline = Steady::now() + patience;
   std::vector<Asked> asked;
   asked.reserve(paths.size());
   for (const std::string& path : paths) asked.emplace_back(path, request);
@@ -152,7 +152,7 @@ std::vector<LocalReply> ask_local(std::span<const std::string> paths, std::strin
 }
 
 void answer_and_close(int descriptor, std::string_view answer, std::chrono::milliseconds patience) {
-  const auto deadline = Clock::now() + patience;
+  const auto deadline = Steady::now() + patience;
   while (!answer.empty()) {
     pollfd polled{.fd = descriptor, .events = POLLOUT, .revents = 0};
     const int left_ms = milliseconds_until(deadline);

@@ -26,7 +26,7 @@ using sys::Silence;
 
 constexpr std::uint32_t patience_ms = test::is_sanitized ? 6000 : 1500;
 
-SurveyAnswer answer(int rank, int ranks, std::string contents) {
+SurveyAnswer answered(int rank, int ranks, std::string contents) {
   return {*Rank::among(rank, ranks), {.contents = std::move(contents), .silence = Silence::none}};
 }
 
@@ -82,7 +82,7 @@ class Hosts {
           std::vector<SurveyAnswer> out;
           const int first = rank / per_host_ * per_host_;
           for (int one = first; one < std::min(first + per_host_, ranks_); ++one)
-            out.push_back(answer(one, ranks_, str("rank ", one, ", ", survey.entries)));
+            out.push_back(answered(one, ranks_, str("rank ", one, ", ", survey.entries)));
           return out;
         });
     world.world()->post([surveys] { surveys->serve(); });
@@ -169,7 +169,7 @@ TEST(Survey, TellsNothingToWhoHasAnotherKey) {
 
 TEST(Survey, LeavesOutWhatDoesNotFit) {
   const std::vector<SurveyAnswer> answers{
-      answer(0, 3, "short"), answer(1, 3, std::string(5000, 'x')), answer(2, 3, "short, too")};
+      answered(0, 3, "short"), answered(1, 3, std::string(5000, 'x')), answered(2, 3, "short, too")};
   const auto bytes = encode(answers, 2000);
   EXPECT_LE(bytes.size(), 2000U);
   const auto decoded = decode_survey_answers(bytes, 3);
@@ -184,11 +184,11 @@ TEST(Survey, RefusesWhatCannotBe) {
   const auto refused = [](const std::vector<SurveyAnswer>& answers, int ranks) {
     return !decode_survey_answers(encode(answers), ranks).ok();
   };
-  EXPECT_FALSE(refused({answer(0, 2, "a"), answer(1, 2, "b")}, 2));
-  EXPECT_TRUE(refused({answer(0, 2, "a"), answer(0, 2, "b")}, 2));  // twice
-  EXPECT_TRUE(refused({answer(1, 2, "b"), answer(0, 2, "a")}, 2));  // another order
-  EXPECT_TRUE(refused({answer(7, 8, "a")}, 2));                     // no such rank
-  EXPECT_TRUE(refused({answer(0, 2, "")}, 2));                      // neither answer nor silence
+  EXPECT_FALSE(refused({answered(0, 2, "a"), answered(1, 2, "b")}, 2));
+  EXPECT_TRUE(refused({answered(0, 2, "a"), answered(0, 2, "b")}, 2));  // twice
+  EXPECT_TRUE(refused({answered(1, 2, "b"), answered(0, 2, "a")}, 2));  // another order
+  EXPECT_TRUE(refused({answered(7, 8, "a")}, 2));                     // no such rank
+  EXPECT_TRUE(refused({answered(0, 2, "")}, 2));                      // neither answer nor silence
   EXPECT_TRUE(decode_survey(encode(Survey{{0, 3}, 1, 1}), 3).ok());
   EXPECT_FALSE(decode_survey(encode(Survey{{0, 4}, 1, 1}), 3).ok());
   EXPECT_FALSE(decode_survey(encode(Survey{{2, 2}, 1, 1}), 3).ok());

@@ -17,20 +17,20 @@
 namespace unisono::comm {
 namespace {
 
-constexpr std::int64_t millisecond_ns = 1'000'000;
-constexpr int most_asked = 20;
+constexpr std::int64_t ns_per_ms = 1'000'000;
+constexpr int most_hosts_asked = 20;
 // Ranks of a host that are tried. The next one is, when the one before has failed or has taken so
 // long: a rank that makes no call looks at its connections ten times a second.
 constexpr std::size_t most_tried = 8;
-constexpr std::int64_t stagger_ns = 250 * millisecond_ns;
-constexpr std::int64_t look_again_ns = 500 * millisecond_ns;
+constexpr std::int64_t next_rank_after_ns = 250 * ns_per_ms;
+constexpr std::int64_t ask_address_again_ns = 500 * ns_per_ms;
 // What a rank keeps of its time for sending its answer on, and its host's ranks for theirs.
-constexpr std::uint32_t kept_ms = 200;
+constexpr std::uint32_t kept_for_sending_ms = 200;
 // Surveys that a rank answers or makes at once; others are refused.
-constexpr int most_at_once = 4;
+constexpr int most_surveys = 4;
 
 // Whether nobody listens there. An Error has no number, but ends with the system's words for it.
-bool is_refused(const Error& error) {
+bool is_nobody_there(const Error& error) {
   return error.message.find(std::strerror(ECONNREFUSED)) != std::string::npos;
 }
 
@@ -52,7 +52,8 @@ class Asking {
   Asking& operator=(const Asking&) = delete;
 
   sys::Task<int> run(std::vector<RankRange> ranges) {
-    for (const RankRange& range : ranges) begin(divide({range.first - 1, range.end}, most_asked));
+    for (const RankRange& range : ranges)
+      begin(divide({range.first - 1, range.end}, most_hosts_asked));
     while (open_ > 0) {
       sys::Wait wait(world_.scheduler(), changed_, sys::no_deadline_ns);
       co_await wait;
@@ -108,7 +109,7 @@ sys::Task<void> Asking::ask(RankRange hosts) {
   for (std::size_t i = 0; i < most && !reached->answers && world_.now_ns() < until_ns; ++i) {
     tasks_.spawn(try_rank(ranks[i], hosts, until_ns, reached));
     const bool is_last = i + 1 == most;
-    const std::int64_t next_ns = is_last ? until_ns : world_.now_ns() + stagger_ns;
+    const std::int64_t next_ns = is_last ? until_ns : world_.now_ns() + next_rank_after_ns;
     while (!reached->answers && reached->silent.size() <= i &&
            world_.now_ns() < std::min(next_ns, until_ns)) {
       sys::Wait wait(world_.scheduler(), changed_, std::min(next_ns, until_ns));
@@ -125,7 +126,7 @@ sys::Task<void> Asking::ask(RankRange hosts) {
       if (known != reached->silent.end()) answer.reply = known->second;
       note(answer);
     }
-    if (hosts.size() > 1) begin(divide(hosts, most_asked));
+    if (hosts.size() > 1) begin(divide(hosts, most_hosts_asked));
   }
   --open_;
   changed_.notify_all();
@@ -139,7 +140,7 @@ sys::Task<void> Asking::try_rank(int rank, RankRange hosts, std::int64_t until_n
   } else {
     sys::LocalReply silent;
     const Error& error = answers.error();
-    const bool is_dead = is_refused(error);
+    const bool is_dead = is_nobody_there(error);
     if (is_dead) silent.silence = sys::Silence::dead;
     silent.why = str(is_dead ? "has ended: " : "cannot be asked: ", error.message);
     if (error.timed_out) silent.why = "did not answer in time, nor did another rank on its host";
@@ -154,7 +155,7 @@ sys::Task<Result<sys::Address>> Asking::address_of(int rank, std::int64_t until_
       co_return timeout_error(rank, "where rank ", rank, " is could not be looked up in time");
     if (node_->has_directory()) node_->directory().seek_address(rank);
     sys::Wait wait(world_.scheduler(), node_->changed(),
-                   std::min(until_ns, world_.now_ns() + look_again_ns));
+                   std::min(until_ns, world_.now_ns() + ask_address_again_ns));
     co_await wait;
   }
   co_return sys::Address::parse(*node_->known_address(rank));
@@ -172,9 +173,9 @@ sys::Task<Result<std::vector<SurveyAnswer>>> Asking::answers_of(int rank, RankRa
                                link_key(node_->job_key()), node_->wire(), until_ns, refusal);
   if (!channel.ok()) co_return channel.take_error();
   Survey survey{hosts, entries_, 0};
-  const std::int64_t left_ms = (until_ns - world_.now_ns()) / millisecond_ns - kept_ms;
+  const std::int64_t left_ms = (until_ns - world_.now_ns()) / ns_per_ms - kept_for_sending_ms;
   survey.patience_ms = static_cast<std::uint32_t>(
-      std::clamp<std::int64_t>(left_ms, kept_ms, most_survey_patience_ms));
+      std::clamp<std::int64_t>(left_ms, kept_for_sending_ms, most_survey_patience_ms));
   const std::vector<std::byte> payload = encode(survey);
   const MessageKey no_key;
   Status sent = co_await (*channel)->write(FrameKind::survey, no_key, payload, until_ns);
@@ -212,7 +213,7 @@ void HostSurveys::serve() {
 
 bool HostSurveys::enter() {
   // Relaxed: it orders nothing else.
-  if (at_once_.fetch_add(1, std::memory_order_relaxed) < most_at_once) return true;
+  if (at_once_.fetch_add(1, std::memory_order_relaxed) < most_surveys) return true;
   leave();
   return false;
 }
@@ -223,7 +224,7 @@ std::vector<SurveyAnswer> HostSurveys::ask_others(std::uint32_t entries,
   if (!node || roster_.hosts() == 1) return {};
   if (!enter()) return {};
   const int own = roster_.host_of(node->rank());
-  Asking asking(node, roster_, entries, world_->now_ns() + patience_ms * millisecond_ns);
+  Asking asking(node, roster_, entries, world_->now_ns() + patience_ms * ns_per_ms);
   std::vector<RankRange> ranges;
   for (const RankRange& range : {RankRange{0, own}, RankRange{own + 1, roster_.hosts()}})
     if (range.size() > 0) ranges.push_back(range);
@@ -237,9 +238,8 @@ std::vector<SurveyAnswer> HostSurveys::answer_for(const Survey& survey) {
   const auto node = node_.lock();
   if (!node) return {};
   Survey here = survey;
-  here.patience_ms -= std::min(here.patience_ms / 2, kept_ms);
-  Asking asking(node, roster_, survey.entries,
-                world_->now_ns() + survey.patience_ms * millisecond_ns);
+  here.patience_ms -= std::min(here.patience_ms / 2, kept_for_sending_ms);
+  Asking asking(node, roster_, survey.entries, world_->now_ns() + survey.patience_ms * ns_per_ms);
   std::vector<RankRange> ranges;
   if (survey.hosts.size() > 1) ranges.push_back({survey.hosts.first + 1, survey.hosts.end});
   std::vector<SurveyAnswer> answers;
@@ -275,7 +275,7 @@ void HostSurveys::answer(std::unique_ptr<Channel> channel, std::span<const std::
   auto thread = sys::start_thread(
       "answers for this host", [self = shared_from_this(), asked = *survey, held, respond] {
         const std::vector<std::byte> answers = encode(self->answer_for(asked));
-        const std::int64_t until_ns = self->world_->now_ns() + asked.patience_ms * millisecond_ns;
+        const std::int64_t until_ns = self->world_->now_ns() + asked.patience_ms * ns_per_ms;
         self->world_->run(respond(std::move(*held), answers, until_ns));
         self->leave();
       });

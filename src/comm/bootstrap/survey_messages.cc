@@ -9,7 +9,9 @@ namespace {
 // Rank 4, silence 1, process 4, two lengths of 4.
 constexpr std::size_t answer_head_bytes = 17;
 
-Error malformed(std::string_view what) { return environment_error("received a malformed ", what); }
+Error malformed_survey(std::string_view what) {
+  return environment_error("received a malformed ", what);
+}
 
 }  // namespace
 
@@ -31,7 +33,7 @@ Result<Survey> decode_survey(std::span<const std::byte> payload, int hosts) {
   out.patience_ms = in.number<std::uint32_t>();
   if (!in.done() || first >= end || end > static_cast<std::uint32_t>(hosts) ||
       out.patience_ms > most_survey_patience_ms)
-    return malformed("survey");
+    return malformed_survey("survey");
   out.hosts = {static_cast<int>(first), static_cast<int>(end)};
   return out;
 }
@@ -62,7 +64,7 @@ Result<std::vector<SurveyAnswer>> decode_survey_answers(std::span<const std::byt
   WireReader in(payload);
   std::vector<SurveyAnswer> out;
   const auto count = in.number<std::uint32_t>();
-  if (count > static_cast<std::uint32_t>(ranks)) return malformed("answer to a survey");
+  if (count > static_cast<std::uint32_t>(ranks)) return malformed_survey("answer to a survey");
   for (std::uint32_t i = 0; i < count; ++i) {
     const auto rank = Rank::among(in.number<std::uint32_t>(), ranks);
     const auto silence = in.number<std::uint8_t>();
@@ -73,14 +75,14 @@ Result<std::vector<SurveyAnswer>> decode_survey_answers(std::span<const std::byt
     if (!in.ok() || !rank || !is_ascending || process > INT32_MAX ||
         silence > static_cast<std::uint8_t>(sys::Silence::unresponsive) ||
         contents.empty() == (silence == 0))
-      return malformed("answer to a survey");
+      return malformed_survey("answer to a survey");
     out.push_back({*rank,
                    {.contents = std::string(contents),
                     .silence = static_cast<sys::Silence>(silence),
                     .why = std::string(why),
                     .process = static_cast<int>(process)}});
   }
-  if (!in.done()) return malformed("answer to a survey");
+  if (!in.done()) return malformed_survey("answer to a survey");
   return out;
 }
 
