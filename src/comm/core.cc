@@ -87,6 +87,8 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
                          .communicator = core->id,
                          .group = core->group_name,
                          .spins = spins_of(*job),
+                         .longest_sleep_ns = comm::Backoff::longest_sleep_of(
+                             job->ranks_on_host() / std::max(job->sys_world().processors(), 1)),
                          .record_slots = static_cast<std::size_t>(std::max<std::int64_t>(
                              job->settings().integer(Setting::record_slots), 1)),
                          .on_failure = [of = core.get()] { comm::dump_process_to_directory(*of); }},

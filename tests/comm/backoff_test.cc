@@ -51,5 +51,15 @@ TEST(Backoff, SleepsGrowToABoundAndBeginAnewAfterProgress) {
   EXPECT_EQ(backoff.idle_polls(), 0);
 }
 
+TEST(Backoff, ManyRanksOfACoreSleepLonger) {
+  EXPECT_EQ(Backoff::longest_sleep_of(0), Backoff::longest_sleep_ns);
+  EXPECT_EQ(Backoff::longest_sleep_of(8), Backoff::longest_sleep_ns);
+  EXPECT_EQ(Backoff::longest_sleep_of(256), 32 * Backoff::longest_sleep_ns);
+  Backoff backoff(world(), 0, Backoff::longest_sleep_of(16));
+  std::vector<std::int64_t> sleeps;
+  while (sleeps.size() < 12) backoff.step([&](std::int64_t ns) { sleeps.push_back(ns); });
+  EXPECT_EQ(sleeps.back(), 2 * Backoff::longest_sleep_ns);
+}
+
 }  // namespace
 }  // namespace unisono::comm

@@ -16,11 +16,12 @@ Connections::Connections(std::shared_ptr<Job> job, std::uint64_t communicator, s
       communicator_(communicator),
       epoch_(epoch),
       rank_(rank),
-      world_ranks_(world_ranks),
-      by_peer_(world_ranks.size()) {}
+      world_ranks_(world_ranks) {}
 
 Connections::Entry* Connections::find(int peer, int channel) {
-  for (const auto& entry : by_peer_[static_cast<std::size_t>(peer)])
+  const auto found = by_peer_.find(peer);
+  if (found == by_peer_.end()) return nullptr;
+  for (const auto& entry : found->second)
     if (entry->channel == channel) return entry.get();
   return nullptr;
 }
@@ -45,7 +46,7 @@ Status Connections::make_entry(int peer, int channel) {
   // abort() may have run before this connection existed.
   if (aborted_) entry->connection->abort(fault_);
   all_.push_back(entry.get());
-  by_peer_[static_cast<std::size_t>(peer)].push_back(std::move(entry));
+  by_peer_[peer].push_back(std::move(entry));
   return {};
 }
 
@@ -140,8 +141,9 @@ void Connections::sleep(std::int64_t at_most_ns) const {
 }
 
 Status Connections::check_peer(int peer) {
-  for (const auto& entry : by_peer_[static_cast<std::size_t>(peer)])
-    UNISONO_TRY(entry->connection->check_peer());
+  const auto found = by_peer_.find(peer);
+  if (found == by_peer_.end()) return {};
+  for (const auto& entry : found->second) UNISONO_TRY(entry->connection->check_peer());
   return {};
 }
 
@@ -183,7 +185,7 @@ void Connections::close() {
   all_.clear();
   mapped_ = 0;
   being_made_ = 0;
-  for (auto& entries : by_peer_) entries.clear();
+  by_peer_.clear();
   scratch_.reset();
   scratch_bytes_ = 0;
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -74,7 +75,7 @@ class Connections : public engine::Resources {
   // Guards the list and its send fifos against report() and abort() from other threads; the thread
   // that drives the communicator takes it only to add to them.
   mutable std::mutex mutex_;
-  std::vector<std::vector<std::unique_ptr<Entry>>> by_peer_;
+  std::map<int, std::vector<std::unique_ptr<Entry>>> by_peer_;  // those that are used
   std::vector<Entry*> all_;
   std::size_t mapped_ = 0;  // of all_, those that are ready and need no progress
   std::size_t next_checked_ = 0;

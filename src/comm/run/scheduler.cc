@@ -233,7 +233,7 @@ Status Scheduler::enqueue(Task& task) {
 Status Scheduler::wait(Task& task, std::int64_t until_ns) {
   if (task.done()) return task.outcome();
   waiters_.fetch_add(1);
-  Backoff backoff(world_, options_.spins);
+  Backoff backoff(world_, options_.spins, options_.longest_sleep_ns);
   InterruptWatch interrupts;
   Status gave_up;
   while (!task.done()) {

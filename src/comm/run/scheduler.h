@@ -40,6 +40,7 @@ class Scheduler {
     std::uint64_t communicator = 0;
     std::string group;
     int spins = 1000;
+    std::int64_t longest_sleep_ns = Backoff::longest_sleep_ns;
     std::size_t record_slots = 1024;
     // Called once, on the thread that drives, when the communicator has failed and the record is
     // closed, before waiting threads see the failure.

@@ -91,7 +91,7 @@ void Scheduler::help() {
 
 void Scheduler::run_progress_thread() {
   set_log_rank(options_.rank);
-  Backoff backoff(world_, options_.spins);
+  Backoff backoff(world_, options_.spins, options_.longest_sleep_ns);
   std::int64_t looked_ns = now_ns();
   std::unique_lock lock(thread_mutex_);
   while (!stopping_) {
