@@ -168,8 +168,9 @@ TEST(Survey, TellsNothingToWhoHasAnotherKey) {
 }
 
 TEST(Survey, LeavesOutWhatDoesNotFit) {
-  const std::vector<SurveyAnswer> answers{
-      answered(0, 3, "short"), answered(1, 3, std::string(5000, 'x')), answered(2, 3, "short, too")};
+  const std::vector<SurveyAnswer> answers{answered(0, 3, "short"),
+                                          answered(1, 3, std::string(5000, 'x')),
+                                          answered(2, 3, "short, too")};
   const auto bytes = encode(answers, 2000);
   EXPECT_LE(bytes.size(), 2000U);
   const auto decoded = decode_survey_answers(bytes, 3);
@@ -187,8 +188,8 @@ TEST(Survey, RefusesWhatCannotBe) {
   EXPECT_FALSE(refused({answered(0, 2, "a"), answered(1, 2, "b")}, 2));
   EXPECT_TRUE(refused({answered(0, 2, "a"), answered(0, 2, "b")}, 2));  // twice
   EXPECT_TRUE(refused({answered(1, 2, "b"), answered(0, 2, "a")}, 2));  // another order
-  EXPECT_TRUE(refused({answered(7, 8, "a")}, 2));                     // no such rank
-  EXPECT_TRUE(refused({answered(0, 2, "")}, 2));                      // neither answer nor silence
+  EXPECT_TRUE(refused({answered(7, 8, "a")}, 2));                       // no such rank
+  EXPECT_TRUE(refused({answered(0, 2, "")}, 2));  // neither answer nor silence
   EXPECT_TRUE(decode_survey(encode(Survey{{0, 3}, 1, 1}), 3).ok());
   EXPECT_FALSE(decode_survey(encode(Survey{{0, 4}, 1, 1}), 3).ok());
   EXPECT_FALSE(decode_survey(encode(Survey{{2, 2}, 1, 1}), 3).ok());

@@ -25,10 +25,10 @@ constexpr std::int64_t tell_late_ns = 2'000 * millisecond_ns;
 constexpr std::size_t max_secret_bytes = 256;
 constexpr std::int64_t first_pause_ns = 10 * millisecond_ns;
 constexpr std::int64_t max_pause_ns = 500 * millisecond_ns;
-// Ranks with a common first address come one after another, but for the first ones: a rank serves
-// one in less than this time.
-constexpr int most_at_once = 16;
-constexpr std::int64_t turn_ns = millisecond_ns / 2;
+// Ranks with a common first address come one after another, but for the first ones. A visit takes
+// less than half of this time of the visited rank's processor (bench/results/init_scale.txt).
+constexpr int most_at_once = 4;
+constexpr std::int64_t turn_ns = millisecond_ns / 10;
 // With a file for a rendezvous, ranks with so many below them write files of their own, so that no
 // rank serves many. A rank finds its parent in two steps then.
 constexpr int least_below_gate = 32;
