@@ -33,6 +33,27 @@ struct Pool::Stretch::Piece {
   std::size_t used = 0;
 };
 
+struct Pool::OwnPieces {
+  std::mutex mutex;
+  std::map<std::uint64_t, std::weak_ptr<Stretch::Piece>> pieces;
+
+  void add(const std::shared_ptr<Stretch::Piece>& piece) {
+    const std::lock_guard lock(mutex);
+    std::erase_if(pieces, [](const auto& entry) { return entry.second.expired(); });
+    pieces[piece->name] = piece;
+  }
+  std::shared_ptr<Stretch::Piece> find(std::uint64_t name) {
+    const std::lock_guard lock(mutex);
+    const auto found = pieces.find(name);
+    return found == pieces.end() ? nullptr : found->second.lock();
+  }
+};
+
+Pool::OwnPieces& Pool::own_pieces() {
+  static OwnPieces all;
+  return all;
+}
+
 sys::cuda::DeviceAddress Pool::Stretch::address() const {
   return piece_->memory.address() + offset_;
 }
@@ -42,7 +63,6 @@ Location Pool::Stretch::location() const {
           .device = piece_->device->uuid(),
           .ordinal = piece_->device->ordinal(),
           .piece = piece_->name,
-          .piece_address = piece_->memory.address(),
           .offset = offset_,
           .handle = piece_->handle};
 }
@@ -58,6 +78,7 @@ Result<Pool::Stretch> Pool::take(std::size_t bytes) {
                    sys::cuda::Memory::allocate(device_, round_up(needed, piece_grain)));
     UNISONO_ASSIGN(piece->handle, piece->memory.export_handle());
     piece->name = next_piece();
+    own_pieces().add(piece);
     newest_ = piece;
   }
   Stretch stretch;
@@ -76,18 +97,22 @@ Result<Pool::Mapping> Pool::map(const Location& location) {
   if (location.process == sys::this_process()) {
     UNISONO_ASSIGN(const auto peer, sys::cuda::Device::open(location.ordinal));
     UNISONO_TRY(device_->enable_peer(*peer));
-    mapping.address_ = location.piece_address + location.offset;
+    const std::shared_ptr<Stretch::Piece> piece = own_pieces().find(location.piece);
+    if (!piece) return environment_error("a peer in this process has freed its device memory");
+    mapping.address_ = piece->memory.address() + location.offset;
+    mapping.memory_ = piece;
     return mapping;
   }
   const std::lock_guard lock(mutex_);
   auto& known = imported_[{location.process.pid, location.piece}];
-  mapping.memory_ = known.lock();
-  if (!mapping.memory_) {
+  std::shared_ptr<sys::cuda::ImportedMemory> memory = known.lock();
+  if (!memory) {
     UNISONO_ASSIGN(auto opened, sys::cuda::ImportedMemory::open(device_, location.handle));
-    mapping.memory_ = std::make_shared<sys::cuda::ImportedMemory>(std::move(opened));
-    known = mapping.memory_;
+    memory = std::make_shared<sys::cuda::ImportedMemory>(std::move(opened));
+    known = memory;
   }
-  mapping.address_ = mapping.memory_->address() + location.offset;
+  mapping.address_ = memory->address() + location.offset;
+  mapping.memory_ = std::move(memory);
   return mapping;
 }
 

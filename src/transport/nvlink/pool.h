@@ -18,9 +18,8 @@ namespace unisono::transport::nvlink {
 struct Location {
   sys::ProcessIdentity process;
   sys::cuda::Uuid device;
-  std::int32_t ordinal = 0;         // in its own process
-  std::uint64_t piece = 0;          // names the piece in its process; never used again
-  std::uint64_t piece_address = 0;  // in its own process
+  std::int32_t ordinal = 0;  // in its own process
+  std::uint64_t piece = 0;   // names the piece in its process; never used again
   std::uint64_t offset = 0;
   sys::cuda::IpcHandle handle{};
 };
@@ -45,20 +44,25 @@ class Pool {
   };
   Result<Stretch> take(std::size_t bytes);
 
-  // A peer's memory in this process: its address stays valid while the object lives.
+  // A peer's memory in this process: its address stays valid while the object lives, also that of a
+  // peer in this process which has closed its end: a kernel that its stream has held up may still
+  // store there.
   class Mapping {
    public:
     sys::cuda::DeviceAddress address() const { return address_; }
 
    private:
     friend class Pool;
-    std::shared_ptr<sys::cuda::ImportedMemory> memory_;  // null within one process
+    std::shared_ptr<const void> memory_;
     sys::cuda::DeviceAddress address_ = 0;
   };
   Result<Mapping> map(const Location& location);
 
  private:
   using PieceName = std::pair<std::int32_t, std::uint64_t>;  // process id, piece
+  // Of all pools of this process, by name.
+  struct OwnPieces;
+  static OwnPieces& own_pieces();
 
   std::shared_ptr<const sys::cuda::Device> device_;
   std::mutex mutex_;

@@ -1,0 +1,44 @@
+// Device memory that the ranks of a process reach.
+#include "transport/nvlink/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "support/gpu_cluster.h"
+
+namespace unisono::test {
+namespace {
+
+using transport::nvlink::Pool;
+
+// A kernel of the other end, which its stream has held up, may store there when this end is gone.
+TEST(GpuPool, AMappingInOneProcessKeepsTheMemoryOfAnEndThatIsGone) {
+  std::string why;
+  const auto devices = usable_devices(&why);
+  if (devices.empty()) GTEST_SKIP() << why;
+  Pool theirs(devices.front());
+  Pool mine(devices.back());
+  auto stretch = theirs.take(4096);
+  ASSERT_TRUE(stretch.ok()) << stretch.error().describe();
+  const transport::nvlink::Location location = stretch->location();
+  auto mapping = mine.map(location);
+  ASSERT_TRUE(mapping.ok()) << mapping.error().describe();
+  *stretch = {};
+  const std::array<std::uint64_t, 2> sent{7, 11};
+  std::array<std::uint64_t, 2> found{};
+  const sys::cuda::Device& device = *devices.front();
+  EXPECT_TRUE(device.upload(mapping->address(), sent.data(), sizeof sent).ok());
+  EXPECT_TRUE(
+      device.copy(sys::cuda::address_of(found.data()), mapping->address(), sizeof found).ok());
+  EXPECT_EQ(found, sent);
+  *mapping = {};
+  const auto late = mine.map(location);
+  ASSERT_FALSE(late.ok());
+  EXPECT_NE(late.error().message.find("has freed its device memory"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace unisono::test
