@@ -77,6 +77,8 @@ class Stage final : public Witness {
   }
   bool has_passing_strike() const override { return has_passing_strike_; }
   bool has_struck() const override { return out_.has_struck; }
+  void timed_out() override { has_timed_out_ = true; }
+  bool has_timed_out() const override { return has_timed_out_; }
   std::optional<std::int64_t> killed_ns(int rank) const override {
     const auto found = killed_ns_.find(rank);
     return found == killed_ns_.end() ? std::nullopt : std::optional(found->second);
@@ -192,6 +194,7 @@ class Stage final : public Witness {
   std::set<int> struck_;
   std::int64_t first_harm_ns_ = 0;  // a strike, or an abort
   bool has_passing_strike_ = false;
+  bool has_timed_out_ = false;
   std::map<int, std::int64_t> killed_ns_;
   std::set<int> aborted_;
   std::set<int> ended_;

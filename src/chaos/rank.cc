@@ -290,6 +290,7 @@ void Rank::judge_error(const Error& error, const std::string& what, std::string_
                        const Communicator& group) {
   const bool is_making = makes_communicators(phase);
   witness_.saw(rank_, str("fails: ", what, ": ", error.describe()));
+  if (error.timed_out) witness_.timed_out();
   // A plan that does not serve this call is refused on all ranks alike.
   if (error.kind == ErrorKind::misuse && may_be_refused_ && !is_making) return;
   const int culprit = in_job(error, group);
@@ -311,7 +312,8 @@ void Rank::judge_error(const Error& error, const std::string& what, std::string_
 
 bool Rank::is_overlooked(int culprit) const {
   const auto killed_ns = witness_.killed_ns(culprit);
-  return killed_ns && now_ns() - std::max(*killed_ns, begun_ns_) > found_dead_ns;
+  return killed_ns && !witness_.has_timed_out() &&
+         now_ns() - std::max(*killed_ns, begun_ns_) > found_dead_ns;
 }
 
 void Rank::leave_group(const Error& error, const Communicator& group) {

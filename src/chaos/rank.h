@@ -34,6 +34,9 @@ class Witness {
   // it ends between a deadline and the judgement, nobody can tell any more whom it struck.
   virtual bool has_passing_strike() const = 0;
   virtual bool has_struck() const = 0;
+  // A call has waited for its deadline on some rank: that may hold up others as long.
+  virtual void timed_out() = 0;
+  virtual bool has_timed_out() const = 0;
   // When the rank was killed, so that its connections ended.
   virtual std::optional<std::int64_t> killed_ns(int rank) const = 0;
   // The rank aborts a group: errors may blame it.
