@@ -126,7 +126,7 @@ class End {
  private:
   template <class Done>
   void wait(Done done) {
-    const bool mapped = connection_->peer_region() != nullptr;
+    const bool mapped = connection_->host_link() != nullptr;
     for (long polls = 1; !done(); ++polls) {
       if (!mapped && !connection_->progress().ok()) std::_Exit(5);
       if (polls % 256 != 0) continue;

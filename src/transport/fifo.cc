@@ -187,15 +187,15 @@ Status RecvFifo::expose(void*, std::size_t, std::span<const std::int32_t>) {
 std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protocol,
                                          const FifoOptions& options) {
   const FifoLayout layout = fifo_layout(options, protocol);
-  if (connection.peer_region() == nullptr)
-    return std::make_unique<PutSendFifo>(connection, layout, options);
+  const HostLink* const link = connection.host_link();
+  if (link == nullptr) return std::make_unique<PutSendFifo>(connection, layout, options);
   switch (protocol) {
     case Protocol::simple:
-      return std::make_unique<SimpleSendFifo>(connection, layout, options);
+      return std::make_unique<SimpleSendFifo>(connection, *link, layout, options);
     case Protocol::ll:
-      return std::make_unique<FlaggedSendFifo<LlCodec>>(connection, layout);
+      return std::make_unique<FlaggedSendFifo<LlCodec>>(connection, *link, layout);
     case Protocol::ll128:
-      return std::make_unique<FlaggedSendFifo<Ll128Codec>>(connection, layout);
+      return std::make_unique<FlaggedSendFifo<Ll128Codec>>(connection, *link, layout);
   }
   return nullptr;
 }
@@ -204,14 +204,15 @@ Result<std::unique_ptr<RecvFifo>> make_recv_fifo(Connection& connection, Protoco
                                                  const FifoOptions& options) {
   const FifoLayout layout = fifo_layout(options, protocol);
   std::unique_ptr<RecvFifo> fifo;
-  if (connection.peer_region() == nullptr) {
+  const HostLink* const link = connection.host_link();
+  if (link == nullptr) {
     fifo = std::make_unique<PutRecvFifo>(connection, layout);
     return fifo;
   }
   switch (protocol) {
     case Protocol::simple:
       UNISONO_TRY(connection.reserve(layout.heads_offset, head_stride));
-      fifo = std::make_unique<SimpleRecvFifo>(connection, layout);
+      fifo = std::make_unique<SimpleRecvFifo>(connection, *link, layout);
       break;
     case Protocol::ll:
       UNISONO_TRY(connection.reserve(layout.offset, ll_word_bytes));

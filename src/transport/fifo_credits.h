@@ -68,6 +68,7 @@ class TakenMessages {
  public:
   TakenMessages(Connection& connection, const FifoLayout& layout)
       : connection_(connection),
+        link_(connection.host_link()),
         credit_signal_(layout.credit_signal),
         short_bytes_(layout.short_bytes),
         together_(credits_together(layout.slots)) {}
@@ -76,10 +77,10 @@ class TakenMessages {
 
   Status give_back(std::size_t bytes) {
     ++taken_;
-    if (auto* signals = connection_.peer_signals()) {
+    if (link_ != nullptr) {
       // Release: our reads of the slot, and of offered memory, happen before the sender's next
       // writes.
-      signals[credit_signal_].store(taken_, std::memory_order_release);
+      link_->signals[credit_signal_].store(taken_, std::memory_order_release);
       return {};
     }
     if (bytes <= short_bytes_ && taken_ - told_ < together_) return {};
@@ -95,6 +96,7 @@ class TakenMessages {
 
  private:
   Connection& connection_;
+  const HostLink* link_;
   int credit_signal_;
   std::size_t short_bytes_;
   std::uint64_t together_;  // credits of short puts that are told at once

@@ -40,7 +40,7 @@ Status FlaggedSendFifo<Codec>::encode(const std::byte* source, std::size_t bytes
   UNISONO_TRY(memory_.reserve(static_cast<std::size_t>(number % layout_.slots), extent));
   const auto next = static_cast<std::size_t>((number + 1) % layout_.slots);
   UNISONO_TRY(memory_.reserve(next, Codec::first_bytes));
-  std::byte* slot = connection_.peer_region() + layout_.slot_offset(number);
+  std::byte* slot = region_ + layout_.slot_offset(number);
   Codec::encode(slot, source, bytes, number, call_);
   if (fills) [[unlikely]]
     Codec::fill(slot, bytes, layout_.payload_bytes, number);

@@ -13,8 +13,8 @@ namespace unisono::transport {
 template <class Codec>
 class FlaggedSendFifo final : public SendFifo {
  public:
-  FlaggedSendFifo(Connection& connection, const FifoLayout& layout)
-      : connection_(connection),
+  FlaggedSendFifo(Connection& connection, const HostLink& link, const FifoLayout& layout)
+      : region_(link.region),
         layout_(layout),
         messages_(connection, layout),
         memory_(connection, layout),
@@ -35,7 +35,7 @@ class FlaggedSendFifo final : public SendFifo {
  private:
   Status encode(const std::byte* source, std::size_t bytes);
 
-  Connection& connection_;
+  std::byte* region_;  // the peer's
   FifoLayout layout_;
   SentMessages messages_;
   SlotMemory memory_;

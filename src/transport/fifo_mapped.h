@@ -115,12 +115,12 @@ inline std::byte* payload_at(const HeadCursor& head, const SlotCursor& slot, std
 
 class MappedSender {
  public:
-  // Only when the connection is ready, and mapped.
-  MappedSender(Connection& connection, const FifoLayout& layout)
+  // `link` is the connection's.
+  MappedSender(Connection& connection, const HostLink& link, const FifoLayout& layout)
       : messages_(connection, layout.credit_signal, layout.heads),
         slots_(connection, layout.slot_credit_signal, layout.slots),
-        head_(connection.peer_region(), layout),
-        slot_(connection.peer_region(), layout),
+        head_(link.region, layout),
+        slot_(link.region, layout),
         head_memory_(connection, layout),
         slot_memory_(connection, layout),
         reuses_slots_(layout.reuses_slots) {}
@@ -200,10 +200,10 @@ class MappedSender {
 
 class MappedReceiver {
  public:
-  // Only when the connection is ready, and mapped.
-  MappedReceiver(Connection& connection, const FifoLayout& layout)
-      : credit_(connection.peer_signals()[layout.credit_signal]),
-        slot_credit_(connection.peer_signals()[layout.slot_credit_signal]),
+  // `link` is the connection's.
+  MappedReceiver(Connection& connection, const HostLink& link, const FifoLayout& layout)
+      : credit_(link.signals[layout.credit_signal]),
+        slot_credit_(link.signals[layout.slot_credit_signal]),
         head_(connection.region(), layout),
         slot_(connection.region(), layout) {}
 

@@ -9,11 +9,12 @@ namespace unisono::transport {
 
 class SimpleSendFifo final : public SendFifo {
  public:
-  SimpleSendFifo(Connection& connection, const FifoLayout& layout, const FifoOptions& options)
+  SimpleSendFifo(Connection& connection, const HostLink& link, const FifoLayout& layout,
+                 const FifoOptions& options)
       : connection_(connection),
         payload_bytes_(layout.payload_bytes),
         options_(options),
-        sender_(connection, layout) {}
+        sender_(connection, link, layout) {}
 
   Result<bool> can_send() override { return sender_.look_for_any_room(); }
   Status send(std::span<const Piece> pieces) override;
@@ -36,8 +37,8 @@ class SimpleSendFifo final : public SendFifo {
 
 class SimpleRecvFifo final : public RecvFifo {
  public:
-  SimpleRecvFifo(Connection& connection, const FifoLayout& layout)
-      : connection_(connection), layout_(layout), receiver_(connection, layout) {}
+  SimpleRecvFifo(Connection& connection, const HostLink& link, const FifoLayout& layout)
+      : connection_(connection), layout_(layout), receiver_(connection, link, layout) {}
 
   Result<bool> arrived(std::size_t bytes) override;
   const void* data() override;

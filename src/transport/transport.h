@@ -33,12 +33,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/key.h"
 #include "base/open_epochs.h"
 #include "sys/seal.h"
+#include "transport/mapped_link.h"
 
 namespace unisono::transport {
 
@@ -105,16 +107,16 @@ class Connection {
   // Transport::progress() between.
   virtual Result<bool> ready() = 0;
 
-  // Ours: puts of the peer land here. Aligned to a page, zeroed at first. Valid at once.
+  // Ours: puts of the peer land here. Aligned to a page, zeroed at first. Valid at once. nullptr,
+  // both, where they lie in a GPU's memory: see device_link().
   std::byte* region() const { return region_; }
   // Ours: stored to by the peer. Read with acquire. Valid at once.
   const std::atomic<std::uint64_t>* signals() const { return signals_; }
 
-  // The peer's region and signals if this process can load and store them, else nullptr; valid
-  // once ready. A signal stored with release after the data is a put. Both ends map or neither
-  // does.
-  std::byte* peer_region() const { return peer_region_; }
-  std::atomic<std::uint64_t>* peer_signals() const { return peer_signals_; }
+  // What is mapped of both ends, for the host's processors or for a GPU; valid once ready, nullptr
+  // where that is not mapped. Both ends map or neither does.
+  const HostLink* host_link() const { return host_link_ ? &*host_link_ : nullptr; }
+  const DeviceLink* device_link() const { return device_link_ ? &*device_link_ : nullptr; }
 
   // Makes sure that there is memory behind `bytes` of a region, ours or the peer's (once ready), or
   // says what is missing. What one end loads or stores in a mapped region has been reserved before
@@ -122,12 +124,6 @@ class Connection {
   // touching it is then the end of the process. try_put() does so by itself.
   virtual Status reserve(std::size_t offset, std::size_t bytes);
   virtual Status reserve_at_peer(std::size_t offset, std::size_t bytes);
-
-  // Where the region is not in the host's memory: host_bytes that are, ours and the peer's, zeroed
-  // at first, which both processes load and store; valid once ready. Else nullptr.
-  static constexpr std::size_t host_bytes = 2048;
-  std::byte* host_region() const { return host_region_; }
-  std::byte* peer_host_region() const { return peer_host_region_; }
 
   // Starts to move `bytes` from `source` to `peer_offset` of the peer's region, then to store
   // the signal. False: too much is under way, try again after progress(). A put of 0 bytes is
@@ -189,10 +185,8 @@ class Connection {
   int peer_;
   std::byte* region_ = nullptr;
   std::atomic<std::uint64_t>* signals_ = nullptr;
-  std::byte* peer_region_ = nullptr;
-  std::atomic<std::uint64_t>* peer_signals_ = nullptr;
-  std::byte* host_region_ = nullptr;
-  std::byte* peer_host_region_ = nullptr;
+  std::optional<HostLink> host_link_;
+  std::optional<DeviceLink> device_link_;
 };
 
 class Transport {

@@ -21,7 +21,7 @@ TEST_P(Put, RegionsStartZeroedAndPageAligned) {
   }
   EXPECT_EQ(pair.a->self(), 0);
   EXPECT_EQ(pair.a->peer(), 1);
-  EXPECT_EQ(pair.a->peer_region() == nullptr, pair.b->peer_region() == nullptr);
+  EXPECT_EQ(pair.a->host_link() == nullptr, pair.b->host_link() == nullptr);
 }
 
 TEST_P(Put, BytesLandWhereTheyWereAimedAndNowhereElse) {

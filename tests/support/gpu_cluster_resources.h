@@ -103,7 +103,7 @@ class GpuCluster::Resources : public engine::gpu::Resources {
   std::vector<std::byte> region_from(const transport::Connection& connection, std::size_t offset,
                                      std::size_t end) {
     std::vector<std::byte> out(end - offset);
-    const auto at = reinterpret_cast<sys::cuda::DeviceAddress>(connection.region()) + offset;
+    const auto at = connection.device_link()->region + offset;
     const Status copied = engine().device().copy(
         reinterpret_cast<sys::cuda::DeviceAddress>(out.data()), at, out.size());
     if (!copied.ok()) throw std::runtime_error(copied.error().describe());

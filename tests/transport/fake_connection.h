@@ -33,8 +33,7 @@ class FakeConnection final : public transport::Connection {
   // Its region is mapped here, and `can_read` its other memory, too.
   void map(FakeConnection& other, bool can_read) {
     join(other);
-    peer_region_ = other.region_;
-    peer_signals_ = other.signals_;
+    host_link_ = {.region = other.region_, .signals = other.signals_};
     can_read_ = can_read;
   }
 

@@ -73,7 +73,7 @@ void wait_for(Connection& connection, Poll poll) {
 
 // Of short puts, before any is told.
 std::uint64_t credits_held(const Line& line, const FifoOptions& options) {
-  if (line.pair.a->peer_region() != nullptr) return 0;
+  if (line.pair.a->host_link() != nullptr) return 0;
   return transport::credits_together(static_cast<std::uint64_t>(options.slots)) - 1;
 }
 
@@ -157,7 +157,7 @@ TEST_P(Fifo, EverySizeArrivesOneByOne) {
 TEST_P(Fifo, SlotsGoRoundManyTimesWithTwoThreads) {
   Line line(factory(), protocol());
   // What is not mapped may have an interposer under it, and each message its delay.
-  const std::uint64_t messages = line.pair.a->peer_region() != nullptr ? 3000 : 300;
+  const std::uint64_t messages = line.pair.a->host_link() != nullptr ? 3000 : 300;
   const auto sizes = sizes_for(protocol(), small_options());
   const auto size_of = [&](std::uint64_t number) {
     std::mt19937_64 random(number);
@@ -206,7 +206,7 @@ TEST_P(Fifo, ASlowReceiverStopsTheSenderAtTheLastSlot) {
 
 TEST_P(Fifo, ShortMessagesGoFarAheadOfTheReceiver) {
   Line line(factory(), protocol());
-  if (protocol() != Protocol::simple || line.pair.a->peer_region() == nullptr)
+  if (protocol() != Protocol::simple || line.pair.a->host_link() == nullptr)
     GTEST_SKIP() << "messages have heads in mapped memory, in Simple";
   // Every third in its header, the others behind it; none in one of the four slots.
   const auto bytes_of = [](std::uint64_t number) { return number % 3 == 0 ? 8u : 300u; };
@@ -240,7 +240,7 @@ TEST_P(Fifo, ASlotIsUsedAgainWhereTheReceiverHasGivenBackAll) {
   options.zero_copy = false;
   options.simple_slot_bytes = 8192;
   Line line(factory(), protocol(), options);
-  if (protocol() != Protocol::simple || line.pair.a->peer_region() == nullptr)
+  if (protocol() != Protocol::simple || line.pair.a->host_link() == nullptr)
     GTEST_SKIP() << "slots are used again in mapped memory, in Simple";
   constexpr std::size_t bytes = 5000;
   std::set<const void*> places;

@@ -143,8 +143,8 @@ TEST(Shm, MoreThanThereIsMemoryForIsRefusedInsteadOfKillingLater) {
 TEST(Shm, EndsInOneProcessShareOneMapping) {
   Job job(shm, 2);
   Pair pair(job, geometry);
-  EXPECT_EQ(pair.a->peer_region(), pair.b->region());
-  EXPECT_EQ(pair.b->peer_region(), pair.a->region());
+  EXPECT_EQ(pair.a->host_link()->region, pair.b->region());
+  EXPECT_EQ(pair.b->host_link()->region, pair.a->region());
   EXPECT_TRUE(pair.a->can_read_peer());
 }
 

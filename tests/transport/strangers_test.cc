@@ -318,7 +318,7 @@ TEST_F(Strangers, WhoJoinsASegmentWithoutTheKeyIsNoRank) {
     EXPECT_EQ(told.kind, ErrorKind::environment) << told.message;
     EXPECT_EQ(told.peer, -1) << "a rank is blamed for what a stranger did";
     EXPECT_EQ(told.message.find("layout"), std::string::npos) << told.message;
-    EXPECT_EQ(victim->peer_region(), nullptr);
+    EXPECT_EQ(victim->host_link(), nullptr);
     EXPECT_FALSE(victim->can_read_peer());
   }
 }

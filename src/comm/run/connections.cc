@@ -71,7 +71,7 @@ Result<Connections::Entry*> Connections::ready_entry(int peer, int channel) {
     UNISONO_ASSIGN(entry->ready, entry->connection->ready());
     if (!entry->ready) return nullptr;
     end_making();
-    if (entry->connection->peer_region() != nullptr) ++mapped_;
+    if (entry->connection->host_link() != nullptr) ++mapped_;
   }
   return entry;
 }
@@ -114,7 +114,7 @@ Status Connections::progress() {
   bool unmapped = false;
   for (Entry* entry : all_) {
     connecting |= !entry->ready;
-    unmapped |= entry->ready && entry->connection->peer_region() == nullptr;
+    unmapped |= entry->ready && entry->connection->host_link() == nullptr;
   }
   if (connecting)
     for (Entry* entry : all_)

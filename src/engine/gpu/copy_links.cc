@@ -48,7 +48,7 @@ std::atomic_ref<std::uint64_t> word_of(const sys::cuda::MappedHostMemory& memory
 }
 
 DeviceAddress flags_of(const transport::Connection& connection) {
-  return reinterpret_cast<DeviceAddress>(connection.signals());
+  return connection.device_link()->signals;
 }
 
 }  // namespace
@@ -123,8 +123,8 @@ Result<CopyLink*> CopyLinks::add(transport::Connection& connection, int channel)
   rank_ = connection.self();
   link = std::make_unique<CopyLink>(CopyLink{.connection = &connection, .channel = channel});
   // The peer may have written into them already.
-  link->own_book = reinterpret_cast<CopyRendezvousBook*>(connection.host_region());
-  link->peer_book = reinterpret_cast<CopyRendezvousBook*>(connection.peer_host_region());
+  link->own_book = reinterpret_cast<CopyRendezvousBook*>(connection.device_link()->host);
+  link->peer_book = reinterpret_cast<CopyRendezvousBook*>(connection.device_link()->peer_host);
   return link.get();
 }
 

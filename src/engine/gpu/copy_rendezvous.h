@@ -53,7 +53,7 @@ class CopyRendezvousBook {
   std::atomic<std::uint64_t> sender_done_;
   std::atomic<std::uint64_t> receiver_done_;
 };
-static_assert(sizeof(CopyRendezvousBook) <= transport::Connection::host_bytes);
+static_assert(sizeof(CopyRendezvousBook) <= transport::DeviceLink::host_bytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "two processes share them");
 
 }  // namespace unisono::engine::gpu

@@ -5,7 +5,6 @@
 namespace unisono::engine::gpu {
 namespace {
 
-using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
 namespace nvlink = transport::nvlink;
 
@@ -14,20 +13,25 @@ static_assert(nvlink::link_offset + sizeof(device::Link) <= nvlink::slots_offset
 static_assert(sizeof(device::PeerAddresses) <=
               sizeof(std::uint64_t) * (nvlink::signal_count - nvlink::addresses_signal));
 
+DeviceAddress signal_at(DeviceAddress signals, int index) {
+  return signals + static_cast<DeviceAddress>(index) * sizeof(std::uint64_t);
+}
+
 }  // namespace
 
 device::Link link_of(const transport::Connection& connection, int channel) {
-  const auto* own = connection.signals();
-  const auto* peers = connection.peer_signals();
-  return {.out_slots = address_of(connection.peer_region()) + nvlink::slots_offset,
-          .out_arrived = address_of(peers + nvlink::arrived_signal),
-          .out_given_back = address_of(own + nvlink::credit_signal),
-          .in_slots = address_of(connection.region()) + nvlink::slots_offset,
-          .in_arrived = address_of(own + nvlink::arrived_signal),
-          .in_given_back = address_of(peers + nvlink::credit_signal),
-          .out_addresses = address_of(own + nvlink::addresses_signal),
-          .in_addresses = address_of(peers + nvlink::addresses_signal),
-          .counters = address_of(connection.region()),
+  const transport::DeviceLink& mapped = *connection.device_link();
+  const auto own = [&](int signal) { return signal_at(mapped.signals, signal); };
+  const auto peers = [&](int signal) { return signal_at(mapped.peer_signals, signal); };
+  return {.out_slots = mapped.peer_region + nvlink::slots_offset,
+          .out_arrived = peers(nvlink::arrived_signal),
+          .out_given_back = own(nvlink::credit_signal),
+          .in_slots = mapped.region + nvlink::slots_offset,
+          .in_arrived = own(nvlink::arrived_signal),
+          .in_given_back = peers(nvlink::credit_signal),
+          .out_addresses = own(nvlink::addresses_signal),
+          .in_addresses = peers(nvlink::addresses_signal),
+          .counters = mapped.region,
           .peer = connection.peer(),
           .channel = channel};
 }
@@ -39,7 +43,7 @@ Status store_link(const sys::cuda::Device& device, const transport::Connection& 
 }
 
 DeviceAddress stored_link(const transport::Connection& connection) {
-  return address_of(connection.region()) + nvlink::link_offset;
+  return connection.device_link()->region + nvlink::link_offset;
 }
 
 }  // namespace unisono::engine::gpu

@@ -188,8 +188,8 @@ void Ll128AllPairs::prepare(Resources& resources, const Arguments& arguments,
   for (int peer = 0; peer < ranks_; ++peer) {
     const transport::Connection* link = links()[static_cast<std::size_t>(peer)];
     if (link == nullptr) continue;
-    launch.peers[peer].out = address_of(link->peer_region());
-    launch.peers[peer].in = address_of(link->region());
+    launch.peers[peer].out = link->device_link()->peer_region;
+    launch.peers[peer].in = link->device_link()->region;
     if (launch.states == 0) launch.states = launch.peers[peer].in;
   }
   if (path == Path::ll128_all_pairs) stand_by_distance(launch);

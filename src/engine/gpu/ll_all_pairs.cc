@@ -115,16 +115,17 @@ void LlAllPairs::prepare_all(const Engine& engine) {
   launch.own = static_cast<std::int16_t>((rank_ - launch.first + ranks_) % ranks_);
   launch.signals = is_one_way();
   for (int i = 0; i < ranks_; ++i) {
-    const transport::Connection* link =
+    const transport::Connection* connection =
         links()[static_cast<std::size_t>((launch.first + i) % ranks_)];
-    if (link == nullptr) continue;
-    launch.peers[i].out = address_of(link->peer_region()) + slots_offset;
-    launch.peers[i].in = address_of(link->region()) + slots_offset;
-    launch.greetings_out[i] = address_of(link->peer_region()) + states_bytes;
-    launch.greetings_in[i] = address_of(link->region()) + states_bytes;
+    if (connection == nullptr) continue;
+    const transport::DeviceLink& link = *connection->device_link();
+    launch.peers[i].out = link.peer_region + slots_offset;
+    launch.peers[i].in = link.region + slots_offset;
+    launch.greetings_out[i] = link.peer_region + states_bytes;
+    launch.greetings_in[i] = link.region + states_bytes;
   }
   const auto lowest = std::ranges::find_if(links(), [](auto* link) { return link != nullptr; });
-  launch.states = address_of((*lowest)->region());
+  launch.states = (*lowest)->device_link()->region;
   launch.mailbox = engine.mailbox_address();
   launch.block_bytes = static_cast<std::uint32_t>(device::ll_block_bytes(kind_, ranks_));
 }

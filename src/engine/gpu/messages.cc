@@ -213,8 +213,8 @@ Status Messages::launch_ll128(sys::cuda::StreamHandle* stream) const {
   for (const Way& way : ways_) {
     std::ranges::copy(way.transfers, launch.transfers + transfers);
     launch.ways[launch.way_count++] = {
-        .in = address_of(way.lines->region()) + transport::nvlink::slots_offset,
-        .out = address_of(way.lines->peer_region()) + transport::nvlink::slots_offset,
+        .in = way.lines->device_link()->region + transport::nvlink::slots_offset,
+        .out = way.lines->device_link()->peer_region + transport::nvlink::slots_offset,
         .peer = static_cast<std::int16_t>(way.peer),
         .sends = static_cast<std::uint16_t>(way.sends),
         .first_block = static_cast<std::uint8_t>(blocks),

@@ -32,9 +32,9 @@ DeviceAddress wanted_flag(DeviceAddress signals, int slots, std::uint64_t messag
 DeviceAddress stored_flag(DeviceAddress signals, int slots, std::uint64_t part) {
   return wanted_flag(signals, slots, part) + CopyLinks::zero_copy_flags * sizeof(std::uint64_t);
 }
-DeviceAddress own_signals(const CopyLink& link) { return address_of(link.connection->signals()); }
+DeviceAddress own_signals(const CopyLink& link) { return link.connection->device_link()->signals; }
 DeviceAddress peer_signals(const CopyLink& link) {
-  return address_of(link.connection->peer_signals());
+  return link.connection->device_link()->peer_signals;
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ Result<DeviceAddress> StreamQueue::begin_send(CopyLink& link) {
   const std::uint64_t slot = link.sent % static_cast<std::uint64_t>(options.slots);
   UNISONO_TRY(wait(Waiting::Kind::credit, link, link.sent,
                    free_flag(own_signals(link), options.slots, slot)));
-  return address_of(link.connection->peer_region()) + transport::nvlink::slots_offset +
+  return link.connection->device_link()->peer_region + transport::nvlink::slots_offset +
          slot * options.slot_bytes;
 }
 
@@ -60,7 +60,7 @@ Result<DeviceAddress> StreamQueue::begin_receive(CopyLink& link) {
   const std::uint64_t slot = link.received % static_cast<std::uint64_t>(options.slots);
   UNISONO_TRY(
       wait(Waiting::Kind::message, link, link.received, arrived_flag(own_signals(link), slot)));
-  return address_of(link.connection->region()) + transport::nvlink::slots_offset +
+  return link.connection->device_link()->region + transport::nvlink::slots_offset +
          slot * options.slot_bytes;
 }
 

@@ -25,7 +25,7 @@ constexpr std::size_t host_offset = 1024;
 static_assert(sizeof(Introduction) <= host_offset);
 
 Geometry control_geometry() {
-  return {.region_bytes = host_offset + Connection::host_bytes,
+  return {.region_bytes = host_offset + DeviceLink::host_bytes,
           .signals = 1,
           .layout = introduction_magic};
 }
@@ -49,8 +49,7 @@ class NvlinkConnection : public Connection {
         own_(std::move(own)),
         device_(std::move(device)) {
     // Signals first, then the region.
-    signals_ = reinterpret_cast<std::atomic<std::uint64_t>*>(own_.address());
-    region_ = reinterpret_cast<std::byte*>(own_.address() + signals_bytes(geometry_));
+    device_link_ = {.region = own_.address() + signals_bytes(geometry_), .signals = own_.address()};
   }
   ~NvlinkConnection() override {
     if (stream_ != nullptr) {
@@ -140,13 +139,13 @@ Status NvlinkConnection::map_peer() {
   }
   peer_mapping_ = *mapping;
   peer_is_in_this_process_ = theirs.region.process == sys::this_process();
-  peer_signals_ = reinterpret_cast<std::atomic<std::uint64_t>*>(peer_mapping_.address());
-  peer_region_ = reinterpret_cast<std::byte*>(peer_mapping_.address() + signals_bytes(geometry_));
-  if (control_->peer_region() != nullptr) {
-    UNISONO_TRY(control_->reserve(host_offset, host_bytes));
-    UNISONO_TRY(control_->reserve_at_peer(host_offset, host_bytes));
-    host_region_ = control_->region() + host_offset;
-    peer_host_region_ = control_->peer_region() + host_offset;
+  device_link_->peer_signals = peer_mapping_.address();
+  device_link_->peer_region = peer_mapping_.address() + signals_bytes(geometry_);
+  if (const HostLink* const control = control_->host_link()) {
+    UNISONO_TRY(control_->reserve(host_offset, DeviceLink::host_bytes));
+    UNISONO_TRY(control_->reserve_at_peer(host_offset, DeviceLink::host_bytes));
+    device_link_->host = control_->region() + host_offset;
+    device_link_->peer_host = control->region + host_offset;
   }
   return {};
 }
@@ -160,14 +159,16 @@ Result<bool> NvlinkConnection::try_put(const void* source, std::size_t bytes,
   if (stream_ == nullptr)
     UNISONO_TRY(device_->check(driver.stream_create(&stream_, non_blocking), "making a stream"));
   if (bytes > 0)
-    UNISONO_TRY(device_->check(
-        driver.copy_async(reinterpret_cast<DeviceAddress>(peer_region_) + peer_offset,
-                          reinterpret_cast<DeviceAddress>(source), bytes, stream_),
-        str("putting ", bytes, " bytes to rank ", peer_)));
+    UNISONO_TRY(
+        device_->check(driver.copy_async(device_link_->peer_region + peer_offset,
+                                         reinterpret_cast<DeviceAddress>(source), bytes, stream_),
+                       str("putting ", bytes, " bytes to rank ", peer_)));
   // After all the stream's copies, with a barrier of the memory before it.
   if (signal.index >= 0)
     UNISONO_TRY(device_->check(
-        driver.stream_write(stream_, reinterpret_cast<DeviceAddress>(peer_signals_ + signal.index),
+        driver.stream_write(stream_,
+                            device_link_->peer_signals +
+                                static_cast<DeviceAddress>(signal.index) * sizeof(std::uint64_t),
                             signal.value, 0),
         str("signalling rank ", peer_)));
   ++started_;

@@ -135,8 +135,7 @@ Result<bool> ShmConnection::ready() {
   UNISONO_TRY(progress());
   if (!peer_facts_) return false;
   segment_->unlink_once();
-  peer_region_ = segment_->region(1 - end_);
-  peer_signals_ = segment_->signals(1 - end_);
+  host_link_ = {.region = segment_->region(1 - end_), .signals = segment_->signals(1 - end_)};
   same_process_ = peer_facts_->process == sys::this_process();
   if (!same_process_) peer_watch_ = sys::ProcessWatch(peer_facts_->process);
   probe_cross_memory();
@@ -188,14 +187,15 @@ Result<bool> ShmConnection::try_put(const void* source, std::size_t bytes, std::
     UNISONO_TRY(reserve_at_peer(put_reserved_bytes_, peer_offset + bytes - put_reserved_bytes_));
     put_reserved_bytes_ = peer_offset + bytes;
   }
-  if (bytes > 0) block_copy(peer_region_ + peer_offset, source, bytes);
+  if (bytes > 0) block_copy(host_link_->region + peer_offset, source, bytes);
   store(signal);
   return true;
 }
 
 // Release: whoever acquires the value sees the bytes of this and of every earlier put.
 void ShmConnection::store(Signal signal) {
-  if (signal.index >= 0) peer_signals_[signal.index].store(signal.value, std::memory_order_release);
+  if (signal.index >= 0)
+    host_link_->signals[signal.index].store(signal.value, std::memory_order_release);
   ++puts_;
 }
 
