@@ -28,6 +28,7 @@ using namespace unisono::transport;
 using namespace unisono::transport::socket;
 
 constexpr Geometry geometry{.region_bytes = 1500, .signals = 3};
+constexpr std::size_t exposed_bytes = 256;
 constexpr std::size_t guard_bytes = 64;
 constexpr std::byte guard{0xa5};
 
@@ -35,22 +36,33 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-struct Victim {
-  std::byte memory[guard_bytes + geometry.region_bytes + guard_bytes];
-  std::atomic<std::uint64_t> signals[geometry.signals + 1];
+// Nothing may be stored before or behind it.
+template <std::size_t bytes>
+struct Guarded {
+  std::byte memory[guard_bytes + bytes + guard_bytes];
 
-  Victim() {
-    std::memset(memory, static_cast<int>(guard), sizeof memory);
-    for (auto& signal : signals) signal.store(0);
-  }
-  std::byte* region() { return memory + guard_bytes; }
-  ~Victim() {
+  Guarded() { std::memset(memory, static_cast<int>(guard), sizeof memory); }
+  std::byte* begin() { return memory + guard_bytes; }
+  ~Guarded() {
     for (std::size_t i = 0; i < guard_bytes; ++i) {
       require(memory[i] == guard);
       require(memory[sizeof memory - 1 - i] == guard);
     }
-    require(signals[geometry.signals].load() == 0);
   }
+};
+
+struct Victim {
+  Guarded<geometry.region_bytes> region;
+  Guarded<exposed_bytes> piece;
+  ExposedMemory exposed{0, 7};
+  std::atomic<std::uint64_t> signals[geometry.signals + 1];
+
+  Victim() {
+    exposed.start_keys(1);
+    require(exposed.add(piece.begin(), exposed_bytes).ok());
+    for (auto& signal : signals) signal.store(0);
+  }
+  ~Victim() { require(signals[geometry.signals].load() == 0); }
 };
 
 constexpr int peer = 7;
@@ -83,7 +95,7 @@ void fuzz_inbox(std::span<const std::byte> bytes) {
   }
   Victim victim;
   {
-    Inbox inbox(ours, victim.region(), victim.signals, geometry, peer, ranks);
+    Inbox inbox(ours, victim.region.begin(), victim.exposed, victim.signals, geometry, peer, ranks);
     for (std::size_t turn = 0; !bytes.empty(); ++turn) {
       const auto part = bytes.first(std::min(chunk, bytes.size()));
       const iovec vector{.iov_base = const_cast<std::byte*>(part.data()), .iov_len = part.size()};
@@ -101,7 +113,8 @@ void fuzz_inbox(std::span<const std::byte> bytes) {
   }
   if (protection == sys::Protection::none) return;
   for (const auto& signal : victim.signals) require(signal.load() == 0);
-  for (std::size_t i = 0; i < geometry.region_bytes; ++i) require(victim.region()[i] == guard);
+  for (std::size_t i = 0; i < geometry.region_bytes; ++i)
+    require(victim.region.begin()[i] == guard);
 }
 
 // The fields are the input's, under a right proof: a peer that has the key and says nonsense.
