@@ -146,8 +146,7 @@ void fuzz_proven_handshake(std::span<const std::byte> bytes, const HandshakeKeys
                                          {nonces.connector, nonces.acceptor,
                                           std::span(asked).first(hello_bytes - proof_bytes)}));
   if (!reply.ok()) return;
-  require(reply->verdict >= Reply::Verdict::join &&
-          reply->verdict <= Reply::Verdict::other_protection);
+  require(reply->verdict >= Reply::Verdict::join && reply->verdict <= Reply::Verdict::past_epoch);
   require(reply->protection <= sys::Protection::encrypt);
 }
 
