@@ -116,8 +116,9 @@ constexpr std::array rows{
                "(cross-memory attach, or the same process) where the kernel allows it: 1 or 0. "
                "Where it is not set, ranks measure both when a job starts and use the faster one."},
     SettingRow{Setting::zero_copy_min_bytes, "UNISONO_ZERO_COPY_MIN_BYTES", size_bytes, "256KiB",
-               "Messages of at least this many bytes use zero-copy where it is possible, and are "
-               "sent over sockets without an intermediate copy."},
+               "Messages of at least this many bytes use zero-copy where it is possible. Over "
+               "sockets these, and all of more than 16 KiB, are sent without an intermediate copy; "
+               "ranks refuse a connection whose other end has another value below that."},
     SettingRow{
         Setting::socket_streams, "UNISONO_SOCKET_STREAMS", integer, "0",
         "TCP streams in each connection of the socket transport, one for each rail at least. "

@@ -55,7 +55,7 @@ std::size_t destinations_offset(const FifoOptions& options, Protocol protocol) {
 }
 
 std::size_t fifo_bytes(const FifoOptions& options, Protocol protocol) {
-  return destinations_offset(options, protocol) + sizeof(DestinationList);
+  return destinations_offset(options, protocol) + 2 * sizeof(DestinationList);
 }
 
 // FNV-1a over the numbers that decide where everything lies.
@@ -65,7 +65,7 @@ std::uint64_t fingerprint(const FifoOptions& options) {
        {static_cast<std::uint64_t>(options.slots), std::uint64_t{options.simple_slot_bytes},
         std::uint64_t{options.ll_slot_bytes}, std::uint64_t{options.ll128_slot_bytes},
         std::uint64_t{header_payload_bytes}, std::uint64_t{head_stride},
-        std::uint64_t{sizeof(DestinationList)}})
+        std::uint64_t{2 * sizeof(DestinationList)}, std::uint64_t{least_direct_bytes(options)}})
     for (int shift = 0; shift < 64; shift += 8) {
       hash ^= part >> shift & 0xff;
       hash *= 0x100000001b3;

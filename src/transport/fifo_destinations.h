@@ -13,13 +13,15 @@
 
 namespace unisono::transport {
 
-// For one call; the receiver puts it into the sender's region.
+// For one call; the receiver puts it into the sender's region, where two have room in turn: while
+// one lands, the sender may still read the one before.
 struct DestinationList {
-  static constexpr std::size_t most_messages = 248;
+  static constexpr std::size_t most_messages = 246;
 
-  std::uint64_t first = 0;  // the number of the call's first message
-  RemoteMemory memory;      // that the receiver exposes
-  std::uint32_t count = 0;  // of the messages of a tile that follow
+  std::uint64_t number = 0;  // of the lists on this connection, from 1
+  std::uint64_t first = 0;   // the number of the call's first message
+  RemoteMemory memory;       // that the receiver exposes
+  std::uint32_t count = 0;   // of the messages of a tile that follow
   // The first chunk of each; -1: it stays in its slot.
   std::array<std::int32_t, most_messages> chunks;
 

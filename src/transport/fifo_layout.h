@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "transport/fifo.h"
+#include "transport/fifo_destinations.h"
 
 namespace unisono::transport {
 
@@ -125,14 +126,17 @@ struct FifoLayout {
   bool reuses_slots;
   std::size_t heads_offset;         // of the first head in the region
   std::size_t offset;               // of the first slot in the region
-  std::size_t destinations_offset;  // in the sender's region
+  std::size_t destinations_offset;  // of two lists in turn, in the sender's region
   int arrived_signal;               // of the receiver: messages that have arrived
   int credit_signal;                // of the sender: messages that have been given back
   int slot_credit_signal;   // of the sender, in mapped memory: slots that have been given back
-  int destinations_signal;  // of the sender: the `first` of its destinations, and 1
+  int destinations_signal;  // of the sender: the number of its last list of destinations
 
   std::size_t slot_offset(std::uint64_t number) const {
     return offset + static_cast<std::size_t>(number % slots) * slot_stride;
+  }
+  std::size_t list_offset(std::uint64_t number) const {
+    return destinations_offset + static_cast<std::size_t>(number % 2) * sizeof(DestinationList);
   }
 };
 

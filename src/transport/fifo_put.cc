@@ -63,8 +63,9 @@ const DestinationList* PutSendFifo::destinations() {
   if (told == 0) return nullptr;
   if (told != destinations_known_) {
     destinations_known_ = told;
-    std::memcpy(&destinations_, connection_.region() + layout_.destinations_offset,
+    std::memcpy(&destinations_, connection_.region() + layout_.list_offset(told),
                 sizeof destinations_);
+    if (destinations_.number != told) destinations_.memory = {};
     destinations_.count =
         std::min(destinations_.count, std::uint32_t{DestinationList::most_messages});
   }
@@ -199,18 +200,21 @@ Status PutRecvFifo::expose(void* memory, std::size_t bytes, std::span<const std:
   const bool is_underway = connection_.puts_completed() < destinations_put_;
   if (is_underway || chunks.size() > DestinationList::most_messages) return {};
   UNISONO_ASSIGN(exposed_, connection_.expose(memory, bytes));
+  destinations_.number = lists_put_ + 1;
   destinations_.first = messages_.taken();
   destinations_.memory = exposed_;
   destinations_.count = static_cast<std::uint32_t>(chunks.size());
   std::ranges::copy(chunks, destinations_.chunks.begin());
-  UNISONO_ASSIGN(
-      const bool taken,
-      connection_.try_put(&destinations_, destinations_.used_bytes(), layout_.destinations_offset,
-                          {layout_.destinations_signal, destinations_.first + 1}));
-  if (taken)
-    destinations_put_ = connection_.puts_started();
-  else
+  UNISONO_ASSIGN(const bool taken,
+                 connection_.try_put(&destinations_, destinations_.used_bytes(),
+                                     layout_.list_offset(destinations_.number),
+                                     {layout_.destinations_signal, destinations_.number}));
+  if (!taken) {
     withdraw();
+    return {};
+  }
+  ++lists_put_;
+  destinations_put_ = connection_.puts_started();
   return {};
 }
 

@@ -117,6 +117,7 @@ class PutRecvFifo final : public RecvFifo {
   RemoteMemory exposed_;
   DestinationList destinations_;        // as they were put last
   std::uint64_t destinations_put_ = 0;  // the connection's count after that
+  std::uint64_t lists_put_ = 0;
 };
 
 }  // namespace unisono::transport

@@ -175,7 +175,7 @@ TEST(HostileDirectFifo, AMessageThatIsTakenFromItsSlotMustBeThere) {
 }
 
 // A receiver that lists more than there is room for, which only its sender's count bounds.
-TEST(HostileDirectFifo, ALongerListThanThereIsIsCut) {
+TEST(HostileDirectFifo, AListIsCutToItsRoomAndHasTheNumberOfItsSignal) {
   const FifoOptions options = options_of_test();
   const FifoLayout layout = fifo_layout(options, Protocol::simple);
   FakeConnection a{0, 1, fifo_geometry(options)}, b{1, 0, fifo_geometry(options)};
@@ -184,13 +184,33 @@ TEST(HostileDirectFifo, ALongerListThanThereIsIsCut) {
   a.expose_to_puts();
   const auto send = make_send_fifo(a, Protocol::simple, options);
   EXPECT_EQ(send->destinations(), nullptr);
-  const DestinationList list{
-      .first = 0, .memory = {.key = 1, .address = 0}, .count = UINT32_MAX, .chunks = {}};
-  EXPECT_TRUE(
-      b.try_put(&list, sizeof list, layout.destinations_offset, {layout.destinations_signal, 1})
-          .ok());
+  DestinationList list{.number = 1,
+                       .first = 0,
+                       .memory = {.key = 1, .address = 0},
+                       .count = UINT32_MAX,
+                       .chunks = {}};
+  const auto put = [&](std::uint64_t told) {
+    EXPECT_TRUE(
+        b.try_put(&list, sizeof list, layout.list_offset(told), {layout.destinations_signal, told})
+            .ok());
+  };
+  put(1);
   ASSERT_NE(send->destinations(), nullptr);
   EXPECT_EQ(send->destinations()->count, std::size_t{DestinationList::most_messages});
+  // The list that is there is not the one that its signal tells of.
+  put(2);
+  EXPECT_EQ(send->destinations(), nullptr);
+  list.number = 3;
+  put(3);
+  EXPECT_NE(send->destinations(), nullptr);
+}
+
+// A receiver that has begun to overwrite a list leaves the last one as it is.
+TEST(HostileDirectFifo, TwoListsLieSideBySide) {
+  const FifoLayout layout = fifo_layout(options_of_test(), Protocol::simple);
+  EXPECT_EQ(layout.list_offset(2), layout.destinations_offset);
+  EXPECT_EQ(layout.list_offset(3), layout.destinations_offset + sizeof(DestinationList));
+  EXPECT_EQ(layout.list_offset(4), layout.list_offset(2));
 }
 
 }  // namespace

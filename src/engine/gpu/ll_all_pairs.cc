@@ -11,7 +11,6 @@ namespace unisono::engine::gpu {
 namespace {
 
 using device::LlKind;
-using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
 namespace nvlink = transport::nvlink;
 

@@ -13,7 +13,6 @@
 namespace unisono::engine::gpu {
 namespace {
 
-using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
 
 // A part of a message that is worth a thread block of its own.

@@ -9,7 +9,6 @@
 namespace unisono::engine::gpu {
 namespace {
 
-using sys::cuda::address_of;
 using sys::cuda::DeviceAddress;
 using sys::cuda::MemoryOperation;
 using trace::Waiting;

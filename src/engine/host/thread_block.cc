@@ -28,7 +28,6 @@ void ThreadBlockRun::start(std::uint64_t fingerprint) {
 
 Result<bool> ThreadBlockRun::advance(CallState& call) {
   bool moved = false;
-  if (recv_ != nullptr && !is_exposed_) UNISONO_TRY(expose_output(call));
   while (tile_ < call.tiles) {
     if (cursor_.step() == nullptr) {
       // The next tile's dependencies must see this one as complete before its own steps start.
@@ -257,7 +256,7 @@ Status ThreadBlockRun::execute_receive(CallState& call, const plan::Step& step) 
 }
 
 Status ThreadBlockRun::receive_into_destination(const CallState& call) {
-  if (recv_->is_direct()) return {};
+  if (recv_->is_direct() && cursor_.step()->destination.buffer == plan::Buffer::output) return {};
   const auto* message = static_cast<const std::byte*>(recv_->data());
   const bool streams = call.arithmetic.streams_output() && message != nullptr;
   std::size_t offset = 0;

@@ -20,7 +20,8 @@ const std::vector<DirectMessages>& CallState::direct() {
   return direct_;
 }
 
-// Before the first message of the call: its number tells the sender which call it is.
+// Before the first message of the call, which there is: its number tells the sender which call it
+// is. Of two calls without one, the second would have the first one's number.
 Status ThreadBlockRun::expose_output(CallState& call) {
   is_exposed_ = true;
   if (!recv_->can_expose() || !call.exchanges_addresses() || call.direct().empty()) return {};
