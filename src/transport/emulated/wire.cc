@@ -115,16 +115,15 @@ void Wire::take(std::size_t from, Put& put) {
 // The memory of a process that has died is left alone.
 void Wire::store(End& to, const Put& put) {
   if (put.size == 0 || !network_.simulation_.is_alive(to.process)) return;
-  std::byte* place = to.region->data() + put.offset;
-  if (put.memory != 0) {
-    auto exposed = to.exposed->place(put.memory, put.offset, put.size);
-    if (!exposed.ok()) {
-      to.violation = *exposed.take_error();
-      return;
-    }
-    place = *exposed;
+  if (put.memory == 0) {
+    std::memcpy(to.region->data() + put.offset, put.bytes.data(), put.size);
+    return;
   }
-  std::memcpy(place, put.bytes.data(), put.size);
+  auto exposed = to.exposed->place(put.memory, put.offset, put.size);
+  if (exposed.ok())
+    std::memcpy(*exposed, put.bytes.data(), put.size);
+  else
+    to.violation = *exposed.take_error();
 }
 
 void Wire::arrive(std::size_t from, const std::shared_ptr<Put>& put) {
