@@ -33,7 +33,9 @@ TEST(FifoLayout, SlotsDoNotOverlapAndFillTheRegion) {
       EXPECT_EQ(layout.slot_offset(number) % slot_alignment, 0u);
       end += layout.slot_stride;
     }
-    EXPECT_EQ(layout.destinations_offset, end);
+    EXPECT_EQ(layout.list_offset(2), end);
+    end += sizeof(DestinationList);
+    EXPECT_EQ(layout.list_offset(1), end);
     end += sizeof(DestinationList);
   }
   EXPECT_EQ(fifo_geometry(options).region_bytes, end);
@@ -44,6 +46,11 @@ TEST(FifoLayout, OtherOptionsHaveAnotherFingerprint) {
   const FifoOptions a{.slots = 2, .simple_slot_bytes = 1024 - 64};
   FifoOptions b = a;
   b.simple_slot_bytes -= 64;
+  EXPECT_EQ(fifo_geometry(a).region_bytes, fifo_geometry(b).region_bytes);
+  EXPECT_NE(fifo_geometry(a).layout, fifo_geometry(b).layout);
+  // The same layout, but one end waits for credits that the other holds back.
+  b = a;
+  b.zero_copy_min_bytes = 1024;
   EXPECT_EQ(fifo_geometry(a).region_bytes, fifo_geometry(b).region_bytes);
   EXPECT_NE(fifo_geometry(a).layout, fifo_geometry(b).layout);
 }
