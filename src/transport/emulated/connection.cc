@@ -109,6 +109,7 @@ class EmulatedConnection final : public Connection {
     wire_->reach(which_, "transport.abort");
     fault_ = pack(fault);
     own().exposed->clear();
+    own().is_aborted = true;
     wire_->tell_fault(which_, fault_);
   }
 

@@ -98,11 +98,11 @@ bool Wire::try_put(std::size_t which, std::span<const std::byte> bytes, std::uin
 // The bytes leave the source, if that is still there: who goes has waited for its puts, or given up
 // what they are for.
 void Wire::take(std::size_t from, Put& put) {
-  if (put.has_left || !is_alive(from) || (put.size > 0 && ends_[from].is_gone)) return;
+  End& end = ends_[from];
+  if (put.has_left || !is_alive(from) || (put.size > 0 && (end.is_gone || end.is_aborted))) return;
   put.has_left = true;
   reach(from, "transport.read_source");
   if (put.size > 0) put.bytes.assign(put.source, put.source + put.size);
-  End& end = ends_[from];
   std::uint64_t completed = end.started - end.under_way.size();
   for (const auto& one : end.under_way) {
     if (!one->has_left) break;

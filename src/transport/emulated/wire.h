@@ -32,6 +32,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
     int process = -1;
     bool is_joined = false;
     bool is_gone = false;  // destroyed
+    bool is_aborted = false;
     Geometry geometry;
     std::optional<sys::PrivateMemory> region;  // once joined
     std::unique_ptr<std::atomic<std::uint64_t>[]> signals;
