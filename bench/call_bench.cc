@@ -9,9 +9,7 @@
 
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unisono/communicator.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -25,9 +23,12 @@
 #include <thread>
 #include <vector>
 
+#include "processes.h"
+
 namespace {
 
 using namespace unisono;
+using bench::die;
 using Clock = std::chrono::steady_clock;
 
 constexpr int most_batches = 15, least_batches = 5;
@@ -106,11 +107,6 @@ const Case cases[] = {
      false},
     {"queued_all_reduce", all_reduce_in_the_queue, false, true},
 };
-
-[[noreturn]] void die(const std::string& why) {
-  std::fprintf(stderr, "call_bench: %s\n", why.c_str());
-  std::_Exit(1);
-}
 
 void pin(int rank) {
   cpu_set_t cores;
@@ -192,17 +188,7 @@ int main(int argc, char** argv) {
   if (ranks < 1 || sizes.smallest < 1 || (argc > 5 && sizes.factor < 2))
     die("at least 1 rank, calls of at least 1 byte, a factor of at least 2");
   const std::string only = argc > 3 ? argv[3] : "";
-  std::string directory = "/tmp/call_bench.XXXXXX";
-  if (mkdtemp(directory.data()) == nullptr) die("no temporary directory");
-  const std::string url = "file://" + directory + "/rendezvous";
-  setenv("UNISONO_SECRET", "call-bench", 1);
-  for (int rank = 0; rank < ranks; ++rank)
-    if (fork() == 0) std::_Exit(run(rank, ranks, sizes, only, url));
-  int failed = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    int status = 0;
-    wait(&status);
-    failed |= status;
-  }
-  return failed != 0;
+  const bool is_good = bench::run_ranks(
+      ranks, [&](int rank, const std::string& url) { return run(rank, ranks, sizes, only, url); });
+  return is_good ? 0 : 1;
 }

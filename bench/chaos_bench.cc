@@ -31,7 +31,7 @@ int main(int count, char** arguments) {
   std::uint64_t played = 0;
   std::uint64_t wrong = 0;
   for (std::uint64_t seed = first; seed <= last && wrong < most_wrong; ++seed) {
-    // For whoever finds that it has crashed, or does not end.
+    // So that a seed that crashes or does not end is known.
     std::fprintf(stderr, "\rseed %llu ", static_cast<unsigned long long>(seed));
     const Scenario scenario = scenario_of(seed, options);
     const Outcome outcome = play(scenario);

@@ -8,9 +8,7 @@
 // rank that waits sleeps; what it spins before that counts, as it does in a program.
 
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unisono/communicator.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -20,20 +18,18 @@
 #include <string_view>
 #include <vector>
 
+#include "processes.h"
+
 namespace {
 
 using namespace unisono;
+using bench::die;
 
 struct Case {
   const char* name;
   std::function<Status(Communicator&, std::vector<float>& in, std::vector<float>& out)> call;
   double arriving_parts;  // of `bytes`, at all ranks, by the number of ranks
 };
-
-[[noreturn]] void die(const std::string& why) {
-  std::fprintf(stderr, "link_cpu_bench: %s\n", why.c_str());
-  std::_Exit(1);
-}
 
 void check(const Status& status) {
   if (!status.ok()) die(status.error().describe());
@@ -141,17 +137,7 @@ int main(int argc, char** argv) {
   const auto bytes = static_cast<std::size_t>(number(2, 16 << 20));
   const int calls = static_cast<int>(number(3, 20));
   if (ranks < 2 || bytes < 4096 || calls < 1) die("at least 2 ranks, 4096 bytes and a call");
-  std::string directory = "/tmp/link_cpu_bench.XXXXXX";
-  if (mkdtemp(directory.data()) == nullptr) die("no temporary directory");
-  const std::string url = "file://" + directory + "/rendezvous";
-  setenv("UNISONO_SECRET", "link-cpu-bench", 1);
-  for (int rank = 0; rank < ranks; ++rank)
-    if (fork() == 0) std::_Exit(run(rank, ranks, bytes, calls, url));
-  int failed = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    int status = 0;
-    wait(&status);
-    failed |= status;
-  }
-  return failed == 0 ? 0 : 1;
+  const bool is_good = bench::run_ranks(
+      ranks, [&](int rank, const std::string& url) { return run(rank, ranks, bytes, calls, url); });
+  return is_good ? 0 : 1;
 }

@@ -13,10 +13,11 @@ namespace unisono::transport {
 
 class ExposedMemory {
  public:
-  // Of an end of `self` towards `peer`. Its keys count up from `first_key`, which no other end
-  // should share, so that a key means nothing elsewhere.
+  // What rank `self` exposes to rank `peer`.
   ExposedMemory(int self, int peer) : self_(self), peer_(peer) {}
-  void start_keys(std::uint64_t first_key) { last_key_ = first_key; }
+  // Keys count up from `before`, which no other end should share, so that a key means nothing
+  // elsewhere.
+  void start_keys(std::uint64_t before) { last_key_ = before; }
   bool has_keys() const { return last_key_ != 0; }
 
   Result<RemoteMemory> add(void* memory, std::size_t bytes);
@@ -43,10 +44,10 @@ class ExposedMemory {
   std::vector<Piece> pieces_;
 };
 
-// Of Connection::expose(), for an end that exposes as much as it can.
+// An end that exposes as much as it can exposes more.
 Error too_much_exposed(int self, int peer);
-// Of a put by one rank whose key names nothing that the other, `owner`, exposes on this connection,
-// and of one that ends outside what it names. They name the rank that is not this one, `peer`.
+// Rank `by` puts to a key that names nothing which `owner` exposes on this connection, or past the
+// end of what it names. The errors are of the rank that is not this one, `peer`.
 Error not_exposed(int by, int owner, int peer, std::uint64_t bytes);
 Error past_exposed(int by, int owner, int peer, std::uint64_t bytes, std::uint64_t offset,
                    std::uint64_t there);

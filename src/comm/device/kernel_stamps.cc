@@ -19,23 +19,6 @@ constexpr std::uint64_t device_time_mask = (std::uint64_t{1} << 48) - 1;
 
 }  // namespace
 
-// One thread sets. Whoever reads `number` as it was set sees the time that was set before (release
-// and acquire), and sees a number of 0 if the time is already that of another launch.
-void KernelStamps::Begun::set(std::uint64_t launch, std::int64_t now_ns) {
-  number.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  host_ns.store(now_ns, std::memory_order_relaxed);
-  number.store(launch, std::memory_order_release);
-}
-
-std::optional<std::int64_t> KernelStamps::Begun::host_ns_of(std::uint64_t launch) const {
-  if (number.load(std::memory_order_acquire) != launch) return std::nullopt;
-  const std::int64_t found = host_ns.load(std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (number.load(std::memory_order_relaxed) != launch) return std::nullopt;
-  return found;
-}
-
 Result<std::unique_ptr<KernelStamps>> KernelStamps::make(const engine::gpu::Engine& engine,
                                                          std::int64_t now_ns) {
   std::unique_ptr<KernelStamps> made(new KernelStamps(engine, now_ns));
@@ -58,14 +41,13 @@ KernelStamps::~KernelStamps() {
 
 std::uint64_t KernelStamps::begin_launch(std::uint64_t number, bool is_captured,
                                          std::int64_t now_ns) {
-  if (!is_captured) {
-    begun_[number % begun_.size()].set(number, now_ns);
-    return number;
-  }
   const std::lock_guard lock(mutex_);
-  captures_[number % captures_.size()] = {number, now_ns};
-  captured_ = number;
-  return number | captured_call;
+  if (is_captured)
+    captures_[number % captures_.size()] = {number, now_ns};
+  else
+    begun_[number % begun_.size()] = {number, now_ns};
+  if (is_captured) captured_ = number;
+  return number | (is_captured ? captured_call : 0);
 }
 
 void KernelStamps::start_copy() {
@@ -133,9 +115,8 @@ void KernelStamps::take(const engine::gpu::SeenLaunch& seen, std::int64_t now_ns
 
 std::int64_t KernelStamps::begun_ns(std::uint64_t call) const {
   const std::uint64_t number = call & number_mask;
-  if ((call & captured_call) == 0)
-    return begun_[number % begun_.size()].host_ns_of(number).value_or(made_ns_);
-  const Captured& begun = captures_[number % captures_.size()];
+  const Begun& begun = (call & captured_call) != 0 ? captures_[number % captures_.size()]
+                                                   : begun_[number % begun_.size()];
   return begun.number == number ? begun.host_ns : made_ns_;
 }
 
@@ -183,7 +164,7 @@ void KernelStamps::complete(std::vector<trace::Entry>& entries) const {
 std::optional<std::uint64_t> KernelStamps::sequence_of(
     std::uint64_t capture, const std::vector<trace::Entry>& entries) const {
   const auto begun = [&](std::uint64_t number) -> std::int64_t {
-    const Captured& known = captures_[number % captures_.size()];
+    const Begun& known = captures_[number % captures_.size()];
     return known.number == number ? known.host_ns : INT64_MAX;
   };
   for (const trace::Entry& entry : entries)

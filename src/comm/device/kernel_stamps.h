@@ -5,7 +5,6 @@
 #include <unisono/result.h>
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -48,17 +47,10 @@ class KernelStamps {
     std::int64_t begin_ns = 0;  // of the device's clock
     std::int64_t end_ns = 0;    // 0: it has not ended
   };
-  // A launch of a kind, by its number among them, and when the host began it. Those on streams are
-  // noted without a lock, because a call is.
-  struct Captured {
+  // A launch of a kind, by its number among them, and when the host began it.
+  struct Begun {
     std::uint64_t number = 0;
     std::int64_t host_ns = 0;
-  };
-  struct Begun {
-    std::atomic<std::uint64_t> number = 0;
-    std::atomic<std::int64_t> host_ns = 0;
-    void set(std::uint64_t launch, std::int64_t now_ns);
-    std::optional<std::int64_t> host_ns_of(std::uint64_t launch) const;
   };
   explicit KernelStamps(const engine::gpu::Engine& engine, std::int64_t now_ns)
       : engine_(engine), made_ns_(now_ns), calls_(most_launches) {}
@@ -88,11 +80,11 @@ class KernelStamps {
   std::uint64_t next_ = 0;
   std::vector<Stamped> calls_;   // on streams, by number
   std::deque<Stamped> replays_;  // the last of which may not have ended
-  std::array<Captured, most_captures> captures_{};
+  std::array<Begun, most_captures> captures_{};
+  std::array<Begun, 64> begun_{};
   std::uint64_t captured_ = 0;
   DeviceClock clock_;
   std::int64_t clock_error_ns_ = 0;
-  std::array<Begun, 64> begun_{};
 };
 
 }  // namespace unisono::comm

@@ -11,7 +11,7 @@ namespace {
 
 using sys::cuda::DeviceAddress;
 
-constexpr std::uint64_t introduction_magic = 0x6b6e696c766e3175;  // "u1nvlink"
+constexpr std::uint64_t introduction_magic = 0x6b6e696c766e3275;  // "u2nvlink"
 
 // What the ends tell each other over the control connection, whose geometry is made for it.
 struct Introduction {

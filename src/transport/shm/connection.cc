@@ -192,7 +192,7 @@ Result<bool> ShmConnection::try_put(const void* source, std::size_t bytes, std::
   return true;
 }
 
-// Release: whoever acquires the value sees the bytes of this and of every earlier put.
+// Release: a reader that acquires the value sees the bytes of this and of every earlier put.
 void ShmConnection::store(Signal signal) {
   if (signal.index >= 0)
     host_link_->signals[signal.index].store(signal.value, std::memory_order_release);
