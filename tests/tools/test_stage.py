@@ -131,3 +131,25 @@ def test_the_table_of_fuzzers_has_their_runs_and_findings() -> None:
         ["plan_text", "0", "0", "0", "2"],
         ["all", "2,000", "61", "2"],
     ]
+
+
+def test_a_program_that_crashes_is_named(tmp_path: Path) -> None:
+    assert cpp.failed_programs(tmp_path) == "ctest"
+    log = tmp_path / "Testing" / "Temporary" / "LastTestsFailed.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("7:conformance\n23:transport\n")
+    assert cpp.failed_programs(tmp_path) == "conformance, transport"
+
+
+def test_a_failure_far_from_the_end_of_its_log_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stage, "BUILD", tmp_path)
+    log = Log("part")
+    report = "==7==ERROR: LeakSanitizer: detected memory leaks\nDirect leak of 8 bytes\n"
+    log.path.write_text("quiet\n" * 50 + report + "quiet\n" * 500)
+    log.show_failures()
+    shown = capsys.readouterr().out
+    assert "LeakSanitizer" in shown
+    assert "Direct leak" in shown
+    assert len(shown.splitlines()) < 2 * stage.SHOWN_LINES

@@ -84,10 +84,17 @@ def run_tests(log: Log, name: str, label: str) -> Outcome:
         environment={**SANITIZER_ENVIRONMENT, "GTEST_OUTPUT": f"json:{results}/"},
     )
     outcome = gtest_outcome(results, label)
-    # A program that crashed or hung wrote no report; it must not pass for that.
+    # A program that crashed, hung or leaked has no failed test in its report, if it wrote one.
     if not ran and not outcome.failed:
-        outcome.check(f"{name}: ctest", False)
+        outcome.check(f"{name}: {failed_programs(folder)}", False)
     return outcome
+
+
+def failed_programs(folder: Path) -> str:
+    """The programs that ctest found to fail in its last run."""
+    failed = folder / "Testing" / "Temporary" / "LastTestsFailed.log"
+    lines = failed.read_text().splitlines() if failed.exists() else []
+    return ", ".join(line.partition(":")[2] for line in lines) or "ctest"
 
 
 def clang() -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -18,8 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 BIN = ROOT / ".venv" / "bin"
 
-# The tail of a failed part's log that goes to the screen.
+# Lines of a failed part's log that go to the screen: its last ones, and as many about failures.
 SHOWN_LINES = 80
+LINES_OF_A_FAILURE = 12
+_FAILURE = re.compile(r": Failure$|^E  |(ERROR|WARNING): \w+Sanitizer|runtime error:")
 
 # Compilers and analysers take what the tests, which run at the same time, leave of the processors.
 BACKGROUND_NICENESS = 10
@@ -107,13 +110,22 @@ class Log:
         with self.path.open("a") as log:
             log.write(other.path.read_text(errors="replace"))
 
-    def show_tail(self) -> None:
-        """Prints the log's last lines."""
+    def show_failures(self) -> None:
+        """Prints what tests and sanitizers say of a failure, and the log's last lines."""
         lines = self.path.read_text(errors="replace").splitlines()
+        before = lines[:-SHOWN_LINES]
+        shown = {
+            number
+            for found, line in enumerate(before)
+            if _FAILURE.search(line)
+            for number in range(found, min(found + LINES_OF_A_FAILURE, len(before)))
+        }
+        for number in sorted(shown)[:SHOWN_LINES]:
+            print(f"  | {lines[number]}")
         for line in lines[-SHOWN_LINES:]:
             print(f"  | {line}")
         if len(lines) > SHOWN_LINES:
-            print(f"  the whole log: {self.path.relative_to(ROOT)}")
+            print(f"  the whole log: {os.path.relpath(self.path, ROOT)}")
 
 
 class Suite:
@@ -150,7 +162,7 @@ class Suite:
                 cpu = f" ({log.cpu_seconds:.0f} s of processor)"
             print(f"{name:<28} {verdict:<7} {counts} in {seconds:.0f} s{cpu}", flush=True)
             if outcome.failed and log is not None:
-                log.show_tail()
+                log.show_failures()
 
     def skip(self, name: str, reason: str) -> None:
         """Notes a part that does not run, to be listed at the end."""
