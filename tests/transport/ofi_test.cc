@@ -4,6 +4,7 @@
 #include "transport/ofi/transport.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "conformance/harness.h"
 
@@ -33,6 +34,15 @@ TEST_F(Ofi, ProtectionOfTheWireIsRefusedWithASentence) {
     EXPECT_EQ(made.error().kind, ErrorKind::misuse);
     EXPECT_NE(made.error().message.find("UNISONO_WIRE="), std::string::npos)
         << made.error().message;
+  }
+}
+
+// libpsm2, which libfabric may bring, takes them.
+TEST_F(Ofi, SignalsStayTheProgramsOwn) {
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
+    struct sigaction action;
+    ASSERT_EQ(sigaction(number, nullptr, &action), 0);
+    EXPECT_EQ(action.sa_handler, SIG_DFL) << number;
   }
 }
 
