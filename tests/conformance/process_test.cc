@@ -188,8 +188,8 @@ TEST_P(Processes, AMemoryThatWasUnmappedIsAnError) {
     });
   });
   ASSERT_TRUE(wait_for_signal(*child.connection, 0, 1));
+  const std::vector<std::byte> source(bytes);  // until the abort: a put reads it that long
   if (child.connection->puts_in_place()) {
-    const std::vector<std::byte> source(bytes);
     RemoteMemory exposed;
     std::memcpy(&exposed, child.connection->region(), sizeof exposed);
     const Error told = until_error([&]() -> Status {
